@@ -1,0 +1,112 @@
+"""One body, two ways to run it: plain Python for one event, Numba for a batch.
+
+A kernel is an ordinary module-level function marked with :func:`kernel`. Called by its name it is plain Python, so
+importing calibeat and serving single events never waits for Numba. :func:`compiled` gives the same body compiled
+(``njit(cache=True, nogil=True)``, no fastmath: the bits must not change), or the plain function when Numba is
+absent or ``NUMBA_DISABLE_JIT=1``.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import inspect
+import os
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+from typing import Any, TypeVar
+
+import numpy as np
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+_KERNELS: dict[Callable[..., Any], dict[str, Any]] = {}  # -> how Numba is to compile it
+_COMPILED: dict[Callable[..., Any], Callable[..., Any]] = {}
+_LOCK = threading.Lock()
+
+
+def kernel(function: F) -> F:
+    """Mark a function that compiled code may call; it stays the plain function that it is.
+
+    A kernel makes no arrays, so Numba need not count references (``_nrt``), which would cost more than the arithmetic
+    of an event; and it is inlined into the loop that calls it.
+    """
+    _KERNELS[function] = {"error_model": "numpy", "forceinline": True, "_nrt": False}
+    return function
+
+
+def rare_kernel(function: F) -> F:
+    """Mark a kernel that is called once in many events: it may make arrays, and it is not inlined."""
+    _KERNELS[function] = {"error_model": "numpy", "forceinline": False, "_nrt": True}
+    return function
+
+
+def compiled(function: F) -> F:
+    """The compiled twin of a kernel, made at the first call of this function and kept."""
+    with _LOCK:
+        if function not in _COMPILED:
+            numba = None if _disabled() else _import_numba()
+            _COMPILED[function] = _plain(function) if numba is None else _njit(numba, function)
+        return _COMPILED[function]  # type: ignore[return-value]  # the twin has the signature of the original
+
+
+def is_loaded() -> bool:
+    """Whether Numba is in memory already, so that the compiled twins cost nothing more to reach."""
+    return bool(_COMPILED) and "numba" in sys.modules and not _disabled()
+
+
+def dispatchers() -> dict[str, Any]:
+    """Name -> Numba dispatcher of every kernel compiled so far."""
+    return {name.__name__: twin for name, twin in _COMPILED.items() if hasattr(twin, "signatures")}
+
+
+def _disabled() -> bool:
+    return os.environ.get("NUMBA_DISABLE_JIT", "0") not in ("", "0")
+
+
+def _import_numba() -> ModuleType | None:
+    try:
+        import numba
+    except ImportError:
+        return None
+    return numba
+
+
+def _plain(function: F) -> F:
+    """The plain body on arrays: a memoryview hands out Python floats, several times faster than NumPy scalars."""
+
+    def run(*arguments: Any) -> Any:
+        return function(*(memoryview(a) if isinstance(a, np.ndarray) else a for a in arguments))
+
+    return run  # type: ignore[return-value]  # same signature, arrays wrapped
+
+
+def _njit(numba: ModuleType, function: F) -> F:  # pragma: no cover - the leg that measures coverage has the JIT off
+    from numba.extending import register_jitable
+
+    if not _COMPILED:
+        for helper, options in _KERNELS.items():
+            register_jitable(**options)(helper)
+    # Numba's cache notices a change of the file that holds the entry point only, not of the files it calls into.
+    # A folder named after all the sources cannot serve stale machine code.
+    folder, numba.config.CACHE_DIR = numba.config.CACHE_DIR, str(_cache_folder(numba.config.CACHE_DIR))
+    try:
+        options = {name: value for name, value in _KERNELS[function].items() if name != "forceinline"}
+        return numba.njit(cache=True, nogil=True, **options)(function)  # type: ignore[no-any-return]
+    finally:
+        numba.config.CACHE_DIR = folder
+
+
+def _cache_folder(chosen: str) -> Path:  # pragma: no cover - see _njit
+    files = sorted({__file__, *(inspect.getfile(helper) for helper in _KERNELS)})
+    fingerprint = hashlib.sha256(b"".join(Path(file).read_bytes() for file in files)).hexdigest()[:16]
+    here = Path(__file__).parent / "__pycache__"
+    if chosen:
+        base = Path(chosen)
+    elif os.access(here if here.exists() else here.parent, os.W_OK):
+        base = here
+    else:
+        base = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "calibeat"
+    return base / f"kernels-{fingerprint}"

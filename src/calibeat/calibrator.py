@@ -1,0 +1,342 @@
+"""The host of one stream: it keeps the row, the history where a refit needs one, and checks what comes in."""
+
+from __future__ import annotations
+
+import logging
+import math
+from array import array
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from . import kernel, snapshot
+from ._check import (
+    Vector,
+    check_due,
+    check_lengths,
+    check_outcome,
+    check_outcomes,
+    check_score,
+    check_scores,
+    check_whole,
+)
+from ._jit import compiled, is_loaded
+from .calibeating import Hedging
+from .errors import InvalidInput, OutcomeConflict, UnknownForecast
+from .forecast import Forecast, Issuer
+from .history import History
+from .learners import AIOLI, THETA, matrix, solve
+from .method import Method
+from .presets import method_named, name_of
+from .randomness import stream_key, uniform, uniforms
+from .refit import FTL, Fixed, Histogram
+
+_log = logging.getLogger("calibeat")
+_new = tuple.__new__
+_PYTHON_REFIT = 4000  # a refit over more events than this is a batch, and worth reaching for the compiled kernels
+
+
+class Calibrator:
+    r"""Turns scores into probabilities, one stream of events, learning from every outcome.
+
+    Parameters
+    ----------
+    method : a `Method`, or the name of a preset such as ``"tops"``.
+    seed : for the draws of a hedging method; the same seed gives the same draws.
+    stream : a name for the stream; two streams of one seed draw independently.
+
+    >>> from calibeat import Calibrator, TOPS
+    >>> cal = Calibrator(TOPS)
+    >>> f = cal.predict(0.83)        # a forecast is also a receipt
+    >>> f.probability
+    0.85
+    >>> cal.update(f, 1)             # now or any time later, in any order
+    >>> float(cal.predict(0.83))
+    1.0
+
+    Over arrays, with the same bits as the loop above, from the present state on:
+
+    >>> p = cal.run([0.2, 0.7, 0.6], [0, 1, 1])
+    >>> p.shape
+    (3,)
+
+    A calibrator is not for two threads at once; give each stream its own.
+    """
+
+    def __init__(self, method: Method | str, seed: int = 0, stream: int | str = 0) -> None:
+        if not isinstance(method, Method):
+            method = method_named(method)
+        self._method = method
+        self._seed = check_whole("seed", seed, -(2**63), 2**63 - 1)
+        self._stream = stream if isinstance(stream, str) else check_whole("stream", stream, -(2**63), 2**63 - 1)
+        # What the plain kernels read fastest: a tuple of floats and an array of the array module, which NumPy can
+        # look at without copying. To the type checker both are the NumPy vectors that the compiled kernels get.
+        self._spec: Any = tuple(method.spec.tolist())
+        self._row: Any = array("d", method.initial_row())
+        self._last = (0.0,) * 5  # features, expert and logit of the latest forecast
+        self._history = History(method)
+        self._keeps = method.needs_history
+        self._columns = self._history.columns  # empty ones, for as long as nothing is kept
+        self._events = 0
+        self._key = stream_key(self._seed, self._stream)
+        self._hedges = isinstance(method.calibeater, Hedging)
+        self._issuer = Issuer(f"{stream_key(self._key, repr(method)):016x}")
+        self._adopted = 0  # receipts below this number may come from the calibrator that this one continues
+        self._told_about_ball = False
+
+    # ---- one event ------------------------------------------------------------------------------------------------
+
+    def predict(self, score: float) -> Forecast:
+        """Forecast one event. The row does not change; keep the forecast until the outcome is known.
+
+        >>> from calibeat import Calibrator, OPS
+        >>> Calibrator(OPS).predict(0.25).probability
+        0.25
+        """
+        if type(score) is not float or not 0.0 <= score <= 1.0:
+            score = check_score(score)
+        event, spec, row = self._events, self._spec, self._row
+        q, cell, x0, x1, x2, p, z, b, low, high, weight = kernel.predict(spec, row, score, 0.0)
+        if low == high:
+            candidates: tuple[tuple[float, float], ...] = ((q, 1.0),)
+        else:  # the draw matters: only now is it worth making
+            q, cell, *_ = kernel.predict(spec, row, score, uniform(self._key, event))
+            m = spec[kernel.BINS]
+            candidates = (((low + 0.5) / m, weight), ((high + 0.5) / m, 1.0 - weight))
+        self._events = event + 1
+        self._last = x0, x1, x2, p, z
+        return _new(Forecast, (q, score, p, b, candidates, event, int(row[kernel.N]), cell, self._issuer))
+
+    def update(self, forecast: Forecast, outcome: int) -> None:
+        """Learn the outcome of a forecast, now or any time later, in any order.
+
+        The same outcome a second time changes nothing; another one is an `OutcomeConflict`. A receipt that came
+        back as JSON is a new object each time: who sends those has to see to it that each is sent once.
+
+        >>> from calibeat import Calibrator, OPS
+        >>> cal = Calibrator(OPS)
+        >>> first, second = cal.predict(0.9), cal.predict(0.4)
+        >>> cal.update(second, 0)
+        >>> cal.update(first, 1)
+        """
+        if type(forecast) is not Forecast:
+            raise InvalidInput(f"forecast must be a Forecast made by predict, got {type(forecast).__name__}")
+        y = float(outcome) if type(outcome) is int and 0 <= outcome <= 1 else check_outcome(outcome)
+        if forecast.issuer is not self._issuer or forecast.event >= self._events:
+            self._refuse_foreign(forecast)
+        known = forecast._outcome
+        if known is not None:
+            if known != y:
+                raise OutcomeConflict(
+                    f"outcome must be the one already learnt, {known:.0f}, got {y:.0f} - at event {forecast.event}"
+                )
+            return
+        spec, row, cell, t = self._spec, self._row, forecast.cell, float(self._events)
+        n = row[kernel.N]
+        if self._keeps:
+            self._history.reserve(int(n), 1)
+            self._columns = self._history.columns
+        h0, h1, hy, dropped = self._columns
+        if self._keeps and kernel.wants_refit(spec, n + 1.0) and (is_loaded() or n > _PYTHON_REFIT):
+            step = compiled(kernel.update)
+            step(self._method.spec, self._view(), t, forecast.score, cell, y, h0, h1, hy, dropped)
+        elif forecast.seen == n and forecast.event == self._events - 1:
+            # Nothing was learnt since, and nothing else forecast: what the forecast was made from is still at hand.
+            x0, x1, x2, p, z = self._last
+            kernel.settle(spec, row, t, x0, x1, x2, p, z, cell, y, h0, h1, hy, dropped)
+        else:
+            kernel.update(spec, row, t, forecast.score, cell, y, h0, h1, hy, dropped)
+        forecast._outcome = y
+        if self._keeps:
+            self._after_learning()
+
+    # ---- many events ----------------------------------------------------------------------------------------------
+
+    def run(self, scores: npt.ArrayLike, outcomes: npt.ArrayLike, *, due: npt.ArrayLike | None = None) -> Vector:
+        """Predict and then update, event after event; the same bits as doing so one by one.
+
+        Parameters
+        ----------
+        scores : probabilities in [0, 1].
+        outcomes : 0 or 1 (False or True).
+        due : for late outcomes. Outcome i is learnt just before prediction ``due[i]`` (> i), in order of (due, i);
+            one that is due at ``len(scores)`` or later never arrives, and its place in `outcomes` may hold anything.
+
+        Returns the forecasts. Either all events are taken or, if something is wrong with one, none.
+
+        >>> from calibeat import Calibrator, OPS
+        >>> Calibrator(OPS).run([0.5, 0.5, 0.5], [1, 1, 1], due=[2, 3, 3]).round(4)
+        array([0.5   , 0.5   , 0.5125])
+        """
+        probabilities = check_scores(scores)
+        n = len(probabilities)
+        if due is None:
+            labels = check_outcomes(outcomes)
+            check_lengths(scores=n, outcomes=len(labels))
+            return self._run(kernel.run, probabilities, labels)
+        arrivals = check_due(due, n) if n else np.empty(0, dtype=np.int64)
+        labels = check_outcomes(outcomes, needed=arrivals < n)
+        check_lengths(scores=n, outcomes=len(labels))
+        order = np.argsort(arrivals, kind="stable")
+        order = order[: np.searchsorted(arrivals[order], n)]
+        return self._run(kernel.run_late, probabilities, labels, arrivals, order, np.empty(n, dtype=np.int64))
+
+    def _run(self, loop: Any, scores: Vector, outcomes: Vector, *late: npt.NDArray[np.int64]) -> Vector:
+        row = np.array(self._row)  # a copy: if anything breaks off the loop, nothing has happened
+        history = self._history
+        history.reserve(int(row[kernel.N]), len(scores))
+        forecasts = np.empty(len(scores))
+        compiled(loop)(
+            self._method.spec, row, float(self._events), scores, outcomes, self._draws(len(scores)), forecasts,
+            *history.columns, *late,
+        )  # fmt: skip
+        self._view()[:] = row
+        self._events += len(scores)
+        self._after_learning()
+        return forecasts
+
+    def predict_many(self, scores: npt.ArrayLike) -> Vector:
+        """Forecast many scores from the present state: no receipts, nothing learnt, nothing changed.
+
+        >>> from calibeat import Calibrator, OPS
+        >>> Calibrator(OPS).predict_many([0.1, 0.9]).round(12)
+        array([0.1, 0.9])
+        """
+        probabilities = check_scores(scores)
+        check_lengths(scores=len(probabilities))
+        forecasts = np.empty(len(probabilities))
+        draws = self._draws(len(probabilities))
+        compiled(kernel.predict_many)(self._method.spec, self._view(), probabilities, draws, forecasts)
+        return forecasts
+
+    def _draws(self, count: int) -> Vector:
+        return uniforms(self._key, self._events, count) if self._hedges else np.empty(0)
+
+    # ---- what it believes -----------------------------------------------------------------------------------------
+
+    @property
+    def method(self) -> Method:
+        """The three parts."""
+        return self._method
+
+    @property
+    def events(self) -> int:
+        """How many forecasts were made."""
+        return self._events
+
+    @property
+    def outcomes(self) -> int:
+        """How many outcomes were learnt."""
+        return int(self._row[kernel.N])
+
+    @property
+    def params(self) -> dict[str, Any]:
+        """The parameters by their names in the paper; for a histogram its edges and means.
+
+        AIOLI's parameters depend on the score at hand; shown is the part that does not, -Q^-1 c.
+
+        >>> from calibeat import Calibrator, OBS
+        >>> Calibrator(OBS).params
+        {'a': 1.0, 'b': -1.0, 'c': 0.0}
+        """
+        features = self._method.features
+        if features is None:
+            return {}
+        row = self._row
+        if isinstance(features, Histogram):
+            used, edges, means = int(row[THETA]), THETA + 1, THETA + features.bins
+            return {"edges": list(row[edges : edges + max(0, used - 1)]), "means": list(row[means : means + used])}
+        d = len(features.names)
+        theta = tuple(row[THETA : THETA + d])
+        if isinstance(self._method.learner, AIOLI):
+            c = [*theta, 0.0, 0.0][:3]
+            theta = tuple(0.0 - value for value in solve(d, *matrix(row, d), *c)[:d])
+        return dict(zip(features.names, theta, strict=True))
+
+    @property
+    def on_the_ball(self) -> bool:
+        """Whether the parameters lie on the ball that bounds them: separable data, or a radius that is too small."""
+        learner = self._method.learner
+        if not isinstance(learner, (Fixed, FTL)) or isinstance(self._method.features, Histogram):
+            radius = getattr(learner, "radius", math.inf) if not isinstance(learner, AIOLI) else math.inf
+        else:
+            radius = learner.radius
+        return math.hypot(*(v for v in self.params.values() if isinstance(v, float))) >= radius * (1.0 - 1e-9)
+
+    @property
+    def row(self) -> Vector:
+        """The state of the stream: [t, n, theta..., matrix..., cells...], a read-only view."""
+        view = self._view()
+        view.flags.writeable = False
+        return view
+
+    def _view(self) -> Vector:
+        return np.frombuffer(self._row)
+
+    def __repr__(self) -> str:
+        name = name_of(self._method)
+        return f"Calibrator({name.upper() if name else self._method}, events={self._events}, outcomes={self.outcomes})"
+
+    # ---- state ----------------------------------------------------------------------------------------------------
+
+    def to_json(self) -> str:
+        """The whole state as text: versioned, checksummed, every float exact.
+
+        >>> from calibeat import Calibrator, TOPS
+        >>> cal = Calibrator(TOPS)
+        >>> p = cal.run([0.3, 0.6], [0, 1])
+        >>> twin = Calibrator.from_json(cal.to_json())
+        >>> float(twin.predict(0.6)) == float(cal.predict(0.6))
+        True
+        """
+        return snapshot.dump({
+            "method": self._method.to_dict(),
+            "seed": self._seed,
+            "stream": self._stream,
+            "events": self._events,
+            "row": self._row.tolist(),
+            "history": self._history.remembered(self.outcomes),
+        })  # fmt: skip
+
+    @classmethod
+    def from_json(cls, text: str | bytes) -> Calibrator:
+        """Continue from `to_json`. Damaged, foreign or newer text is a `SnapshotMismatch` that says what is wrong."""
+        state = snapshot.load(text)
+        calibrator = cls(state["method"], state["seed"], state["stream"])
+        calibrator._row[:] = array("d", state["row"])
+        calibrator._events = calibrator._adopted = state["events"]
+        calibrator._history.restore(calibrator.outcomes, state["history"])
+        return calibrator
+
+    # ---- inner ----------------------------------------------------------------------------------------------------
+
+    def _refuse_foreign(self, forecast: Forecast) -> None:
+        """Raise unless the receipt is ours after all: it travelled, or we continue from the one who issued it."""
+        if forecast.issuer != self._issuer:
+            raise UnknownForecast(
+                "forecast must come from this calibrator, got one that was made by another method, seed or stream - "
+                f"at event {forecast.event}"
+            )
+        if forecast.event >= self._events:
+            raise UnknownForecast(
+                f"forecast must be one of the {self._events} that this calibrator has made, got event {forecast.event}"
+            )
+        if isinstance(forecast.issuer, Issuer) and forecast.event >= self._adopted and forecast.issuer is not self._issuer:
+            raise UnknownForecast(
+                f"forecast must come from this calibrator, got one that its twin has made - at event {forecast.event}"
+            )
+
+    def _after_learning(self) -> None:
+        if not self._keeps:
+            return
+        learnt = self.outcomes
+        self._history.forget(learnt)
+        learner: Any = self._method.learner
+        if learnt >= learner.after and not self._told_about_ball and self.on_the_ball:
+            self._told_about_ball = True
+            _log.warning(
+                "the outcomes learnt so far are separable by the score: no finite optimum exists, and the fit "
+                "ended on the ball of radius %g",
+                learner.radius,
+            )

@@ -1,0 +1,79 @@
+"""The past that refits look at, kept by the host as three growing columns."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ._check import Vector
+from .method import Method
+from .refit import FTL, Fixed
+
+_SLACK = 1024  # with a window, the columns are moved to the front only when this much (or a window more) is stale
+
+
+class History:
+    """Columns x0, x1 (three parameters only) and y of the outcomes learnt so far, oldest first.
+
+    The kernels write the next event at position n - dropped, where n is the number of outcomes learnt. A method
+    that never refits has columns of length zero.
+    """
+
+    def __init__(self, method: Method) -> None:
+        learner = method.learner
+        self._kept = learner if isinstance(learner, (Fixed, FTL)) else None
+        self._wide = method.dimension == 3
+        self.dropped = 0
+        self.x0, self.x1, self.y = np.empty(0), np.empty(0), np.empty(0)
+
+    @property
+    def columns(self) -> tuple[Vector, Vector, Vector, int]:
+        """What the kernels take."""
+        return self.x0, self.x1, self.y, self.dropped
+
+    def reserve(self, learnt: int, more: int) -> None:
+        """Make room for `more` outcomes after the first `learnt`."""
+        if self._kept is None:
+            return
+        if isinstance(self._kept, Fixed):
+            more = max(0, min(more, self._kept.after - learnt))
+        filled = min(learnt - self.dropped, len(self.y))
+        if filled + more > len(self.y):
+            size = max(filled + more, 2 * len(self.y), 64)
+            self.x0, self.y = _grown(self.x0, size), _grown(self.y, size)
+            if self._wide:
+                self.x1 = _grown(self.x1, size)
+
+    def forget(self, learnt: int) -> None:
+        """Let go of what no refit will look at again."""
+        if isinstance(self._kept, Fixed):
+            if learnt >= self._kept.after:
+                self.x0, self.x1, self.y = np.empty(0), np.empty(0), np.empty(0)
+        elif self._kept is not None and self._kept.window is not None:
+            window, filled = self._kept.window, learnt - self.dropped
+            stale = filled - window
+            if stale > max(window, _SLACK):
+                for column in (self.x0, self.x1, self.y)[:: 1 if self._wide else 2]:
+                    column[:window] = column[stale:filled]
+                self.dropped += stale
+
+    def remembered(self, learnt: int) -> dict[str, list[float]]:
+        """What a snapshot must hold: exactly the outcomes that a later refit can look at."""
+        if self._kept is None or (isinstance(self._kept, Fixed) and learnt >= self._kept.after):
+            return {}
+        filled = learnt - self.dropped
+        first = 0 if self._kept.window is None else max(0, filled - self._kept.window)
+        columns = {"x0": self.x0, "x1": self.x1, "y": self.y} if self._wide else {"x0": self.x0, "y": self.y}
+        return {name: column[first:filled].tolist() for name, column in columns.items()}
+
+    def restore(self, learnt: int, columns: dict[str, list[float]]) -> None:
+        """The inverse of `remembered`."""
+        if columns:
+            self.x0, self.y = np.array(columns["x0"]), np.array(columns["y"])
+            self.x1 = np.array(columns.get("x1", ()))
+            self.dropped = learnt - len(self.y)
+
+
+def _grown(column: Vector, size: int) -> Vector:
+    grown = np.empty(size)
+    grown[: len(column)] = column
+    return grown

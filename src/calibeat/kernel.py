@@ -1,0 +1,209 @@
+"""Predict and update on (spec, row): the only place where features, learner and calibeater meet.
+
+``spec`` is the method as a float64 vector, ``row`` is the stream: [t, n, theta..., matrix..., cells...]. Kernels work
+in place, allocate nothing per event, raise nothing and draw nothing: the uniform draw ``u`` is an argument.
+
+The picture, for one event::
+
+    score -> features -> expert -> play -> forecast            (predict: reads the row)
+    outcome -> settle: learner step, cell, history, refit      (update: moves the row)
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy.typing as npt
+import numpy as np
+
+from ._check import Vector
+from ._jit import kernel, rare_kernel
+from .calibeating import HEDGE, KEEP, TRACK, bin_of, hedge, track
+from .features import HISTOGRAM, RAW, features, sigmoid
+from .learners import (
+    AIOLI_STEP,
+    OGD_STEP,
+    ONS_STEP,
+    REFIT,
+    THETA,
+    aioli_logit,
+    aioli_step,
+    ogd_step,
+    ons_step,
+    store_theta,
+    theta_dot,
+)
+from .refit import fit, fit_histogram, histogram_mean
+
+# ---- the row -----------------------------------------------------------------------------------------------------
+T = 0  # forecasts made when the row last moved
+N = 1  # outcomes learnt
+
+# ---- the spec ----------------------------------------------------------------------------------------------------
+FEATURES, D, CLIP, HISTOGRAM_BINS = 0, 1, 2, 3
+LEARNER = 4
+GAIN, RADIUS = 5, 6  # ONS: 1/gamma, R.  OGD: D/G, R.  AIOLI: 1/(1 + B R_x).  Refits: R
+AFTER, EVERY, WINDOW = 7, 8, 9  # refits: T_cal, W (0 = once), window (0 = all)
+CALIBEATER, BINS, GROUPS, PRIOR, OWN, CELLS = 10, 11, 12, 13, 14, 15  # OWN: hedging tries the expert's bin first
+SPEC_WIDTH = 16
+
+
+@kernel
+def expert(spec: Vector, row: Vector, score: float, x0: float, x1: float, x2: float) -> tuple[float, float]:
+    """The scaled probability of a score with features x, and its logit (0 where there is none)."""
+    kind, learner = spec[FEATURES], spec[LEARNER]
+    p, z = score, 0.0
+    if kind != RAW and not (learner == REFIT and row[N] < spec[AFTER]):
+        if kind == HISTOGRAM:
+            p = histogram_mean(row, int(spec[HISTOGRAM_BINS]), score)
+        else:
+            if learner == AIOLI_STEP:
+                z = aioli_logit(row, spec[D], x0, x1, x2)
+            else:
+                z = theta_dot(row, spec[D], x0, x1, x2)
+            p = sigmoid(z)
+    return p, z
+
+
+@kernel
+def play(spec: Vector, row: Vector, p: float, u: float) -> tuple[int, int, int, float, int, float]:
+    """What the calibeater makes of the expert p -> (bin, low, high, weight of low, cell played, forecast)."""
+    kind, m = spec[CALIBEATER], spec[BINS]
+    b = bin_of(p, m)
+    low = high = cell = b
+    weight, forecast = 1.0, p
+    if kind == TRACK:
+        forecast = track(row, int(spec[CELLS]), b, m, spec[PRIOR])
+    elif kind == HEDGE:
+        own = b if spec[OWN] == 1.0 else -1
+        b = bin_of(p, spec[GROUPS])
+        low, high, d, e = hedge(row, int(spec[CELLS]) + 2 * b * int(m), m, own)
+        said = low if u * (d + e) <= d else high
+        weight, cell, forecast = d / (d + e), b * int(m) + said, (said + 0.5) / m
+    return b, low, high, weight, cell, forecast
+
+
+@kernel
+def predict(
+    spec: Vector, row: Vector, score: float, u: float
+) -> tuple[float, int, float, float, float, float, float, int, int, int, float]:
+    """Forecast one event; the row is read only -> (forecast, cell, x, expert, its logit, bin, low, high, weight)."""
+    x0, x1, x2 = features(spec[FEATURES], spec[CLIP], score)
+    p, z = expert(spec, row, score, x0, x1, x2)
+    b, low, high, weight, cell, forecast = play(spec, row, p, u)
+    return forecast, cell, x0, x1, x2, p, z, b, low, high, weight
+
+
+@kernel
+def settle(
+    spec: Vector, row: Vector, t: float, x0: float, x1: float, x2: float, p: float, z: float, cell: int, y: float,
+    h0: Vector, h1: Vector, hy: Vector, dropped: int,
+) -> None:
+    """Learn outcome y of an event with features x, whose expert would now say p; its forecast played `cell`.
+
+    t is the number of forecasts made so far. h0, h1, hy are the host's history, from which the first `dropped`
+    events are gone already; only refits look at it.
+    """
+    d = spec[D]
+    learner = spec[LEARNER]
+    if learner == ONS_STEP:
+        ons_step(row, d, x0, x1, x2, p - y, spec[GAIN], spec[RADIUS])
+    elif learner == OGD_STEP:
+        ogd_step(row, d, x0, x1, x2, p - y, spec[GAIN] / math.sqrt(row[N] + 1.0), spec[RADIUS])
+    elif learner == AIOLI_STEP:
+        aioli_step(row, d, x0, x1, x2, p, z, y, spec[GAIN])
+    if spec[CALIBEATER] != KEEP:
+        at = int(spec[CELLS]) + 2 * cell
+        row[at] += y
+        row[at + 1] += 1.0
+    row[T] = t
+    row[N] += 1.0
+    if learner == REFIT:
+        last = int(row[N]) - dropped
+        if wants_history(spec, row[N] - 1.0):
+            h0[last - 1] = x0
+            if d == 3.0:
+                h1[last - 1] = x1
+            hy[last - 1] = y
+        if wants_refit(spec, row[N]):
+            refit(spec, row, h0, h1, hy, last)
+
+
+@kernel
+def update(
+    spec: Vector, row: Vector, t: float, score: float, cell: int, y: float,
+    h0: Vector, h1: Vector, hy: Vector, dropped: int,
+) -> None:
+    """Learn a late outcome: the expert is asked again at the parameters of now, the cell is the one that was played."""
+    x0, x1, x2 = features(spec[FEATURES], spec[CLIP], score)
+    p, z = expert(spec, row, score, x0, x1, x2)
+    settle(spec, row, t, x0, x1, x2, p, z, cell, y, h0, h1, hy, dropped)
+
+
+@kernel
+def wants_history(spec: Vector, n: float) -> bool:
+    """Whether the event learnt after n others will be looked at again: Fixed needs only the first ones."""
+    return spec[EVERY] > 0.0 or n < spec[AFTER]
+
+
+@kernel
+def wants_refit(spec: Vector, n: float) -> bool:
+    """Whether a refit falls on the n-th outcome."""
+    since = n - spec[AFTER]
+    return since == 0.0 or (spec[EVERY] > 0.0 and since > 0.0 and since % spec[EVERY] == 0.0)
+
+
+@rare_kernel
+def refit(spec: Vector, row: Vector, h0: Vector, h1: Vector, hy: Vector, last: int) -> None:
+    """Fit the history up to `last`, or its last `window` events, and put the result in the row."""
+    first = max(0, last - int(spec[WINDOW])) if spec[WINDOW] > 0.0 else 0
+    if spec[FEATURES] == HISTOGRAM:
+        fit_histogram(row, int(spec[HISTOGRAM_BINS]), h0, hy, first, last)
+    else:
+        d = spec[D]
+        t0 = row[THETA]
+        t1 = row[THETA + 1] if d > 1.0 else 0.0
+        t2 = row[THETA + 2] if d > 2.0 else 0.0
+        t0, t1, t2 = fit(d, h0, h1, hy, first, last, t0, t1, t2, spec[RADIUS])
+        store_theta(row, d, t0, t1, t2)
+
+
+# ---- batches -----------------------------------------------------------------------------------------------------
+
+
+@kernel
+def run(
+    spec: Vector, row: Vector, t: float, scores: Vector, outcomes: Vector, u: Vector, forecasts: Vector,
+    h0: Vector, h1: Vector, hy: Vector, dropped: int,
+) -> None:
+    """Predict, then learn, event after event; t forecasts were made before."""
+    hedged = spec[CALIBEATER] == HEDGE
+    for i in range(len(scores)):
+        forecasts[i], cell, x0, x1, x2, p, z, _, _, _, _ = predict(spec, row, scores[i], u[i] if hedged else 0.0)
+        settle(spec, row, t + i + 1.0, x0, x1, x2, p, z, cell, outcomes[i], h0, h1, hy, dropped)
+
+
+@kernel
+def run_late(
+    spec: Vector, row: Vector, t: float, scores: Vector, outcomes: Vector, u: Vector, forecasts: Vector,
+    h0: Vector, h1: Vector, hy: Vector, dropped: int,
+    due: npt.NDArray[np.int64], order: npt.NDArray[np.int64], played: npt.NDArray[np.int64],
+) -> None:
+    """Predict every event; outcome i is learnt just before prediction due[i]. `order` sorts by (due, i)."""
+    hedged = spec[CALIBEATER] == HEDGE
+    arrived = 0
+    for i in range(len(scores)):
+        while arrived < len(order) and due[order[arrived]] <= i:
+            j = order[arrived]
+            update(spec, row, t + i, scores[j], played[j], outcomes[j], h0, h1, hy, dropped)
+            arrived += 1
+        receipt = predict(spec, row, scores[i], u[i] if hedged else 0.0)
+        forecasts[i], played[i] = receipt[0], receipt[1]
+
+
+@kernel
+def predict_many(spec: Vector, row: Vector, scores: Vector, u: Vector, forecasts: Vector) -> None:
+    """Forecast every score from the same row."""
+    hedged = spec[CALIBEATER] == HEDGE
+    for i in range(len(scores)):
+        forecasts[i] = predict(spec, row, scores[i], u[i] if hedged else 0.0)[0]

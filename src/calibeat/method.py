@@ -1,0 +1,197 @@
+"""A method is three parts: `Method(features, learner, calibeater)`. It fixes the row's layout and the kernels' spec."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from . import kernel
+from ._check import Vector
+from .calibeating import KEEP, Hedging, Tracking
+from .errors import InvalidInput
+from .features import RAW, Beta, Platt, Temperature
+from .learners import AIOLI, NONE, OGD, ONS, THETA
+from .refit import FTL, Fixed, Histogram
+
+Features = Platt | Beta | Temperature | Histogram
+Learner = ONS | OGD | AIOLI | Fixed | FTL
+Calibeater = Tracking | Hedging
+
+_PARTS: dict[str, dict[str, type]] = {
+    "features": {"platt": Platt, "beta": Beta, "temperature": Temperature, "histogram": Histogram},
+    "learner": {"ons": ONS, "ogd": OGD, "aioli": AIOLI, "fixed": Fixed, "ftl": FTL},
+    "calibeater": {"tracking": Tracking, "hedging": Hedging},
+}
+_DEFAULT_BINS = 10.0
+
+
+@dataclass(frozen=True)
+class Method:
+    r"""Three parts that make a calibrator: score -> features -> learner -> expert -> calibeater -> forecast.
+
+    Parameters
+    ----------
+    features : what the learner sees of the score: `Platt`, `Beta`, `Temperature`, `Histogram`; None is the score itself.
+    learner : what moves the parameters: `ONS`, `OGD`, `AIOLI`, `Fixed`, `FTL`; None leaves them where they start.
+    calibeater : what binning does to the expert: `Tracking`, `Hedging`; None leaves it alone.
+
+    A variant of a preset replaces a part:
+
+    >>> from dataclasses import replace
+    >>> from calibeat import TOPS, Method, Platt, ONS, Tracking
+    >>> TOPS == Method(Platt(), ONS(), Tracking())
+    True
+    >>> replace(TOPS, calibeater=Tracking(bins=20)).width     # numbers of state per stream
+    47
+
+    Parts that make no sense together are refused with a sentence:
+
+    >>> Method(None, ONS())
+    Traceback (most recent call last):
+    ...
+    calibeat.errors.InvalidInput: ONS needs features to learn parameters for (Platt, Beta or Temperature), got None
+    """
+
+    features: Features | None = None
+    learner: Learner | None = None
+    calibeater: Calibeater | None = None
+
+    def __post_init__(self) -> None:
+        for slot, parts in _PARTS.items():
+            part = getattr(self, slot)
+            if part is not None and type(part) not in parts.values():
+                raise InvalidInput(_misplaced(slot, part))
+        learner = type(self.learner).__name__
+        if self.learner is not None and self.features is None:
+            raise InvalidInput(
+                f"{learner} needs features to learn parameters for (Platt, Beta or Temperature), got None"
+            )
+        if isinstance(self.features, Histogram) and not isinstance(self.learner, (Fixed, FTL)):
+            got = "None" if self.learner is None else learner
+            raise InvalidInput(f"Histogram has to be told when to fit by a Fixed or an FTL learner, got {got}")
+
+    # ---- layout ---------------------------------------------------------------------------------------------------
+
+    @property
+    def dimension(self) -> int:
+        """d, the number of parameters; 0 where there is no theta."""
+        return 0 if self.features is None or isinstance(self.features, Histogram) else len(self.features.names)
+
+    @property
+    def needs_history(self) -> bool:
+        """Whether the host has to keep past events for this method."""
+        return isinstance(self.learner, (Fixed, FTL))
+
+    @cached_property
+    def width(self) -> int:
+        """How many float64 numbers the state of one stream takes: OPS 7, TOPS 27, HOPS 207."""
+        return len(self.initial_row())
+
+    def initial_row(self) -> Vector:
+        """The row of a stream that has seen nothing: [t, n, theta..., matrix..., cells...]."""
+        row = [0.0, 0.0, *self._initial_parameters()]
+        if self.calibeater is not None:
+            row += [0.0] * self.calibeater.cells
+        return np.array(row)
+
+    def _initial_parameters(self) -> list[float]:
+        if self.features is None:
+            return []
+        if isinstance(self.features, Histogram):
+            return [0.0] * (2 * self.features.bins)
+        d = self.dimension
+        if isinstance(self.learner, ONS):
+            return [*self.features.start, *_scaled_identity(d, self.learner.rho)]
+        if isinstance(self.learner, AIOLI):
+            return [*[0.0] * d, *_scaled_identity(d, 2.0 * self.learner.lam)]
+        return list(self.features.start)
+
+    @cached_property
+    def spec(self) -> Vector:
+        """The method as the kernels read it (indices: `calibeat.kernel`)."""
+        spec = np.zeros(kernel.SPEC_WIDTH)
+        spec[kernel.FEATURES] = RAW if self.features is None else self.features.code
+        spec[kernel.D] = self.dimension
+        if isinstance(self.features, Histogram):
+            spec[kernel.HISTOGRAM_BINS] = self.features.bins
+        elif self.features is not None:
+            spec[kernel.CLIP] = self.features.clip
+        spec[kernel.LEARNER] = NONE if self.learner is None else self.learner.code
+        match self.learner:
+            case ONS(gamma=gamma, radius=radius):
+                spec[[kernel.GAIN, kernel.RADIUS]] = 1.0 / gamma, radius
+            case OGD(diameter=diameter, gradient=gradient, radius=radius):
+                spec[[kernel.GAIN, kernel.RADIUS]] = diameter / gradient, radius
+            case AIOLI(radius=radius, bound=bound):
+                spec[kernel.GAIN] = 1.0 / (1.0 + radius * bound)
+            case Fixed() | FTL() as learner:
+                spec[kernel.RADIUS] = learner.radius
+                spec[[kernel.AFTER, kernel.EVERY, kernel.WINDOW]] = learner.after, learner.every, learner.window or 0
+        spec[kernel.CALIBEATER] = KEEP if self.calibeater is None else self.calibeater.code
+        spec[kernel.BINS] = _DEFAULT_BINS if self.calibeater is None else self.calibeater.bins
+        spec[kernel.CELLS] = THETA + len(self._initial_parameters())
+        match self.calibeater:
+            case Tracking(prior=prior):
+                spec[kernel.PRIOR] = prior
+            case Hedging(start=start, expert_bins=groups):
+                spec[[kernel.GROUPS, kernel.OWN]] = groups, start == "expert"
+        spec.flags.writeable = False
+        return spec
+
+    # ---- as data --------------------------------------------------------------------------------------------------
+
+    def to_dict(self) -> dict[str, Any]:
+        """The method as JSON-able data; `from_dict` is the inverse.
+
+        >>> from calibeat import OPS
+        >>> OPS.to_dict()["learner"]
+        {'kind': 'ons', 'gamma': 0.1, 'rho': 100.0, 'radius': 100.0}
+        """
+        return {slot: _part_to_dict(getattr(self, slot)) for slot in _PARTS}
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Method:
+        """The inverse of `to_dict`."""
+        if not isinstance(data, Mapping) or set(data) != set(_PARTS):
+            raise InvalidInput(f"method must be an object with {', '.join(_PARTS)}, got {data!r:.60}")
+        return cls(**{slot: _part_from_dict(slot, data[slot]) for slot in _PARTS})
+
+
+def _scaled_identity(d: int, scale: float) -> list[float]:
+    return [scale if i == j else 0.0 for i in range(d) for j in range(i, d)]
+
+
+def _misplaced(slot: str, part: object) -> str:
+    for other, parts in _PARTS.items():
+        if type(part) in parts.values():
+            return f"{type(part).__name__} belongs in the {other} of a method, got it as {slot}"
+    wanted = ", ".join(kind.__name__ for kind in _PARTS[slot].values())
+    return f"{slot} must be one of {wanted} or None, got {part!r:.60}"
+
+
+def _part_to_dict(part: Any) -> dict[str, Any] | None:
+    if part is None:
+        return None
+    values = {field.name: getattr(part, field.name) for field in dataclasses.fields(part)}
+    return {
+        "kind": type(part).__name__.lower(),
+        **{name: list(value) if isinstance(value, tuple) else value for name, value in values.items()},
+    }
+
+
+def _part_from_dict(slot: str, data: Any) -> Any:
+    if data is None:
+        return None
+    if not isinstance(data, Mapping) or data.get("kind") not in _PARTS[slot]:
+        raise InvalidInput(f"{slot} must name one of {', '.join(_PARTS[slot])} as its kind, got {data!r:.60}")
+    kind = _PARTS[slot][data["kind"]]
+    arguments = {name: value for name, value in data.items() if name != "kind"}
+    known = {field.name for field in dataclasses.fields(kind)}
+    if set(arguments) != known:
+        raise InvalidInput(f"{kind.__name__} must have {', '.join(sorted(known))}, got {', '.join(sorted(arguments))}")
+    return kind(**arguments)

@@ -1,0 +1,262 @@
+r"""The paper's metrics, on plain arrays: outcomes first, forecasts second.
+
+Bins are B_1 = [0, e), ..., B_m = [1 - e, 1] with e = 1/m; N_b events fall in bin b, with mean forecast p_b and mean
+outcome y_b. All sums run over the bins that are not empty.
+
+>>> from calibeat import metrics
+>>> y, p = [0, 1, 1, 0], [0.15, 0.85, 0.75, 0.25]
+>>> round(metrics.calibration_error(y, p), 3), round(metrics.brier_score(y, p), 4)
+(0.2, 0.0425)
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from ._check import Vector, check_choice, check_interval, check_lengths, check_outcomes, check_positive
+from ._check import check_scores, check_whole
+from ._jit import compiled
+from .errors import InvalidInput
+from .features import Beta, Platt, Temperature
+from .method import Method
+from .presets import method_named
+from .refit import fit
+
+Scaling = Platt | Beta | Temperature
+
+
+class ReliabilityCurve(NamedTuple):
+    """One number per bin: `mean_forecast` (the mid-point where empty), `mean_outcome` (NaN where empty), `count`."""
+
+    mean_forecast: Vector
+    mean_outcome: Vector
+    count: npt.NDArray[np.int64]
+
+
+def reliability_curve(outcomes: npt.ArrayLike, forecasts: npt.ArrayLike, bins: int = 10) -> ReliabilityCurve:
+    """Mean forecast, mean outcome and count of each bin: the numbers behind a reliability diagram.
+
+    >>> from calibeat import metrics
+    >>> metrics.reliability_curve([0, 1, 1], [0.2, 0.7, 0.8], bins=2)
+    ReliabilityCurve(mean_forecast=array([0.2 , 0.75]), mean_outcome=array([0., 1.]), count=array([1, 2]))
+    """
+    y, p = _pair(outcomes, forecasts)
+    m = check_whole("bins", bins, 1, 10**7)
+    count, sum_p, sum_y = _binned(y, p, m)
+    empty = count == 0
+    divisor = np.where(empty, 1, count)
+    middle = (np.arange(m) + 0.5) / m
+    return ReliabilityCurve(
+        np.where(empty, middle, sum_p / divisor), np.where(empty, np.nan, sum_y / divisor), count
+    )
+
+
+def calibration_error(outcomes: npt.ArrayLike, forecasts: npt.ArrayLike, bins: int = 10, norm: str = "l1") -> float:
+    r"""How far the mean forecast of a bin is from its mean outcome: the paper's CE.
+
+    l1 (the paper): (1/T) sum_b N_b |p_b - y_b|;  l2: sqrt((1/T) sum_b N_b (p_b - y_b)^2);  max: max_b |p_b - y_b|.
+
+    >>> from calibeat import metrics
+    >>> metrics.calibration_error([1, 1, 0, 0], [0.5, 0.5, 0.5, 0.5])
+    0.0
+    """
+    y, p = _pair(outcomes, forecasts)
+    norm = check_choice("norm", norm, ("l1", "l2", "max"))
+    count, sum_p, sum_y = _binned(y, p, check_whole("bins", bins, 1, 10**7))
+    used = count > 0
+    if norm == "l1":
+        return float(np.abs(sum_p - sum_y).sum() / len(y))
+    gap = np.abs(sum_p - sum_y)[used] / count[used]
+    if norm == "l2":
+        return math.sqrt(float((count[used] * gap * gap).sum()) / len(y))
+    return float(gap.max())
+
+
+def sharpness(outcomes: npt.ArrayLike, forecasts: npt.ArrayLike, bins: int = 10) -> float:
+    r"""SHP = (1/T) sum_b N_b y_b^2: how well the bins tell ones from zeros; higher is better.
+
+    >>> from calibeat import metrics
+    >>> metrics.sharpness([0, 1], [0.0, 1.0]), metrics.sharpness([0, 1], [0.5, 0.5])
+    (0.5, 0.25)
+    """
+    y, p = _pair(outcomes, forecasts)
+    count, _, sum_y = _binned(y, p, check_whole("bins", bins, 1, 10**7))
+    used = count > 0
+    return float((sum_y[used] * sum_y[used] / count[used]).sum() / len(y))
+
+
+def refinement(outcomes: npt.ArrayLike, forecasts: npt.ArrayLike, bins: int = 10) -> float:
+    r"""R = (1/T) sum_b N_b y_b (1 - y_b) = mean(y) - SHP: what is left unexplained inside the bins; lower is better.
+
+    >>> from calibeat import metrics
+    >>> metrics.refinement([0, 1], [0.5, 0.5])
+    0.25
+    """
+    y, p = _pair(outcomes, forecasts)
+    count, _, sum_y = _binned(y, p, check_whole("bins", bins, 1, 10**7))
+    used = count > 0
+    return float((sum_y[used] * (count[used] - sum_y[used]) / count[used]).sum() / len(y))
+
+
+def brier_score(outcomes: npt.ArrayLike, forecasts: npt.ArrayLike) -> float:
+    r"""(1/T) sum_t (y_t - p_t)^2.
+
+    >>> from calibeat import metrics
+    >>> metrics.brier_score([1, 0], [0.5, 0.5])
+    0.25
+    """
+    y, p = _pair(outcomes, forecasts)
+    return float(np.mean((y - p) ** 2))
+
+
+def log_loss(outcomes: npt.ArrayLike, forecasts: npt.ArrayLike, clip: float = 0.0) -> float:
+    r"""(1/T) sum_t -y_t log p_t - (1 - y_t) log(1 - p_t), exact for any forecast.
+
+    A forecast of exactly 0 or 1 that turns out wrong costs infinity, and that is what is returned; ``clip=1e-5``
+    counts forecasts as if they had stayed in [1e-5, 1 - 1e-5].
+
+    >>> from calibeat import metrics
+    >>> round(metrics.log_loss([1, 0], [0.5, 0.5]), 6), round(metrics.log_loss([1], [1e-300]), 3)
+    (0.693147, 690.776)
+    >>> metrics.log_loss([1], [0.0]), round(metrics.log_loss([1], [0.0], clip=1e-5), 3)
+    (inf, 11.513)
+    """
+    y, p = _pair(outcomes, forecasts)
+    clip = check_interval("clip", clip, 0.0, 0.499)
+    return float(_losses(y, np.clip(p, clip, 1.0 - clip)).mean())
+
+
+def accuracy(outcomes: npt.ArrayLike, forecasts: npt.ArrayLike, threshold: float = 0.5) -> float:
+    """The share of events where "forecast >= threshold" agrees with the outcome.
+
+    >>> from calibeat import metrics
+    >>> metrics.accuracy([1, 0, 1, 1], [0.9, 0.2, 0.4, 0.5])
+    0.75
+    """
+    y, p = _pair(outcomes, forecasts)
+    return float(np.mean((p >= check_interval("threshold", threshold, 0.0, 1.0)) == (y == 1.0)))
+
+
+# ---- against what is known only of synthetic data ----------------------------------------------------------------
+
+
+def true_calibration_error(probabilities: npt.ArrayLike, forecasts: npt.ArrayLike) -> float:
+    r"""(1/T) sum_t |p_t - Pr(Y_t = 1 | x_t)|, where the true probabilities are known (the paper's Section 1).
+
+    >>> from calibeat import metrics
+    >>> round(metrics.true_calibration_error([0.1, 0.9], [0.2, 0.9]), 3)
+    0.05
+    """
+    truth, p = _truth(probabilities, forecasts)
+    return float(np.abs(p - truth).mean())
+
+
+def true_accuracy(probabilities: npt.ArrayLike, forecasts: npt.ArrayLike, threshold: float = 0.5) -> float:
+    """The expected accuracy of "forecast >= threshold", where the true probabilities are known.
+
+    >>> from calibeat import metrics
+    >>> metrics.true_accuracy([0.1, 0.9], [0.2, 0.9])
+    0.9
+    """
+    truth, p = _truth(probabilities, forecasts)
+    positive = p >= check_interval("threshold", threshold, 0.0, 1.0)
+    return float(np.where(positive, truth, 1.0 - truth).mean())
+
+
+# ---- regret ------------------------------------------------------------------------------------------------------
+
+
+def regret(
+    method_or_features: Method | Scaling | str,
+    scores: npt.ArrayLike,
+    outcomes: npt.ArrayLike,
+    forecasts: npt.ArrayLike,
+    radius: float = 100.0,
+) -> float:
+    r"""R_T = sum_t l(p_t, y_t) - min over |theta| <= B of sum_t l(sigmoid(theta . x_t), y_t).
+
+    Parameters
+    ----------
+    method_or_features : whose family of curves the forecasts are compared with: a method, a preset's name, or
+        `Platt`, `Beta`, `Temperature`.
+    radius : the paper's B.
+
+    >>> from calibeat import Calibrator, OPS, metrics
+    >>> scores, outcomes = [0.2, 0.8] * 100, [0, 1] * 100
+    >>> forecasts = Calibrator(OPS).run(scores, outcomes)
+    >>> 0.0 < metrics.regret(OPS, scores, outcomes, forecasts, radius=2.0) < 20.0
+    True
+    """
+    y, p = _pair(outcomes, forecasts)
+    theta = best_parameters(method_or_features, scores, outcomes, radius)
+    z = _design(_scaling(method_or_features), check_scores(scores)) @ np.array(theta)
+    return float(_losses(y, p).sum() - np.logaddexp(0.0, np.where(y == 1.0, -z, z)).sum())
+
+
+def best_parameters(
+    method_or_features: Method | Scaling | str, scores: npt.ArrayLike, outcomes: npt.ArrayLike, radius: float = 100.0
+) -> tuple[float, ...]:
+    """The parameters of the ball |theta| <= radius with the least log-loss in hindsight.
+
+    >>> from calibeat import metrics
+    >>> metrics.best_parameters("ops", [0.5, 0.5, 0.5, 0.5], [1, 1, 1, 0])[1]    # log 3
+    1.0986122886681098
+    """
+    family = _scaling(method_or_features)
+    f, y = check_scores(scores), check_outcomes(outcomes)
+    check_lengths(scores=len(f), outcomes=len(y))
+    radius = check_positive("radius", radius)
+    x = _design(family, f)
+    d = len(family.names)
+    x0, x1 = np.ascontiguousarray(x[:, 0]), np.ascontiguousarray(x[:, 1]) if d == 3 else np.empty(0)
+    return tuple(compiled(fit)(float(d), x0, x1, y, 0, len(y), 0.0, 0.0, 0.0, radius)[:d])
+
+
+def _design(family: Scaling, scores: Vector) -> Vector:
+    """The features of many scores, one row each."""
+    f = np.clip(scores, family.clip, 1.0 - family.clip)
+    if isinstance(family, Beta):
+        return np.column_stack([np.log(f), np.log1p(-f), np.ones_like(f)])
+    logit = np.log(f / (1.0 - f))
+    return np.column_stack([logit, np.ones_like(f)]) if isinstance(family, Platt) else logit[:, None]
+
+
+def _scaling(method_or_features: Any) -> Scaling:
+    if isinstance(method_or_features, str):
+        method_or_features = method_named(method_or_features)
+    family = method_or_features.features if isinstance(method_or_features, Method) else method_or_features
+    if not isinstance(family, Scaling):
+        raise InvalidInput(
+            f"regret is against Platt, Beta or Temperature parameters, got {method_or_features!r:.60} which has none"
+        )
+    return family
+
+
+# ---- inner -------------------------------------------------------------------------------------------------------
+
+
+def _pair(outcomes: npt.ArrayLike, forecasts: npt.ArrayLike) -> tuple[Vector, Vector]:
+    y, p = check_outcomes(outcomes), check_scores(forecasts, "forecast")
+    check_lengths(outcomes=len(y), forecasts=len(p))
+    return y, p
+
+
+def _truth(probabilities: npt.ArrayLike, forecasts: npt.ArrayLike) -> tuple[Vector, Vector]:
+    truth, p = check_scores(probabilities, "probability"), check_scores(forecasts, "forecast")
+    check_lengths(probabilities=len(truth), forecasts=len(p))
+    return truth, p
+
+
+def _binned(y: Vector, p: Vector, m: int) -> tuple[npt.NDArray[np.int64], Vector, Vector]:
+    """Count, sum of forecasts and sum of outcomes of each bin; an edge k/m falls to the right."""
+    b = np.searchsorted(np.arange(1, m) / m, p, side="right")
+    return np.bincount(b, minlength=m), np.bincount(b, p, minlength=m), np.bincount(b, y, minlength=m)
+
+
+def _losses(y: Vector, p: Vector) -> Vector:
+    with np.errstate(divide="ignore"):
+        return -np.where(y == 1.0, np.log(p), np.log1p(-p))
