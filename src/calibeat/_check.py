@@ -30,12 +30,12 @@ def _said(value: Any) -> str:
 def check_score(score: Any) -> float:
     """A probability in [0, 1] as a Python float."""
     if type(score) is not float:
-        if isinstance(score, (bool, np.bool_)) or not isinstance(score, Real):
+        if not _is_number(score):
             raise InvalidInput(f"score must be a number in [0, 1], got {type(score).__name__} {_said(score)}")
         score = float(score)
     if not 0.0 <= score <= 1.0:
         raise InvalidInput(f"score must be in [0, 1], got {score!r}")
-    return score  # type: ignore[no-any-return]  # a float by now
+    return score
 
 
 def check_outcome(outcome: Any) -> float:
@@ -88,8 +88,8 @@ def check_due(due: Any, length: int) -> npt.NDArray[np.int64]:
             f"due must be a one-dimensional array of whole numbers, got {array.ndim} dimensions of {array.dtype}"
         )
     check_lengths(scores=length, due=len(array))
-    if array.dtype.kind == "u":
-        array = np.minimum(array, np.iinfo(np.int64).max)
+    if array.dtype == np.uint64:  # what does not fit is far in the future
+        array = np.minimum(array, np.uint64(np.iinfo(np.int64).max))
     array = array.astype(np.int64)
     bad = array <= np.arange(length)
     if bad.any():
@@ -116,12 +116,15 @@ def _numbers(values: Any, name: str, wanted: str, *, booleans: bool = False) -> 
         raise InvalidInput(f"{name}s must be a one-dimensional array, got shape {array.shape}")
     if array.dtype == object:
         for row, value in enumerate(array):
-            if not isinstance(value, Real) or (isinstance(value, bool) and not booleans):
-                raise InvalidInput(f"{name} must be {wanted}, got {type(value).__name__} {_said(value)} - at row {row}")
+            if not (_is_number(value) or (booleans and isinstance(value, (bool, np.bool_)))):
+                got = f"{type(value).__name__} {_said(value)}"
+                raise InvalidInput(f"{name} must be {wanted}, got {got} - at row {row}")
     elif array.dtype.kind not in ("biuf" if booleans else "iuf"):
         first = _said(array[0].item()) if len(array) else "nothing"
-        raise InvalidInput(f"{name} must be {wanted}, got an array of {array.dtype} that starts with {first} - at row 0")
-    return np.ascontiguousarray(array, dtype=np.float64)
+        got = f"an array of {array.dtype} that starts with {first}"
+        raise InvalidInput(f"{name} must be {wanted}, got {got} - at row 0")
+    # One kind of array, so that each kernel is compiled once: contiguous, aligned, and writeable though nobody writes.
+    return np.require(array, np.float64, ["C", "A", "W"])
 
 
 # ---- hyper-parameters --------------------------------------------------------------------------------------------
@@ -175,7 +178,12 @@ def check_finite_tuple(what: str, values: Any, length: int) -> tuple[float, ...]
     return numbers
 
 
+def _is_number(value: Any) -> bool:
+    """Python counts True as a number; for us it is a mistake, in a score or a hyper-parameter."""
+    return isinstance(value, Real) and not isinstance(value, (bool, np.bool_))
+
+
 def _real(what: str, value: Any, wanted: str) -> float:
-    if isinstance(value, (bool, np.bool_)) or not isinstance(value, Real):
+    if not _is_number(value):
         raise InvalidInput(f"{what} must be {wanted}, got {_said(value)}")
     return float(value)

@@ -78,7 +78,7 @@ def _plain(function: F) -> F:
     """The plain body on arrays: a memoryview hands out Python floats, several times faster than NumPy scalars."""
 
     def run(*arguments: Any) -> Any:
-        return function(*(memoryview(a) if isinstance(a, np.ndarray) else a for a in arguments))
+        return function(*(a.data if isinstance(a, np.ndarray) else a for a in arguments))
 
     return run  # type: ignore[return-value]  # same signature, arrays wrapped
 
@@ -94,7 +94,7 @@ def _njit(numba: ModuleType, function: F) -> F:  # pragma: no cover - the leg th
     folder, numba.config.CACHE_DIR = numba.config.CACHE_DIR, str(_cache_folder(numba.config.CACHE_DIR))
     try:
         options = {name: value for name, value in _KERNELS[function].items() if name != "forceinline"}
-        return numba.njit(cache=True, nogil=True, **options)(function)  # type: ignore[no-any-return]
+        return numba.njit(cache=True, nogil=True, **options)(function)
     finally:
         numba.config.CACHE_DIR = folder
 

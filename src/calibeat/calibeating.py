@@ -128,23 +128,21 @@ def hedge(row: Vector, cells: int, m: float, own: int) -> tuple[int, int, float,
 
     `own` is the bin to try first, or -1 for the lowest. Where nothing is drawn, b' = b, d = 1 and e = 0.
     """
-    fulfils_a = -1
     if own >= 0:
         p = mean_when_said(row, cells, own, m)
         if own / m <= p <= (own + 1) / m:
-            fulfils_a = own
-    b, high, d, e = 0, -1, 1.0, 0.0
-    while fulfils_a < 0 and b < m:
+            return own, own, 1.0, 0.0
+    high, d, e = -1, 1.0, 0.0
+    for b in range(int(m)):
         p = mean_when_said(row, cells, b, m)
         if b / m <= p <= (b + 1) / m:
-            fulfils_a = b
-        elif p < b / m and high < 0:
+            return b, b, 1.0, 0.0
+        if p < b / m and high < 0:
             # The lowest deficit; its left neighbour has neither a deficit nor condition A, so it has an excess.
             high = b
             d = b / m - p
             e = mean_when_said(row, cells, b - 1, m) - b / m
-        b += 1
-    return (fulfils_a, fulfils_a, 1.0, 0.0) if fulfils_a >= 0 else (high - 1, high, d, e)
+    return high - 1, high, d, e
 
 
 @kernel

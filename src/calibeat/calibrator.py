@@ -23,7 +23,7 @@ from ._check import (
 )
 from ._jit import compiled, is_loaded
 from .calibeating import Hedging
-from .errors import InvalidInput, OutcomeConflict, UnknownForecast
+from .errors import InvalidInput, OutcomeConflict, SnapshotMismatch, UnknownForecast
 from .forecast import Forecast, Issuer
 from .history import History
 from .learners import AIOLI, THETA, matrix, solve
@@ -77,7 +77,6 @@ class Calibrator:
         self._last = (0.0,) * 5  # features, expert and logit of the latest forecast
         self._history = History(method)
         self._keeps = method.needs_history
-        self._columns = self._history.columns  # empty ones, for as long as nothing is kept
         self._events = 0
         self._key = stream_key(self._seed, self._stream)
         self._hedges = isinstance(method.calibeater, Hedging)
@@ -133,23 +132,15 @@ class Calibrator:
                 )
             return
         spec, row, cell, t = self._spec, self._row, forecast.cell, float(self._events)
-        n = row[kernel.N]
         if self._keeps:
-            self._history.reserve(int(n), 1)
-            self._columns = self._history.columns
-        h0, h1, hy, dropped = self._columns
-        if self._keeps and kernel.wants_refit(spec, n + 1.0) and (is_loaded() or n > _PYTHON_REFIT):
-            step = compiled(kernel.update)
-            step(self._method.spec, self._view(), t, forecast.score, cell, y, h0, h1, hy, dropped)
-        elif forecast.seen == n and forecast.event == self._events - 1:
+            self._update_and_remember(t, forecast.score, cell, y)
+        elif forecast.event == self._events - 1 and forecast.seen == row[kernel.N]:
             # Nothing was learnt since, and nothing else forecast: what the forecast was made from is still at hand.
             x0, x1, x2, p, z = self._last
-            kernel.settle(spec, row, t, x0, x1, x2, p, z, cell, y, h0, h1, hy, dropped)
+            kernel.settle(spec, row, t, x0, x1, x2, p, z, cell, y)
         else:
-            kernel.update(spec, row, t, forecast.score, cell, y, h0, h1, hy, dropped)
+            kernel.update(spec, row, t, forecast.score, cell, y, *self._history.columns)
         forecast._outcome = y
-        if self._keeps:
-            self._after_learning()
 
     # ---- many events ----------------------------------------------------------------------------------------------
 
@@ -303,10 +294,13 @@ class Calibrator:
     def from_json(cls, text: str | bytes) -> Calibrator:
         """Continue from `to_json`. Damaged, foreign or newer text is a `SnapshotMismatch` that says what is wrong."""
         state = snapshot.load(text)
-        calibrator = cls(state["method"], state["seed"], state["stream"])
-        calibrator._row[:] = array("d", state["row"])
-        calibrator._events = calibrator._adopted = state["events"]
-        calibrator._history.restore(calibrator.outcomes, state["history"])
+        try:
+            calibrator = cls(state["method"], state["seed"], state["stream"])
+            calibrator._row[:] = array("d", state["row"])
+            calibrator._events = calibrator._adopted = state["events"]
+            calibrator._history.restore(calibrator.outcomes, state["history"])
+        except InvalidInput as error:
+            raise SnapshotMismatch(f"snapshot must hold what a calibrator can hold: {error}") from error
         return calibrator
 
     # ---- inner ----------------------------------------------------------------------------------------------------
@@ -322,10 +316,20 @@ class Calibrator:
             raise UnknownForecast(
                 f"forecast must be one of the {self._events} that this calibrator has made, got event {forecast.event}"
             )
-        if isinstance(forecast.issuer, Issuer) and forecast.event >= self._adopted and forecast.issuer is not self._issuer:
+        alive, own = isinstance(forecast.issuer, Issuer), forecast.issuer is self._issuer
+        if alive and not own and forecast.event >= self._adopted:
             raise UnknownForecast(
                 f"forecast must come from this calibrator, got one that its twin has made - at event {forecast.event}"
             )
+
+    def _update_and_remember(self, t: float, score: float, cell: int, y: float) -> None:
+        """`kernel.update` for a learner that refits; a refit over many events is worth the compiled kernels."""
+        step, spec, row, n = kernel.update, self._spec, self._row, self.outcomes
+        self._history.reserve(n, 1)
+        if kernel.wants_refit(spec, n + 1.0) and (is_loaded() or n > _PYTHON_REFIT):
+            step, spec, row = compiled(kernel.update), self._method.spec, self._view()
+        step(spec, row, t, score, cell, y, *self._history.columns)
+        self._after_learning()
 
     def _after_learning(self) -> None:
         if not self._keeps:

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
 from typing import TextIO
 
@@ -127,6 +128,7 @@ def report(stream: Stream, rows: list[Row], counted: BoolArray) -> str:
     """The table, with what it counts above it and how to read it below."""
     raw = next(row for row in rows if row.method == "raw")
     best = min(rows, key=lambda row: row.group_ce)
+    clipped = f"[{LOG_LOSS_CLIP:g}, 1 - {LOG_LOSS_CLIP:g}]"
     return f"""\
 {stream.name}: the probability that {stream.event}.
 {np.count_nonzero(stream.labelled):,} of {len(stream.scores):,} events have an outcome, known {_arrival(stream)}.
@@ -138,7 +140,7 @@ The first {WARM_UP:,} of these count for nobody; every method is judged on the s
 CE: events forecast at about 10 %, 20 %, ... should happen that often; this is the average gap (0.05 = 5 points).
 {stream.group_adjective} CE: the same for each stretch of time alone, where too high and too low cannot cancel: raw
 scores are off by {100 * raw.group_ce:.1f} points, {best.method} by {100 * best.group_ce:.1f}.
-Brier and log-loss also reward telling events apart; log-loss is of forecasts clipped to [{LOG_LOSS_CLIP:g}, 1 - {LOG_LOSS_CLIP:g}]."""
+Brier and log-loss also reward telling events apart; log-loss is of forecasts clipped to {clipped}."""
 
 
 def table(rows: list[Row], group_adjective: str) -> str:
@@ -217,7 +219,7 @@ def _progress(steps: int, log: TextIO) -> Iterator[Callable[[str], None]]:
 
 def _require_matplotlib() -> None:
     try:
-        import matplotlib as _
+        import_module("matplotlib")
     except ImportError as error:
         raise MissingExtra("the demo needs matplotlib of the extra 'demo': pip install 'calibeat[demo]'") from error
 
@@ -249,7 +251,8 @@ def draw(stream: Stream, forecasts: dict[str, FloatArray], counted: BoolArray, p
     heights = _apart([height for height, _, _ in ends], 0.075 * top)
     for height, (_, label, colour) in zip(heights, ends, strict=True):
         weight = "bold" if colour == "black" else "normal"
-        axes.text(x[-1] + 0.2, height, label, color=colour, fontsize=11, va="center", fontweight=weight)
+        text = axes.annotate(label, (x[-1], height), (12, 0), textcoords="offset points", va="center")
+        text.set(color=colour, fontsize=11, fontweight=weight)
 
     axes.set_title(TITLE, loc="left", pad=26, fontsize=14, fontweight="bold")
     means_of_what = f"{stream.group_adjective.capitalize()} mean probability that {stream.event}"
@@ -257,6 +260,7 @@ def draw(stream: Stream, forecasts: dict[str, FloatArray], counted: BoolArray, p
     axes.set_xticks(x, [stream.group_names[g] for g in groups])
     axes.set_xlabel(stream.time_label)
     axes.set_ylabel("probability")
+    axes.set_xlim(-0.5, len(groups) - 0.5)
     axes.set_ylim(0, top)
     axes.yaxis.set_major_formatter(PercentFormatter(xmax=1, decimals=0))
     axes.spines[["top", "right"]].set_visible(False)

@@ -127,7 +127,7 @@ def sigmoid(z: float) -> float:
 @kernel
 def features(kind: float, clip: float, score: float) -> tuple[float, float, float]:
     """Score -> x, padded with zeros to three numbers."""
-    if kind == RAW or kind == HISTOGRAM:
+    if kind == RAW or kind == HISTOGRAM:  # noqa: PLR1714, SIM109 - a tuple would be made for every event
         return score, 0.0, 0.0
     f = score
     if f < clip:

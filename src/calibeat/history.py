@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from ._check import Vector
+from ._check import Vector, check_outcomes
+from .errors import InvalidInput
 from .method import Method
 from .refit import FTL, Fixed
 
@@ -58,19 +59,29 @@ class History:
 
     def remembered(self, learnt: int) -> dict[str, list[float]]:
         """What a snapshot must hold: exactly the outcomes that a later refit can look at."""
-        if self._kept is None or (isinstance(self._kept, Fixed) and learnt >= self._kept.after):
-            return {}
-        filled = learnt - self.dropped
-        first = 0 if self._kept.window is None else max(0, filled - self._kept.window)
+        last = learnt - self.dropped
+        first = last - self._remembered_count(learnt)
         columns = {"x0": self.x0, "x1": self.x1, "y": self.y} if self._wide else {"x0": self.x0, "y": self.y}
-        return {name: column[first:filled].tolist() for name, column in columns.items()}
+        return {name: column[first:last].tolist() for name, column in columns.items() if last > first}
 
     def restore(self, learnt: int, columns: dict[str, list[float]]) -> None:
         """The inverse of `remembered`."""
-        if columns:
-            self.x0, self.y = np.array(columns["x0"]), np.array(columns["y"])
-            self.x1 = np.array(columns.get("x1", ()))
-            self.dropped = learnt - len(self.y)
+        count = self._remembered_count(learnt)
+        names = {"x0", "x1", "y"} if self._wide else {"x0", "y"}
+        if not isinstance(columns, dict) or set(columns) != (names if count else set()):
+            raise InvalidInput(f"history must hold the columns {', '.join(sorted(names))}, got {columns!r:.60}")
+        for name, column in columns.items():
+            if not isinstance(column, list) or len(column) != count or any(type(x) is not float for x in column):
+                raise InvalidInput(f"history must hold {count} numbers in {name}, got {column!r:.60}")
+        if count:
+            check_outcomes(columns["y"])
+            self.x0, self.x1, self.y = (np.array(columns.get(name, [])) for name in ("x0", "x1", "y"))
+            self.dropped = learnt - count
+
+    def _remembered_count(self, learnt: int) -> int:
+        if self._kept is None or (isinstance(self._kept, Fixed) and learnt >= self._kept.after):
+            return 0
+        return learnt if self._kept.window is None else min(learnt, self._kept.window)
 
 
 def _grown(column: Vector, size: int) -> Vector:

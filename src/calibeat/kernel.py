@@ -6,15 +6,15 @@ in place, allocate nothing per event, raise nothing and draw nothing: the unifor
 The picture, for one event::
 
     score -> features -> expert -> play -> forecast            (predict: reads the row)
-    outcome -> settle: learner step, cell, history, refit      (update: moves the row)
+    outcome -> settle: learner step, cell -> history, refit    (update: moves the row)
 """
 
 from __future__ import annotations
 
 import math
 
-import numpy.typing as npt
 import numpy as np
+import numpy.typing as npt
 
 from ._check import Vector
 from ._jit import kernel, rare_kernel
@@ -52,17 +52,13 @@ SPEC_WIDTH = 16
 def expert(spec: Vector, row: Vector, score: float, x0: float, x1: float, x2: float) -> tuple[float, float]:
     """The scaled probability of a score with features x, and its logit (0 where there is none)."""
     kind, learner = spec[FEATURES], spec[LEARNER]
-    p, z = score, 0.0
-    if kind != RAW and not (learner == REFIT and row[N] < spec[AFTER]):
-        if kind == HISTOGRAM:
-            p = histogram_mean(row, int(spec[HISTOGRAM_BINS]), score)
-        else:
-            if learner == AIOLI_STEP:
-                z = aioli_logit(row, spec[D], x0, x1, x2)
-            else:
-                z = theta_dot(row, spec[D], x0, x1, x2)
-            p = sigmoid(z)
-    return p, z
+    if kind == RAW or (learner == REFIT and row[N] < spec[AFTER]):
+        return score, 0.0
+    if kind == HISTOGRAM:
+        return histogram_mean(row, int(spec[HISTOGRAM_BINS]), score), 0.0
+    d = spec[D]
+    z = aioli_logit(row, d, x0, x1, x2) if learner == AIOLI_STEP else theta_dot(row, d, x0, x1, x2)
+    return sigmoid(z), z
 
 
 @kernel
@@ -70,23 +66,22 @@ def play(spec: Vector, row: Vector, p: float, u: float) -> tuple[int, int, int, 
     """What the calibeater makes of the expert p -> (bin, low, high, weight of low, cell played, forecast)."""
     kind, m = spec[CALIBEATER], spec[BINS]
     b = bin_of(p, m)
-    low = high = cell = b
-    weight, forecast = 1.0, p
+    if kind == KEEP:
+        return b, b, b, 1.0, b, p
     if kind == TRACK:
-        forecast = track(row, int(spec[CELLS]), b, m, spec[PRIOR])
-    elif kind == HEDGE:
-        own = b if spec[OWN] == 1.0 else -1
+        return b, b, b, 1.0, b, track(row, int(spec[CELLS]), b, m, spec[PRIOR])
+    own = b if spec[OWN] == 1.0 else -1
+    if spec[GROUPS] != m:
         b = bin_of(p, spec[GROUPS])
-        low, high, d, e = hedge(row, int(spec[CELLS]) + 2 * b * int(m), m, own)
-        said = low if u * (d + e) <= d else high
-        weight, cell, forecast = d / (d + e), b * int(m) + said, (said + 0.5) / m
-    return b, low, high, weight, cell, forecast
+    low, high, d, e = hedge(row, int(spec[CELLS]) + 2 * b * int(m), m, own)
+    said = low if u * (d + e) <= d else high
+    return b, low, high, d / (d + e), b * int(m) + said, (said + 0.5) / m
 
 
 @kernel
 def predict(
     spec: Vector, row: Vector, score: float, u: float
-) -> tuple[float, int, float, float, float, float, float, int, int, int, float]:
+) -> tuple[float, int, float, float, float, float, float, int, int, int, float]:  # fmt: skip
     """Forecast one event; the row is read only -> (forecast, cell, x, expert, its logit, bin, low, high, weight)."""
     x0, x1, x2 = features(spec[FEATURES], spec[CLIP], score)
     p, z = expert(spec, row, score, x0, x1, x2)
@@ -96,48 +91,54 @@ def predict(
 
 @kernel
 def settle(
-    spec: Vector, row: Vector, t: float, x0: float, x1: float, x2: float, p: float, z: float, cell: int, y: float,
-    h0: Vector, h1: Vector, hy: Vector, dropped: int,
-) -> None:
-    """Learn outcome y of an event with features x, whose expert would now say p; its forecast played `cell`.
-
-    t is the number of forecasts made so far. h0, h1, hy are the host's history, from which the first `dropped`
-    events are gone already; only refits look at it.
-    """
-    d = spec[D]
+    spec: Vector, row: Vector, t: float, x0: float, x1: float, x2: float, p: float, z: float, cell: int, y: float
+) -> None:  # fmt: skip
+    """Learn outcome y of an event with features x, whose expert would now say p (logit z), and whose forecast played
+    `cell`; t is the number of forecasts made so far."""
     learner = spec[LEARNER]
     if learner == ONS_STEP:
-        ons_step(row, d, x0, x1, x2, p - y, spec[GAIN], spec[RADIUS])
+        ons_step(row, spec[D], x0, x1, x2, p - y, spec[GAIN], spec[RADIUS])
     elif learner == OGD_STEP:
-        ogd_step(row, d, x0, x1, x2, p - y, spec[GAIN] / math.sqrt(row[N] + 1.0), spec[RADIUS])
+        ogd_step(row, spec[D], x0, x1, x2, p - y, spec[GAIN] / math.sqrt(row[N] + 1.0), spec[RADIUS])
     elif learner == AIOLI_STEP:
-        aioli_step(row, d, x0, x1, x2, p, z, y, spec[GAIN])
+        aioli_step(row, spec[D], x0, x1, x2, p, z, y, spec[GAIN])
     if spec[CALIBEATER] != KEEP:
         at = int(spec[CELLS]) + 2 * cell
         row[at] += y
         row[at + 1] += 1.0
     row[T] = t
     row[N] += 1.0
-    if learner == REFIT:
-        last = int(row[N]) - dropped
-        if wants_history(spec, row[N] - 1.0):
-            h0[last - 1] = x0
-            if d == 3.0:
-                h1[last - 1] = x1
-            hy[last - 1] = y
-        if wants_refit(spec, row[N]):
-            refit(spec, row, h0, h1, hy, last)
+
+
+@kernel
+def remember(
+    spec: Vector, row: Vector, x0: float, x1: float, y: float, h0: Vector, h1: Vector, hy: Vector, dropped: int
+) -> None:  # fmt: skip
+    """Put an event that was just settled in the host's history, and refit if it is time.
+
+    From the history the first `dropped` events are gone already.
+    """
+    last = int(row[N]) - dropped
+    if wants_history(spec, row[N] - 1.0):
+        h0[last - 1] = x0
+        if spec[D] == 3.0:
+            h1[last - 1] = x1
+        hy[last - 1] = y
+    if wants_refit(spec, row[N]):
+        refit(spec, row, h0, h1, hy, last)
 
 
 @kernel
 def update(
     spec: Vector, row: Vector, t: float, score: float, cell: int, y: float,
     h0: Vector, h1: Vector, hy: Vector, dropped: int,
-) -> None:
+) -> None:  # fmt: skip
     """Learn a late outcome: the expert is asked again at the parameters of now, the cell is the one that was played."""
     x0, x1, x2 = features(spec[FEATURES], spec[CLIP], score)
     p, z = expert(spec, row, score, x0, x1, x2)
-    settle(spec, row, t, x0, x1, x2, p, z, cell, y, h0, h1, hy, dropped)
+    settle(spec, row, t, x0, x1, x2, p, z, cell, y)
+    if spec[LEARNER] == REFIT:
+        remember(spec, row, x0, x1, y, h0, h1, hy, dropped)
 
 
 @kernel
@@ -175,12 +176,14 @@ def refit(spec: Vector, row: Vector, h0: Vector, h1: Vector, hy: Vector, last: i
 def run(
     spec: Vector, row: Vector, t: float, scores: Vector, outcomes: Vector, u: Vector, forecasts: Vector,
     h0: Vector, h1: Vector, hy: Vector, dropped: int,
-) -> None:
+) -> None:  # fmt: skip
     """Predict, then learn, event after event; t forecasts were made before."""
     hedged = spec[CALIBEATER] == HEDGE
     for i in range(len(scores)):
         forecasts[i], cell, x0, x1, x2, p, z, _, _, _, _ = predict(spec, row, scores[i], u[i] if hedged else 0.0)
-        settle(spec, row, t + i + 1.0, x0, x1, x2, p, z, cell, outcomes[i], h0, h1, hy, dropped)
+        settle(spec, row, t + i + 1.0, x0, x1, x2, p, z, cell, outcomes[i])
+        if spec[LEARNER] == REFIT:
+            remember(spec, row, x0, x1, outcomes[i], h0, h1, hy, dropped)
 
 
 @kernel
@@ -188,7 +191,7 @@ def run_late(
     spec: Vector, row: Vector, t: float, scores: Vector, outcomes: Vector, u: Vector, forecasts: Vector,
     h0: Vector, h1: Vector, hy: Vector, dropped: int,
     due: npt.NDArray[np.int64], order: npt.NDArray[np.int64], played: npt.NDArray[np.int64],
-) -> None:
+) -> None:  # fmt: skip
     """Predict every event; outcome i is learnt just before prediction due[i]. `order` sorts by (due, i)."""
     hedged = spec[CALIBEATER] == HEDGE
     arrived = 0

@@ -75,21 +75,21 @@ class OGD:
     Parameters
     ----------
     radius : R, the ball that theta must not leave.
-    diameter : D, how far apart the ends of the search are thought to be; a larger one takes larger steps.
-        The theorem wants 2R.
+    diameter : D, how far apart the parameters to be compared with may lie; a larger one takes larger steps.
+        The theorem wants 2R; this default, 2B for parameters of norm B <= 2, serves better.
     gradient : G, the largest gradient that is expected; 5 covers scores in [0.01, 0.99], as in the paper.
 
     >>> from calibeat import Calibrator, Method, OGD, Platt
     >>> cal = Calibrator(Method(Platt(), OGD()))
     >>> cal.update(cal.predict(0.9), 0)
     >>> {name: round(value, 4) for name, value in cal.params.items()}
-    {'a': 0.209, 'b': -0.36}
+    {'a': -0.582, 'b': -0.72}
 
     References: Zinkevich (2003); Gupta & Ramdas (2023), Table 1.
     """
 
     radius: float = 100.0
-    diameter: float = 2.0
+    diameter: float = 4.0
     gradient: float = 5.0
 
     code: ClassVar[float] = OGD_STEP
@@ -111,8 +111,8 @@ class AIOLI:
     Parameters
     ----------
     lam : lambda, Q_0 = 2 lambda I pulls theta towards 0; features' `start` plays no part.
-    radius : B, the norm of the parameters to be compared with.
-    bound : R_x, a bound on |x|.
+    radius : B, the norm of the parameters to be compared with; a larger one takes larger steps.
+    bound : R_x, a bound on |x|; the paper takes 10.
 
     >>> from calibeat import AIOLI, Calibrator, Method, Platt
     >>> cal = Calibrator(Method(Platt(), AIOLI()))
@@ -127,13 +127,24 @@ class AIOLI:
 
     lam: float = 1.0
     radius: float = 1.0
-    bound: float = 5.0
+    bound: float = 10.0
 
     code: ClassVar[float] = AIOLI_STEP
 
     def __post_init__(self) -> None:
         for name in ("lam", "radius", "bound"):
             object.__setattr__(self, name, check_positive(f"AIOLI {name}", getattr(self, name)))
+
+    @classmethod
+    def of_theorem(cls, B: float) -> AIOLI:
+        """The hyper-parameters under which the regret theorem is proved: lambda = 1/B^2, R_x = 10.
+
+        >>> from calibeat import AIOLI
+        >>> AIOLI.of_theorem(2.0)
+        AIOLI(lam=0.25, radius=2.0, bound=10.0)
+        """
+        B = check_positive("AIOLI.of_theorem B", B)
+        return cls(lam=1.0 / (B * B), radius=B, bound=10.0)
 
 
 # ---- linear algebra in d <= 3 ------------------------------------------------------------------------------------
@@ -144,7 +155,7 @@ def solve(
     d: float,
     a00: float, a01: float, a02: float, a11: float, a12: float, a22: float,
     g0: float, g1: float, g2: float,
-) -> tuple[float, float, float]:
+) -> tuple[float, float, float]:  # fmt: skip
     """A^-1 g for a symmetric positive definite A of d rows, by LDL'; numbers beyond d are not read."""
     if d == 1.0:
         return g0 / a00, 0.0, 0.0
@@ -204,7 +215,7 @@ def project(
     a00: float, a01: float, a02: float, a11: float, a12: float, a22: float,
     t0: float, t1: float, t2: float,
     radius: float,
-) -> tuple[float, float, float]:
+) -> tuple[float, float, float]:  # fmt: skip
     """The point of the ball |theta| <= R nearest to t in the norm of A.
 
     theta(lambda) = (A + lambda I)^-1 A t has |theta| falling in lambda; the one lambda with |theta| = R is found by
@@ -239,7 +250,7 @@ def project(
 @kernel
 def ons_step(
     row: Vector, d: float, x0: float, x1: float, x2: float, error: float, gain: float, radius: float
-) -> None:
+) -> None:  # fmt: skip
     """g = error x;  A += g g';  theta = projection of theta - gain A^-1 g,  gain = 1/gamma."""
     g0, g1, g2 = error * x0, error * x1, error * x2
     t1 = t2 = a01 = a02 = a11 = a12 = a22 = 0.0
@@ -273,7 +284,7 @@ def ons_step(
 @kernel
 def ogd_step(
     row: Vector, d: float, x0: float, x1: float, x2: float, error: float, step: float, radius: float
-) -> None:
+) -> None:  # fmt: skip
     """theta = projection on the Euclidean ball of theta - step error x."""
     t0 = row[THETA] - step * (error * x0)
     t1 = row[THETA + 1] - step * (error * x1) if d > 1.0 else 0.0
@@ -306,7 +317,7 @@ def aioli_logit(row: Vector, d: float, x0: float, x1: float, x2: float) -> float
 @kernel
 def aioli_step(
     row: Vector, d: float, x0: float, x1: float, x2: float, p: float, z: float, y: float, share: float
-) -> None:
+) -> None:  # fmt: skip
     """h = p (1 - p) share, share = 1/(1 + B R_x);  Q += h x x';  c += (p - y - h z) x."""
     h = p * (1.0 - p) * share
     k = p - y - h * z

@@ -36,7 +36,7 @@ class Method:
 
     Parameters
     ----------
-    features : what the learner sees of the score: `Platt`, `Beta`, `Temperature`, `Histogram`; None is the score itself.
+    features : what the learner sees: `Platt`, `Beta`, `Temperature`, `Histogram`; None is the score itself.
     learner : what moves the parameters: `ONS`, `OGD`, `AIOLI`, `Fixed`, `FTL`; None leaves them where they start.
     calibeater : what binning does to the expert: `Tracking`, `Hedging`; None leaves it alone.
 

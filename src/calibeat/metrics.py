@@ -17,8 +17,16 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from ._check import Vector, check_choice, check_interval, check_lengths, check_outcomes, check_positive
-from ._check import check_scores, check_whole
+from ._check import (
+    Vector,
+    check_choice,
+    check_interval,
+    check_lengths,
+    check_outcomes,
+    check_positive,
+    check_scores,
+    check_whole,
+)
 from ._jit import compiled
 from .errors import InvalidInput
 from .features import Beta, Platt, Temperature
@@ -34,7 +42,7 @@ class ReliabilityCurve(NamedTuple):
 
     mean_forecast: Vector
     mean_outcome: Vector
-    count: npt.NDArray[np.int64]
+    count: npt.NDArray[np.int64]  # type: ignore[assignment]  # the tuple's own count() is of no use here
 
 
 def reliability_curve(outcomes: npt.ArrayLike, forecasts: npt.ArrayLike, bins: int = 10) -> ReliabilityCurve:
@@ -50,9 +58,7 @@ def reliability_curve(outcomes: npt.ArrayLike, forecasts: npt.ArrayLike, bins: i
     empty = count == 0
     divisor = np.where(empty, 1, count)
     middle = (np.arange(m) + 0.5) / m
-    return ReliabilityCurve(
-        np.where(empty, middle, sum_p / divisor), np.where(empty, np.nan, sum_y / divisor), count
-    )
+    return ReliabilityCurve(np.where(empty, middle, sum_p / divisor), np.where(empty, np.nan, sum_y / divisor), count)
 
 
 def calibration_error(outcomes: npt.ArrayLike, forecasts: npt.ArrayLike, bins: int = 10, norm: str = "l1") -> float:
@@ -254,7 +260,8 @@ def _truth(probabilities: npt.ArrayLike, forecasts: npt.ArrayLike) -> tuple[Vect
 def _binned(y: Vector, p: Vector, m: int) -> tuple[npt.NDArray[np.int64], Vector, Vector]:
     """Count, sum of forecasts and sum of outcomes of each bin; an edge k/m falls to the right."""
     b = np.searchsorted(np.arange(1, m) / m, p, side="right")
-    return np.bincount(b, minlength=m), np.bincount(b, p, minlength=m), np.bincount(b, y, minlength=m)
+    count = np.bincount(b, minlength=m).astype(np.int64)
+    return count, np.bincount(b, p, minlength=m).astype(np.float64), np.bincount(b, y, minlength=m).astype(np.float64)
 
 
 def _losses(y: Vector, p: Vector) -> Vector:

@@ -8,7 +8,7 @@ seed and the stream.
 from __future__ import annotations
 
 import hashlib
-from typing import TypeVar
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -17,8 +17,6 @@ from ._check import Vector
 
 _MASK = 0xFFFFFFFFFFFFFFFF
 _GOLDEN = 0x9E3779B97F4A7C15
-
-Words = TypeVar("Words", int, npt.NDArray[np.uint64])
 
 
 def stream_key(seed: int, stream: int | str) -> int:
@@ -34,10 +32,11 @@ def uniform(key: int, event: int) -> float:
 def uniforms(key: int, first: int, count: int) -> Vector:
     """The draws of events first, ..., first + count - 1."""
     events = np.arange(first, first + count, dtype=np.uint64)
-    return (_mix(events * np.uint64(_GOLDEN) + np.uint64(key)) >> 11).astype(np.float64) * 2.0**-53
+    words: npt.NDArray[np.uint64] = _mix(events * np.uint64(_GOLDEN) + np.uint64(key)) >> 11
+    return words.astype(np.float64) * 2.0**-53
 
 
-def _mix(x: Words) -> Words:
+def _mix(x: Any) -> Any:
     """SplitMix64's finaliser, on one Python int or on an array of uint64 (which wraps by itself)."""
     x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9 & _MASK
     x = (x ^ (x >> 27)) * 0x94D049BB133111EB & _MASK

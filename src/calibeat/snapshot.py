@@ -7,6 +7,7 @@ import json
 from typing import Any, NoReturn
 
 from .errors import InvalidInput, SnapshotMismatch
+from .kernel import N, T
 from .method import Method
 
 FORMAT = "calibeat/calibrator"
@@ -43,7 +44,21 @@ def load(text: str | bytes) -> dict[str, Any]:
             f"snapshot must have the checksum of its content, {_checksum(state)!r}, got {checksum!r:.80} - "
             "it was edited or damaged"
         )
+    _check_counts(row, state["events"])
     return {**state, "method": method}
+
+
+def _check_counts(row: list[Any], events: Any) -> None:
+    """Numbers, and n <= t <= events."""
+    if any(type(number) not in (int, float) for number in row):
+        raise SnapshotMismatch("snapshot's row must hold numbers, got something else")
+    if type(events) is not int or events < 0:
+        raise SnapshotMismatch(f"snapshot's events must be a whole number, got {events!r:.60}")
+    t, n = row[T], row[N]
+    if not (0 <= n <= t <= events and n == int(n) and t == int(t)):
+        raise SnapshotMismatch(
+            f"snapshot's row must count its outcomes in whole numbers up to its {events} events, got {n!r} of {t!r}"
+        )
 
 
 def _parse(text: str | bytes) -> dict[str, Any]:

@@ -1,0 +1,54 @@
+"""`python -m benchmarks [--quick] [name ...]` from the root of the repository prints all the tables or those named."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import sys
+from typing import Protocol
+
+
+class Table(Protocol):
+    """A function that measures and prints one table."""
+
+    def __call__(self, *, quick: bool) -> None:
+        """Measure and print."""
+
+
+# Name -> module:function, imported when its turn comes: a library that is missing costs only the tables that need it.
+TABLES = {
+    "floor": "speed:against_floor",
+    "peers": "speed:against_peers",
+    "events": "speed:by_event",
+    "dispatch": "dispatch:paths",
+    "refit": "refit:growth",
+    "memory": "memory:growth",
+    "startup": "startup:start",
+}
+
+
+def main() -> None:
+    """Run the named benchmarks in the order of the list."""
+    parser = argparse.ArgumentParser(
+        prog="benchmarks", description="Measure calibeat; trust ratios, not absolute times."
+    )
+    parser.add_argument("names", nargs="*", metavar="name", help=", ".join(TABLES))
+    parser.add_argument("--quick", action="store_true", help="fewer events and repeats")
+    arguments = parser.parse_args()
+    if unknown := set(arguments.names) - set(TABLES):
+        parser.error(f"name must be one of {', '.join(TABLES)}, got {', '.join(sorted(unknown))}")
+    for name, place in TABLES.items():
+        if not arguments.names or name in arguments.names:
+            module, function = place.split(":")
+            try:
+                measure: Table = getattr(importlib.import_module(f"benchmarks.{module}"), function)
+            except ModuleNotFoundError as missing:
+                sys.stdout.write(
+                    f"{name}: left out, {missing.name} is not installed (the extra is calibeat[bench])\n\n"
+                )
+                continue
+            measure(quick=arguments.quick)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,79 @@
+"""Two ways to serve one event from Python: the plain kernels, or the compiled ones through Numba's dispatcher.
+
+The same bodies either way, hence the same bits. Plain on an `array` is what `Calibrator` calls: predict, then settle
+with what predict has worked out. Plain on an ndarray pays for NumPy scalars. Compiled pays for unboxing its arguments,
+so there it is cheaper to hand over less and work it out again: predict, then update. Loading Numba comes on top, once.
+"""
+
+from __future__ import annotations
+
+from array import array
+from typing import Any
+
+import numpy as np
+
+from benchmarks import table
+from benchmarks.speed import PRESETS, loop
+from benchmarks.stream import drifting
+from benchmarks.timing import always, interleaved
+from calibeat import Method, kernel
+from calibeat._jit import compiled
+
+EMPTY = np.empty(0)
+
+
+def predict_settle(spec: Any, row: Any, scores: list[float], outcomes: list[int]) -> float:
+    """The plain kernels alone, without a Calibrator around them; gives the last forecast."""
+    predict, settle, forecast = kernel.predict, kernel.settle, 0.0
+    for event, (score, outcome) in enumerate(zip(scores, outcomes, strict=True)):
+        forecast, cell, x0, x1, x2, p, z, *_ = predict(spec, row, score, 0.5)
+        settle(spec, row, event + 1.0, x0, x1, x2, p, z, cell, float(outcome))
+    return forecast
+
+
+def predict_update(spec: Any, row: Any, scores: list[float], outcomes: list[int]) -> float:
+    """The compiled kernels alone, without a Calibrator around them; gives the last forecast."""
+    predict, update, forecast = compiled(kernel.predict), compiled(kernel.update), 0.0
+    for event, (score, outcome) in enumerate(zip(scores, outcomes, strict=True)):
+        forecast, cell, *_ = predict(spec, row, score, 0.5)
+        update(spec, row, event + 1.0, score, cell, float(outcome), EMPTY, EMPTY, EMPTY, 0)
+    return forecast
+
+
+def plain_array(method: Method, scores: list[float], outcomes: list[int]) -> float:
+    """Plain kernels on Python floats: a tuple for the spec, an `array` for the row."""
+    return predict_settle(tuple(method.spec.tolist()), array("d", method.initial_row()), scores, outcomes)
+
+
+def plain_ndarray(method: Method, scores: list[float], outcomes: list[int]) -> float:
+    """Plain kernels on NumPy scalars."""
+    return predict_settle(method.spec, method.initial_row(), scores, outcomes)
+
+
+def compiled_ndarray(method: Method, scores: list[float], outcomes: list[int]) -> float:
+    """Compiled kernels."""
+    return predict_update(method.spec, method.initial_row(), scores, outcomes)
+
+
+PATHS = {"plain, array": plain_array, "plain, ndarray": plain_ndarray, "compiled, ndarray": compiled_ndarray}
+
+
+def paths(*, quick: bool) -> None:
+    """Table: us per event of predict + update by each path; best of interleaved repeats."""
+    events, repeats = (5_000, 2) if quick else (20_000, 7)
+    stream, rows = drifting(events), []
+    scores, outcomes = stream.scores.tolist(), stream.outcomes.astype(int).tolist()
+    for name in ("OPS", "TOPS", "HOPS", "OBS"):
+        method = PRESETS[name]
+        ends = {path(method, scores, outcomes) for path in PATHS.values()}
+        sides = {**PATHS, "Calibrator": loop}
+        best = interleaved({title: always(path, method, scores, outcomes) for title, path in sides.items()}, repeats)
+        times = [table.microseconds(seconds, events) for seconds in best.values()]
+        ratio = best["compiled, ndarray"] / best["plain, array"]
+        rows.append([name, *times, f"{ratio:.2f}", "yes" if len(ends) == 1 else "NO"])
+    table.show(
+        f"paths of one event from Python, {events:,} events",
+        ["method", *PATHS, "Calibrator", "compiled / plain", "same bits"],
+        rows,
+        [f"CPU us of predict + update, best of {repeats} interleaved; the first three have no host."],
+    )

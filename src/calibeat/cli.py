@@ -1,0 +1,54 @@
+"""The command line: the same verbs as the library."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from ._version import __version__
+from .errors import CalibeatError
+
+
+def parser() -> argparse.ArgumentParser:
+    """What can be typed."""
+    top = argparse.ArgumentParser(
+        prog="calibeat",
+        description="Online probability calibration: scores in, probabilities you can trust out.",
+        epilog="'calibeat COMMAND --help' tells more of a command.",
+    )
+    top.add_argument("--version", action="version", version=f"calibeat {__version__}")
+    commands = top.add_subparsers(title="commands", metavar="COMMAND", required=True)
+
+    demo = commands.add_parser(
+        "demo",
+        help="a year of flights replayed through the methods: a table and a picture",
+        description="Train a model on January, replay its scores through February to December with every outcome "
+        "applied when that flight had landed, and compare the methods in a table and a picture.",
+    )
+    demo.add_argument(
+        "--out", type=Path, default=Path(), metavar="DIR", help="the folder for the picture (default: this one)"
+    )
+    demo.set_defaults(run=_demo)
+    return top
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run a command; 0 if all went well, 1 with a sentence on standard error if not."""
+    options = parser().parse_args(arguments)
+    try:
+        options.run(options)
+    except CalibeatError as error:
+        print(f"calibeat: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print("calibeat: stopped", file=sys.stderr)
+        return 130
+    return 0
+
+
+def _demo(options: argparse.Namespace) -> None:
+    from .demo import run_demo
+
+    run_demo(options.out)

@@ -1,0 +1,1 @@
+"""Streams of scores and outcomes to replay: real flights, and the drifts of the paper."""

@@ -1,0 +1,108 @@
+"""Streams that tests run over: random, drifting, adversarial and on the edge."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from calibeat import (
+    AIOLI,
+    FTL,
+    OGD,
+    ONS,
+    Beta,
+    Calibrator,
+    Fixed,
+    Hedging,
+    Histogram,
+    Method,
+    Platt,
+    Temperature,
+    Tracking,
+)  # fmt: skip
+from calibeat.presets import PRESETS
+
+Vector = NDArray[np.float64]
+
+
+def small(method: Method) -> Method:
+    """A method that refits, with its first fit early enough for a short stream."""
+    match method.learner:
+        case Fixed():
+            return Method(method.features, Fixed(after=40), method.calibeater)
+        case FTL(window=window):
+            return Method(method.features, FTL(every=25, after=40, window=window and 60), method.calibeater)
+    return method
+
+
+def variants() -> dict[str, Method]:
+    """Every preset, and parts and hyper-parameters that no preset has."""
+    return {
+        **{name: small(method) for name, method in PRESETS.items()},
+        "ogd": Method(Platt(), OGD()),
+        "ogd in a small ball": Method(Beta(), OGD(radius=1.5)),
+        "aioli": Method(Platt(), AIOLI()),
+        "aioli of three": Method(Beta(), AIOLI(), Tracking()),
+        "aioli of one": Method(Temperature(), AIOLI(), Hedging()),
+        "temperature": Method(Temperature(), ONS(), Tracking(bins=7, prior=2.0)),
+        "temperature refitted": Method(Temperature(), FTL(every=10, after=10)),
+        "ons in a small ball": Method(Platt(), ONS(gamma=0.01, rho=1.0, radius=1.2)),
+        "ons of three in a small ball": Method(Beta(), ONS(gamma=0.01, rho=1.0, radius=1.6)),
+        "ons of one in a small ball": Method(Temperature(), ONS(gamma=0.01, rho=1.0, radius=1.1)),
+        "never moving": Method(Platt(start=(0.5, 0.3)), None, Tracking()),
+        "raw tracked": Method(None, None, Tracking(bins=3)),
+        "raw hedged": Method(None, None, Hedging(bins=4, groups=3)),
+        "first": Method(Platt(), ONS(), Hedging(bins=5, start="first")),
+        "one bin": Method(Platt(), ONS(), Hedging(bins=1)),
+        "histogram once": Method(Histogram(bins=5), Fixed(after=30), Hedging()),
+        "histogram sliding": Method(Histogram(bins=5), FTL(every=7, after=9, window=20)),
+    }
+
+
+def random(n: int = 300) -> tuple[Vector, Vector]:
+    rng = np.random.default_rng(7)
+    scores = rng.random(n)
+    return scores, (rng.random(n) < 0.2 + 0.6 * scores**2).astype(float)
+
+
+def drifting(n: int = 300) -> tuple[Vector, Vector]:
+    rng = np.random.default_rng(8)
+    logit = rng.normal(0, 2, n)
+    a, b = np.linspace(1.5, -1, n), np.sin(np.linspace(0, 9, n))
+    return 1 / (1 + np.exp(-logit)), (rng.random(n) < 1 / (1 + np.exp(-a * logit - b))).astype(float)
+
+
+def adversarial(n: int = 300) -> tuple[Vector, Vector]:
+    """y = 1{p <= 0.5} against OPS itself."""
+    scores = np.random.default_rng(9).random(n)
+    ops, outcomes = Calibrator("ops"), np.empty(n)
+    for i, score in enumerate(scores):
+        forecast = ops.predict(float(score))
+        outcomes[i] = forecast.probability <= 0.5
+        ops.update(forecast, int(outcomes[i]))
+    return scores, outcomes
+
+
+def extreme(n: int = 300) -> tuple[Vector, Vector]:
+    """Exact 0 and 1, denormals, neighbours of the bin edges; outcomes in runs."""
+    rng = np.random.default_rng(10)
+    points = [0.0, 1.0, 5e-324, 1e-300, 1 - 2**-53, 0.1, 0.3, np.nextafter(0.3, 0), 0.7, 0.5, 1e-5, 1 - 1e-5]
+    return rng.choice(points, n), (np.arange(n) // 17 % 2).astype(float)
+
+
+STREAMS: dict[str, Callable[[], tuple[Vector, Vector]]] = {
+    "random": random,
+    "drifting": drifting,
+    "adversarial": adversarial,
+    "extreme": extreme,
+    "all ones": lambda: (random(120)[0], np.ones(120)),
+    "all zeros": lambda: (random(120)[0], np.zeros(120)),
+    "constant score": lambda: (np.full(300, 0.5), random()[1]),
+    "other constant score": lambda: (np.full(300, 0.83), random()[1]),
+    "always wrong": lambda: ((np.arange(60) % 2).astype(float), ((np.arange(60) + 1) % 2).astype(float)),
+    "T = 1": lambda: (np.array([0.7]), np.array([1.0])),
+    "T = 2": lambda: (np.array([0.7, 0.2]), np.array([1.0, 1.0])),
+    "T = 3": lambda: (np.array([0.7, 0.2, 1.0]), np.array([1.0, 0.0, 0.0])),
+}

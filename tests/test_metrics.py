@@ -1,0 +1,69 @@
+"""Metrics on cases that can be checked by hand."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from calibeat import Beta, Platt, Temperature, metrics
+
+
+def test_an_edge_falls_to_the_right_in_metrics_and_in_kernels() -> None:
+    from calibeat.calibeating import bin_of
+
+    for m in (1, 2, 3, 7, 10, 20, 49, 100, 1000):
+        for k in range(m):
+            for p in {k / m, np.nextafter(k / m, 1.0), np.nextafter((k + 1) / m, 0.0)}:
+                assert bin_of(float(p), float(m)) == k
+                assert metrics.reliability_curve([1], [p], bins=m).count[k] == 1
+        assert bin_of(1.0, float(m)) == m - 1
+
+
+def test_norms() -> None:
+    y, p = [1, 0, 0, 1], [0.9, 0.2, 0.2, 0.6]
+    gaps = np.array([0.1, 0.2, 0.4])
+    assert metrics.calibration_error(y, p) == pytest.approx((0.1 + 2 * 0.2 + 0.4) / 4)
+    assert metrics.calibration_error(y, p, norm="l2") == pytest.approx(math.sqrt((0.01 + 2 * 0.04 + 0.16) / 4))
+    assert metrics.calibration_error(y, p, norm="max") == pytest.approx(gaps.max())
+
+
+def test_sharpness_lies_between_its_bounds() -> None:
+    y = np.array([0, 1, 1, 0, 1])
+    assert metrics.sharpness(y, y) == pytest.approx(y.mean())
+    assert metrics.sharpness(y, np.full(5, 0.5)) == pytest.approx(y.mean() ** 2)
+
+
+def test_log_loss_of_extreme_forecasts() -> None:
+    assert metrics.log_loss([1], [5e-324]) == pytest.approx(-math.log(5e-324))
+    assert metrics.log_loss([0], [1e-300]) == pytest.approx(1e-300, rel=1e-12)
+    assert metrics.log_loss([0], [1.0 - 2**-53]) == pytest.approx(53 * math.log(2))
+    assert metrics.log_loss([0, 1], [0.0, 1.0]) == 0.0
+    assert metrics.log_loss([1], [0.0]) == math.inf
+
+
+def test_reliability_curve_of_an_empty_bin() -> None:
+    mean_forecast, mean_outcome, count = metrics.reliability_curve([1, 1], [0.9, 0.9], bins=2)
+    assert mean_forecast.tolist() == [0.25, 0.9]
+    assert math.isnan(mean_outcome[0])
+    assert mean_outcome[1] == 1.0
+    assert count.tolist() == [0, 2]
+
+
+@pytest.mark.parametrize("family", [Platt(), Beta(), Temperature()])
+def test_regret_of_the_best_parameters_is_zero(family: Platt | Beta | Temperature) -> None:
+    from calibeat import Calibrator, Method
+
+    rng = np.random.default_rng(0)
+    scores = rng.random(400)
+    outcomes = rng.random(400) < 0.3 + 0.4 * scores
+    theta = metrics.best_parameters(family, scores, outcomes)
+    forecasts = Calibrator(Method(type(family)(start=theta), None)).predict_many(scores)
+    assert metrics.regret(family, scores, outcomes, forecasts) == pytest.approx(0.0, abs=1e-9)
+
+
+def test_booleans_and_bytes_are_outcomes_too() -> None:
+    assert metrics.brier_score([True, False], [1.0, 0.0]) == 0.0
+    assert metrics.brier_score(np.array([1, 0], dtype=np.uint8), np.array([1, 0], dtype=np.float32)) == 0.0
+    assert metrics.brier_score(np.array([True, 0], dtype=object), [1.0, 0.0]) == 0.0
