@@ -147,17 +147,17 @@ def fit(
                 t0, t1, t2 = t0 * (radius / norm), t1 * (radius / norm), t2 * (radius / norm)
             break
         # A ridge far below the curvature keeps a constant score, which leaves one direction undetermined, solvable.
-        ridge = 1e-13 * trace
+        ridge = 1e-8 * trace
         a00, a11, a22 = a00 + ridge, a11 + ridge, a22 + ridge
         s0, s1, s2 = solve(d, a00, a01, a02, a11, a12, a22, g0, g1, g2)
         n0, n1, n2 = project(d, a00, a01, a02, a11, a12, a22, t0 - s0, t1 - s1, t2 - s2, radius)
         s0, s1, s2 = n0 - t0, n1 - t1, n2 - t2
         slope = g0 * s0 + g1 * s1 + g2 * s2
         size = math.sqrt(s0 * s0 + s1 * s1 + s2 * s2)
-        if size <= 1e-9 * (1.0 + norm):  # Newton doubles the digits: this step makes the error vanish
-            return n0, n1, n2
-        if not slope < 0.0:
-            break
+        # The loss cannot go down by more than rounding moves it. A short step is still worth taking, for Newton's
+        # method doubles the digits; a long one is noise along a direction that the events leave undetermined.
+        if not slope < -1e-22 * trace:
+            return (n0, n1, n2) if size <= 1e-6 * (1.0 + norm) else (t0, t1, t2)
         # Along the step the loss is convex: while its slope at the end is not well above zero, it went down.
         share = 1.0
         for _ in range(60):
