@@ -17,11 +17,14 @@ from .features import Beta, Platt, Temperature
 from .forecast import Forecast
 from .learners import AIOLI, OGD, ONS
 from .method import Method
-from .presets import BM, F99, FBS, FPS, HOBS, HOPS, OBS, OPS, SWBS, SWPS, TOBS, TOPS, TWHB, WBS, WHB, WPS
+from .mixtures import Lanes
+from .presets import AUTO, BM, F99, FBS, FPS, HOBS, HOPS, OBS, OPS, SWBS, SWPS, TOBS, TOPS, TWHB, WBS, WHB, WPS
 from .refit import FTL, Fixed, Histogram
+from .spline import Spline
 
 __all__ = [
     "AIOLI",
+    "AUTO",
     "BM",
     "F99",
     "FBS",
@@ -49,11 +52,13 @@ __all__ = [
     "Hedging",
     "Histogram",
     "InvalidInput",
+    "Lanes",
     "Method",
     "MissingExtra",
     "OutcomeConflict",
     "Platt",
     "SnapshotMismatch",
+    "Spline",
     "Temperature",
     "Tracking",
     "UnknownForecast",

@@ -37,6 +37,12 @@ def kernel(function: F) -> F:
     return function
 
 
+def large_kernel(function: F) -> F:
+    """Mark a kernel that only some methods need: not inlined, or its bulk would slow the loop of those that do not."""
+    _KERNELS[function] = {"error_model": "numpy", "forceinline": False, "_nrt": False}
+    return function
+
+
 def rare_kernel(function: F) -> F:
     """Mark a kernel that is called once in many events: it may make arrays, and it is not inlined."""
     _KERNELS[function] = {"error_model": "numpy", "forceinline": False, "_nrt": True}

@@ -12,7 +12,7 @@ from typing import ClassVar
 from ._check import Vector, check_choice, check_not_negative, check_whole
 from ._jit import kernel
 
-KEEP, TRACK, HEDGE = 0.0, 1.0, 2.0
+KEEP, TRACK, HEDGE, SPLINE = 0.0, 1.0, 2.0, 3.0
 
 MOST_BINS = 10_000
 
@@ -48,9 +48,9 @@ class Tracking:
         object.__setattr__(self, "prior", check_not_negative("Tracking prior", self.prior))
 
     @property
-    def cells(self) -> int:
-        """How many numbers of a row this part takes."""
-        return 2 * self.bins
+    def initial(self) -> list[float]:
+        """The numbers of this part in the row of a stream that has seen nothing."""
+        return [0.0] * (2 * self.bins)
 
 
 @dataclass(frozen=True)
@@ -95,9 +95,9 @@ class Hedging:
         return self.bins if self.groups is None else self.groups
 
     @property
-    def cells(self) -> int:
-        """How many numbers of a row this part takes."""
-        return 2 * self.bins * self.expert_bins
+    def initial(self) -> list[float]:
+        """The numbers of this part in the row of a stream that has seen nothing."""
+        return [0.0] * (2 * self.bins * self.expert_bins)
 
 
 @kernel

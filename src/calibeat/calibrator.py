@@ -75,6 +75,7 @@ class Calibrator:
         self._spec: Any = tuple(method.spec.tolist())
         self._row: Any = array("d", method.initial_row())
         self._last = (0.0,) * 5  # features, expert and logit of the latest forecast
+        self._receipt: Any = array("d", bytes(8 * method.receipt_width))  # and what a mixture remembers of it
         self._history = History(method)
         self._keeps = method.needs_history
         self._events = 0
@@ -96,16 +97,18 @@ class Calibrator:
         if type(score) is not float or not 0.0 <= score <= 1.0:
             score = check_score(score)
         event, spec, row = self._events, self._spec, self._row
-        q, cell, x0, x1, x2, p, z, b, low, high, weight = kernel.predict(spec, row, score, 0.0)
+        receipt = self._receipt
+        q, cell, x0, x1, x2, p, z, b, low, high, weight = kernel.predict(spec, row, score, 0.0, receipt, 0)
         if low == high:
             candidates: tuple[tuple[float, float], ...] = ((q, 1.0),)
         else:  # the draw matters: only now is it worth making
-            q, cell, *_ = kernel.predict(spec, row, score, uniform(self._key, event))
+            q, cell, *_ = kernel.predict(spec, row, score, uniform(self._key, event), receipt, 0)
             m = spec[kernel.BINS]
             candidates = (((low + 0.5) / m, weight), ((high + 0.5) / m, 1.0 - weight))
         self._events = event + 1
         self._last = x0, x1, x2, p, z
-        return _new(Forecast, (q, score, p, b, candidates, event, int(row[kernel.N]), cell, self._issuer))
+        seen, lanes = int(row[kernel.N]), tuple(receipt)
+        return _new(Forecast, (q, score, p, b, candidates, event, seen, cell, self._issuer, lanes))
 
     def update(self, forecast: Forecast, outcome: int) -> None:
         """Learn the outcome of a forecast, now or any time later, in any order.
@@ -133,13 +136,14 @@ class Calibrator:
             return
         spec, row, cell, t = self._spec, self._row, forecast.cell, float(self._events)
         if self._keeps:
-            self._update_and_remember(t, forecast.score, cell, y)
+            self._update_and_remember(t, forecast, y)
         elif forecast.event == self._events - 1 and forecast.seen == row[kernel.N]:
             # Nothing was learnt since, and nothing else forecast: what the forecast was made from is still at hand.
             x0, x1, x2, p, z = self._last
-            kernel.settle(spec, row, t, x0, x1, x2, p, z, cell, y)
+            kernel.settle(spec, row, t, x0, x1, x2, p, z, cell, y, self._receipt, 0)
         else:
-            kernel.update(spec, row, t, forecast.score, cell, y, *self._history.columns)
+            receipt: Any = array("d", forecast.lanes)
+            kernel.update(spec, row, t, forecast.score, cell, y, receipt, 0, *self._history.columns)
         forecast._outcome = y
 
     # ---- many events ----------------------------------------------------------------------------------------------
@@ -180,7 +184,7 @@ class Calibrator:
         forecasts = np.empty(len(scores))
         compiled(loop)(
             self._method.spec, row, float(self._events), scores, outcomes, self._draws(len(scores)), forecasts,
-            *history.columns, *late,
+            self._receipts(len(scores) if late else 1), *history.columns, *late,
         )  # fmt: skip
         self._view()[:] = row
         self._events += len(scores)
@@ -198,8 +202,11 @@ class Calibrator:
         check_lengths(scores=len(probabilities))
         forecasts = np.empty(len(probabilities))
         draws = self._draws(len(probabilities))
-        compiled(kernel.predict_many)(self._method.spec, self._view(), probabilities, draws, forecasts)
+        compiled(kernel.predict_many)(self._method.spec, self._view(), probabilities, draws, forecasts, self._receipts(1))
         return forecasts
+
+    def _receipts(self, count: int) -> Vector:
+        return np.empty(count * self._method.receipt_width)
 
     def _draws(self, count: int) -> Vector:
         return uniforms(self._key, self._events, count) if self._hedges else np.empty(0)
@@ -322,13 +329,14 @@ class Calibrator:
                 f"forecast must come from this calibrator, got one that its twin has made - at event {forecast.event}"
             )
 
-    def _update_and_remember(self, t: float, score: float, cell: int, y: float) -> None:
+    def _update_and_remember(self, t: float, forecast: Forecast, y: float) -> None:
         """`kernel.update` for a learner that refits; a refit over many events is worth the compiled kernels."""
         step, spec, row, n = kernel.update, self._spec, self._row, self.outcomes
+        receipt: Any = np.array(forecast.lanes, dtype=np.float64)
         self._history.reserve(n, 1)
         if kernel.wants_refit(spec, n + 1.0) and (is_loaded() or n > _PYTHON_REFIT):
             step, spec, row = compiled(kernel.update), self._method.spec, self._view()
-        step(spec, row, t, score, cell, y, *self._history.columns)
+        step(spec, row, t, forecast.score, forecast.cell, y, receipt, 0, *self._history.columns)
         self._after_learning()
 
     def _after_learning(self) -> None:

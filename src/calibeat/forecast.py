@@ -25,6 +25,7 @@ class _Receipt(NamedTuple):
     seen: int
     cell: int
     issuer: str
+    lanes: tuple[float, ...] = ()
 
 
 class Forecast(_Receipt):
@@ -41,6 +42,7 @@ class Forecast(_Receipt):
     seen : how many outcomes had been learnt when it was made.
     cell : which cell of the calibeater it played.
     issuer : a fingerprint of the calibrator's method, seed and stream.
+    lanes : what each part of a mixture said (`Lanes`, `Spline`); empty for the methods that have no such parts.
 
     It is a tuple, so it can be stored as it is, as JSON or in a database, until the outcome comes:
 
@@ -78,6 +80,7 @@ class Forecast(_Receipt):
             for name in ("bin", "event", "seen", "cell"):
                 receipt[name] = int(receipt[name])
             receipt["issuer"] = str(receipt["issuer"])
+            receipt["lanes"] = tuple(map(float, receipt["lanes"]))
         except (TypeError, ValueError) as error:
             raise InvalidInput(f"forecast must hold numbers in every field but issuer, got {data!r:.80}") from error
         return cls(**receipt)

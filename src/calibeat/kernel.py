@@ -1,7 +1,8 @@
 """Predict and update on (spec, row): the only place where features, learner and calibeater meet.
 
 ``spec`` is the method as a float64 vector, ``row`` is the stream: [t, n, theta..., matrix..., cells...]. Kernels work
-in place, allocate nothing per event, raise nothing and draw nothing: the uniform draw ``u`` is an argument.
+in place, allocate nothing per event, raise nothing and draw nothing: the uniform draw ``u`` is an argument. What an
+event must remember until its outcome comes, if the method wants that, lies in ``q`` from ``at`` on: its receipt.
 
 The picture, for one event::
 
@@ -18,10 +19,11 @@ import numpy.typing as npt
 
 from ._check import Vector
 from ._jit import kernel, rare_kernel
-from .calibeating import HEDGE, KEEP, TRACK, bin_of, hedge, track
-from .features import HISTOGRAM, RAW, features, sigmoid
+from .calibeating import HEDGE, KEEP, SPLINE, TRACK, bin_of, hedge, track
+from .features import BETA, HISTOGRAM, RAW, features, sigmoid
 from .learners import (
     AIOLI_STEP,
+    LANES,
     OGD_STEP,
     ONS_STEP,
     REFIT,
@@ -33,7 +35,9 @@ from .learners import (
     store_theta,
     theta_dot,
 )
+from .mixtures import SEEN, F, M, P, inside, lanes_step, mix, weigh_evidence
 from .refit import fit, fit_histogram, histogram_mean
+from .spline import spline, spline_step
 
 # ---- the row -----------------------------------------------------------------------------------------------------
 T = 0  # forecasts made when the row last moved
@@ -45,7 +49,9 @@ LEARNER = 4
 GAIN, RADIUS = 5, 6  # ONS: 1/gamma, R.  OGD: D/G, R.  AIOLI: 1/(1 + B R_x).  Refits: R
 AFTER, EVERY, WINDOW = 7, 8, 9  # refits: T_cal, W (0 = once), window (0 = all)
 CALIBEATER, BINS, GROUPS, PRIOR, OWN, CELLS = 10, 11, 12, 13, 14, 15  # OWN: hedging tries the expert's bin first
-SPEC_WIDTH = 16
+CONTROL = 16  # of the spline
+RECEIPT, EVIDENCE = 17, 18  # the width of a receipt (0: none is needed), where the evidence stands in the row
+SPEC_WIDTH = 19
 
 
 @kernel
@@ -66,8 +72,8 @@ def play(spec: Vector, row: Vector, p: float, u: float) -> tuple[int, int, int, 
     """What the calibeater makes of the expert p -> (bin, low, high, weight of low, cell played, forecast)."""
     kind, m = spec[CALIBEATER], spec[BINS]
     b = bin_of(p, m)
-    if kind == KEEP:
-        return b, b, b, 1.0, b, p
+    if kind == KEEP or kind == SPLINE:  # noqa: PLR1714 - a tuple would be made for every event
+        return b, b, b, 1.0, b, p  # the spline speaks later: it needs more than p
     if kind == TRACK:
         return b, b, b, 1.0, b, track(row, int(spec[CELLS]), b, m, spec[PRIOR])
     own = b if spec[OWN] == 1.0 else -1
@@ -80,18 +86,39 @@ def play(spec: Vector, row: Vector, p: float, u: float) -> tuple[int, int, int, 
 
 @kernel
 def predict(
-    spec: Vector, row: Vector, score: float, u: float
+    spec: Vector, row: Vector, score: float, u: float, q: Vector, at: int
 ) -> tuple[float, int, float, float, float, float, float, int, int, int, float]:  # fmt: skip
     """Forecast one event; the row is read only -> (forecast, cell, x, expert, its logit, bin, low, high, weight)."""
     x0, x1, x2 = features(spec[FEATURES], spec[CLIP], score)
-    p, z = expert(spec, row, score, x0, x1, x2)
-    b, low, high, weight, cell, forecast = play(spec, row, p, u)
+    if spec[RECEIPT] == 0.0:
+        p, z = expert(spec, row, score, x0, x1, x2)
+        b, low, high, weight, cell, forecast = play(spec, row, p, u)
+    else:
+        clip = spec[CLIP]
+        q[at + SEEN] = row[N]
+        q[at + F] = min(max(score, clip), 1.0 - clip)
+        if spec[LEARNER] == LANES:
+            p, z = mix(row, clip, x0, x1, q, at), 0.0
+        else:
+            p, z = expert(spec, row, score, x0, x1, x2)
+        q[at + M] = inside(p)
+        b, low, high, weight, cell, forecast = play(spec, row, p, u)
+        if spec[CALIBEATER] == SPLINE:
+            forecast = spline(row, clip, logit(spec, x0, x1), int(spec[CELLS]), spec[CONTROL], q, at)
+        q[at + P] = forecast
     return forecast, cell, x0, x1, x2, p, z, b, low, high, weight
 
 
 @kernel
+def logit(spec: Vector, x0: float, x1: float) -> float:
+    """The logit of the clipped score, from its features."""
+    return x0 - x1 if spec[FEATURES] == BETA else x0
+
+
+@kernel
 def settle(
-    spec: Vector, row: Vector, t: float, x0: float, x1: float, x2: float, p: float, z: float, cell: int, y: float
+    spec: Vector, row: Vector, t: float, x0: float, x1: float, x2: float, p: float, z: float, cell: int, y: float,
+    q: Vector, at: int,
 ) -> None:  # fmt: skip
     """Learn outcome y of an event with features x, whose expert would now say p (logit z), and whose forecast played
     `cell`; t is the number of forecasts made so far."""
@@ -102,10 +129,16 @@ def settle(
         ogd_step(row, spec[D], x0, x1, x2, p - y, spec[GAIN] / math.sqrt(row[N] + 1.0), spec[RADIUS])
     elif learner == AIOLI_STEP:
         aioli_step(row, spec[D], x0, x1, x2, p, z, y, spec[GAIN])
-    if spec[CALIBEATER] != KEEP:
-        at = int(spec[CELLS]) + 2 * cell
-        row[at] += y
-        row[at + 1] += 1.0
+    elif learner == LANES:
+        lanes_step(row, spec[CLIP], x0, x1, row[N] + 1.0, y, q, at)
+    if spec[CALIBEATER] == SPLINE:
+        spline_step(row, spec[CLIP], logit(spec, x0, x1), int(spec[CELLS]), row[N] + 1.0, y, q, at)
+    elif spec[CALIBEATER] != KEEP:
+        cells = int(spec[CELLS]) + 2 * cell
+        row[cells] += y
+        row[cells + 1] += 1.0
+    if spec[RECEIPT] > 0.0:
+        weigh_evidence(row, int(spec[EVIDENCE]), y, q[at + P], q[at + F])
     row[T] = t
     row[N] += 1.0
 
@@ -130,13 +163,13 @@ def remember(
 
 @kernel
 def update(
-    spec: Vector, row: Vector, t: float, score: float, cell: int, y: float,
+    spec: Vector, row: Vector, t: float, score: float, cell: int, y: float, q: Vector, at: int,
     h0: Vector, h1: Vector, hy: Vector, dropped: int,
 ) -> None:  # fmt: skip
     """Learn a late outcome: the expert is asked again at the parameters of now, the cell is the one that was played."""
     x0, x1, x2 = features(spec[FEATURES], spec[CLIP], score)
-    p, z = expert(spec, row, score, x0, x1, x2)
-    settle(spec, row, t, x0, x1, x2, p, z, cell, y)
+    p, z = (0.0, 0.0) if spec[LEARNER] == LANES else expert(spec, row, score, x0, x1, x2)
+    settle(spec, row, t, x0, x1, x2, p, z, cell, y, q, at)
     if spec[LEARNER] == REFIT:
         remember(spec, row, x0, x1, y, h0, h1, hy, dropped)
 
@@ -174,39 +207,40 @@ def refit(spec: Vector, row: Vector, h0: Vector, h1: Vector, hy: Vector, last: i
 
 @kernel
 def run(
-    spec: Vector, row: Vector, t: float, scores: Vector, outcomes: Vector, u: Vector, forecasts: Vector,
+    spec: Vector, row: Vector, t: float, scores: Vector, outcomes: Vector, u: Vector, forecasts: Vector, q: Vector,
     h0: Vector, h1: Vector, hy: Vector, dropped: int,
 ) -> None:  # fmt: skip
     """Predict, then learn, event after event; t forecasts were made before."""
     hedged = spec[CALIBEATER] == HEDGE
     for i in range(len(scores)):
-        forecasts[i], cell, x0, x1, x2, p, z, _, _, _, _ = predict(spec, row, scores[i], u[i] if hedged else 0.0)
-        settle(spec, row, t + i + 1.0, x0, x1, x2, p, z, cell, outcomes[i])
+        forecasts[i], cell, x0, x1, x2, p, z, _, _, _, _ = predict(spec, row, scores[i], u[i] if hedged else 0.0, q, 0)
+        settle(spec, row, t + i + 1.0, x0, x1, x2, p, z, cell, outcomes[i], q, 0)
         if spec[LEARNER] == REFIT:
             remember(spec, row, x0, x1, outcomes[i], h0, h1, hy, dropped)
 
 
 @kernel
 def run_late(
-    spec: Vector, row: Vector, t: float, scores: Vector, outcomes: Vector, u: Vector, forecasts: Vector,
+    spec: Vector, row: Vector, t: float, scores: Vector, outcomes: Vector, u: Vector, forecasts: Vector, q: Vector,
     h0: Vector, h1: Vector, hy: Vector, dropped: int,
     due: npt.NDArray[np.int64], order: npt.NDArray[np.int64], played: npt.NDArray[np.int64],
 ) -> None:  # fmt: skip
     """Predict every event; outcome i is learnt just before prediction due[i]. `order` sorts by (due, i)."""
     hedged = spec[CALIBEATER] == HEDGE
+    width = int(spec[RECEIPT])
     arrived = 0
     for i in range(len(scores)):
         while arrived < len(order) and due[order[arrived]] <= i:
             j = order[arrived]
-            update(spec, row, t + i, scores[j], played[j], outcomes[j], h0, h1, hy, dropped)
+            update(spec, row, t + i, scores[j], played[j], outcomes[j], q, j * width, h0, h1, hy, dropped)
             arrived += 1
-        receipt = predict(spec, row, scores[i], u[i] if hedged else 0.0)
-        forecasts[i], played[i] = receipt[0], receipt[1]
+        said = predict(spec, row, scores[i], u[i] if hedged else 0.0, q, i * width)
+        forecasts[i], played[i] = said[0], said[1]
 
 
 @kernel
-def predict_many(spec: Vector, row: Vector, scores: Vector, u: Vector, forecasts: Vector) -> None:
+def predict_many(spec: Vector, row: Vector, scores: Vector, u: Vector, forecasts: Vector, q: Vector) -> None:
     """Forecast every score from the same row."""
     hedged = spec[CALIBEATER] == HEDGE
     for i in range(len(scores)):
-        forecasts[i] = predict(spec, row, scores[i], u[i] if hedged else 0.0)[0]
+        forecasts[i] = predict(spec, row, scores[i], u[i] if hedged else 0.0, q, 0)[0]

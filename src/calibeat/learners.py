@@ -14,7 +14,7 @@ from typing import ClassVar
 from ._check import Vector, check_positive
 from ._jit import kernel
 
-NONE, ONS_STEP, OGD_STEP, AIOLI_STEP, REFIT = 0.0, 1.0, 2.0, 3.0, 4.0
+NONE, ONS_STEP, OGD_STEP, AIOLI_STEP, REFIT, LANES = 0.0, 1.0, 2.0, 3.0, 4.0, 5.0
 
 THETA = 2  # where theta starts in a row; before it stand t and n
 

@@ -16,16 +16,18 @@ from .calibeating import KEEP, Hedging, Tracking
 from .errors import InvalidInput
 from .features import RAW, Beta, Platt, Temperature
 from .learners import AIOLI, NONE, OGD, ONS, THETA
+from .mixtures import RECEIPT_WIDTH, Lanes
 from .refit import FTL, Fixed, Histogram
+from .spline import Spline
 
 Features = Platt | Beta | Temperature | Histogram
-Learner = ONS | OGD | AIOLI | Fixed | FTL
-Calibeater = Tracking | Hedging
+Learner = ONS | OGD | AIOLI | Lanes | Fixed | FTL
+Calibeater = Tracking | Hedging | Spline
 
 _PARTS: dict[str, dict[str, type]] = {
     "features": {"platt": Platt, "beta": Beta, "temperature": Temperature, "histogram": Histogram},
-    "learner": {"ons": ONS, "ogd": OGD, "aioli": AIOLI, "fixed": Fixed, "ftl": FTL},
-    "calibeater": {"tracking": Tracking, "hedging": Hedging},
+    "learner": {"ons": ONS, "ogd": OGD, "aioli": AIOLI, "lanes": Lanes, "fixed": Fixed, "ftl": FTL},
+    "calibeater": {"tracking": Tracking, "hedging": Hedging, "spline": Spline},
 }
 _DEFAULT_BINS = 10.0
 
@@ -37,8 +39,9 @@ class Method:
     Parameters
     ----------
     features : what the learner sees: `Platt`, `Beta`, `Temperature`, `Histogram`; None is the score itself.
-    learner : what moves the parameters: `ONS`, `OGD`, `AIOLI`, `Fixed`, `FTL`; None leaves them where they start.
-    calibeater : what binning does to the expert: `Tracking`, `Hedging`; None leaves it alone.
+    learner : what moves the parameters: `ONS`, `OGD`, `AIOLI`, `Lanes`, `Fixed`, `FTL`; None leaves them where they
+        start. `Lanes` wants `Beta` features.
+    calibeater : what its past residuals do to the expert: `Tracking`, `Hedging`, `Spline`; None leaves it alone.
 
     A variant of a preset replaces a part:
 
@@ -74,6 +77,11 @@ class Method:
         if isinstance(self.features, Histogram) and not isinstance(self.learner, (Fixed, FTL)):
             got = "None" if self.learner is None else learner
             raise InvalidInput(f"Histogram has to be told when to fit by a Fixed or an FTL learner, got {got}")
+        if isinstance(self.learner, Lanes) and (type(self.features) is not Beta or self.features.start != Beta.start):
+            raise InvalidInput(f"Lanes needs Beta features that start at the identity {Beta.start}, got {self.features}")
+        if isinstance(self.calibeater, Spline) and self.dimension == 0:
+            got = "None" if self.features is None else "Histogram"
+            raise InvalidInput(f"Spline needs a scaling to correct (Platt, Beta or Temperature), got {got}")
 
     # ---- layout ---------------------------------------------------------------------------------------------------
 
@@ -87,17 +95,21 @@ class Method:
         """Whether the host has to keep past events for this method."""
         return isinstance(self.learner, (Fixed, FTL))
 
+    @property
+    def receipt_width(self) -> int:
+        """How many numbers an event must remember, beside its score and cell, until its outcome comes."""
+        return RECEIPT_WIDTH if isinstance(self.learner, Lanes) or isinstance(self.calibeater, Spline) else 0
+
     @cached_property
     def width(self) -> int:
-        """How many float64 numbers the state of one stream takes: OPS 7, TOPS 27, HOPS 207."""
+        """How many float64 numbers the state of one stream takes: AUTO 150, OPS 7, TOPS 27, HOPS 207."""
         return len(self.initial_row())
 
     def initial_row(self) -> Vector:
-        """The row of a stream that has seen nothing: [t, n, theta..., matrix..., cells...]."""
-        row = [0.0, 0.0, *self._initial_parameters()]
-        if self.calibeater is not None:
-            row += [0.0] * self.calibeater.cells
-        return np.array(row)
+        """The row of a stream that has seen nothing: [t, n, theta..., matrix..., cells..., evidence]."""
+        cells = [] if self.calibeater is None else self.calibeater.initial
+        evidence = [0.0, 1.0] if self.receipt_width else []
+        return np.array([0.0, 0.0, *self._initial_parameters(), *cells, *evidence])
 
     def _initial_parameters(self) -> list[float]:
         if self.features is None:
@@ -105,6 +117,8 @@ class Method:
         if isinstance(self.features, Histogram):
             return [0.0] * (2 * self.features.bins)
         d = self.dimension
+        if isinstance(self.learner, Lanes):
+            return self.learner.initial
         if isinstance(self.learner, ONS):
             return [*self.features.start, *_scaled_identity(d, self.learner.rho)]
         if isinstance(self.learner, AIOLI):
@@ -140,6 +154,10 @@ class Method:
                 spec[kernel.PRIOR] = prior
             case Hedging(start=start, expert_bins=groups):
                 spec[[kernel.GROUPS, kernel.OWN]] = groups, start == "expert"
+            case Spline(control=control):
+                spec[kernel.CONTROL] = control
+        spec[kernel.RECEIPT] = self.receipt_width
+        spec[kernel.EVIDENCE] = self.width - 2
         spec.flags.writeable = False
         return spec
 

@@ -1,4 +1,4 @@
-"""The methods of the paper by name. A preset only picks parts."""
+"""AUTO, our own method, and those of the paper, by name. A preset only picks parts."""
 
 from __future__ import annotations
 
@@ -10,7 +10,11 @@ from .errors import UnknownMethod
 from .features import Beta, Platt
 from .learners import ONS
 from .method import Method
+from .mixtures import Lanes
 from .refit import FTL, Fixed, Histogram
+from .spline import Spline
+
+AUTO = Method(Beta(), Lanes(), Spline())
 
 BM = Method()
 
@@ -35,6 +39,7 @@ TWHB = Method(Histogram(), FTL(), Tracking())
 F99 = Method(None, None, Hedging(start="first", groups=1))
 
 PRESETS: dict[str, Method] = {
+    "auto": AUTO,
     "bm": BM,
     "ops": OPS,
     "tops": TOPS,
