@@ -26,8 +26,8 @@ def predict_settle(spec: Any, row: Any, scores: list[float], outcomes: list[int]
     """The plain kernels alone, without a Calibrator around them; gives the last forecast."""
     predict, settle, forecast = kernel.predict, kernel.settle, 0.0
     for event, (score, outcome) in enumerate(zip(scores, outcomes, strict=True)):
-        forecast, cell, x0, x1, x2, p, z, *_ = predict(spec, row, score, 0.5)
-        settle(spec, row, event + 1.0, x0, x1, x2, p, z, cell, float(outcome))
+        forecast, cell, x0, x1, x2, p, z, *_ = predict(spec, row, score, 0.5, EMPTY, 0)
+        settle(spec, row, event + 1.0, x0, x1, x2, p, z, cell, float(outcome), EMPTY, 0)
     return forecast
 
 
@@ -35,8 +35,8 @@ def predict_update(spec: Any, row: Any, scores: list[float], outcomes: list[int]
     """The compiled kernels alone, without a Calibrator around them; gives the last forecast."""
     predict, update, forecast = compiled(kernel.predict), compiled(kernel.update), 0.0
     for event, (score, outcome) in enumerate(zip(scores, outcomes, strict=True)):
-        forecast, cell, *_ = predict(spec, row, score, 0.5)
-        update(spec, row, event + 1.0, score, cell, float(outcome), EMPTY, EMPTY, EMPTY, 0)
+        forecast, cell, *_ = predict(spec, row, score, 0.5, EMPTY, 0)
+        update(spec, row, event + 1.0, score, cell, float(outcome), EMPTY, 0, EMPTY, EMPTY, EMPTY, 0)
     return forecast
 
 

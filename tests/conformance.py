@@ -112,7 +112,9 @@ def receipts_survive_a_restart(method: Method, scores: Vector, outcomes: Vector)
         assert travelled == receipt
         c.update(travelled, int(outcome))
         b.update(receipt, int(outcome))
+        a.update(receipt._replace(), int(outcome))  # a copy: the one above knows its outcome by now
     same(b.row, c.row)
+    same(a.row, b.row)
 
 
 @check

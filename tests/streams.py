@@ -17,8 +17,10 @@ from calibeat import (
     Fixed,
     Hedging,
     Histogram,
+    Lanes,
     Method,
     Platt,
+    Spline,
     Temperature,
     Tracking,
 )  # fmt: skip
@@ -58,6 +60,25 @@ def variants() -> dict[str, Method]:
         "one bin": Method(Platt(), ONS(), Hedging(bins=1)),
         "histogram once": Method(Histogram(bins=5), Fixed(after=30), Hedging()),
         "histogram sliding": Method(Histogram(bins=5), FTL(every=7, after=9, window=20)),
+        **mixtures(),
+    }
+
+
+def mixtures() -> dict[str, Method]:
+    """What the paper's oracle does not know: `Lanes`, `Spline`, and both."""
+    return {
+        "auto": Method(Beta(), Lanes(), Spline()),
+        "auto with control": Method(Beta(), Lanes(), Spline(control=1.0)),
+        "auto with a wide clip": Method(Beta(clip=0.1), Lanes(), Spline(control=0.5)),
+        "lanes": Method(Beta(), Lanes()),
+        "lanes tracked": Method(Beta(), Lanes(), Tracking()),
+        "lanes hedged": Method(Beta(), Lanes(), Hedging()),
+        "ons with a spline": Method(Platt(), ONS(), Spline()),
+        "ons in a small ball with a spline": Method(Beta(), ONS(gamma=0.01, rho=1.0, radius=1.6), Spline()),
+        "ogd with a spline": Method(Platt(), OGD(), Spline()),
+        "aioli with a spline": Method(Temperature(), AIOLI(), Spline(control=1.0)),
+        "ftl with a spline": Method(Platt(), FTL(every=25, after=40, window=60), Spline()),
+        "never moving with a spline": Method(Temperature(start=(0.5,)), None, Spline()),
     }
 
 

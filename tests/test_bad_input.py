@@ -210,7 +210,7 @@ def test_receipts_that_were_damaged_on_the_way(text: str) -> None:
 @pytest.mark.parametrize(("name", "message"), [
     ("topps", "method must be one of the presets, got 'topps' - did you mean 'tops'?"),
     ("ons", "got 'ons' - did you mean 'ops'?"),
-    ("zebra crossing", "got 'zebra crossing' - there are bm, ops, tops"),
+    ("zebra crossing", "got 'zebra crossing' - there are auto, bm, ops, tops"),
     (7, "method must be a Method or the name of a preset, got int 7"),
     (Platt(), "method must be a Method or the name of a preset, got Platt"),
 ])  # fmt: skip

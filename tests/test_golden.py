@@ -97,7 +97,7 @@ def test_hedging_fed_the_stored_draws(stem: str, vectors: dict[str, Any], array:
     draws = np.nan_to_num(vectors[f"{array}_u"][keep], nan=2.0)  # NaN: nothing was drawn; 2 is never the lower point
     forecasts, row, empty = np.empty(len(keep)), method.initial_row(), np.empty(0)
     outcomes = vectors["y"][keep].astype(float)
-    compiled(kernel.run)(method.spec, row, 0.0, experts[keep], outcomes, draws, forecasts, empty, empty, empty, 0)
+    compiled(kernel.run)(method.spec, row, 0.0, experts[keep], outcomes, draws, forecasts, empty, empty, empty, empty, 0)
     # The same mid-point every time; the published ones are written with another rounding.
     np.testing.assert_allclose(forecasts, vectors[array][keep], rtol=0, atol=2e-16)
 
@@ -183,5 +183,5 @@ def test_run_that_hits_the_ball() -> None:
     for t, (x, y) in enumerate(zip(vectors["run_x"].tolist(), vectors["run_y"].tolist(), strict=True)):
         np.testing.assert_allclose(row[2:4], vectors["run_exact_theta"][t], rtol=0, atol=1e-9)
         p, z = kernel.expert(method.spec, row, 0.5, x, 1.0, 0.0)
-        kernel.settle(method.spec, row, t + 1.0, x, 1.0, 0.0, p, z, 0, y)
+        kernel.settle(method.spec, row, t + 1.0, x, 1.0, 0.0, p, z, 0, y, np.empty(0), 0)
     assert vectors["run_triggered"].any()

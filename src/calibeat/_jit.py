@@ -63,6 +63,11 @@ def is_loaded() -> bool:
     return bool(_COMPILED) and "numba" in sys.modules and not _disabled()
 
 
+def can_load() -> bool:
+    """Whether `compiled` would compile, or at least try to."""
+    return not _disabled()
+
+
 def dispatchers() -> dict[str, Any]:
     """Name -> Numba dispatcher of every kernel compiled so far."""
     return {name.__name__: twin for name, twin in _COMPILED.items() if hasattr(twin, "signatures")}

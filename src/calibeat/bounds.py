@@ -1,4 +1,4 @@
-r"""The paper's theorems as functions: what is guaranteed for any sequence of scores and outcomes.
+r"""The paper's theorems and AUTO's as functions: what is guaranteed for any sequence of scores and outcomes.
 
 B is the radius of the ball of parameters compared with, T the number of events, eps = 1/m the width of a bin.
 
@@ -104,6 +104,48 @@ def refinement_over_brier(eps: float) -> float:
     """
     eps, _ = _bins(eps, 1)
     return eps * eps / 4.0 + eps
+
+
+def lanes_loss(T: int) -> float:
+    """Log-loss of the expert of `Lanes` <= that of any one of its lanes + this: ln 6 + (5/12) ln T + 0.425.
+
+    Six forecasters mixed by likelihood with a share of 0.5/t: to stay with one of them from the start costs ln 6, and
+    prod over t of 1/(1 - (5/12)/t) <= Gamma(7/12) T^(5/12) (Herbster & Warmuth 1998). Total nats, outcomes at once.
+
+    >>> from calibeat import bounds
+    >>> round(bounds.lanes_loss(10_000), 2)
+    6.05
+    """
+    T = check_whole("T", T, 1, _LONGEST)
+    return math.log(6.0) + 5.0 / 12.0 * math.log(T) + 0.425
+
+
+def spline_loss(T: int) -> float:
+    """Log-loss with a `Spline` (control=0) <= that of its expert + this: ln 3 + (1/3) ln T + 0.304.
+
+    The same, for three forecasters: the expert and its two corrections. The expert is meant clipped to
+    [1e-7, 1 - 1e-7]. Total nats, outcomes at once.
+
+    >>> from calibeat import bounds
+    >>> round(bounds.spline_loss(10_000), 2)
+    4.47
+    """
+    T = check_whole("T", T, 1, _LONGEST)
+    return math.log(3.0) + math.log(T) / 3.0 + 0.304
+
+
+def auto_loss(T: int) -> float:
+    """Log-loss of AUTO <= that of OPS, or of the clipped raw score, + this: ln 18 + (3/4) ln T + 0.73 + 1.01e-7 T.
+
+    The sum of the two above; the last term is for lanes that are clipped to [1e-7, 1 - 1e-7]. So every regret bound
+    of OPS holds for AUTO with this added. Total nats, outcomes at once.
+
+    >>> from calibeat import bounds
+    >>> [round(bounds.auto_loss(T), 1) for T in (10_000, 100_000, 1_000_000)]
+    [10.5, 12.3, 14.1]
+    """
+    T = check_whole("T", T, 1, _LONGEST)
+    return math.log(18.0) + 0.75 * math.log(T) + 0.73 + 1.01e-7 * T
 
 
 _BY_NAME: dict[str, Callable[[float, int], float]] = {

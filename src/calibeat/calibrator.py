@@ -14,6 +14,7 @@ from . import kernel, snapshot
 from ._check import (
     Vector,
     check_due,
+    check_interval,
     check_lengths,
     check_outcome,
     check_outcomes,
@@ -21,20 +22,24 @@ from ._check import (
     check_scores,
     check_whole,
 )
-from ._jit import compiled, is_loaded
+from ._jit import can_load, compiled, is_loaded
 from .calibeating import Hedging
 from .errors import InvalidInput, OutcomeConflict, SnapshotMismatch, UnknownForecast
 from .forecast import Forecast, Issuer
 from .history import History
 from .learners import AIOLI, THETA, matrix, solve
 from .method import Method
-from .presets import method_named, name_of
+from .mixtures import Lanes, lanes_params
+from .presets import AUTO, method_named, name_of
 from .randomness import stream_key, uniform, uniforms
 from .refit import FTL, Fixed, Histogram
 
 _log = logging.getLogger("calibeat")
 _new = tuple.__new__
 _PYTHON_REFIT = 4000  # a refit over more events than this is a batch, and worth reaching for the compiled kernels
+# A mixture is four times faster compiled, also event by event. It is worth half a second of loading (ten seconds when
+# there is nothing in the cache yet) only to a loop that has gone on for a while.
+_PYTHON_EVENTS, _LOOK_EVERY = 10_000, 256
 
 
 class Calibrator:
@@ -42,18 +47,18 @@ class Calibrator:
 
     Parameters
     ----------
-    method : a `Method`, or the name of a preset such as ``"tops"``.
+    method : a `Method`, or the name of a preset such as ``"tops"``; AUTO if not given.
     seed : for the draws of a hedging method; the same seed gives the same draws.
     stream : a name for the stream; two streams of one seed draw independently.
 
-    >>> from calibeat import Calibrator, TOPS
-    >>> cal = Calibrator(TOPS)
+    >>> from calibeat import Calibrator
+    >>> cal = Calibrator()
     >>> f = cal.predict(0.83)        # a forecast is also a receipt
-    >>> f.probability
-    0.85
-    >>> cal.update(f, 1)             # now or any time later, in any order
-    >>> float(cal.predict(0.83))
-    1.0
+    >>> round(f.probability, 6)
+    0.83
+    >>> cal.update(f, 0)             # now or any time later, in any order
+    >>> round(float(cal.predict(0.83)), 6)
+    0.670817
 
     Over arrays, with the same bits as the loop above, from the present state on:
 
@@ -64,7 +69,7 @@ class Calibrator:
     A calibrator is not for two threads at once; give each stream its own.
     """
 
-    def __init__(self, method: Method | str, seed: int = 0, stream: int | str = 0) -> None:
+    def __init__(self, method: Method | str = AUTO, seed: int = 0, stream: int | str = 0) -> None:
         if not isinstance(method, Method):
             method = method_named(method)
         self._method = method
@@ -74,8 +79,13 @@ class Calibrator:
         # look at without copying. To the type checker both are the NumPy vectors that the compiled kernels get.
         self._spec: Any = tuple(method.spec.tolist())
         self._row: Any = array("d", method.initial_row())
-        self._last = (0.0,) * 5  # features, expert and logit of the latest forecast
+        self._last = (0.0,) * 5  # features, expert and logit of the latest forecast made here
+        self._last_event = -1  # and its number
         self._receipt: Any = array("d", bytes(8 * method.receipt_width))  # and what a mixture remembers of it
+        self._mixes = method.receipt_width > 0
+        self._one_by_one = 0  # outcomes that a mixture has learnt by the plain kernels; -1 once they are compiled
+        self._predict, self._settle = kernel.predict, kernel.settle
+        self._hand: tuple[Any, Any, Any] = self._spec, self._row, self._receipt
         self._history = History(method)
         self._keeps = method.needs_history
         self._events = 0
@@ -96,18 +106,17 @@ class Calibrator:
         """
         if type(score) is not float or not 0.0 <= score <= 1.0:
             score = check_score(score)
-        event, spec, row = self._events, self._spec, self._row
-        receipt = self._receipt
-        q, cell, x0, x1, x2, p, z, b, low, high, weight = kernel.predict(spec, row, score, 0.0, receipt, 0)
+        event, (spec, row, receipt) = self._events, self._hand
+        q, cell, x0, x1, x2, p, z, b, low, high, weight = self._predict(spec, row, score, 0.0, receipt, 0)
         if low == high:
             candidates: tuple[tuple[float, float], ...] = ((q, 1.0),)
         else:  # the draw matters: only now is it worth making
-            q, cell, *_ = kernel.predict(spec, row, score, uniform(self._key, event), receipt, 0)
-            m = spec[kernel.BINS]
+            q, cell, *_ = self._predict(spec, row, score, uniform(self._key, event), receipt, 0)
+            m = self._spec[kernel.BINS]
             candidates = (((low + 0.5) / m, weight), ((high + 0.5) / m, 1.0 - weight))
         self._events = event + 1
-        self._last = x0, x1, x2, p, z
-        seen, lanes = int(row[kernel.N]), tuple(receipt)
+        self._last, self._last_event = (x0, x1, x2, p, z), event
+        seen, lanes = int(self._row[kernel.N]), tuple(self._receipt)
         return _new(Forecast, (q, score, p, b, candidates, event, seen, cell, self._issuer, lanes))
 
     def update(self, forecast: Forecast, outcome: int) -> None:
@@ -134,16 +143,20 @@ class Calibrator:
                     f"outcome must be the one already learnt, {known:.0f}, got {y:.0f} - at event {forecast.event}"
                 )
             return
-        spec, row, cell, t = self._spec, self._row, forecast.cell, float(self._events)
+        t = float(self._events)
         if self._keeps:
             self._update_and_remember(t, forecast, y)
-        elif forecast.event == self._events - 1 and forecast.seen == row[kernel.N]:
-            # Nothing was learnt since, and nothing else forecast: what the forecast was made from is still at hand.
-            x0, x1, x2, p, z = self._last
-            kernel.settle(spec, row, t, x0, x1, x2, p, z, cell, y, self._receipt, 0)
         else:
-            receipt: Any = array("d", forecast.lanes)
-            kernel.update(spec, row, t, forecast.score, cell, y, receipt, 0, *self._history.columns)
+            spec, row, receipt = self._hand
+            if forecast.event == self._last_event and forecast.seen == self._row[kernel.N]:
+                # Nothing learnt since, and nothing else forecast: what the forecast was made from is still at hand.
+                x0, x1, x2, p, z = self._last
+            else:
+                x0, x1, x2, p, z = kernel.ask_again(self._spec, self._row, forecast.score)
+                self._receipt[:] = array("d", forecast.lanes)
+            self._settle(spec, row, t, x0, x1, x2, p, z, forecast.cell, y, receipt, 0)
+            if self._mixes and self._one_by_one >= 0:
+                self._consider_compiling()
         forecast._outcome = y
 
     # ---- many events ----------------------------------------------------------------------------------------------
@@ -202,7 +215,9 @@ class Calibrator:
         check_lengths(scores=len(probabilities))
         forecasts = np.empty(len(probabilities))
         draws = self._draws(len(probabilities))
-        compiled(kernel.predict_many)(self._method.spec, self._view(), probabilities, draws, forecasts, self._receipts(1))
+        compiled(kernel.predict_many)(
+            self._method.spec, self._view(), probabilities, draws, forecasts, self._receipts(1)
+        )
         return forecasts
 
     def _receipts(self, count: int) -> Vector:
@@ -232,9 +247,16 @@ class Calibrator:
     def params(self) -> dict[str, Any]:
         """The parameters by their names in the paper; for a histogram its edges and means.
 
-        AIOLI's parameters depend on the score at hand; shown is the part that does not, -Q^-1 c.
+        For `Lanes`, with x = logit f and g = log f + log(1 - f) + log 4: slope a of x, bend c of g and offset b, as
+        means over the lanes with their weights (the raw score counts as (1, 0, 0), the paper's OPS as (a, 0, b)), and
+        under ``"lanes"`` the weights themselves, which say how fast the world moves.
 
         >>> from calibeat import Calibrator, OBS
+        >>> Calibrator().params["lanes"]["slow"] == 1 / 6
+        True
+
+        AIOLI's parameters depend on the score at hand; shown is the part that does not, -Q^-1 c.
+
         >>> Calibrator(OBS).params
         {'a': 1.0, 'b': -1.0, 'c': 0.0}
         """
@@ -242,6 +264,8 @@ class Calibrator:
         if features is None:
             return {}
         row = self._row
+        if isinstance(self._method.learner, Lanes):
+            return lanes_params(row)
         if isinstance(features, Histogram):
             used, edges, means = int(row[THETA]), THETA + 1, THETA + features.bins
             return {"edges": list(row[edges : edges + max(0, used - 1)]), "means": list(row[means : means + used])}
@@ -263,8 +287,40 @@ class Calibrator:
         return math.hypot(*(v for v in self.params.values() if isinstance(v, float))) >= radius * (1.0 - 1e-9)
 
     @property
+    def evidence(self) -> float:
+        """Log likelihood ratio of the forecasts against the raw scores, over the outcomes learnt so far, in nats.
+
+        Positive: the forecasts have served better. If the scores (clipped as the features clip them) were the
+        true probabilities, exp(evidence) would be a martingale that starts at 1 and would ever reach 1/alpha with
+        probability at most alpha: an e-value, valid at any time. Kept by methods with `Lanes` or a `Spline`.
+
+        >>> from calibeat import Calibrator
+        >>> cal = Calibrator()
+        >>> p = cal.run([0.8] * 40, [1, 0] * 20)
+        >>> round(cal.evidence, 2), cal.alarm(), cal.alarm(alpha=0.001)
+        (6.33, True, False)
+
+        References: Ville (1939); Shafer, Shen, Vereshchagin & Vovk (2011).
+        """
+        if not self._mixes:
+            raise InvalidInput(
+                "evidence must be kept by a method with Lanes or a Spline, such as AUTO, "
+                f"got {name_of(self._method) or self._method}"
+            )
+        at = int(self._spec[kernel.EVIDENCE])
+        return float(self._row[at] + math.log(self._row[at + 1]))
+
+    def alarm(self, alpha: float = 0.05) -> bool:
+        """Whether the evidence now speaks against "the raw score is calibrated" at level alpha.
+
+        Look as often as you like: if the raw score is calibrated, the probability that it is ever True is at most
+        alpha (Ville's inequality). It may turn False again, when a score that was wrong has become right.
+        """
+        return self.evidence >= -math.log(check_interval("alpha", alpha, 1e-300, 1.0))
+
+    @property
     def row(self) -> Vector:
-        """The state of the stream: [t, n, theta..., matrix..., cells...], a read-only view."""
+        """The state of the stream: [t, n, theta..., matrix..., cells..., evidence], a read-only view."""
         view = self._view()
         view.flags.writeable = False
         return view
@@ -323,11 +379,25 @@ class Calibrator:
             raise UnknownForecast(
                 f"forecast must be one of the {self._events} that this calibrator has made, got event {forecast.event}"
             )
+        if not forecast._remembers(len(self._receipt)):
+            raise InvalidInput(
+                f"forecast must remember the {len(self._receipt)} numbers of its mixture as they were issued, "
+                f"got {forecast.lanes!r:.60} - at event {forecast.event}"
+            )
         alive, own = isinstance(forecast.issuer, Issuer), forecast.issuer is self._issuer
         if alive and not own and forecast.event >= self._adopted:
             raise UnknownForecast(
                 f"forecast must come from this calibrator, got one that its twin has made - at event {forecast.event}"
             )
+
+    def _consider_compiling(self) -> None:
+        """Once Numba is in memory, or the loop is long enough to load it, single events of a mixture are compiled too."""
+        if self._one_by_one % _LOOK_EVERY == 0 and (is_loaded() or (self._one_by_one >= _PYTHON_EVENTS and can_load())):
+            self._predict, self._settle = compiled(kernel.predict), compiled(kernel.settle)
+            self._hand = self._method.spec, self._view(), np.frombuffer(self._receipt)
+            self._one_by_one = -1
+        else:
+            self._one_by_one += 1
 
     def _update_and_remember(self, t: float, forecast: Forecast, y: float) -> None:
         """`kernel.update` for a learner that refits; a refit over many events is worth the compiled kernels."""

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from .errors import InvalidInput
+from .mixtures import SEEN, F, M, P
 
 
 class Issuer(str):
@@ -59,6 +60,15 @@ class Forecast(_Receipt):
 
     def __float__(self) -> float:
         return self.probability
+
+    def _remembers(self, width: int) -> bool:
+        """Whether what the mixture said is complete, possible, and agrees with the rest of the receipt."""
+        lanes = self.lanes
+        return len(lanes) == width and (
+            width == 0
+            or (lanes[SEEN] == self.seen and lanes[P] == self.probability and 0.0 < lanes[F] < 1.0 and
+                0.0 < lanes[M] < 1.0 and all(0.0 <= e <= 1.0 for e in lanes[F:]))
+        )  # fmt: skip
 
     def to_dict(self) -> dict[str, Any]:
         """The fields by name, JSON-able."""

@@ -72,8 +72,10 @@ def play(spec: Vector, row: Vector, p: float, u: float) -> tuple[int, int, int, 
     """What the calibeater makes of the expert p -> (bin, low, high, weight of low, cell played, forecast)."""
     kind, m = spec[CALIBEATER], spec[BINS]
     b = bin_of(p, m)
-    if kind == KEEP or kind == SPLINE:  # noqa: PLR1714 - a tuple would be made for every event
-        return b, b, b, 1.0, b, p  # the spline speaks later: it needs more than p
+    if kind == KEEP:
+        return b, b, b, 1.0, b, p
+    if kind == SPLINE:  # it speaks later: it needs more than p
+        return b, b, b, 1.0, b, p
     if kind == TRACK:
         return b, b, b, 1.0, b, track(row, int(spec[CELLS]), b, m, spec[PRIOR])
     own = b if spec[OWN] == 1.0 else -1
@@ -162,13 +164,20 @@ def remember(
 
 
 @kernel
+def ask_again(spec: Vector, row: Vector, score: float) -> tuple[float, float, float, float, float]:
+    """Features, expert and its logit, now, for the score of an earlier event; lanes look after themselves."""
+    x0, x1, x2 = features(spec[FEATURES], spec[CLIP], score)
+    p, z = (0.0, 0.0) if spec[LEARNER] == LANES else expert(spec, row, score, x0, x1, x2)
+    return x0, x1, x2, p, z
+
+
+@kernel
 def update(
     spec: Vector, row: Vector, t: float, score: float, cell: int, y: float, q: Vector, at: int,
     h0: Vector, h1: Vector, hy: Vector, dropped: int,
 ) -> None:  # fmt: skip
     """Learn a late outcome: the expert is asked again at the parameters of now, the cell is the one that was played."""
-    x0, x1, x2 = features(spec[FEATURES], spec[CLIP], score)
-    p, z = (0.0, 0.0) if spec[LEARNER] == LANES else expert(spec, row, score, x0, x1, x2)
+    x0, x1, x2, p, z = ask_again(spec, row, score)
     settle(spec, row, t, x0, x1, x2, p, z, cell, y, q, at)
     if spec[LEARNER] == REFIT:
         remember(spec, row, x0, x1, y, h0, h1, hy, dropped)

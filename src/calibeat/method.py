@@ -78,7 +78,9 @@ class Method:
             got = "None" if self.learner is None else learner
             raise InvalidInput(f"Histogram has to be told when to fit by a Fixed or an FTL learner, got {got}")
         if isinstance(self.learner, Lanes) and (type(self.features) is not Beta or self.features.start != Beta.start):
-            raise InvalidInput(f"Lanes needs Beta features that start at the identity {Beta.start}, got {self.features}")
+            raise InvalidInput(
+                f"Lanes needs Beta features that start at the identity {Beta.start}, got {self.features}"
+            )
         if isinstance(self.calibeater, Spline) and self.dimension == 0:
             got = "None" if self.features is None else "Histogram"
             raise InvalidInput(f"Spline needs a scaling to correct (Platt, Beta or Temperature), got {got}")

@@ -79,7 +79,7 @@ class Lanes:
     >>> p = cal.run([0.8, 0.6, 0.9, 0.7] * 50, [1, 0, 0, 0] * 50)      # a score that is far too high
     >>> lanes = cal.params["lanes"]
     >>> max(lanes, key=lanes.get), round(lanes["raw score"], 3)
-    ('still', 0.0)
+    ('still', 0.001)
 
     References: Herbster & Warmuth (1998), fixed share; Vovk (1990); Fahrmeir (1992), Kalman filters for logits;
     Gupta & Ramdas (2023), Algorithm 1.
@@ -90,8 +90,9 @@ class Lanes:
     @property
     def initial(self) -> list[float]:
         """The numbers of this part in the row of a stream that has seen nothing."""
-        kalman = [[1.0] * 4, [0.0] * 8, [PRIOR_AC] * 4, [0.0] * 8, [PRIOR_AC] * 4, [0.0] * 4, [PRIOR_B] * 4]
-        return [*sum(kalman, []), *[1.0 / 6.0] * 6, 1.0, 0.0, ONS_RHO, 0.0, ONS_RHO]
+        theta, P = (1.0, 0.0, 0.0), (PRIOR_AC, 0.0, 0.0, PRIOR_AC, 0.0, PRIOR_B)
+        kalman = [number for number in (*theta, *P) for _ in range(4)]
+        return [*kalman, *[1.0 / 6.0] * 6, 1.0, 0.0, ONS_RHO, 0.0, ONS_RHO]
 
 
 def lanes_params(row: Any) -> dict[str, Any]:
@@ -118,8 +119,8 @@ def logistic(z: float) -> float:
 @kernel
 def inside(p: float) -> float:
     """p clipped to [EPS, 1 - EPS]."""
-    p = p if p > EPS else EPS
-    return p if p < 1.0 - EPS else 1.0 - EPS
+    p = max(EPS, p)
+    return min(1.0 - EPS, p)
 
 
 @kernel
@@ -214,7 +215,7 @@ def weigh_lanes(row: Vector, n: float, lag: float, y: float, q: Vector, at: int)
 def pull_of(lag: float, n: float) -> float:
     """How far a late label pulls the weights back to the paper's method: by how few lags fit in the past."""
     pull = LAG_PULL * lag / n
-    return pull if pull < MOST_PULL else MOST_PULL
+    return min(MOST_PULL, pull)
 
 
 @kernel
@@ -226,13 +227,13 @@ def kalman(row: Vector, k: int, x: float, g: float, e: float, y: float, drift_ac
     kc = ac * x + cc * g + cb
     kb = ab * x + cb * g + bb
     var = ka * x + kc * g + kb
-    var = var if var > 0.0 else 0.0
+    var = max(0.0, var)
     h = e * (1.0 - e)
     d = 1.0 / (1.0 + h * var)
     step = (y - e) * d
     # if |step var| > STEP: step *= STEP / |step var|
     move = abs(step * var)
-    step *= STEP / (move if move > STEP else STEP)
+    step *= STEP / (max(STEP, move))
     row[SLOPE + k] += ka * step
     row[BEND + k] += kc * step
     row[OFFSET + k] += kb * step

