@@ -372,7 +372,7 @@ def test_single_events_stay_plain_where_nothing_can_be_compiled(monkeypatch: pyt
     (lambda: Method(Beta(), Spline()), "Spline belongs in the calibeater of a method, got it as learner"),
     (lambda: Spline(control=2.0), "Spline control must be in [0, 1], got 2.0"),
     (lambda: Spline(control=True), "Spline control must be in [0, 1], got True"),
-    (lambda: Calibrator(HOPS).evidence, "evidence must be kept by a method with Lanes or a Spline, such as AUTO, got h"),
+    (lambda: Calibrator(HOPS).evidence, "evidence must be kept by a method with Lanes or a Spline, such as AUTO, got"),
     (lambda: Calibrator(OPS).alarm(), "such as AUTO, got ops"),
     (lambda: Calibrator(AUTO).alarm(0.0), "alpha must be in [1e-300, 1], got 0.0"),
     (lambda: bounds.auto_loss(0), "T must be a whole number"),

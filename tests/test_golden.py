@@ -97,7 +97,9 @@ def test_hedging_fed_the_stored_draws(stem: str, vectors: dict[str, Any], array:
     draws = np.nan_to_num(vectors[f"{array}_u"][keep], nan=2.0)  # NaN: nothing was drawn; 2 is never the lower point
     forecasts, row, empty = np.empty(len(keep)), method.initial_row(), np.empty(0)
     outcomes = vectors["y"][keep].astype(float)
-    compiled(kernel.run)(method.spec, row, 0.0, experts[keep], outcomes, draws, forecasts, empty, empty, empty, empty, 0)
+    compiled(kernel.run)(
+        method.spec, row, 0.0, experts[keep], outcomes, draws, forecasts, empty, empty, empty, empty, 0
+    )
     # The same mid-point every time; the published ones are written with another rounding.
     np.testing.assert_allclose(forecasts, vectors[array][keep], rtol=0, atol=2e-16)
 

@@ -391,7 +391,7 @@ class Calibrator:
             )
 
     def _consider_compiling(self) -> None:
-        """Once Numba is in memory, or the loop is long enough to load it, single events of a mixture are compiled too."""
+        """Once Numba is in memory, or the loop is long enough to load it, a mixture's events are compiled too."""
         if self._one_by_one % _LOOK_EVERY == 0 and (is_loaded() or (self._one_by_one >= _PYTHON_EVENTS and can_load())):
             self._predict, self._settle = compiled(kernel.predict), compiled(kernel.settle)
             self._hand = self._method.spec, self._view(), np.frombuffer(self._receipt)
