@@ -195,6 +195,24 @@ def test_second_outcomes(cal: Calibrator) -> None:
     refused(cal, lambda: cal.update(forecast, 0), "the one already learnt, 1, got 0 - at event 3", OutcomeConflict)
 
 
+def test_receipts_that_were_edited_on_the_way(cal: Calibrator) -> None:
+    receipt = cal.predict(0.5).to_dict()
+    for field, value, message, kind in [
+        ("cell", 10, "forecast cell must be a whole number in [0, 9], got 10", InvalidInput),
+        ("cell", -1, "forecast cell must be a whole number in [0, 9], got -1", InvalidInput),
+        ("score", 7.0, "score must be in [0, 1], got 7.0", InvalidInput),
+        ("score", math.nan, "score must be in [0, 1], got nan", InvalidInput),
+        ("event", -1, "one of the 4 that this calibrator has made, got event -1", UnknownForecast),
+        ("issuer", "me", "made by another method, seed or stream", UnknownForecast),
+    ]:
+        edited = Forecast.from_dict({**receipt, field: value})
+        refused(cal, lambda f=edited: cal.update(f, 1), message, kind)
+    cal.update(Forecast.from_dict(receipt), 1)
+    raw = Calibrator(BM)
+    edited = Forecast.from_dict({**raw.predict(0.5).to_dict(), "cell": 99})
+    raw.update(edited, 1)  # there is no cell to play
+
+
 @pytest.mark.parametrize("text", [
     "", "{", "[]", "3", '{"probability": 0.5}', Calibrator(OPS).predict(0.5).to_json().replace("0.5", '"x"', 1),
     Calibrator(OPS).predict(0.5).to_json().replace("[[0.5, 1.0]]", "7"),

@@ -193,6 +193,13 @@ assert calibeat._jit.dispatchers() == {}
     subprocess.run([sys.executable, "-W", "error", "-c", program], check=True)
 
 
+@pytest.mark.skipif(not JIT_OFF, reason="about plain kernels")
+def test_with_the_jit_off_nothing_is_compiled() -> None:
+    Calibrator(WPS).run([0.5], [1])
+    assert _jit.dispatchers() == {}
+    assert not _jit.is_loaded()
+
+
 @pytest.mark.skipif(JIT_OFF, reason="about compiled kernels")
 def test_compiled_kernels_are_cached_under_a_name_that_changes_with_the_sources() -> None:
     Calibrator(WPS).run([0.5], [1])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import subprocess
 import sys
 from pathlib import Path
@@ -53,6 +54,7 @@ def test_errors_are_sentences(
 
 
 def test_module_and_script_are_the_same() -> None:
+    assert importlib.import_module("calibeat.__main__").main is cli.main
     script = Path(sys.executable).with_name("calibeat")
     for command in ([sys.executable, "-m", "calibeat"], [str(script)]):
         done = subprocess.run([*command, "--version"], capture_output=True, text=True, check=True)

@@ -77,7 +77,7 @@ def _disabled() -> bool:
     return os.environ.get("NUMBA_DISABLE_JIT", "0") not in ("", "0")
 
 
-def _import_numba() -> ModuleType | None:
+def _import_numba() -> ModuleType | None:  # pragma: no cover - the leg that measures coverage has the JIT off
     try:
         import numba
     except ImportError:
@@ -94,7 +94,7 @@ def _plain(function: F) -> F:
     return run  # type: ignore[return-value]  # same signature, arrays wrapped
 
 
-def _njit(numba: ModuleType, function: F) -> F:  # pragma: no cover - the leg that measures coverage has the JIT off
+def _njit(numba: ModuleType, function: F) -> F:  # pragma: no cover - see _import_numba
     from numba.extending import register_jitable
 
     if not _COMPILED:
@@ -110,7 +110,7 @@ def _njit(numba: ModuleType, function: F) -> F:  # pragma: no cover - the leg th
         numba.config.CACHE_DIR = folder
 
 
-def _cache_folder(chosen: str) -> Path:  # pragma: no cover - see _njit
+def _cache_folder(chosen: str) -> Path:  # pragma: no cover - see _import_numba
     files = sorted({__file__, *(inspect.getfile(helper) for helper in _KERNELS)})
     fingerprint = hashlib.sha256(b"".join(Path(file).read_bytes() for file in files)).hexdigest()[:16]
     here = Path(__file__).parent / "__pycache__"

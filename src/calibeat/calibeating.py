@@ -30,10 +30,11 @@ class Tracking:
 
     >>> from calibeat import Calibrator, TOPS
     >>> tops = Calibrator(TOPS)
-    >>> [round(p, 3) for p in tops.run([0.72, 0.74, 0.71, 0.73], [1, 0, 1, 1])]
-    [0.75, 1.0, 0.65, 0.0]
+    >>> tops.run([0.72, 0.74, 0.71, 0.73], [1, 0, 1, 1]).tolist()
+    [0.75, 1.0, 0.65, 0.5]
 
-    (The second forecast repeats the only outcome its bin has seen: a few events of patience are needed.)
+    (The second forecast repeats the only outcome that its bin has seen: a few events of patience are needed. The third
+    comes from another bin, for the expert has moved.)
 
     References: Foster & Hart (2023), Section 4; Gupta & Ramdas (2023), Section 3.1 and Theorem 3.1.
     """

@@ -135,7 +135,7 @@ class Calibrator:
             raise InvalidInput(f"forecast must be a Forecast made by predict, got {type(forecast).__name__}")
         y = float(outcome) if type(outcome) is int and 0 <= outcome <= 1 else check_outcome(outcome)
         if forecast.issuer is not self._issuer or forecast.event >= self._events:
-            self._refuse_foreign(forecast)
+            self._check_receipt(forecast)
         known = forecast._outcome
         if known is not None:
             if known != y:
@@ -368,14 +368,14 @@ class Calibrator:
 
     # ---- inner ----------------------------------------------------------------------------------------------------
 
-    def _refuse_foreign(self, forecast: Forecast) -> None:
+    def _check_receipt(self, forecast: Forecast) -> None:
         """Raise unless the receipt is ours after all: it travelled, or we continue from the one who issued it."""
         if forecast.issuer != self._issuer:
             raise UnknownForecast(
                 "forecast must come from this calibrator, got one that was made by another method, seed or stream - "
                 f"at event {forecast.event}"
             )
-        if forecast.event >= self._events:
+        if not 0 <= forecast.event < self._events:
             raise UnknownForecast(
                 f"forecast must be one of the {self._events} that this calibrator has made, got event {forecast.event}"
             )
@@ -389,6 +389,10 @@ class Calibrator:
             raise UnknownForecast(
                 f"forecast must come from this calibrator, got one that its twin has made - at event {forecast.event}"
             )
+        check_score(forecast.score)
+        calibeater = self._method.calibeater
+        if calibeater is not None:  # a cell that was damaged on the way must not reach the row
+            check_whole("forecast cell", forecast.cell, 0, calibeater.cells // 2 - 1)
 
     def _consider_compiling(self) -> None:
         """Once Numba is in memory, or the loop is long enough to load it, a mixture's events are compiled too."""

@@ -36,7 +36,7 @@ class ONS:
     >>> ops = Calibrator(OPS)
     >>> ops.update(ops.predict(0.9), 0)      # a confident score, and wrong
     >>> {name: round(value, 4) for name, value in ops.params.items()}
-    {'a': 0.8129, 'b': -0.0851}
+    {'a': 0.8112, 'b': -0.0859}
 
     References: Hazan, Agarwal & Kale (2007); Gupta & Ramdas (2023), Algorithm 1 and Theorem 2.1.
     """
@@ -58,8 +58,9 @@ class ONS:
         With G = 5, D = 2B and alpha = e^-B: gamma = min(1/(4 G D), alpha)/2, rho = 1/(gamma D)^2, R = B.
 
         >>> from calibeat import ONS
-        >>> ONS.of_theorem(1.0)
-        ONS(gamma=0.0125, rho=1600.0, radius=1.0)
+        >>> learner = ONS.of_theorem(2.0)
+        >>> learner.gamma, round(learner.rho), learner.radius
+        (0.00625, 1600, 2.0)
         """
         B = check_positive("ONS.of_theorem B", B)
         gamma = 0.5 * min(1.0 / (40.0 * B), math.exp(-B))

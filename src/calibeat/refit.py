@@ -66,8 +66,8 @@ class FTL:
     window : fit on so many most recent outcomes; None takes all the past, as the paper does.
     radius : R, as for `Fixed`.
 
-    The host keeps 24 bytes per remembered outcome (17 would do; whole columns are faster): all of the past without
-    a window, at most about twice the window with one. Fits start from the last optimum and take two or three
+    The host keeps 16 bytes per remembered outcome (24 with `Beta`), in columns that grow by doubling: all of the past
+    without a window, at most about twice the window with one. Fits start from the last optimum and take two or three
     Newton steps.
 
     >>> from calibeat import Calibrator, FTL, Method, Platt
