@@ -392,7 +392,7 @@ class Calibrator:
         check_score(forecast.score)
         calibeater = self._method.calibeater
         if calibeater is not None:  # a cell that was damaged on the way must not reach the row
-            check_whole("forecast cell", forecast.cell, 0, calibeater.cells // 2 - 1)
+            check_whole("forecast cell", forecast.cell, 0, len(calibeater.initial) // 2 - 1)
 
     def _consider_compiling(self) -> None:
         """Once Numba is in memory, or the loop is long enough to load it, a mixture's events are compiled too."""
