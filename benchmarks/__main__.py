@@ -24,6 +24,9 @@ TABLES = {
     "refit": "refit:growth",
     "memory": "memory:growth",
     "startup": "startup:start",
+    "auto": "auto:cost",
+    "march": "auto:march",
+    "quality": "quality:quality",
 }
 
 

@@ -246,7 +246,7 @@ SENSELESS: list[tuple[Callable[[], Any], str]] = [
     (lambda: Method(ONS()), "ONS belongs in the learner of a method, got it as features"),
     (lambda: Method(Platt(), Histogram()), "Histogram belongs in the features of a method, got it as learner"),
     (lambda: Method(Platt(), Tracking()), "Tracking belongs in the calibeater of a method, got it as learner"),
-    (lambda: Method(Platt(), ONS(), "tracking"), "calibeater must be one of Tracking, Hedging, Spline or None, got 'tracking'"),
+    (lambda: Method(Platt(), ONS(), "tracking"), "calibeater must be one of Tracking, Hedging, Spline or None, got 't"),
     (lambda: replace(TOPS, learner=3), "learner must be one of ONS, OGD, AIOLI, Lanes, Fixed, FTL or None, got 3"),
     (lambda: ONS(gamma=0.0), "ONS gamma must be a positive number, got 0.0"),
     (lambda: ONS(rho=math.inf), "ONS rho must be a positive number, got inf"),

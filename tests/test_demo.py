@@ -167,7 +167,7 @@ def test_forecasts_do_not_know_outcomes_that_are_still_in_the_air(flown):
 def test_a_slice_of_flights_through_the_demo(flown, tmp_path):
     to = io.StringIO()
     demo = run_demo(tmp_path, stream=beginning(flown, 6000), to=to, log=io.StringIO())
-    assert [row.method for row in demo.rows] == ["raw", "FPS", "WPS", "SWPS", "OPS", "TOPS", "HOPS"]
+    assert [row.method for row in demo.rows] == ["raw", "AUTO", "FPS", "WPS", "SWPS", "OPS", "TOPS", "HOPS"]
     assert all(np.isfinite([row.ce, row.group_ce, row.brier, row.log_loss]).all() for row in demo.rows)
     assert "monthly CE" in to.getvalue() and "further forecasts (median)" in to.getvalue()
 
@@ -261,7 +261,7 @@ def test_a_bar_on_a_terminal(drift, tmp_path):
     pytest.importorskip("tqdm")
     log = Terminal()
     run_demo(tmp_path, stream=beginning(drift, 2000), to=io.StringIO(), log=log)
-    assert "\r" in log.getvalue() and "through SWPS" in log.getvalue() and "8/9" in log.getvalue()
+    assert "\r" in log.getvalue() and "through SWPS" in log.getvalue() and "9/10" in log.getvalue()
 
 
 def test_lines_on_a_terminal_without_tqdm(drift, tmp_path, monkeypatch):

@@ -14,13 +14,13 @@ from typing import TextIO
 import numpy as np
 import numpy.typing as npt
 
-from . import BM, FPS, HOPS, OPS, SWPS, TOPS, WPS, Calibrator, metrics
+from . import AUTO, BM, FPS, HOPS, OPS, SWPS, TOPS, WPS, Calibrator, metrics
 from .errors import MissingExtra
 from .experiments.drifts import covariate_drift
 from .experiments.flights import flights
 from .experiments.stream import FloatArray, Stream
 
-METHODS = {"raw": BM, "FPS": FPS, "WPS": WPS, "SWPS": SWPS, "OPS": OPS, "TOPS": TOPS, "HOPS": HOPS}
+METHODS = {"raw": BM, "AUTO": AUTO, "FPS": FPS, "WPS": WPS, "SWPS": SWPS, "OPS": OPS, "TOPS": TOPS, "HOPS": HOPS}
 WARM_UP = 1000  # FPS, WPS and SWPS say nothing of their own before they have seen this many outcomes
 LOG_LOSS_CLIP = 1e-5
 PICTURE = "calibeat-demo.png"
@@ -43,8 +43,8 @@ class Style:
 # Okabe and Ito's colours, told apart by all kinds of colour vision; lines and markers differ too.
 DRAWN = {
     "raw": Style("raw scores", "#D55E00", "--", "s"),
-    "OPS": Style("OPS: all outcomes", "#0072B2", "-", "^"),
-    "SWPS": Style("SWPS: last 1,000\noutcomes", "#009E73", "-", "D"),
+    "OPS": Style("OPS, the paper's", "#0072B2", "-", "^"),
+    "AUTO": Style("AUTO", "#009E73", "-", "D"),
 }
 
 

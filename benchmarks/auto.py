@@ -1,0 +1,151 @@
+"""AUTO: what it costs beside OPS, and a long march over streams that no one should have."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from benchmarks import table
+from benchmarks.speed import batch, loop
+from benchmarks.stream import drifting
+from benchmarks.timing import always, interleaved
+from calibeat import AUTO, OPS, Calibrator, Spline, kernel
+from calibeat._jit import compiled
+
+CONTROLLED = replace(AUTO, calibeater=Spline(control=1.0))
+METHODS = {"OPS": OPS, "AUTO": AUTO, "AUTO, late labels": AUTO, "AUTO, control": CONTROLLED}
+BATCH_GOAL, EVENT_GOAL = 8.0, 10.0  # times OPS; us from Python
+
+host: Any = importlib.import_module("calibeat.calibrator")  # its inner parts are looked at, and changed for a while
+
+Vector = NDArray[np.float64]
+
+
+def late(events: int, scores: Vector, outcomes: Vector) -> Vector:
+    """AUTO with every outcome 100 events late."""
+    return Calibrator(AUTO).run(scores, outcomes, due=np.arange(events) + 100)
+
+
+def plain_loop(scores: list[float], outcomes: list[int]) -> None:
+    """The loop as it is before Numba is in memory."""
+    loaded, can_load = host.is_loaded, host.can_load
+    host.is_loaded = host.can_load = lambda: False
+    try:
+        loop(AUTO, scores, outcomes)
+    finally:
+        host.is_loaded, host.can_load = loaded, can_load
+
+
+def cost(*, quick: bool) -> None:
+    """Table: ns per event of `run`, us per event of predict + update; best of interleaved repeats."""
+    events, repeats = (200_000, 3) if quick else (2_000_000, 5)
+    stream = drifting(events)
+    sides = {name: always(batch, method, stream) for name, method in METHODS.items() if "late" not in name}
+    sides["AUTO, late labels"] = always(late, events, stream.scores, stream.outcomes)
+    for make in sides.values():
+        make()()  # compiled, or read from the cache, before anybody's clock runs
+    best = interleaved(sides, repeats)
+    single, times = (2_000, 2) if quick else (20_000, 5)
+    short = drifting(single)
+    scores, outcomes = short.scores.tolist(), short.outcomes.astype(int).tolist()
+    by_one = interleaved(
+        {
+            "OPS": always(loop, OPS, scores, outcomes),
+            "AUTO": always(loop, AUTO, scores, outcomes),
+            "AUTO, control": always(loop, CONTROLLED, scores, outcomes),
+            "AUTO, before Numba is loaded": always(plain_loop, scores, outcomes),
+        },
+        times,
+    )
+    rows = []
+    for name in (*METHODS, "AUTO, before Numba is loaded"):
+        row = [name, "", "", "", "", "", ""]
+        if name in best:
+            ratio = best[name] / best["OPS"]
+            row[1:3] = table.nanoseconds(best[name], events), f"{ratio:.2f}"
+            row[3:5] = ("", "") if name == "OPS" else (f"{BATCH_GOAL:.0f}", table.verdict(met=ratio <= BATCH_GOAL))
+        if name in by_one:
+            us = 1e6 * by_one[name] / single
+            row[5:7] = f"{us:.2f}", "" if name == "OPS" else table.verdict(met=us < EVENT_GOAL)
+        rows.append(row)
+    table.show(
+        f"AUTO beside OPS, {events:,} events in a batch, {single:,} one by one",
+        ["method", "run ns", "times OPS", "goal", "", "predict + update us", f"under {EVENT_GOAL:.0f}"],
+        rows,
+        [
+            f"CPU time per event, best of {repeats} and {times} interleaved. Late labels: 100 events late.",
+            "One by one, AUTO is compiled once Numba is in memory: after a batch, or after many single events.",
+        ],
+    )
+
+
+# ---- the long march ----------------------------------------------------------------------------------------------
+
+
+def marches(events: int) -> Iterator[tuple[str, Vector, Vector]]:
+    """Streams that have broken filters before."""
+    rng = np.random.default_rng(0)
+    scores, coins = rng.random(events), (rng.random(events) < 0.5).astype(np.float64)
+    yield "iid", scores, (rng.random(events) < scores).astype(np.float64)
+    yield "scores 0 and 1, coins", (scores < 0.5).astype(np.float64), coins
+    yield "always 1", scores, np.ones(events)
+    yield "score 1, always 0", np.ones(events), np.zeros(events)
+    yield "all scores 0.3", np.full(events, 0.3), coins
+    yield "0.5, alternating", np.full(events, 0.5), (np.arange(events) % 2).astype(np.float64)
+    yield "5e-324, 1 - 1e-16, 2e-5", rng.choice([5e-324, 1 - 1e-16, 2e-5], events), coins
+    yield "rare", np.full(events, 1e-4), (rng.random(events) < 1e-4).astype(np.float64)
+    yield "1.1e-5, coins", np.full(events, 1.1e-5), coins
+    yield "half ones, then zeros", scores, (np.arange(events) < events // 2).astype(np.float64)
+    yield "two neighbours", np.where(coins == 1.0, 0.3, np.nextafter(0.3, 1.0)), 1.0 - coins
+
+
+def adversary(events: int) -> Vector:
+    """A row after `events` outcomes that contradicted every forecast: y = 1{p <= 0.5}."""
+    predict, settle = compiled(kernel.predict), compiled(kernel.settle)
+    spec, row, q = AUTO.spec, AUTO.initial_row(), np.empty(AUTO.receipt_width)
+    for i, score in enumerate(np.random.default_rng(1).random(events).tolist()):
+        p, cell, x0, x1, x2, m, z, *_ = predict(spec, row, score, 0.0, q, 0)
+        settle(spec, row, i + 1.0, x0, x1, x2, m, z, cell, 1.0 if p <= 0.5 else 0.0, q, 0)
+    return row
+
+
+def covariances(row: Vector) -> NDArray[np.float64]:
+    """P of the four Kalman lanes, from their upper triangles."""
+    upper = row[14:38].reshape(6, 4).T
+    return upper[:, [0, 1, 2, 1, 3, 4, 2, 4, 5]].reshape(4, 3, 3)
+
+
+def march(*, quick: bool) -> None:
+    """Table: what is left of the filters after ten million outcomes of each kind, looked at every 10,000."""
+    events, slices = (200_000, 10_000) if quick else (10_000_000, 10_000)
+    rows = []
+    for name, scores, outcomes in marches(events):
+        cal, lowest, low, high, sound = Calibrator(AUTO), np.inf, 1.0, 0.0, True
+        for i in range(0, events, slices):
+            p = cal.run(scores[i : i + slices], outcomes[i : i + slices])
+            low, high = min(low, p.min()), max(high, p.max())
+            sound &= bool(np.isfinite(p).all() and np.isfinite(cal.row).all())
+            lowest = min(lowest, np.linalg.eigvalsh(covariances(cal.row)).min())
+        met = sound and lowest > 0.0 and low >= 0.0 and high <= 1.0
+        rows.append([
+            name, f"{low:.1e}", f"{1.0 - high:.1e}", f"{lowest:.1e}", f"{np.abs(cal.row[2:14]).max():.1f}",
+            f"{cal.row[38:44].min():.1e}", table.verdict(met=met),
+        ])  # fmt: skip
+    steps = events // 20
+    row = adversary(steps)
+    lowest = np.linalg.eigvalsh(covariances(row)).min()
+    rows.append([
+        f"adversary, {steps:,}", "", "", f"{lowest:.1e}", f"{np.abs(row[2:14]).max():.1f}", f"{row[38:44].min():.1e}",
+        table.verdict(met=bool(np.isfinite(row).all() and lowest > 0.0)),
+    ])  # fmt: skip
+    table.show(
+        f"AUTO after {events:,} outcomes of each kind",
+        ["stream", "least forecast", "1 - largest", "least eigenvalue of P", "largest |theta|", "least weight", ""],
+        rows,
+        [f"met: finite, in [0, 1], every P positive definite, looked at every {slices:,} outcomes."],
+    )
