@@ -27,6 +27,7 @@ TABLES = {
     "auto": "auto:cost",
     "march": "auto:march",
     "quality": "quality:quality",
+    "late": "quality:delays",
 }
 
 

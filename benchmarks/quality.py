@@ -1,4 +1,4 @@
-"""How good the forecasts are: log-loss, Brier, CE and block-wise CE on the development streams, beside other libraries.
+"""How good the forecasts are on the development streams, beside other libraries, and when outcomes are late.
 
 The streams lie in `shared/streams/dev.npz` beside the repository. Every method sees the same scores and outcomes, each
 outcome right after its forecast; the first events of a stream (`warm_up`) count for nobody, and are what FPS, WPS, SWPS
@@ -179,4 +179,49 @@ def stream_by_stream(grid: dict[str, NDArray[np.float64]], names: list[str], col
         rows.append([name, *(text + ("*" if text == best else " ") for text in shown)])
     table.show(
         f"{MEASURES[column]} by stream", ["stream", *SHOWN], rows, ["Times 1000, mean over seeds; * best shown."]
+    )
+
+
+# ---- late outcomes -----------------------------------------------------------------------------------------------
+
+DELAYS = (0, 50, 200, 1000)
+RIVALS = ("SWPS", "OPS", "TOPS", "AUTO")
+
+
+def late_loss(contender: str, named: Named, delay: int) -> float:
+    """Log-loss times 1000 with every outcome `delay` events late, after the warm-up."""
+    method, y = told_when(METHODS[contender], named.warm_up), named.stream.outcomes
+    due = None if delay == 0 else np.arange(len(y)) + 1 + delay
+    p = Calibrator(method, seed=0).run(named.stream.scores, y, due=due)
+    return 1000.0 * metrics.log_loss(y[named.warm_up :], p[named.warm_up :], clip=CLIP)
+
+
+def delays(*, quick: bool) -> None:
+    """Table: log-loss on the flights and on the development streams, by how late the outcomes are."""
+    from calibeat.experiments.flights import flights
+
+    flown = flights()
+    known = flown.labelled
+    scores, outcomes = flown.scores[known], flown.outcomes[known]
+    groups = {"flights": [Named("flights", Stream(scores, outcomes, scores))]}
+    if STREAMS.exists():
+        groups["development streams"] = read(SEEDS[:1], 20_000) if quick else read(SEEDS, 10**9)
+    rows = []
+    for group, members in groups.items():
+        for delay in DELAYS:
+            losses = np.array([[late_loss(rival, named, delay) for rival in RIVALS] for named in members])
+            gain = losses[:, RIVALS.index("AUTO")] - losses[:, RIVALS.index("OPS")]
+            worst = members[int(gain.argmax())].name
+            rows.append([
+                f"{group}, {delay} late", *(f"{loss:.1f}" for loss in losses.mean(axis=0)), f"{gain.mean():+.1f}",
+                f"{gain.max():+.1f} {worst}", f"{(gain < 0).sum()} of {len(gain)}",
+            ])  # fmt: skip
+    table.show(
+        "log-loss when outcomes are late",
+        ["outcomes", *RIVALS, "AUTO - OPS", "worst", "better"],
+        rows,
+        [
+            "Times 1000, every outcome the same number of events late; means over the runs (streams and seeds).",
+            "flights: those with an outcome, which is asked for the same number of flights later.",
+        ],
     )
