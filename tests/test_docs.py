@@ -34,6 +34,12 @@ def test_readme_runs() -> None:
     assert result.failed == 0
 
 
+@pytest.mark.parametrize("page", sorted((ROOT / "docs").glob("*.md")), ids=lambda page: page.name)
+def test_pages_run(page: Path) -> None:
+    result = doctest.testfile(str(page), module_relative=False, optionflags=doctest.NORMALIZE_WHITESPACE)
+    assert result.failed == 0
+
+
 def test_public_names_are_documented_with_an_example() -> None:
     for name in calibeat.__all__:
         thing = getattr(calibeat, name)
