@@ -338,6 +338,7 @@ def test_single_events_change_kernels_without_changing_a_bit(monkeypatch: pytest
     monkeypatch.setattr(calibrator, "is_loaded", lambda: loaded)
     monkeypatch.setattr(calibrator, "can_load", lambda: True)
     monkeypatch.setattr(calibrator, "_PYTHON_EVENTS", 40)
+    monkeypatch.setattr(calibrator, "_plain_events", [0])
     monkeypatch.setattr(calibrator, "_LOOK_EVERY", 20)
     cal = Calibrator(AUTO)
     same(one_by_one(cal, scores, outcomes), expected)

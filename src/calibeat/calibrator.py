@@ -37,9 +37,10 @@ from .refit import FTL, Fixed, Histogram
 _log = logging.getLogger("calibeat")
 _new = tuple.__new__
 _PYTHON_REFIT = 4000  # a refit over more events than this is a batch, and worth reaching for the compiled kernels
-# A mixture is four times faster compiled, also event by event. It is worth half a second of loading (ten seconds when
-# there is nothing in the cache yet) only to a loop that has gone on for a while.
-_PYTHON_EVENTS, _LOOK_EVERY = 10_000, 256
+# A mixture is seven times faster compiled, also event by event. That is worth half a second of loading (ten seconds
+# when there is nothing in the cache yet) only to a process that has served events for a while.
+_PYTHON_EVENTS, _LOOK_EVERY = 5_000, 256
+_plain_events = [0]  # of mixtures, by all calibrators of this process
 
 
 class Calibrator:
@@ -83,7 +84,7 @@ class Calibrator:
         self._last_event = -1  # and its number
         self._receipt: Any = array("d", bytes(8 * method.receipt_width))  # and what a mixture remembers of it
         self._mixes = method.receipt_width > 0
-        self._one_by_one = 0  # outcomes that a mixture has learnt by the plain kernels; -1 once they are compiled
+        self._one_by_one = 0  # outcomes that a mixture has learnt by the plain kernels; -1 once it is compiled
         self._predict, self._settle = kernel.predict, kernel.settle
         self._hand: tuple[Any, Any, Any] = self._spec, self._row, self._receipt
         self._history = History(method)
@@ -395,8 +396,9 @@ class Calibrator:
             check_whole("forecast cell", forecast.cell, 0, len(calibeater.initial) // 2 - 1)
 
     def _consider_compiling(self) -> None:
-        """Once Numba is in memory, or the loop is long enough to load it, a mixture's events are compiled too."""
-        if self._one_by_one % _LOOK_EVERY == 0 and (is_loaded() or (self._one_by_one >= _PYTHON_EVENTS and can_load())):
+        """Once Numba is in memory, or there were enough events to load it, a mixture is compiled."""
+        _plain_events[0] += 1
+        if self._one_by_one % _LOOK_EVERY == 0 and (is_loaded() or (_plain_events[0] > _PYTHON_EVENTS and can_load())):
             self._predict, self._settle = compiled(kernel.predict), compiled(kernel.settle)
             self._hand = self._method.spec, self._view(), np.frombuffer(self._receipt)
             self._one_by_one = -1

@@ -98,7 +98,8 @@ def predict(
     else:
         clip = spec[CLIP]
         q[at + SEEN] = row[N]
-        q[at + F] = min(max(score, clip), 1.0 - clip)
+        f = score if score > clip else clip
+        q[at + F] = f if f < 1.0 - clip else 1.0 - clip
         if spec[LEARNER] == LANES:
             p, z = mix(row, clip, x0, x1, q, at), 0.0
         else:

@@ -16,14 +16,15 @@ from .learners import LANES, THETA, project
 
 LANE_NAMES = ("still", "slow", "fast", "level only", "raw score", "paper's OPS")
 
-EPS = 1e-7  # every probability inside is in [EPS, 1 - EPS]: one surprise costs at most 16 nats
+EPS, LARGEST = 1e-7, 1.0 - 1e-7  # every probability inside is in [EPS, 1 - EPS]: a surprise costs at most 16 nats
 LN4 = math.log(4.0)  # so that the bend is zero at a score of one half
 X_ATOM = 6.0  # a score at the clip, however extreme, enters the Kalman lanes as if its logit were 6
 G_ATOM = LN4 - 6.0 - 2.0 * math.log(1.0 + math.exp(-6.0))
 
 PRIOR_AC, PRIOR_B = 0.25, 1.0  # prior variances of slope and bend, and of the offset
 SLOW, FAST, LEVEL = 1e-4, 1e-3, 1e-2  # drift per event, in units of the prior variance
-CAP = 4.0  # a variance of CAP times its prior receives no more drift, or a direction never seen would grow for ever
+# A variance of four times its prior receives no more drift, or a direction never seen would grow for ever.
+CAP_AC, CAP_B = 4.0 * PRIOR_AC, 4.0 * PRIOR_B
 STEP = 2.0  # no outcome moves a lane's own logit by more
 ONS_GAIN, ONS_RHO, ONS_RADIUS = 10.0, 100.0, 100.0  # the paper's 1/gamma, rho and R
 SHARE = 0.5  # of the weights, SHARE/n is shared out evenly after the n-th outcome, so that no lane is ever lost
@@ -119,8 +120,16 @@ def logistic(z: float) -> float:
 @kernel
 def inside(p: float) -> float:
     """p clipped to [EPS, 1 - EPS]."""
-    p = max(EPS, p)
-    return min(1.0 - EPS, p)
+    p = p if p > EPS else EPS
+    return p if p < LARGEST else LARGEST
+
+
+@kernel
+def squashed(z: float) -> float:
+    """inside(logistic(z)): five calls less per event count in plain Python."""
+    p = 1.0 / (1.0 + math.exp(-z if z > -700.0 else 700.0))
+    p = p if p > EPS else EPS
+    return p if p < LARGEST else LARGEST
 
 
 @kernel
@@ -139,11 +148,11 @@ def lane_features(clip: float, f: float, x0: float, x1: float) -> tuple[float, f
 @kernel
 def ask_lanes(row: Vector, x: float, g: float, logit: float, q: Vector, at: int) -> None:
     """What the five lanes that learn say now, into the receipt."""
-    q[at + E] = inside(logistic(row[SLOPE] * x + row[BEND] * g + row[OFFSET]))
-    q[at + E + 1] = inside(logistic(row[SLOPE + 1] * x + row[BEND + 1] * g + row[OFFSET + 1]))
-    q[at + E + 2] = inside(logistic(row[SLOPE + 2] * x + row[BEND + 2] * g + row[OFFSET + 2]))
-    q[at + E + 3] = inside(logistic(row[SLOPE + 3] * x + row[BEND + 3] * g + row[OFFSET + 3]))
-    q[at + PAPER] = inside(logistic(row[OA] * logit + row[OB]))
+    q[at + E] = squashed(row[SLOPE] * x + row[BEND] * g + row[OFFSET])
+    q[at + E + 1] = squashed(row[SLOPE + 1] * x + row[BEND + 1] * g + row[OFFSET + 1])
+    q[at + E + 2] = squashed(row[SLOPE + 2] * x + row[BEND + 2] * g + row[OFFSET + 2])
+    q[at + E + 3] = squashed(row[SLOPE + 3] * x + row[BEND + 3] * g + row[OFFSET + 3])
+    q[at + PAPER] = squashed(row[OA] * logit + row[OB])
 
 
 @large_kernel
@@ -215,7 +224,7 @@ def weigh_lanes(row: Vector, n: float, lag: float, y: float, q: Vector, at: int)
 def pull_of(lag: float, n: float) -> float:
     """How far a late label pulls the weights back to the paper's method: by how few lags fit in the past."""
     pull = LAG_PULL * lag / n
-    return min(MOST_PULL, pull)
+    return pull if pull < MOST_PULL else MOST_PULL
 
 
 @kernel
@@ -227,32 +236,33 @@ def kalman(row: Vector, k: int, x: float, g: float, e: float, y: float, drift_ac
     kc = ac * x + cc * g + cb
     kb = ab * x + cb * g + bb
     var = ka * x + kc * g + kb
-    var = max(0.0, var)
+    var = var if var > 0.0 else 0.0
     h = e * (1.0 - e)
     d = 1.0 / (1.0 + h * var)
     step = (y - e) * d
     # if |step var| > STEP: step *= STEP / |step var|
     move = abs(step * var)
-    step *= STEP / (max(STEP, move))
+    step *= STEP / (move if move > STEP else STEP)
     row[SLOPE + k] += ka * step
     row[BEND + k] += kc * step
     row[OFFSET + k] += kb * step
     d *= h
-    aa -= d * ka * ka
-    cc -= d * kc * kc
+    da, dc = d * ka, d * kc
+    aa -= da * ka
+    cc -= dc * kc
     bb -= d * kb * kb
-    row[PAA + k] = aa + (drift_ac if aa < CAP * PRIOR_AC else 0.0)
-    row[PAC + k] = ac - d * ka * kc
-    row[PAB + k] = ab - d * ka * kb
-    row[PCC + k] = cc + (drift_ac if cc < CAP * PRIOR_AC else 0.0)
-    row[PCB + k] = cb - d * kc * kb
-    row[PBB + k] = bb + (drift_b if bb < CAP * PRIOR_B else 0.0)
+    row[PAA + k] = aa + drift_ac if aa < CAP_AC else aa
+    row[PAC + k] = ac - da * kc
+    row[PAB + k] = ab - da * kb
+    row[PCC + k] = cc + drift_ac if cc < CAP_AC else cc
+    row[PCB + k] = cb - dc * kb
+    row[PBB + k] = bb + drift_b if bb < CAP_B else bb
 
 
 @kernel
 def ons(row: Vector, x: float, o: float, y: float) -> None:
     """The paper's step on (x, 1), in two dimensions and with its hyper-parameters; o is what this lane says now."""
-    if o <= EPS or o >= 1.0 - EPS:  # the gradient is that of the lane itself, unclipped
+    if o <= EPS or o >= LARGEST:  # the gradient is that of the lane itself, unclipped
         o = logistic(row[OA] * x + row[OB])
     error = o - y
     gx = error * x

@@ -78,7 +78,7 @@ class Spline:
 @kernel
 def knot(place: float, last: int) -> tuple[int, float]:
     """A place in units of knots -> the knot to its left and the weight of the one to its right."""
-    place = max(0.0, place)
+    place = place if place > 0.0 else 0.0
     place = place if place < last else float(last)
     j = int(place)
     j = j if j < last else last - 1
