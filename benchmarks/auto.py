@@ -34,7 +34,7 @@ def late(events: int, scores: Vector, outcomes: Vector) -> Vector:
 def plain_loop(scores: list[float], outcomes: list[int]) -> None:
     """The loop as it is before Numba is in memory."""
     loaded, can_load = host.is_loaded, host.can_load
-    host.is_loaded = host.can_load = lambda: False
+    host.is_loaded = host.can_load = lambda *_: False
     try:
         loop(AUTO, scores, outcomes)
     finally:

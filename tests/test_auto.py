@@ -336,7 +336,7 @@ def test_single_events_change_kernels_without_changing_a_bit(monkeypatch: pytest
     scores, outcomes = STREAMS["drifting"]()
     expected = Calibrator(AUTO).run(scores, outcomes)
     monkeypatch.setattr(calibrator, "is_loaded", lambda: loaded)
-    monkeypatch.setattr(calibrator, "can_load", lambda: True)
+    monkeypatch.setattr(calibrator, "can_load", lambda *_: True)
     monkeypatch.setattr(calibrator, "_PYTHON_EVENTS", 40)
     monkeypatch.setattr(calibrator, "_plain_events", [0])
     monkeypatch.setattr(calibrator, "_LOOK_EVERY", 20)
@@ -349,12 +349,14 @@ def test_single_events_change_kernels_without_changing_a_bit(monkeypatch: pytest
 
 
 def test_what_can_be_loaded() -> None:
-    assert _jit.can_load() is not JIT_OFF
+    Calibrator(OPS).run([0.5], [1])
+    assert _jit.can_load("run") is not JIT_OFF
+    assert not _jit.can_load("no kernel of this name")
 
 
 def test_single_events_stay_plain_where_nothing_can_be_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(calibrator, "is_loaded", lambda: False)
-    monkeypatch.setattr(calibrator, "can_load", lambda: False)
+    monkeypatch.setattr(calibrator, "can_load", lambda *_: False)
     monkeypatch.setattr(calibrator, "_PYTHON_EVENTS", 0)
     cal = Calibrator(AUTO)
     one_by_one(cal, *STREAMS["random"]())

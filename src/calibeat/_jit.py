@@ -14,6 +14,7 @@ import os
 import sys
 import threading
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from types import ModuleType
 from typing import Any, TypeVar
@@ -63,9 +64,10 @@ def is_loaded() -> bool:
     return bool(_COMPILED) and "numba" in sys.modules and not _disabled()
 
 
-def can_load() -> bool:
-    """Whether `compiled` would compile, or at least try to."""
-    return not _disabled()
+@cache
+def can_load(*names: str) -> bool:
+    """Whether these kernels lie compiled on the disk: to read them takes half a second, to make them ten."""
+    return not _disabled() and _are_cached(names)
 
 
 def dispatchers() -> dict[str, Any]:
@@ -75,6 +77,11 @@ def dispatchers() -> dict[str, Any]:
 
 def _disabled() -> bool:
     return os.environ.get("NUMBA_DISABLE_JIT", "0") not in ("", "0")
+
+
+def _are_cached(names: tuple[str, ...]) -> bool:  # pragma: no cover - see _import_numba
+    folder = _cache_folder(os.environ.get("NUMBA_CACHE_DIR", ""))
+    return all(any(folder.rglob(f"*.{name}-*.nbi")) for name in names)
 
 
 def _import_numba() -> ModuleType | None:  # pragma: no cover - the leg that measures coverage has the JIT off

@@ -37,8 +37,8 @@ from .refit import FTL, Fixed, Histogram
 _log = logging.getLogger("calibeat")
 _new = tuple.__new__
 _PYTHON_REFIT = 4000  # a refit over more events than this is a batch, and worth reaching for the compiled kernels
-# A mixture is seven times faster compiled, also event by event. That is worth half a second of loading (ten seconds
-# when there is nothing in the cache yet) only to a process that has served events for a while.
+# A mixture is seven times faster compiled, also event by event. That is worth half a second of loading to a process
+# that has served events for a while, but not the ten seconds that it takes to compile when the cache is empty.
 _PYTHON_EVENTS, _LOOK_EVERY = 5_000, 256
 _plain_events = [0]  # of mixtures, by all calibrators of this process
 
@@ -117,7 +117,7 @@ class Calibrator:
             candidates = (((low + 0.5) / m, weight), ((high + 0.5) / m, 1.0 - weight))
         self._events = event + 1
         self._last, self._last_event = (x0, x1, x2, p, z), event
-        seen, lanes = int(self._row[kernel.N]), tuple(self._receipt)
+        seen, lanes = int(self._row[kernel.N]), tuple(self._receipt) if self._mixes else ()
         return _new(Forecast, (q, score, p, b, candidates, event, seen, cell, self._issuer, lanes))
 
     def update(self, forecast: Forecast, outcome: int) -> None:
@@ -398,7 +398,8 @@ class Calibrator:
     def _consider_compiling(self) -> None:
         """Once Numba is in memory, or there were enough events to load it, a mixture is compiled."""
         _plain_events[0] += 1
-        if self._one_by_one % _LOOK_EVERY == 0 and (is_loaded() or (_plain_events[0] > _PYTHON_EVENTS and can_load())):
+        long_enough = _plain_events[0] > _PYTHON_EVENTS
+        if self._one_by_one % _LOOK_EVERY == 0 and (is_loaded() or (long_enough and can_load("predict", "settle"))):
             self._predict, self._settle = compiled(kernel.predict), compiled(kernel.settle)
             self._hand = self._method.spec, self._view(), np.frombuffer(self._receipt)
             self._one_by_one = -1

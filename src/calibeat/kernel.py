@@ -134,13 +134,14 @@ def settle(
         aioli_step(row, spec[D], x0, x1, x2, p, z, y, spec[GAIN])
     elif learner == LANES:
         lanes_step(row, spec[CLIP], x0, x1, row[N] + 1.0, y, q, at)
-    if spec[CALIBEATER] == SPLINE:
-        spline_step(row, spec[CLIP], logit(spec, x0, x1), int(spec[CELLS]), row[N] + 1.0, y, q, at)
-    elif spec[CALIBEATER] != KEEP:
+    kind = spec[CALIBEATER]
+    if kind == TRACK or kind == HEDGE:  # noqa: PLR1714, SIM109 - a tuple would be made for every event
         cells = int(spec[CELLS]) + 2 * cell
         row[cells] += y
         row[cells + 1] += 1.0
     if spec[RECEIPT] > 0.0:
+        if kind == SPLINE:
+            spline_step(row, spec[CLIP], logit(spec, x0, x1), int(spec[CELLS]), row[N] + 1.0, y, q, at)
         weigh_evidence(row, int(spec[EVIDENCE]), y, q[at + P], q[at + F])
     row[T] = t
     row[N] += 1.0
