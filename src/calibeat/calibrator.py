@@ -21,7 +21,7 @@ from ._check import (
     check_scores,
     check_whole,
 )
-from ._jit import compiled, is_loaded
+from ._jit import compiled
 from .calibeating import Hedging
 from .errors import InvalidInput, OutcomeConflict, SnapshotMismatch, UnknownForecast
 from .forecast import Forecast, Issuer
@@ -32,9 +32,10 @@ from .presets import method_named, name_of
 from .randomness import stream_key, uniform, uniforms
 from .refit import FTL, Fixed, Histogram
 
+Number = int | float | np.floating[Any] | np.integer[Any]
+
 _log = logging.getLogger("calibeat")
 _new = tuple.__new__
-_PYTHON_REFIT = 4000  # a refit over more events than this is a batch, and worth reaching for the compiled kernels
 
 
 class Calibrator:
@@ -74,7 +75,8 @@ class Calibrator:
         # look at without copying. To the type checker both are the NumPy vectors that the compiled kernels get.
         self._spec: Any = tuple(method.spec.tolist())
         self._row: Any = array("d", method.initial_row())
-        self._last = (0.0,) * 5  # features, expert and logit of the latest forecast
+        self._last_event = -1  # the latest forecast made here, and its features, expert and logit
+        self._last = (0.0,) * 5
         self._history = History(method)
         self._keeps = method.needs_history
         self._events = 0
@@ -86,7 +88,7 @@ class Calibrator:
 
     # ---- one event ------------------------------------------------------------------------------------------------
 
-    def predict(self, score: float) -> Forecast:
+    def predict(self, score: Number) -> Forecast:
         """Forecast one event. The row does not change; keep the forecast until the outcome is known.
 
         >>> from calibeat import Calibrator, OPS
@@ -104,14 +106,16 @@ class Calibrator:
             m = spec[kernel.BINS]
             candidates = (((low + 0.5) / m, weight), ((high + 0.5) / m, 1.0 - weight))
         self._events = event + 1
+        self._last_event = event
         self._last = x0, x1, x2, p, z
         return _new(Forecast, (q, score, p, b, candidates, event, int(row[kernel.N]), cell, self._issuer))
 
-    def update(self, forecast: Forecast, outcome: int) -> None:
+    def update(self, forecast: Forecast, outcome: Number | np.bool_) -> None:
         """Learn the outcome of a forecast, now or any time later, in any order.
 
         The same outcome a second time changes nothing; another one is an `OutcomeConflict`. A receipt that came
-        back as JSON is a new object each time: who sends those has to see to it that each is sent once.
+        back as JSON is a new object each time: who sends those has to see to it that each is sent once (more
+        outcomes than forecasts are noticed all the same).
 
         >>> from calibeat import Calibrator, OPS
         >>> cal = Calibrator(OPS)
@@ -122,25 +126,26 @@ class Calibrator:
         if type(forecast) is not Forecast:
             raise InvalidInput(f"forecast must be a Forecast made by predict, got {type(forecast).__name__}")
         y = float(outcome) if type(outcome) is int and 0 <= outcome <= 1 else check_outcome(outcome)
-        if forecast.issuer is not self._issuer or forecast.event >= self._events:
+        if forecast.issuer is not self._issuer:
             self._check_receipt(forecast)
-        known = forecast._outcome
-        if known is not None:
-            if known != y:
-                raise OutcomeConflict(
-                    f"outcome must be the one already learnt, {known:.0f}, got {y:.0f} - at event {forecast.event}"
-                )
+        if forecast._learnt and self._has_learnt(forecast, y):
             return
-        spec, row, cell, t = self._spec, self._row, forecast.cell, float(self._events)
+        spec, row, cell, n = self._spec, self._row, forecast.cell, self._row[kernel.N]
+        if n >= self._events:
+            raise OutcomeConflict(
+                f"outcome must be of a forecast that has none yet, got one more than the {self._events} forecasts - "
+                f"at event {forecast.event}"
+            )
         if self._keeps:
-            self._update_and_remember(t, forecast.score, cell, y)
-        elif forecast.event == self._events - 1 and forecast.seen == row[kernel.N]:
-            # Nothing was learnt since, and nothing else forecast: what the forecast was made from is still at hand.
+            self._history.reserve(int(n), 1)
+        if forecast.event == self._last_event and forecast.seen == n and not self._keeps:
+            # Nothing was learnt since: what the forecast was made from still holds, and is at hand.
             x0, x1, x2, p, z = self._last
-            kernel.settle(spec, row, t, x0, x1, x2, p, z, cell, y)
+            kernel.settle(spec, row, float(self._events), x0, x1, x2, p, z, cell, y)
         else:
-            kernel.update(spec, row, t, forecast.score, cell, y, *self._history.columns)
-        forecast._outcome = y
+            kernel.update(spec, row, float(self._events), forecast.score, cell, y, *self._history.columns)
+            self._after_learning()
+        forecast._learnt = (*forecast._learnt, (self._issuer, y))
 
     # ---- many events ----------------------------------------------------------------------------------------------
 
@@ -258,9 +263,7 @@ class Calibrator:
     @property
     def row(self) -> Vector:
         """The state of the stream: [t, n, theta..., matrix..., cells...], a read-only view."""
-        view = self._view()
-        view.flags.writeable = False
-        return view
+        return np.frombuffer(memoryview(self._row).toreadonly())
 
     def _view(self) -> Vector:
         return np.frombuffer(self._row)
@@ -268,6 +271,10 @@ class Calibrator:
     def __repr__(self) -> str:
         name = name_of(self._method)
         return f"Calibrator({name.upper() if name else self._method}, events={self._events}, outcomes={self.outcomes})"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Copies, also those of other processes, are made of the snapshot."""
+        return Calibrator.from_json, (self.to_json(),)
 
     # ---- state ----------------------------------------------------------------------------------------------------
 
@@ -326,14 +333,16 @@ class Calibrator:
         if calibeater is not None:  # a cell that was damaged on the way must not reach the row
             check_whole("forecast cell", forecast.cell, 0, calibeater.cells // 2 - 1)
 
-    def _update_and_remember(self, t: float, score: float, cell: int, y: float) -> None:
-        """`kernel.update` for a learner that refits; a refit over many events is worth the compiled kernels."""
-        step, spec, row, n = kernel.update, self._spec, self._row, self.outcomes
-        self._history.reserve(n, 1)
-        if kernel.wants_refit(spec, n + 1.0) and (is_loaded() or n > _PYTHON_REFIT):
-            step, spec, row = compiled(kernel.update), self._method.spec, self._view()
-        step(spec, row, t, score, cell, y, *self._history.columns)
-        self._after_learning()
+    def _has_learnt(self, forecast: Forecast, y: float) -> bool:
+        """Whether this calibrator, and not one that it was copied from, has learnt the outcome; raise if another."""
+        for issuer, known in forecast._learnt:
+            if issuer is self._issuer:
+                if known != y:
+                    raise OutcomeConflict(
+                        f"outcome must be the one already learnt, {known:.0f}, got {y:.0f} - at event {forecast.event}"
+                    )
+                return True
+        return False
 
     def _after_learning(self) -> None:
         if not self._keeps:
@@ -344,7 +353,7 @@ class Calibrator:
         if learnt >= learner.after and not self._told_about_ball and self.on_the_ball:
             self._told_about_ball = True
             _log.warning(
-                "the outcomes learnt so far are separable by the score: no finite optimum exists, and the fit "
-                "ended on the ball of radius %g",
+                "the fit ended on the ball of radius %g: the outcomes learnt so far are separable by the score, so "
+                "that no finite optimum exists, or the radius is small",
                 learner.radius,
             )

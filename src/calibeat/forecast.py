@@ -6,13 +6,18 @@ import json
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+from ._check import check_number, check_whole
 from .errors import InvalidInput
 
 
 class Issuer(str):
-    """The name of a calibrator on its live receipts; a receipt that travelled as JSON carries a plain string."""
+    """The name of a calibrator on its live receipts; a receipt that travelled carries a plain string."""
 
     __slots__ = ()
+
+    def __reduce__(self) -> tuple[type[str], tuple[str]]:
+        """A copy is no longer alive."""
+        return str, (str(self),)
 
 
 class _Receipt(NamedTuple):
@@ -52,11 +57,19 @@ class Forecast(_Receipt):
     1.0
     """
 
-    # The outcome, once learnt, so that a second one for the same forecast can be recognised.
-    _outcome: float | None = None
+    # Who has learnt which outcome of it, so that a second one can be recognised.
+    _learnt: tuple[tuple[Issuer, float], ...] = ()
 
     def __float__(self) -> float:
         return self.probability
+
+    def __format__(self, spec: str) -> str:
+        """As the probability, where a format is asked for: ``f"{forecast:.1%}"``."""
+        return format(self.probability, spec) if spec else str(self)
+
+    def _replace(self, **changes: Any) -> Forecast:
+        """An edited receipt is no longer alive: it is looked at as one that travelled."""
+        return self.from_dict({**self.to_dict(), **changes})
 
     def to_dict(self) -> dict[str, Any]:
         """The fields by name, JSON-able."""
@@ -71,15 +84,22 @@ class Forecast(_Receipt):
         """The inverse of `to_dict`."""
         if not isinstance(data, Mapping) or set(data) != set(cls._fields):
             raise InvalidInput(f"forecast must be an object with {', '.join(cls._fields)}, got {data!r:.80}")
+        receipt = dict(data)
+        for name in ("probability", "score", "expert"):
+            receipt[name] = check_number(f"forecast {name}", data[name])
+        for name in ("bin", "event", "seen", "cell"):
+            receipt[name] = check_whole(f"forecast {name}", data[name], 0, 2**63 - 1)
+        if not isinstance(data["issuer"], str):
+            raise InvalidInput(f"forecast issuer must be a string, got {data['issuer']!r:.60}")
+        receipt["issuer"] = str(data["issuer"])  # not alive, whatever it was
         try:
-            receipt = dict(data, candidates=tuple((float(point), float(share)) for point, share in data["candidates"]))
-            for name in ("probability", "score", "expert"):
-                receipt[name] = float(receipt[name])
-            for name in ("bin", "event", "seen", "cell"):
-                receipt[name] = int(receipt[name])
-            receipt["issuer"] = str(receipt["issuer"])
+            pairs = [(point, share) for point, share in data["candidates"]]
         except (TypeError, ValueError) as error:
-            raise InvalidInput(f"forecast must hold numbers in every field but issuer, got {data!r:.80}") from error
+            raise InvalidInput(f"forecast candidates must be pairs, got {data['candidates']!r:.60}") from error
+        receipt["candidates"] = tuple(
+            (check_number("forecast candidate", point), check_number("forecast candidate", share))
+            for point, share in pairs
+        )
         return cls(**receipt)
 
     @classmethod
@@ -87,6 +107,6 @@ class Forecast(_Receipt):
         """The inverse of `to_json`."""
         try:
             data = json.loads(text)
-        except ValueError as error:
+        except (TypeError, ValueError, RecursionError) as error:
             raise InvalidInput(f"forecast must be JSON made by to_json, got {text!r:.60}") from error
         return cls.from_dict(data)

@@ -11,7 +11,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from ._check import Vector, check_positive, check_whole
+from ._check import Vector, check_scale, check_whole
 from ._jit import kernel, rare_kernel
 from .features import HISTOGRAM
 from .learners import REFIT, THETA, project, solve
@@ -50,7 +50,7 @@ class Fixed:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "after", check_whole("Fixed after", self.after, 1, MOST_EVENTS))
-        object.__setattr__(self, "radius", check_positive("Fixed radius", self.radius))
+        object.__setattr__(self, "radius", check_scale("Fixed radius", self.radius))
 
 
 @dataclass(frozen=True)
@@ -91,7 +91,7 @@ class FTL:
         object.__setattr__(self, "after", check_whole("FTL after", self.after, 1, MOST_EVENTS))
         if self.window is not None:
             object.__setattr__(self, "window", check_whole("FTL window", self.window, 1, MOST_EVENTS))
-        object.__setattr__(self, "radius", check_positive("FTL radius", self.radius))
+        object.__setattr__(self, "radius", check_scale("FTL radius", self.radius))
 
 
 @dataclass(frozen=True)
