@@ -26,7 +26,7 @@ from .calibeating import Hedging
 from .errors import InvalidInput, OutcomeConflict, SnapshotMismatch, UnknownForecast
 from .forecast import Forecast, Issuer
 from .history import History
-from .learners import AIOLI, THETA, matrix, solve
+from .learners import AIOLI, OGD, ONS, THETA, matrix, solve
 from .method import Method
 from .presets import method_named, name_of
 from .randomness import stream_key, uniform, uniforms
@@ -130,22 +130,22 @@ class Calibrator:
             self._check_receipt(forecast)
         if forecast._learnt and self._has_learnt(forecast, y):
             return
-        spec, row, cell, n = self._spec, self._row, forecast.cell, self._row[kernel.N]
-        if n >= self._events:
+        events, row = self._events, self._row
+        n = row[kernel.N]
+        if n >= events:
             raise OutcomeConflict(
-                f"outcome must be of a forecast that has none yet, got one more than the {self._events} forecasts - "
+                f"outcome must be of a forecast that has none yet, got one more than the {events} forecasts - "
                 f"at event {forecast.event}"
             )
-        if self._keeps:
-            self._history.reserve(int(n), 1)
         if forecast.event == self._last_event and forecast.seen == n and not self._keeps:
             # Nothing was learnt since: what the forecast was made from still holds, and is at hand.
             x0, x1, x2, p, z = self._last
-            kernel.settle(spec, row, float(self._events), x0, x1, x2, p, z, cell, y)
+            kernel.settle(self._spec, row, float(events), x0, x1, x2, p, z, forecast.cell, y)
         else:
-            kernel.update(spec, row, float(self._events), forecast.score, cell, y, *self._history.columns)
+            self._history.reserve(int(n), 1)
+            kernel.update(self._spec, row, float(events), forecast.score, forecast.cell, y, *self._history.columns)
             self._after_learning()
-        forecast._learnt = (*forecast._learnt, (self._issuer, y))
+        forecast._learnt += ((self._issuer, y),)
 
     # ---- many events ----------------------------------------------------------------------------------------------
 
@@ -254,11 +254,9 @@ class Calibrator:
     def on_the_ball(self) -> bool:
         """Whether the parameters lie on the ball that bounds them: separable data, or a radius that is too small."""
         learner = self._method.learner
-        if not isinstance(learner, (Fixed, FTL)) or isinstance(self._method.features, Histogram):
-            radius = getattr(learner, "radius", math.inf) if not isinstance(learner, AIOLI) else math.inf
-        else:
-            radius = learner.radius
-        return math.hypot(*(v for v in self.params.values() if isinstance(v, float))) >= radius * (1.0 - 1e-9)
+        if not isinstance(learner, (ONS, OGD, Fixed, FTL)) or self._method.dimension == 0:
+            return False
+        return math.hypot(*self.params.values()) >= learner.radius * (1.0 - 1e-9)
 
     @property
     def row(self) -> Vector:

@@ -165,7 +165,9 @@ def solve(
     if d == 1.0:
         return g0 / a00, 0.0, 0.0
     l10 = a01 / a00
-    d1 = max(a11 - l10 * a01, ROUNDING * a11)
+    d1 = a11 - l10 * a01
+    if d1 < ROUNDING * a11:
+        d1 = ROUNDING * a11
     z1 = g1 - l10 * g0
     if d == 2.0:
         s1 = z1 / d1
@@ -173,7 +175,9 @@ def solve(
     l20 = a02 / a00
     c21 = a12 - l20 * a01
     l21 = c21 / d1
-    d2 = max(a22 - l20 * a02 - l21 * c21, ROUNDING * a22)
+    d2 = a22 - l20 * a02 - l21 * c21
+    if d2 < ROUNDING * a22:
+        d2 = ROUNDING * a22
     s2 = (g2 - l20 * g0 - l21 * z1) / d2
     s1 = (z1 - c21 * s2) / d1
     return (g0 - a01 * s1 - a02 * s2) / a00, s1, s2
