@@ -35,6 +35,7 @@ from calibeat import (
     _jit,
 )  # fmt: skip
 from calibeat import history as history_module
+from calibeat.learners import solve
 from calibeat.method import Histogram
 from calibeat.presets import PRESETS, name_of
 
@@ -225,3 +226,12 @@ def test_a_broken_off_run_has_not_happened(monkeypatch: pytest.MonkeyPatch) -> N
     with pytest.raises(KeyboardInterrupt):
         calibrator.run([0.5], [1])
     assert calibrator.to_json() == before
+
+
+def test_a_matrix_that_rounding_has_made_singular_is_still_solved() -> None:
+    flat = solve(2.0, 1e17, 1e17, 0.0, 1e17, 0.0, 0.0, 1.0, 1.0, 0.0)
+    assert np.isfinite(flat).all()
+    assert flat[0] + flat[1] == pytest.approx(1e-17)
+    deep = solve(3.0, 4.0, 2.0, 2.0, 1.0, 1.0, 1.0, 2.0, 1.0, 1.0)
+    assert np.isfinite(deep).all()
+    assert 2.0 * deep[0] + deep[1] + deep[2] == pytest.approx(1.0)
