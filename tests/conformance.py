@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import json
+import pickle
 from collections.abc import Callable
 
 import numpy as np
@@ -104,17 +106,31 @@ def split_and_resume(method: Method, scores: Vector, outcomes: Vector) -> None:
 @check
 def receipts_survive_a_restart(method: Method, scores: Vector, outcomes: Vector) -> None:
     a = Calibrator(method, seed=5)
-    receipts = [a.predict(float(score)) for score in scores]
-    b = Calibrator.from_json(a.to_json())
-    c = Calibrator.from_json(a.to_json())
-    for receipt, outcome in zip(receipts, outcomes, strict=True):
-        travelled = Forecast.from_json(receipt.to_json())
-        assert travelled == receipt
-        c.update(travelled, int(outcome))
-        b.update(receipt, int(outcome))
-        a.update(receipt._replace(), int(outcome))  # a copy: the one above knows its outcome by now
-    same(b.row, c.row)
-    same(a.row, b.row)
+    a.run(scores[:-1] if len(scores) > 1 else scores, outcomes[:-1] if len(scores) > 1 else outcomes)
+    waiting = [a.predict(float(score)) for score in scores[-5:]]
+    for at_hand in (waiting[-1:], waiting):  # the latest alone, and many, the latest first
+        stayed = Calibrator.from_json(a.to_json())
+        receipts = [stayed.predict(receipt.score) for receipt in at_hand]
+        snapshot = stayed.to_json()
+        restarted, travelled = Calibrator.from_json(snapshot), Calibrator.from_json(snapshot)
+        for receipt, outcome in zip(reversed(receipts), outcomes, strict=False):
+            stayed.update(receipt, int(outcome))
+            restarted.update(receipt, int(outcome))
+            travelled.update(Forecast.from_json(receipt.to_json()), int(outcome))
+        same(restarted.row, stayed.row)
+        same(travelled.row, stayed.row)
+
+
+@check
+def copies_are_independent(method: Method, scores: Vector, outcomes: Vector) -> None:
+    a = Calibrator(method, seed=5)
+    a.run(scores, outcomes)
+    receipt = a.predict(0.4)
+    for twin in (copy.copy(a), copy.deepcopy(a), pickle.loads(pickle.dumps(a))):  # noqa: S301 - our own bytes
+        before = a.to_json()
+        twin.update(pickle.loads(pickle.dumps(receipt)), 1)  # noqa: S301
+        assert a.to_json() == before
+        assert twin.outcomes == a.outcomes + 1
 
 
 @check

@@ -82,6 +82,30 @@ def mixtures() -> dict[str, Method]:
     }
 
 
+def extremes() -> dict[str, Method]:
+    """Hyper-parameters at the ends of what is allowed."""
+    least, most = 1e-10, 1e10
+    return {
+        "ons leaping": Method(Platt(), ONS(gamma=least, rho=least, radius=most)),
+        "ons leaping in a ball": Method(Beta(), ONS(gamma=least, rho=least)),
+        "ons of one leaping": Method(Temperature(), ONS(gamma=least, rho=least)),
+        "ons creeping": Method(Beta(), ONS(gamma=most, rho=most, radius=most)),
+        "ons from far away": Method(Platt(start=(most / 2, -most / 2)), ONS(radius=most), Tracking()),
+        "ogd leaping": Method(Platt(), OGD(radius=most, diameter=most, gradient=least)),
+        "ogd at home": Method(Platt(start=(0.0, 0.0)), OGD(radius=least)),
+        "aioli free": Method(Platt(), AIOLI(lam=least, radius=least, bound=least)),
+        "aioli free of three": Method(Beta(), AIOLI(lam=least, radius=most, bound=most), Hedging()),
+        "aioli bound": Method(Beta(), AIOLI(lam=most)),
+        "hardly clipped": Method(Beta(clip=1e-15), ONS(rho=25.0)),
+        "mostly clipped": Method(Platt(clip=0.499), FTL(every=7, after=9)),
+        "tiny ball": Method(Beta(), FTL(every=7, after=9, radius=least)),
+        "huge ball": Method(Beta(), FTL(every=7, after=9, radius=1e4)),
+        "fit from far away": Method(Platt(start=(most, most)), Fixed(after=30)),
+        "prior": Method(None, None, Tracking(bins=10_000, prior=least)),
+        "heavy prior": Method(None, None, Tracking(bins=1, prior=most)),
+    }
+
+
 def random(n: int = 300) -> tuple[Vector, Vector]:
     rng = np.random.default_rng(7)
     scores = rng.random(n)

@@ -401,8 +401,27 @@ def test_a_damaged_receipt_is_refused(change: Callable[[dict[str, Any]], dict[st
     cal = Calibrator(AUTO)
     receipt = cal.predict(0.3).to_dict()
     before = cal.to_json()
-    with pytest.raises(InvalidInput, match="forecast must remember the 11 numbers of its mixture as they were issued"):
+    with pytest.raises(InvalidInput, match=r"forecast (must remember the 11 numbers of its mixture|lane)"):
         cal.update(Forecast.from_dict(change(receipt)), 1)
     assert cal.to_json() == before
-    with pytest.raises(InvalidInput, match="forecast must hold numbers"):
-        Forecast.from_dict(receipt | {"lanes": ["x"]})
+    for lanes in (["x"], "x", 3, None):
+        with pytest.raises(InvalidInput, match="forecast lane"):
+            Forecast.from_dict(receipt | {"lanes": lanes})
+
+
+@pytest.mark.parametrize(("at", "value", "message"), [
+    (38, 0.0, "row must have weights of lanes in (0, 1], got"),
+    (14, -1.0, "row must have lanes with positive variances"),
+    (48, 0.0, "row must have lanes with positive variances"),
+    (49, 2.0, "row must have weights of splines in (0, 1]"),
+    (85, 0.0, "row must have knots with positive information"),
+    (52, 1.0, "row must have sums of outcomes within their"),
+    (149, 0.0, "row must hold its evidence as a ratio in [1e-100, 1e+100], got 0.0"),
+])  # fmt: skip
+def test_a_row_that_cannot_be_is_refused(at: int, value: float, message: str) -> None:
+    row = AUTO.initial_row().tolist()
+    AUTO.check_row(row, 0)
+    row[at] = value
+    with pytest.raises(InvalidInput) as error:
+        AUTO.check_row(row, 0)
+    assert message in str(error.value)

@@ -65,6 +65,8 @@ SCORES = [
     (1.0 + 2**-52, "score must be in [0, 1], got 1.0000000000000002"),
     (-5e-324, "score must be in [0, 1], got -5e-324"),
     (2, "score must be in [0, 1], got 2.0"),
+    (10**400, "score must be in [0, 1], got inf"),
+    (-(10**400), "score must be in [0, 1], got -inf"),
     (True, "score must be a number in [0, 1], got bool True"),
     (np.True_, "score must be a number in [0, 1], got bool np.True_"),
     ("0.5", "score must be a number in [0, 1], got str '0.5'"),
@@ -112,9 +114,15 @@ ARRAYS: list[tuple[Any, Any, str]] = [
     ([0.1, 0.2], [0.5, 1], "outcome must be 0 or 1, got 0.5 - at row 0"),
     ([0.1, 0.2], [0, math.nan], "outcome must be 0 or 1, got nan - at row 1"),
     ([0.1, 0.2], [0, None], "outcome must be 0 or 1, got NoneType None - at row 1"),
-    ([0.1, 0.2], ["0", "1"], "outcome must be 0 or 1, got an array of <U1 that starts with '0' - at row 0"),
-    ([True, False], [0, 1], "score must be a number in [0, 1], got an array of bool that starts with True - at row 0"),
-    (["0.1", "0.2"], [0, 1], "score must be a number in [0, 1], got an array of <U3 that starts with '0.1' - at row 0"),
+    ([0.1, 0.2], [0, "1"], "outcome must be 0 or 1, got str '1' - at row 1"),
+    ([0.1, 0.2], np.array(["0", "1"]), "outcome must be 0 or 1, got an array of <U1 that starts with '0' - at row 0"),
+    ([0.5, True], [0, 1], "score must be a number in [0, 1], got bool True - at row 1"),
+    (np.array([True]), [1], "score must be a number in [0, 1], got an array of bool that starts with True - at row 0"),
+    ([0.1, "0.2"], [0, 1], "score must be a number in [0, 1], got str '0.2' - at row 1"),
+    (np.array(["0.1"]), [0], "score must be a number in [0, 1], got an array of <U3 that starts with '0.1' - at row 0"),
+    ([10**400, 0.1], [0, 1], "score must be in [0, 1], got inf - at row 0"),
+    ([0.1], [-(10**400)], "outcome must be 0 or 1, got -inf - at row 0"),
+    (np.ma.array([0.1, 0.2], mask=[0, 1]), [0, 1], "score must be a number in [0, 1], got a masked value - at row 1"),
     (np.array([0.1, True], dtype=object), [0, 1], "score must be a number in [0, 1], got bool True - at row 1"),
     ([0.1, None], [0, 1], "score must be a number in [0, 1], got NoneType None - at row 1"),
     ([0.1, 0.2], [0], "arrays must have the same length, got scores 2, outcomes 1"),
@@ -156,6 +164,8 @@ def test_late_outcomes_that_are_bad(cal: Calibrator) -> None:
     refused(cal, lambda: cal.run([0.1, 0.2], [1], due=[1, 2]), "arrays must have the same length")
     cal.run([0.1, 0.2], [1, math.nan], due=[1, 2**63 - 1])  # this one never arrives, so nobody looks at it
     cal.run([0.1, 0.2], [1, math.nan], due=np.array([1, 2**64 - 1], dtype=np.uint64))
+    for nothing in (None, "?", math.inf):
+        cal.run([0.1, 0.2], [1, nothing], due=[1, 2])
 
 
 # ---- receipts ----------------------------------------------------------------------------------------------------
@@ -186,6 +196,28 @@ def test_receipts_of_a_twin_are_told_from_those_of_an_ancestor() -> None:
     assert child.outcomes == 1
 
 
+def test_more_outcomes_than_forecasts(cal: Calibrator) -> None:
+    """A receipt that travels as JSON is a new object each time; what can be noticed without remembering all is this."""
+    text = cal.predict(0.5).to_json()
+    cal.update(Forecast.from_json(text), 1)
+    refused(
+        cal, lambda: cal.update(Forecast.from_json(text), 1), "got one more than the 4 forecasts - at event 3",
+        OutcomeConflict,
+    )  # fmt: skip
+
+
+def test_an_outcome_learnt_before_the_snapshot_was_restored_can_be_learnt_again() -> None:
+    cal = Calibrator(OPS)
+    forecast, text = cal.predict(0.9), cal.to_json()
+    cal.update(forecast, 0)
+    restored = Calibrator.from_json(text)
+    restored.update(forecast, 0)
+    assert restored.to_json() == cal.to_json()
+    restored.update(forecast, 0)  # each of them knows what it has learnt itself
+    cal.update(forecast, 0)
+    assert restored.outcomes == cal.outcomes == 1
+
+
 def test_second_outcomes(cal: Calibrator) -> None:
     forecast = cal.predict(0.5)
     cal.update(forecast, 1)
@@ -196,17 +228,32 @@ def test_second_outcomes(cal: Calibrator) -> None:
 
 
 def test_receipts_that_were_edited_on_the_way(cal: Calibrator) -> None:
-    receipt = cal.predict(0.5).to_dict()
+    alive = cal.predict(0.5)
+    receipt = alive.to_dict()
     for field, value, message, kind in [
         ("cell", 10, "forecast cell must be a whole number in [0, 9], got 10", InvalidInput),
-        ("cell", -1, "forecast cell must be a whole number in [0, 9], got -1", InvalidInput),
         ("score", 7.0, "score must be in [0, 1], got 7.0", InvalidInput),
-        ("score", math.nan, "score must be in [0, 1], got nan", InvalidInput),
-        ("event", -1, "one of the 4 that this calibrator has made, got event -1", UnknownForecast),
+        ("event", 4, "one of the 4 that this calibrator has made, got event 4", UnknownForecast),
         ("issuer", "me", "made by another method, seed or stream", UnknownForecast),
     ]:
         edited = Forecast.from_dict({**receipt, field: value})
+        assert alive._replace(**{field: value}) == edited
         refused(cal, lambda f=edited: cal.update(f, 1), message, kind)
+    for field, value, message in [
+        ("cell", -1, "forecast cell must be a whole number in [0, 9223372036854775807], got -1"),
+        ("cell", 2.5, "forecast cell must be a whole number"),
+        ("cell", math.inf, "forecast cell must be a whole number"),
+        ("bin", True, "forecast bin must be a whole number"),
+        ("score", math.nan, "forecast score must be a finite number, got nan"),
+        ("score", "0.5", "forecast score must be a finite number, got '0.5'"),
+        ("expert", True, "forecast expert must be a finite number, got True"),
+        ("issuer", 7, "forecast issuer must be a string, got 7"),
+        ("candidates", 7, "forecast candidates must be pairs, got 7"),
+        ("candidates", [[0.5, "1"]], "forecast candidate must be a finite number, got '1'"),
+    ]:
+        with pytest.raises(InvalidInput) as error:
+            Forecast.from_dict({**receipt, field: value})
+        assert message in str(error.value)
     cal.update(Forecast.from_dict(receipt), 1)
     raw = Calibrator(BM)
     edited = Forecast.from_dict({**raw.predict(0.5).to_dict(), "cell": 99})
@@ -214,11 +261,12 @@ def test_receipts_that_were_edited_on_the_way(cal: Calibrator) -> None:
 
 
 @pytest.mark.parametrize("text", [
-    "", "{", "[]", "3", '{"probability": 0.5}', Calibrator(OPS).predict(0.5).to_json().replace("0.5", '"x"', 1),
+    "", "{", "[]", "3", "[" * 100_000, None, '{"probability": 0.5}',
+    Calibrator(OPS).predict(0.5).to_json().replace("0.5", '"x"', 1),
     Calibrator(OPS).predict(0.5).to_json().replace("[[0.5, 1.0]]", "7"),
 ])  # fmt: skip
 def test_receipts_that_were_damaged_on_the_way(text: str) -> None:
-    with pytest.raises(InvalidInput, match="forecast must"):
+    with pytest.raises(InvalidInput, match="forecast"):
         Forecast.from_json(text)
 
 
@@ -248,23 +296,27 @@ SENSELESS: list[tuple[Callable[[], Any], str]] = [
     (lambda: Method(Platt(), Tracking()), "Tracking belongs in the calibeater of a method, got it as learner"),
     (lambda: Method(Platt(), ONS(), "tracking"), "calibeater must be one of Tracking, Hedging, Spline or None, got 't"),
     (lambda: replace(TOPS, learner=3), "learner must be one of ONS, OGD, AIOLI, Lanes, Fixed, FTL or None, got 3"),
-    (lambda: ONS(gamma=0.0), "ONS gamma must be a positive number, got 0.0"),
-    (lambda: ONS(rho=math.inf), "ONS rho must be a positive number, got inf"),
-    (lambda: ONS(radius="x"), "ONS radius must be a positive number, got 'x'"),
-    (lambda: ONS.of_theorem(-1.0), "ONS.of_theorem B must be a positive number, got -1.0"),
-    (lambda: OGD(diameter=-1.0), "OGD diameter must be a positive number, got -1.0"),
-    (lambda: AIOLI(lam=math.nan), "AIOLI lam must be a positive number, got nan"),
-    (lambda: AIOLI.of_theorem(0.0), "AIOLI.of_theorem B must be a positive number, got 0.0"),
-    (lambda: Platt(start=(1.0,)), "Platt start must be 2 finite numbers, got (1.0,)"),
+    (lambda: ONS(gamma=0.0), "ONS gamma must be in [1e-10, 1e+10], got 0.0"),
+    (lambda: ONS(rho=math.inf), "ONS rho must be in [1e-10, 1e+10], got inf"),
+    (lambda: ONS(radius="x"), "ONS radius must be in [1e-10, 1e+10], got 'x'"),
+    (lambda: ONS.of_theorem(-1.0), "ONS.of_theorem B must be in [1, 14], got -1.0"),
+    (lambda: OGD(diameter=-1.0), "OGD diameter must be in [1e-10, 1e+10], got -1.0"),
+    (lambda: AIOLI(lam=math.nan), "AIOLI lam must be in [1e-10, 1e+10], got nan"),
+    (lambda: AIOLI.of_theorem(0.0), "AIOLI.of_theorem B must be in [1, 100000], got 0.0"),
+    (lambda: Platt(start=(1.0,)), "Platt start must be 2 numbers in [-1e+10, 1e+10], got (1.0,)"),
     (lambda: Platt(start="ab"), "Platt start must be 2 numbers, got 'ab'"),
-    (lambda: Beta(start=(1.0, 1.0, math.nan)), "Beta start must be 3 finite numbers"),
+    (lambda: Beta(start=(1.0, 1.0, math.nan)), "Beta start must be 3 numbers in"),
     (lambda: Temperature(start=1.0), "Temperature start must be 1 numbers, got 1.0"),
     (lambda: Platt(clip=0.0), "Platt clip must be in [1e-15, 0.499], got 0.0"),
     (lambda: Platt(clip=True), "Platt clip must be in [1e-15, 0.499], got True"),
     (lambda: Tracking(bins=0), "Tracking bins must be a whole number in [1, 10000], got 0"),
     (lambda: Tracking(bins=2.5), "Tracking bins must be a whole number in [1, 10000], got 2.5"),
-    (lambda: Tracking(prior=-1), "Tracking prior must be zero or a positive number, got -1"),
-    (lambda: Tracking(prior=None), "Tracking prior must be zero or a positive number, got None"),
+    (lambda: Tracking(prior=-1), "Tracking prior, if not 0, must be in [1e-10, 1e+10], got -1"),
+    (lambda: Tracking(prior=None), "Tracking prior, if not 0, must be in [1e-10, 1e+10], got None"),
+    (lambda: Method(Beta(), ONS.of_theorem(1.0)), "ONS keeps the parameters in a ball of radius 1, which must"),
+    (lambda: Method(Platt(), OGD(radius=0.5)), "start, got (1.0, 0.0) of norm 1"),
+    (lambda: ONS(gamma=10**400), "ONS gamma must be in [1e-10, 1e+10], got 1000"),
+    (lambda: Hedging(start=["expert"]), "Hedging start must be 'expert' or 'first', got ['expert']"),
     (lambda: Hedging(start="middle"), "Hedging start must be 'expert' or 'first', got 'middle'"),
     (lambda: Hedging(groups=0), "Hedging groups must be a whole number in [1, 1000], got 0"),
     (lambda: Fixed(after=0), "Fixed after must be a whole number in [1, 1000000000], got 0"),
@@ -276,6 +328,7 @@ SENSELESS: list[tuple[Callable[[], Any], str]] = [
     (lambda: Method.from_dict({"features": None}), "method must be an object with features, learner, calibeater, got"),
     (lambda: Method.from_dict([]), "method must be an object with"),
     (lambda: Method.from_dict({**OPS.to_dict(), "learner": {"kind": "adam"}}), "learner must name one of ons, ogd"),
+    (lambda: Method.from_dict({**OPS.to_dict(), "learner": {"kind": ["ons"]}}), "learner must name one of ons, ogd"),
     (lambda: Method.from_dict({**OPS.to_dict(), "learner": {"kind": "ons"}}), "ONS must have gamma, radius, rho, got"),
 ]  # fmt: skip
 
@@ -314,14 +367,16 @@ WRONG_OPTIONS: list[tuple[Callable[[], Any], str]] = [
     (lambda: metrics.calibration_error([0], [0.5], norm="l3"), "norm must be 'l1' or 'l2' or 'max', got 'l3'"),
     (lambda: metrics.log_loss([0], [0.5], clip=0.5), "clip must be in [0, 0.499], got 0.5"),
     (lambda: metrics.accuracy([0], [0.5], threshold=2), "threshold must be in [0, 1], got 2"),
-    (lambda: metrics.regret(BM, [0.5], [0], [0.5], 1.0), "regret is against Platt, Beta or Temperature parameters"),
-    (lambda: metrics.regret(OPS, [0.5], [0], [0.5], 0.0), "radius must be a positive number, got 0.0"),
+    (lambda: metrics.regret(BM, [0.5], [0], [0.5], 1.0), "regret is against the parameters of a Platt()"),
+    (lambda: metrics.regret(OPS, [0.5], [0], [0.5], 0.0), "radius must be in [1e-10, 1e+10], got 0.0"),
     (lambda: metrics.regret(OPS, [0.5, 0.5], [0], [0.5], 1.0), "arrays must have the same length, got scores 2"),
     (lambda: bounds.ons_regret(0.5, 100), "B must be in [1, 700], got 0.5"),
     (lambda: bounds.aioli_regret(1.0, 9), "T must be a whole number in [10, 1000000000000000], got 9"),
-    (lambda: bounds.hops_calibration(0.0, 9), "eps must be a number in (0, 1], got 0.0"),
-    (lambda: bounds.tops_sharpness(True, 9), "eps must be a number in (0, 1], got True"),
+    (lambda: bounds.hops_calibration(0.0, 9), "eps must be in [1e-12, 1], got 0.0"),
+    (lambda: bounds.tops_sharpness(True, 9), "eps must be in [1e-12, 1], got True"),
     (lambda: bounds.hops_brier(0.1, 0), "T must be a whole number in [1, 1000000000000000], got 0"),
+    (lambda: bounds.best_epsilon(100, None), "bound must be one of tops_sharpness"),
+    (lambda: metrics.regret(Platt, [0.5], [0], [0.5], 1.0), "regret is against the parameters of a Platt()"),
     (lambda: bounds.best_epsilon(100, "ops"), "bound must be one of tops_sharpness, hops_sharpness"),
 ]  # fmt: skip
 

@@ -41,6 +41,7 @@ def test_demo_gets_its_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -
 
 @pytest.mark.parametrize(("error", "code", "said"), [
     (MissingExtra("needs the extra"), 1, "calibeat: needs the extra"), (KeyboardInterrupt(), 130, "calibeat: stopped"),
+    (PermissionError(13, "not here"), 1, "calibeat: [Errno 13] not here"),
 ])  # fmt: skip
 def test_errors_are_sentences(
     error: BaseException, code: int, said: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

@@ -13,13 +13,15 @@ import numpy as np
 import pytest
 from conformance import CHECKS, Check, delays, same
 from conftest import JIT_OFF
-from streams import STREAMS, variants
+from streams import STREAMS, extremes, variants
 
 from calibeat import Calibrator, Method, _jit
 
+METHODS = variants() | extremes()
+
 
 @pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
-@pytest.mark.parametrize("method", variants().values(), ids=variants().keys())
+@pytest.mark.parametrize("method", METHODS.values(), ids=METHODS.keys())
 def test_conformance(check: Check, method: Method) -> None:
     for stream in ("drifting", "extreme", "T = 1", "T = 2"):
         check(method, *STREAMS[stream]())
@@ -28,7 +30,7 @@ def test_conformance(check: Check, method: Method) -> None:
 def everything() -> dict[str, list[str]]:
     """Forecasts and final rows of all methods on all streams, immediate and late, as exact text."""
     results = {}
-    for name, method in variants().items():
+    for name, method in METHODS.items():
         for stream, make in STREAMS.items():
             scores, outcomes = make()
             for late in (False, True):

@@ -41,6 +41,8 @@ def test_log_loss_of_extreme_forecasts() -> None:
     assert metrics.log_loss([0], [1.0 - 2**-53]) == pytest.approx(53 * math.log(2))
     assert metrics.log_loss([0, 1], [0.0, 1.0]) == 0.0
     assert metrics.log_loss([1], [0.0]) == math.inf
+    assert metrics.log_loss([0], [1.0], clip=1e-300) == pytest.approx(-math.log(1e-300))
+    assert metrics.log_loss([1, 0], [1.0, 0.0], clip=1e-5) == 0.0
 
 
 def test_reliability_curve_of_an_empty_bin() -> None:

@@ -10,7 +10,7 @@ import pytest
 from conformance import same
 from streams import STREAMS, variants
 
-from calibeat import FTL, OPS, Calibrator, Fixed, Method, Platt, SnapshotMismatch
+from calibeat import FTL, OPS, Calibrator, Fixed, Histogram, Method, Platt, SnapshotMismatch
 from calibeat.snapshot import _checksum
 
 
@@ -77,8 +77,13 @@ def test_what_is_wrong_is_said(text: str) -> None:
     refused(text.replace("0.0", "NaN", 1), "snapshot must hold finite numbers, got NaN")
     refused("[1]", "snapshot must be a JSON object, got list")
     refused(b"\xff\xfe\x00", "snapshot must be")
-    refused(b"\x80abc", "snapshot must be UTF-8 text")
+    refused(b"\x80abc", "snapshot must be JSON text, got what cannot be read")
     refused(7, "snapshot must be text made by to_json, got int")
+    refused(json.dumps({**state, "version": True}), "snapshot must be of version 1, got True")
+    refused(json.dumps({**state, "extra": 1}), "got 'extra'")
+    refused("[" * 100_000, "snapshot must be")
+    refused('{"format": ' + "9" * 5000 + "}", "snapshot must be")
+    refused(text.replace('"seed": 3', '"seed": 1e400'), "it was edited or damaged")
     refused("{}", "snapshot must have the format 'calibeat/calibrator', got None")
 
 
@@ -86,17 +91,35 @@ def test_what_is_wrong_is_said(text: str) -> None:
     ("seed", "x", "seed must be a whole number"),
     ("stream", 0.5, "stream must be a whole number"),
     ("events", -1, "events must be a whole number"),
-    ("row", ["x"] * 27, "row must hold numbers"),
-    ("row", [None] * 27, "row must hold numbers"),
-    ("row", [True] * 27, "row must hold numbers"),
-    ("row", [0.0, 0.5] + [0.0] * 25, "row must count its outcomes in whole numbers"),
-    ("row", [0.0, 9e9] + [0.0] * 25, "row must count its outcomes in whole numbers"),
+    ("events", 10**400, "events must be a whole number"),
+    ("row", ["x"] * 27, "row[0] must be a finite number, got 'x'"),
+    ("row", [None] * 27, "row[0] must be a finite number, got None"),
+    ("row", [True] * 27, "row[0] must be a finite number, got True"),
+    ("row", [10**400] * 27, "row[0] must be a finite number, got 1000"),
+    ("row", [0.0, 0.5] + [0.0] * 25, "row must count outcomes in whole numbers"),
+    ("row", [0.0, 9e9] + [0.0] * 25, "row must count outcomes in whole numbers"),
+    ("row", [9.0, 9.0, 1.0, 0.0, 0.0, 0.0, 1.0] + [0.0] * 20, "a matrix with a positive diagonal"),
+    ("row", [9.0, 9.0, 1.0, 0.0, 1.0, 0.0, 1.0, 2.0, 1.0] + [0.0] * 18, "row must count ones among outcomes, got 2.0"),
+    ("row", [9.0, 9.0, 1.0, 0.0, 1.0, 0.0, 1.0, 0.5, 1.0] + [0.0] * 18, "row must count ones among outcomes, got 0.5"),
     ("history", {"x0": [1.0], "y": [1.0]}, "history must hold"),
     ("history", [], "history must hold"),
 ])  # fmt: skip
 def test_nonsense_with_a_right_checksum(text: str, field: str, value: Any, message: str) -> None:
     state = {**json.loads(text), field: value}
     del state["checksum"]
+    refused(json.dumps({**state, "checksum": _checksum(state)}), message)
+
+
+@pytest.mark.parametrize(("place", "value", "message"), [
+    (2, 1e9, "row must have 1 to 5 bins in use, got 1000000000.0"), (2, 0.0, "1 to 5 bins in use, got 0.0"),
+    (2, 2.5, "row must have 1 to 5 bins in use, got 2.5"), (3, 0.99, "rising edges"), (7, 1.5, "means in [0, 1]"),
+])  # fmt: skip
+def test_histograms_that_cannot_be(place: int, value: float, message: str) -> None:
+    calibrator = Calibrator(Method(Histogram(5), FTL(after=4, every=2)))
+    calibrator.run([0.2, 0.8, 0.4, 0.3, 0.6], [0, 1, 1, 0, 1])
+    state = json.loads(calibrator.to_json())
+    del state["checksum"]
+    state["row"][place] = value
     refused(json.dumps({**state, "checksum": _checksum(state)}), message)
 
 
@@ -118,5 +141,7 @@ def test_the_row_is_a_read_only_view() -> None:
     view = calibrator.row
     with pytest.raises(ValueError, match="read-only"):
         view[2] = 7.0
+    with pytest.raises(ValueError, match="cannot set WRITEABLE"):
+        view.flags.writeable = True
     calibrator.update(calibrator.predict(0.9), 0)
     assert view[1] == 1.0  # a view, not a copy

@@ -17,6 +17,9 @@ from .errors import InvalidInput
 
 Vector = npt.NDArray[np.float64]
 
+# Hyper-parameters stay where squares and quotients of them, added up over any stream, are still numbers.
+LEAST, MOST = 1e-10, 1e10
+
 
 def _said(value: Any) -> str:
     """A value as an error message should show it: short, and with its type where the type is the problem."""
@@ -32,7 +35,7 @@ def check_score(score: Any) -> float:
     if type(score) is not float:
         if not _is_number(score):
             raise InvalidInput(f"score must be a number in [0, 1], got {type(score).__name__} {_said(score)}")
-        score = float(score)
+        score = _float(score)
     if not 0.0 <= score <= 1.0:
         raise InvalidInput(f"score must be in [0, 1], got {score!r}")
     return score
@@ -64,17 +67,22 @@ def check_scores(scores: Any, name: str = "score") -> Vector:
 
 def check_outcomes(outcomes: Any, needed: npt.NDArray[np.bool_] | None = None) -> Vector:
     """A one-dimensional array of 0 and 1; rows that are not `needed` may hold anything and come back as 0."""
+    if needed is not None:
+        outcomes = _blanked(outcomes, needed)
     array = _numbers(outcomes, "outcome", "0 or 1", booleans=True)
     bad = (array != 0.0) & (array != 1.0)
-    if needed is not None:
-        if needed.shape != array.shape:
-            return array  # the caller compares lengths next, and says so better than a broadcast error
-        array = np.where(bad & ~needed, 0.0, array)
-        bad &= needed
     if bad.any():
         row = int(bad.argmax())
         raise InvalidInput(f"outcome must be 0 or 1, got {float(array[row])!r} - at row {row}")
     return array
+
+
+def _blanked(outcomes: Any, needed: npt.NDArray[np.bool_]) -> Any:
+    """The outcomes with 0 where none is needed, if they are as many; if not, the caller will say so."""
+    values = outcomes if isinstance(outcomes, np.ndarray) else np.array(outcomes, dtype=object)
+    if values.shape != needed.shape:
+        return outcomes
+    return np.where(needed, values, 0)
 
 
 def check_due(due: Any, length: int) -> npt.NDArray[np.int64]:
@@ -114,11 +122,17 @@ def _numbers(values: Any, name: str, wanted: str, *, booleans: bool = False) -> 
         raise InvalidInput(f"{name}s must be a one-dimensional array, got a ragged {type(values).__name__}") from error
     if array.ndim != 1:
         raise InvalidInput(f"{name}s must be a one-dimensional array, got shape {array.shape}")
-    if array.dtype == object:
-        for row, value in enumerate(array):
+    if isinstance(values, np.ma.MaskedArray) and np.ma.is_masked(values):
+        row = int(np.ma.getmaskarray(values).argmax())
+        raise InvalidInput(f"{name} must be {wanted}, got a masked value - at row {row}")
+    if array.dtype == object or isinstance(values, (list, tuple)):
+        # NumPy makes one kind of all the elements, and with it an innocent number of a mistake.
+        for row, value in enumerate(values):
             if not (_is_number(value) or (booleans and isinstance(value, (bool, np.bool_)))):
                 got = f"{type(value).__name__} {_said(value)}"
                 raise InvalidInput(f"{name} must be {wanted}, got {got} - at row {row}")
+        if array.dtype == object:
+            array = np.array([_float(value) for value in values])
     elif array.dtype.kind not in ("biuf" if booleans else "iuf"):
         first = _said(array[0].item()) if len(array) else "nothing"
         got = f"an array of {array.dtype} that starts with {first}"
@@ -130,19 +144,16 @@ def _numbers(values: Any, name: str, wanted: str, *, booleans: bool = False) -> 
 # ---- hyper-parameters --------------------------------------------------------------------------------------------
 
 
-def check_positive(what: str, value: Any) -> float:
-    """A finite number above zero."""
-    number = _real(what, value, "a positive number")
-    if not (0.0 < number < math.inf):
-        raise InvalidInput(f"{what} must be a positive number, got {value!r}")
-    return number
+def check_scale(what: str, value: Any) -> float:
+    """A positive number of a size that kernels can work with."""
+    return check_interval(what, value, LEAST, MOST)
 
 
-def check_not_negative(what: str, value: Any) -> float:
-    """A finite number, zero or above."""
-    number = _real(what, value, "zero or a positive number")
-    if not (0.0 <= number < math.inf):
-        raise InvalidInput(f"{what} must be zero or a positive number, got {value!r}")
+def check_number(what: str, value: Any) -> float:
+    """A finite number."""
+    number = _real(what, value, "a finite number")
+    if not math.isfinite(number):
+        raise InvalidInput(f"{what} must be a finite number, got {_said(value)}")
     return number
 
 
@@ -150,7 +161,7 @@ def check_interval(what: str, value: Any, low: float, high: float) -> float:
     """A number between low and high, ends included."""
     number = _real(what, value, f"in [{low:g}, {high:g}]")
     if not (low <= number <= high):
-        raise InvalidInput(f"{what} must be in [{low:g}, {high:g}], got {value!r}")
+        raise InvalidInput(f"{what} must be in [{low:g}, {high:g}], got {_said(value)}")
     return number
 
 
@@ -163,18 +174,18 @@ def check_whole(what: str, value: Any, low: int, high: int) -> int:
 
 def check_choice(what: str, value: Any, choices: tuple[str, ...]) -> str:
     """One of a few words."""
-    if value not in choices:
+    if not isinstance(value, str) or value not in choices:
         raise InvalidInput(f"{what} must be {' or '.join(map(repr, choices))}, got {_said(value)}")
     return str(value)
 
 
-def check_finite_tuple(what: str, values: Any, length: int) -> tuple[float, ...]:
-    """So many finite numbers."""
+def check_start(what: str, values: Any, length: int) -> tuple[float, ...]:
+    """So many numbers of a size that kernels can work with."""
     if isinstance(values, str) or not isinstance(values, Iterable):
         raise InvalidInput(f"{what} must be {length} numbers, got {_said(values)}")
     numbers = tuple(_real(what, value, f"{length} numbers") for value in values)
-    if len(numbers) != length or not all(math.isfinite(number) for number in numbers):
-        raise InvalidInput(f"{what} must be {length} finite numbers, got {_said(values)}")
+    if len(numbers) != length or not all(abs(number) <= MOST for number in numbers):
+        raise InvalidInput(f"{what} must be {length} numbers in [-{MOST:g}, {MOST:g}], got {_said(values)}")
     return numbers
 
 
@@ -183,7 +194,15 @@ def _is_number(value: Any) -> bool:
     return isinstance(value, Real) and not isinstance(value, (bool, np.bool_))
 
 
+def _float(number: Any) -> float:
+    """A number as a float; one that is too large for it is infinite."""
+    try:
+        return float(number)
+    except OverflowError:
+        return math.inf if number > 0 else -math.inf
+
+
 def _real(what: str, value: Any, wanted: str) -> float:
     if not _is_number(value):
         raise InvalidInput(f"{what} must be {wanted}, got {_said(value)}")
-    return float(value)
+    return _float(value)

@@ -12,6 +12,7 @@ import hashlib
 import inspect
 import os
 import sys
+import tempfile
 import threading
 from collections.abc import Callable
 from functools import cache
@@ -81,7 +82,7 @@ def _disabled() -> bool:
 
 def _are_cached(names: tuple[str, ...]) -> bool:  # pragma: no cover - see _import_numba
     folder = _cache_folder(os.environ.get("NUMBA_CACHE_DIR", ""))
-    return all(any(folder.rglob(f"*.{name}-*.nbi")) for name in names)
+    return folder is not None and all(any(folder.rglob(f"*.{name}-*.nbi")) for name in names)
 
 
 def _import_numba() -> ModuleType | None:  # pragma: no cover - the leg that measures coverage has the JIT off
@@ -107,24 +108,36 @@ def _njit(numba: ModuleType, function: F) -> F:  # pragma: no cover - see _impor
     if not _COMPILED:
         for helper, options in _KERNELS.items():
             register_jitable(**options)(helper)
+    options = {name: value for name, value in _KERNELS[function].items() if name != "forceinline"}
+    folder = _cache_folder(numba.config.CACHE_DIR)
     # Numba's cache notices a change of the file that holds the entry point only, not of the files it calls into.
     # A folder named after all the sources cannot serve stale machine code.
-    folder, numba.config.CACHE_DIR = numba.config.CACHE_DIR, str(_cache_folder(numba.config.CACHE_DIR))
+    before, numba.config.CACHE_DIR = numba.config.CACHE_DIR, str(folder or "")
     try:
-        options = {name: value for name, value in _KERNELS[function].items() if name != "forceinline"}
-        return numba.njit(cache=True, nogil=True, **options)(function)
+        return numba.njit(cache=folder is not None, nogil=True, **options)(function)
     finally:
-        numba.config.CACHE_DIR = folder
+        numba.config.CACHE_DIR = before
 
 
-def _cache_folder(chosen: str) -> Path:  # pragma: no cover - see _import_numba
+def _cache_folder(chosen: str) -> Path | None:  # pragma: no cover - see _import_numba
+    """A folder that can be written, or None: a read-only installation without a home still works, and compiles anew."""
     files = sorted({__file__, *(inspect.getfile(helper) for helper in _KERNELS)})
     fingerprint = hashlib.sha256(b"".join(Path(file).read_bytes() for file in files)).hexdigest()[:16]
-    here = Path(__file__).parent / "__pycache__"
-    if chosen:
-        base = Path(chosen)
-    elif os.access(here if here.exists() else here.parent, os.W_OK):
-        base = here
-    else:
-        base = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "calibeat"
-    return base / f"kernels-{fingerprint}"
+    places = [Path(chosen)] if chosen else [Path(__file__).parent / "__pycache__", *_user_caches()]
+    for place in places:
+        folder = place / f"kernels-{fingerprint}"
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except OSError:
+            continue
+        if os.access(folder, os.W_OK):
+            return folder
+    return None
+
+
+def _user_caches() -> list[Path]:  # pragma: no cover - see _import_numba
+    try:
+        home = Path.home() / ".cache"
+    except RuntimeError:
+        home = Path(tempfile.gettempdir())
+    return [Path(os.environ.get("XDG_CACHE_HOME") or home) / "calibeat"]

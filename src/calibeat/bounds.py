@@ -168,10 +168,10 @@ def best_epsilon(T: int, bound: str | Callable[[float, int], float] = "hops_cali
     (5.0, 16.0)
     """
     _, T = _bins(1.0, T)
-    if isinstance(bound, str):
-        if bound not in _BY_NAME:
-            raise InvalidInput(f"bound must be one of {', '.join(_BY_NAME)}, got {bound!r:.60}")
+    if isinstance(bound, str) and bound in _BY_NAME:
         bound = _BY_NAME[bound]
+    if not callable(bound):
+        raise InvalidInput(f"bound must be one of {', '.join(_BY_NAME)} or a function, got {bound!r:.60}")
     # Each bound falls and then rises in m, and its bottom lies below sqrt T: walk there in ever smaller strides.
     least, best = math.inf, 1
     stride = max(1, math.isqrt(T) // 100)
@@ -191,6 +191,4 @@ def _ball(B: float, T: int) -> tuple[float, int]:
 
 
 def _bins(eps: float, T: int) -> tuple[float, int]:
-    if not isinstance(eps, bool) and isinstance(eps, (int, float)) and 0.0 < eps <= 1.0:
-        return float(eps), check_whole("T", T, 1, _LONGEST)
-    raise InvalidInput(f"eps must be a number in (0, 1], got {eps!r:.60}")
+    return check_interval("eps", eps, 1e-12, 1.0), check_whole("T", T, 1, _LONGEST)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from ._check import Vector, check_choice, check_not_negative, check_whole
+from ._check import Vector, check_choice, check_scale, check_whole
 from ._jit import kernel
 
 KEEP, TRACK, HEDGE, SPLINE = 0.0, 1.0, 2.0, 3.0
@@ -46,7 +46,8 @@ class Tracking:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "bins", check_whole("Tracking bins", self.bins, 1, MOST_BINS))
-        object.__setattr__(self, "prior", check_not_negative("Tracking prior", self.prior))
+        if self.prior != 0.0:
+            object.__setattr__(self, "prior", check_scale("Tracking prior, if not 0,", self.prior))
 
     @property
     def initial(self) -> list[float]:

@@ -27,16 +27,17 @@ from .calibeating import Hedging
 from .errors import InvalidInput, OutcomeConflict, SnapshotMismatch, UnknownForecast
 from .forecast import Forecast, Issuer
 from .history import History
-from .learners import AIOLI, THETA, matrix, solve
+from .learners import AIOLI, OGD, ONS, THETA, matrix, solve
 from .method import Method
 from .mixtures import Lanes, lanes_params
 from .presets import AUTO, method_named, name_of
 from .randomness import stream_key, uniform, uniforms
 from .refit import FTL, Fixed, Histogram
 
+Number = int | float | np.floating[Any] | np.integer[Any]
+
 _log = logging.getLogger("calibeat")
 _new = tuple.__new__
-_PYTHON_REFIT = 4000  # a refit over more events than this is a batch, and worth reaching for the compiled kernels
 # A mixture is seven times faster compiled, also event by event. That is worth half a second of loading to a process
 # that has served events for a while, but not the ten seconds that it takes to compile when the cache is empty.
 _PYTHON_EVENTS, _LOOK_EVERY = 5_000, 256
@@ -80,8 +81,8 @@ class Calibrator:
         # look at without copying. To the type checker both are the NumPy vectors that the compiled kernels get.
         self._spec: Any = tuple(method.spec.tolist())
         self._row: Any = array("d", method.initial_row())
-        self._last = (0.0,) * 5  # features, expert and logit of the latest forecast made here
-        self._last_event = -1  # and its number
+        self._last_event = -1  # the latest forecast made here, and its features, expert and logit
+        self._last = (0.0,) * 5
         self._receipt: Any = array("d", bytes(8 * method.receipt_width))  # and what a mixture remembers of it
         self._mixes = method.receipt_width > 0
         self._one_by_one = 0  # outcomes that a mixture has learnt by the plain kernels; -1 once it is compiled
@@ -98,7 +99,7 @@ class Calibrator:
 
     # ---- one event ------------------------------------------------------------------------------------------------
 
-    def predict(self, score: float) -> Forecast:
+    def predict(self, score: Number) -> Forecast:
         """Forecast one event. The row does not change; keep the forecast until the outcome is known.
 
         >>> from calibeat import Calibrator, OPS
@@ -116,15 +117,17 @@ class Calibrator:
             m = self._spec[kernel.BINS]
             candidates = (((low + 0.5) / m, weight), ((high + 0.5) / m, 1.0 - weight))
         self._events = event + 1
-        self._last, self._last_event = (x0, x1, x2, p, z), event
+        self._last_event = event
+        self._last = x0, x1, x2, p, z
         seen, lanes = int(self._row[kernel.N]), tuple(self._receipt) if self._mixes else ()
         return _new(Forecast, (q, score, p, b, candidates, event, seen, cell, self._issuer, lanes))
 
-    def update(self, forecast: Forecast, outcome: int) -> None:
+    def update(self, forecast: Forecast, outcome: Number | np.bool_) -> None:
         """Learn the outcome of a forecast, now or any time later, in any order.
 
         The same outcome a second time changes nothing; another one is an `OutcomeConflict`. A receipt that came
-        back as JSON is a new object each time: who sends those has to see to it that each is sent once.
+        back as JSON is a new object each time: who sends those has to see to it that each is sent once (more
+        outcomes than forecasts are noticed all the same).
 
         >>> from calibeat import Calibrator, OPS
         >>> cal = Calibrator(OPS)
@@ -135,30 +138,31 @@ class Calibrator:
         if type(forecast) is not Forecast:
             raise InvalidInput(f"forecast must be a Forecast made by predict, got {type(forecast).__name__}")
         y = float(outcome) if type(outcome) is int and 0 <= outcome <= 1 else check_outcome(outcome)
-        if forecast.issuer is not self._issuer or forecast.event >= self._events:
+        if forecast.issuer is not self._issuer:
             self._check_receipt(forecast)
-        known = forecast._outcome
-        if known is not None:
-            if known != y:
-                raise OutcomeConflict(
-                    f"outcome must be the one already learnt, {known:.0f}, got {y:.0f} - at event {forecast.event}"
-                )
+        if forecast._learnt and self._has_learnt(forecast, y):
             return
-        t = float(self._events)
+        events = self._events
+        n = self._row[kernel.N]
+        if n >= events:
+            raise OutcomeConflict(
+                f"outcome must be of a forecast that has none yet, got one more than the {events} forecasts - "
+                f"at event {forecast.event}"
+            )
         if self._keeps:
-            self._update_and_remember(t, forecast, y)
+            self._update_and_remember(forecast, y)
         else:
-            spec, row, receipt = self._hand
-            if forecast.event == self._last_event and forecast.seen == self._row[kernel.N]:
-                # Nothing learnt since, and nothing else forecast: what the forecast was made from is still at hand.
+            if forecast.event == self._last_event and forecast.seen == n:
+                # Nothing was learnt since: what the forecast was made from still holds, and is at hand.
                 x0, x1, x2, p, z = self._last
             else:
                 x0, x1, x2, p, z = kernel.ask_again(self._spec, self._row, forecast.score)
                 self._receipt[:] = array("d", forecast.lanes)
-            self._settle(spec, row, t, x0, x1, x2, p, z, forecast.cell, y, receipt, 0)
+            spec, row, receipt = self._hand
+            self._settle(spec, row, float(events), x0, x1, x2, p, z, forecast.cell, y, receipt, 0)
             if self._mixes and self._one_by_one >= 0:
                 self._consider_compiling()
-        forecast._outcome = y
+        forecast._learnt += ((self._issuer, y),)
 
     # ---- many events ----------------------------------------------------------------------------------------------
 
@@ -281,11 +285,9 @@ class Calibrator:
     def on_the_ball(self) -> bool:
         """Whether the parameters lie on the ball that bounds them: separable data, or a radius that is too small."""
         learner = self._method.learner
-        if not isinstance(learner, (Fixed, FTL)) or isinstance(self._method.features, Histogram):
-            radius = getattr(learner, "radius", math.inf) if not isinstance(learner, AIOLI) else math.inf
-        else:
-            radius = learner.radius
-        return math.hypot(*(v for v in self.params.values() if isinstance(v, float))) >= radius * (1.0 - 1e-9)
+        if not isinstance(learner, (ONS, OGD, Fixed, FTL)) or self._method.dimension == 0:
+            return False
+        return math.hypot(*self.params.values()) >= learner.radius * (1.0 - 1e-9)
 
     @property
     def evidence(self) -> float:
@@ -322,9 +324,7 @@ class Calibrator:
     @property
     def row(self) -> Vector:
         """The state of the stream: [t, n, theta..., matrix..., cells..., evidence], a read-only view."""
-        view = self._view()
-        view.flags.writeable = False
-        return view
+        return np.frombuffer(memoryview(self._row).toreadonly())
 
     def _view(self) -> Vector:
         return np.frombuffer(self._row)
@@ -332,6 +332,10 @@ class Calibrator:
     def __repr__(self) -> str:
         name = name_of(self._method)
         return f"Calibrator({name.upper() if name else self._method}, events={self._events}, outcomes={self.outcomes})"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Copies, also those of other processes, are made of the snapshot."""
+        return Calibrator.from_json, (self.to_json(),)
 
     # ---- state ----------------------------------------------------------------------------------------------------
 
@@ -406,15 +410,26 @@ class Calibrator:
         else:
             self._one_by_one += 1
 
-    def _update_and_remember(self, t: float, forecast: Forecast, y: float) -> None:
-        """`kernel.update` for a learner that refits; a refit over many events is worth the compiled kernels."""
-        step, spec, row, n = kernel.update, self._spec, self._row, self.outcomes
-        receipt: Any = np.array(forecast.lanes, dtype=np.float64)
-        self._history.reserve(n, 1)
-        if kernel.wants_refit(spec, n + 1.0) and (is_loaded() or n > _PYTHON_REFIT):
-            step, spec, row = compiled(kernel.update), self._method.spec, self._view()
-        step(spec, row, t, forecast.score, forecast.cell, y, receipt, 0, *self._history.columns)
+    def _update_and_remember(self, forecast: Forecast, y: float) -> None:
+        """`update` for a learner that refits."""
+        self._history.reserve(self.outcomes, 1)
+        receipt: Any = array("d", forecast.lanes)
+        kernel.update(
+            self._spec, self._row, float(self._events), forecast.score, forecast.cell, y, receipt, 0,
+            *self._history.columns,
+        )  # fmt: skip
         self._after_learning()
+
+    def _has_learnt(self, forecast: Forecast, y: float) -> bool:
+        """Whether this calibrator, and not one that it was copied from, has learnt the outcome; raise if another."""
+        for issuer, known in forecast._learnt:
+            if issuer is self._issuer:
+                if known != y:
+                    raise OutcomeConflict(
+                        f"outcome must be the one already learnt, {known:.0f}, got {y:.0f} - at event {forecast.event}"
+                    )
+                return True
+        return False
 
     def _after_learning(self) -> None:
         if not self._keeps:
@@ -425,7 +440,7 @@ class Calibrator:
         if learnt >= learner.after and not self._told_about_ball and self.on_the_ball:
             self._told_about_ball = True
             _log.warning(
-                "the outcomes learnt so far are separable by the score: no finite optimum exists, and the fit "
-                "ended on the ball of radius %g",
+                "the fit ended on the ball of radius %g: the outcomes learnt so far are separable by the score, so "
+                "that no finite optimum exists, or the radius is small",
                 learner.radius,
             )

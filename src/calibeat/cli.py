@@ -39,7 +39,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser().parse_args(arguments)
     try:
         options.run(options)
-    except CalibeatError as error:
+    except (CalibeatError, OSError) as error:
         print(f"calibeat: {error}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:

@@ -14,10 +14,11 @@ f is the score clipped to [clip, 1 - clip], so that the logarithms stay finite.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from ._check import check_finite_tuple, check_interval
+from ._check import check_interval, check_start
 from ._jit import kernel
 
 RAW, PLATT, BETA, TEMPERATURE, HISTOGRAM = 0.0, 1.0, 2.0, 3.0, 4.0
@@ -30,12 +31,12 @@ class _Scaling:
     """What the three scaling families share: the checks of their two hyper-parameters."""
 
     names: ClassVar[tuple[str, ...]]
-    start: tuple[float, ...]
+    start: Sequence[float]
     clip: float
 
     def __post_init__(self) -> None:
         label = type(self).__name__
-        object.__setattr__(self, "start", check_finite_tuple(f"{label} start", self.start, len(self.names)))
+        object.__setattr__(self, "start", check_start(f"{label} start", self.start, len(self.names)))
         object.__setattr__(self, "clip", check_interval(f"{label} clip", self.clip, SMALLEST_CLIP, 0.499))
 
 
@@ -58,7 +59,7 @@ class Platt(_Scaling):
     References: Platt (1999); Gupta & Ramdas (2023), eq. (2).
     """
 
-    start: tuple[float, ...] = (1.0, 0.0)
+    start: Sequence[float] = (1.0, 0.0)
     clip: float = 1e-5
 
     code: ClassVar[float] = PLATT
@@ -83,7 +84,7 @@ class Beta(_Scaling):
     References: Kull, Silva Filho & Flach (2017); Gupta & Ramdas (2023), Section 5.
     """
 
-    start: tuple[float, ...] = (1.0, -1.0, 0.0)
+    start: Sequence[float] = (1.0, -1.0, 0.0)
     clip: float = 1e-5
 
     code: ClassVar[float] = BETA
@@ -108,7 +109,7 @@ class Temperature(_Scaling):
     References: Guo, Pleiss, Sun & Weinberger (2017).
     """
 
-    start: tuple[float, ...] = (1.0,)
+    start: Sequence[float] = (1.0,)
     clip: float = 1e-5
 
     code: ClassVar[float] = TEMPERATURE

@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
+from ._check import check_number, check_whole
 from .errors import InvalidInput
 from .mixtures import SEEN, F, M, P
 
 
 class Issuer(str):
-    """The name of a calibrator on its live receipts; a receipt that travelled as JSON carries a plain string."""
+    """The name of a calibrator on its live receipts; a receipt that travelled carries a plain string."""
 
     __slots__ = ()
+
+    def __reduce__(self) -> tuple[type[str], tuple[str]]:
+        """A copy is no longer alive."""
+        return str, (str(self),)
 
 
 class _Receipt(NamedTuple):
@@ -55,8 +60,8 @@ class Forecast(_Receipt):
     1.0
     """
 
-    # The outcome, once learnt, so that a second one for the same forecast can be recognised.
-    _outcome: float | None = None
+    # Who has learnt which outcome of it, so that a second one can be recognised.
+    _learnt: tuple[tuple[Issuer, float], ...] = ()
 
     def __float__(self) -> float:
         return self.probability
@@ -69,6 +74,14 @@ class Forecast(_Receipt):
             or (lanes[SEEN] == self.seen and lanes[P] == self.probability and 0.0 < lanes[F] < 1.0 and
                 0.0 < lanes[M] < 1.0 and all(0.0 <= e <= 1.0 for e in lanes[F:]))
         )  # fmt: skip
+
+    def __format__(self, spec: str) -> str:
+        """As the probability, where a format is asked for: ``f"{forecast:.1%}"``."""
+        return format(self.probability, spec) if spec else str(self)
+
+    def _replace(self, **changes: Any) -> Forecast:
+        """An edited receipt is no longer alive: it is looked at as one that travelled."""
+        return self.from_dict({**self.to_dict(), **changes})
 
     def to_dict(self) -> dict[str, Any]:
         """The fields by name, JSON-able."""
@@ -83,16 +96,25 @@ class Forecast(_Receipt):
         """The inverse of `to_dict`."""
         if not isinstance(data, Mapping) or set(data) != set(cls._fields):
             raise InvalidInput(f"forecast must be an object with {', '.join(cls._fields)}, got {data!r:.80}")
+        receipt = dict(data)
+        for name in ("probability", "score", "expert"):
+            receipt[name] = check_number(f"forecast {name}", data[name])
+        for name in ("bin", "event", "seen", "cell"):
+            receipt[name] = check_whole(f"forecast {name}", data[name], 0, 2**63 - 1)
+        if not isinstance(data["issuer"], str):
+            raise InvalidInput(f"forecast issuer must be a string, got {data['issuer']!r:.60}")
+        receipt["issuer"] = str(data["issuer"])  # not alive, whatever it was
         try:
-            receipt = dict(data, candidates=tuple((float(point), float(share)) for point, share in data["candidates"]))
-            for name in ("probability", "score", "expert"):
-                receipt[name] = float(receipt[name])
-            for name in ("bin", "event", "seen", "cell"):
-                receipt[name] = int(receipt[name])
-            receipt["issuer"] = str(receipt["issuer"])
-            receipt["lanes"] = tuple(map(float, receipt["lanes"]))
+            pairs = [(point, share) for point, share in data["candidates"]]
         except (TypeError, ValueError) as error:
-            raise InvalidInput(f"forecast must hold numbers in every field but issuer, got {data!r:.80}") from error
+            raise InvalidInput(f"forecast candidates must be pairs, got {data['candidates']!r:.60}") from error
+        receipt["candidates"] = tuple(
+            (check_number("forecast candidate", point), check_number("forecast candidate", share))
+            for point, share in pairs
+        )
+        if isinstance(data["lanes"], str) or not isinstance(data["lanes"], Sequence):
+            raise InvalidInput(f"forecast lanes must be a list of numbers, got {data['lanes']!r:.60}")
+        receipt["lanes"] = tuple(check_number("forecast lane", said) for said in data["lanes"])
         return cls(**receipt)
 
     @classmethod
@@ -100,6 +122,6 @@ class Forecast(_Receipt):
         """The inverse of `to_json`."""
         try:
             data = json.loads(text)
-        except ValueError as error:
+        except (TypeError, ValueError, RecursionError) as error:
             raise InvalidInput(f"forecast must be JSON made by to_json, got {text!r:.60}") from error
         return cls.from_dict(data)

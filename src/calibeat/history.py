@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from ._check import Vector, check_outcomes
@@ -53,8 +55,7 @@ class History:
             window, filled = self._kept.window, learnt - self.dropped
             stale = filled - window
             if stale > max(window, _SLACK):
-                for column in (self.x0, self.x1, self.y)[:: 1 if self._wide else 2]:
-                    column[:window] = column[stale:filled]
+                self.x0, self.x1, self.y = (column[stale:filled].copy() for column in (self.x0, self.x1, self.y))
                 self.dropped += stale
 
     def remembered(self, learnt: int) -> dict[str, list[float]]:
@@ -71,7 +72,7 @@ class History:
         if not isinstance(columns, dict) or set(columns) != (names if count else set()):
             raise InvalidInput(f"history must hold the columns {', '.join(sorted(names))}, got {columns!r:.60}")
         for name, column in columns.items():
-            if not isinstance(column, list) or len(column) != count or any(type(x) is not float for x in column):
+            if not isinstance(column, list) or len(column) != count or not all(_is_finite(x) for x in column):
                 raise InvalidInput(f"history must hold {count} numbers in {name}, got {column!r:.60}")
         if count:
             check_outcomes(columns["y"])
@@ -82,6 +83,10 @@ class History:
         if self._kept is None or (isinstance(self._kept, Fixed) and learnt >= self._kept.after):
             return 0
         return learnt if self._kept.window is None else min(learnt, self._kept.window)
+
+
+def _is_finite(value: object) -> bool:
+    return type(value) is float and math.isfinite(value)
 
 
 def _grown(column: Vector, size: int) -> Vector:

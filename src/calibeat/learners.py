@@ -11,12 +11,13 @@ import math
 from dataclasses import dataclass
 from typing import ClassVar
 
-from ._check import Vector, check_positive
+from ._check import Vector, check_interval, check_scale
 from ._jit import kernel
 
 NONE, ONS_STEP, OGD_STEP, AIOLI_STEP, REFIT, LANES = 0.0, 1.0, 2.0, 3.0, 4.0, 5.0
 
 THETA = 2  # where theta starts in a row; before it stand t and n
+ROUNDING = 2.0**-52
 
 
 @dataclass(frozen=True)
@@ -49,7 +50,7 @@ class ONS:
 
     def __post_init__(self) -> None:
         for name in ("gamma", "rho", "radius"):
-            object.__setattr__(self, name, check_positive(f"ONS {name}", getattr(self, name)))
+            object.__setattr__(self, name, check_scale(f"ONS {name}", getattr(self, name)))
 
     @classmethod
     def of_theorem(cls, B: float) -> ONS:
@@ -62,7 +63,7 @@ class ONS:
         >>> learner.gamma, round(learner.rho), learner.radius
         (0.00625, 1600, 2.0)
         """
-        B = check_positive("ONS.of_theorem B", B)
+        B = check_interval("ONS.of_theorem B", B, 1.0, 14.0)  # beyond, e^B leaves nothing to guarantee
         gamma = 0.5 * min(1.0 / (40.0 * B), math.exp(-B))
         return cls(gamma=gamma, rho=1.0 / (gamma * 2.0 * B) ** 2, radius=B)
 
@@ -97,7 +98,7 @@ class OGD:
 
     def __post_init__(self) -> None:
         for name in ("radius", "diameter", "gradient"):
-            object.__setattr__(self, name, check_positive(f"OGD {name}", getattr(self, name)))
+            object.__setattr__(self, name, check_scale(f"OGD {name}", getattr(self, name)))
 
 
 @dataclass(frozen=True)
@@ -134,7 +135,7 @@ class AIOLI:
 
     def __post_init__(self) -> None:
         for name in ("lam", "radius", "bound"):
-            object.__setattr__(self, name, check_positive(f"AIOLI {name}", getattr(self, name)))
+            object.__setattr__(self, name, check_scale(f"AIOLI {name}", getattr(self, name)))
 
     @classmethod
     def of_theorem(cls, B: float) -> AIOLI:
@@ -144,7 +145,7 @@ class AIOLI:
         >>> AIOLI.of_theorem(2.0)
         AIOLI(lam=0.25, radius=2.0, bound=10.0)
         """
-        B = check_positive("AIOLI.of_theorem B", B)
+        B = check_interval("AIOLI.of_theorem B", B, 1.0, 1e5)
         return cls(lam=1.0 / (B * B), radius=B, bound=10.0)
 
 
@@ -157,11 +158,16 @@ def solve(
     a00: float, a01: float, a02: float, a11: float, a12: float, a22: float,
     g0: float, g1: float, g2: float,
 ) -> tuple[float, float, float]:  # fmt: skip
-    """A^-1 g for a symmetric positive definite A of d rows, by LDL'; numbers beyond d are not read."""
+    """A^-1 g for a symmetric positive definite A of d rows, by LDL'; numbers beyond d are not read.
+
+    A pivot that rounding has eaten up is put back to where rounding ends, so that nothing is divided by zero.
+    """
     if d == 1.0:
         return g0 / a00, 0.0, 0.0
     l10 = a01 / a00
     d1 = a11 - l10 * a01
+    if d1 < ROUNDING * a11:
+        d1 = ROUNDING * a11
     z1 = g1 - l10 * g0
     if d == 2.0:
         s1 = z1 / d1
@@ -170,6 +176,8 @@ def solve(
     c21 = a12 - l20 * a01
     l21 = c21 / d1
     d2 = a22 - l20 * a02 - l21 * c21
+    if d2 < ROUNDING * a22:
+        d2 = ROUNDING * a22
     s2 = (g2 - l20 * g0 - l21 * z1) / d2
     s1 = (z1 - c21 * s2) / d1
     return (g0 - a01 * s1 - a02 * s2) / a00, s1, s2
@@ -310,7 +318,7 @@ def aioli_logit(row: Vector, d: float, x0: float, x1: float, x2: float) -> float
         h = math.tanh(0.5 * z)
         step = (u - v * h - z) / (1.0 + 0.5 * v * (1.0 - h * h))
         z += step
-        if abs(step) <= 1e-16 * abs(z):
+        if abs(step) <= 2.0 * ROUNDING * abs(z):
             break
     return z
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -16,9 +17,9 @@ from .calibeating import KEEP, Hedging, Tracking
 from .errors import InvalidInput
 from .features import RAW, Beta, Platt, Temperature
 from .learners import AIOLI, NONE, OGD, ONS, THETA
-from .mixtures import RECEIPT_WIDTH, Lanes
+from .mixtures import RECEIPT_WIDTH, Lanes, check_lanes
 from .refit import FTL, Fixed, Histogram
-from .spline import Spline
+from .spline import Spline, check_spline
 
 Features = Platt | Beta | Temperature | Histogram
 Learner = ONS | OGD | AIOLI | Lanes | Fixed | FTL
@@ -74,6 +75,13 @@ class Method:
             raise InvalidInput(
                 f"{learner} needs features to learn parameters for (Platt, Beta or Temperature), got None"
             )
+        if isinstance(self.learner, (ONS, OGD)) and isinstance(self.features, (Platt, Beta, Temperature)):
+            size = math.hypot(*self.features.start)
+            if size > self.learner.radius:
+                raise InvalidInput(
+                    f"{learner} keeps the parameters in a ball of radius {self.learner.radius:g}, which must hold the "
+                    f"start, got {self.features.start} of norm {size:g}"
+                )
         if isinstance(self.features, Histogram) and not isinstance(self.learner, (Fixed, FTL)):
             got = "None" if self.learner is None else learner
             raise InvalidInput(f"Histogram has to be told when to fit by a Fixed or an FTL learner, got {got}")
@@ -163,6 +171,47 @@ class Method:
         spec.flags.writeable = False
         return spec
 
+    def check_row(self, row: Sequence[float], events: int) -> None:
+        """Raise `InvalidInput` unless a row of the right width, of finite numbers, is one that this method can have.
+
+        The kernels trust a row blindly; one that comes from outside is looked at here, once.
+        """
+        t, n = row[kernel.T], row[kernel.N]
+        if not (0 <= n <= t <= events and n == int(n) and t == int(t)):
+            raise InvalidInput(f"row must count outcomes in whole numbers up to {events} events, got {n!r} of {t!r}")
+        self._check_cells(row, n)
+        if isinstance(self.features, Histogram):
+            bins, used = self.features.bins, row[THETA]
+            edges, means = row[THETA + 1 : THETA + int(used)], row[THETA + bins : THETA + bins + int(used)]
+            fitted = self.learner is not None and n >= self.spec[kernel.AFTER]
+            if not (fitted <= used <= bins and used == int(used)):
+                raise InvalidInput(f"row must have 1 to {bins} bins in use, got {used!r} - at row[{THETA}]")
+            if list(edges) != sorted(set(edges)) or not all(0 <= mean <= 1 for mean in means):
+                raise InvalidInput("row must have rising edges and means in [0, 1], got others")
+        elif isinstance(self.learner, Lanes):
+            check_lanes(row)
+        elif isinstance(self.learner, (ONS, AIOLI)):
+            d = self.dimension
+            diagonal = [THETA + d + i * d - i * (i - 1) // 2 for i in range(d)]
+            if not all(row[at] > 0.0 for at in diagonal):
+                raise InvalidInput("row must have a matrix with a positive diagonal, got another")
+
+    def _check_cells(self, row: Sequence[float], n: float) -> None:
+        """The part of `check_row` behind the parameters: the calibeater's cells, and the evidence."""
+        cells = int(self.spec[kernel.CELLS])
+        end = len(row)
+        if self.receipt_width:
+            end -= 2
+            if not 1e-100 <= row[end + 1] <= 1e100:
+                raise InvalidInput(f"row must hold its evidence as a ratio in [1e-100, 1e+100], got {row[end + 1]!r}")
+        if isinstance(self.calibeater, Spline):
+            check_spline(row[cells:end], n)
+            end = cells
+        for at in range(cells, end, 2):
+            total, count = row[at], row[at + 1]
+            if not (0 <= total <= count <= n and total == int(total) and count == int(count)):
+                raise InvalidInput(f"row must count ones among outcomes, got {total!r} of {count!r} - at row[{at}]")
+
     # ---- as data --------------------------------------------------------------------------------------------------
 
     def to_dict(self) -> dict[str, Any]:
@@ -207,7 +256,7 @@ def _part_to_dict(part: Any) -> dict[str, Any] | None:
 def _part_from_dict(slot: str, data: Any) -> Any:
     if data is None:
         return None
-    if not isinstance(data, Mapping) or data.get("kind") not in _PARTS[slot]:
+    if not isinstance(data, Mapping) or not isinstance(data.get("kind"), str) or data["kind"] not in _PARTS[slot]:
         raise InvalidInput(f"{slot} must name one of {', '.join(_PARTS[slot])} as its kind, got {data!r:.60}")
     kind = _PARTS[slot][data["kind"]]
     arguments = {name: value for name, value in data.items() if name != "kind"}

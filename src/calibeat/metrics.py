@@ -23,7 +23,7 @@ from ._check import (
     check_interval,
     check_lengths,
     check_outcomes,
-    check_positive,
+    check_scale,
     check_scores,
     check_whole,
 )
@@ -122,8 +122,9 @@ def brier_score(outcomes: npt.ArrayLike, forecasts: npt.ArrayLike) -> float:
 def log_loss(outcomes: npt.ArrayLike, forecasts: npt.ArrayLike, clip: float = 0.0) -> float:
     r"""(1/T) sum_t -y_t log p_t - (1 - y_t) log(1 - p_t), exact for any forecast.
 
-    A forecast of exactly 0 or 1 that turns out wrong costs infinity, and that is what is returned; ``clip=1e-5``
-    counts forecasts as if they had stayed in [1e-5, 1 - 1e-5].
+    A forecast of exactly 0 or 1 that turns out wrong costs infinity, and that is what is returned; so does one that
+    was rounded to 1, as every probability within 1e-16 of it is. ``clip=1e-5`` counts what was said of the outcome
+    as if it had been at least 1e-5.
 
     >>> from calibeat import metrics
     >>> round(metrics.log_loss([1, 0], [0.5, 0.5]), 6), round(metrics.log_loss([1], [1e-300]), 3)
@@ -133,7 +134,7 @@ def log_loss(outcomes: npt.ArrayLike, forecasts: npt.ArrayLike, clip: float = 0.
     """
     y, p = _pair(outcomes, forecasts)
     clip = check_interval("clip", clip, 0.0, 0.499)
-    return float(_losses(y, np.clip(p, clip, 1.0 - clip)).mean())
+    return float(_losses(y, p, clip).mean())
 
 
 def accuracy(outcomes: npt.ArrayLike, forecasts: npt.ArrayLike, threshold: float = 0.5) -> float:
@@ -216,7 +217,7 @@ def best_parameters(
     family = _scaling(method_or_features)
     f, y = check_scores(scores), check_outcomes(outcomes)
     check_lengths(scores=len(f), outcomes=len(y))
-    radius = check_positive("radius", radius)
+    radius = check_scale("radius", radius)
     x = _design(family, f)
     d = len(family.names)
     x0, x1 = np.ascontiguousarray(x[:, 0]), np.ascontiguousarray(x[:, 1]) if d == 3 else np.empty(0)
@@ -238,7 +239,7 @@ def _scaling(method_or_features: Any) -> Scaling:
     family = method_or_features.features if isinstance(method_or_features, Method) else method_or_features
     if not isinstance(family, Scaling):
         raise InvalidInput(
-            f"regret is against Platt, Beta or Temperature parameters, got {method_or_features!r:.60} which has none"
+            f"regret is against the parameters of a Platt(), Beta() or Temperature(), got {method_or_features!r:.60}"
         )
     return family
 
@@ -265,6 +266,6 @@ def _binned(y: Vector, p: Vector, m: int) -> tuple[npt.NDArray[np.int64], Vector
     return count, np.bincount(b, p, minlength=m).astype(np.float64), np.bincount(b, y, minlength=m).astype(np.float64)
 
 
-def _losses(y: Vector, p: Vector) -> Vector:
+def _losses(y: Vector, p: Vector, clip: float = 0.0) -> Vector:
     with np.errstate(divide="ignore"):
-        return -np.where(y == 1.0, np.log(p), np.log1p(-p))
+        return -np.maximum(np.where(y == 1.0, np.log(p), np.log1p(-p)), np.log(clip))

@@ -7,11 +7,13 @@ choose. In a row, from `THETA` on: 36 numbers of the Kalman lanes, 6 weights, an
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from ._check import Vector
 from ._jit import kernel, large_kernel
+from .errors import InvalidInput
 from .learners import LANES, THETA, project
 
 LANE_NAMES = ("still", "slow", "fast", "level only", "raw score", "paper's OPS")
@@ -106,6 +108,15 @@ def lanes_params(row: Any) -> dict[str, Any]:
         )
     }  # fmt: skip
     return {**means, "lanes": dict(zip(LANE_NAMES, weights, strict=True))}
+
+
+def check_lanes(row: Sequence[float]) -> None:
+    """Raise `InvalidInput` unless the weights and the variances of a row from outside are such."""
+    if not all(0.0 < w <= 1.0 for w in row[WEIGHT : WEIGHT + 6]):
+        raise InvalidInput(f"row must have weights of lanes in (0, 1], got {list(row[WEIGHT : WEIGHT + 6])}")
+    variances = [*row[PAA : PAA + 4], *row[PCC : PCC + 4], *row[PBB : PBB + 4], row[H00], row[H11]]
+    if not all(v > 0.0 for v in variances) or not row[H00] * row[H11] > row[H01] * row[H01]:
+        raise InvalidInput("row must have lanes with positive variances, got others")
 
 
 # ---- small things ------------------------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from ._check import Vector, check_positive, check_whole
+from ._check import Vector, check_scale, check_whole
 from ._jit import kernel, rare_kernel
 from .features import HISTOGRAM
 from .learners import REFIT, THETA, project, solve
@@ -50,7 +50,7 @@ class Fixed:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "after", check_whole("Fixed after", self.after, 1, MOST_EVENTS))
-        object.__setattr__(self, "radius", check_positive("Fixed radius", self.radius))
+        object.__setattr__(self, "radius", check_scale("Fixed radius", self.radius))
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,8 @@ class FTL:
 
     The host keeps 16 bytes per remembered outcome (24 with `Beta`), in columns that grow by doubling: all of the past
     without a window, at most about twice the window with one. Fits start from the last optimum and take two or three
-    Newton steps.
+    Newton steps: some 30 nanoseconds per remembered outcome in `run`, some 3 microseconds when events come one by one,
+    where nothing is compiled.
 
     >>> from calibeat import Calibrator, FTL, Method, Platt
     >>> cal = Calibrator(Method(Platt(), FTL(every=2, after=2, window=4)))
@@ -91,7 +92,7 @@ class FTL:
         object.__setattr__(self, "after", check_whole("FTL after", self.after, 1, MOST_EVENTS))
         if self.window is not None:
             object.__setattr__(self, "window", check_whole("FTL window", self.window, 1, MOST_EVENTS))
-        object.__setattr__(self, "radius", check_positive("FTL radius", self.radius))
+        object.__setattr__(self, "radius", check_scale("FTL radius", self.radius))
 
 
 @dataclass(frozen=True)

@@ -6,8 +6,8 @@ import hashlib
 import json
 from typing import Any, NoReturn
 
+from ._check import check_number, check_whole
 from .errors import InvalidInput, SnapshotMismatch
-from .kernel import N, T
 from .method import Method
 
 FORMAT = "calibeat/calibrator"
@@ -18,7 +18,7 @@ _FIELDS = ("format", "version", "method", "seed", "stream", "events", "row", "hi
 def dump(state: dict[str, Any]) -> str:
     """State -> text. Python writes the shortest decimal that reads back as the same float."""
     state = {"format": FORMAT, "version": VERSION, **state}
-    return json.dumps({**state, "checksum": _checksum(state)})
+    return json.dumps({**state, "checksum": _checksum(state)}, allow_nan=False)
 
 
 def load(text: str | bytes) -> dict[str, Any]:
@@ -26,10 +26,13 @@ def load(text: str | bytes) -> dict[str, Any]:
     state = _parse(text)
     if state.get("format") != FORMAT:
         raise SnapshotMismatch(f"snapshot must have the format {FORMAT!r}, got {state.get('format')!r:.60}")
-    if state.get("version") != VERSION:
-        raise SnapshotMismatch(f"snapshot must be of version {VERSION}, got {state.get('version')!r:.60}")
+    version = state.get("version")
+    if type(version) is not int or version != VERSION:
+        raise SnapshotMismatch(f"snapshot must be of version {VERSION}, got {version!r:.60}")
     if missing := [field for field in _FIELDS if field not in state]:
         raise SnapshotMismatch(f"snapshot must have the field {missing[0]!r}, got {', '.join(state)}")
+    if unknown := [field for field in state if field not in _FIELDS]:
+        raise SnapshotMismatch(f"snapshot must have no field but {', '.join(_FIELDS)}, got {unknown[0]!r:.60}")
     try:
         method = Method.from_dict(state["method"])
     except InvalidInput as error:
@@ -44,21 +47,13 @@ def load(text: str | bytes) -> dict[str, Any]:
             f"snapshot must have the checksum of its content, {_checksum(state)!r}, got {checksum!r:.80} - "
             "it was edited or damaged"
         )
-    _check_counts(row, state["events"])
-    return {**state, "method": method}
-
-
-def _check_counts(row: list[Any], events: Any) -> None:
-    """Numbers, and n <= t <= events."""
-    if any(type(number) not in (int, float) for number in row):
-        raise SnapshotMismatch("snapshot's row must hold numbers, got something else")
-    if type(events) is not int or events < 0:
-        raise SnapshotMismatch(f"snapshot's events must be a whole number, got {events!r:.60}")
-    t, n = row[T], row[N]
-    if not (0 <= n <= t <= events and n == int(n) and t == int(t)):
-        raise SnapshotMismatch(
-            f"snapshot's row must count its outcomes in whole numbers up to its {events} events, got {n!r} of {t!r}"
-        )
+    try:
+        events = check_whole("events", state["events"], 0, 2**53)
+        row = [check_number(f"row[{i}]", number) for i, number in enumerate(row)]
+        method.check_row(row, events)
+    except InvalidInput as error:
+        raise SnapshotMismatch(f"snapshot must hold what a calibrator can hold: {error}") from error
+    return {**state, "method": method, "row": row}
 
 
 def _parse(text: str | bytes) -> dict[str, Any]:
@@ -71,8 +66,8 @@ def _parse(text: str | bytes) -> dict[str, Any]:
             f"snapshot must be whole JSON text, got {error.msg.lower()} at character {error.pos} of {len(text)} - "
             "it was cut or damaged"
         ) from error
-    except UnicodeDecodeError as error:
-        raise SnapshotMismatch(f"snapshot must be UTF-8 text, got {error.reason} at byte {error.start}") from error
+    except (ValueError, RecursionError) as error:  # bytes of another encoding, numbers or nesting without end
+        raise SnapshotMismatch(f"snapshot must be JSON text, got what cannot be read: {error}") from error
     if not isinstance(state, dict):
         raise SnapshotMismatch(f"snapshot must be a JSON object, got {type(state).__name__}")
     return state

@@ -7,12 +7,14 @@ residual control.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
 from ._check import Vector, check_interval
 from ._jit import kernel, large_kernel
 from .calibeating import SPLINE
+from .errors import InvalidInput
 from .mixtures import SEEN, SHARE, F, M, P, R, S, inside, likelihood, pull_of
 
 KNOTS, X_MAX = 25, 6.0  # spline on the score's logit: knots -6, -5.5, ..., 6
@@ -73,6 +75,18 @@ class Spline:
         zeros, known = [0.0] * KNOTS, [INFORMATION] * KNOTS
         expert = [*zeros[:EXPERT_KNOTS], *known[:EXPERT_KNOTS]]
         return [*[1.0 / 3.0] * 3, *[0.0] * 4, *zeros, *known, *expert, *[0.0] * (2 * CONTROL_BINS)]
+
+
+def check_spline(cells: Sequence[float], n: float) -> None:
+    """Raise `InvalidInput` unless the weights, knots and counts of a row from outside are such."""
+    if not all(0.0 < v <= 1.0 for v in cells[:ATOMS]):
+        raise InvalidInput(f"row must have weights of splines in (0, 1], got {list(cells[:ATOMS])}")
+    if not all(known > 0.0 for known in (*cells[XL:MC], *cells[ML:RESIDUAL])):
+        raise InvalidInput("row must have knots with positive information, got others")
+    atoms, control = cells[ATOMS:XC], zip(cells[RESIDUAL:COUNT], cells[COUNT:], strict=True)
+    pairs = [(atoms[0], atoms[1]), (atoms[2], atoms[3]), *((abs(total), count) for total, count in control)]
+    if not all(0.0 <= total <= count <= n for total, count in pairs):
+        raise InvalidInput("row must have sums of outcomes within their counts, got others")
 
 
 @kernel
