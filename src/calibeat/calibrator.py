@@ -295,7 +295,8 @@ class Calibrator:
 
         Positive: the forecasts have served better. If the scores (clipped as the features clip them) were the
         true probabilities, exp(evidence) would be a martingale that starts at 1 and would ever reach 1/alpha with
-        probability at most alpha: an e-value, valid at any time. Kept by methods with `Lanes` or a `Spline`.
+        probability at most alpha: an e-value, valid at any time (for late outcomes: as long as how late they are does
+        not depend on what they are). Kept by methods with `Lanes` or a `Spline`.
 
         >>> from calibeat import Calibrator
         >>> cal = Calibrator()
