@@ -342,7 +342,7 @@ def test_single_events_change_kernels_without_changing_a_bit(monkeypatch: pytest
     monkeypatch.setattr(calibrator, "_LOOK_EVERY", 20)
     cal = Calibrator(AUTO)
     same(one_by_one(cal, scores, outcomes), expected)
-    assert cal._one_by_one == -1
+    assert not cal._may_compile
     travelled = Forecast.from_json(cal.predict(0.3).to_json())
     cal.update(travelled, 1)
     assert all(type(e) is float for e in travelled.lanes)
@@ -360,7 +360,7 @@ def test_single_events_stay_plain_where_nothing_can_be_compiled(monkeypatch: pyt
     monkeypatch.setattr(calibrator, "_PYTHON_EVENTS", 0)
     cal = Calibrator(AUTO)
     one_by_one(cal, *STREAMS["random"]())
-    assert cal._one_by_one == 300
+    assert cal._may_compile and cal._one_by_one == 300
 
 
 # ---- bad input ---------------------------------------------------------------------------------------------------

@@ -85,7 +85,8 @@ class Calibrator:
         self._last = (0.0,) * 5
         self._receipt: Any = array("d", bytes(8 * method.receipt_width))  # and what a mixture remembers of it
         self._mixes = method.receipt_width > 0
-        self._one_by_one = 0  # outcomes that a mixture has learnt by the plain kernels; -1 once it is compiled
+        self._may_compile = self._mixes  # a mixture's single events may yet go over to the compiled kernels
+        self._one_by_one = 0  # outcomes that it has learnt by the plain ones
         self._predict, self._settle = kernel.predict, kernel.settle
         self._hand: tuple[Any, Any, Any] = self._spec, self._row, self._receipt
         self._history = History(method)
@@ -160,7 +161,7 @@ class Calibrator:
                 self._receipt[:] = array("d", forecast.lanes)
             spec, row, receipt = self._hand
             self._settle(spec, row, float(events), x0, x1, x2, p, z, forecast.cell, y, receipt, 0)
-            if self._mixes and self._one_by_one >= 0:
+            if self._may_compile:
                 self._consider_compiling()
         forecast._learnt += ((self._issuer, y),)
 
@@ -407,9 +408,8 @@ class Calibrator:
         if self._one_by_one % _LOOK_EVERY == 0 and (is_loaded() or (long_enough and can_load("predict", "settle"))):
             self._predict, self._settle = compiled(kernel.predict), compiled(kernel.settle)
             self._hand = self._method.spec, self._view(), np.frombuffer(self._receipt)
-            self._one_by_one = -1
-        else:
-            self._one_by_one += 1
+            self._may_compile = False
+        self._one_by_one += 1
 
     def _update_and_remember(self, forecast: Forecast, y: float) -> None:
         """`update` for a learner that refits."""

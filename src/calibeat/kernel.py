@@ -135,13 +135,14 @@ def settle(
     elif learner == LANES:
         lanes_step(row, spec[CLIP], x0, x1, row[N] + 1.0, y, q, at)
     kind = spec[CALIBEATER]
-    if kind == TRACK or kind == HEDGE:  # noqa: PLR1714, SIM109 - a tuple would be made for every event
-        cells = int(spec[CELLS]) + 2 * cell
-        row[cells] += y
-        row[cells + 1] += 1.0
-    if spec[RECEIPT] > 0.0:
+    if kind != KEEP:
         if kind == SPLINE:
             spline_step(row, spec[CLIP], logit(spec, x0, x1), int(spec[CELLS]), row[N] + 1.0, y, q, at)
+        else:
+            cells = int(spec[CELLS]) + 2 * cell
+            row[cells] += y
+            row[cells + 1] += 1.0
+    if spec[RECEIPT] > 0.0:
         weigh_evidence(row, int(spec[EVIDENCE]), y, q[at + P], q[at + F])
     row[T] = t
     row[N] += 1.0
