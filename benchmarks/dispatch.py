@@ -8,6 +8,7 @@ so there it is cheaper to hand over less and work it out again: predict, then up
 from __future__ import annotations
 
 from array import array
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -66,7 +67,7 @@ def paths(*, quick: bool) -> None:
     for name in ("OPS", "TOPS", "HOPS", "OBS"):
         method = PRESETS[name]
         ends = {path(method, scores, outcomes) for path in PATHS.values()}
-        sides = {**PATHS, "Calibrator": loop}
+        sides: dict[str, Callable[..., object]] = {**PATHS, "Calibrator": loop}
         best = interleaved({title: always(path, method, scores, outcomes) for title, path in sides.items()}, repeats)
         times = [table.microseconds(seconds, events) for seconds in best.values()]
         ratio = best["compiled, ndarray"] / best["plain, array"]

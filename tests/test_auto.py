@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from conformance import delays, one_by_one, same
+from conformance import delays, same
 from conftest import JIT_OFF
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -34,11 +34,10 @@ from calibeat import (
     Method,
     Platt,
     Spline,
-    _jit,
     bounds,
     calibrator,
 )  # fmt: skip
-from calibeat.mixtures import EPS, LANE_NAMES, ons
+from calibeat.mixtures import EPS, LANE_NAMES, paper_step
 
 Vector = NDArray[np.float64]
 
@@ -259,7 +258,7 @@ def test_the_ball_of_the_papers_lane_holds() -> None:
     """No stream has ever brought it there, so it is asked directly."""
     row = Calibrator(AUTO).row.copy()
     row[44:49] = 100.0, 0.0, 1e-6, 0.0, 1e-6
-    ons(row, 3.0, 0.5, 1.0)
+    paper_step(row, 3.0, 0.5, 1.0)
     assert math.hypot(row[44], row[45]) <= 100.0 * (1.0 + 1e-12)
 
 
@@ -326,41 +325,6 @@ def ever_alarmed(scores: Vector, outcomes: NDArray[np.bool_]) -> bool:
         if cal.alarm(0.05):
             return True
     return False
-
-
-# ---- single events, compiled when that pays ----------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("loaded", [False, True])
-def test_single_events_change_kernels_without_changing_a_bit(monkeypatch: pytest.MonkeyPatch, loaded: bool) -> None:
-    scores, outcomes = STREAMS["drifting"]()
-    expected = Calibrator(AUTO).run(scores, outcomes)
-    monkeypatch.setattr(calibrator, "is_loaded", lambda: loaded)
-    monkeypatch.setattr(calibrator, "can_load", lambda *_: True)
-    monkeypatch.setattr(calibrator, "_PYTHON_EVENTS", 40)
-    monkeypatch.setattr(calibrator, "_plain_events", [0])
-    monkeypatch.setattr(calibrator, "_LOOK_EVERY", 20)
-    cal = Calibrator(AUTO)
-    same(one_by_one(cal, scores, outcomes), expected)
-    assert not cal._may_compile
-    travelled = Forecast.from_json(cal.predict(0.3).to_json())
-    cal.update(travelled, 1)
-    assert all(type(e) is float for e in travelled.lanes)
-
-
-def test_what_can_be_loaded() -> None:
-    Calibrator(OPS).run([0.5], [1])
-    assert _jit.can_load("run") is not JIT_OFF
-    assert not _jit.can_load("no kernel of this name")
-
-
-def test_single_events_stay_plain_where_nothing_can_be_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(calibrator, "is_loaded", lambda: False)
-    monkeypatch.setattr(calibrator, "can_load", lambda *_: False)
-    monkeypatch.setattr(calibrator, "_PYTHON_EVENTS", 0)
-    cal = Calibrator(AUTO)
-    one_by_one(cal, *STREAMS["random"]())
-    assert cal._may_compile and cal._one_by_one == 300
 
 
 # ---- bad input ---------------------------------------------------------------------------------------------------

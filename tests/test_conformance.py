@@ -53,6 +53,33 @@ def test_jit_on_and_off_are_bitwise_equal() -> None:
         assert compiled[name] == numbers, name
 
 
+@pytest.mark.skipif(JIT_OFF, reason="about compiled kernels")
+def test_single_events_after_warming_up_are_bitwise_equal() -> None:
+    """In a process of its own, for what is warm stays warm."""
+    program = """
+import numpy as np, calibeat, test_conformance as t
+from calibeat import Calibrator, Forecast, _jit
+from conformance import delays, one_by_one, one_by_one_late, same
+plain = {}
+for warm in (False, True):
+    for name, method in t.METHODS.items():
+        scores, outcomes = (column[:120] for column in t.STREAMS["drifting"]())
+        now, late = Calibrator(method, seed=2), Calibrator(method, seed=2)
+        results = [one_by_one(now, scores, outcomes), one_by_one_late(late, scores, outcomes, delays(120))]
+        last = now.predict(0.3)
+        assert all(type(number) is float for number in (*last.lanes, last.probability, last.expert, last.score))
+        now.update(Forecast.from_json(last.to_json()), 1)
+        results = np.concatenate([*results, now.row, late.row])
+        same(results, plain.setdefault(name, results))
+    calibeat.warm_up()
+    calibeat.warm_up()
+assert {"predict", "settle", "update", "run", "run_late", "predict_many"} == set(_jit.dispatchers())
+assert all(len(dispatcher.signatures) == 1 for dispatcher in _jit.dispatchers().values())
+"""
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parent)}
+    subprocess.run([sys.executable, "-W", "error", "-c", program], env=environment, check=True)
+
+
 def test_draws_do_not_depend_on_batching() -> None:
     scores, outcomes = STREAMS["random"]()
     whole = Calibrator("hops", seed=9).run(scores, outcomes)

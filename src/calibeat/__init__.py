@@ -21,6 +21,7 @@ from .mixtures import Lanes
 from .presets import AUTO, BM, F99, FBS, FPS, HOBS, HOPS, OBS, OPS, SWBS, SWPS, TOBS, TOPS, TWHB, WBS, WHB, WPS
 from .refit import FTL, Fixed, Histogram
 from .spline import Spline
+from .warm import warm_up
 
 __all__ = [
     "AIOLI",
@@ -66,4 +67,5 @@ __all__ = [
     "__version__",
     "bounds",
     "metrics",
+    "warm_up",
 ]

@@ -11,11 +11,9 @@ from __future__ import annotations
 import hashlib
 import inspect
 import os
-import sys
 import tempfile
 import threading
 from collections.abc import Callable
-from functools import cache
 from pathlib import Path
 from types import ModuleType
 from typing import Any, TypeVar
@@ -60,15 +58,9 @@ def compiled(function: F) -> F:
         return _COMPILED[function]  # type: ignore[return-value]  # the twin has the signature of the original
 
 
-def is_loaded() -> bool:
-    """Whether Numba is in memory already, so that the compiled twins cost nothing more to reach."""
-    return bool(_COMPILED) and "numba" in sys.modules and not _disabled()
-
-
-@cache
-def can_load(*names: str) -> bool:
-    """Whether these kernels lie compiled on the disk: to read them takes half a second, to make them ten."""
-    return not _disabled() and _are_cached(names)
+def is_compiled(*functions: Callable[..., Any]) -> bool:
+    """Whether the compiled twins of these kernels are in memory."""
+    return all(hasattr(_COMPILED.get(function), "signatures") for function in functions)
 
 
 def dispatchers() -> dict[str, Any]:
@@ -78,11 +70,6 @@ def dispatchers() -> dict[str, Any]:
 
 def _disabled() -> bool:
     return os.environ.get("NUMBA_DISABLE_JIT", "0") not in ("", "0")
-
-
-def _are_cached(names: tuple[str, ...]) -> bool:  # pragma: no cover - see _import_numba
-    folder = _cache_folder(os.environ.get("NUMBA_CACHE_DIR", ""))
-    return folder is not None and all(any(folder.rglob(f"*.{name}-*.nbi")) for name in names)
 
 
 def _import_numba() -> ModuleType | None:  # pragma: no cover - the leg that measures coverage has the JIT off

@@ -22,7 +22,7 @@ from ._check import (
     check_scores,
     check_whole,
 )
-from ._jit import can_load, compiled, is_loaded
+from ._jit import compiled, is_compiled
 from .calibeating import Hedging
 from .errors import InvalidInput, OutcomeConflict, SnapshotMismatch, UnknownForecast
 from .forecast import Forecast, Issuer
@@ -38,10 +38,6 @@ Number = int | float | np.floating[Any] | np.integer[Any]
 
 _log = logging.getLogger("calibeat")
 _new = tuple.__new__
-# A mixture is seven times faster compiled, also event by event. That is worth half a second of loading to a process
-# that has served events for a while, but not the ten seconds that it takes to compile when the cache is empty.
-_PYTHON_EVENTS, _LOOK_EVERY = 5_000, 256
-_plain_events = [0]  # of mixtures, by all calibrators of this process
 
 
 class Calibrator:
@@ -85,10 +81,13 @@ class Calibrator:
         self._last = (0.0,) * 5
         self._receipt: Any = array("d", bytes(8 * method.receipt_width))  # and what a mixture remembers of it
         self._mixes = method.receipt_width > 0
-        self._may_compile = self._mixes  # a mixture's single events may yet go over to the compiled kernels
-        self._one_by_one = 0  # outcomes that it has learnt by the plain ones
-        self._predict, self._settle = kernel.predict, kernel.settle
+        # Single events run as plain Python, unless somebody has warmed up the compiled kernels: the same bits.
+        self._predict, self._settle, self._update = kernel.predict, kernel.settle, kernel.update
         self._hand: tuple[Any, Any, Any] = self._spec, self._row, self._receipt
+        if is_compiled(kernel.predict, kernel.settle, kernel.update):
+            self._predict, self._settle = compiled(kernel.predict), compiled(kernel.settle)
+            self._update = compiled(kernel.update)
+            self._hand = method.spec, self._view(), np.frombuffer(self._receipt) if self._mixes else np.empty(0)
         self._history = History(method)
         self._keeps = method.needs_history
         self._events = 0
@@ -161,8 +160,6 @@ class Calibrator:
                 self._receipt[:] = array("d", forecast.lanes)
             spec, row, receipt = self._hand
             self._settle(spec, row, float(events), x0, x1, x2, p, z, forecast.cell, y, receipt, 0)
-            if self._may_compile:
-                self._consider_compiling()
         forecast._learnt += ((self._issuer, y),)
 
     # ---- many events ----------------------------------------------------------------------------------------------
@@ -401,24 +398,14 @@ class Calibrator:
         if calibeater is not None:  # a cell that was damaged on the way must not reach the row
             check_whole("forecast cell", forecast.cell, 0, len(calibeater.initial) // 2 - 1)
 
-    def _consider_compiling(self) -> None:
-        """Once Numba is in memory, or there were enough events to load it, a mixture is compiled."""
-        _plain_events[0] += 1
-        long_enough = _plain_events[0] > _PYTHON_EVENTS
-        if self._one_by_one % _LOOK_EVERY == 0 and (is_loaded() or (long_enough and can_load("predict", "settle"))):
-            self._predict, self._settle = compiled(kernel.predict), compiled(kernel.settle)
-            self._hand = self._method.spec, self._view(), np.frombuffer(self._receipt)
-            self._may_compile = False
-        self._one_by_one += 1
-
     def _update_and_remember(self, forecast: Forecast, y: float) -> None:
         """`update` for a learner that refits."""
+        spec, row, receipt = self._hand
         self._history.reserve(self.outcomes, 1)
-        receipt: Any = array("d", forecast.lanes)
-        kernel.update(
-            self._spec, self._row, float(self._events), forecast.score, forecast.cell, y, receipt, 0,
-            *self._history.columns,
-        )  # fmt: skip
+        self._receipt[:] = array("d", forecast.lanes)
+        self._update(
+            spec, row, float(self._events), forecast.score, forecast.cell, y, receipt, 0, *self._history.columns
+        )
         self._after_learning()
 
     def _has_learnt(self, forecast: Forecast, y: float) -> bool:

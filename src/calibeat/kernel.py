@@ -127,7 +127,7 @@ def settle(
     `cell`; t is the number of forecasts made so far."""
     learner = spec[LEARNER]
     if learner == ONS_STEP:
-        ons_step(row, spec[D], x0, x1, x2, p - y, spec[GAIN], spec[RADIUS])
+        ons_step(row, THETA, spec[D], x0, x1, x2, p - y, spec[GAIN], spec[RADIUS])
     elif learner == OGD_STEP:
         ogd_step(row, spec[D], x0, x1, x2, p - y, spec[GAIN] / math.sqrt(row[N] + 1.0), spec[RADIUS])
     elif learner == AIOLI_STEP:

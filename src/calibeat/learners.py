@@ -258,36 +258,39 @@ def project(
 
 @kernel
 def ons_step(
-    row: Vector, d: float, x0: float, x1: float, x2: float, error: float, gain: float, radius: float
+    row: Vector, at: int, d: float, x0: float, x1: float, x2: float, error: float, gain: float, radius: float
 ) -> None:  # fmt: skip
-    """g = error x;  A += g g';  theta = projection of theta - gain A^-1 g,  gain = 1/gamma."""
+    """g = error x;  A += g g';  theta = projection of theta - gain A^-1 g,  gain = 1/gamma.
+
+    theta and then A lie in the row from `at` on.
+    """
     g0, g1, g2 = error * x0, error * x1, error * x2
     t1 = t2 = a01 = a02 = a11 = a12 = a22 = 0.0
     if d == 2.0:
-        t0, t1 = row[THETA], row[THETA + 1]
-        row[THETA + 2] = a00 = row[THETA + 2] + g0 * g0
-        row[THETA + 3] = a01 = row[THETA + 3] + g0 * g1
-        row[THETA + 4] = a11 = row[THETA + 4] + g1 * g1
+        t0, t1 = row[at], row[at + 1]
+        row[at + 2] = a00 = row[at + 2] + g0 * g0
+        row[at + 3] = a01 = row[at + 3] + g0 * g1
+        row[at + 4] = a11 = row[at + 4] + g1 * g1
     elif d == 3.0:
-        t0, t1, t2 = row[THETA], row[THETA + 1], row[THETA + 2]
-        row[THETA + 3] = a00 = row[THETA + 3] + g0 * g0
-        row[THETA + 4] = a01 = row[THETA + 4] + g0 * g1
-        row[THETA + 5] = a02 = row[THETA + 5] + g0 * g2
-        row[THETA + 6] = a11 = row[THETA + 6] + g1 * g1
-        row[THETA + 7] = a12 = row[THETA + 7] + g1 * g2
-        row[THETA + 8] = a22 = row[THETA + 8] + g2 * g2
+        t0, t1, t2 = row[at], row[at + 1], row[at + 2]
+        row[at + 3] = a00 = row[at + 3] + g0 * g0
+        row[at + 4] = a01 = row[at + 4] + g0 * g1
+        row[at + 5] = a02 = row[at + 5] + g0 * g2
+        row[at + 6] = a11 = row[at + 6] + g1 * g1
+        row[at + 7] = a12 = row[at + 7] + g1 * g2
+        row[at + 8] = a22 = row[at + 8] + g2 * g2
     else:
-        t0 = row[THETA]
-        row[THETA + 1] = a00 = row[THETA + 1] + g0 * g0
+        t0 = row[at]
+        row[at + 1] = a00 = row[at + 1] + g0 * g0
     s0, s1, s2 = solve(d, a00, a01, a02, a11, a12, a22, g0, g1, g2)
     t0, t1, t2 = t0 - gain * s0, t1 - gain * s1, t2 - gain * s2
     if t0 * t0 + t1 * t1 + t2 * t2 > radius * radius:
         t0, t1, t2 = project(d, a00, a01, a02, a11, a12, a22, t0, t1, t2, radius)
-    row[THETA] = t0
+    row[at] = t0
     if d > 1.0:
-        row[THETA + 1] = t1
+        row[at + 1] = t1
         if d > 2.0:
-            row[THETA + 2] = t2
+            row[at + 2] = t2
 
 
 @kernel

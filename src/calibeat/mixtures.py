@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 from ._check import Vector
 from ._jit import kernel, large_kernel
 from .errors import InvalidInput
-from .learners import LANES, THETA, project
+from .learners import LANES, THETA, ons_step
 
 LANE_NAMES = ("still", "slow", "fast", "level only", "raw score", "paper's OPS")
 
@@ -36,7 +36,7 @@ LAG_TEMPER, LAG_PULL, MOST_PULL = 10.0, 0.05, 0.5
 SLOPE, BEND, OFFSET = THETA, THETA + 4, THETA + 8
 PAA, PAC, PAB, PCC, PCB, PBB = THETA + 12, THETA + 16, THETA + 20, THETA + 24, THETA + 28, THETA + 32
 WEIGHT = THETA + 36
-OA, OB, H00, H01, H11 = THETA + 42, THETA + 43, THETA + 44, THETA + 45, THETA + 46
+OA, OB, H00, H01, H11 = THETA + 42, THETA + 43, THETA + 44, THETA + 45, THETA + 46  # as `ons_step` lays them
 
 # ---- the receipt: what an event must remember from its forecast to its outcome -----------------------------------
 SEEN = 0  # outcomes learnt when the forecast was made
@@ -198,7 +198,7 @@ def lanes_step(row: Vector, clip: float, x0: float, x1: float, n: float, y: floa
     kalman(row, 1, x, g, e1, y, SLOW * PRIOR_AC, SLOW * PRIOR_B)
     kalman(row, 2, x, g, e2, y, FAST * PRIOR_AC, FAST * PRIOR_B)
     kalman(row, 3, x, g, e3, y, 0.0, LEVEL * PRIOR_B)
-    ons(row, x0 - x1, q[at + PAPER], y)
+    paper_step(row, x0 - x1, q[at + PAPER], y)
 
 
 @kernel
@@ -271,21 +271,11 @@ def kalman(row: Vector, k: int, x: float, g: float, e: float, y: float, drift_ac
 
 
 @kernel
-def ons(row: Vector, x: float, o: float, y: float) -> None:
-    """The paper's step on (x, 1), in two dimensions and with its hyper-parameters; o is what this lane says now."""
-    if o <= EPS or o >= LARGEST:  # the gradient is that of the lane itself, unclipped
+def paper_step(row: Vector, x: float, o: float, y: float) -> None:
+    """The paper's step on (x, 1) with its hyper-parameters; o is what this lane says now."""
+    if o <= EPS or o >= 1.0 - EPS:  # the gradient is that of the lane itself, unclipped
         o = logistic(row[OA] * x + row[OB])
-    error = o - y
-    gx = error * x
-    row[H00] = h00 = row[H00] + gx * gx
-    row[H01] = h01 = row[H01] + gx * error
-    row[H11] = h11 = row[H11] + error * error
-    gain = ONS_GAIN / (h00 * h11 - h01 * h01)
-    a = row[OA] - (h11 * gx - h01 * error) * gain
-    b = row[OB] - (h00 * error - h01 * gx) * gain
-    if a * a + b * b > ONS_RADIUS * ONS_RADIUS:
-        a, b, _ = project(2.0, h00, h01, 0.0, h11, 0.0, 0.0, a, b, 0.0, ONS_RADIUS)
-    row[OA], row[OB] = a, b
+    ons_step(row, OA, 2.0, x, 1.0, 0.0, o - y, ONS_GAIN, ONS_RADIUS)
 
 
 # ---- evidence ----------------------------------------------------------------------------------------------------
