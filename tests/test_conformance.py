@@ -72,11 +72,21 @@ for warm in (False, True):
         results = np.concatenate([*results, now.row, late.row])
         same(results, plain.setdefault(name, results))
     calibeat.warm_up()
-    calibeat.warm_up()
 assert {"predict", "settle", "update", "run", "run_late", "predict_many"} == set(_jit.dispatchers())
 assert all(len(dispatcher.signatures) == 1 for dispatcher in _jit.dispatchers().values())
 """
     environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parent)}
+    subprocess.run([sys.executable, "-W", "error", "-c", program], env=environment, check=True)
+    # They are in the cache now: the next process finds them at its first batch, and not before.
+    program = """
+import sys
+from calibeat import Calibrator, _jit, warm
+cal = Calibrator()
+cal.update(cal.predict(0.5), 1)
+assert "numba" not in sys.modules
+cal.run([0.5], [1])
+assert warm.single_is_compiled() and cal._predict is Calibrator("ops")._predict is _jit.dispatchers()["predict"]
+"""
     subprocess.run([sys.executable, "-W", "error", "-c", program], env=environment, check=True)
 
 

@@ -63,6 +63,11 @@ def is_compiled(*functions: Callable[..., Any]) -> bool:
     return all(hasattr(_COMPILED.get(function), "signatures") for function in functions)
 
 
+def is_cached(*functions: Callable[..., Any]) -> bool:
+    """Whether the compiled twins of these kernels lie on the disk: to read them takes a moment, to make them many."""
+    return not _disabled() and _are_on_disk([function.__name__ for function in functions])
+
+
 def dispatchers() -> dict[str, Any]:
     """Name -> Numba dispatcher of every kernel compiled so far."""
     return {name.__name__: twin for name, twin in _COMPILED.items() if hasattr(twin, "signatures")}
@@ -70,6 +75,11 @@ def dispatchers() -> dict[str, Any]:
 
 def _disabled() -> bool:
     return os.environ.get("NUMBA_DISABLE_JIT", "0") not in ("", "0")
+
+
+def _are_on_disk(names: list[str]) -> bool:  # pragma: no cover - see _import_numba
+    folder = _cache_folder(os.environ.get("NUMBA_CACHE_DIR", ""))
+    return folder is not None and all(any(folder.rglob(f"*.{name}-*.nbi")) for name in names)
 
 
 def _import_numba() -> ModuleType | None:  # pragma: no cover - the leg that measures coverage has the JIT off

@@ -22,7 +22,7 @@ from ._check import (
     check_scores,
     check_whole,
 )
-from ._jit import compiled, is_compiled
+from ._jit import compiled
 from .calibeating import Hedging
 from .errors import InvalidInput, OutcomeConflict, SnapshotMismatch, UnknownForecast
 from .forecast import Forecast, Issuer
@@ -33,6 +33,7 @@ from .mixtures import Lanes, lanes_params
 from .presets import AUTO, method_named, name_of
 from .randomness import stream_key, uniform, uniforms
 from .refit import FTL, Fixed, Histogram
+from .warm import load_single_if_cached, single_is_compiled
 
 Number = int | float | np.floating[Any] | np.integer[Any]
 
@@ -81,13 +82,10 @@ class Calibrator:
         self._last = (0.0,) * 5
         self._receipt: Any = array("d", bytes(8 * method.receipt_width))  # and what a mixture remembers of it
         self._mixes = method.receipt_width > 0
-        # Single events run as plain Python, unless somebody has warmed up the compiled kernels: the same bits.
+        # Single events run as plain Python, or by the compiled kernels if those are in memory: the same bits.
         self._predict, self._settle, self._update = kernel.predict, kernel.settle, kernel.update
         self._hand: tuple[Any, Any, Any] = self._spec, self._row, self._receipt
-        if is_compiled(kernel.predict, kernel.settle, kernel.update):
-            self._predict, self._settle = compiled(kernel.predict), compiled(kernel.settle)
-            self._update = compiled(kernel.update)
-            self._hand = method.spec, self._view(), np.frombuffer(self._receipt) if self._mixes else np.empty(0)
+        self._take_compiled_kernels()
         self._history = History(method)
         self._keeps = method.needs_history
         self._events = 0
@@ -205,6 +203,8 @@ class Calibrator:
         self._view()[:] = row
         self._events += len(scores)
         self._after_learning()
+        load_single_if_cached()
+        self._take_compiled_kernels()
         return forecasts
 
     def predict_many(self, scores: npt.ArrayLike) -> Vector:
@@ -397,6 +397,12 @@ class Calibrator:
         calibeater = self._method.calibeater
         if calibeater is not None:  # a cell that was damaged on the way must not reach the row
             check_whole("forecast cell", forecast.cell, 0, len(calibeater.initial) // 2 - 1)
+
+    def _take_compiled_kernels(self) -> None:
+        if single_is_compiled():  # pragma: no cover - the leg that measures coverage has the JIT off
+            self._predict, self._settle = compiled(kernel.predict), compiled(kernel.settle)
+            self._update = compiled(kernel.update)
+            self._hand = self._method.spec, self._view(), np.frombuffer(self._receipt) if self._mixes else np.empty(0)
 
     def _update_and_remember(self, forecast: Forecast, y: float) -> None:
         """`update` for a learner that refits."""
