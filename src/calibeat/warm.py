@@ -20,9 +20,9 @@ def warm_up() -> None:
 
     Single events run as plain Python at first: there at once, and fast enough for most. By the compiled kernels predict
     and update together take some 2 microseconds whatever the method (AUTO: 18 as plain Python), and the bits do not
-    change. To load them takes half a second; on a machine that has never compiled them it takes half a minute, so
-    do it when an image is built, and again when a service starts. (A first batch loads them as well, where they lie
-    compiled in the cache.)
+    change. To load them takes half a second; on a machine that has never compiled them it takes a dozen seconds or
+    more, so do it when an image is built, and again when a service starts. (A first batch loads them as well, where
+    they lie compiled in the cache.)
 
     >>> import calibeat
     >>> calibeat.warm_up()
