@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from calibeat import AUTO, Calibrator, Forecast
+from calibeat import AUTO, Calibrator, Forecast, warm_up
 from calibeat.experiments.flights import flights
 from calibeat.experiments.stream import Stream
 from calibeat.mixtures import LANE_NAMES
@@ -23,8 +23,8 @@ SHORTER = 1000  # events from one look at the weights to the next: about a day o
 
 def watched(stream: Stream, *, at_once: bool) -> NDArray[np.float64]:
     """The weights of the lanes after every `SHORTER` events, as columns."""
+    warm_up()  # a year of single events takes seconds
     cal, looks = Calibrator(AUTO), []
-    cal.predict_many([0.5])  # Numba is in memory from here on: a year of single events takes seconds
     n = len(stream.scores)
     due = np.where(stream.labelled, np.arange(1, n + 1), n) if at_once or stream.due is None else stream.due
     order = np.argsort(due, kind="stable")

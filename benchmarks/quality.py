@@ -196,6 +196,14 @@ def late_loss(contender: str, named: Named, delay: int) -> float:
     return 1000.0 * metrics.log_loss(y[named.warm_up :], p[named.warm_up :], clip=CLIP)
 
 
+def regimes(events: int = 100_000, length: int = 800) -> Named:
+    """A score that says nothing, and a rate of outcomes that jumps between 5 % and 95 %: the past misleads the late."""
+    rng = np.random.default_rng(0)
+    scores = np.clip(0.5 + rng.normal(0.0, 0.01, events), 0.0, 1.0)
+    rate = np.where(np.arange(events) // length % 2 == 0, 0.95, 0.05)
+    return Named("regimes", Stream(scores, (rng.random(events) < rate).astype(np.float64), scores))
+
+
 def delays(*, quick: bool) -> None:
     """Table: log-loss on the flights and on the development streams, by how late the outcomes are."""
     from calibeat.experiments.flights import flights
@@ -203,7 +211,7 @@ def delays(*, quick: bool) -> None:
     flown = flights()
     known = flown.labelled
     scores, outcomes = flown.scores[known], flown.outcomes[known]
-    groups = {"flights": [Named("flights", Stream(scores, outcomes, scores))]}
+    groups = {"flights": [Named("flights", Stream(scores, outcomes, scores))], "regimes of 800": [regimes()]}
     if STREAMS.exists():
         groups["development streams"] = read(SEEDS[:1], 20_000) if quick else read(SEEDS, 10**9)
     rows = []
@@ -228,5 +236,6 @@ def delays(*, quick: bool) -> None:
         [
             "Times 1000, every outcome the same number of events late; means over seeds, then over streams.",
             "flights: those with an outcome, which is asked for the same number of flights later.",
+            "regimes of 800: the score says nothing, and the rate of outcomes jumps between 5 % and 95 % every 800 events.",
         ],
     )

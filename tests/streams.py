@@ -69,7 +69,7 @@ def mixtures() -> dict[str, Method]:
     return {
         "auto": Method(Beta(), Lanes(), Spline()),
         "auto with control": Method(Beta(), Lanes(), Spline(control=1.0)),
-        "auto with a wide clip": Method(Beta(clip=0.1), Lanes(), Spline(control=0.5)),
+        "auto with a wide clip": Method(Beta(clip=0.002), Lanes(), Spline(control=0.5)),
         "lanes": Method(Beta(), Lanes()),
         "lanes tracked": Method(Beta(), Lanes(), Tracking()),
         "lanes hedged": Method(Beta(), Lanes(), Hedging()),

@@ -149,7 +149,7 @@ def replayed(scores: Vector, answer: Callable[[Forecast], bool]) -> tuple[Vector
     cal, outcomes, forecasts, said = Calibrator(AUTO), [], [], []
     for score in scores.tolist():
         forecast = cal.predict(score)
-        _, f, *lanes, paper, expert, _, _, p = forecast.lanes
+        _, f, *lanes, paper, expert, _, _, p, _ = forecast.lanes
         said.append([*lanes, f, paper, expert])
         forecasts.append(p)
         outcomes.append(float(answer(forecast)))
@@ -327,13 +327,31 @@ def ever_alarmed(scores: Vector, outcomes: NDArray[np.bool_]) -> bool:
     return False
 
 
+def test_scores_beyond_the_clip_that_are_right_raise_no_alarm() -> None:
+    """An exact zero that never happens, or one in a million that happens so often, is no evidence against the score."""
+    rng = np.random.default_rng(1)
+    for scores in (np.zeros(200_000), np.full(200_000, 1e-6), 10.0 ** rng.uniform(-8, -5, 200_000)):
+        for s, y in ((scores, rng.random(len(scores)) < scores), (1.0 - scores, rng.random(len(scores)) >= scores)):
+            cal = Calibrator(AUTO)
+            cal.run(s, y)
+            assert cal.evidence < 0.0
+            assert not cal.alarm()
+
+
+def test_evidence_against_a_score_that_was_sure_and_wrong_is_finite() -> None:
+    cal = Calibrator(AUTO)
+    cal.run([0.0, 1.0] * 3, [1, 0] * 3)
+    assert 10.0 < cal.evidence < 100.0
+
+
 # ---- bad input ---------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(("make", "message"), [
     (lambda: Method(Platt(), Lanes()), "Lanes needs Beta features that start at the identity (1.0, -1.0, 0.0), got Pl"),
     (lambda: Method(Beta(start=(1.0, 1.0, 0.0)), Lanes()), "identity (1.0, -1.0, 0.0), got Beta(start=(1.0, 1.0"),
-    (lambda: Method(None, Lanes()), "Lanes needs features to learn parameters for"),
+    (lambda: Method(None, Lanes()), "Lanes needs Beta features that start at the identity (1.0, -1.0, 0.0), got None"),
+    (lambda: Method(Beta(clip=0.1), Lanes()), "Lanes needs Beta features with a clip of at most 0.002, got 0.1"),
     (lambda: Method(None, None, Spline()), "Spline needs a scaling to correct (Platt, Beta or Temperature), got None"),
     (lambda: Method(Histogram(), calibrator.FTL(), Spline()), "(Platt, Beta or Temperature), got Histogram"),
     (lambda: Method(Beta(), Spline()), "Spline belongs in the calibeater of a method, got it as learner"),
@@ -358,14 +376,19 @@ def test_refused(make: Callable[[], Any], message: str) -> None:
     lambda receipt: receipt | {"lanes": [*receipt["lanes"][:4], math.nan, *receipt["lanes"][5:]]},
     lambda receipt: receipt | {"lanes": [*receipt["lanes"][:1], 0.0, *receipt["lanes"][2:]]},
     lambda receipt: receipt | {"lanes": [*receipt["lanes"][:7], 1.0, *receipt["lanes"][8:]]},
+    lambda receipt: receipt | {"lanes": [*receipt["lanes"][:7], 5e-324, 0.0, 0.0, *receipt["lanes"][10:]]},
+    lambda receipt: receipt | {"lanes": [*receipt["lanes"][:1], 1e-300, *receipt["lanes"][2:]]},
+    lambda receipt: receipt | {"lanes": [*receipt["lanes"][:2], *[5e-324] * 5, *receipt["lanes"][7:]]},
+    lambda receipt: receipt | {"score": 0.31},
     lambda receipt: receipt | {"seen": 7},
+    lambda receipt: receipt | {"seen": 7, "lanes": [7.0, *receipt["lanes"][1:]]},
     lambda receipt: receipt | {"probability": 0.123},
 ])  # fmt: skip
 def test_a_damaged_receipt_is_refused(change: Callable[[dict[str, Any]], dict[str, Any]]) -> None:
     cal = Calibrator(AUTO)
     receipt = cal.predict(0.3).to_dict()
     before = cal.to_json()
-    with pytest.raises(InvalidInput, match=r"forecast (must remember the 11 numbers of its mixture|lane)"):
+    with pytest.raises(InvalidInput, match=r"forecast (must remember the 12 numbers of its mixture|lane|seen)"):
         cal.update(Forecast.from_dict(change(receipt)), 1)
     assert cal.to_json() == before
     for lanes in (["x"], "x", 3, None):
@@ -374,11 +397,16 @@ def test_a_damaged_receipt_is_refused(change: Callable[[dict[str, Any]], dict[st
 
 
 @pytest.mark.parametrize(("at", "value", "message"), [
-    (38, 0.0, "row must have weights of lanes in (0, 1], got"),
-    (14, -1.0, "row must have lanes with positive variances"),
-    (48, 0.0, "row must have lanes with positive variances"),
-    (49, 2.0, "row must have weights of splines in (0, 1]"),
-    (85, 0.0, "row must have knots with positive information"),
+    (38, 0.0, "row must have weights of lanes that sum to one, none of them lost, got"),
+    (38, 0.5, "row must have weights of lanes that sum to one, none of them lost, got"),
+    (2, 1e300, "row must have lanes with parameters in [-1e+06, 1e+06]"),
+    (14, -1.0, "row must have lanes with positive variances up to their cap"),
+    (14, 1e300, "row must have lanes with positive variances up to their cap"),
+    (30, 1000.0, "row must have lanes with positive variances up to their cap"),
+    (48, 0.0, "row must have a lane of OPS with a positive definite matrix"),
+    (49, 2.0, "row must have weights of splines that sum to one"),
+    (85, 0.0, "row must have knots with an information of 10 or more"),
+    (56, -1000.0, "row must have knots with offsets in [-700, 700]"),
     (52, 1.0, "row must have sums of outcomes within their"),
     (149, 0.0, "row must hold its evidence as a ratio in [1e-100, 1e+100], got 0.0"),
 ])  # fmt: skip

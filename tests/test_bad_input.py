@@ -260,6 +260,36 @@ def test_receipts_that_were_edited_on_the_way(cal: Calibrator) -> None:
     raw.update(edited, 1)  # there is no cell to play
 
 
+def test_receipts_made_by_hand_are_looked_at_like_those_that_travelled() -> None:
+    """Whatever a live receipt is copied or edited into, it is not alive: what it says is checked, and then believed."""
+    edits: list[Callable[[Forecast], Forecast]] = [
+        lambda f: f._replace(score=0.1),
+        lambda f: Forecast(**{**f._asdict(), "score": 0.1}),
+        lambda f: Forecast._make([f[0], 0.1, *f[2:]]),
+    ]
+    for method in (OPS, TOPS):
+        for edit in edits:
+            results = []
+            for others in (0, 1):  # the latest forecast, or not the latest
+                cal = Calibrator(method)
+                receipt = cal.predict(0.9)
+                for _ in range(others):
+                    cal.predict(0.5)
+                cal.update(edit(receipt), 1)
+                results.append(cal.predict_many([0.9])[0])
+            assert results[0] == results[1]
+    auto = Calibrator()  # its mixture was asked about another score
+    receipt = auto.predict(0.9)
+    for edit in [*edits, lambda f: Forecast(*f[:9])]:
+        edited = edit(receipt)
+        refused(auto, lambda f=edited: auto.update(f, 1), "forecast must remember the 12 numbers")
+    auto.predict(0.5)
+    tops = Calibrator(TOPS)
+    receipt = tops.predict(0.9)
+    edited = Forecast(*receipt[:7], 10**6, *receipt[8:])
+    refused(tops, lambda: tops.update(edited, 1), "forecast cell must be a whole number in [0, 9], got 1000000")
+
+
 @pytest.mark.parametrize("text", [
     "", "{", "[]", "3", "[" * 100_000, None, '{"probability": 0.5}',
     Calibrator(OPS).predict(0.5).to_json().replace("0.5", '"x"', 1),

@@ -150,7 +150,7 @@ class Calibrator:
         if self._keeps:
             self._update_and_remember(forecast, y)
         else:
-            if forecast.event == self._last_event and forecast.seen == n:
+            if forecast.event == self._last_event and forecast.seen == n and forecast.issuer is self._issuer:
                 # Nothing was learnt since: what the forecast was made from still holds, and is at hand.
                 x0, x1, x2, p, z = self._last
             else:
@@ -291,10 +291,11 @@ class Calibrator:
     def evidence(self) -> float:
         """Log likelihood ratio of the forecasts against the raw scores, over the outcomes learnt so far, in nats.
 
-        Positive: the forecasts have served better. If the scores (clipped as the features clip them) were the
-        true probabilities, exp(evidence) would be a martingale that starts at 1 and would ever reach 1/alpha with
-        probability at most alpha: an e-value, valid at any time (for late outcomes: as long as how late they are does
-        not depend on what they are). Kept by methods with `Lanes` or a `Spline`.
+        Positive: the forecasts have served better. If the scores were the true probabilities, exp(evidence) would be
+        a supermartingale that starts at 1 and would ever reach 1/alpha with probability at most alpha: an e-value,
+        valid at any time. (Beyond the clip of the features the score or the clip counts, whichever did better, and
+        forecasts count as if they stayed in [1e-7, 1 - 1e-7].) When outcomes are late, this wants that neither their
+        delay nor later scores depend on outcomes still under way. Kept by methods with `Lanes` or a `Spline`.
 
         >>> from calibeat import Calibrator
         >>> cal = Calibrator()
@@ -316,7 +317,8 @@ class Calibrator:
         """Whether the evidence now speaks against "the raw score is calibrated" at level alpha.
 
         Look as often as you like: if the raw score is calibrated, the probability that it is ever True is at most
-        alpha (Ville's inequality). It may turn False again, when a score that was wrong has become right.
+        alpha (Ville's inequality; for late outcomes under the condition of `evidence`). It may turn False again, when
+        a score that was wrong has become right.
         """
         return self.evidence >= -math.log(check_interval("alpha", alpha, 1e-300, 1.0))
 
@@ -383,7 +385,8 @@ class Calibrator:
             raise UnknownForecast(
                 f"forecast must be one of the {self._events} that this calibrator has made, got event {forecast.event}"
             )
-        if not forecast._remembers(len(self._receipt)):
+        check_whole("forecast seen", forecast.seen, 0, self.outcomes)
+        if not forecast._remembers(self._method):
             raise InvalidInput(
                 f"forecast must remember the {len(self._receipt)} numbers of its mixture as they were issued, "
                 f"got {forecast.lanes!r:.60} - at event {forecast.event}"

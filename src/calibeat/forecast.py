@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from ._check import check_number, check_whole
 from .errors import InvalidInput
-from .mixtures import SEEN, F, M, P
+from .method import Method
+from .mixtures import SCORE, SEEN, F, Lanes, P, receipt_is_sound
+from .refit import Histogram
+from .spline import Spline
 
 
 class Issuer(str):
@@ -63,17 +66,33 @@ class Forecast(_Receipt):
     # Who has learnt which outcome of it, so that a second one can be recognised.
     _learnt: tuple[tuple[Issuer, float], ...] = ()
 
+    def __new__(cls, *fields: Any, **named: Any) -> Forecast:
+        """By hand, or as a copy: whatever it is made from, such a receipt is not alive."""
+        receipt = super().__new__(cls, *fields, **named)
+        if not isinstance(receipt.issuer, Issuer):
+            return receipt
+        return super().__new__(cls, **{**receipt._asdict(), "issuer": str(receipt.issuer)})
+
+    @classmethod
+    def _make(cls, iterable: Iterable[Any]) -> Forecast:  # type: ignore[override]
+        return cls(*iterable)
+
     def __float__(self) -> float:
         return self.probability
 
-    def _remembers(self, width: int) -> bool:
+    def _remembers(self, method: Method) -> bool:
         """Whether what the mixture said is complete, possible, and agrees with the rest of the receipt."""
-        lanes = self.lanes
-        return len(lanes) == width and (
-            width == 0
-            or (lanes[SEEN] == self.seen and lanes[P] == self.probability and 0.0 < lanes[F] < 1.0 and
-                0.0 < lanes[M] < 1.0 and all(0.0 <= e <= 1.0 for e in lanes[F:]))
-        )  # fmt: skip
+        lanes, features = self.lanes, method.features
+        if method.receipt_width == 0 or features is None or isinstance(features, Histogram):
+            return lanes == ()
+        f = min(max(self.score, features.clip), 1.0 - features.clip)
+        return (
+            len(lanes) == method.receipt_width
+            and (lanes[SEEN], lanes[SCORE], lanes[F], lanes[P]) == (self.seen, self.score, f, self.probability)
+            and receipt_is_sound(
+                lanes, lanes=isinstance(method.learner, Lanes), spline=isinstance(method.calibeater, Spline)
+            )
+        )
 
     def __format__(self, spec: str) -> str:
         """As the probability, where a format is asked for: ``f"{forecast:.1%}"``."""
@@ -85,7 +104,7 @@ class Forecast(_Receipt):
 
     def to_dict(self) -> dict[str, Any]:
         """The fields by name, JSON-able."""
-        return self._asdict()
+        return {**self._asdict(), "issuer": str(self.issuer)}
 
     def to_json(self) -> str:
         """One line of JSON; `from_json` is the inverse."""

@@ -35,7 +35,7 @@ from .learners import (
     store_theta,
     theta_dot,
 )
-from .mixtures import SEEN, F, M, P, inside, lanes_step, mix, weigh_evidence
+from .mixtures import SCORE, SEEN, F, M, P, inside, lanes_step, mix, weigh_evidence
 from .refit import fit, fit_histogram, histogram_mean
 from .spline import spline, spline_step
 
@@ -98,6 +98,7 @@ def predict(
     else:
         clip = spec[CLIP]
         q[at + SEEN] = row[N]
+        q[at + SCORE] = score
         f = score if score > clip else clip
         q[at + F] = f if f < 1.0 - clip else 1.0 - clip
         if spec[LEARNER] == LANES:
@@ -143,7 +144,7 @@ def settle(
             row[cells] += y
             row[cells + 1] += 1.0
     if spec[RECEIPT] > 0.0:
-        weigh_evidence(row, int(spec[EVIDENCE]), y, q[at + P], q[at + F])
+        weigh_evidence(row, int(spec[EVIDENCE]), y, q[at + P], q[at + F], q[at + SCORE])
     row[T] = t
     row[N] += 1.0
 

@@ -17,7 +17,7 @@ from .calibeating import KEEP, Hedging, Tracking
 from .errors import InvalidInput
 from .features import RAW, Beta, Platt, Temperature
 from .learners import AIOLI, NONE, OGD, ONS, THETA
-from .mixtures import RECEIPT_WIDTH, Lanes, check_lanes
+from .mixtures import MOST_CLIP, RECEIPT_WIDTH, Lanes, check_lanes
 from .refit import FTL, Fixed, Histogram
 from .spline import Spline, check_spline
 
@@ -70,6 +70,8 @@ class Method:
             part = getattr(self, slot)
             if part is not None and type(part) not in parts.values():
                 raise InvalidInput(_misplaced(slot, part))
+        if isinstance(self.learner, Lanes):
+            _check_features_of_lanes(self.features)
         learner = type(self.learner).__name__
         if self.learner is not None and self.features is None:
             raise InvalidInput(
@@ -85,10 +87,6 @@ class Method:
         if isinstance(self.features, Histogram) and not isinstance(self.learner, (Fixed, FTL)):
             got = "None" if self.learner is None else learner
             raise InvalidInput(f"Histogram has to be told when to fit by a Fixed or an FTL learner, got {got}")
-        if isinstance(self.learner, Lanes) and (type(self.features) is not Beta or self.features.start != Beta.start):
-            raise InvalidInput(
-                f"Lanes needs Beta features that start at the identity {Beta.start}, got {self.features}"
-            )
         if isinstance(self.calibeater, Spline) and self.dimension == 0:
             got = "None" if self.features is None else "Histogram"
             raise InvalidInput(f"Spline needs a scaling to correct (Platt, Beta or Temperature), got {got}")
@@ -189,7 +187,7 @@ class Method:
             if list(edges) != sorted(set(edges)) or not all(0 <= mean <= 1 for mean in means):
                 raise InvalidInput("row must have rising edges and means in [0, 1], got others")
         elif isinstance(self.learner, Lanes):
-            check_lanes(row)
+            check_lanes(row, n)
         elif isinstance(self.learner, (ONS, AIOLI)):
             d = self.dimension
             diagonal = [THETA + d + i * d - i * (i - 1) // 2 for i in range(d)]
@@ -229,6 +227,13 @@ class Method:
         if not isinstance(data, Mapping) or set(data) != set(_PARTS):
             raise InvalidInput(f"method must be an object with {', '.join(_PARTS)}, got {data!r:.60}")
         return cls(**{slot: _part_from_dict(slot, data[slot]) for slot in _PARTS})
+
+
+def _check_features_of_lanes(features: Features | None) -> None:
+    if type(features) is not Beta or features.start != Beta.start:
+        raise InvalidInput(f"Lanes needs Beta features that start at the identity {Beta.start}, got {features}")
+    if features.clip > MOST_CLIP:
+        raise InvalidInput(f"Lanes needs Beta features with a clip of at most {MOST_CLIP:g}, got {features.clip:g}")
 
 
 def _scaled_identity(d: int, scale: float) -> list[float]:

@@ -20,6 +20,7 @@ LANE_NAMES = ("still", "slow", "fast", "level only", "raw score", "paper's OPS")
 
 EPS, LARGEST = 1e-7, 1.0 - 1e-7  # every probability inside is in [EPS, 1 - EPS]: a surprise costs at most 16 nats
 LN4 = math.log(4.0)  # so that the bend is zero at a score of one half
+MOST_CLIP = 0.002  # of the features: below the score whose logit is -6, or the next line would make a score more sure
 X_ATOM = 6.0  # a score at the clip, however extreme, enters the Kalman lanes as if its logit were 6
 G_ATOM = LN4 - 6.0 - 2.0 * math.log(1.0 + math.exp(-6.0))
 
@@ -46,7 +47,8 @@ PAPER = 6  # the paper's ONS
 M = 7  # the expert
 S, R = 8, 9  # spline on the score, spline on the expert
 P = 10  # the forecast
-RECEIPT_WIDTH = 11
+SCORE = 11  # the score as it came
+RECEIPT_WIDTH = 12
 
 
 @dataclass(frozen=True)
@@ -110,13 +112,28 @@ def lanes_params(row: Any) -> dict[str, Any]:
     return {**means, "lanes": dict(zip(LANE_NAMES, weights, strict=True))}
 
 
-def check_lanes(row: Sequence[float]) -> None:
-    """Raise `InvalidInput` unless the weights and the variances of a row from outside are such."""
-    if not all(0.0 < w <= 1.0 for w in row[WEIGHT : WEIGHT + 6]):
-        raise InvalidInput(f"row must have weights of lanes in (0, 1], got {list(row[WEIGHT : WEIGHT + 6])}")
-    variances = [*row[PAA : PAA + 4], *row[PCC : PCC + 4], *row[PBB : PBB + 4], row[H00], row[H11]]
-    if not all(v > 0.0 for v in variances) or not row[H00] * row[H11] > row[H01] * row[H01]:
-        raise InvalidInput("row must have lanes with positive variances, got others")
+def check_lanes(row: Sequence[float], n: float) -> None:
+    """Raise `InvalidInput` unless the weights, parameters and variances of a row from outside are such."""
+    weights = row[WEIGHT : WEIGHT + 6]
+    if not all(0.01 / (n + 1.0) <= w <= 1.0 for w in weights) or abs(math.fsum(weights) - 1.0) > 1e-9:
+        raise InvalidInput(f"row must have weights of lanes that sum to one, none of them lost, got {list(weights)}")
+    if not all(abs(value) <= 1e6 for value in (*row[SLOPE:PAA], row[OA], row[OB])):
+        raise InvalidInput("row must have lanes with parameters in [-1e+06, 1e+06], got others")
+    for k in range(4):
+        aa, cc, bb = row[PAA + k], row[PCC + k], row[PBB + k]
+        bounded = 0.0 < aa <= 1.1 * CAP_AC and 0.0 < cc <= 1.1 * CAP_AC and 0.0 < bb <= 1.1 * CAP_B
+        covariances = ((row[PAC + k], aa * cc), (row[PAB + k], aa * bb), (row[PCB + k], cc * bb))
+        if not bounded or not all(c * c <= product * (1.0 + 1e-6) for c, product in covariances):
+            raise InvalidInput("row must have lanes with positive variances up to their cap, got others")
+    h00, h01, h11 = row[H00], row[H01], row[H11]
+    if not (0.0 < h00 < 1e150 and 0.0 < h11 < 1e150 and h01 * h01 < h00 * h11):
+        raise InvalidInput("row must have a lane of OPS with a positive definite matrix, got another")
+
+
+def receipt_is_sound(receipt: Sequence[float], *, lanes: bool, spline: bool) -> bool:
+    """Whether each probability that a mixture will look at again is one that it can have issued."""
+    issued = [*(range(E, M) if lanes else ()), M, *((S, R) if spline else ())]
+    return all(EPS <= receipt[at] <= LARGEST for at in issued)
 
 
 # ---- small things ------------------------------------------------------------------------------------------------
@@ -282,12 +299,15 @@ def paper_step(row: Vector, x: float, o: float, y: float) -> None:
 
 
 @kernel
-def weigh_evidence(row: Vector, at: int, y: float, p: float, f: float) -> None:
-    """Multiply the likelihood ratio of forecast p over score f into row[at + 1]; its overflow goes to row[at] as a log.
+def weigh_evidence(row: Vector, at: int, y: float, p: float, f: float, score: float) -> None:
+    """Multiply the likelihood ratio of forecast p over the score into row[at + 1]; overflow goes to row[at] as a log.
 
+    Of the score and its clipped self f, the one that did better counts: finite, and if the score is the true
+    probability s < clip, then s p/clip + (1 - s) (1 - p)/(1 - s) <= 1, so the product is still no winning bet.
     The logarithm of every ratio would be dearer than a product that is folded away now and then.
     """
-    product = row[at + 1] * (likelihood(inside(p), y) / likelihood(f, y))
+    raw, clipped = likelihood(score, y), likelihood(f, y)
+    product = row[at + 1] * (likelihood(inside(p), y) / (raw if raw > clipped else clipped))
     if product < 1e-100 or product > 1e100:
         row[at] += math.log(product)
         product = 1.0

@@ -79,10 +79,13 @@ class Spline:
 
 def check_spline(cells: Sequence[float], n: float) -> None:
     """Raise `InvalidInput` unless the weights, knots and counts of a row from outside are such."""
-    if not all(0.0 < v <= 1.0 for v in cells[:ATOMS]):
-        raise InvalidInput(f"row must have weights of splines in (0, 1], got {list(cells[:ATOMS])}")
-    if not all(known > 0.0 for known in (*cells[XL:MC], *cells[ML:RESIDUAL])):
-        raise InvalidInput("row must have knots with positive information, got others")
+    weights = cells[:ATOMS]
+    if not all(0.01 / (n + 1.0) <= v <= 1.0 for v in weights) or abs(math.fsum(weights) - 1.0) > 1e-9:
+        raise InvalidInput(f"row must have weights of splines that sum to one, none of them lost, got {list(weights)}")
+    if not all(known >= INFORMATION for known in (*cells[XL:MC], *cells[ML:RESIDUAL])):
+        raise InvalidInput(f"row must have knots with an information of {INFORMATION:g} or more, got others")
+    if not all(abs(offset) <= 700.0 for offset in (*cells[XC:XL], *cells[MC:ML])):
+        raise InvalidInput("row must have knots with offsets in [-700, 700], got others")
     atoms, control = cells[ATOMS:XC], zip(cells[RESIDUAL:COUNT], cells[COUNT:], strict=True)
     pairs = [(atoms[0], atoms[1]), (atoms[2], atoms[3]), *((abs(total), count) for total, count in control)]
     if not all(0.0 <= total <= count <= n for total, count in pairs):

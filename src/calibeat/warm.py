@@ -40,7 +40,7 @@ def warm_up() -> None:
 
 
 def load_single_if_cached() -> None:
-    """What a batch does, which has loaded Numba anyway: nothing is compiled that was not compiled before."""
+    """What a batch does, which has loaded Numba anyway: take what the cache has, and leave it if it has nothing."""
     if not _looked[0]:
         _looked[0] = True
         if is_cached(*SINGLE):  # pragma: no cover - the leg that measures coverage has the JIT off
