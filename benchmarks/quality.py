@@ -236,6 +236,6 @@ def delays(*, quick: bool) -> None:
         [
             "Times 1000, every outcome the same number of events late; means over seeds, then over streams.",
             "flights: those with an outcome, which is asked for the same number of flights later.",
-            "regimes of 800: the score says nothing, and the rate of outcomes jumps between 5 % and 95 % every 800 events.",
+            "regimes of 800: the score says nothing, and the rate jumps between 5 % and 95 % every 800 events.",
         ],
     )
