@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from math import exp, log
-from typing import Any
 
 import golden
 import numpy as np
@@ -12,87 +10,10 @@ import oracle
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
+from calibeat import AIOLI, FTL, OGD, ONS, Beta, Fixed, Hedging, Histogram, Method, Platt, Temperature, Tracking
+
 # The naive code is slow, so a longer stream is checked on its beginning only. Every recursion is causal, hence exact.
 LONGEST = 3000
-
-
-# Stand-ins for the parts: the oracle knows a part by the name of its class.
-@dataclass(frozen=True)
-class Method:
-    features: Any = None
-    learner: Any = None
-    calibeater: Any = None
-
-
-@dataclass(frozen=True)
-class Platt:
-    start: tuple[float, ...] = (1.0, 0.0)
-    clip: float = 1e-5
-
-
-@dataclass(frozen=True)
-class Beta:
-    start: tuple[float, ...] = (1.0, -1.0, 0.0)
-    clip: float = 1e-5
-
-
-@dataclass(frozen=True)
-class Temperature:
-    start: tuple[float, ...] = (1.0,)
-    clip: float = 1e-5
-
-
-@dataclass(frozen=True)
-class Histogram:
-    bins: int = 20
-
-
-@dataclass(frozen=True)
-class ONS:
-    gamma: float = 0.1
-    rho: float = 100.0
-    radius: float = 100.0
-
-
-@dataclass(frozen=True)
-class OGD:
-    radius: float = 100.0
-    diameter: float = 1.0
-    gradient: float = 1.0
-
-
-@dataclass(frozen=True)
-class AIOLI:
-    lam: float = 1.0
-    radius: float = 1.0
-    bound: float = 1.0
-
-
-@dataclass(frozen=True)
-class Fixed:
-    after: int = 1000
-    radius: float = 100.0
-
-
-@dataclass(frozen=True)
-class FTL:
-    every: int = 500
-    after: int = 1000
-    window: int | None = None
-    radius: float = 100.0
-
-
-@dataclass(frozen=True)
-class Tracking:
-    bins: int = 10
-    prior: float = 0.0
-
-
-@dataclass(frozen=True)
-class Hedging:
-    bins: int = 10
-    start: str = "expert"
-    groups: int | None = None
 
 
 # ------------------------------------------------------------------------------------------------------------ golden

@@ -72,10 +72,8 @@ def play(spec: Vector, row: Vector, p: float, u: float) -> tuple[int, int, int, 
     """What the calibeater makes of the expert p -> (bin, low, high, weight of low, cell played, forecast)."""
     kind, m = spec[CALIBEATER], spec[BINS]
     b = bin_of(p, m)
-    if kind == KEEP:
-        return b, b, b, 1.0, b, p
-    if kind == SPLINE:  # it speaks later: it needs more than p
-        return b, b, b, 1.0, b, p
+    if kind == KEEP or kind == SPLINE:  # noqa: PLR1714, SIM109 - a tuple would be made for every event
+        return b, b, b, 1.0, b, p  # the spline speaks later: it needs more than p
     if kind == TRACK:
         return b, b, b, 1.0, b, track(row, int(spec[CELLS]), b, m, spec[PRIOR])
     own = b if spec[OWN] == 1.0 else -1

@@ -14,6 +14,7 @@ from typing import Any, ClassVar
 from ._check import Vector
 from ._jit import kernel, large_kernel
 from .errors import InvalidInput
+from .features import sigmoid
 from .learners import LANES, THETA, ons_step
 
 LANE_NAMES = ("still", "slow", "fast", "level only", "raw score", "paper's OPS")
@@ -140,12 +141,6 @@ def receipt_is_sound(receipt: Sequence[float], *, lanes: bool, spline: bool) -> 
 
 
 @kernel
-def logistic(z: float) -> float:
-    """sigmoid(z) without a branch on its sign: that would be a coin toss for the processor, event after event."""
-    return 1.0 / (1.0 + math.exp(-z if z > -700.0 else 700.0))
-
-
-@kernel
 def inside(p: float) -> float:
     """p clipped to [EPS, 1 - EPS]."""
     p = p if p > EPS else EPS
@@ -154,7 +149,7 @@ def inside(p: float) -> float:
 
 @kernel
 def squashed(z: float) -> float:
-    """inside(logistic(z)): five calls less per event count in plain Python."""
+    """inside(sigmoid(z)), without a branch on the sign of z, which would be a coin toss for the processor."""
     p = 1.0 / (1.0 + math.exp(-z if z > -700.0 else 700.0))
     p = p if p > EPS else EPS
     return p if p < LARGEST else LARGEST
@@ -291,7 +286,7 @@ def kalman(row: Vector, k: int, x: float, g: float, e: float, y: float, drift_ac
 def paper_step(row: Vector, x: float, o: float, y: float) -> None:
     """The paper's step on (x, 1) with its hyper-parameters; o is what this lane says now."""
     if o <= EPS or o >= 1.0 - EPS:  # the gradient is that of the lane itself, unclipped
-        o = logistic(row[OA] * x + row[OB])
+        o = sigmoid(row[OA] * x + row[OB])
     ons_step(row, OA, 2.0, x, 1.0, 0.0, o - y, ONS_GAIN, ONS_RADIUS)
 
 

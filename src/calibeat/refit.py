@@ -68,8 +68,8 @@ class FTL:
 
     The host keeps 16 bytes per remembered outcome (24 with `Beta`), in columns that grow by doubling: all of the past
     without a window, at most about twice the window with one. Fits start from the last optimum and take two or three
-    Newton steps: some 30 nanoseconds per remembered outcome in `run`, some 3 microseconds when events come one by one,
-    where nothing is compiled.
+    Newton steps over what is remembered; where events come one by one and nothing is compiled, that takes about a
+    hundred times as long as in `run`.
 
     >>> from calibeat import Calibrator, FTL, Method, Platt
     >>> cal = Calibrator(Method(Platt(), FTL(every=2, after=2, window=4)))
