@@ -172,3 +172,13 @@ void hops(int64_t events, const double *scores, const double *outcomes, uint64_t
     }
     store(row, s, events);
 }
+
+/* The memory floor of a bank: each event reads and writes every cache line of its row once, and computes nothing. */
+void touch(int64_t events, const int32_t *slots, int64_t stride, double *rows)
+{
+    for (int64_t i = 0; i < events; i++) {
+        double *row = rows + (int64_t)slots[i] * stride;
+        for (int64_t j = 0; j < stride; j += 8)
+            row[j] += 1.0;
+    }
+}

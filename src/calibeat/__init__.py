@@ -2,6 +2,7 @@
 
 from . import bounds, metrics
 from ._version import __version__
+from .bank import Bank
 from .calibeating import Hedging, Tracking
 from .calibrator import Calibrator
 from .errors import (
@@ -45,6 +46,7 @@ __all__ = [
     "WBS",
     "WHB",
     "WPS",
+    "Bank",
     "Beta",
     "CalibeatError",
     "Calibrator",

@@ -21,7 +21,7 @@ Vector = npt.NDArray[np.float64]
 LEAST, MOST = 1e-10, 1e10
 
 
-def _said(value: Any) -> str:
+def said(value: Any) -> str:
     """A value as an error message should show it: short, and with its type where the type is the problem."""
     text = repr(value)
     return text if len(text) <= 60 else text[:57] + "..."
@@ -34,7 +34,7 @@ def check_score(score: Any) -> float:
     """A probability in [0, 1] as a Python float."""
     if type(score) is not float:
         if not _is_number(score):
-            raise InvalidInput(f"score must be a number in [0, 1], got {type(score).__name__} {_said(score)}")
+            raise InvalidInput(f"score must be a number in [0, 1], got {type(score).__name__} {said(score)}")
         score = _float(score)
     if not 0.0 <= score <= 1.0:
         raise InvalidInput(f"score must be in [0, 1], got {score!r}")
@@ -49,7 +49,7 @@ def check_outcome(outcome: Any) -> float:
             return 1.0
         if outcome == 0:
             return 0.0
-    raise InvalidInput(f"outcome must be 0 or 1, got {_said(outcome)}")
+    raise InvalidInput(f"outcome must be 0 or 1, got {said(outcome)}")
 
 
 # ---- arrays ------------------------------------------------------------------------------------------------------
@@ -90,7 +90,7 @@ def check_due(due: Any, length: int) -> npt.NDArray[np.int64]:
     try:
         array = np.asarray(due)
     except ValueError as error:
-        raise InvalidInput(f"due must be a one-dimensional array of whole numbers, got {_said(due)}") from error
+        raise InvalidInput(f"due must be a one-dimensional array of whole numbers, got {said(due)}") from error
     if array.ndim != 1 or array.dtype.kind not in "iu":
         raise InvalidInput(
             f"due must be a one-dimensional array of whole numbers, got {array.ndim} dimensions of {array.dtype}"
@@ -129,12 +129,12 @@ def _numbers(values: Any, name: str, wanted: str, *, booleans: bool = False) -> 
         # NumPy makes one kind of all the elements, and with it an innocent number of a mistake.
         for row, value in enumerate(values):
             if not (_is_number(value) or (booleans and isinstance(value, (bool, np.bool_)))):
-                got = f"{type(value).__name__} {_said(value)}"
+                got = f"{type(value).__name__} {said(value)}"
                 raise InvalidInput(f"{name} must be {wanted}, got {got} - at row {row}")
         if array.dtype == object:
             array = np.array([_float(value) for value in values])
     elif array.dtype.kind not in ("biuf" if booleans else "iuf"):
-        first = _said(array[0].item()) if len(array) else "nothing"
+        first = said(array[0].item()) if len(array) else "nothing"
         got = f"an array of {array.dtype} that starts with {first}"
         raise InvalidInput(f"{name} must be {wanted}, got {got} - at row 0")
     # One kind of array, so that each kernel is compiled once: contiguous, aligned, and writeable though nobody writes.
@@ -153,7 +153,7 @@ def check_number(what: str, value: Any) -> float:
     """A finite number."""
     number = _real(what, value, "a finite number")
     if not math.isfinite(number):
-        raise InvalidInput(f"{what} must be a finite number, got {_said(value)}")
+        raise InvalidInput(f"{what} must be a finite number, got {said(value)}")
     return number
 
 
@@ -161,31 +161,31 @@ def check_interval(what: str, value: Any, low: float, high: float) -> float:
     """A number between low and high, ends included."""
     number = _real(what, value, f"in [{low:g}, {high:g}]")
     if not (low <= number <= high):
-        raise InvalidInput(f"{what} must be in [{low:g}, {high:g}], got {_said(value)}")
+        raise InvalidInput(f"{what} must be in [{low:g}, {high:g}], got {said(value)}")
     return number
 
 
 def check_whole(what: str, value: Any, low: int, high: int) -> int:
     """A whole number between low and high, ends included."""
     if isinstance(value, (bool, np.bool_)) or not isinstance(value, Integral) or not low <= int(value) <= high:
-        raise InvalidInput(f"{what} must be a whole number in [{low}, {high}], got {_said(value)}")
+        raise InvalidInput(f"{what} must be a whole number in [{low}, {high}], got {said(value)}")
     return int(value)
 
 
 def check_choice(what: str, value: Any, choices: tuple[str, ...]) -> str:
     """One of a few words."""
     if not isinstance(value, str) or value not in choices:
-        raise InvalidInput(f"{what} must be {' or '.join(map(repr, choices))}, got {_said(value)}")
+        raise InvalidInput(f"{what} must be {' or '.join(map(repr, choices))}, got {said(value)}")
     return str(value)
 
 
 def check_start(what: str, values: Any, length: int) -> tuple[float, ...]:
     """So many numbers of a size that kernels can work with."""
     if isinstance(values, str) or not isinstance(values, Iterable):
-        raise InvalidInput(f"{what} must be {length} numbers, got {_said(values)}")
+        raise InvalidInput(f"{what} must be {length} numbers, got {said(values)}")
     numbers = tuple(_real(what, value, f"{length} numbers") for value in values)
     if len(numbers) != length or not all(abs(number) <= MOST for number in numbers):
-        raise InvalidInput(f"{what} must be {length} numbers in [-{MOST:g}, {MOST:g}], got {_said(values)}")
+        raise InvalidInput(f"{what} must be {length} numbers in [-{MOST:g}, {MOST:g}], got {said(values)}")
     return numbers
 
 
@@ -204,5 +204,5 @@ def _float(number: Any) -> float:
 
 def _real(what: str, value: Any, wanted: str) -> float:
     if not _is_number(value):
-        raise InvalidInput(f"{what} must be {wanted}, got {_said(value)}")
+        raise InvalidInput(f"{what} must be {wanted}, got {said(value)}")
     return _float(value)

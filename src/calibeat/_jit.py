@@ -20,6 +20,8 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from . import _prefetch
+
 F = TypeVar("F", bound=Callable[..., Any])
 
 _KERNELS: dict[Callable[..., Any], dict[str, Any]] = {}  # -> how Numba is to compile it
@@ -54,8 +56,13 @@ def compiled(function: F) -> F:
     with _LOCK:
         if function not in _COMPILED:
             numba = None if _disabled() else _import_numba()
-            _COMPILED[function] = _plain(function) if numba is None else _njit(numba, function)
+            _COMPILED[function] = plain(function) if numba is None else _njit(numba, function)
         return _COMPILED[function]  # type: ignore[return-value]  # the twin has the signature of the original
+
+
+def for_size(function: F, size: int, few: int = 64) -> F:
+    """The compiled twin for many elements; for a few the plain body, so that single events never wait for Numba."""
+    return plain(function) if size <= few else compiled(function)
 
 
 def is_compiled(*functions: Callable[..., Any]) -> bool:
@@ -90,7 +97,7 @@ def _import_numba() -> ModuleType | None:  # pragma: no cover - the leg that mea
     return numba
 
 
-def _plain(function: F) -> F:
+def plain(function: F) -> F:
     """The plain body on arrays: a memoryview hands out Python floats, several times faster than NumPy scalars."""
 
     def run(*arguments: Any) -> Any:
@@ -103,6 +110,7 @@ def _njit(numba: ModuleType, function: F) -> F:  # pragma: no cover - see _impor
     from numba.extending import register_jitable
 
     if not _COMPILED:
+        _prefetch.teach()
         for helper, options in _KERNELS.items():
             register_jitable(**options)(helper)
     options = {name: value for name, value in _KERNELS[function].items() if name != "forceinline"}

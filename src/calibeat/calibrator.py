@@ -71,13 +71,16 @@ class Calibrator:
     def __init__(self, method: Method | str = AUTO, seed: int = 0, stream: int | str = 0) -> None:
         if not isinstance(method, Method):
             method = method_named(method)
-        self._method = method
-        self._seed = check_whole("seed", seed, -(2**63), 2**63 - 1)
-        self._stream = stream if isinstance(stream, str) else check_whole("stream", stream, -(2**63), 2**63 - 1)
+        stream = stream if isinstance(stream, str) else check_whole("stream", stream, -(2**63), 2**63 - 1)
+        row = array("d", method.initial_row())
+        self._begin(method, check_whole("seed", seed, -(2**63), 2**63 - 1), stream, row)
+
+    def _begin(self, method: Method, seed: int, stream: int | str, row: Any) -> None:
+        self._method, self._seed, self._stream = method, seed, stream
         # What the plain kernels read fastest: a tuple of floats and an array of the array module, which NumPy can
         # look at without copying. To the type checker both are the NumPy vectors that the compiled kernels get.
         self._spec: Any = tuple(method.spec.tolist())
-        self._row: Any = array("d", method.initial_row())
+        self._row: Any = row
         self._last_event = -1  # the latest forecast made here, and its features, expert and logit
         self._last = (0.0,) * 5
         self._receipt: Any = array("d", bytes(8 * method.receipt_width))  # and what a mixture remembers of it
@@ -216,6 +219,7 @@ class Calibrator:
         """
         probabilities = check_scores(scores)
         check_lengths(scores=len(probabilities))
+        self._refresh()
         forecasts = np.empty(len(probabilities))
         draws = self._draws(len(probabilities))
         compiled(kernel.predict_many)(
@@ -239,11 +243,13 @@ class Calibrator:
     @property
     def events(self) -> int:
         """How many forecasts were made."""
+        self._refresh()
         return self._events
 
     @property
     def outcomes(self) -> int:
         """How many outcomes were learnt."""
+        self._refresh()
         return int(self._row[kernel.N])
 
     @property
@@ -263,21 +269,8 @@ class Calibrator:
         >>> Calibrator(OBS).params
         {'a': 1.0, 'b': -1.0, 'c': 0.0}
         """
-        features = self._method.features
-        if features is None:
-            return {}
-        row = self._row
-        if isinstance(self._method.learner, Lanes):
-            return lanes_params(row)
-        if isinstance(features, Histogram):
-            used, edges, means = int(row[THETA]), THETA + 1, THETA + features.bins
-            return {"edges": list(row[edges : edges + max(0, used - 1)]), "means": list(row[means : means + used])}
-        d = len(features.names)
-        theta = tuple(row[THETA : THETA + d])
-        if isinstance(self._method.learner, AIOLI):
-            c = [*theta, 0.0, 0.0][:3]
-            theta = tuple(0.0 - value for value in solve(d, *matrix(row, d), *c)[:d])
-        return dict(zip(features.names, theta, strict=True))
+        self._refresh()
+        return params_of(self._method, self._row)
 
     @property
     def on_the_ball(self) -> bool:
@@ -310,6 +303,7 @@ class Calibrator:
                 "evidence must be kept by a method with Lanes or a Spline, such as AUTO, "
                 f"got {name_of(self._method) or self._method}"
             )
+        self._refresh()
         at = int(self._spec[kernel.EVIDENCE])
         return float(self._row[at] + math.log(self._row[at + 1]))
 
@@ -325,6 +319,7 @@ class Calibrator:
     @property
     def row(self) -> Vector:
         """The state of the stream: [t, n, theta..., matrix..., cells..., evidence], a read-only view."""
+        self._refresh()
         return np.frombuffer(memoryview(self._row).toreadonly())
 
     def _view(self) -> Vector:
@@ -332,6 +327,7 @@ class Calibrator:
 
     def __repr__(self) -> str:
         name = name_of(self._method)
+        self._refresh()
         return f"Calibrator({name.upper() if name else self._method}, events={self._events}, outcomes={self.outcomes})"
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -350,6 +346,7 @@ class Calibrator:
         >>> float(twin.predict(0.6)) == float(cal.predict(0.6))
         True
         """
+        self._refresh()
         return snapshot.dump({
             "method": self._method.to_dict(),
             "seed": self._seed,
@@ -401,6 +398,9 @@ class Calibrator:
         if calibeater is not None:  # a cell that was damaged on the way must not reach the row
             check_whole("forecast cell", forecast.cell, 0, len(calibeater.initial) // 2 - 1)
 
+    def _refresh(self) -> None:
+        """Nothing to do for a stream with a row of its own; the member of a bank looks where its row is now."""
+
     def _take_compiled_kernels(self) -> None:
         if single_is_compiled():  # pragma: no cover - the leg that measures coverage has the JIT off
             self._predict, self._settle = compiled(kernel.predict), compiled(kernel.settle)
@@ -441,3 +441,21 @@ class Calibrator:
                 "that no finite optimum exists, or the radius is small",
                 learner.radius,
             )
+
+
+def params_of(method: Method, row: Any) -> dict[str, Any]:
+    """The parameters in a row, by their names in the paper."""
+    features = method.features
+    if features is None:
+        return {}
+    if isinstance(method.learner, Lanes):
+        return lanes_params(row)
+    if isinstance(features, Histogram):
+        used, edges, means = int(row[THETA]), THETA + 1, THETA + features.bins
+        return {"edges": list(row[edges : edges + max(0, used - 1)]), "means": list(row[means : means + used])}
+    d = len(features.names)
+    theta = tuple(row[THETA : THETA + d])
+    if isinstance(method.learner, AIOLI):
+        c = [*theta, 0.0, 0.0][:3]
+        theta = tuple(0.0 - value for value in solve(d, *matrix(row, d), *c)[:d])
+    return dict(zip(features.names, theta, strict=True))

@@ -7,6 +7,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from . import bankview
 from ._version import __version__
 from .errors import CalibeatError
 
@@ -31,6 +32,7 @@ def parser() -> argparse.ArgumentParser:
         "--out", type=Path, default=Path(), metavar="DIR", help="the folder for the picture (default: this one)"
     )
     demo.set_defaults(run=_demo)
+    bankview.add_commands(commands)
     return top
 
 

@@ -17,7 +17,7 @@ from .spline import Spline
 class Issuer(str):
     """The name of a calibrator on its live receipts; a receipt that travelled carries a plain string."""
 
-    __slots__ = ()
+    __slots__ = ("__weakref__",)  # a bank finds the issuer of a key as long as receipts of it are about
 
     def __reduce__(self) -> tuple[type[str], tuple[str]]:
         """A copy is no longer alive."""

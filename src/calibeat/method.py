@@ -13,7 +13,7 @@ import numpy as np
 
 from . import kernel
 from ._check import Vector
-from .calibeating import KEEP, Hedging, Tracking
+from .calibeating import KEEP, MOST_IMAGINED, Hedging, Tracking
 from .errors import InvalidInput
 from .features import RAW, Beta, Platt, Temperature
 from .learners import AIOLI, NONE, OGD, ONS, THETA
@@ -205,9 +205,11 @@ class Method:
         if isinstance(self.calibeater, Spline):
             check_spline(row[cells:end], n)
             end = cells
+        imagined = MOST_IMAGINED if isinstance(self.calibeater, Tracking) else 0.0
         for at in range(cells, end, 2):
             total, count = row[at], row[at + 1]
-            if not (0 <= total <= count <= n and total == int(total) and count == int(count)):
+            whole = total == int(total) and count == int(count)
+            if not (0 <= total <= count <= n + imagined and (whole or imagined > 0.0)):
                 raise InvalidInput(f"row must count ones among outcomes, got {total!r} of {count!r} - at row[{at}]")
 
     # ---- as data --------------------------------------------------------------------------------------------------

@@ -102,10 +102,13 @@ class Lanes:
 
 
 def lanes_params(row: Any) -> dict[str, Any]:
-    """Weighted means over the lanes of slope a, offset b and bend c, and the weight of each lane by its name."""
+    """Weighted means over the lanes of slope a, offset b and bend c, and the weight of each lane by its name.
+
+    The elements of the row are numbers, or arrays with an element for each of many streams.
+    """
     weights = list(row[WEIGHT : WEIGHT + 6])
     means = {
-        name: math.fsum(w * value for w, value in zip(weights, [*row[at : at + 4], *others], strict=True))
+        name: sum(w * value for w, value in zip(weights, [*row[at : at + 4], *others], strict=True))
         for name, at, others in (
             ("a", SLOPE, (1.0, row[OA])), ("b", OFFSET, (0.0, row[OB])), ("c", BEND, (0.0, 0.0)),
         )

@@ -26,17 +26,21 @@ def stream_key(seed: int, stream: int | str) -> int:
 
 def uniform(key: int, event: int) -> float:
     """The draw in [0, 1) of one event."""
-    return float(_mix(key + event * _GOLDEN & _MASK) >> 11) * 2.0**-53
+    return float(mix_words(key + event * _GOLDEN & _MASK) >> 11) * 2.0**-53
 
 
 def uniforms(key: int, first: int, count: int) -> Vector:
     """The draws of events first, ..., first + count - 1."""
-    events = np.arange(first, first + count, dtype=np.uint64)
-    words: npt.NDArray[np.uint64] = _mix(events * np.uint64(_GOLDEN) + np.uint64(key)) >> 11
+    return uniforms_at(np.uint64(key), np.arange(first, first + count, dtype=np.uint64))
+
+
+def uniforms_at(keys: np.uint64 | npt.NDArray[np.uint64], events: npt.NDArray[np.uint64]) -> Vector:
+    """The draws of any events, of one stream or of one stream each."""
+    words: npt.NDArray[np.uint64] = mix_words(events * np.uint64(_GOLDEN) + keys) >> 11
     return words.astype(np.float64) * 2.0**-53
 
 
-def _mix(x: Any) -> Any:
+def mix_words(x: Any) -> Any:
     """SplitMix64's finaliser, on one Python int or on an array of uint64 (which wraps by itself)."""
     x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9 & _MASK
     x = (x ^ (x >> 27)) * 0x94D049BB133111EB & _MASK

@@ -1,0 +1,601 @@
+"""The host of many streams: a matrix with a row for each key, served by the kernels that serve one stream."""
+
+from __future__ import annotations
+
+import os
+from array import array
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+from weakref import WeakValueDictionary
+
+import numpy as np
+import numpy.typing as npt
+
+from . import bankfile, kernel, rows
+from ._check import Vector, check_choice, check_lengths, check_outcomes, check_score, check_scores, check_whole, said
+from ._jit import compiled, is_compiled, plain
+from .calibeating import Hedging
+from .calibrator import Calibrator, Number, params_of
+from .errors import InvalidInput
+from .forecast import Forecast, Issuer
+from .keycolumn import IntColumn, Key, KeyColumn, check_key, check_keys
+from .keys import MOST_KEYS, IntKeys, Keys, StringKeys, with_room
+from .learners import AIOLI
+from .member import Member
+from .method import Method
+from .mixtures import Lanes
+from .presets import AUTO, method_named, name_of
+from .prior import learn, pool_rows, start_row
+from .randomness import stream_key, uniforms_at
+from .rows import BOOKS, EVENTS, LAST, Slots, numbered
+
+_WORTH_A_THREAD = 20_000  # events; fewer are done before another thread has begun
+_MOST_MEMBERS = 4096  # kept at hand for single events
+
+
+class Bank:
+    r"""A calibrator for each of any number of keys: same method, same bits as a `Calibrator` per key.
+
+    Parameters
+    ----------
+    method : a `Method`, or the name of a preset such as ``"tops"``; AUTO if not given. It has to live in a row: the
+        methods that fit their past again (FPS, WPS, WHB and their kin) do not.
+    seed : for the draws of a hedging method.
+    prior : "pooled" starts a new key from a calibrator that learns on all keys' events; None (the default) from
+        nothing, as a `Calibrator` does. It helps where keys are many and their events few.
+    independent : draws of a hedging method. False: key k is ``Calibrator(method, seed)``, to the last bit, so the
+        first events of all keys share a draw, and so on. True: it is ``Calibrator(method, seed, stream=k)``, and
+        draws of different keys are independent, which matters to sums over keys.
+    threads : how many for a batch; as many as the machine has processors if not given. Results never depend on it.
+
+    >>> from calibeat import Bank, TOPS
+    >>> bank = Bank(TOPS)
+    >>> p = bank.run(["paris", "rome", "paris"], [0.8, 0.3, 0.7], [1, 0, 1])     # keys: ints or strings
+    >>> len(bank), "rome" in bank, list(bank)
+    (2, True, ['paris', 'rome'])
+    >>> bank["paris"].events                   # a Calibrator on that row
+    2
+    >>> f = bank.predict("oslo", 0.4)          # or one event at a time, with outcomes any time later
+    >>> bank.update("oslo", f, 1)
+    >>> bank.table()["events"]
+    array([2, 1, 1])
+
+    A row takes 8 bytes for each number of the method's state (TOPS 27, AUTO 150, HOPS 207) and 48 for its books.
+    """
+
+    def __init__(
+        self, method: Method | str = AUTO, seed: int = 0, *,
+        prior: str | None = None, independent: bool = False, threads: int | None = None,
+    ) -> None:  # fmt: skip
+        if not isinstance(method, Method):
+            method = method_named(method)
+        if method.needs_history:
+            raise InvalidInput(
+                f"a bank needs a method that lives in a row, got {said(name_of(method) or method)}, which fits its "
+                "past again - use AUTO, OPS or TOPS, or a Calibrator for each key"
+            )
+        self._method = method
+        self._seed = check_whole("seed", seed, -(2**63), 2**63 - 1)
+        self._prior = None if prior is None else check_choice("prior", prior, ("pooled",))
+        if not isinstance(independent, (bool, np.bool_)):
+            raise InvalidInput(f"independent must be True or False, got {said(independent)}")
+        self._independent = bool(independent)
+        self._threads = _check_threads(threads)
+        self._fresh = method.initial_row()
+        self._pool = self._fresh.copy()
+        self._stride = method.width + BOOKS
+        self._matrix: npt.NDArray[np.float64] = np.empty((0, self._stride))
+        self._keys: Keys | None = None  # ints or strings: the first key tells
+        self._clock = 0
+        self._writable = True
+        self._hedges = isinstance(method.calibeater, Hedging)
+        self._streams: npt.NDArray[np.uint64] = np.empty(
+            0, dtype=np.uint64
+        )  # of the slots, where draws are independent
+        self._members: dict[Key, Member] = {}
+        self._issuers: WeakValueDictionary[Key, Issuer] = WeakValueDictionary()
+        self._moves = 0  # how often rows have changed their place, so that members notice
+
+    # ---- many events ----------------------------------------------------------------------------------------------
+
+    def run(
+        self, keys: Any, scores: npt.ArrayLike, outcomes: npt.ArrayLike, *, threads: int | None = None
+    ) -> Vector:  # fmt: skip
+        """Predict and then update, event after event in the order of the arrays, each on the row of its key.
+
+        Parameters
+        ----------
+        keys : ints or strings, old and new: a list, or a column of NumPy, Arrow, pandas or polars.
+        scores : probabilities in [0, 1].
+        outcomes : 0 or 1 (False or True).
+        threads : for this batch, instead of the bank's own number.
+
+        Returns the forecasts. Either all events are taken or, if something is wrong with one, none.
+
+        >>> from calibeat import Bank
+        >>> Bank("ops").run([7, 8, 7], [0.5, 0.5, 0.5], [1, 0, 1]).round(4)
+        array([0.5   , 0.5   , 0.5125])
+        """
+        column, probabilities, labels = self._check_keys(keys), check_scores(scores), check_outcomes(outcomes)
+        check_lengths(keys=len(column), scores=len(probabilities), outcomes=len(labels))
+        workers = self._threads if threads is None else _check_threads(threads)
+        self._check_writable("learn")
+        return self._run(column, probabilities, labels, workers)
+
+    def _run(self, column: KeyColumn, scores: Vector, outcomes: Vector, workers: int) -> Vector:
+        before, pool = len(self), self._pool.copy()
+        forecasts = np.empty(len(scores))
+        touched, was = np.empty(0, dtype=np.int32), np.empty((0, self._stride))
+        learning = False
+        try:
+            slots = self._open(column)
+            draws = self._draws(slots)
+            if not is_compiled(rows.run_rows):  # plain Python can be broken off between two events
+                touched = np.unique(slots)
+                was = self._matrix[touched]
+            if self._prior:
+                compiled(pool_rows)(
+                    self._method.spec, self._pool, self._fresh, self._flat, self._stride, slots, before,
+                    scores, outcomes, np.empty(self._method.receipt_width),
+                )  # fmt: skip
+            learning = len(touched) == 0
+            self._run_rows(slots, scores, outcomes, draws, forecasts, workers)
+        except BaseException:
+            if learning:  # what is compiled has run to its end, whoever pressed Ctrl-C
+                self._clock += len(scores)
+            else:
+                self._matrix[touched], self._pool = was, pool
+                self._truncate(before)
+            raise
+        self._clock += len(scores)
+        return forecasts
+
+    def _run_rows(
+        self, slots: Slots, scores: Vector, outcomes: Vector, draws: Vector, forecasts: Vector, workers: int
+    ) -> None:
+        """Each thread serves a range of slots, chosen so that it has about as many events as the others."""
+        loop = compiled(rows.run_rows)
+        sample = np.sort(slots[:: 1 + len(slots) // 65_536])
+        workers = max(1, min(workers, len(slots) // _WORTH_A_THREAD))
+        cuts = [0, *(int(sample[len(sample) * i // workers]) for i in range(1, workers)), len(self)]
+        parts = [(first, last) for first, last in pairwise(cuts) if first < last]
+
+        def serve(part: tuple[int, int]) -> None:
+            loop(
+                self._method.spec, self._flat, self._stride, slots, *part, float(self._clock),
+                scores, outcomes, draws, forecasts, np.empty(self._method.receipt_width),
+            )  # fmt: skip
+
+        if len(parts) == 1:
+            serve(parts[0])
+            return
+        serve((0, 0))  # so that a first compilation happens here, once
+        with ThreadPoolExecutor(len(parts)) as pool:
+            list(pool.map(serve, parts))
+
+    def predict_many(self, keys: Any, scores: npt.ArrayLike) -> Vector:
+        """Forecast many scores from the present state: no receipts, nothing learnt, nothing changed.
+
+        A key that the bank does not know gets the forecast that it would get as a new one.
+
+        >>> from calibeat import Bank
+        >>> Bank("ops").predict_many(["a", "b"], [0.1, 0.9]).round(12)
+        array([0.1, 0.9])
+        """
+        column, probabilities = self._check_keys(keys), check_scores(scores)
+        check_lengths(keys=len(column), scores=len(probabilities))
+        slots = np.full(len(column), -1, dtype=np.int32) if self._keys is None else self._keys.find(column)
+        forecasts = np.empty(len(probabilities))
+        compiled(rows.predict_rows)(
+            self._method.spec, self._flat, self._stride, self._fresh_row(), slots, probabilities,
+            self._draws_of(column, slots), forecasts, np.empty(self._method.receipt_width),
+        )  # fmt: skip
+        return forecasts
+
+    # ---- one event ------------------------------------------------------------------------------------------------
+
+    def predict(self, key: Key, score: Number) -> Forecast:
+        """Forecast one event of a key; the forecast is the receipt for `update`.
+
+        >>> from calibeat import Bank
+        >>> Bank("ops").predict("paris", 0.25).probability
+        0.25
+        """
+        member = self._members.get(key) if type(key) in (int, str) else None
+        if member is None:
+            checked, score = check_key(key), check_score(score)  # before a row is made for it
+            if self._slot(checked) < 0:
+                if not self._writable:
+                    return self._stranger(checked).predict(score)
+                self._open_one(checked)
+            member = self._member(checked)
+        return member.predict(score)
+
+    def update(self, key: Key, forecast: Forecast, outcome: Number | np.bool_) -> None:
+        """Learn the outcome of a forecast of this key, now or any time later, in any order."""
+        self._check_writable("learn")
+        self._member(key).update(forecast, outcome)
+
+    # ---- as a collection ------------------------------------------------------------------------------------------
+
+    def __len__(self) -> int:
+        return 0 if self._keys is None else self._keys.count
+
+    def __iter__(self) -> Iterator[Key]:
+        return iter(() if self._keys is None else list(self._keys))
+
+    def __contains__(self, key: object) -> bool:
+        return self._slot(key) >= 0
+
+    def __getitem__(self, key: Key) -> Calibrator:
+        """A live `Calibrator` on the row of a key: what it learns the bank has learnt, and the other way round."""
+        return self._member(key)
+
+    def __delitem__(self, key: Key) -> None:
+        """Forget a key. The key of the last row takes its place, so the order of the keys changes."""
+        self._check_writable("forget")
+        slot = self._known(key)
+        last = len(self) - 1
+        self._matrix[slot] = self._matrix[last]
+        if len(self._streams):
+            self._streams[slot] = self._streams[last]
+        assert self._keys is not None  # noqa: S101 - a key is known, so there are keys
+        self._keys.remove(slot)
+        self._members.pop(key, None)
+        self._moved()
+
+    def __repr__(self) -> str:
+        name = name_of(self._method)
+        return f"Bank({name.upper() if name else self._method}, keys={len(self)}, events={self.events})"
+
+    # ---- what it believes -----------------------------------------------------------------------------------------
+
+    @property
+    def method(self) -> Method:
+        """The three parts."""
+        return self._method
+
+    @property
+    def events(self) -> int:
+        """How many forecasts were made for the keys that are here."""
+        return int(self._books(EVENTS).sum())
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of memory that the rows, the keys and their index take."""
+        return len(self) * self._stride * 8 + (0 if self._keys is None else self._keys.nbytes)
+
+    def params(self) -> dict[str, npt.NDArray[Any]]:
+        """The keys and their parameters, as a mapping of arrays that any data frame library takes.
+
+        >>> from calibeat import Bank
+        >>> bank = Bank("ops")
+        >>> p = bank.run([7, 8, 7], [0.5, 0.5, 0.5], [1, 0, 1])
+        >>> {name: column.round(3).tolist() for name, column in bank.params().items()}
+        {'key': [7, 8], 'a': [1.0, 1.0], 'b': [0.098, -0.05]}
+
+        For AUTO also the weight of each lane, named as in `Calibrator.params`.
+        """
+        return {"key": self._names(), **self._params()}
+
+    def table(self) -> dict[str, npt.NDArray[Any]]:
+        """A row for each key, as a mapping of arrays that any data frame library takes.
+
+        ============================  ============================================================================
+        column                        holds
+        ============================  ============================================================================
+        key                           the key
+        events, outcomes              forecasts made, outcomes learnt
+        idle                          events of the whole bank since the last one of this key
+        (parameters)                  as in `params`
+        raw_log_loss, log_loss        mean log-loss of the scores and of the forecasts, over the outcomes learnt
+        raw_brier, brier              their mean Brier score
+        ============================  ============================================================================
+
+        For the logarithm, scores and forecasts are clipped to [1e-5, 1 - 1e-5]. Means over no outcome are NaN.
+
+        >>> from calibeat import Bank
+        >>> bank = Bank("ops")
+        >>> p = bank.run([7, 8, 7], [0.5, 0.5, 0.5], [1, 0, 1])
+        >>> bank.table()["log_loss"].round(4)
+        array([0.6808, 0.6931])
+        """
+        learnt = self._matrix[: len(self), kernel.N]
+        with np.errstate(invalid="ignore", divide="ignore"):
+            losses = {
+                name: self._books(at) / learnt
+                for name, at in (
+                    ("raw_log_loss", rows.RAW_LOG_LOSS), ("log_loss", rows.LOG_LOSS),
+                    ("raw_brier", rows.RAW_BRIER), ("brier", rows.BRIER),
+                )
+            }  # fmt: skip
+        return {
+            "key": self._names(),
+            "events": self._books(EVENTS).astype(np.int64),
+            "outcomes": learnt.astype(np.int64),
+            "idle": self._clock - self._books(LAST).astype(np.int64),
+            **self._params(),
+            **losses,
+        }
+
+    def _params(self) -> dict[str, npt.NDArray[Any]]:
+        states = self._matrix[: len(self), : self._method.width]
+        if isinstance(self._method.learner, AIOLI):  # its parameters take a small linear system for each key
+            found = [params_of(self._method, state.tolist()) for state in states]
+            return {name: np.array([params[name] for params in found]) for name in params_of(self._method, self._fresh)}
+        params = params_of(self._method, states.T)
+        if isinstance(self._method.learner, Lanes):
+            params |= params.pop("lanes")
+        return {name: np.array(column) for name, column in params.items()}
+
+    # ---- growing and shrinking ------------------------------------------------------------------------------------
+
+    def merge(self, other: Bank) -> None:
+        """Take the keys of another bank of the same method, as shards of several machines come together.
+
+        A key that both have is an error that names it, and nothing has happened. How long ago a key had its last event
+        is kept, in events of the bank that it came from. A pool stays as it is here, unless it has seen nothing yet.
+
+        >>> from calibeat import Bank
+        >>> east, west = Bank("ops"), Bank("ops")
+        >>> p, q = east.run(["oslo"], [0.5], [1]), west.run(["rome"], [0.5], [0])
+        >>> east.merge(west)
+        >>> sorted(east)
+        ['oslo', 'rome']
+        """
+        self._check_writable("take keys")
+        if not isinstance(other, Bank):
+            raise InvalidInput(f"bank must be merged with a Bank, got {type(other).__name__}")
+        for what in ("method", "seed", "prior", "independent"):
+            ours, theirs = getattr(self, f"_{what}"), getattr(other, f"_{what}")
+            if ours != theirs:
+                raise InvalidInput(f"banks must have the same {what}, got {said(ours)} and {said(theirs)}")
+        if other._keys is None or not len(other):
+            return
+        column = self._check_keys_of(other._keys.column())
+        if self._keys is not None and (common := self._keys.find(column) >= 0).any():
+            key = other._keys.key(int(common.argmax()))
+            raise InvalidInput(f"banks must have no key in common, got {said(key)} in both")
+        first, clock = len(self), max(self._clock, other._clock)
+        self._open(column)
+        self._matrix[first : len(self)] = other._matrix[: len(other)]
+        self._books(LAST)[:first] += clock - self._clock
+        self._books(LAST)[first:] += clock - other._clock
+        self._clock = clock
+        if self._pool[kernel.N] == 0.0:
+            self._pool = other._pool.copy()
+
+    def drop_idle(self, before: int) -> Bank:
+        """Forget the keys without an event among the last `before` of the bank, and return them as a bank.
+
+        So memory stays bounded by a rule that anybody can see: no more keys than `before`.
+
+        >>> from calibeat import Bank
+        >>> bank = Bank("ops")
+        >>> p = bank.run([7, 8, 8], [0.5, 0.5, 0.5], [1, 0, 1])
+        >>> list(bank.drop_idle(before=2)), list(bank)
+        ([7], [8])
+        """
+        before = check_whole("before", before, 0, 2**53)
+        self._check_writable("forget")
+        idle = self._books(LAST) <= self._clock - before
+        dropped = self._selected(idle)
+        if idle.any():
+            kept = self._selected(~idle)
+            self._keys, self._matrix, self._streams = kept._keys, kept._matrix, kept._streams
+            self._members.clear()
+            self._moved()
+        return dropped
+
+    def _selected(self, chosen: npt.NDArray[np.bool_]) -> Bank:
+        bank = Bank(
+            self._method, self._seed, prior=self._prior, independent=self._independent, threads=self._threads
+        )  # fmt: skip
+        bank._clock, bank._pool = self._clock, self._pool.copy()
+        if self._keys is not None:
+            column = check_keys(self._keys.names()[chosen]) if chosen.any() else None
+            if column is not None:
+                bank._open(column)
+                bank._matrix[: len(bank)] = self._matrix[: len(self)][chosen]
+        return bank
+
+    # ---- files ----------------------------------------------------------------------------------------------------
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the bank to one file: versioned, checksummed, and whole or not at all.
+
+        A crash in the middle leaves the file that was there before. The same bank gives the same bytes.
+        """
+        bankfile.save(Path(path), self._header(), self._sections())
+
+    @classmethod
+    def load(
+        cls, path: str | os.PathLike[str], *, mmap: bool = False, verify: bool = True, threads: int | None = None
+    ) -> Bank:  # fmt: skip
+        """Continue from a file; one that was cut, damaged or is no bank is a `SnapshotMismatch`.
+
+        Parameters
+        ----------
+        mmap : read the file where it lies, without a copy; several processes share its pages, and it may be larger
+            than memory. Such a bank can be read and asked for forecasts, but cannot learn.
+        verify : compare the checksums of the content, for which all of it is read once. The header and the length of
+            the file are looked at in any case. Only for files that you trust.
+
+        >>> import tempfile, pathlib
+        >>> from calibeat import Bank
+        >>> bank = Bank("tops")
+        >>> p = bank.run(["oslo", "rome"], [0.4, 0.6], [0, 1])
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     bank.save(pathlib.Path(folder) / "cities.bank")
+        ...     twin = Bank.load(pathlib.Path(folder) / "cities.bank")
+        >>> twin["rome"].to_json() == bank["rome"].to_json()
+        True
+        """
+        return bankfile.load(cls, Path(path), mmap=mmap, verify=verify, threads=threads)
+
+    def _header(self) -> dict[str, Any]:
+        return {
+            "method": self._method.to_dict(),
+            "seed": self._seed,
+            "prior": self._prior,
+            "independent": self._independent,
+            "clock": self._clock,
+            "count": len(self),
+            "keys": "none" if self._keys is None else "ints" if isinstance(self._keys, IntKeys) else "strings",
+        }
+
+    def _sections(self) -> dict[str, npt.NDArray[Any]]:
+        arrays = {} if self._keys is None else self._keys.arrays()
+        return {"pool": self._pool, **arrays, "rows": self._matrix[: len(self)].reshape(-1)}
+
+    def _restore(self, header: dict[str, Any], sections: dict[str, npt.NDArray[Any]], *, writable: bool) -> None:
+        """Take over what `_header` and `_sections` gave."""
+        self._clock, self._writable = header["clock"], writable
+        self._pool = sections["pool"].copy()
+        if header["keys"] != "none":
+            self._keys = IntKeys() if header["keys"] == "ints" else StringKeys()
+            self._keys.restore(header["count"], sections)
+        self._matrix = sections["rows"].reshape(-1, self._stride)
+        self._add_streams(0)
+
+    # ---- inner ----------------------------------------------------------------------------------------------------
+
+    @property
+    def _flat(self) -> Vector:
+        return self._matrix.reshape(-1)
+
+    def _books(self, at: int) -> Vector:
+        return self._matrix[: len(self), self._method.width + at]
+
+    def _names(self) -> npt.NDArray[Any]:
+        return np.empty(0, dtype=np.int64) if self._keys is None else self._keys.names()
+
+    def _open(self, column: KeyColumn) -> Slots:
+        """The slot of each key; new keys get a row, which is that of a stream that has seen nothing."""
+        if self._keys is None:
+            self._keys = IntKeys() if isinstance(column, IntColumn) else StringKeys()
+        before = len(self)
+        slots = self._keys.add(column)
+        if len(self) > MOST_KEYS:  # pragma: no cover - hundreds of gigabytes of keys
+            raise InvalidInput(f"a bank must have at most {MOST_KEYS} keys, got {len(self)}")
+        if len(self) > before:
+            room = with_room(self._matrix, before, len(self))
+            room[before : len(self), : self._method.width] = self._fresh
+            room[before : len(self), self._method.width :] = 0.0
+            self._matrix = room
+            self._add_streams(before)
+            self._moved()
+        return slots
+
+    def _truncate(self, count: int) -> None:
+        """Forget the rows from `count` on."""
+        if self._keys is not None:
+            self._keys.truncate(count)
+            if count == 0:
+                self._keys = None
+        self._streams = self._streams[:count]
+        self._moved()
+
+    def _moved(self) -> None:
+        self._moves += 1
+
+    def _add_streams(self, first: int) -> None:
+        if self._hedges and self._independent and self._keys is not None:
+            new = [stream_key(self._seed, self._keys.key(slot)) for slot in range(first, len(self))]
+            self._streams = np.concatenate([self._streams[:first], np.array(new, dtype=np.uint64)])
+
+    def _draws(self, slots: Slots) -> Vector:
+        """For each event the draw of its number in its own stream."""
+        if not self._hedges:
+            return np.empty(0)
+        streams = self._streams[slots] if self._independent else np.uint64(stream_key(self._seed, 0))
+        return uniforms_at(streams, numbered(self._books(EVENTS).copy(), slots))
+
+    def _draws_of(self, column: KeyColumn, slots: Slots) -> Vector:
+        """The same where some keys have no slot: each of these is a stream that begins."""
+        known = slots >= 0
+        if not self._hedges or known.all():
+            return self._draws(slots)
+        strangers = self._selected(np.zeros(len(self), dtype=bool))
+        draws = strangers._draws(strangers._open(column))
+        draws[known] = self._draws(slots[known])
+        return draws
+
+    def _fresh_row(self) -> Vector:
+        """The row that a new key would get now."""
+        row = np.empty(self._method.width)
+        if self._prior:
+            plain(start_row)(self._method.spec, self._pool, self._fresh, row)
+        else:
+            row[:] = self._fresh
+        return row
+
+    def _check_keys(self, keys: Any) -> KeyColumn:
+        return self._check_keys_of(check_keys(keys))
+
+    def _check_keys_of(self, column: KeyColumn) -> KeyColumn:
+        if self._keys is not None and len(column) and isinstance(column, IntColumn) != isinstance(self._keys, IntKeys):
+            wanted, got = ("ints", "strings") if isinstance(self._keys, IntKeys) else ("strings", "ints")
+            raise InvalidInput(f"keys must be {wanted} like those of the bank, got {got} - at row 0")
+        return column
+
+    def _check_writable(self, what: str) -> None:
+        if not self._writable:
+            raise InvalidInput(f"a bank that was opened with mmap=True cannot {what}, load it without")
+
+    def _slot(self, key: Any) -> int:
+        """The slot of a key, -1 if there is none."""
+        try:
+            column = self._check_keys([check_key(key)])
+        except InvalidInput:
+            return -1
+        return -1 if self._keys is None else int(self._keys.find(column)[0])
+
+    def _known(self, key: Any) -> int:
+        slot = self._slot(key)
+        if slot < 0:
+            raise KeyError(f"key must be one of the {len(self)} keys of the bank, got {said(key)}")
+        return slot
+
+    def _open_one(self, key: Key) -> None:
+        """A row for a new key, as `run` would have made it."""
+        before = len(self)
+        try:
+            self._open(self._check_keys([key]))
+        except BaseException:
+            self._truncate(before)
+            raise
+        self._matrix[before, : self._method.width] = self._fresh_row()
+
+    def _member(self, key: Any) -> Member:
+        member = self._members.get(key) if type(key) in (int, str) else None
+        if member is None:
+            self._known(key)
+            key = check_key(key)
+            if len(self._members) >= _MOST_MEMBERS:
+                self._members.clear()
+            member = self._members[key] = Member(self, key)
+        return member
+
+    def _stranger(self, key: Key) -> Calibrator:
+        """What a new key would get, without a row for it."""
+        calibrator = Calibrator(self._method, self._seed, self._stream(key))
+        calibrator._row[:] = array("d", self._fresh_row())
+        return calibrator
+
+    def _stream(self, key: Key) -> Key:
+        return key if self._independent else 0
+
+    def _learn_together(self, score: float, y: float) -> None:
+        """An outcome that came alone, for the pool."""
+        if self._prior:
+            plain(learn)(self._method.spec, self._pool, score, y, np.empty(self._method.receipt_width))
+
+
+def _check_threads(threads: int | None) -> int:
+    if threads is None:
+        return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return check_whole("threads", threads, 1, 1024)

@@ -1,0 +1,93 @@
+"""One stream of a bank: a calibrator whose row lies in the bank's matrix."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from . import kernel, rows
+from ._check import Vector, check_due, check_outcome, check_outcomes, check_scores
+from ._jit import compiled
+from .calibrator import Calibrator, Number
+from .forecast import Forecast, Issuer
+from .keycolumn import Key
+from .prior import learn_late
+from .randomness import stream_key
+
+if TYPE_CHECKING:
+    from .bank import Bank
+
+
+class Member(Calibrator):
+    """What ``bank[key]`` gives. Whatever happens to it has happened to the bank, and the other way round.
+
+    A copy, a pickle or `to_json` gives a calibrator of its own.
+    """
+
+    def __init__(self, bank: Bank, key: Key) -> None:
+        self._bank, self._key_of_bank = bank, key
+        self._moves = bank._moves
+        self._books: Any = None
+        slot = bank._known(key)
+        self._begin(bank._method, bank._seed, bank._stream(key), self._row_at(slot))
+        # Two keys may share their draws, but not their receipts.
+        name = f"{stream_key(int(self._issuer, 16), key):016x}"
+        self._issuer = bank._issuers.setdefault(key, Issuer(name))
+        self._adopted = 2**63  # a bank that was saved and loaded takes the receipts from before
+        self._refresh()
+
+    def _row_at(self, slot: int) -> Any:
+        whole = memoryview(self._bank._matrix[slot])
+        width = self._bank._method.width
+        self._books = whole[width:]
+        return whole[:width]
+
+    def _refresh(self) -> None:
+        if self._moves != self._bank._moves:
+            self._row = self._row_at(self._bank._known(self._key_of_bank))
+            self._moves = self._bank._moves
+            self._hand = self._spec, self._row, self._receipt
+            self._take_compiled_kernels()
+        self._events = int(self._books[rows.EVENTS])
+
+    def predict(self, score: Number) -> Forecast:
+        self._refresh()
+        forecast = super().predict(score)
+        bank = self._bank
+        if bank._writable:
+            bank._clock += 1
+            self._books[rows.EVENTS], self._books[rows.LAST] = float(self._events), float(bank._clock)
+        return forecast
+
+    def update(self, forecast: Forecast, outcome: Number | np.bool_) -> None:
+        self._bank._check_writable("learn")
+        self._refresh()
+        before = self._row[kernel.N]
+        super().update(forecast, outcome)
+        if self._row[kernel.N] > before:  # else it was known already
+            y = check_outcome(outcome)
+            rows.book(self._books, 0, forecast.score, forecast.probability, y)
+            self._bank._learn_together(forecast.score, y)
+
+    def run(self, scores: npt.ArrayLike, outcomes: npt.ArrayLike, *, due: npt.ArrayLike | None = None) -> Vector:
+        bank = self._bank
+        bank._check_writable("learn")
+        self._refresh()
+        if due is None:
+            return bank.run([self._key_of_bank] * len(check_scores(scores)), scores, outcomes)
+        probabilities = check_scores(scores)
+        n = len(probabilities)
+        forecasts = super().run(probabilities, outcomes, due=due)
+        arrivals = check_due(due, n)
+        order = np.argsort(arrivals, kind="stable")
+        order = order[: np.searchsorted(arrivals[order], n)]
+        labels = check_outcomes(outcomes, needed=arrivals < n)
+        compiled(rows.book_late)(np.frombuffer(self._books), probabilities, forecasts, labels, order)
+        if bank._prior:
+            receipt = np.empty(self._method.receipt_width)
+            compiled(learn_late)(self._method.spec, bank._pool, probabilities, labels, order, receipt)
+        bank._clock += n
+        self._books[rows.EVENTS], self._books[rows.LAST] = float(self._events), float(bank._clock)
+        return forecasts
