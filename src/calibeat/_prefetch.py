@@ -35,9 +35,9 @@ def teach() -> None:  # pragma: no cover - the leg that measures coverage has th
 
         return types.void(types.uintp), code
 
-    @overload(prefetch, jit_options={"_nrt": False, "forceinline": True})
+    @overload(prefetch, jit_options={"_nrt": False, "forceinline": True})  # type: ignore[typeddict-unknown-key]
     def compiled_prefetch(array: Any, at: Any) -> Any:  # noqa: ARG001 - the types do not matter
         def body(array: Any, at: Any) -> None:
-            fetch(array.ctypes.data + array.itemsize * at)
+            fetch(array.ctypes.data + array.itemsize * at)  # type: ignore[call-arg]  # Numba fills in the context
 
         return body

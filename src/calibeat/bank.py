@@ -18,19 +18,17 @@ from . import bankfile, kernel, rows
 from ._check import Vector, check_choice, check_lengths, check_outcomes, check_score, check_scores, check_whole, said
 from ._jit import compiled, is_compiled, plain
 from .calibeating import Hedging
-from .calibrator import Calibrator, Number, params_of
+from .calibrator import Calibrator, Number
 from .errors import InvalidInput
 from .forecast import Forecast, Issuer
-from .keycolumn import IntColumn, Key, KeyColumn, check_key, check_keys
-from .keys import MOST_KEYS, IntKeys, Keys, StringKeys, with_room
-from .learners import AIOLI
+from .keycolumn import Key, KeyColumn, check_key, check_keys
 from .member import Member
 from .method import Method
-from .mixtures import Lanes
 from .presets import AUTO, method_named, name_of
 from .prior import learn, pool_rows, start_row
 from .randomness import stream_key, uniforms_at
-from .rows import BOOKS, EVENTS, LAST, Slots, numbered
+from .rows import EVENTS, LAST, Slots, numbered
+from .rowstore import RowStore
 
 _WORTH_A_THREAD = 20_000  # events; fewer are done before another thread has begun
 _MOST_MEMBERS = 4096  # kept at hand for single events
@@ -84,20 +82,14 @@ class Bank:
             raise InvalidInput(f"independent must be True or False, got {said(independent)}")
         self._independent = bool(independent)
         self._threads = _check_threads(threads)
-        self._fresh = method.initial_row()
-        self._pool = self._fresh.copy()
-        self._stride = method.width + BOOKS
-        self._matrix: npt.NDArray[np.float64] = np.empty((0, self._stride))
-        self._keys: Keys | None = None  # ints or strings: the first key tells
+        self._store = RowStore(method)
+        self._pool = method.initial_row()  # the row of the pool
         self._clock = 0
         self._writable = True
         self._hedges = isinstance(method.calibeater, Hedging)
-        self._streams: npt.NDArray[np.uint64] = np.empty(
-            0, dtype=np.uint64
-        )  # of the slots, where draws are independent
+        self._streams: npt.NDArray[np.uint64] = np.empty(0, dtype=np.uint64)  # of the slots, if draws are independent
         self._members: dict[Key, Member] = {}
         self._issuers: WeakValueDictionary[Key, Issuer] = WeakValueDictionary()
-        self._moves = 0  # how often rows have changed their place, so that members notice
 
     # ---- many events ----------------------------------------------------------------------------------------------
 
@@ -126,19 +118,19 @@ class Bank:
         return self._run(column, probabilities, labels, workers)
 
     def _run(self, column: KeyColumn, scores: Vector, outcomes: Vector, workers: int) -> Vector:
-        before, pool = len(self), self._pool.copy()
+        store, before, pool = self._store, len(self), self._pool.copy()
         forecasts = np.empty(len(scores))
-        touched, was = np.empty(0, dtype=np.int32), np.empty((0, self._stride))
+        touched, was = np.empty(0, dtype=np.int32), np.empty((0, self._store.stride))
         learning = False
         try:
-            slots = self._open(column)
+            slots = store.open(column)
             draws = self._draws(slots)
             if not is_compiled(rows.run_rows):  # plain Python can be broken off between two events
                 touched = np.unique(slots)
-                was = self._matrix[touched]
+                was = store.matrix[touched]
             if self._prior:
                 compiled(pool_rows)(
-                    self._method.spec, self._pool, self._fresh, self._flat, self._stride, slots, before,
+                    self._method.spec, self._pool, store.fresh, store.flat, store.stride, slots, before,
                     scores, outcomes, np.empty(self._method.receipt_width),
                 )  # fmt: skip
             learning = len(touched) == 0
@@ -147,8 +139,9 @@ class Bank:
             if learning:  # what is compiled has run to its end, whoever pressed Ctrl-C
                 self._clock += len(scores)
             else:
-                self._matrix[touched], self._pool = was, pool
-                self._truncate(before)
+                store.matrix[touched], self._pool = was, pool
+                store.truncate(before)
+                self._streams = self._streams[:before]
             raise
         self._clock += len(scores)
         return forecasts
@@ -165,7 +158,7 @@ class Bank:
 
         def serve(part: tuple[int, int]) -> None:
             loop(
-                self._method.spec, self._flat, self._stride, slots, *part, float(self._clock),
+                self._method.spec, self._store.flat, self._store.stride, slots, *part, float(self._clock),
                 scores, outcomes, draws, forecasts, np.empty(self._method.receipt_width),
             )  # fmt: skip
 
@@ -187,10 +180,10 @@ class Bank:
         """
         column, probabilities = self._check_keys(keys), check_scores(scores)
         check_lengths(keys=len(column), scores=len(probabilities))
-        slots = np.full(len(column), -1, dtype=np.int32) if self._keys is None else self._keys.find(column)
+        slots = self._store.find(column)
         forecasts = np.empty(len(probabilities))
         compiled(rows.predict_rows)(
-            self._method.spec, self._flat, self._stride, self._fresh_row(), slots, probabilities,
+            self._method.spec, self._store.flat, self._store.stride, self._fresh_row(), slots, probabilities,
             self._draws_of(column, slots), forecasts, np.empty(self._method.receipt_width),
         )  # fmt: skip
         return forecasts
@@ -222,10 +215,10 @@ class Bank:
     # ---- as a collection ------------------------------------------------------------------------------------------
 
     def __len__(self) -> int:
-        return 0 if self._keys is None else self._keys.count
+        return len(self._store)
 
     def __iter__(self) -> Iterator[Key]:
-        return iter(() if self._keys is None else list(self._keys))
+        return iter(() if self._store.keys is None else list(self._store.keys))
 
     def __contains__(self, key: object) -> bool:
         return self._slot(key) >= 0
@@ -238,14 +231,11 @@ class Bank:
         """Forget a key. The key of the last row takes its place, so the order of the keys changes."""
         self._check_writable("forget")
         slot = self._known(key)
-        last = len(self) - 1
-        self._matrix[slot] = self._matrix[last]
-        if len(self._streams):
-            self._streams[slot] = self._streams[last]
-        assert self._keys is not None  # noqa: S101 - a key is known, so there are keys
-        self._keys.remove(slot)
+        if len(self._streams) == len(self):
+            self._streams[slot] = self._streams[-1]
+        self._streams = self._streams[: len(self) - 1]
+        self._store.remove(slot)
         self._members.pop(key, None)
-        self._moved()
 
     def __repr__(self) -> str:
         name = name_of(self._method)
@@ -261,12 +251,12 @@ class Bank:
     @property
     def events(self) -> int:
         """How many forecasts were made for the keys that are here."""
-        return int(self._books(EVENTS).sum())
+        return int(self._store.books(EVENTS).sum())
 
     @property
     def nbytes(self) -> int:
         """Bytes of memory that the rows, the keys and their index take."""
-        return len(self) * self._stride * 8 + (0 if self._keys is None else self._keys.nbytes)
+        return self._store.nbytes
 
     def params(self) -> dict[str, npt.NDArray[Any]]:
         """The keys and their parameters, as a mapping of arrays that any data frame library takes.
@@ -279,7 +269,7 @@ class Bank:
 
         For AUTO also the weight of each lane, named as in `Calibrator.params`.
         """
-        return {"key": self._names(), **self._params()}
+        return {"key": self._store.names(), **self._store.params()}
 
     def table(self) -> dict[str, npt.NDArray[Any]]:
         """A row for each key, as a mapping of arrays that any data frame library takes.
@@ -303,33 +293,7 @@ class Bank:
         >>> bank.table()["log_loss"].round(4)
         array([0.6808, 0.6931])
         """
-        learnt = self._matrix[: len(self), kernel.N]
-        with np.errstate(invalid="ignore", divide="ignore"):
-            losses = {
-                name: self._books(at) / learnt
-                for name, at in (
-                    ("raw_log_loss", rows.RAW_LOG_LOSS), ("log_loss", rows.LOG_LOSS),
-                    ("raw_brier", rows.RAW_BRIER), ("brier", rows.BRIER),
-                )
-            }  # fmt: skip
-        return {
-            "key": self._names(),
-            "events": self._books(EVENTS).astype(np.int64),
-            "outcomes": learnt.astype(np.int64),
-            "idle": self._clock - self._books(LAST).astype(np.int64),
-            **self._params(),
-            **losses,
-        }
-
-    def _params(self) -> dict[str, npt.NDArray[Any]]:
-        states = self._matrix[: len(self), : self._method.width]
-        if isinstance(self._method.learner, AIOLI):  # its parameters take a small linear system for each key
-            found = [params_of(self._method, state.tolist()) for state in states]
-            return {name: np.array([params[name] for params in found]) for name in params_of(self._method, self._fresh)}
-        params = params_of(self._method, states.T)
-        if isinstance(self._method.learner, Lanes):
-            params |= params.pop("lanes")
-        return {name: np.array(column) for name, column in params.items()}
+        return self._store.table(self._clock)
 
     # ---- growing and shrinking ------------------------------------------------------------------------------------
 
@@ -350,20 +314,22 @@ class Bank:
         if not isinstance(other, Bank):
             raise InvalidInput(f"bank must be merged with a Bank, got {type(other).__name__}")
         for what in ("method", "seed", "prior", "independent"):
-            ours, theirs = getattr(self, f"_{what}"), getattr(other, f"_{what}")
-            if ours != theirs:
-                raise InvalidInput(f"banks must have the same {what}, got {said(ours)} and {said(theirs)}")
-        if other._keys is None or not len(other):
+            our, their = getattr(self, f"_{what}"), getattr(other, f"_{what}")
+            if our != their:
+                raise InvalidInput(f"banks must have the same {what}, got {said(our)} and {said(their)}")
+        theirs = other._store
+        if theirs.keys is None or not len(theirs):
             return
-        column = self._check_keys_of(other._keys.column())
-        if self._keys is not None and (common := self._keys.find(column) >= 0).any():
-            key = other._keys.key(int(common.argmax()))
+        column = self._store.check(theirs.keys.column())
+        common = self._store.find(column) >= 0
+        if common.any():
+            key = theirs.keys.key(int(common.argmax()))
             raise InvalidInput(f"banks must have no key in common, got {said(key)} in both")
         first, clock = len(self), max(self._clock, other._clock)
-        self._open(column)
-        self._matrix[first : len(self)] = other._matrix[: len(other)]
-        self._books(LAST)[:first] += clock - self._clock
-        self._books(LAST)[first:] += clock - other._clock
+        self._store.open(column)
+        self._store.matrix[first : len(self)] = theirs.matrix[: len(theirs)]
+        self._store.books(LAST)[:first] += clock - self._clock
+        self._store.books(LAST)[first:] += clock - other._clock
         self._clock = clock
         if self._pool[kernel.N] == 0.0:
             self._pool = other._pool.copy()
@@ -381,26 +347,20 @@ class Bank:
         """
         before = check_whole("before", before, 0, 2**53)
         self._check_writable("forget")
-        idle = self._books(LAST) <= self._clock - before
-        dropped = self._selected(idle)
+        idle = self._store.books(LAST) <= self._clock - before
+        dropped = self._like_this()
+        dropped._clock, dropped._pool = self._clock, self._pool.copy()
+        dropped._store = self._store.selected(idle)
         if idle.any():
-            kept = self._selected(~idle)
-            self._keys, self._matrix, self._streams = kept._keys, kept._matrix, kept._streams
+            moves, self._store = self._store.moves, self._store.selected(~idle)
+            self._store.moves += moves  # so that members look again
+            self._streams = self._streams[:0]
             self._members.clear()
-            self._moved()
         return dropped
 
-    def _selected(self, chosen: npt.NDArray[np.bool_]) -> Bank:
-        bank = Bank(
-            self._method, self._seed, prior=self._prior, independent=self._independent, threads=self._threads
-        )  # fmt: skip
-        bank._clock, bank._pool = self._clock, self._pool.copy()
-        if self._keys is not None:
-            column = check_keys(self._keys.names()[chosen]) if chosen.any() else None
-            if column is not None:
-                bank._open(column)
-                bank._matrix[: len(bank)] = self._matrix[: len(self)][chosen]
-        return bank
+    def _like_this(self) -> Bank:
+        """A bank without keys, otherwise the same."""
+        return Bank(self._method, self._seed, prior=self._prior, independent=self._independent, threads=self._threads)
 
     # ---- files ----------------------------------------------------------------------------------------------------
 
@@ -444,83 +404,41 @@ class Bank:
             "independent": self._independent,
             "clock": self._clock,
             "count": len(self),
-            "keys": "none" if self._keys is None else "ints" if isinstance(self._keys, IntKeys) else "strings",
+            "keys": self._store.kind,
         }
 
     def _sections(self) -> dict[str, npt.NDArray[Any]]:
-        arrays = {} if self._keys is None else self._keys.arrays()
-        return {"pool": self._pool, **arrays, "rows": self._matrix[: len(self)].reshape(-1)}
+        return {"pool": self._pool, **self._store.arrays()}
 
     def _restore(self, header: dict[str, Any], sections: dict[str, npt.NDArray[Any]], *, writable: bool) -> None:
         """Take over what `_header` and `_sections` gave."""
         self._clock, self._writable = header["clock"], writable
         self._pool = sections["pool"].copy()
-        if header["keys"] != "none":
-            self._keys = IntKeys() if header["keys"] == "ints" else StringKeys()
-            self._keys.restore(header["count"], sections)
-        self._matrix = sections["rows"].reshape(-1, self._stride)
-        self._add_streams(0)
+        self._store.restore(header["keys"], header["count"], sections)
 
     # ---- inner ----------------------------------------------------------------------------------------------------
-
-    @property
-    def _flat(self) -> Vector:
-        return self._matrix.reshape(-1)
-
-    def _books(self, at: int) -> Vector:
-        return self._matrix[: len(self), self._method.width + at]
-
-    def _names(self) -> npt.NDArray[Any]:
-        return np.empty(0, dtype=np.int64) if self._keys is None else self._keys.names()
-
-    def _open(self, column: KeyColumn) -> Slots:
-        """The slot of each key; new keys get a row, which is that of a stream that has seen nothing."""
-        if self._keys is None:
-            self._keys = IntKeys() if isinstance(column, IntColumn) else StringKeys()
-        before = len(self)
-        slots = self._keys.add(column)
-        if len(self) > MOST_KEYS:  # pragma: no cover - hundreds of gigabytes of keys
-            raise InvalidInput(f"a bank must have at most {MOST_KEYS} keys, got {len(self)}")
-        if len(self) > before:
-            room = with_room(self._matrix, before, len(self))
-            room[before : len(self), : self._method.width] = self._fresh
-            room[before : len(self), self._method.width :] = 0.0
-            self._matrix = room
-            self._add_streams(before)
-            self._moved()
-        return slots
-
-    def _truncate(self, count: int) -> None:
-        """Forget the rows from `count` on."""
-        if self._keys is not None:
-            self._keys.truncate(count)
-            if count == 0:
-                self._keys = None
-        self._streams = self._streams[:count]
-        self._moved()
-
-    def _moved(self) -> None:
-        self._moves += 1
-
-    def _add_streams(self, first: int) -> None:
-        if self._hedges and self._independent and self._keys is not None:
-            new = [stream_key(self._seed, self._keys.key(slot)) for slot in range(first, len(self))]
-            self._streams = np.concatenate([self._streams[:first], np.array(new, dtype=np.uint64)])
 
     def _draws(self, slots: Slots) -> Vector:
         """For each event the draw of its number in its own stream."""
         if not self._hedges:
             return np.empty(0)
-        streams = self._streams[slots] if self._independent else np.uint64(stream_key(self._seed, 0))
-        return uniforms_at(streams, numbered(self._books(EVENTS).copy(), slots))
+        streams = self._named_streams()[slots] if self._independent else np.uint64(stream_key(self._seed, 0))
+        return uniforms_at(streams, numbered(self._store.books(EVENTS).copy(), slots))
+
+    def _named_streams(self) -> npt.NDArray[np.uint64]:
+        keys, known = self._store.keys, len(self._streams)
+        if known < len(self) and keys is not None:
+            new = [stream_key(self._seed, keys.key(slot)) for slot in range(known, len(self))]
+            self._streams = np.concatenate([self._streams, np.array(new, dtype=np.uint64)])
+        return self._streams
 
     def _draws_of(self, column: KeyColumn, slots: Slots) -> Vector:
         """The same where some keys have no slot: each of these is a stream that begins."""
         known = slots >= 0
         if not self._hedges or known.all():
             return self._draws(slots)
-        strangers = self._selected(np.zeros(len(self), dtype=bool))
-        draws = strangers._draws(strangers._open(column))
+        strangers = self._like_this()
+        draws = strangers._draws(strangers._store.open(column))
         draws[known] = self._draws(slots[known])
         return draws
 
@@ -528,19 +446,13 @@ class Bank:
         """The row that a new key would get now."""
         row = np.empty(self._method.width)
         if self._prior:
-            plain(start_row)(self._method.spec, self._pool, self._fresh, row)
+            plain(start_row)(self._method.spec, self._pool, self._store.fresh, row)
         else:
-            row[:] = self._fresh
+            row[:] = self._store.fresh
         return row
 
     def _check_keys(self, keys: Any) -> KeyColumn:
-        return self._check_keys_of(check_keys(keys))
-
-    def _check_keys_of(self, column: KeyColumn) -> KeyColumn:
-        if self._keys is not None and len(column) and isinstance(column, IntColumn) != isinstance(self._keys, IntKeys):
-            wanted, got = ("ints", "strings") if isinstance(self._keys, IntKeys) else ("strings", "ints")
-            raise InvalidInput(f"keys must be {wanted} like those of the bank, got {got} - at row 0")
-        return column
+        return self._store.check(check_keys(keys))
 
     def _check_writable(self, what: str) -> None:
         if not self._writable:
@@ -552,7 +464,7 @@ class Bank:
             column = self._check_keys([check_key(key)])
         except InvalidInput:
             return -1
-        return -1 if self._keys is None else int(self._keys.find(column)[0])
+        return int(self._store.find(column)[0])
 
     def _known(self, key: Any) -> int:
         slot = self._slot(key)
@@ -564,11 +476,11 @@ class Bank:
         """A row for a new key, as `run` would have made it."""
         before = len(self)
         try:
-            self._open(self._check_keys([key]))
+            self._store.open(self._check_keys([key]))
         except BaseException:
-            self._truncate(before)
+            self._store.truncate(before)
             raise
-        self._matrix[before, : self._method.width] = self._fresh_row()
+        self._store.matrix[before, : self._method.width] = self._fresh_row()
 
     def _member(self, key: Any) -> Member:
         member = self._members.get(key) if type(key) in (int, str) else None

@@ -74,7 +74,7 @@ def summary(bank: Bank, path: Path) -> dict[str, Any]:
         "prior": bank._prior,
         "independent draws": bank._independent,
         "keys": len(bank),
-        "kind of keys": bank._header()["keys"],
+        "kind of keys": bank._store.kind,
         "events": int(table["events"].sum()),
         "outcomes": int(outcomes.sum()),
         "bytes": size,
@@ -99,7 +99,7 @@ def _info(options: argparse.Namespace) -> None:
 
 def _show(options: argparse.Namespace) -> None:
     bank = Bank.load(options.file, mmap=True)
-    key: Key = _int(options.key) if bank._header()["keys"] == "ints" else options.key
+    key: Key = _int(options.key) if bank._store.kind == "ints" else options.key
     slot = bank._slot(key)
     if slot < 0:
         raise InvalidInput(f"key must be one of the {len(bank)} keys of {options.file}, got {said(key)}")
@@ -117,7 +117,7 @@ def _top(options: argparse.Namespace) -> None:
         order = order[::-1]
     names = ("key", "events", "outcomes", *_LOSSES)
     found = [
-        {**{name: _plain(table[name][slot]) for name in names}, options.by: float(values[slot])}
+        {options.by: float(values[slot]), **{name: _plain(table[name][slot]) for name in names}}
         for slot in order[: max(0, options.rows)]
     ]
     if options.json:
@@ -148,6 +148,8 @@ def _plain(value: Any) -> Any:
 def _said(value: Any) -> str:
     if value is None:
         return "-"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
     return f"{value:.4f}" if isinstance(value, float) else f"{value:,}" if isinstance(value, int) else str(value)
 
 

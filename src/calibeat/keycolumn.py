@@ -141,7 +141,7 @@ def check_keys(keys: Any) -> KeyColumn:
             return IntColumn(_int64(keys))
         if keys.dtype.kind == "U":
             return StringColumn.of_array(keys)
-        if keys.dtype.kind != "O":
+        if keys.dtype.kind != "O" and len(keys):
             raise InvalidInput(_not_a_key(keys))
     return _of_objects(keys)
 
@@ -169,8 +169,7 @@ def _not_a_key(keys: npt.NDArray[Any]) -> str:
     """What is wrong with an array of floats, booleans, dates, bytes: a missing key first, it is the likely cause."""
     missing = np.isnan(keys) if keys.dtype.kind == "f" else np.zeros(len(keys), dtype=bool)
     row = int(missing.argmax())
-    got = f"{keys.dtype} {said(keys[row].item())}" if len(keys) else f"an empty array of {keys.dtype}"
-    return f"key must be an int or a string, got {got} - at row {row}"
+    return f"key must be an int or a string, got {keys.dtype} {said(keys[row].item())} - at row {row}"
 
 
 def _of_objects(keys: Any) -> KeyColumn:

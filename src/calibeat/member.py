@@ -28,7 +28,7 @@ class Member(Calibrator):
 
     def __init__(self, bank: Bank, key: Key) -> None:
         self._bank, self._key_of_bank = bank, key
-        self._moves = bank._moves
+        self._moves = bank._store.moves
         self._books: Any = None
         slot = bank._known(key)
         self._begin(bank._method, bank._seed, bank._stream(key), self._row_at(slot))
@@ -39,15 +39,15 @@ class Member(Calibrator):
         self._refresh()
 
     def _row_at(self, slot: int) -> Any:
-        whole = memoryview(self._bank._matrix[slot])
+        whole = memoryview(self._bank._store.matrix[slot])
         width = self._bank._method.width
         self._books = whole[width:]
         return whole[:width]
 
     def _refresh(self) -> None:
-        if self._moves != self._bank._moves:
+        if self._moves != self._bank._store.moves:
             self._row = self._row_at(self._bank._known(self._key_of_bank))
-            self._moves = self._bank._moves
+            self._moves = self._bank._store.moves
             self._hand = self._spec, self._row, self._receipt
             self._take_compiled_kernels()
         self._events = int(self._books[rows.EVENTS])

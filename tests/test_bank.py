@@ -1,0 +1,568 @@
+"""A bank is a calibrator per key, to the last bit, whatever the interleaving, the batches and the threads."""
+
+from __future__ import annotations
+
+import copy
+import json
+import pickle
+from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from conformance import delays, one_by_one_late, same
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import calibeat.bank
+import calibeat.rowstore
+from calibeat import (
+    AIOLI,
+    AUTO,
+    HOPS,
+    OGD,
+    ONS,
+    OPS,
+    TOBS,
+    TOPS,
+    WPS,
+    Bank,
+    Calibrator,
+    Forecast,
+    InvalidInput,
+    Method,
+    OutcomeConflict,
+    Temperature,
+    UnknownForecast,
+)
+from calibeat.presets import PRESETS
+from calibeat.rows import CLIP
+
+IN_A_ROW = {name: method for name, method in PRESETS.items() if not method.needs_history}
+OTHERS = {
+    "aioli": replace(OPS, learner=AIOLI()),
+    "ogd": replace(OPS, learner=OGD()),
+    "temperature": Method(Temperature(), ONS()),
+    "temperature aioli": Method(Temperature(), AIOLI()),
+    "beta aioli": replace(TOBS, learner=AIOLI()),
+}
+
+
+def events(n: int, keys: int, seed: int = 0) -> tuple[Any, Any, Any]:
+    rng = np.random.default_rng(seed)
+    scores = rng.random(n)
+    return rng.integers(0, keys, n), scores, (rng.random(n) < 0.2 + 0.5 * scores).astype(float)
+
+
+def as_strings(keys: Any) -> list[str]:
+    return [f"käse {key}" if key % 3 else f"k{key}" for key in keys]
+
+
+def bytes_of(bank: Bank, folder: Path) -> bytes:
+    bank.save(folder / "b")
+    return (folder / "b").read_bytes()
+
+
+# ---- the same bits -----------------------------------------------------------------------------------------------
+
+
+@settings(max_examples=25)
+@given(data=st.data())
+@pytest.mark.parametrize("name", IN_A_ROW)
+def test_same_bits_as_a_calibrator_per_key(name: str, data: st.DataObject) -> None:
+    method = IN_A_ROW[name]
+    n = data.draw(st.integers(1, 60))
+    keys = data.draw(st.lists(st.integers(-3, 6), min_size=n, max_size=n))
+    scores = data.draw(st.lists(st.floats(0, 1), min_size=n, max_size=n))
+    outcomes = data.draw(st.lists(st.sampled_from([0, 1]), min_size=n, max_size=n))
+    cuts = sorted(data.draw(st.sets(st.integers(1, n), max_size=4)) | {0, n})
+    strings = data.draw(st.booleans())
+    seed = data.draw(st.integers(0, 3))
+    names: list[Any] = as_strings(keys) if strings else keys
+    bank = Bank(method, seed=seed)
+    parts = [bank.run(names[a:b], scores[a:b], outcomes[a:b], threads=1 + a % 3) for a, b in pairwise(cuts)]
+    forecasts = np.concatenate(parts)
+    assert set(bank) == set(names)
+    for key in set(names):
+        mine = np.array([other == key for other in names])
+        alone = Calibrator(method, seed=seed)
+        same(forecasts[mine], alone.run(np.array(scores)[mine], np.array(outcomes)[mine]))
+        same(np.array(bank[key].row), np.array(alone.row))
+        assert bank[key].to_json() == alone.to_json()
+
+
+@pytest.mark.parametrize("method", [*IN_A_ROW.values(), *OTHERS.values()], ids=[*IN_A_ROW, *OTHERS])
+@pytest.mark.parametrize("prior", [None, "pooled"])
+def test_events_batches_and_threads_agree(
+    method: Method, prior: str | None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(calibeat.bank, "_WORTH_A_THREAD", 10)
+    keys, scores, outcomes = events(400, 23)
+    whole = Bank(method, seed=5, prior=prior, independent=True)
+    expected = whole.run(keys, scores, outcomes, threads=1)
+    for threads in (2, 3, 7):
+        other = Bank(method, seed=5, prior=prior, independent=True, threads=threads)
+        same(np.concatenate([other.run(keys[i : i + 100], scores[i : i + 100], outcomes[i : i + 100])
+                             for i in range(0, 400, 100)]), expected)  # fmt: skip
+        assert bytes_of(other, tmp_path) == bytes_of(whole, tmp_path)
+    single = Bank(method, seed=5, prior=prior, independent=True)
+    said = []
+    for key, score, outcome in zip(keys.tolist(), scores.tolist(), outcomes, strict=True):
+        forecast = single.predict(key, score)
+        single.update(key, forecast, int(outcome))
+        said.append(forecast.probability)
+    same(np.array(said), expected)
+    assert bytes_of(single, tmp_path) == bytes_of(whole, tmp_path)
+
+
+def test_independent_draws_are_those_of_a_named_stream() -> None:
+    keys, scores, outcomes = events(300, 4)
+    for names in (keys, np.array(as_strings(keys))):
+        bank = Bank(HOPS, seed=2, independent=True)
+        forecasts = bank.run(names, scores, outcomes)
+        for key in set(names.tolist()):
+            alone = Calibrator(HOPS, seed=2, stream=key)
+            same(forecasts[names == key], alone.run(scores[names == key], outcomes[names == key]))
+            assert bank[key].to_json() == alone.to_json()
+
+
+@pytest.mark.parametrize("method", [TOPS, HOPS, AUTO], ids=["tops", "hops", "auto"])
+@pytest.mark.parametrize("independent", [False, True])
+def test_predict_many_changes_nothing(method: Method, independent: bool, tmp_path: Path) -> None:
+    keys, scores, outcomes = events(300, 9)
+    bank = Bank(method, seed=1, independent=independent)
+    bank.run(keys, scores, outcomes)
+    before = bytes_of(bank, tmp_path)
+    asked = np.concatenate([keys, keys + 100, keys])  # half of them are strangers
+    answers = bank.predict_many(asked, np.tile(scores, 3))
+    same(answers, bank.predict_many(asked, np.tile(scores, 3)))
+    assert bytes_of(bank, tmp_path) == before
+    for key in {*keys.tolist(), *(keys + 100).tolist()}:
+        alone = Calibrator(method, seed=1, stream=key if independent else 0)
+        if key < 100:
+            alone.run(scores[keys == key], outcomes[keys == key])
+        same(answers[asked == key], alone.predict_many(np.tile(scores, 3)[asked == key]))
+
+
+def test_predict_many_of_an_empty_bank() -> None:
+    same(Bank("bm").predict_many(["a", "b"], [0.2, 0.7]), np.array([0.2, 0.7]))
+
+
+# ---- one stream of it --------------------------------------------------------------------------------------------
+
+
+def test_a_member_is_alive() -> None:
+    bank = Bank(TOPS)
+    bank.run(["a", "b"], [0.3, 0.6], [0, 1])
+    member, again = bank["a"], bank["a"]
+    assert isinstance(member, Calibrator)
+    member.update(member.predict(0.4), 1)
+    assert again.events == 2 and bank.table()["events"].tolist() == [2, 1]
+    bank.run([f"k{i}" for i in range(5000)], np.full(5000, 0.5), np.ones(5000))  # its row has moved meanwhile
+    bank.run(["a"], [0.4], [1])
+    alone = Calibrator(TOPS)
+    alone.run([0.3, 0.4, 0.4], [0, 1, 1])
+    assert member.to_json() == again.to_json() == bank["a"].to_json() == alone.to_json()
+    assert (member.events, member.outcomes) == (3, 3)
+    assert member.params == alone.params
+    assert "events=3" in repr(member)
+    same(member.predict_many([0.2, 0.4]), alone.predict_many([0.2, 0.4]))
+
+
+@pytest.mark.parametrize("method", [TOPS, HOPS, AUTO], ids=["tops", "hops", "auto"])
+@pytest.mark.parametrize("prior", [None, "pooled"])
+def test_late_outcomes_of_a_member(method: Method, prior: str | None, tmp_path: Path) -> None:
+    _, scores, outcomes = events(60, 1)
+    due = delays(60)
+    by_batch, by_event = Bank(method, prior=prior), Bank(method, prior=prior)
+    alone = Calibrator(method)
+    for bank in (by_batch, by_event):
+        bank.run([2, 1], [0.5, 0.4], [1, 0])
+    alone.run([0.4], [0])
+    expected = by_batch[1].run(scores, outcomes, due=due)
+    same(one_by_one_late(by_event[1], scores, outcomes, due), expected)
+    assert bytes_of(by_batch, tmp_path) == bytes_of(by_event, tmp_path)
+    if prior is None:
+        same(alone.run(scores, outcomes, due=due), expected)
+        same(np.array(by_batch[1].row), np.array(alone.row))
+
+
+def test_a_member_runs_by_itself() -> None:
+    _, scores, outcomes = events(50, 1)
+    bank, alone = Bank(OPS), Calibrator(OPS)
+    bank.predict("a", 0.5)
+    alone.predict(0.5)
+    same(bank["a"].run(scores, outcomes), alone.run(scores, outcomes))
+    assert bank["a"].to_json() == alone.to_json()
+    assert bank.table()["idle"].tolist() == [0]
+
+
+def test_copies_of_a_member_live_alone() -> None:
+    bank = Bank(OPS)
+    bank.run([1], [0.5], [1])
+    for twin in (copy.copy(bank[1]), copy.deepcopy(bank[1]), pickle.loads(pickle.dumps(bank[1]))):  # noqa: S301
+        twin.run([0.5], [1])
+        assert (twin.events, bank[1].events) == (2, 1)
+
+
+def test_receipts_belong_to_their_key() -> None:
+    bank = Bank(AUTO)
+    first, second = bank.predict("a", 0.4), bank.predict("b", 0.4)
+    with pytest.raises(UnknownForecast, match="must come from this calibrator"):
+        bank.update("a", second, 1)
+    bank._members.clear()  # as happens when many keys are served one event at a time
+    bank.update("a", first, 1)
+    bank._members.clear()
+    bank.update("a", first, 1)  # known: nothing happens
+    with pytest.raises(OutcomeConflict):
+        bank.update("a", first, 0)
+    bank.update("b", Forecast.from_json(second.to_json()), 0)
+    assert bank.table()["outcomes"].tolist() == [1, 1]
+
+
+def test_many_keys_one_event_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(calibeat.bank, "_MOST_MEMBERS", 3)
+    bank = Bank(OPS)
+    receipts = [bank.predict(key, 0.4) for key in range(10)]
+    for key, receipt in enumerate(receipts):
+        bank.update(np.int64(key), receipt, 1)
+    assert len(bank._members) <= 3
+    assert bank.table()["outcomes"].tolist() == [1] * 10
+
+
+# ---- as a collection ---------------------------------------------------------------------------------------------
+
+
+def test_collection() -> None:
+    bank = Bank(OPS)
+    assert len(bank) == 0 and list(bank) == [] and "a" not in bank and repr(bank) == "Bank(OPS, keys=0, events=0)"
+    bank.run(["a", "b", "c", "a"], [0.1, 0.2, 0.3, 0.4], [0, 0, 1, 1])
+    assert len(bank) == 3 and list(bank) == ["a", "b", "c"] and bank.events == 4
+    assert "b" in bank and "d" not in bank and 3 not in bank and None not in bank and 0.5 not in bank
+    with pytest.raises(KeyError, match="one of the 3 keys of the bank, got 'd'"):
+        bank["d"]
+    with pytest.raises(KeyError):
+        del bank["d"]
+    held = bank["b"]
+    del bank["a"]
+    assert list(bank) == ["c", "b"] and held.events == 1
+    del bank["b"]
+    with pytest.raises(KeyError):
+        held.predict(0.5)
+    del bank["c"]
+    assert len(bank) == 0
+    bank.run(["z"], [0.5], [1])
+    assert list(bank) == ["z"]
+    assert repr(Bank(replace(OPS, learner=AIOLI()))).startswith("Bank(Method(")
+
+
+@pytest.mark.parametrize("strings", [False, True])
+def test_keys_come_and_go(strings: bool) -> None:
+    """A dictionary is the oracle, through growth, deletions and keys that hash to the same place."""
+    rng = np.random.default_rng(4)
+    bank = Bank("bm")
+    known: dict[Any, int] = {}
+    for _ in range(30):
+        keys = rng.integers(-200, 200, 60)
+        names: list[Any] = as_strings(keys) if strings else keys.tolist()
+        bank.run(names, np.full(60, 0.5), np.ones(60))
+        for name in names:
+            known[name] = known.get(name, 0) + 1
+        for name in rng.choice(np.array([*known, None], dtype=object)[:-1], 15, replace=False):
+            del bank[name]
+            del known[name]
+        assert set(bank) == set(known) and len(bank) == len(known)
+        table = bank.table()
+        assert dict(zip(table["key"].tolist(), table["events"].tolist(), strict=True)) == known
+        assert all(bank[name].events == count for name, count in known.items())
+
+
+def test_params_and_table() -> None:
+    keys, scores, outcomes = events(300, 5)
+    for method in (*IN_A_ROW.values(), *OTHERS.values()):
+        bank = Bank(method)
+        forecasts = bank.run(keys, scores, outcomes)
+        table, params = bank.table(), bank.params()
+        assert table["key"].tolist() == list(bank)
+        for slot, key in enumerate(bank):
+            mine = keys == key
+            one = bank[key].params
+            one |= one.pop("lanes", {})
+            assert {name: column[slot] for name, column in params.items() if name != "key"} == one
+            assert {name: table[name][slot] for name in one} == one
+            assert table["events"][slot] == table["outcomes"][slot] == mine.sum()
+            assert table["idle"][slot] == 299 - np.flatnonzero(mine)[-1]
+            for prefix, said in (("raw_", scores), ("", forecasts)):
+                p, y = said[mine], outcomes[mine]
+                likelihood = np.clip(np.where(y == 1, p, 1 - p), CLIP, None)
+                assert table[f"{prefix}log_loss"][slot] == pytest.approx(-np.log(likelihood).mean())
+                assert table[f"{prefix}brier"][slot] == pytest.approx(((p - y) ** 2).mean())
+    json.dumps({name: column.tolist() for name, column in table.items()})
+
+
+def test_a_key_without_outcomes_has_no_losses() -> None:
+    bank = Bank(OPS)
+    bank.predict("a", 0.3)
+    table = bank.table()
+    assert table["events"].tolist() == [1] and np.isnan(table["log_loss"]).all() and np.isnan(table["brier"]).all()
+
+
+def test_data_frames_take_the_table() -> None:
+    pd = pytest.importorskip("pandas")
+    bank = Bank(AUTO)
+    bank.run(pd.Series(["a", "b", "a"], index=[5, 6, 7]), pd.Series([0.1, 0.2, 0.3]), pd.Series([True, False, True]))
+    frame = pd.DataFrame(bank.table())
+    assert frame["key"].tolist() == ["a", "b"] and frame["events"].tolist() == [2, 1]
+
+
+# ---- merge and drop ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("method", [TOPS, HOPS], ids=["tops", "hops"])
+def test_shards_come_together(method: Method) -> None:
+    keys, scores, outcomes = events(400, 20)
+    east = keys < 8
+    whole = Bank(method, seed=3, independent=True)
+    expected = whole.run(keys, scores, outcomes)
+    one, two = Bank(method, seed=3, independent=True), Bank(method, seed=3, independent=True)
+    same(one.run(keys[east], scores[east], outcomes[east]), expected[east])
+    same(two.run(keys[~east], scores[~east], outcomes[~east]), expected[~east])
+    idle = {**dict(zip(one, one.table()["idle"], strict=True)), **dict(zip(two, two.table()["idle"], strict=True))}
+    one.merge(two)
+    assert set(one) == set(whole) and dict(zip(one, one.table()["idle"], strict=True)) == idle
+    same(one.run(keys, scores, outcomes), whole.run(keys, scores, outcomes))
+
+
+def test_merge_refuses(tmp_path: Path) -> None:
+    bank, other = Bank(OPS), Bank(OPS)
+    bank.run(["a", "b"], [0.5, 0.5], [1, 0])
+    other.run(["c", "b"], [0.5, 0.5], [1, 0])
+    before = bytes_of(bank, tmp_path)
+    wrong: list[tuple[Any, str]] = [
+        (other, "no key in common, got 'b' in both"),
+        (bank, "no key in common, got 'a'"),
+        (Bank(TOPS), "same method"),
+        (Bank(OPS, seed=1), "same seed"),
+        (Bank(OPS, prior="pooled"), "same prior"),
+        (Bank(OPS, independent=True), "same independent"),
+        ({"d": 1}, "merged with a Bank, got dict"),
+    ]
+    numbers = Bank(OPS)
+    numbers.run([1], [0.5], [1])
+    for what, message in [*wrong, (numbers, "strings like those of the bank, got ints")]:
+        with pytest.raises(InvalidInput, match=message):
+            bank.merge(what)
+        assert bytes_of(bank, tmp_path) == before
+    bank.merge(Bank(OPS))
+    assert bytes_of(bank, tmp_path) == before
+    fresh = Bank(OPS)
+    fresh.merge(bank)
+    assert bytes_of(fresh, tmp_path) == before
+
+
+def test_idle_keys_are_dropped_and_returned() -> None:
+    bank = Bank(OPS)
+    bank.run([1, 2, 1, 3, 4, 4], np.full(6, 0.5), np.ones(6))
+    held = bank[1]
+    states = {key: bank[key].to_json() for key in bank}
+    dropped = bank.drop_idle(before=3)
+    assert (sorted(dropped), sorted(bank)) == ([1, 2], [3, 4])
+    assert {key: which[key].to_json() for which in (bank, dropped) for key in which} == states
+    with pytest.raises(KeyError):
+        held.predict(0.5)
+    assert len(bank.drop_idle(before=3)) == 0
+    bank.merge(dropped)
+    assert sorted(bank) == [1, 2, 3, 4]
+    assert sorted(bank.drop_idle(before=3)) == [1, 2]
+    assert sorted(bank.drop_idle(before=0)) == [3, 4] and len(bank) == 0
+    assert len(Bank(OPS).drop_idle(before=5)) == 0
+    for bad in (-1, 2.5, None, "3"):
+        with pytest.raises(InvalidInput, match="before must be a whole number"):
+            bank.drop_idle(before=bad)  # type: ignore[arg-type]
+
+
+# ---- the pooled start --------------------------------------------------------------------------------------------
+
+
+def test_a_new_key_starts_where_the_pool_is() -> None:
+    keys, scores, outcomes = events(600, 30)
+    for method in (OPS, replace(OPS, learner=AIOLI()), replace(OPS, learner=OGD()), Method(Temperature(), AIOLI())):
+        bank, pool = Bank(method, prior="pooled"), Calibrator(method)
+        bank.run(keys, scores, outcomes)
+        pool.run(scores, outcomes)
+        bank.predict(99, 0.5)
+        assert bank[99].params == pytest.approx(pool.params)
+        assert bank[99].outcomes == 0
+        same(bank.predict_many([100], [0.3]), np.array([bank.predict(100, 0.3).probability]))
+
+
+def test_the_pooled_start_helps_young_keys() -> None:
+    rng = np.random.default_rng(1)
+    keys = rng.permutation(np.repeat(np.arange(300), 20))
+    x = rng.normal(0, 1.5, len(keys))
+    truth = 1 / (1 + np.exp(-(rng.normal(0.6, 0.2, 300)[keys] * x + rng.normal(-0.5, 0.5, 300)[keys])))
+    scores, outcomes = 1 / (1 + np.exp(-x)), (rng.random(len(keys)) < truth).astype(float)
+    for method in (OPS, TOPS, AUTO):
+        alone, pooled = Bank(method), Bank(method, prior="pooled")
+        alone.run(keys, scores, outcomes)
+        pooled.run(keys, scores, outcomes)
+        assert pooled.table()["log_loss"].mean() < alone.table()["log_loss"].mean()
+
+
+def test_rows_of_a_pooled_start_are_sound() -> None:
+    keys, scores, outcomes = events(300, 5)
+    for name, method in {**IN_A_ROW, **OTHERS}.items():
+        bank = Bank(method, prior="pooled")
+        bank.run(keys, scores, outcomes)
+        bank.predict(99, 0.5)
+        for key in (99, int(keys[0])):
+            twin = Calibrator.from_json(bank[key].to_json())
+            assert twin.to_json() == bank[key].to_json(), name
+
+
+# ---- bad input ---------------------------------------------------------------------------------------------------
+
+
+BAD: list[tuple[Any, Any, Any, str]] = [
+    ([1, "a", 2], [0.5] * 3, [1] * 3, r"all ints or all strings, got str 'a' after int 1 - at row 1"),
+    (["a", 1], [0.5] * 2, [1] * 2, r"all ints or all strings, got int 1 after str 'a' - at row 1"),
+    ([1, None], [0.5] * 2, [1] * 2, r"key must be an int or a string, got NoneType None - at row 1"),
+    (["a", None], [0.5] * 2, [1] * 2, r"got NoneType None - at row 1"),
+    (np.array([1.0, np.nan]), [0.5] * 2, [1] * 2, r"got float64 nan - at row 1"),
+    (np.array([1.0, 2.0]), [0.5] * 2, [1] * 2, r"got float64 1.0 - at row 0"),
+    (["a", float("nan")], [0.5] * 2, [1] * 2, r"got float nan - at row 1"),
+    ([True, False], [0.5] * 2, [1] * 2, r"got bool True - at row 0"),
+    (np.array([True]), [0.5], [1], r"got bool True - at row 0"),
+    (np.array([b"a"]), [0.5], [1], r"got \|S1 b'a' - at row 0"),
+    ([1, 2**63], [0.5] * 2, [1] * 2, r"key must fit into 64 bits, got 9223372036854775808 - at row 1"),
+    (
+        np.array([1, 2**63], dtype=np.uint64),
+        [0.5] * 2,
+        [1] * 2,
+        r"64 bits with a sign, got 9223372036854775808 - at row 1",
+    ),
+    (np.ma.array([1, 2], mask=[0, 1]), [0.5] * 2, [1] * 2, r"got a masked value - at row 1"),
+    ([[1], [2]], [0.5] * 2, [1] * 2, r"got list \[1\] - at row 0"),
+    (np.zeros((2, 1), dtype=int), [0.5] * 2, [1] * 2, r"one-dimensional array of ints or strings, got shape \(2, 1\)"),
+    ("ab", [0.5] * 2, [1] * 2, r"one-dimensional array of ints or strings, got str"),
+    (["a", "\ud800"], [0.5] * 2, [1] * 2, r"written as UTF-8, got '\\ud800' - at row 1"),
+    (np.array(["a", "\ud800"]), [0.5] * 2, [1] * 2, r"written as UTF-8, got '\\ud800' - at row 1"),
+    (np.array([]), [], [], r"must not be empty, got length 0 for keys"),
+    ([], [], [], r"must not be empty"),
+    (["a", "b"], [0.5], [1], r"same length, got keys 2, scores 1, outcomes 1"),
+    (["a", "b"], [0.5] * 2, [1], r"same length, got keys 2, scores 2, outcomes 1"),
+    (["a", "b", "n"], [0.5, 1.3, 0.5], [1] * 3, r"score must be in \[0, 1\], got 1.3 - at row 1"),
+    (["a", "b", "n"], [0.5, 0.5, float("nan")], [1] * 3, r"got nan - at row 2"),
+    (["a", "b"], [0.5, 0.5], [1, 2], r"outcome must be 0 or 1, got 2.0 - at row 1"),
+    ([7], [0.5], [1], r"keys must be strings like those of the bank, got ints - at row 0"),
+]
+
+
+@pytest.mark.parametrize(("keys", "scores", "outcomes", "message"), BAD, ids=[message for *_, message in BAD])
+def test_bad_input_leaves_the_bank_as_it_was(
+    keys: Any, scores: Any, outcomes: Any, message: str, tmp_path: Path
+) -> None:
+    bank = Bank(TOPS, prior="pooled")
+    bank.run(["a", "b", "a"], [0.2, 0.4, 0.6], [0, 1, 1])
+    before = bytes_of(bank, tmp_path)
+    with pytest.raises(InvalidInput, match=message):
+        bank.run(keys, scores, outcomes)
+    assert bytes_of(bank, tmp_path) == before
+    empty = Bank(TOPS)
+    if "like those of the bank" not in message:
+        with pytest.raises(InvalidInput, match=message):
+            empty.run(keys, scores, outcomes)
+    assert len(empty) == 0
+
+
+def test_bad_single_events_leave_the_bank_as_it_was(tmp_path: Path) -> None:
+    bank = Bank(TOPS)
+    receipt = bank.predict("a", 0.5)
+    before = bytes_of(bank, tmp_path)
+    for key, score, message in (
+        ("n", 1.5, "score must be in"), (None, 0.5, "key must be an int or a string"), (1, 0.5, "strings like those"),
+        ("\ud800", 0.5, "UTF-8"), (2**70, 0.5, "64 bits"), ([1], 0.5, "got list"), (True, 0.5, "got bool"),
+    ):  # fmt: skip
+        with pytest.raises(InvalidInput, match=message):
+            bank.predict(key, score)  # type: ignore[arg-type]
+    for key, what, outcome in (("a", receipt, 2), ("a", "receipt", 1), ("a", receipt._replace(score=3.0), 1)):
+        with pytest.raises(InvalidInput):
+            bank.update(key, what, outcome)  # type: ignore[arg-type]
+    with pytest.raises(KeyError):
+        bank.update("n", receipt, 1)
+    with pytest.raises(InvalidInput):
+        bank["a"].run([0.5, 2.0], [1, 1])
+    with pytest.raises(InvalidInput):
+        bank["a"].run([0.5, 0.5], [1, 1], due=[0, 0])
+    assert bytes_of(bank, tmp_path) == before
+
+
+def test_what_is_broken_off_has_not_happened(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    bank = Bank(TOPS, prior="pooled")
+    bank.run(["a", "b", "a"], [0.2, 0.4, 0.6], [0, 1, 1])
+    before = bytes_of(bank, tmp_path)
+
+    def broken(self: Bank, slots: Any, *_: Any) -> None:
+        self._store.matrix[slots] += 1.0
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(calibeat.bank, "is_compiled", lambda *_: False)
+    with monkeypatch.context() as patch:
+        patch.setattr(Bank, "_run_rows", broken)
+        with pytest.raises(KeyboardInterrupt):
+            bank.run(["n", "a"], [0.1, 0.2], [1, 0])
+        fresh = Bank(TOPS)
+        with pytest.raises(KeyboardInterrupt):
+            fresh.run([1], [0.1], [1])
+        assert len(fresh) == 0
+        fresh.predict("of another kind", 0.5)
+    assert bytes_of(bank, tmp_path) == before
+
+
+def test_compiled_work_that_was_interrupted_is_done(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    bank, other = Bank(TOPS), Bank(TOPS)
+    work = Bank._run_rows
+
+    def interrupted(self: Bank, *arguments: Any) -> None:
+        work(self, *arguments)
+        raise KeyboardInterrupt  # as it arrives when the threads are waited for
+
+    monkeypatch.setattr(calibeat.bank, "is_compiled", lambda *_: True)
+    with monkeypatch.context() as patch:
+        patch.setattr(Bank, "_run_rows", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            bank.run(["n", "a"], [0.1, 0.2], [1, 0])
+    other.run(["n", "a"], [0.1, 0.2], [1, 0])
+    assert bytes_of(bank, tmp_path) == bytes_of(other, tmp_path)
+
+
+def test_a_row_that_cannot_be_made_is_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    bank = Bank(OPS)
+
+    def full(*_: Any) -> None:
+        raise MemoryError
+
+    with monkeypatch.context() as patch:
+        patch.setattr(calibeat.rowstore, "with_room", full)
+        with pytest.raises(MemoryError):
+            bank.predict("a", 0.5)
+    assert len(bank) == 0 and "a" not in bank
+
+
+def test_bad_arguments() -> None:
+    for name, method in PRESETS.items():
+        if method.needs_history:
+            with pytest.raises(InvalidInput, match=f"lives in a row, got '{name}', .* use AUTO"):
+                Bank(method)
+    with pytest.raises(InvalidInput, match="lives in a row"):
+        Bank(replace(WPS, learner=replace(WPS.learner, every=7)))
+    for arguments, message in (
+        ({"seed": 0.5}, "seed must be a whole number"), ({"prior": "pool"}, "prior must be 'pooled', got 'pool'"),
+        ({"threads": 0}, "threads must be a whole number"), ({"independent": "yes"}, "independent must be True or"),
+    ):  # fmt: skip
+        with pytest.raises(InvalidInput, match=message):
+            Bank(OPS, **arguments)  # type: ignore[arg-type]
+    with pytest.raises(InvalidInput, match="threads"):
+        Bank(OPS).run([1], [0.5], [1], threads=-2)
