@@ -28,6 +28,10 @@ TABLES = {
     "march": "auto:march",
     "quality": "quality:quality",
     "late": "quality:delays",
+    "bank": "bank:millions",
+    "threads": "bank:threads",
+    "strings": "bank:strings",
+    "prior": "prior:cold_start",
 }
 
 

@@ -182,3 +182,11 @@ void touch(int64_t events, const int32_t *slots, int64_t stride, double *rows)
             row[j] += 1.0;
     }
 }
+
+/* TOPS on the rows of a bank, in the order of the events: what `tops` does to one row, with the row looked up. */
+void tops_rows(int64_t events, const int32_t *slots, int64_t stride, double *rows, const double *scores,
+               const double *outcomes, double *forecasts)
+{
+    for (int64_t i = 0; i < events; i++)
+        tops(1, scores + i, outcomes + i, 0, rows + (int64_t)slots[i] * stride, forecasts + i);
+}

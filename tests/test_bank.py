@@ -302,6 +302,59 @@ def test_params_and_table() -> None:
     json.dumps({name: column.tolist() for name, column in table.items()})
 
 
+def test_every_kind_of_column_gives_the_same_bank(tmp_path: Path) -> None:
+    words = ["oslo", "rome", "oslo", "", "a longer name", "rome"]
+    wide = [*words[:-1], "Århus"]
+    many = [f"k{i % 70}" for i in range(200)]
+    for names in (words, wide, many):
+        columns: list[Any] = [
+            names, tuple(names), np.array(names), np.array(names).astype(">U20"), np.array(names, dtype=object),
+            np.array(names, dtype=np.dtypes.StringDType()), [np.str_(name) for name in names],
+        ]  # fmt: skip
+        assert len({column_bytes(column, tmp_path) for column in columns}) == 1
+    for numbers in ([3, 1, 3, -7, 2**62, 1], [i % 70 for i in range(200)]):
+        columns = [
+            numbers,
+            tuple(numbers),
+            np.array(numbers),
+            np.array(numbers, dtype=object),
+            np.array(numbers)[::-1][::-1],
+        ]
+        columns += [[np.int64(number) for number in numbers], np.array(numbers, dtype=">i8")]
+        if min(numbers) >= 0:
+            columns += [np.array(numbers, dtype=kind) for kind in ("u1", "i4", "u8")]
+        assert len({column_bytes(column, tmp_path) for column in columns}) == 1
+
+
+def column_bytes(column: Any, folder: Path) -> bytes:
+    bank = Bank(TOPS)
+    n = len(column)
+    bank.run(column, np.linspace(0, 1, n), np.arange(n) % 2)
+    return bytes_of(bank, folder)
+
+
+def test_memory_is_what_was_promised() -> None:
+    bank = Bank(TOPS)
+    assert bank.nbytes == 0
+    bank.run(np.arange(20_000), np.full(20_000, 0.5), np.ones(20_000))
+    assert 216 + 56 < bank.nbytes / len(bank) <= 216 + 64
+    names = Bank(TOPS)
+    names.run([f"{i:08d}" for i in range(5000)], np.full(5000, 0.5), np.ones(5000))
+    assert names.nbytes / len(names) <= 216 + 64 + 8 + 8
+
+
+def test_independent_streams_survive_a_deletion() -> None:
+    keys, scores, outcomes = events(300, 4)
+    bank = Bank(HOPS, seed=2, independent=True)
+    bank.run(keys, scores, outcomes)
+    gone = next(iter(bank))
+    del bank[gone]
+    for key in bank:
+        alone = Calibrator(HOPS, seed=2, stream=key)
+        alone.run(scores[keys == key], outcomes[keys == key])
+        same(bank.run([key] * 50, scores[:50], outcomes[:50]), alone.run(scores[:50], outcomes[:50]))
+
+
 def test_a_key_without_outcomes_has_no_losses() -> None:
     bank = Bank(OPS)
     bank.predict("a", 0.3)

@@ -189,8 +189,6 @@ def _of_objects(keys: Any) -> KeyColumn:
                 f"keys must be all ints or all strings, got {type(checked[row]).__name__} {said(key)} after "
                 f"{type(checked[0]).__name__} {said(checked[0])} - at row {row}"
             )
-    if checked and isinstance(checked[0], str):
-        return StringColumn.of(checked)
     return IntColumn(np.array(checked, dtype=np.int64))
 
 

@@ -1,0 +1,200 @@
+"""The bank: events per second over a million keys, beside the memory floor in C; its memory, threads and strings.
+
+Times are CPU seconds of the working thread. The floor reads and writes each cache line of the same rows in the same
+order and computes nothing; `C loop` computes TOPS on them as well, as a C programmer would.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import threading
+from collections.abc import Callable
+from functools import partial
+from time import perf_counter, thread_time
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from benchmarks import floor, table
+from benchmarks.memory import resident
+from calibeat import TOPS, Bank, rows
+from calibeat._jit import compiled
+from calibeat.keycolumn import check_keys
+
+Ints = NDArray[np.int64]
+Floats = NDArray[np.float64]
+
+
+def scores_and_outcomes(events: int) -> tuple[Floats, Floats]:
+    """Scores that say what they mean."""
+    rng = np.random.default_rng(1)
+    scores = rng.random(events)
+    return scores, (rng.random(events) < scores).astype(np.float64)
+
+
+def uniform_keys(events: int, keys: int) -> Ints:
+    """Every key is as likely as any other."""
+    return np.random.default_rng(2).integers(0, keys, events)
+
+
+def zipf_keys(events: int, keys: int, exponent: float = 1.1) -> Ints:
+    """The k-th of the keys comes with a probability like k to the power of -1.1; which one that is, is shuffled."""
+    rng = np.random.default_rng(3)
+    shares = np.cumsum(np.arange(1, keys + 1) ** -exponent)
+    slices = [rng.random(min(5_000_000, events - at)) for at in range(0, events, 5_000_000)]
+    ranks = np.concatenate([np.searchsorted(shares, shares[-1] * part) for part in slices])
+    return rng.permutation(keys)[np.minimum(ranks, keys - 1)]
+
+
+def as_numbers(keys: Ints) -> Ints:
+    """Numbers that are not simply 0, 1, 2, ..."""
+    return keys * 7919 + 12345
+
+
+def seconds(work: Callable[[], object]) -> float:
+    """CPU seconds of this thread."""
+    begin = thread_time()
+    work()
+    return thread_time() - begin
+
+
+def warm() -> None:
+    """Compile what is timed below."""
+    Bank(TOPS).run(np.arange(100), np.full(100, 0.5), np.ones(100))
+    Bank(TOPS).run(np.arange(100).astype("U"), np.full(100, 0.5), np.ones(100))
+
+
+def in_c(name: str, bank: Bank, slots: NDArray[np.int32], *arrays: Floats) -> float:
+    """Seconds of one of the C loops over the bank's rows."""
+    matrix = bank._store.matrix.copy()
+    places = slots.ctypes.data_as(ctypes.POINTER(ctypes.c_int32))
+    loop = getattr(floor.library(()), name)
+    sizes = ctypes.c_int64(len(slots)), places, ctypes.c_int64(matrix.shape[1])
+    return seconds(partial(loop, *sizes, floor.address(matrix), *map(floor.address, arrays)))
+
+
+def millions(*, quick: bool) -> None:
+    """Many keys: the whole of `run`, then look-up and rows apart, beside C; and bytes per key."""
+    events, keys = (5_000_000, 200_000) if quick else (50_000_000, 1_000_000)
+    scores, outcomes = scores_and_outcomes(events)
+    warm()
+    lines = []
+    notes = []
+    for name, make in (("Zipf 1.1", zipf_keys), ("uniform", uniform_keys)):
+        numbers = as_numbers(make(events, keys))
+        before = resident()
+        bank = Bank(TOPS, threads=1)
+        whole = seconds(partial(bank.run, numbers, scores, outcomes))
+        after = resident()
+        column = check_keys(numbers)
+        slots, forecasts = bank._store.find(column), np.empty(events)
+        lookup = seconds(partial(bank._store.find, column))
+        where = TOPS.spec, bank._store.flat, bank._store.stride, slots, 0, len(bank), 0.0
+        nothing = np.empty(0)
+        update = seconds(partial(compiled(rows.run_rows), *where, scores, outcomes, nothing, forecasts, nothing))
+        touched = in_c("touch", bank, slots)
+        computed = in_c("tops_rows", bank, slots, scores, outcomes, forecasts)
+        rate = events / whole / 1e6
+        lines.append([
+            name, f"{len(bank):,}", table.nanoseconds(whole, events), f"{rate:.2f} million/s",
+            table.nanoseconds(lookup, events), table.nanoseconds(update, events), table.nanoseconds(touched, events),
+            f"{update / touched:.2f}", f"{update / computed:.2f}",
+        ])  # fmt: skip
+        goal = f", goal 3: {table.verdict(met=rate >= 3)}" if name == "Zipf 1.1" else ""
+        index = bank.nbytes / len(bank) - 8 * TOPS.width
+        ratio = update / touched
+        spent = (
+            f"resident {(after - before) / 2**20:.0f} MiB more, of which forecasts {events * 8 / 2**20:.0f} "
+            "(and while it runs the slots, 4 bytes an event)"
+        )
+        notes.append(f"{name}: {rate:.2f} million events per second on one core{goal}.")
+        notes.append(f"{name}: the rows cost {ratio:.2f} times the floor, goal 3: {table.verdict(met=ratio <= 3)}.")
+        notes.append(
+            f"{name}: {8 * TOPS.width} bytes of state, {index:.1f} of books and index per key, goal 64: "
+            f"{table.verdict(met=index <= 64)}; {spent}."
+        )
+    head = ["keys", "opened", "run ns", "rate", "look-up ns", "rows ns", "floor ns", "rows/floor", "rows/C loop"]
+    table.show(f"bank: {events:,} events of TOPS over {keys:,} integer keys, one thread", head, lines, notes)
+
+
+def threads(*, quick: bool) -> None:
+    """Two threads beside one, keys grouped: by the clock on the wall, and by the CPU time of the busier thread."""
+    events, keys = (4_000_000, 100_000) if quick else (20_000_000, 1_000_000)
+    scores, outcomes = scores_and_outcomes(events)
+    numbers = np.sort(uniform_keys(events, keys))
+    warm()
+    best = {1: (float("inf"), float("inf")), 2: (float("inf"), float("inf"))}
+    for _ in range(3):
+        for count in best:
+            bank = Bank(TOPS, threads=count)
+            bank.run(np.arange(keys), np.full(keys, 0.5), np.ones(keys))
+            spent = watched_threads()
+            begin, own = perf_counter(), thread_time()
+            bank.run(numbers, scores, outcomes)
+            wall, alone = perf_counter() - begin, thread_time() - own
+            best[count] = min(best[count][0], wall), min(best[count][1], alone + max(spent(), default=0.0))
+    lines = [[str(count), f"{wall:.2f}", f"{path:.2f}"] for count, (wall, path) in best.items()]
+    by_wall, by_path = best[1][0] / best[2][0], best[1][1] / best[2][1]
+    note = (
+        f"Two threads: {by_wall:.2f} times by the wall, goal 1.6: {table.verdict(met=by_wall >= 1.6)}; "
+        f"{by_path:.2f} times by the longest path of CPU time, which other work on the machine does not change."
+    )
+    table.show(
+        f"threads: {events:,} events over {keys:,} grouped keys", ["threads", "wall s", "longest path s"], lines, [note]
+    )
+
+
+def watched_threads() -> Callable[[], list[float]]:
+    """From now on: the CPU seconds of each thread that was started and has ended."""
+    spent: list[float] = []
+    work = threading.Thread.run
+
+    def watched(self: threading.Thread) -> None:
+        begin = thread_time()
+        work(self)
+        spent.append(thread_time() - begin)
+
+    threading.Thread.run = watched  # type: ignore[method-assign]
+
+    def stop() -> list[float]:
+        threading.Thread.run = work  # type: ignore[method-assign]
+        return spent
+
+    return stop
+
+
+def strings(*, quick: bool) -> None:
+    """String keys beside integer keys, the first time (when they are new) and again."""
+    events, keys = (2_000_000, 100_000) if quick else (10_000_000, 1_000_000)
+    scores, outcomes = scores_and_outcomes(events)
+    numbers = uniform_keys(events, keys)
+    names = np.array([f"merchant-{key:07d}" for key in range(keys)])
+    objects = names.astype(object)
+    columns: dict[str, Any] = {
+        "int64": as_numbers(numbers),
+        "NumPy strings": names[numbers],
+        "Python strings in an array": objects[numbers],
+        "Python strings in a list": objects[numbers].tolist(),
+    }
+    warm()
+    found: dict[str, tuple[float, float]] = {}
+    sizes = {}
+    for name, column in columns.items():
+        bank = Bank(TOPS, threads=1)
+        work = partial(bank.run, column, scores, outcomes)
+        found[name] = seconds(work), seconds(work)
+        sizes[name] = bank.nbytes / len(bank)
+    first, again = found["int64"]
+    lines = [
+        [name, table.nanoseconds(a, events), f"{a / first:.2f}", table.nanoseconds(b, events), f"{b / again:.2f}",
+         f"{sizes[name]:.0f}"]
+        for name, (a, b) in found.items()
+    ]  # fmt: skip
+    notes = [
+        f"{name}: {max(a / first, b / again):.2f} times at most, goal 3: "
+        + table.verdict(met=max(a / first, b / again) <= 3)
+        for name, (a, b) in list(found.items())[1:]
+    ]
+    head = ["keys", "new keys ns", "ratio", "old keys ns", "ratio", "bytes/key"]
+    table.show(f"strings: {events:,} events of TOPS over {keys:,} keys in no order", head, lines, notes)
