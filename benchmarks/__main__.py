@@ -31,6 +31,7 @@ TABLES = {
     "bank": "bank:millions",
     "threads": "bank:threads",
     "strings": "bank:strings",
+    "files": "bank:files",
     "prior": "prior:cold_start",
 }
 

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import copy
 import json
+import os
 import pickle
+import subprocess
+import sys
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -13,6 +16,7 @@ from typing import Any
 import numpy as np
 import pytest
 from conformance import delays, one_by_one_late, same
+from conftest import JIT_OFF
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -36,6 +40,7 @@ from calibeat import (
     OutcomeConflict,
     Temperature,
     UnknownForecast,
+    _jit,
 )
 from calibeat.presets import PRESETS
 from calibeat.rows import CLIP
@@ -148,6 +153,40 @@ def test_predict_many_changes_nothing(method: Method, independent: bool, tmp_pat
 
 def test_predict_many_of_an_empty_bank() -> None:
     same(Bank("bm").predict_many(["a", "b"], [0.2, 0.7]), np.array([0.2, 0.7]))
+
+
+WITH_THE_OTHER_JIT = """
+import sys, numpy as np
+from calibeat import Bank
+for name in sys.argv[2:]:
+    rng = np.random.default_rng(8)
+    keys, scores = rng.integers(0, 12, 300), rng.random(300)
+    outcomes = rng.random(300) < 0.1 + 0.7 * scores
+    bank = Bank(name, seed=6, prior="pooled", independent=True)
+    bank.run(np.array([f"k{key}" for key in keys]), scores, outcomes)
+    bank.save(f"{sys.argv[1]}/{name}")
+"""
+
+
+def test_compiled_or_not(tmp_path: Path) -> None:
+    files: list[dict[str, bytes]] = []
+    for jit_off in ("0", "1"):
+        command = [sys.executable, "-W", "error", "-c", WITH_THE_OTHER_JIT, str(tmp_path), *IN_A_ROW]
+        subprocess.run(command, env={**os.environ, "NUMBA_DISABLE_JIT": jit_off}, check=True)
+        files.append({name: (tmp_path / name).read_bytes() for name in IN_A_ROW})
+    assert files[0] == files[1]
+
+
+def test_single_events_do_not_wait_for_numba() -> None:
+    program = """
+import sys
+from calibeat import Bank
+bank = Bank("hops", prior="pooled", independent=True)
+for i in range(100):
+    bank.update(f"k{i}", bank.predict(f"k{i}", 0.3), 1)
+assert "k7" in bank and "numba" not in sys.modules
+"""
+    subprocess.run([sys.executable, "-W", "error", "-c", program], check=True)
 
 
 # ---- one stream of it --------------------------------------------------------------------------------------------
@@ -619,3 +658,9 @@ def test_bad_arguments() -> None:
             Bank(OPS, **arguments)  # type: ignore[arg-type]
     with pytest.raises(InvalidInput, match="threads"):
         Bank(OPS).run([1], [0.5], [1], threads=-2)
+
+
+def test_a_bank_can_be_warmed_up() -> None:
+    calibeat.warm_up(bank=True)
+    if not JIT_OFF:
+        assert {"run_rows", "predict_rows", "pool_rows", "add_ints", "add_strings"} <= set(_jit.dispatchers())

@@ -100,7 +100,7 @@ def test_what_is_wrong_is_said(text: str) -> None:
     ("row", [0.0, 9e9] + [0.0] * 25, "row must count outcomes in whole numbers"),
     ("row", [9.0, 9.0, 1.0, 0.0, 0.0, 0.0, 1.0] + [0.0] * 20, "a matrix with a positive diagonal"),
     ("row", [9.0, 9.0, 1.0, 0.0, 1.0, 0.0, 1.0, 2.0, 1.0] + [0.0] * 18, "row must count ones among outcomes, got 2.0"),
-    ("row", [9.0, 9.0, 1.0, 0.0, 1.0, 0.0, 1.0, 0.5, 1.0] + [0.0] * 18, "row must count ones among outcomes, got 0.5"),
+    ("row", [9.0, 9.0, 1.0, 0.0, 1.0, 0.0, 1.0, 0.5, 1.5] + [0.0] * 18, "row must count ones among outcomes, got 0.5"),
     ("history", {"x0": [1.0], "y": [1.0]}, "history must hold"),
     ("history", [], "history must hold"),
 ])  # fmt: skip

@@ -61,7 +61,7 @@ def summary(bank: Bank, path: Path) -> dict[str, Any]:
     ...     bank.save(file.name)
     ...     found = summary(bank, Path(file.name))
     >>> found["keys"], found["outcomes"], round(found["raw log-loss"], 4), round(found["log-loss"], 4)
-    (2, 3, 1.5702, 1.5702)
+    (2, 3, 1.5702, 1.5912)
     """
     table = bank.table()
     outcomes = table["outcomes"]

@@ -15,7 +15,7 @@ from ._jit import kernel
 KEEP, TRACK, HEDGE, SPLINE = 0.0, 1.0, 2.0, 3.0
 
 MOST_BINS = 10_000
-MOST_IMAGINED = 10.0  # events that a cell of a bank's new key may start with (see `prior`)
+MOST_IMAGINED = 20.0  # events that a cell of a bank's new key may start with (see `prior`)
 
 
 @dataclass(frozen=True)

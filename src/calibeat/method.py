@@ -208,8 +208,8 @@ class Method:
         imagined = MOST_IMAGINED if isinstance(self.calibeater, Tracking) else 0.0
         for at in range(cells, end, 2):
             total, count = row[at], row[at + 1]
-            whole = total == int(total) and count == int(count)
-            if not (0 <= total <= count <= n + imagined and (whole or imagined > 0.0)):
+            whole = count == int(count) and (imagined > 0.0 or total == int(total))
+            if not (0 <= total <= count <= n + imagined and whole):
                 raise InvalidInput(f"row must count ones among outcomes, got {total!r} of {count!r} - at row[{at}]")
 
     # ---- as data --------------------------------------------------------------------------------------------------

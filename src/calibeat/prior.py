@@ -3,7 +3,7 @@ r"""How a new key starts from what all keys have taught: the pool's parameters, 
 A calibrator of the same method, the pool, learns from every outcome of every key. A key that is new then starts
 
 - at the pool's parameters, with the matrix (or, three tenths of the way, the variances) of a new stream,
-- with cells of `Tracking` that have seen up to 10 imaginary events of the pool's mean outcome,
+- with cells of `Tracking` that have seen up to 20 imaginary events of the pool's mean outcome,
 - and with everything else as new: hedging and evidence speak of the key's own outcomes alone.
 """
 

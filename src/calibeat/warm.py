@@ -6,7 +6,7 @@ import numpy as np
 
 from . import kernel
 from ._jit import compiled, is_cached, is_compiled
-from .presets import AUTO
+from .presets import AUTO, HOPS
 
 SINGLE = (kernel.predict, kernel.settle, kernel.update)
 
@@ -15,8 +15,10 @@ _ONE = np.array([0.5])
 _looked = [False]  # whether this process has looked into the cache
 
 
-def warm_up() -> None:
+def warm_up(*, bank: bool = False) -> None:
     """Load every compiled kernel now; calibrators made from then on serve single events by them too.
+
+    With ``bank=True`` also those of a `Bank`.
 
     Single events run as plain Python at first: there at once, and fast enough for most. By the compiled kernels predict
     and update together take some 2 microseconds whatever the method (AUTO: 18 as plain Python), and the bits do not
@@ -37,6 +39,8 @@ def warm_up() -> None:
     )
     compiled(kernel.predict_many)(spec, row, _ONE, _EMPTY, np.empty(1), receipt)
     _load_single()
+    if bank:
+        _load_bank()
 
 
 def load_single_if_cached() -> None:
@@ -57,3 +61,15 @@ def _load_single() -> None:
     compiled(kernel.predict)(spec, row, 0.5, 0.0, receipt, 0)
     compiled(kernel.settle)(spec, row, 1.0, 0.0, 0.0, 1.0, 0.5, 0.0, 0, 1.0, receipt, 0)
     compiled(kernel.update)(spec, row, 2.0, 0.5, 0, 1.0, receipt, 0, _EMPTY, _EMPTY, _EMPTY, 0)
+
+
+def _load_bank() -> None:
+    from .bank import Bank  # which makes calibrators, which look here
+
+    scores, outcomes, keys = np.full(100, 0.5), np.ones(100), np.arange(100)
+    for column in (keys, keys.astype("U")):
+        made = Bank(AUTO, prior="pooled")
+        made.run(column, scores, outcomes)
+        made.predict_many(column, scores)
+    made = Bank(HOPS)
+    made.run(keys, scores, outcomes)
