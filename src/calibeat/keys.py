@@ -24,7 +24,7 @@ Arrays = dict[str, npt.NDArray[Any]]
 MOST_KEYS = 2**31 - 2
 _LEAST = 16
 _FULLEST, _GROWTH = 0.6, 1.2
-AHEAD = 8  # how many keys before its turn a place of the table is asked for
+AHEAD = 6  # how many keys before its turn, and before the step before, memory is asked for
 _AT_ONCE = 2**16  # keys hashed together: few enough to stay in the cache
 
 
@@ -359,14 +359,31 @@ def place_of_string(
 
 
 @kernel
+def look_ahead(
+    text: npt.NDArray[np.uint8], marks: npt.NDArray[np.int64], table: Slots, hashes: npt.NDArray[np.int32], i: int
+) -> None:  # fmt: skip
+    """Three steps lead to a key, table, marks and text, each in another place: ask for them well before its turn.
+
+    The first slot that a hash leads to is mostly the right one.
+    """
+    if i + 3 * AHEAD < len(hashes):
+        prefetch(table, home(hashes[i + 3 * AHEAD], len(table)))
+        slot = table[home(hashes[i + 2 * AHEAD], len(table))]
+        if slot >= 0:
+            prefetch(marks, 2 * slot)
+        slot = table[home(hashes[i + AHEAD], len(table))]
+        if slot >= 0:
+            prefetch(text, marks[2 * slot])
+
+
+@kernel
 def find_strings(
     text: npt.NDArray[np.uint8], marks: npt.NDArray[np.int64], table: Slots,
     wanted: npt.NDArray[np.uint8], offsets: npt.NDArray[np.int64], hashes: npt.NDArray[np.int32], slots: Slots,
 ) -> None:  # fmt: skip
     """The slot of each wanted key, or -1."""
     for i in range(len(hashes)):
-        if i + AHEAD < len(hashes):
-            prefetch(table, home(hashes[i + AHEAD], len(table)))
+        look_ahead(text, marks, table, hashes, i)
         slots[i] = table[place_of_string(text, marks, table, wanted, offsets[i], offsets[i + 1], hashes[i])]
 
 
@@ -377,8 +394,7 @@ def add_strings(
 ) -> tuple[int, int, int]:  # fmt: skip
     """The slot of each wanted key, new ones added while there is room -> (how many were served, keys, text used)."""
     for i in range(len(hashes)):
-        if i + AHEAD < len(hashes):
-            prefetch(table, home(hashes[i + AHEAD], len(table)))
+        look_ahead(text, marks, table, hashes, i)
         at = place_of_string(text, marks, table, wanted, offsets[i], offsets[i + 1], hashes[i])
         if table[at] < 0:
             if count >= room:
