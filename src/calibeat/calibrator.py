@@ -25,6 +25,7 @@ from ._check import (
 from ._jit import compiled
 from .calibeating import Hedging
 from .errors import InvalidInput, OutcomeConflict, SnapshotMismatch, UnknownForecast
+from .export import Export, frozen_map
 from .forecast import Forecast, Issuer
 from .frames import like
 from .history import History
@@ -173,8 +174,7 @@ class Calibrator:
         due : for late outcomes. Outcome i is learnt just before prediction ``due[i]`` (> i), in order of (due, i);
             one that is due at ``len(scores)`` or later never arrives, and its place in `outcomes` may hold anything.
 
-        Returns the forecasts, as a pandas, polars or Arrow column (with its index) if the scores came as one. Either
-        all events are taken or, if something is wrong with one, none.
+        Returns the forecasts, as a column if the scores are one. If something is wrong with one event, none is taken.
 
         >>> from calibeat import Calibrator, OPS
         >>> Calibrator(OPS).run([0.5, 0.5, 0.5], [1, 1, 1], due=[2, 3, 3]).round(4)
@@ -329,6 +329,10 @@ class Calibrator:
     def row(self) -> Vector:
         """The state of the stream: [t, n, theta..., matrix..., cells..., evidence], a read-only view."""
         return np.frombuffer(memoryview(self._row).toreadonly())
+
+    def export(self) -> Export:
+        """The present map from score to forecast, frozen: as numbers and as Python, SQL, JSON or ONNX. See `Export`."""
+        return frozen_map(self)
 
     def _view(self) -> Vector:
         return np.frombuffer(self._row)
