@@ -290,7 +290,8 @@ def _onnx(numbers: dict[str, Any]) -> bytes:
         from onnx import TensorProto, checker, helper
     except ImportError as error:
         raise MissingExtra("ONNX models need the extra 'onnx': pip install 'calibeat[onnx]'") from error
-    nodes, constants = [], {}
+    nodes: list[Any] = []
+    constants: dict[str, Any] = {}
 
     def node(operator: str, *inputs: str | float) -> str:
         names = []
