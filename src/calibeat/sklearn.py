@@ -15,7 +15,6 @@
 
 from __future__ import annotations
 
-from numbers import Integral, Real
 from typing import Any, Self
 
 import numpy as np
@@ -173,13 +172,13 @@ class OnlineCalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstima
                 setattr(self, name, getattr(model, name))
 
     def _rows_of_base(self, n: int) -> int:
-        size: Any = self.train_size
-        whole = isinstance(size, Integral) and not isinstance(size, bool)
-        if not isinstance(size, Real) or isinstance(size, bool) or not (whole or 0.0 < size < 1.0):
+        size = self.train_size
+        share = isinstance(size, (float, np.floating)) and 0.0 < size < 1.0
+        if not share and (isinstance(size, bool) or not isinstance(size, (int, np.integer))):
             raise ValueError(f"train_size must be a share in (0, 1) or a number of rows, got {size!r}")
         if n < 2:
             raise ValueError(f"Found array with {n} sample(s) while a minimum of 2 is required: n_samples = {n}")
-        first = int(size) if whole else max(1, int(size * n))
+        first = max(1, int(size * n)) if share else int(size)
         if not 1 <= first < n:
             raise ValueError(f"train_size must leave rows for the base and for calibration, got {size!r} of {n}")
         return first
