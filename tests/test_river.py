@@ -33,7 +33,6 @@ from calibeat.river import Brier, CalibrationError, OnlineCalibrated, Sharpness
 
 MODELS = [OnlineCalibrated(**params) for params in OnlineCalibrated._unit_test_params()]
 MODELS += [OnlineCalibrated(preprocessing.StandardScaler() | linear_model.LogisticRegression(), OPS)]
-MODELS += [OnlineCalibrated(naive_bayes.GaussianNB(), TOPS)]
 
 
 @pytest.mark.parametrize("model", MODELS, ids=lambda model: f"{model.method}"[:20])

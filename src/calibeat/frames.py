@@ -48,8 +48,9 @@ def like(values: Any, forecasts: npt.NDArray[np.float64]) -> Any:
     import narwhals as nw
 
     index = nw.maybe_get_index(column)
-    made = nw.new_series(NAME, forecasts, nw.Float64, backend=column.implementation)
-    native = (made if index is None else nw.maybe_set_index(made, index=index)).to_native()
+    native: Any = nw.new_series(NAME, forecasts, nw.Float64, backend=column.implementation).to_native()
+    if index is not None:  # narwhals' maybe_set_index would lose its name
+        native.index = index
     return native.combine_chunks() if _is_arrow_array(values) else native
 
 

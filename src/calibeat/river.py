@@ -10,6 +10,7 @@ LogLoss: 0.259
 
 from __future__ import annotations
 
+import abc
 import math
 from collections.abc import Iterator
 from typing import Any
@@ -167,8 +168,9 @@ class _ProbabilityMetric(metrics.base.BinaryMetric):
     def _probability(self, y_pred: Any) -> float:
         return check_score(float(y_pred.get(self.pos_val, 0.0) if isinstance(y_pred, dict) else y_pred))
 
+    @abc.abstractmethod
     def _add(self, y: float, p: float, w: float) -> None:
-        raise NotImplementedError
+        """Count an event of weight w, or take back one of weight -w."""
 
 
 class _BinnedMetric(_ProbabilityMetric):
