@@ -74,7 +74,7 @@ def test_a_reliability_diagram_shows_the_curve() -> None:
     assert np.allclose(heights / heights.max(), curve.count / curve.count.max())
     assert display.ax_.figure is display.figure_ and isinstance(display.figure_, Figure)
     assert display.ax_.get_xlabel() == "mean forecast" and display.ax_.get_legend() is not None
-    assert f"{curve.count.max():,} events" in [text.get_text() for text in display.ax_.texts]
+    assert f"tallest bar: {curve.count.max():,} events" in [text.get_text() for text in display.ax_.texts]
 
 
 def test_two_displays_share_axes() -> None:

@@ -135,8 +135,8 @@ def test_the_first_part_in_time_fits_the_base_and_the_rest_calibrates_it() -> No
 
 def test_labels_that_arrive_later_are_learnt_and_the_base_stays() -> None:
     X, y = events()
-    at_once = OnlineCalibratedClassifier(LogisticRegression(), "tops", train_size=100).fit(X, y)
-    bit_by_bit = OnlineCalibratedClassifier(LogisticRegression(), "tops", train_size=100).fit(X[:300], y[:300])
+    at_once = OnlineCalibratedClassifier(LogisticRegression(), "ops", train_size=100).fit(X, y)
+    bit_by_bit = OnlineCalibratedClassifier(LogisticRegression(), "ops", train_size=100).fit(X[:300], y[:300])
     coefficients = bit_by_bit.estimator_.coef_.copy()
     before = bit_by_bit.predict_proba(X)
     assert np.array_equal(bit_by_bit.predict_proba(X), before)  # asking changes nothing
@@ -146,6 +146,27 @@ def test_labels_that_arrive_later_are_learnt_and_the_base_stays() -> None:
     assert np.array_equal(bit_by_bit.predict_proba(X), at_once.predict_proba(X))
     bit_by_bit.partial_fit(X[:5], ["yes"] * 5, classes=["no", "yes"])  # one class only, once both are known
     assert bit_by_bit.calibrator_.outcomes == 505
+
+
+@pytest.mark.parametrize("method", ["auto", "tops", "hops", "ops"])
+def test_one_row_a_call_is_a_run_and_more_rows_have_arrived_together(method: str) -> None:
+    X, y = events(260)
+    base = FrozenEstimator(LogisticRegression().fit(X[:100], y[:100]))
+    one_by_one, together = OnlineCalibratedClassifier(base, method), OnlineCalibratedClassifier(base, method)
+    in_turn = OnlineCalibratedClassifier(base, method).fit(X[100:], y[100:])
+    for i in range(100, 260):
+        one_by_one.partial_fit(X[i : i + 1], y[i : i + 1])
+    assert np.allclose(one_by_one.calibrator_.row, in_turn.calibrator_.row, rtol=0, atol=1e-9)
+    by_receipts = Calibrator(method)
+    scores = 1 / (1 + np.exp(-base.decision_function(X[100:])))
+    for i in range(100, 260, 40):
+        together.partial_fit(X[i : i + 40], y[i : i + 40])
+        receipts = [by_receipts.predict(score) for score in scores[i - 100 : i - 60]]
+        for receipt, label in zip(receipts, y[i : i + 40], strict=True):
+            by_receipts.update(receipt, int(label == "yes"))
+    assert np.allclose(together.calibrator_.row, by_receipts.row, rtol=0, atol=1e-9)
+    if method in ("auto", "tops"):
+        assert not np.allclose(together.calibrator_.row, in_turn.calibrator_.row)
 
 
 def test_a_frozen_base_is_calibrated_on_every_row_and_can_start_with_partial_fit() -> None:
@@ -269,7 +290,8 @@ def test_scores_in_three_shapes() -> None:
         assert got.shape == given.shape
         assert np.allclose(got if got.ndim == 1 else got[:, -1], want, atol=1e-12)
     assert np.allclose(got.sum(axis=1), 1.0)
-    halves = ScoreCalibrator().partial_fit(scores[:250], labels[:250]).partial_fit(scores[250:], labels[250:])
+    halves = ScoreCalibrator("ops").partial_fit(scores[:250], labels[:250]).partial_fit(scores[250:], labels[250:])
+    want = by_hand(scores, labels, scores, OPS)
     assert np.array_equal(halves.transform(scores), want)
     logits = ScoreCalibrator("ops", scale="logit").fit(np.log(scores / (1 - scores)), labels)
     assert np.allclose(logits.transform([0.0]), by_hand(scores, labels, [0.5], OPS), atol=1e-9)

@@ -64,7 +64,7 @@ class _Display:
         self.ax_, self.figure_ = ax, ax.figure
 
     def _draw_counts(self, x: Any, count: npt.NDArray[np.int64], width: Any, height: float) -> None:
-        """Bars along the bottom, up to `height` of the axes; the largest count is written on its bar.
+        """Bars along the bottom, up to `height` of the axes; the largest count is written above them.
 
         A further display on the same axes gets outlines and no number, so that neither hides the other.
         """
@@ -74,10 +74,9 @@ class _Display:
         style = {"alpha": 0.25, "linewidth": 0} if first else {"fill": False, "alpha": 0.6, "linewidth": 1}
         self.bars_ = self.ax_.bar(x, heights, width, color=colour, edgecolor=colour, transform=below, zorder=1, **style)
         if first:
-            at = int(count.argmax())
             text = self.ax_.text(
-                x[at], heights[at] + 0.01, f"{int(count[at]):,} events", ha="center", va="bottom", transform=below,
-                fontsize="x-small", color="0.35", clip_on=True,
+                0.99, height + 0.01, f"tallest bar: {int(count.max()):,} events", ha="right", va="bottom",
+                transform=self.ax_.transAxes, fontsize="x-small", color="0.35",
             )  # fmt: skip
             text.set_gid(COUNTED)
 

@@ -20,7 +20,7 @@ from typing import Any, Self
 import numpy as np
 import numpy.typing as npt
 
-from ._check import Vector
+from ._check import Vector, check_scores
 from .calibrator import Calibrator
 from .errors import MissingExtra
 from .method import Method
@@ -101,7 +101,10 @@ class OnlineCalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstima
         self.random_state = random_state
 
     def fit(self, X: Any, y: Any, **params: Any) -> Self:
-        """Fit the base on the first part of the rows, which are in the order of time, and calibrate it on the rest."""
+        """Fit the base on the first part of the rows, which are in the order of time, and calibrate it on the rest.
+
+        Calibration goes row after row, forecast, then update, as `Calibrator.run` does.
+        """
         _refuse(self, params)
         calibrator = Calibrator(self.method, self.random_state)
         X, y = indexable(X, y)
@@ -129,7 +132,12 @@ class OnlineCalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstima
         return self
 
     def partial_fit(self, X: Any, y: Any, classes: Any = None, **params: Any) -> Self:
-        """Learn labels that have arrived: forecast, then update, row after row. The base is not touched.
+        """Learn labels that have arrived. The base is not touched.
+
+        The rows of one call arrive together: all of them are forecast, and then all of them are learnt, as it was when
+        `predict_proba` was asked for them. (For methods that weigh what they have said, AUTO first, that matters: with
+        labels once a week, taken as if each had come before the next forecast, they would trust what has only seen
+        the answer.) One row a call is the same as `Calibrator.run`, and so is any call for OPS.
 
         A frozen estimator can start here, without `fit`. `classes` need not be given; if it is, it must be the two.
         """
@@ -150,7 +158,7 @@ class OnlineCalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstima
         if classes is not None and not np.array_equal(np.unique(classes), np.unique(self.classes_)):
             raise ValueError(f"classes must be {self.classes_.tolist()}, got {np.asarray(classes).tolist()}")
         outcomes = _outcomes(y, self.classes_)
-        self.calibrator_.run(_scores(self.estimator_, self.score_method_, self.classes_, X), outcomes)
+        _learn_together(self.calibrator_, _scores(self.estimator_, self.score_method_, self.classes_, X), outcomes)
         return self
 
     def predict_proba(self, X: Any) -> Vector:
@@ -206,9 +214,10 @@ class ScoreCalibrator(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     classes_ : the two labels; scores and forecasts are of the second one.
     calibrator_ : the `Calibrator`.
 
-    `fit` and `partial_fit` go through the rows in the order of time, forecast before they learn, and `transform` gives
-    forecasts from what is known at the end, in the shape in which the scores came. (So does `fit_transform`, which has
-    then seen the labels of what it forecasts: to judge a method, transform the rows that come next.)
+    `fit` goes through the rows in the order of time and forecasts each before it learns; `partial_fit` takes labels
+    that have arrived together; `transform` gives forecasts from what is known now, in the shape in which the scores
+    came. (So does `fit_transform`, which has then seen the labels of what it forecasts: to judge a method, transform
+    the rows that come next.)
 
     >>> import numpy as np
     >>> rng = np.random.default_rng(0)
@@ -228,12 +237,15 @@ class ScoreCalibrator(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         self.random_state = random_state
 
     def fit(self, X: Any, y: Any, **params: Any) -> Self:
-        """Forget what was learnt, and learn from these rows."""
+        """Forget what was learnt, and learn from these rows, one after the other."""
         return self._learn(X, y, None, params, reset=True)
 
     def partial_fit(self, X: Any, y: Any, classes: Any = None, **params: Any) -> Self:
-        """Learn labels that have arrived; `classes` names the two if the first rows have only one of them."""
-        return self._learn(X, y, classes, params, reset=not hasattr(self, "calibrator_"))
+        """Learn labels that have arrived together: forecast all the rows, then learn all of them.
+
+        `classes` names the two if the first rows have only one of them.
+        """
+        return self._learn(X, y, classes, params, reset=not hasattr(self, "calibrator_"), together=True)
 
     def transform(self, X: Any) -> Vector:
         """Forecasts, in the shape of X."""
@@ -242,7 +254,9 @@ class ScoreCalibrator(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         p = self.calibrator_.predict_many(scores)
         return np.column_stack([1.0 - p, p]) if shape[1:] == (2,) else p.reshape(shape)
 
-    def _learn(self, X: Any, y: Any, classes: Any, params: dict[str, Any], *, reset: bool) -> Self:
+    def _learn(
+        self, X: Any, y: Any, classes: Any, params: dict[str, Any], *, reset: bool, together: bool = False
+    ) -> Self:
         _refuse(self, params)
         if self.scale not in ("probability", "logit"):
             raise ValueError(f"scale must be 'probability' or 'logit', got {self.scale!r}")
@@ -253,7 +267,11 @@ class ScoreCalibrator(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         y = _checked_labels(y)
         check_consistent_length(scores, y)
         labels = _two_classes(y, classes) if reset else self.classes_
-        calibrator.run(scores, _outcomes(y, labels))
+        outcomes = _outcomes(y, labels)
+        if together:
+            _learn_together(calibrator, scores, outcomes)
+        else:
+            calibrator.run(scores, outcomes)
         self.calibrator_, self.classes_ = calibrator, labels
         return self
 
@@ -325,6 +343,13 @@ def _sigmoid(margin: Vector) -> Vector:
 def _rounded(p: Vector) -> Vector:
     """Without what rounding has put outside [0, 1]; more than that is left, for others to complain about."""
     return np.where((p > -ROUNDING) & (p < 1.0 + ROUNDING), np.clip(p, 0.0, 1.0), p)
+
+
+def _learn_together(calibrator: Calibrator, scores: Vector, outcomes: Vector) -> None:
+    """Forecast all, then learn all: what an outcome teaches depends on what was known when its forecast was made."""
+    receipts = [calibrator.predict(score) for score in check_scores(scores).tolist()]
+    for receipt, outcome in zip(receipts, outcomes.tolist(), strict=True):
+        calibrator.update(receipt, outcome)
 
 
 # ---- labels ------------------------------------------------------------------------------------------------------
