@@ -89,6 +89,38 @@ def test_asking_between_a_forecast_and_its_outcome_does_no_harm() -> None:
     assert np.array_equal(model.calibrator.row, twin.row)
 
 
+@pytest.mark.parametrize("method", [AUTO, TOPS, HOPS])
+def test_late_labels_teach_by_what_was_said(method: Any) -> None:
+    rng = np.random.default_rng(2)
+    scores = rng.random(200).tolist()
+    outcomes = (rng.random(200) < np.square(scores)).tolist()
+    model = OnlineCalibrated(Recorder(), method, remember=30)
+    said = []
+    for i in range(230):
+        if i >= 30:
+            model.learn_one({"p": scores[i - 30], "id": i - 30}, outcomes[i - 30])
+        if i < 200:
+            said.append(model.predict_proba_one({"p": scores[i], "id": i})[True])
+    due = np.minimum(np.arange(200) + 30, 200)
+    assert np.array_equal(said, Calibrator(method).run(scores, outcomes, due=due))
+    assert len(model._waiting) == 0
+    twin = pickle.loads(pickle.dumps(model))  # noqa: S301 - our own bytes
+    for one in (model, twin):
+        one.predict_proba_one({"p": 0.5})
+        one.learn_one({"p": 0.5}, True)
+    assert np.array_equal(model.calibrator.row, twin.calibrator.row)
+
+
+def test_no_more_forecasts_are_kept_than_asked_for() -> None:
+    model = OnlineCalibrated(Recorder(), remember=3)
+    for i in range(10):
+        model.predict_proba_one({"p": 0.5, "id": i})
+    assert len(model._waiting) == 3
+    model.learn_one({"p": 0.5, "id": 0}, True)  # forgotten: it is asked again
+    model.learn_one({"p": 0.5, "id": 9}, True)
+    assert len(model._waiting) == 2 and model.calibrator.outcomes == 2
+
+
 def test_other_labels_and_models_that_know_nothing_yet() -> None:
     model = OnlineCalibrated(naive_bayes.GaussianNB(), labels=("ham", "spam"))
     assert model.predict_proba_one({"x": 1.0}) == pytest.approx({"ham": 0.5, "spam": 0.5})
@@ -235,6 +267,7 @@ def test_what_is_refused() -> None:
         (ValueError, "must give probabilities, got .*nan",
          lambda: OnlineCalibrated(Holes()).learn_one({"p": math.nan}, True)),
         (ValueError, r"score must be in \[0, 1\], got 1.5", lambda: OnlineCalibrated(Holes()).predict_one({"p": 1.5})),
+        (ValueError, "remember must be a whole number", lambda: OnlineCalibrated(Recorder(), remember=-1)),
         (ValueError, "bins must be a whole number", lambda: CalibrationError(bins=0)),
         (ValueError, r"must be in \[0, 1\], got nan", lambda: Brier().update(True, math.nan)),
     ):  # fmt: skip

@@ -51,7 +51,9 @@ def main(events=50_000):
     known = ~np.isnan(stream.outcomes)
     scores, outcomes = stream.scores[known][:events].tolist(), (stream.outcomes[known][:events] == 1.0).tolist()
     from_zero = Method(Platt(start=(0.0, 0.0)), ONS())
-    print("| a binary classifier in river, one event at a time | a | b | log-loss | µs per event |\n|---|---|---|---|---|")
+    print(
+        "| a binary classifier in river, one event at a time | a | b | log-loss | µs per event |\n|---|---|---|---|---|"
+    )
     params = []
     for name, model in (
         ("river: `FuncTransformer(logit)`, `LogisticRegression(Newton)`", newton()),

@@ -23,4 +23,5 @@ print(f"{metrics.calibration_error(known['late'], known['forecast']):.3f} foreca
 
 column = Calibrator().run(pl.Series(log["score"]), pl.Series(log["late"]), due=pl.Series(log["due"]))
 table = Calibrator().run(pa.chunked_array([log["score"]]), pa.array(log["late"]), due=pa.array(log["due"]))
-print(type(column), type(table), (column == pl.Series(log["forecast"])).all(), table == pa.chunked_array([column.to_arrow()]))
+same = column.to_list() == table.to_pylist() == log["forecast"].tolist()
+print(f"{type(column).__name__} of polars, {type(table).__name__} of Arrow, the same numbers: {same}")

@@ -1,12 +1,12 @@
 """river: a model that learns on the fly, its labels when each flight has landed, with and without calibeat."""
 
-from river import compose, evaluate, metrics, naive_bayes, preprocessing, utils
+from river import compose, evaluate, metrics, tree, utils
 
 from calibeat.experiments.flights import read_flights
 from calibeat.river import Brier, CalibrationError, OnlineCalibrated
 
 flights = read_flights().dropna(subset="late").iloc[::30]  # every thirtieth flight, to be quick
-flights["waits"] = flights["landed"] - flights["departs"]
+flights = flights.assign(waits=flights["landed"] - flights["departs"])  # minutes until the label is known
 columns = ["carrier", "origin", "minute_of_day", "distance", "departs", "waits"]
 
 
@@ -17,15 +17,13 @@ def events():
 
 
 def model(last):
-    """What the timetable says, then naive Bayes, alone or wrapped."""
-    numbers = compose.Select("minute_of_day", "distance") | preprocessing.StandardScaler()
-    words = compose.Select("carrier", "origin") | preprocessing.OneHotEncoder()
-    return (numbers + words) | last
+    """What the timetable says, then a tree, alone or wrapped."""
+    return compose.Discard("departs", "waits") | last
 
 
 for name, last in (
-    ("naive Bayes", naive_bayes.GaussianNB()),
-    ("behind calibeat", OnlineCalibrated(naive_bayes.GaussianNB(), method="auto")),
+    ("Hoeffding tree", tree.HoeffdingTreeClassifier()),
+    ("behind calibeat", OnlineCalibrated(tree.HoeffdingTreeClassifier(), method="auto", remember=1000)),
 ):
     both = metrics.LogLoss() + Brier() + CalibrationError()
     evaluate.progressive_val_score(events(), model(last), both, moment="departs", delay="waits")
@@ -33,7 +31,7 @@ for name, last in (
     print(f"{name:15}  log-loss {log_loss:.3f}  Brier {brier:.3f}  calibration error {error:.3f}")
 
 rolling = utils.Rolling(CalibrationError, window_size=1000)
-wrapped = model(OnlineCalibrated(naive_bayes.GaussianNB()))
+wrapped = model(OnlineCalibrated(tree.HoeffdingTreeClassifier()))
 for x, late in events():
     rolling.update(late, wrapped.predict_proba_one(x))
     wrapped.learn_one(x, late)

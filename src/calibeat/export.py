@@ -59,7 +59,7 @@ class Export:
     >>> p = cal.run([0.8, 0.6, 0.9, 0.7] * 5, [1, 0, 0, 0] * 5)
     >>> exported = cal.export()
     >>> {name: round(number, 5) for name, number in exported.numbers.items()}
-    {'a': 0.90655, 'b': -0.1128, 'clip': 1e-05}
+    {'a': 0.23958, 'b': -0.62486, 'clip': 1e-05}
     >>> space = {}
     >>> exec(exported.python, space)
     >>> abs(space["calibrate"](0.8) - float(cal.predict(0.8))) < 1e-12

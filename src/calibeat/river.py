@@ -1,17 +1,18 @@
 """calibeat in river: a wrapper that calibrates a model's probabilities, and the metrics of calibration.
 
->>> from river import datasets, evaluate, linear_model, metrics, preprocessing
->>> from calibeat.river import CalibrationError, OnlineCalibrated
+>>> from river import datasets, evaluate, linear_model, preprocessing
+>>> from calibeat.river import Brier, CalibrationError, OnlineCalibrated
 >>> model = preprocessing.StandardScaler() | OnlineCalibrated(linear_model.LogisticRegression())
->>> evaluate.progressive_val_score(datasets.Phishing(), model, CalibrationError() + metrics.LogLoss())
-CalibrationError: 0.022
-LogLoss: 0.259
+>>> evaluate.progressive_val_score(datasets.Phishing(), model, CalibrationError() + Brier())
+CalibrationError: 0.0223
+Brier: 0.0847
 """
 
 from __future__ import annotations
 
 import abc
 import math
+from collections import OrderedDict
 from collections.abc import Iterator
 from typing import Any
 
@@ -19,6 +20,7 @@ from ._check import check_score, check_whole
 from .calibeating import bin_of
 from .calibrator import Calibrator
 from .errors import MissingExtra
+from .forecast import Forecast
 from .method import Method
 from .randomness import uniform
 
@@ -45,17 +47,21 @@ class OnlineCalibrated(base.Wrapper[base.Classifier], base.Classifier):
         The negative and the positive label.
     seed
         For the draws of a hedging method.
+    remember
+        For late labels: how many forecasts that wait for theirs to keep, so that a label teaches by what was said of
+        its event (found by its features, which must be hashable). With 0, prediction changes nothing.
 
     When a label comes, the model is asked for its score first, the calibrator learns from that score, and then the
-    model learns: so the calibrator never sees a score of a model that knows the answer. If labels are late, that
-    score is the one of the moment when the label comes.
+    model learns: so the calibrator never sees a score of a model that knows the answer. If labels are late and the
+    forecast is not remembered, that score, and the forecast that is judged, are those of the moment when the label
+    comes: OPS does not mind, AUTO and the methods with bins are the worse for it the later labels are.
 
     Examples
     --------
     >>> from river import naive_bayes
     >>> from calibeat.river import OnlineCalibrated
-    >>> model = OnlineCalibrated(naive_bayes.GaussianNB(), method="tops")
-    >>> model.predict_proba_one({"x": 1.0})
+    >>> model = OnlineCalibrated(naive_bayes.GaussianNB(), method="ops")
+    >>> model.predict_proba_one({"x": 1.0})     # the base knows nothing yet
     {False: 0.5, True: 0.5}
     >>> for x, y in [(1.0, True), (2.0, False), (1.5, True), (2.5, False)] * 20:
     ...     model.learn_one({"x": x}, y)
@@ -70,6 +76,7 @@ class OnlineCalibrated(base.Wrapper[base.Classifier], base.Classifier):
         method: str | Method = "auto",
         labels: tuple[Label, Label] = (False, True),
         seed: int = 0,
+        remember: int = 0,
     ) -> None:
         if not hasattr(model, "predict_proba_one"):
             raise ValueError(f"model must have predict_proba_one, got {type(model).__name__}")
@@ -79,7 +86,9 @@ class OnlineCalibrated(base.Wrapper[base.Classifier], base.Classifier):
         self.method = method
         self.labels = labels
         self.seed = seed
+        self.remember = check_whole("remember", remember, 0, 10**9)
         self.calibrator = Calibrator(method, seed)
+        self._waiting: OrderedDict[frozenset[Any], Forecast] = OrderedDict()
 
     @property
     def _wrapped_model(self) -> base.Classifier:
@@ -93,6 +102,7 @@ class OnlineCalibrated(base.Wrapper[base.Classifier], base.Classifier):
     def _unit_test_params(cls) -> Iterator[dict[str, Any]]:
         for method in ("auto", "tops", "hops"):
             yield {"model": linear_model.LogisticRegression(), "method": method}
+        yield {"model": linear_model.LogisticRegression(), "remember": 50}
 
     def learn_one(self, x: dict[Any, Any], y: Any, **kwargs: Any) -> None:
         """Calibrate by the score that the model gives now, then let the model learn."""
@@ -105,13 +115,22 @@ class OnlineCalibrated(base.Wrapper[base.Classifier], base.Classifier):
                 f"y must be one of the two labels {self.labels!r}, got {y!r} - name them by "
                 f"{type(self).__name__}(model, labels=(negative, positive)); more than two classes are not supported"
             )
-        forecast = self.calibrator.predict(self._score(x, **kwargs))
+        forecast = self._waiting.pop(frozenset(x.items()), None) if self._waiting else None
+        if forecast is None:
+            forecast = self.calibrator.predict(self._score(x, **kwargs))
         self.calibrator.update(forecast, int(y == self.labels[1]))
         self.model.learn_one(x, y, **kwargs)
 
     def predict_proba_one(self, x: dict[Any, Any], **kwargs: Any) -> dict[Any, float]:
-        """The calibrated probabilities of both labels; nothing changes."""
-        p = _peek(self.calibrator, self._score(x, **kwargs))
+        """The calibrated probabilities of both labels."""
+        score = self._score(x, **kwargs)
+        if self.remember:
+            forecast = self._waiting[frozenset(x.items())] = self.calibrator.predict(score)
+            p = forecast.probability
+            if len(self._waiting) > self.remember:
+                self._waiting.popitem(last=False)
+        else:
+            p = _peek(self.calibrator, score)
         return {self.labels[0]: 1.0 - p, self.labels[1]: p}
 
     def _score(self, x: dict[Any, Any], **kwargs: Any) -> float:
