@@ -118,6 +118,7 @@ def test_times_on_the_axis() -> None:
         assert display.x.dtype.kind == "M"
         display.figure_.canvas.draw()
     assert CalibrationOverTimeDisplay.from_predictions(y, p, windows=1).line_ is not None
+    assert len(CalibrationOverTimeDisplay.from_predictions(y[:7], p[:7]).x) == 7
 
 
 def test_from_a_backtest() -> None:

@@ -307,6 +307,13 @@ def test_labels_of_the_transformer() -> None:
     assert named.partial_fit(scores, ["b"] * 3).calibrator_.outcomes == 6
 
 
+def test_a_column_comes_back_as_a_column() -> None:
+    calibrator = ScoreCalibrator().fit(pl.Series([0.1, 0.6, 0.9]), pl.Series([0, 1, 1]))
+    assert isinstance(calibrator.transform(pl.Series([0.2])), pl.Series)
+    assert calibrator.transform(pd.Series([0.2, 0.3], index=["a", "b"])).index.tolist() == ["a", "b"]
+    assert isinstance(calibrator.transform([0.2, 0.3]), np.ndarray)
+
+
 def test_set_output() -> None:
     calibrator = ScoreCalibrator().set_output(transform="pandas")
     frame = pd.DataFrame({"score": [0.1, 0.6, 0.9]}, index=[7, 8, 9])

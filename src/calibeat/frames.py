@@ -1,6 +1,7 @@
 """Columns of data frames: pandas, polars and Arrow come in, and the same kind goes out, with its index.
 
-Rows go by position, as in scikit-learn: an index travels along and is never matched.
+Rows go by position, as in scikit-learn: an index travels along and is never matched. Without narwhals a column is a
+`MissingExtra`: what comes back must not depend on what happens to be installed. Arrays and lists never touch it.
 """
 
 from __future__ import annotations

@@ -23,6 +23,7 @@ __all__ = ["CalibrationOverTimeDisplay", "ReliabilityDisplay", "wilson"]
 
 PERFECT = "perfectly calibrated"
 COUNTED = "calibeat-count"  # marks the text that says how many events the tallest bar stands for
+WINDOWS = 20
 DRAWS = 400  # of the counts that a calibrated forecaster could have seen
 
 
@@ -215,16 +216,20 @@ class CalibrationOverTimeDisplay(_Display):
         y_prob: npt.ArrayLike,
         *,
         times: Any = None,
-        windows: int = 20,
+        windows: int | None = None,
         bins: int = 10,
         name: str | None = None,
         ax: Any = None,
         **kwargs: Any,
     ) -> Self:
-        """Outcomes and forecasts in the order of time, in windows of equally many events; `times` are for the axis."""
+        """Outcomes and forecasts in the order of time, in windows of equally many events; `times` are for the axis.
+
+        There are 20 windows, or fewer if there are fewer events, unless told.
+        """
         y, p = check_outcomes(y_true), check_scores(y_prob, "forecast")
         check_lengths(y_true=len(y), y_prob=len(p))
-        edges = np.linspace(0, len(y), check_whole("windows", windows, 1, len(y)) + 1).astype(np.int64)
+        pieces = min(WINDOWS, len(y)) if windows is None else check_whole("windows", windows, 1, len(y))
+        edges = np.linspace(0, len(y), pieces + 1).astype(np.int64)
         errors, noise = [], []
         for first, last in pairwise(edges):
             errors.append(metrics.calibration_error(y[first:last], p[first:last], bins))

@@ -80,7 +80,7 @@ class OnlineCalibrated(base.Wrapper[base.Classifier], base.Classifier):
     ) -> None:
         if not hasattr(model, "predict_proba_one"):
             raise ValueError(f"model must have predict_proba_one, got {type(model).__name__}")
-        if not isinstance(labels, tuple) or len(labels) != 2 or labels[0] == labels[1]:
+        if not isinstance(labels, (tuple, list)) or len(labels) != 2 or labels[0] == labels[1]:
             raise ValueError(f"labels must be two different ones, (negative, positive), got {labels!r}")
         self.model = model
         self.method = method

@@ -23,6 +23,7 @@ import numpy.typing as npt
 from ._check import Vector, check_scores
 from .calibrator import Calibrator
 from .errors import MissingExtra
+from .frames import like
 from .method import Method
 
 try:
@@ -248,11 +249,13 @@ class ScoreCalibrator(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         return self._learn(X, y, classes, params, reset=not hasattr(self, "calibrator_"), together=True)
 
     def transform(self, X: Any) -> Vector:
-        """Forecasts, in the shape of X."""
+        """Forecasts, in the shape of X; a column of a data frame if X is one."""
         check_is_fitted(self)
         scores, shape = self._read(X, reset=False)
         p = self.calibrator_.predict_many(scores)
-        return np.column_stack([1.0 - p, p]) if shape[1:] == (2,) else p.reshape(shape)
+        if len(shape) == 1:
+            return like(X, p)
+        return np.column_stack([1.0 - p, p]) if shape[1] == 2 else p.reshape(shape)
 
     def _learn(
         self, X: Any, y: Any, classes: Any, params: dict[str, Any], *, reset: bool, together: bool = False
