@@ -169,6 +169,28 @@ def test_one_row_a_call_is_a_run_and_more_rows_have_arrived_together(method: str
         assert not np.allclose(together.calibrator_.row, in_turn.calibrator_.row)
 
 
+@pytest.mark.parametrize("method", ["auto", "tops", "ops"])
+def test_labels_of_fit_can_be_late(method: str) -> None:
+    rng = np.random.default_rng(3)
+    scores = rng.random(120)
+    labels = rng.random(120) < scores**2
+    late = Calibrator(method)  # 11 more forecasts, of which nothing is learnt, until the last outcome has come
+    due = np.concatenate([np.arange(120) + 11, np.full(11, 999)])
+    late.run(np.append(scores, np.full(11, 0.5)), np.append(labels, np.zeros(11)), due=due)
+    fitted = ScoreCalibrator(method, delay=10).fit(scores, labels)
+    assert np.array_equal(fitted.calibrator_.row[1:], late.row[1:]) and late.outcomes == 120
+    if method == "ops":  # its parameters do not mind when an outcome comes, only in which order
+        assert np.array_equal(fitted.calibrator_.row, ScoreCalibrator(method).fit(scores, labels).calibrator_.row)
+    together = ScoreCalibrator(method).partial_fit(scores, labels)
+    assert np.array_equal(
+        ScoreCalibrator(method, delay=500).fit(scores, labels).calibrator_.row, together.calibrator_.row
+    )
+    X, y = events(200)
+    model = OnlineCalibratedClassifier(LogisticRegression(), method, delay=1000).fit(X, y)
+    twin = OnlineCalibratedClassifier(FrozenEstimator(model.estimator_), method).partial_fit(X[100:], y[100:])
+    assert np.allclose(model.calibrator_.row, twin.calibrator_.row, rtol=0, atol=1e-9)
+
+
 def test_a_frozen_base_is_calibrated_on_every_row_and_can_start_with_partial_fit() -> None:
     X, y = events()
     base = FrozenEstimator(LogisticRegression().fit(X[:200], y[:200]))
@@ -368,6 +390,7 @@ def test_what_a_classifier_refuses() -> None:
         (ValueError, "Method or the name of a preset", lambda: wrap(LogisticRegression(), 3).fit(X, y)),
         (ValueError, "train_size must be a share", lambda: wrap(LogisticRegression(), train_size=1.5).fit(X, y)),
         (ValueError, "train_size must leave rows", lambda: wrap(LogisticRegression(), train_size=100).fit(X, y)),
+        (ValueError, "delay must be a whole number", lambda: wrap(LogisticRegression(), delay=-1).fit(X, y)),
         (ValueError, "inconsistent numbers of samples", lambda: wrap(LogisticRegression()).fit(X, y[:50])),
         (ValueError, "Unknown label type", lambda: wrap(LogisticRegression()).fit(X, X[:, 0])),
         (ValueError, "features", lambda: fitted.partial_fit(X[:, :2], y)),

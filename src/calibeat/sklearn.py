@@ -15,14 +15,17 @@
 
 from __future__ import annotations
 
+import sys
+from collections import deque
 from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
 
-from ._check import Vector, check_scores
+from ._check import Vector, check_scores, check_whole
 from .calibrator import Calibrator
 from .errors import MissingExtra
+from .forecast import Forecast
 from .frames import like
 from .method import Method
 
@@ -67,6 +70,8 @@ class OnlineCalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstima
     method : the name of a preset, such as ``"auto"`` or ``"tops"``, or a `Method`.
     train_size : of the rows given to `fit`, in the order of time, the first part (a share, or a number of rows) fits
         the base and the rest calibrates it. A frozen estimator is not fitted: all the rows calibrate it.
+    delay : of `fit`: how many further rows are forecast before the label of one is known. Between labels forecasts
+        stand still; a method that weighs what it has said, as AUTO does, must know if it will be asked far ahead.
     random_state : a whole number, the seed of the draws of a hedging method.
 
     Attributes
@@ -94,17 +99,24 @@ class OnlineCalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstima
     """
 
     def __init__(
-        self, estimator: Any, method: str | Method = "auto", *, train_size: float = 0.5, random_state: int = 0
+        self,
+        estimator: Any,
+        method: str | Method = "auto",
+        *,
+        train_size: float = 0.5,
+        delay: int = 0,
+        random_state: int = 0,
     ) -> None:
         self.estimator = estimator
         self.method = method
         self.train_size = train_size
+        self.delay = delay
         self.random_state = random_state
 
     def fit(self, X: Any, y: Any, **params: Any) -> Self:
         """Fit the base on the first part of the rows, which are in the order of time, and calibrate it on the rest.
 
-        Calibration goes row after row, forecast, then update, as `Calibrator.run` does.
+        Calibration goes row after row, forecast, then update, as `Calibrator.run` does, or `delay` rows later.
         """
         _refuse(self, params)
         calibrator = Calibrator(self.method, self.random_state)
@@ -128,7 +140,8 @@ class OnlineCalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstima
             model.fit(_safe_indexing(X, slice(0, first)), y[:first])
         outcomes = _outcomes(y, classes)
         score_method = _score_method(model, _safe_indexing(X, slice(0, 100)))
-        calibrator.run(_scores(model, score_method, classes, _safe_indexing(X, slice(first, n))), outcomes[first:])
+        scores = _scores(model, score_method, classes, _safe_indexing(X, slice(first, n)))
+        _learn_late(calibrator, scores, outcomes[first:], self.delay)
         self._take(model, classes, score_method, calibrator)
         return self
 
@@ -159,7 +172,8 @@ class OnlineCalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstima
         if classes is not None and not np.array_equal(np.unique(classes), np.unique(self.classes_)):
             raise ValueError(f"classes must be {self.classes_.tolist()}, got {np.asarray(classes).tolist()}")
         outcomes = _outcomes(y, self.classes_)
-        _learn_together(self.calibrator_, _scores(self.estimator_, self.score_method_, self.classes_, X), outcomes)
+        scores = _scores(self.estimator_, self.score_method_, self.classes_, X)
+        _learn_late(self.calibrator_, scores, outcomes, len(scores))
         return self
 
     def predict_proba(self, X: Any) -> Vector:
@@ -208,6 +222,7 @@ class ScoreCalibrator(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     ----------
     method : the name of a preset, such as ``"auto"`` or ``"tops"``, or a `Method`.
     scale : "probability", or "logit" for the values of a `decision_function` (clipped to 11.5 on either side).
+    delay : of `fit`: how many further rows are forecast before the label of one is known.
     random_state : a whole number, the seed of the draws of a hedging method.
 
     Attributes
@@ -232,9 +247,12 @@ class ScoreCalibrator(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     calibrator_: Calibrator
     classes_: Labels
 
-    def __init__(self, method: str | Method = "auto", *, scale: str = "probability", random_state: int = 0) -> None:
+    def __init__(
+        self, method: str | Method = "auto", *, scale: str = "probability", delay: int = 0, random_state: int = 0
+    ) -> None:
         self.method = method
         self.scale = scale
+        self.delay = delay
         self.random_state = random_state
 
     def fit(self, X: Any, y: Any, **params: Any) -> Self:
@@ -271,10 +289,7 @@ class ScoreCalibrator(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         check_consistent_length(scores, y)
         labels = _two_classes(y, classes) if reset else self.classes_
         outcomes = _outcomes(y, labels)
-        if together:
-            _learn_together(calibrator, scores, outcomes)
-        else:
-            calibrator.run(scores, outcomes)
+        _learn_late(calibrator, scores, outcomes, len(scores) if together else self.delay)
         self.calibrator_, self.classes_ = calibrator, labels
         return self
 
@@ -348,11 +363,18 @@ def _rounded(p: Vector) -> Vector:
     return np.where((p > -ROUNDING) & (p < 1.0 + ROUNDING), np.clip(p, 0.0, 1.0), p)
 
 
-def _learn_together(calibrator: Calibrator, scores: Vector, outcomes: Vector) -> None:
-    """Forecast all, then learn all: what an outcome teaches depends on what was known when its forecast was made."""
-    receipts = [calibrator.predict(score) for score in check_scores(scores).tolist()]
-    for receipt, outcome in zip(receipts, outcomes.tolist(), strict=True):
-        calibrator.update(receipt, outcome)
+def _learn_late(calibrator: Calibrator, scores: Vector, outcomes: Vector, delay: int) -> None:
+    """Forecast row after row and learn the outcome of each `delay` rows later; those still under way at the end."""
+    if check_whole("delay", delay, 0, sys.maxsize) == 0:
+        calibrator.run(scores, outcomes)
+        return
+    waiting: deque[tuple[Forecast, float]] = deque()
+    for score, outcome in zip(check_scores(scores).tolist(), outcomes.tolist(), strict=True):
+        if len(waiting) > delay:
+            calibrator.update(*waiting.popleft())
+        waiting.append((calibrator.predict(score), outcome))
+    for forecast, outcome in waiting:
+        calibrator.update(forecast, outcome)
 
 
 # ---- labels ------------------------------------------------------------------------------------------------------
