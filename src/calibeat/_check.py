@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from .errors import InvalidInput
+from .frames import to_array
 
 Vector = npt.NDArray[np.float64]
 
@@ -67,6 +68,7 @@ def check_scores(scores: Any, name: str = "score") -> Vector:
 
 def check_outcomes(outcomes: Any, needed: npt.NDArray[np.bool_] | None = None) -> Vector:
     """A one-dimensional array of 0 and 1; rows that are not `needed` may hold anything and come back as 0."""
+    outcomes = to_array(outcomes)
     if needed is not None:
         outcomes = _blanked(outcomes, needed)
     array = _numbers(outcomes, "outcome", "0 or 1", booleans=True)
@@ -87,6 +89,7 @@ def _blanked(outcomes: Any, needed: npt.NDArray[np.bool_]) -> Any:
 
 def check_due(due: Any, length: int) -> npt.NDArray[np.int64]:
     """For each event the position of the prediction just before which its outcome arrives: later than its own."""
+    due = to_array(due)
     try:
         array = np.asarray(due)
     except ValueError as error:
@@ -116,6 +119,7 @@ def check_lengths(**lengths: int) -> None:
 
 
 def _numbers(values: Any, name: str, wanted: str, *, booleans: bool = False) -> Vector:
+    values = to_array(values)
     try:
         array = np.asarray(values)
     except ValueError as error:

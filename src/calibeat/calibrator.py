@@ -25,7 +25,9 @@ from ._check import (
 from ._jit import compiled
 from .calibeating import Hedging
 from .errors import InvalidInput, OutcomeConflict, SnapshotMismatch, UnknownForecast
+from .export import Export, frozen_map
 from .forecast import Forecast, Issuer
+from .frames import like
 from .history import History
 from .learners import AIOLI, OGD, ONS, THETA, matrix, solve
 from .method import Method
@@ -175,7 +177,7 @@ class Calibrator:
         due : for late outcomes. Outcome i is learnt just before prediction ``due[i]`` (> i), in order of (due, i);
             one that is due at ``len(scores)`` or later never arrives, and its place in `outcomes` may hold anything.
 
-        Returns the forecasts. Either all events are taken or, if something is wrong with one, none.
+        Returns the forecasts, as a column if the scores are one. If something is wrong with one event, none is taken.
 
         >>> from calibeat import Calibrator, OPS
         >>> Calibrator(OPS).run([0.5, 0.5, 0.5], [1, 1, 1], due=[2, 3, 3]).round(4)
@@ -186,13 +188,14 @@ class Calibrator:
         if due is None:
             labels = check_outcomes(outcomes)
             check_lengths(scores=n, outcomes=len(labels))
-            return self._run(kernel.run, probabilities, labels)
+            return like(scores, self._run(kernel.run, probabilities, labels))
         arrivals = check_due(due, n) if n else np.empty(0, dtype=np.int64)
         labels = check_outcomes(outcomes, needed=arrivals < n)
         check_lengths(scores=n, outcomes=len(labels))
         order = np.argsort(arrivals, kind="stable")
         order = order[: np.searchsorted(arrivals[order], n)]
-        return self._run(kernel.run_late, probabilities, labels, arrivals, order, np.empty(n, dtype=np.int64))
+        played = np.empty(n, dtype=np.int64)
+        return like(scores, self._run(kernel.run_late, probabilities, labels, arrivals, order, played))
 
     def _run(self, loop: Any, scores: Vector, outcomes: Vector, *late: npt.NDArray[np.int64]) -> Vector:
         row = np.array(self._row)  # a copy: if anything breaks off the loop, nothing has happened
@@ -225,7 +228,7 @@ class Calibrator:
         compiled(kernel.predict_many)(
             self._method.spec, self._view(), probabilities, draws, forecasts, self._receipts(1)
         )
-        return forecasts
+        return like(scores, forecasts)
 
     def _receipts(self, count: int) -> Vector:
         return np.empty(count * self._method.receipt_width)
@@ -321,6 +324,10 @@ class Calibrator:
         """The state of the stream: [t, n, theta..., matrix..., cells..., evidence], a read-only view."""
         self._refresh()
         return np.frombuffer(memoryview(self._row).toreadonly())
+
+    def export(self) -> Export:
+        """The present map from score to forecast, frozen: as numbers and as Python, SQL, JSON or ONNX. See `Export`."""
+        return frozen_map(self)
 
     def _view(self) -> Vector:
         return np.frombuffer(self._row)

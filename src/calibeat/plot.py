@@ -1,0 +1,331 @@
+"""Pictures of calibration in scikit-learn's Display convention, for matplotlib.
+
+A display holds numbers; `plot` draws them on the axes that it is given, or on a figure of its own (`figure_`), and
+leaves matplotlib's global state alone: no pyplot, no styles. With pyplot, pass ``ax=plt.gca()``.
+"""
+
+from __future__ import annotations
+
+import math
+from itertools import pairwise
+from statistics import NormalDist
+from typing import Any, Self
+
+import numpy as np
+import numpy.typing as npt
+
+from . import metrics
+from ._check import Vector, check_interval, check_lengths, check_outcomes, check_scores, check_whole
+from .errors import InvalidInput, MissingExtra
+from .frames import to_array
+
+__all__ = ["CalibrationOverTimeDisplay", "ReliabilityDisplay", "wilson"]
+
+PERFECT = "perfectly calibrated"
+COUNTED = "calibeat-count"  # marks the text that says how many events the tallest bar stands for
+WINDOWS = 20
+DRAWS = 400  # of the counts that a calibrated forecaster could have seen
+
+
+def wilson(share: npt.ArrayLike, count: npt.ArrayLike, confidence: float = 0.95) -> tuple[Vector, Vector]:
+    """Wilson's interval for a probability of which `share` of `count` events is known; NaN where there is no event.
+
+    >>> low, high = wilson(0.5, 100)
+    >>> round(float(low), 3), round(float(high), 3)
+    (0.404, 0.596)
+
+    References: Wilson (1927).
+    """
+    z = NormalDist().inv_cdf(0.5 + check_interval("confidence", confidence, 0.0, 0.999999) / 2.0)
+    p, n = np.asarray(share, dtype=np.float64), np.asarray(count, dtype=np.float64)
+    n = np.where(n > 0, n, np.nan)
+    middle = (p + z * z / (2.0 * n)) / (1.0 + z * z / n)
+    half = z / (1.0 + z * z / n) * np.sqrt(p * (1.0 - p) / n + z * z / (4.0 * n * n))
+    # At a share of 0 or 1 the interval begins there, and rounding must not say otherwise.
+    return np.minimum(np.maximum(middle - half, 0.0), p), np.maximum(np.minimum(middle + half, 1.0), p)
+
+
+class _Display:
+    """What the displays share: the axes, the legend, and bars for the counts."""
+
+    name: str | None
+    ax_: Any
+    figure_: Any
+    line_: Any
+    bars_: Any
+
+    def _take_axes(self, ax: Any) -> None:
+        try:
+            from matplotlib.figure import Figure
+        except ImportError as error:
+            raise MissingExtra("pictures need matplotlib: pip install 'calibeat[plot]'") from error
+        if ax is None:
+            figure = Figure(figsize=(6.4, 4.8), layout="constrained")
+            ax = figure.add_subplot()
+        self.ax_, self.figure_ = ax, ax.figure
+
+    def _draw_counts(self, x: Any, count: npt.NDArray[np.int64], width: Any, height: float) -> None:
+        """Bars along the bottom, up to `height` of the axes; the largest count is written above them.
+
+        A further display on the same axes gets outlines and no number, so that neither hides the other.
+        """
+        heights = height * count / max(1, int(count.max()))
+        first = not any(text.get_gid() == COUNTED for text in self.ax_.texts)
+        colour, below = self.line_.get_color(), self.ax_.get_xaxis_transform()  # x of the data, y of the axes
+        style = {"alpha": 0.25, "linewidth": 0} if first else {"fill": False, "alpha": 0.6, "linewidth": 1}
+        self.bars_ = self.ax_.bar(x, heights, width, color=colour, edgecolor=colour, transform=below, zorder=1, **style)
+        if first:
+            text = self.ax_.text(
+                0.99, height + 0.01, f"tallest bar: {int(count.max()):,} events", ha="right", va="bottom",
+                transform=self.ax_.transAxes, fontsize="x-small", color="0.35",
+            )  # fmt: skip
+            text.set_gid(COUNTED)
+
+    def _finish(self, xlabel: str, ylabel: str) -> None:
+        self.ax_.set(xlabel=xlabel, ylabel=ylabel)
+        if self.ax_.get_legend_handles_labels()[1]:
+            self.ax_.legend(loc="best", fontsize="small")
+
+
+class ReliabilityDisplay(_Display):
+    """A reliability diagram: what happened when so much was forecast.
+
+    *How to read it.* Events are put into bins by their forecast; each point is a bin, its mean forecast to the right
+    and the share of its events that happened upwards. On the dotted diagonal the forecasts were right; a point below
+    it was promised more often than it came. The shade is where the true probability of a bin may lie (Wilson's 95 %
+    interval): a diagonal inside it is no evidence of a fault. The bars at the bottom count the events of each bin.
+
+    Parameters
+    ----------
+    mean_forecast, mean_outcome, count : per bin, as `metrics.reliability_curve` gives them.
+    low, high : the interval of each bin.
+    name : for the legend.
+
+    Attributes
+    ----------
+    ax_, figure_, line_, band_, bars_ : what was drawn.
+
+    >>> from calibeat.plot import ReliabilityDisplay
+    >>> display = ReliabilityDisplay.from_predictions([0, 1, 1, 0], [0.2, 0.7, 0.8, 0.4], bins=2, name="model")
+    >>> display.count.tolist(), display.line_.get_label()
+    ([2, 2], 'model')
+    """
+
+    def __init__(
+        self, mean_forecast: Any, mean_outcome: Any, count: Any, low: Any, high: Any, *, name: str | None = None
+    ) -> None:
+        self.mean_forecast, self.mean_outcome = _numbers(mean_forecast), _numbers(mean_outcome)
+        self.count = np.asarray(count, dtype=np.int64)
+        self.low, self.high = _numbers(low), _numbers(high)
+        self.name = name
+
+    @classmethod
+    def from_predictions(
+        cls,
+        y_true: npt.ArrayLike,
+        y_prob: npt.ArrayLike,
+        *,
+        bins: int = 10,
+        confidence: float = 0.95,
+        name: str | None = None,
+        ax: Any = None,
+        **kwargs: Any,
+    ) -> Self:
+        """Outcomes (0 or 1) and forecasts, drawn; further arguments are those of the line."""
+        curve = metrics.reliability_curve(y_true, y_prob, bins)
+        low, high = wilson(curve.mean_outcome, curve.count, confidence)
+        return cls(*curve, low, high, name=name).plot(ax, **kwargs)
+
+    @classmethod
+    def from_backtest(
+        cls,
+        result: Any,
+        *,
+        method: str | None = None,
+        period: int = 0,
+        name: str | None = None,
+        ax: Any = None,
+        **kwargs: Any,
+    ) -> Self:
+        """One method of a backtest (the one that it recommends, if not told), over a period (0: the whole log)."""
+        payload, method = _method_of(result, method)
+        drawn = payload["reliability"]["methods"][method]
+        whole = check_whole("period", period, 0, len(drawn) - 1)
+        bins = drawn[whole]
+        shown = (bins["forecast"], bins["outcome"], bins["count"], bins["low"], bins["high"])
+        return cls(*shown, name=name or _label(payload, method)).plot(ax, **kwargs)
+
+    def plot(self, ax: Any = None, name: str | None = None, **kwargs: Any) -> Self:
+        """Draw on `ax`, or on a figure of its own; further arguments are those of the line."""
+        self._take_axes(ax)
+        used = self.count > 0
+        x, y = self.mean_forecast[used], self.mean_outcome[used]
+        if PERFECT not in self.ax_.get_legend_handles_labels()[1]:
+            self.ax_.plot([0, 1], [0, 1], color="0.3", linestyle=":", linewidth=1.2, label=PERFECT)
+        label = name or self.name
+        style = {"marker": "o", "markersize": 4, **({"label": label} if label else {}), **kwargs}
+        (self.line_,) = self.ax_.plot(x, y, **style)
+        colour = self.line_.get_color()
+        self.band_ = self.ax_.fill_between(x, self.low[used], self.high[used], color=colour, alpha=0.2, linewidth=0)
+        m = len(self.count)
+        self._draw_counts((np.arange(m) + 0.5) / m, self.count, 0.9 / m, 0.13)
+        self.ax_.set(xlim=(-0.02, 1.02), ylim=(-0.02, 1.02))
+        self._finish("mean forecast", "share that happened")
+        return self
+
+
+class CalibrationOverTimeDisplay(_Display):
+    """The calibration error of one stretch of time after the other.
+
+    *How to read it.* The line is the calibration error of each window: how far, on average, its forecasts were from
+    what happened to events forecast alike. It is never 0, not even for the true probabilities, because windows are
+    small: the shade is what they would show 95 times in 100. A line inside the shade is no evidence of a fault; a line
+    that climbs out of it and stays says when the forecasts went wrong. The bars at the bottom count the events.
+
+    Parameters
+    ----------
+    x : the middle of each window, as numbers of events or as times.
+    error : the calibration error of each window.
+    count : its events.
+    noise : the upper end of the shade, or None.
+    by : "event" or "time".
+    name : for the legend.
+
+    Attributes
+    ----------
+    ax_, figure_, line_, band_ (None without noise), bars_ : what was drawn.
+
+    >>> from calibeat.plot import CalibrationOverTimeDisplay
+    >>> display = CalibrationOverTimeDisplay.from_predictions([0, 1, 1, 0] * 50, [0.2, 0.7, 0.8, 0.4] * 50, windows=4)
+    >>> display.count.tolist(), display.error.round(3).tolist()
+    ([50, 50, 50, 50], [0.274, 0.276, 0.274, 0.276])
+    """
+
+    def __init__(
+        self, x: Any, error: Any, count: Any, noise: Any = None, *, by: str = "event", name: str | None = None
+    ) -> None:
+        self.x, self.error = np.asarray(x), _numbers(error)
+        self.count = np.asarray(count, dtype=np.int64)
+        self.noise = None if noise is None else _numbers(noise)
+        self.by, self.name = by, name
+
+    @classmethod
+    def from_predictions(
+        cls,
+        y_true: npt.ArrayLike,
+        y_prob: npt.ArrayLike,
+        *,
+        times: Any = None,
+        windows: int | None = None,
+        bins: int = 10,
+        name: str | None = None,
+        ax: Any = None,
+        **kwargs: Any,
+    ) -> Self:
+        """Outcomes and forecasts in the order of time, in windows of equally many events; `times` are for the axis.
+
+        There are 20 windows, or fewer if there are fewer events, unless told.
+        """
+        y, p = check_outcomes(y_true), check_scores(y_prob, "forecast")
+        check_lengths(y_true=len(y), y_prob=len(p))
+        pieces = min(WINDOWS, len(y)) if windows is None else check_whole("windows", windows, 1, len(y))
+        edges = np.linspace(0, len(y), pieces + 1).astype(np.int64)
+        errors, noise = [], []
+        for first, last in pairwise(edges):
+            errors.append(metrics.calibration_error(y[first:last], p[first:last], bins))
+            curve = metrics.reliability_curve(y[first:last], p[first:last], bins)
+            noise.append(_noise(curve.mean_forecast, curve.count))
+        middle = (edges[:-1] + edges[1:]) // 2
+        if times is None:
+            return cls(middle, errors, np.diff(edges), noise, name=name).plot(ax, **kwargs)
+        clock = np.asarray(to_array(times))
+        check_lengths(y_true=len(y), times=len(clock))
+        return cls(clock[middle], errors, np.diff(edges), noise, by="time", name=name).plot(ax, **kwargs)
+
+    @classmethod
+    def from_backtest(
+        cls, result: Any, *, method: str | None = None, name: str | None = None, ax: Any = None, **kwargs: Any
+    ) -> Self:
+        """One method of a backtest (the one that it recommends, if not told).
+
+        The shade takes the forecasts of each window to be spread over the bins as they are over the whole log.
+        """
+        payload, method = _method_of(result, method)
+        windows, whole = payload["windows"], payload["reliability"]["methods"][method][0]
+        count = np.asarray(windows["count"], dtype=np.int64)
+        share = np.asarray(whole["count"], dtype=np.float64)
+        share /= max(1.0, float(share.sum()))
+        forecast = np.nan_to_num(_numbers(whole["forecast"]))
+        noise = [_noise(forecast, np.round(share * n).astype(np.int64)) for n in count]
+        kind = "datetime64[us]" if windows["by"] == "time" else np.int64
+        start, end = (np.array(_without_zone(windows[side]), dtype=kind) for side in ("start", "end"))
+        error = windows["methods"][method]["ce"]
+        made = cls(
+            start + (end - start) // 2, error, count, noise, by=windows["by"], name=name or _label(payload, method)
+        )
+        return made.plot(ax, **kwargs)
+
+    def plot(self, ax: Any = None, name: str | None = None, **kwargs: Any) -> Self:
+        """Draw on `ax`, or on a figure of its own; further arguments are those of the line."""
+        self._take_axes(ax)
+        label = name or self.name
+        style = {"marker": "o", "markersize": 3, **({"label": label} if label else {}), **kwargs}
+        (self.line_,) = self.ax_.plot(self.x, self.error, **style)
+        colour = self.line_.get_color()
+        self.band_ = None
+        if self.noise is not None:
+            self.band_ = self.ax_.fill_between(self.x, 0.0, self.noise, color=colour, alpha=0.15, linewidth=0)
+        width = 0.9 * np.min(np.diff(self.x)) if len(self.x) > 1 else 0.5
+        self._draw_counts(self.x, self.count, width, 0.06)
+        if self.by == "time":
+            from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
+
+            locator = AutoDateLocator()  # type: ignore[no-untyped-call]  # matplotlib's dates have no types yet
+            self.ax_.xaxis.set_major_locator(locator)
+            self.ax_.xaxis.set_major_formatter(ConciseDateFormatter(locator))  # type: ignore[no-untyped-call]  # as above
+        self.ax_.set_ylim(bottom=0.0)
+        self._finish("time" if self.by == "time" else "event", "calibration error")
+        return self
+
+
+# ---- inner -------------------------------------------------------------------------------------------------------
+
+
+def _noise(forecast: Vector, count: npt.NDArray[np.int64]) -> float:
+    """The calibration error that forecasts which are the true probabilities stay below 95 times in 100."""
+    total = int(count.sum())
+    if total == 0:
+        return math.nan
+    used = count > 0
+    n, p = count[used], forecast[used]
+    # Seeded here, so that a picture of the same numbers is the same picture.
+    ones = np.random.default_rng(0).binomial(n, p, size=(DRAWS, len(n)))
+    return float(np.quantile(np.abs(ones - n * p).sum(axis=1) / total, 0.95))
+
+
+def _numbers(values: Any) -> Vector:
+    """As an array; what is missing (None) as NaN."""
+    return np.array([math.nan if value is None else value for value in values], dtype=np.float64)
+
+
+def _without_zone(moments: list[Any]) -> list[Any]:
+    """NumPy's times have no zone: those that say UTC lose the word, others are told in UTC."""
+    from datetime import UTC, datetime
+
+    parsed = [datetime.fromisoformat(moment) if isinstance(moment, str) else moment for moment in moments]
+    return [m.astimezone(UTC).replace(tzinfo=None) if getattr(m, "tzinfo", None) else m for m in parsed]
+
+
+def _method_of(result: Any, method: str | None) -> tuple[dict[str, Any], str]:
+    if not hasattr(result, "payload"):
+        raise InvalidInput(f"result must be a BacktestResult, got {type(result).__name__}")
+    payload: dict[str, Any] = result.payload()
+    known = list(payload["reliability"]["methods"])
+    method = payload["verdict"]["method"] if method is None else method
+    if method not in known:
+        raise InvalidInput(f"method must be one of those replayed, {', '.join(known)}, got {method!r:.60}")
+    return payload, method
+
+
+def _label(payload: dict[str, Any], method: str) -> str:
+    return next((str(m["label"]) for m in payload["methods"] if m["name"] == method), method)

@@ -1,0 +1,307 @@
+"""calibeat in river: a wrapper that calibrates a model's probabilities, and the metrics of calibration.
+
+>>> from river import datasets, evaluate, linear_model, preprocessing
+>>> from calibeat.river import Brier, CalibrationError, OnlineCalibrated
+>>> model = preprocessing.StandardScaler() | OnlineCalibrated(linear_model.LogisticRegression())
+>>> evaluate.progressive_val_score(datasets.Phishing(), model, CalibrationError() + Brier())
+CalibrationError: 0.0223
+Brier: 0.0847
+"""
+
+from __future__ import annotations
+
+import abc
+import math
+from collections import OrderedDict
+from collections.abc import Iterator
+from typing import Any
+
+from ._check import check_score, check_whole
+from .calibeating import bin_of
+from .calibrator import Calibrator
+from .errors import MissingExtra
+from .forecast import Forecast
+from .method import Method
+from .randomness import uniform
+
+try:
+    from river import base, linear_model, metrics
+except ImportError as error:
+    raise MissingExtra("calibeat.river needs river: pip install 'calibeat[river]'") from error
+
+Label = bool | str | int
+
+__all__ = ["Brier", "CalibrationError", "OnlineCalibrated", "Sharpness"]
+
+
+class OnlineCalibrated(base.Wrapper[base.Classifier], base.Classifier):
+    """A binary classifier behind a `Calibrator`; both learn from every label.
+
+    Parameters
+    ----------
+    model
+        A binary classifier, or a pipeline that ends with one, with `predict_proba_one`.
+    method
+        The name of a preset, such as `"auto"` or `"tops"`, or a `Method`.
+    labels
+        The negative and the positive label.
+    seed
+        For the draws of a hedging method.
+    remember
+        For late labels: how many forecasts that wait for theirs to keep, so that a label teaches by what was said of
+        its event (found by its features, which must be hashable). With 0, prediction changes nothing.
+
+    When a label comes, the model is asked for its score first, the calibrator learns from that score, and then the
+    model learns: so the calibrator never sees a score of a model that knows the answer. If labels are late and the
+    forecast is not remembered, that score, and the forecast that is judged, are those of the moment when the label
+    comes: OPS does not mind, AUTO and the methods with bins are the worse for it the later labels are.
+
+    Examples
+    --------
+    >>> from river import naive_bayes
+    >>> from calibeat.river import OnlineCalibrated
+    >>> model = OnlineCalibrated(naive_bayes.GaussianNB(), method="ops")
+    >>> model.predict_proba_one({"x": 1.0})     # the base knows nothing yet
+    {False: 0.5, True: 0.5}
+    >>> for x, y in [(1.0, True), (2.0, False), (1.5, True), (2.5, False)] * 20:
+    ...     model.learn_one({"x": x}, y)
+    >>> model.predict_one({"x": 1.2}), model.calibrator.outcomes
+    (True, 80)
+
+    """
+
+    def __init__(
+        self,
+        model: base.Classifier,
+        method: str | Method = "auto",
+        labels: tuple[Label, Label] = (False, True),
+        seed: int = 0,
+        remember: int = 0,
+    ) -> None:
+        if not hasattr(model, "predict_proba_one"):
+            raise ValueError(f"model must have predict_proba_one, got {type(model).__name__}")
+        if not isinstance(labels, (tuple, list)) or len(labels) != 2 or labels[0] == labels[1]:
+            raise ValueError(f"labels must be two different ones, (negative, positive), got {labels!r}")
+        self.model = model
+        self.method = method
+        self.labels = labels
+        self.seed = seed
+        self.remember = check_whole("remember", remember, 0, 10**9)
+        self.calibrator = Calibrator(method, seed)
+        self._waiting: OrderedDict[frozenset[Any], Forecast] = OrderedDict()
+
+    @property
+    def _wrapped_model(self) -> base.Classifier:
+        return self.model
+
+    @property
+    def _multiclass(self) -> bool:
+        return False
+
+    @classmethod
+    def _unit_test_params(cls) -> Iterator[dict[str, Any]]:
+        for method in ("auto", "tops", "hops"):
+            yield {"model": linear_model.LogisticRegression(), "method": method}
+        yield {"model": linear_model.LogisticRegression(), "remember": 50}
+
+    def learn_one(self, x: dict[Any, Any], y: Any, **kwargs: Any) -> None:
+        """Calibrate by the score that the model gives now, then let the model learn."""
+        if "w" in kwargs or "sample_weight" in kwargs:
+            raise ValueError(
+                f"{type(self).__name__} takes no sample weights: each outcome happened once, and is learnt once"
+            )
+        if y not in self.labels:
+            raise ValueError(
+                f"y must be one of the two labels {self.labels!r}, got {y!r} - name them by "
+                f"{type(self).__name__}(model, labels=(negative, positive)); more than two classes are not supported"
+            )
+        forecast = self._waiting.pop(frozenset(x.items()), None) if self._waiting else None
+        if forecast is None:
+            forecast = self.calibrator.predict(self._score(x, **kwargs))
+        self.calibrator.update(forecast, int(y == self.labels[1]))
+        self.model.learn_one(x, y, **kwargs)
+
+    def predict_proba_one(self, x: dict[Any, Any], **kwargs: Any) -> dict[Any, float]:
+        """The calibrated probabilities of both labels."""
+        score = self._score(x, **kwargs)
+        if self.remember:
+            forecast = self._waiting[frozenset(x.items())] = self.calibrator.predict(score)
+            p = forecast.probability
+            if len(self._waiting) > self.remember:
+                self._waiting.popitem(last=False)
+        else:
+            p = _peek(self.calibrator, score)
+        return {self.labels[0]: 1.0 - p, self.labels[1]: p}
+
+    def _score(self, x: dict[Any, Any], **kwargs: Any) -> float:
+        """The model's probability of the positive label; a half while it has none."""
+        negative, positive = self.labels
+        try:
+            said = self.model.predict_proba_one(x, **kwargs)
+        except NotImplementedError:
+            raise NotImplementedError(f"{self.model} has no predict_proba_one, which a calibrator needs") from None
+        if not said:
+            return 0.5
+        if positive not in said and negative not in said:
+            raise ValueError(
+                f"predict_proba_one of {self.model} must speak of the labels {self.labels!r}, got {said!r} - "
+                "a model of False and True wants these as y"
+            )
+        p = float(said[positive] if positive in said else 1.0 - said[negative])
+        if math.isnan(p):
+            raise ValueError(f"predict_proba_one of {self.model} must give probabilities, got {said!r}")
+        return min(max(p, 0.0), 1.0) if -1e-6 < p < 1.0 + 1e-6 else p
+
+
+def _peek(calibrator: Calibrator, score: float) -> float:
+    """What the next forecast of this score would be, without making it: one event, none of the cost of a batch."""
+    spec, row, receipt = calibrator._hand
+    made = calibrator._receipt[:]  # the receipt of the last forecast, which still waits for its outcome
+    u = uniform(calibrator._key, calibrator.events) if calibrator._hedges else 0.0
+    forecast = calibrator._predict(spec, row, check_score(score), u, receipt, 0)[0]
+    calibrator._receipt[:] = made
+    return float(forecast)
+
+
+# ---- metrics -----------------------------------------------------------------------------------------------------
+
+
+class _ProbabilityMetric(metrics.base.BinaryMetric):
+    """Sums over events that can be taken back, so that `utils.Rolling` works."""
+
+    _fmt = ".4f"
+
+    def __init__(self, pos_val: Label = True) -> None:
+        super().__init__(pos_val=pos_val)  # type: ignore[no-untyped-call]  # river's metrics have no types yet
+
+    @property
+    def requires_labels(self) -> bool:
+        return False
+
+    def update(self, y_true: Any, y_pred: Any, w: float = 1.0) -> None:
+        self._add(float(y_true == self.pos_val), self._probability(y_pred), w)
+
+    def revert(self, y_true: Any, y_pred: Any, w: float = 1.0) -> None:
+        self._add(float(y_true == self.pos_val), self._probability(y_pred), -w)
+
+    def _probability(self, y_pred: Any) -> float:
+        return check_score(float(y_pred.get(self.pos_val, 0.0) if isinstance(y_pred, dict) else y_pred))
+
+    @abc.abstractmethod
+    def _add(self, y: float, p: float, w: float) -> None:
+        """Count an event of weight w, or take back one of weight -w."""
+
+
+class _BinnedMetric(_ProbabilityMetric):
+    """Count, sum of forecasts and sum of outcomes of equal bins [0, 1/m), ..., [1 - 1/m, 1]."""
+
+    def __init__(self, bins: int = 10, pos_val: Label = True) -> None:
+        super().__init__(pos_val=pos_val)
+        self.bins = check_whole("bins", bins, 1, 10**7)
+        self._sums: dict[int, list[float]] = {}  # bin -> weight, forecasts, outcomes
+
+    def _add(self, y: float, p: float, w: float) -> None:
+        b = bin_of(p, float(self.bins))
+        weight, forecasts, outcomes = self._sums.get(b, (0.0, 0.0, 0.0))
+        if weight + w > 0.0:
+            self._sums[b] = [weight + w, forecasts + w * p, outcomes + w * y]
+        else:  # the last event of this bin was taken back, and all that is left is rounding
+            self._sums.pop(b, None)
+
+
+class CalibrationError(_BinnedMetric):
+    """The paper's calibration error: (1/T) sum over bins of N |mean forecast - mean outcome|.
+
+    Parameters
+    ----------
+    bins
+        How many equal bins.
+    pos_val
+        The positive label.
+
+    Examples
+    --------
+    >>> from calibeat.river import CalibrationError
+    >>> metric = CalibrationError()
+    >>> for y, p in zip([False, True, True, False], [0.15, 0.85, 0.75, 0.25]):
+    ...     metric.update(y, p)
+    >>> metric
+    CalibrationError: 0.2
+
+    """
+
+    @property
+    def bigger_is_better(self) -> bool:
+        return False
+
+    def get(self) -> float:
+        """The error so far; 0 before the first event."""
+        total = math.fsum(weight for weight, _, _ in self._sums.values())
+        return math.fsum(abs(forecasts - outcomes) for _, forecasts, outcomes in self._sums.values()) / (total or 1.0)
+
+
+class Sharpness(_BinnedMetric):
+    """The paper's sharpness: (1/T) sum over bins of N (mean outcome)^2; higher is better.
+
+    Parameters
+    ----------
+    bins
+        How many equal bins.
+    pos_val
+        The positive label.
+
+    Examples
+    --------
+    >>> from calibeat.river import Sharpness
+    >>> metric = Sharpness()
+    >>> for y, p in zip([False, True], [0.0, 1.0]):
+    ...     metric.update(y, p)
+    >>> metric
+    Sharpness: 0.5
+
+    """
+
+    @property
+    def bigger_is_better(self) -> bool:
+        return True
+
+    def get(self) -> float:
+        """The sharpness so far; 0 before the first event."""
+        total = math.fsum(weight for weight, _, _ in self._sums.values())
+        return math.fsum(outcomes * outcomes / weight for weight, _, outcomes in self._sums.values()) / (total or 1.0)
+
+
+class Brier(_ProbabilityMetric):
+    """The Brier score: the mean of (outcome - forecast)^2.
+
+    Parameters
+    ----------
+    pos_val
+        The positive label.
+
+    Examples
+    --------
+    >>> from calibeat.river import Brier
+    >>> metric = Brier()
+    >>> for y, p in zip([True, False], [0.5, 0.5]):
+    ...     metric.update(y, p)
+    >>> metric
+    Brier: 0.25
+
+    """
+
+    def __init__(self, pos_val: Label = True) -> None:
+        super().__init__(pos_val=pos_val)
+        self._weight = self._loss = 0.0
+
+    @property
+    def bigger_is_better(self) -> bool:
+        return False
+
+    def _add(self, y: float, p: float, w: float) -> None:
+        self._weight += w
+        self._loss = self._loss + w * (y - p) ** 2 if self._weight > 0.0 else 0.0
+
+    def get(self) -> float:
+        """The score so far; 0 before the first event."""
+        return max(self._loss, 0.0) / (self._weight or 1.0)

@@ -1,0 +1,290 @@
+"""calibeat in river: its own checks, its protocols, and what it says when it is misused."""
+
+from __future__ import annotations
+
+import datetime as dt
+import importlib
+import math
+import pickle
+import sys
+from typing import Any
+
+import numpy as np
+import pytest
+from river import (
+    base,
+    checks,
+    compose,
+    datasets,
+    evaluate,
+    linear_model,
+    naive_bayes,
+    optim,
+    preprocessing,
+    tree,
+    utils,
+)
+from river import metrics as river_metrics
+
+from calibeat import AUTO, HOPS, OPS, TOPS, Calibrator, MissingExtra, Platt, metrics
+from calibeat.river import Brier, CalibrationError, OnlineCalibrated, Sharpness
+
+# ---- the wrapper -------------------------------------------------------------------------------------------------
+
+MODELS = [OnlineCalibrated(**params) for params in OnlineCalibrated._unit_test_params()]
+MODELS += [OnlineCalibrated(preprocessing.StandardScaler() | linear_model.LogisticRegression(), OPS)]
+
+
+@pytest.mark.parametrize("model", MODELS, ids=lambda model: f"{model.method}"[:20])
+def test_the_checks_of_river(model: OnlineCalibrated) -> None:
+    checks.check_estimator(model)
+
+
+def test_no_check_is_skipped() -> None:
+    assert MODELS[0]._unit_test_skips() == set()
+    assert isinstance(MODELS[0], base.Wrapper) and isinstance(MODELS[0], base.Classifier)
+
+
+class Recorder(base.Classifier):
+    """A model that notes in which order it is asked and taught."""
+
+    def __init__(self) -> None:
+        self.log: list[str] = []
+
+    def predict_proba_one(self, x: dict[Any, Any], **_: Any) -> dict[Any, float]:
+        self.log.append("asked")
+        return {False: 1.0 - x["p"], True: x["p"]}
+
+    def learn_one(self, x: dict[Any, Any], y: Any) -> None:  # noqa: ARG002 - river's signature
+        self.log.append("taught")
+
+
+def test_the_score_is_read_before_the_base_learns() -> None:
+    base_model = Recorder()
+    model = OnlineCalibrated(base_model)
+    model.learn_one({"p": 0.7}, True)
+    assert base_model.log == ["asked", "taught"]
+
+
+@pytest.mark.parametrize("method", [AUTO, OPS, TOPS, HOPS])
+def test_the_forecasts_are_those_of_a_calibrator(method: Any) -> None:
+    rng = np.random.default_rng(0)
+    scores = rng.random(300)
+    outcomes = rng.random(300) < scores**2
+    model = OnlineCalibrated(Recorder(), method, seed=3)
+    said = []
+    for score, outcome in zip(scores.tolist(), outcomes.tolist(), strict=True):
+        said.append(model.predict_proba_one({"p": score})[True])
+        assert model.predict_proba_one({"p": score})[True] == said[-1]  # asking changes nothing
+        model.learn_one({"p": score}, outcome)
+    assert np.array_equal(said, Calibrator(method, seed=3).run(scores, outcomes))
+
+
+def test_asking_between_a_forecast_and_its_outcome_does_no_harm() -> None:
+    model, twin = OnlineCalibrated(Recorder()), Calibrator()
+    f, g = model.calibrator.predict(0.3), twin.predict(0.3)
+    model.predict_proba_one({"p": 0.9})
+    model.calibrator.update(f, 1)
+    twin.update(g, 1)
+    assert np.array_equal(model.calibrator.row, twin.row)
+
+
+@pytest.mark.parametrize("method", [AUTO, TOPS, HOPS])
+def test_late_labels_teach_by_what_was_said(method: Any) -> None:
+    rng = np.random.default_rng(2)
+    scores = rng.random(200).tolist()
+    outcomes = (rng.random(200) < np.square(scores)).tolist()
+    model = OnlineCalibrated(Recorder(), method, remember=30)
+    said = []
+    for i in range(230):
+        if i >= 30:
+            model.learn_one({"p": scores[i - 30], "id": i - 30}, outcomes[i - 30])
+        if i < 200:
+            said.append(model.predict_proba_one({"p": scores[i], "id": i})[True])
+    due = np.minimum(np.arange(200) + 30, 200)
+    assert np.array_equal(said, Calibrator(method).run(scores, outcomes, due=due))
+    assert len(model._waiting) == 0
+    twin = pickle.loads(pickle.dumps(model))  # noqa: S301 - our own bytes
+    for one in (model, twin):
+        one.predict_proba_one({"p": 0.5})
+        one.learn_one({"p": 0.5}, True)
+    assert np.array_equal(model.calibrator.row, twin.calibrator.row)
+
+
+def test_no_more_forecasts_are_kept_than_asked_for() -> None:
+    model = OnlineCalibrated(Recorder(), remember=3)
+    for i in range(10):
+        model.predict_proba_one({"p": 0.5, "id": i})
+    assert len(model._waiting) == 3
+    model.learn_one({"p": 0.5, "id": 0}, True)  # forgotten: it is asked again
+    model.learn_one({"p": 0.5, "id": 9}, True)
+    assert len(model._waiting) == 2 and model.calibrator.outcomes == 2
+
+
+def test_other_labels_and_models_that_know_nothing_yet() -> None:
+    model = OnlineCalibrated(naive_bayes.GaussianNB(), labels=("ham", "spam"))
+    assert model.predict_proba_one({"x": 1.0}) == pytest.approx({"ham": 0.5, "spam": 0.5})
+    model.learn_one({"x": 1.0}, "ham")
+    assert model.predict_one({"x": 1.0}) == "ham"  # the base knows one class only so far
+    for i in range(60):
+        model.learn_one({"x": float(i % 2)}, "spam" if i % 2 else "ham")
+    assert model.predict_one({"x": 1.0}) == "spam"
+    trees = OnlineCalibrated(tree.HoeffdingTreeClassifier())
+    for x, y in datasets.Phishing().take(50):
+        assert 0.0 <= trees.predict_proba_one(x)[True] <= 1.0
+        trees.learn_one(x, np.bool_(y))
+    assert trees.calibrator.outcomes == 50
+
+
+def test_progressive_validation_with_late_labels() -> None:
+    model = preprocessing.StandardScaler() | OnlineCalibrated(linear_model.LogisticRegression())
+    together = CalibrationError() + Sharpness() + Brier() + river_metrics.LogLoss() + river_metrics.Accuracy()
+    start, minute = dt.datetime(2026, 1, 1, tzinfo=dt.UTC), dt.timedelta(minutes=1)
+    events = (({**x, "t": start + i * minute}, y) for i, (x, y) in enumerate(datasets.Phishing().take(300)))
+    model = compose.Discard("t") | model
+    result = evaluate.progressive_val_score(events, model, together, moment="t", delay=40 * minute)
+    ce, sharpness, brier, log_loss, accuracy = result.get()
+    assert 0.0 < ce < 0.2 and 0.3 < sharpness < 0.6 and 0.0 < brier < 0.2 and 0.0 < log_loss < 0.7 and accuracy > 0.7
+    assert model["OnlineCalibrated"].calibrator.outcomes == 300
+    assert "CalibrationError: 0." in str(result)
+
+
+def test_the_same_parameters_as_rivers_newton() -> None:
+    """Started where calibeat starts, river's Newton logistic is OPS: the same parameters to 4 decimals, and more."""
+    rng = np.random.default_rng(5)
+    scores = rng.random(500)
+    outcomes = rng.random(500) < scores**2
+    model = OnlineCalibrated(Recorder(), OPS)
+    newton = linear_model.LogisticRegression(optim.Newton(lr=10.0, eps=100.0), intercept_lr=0.0)
+    newton._weights["logit"] = 1.0
+    for score, outcome in zip(scores.tolist(), outcomes.tolist(), strict=True):
+        model.learn_one({"p": score}, outcome)
+        f = min(max(score, Platt().clip), 1.0 - Platt().clip)
+        newton.learn_one({"logit": math.log(f / (1.0 - f)), "1": 1.0}, outcome)
+    params = model.calibrator.params
+    assert abs(params["a"] - newton.weights["logit"]) < 1e-9
+    assert abs(params["b"] - newton.weights["1"]) < 1e-9
+
+
+def test_clone_pickle_and_mutate() -> None:
+    model = OnlineCalibrated(naive_bayes.GaussianNB(), TOPS, labels=("no", "yes"))
+    model.learn_one({"x": 1.0}, "yes")
+    twin = pickle.loads(pickle.dumps(model))  # noqa: S301 - our own bytes
+    assert twin.predict_proba_one({"x": 1.0}) == model.predict_proba_one({"x": 1.0})
+    fresh = model.clone({"method": "ops"})
+    assert fresh.labels == ("no", "yes") and fresh.calibrator.method == OPS and fresh.calibrator.outcomes == 0
+
+
+# ---- the metrics -------------------------------------------------------------------------------------------------
+
+
+PAIRS = [(CalibrationError, metrics.calibration_error), (Sharpness, metrics.sharpness), (Brier, metrics.brier_score)]
+
+
+def many(n: int = 400) -> tuple[list[bool], list[float]]:
+    rng = np.random.default_rng(4)
+    forecasts = np.round(rng.random(n), 2)  # many of them on the edge of a bin
+    return (rng.random(n) < forecasts).tolist(), forecasts.tolist()
+
+
+@pytest.mark.parametrize(("kind", "batch"), PAIRS)
+def test_metrics_are_those_of_calibeat(kind: Any, batch: Any) -> None:
+    outcomes, forecasts = many()
+    metric = kind()
+    assert metric.get() == 0.0
+    for y, p in zip(outcomes, forecasts, strict=True):
+        metric.update(y, {False: 1.0 - p, True: p})
+    assert abs(metric.get() - batch(outcomes, forecasts)) < 1e-12
+    for y, p in zip(outcomes[:-1], forecasts[:-1], strict=True):
+        metric.revert(y, p)
+    assert abs(metric.get() - batch(outcomes[-1:], forecasts[-1:])) < 1e-12
+    metric.revert(outcomes[-1], forecasts[-1])
+    assert metric.get() == 0.0
+    assert not metric.requires_labels and metric.works_with(MODELS[0]) and metric.works_with_weights
+    assert metric.bigger_is_better == (kind is Sharpness)
+
+
+@pytest.mark.parametrize(("kind", "batch"), PAIRS)
+def test_metrics_roll(kind: Any, batch: Any) -> None:
+    outcomes, forecasts = many()
+    rolling = utils.Rolling(kind, window_size=50)
+    times = utils.TimeRolling(kind, period=dt.timedelta(seconds=50))
+    for i, (y, p) in enumerate(zip(outcomes, forecasts, strict=True)):
+        rolling.update(y, p)
+        times.update(y, p, t=dt.datetime(2026, 1, 1) + dt.timedelta(seconds=i))  # noqa: DTZ001 - river compares naive
+    assert abs(rolling.get() - batch(outcomes[-50:], forecasts[-50:])) < 1e-12
+    assert abs(times.get() - batch(outcomes[-50:], forecasts[-50:])) < 1e-12
+
+
+def test_weights_bins_and_positive_label() -> None:
+    outcomes, forecasts = many(60)
+    twice, weighted = CalibrationError(bins=7), CalibrationError(bins=7, pos_val="yes")
+    for y, p in zip(outcomes, forecasts, strict=True):
+        twice.update(y, p)
+        twice.update(y, p)
+        weighted.update("yes" if y else "no", {"yes": p, "no": 1.0 - p}, w=2.0)
+    assert abs(twice.get() - weighted.get()) < 1e-12
+    assert abs(twice.get() - metrics.calibration_error(outcomes, forecasts, bins=7)) < 1e-12
+    clone = weighted.clone()
+    assert (clone.bins, clone.pos_val, clone.get()) == (7, "yes", 0.0)
+    assert twice.is_better_than(twice) is False
+
+
+# ---- bad input ---------------------------------------------------------------------------------------------------
+
+
+class Holes(Recorder):
+    """A model whose answer is not a number."""
+
+    def predict_proba_one(self, x: dict[Any, Any], **_: Any) -> dict[Any, float]:
+        return {False: 0.5, True: x["p"]}
+
+
+class LabelsOnly(base.Classifier):
+    """A model without probabilities."""
+
+    def learn_one(self, x: dict[Any, Any], y: Any) -> None:
+        """Nothing to learn."""
+
+
+def test_what_is_refused() -> None:
+    model = OnlineCalibrated(linear_model.LogisticRegression())
+    x = {"x": 1.0}
+    for error, message, work in (
+        (ValueError, r"one of the two labels \(False, True\), got 'spam' - name them by",
+         lambda: model.learn_one(x, "spam")),
+        (ValueError, r"must speak of the labels \('no', 'yes'\), got {False: 0.5, True: 0.5}",
+         lambda: OnlineCalibrated(linear_model.LogisticRegression(), labels=("no", "yes")).learn_one(x, "yes")),
+        (ValueError, "got 2 .* more than two classes are not supported", lambda: model.learn_one(x, 2)),
+        (ValueError, "got None", lambda: model.learn_one(x, None)),
+        (ValueError, "takes no sample weights", lambda: model.learn_one(x, True, w=2.0)),
+        (ValueError, "must have predict_proba_one, got LinearRegression",
+         lambda: OnlineCalibrated(linear_model.LinearRegression())),
+        (ValueError, "two different ones", lambda: OnlineCalibrated(Recorder(), labels=(1, True))),
+        (ValueError, "did you mean 'tops'", lambda: OnlineCalibrated(linear_model.LogisticRegression(), "topps")),
+        (NotImplementedError, "has no predict_proba_one",
+         lambda: OnlineCalibrated(LabelsOnly()).predict_proba_one(x)),
+        (ValueError, "must give probabilities, got .*nan",
+         lambda: OnlineCalibrated(Holes()).learn_one({"p": math.nan}, True)),
+        (ValueError, r"score must be in \[0, 1\], got 1.5", lambda: OnlineCalibrated(Holes()).predict_one({"p": 1.5})),
+        (ValueError, "remember must be a whole number", lambda: OnlineCalibrated(Recorder(), remember=-1)),
+        (ValueError, "bins must be a whole number", lambda: CalibrationError(bins=0)),
+        (ValueError, r"must be in \[0, 1\], got nan", lambda: Brier().update(True, math.nan)),
+    ):  # fmt: skip
+        with pytest.raises(error, match=message):
+            work()
+    assert model.calibrator.outcomes == 0
+    assert OnlineCalibrated(Holes()).predict_proba_one({"p": 1.0 + 1e-9})[True] > 0.99
+
+
+def test_weights_of_a_stream_are_refused_not_forgotten() -> None:
+    weighted = ((x, y, {"w": 2.0}) for x, y in datasets.Phishing().take(5))
+    with pytest.raises(ValueError, match="takes no sample weights"):
+        evaluate.progressive_val_score(weighted, OnlineCalibrated(linear_model.LogisticRegression()), Brier())
+
+
+def test_without_river(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(sys.modules, "calibeat.river")
+    monkeypatch.setitem(sys.modules, "river", None)
+    with pytest.raises(MissingExtra, match=r"pip install 'calibeat\[river\]'"):
+        importlib.import_module("calibeat.river")
