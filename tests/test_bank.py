@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import gc
 import json
 import os
 import pickle
@@ -15,62 +16,35 @@ from typing import Any
 
 import numpy as np
 import pytest
+from banks import IN_A_ROW, OTHERS, as_strings, bytes_of, events
 from conformance import delays, one_by_one_late, same
-from conftest import JIT_OFF
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import calibeat.bank
+import calibeat.crew
+import calibeat.rows
 import calibeat.rowstore
 from calibeat import (
     AIOLI,
     AUTO,
     HOPS,
     OGD,
-    ONS,
     OPS,
-    TOBS,
     TOPS,
-    WPS,
     Bank,
     Calibrator,
     Forecast,
-    InvalidInput,
     Method,
     OutcomeConflict,
     Temperature,
     UnknownForecast,
-    _jit,
+    UnknownKey,
 )
-from calibeat.presets import PRESETS
+from calibeat.member import Members
 from calibeat.rows import CLIP
 
-IN_A_ROW = {name: method for name, method in PRESETS.items() if not method.needs_history}
-OTHERS = {
-    "aioli": replace(OPS, learner=AIOLI()),
-    "ogd": replace(OPS, learner=OGD()),
-    "temperature": Method(Temperature(), ONS()),
-    "temperature aioli": Method(Temperature(), AIOLI()),
-    "beta aioli": replace(TOBS, learner=AIOLI()),
-}
-
-
-def events(n: int, keys: int, seed: int = 0) -> tuple[Any, Any, Any]:
-    rng = np.random.default_rng(seed)
-    scores = rng.random(n)
-    return rng.integers(0, keys, n), scores, (rng.random(n) < 0.2 + 0.5 * scores).astype(float)
-
-
-def as_strings(keys: Any) -> list[str]:
-    return [f"käse {key}" if key % 3 else f"k{key}" for key in keys]
-
-
-def bytes_of(bank: Bank, folder: Path) -> bytes:
-    bank.save(folder / "b")
-    return (folder / "b").read_bytes()
-
-
-# ---- the same bits -----------------------------------------------------------------------------------------------
+# ---- the same bits -------------------------------------------------------------------------------------------------
 
 
 @settings(max_examples=25)
@@ -189,7 +163,7 @@ assert "k7" in bank and "numba" not in sys.modules
     subprocess.run([sys.executable, "-W", "error", "-c", program], check=True)
 
 
-# ---- one stream of it --------------------------------------------------------------------------------------------
+# ---- one stream of it ----------------------------------------------------------------------------------------------
 
 
 def test_a_member_is_alive() -> None:
@@ -251,9 +225,11 @@ def test_receipts_belong_to_their_key() -> None:
     first, second = bank.predict("a", 0.4), bank.predict("b", 0.4)
     with pytest.raises(UnknownForecast, match="must come from this calibrator"):
         bank.update("a", second, 1)
-    bank._members.clear()  # as happens when many keys are served one event at a time
+    bank._members._at_hand.clear()  # as happens when many keys are served one event at a time
+    gc.collect()
     bank.update("a", first, 1)
-    bank._members.clear()
+    bank._members._at_hand.clear()
+    gc.collect()
     bank.update("a", first, 1)  # known: nothing happens
     with pytest.raises(OutcomeConflict):
         bank.update("a", first, 0)
@@ -262,16 +238,16 @@ def test_receipts_belong_to_their_key() -> None:
 
 
 def test_many_keys_one_event_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(calibeat.bank, "_MOST_MEMBERS", 3)
+    monkeypatch.setattr(Members, "MOST", 3)
     bank = Bank(OPS)
     receipts = [bank.predict(key, 0.4) for key in range(10)]
     for key, receipt in enumerate(receipts):
         bank.update(np.int64(key), receipt, 1)
-    assert len(bank._members) <= 3
+    assert len(bank._members._at_hand) <= 3
     assert bank.table()["outcomes"].tolist() == [1] * 10
 
 
-# ---- as a collection ---------------------------------------------------------------------------------------------
+# ---- as a collection -----------------------------------------------------------------------------------------------
 
 
 def test_collection() -> None:
@@ -281,6 +257,8 @@ def test_collection() -> None:
     assert len(bank) == 3 and list(bank) == ["a", "b", "c"] and bank.events == 4
     assert "b" in bank and "d" not in bank and 3 not in bank and None not in bank and 0.5 not in bank
     with pytest.raises(KeyError, match="one of the 3 keys of the bank, got 'd'"):
+        bank["d"]
+    with pytest.raises(UnknownKey):
         bank["d"]
     with pytest.raises(KeyError):
         del bank["d"]
@@ -382,15 +360,20 @@ def test_memory_is_what_was_promised() -> None:
     assert names.nbytes / len(names) <= 216 + 64 + 8 + 8
 
 
-def test_independent_streams_survive_a_deletion() -> None:
+@pytest.mark.parametrize("gone", [0, 1, 3, 7])
+def test_independent_streams_survive_a_deletion(gone: int) -> None:
     keys, scores, outcomes = events(300, 4)
     bank = Bank(HOPS, seed=2, independent=True)
     bank.run(keys, scores, outcomes)
-    gone = next(iter(bank))
+    bank.predict(7, 0.4)  # whose stream nobody has asked for yet
+    bank.predict(8, 0.4)
     del bank[gone]
     for key in bank:
         alone = Calibrator(HOPS, seed=2, stream=key)
-        alone.run(scores[keys == key], outcomes[keys == key])
+        if key < 5:
+            alone.run(scores[keys == key], outcomes[keys == key])
+        else:
+            alone.predict(0.4)
         same(bank.run([key] * 50, scores[:50], outcomes[:50]), alone.run(scores[:50], outcomes[:50]))
 
 
@@ -409,73 +392,7 @@ def test_data_frames_take_the_table() -> None:
     assert frame["key"].tolist() == ["a", "b"] and frame["events"].tolist() == [2, 1]
 
 
-# ---- merge and drop ----------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("method", [TOPS, HOPS], ids=["tops", "hops"])
-def test_shards_come_together(method: Method) -> None:
-    keys, scores, outcomes = events(400, 20)
-    east = keys < 8
-    whole = Bank(method, seed=3, independent=True)
-    expected = whole.run(keys, scores, outcomes)
-    one, two = Bank(method, seed=3, independent=True), Bank(method, seed=3, independent=True)
-    same(one.run(keys[east], scores[east], outcomes[east]), expected[east])
-    same(two.run(keys[~east], scores[~east], outcomes[~east]), expected[~east])
-    idle = {**dict(zip(one, one.table()["idle"], strict=True)), **dict(zip(two, two.table()["idle"], strict=True))}
-    one.merge(two)
-    assert set(one) == set(whole) and dict(zip(one, one.table()["idle"], strict=True)) == idle
-    same(one.run(keys, scores, outcomes), whole.run(keys, scores, outcomes))
-
-
-def test_merge_refuses(tmp_path: Path) -> None:
-    bank, other = Bank(OPS), Bank(OPS)
-    bank.run(["a", "b"], [0.5, 0.5], [1, 0])
-    other.run(["c", "b"], [0.5, 0.5], [1, 0])
-    before = bytes_of(bank, tmp_path)
-    wrong: list[tuple[Any, str]] = [
-        (other, "no key in common, got 'b' in both"),
-        (bank, "no key in common, got 'a'"),
-        (Bank(TOPS), "same method"),
-        (Bank(OPS, seed=1), "same seed"),
-        (Bank(OPS, prior="pooled"), "same prior"),
-        (Bank(OPS, independent=True), "same independent"),
-        ({"d": 1}, "merged with a Bank, got dict"),
-    ]
-    numbers = Bank(OPS)
-    numbers.run([1], [0.5], [1])
-    for what, message in [*wrong, (numbers, "strings like those of the bank, got ints")]:
-        with pytest.raises(InvalidInput, match=message):
-            bank.merge(what)
-        assert bytes_of(bank, tmp_path) == before
-    bank.merge(Bank(OPS))
-    assert bytes_of(bank, tmp_path) == before
-    fresh = Bank(OPS)
-    fresh.merge(bank)
-    assert bytes_of(fresh, tmp_path) == before
-
-
-def test_idle_keys_are_dropped_and_returned() -> None:
-    bank = Bank(OPS)
-    bank.run([1, 2, 1, 3, 4, 4], np.full(6, 0.5), np.ones(6))
-    held = bank[1]
-    states = {key: bank[key].to_json() for key in bank}
-    dropped = bank.drop_idle(before=3)
-    assert (sorted(dropped), sorted(bank)) == ([1, 2], [3, 4])
-    assert {key: which[key].to_json() for which in (bank, dropped) for key in which} == states
-    with pytest.raises(KeyError):
-        held.predict(0.5)
-    assert len(bank.drop_idle(before=3)) == 0
-    bank.merge(dropped)
-    assert sorted(bank) == [1, 2, 3, 4]
-    assert sorted(bank.drop_idle(before=3)) == [1, 2]
-    assert sorted(bank.drop_idle(before=0)) == [3, 4] and len(bank) == 0
-    assert len(Bank(OPS).drop_idle(before=5)) == 0
-    for bad in (-1, 2.5, None, "3"):
-        with pytest.raises(InvalidInput, match="before must be a whole number"):
-            bank.drop_idle(before=bad)  # type: ignore[arg-type]
-
-
-# ---- the pooled start --------------------------------------------------------------------------------------------
+# ---- the pooled start ----------------------------------------------------------------------------------------------
 
 
 def test_a_new_key_starts_where_the_pool_is() -> None:
@@ -512,155 +429,3 @@ def test_rows_of_a_pooled_start_are_sound() -> None:
         for key in (99, int(keys[0])):
             twin = Calibrator.from_json(bank[key].to_json())
             assert twin.to_json() == bank[key].to_json(), name
-
-
-# ---- bad input ---------------------------------------------------------------------------------------------------
-
-
-BAD: list[tuple[Any, Any, Any, str]] = [
-    ([1, "a", 2], [0.5] * 3, [1] * 3, r"all ints or all strings, got str 'a' after int 1 - at row 1"),
-    (["a", 1], [0.5] * 2, [1] * 2, r"all ints or all strings, got int 1 after str 'a' - at row 1"),
-    ([1, None], [0.5] * 2, [1] * 2, r"key must be an int or a string, got NoneType None - at row 1"),
-    (["a", None], [0.5] * 2, [1] * 2, r"got NoneType None - at row 1"),
-    (np.array([1.0, np.nan]), [0.5] * 2, [1] * 2, r"got float64 nan - at row 1"),
-    (np.array([1.0, 2.0]), [0.5] * 2, [1] * 2, r"got float64 1.0 - at row 0"),
-    (["a", float("nan")], [0.5] * 2, [1] * 2, r"got float nan - at row 1"),
-    ([True, False], [0.5] * 2, [1] * 2, r"got bool True - at row 0"),
-    (np.array([True]), [0.5], [1], r"got bool True - at row 0"),
-    (np.array([b"a"]), [0.5], [1], r"got \|S1 b'a' - at row 0"),
-    ([1, 2**63], [0.5] * 2, [1] * 2, r"key must fit into 64 bits, got 9223372036854775808 - at row 1"),
-    (
-        np.array([1, 2**63], dtype=np.uint64),
-        [0.5] * 2,
-        [1] * 2,
-        r"64 bits with a sign, got 9223372036854775808 - at row 1",
-    ),
-    (np.ma.array([1, 2], mask=[0, 1]), [0.5] * 2, [1] * 2, r"got a masked value - at row 1"),
-    ([[1], [2]], [0.5] * 2, [1] * 2, r"got list \[1\] - at row 0"),
-    (np.zeros((2, 1), dtype=int), [0.5] * 2, [1] * 2, r"one-dimensional array of ints or strings, got shape \(2, 1\)"),
-    ("ab", [0.5] * 2, [1] * 2, r"one-dimensional array of ints or strings, got str"),
-    (["a", "\ud800"], [0.5] * 2, [1] * 2, r"written as UTF-8, got '\\ud800' - at row 1"),
-    (np.array(["a", "\ud800"]), [0.5] * 2, [1] * 2, r"written as UTF-8, got '\\ud800' - at row 1"),
-    (np.array([]), [], [], r"must not be empty, got length 0 for keys"),
-    ([], [], [], r"must not be empty"),
-    (["a", "b"], [0.5], [1], r"same length, got keys 2, scores 1, outcomes 1"),
-    (["a", "b"], [0.5] * 2, [1], r"same length, got keys 2, scores 2, outcomes 1"),
-    (["a", "b", "n"], [0.5, 1.3, 0.5], [1] * 3, r"score must be in \[0, 1\], got 1.3 - at row 1"),
-    (["a", "b", "n"], [0.5, 0.5, float("nan")], [1] * 3, r"got nan - at row 2"),
-    (["a", "b"], [0.5, 0.5], [1, 2], r"outcome must be 0 or 1, got 2.0 - at row 1"),
-    ([7], [0.5], [1], r"keys must be strings like those of the bank, got ints - at row 0"),
-]
-
-
-@pytest.mark.parametrize(("keys", "scores", "outcomes", "message"), BAD, ids=[message for *_, message in BAD])
-def test_bad_input_leaves_the_bank_as_it_was(
-    keys: Any, scores: Any, outcomes: Any, message: str, tmp_path: Path
-) -> None:
-    bank = Bank(TOPS, prior="pooled")
-    bank.run(["a", "b", "a"], [0.2, 0.4, 0.6], [0, 1, 1])
-    before = bytes_of(bank, tmp_path)
-    with pytest.raises(InvalidInput, match=message):
-        bank.run(keys, scores, outcomes)
-    assert bytes_of(bank, tmp_path) == before
-    empty = Bank(TOPS)
-    if "like those of the bank" not in message:
-        with pytest.raises(InvalidInput, match=message):
-            empty.run(keys, scores, outcomes)
-    assert len(empty) == 0
-
-
-def test_bad_single_events_leave_the_bank_as_it_was(tmp_path: Path) -> None:
-    bank = Bank(TOPS)
-    receipt = bank.predict("a", 0.5)
-    before = bytes_of(bank, tmp_path)
-    for key, score, message in (
-        ("n", 1.5, "score must be in"), (None, 0.5, "key must be an int or a string"), (1, 0.5, "strings like those"),
-        ("\ud800", 0.5, "UTF-8"), (2**70, 0.5, "64 bits"), ([1], 0.5, "got list"), (True, 0.5, "got bool"),
-    ):  # fmt: skip
-        with pytest.raises(InvalidInput, match=message):
-            bank.predict(key, score)  # type: ignore[arg-type]
-    for key, what, outcome in (("a", receipt, 2), ("a", "receipt", 1), ("a", receipt._replace(score=3.0), 1)):
-        with pytest.raises(InvalidInput):
-            bank.update(key, what, outcome)  # type: ignore[arg-type]
-    with pytest.raises(KeyError):
-        bank.update("n", receipt, 1)
-    with pytest.raises(InvalidInput):
-        bank["a"].run([0.5, 2.0], [1, 1])
-    with pytest.raises(InvalidInput):
-        bank["a"].run([0.5, 0.5], [1, 1], due=[0, 0])
-    assert bytes_of(bank, tmp_path) == before
-
-
-def test_what_is_broken_off_has_not_happened(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    bank = Bank(TOPS, prior="pooled")
-    bank.run(["a", "b", "a"], [0.2, 0.4, 0.6], [0, 1, 1])
-    before = bytes_of(bank, tmp_path)
-
-    def broken(self: Bank, slots: Any, *_: Any) -> None:
-        self._store.matrix[slots] += 1.0
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(calibeat.bank, "is_compiled", lambda *_: False)
-    with monkeypatch.context() as patch:
-        patch.setattr(Bank, "_run_rows", broken)
-        with pytest.raises(KeyboardInterrupt):
-            bank.run(["n", "a"], [0.1, 0.2], [1, 0])
-        fresh = Bank(TOPS)
-        with pytest.raises(KeyboardInterrupt):
-            fresh.run([1], [0.1], [1])
-        assert len(fresh) == 0
-        fresh.predict("of another kind", 0.5)
-    assert bytes_of(bank, tmp_path) == before
-
-
-def test_compiled_work_that_was_interrupted_is_done(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    bank, other = Bank(TOPS), Bank(TOPS)
-    work = Bank._run_rows
-
-    def interrupted(self: Bank, *arguments: Any) -> None:
-        work(self, *arguments)
-        raise KeyboardInterrupt  # as it arrives when the threads are waited for
-
-    monkeypatch.setattr(calibeat.bank, "is_compiled", lambda *_: True)
-    with monkeypatch.context() as patch:
-        patch.setattr(Bank, "_run_rows", interrupted)
-        with pytest.raises(KeyboardInterrupt):
-            bank.run(["n", "a"], [0.1, 0.2], [1, 0])
-    other.run(["n", "a"], [0.1, 0.2], [1, 0])
-    assert bytes_of(bank, tmp_path) == bytes_of(other, tmp_path)
-
-
-def test_a_row_that_cannot_be_made_is_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
-    bank = Bank(OPS)
-
-    def full(*_: Any) -> None:
-        raise MemoryError
-
-    with monkeypatch.context() as patch:
-        patch.setattr(calibeat.rowstore, "with_room", full)
-        with pytest.raises(MemoryError):
-            bank.predict("a", 0.5)
-    assert len(bank) == 0 and "a" not in bank
-
-
-def test_bad_arguments() -> None:
-    for name, method in PRESETS.items():
-        if method.needs_history:
-            with pytest.raises(InvalidInput, match=f"lives in a row, got '{name}', .* use AUTO"):
-                Bank(method)
-    with pytest.raises(InvalidInput, match="lives in a row"):
-        Bank(replace(WPS, learner=replace(WPS.learner, every=7)))
-    for arguments, message in (
-        ({"seed": 0.5}, "seed must be a whole number"), ({"prior": "pool"}, "prior must be 'pooled', got 'pool'"),
-        ({"threads": 0}, "threads must be a whole number"), ({"independent": "yes"}, "independent must be True or"),
-    ):  # fmt: skip
-        with pytest.raises(InvalidInput, match=message):
-            Bank(OPS, **arguments)  # type: ignore[arg-type]
-    with pytest.raises(InvalidInput, match="threads"):
-        Bank(OPS).run([1], [0.5], [1], threads=-2)
-
-
-def test_a_bank_can_be_warmed_up() -> None:
-    calibeat.warm_up(bank=True)
-    if not JIT_OFF:
-        assert {"run_rows", "predict_rows", "pool_rows", "add_ints", "add_strings"} <= set(_jit.dispatchers())

@@ -5,7 +5,11 @@ from __future__ import annotations
 import hashlib
 import json
 import multiprocessing
+import os
 import struct
+import subprocess
+import sys
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -159,6 +163,15 @@ def rewritten(whole: bytes, **changes: Any) -> bytes:
     return (start + text).ljust(4096, b"\0") + whole[4096:]
 
 
+def without(whole: bytes, field: str) -> bytes:
+    length = struct.unpack_from("<I", whole, 12)[0]
+    header = json.loads(whole[48 : 48 + length])
+    del header[field]
+    text = json.dumps(header).encode()
+    start = struct.pack("<8sII32s", b"calibank", 1, len(text), hashlib.sha256(text).digest())
+    return (start + text).ljust(4096, b"\0") + whole[4096:]
+
+
 def with_array(whole: bytes, name: str, values: Any) -> bytes:
     """A file with another array of the same length, checksums included."""
     length = struct.unpack_from("<I", whole, 12)[0]
@@ -180,10 +193,14 @@ def test_what_a_bank_cannot_hold_is_refused(tmp_path: Path) -> None:
     rotten[3, 5] = np.nan
     ahead[2, 1] += 1.0
     table = bank._store.keys.table.copy()  # type: ignore[union-attr]  # it has keys
-    table[table.argmax()] = len(bank)
+    outside, full = table.copy(), np.zeros_like(table)
+    outside[table.argmax()] = len(bank)
+    pool = np.full(TOPS.width, np.inf)
     cases = {
+        "header that can be read": rewritten(whole, arrays=None),
+        "'method'": without(whole, "method"),
         "version 1, got 2": whole[:8] + struct.pack("<I", 2) + whole[12:],
-        "method that this version knows": rewritten(whole, method={"features": None}),
+        "method that this version does not know": rewritten(whole, method={"features": None}),
         "keys must be": rewritten(whole, keys="dates"),
         "count must be": rewritten(whole, count=-1),
         "numbers, got": rewritten(whole, count=3),
@@ -192,7 +209,9 @@ def test_what_a_bank_cannot_hold_is_refused(tmp_path: Path) -> None:
         "lives in a row": rewritten(whole, method=calibeat.WPS.to_dict()),
         "finite numbers": with_array(whole, "rows", rotten),
         "no more outcomes than forecasts": with_array(whole, "rows", ahead),
-        "point at slots": with_array(whole, "table", table),
+        "point once at each": with_array(whole, "table", outside),
+        "have places left": with_array(whole, "table", full),
+        "pool must hold finite": with_array(whole, "pool", pool),
     }
     for message, content in cases.items():
         (tmp_path / "other").write_bytes(content)
@@ -200,6 +219,84 @@ def test_what_a_bank_cannot_hold_is_refused(tmp_path: Path) -> None:
             Bank.load(tmp_path / "other")
     (tmp_path / "other").write_bytes(with_array(whole, "rows", rotten))
     assert len(Bank.load(tmp_path / "other", mmap=True, verify=False)) == len(bank)  # who trusts a file sees no more
+
+
+def test_impossible_strings_are_refused(tmp_path: Path) -> None:
+    bank = filled(strings=True)
+    bank.save(tmp_path / "bank")
+    whole = (tmp_path / "bank").read_bytes()
+    arrays = bank._store.arrays()
+    marks, text = arrays["marks"].copy(), arrays["text"].copy()
+    marks[4] = 2**45
+    text[0] = 0xFF
+    for message, content in (
+        ("marks must point into the text", with_array(whole, "marks", marks)),
+        ("decode byte 0xff", with_array(whole, "text", text)),
+    ):
+        (tmp_path / "other").write_bytes(content)
+        with pytest.raises(SnapshotMismatch, match=message):
+            Bank.load(tmp_path / "other")
+
+
+def test_a_length_that_lies_costs_nothing(tmp_path: Path) -> None:
+    filled().save(tmp_path / "bank")
+    whole = (tmp_path / "bank").read_bytes()
+    (tmp_path / "bank").write_bytes(whole[:12] + b"\xff\xff\xff\xff" + whole[16:])
+    with pytest.raises(SnapshotMismatch, match="undamaged header"):
+        Bank.load(tmp_path / "bank")
+
+
+def test_a_bank_larger_than_memory_can_be_opened(tmp_path: Path) -> None:
+    """A sparse file: rows of zeros for twice the memory of the machine, which take no room on the disk."""
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    count = 2 * memory // (8 * (TOPS.width + 6))
+    bank = Bank(TOPS)
+    bank.run([5], [0.5], [1])
+    header = {**calibeat.bankfile.header_of(bank), "count": count}
+    table = 4096 * 2
+    keys = table + 4096 * -(-4 * 2 * count // 4096)
+    rows = keys + 4096 * -(-8 * count // 4096)
+    sizes = {"pool": (4096, 8 * TOPS.width), "keys": (keys, 8 * count), "table": (table, 8 * count),
+             "rows": (rows, 8 * count * (TOPS.width + 6))}  # fmt: skip
+    arrays = {name: {"offset": at, "bytes": size, "sha256": ""} for name, (at, size) in sizes.items()}
+    text = json.dumps({**header, "arrays": arrays}).encode()
+    with (tmp_path / "large").open("wb") as file:
+        file.write(struct.pack("<8sII32s", b"calibank", 1, len(text), hashlib.sha256(text).digest()) + text)
+        file.truncate(4096 * -(-(rows + 8 * count * (TOPS.width + 6)) // 4096))
+    if (tmp_path / "large").stat().st_blocks * 512 > 2**20:
+        pytest.skip("this file system has no sparse files")
+    large = Bank.load(tmp_path / "large", mmap=True, verify=False)
+    assert len(large) == count and large._store.matrix[count // 2, 3] == 0.0
+
+
+def test_links_names_and_permissions(tmp_path: Path) -> None:
+    bank = filled()
+    (tmp_path / "link").symlink_to(tmp_path / "target")
+    bank.save(tmp_path / "link")
+    assert (tmp_path / "link").is_symlink() and len(Bank.load(tmp_path / "target")) == len(bank)
+    bank.save(tmp_path / ("n" * 250))
+    umask = os.umask(0o027)
+    try:
+        bank.save(tmp_path / "new")
+    finally:
+        os.umask(umask)
+    assert (tmp_path / "new").stat().st_mode & 0o777 == 0o640
+    with pytest.raises(IsADirectoryError):
+        bank.save(tmp_path)
+    with pytest.raises(InvalidInput, match="threads"):
+        Bank.load(tmp_path / "new", threads=0)
+
+
+def test_a_save_beside_learning_can_be_read(tmp_path: Path) -> None:
+    """Nobody should, but a file that cannot be read must never take the place of one that can."""
+    bank = filled()
+    keys, scores = list(bank) * 200, np.linspace(0, 1, 200 * len(bank))
+    learner = threading.Thread(target=lambda: bank.run(keys, scores, scores > 0.5))
+    learner.start()
+    while learner.is_alive():
+        bank.save(tmp_path / "bank")
+        Bank.load(tmp_path / "bank", verify=True)
+    learner.join()
 
 
 # ---- the command line --------------------------------------------------------------------------------------------
@@ -248,6 +345,32 @@ def test_top(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
     lines = said(capsys, "top", file, "--by", "events", "-n", 2, "--least", 5).splitlines()
     assert len(lines) == 3 and lines[0].split()[:2] == ["key", "events"]
     assert json.loads(said(capsys, "top", file, "--least", 10**6, "--json")) == []
+
+
+def test_keys_can_be_typed_again(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    bank = Bank("ops", seed=12345)
+    bank.run([1234567, 2], [0.5, 0.5], [1, 0])
+    bank.save(tmp_path / "b")
+    assert "1234567" in said(capsys, "top", tmp_path / "b") and "12345\n" in said(capsys, "info", tmp_path / "b")
+    assert "1234567" in said(capsys, "show", tmp_path / "b", "1234567")
+    odd = Bank("ops")
+    odd.run(["a\nb", "\x1b[31m"], [0.5, 0.5], [1, 0])
+    odd.save(tmp_path / "b")
+    shown = said(capsys, "top", tmp_path / "b")
+    assert "'a\\nb'" in shown and "'\\x1b[31m'" in shown and "\x1b" not in shown
+
+
+def test_pipes_and_narrow_terminals(file: Path) -> None:
+    command = [sys.executable, "-m", "calibeat", "bank", "top", str(file.with_name("strings.bank")), "-n", "40"]
+    narrow = subprocess.run(
+        command, env={**os.environ, "PYTHONIOENCODING": "ascii"}, capture_output=True, text=True, check=True
+    )
+    assert "\\u043a" in narrow.stdout and narrow.stderr == ""
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as leaving:
+        assert leaving.stdout is not None and leaving.stderr is not None
+        leaving.stdout.close()
+        assert leaving.stderr.read() == b""
+    assert leaving.returncode == 0
 
 
 def test_mistakes_on_the_command_line(file: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

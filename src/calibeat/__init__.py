@@ -12,6 +12,7 @@ from .errors import (
     OutcomeConflict,
     SnapshotMismatch,
     UnknownForecast,
+    UnknownKey,
     UnknownMethod,
 )
 from .features import Beta, Platt, Temperature
@@ -65,6 +66,7 @@ __all__ = [
     "Temperature",
     "Tracking",
     "UnknownForecast",
+    "UnknownKey",
     "UnknownMethod",
     "__version__",
     "bounds",

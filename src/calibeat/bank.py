@@ -5,11 +5,8 @@ from __future__ import annotations
 import os
 from array import array
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
-from weakref import WeakValueDictionary
 
 import numpy as np
 import numpy.typing as npt
@@ -19,19 +16,20 @@ from ._check import Vector, check_choice, check_lengths, check_outcomes, check_s
 from ._jit import compiled, is_compiled, plain
 from .calibeating import Hedging
 from .calibrator import Calibrator, Number
-from .errors import InvalidInput
-from .forecast import Forecast, Issuer
+from .crew import Crew, Part, parts_of
+from .draws import Draws
+from .errors import InvalidInput, UnknownKey
+from .forecast import Forecast
+from .frames import like
 from .keycolumn import Key, KeyColumn, check_key, check_keys
-from .member import Member
+from .member import Members
 from .method import Method
 from .presets import AUTO, method_named, name_of
 from .prior import learn, pool_rows, start_row
-from .randomness import stream_key, uniforms_at
-from .rows import EVENTS, LAST, Slots, numbered
+from .rows import EVENTS, LAST, Slots
 from .rowstore import RowStore
 
 _WORTH_A_THREAD = 20_000  # events; fewer are done before another thread has begun
-_MOST_MEMBERS = 4096  # kept at hand for single events
 
 
 class Bank:
@@ -61,6 +59,8 @@ class Bank:
     >>> bank.table()["events"]
     array([2, 1, 1])
 
+    Several threads may ask for forecasts (`predict_many`) at once; whatever changes the bank wants it for itself.
+
     A row takes 8 bytes for each number of the method's state (TOPS 27, AUTO 150, HOPS 207) and 48 for its books.
     """
 
@@ -86,16 +86,16 @@ class Bank:
         self._pool = method.initial_row()  # the row of the pool
         self._clock = 0
         self._writable = True
-        self._hedges = isinstance(method.calibeater, Hedging)
-        self._streams: npt.NDArray[np.uint64] = np.empty(0, dtype=np.uint64)  # of the slots, if draws are independent
-        self._members: dict[Key, Member] = {}
-        self._issuers: WeakValueDictionary[Key, Issuer] = WeakValueDictionary()
+        self._draws = Draws(
+            self._seed, independent=self._independent, hedges=isinstance(method.calibeater, Hedging)
+        )  # fmt: skip
+        self._members = Members(self)
 
     # ---- many events ----------------------------------------------------------------------------------------------
 
     def run(
-        self, keys: Any, scores: npt.ArrayLike, outcomes: npt.ArrayLike, *, threads: int | None = None
-    ) -> Vector:  # fmt: skip
+        self, keys: Any, scores: Any, outcomes: Any, *, threads: int | None = None
+    ) -> Any:  # fmt: skip
         """Predict and then update, event after event in the order of the arrays, each on the row of its key.
 
         Parameters
@@ -115,61 +115,58 @@ class Bank:
         check_lengths(keys=len(column), scores=len(probabilities), outcomes=len(labels))
         workers = self._threads if threads is None else _check_threads(threads)
         self._check_writable("learn")
-        return self._run(column, probabilities, labels, workers)
+        return like(scores, self._run(column, probabilities, labels, workers))
 
     def _run(self, column: KeyColumn, scores: Vector, outcomes: Vector, workers: int) -> Vector:
+        """A small batch can be undone; a large one, which is compiled, is finished once it has begun."""
         store, before, pool = self._store, len(self), self._pool.copy()
         forecasts = np.empty(len(scores))
-        touched, was = np.empty(0, dtype=np.int32), np.empty((0, self._store.stride))
-        learning = False
+        loop = compiled(rows.run_rows)
+        undo: tuple[Slots, Vector] | None = None
+        crew: Crew | None = None
         try:
             slots = store.open(column)
-            draws = self._draws(slots)
-            if not is_compiled(rows.run_rows):  # plain Python can be broken off between two events
+            draws = self._draws.of(store, slots)
+            if len(scores) < _WORTH_A_THREAD or not is_compiled(rows.run_rows):
                 touched = np.unique(slots)
-                was = store.matrix[touched]
+                undo = touched, store.matrix[touched]
             if self._prior:
                 compiled(pool_rows)(
                     self._method.spec, self._pool, store.fresh, store.flat, store.stride, slots, before,
                     scores, outcomes, np.empty(self._method.receipt_width),
                 )  # fmt: skip
-            learning = len(touched) == 0
-            self._run_rows(slots, scores, outcomes, draws, forecasts, workers)
+
+            def serve(part: Part) -> None:
+                loop(
+                    self._method.spec, store.flat, store.stride, slots, *part, float(self._clock),
+                    scores, outcomes, draws, forecasts, np.empty(self._method.receipt_width),
+                )  # fmt: skip
+
+            if undo is not None:
+                serve((0, len(self)))
+            else:
+                serve((0, 0))  # so that a first compilation happens here, once
+                workers = max(1, min(workers, len(slots) // _WORTH_A_THREAD))
+                crew = Crew(serve, parts_of(slots, len(self), workers))
+                crew.run()
         except BaseException:
-            if learning:  # what is compiled has run to its end, whoever pressed Ctrl-C
+            if crew is not None and crew.begun:
+                crew.finish()
                 self._clock += len(scores)
             else:
-                store.matrix[touched], self._pool = was, pool
-                store.truncate(before)
-                self._streams = self._streams[:before]
+                if undo is not None:
+                    store.matrix[undo[0]] = undo[1]
+                self._pool = pool
+                self._shorten(before)
             raise
         self._clock += len(scores)
         return forecasts
 
-    def _run_rows(
-        self, slots: Slots, scores: Vector, outcomes: Vector, draws: Vector, forecasts: Vector, workers: int
-    ) -> None:
-        """Each thread serves a range of slots, chosen so that it has about as many events as the others."""
-        loop = compiled(rows.run_rows)
-        sample = np.sort(slots[:: 1 + len(slots) // 65_536])
-        workers = max(1, min(workers, len(slots) // _WORTH_A_THREAD))
-        cuts = [0, *(int(sample[len(sample) * i // workers]) for i in range(1, workers)), len(self)]
-        parts = [(first, last) for first, last in pairwise(cuts) if first < last]
+    def _shorten(self, count: int) -> None:
+        self._store.truncate(count)
+        self._draws.forget_from(count)
 
-        def serve(part: tuple[int, int]) -> None:
-            loop(
-                self._method.spec, self._store.flat, self._store.stride, slots, *part, float(self._clock),
-                scores, outcomes, draws, forecasts, np.empty(self._method.receipt_width),
-            )  # fmt: skip
-
-        if len(parts) == 1:
-            serve(parts[0])
-            return
-        serve((0, 0))  # so that a first compilation happens here, once
-        with ThreadPoolExecutor(len(parts)) as pool:
-            list(pool.map(serve, parts))
-
-    def predict_many(self, keys: Any, scores: npt.ArrayLike) -> Vector:
+    def predict_many(self, keys: Any, scores: Any) -> Any:
         """Forecast many scores from the present state: no receipts, nothing learnt, nothing changed.
 
         A key that the bank does not know gets the forecast that it would get as a new one.
@@ -184,9 +181,9 @@ class Bank:
         forecasts = np.empty(len(probabilities))
         compiled(rows.predict_rows)(
             self._method.spec, self._store.flat, self._store.stride, self._fresh_row(), slots, probabilities,
-            self._draws_of(column, slots), forecasts, np.empty(self._method.receipt_width),
+            self._draws.of_all(self._store, column, slots), forecasts, np.empty(self._method.receipt_width),
         )  # fmt: skip
-        return forecasts
+        return like(scores, forecasts)
 
     # ---- one event ------------------------------------------------------------------------------------------------
 
@@ -197,20 +194,21 @@ class Bank:
         >>> Bank("ops").predict("paris", 0.25).probability
         0.25
         """
-        member = self._members.get(key) if type(key) in (int, str) else None
+        member = self._members.at_hand(key)
         if member is None:
             checked, score = check_key(key), check_score(score)  # before a row is made for it
-            if self._slot(checked) < 0:
+            column = self._check_keys([checked])
+            if self._store.find(column)[0] < 0:
                 if not self._writable:
                     return self._stranger(checked).predict(score)
-                self._open_one(checked)
-            member = self._member(checked)
+                self._open_one(column)
+            member = self._members.of(checked)
         return member.predict(score)
 
     def update(self, key: Key, forecast: Forecast, outcome: Number | np.bool_) -> None:
         """Learn the outcome of a forecast of this key, now or any time later, in any order."""
         self._check_writable("learn")
-        self._member(key).update(forecast, outcome)
+        self._members.of(key).update(forecast, outcome)
 
     # ---- as a collection ------------------------------------------------------------------------------------------
 
@@ -225,17 +223,15 @@ class Bank:
 
     def __getitem__(self, key: Key) -> Calibrator:
         """A live `Calibrator` on the row of a key: what it learns the bank has learnt, and the other way round."""
-        return self._member(key)
+        return self._members.of(key)
 
     def __delitem__(self, key: Key) -> None:
         """Forget a key. The key of the last row takes its place, so the order of the keys changes."""
         self._check_writable("forget")
         slot = self._known(key)
-        if len(self._streams) == len(self):
-            self._streams[slot] = self._streams[-1]
-        self._streams = self._streams[: len(self) - 1]
         self._store.remove(slot)
-        self._members.pop(key, None)
+        self._draws.forget_from(slot)
+        self._members.forget([check_key(key)])
 
     def __repr__(self) -> str:
         name = name_of(self._method)
@@ -317,17 +313,19 @@ class Bank:
             our, their = getattr(self, f"_{what}"), getattr(other, f"_{what}")
             if our != their:
                 raise InvalidInput(f"banks must have the same {what}, got {said(our)} and {said(their)}")
-        theirs = other._store
-        if theirs.keys is None or not len(theirs):
-            return
-        column = self._store.check(theirs.keys.column())
-        common = self._store.find(column) >= 0
-        if common.any():
-            key = theirs.keys.key(int(common.argmax()))
-            raise InvalidInput(f"banks must have no key in common, got {said(key)} in both")
-        first, clock = len(self), max(self._clock, other._clock)
-        self._store.open(column)
-        self._store.matrix[first : len(self)] = theirs.matrix[: len(theirs)]
+        theirs, first = other._store, len(self)
+        if theirs.keys is not None and len(theirs):
+            column = self._store.check(theirs.keys.column())
+            common = self._store.find(column) >= 0
+            if common.any():
+                key = theirs.keys.key(int(common.argmax()))
+                raise InvalidInput(f"banks must have no key in common, got {said(key)} in both")
+            try:
+                self._store.take(column, theirs)
+            except BaseException:
+                self._shorten(first)
+                raise
+        clock = max(self._clock, other._clock)
         self._store.books(LAST)[:first] += clock - self._clock
         self._store.books(LAST)[first:] += clock - other._clock
         self._clock = clock
@@ -337,7 +335,8 @@ class Bank:
     def drop_idle(self, before: int) -> Bank:
         """Forget the keys without an event among the last `before` of the bank, and return them as a bank.
 
-        So memory stays bounded by a rule that anybody can see: no more keys than `before`.
+        So memory stays bounded by a rule that anybody can see: no more keys than `before` (after a merge, than `before`
+        of each bank).
 
         >>> from calibeat import Bank
         >>> bank = Bank("ops")
@@ -351,11 +350,13 @@ class Bank:
         dropped = self._like_this()
         dropped._clock, dropped._pool = self._clock, self._pool.copy()
         dropped._store = self._store.selected(idle)
+        dropped._store.adopt()
         if idle.any():
-            moves, self._store = self._store.moves, self._store.selected(~idle)
-            self._store.moves += moves  # so that members look again
-            self._streams = self._streams[:0]
-            self._members.clear()
+            kept = self._store.selected(~idle)
+            kept.moves += self._store.moves + 1  # so that members look again
+            self._store = kept
+            self._draws.forget_from(0)
+            self._members.forget(list(dropped))
         return dropped
 
     def _like_this(self) -> Bank:
@@ -369,7 +370,7 @@ class Bank:
 
         A crash in the middle leaves the file that was there before. The same bank gives the same bytes.
         """
-        bankfile.save(Path(path), self._header(), self._sections())
+        bankfile.save(self, Path(path))
 
     @classmethod
     def load(
@@ -394,53 +395,14 @@ class Bank:
         >>> twin["rome"].to_json() == bank["rome"].to_json()
         True
         """
-        return bankfile.load(cls, Path(path), mmap=mmap, verify=verify, threads=threads)
+        return bankfile.load(cls, Path(path), mmap=mmap, verify=verify, threads=_check_threads(threads))
 
-    def _header(self) -> dict[str, Any]:
-        return {
-            "method": self._method.to_dict(),
-            "seed": self._seed,
-            "prior": self._prior,
-            "independent": self._independent,
-            "clock": self._clock,
-            "count": len(self),
-            "keys": self._store.kind,
-        }
-
-    def _sections(self) -> dict[str, npt.NDArray[Any]]:
-        return {"pool": self._pool, **self._store.arrays()}
-
-    def _restore(self, header: dict[str, Any], sections: dict[str, npt.NDArray[Any]], *, writable: bool) -> None:
-        """Take over what `_header` and `_sections` gave."""
-        self._clock, self._writable = header["clock"], writable
-        self._pool = sections["pool"].copy()
-        self._store.restore(header["keys"], header["count"], sections)
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Copies, also those of other processes, are banks of their own, in memory."""
+        arrays = {name: array.copy() for name, array in bankfile.sections_of(self).items()}
+        return bankfile.revived, (type(self), bankfile.header_of(self), arrays, self._threads)
 
     # ---- inner ----------------------------------------------------------------------------------------------------
-
-    def _draws(self, slots: Slots) -> Vector:
-        """For each event the draw of its number in its own stream."""
-        if not self._hedges:
-            return np.empty(0)
-        streams = self._named_streams()[slots] if self._independent else np.uint64(stream_key(self._seed, 0))
-        return uniforms_at(streams, numbered(self._store.books(EVENTS).copy(), slots))
-
-    def _named_streams(self) -> npt.NDArray[np.uint64]:
-        keys, known = self._store.keys, len(self._streams)
-        if known < len(self) and keys is not None:
-            new = [stream_key(self._seed, keys.key(slot)) for slot in range(known, len(self))]
-            self._streams = np.concatenate([self._streams, np.array(new, dtype=np.uint64)])
-        return self._streams
-
-    def _draws_of(self, column: KeyColumn, slots: Slots) -> Vector:
-        """The same where some keys have no slot: each of these is a stream that begins."""
-        known = slots >= 0
-        if not self._hedges or known.all():
-            return self._draws(slots)
-        strangers = self._like_this()
-        draws = strangers._draws(strangers._store.open(column))
-        draws[known] = self._draws(slots[known])
-        return draws
 
     def _fresh_row(self) -> Vector:
         """The row that a new key would get now."""
@@ -469,28 +431,18 @@ class Bank:
     def _known(self, key: Any) -> int:
         slot = self._slot(key)
         if slot < 0:
-            raise KeyError(f"key must be one of the {len(self)} keys of the bank, got {said(key)}")
+            raise UnknownKey(f"key must be one of the {len(self)} keys of the bank, got {said(key)}")
         return slot
 
-    def _open_one(self, key: Key) -> None:
+    def _open_one(self, column: KeyColumn) -> None:
         """A row for a new key, as `run` would have made it."""
         before = len(self)
         try:
-            self._store.open(self._check_keys([key]))
+            self._store.open(column)
+            self._store.matrix[before, : self._method.width] = self._fresh_row()
         except BaseException:
-            self._store.truncate(before)
+            self._shorten(before)
             raise
-        self._store.matrix[before, : self._method.width] = self._fresh_row()
-
-    def _member(self, key: Any) -> Member:
-        member = self._members.get(key) if type(key) in (int, str) else None
-        if member is None:
-            self._known(key)
-            key = check_key(key)
-            if len(self._members) >= _MOST_MEMBERS:
-                self._members.clear()
-            member = self._members[key] = Member(self, key)
-        return member
 
     def _stranger(self, key: Key) -> Calibrator:
         """What a new key would get, without a row for it."""

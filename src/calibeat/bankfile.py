@@ -17,8 +17,10 @@ import hashlib
 import json
 import mmap as memory
 import os
+import secrets
 import struct
-import tempfile
+import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -36,6 +38,7 @@ if TYPE_CHECKING:
 Sections = dict[str, npt.NDArray[Any]]
 
 MAGIC, VERSION, PAGE = b"calibank", 1, 4096
+_AT_ONCE = 2**20  # bytes
 _START = struct.Struct("<8sII32s")
 _TYPES = {
     "pool": "<f8", "rows": "<f8", "keys": "<i8", "table": "<i4", "text": "|u1", "marks": "<i8",
@@ -43,69 +46,112 @@ _TYPES = {
 _OF_KEYS = {"none": (), "ints": ("keys", "table"), "strings": ("text", "marks", "table")}
 
 
-def save(path: Path, header: dict[str, Any], sections: Sections) -> None:
+def save(bank: Bank, path: Path) -> None:
     """Write to a file beside the target, and put it in its place when it is whole."""
-    arrays = {name: np.ascontiguousarray(array, dtype=_TYPES[name]) for name, array in sections.items()}
+    target = Path(os.path.realpath(path))
+    arrays = {name: np.ascontiguousarray(array, dtype=_TYPES[name]) for name, array in sections_of(bank).items()}
     places: dict[str, dict[str, Any]] = {
-        name: {"offset": 0, "bytes": array.nbytes, "sha256": hashlib.sha256(array.data).hexdigest()}
-        for name, array in arrays.items()
+        name: {"offset": 0, "bytes": array.nbytes, "sha256": "0" * 64} for name, array in arrays.items()
     }
+    header = header_of(bank)
     # The header's own length depends on the offsets, which depend on its length: leave room for the largest ones.
     at = _pages(_START.size + len(json.dumps({**header, "arrays": places})) + 20 * len(places))
     for name, array in arrays.items():
         places[name]["offset"] = at
         at += _pages(array.nbytes)
-    text = json.dumps({**header, "arrays": places}).encode()
-    handle, temporary = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".part", dir=path.parent)
+    temporary = target.with_name(f".{secrets.token_hex(8)}.part")
+    handle = os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666)
     try:
         with os.fdopen(handle, "wb") as file:
-            file.write(_START.pack(MAGIC, VERSION, len(text), hashlib.sha256(text).digest()) + text)
             for name, array in arrays.items():
                 file.seek(places[name]["offset"])
-                file.write(array.data)
+                places[name]["sha256"] = _written(file, array)
             file.truncate(at)
+            text = json.dumps({**header, "arrays": places}).encode()
+            file.seek(0)
+            file.write(_START.pack(MAGIC, VERSION, len(text), hashlib.sha256(text).digest()) + text)
             file.flush()
             os.fsync(file.fileno())
-        Path(temporary).chmod(_mode_of(path))
-        Path(temporary).replace(path)
+        if target.exists():
+            temporary.chmod(target.stat().st_mode & 0o777)
+        temporary.replace(target)
     except BaseException:
-        Path(temporary).unlink(missing_ok=True)
+        temporary.unlink(missing_ok=True)
         raise
 
 
-def load(bank: type[Bank], path: Path, *, mmap: bool, verify: bool, threads: int | None) -> Bank:
+def _written(file: Any, array: npt.NDArray[Any]) -> str:
+    """Write, and hash what was written: a copy, so that it is the same even if somebody learns meanwhile."""
+    digest = hashlib.sha256()
+    content = array.data.cast("B") if array.nbytes else memoryview(b"")
+    for first in range(0, len(content), _AT_ONCE):
+        part = bytes(content[first : first + _AT_ONCE])
+        digest.update(part)
+        file.write(part)
+    return digest.hexdigest()
+
+
+def load(kind: type[Bank], path: Path, *, mmap: bool, verify: bool, threads: int) -> Bank:
     """The bank of a file; anything that is not one, whole and undamaged, is a `SnapshotMismatch`."""
     with path.open("rb") as file:
-        header = _header(path, file.read(PAGE), file)
+        header = _header(path, file)
         buffer = _mapped(file) if mmap else _read(file)
     try:
-        made = bank(
-            header["method"], header["seed"], prior=header["prior"], independent=header["independent"], threads=threads
-        )  # fmt: skip
         arrays = _arrays(path, header, buffer, verify=verify)
-        _check(made.method, header, arrays, verify=verify)
-    except InvalidInput as error:
+        bank = revived(kind, header, arrays, threads, lambda method: _check(method, header, arrays, verify=verify))
+    except (InvalidInput, KeyError, TypeError, ValueError) as error:
         raise SnapshotMismatch(f"bank file must hold what a bank can hold: {error} - in {path}") from error
-    made._restore(header, arrays, writable=not mmap)
-    return made
+    bank._writable = not mmap
+    return bank
+
+
+def header_of(bank: Bank) -> dict[str, Any]:
+    """What a bank is, without its arrays."""
+    return {
+        "method": bank._method.to_dict(),
+        "seed": bank._seed,
+        "prior": bank._prior,
+        "independent": bank._independent,
+        "clock": bank._clock,
+        "count": len(bank),
+        "keys": bank._store.kind,
+    }
+
+
+def sections_of(bank: Bank) -> Sections:
+    """The arrays of a bank."""
+    return {"pool": bank._pool, **bank._store.arrays()}
+
+
+def revived(
+    kind: type[Bank], header: dict[str, Any], sections: Sections, threads: int,
+    check: Callable[[Method], None] | None = None,
+) -> Bank:  # fmt: skip
+    """The bank that `header_of` and `sections_of` were taken of; its arrays are these, not copies."""
+    try:
+        method = Method.from_dict(header["method"])
+    except InvalidInput as error:
+        raise InvalidInput(f"a method that this version does not know: {error}") from error
+    bank = kind(method, header["seed"], prior=header["prior"], independent=header["independent"], threads=threads)
+    if check is not None:
+        check(method)
+    bank._clock, bank._pool = header["clock"], sections["pool"].copy()
+    bank._store.restore(header["keys"], header["count"], sections)
+    bank._store.adopt()
+    return bank
 
 
 def _pages(size: int) -> int:
     return -(-size // PAGE) * PAGE
 
 
-def _mode_of(path: Path) -> int:
-    """The permissions of the file that is replaced, or those of a new one."""
-    if path.exists():
-        return path.stat().st_mode & 0o777
-    umask = os.umask(0)
-    os.umask(umask)
-    return 0o666 & ~umask
-
-
 def _mapped(file: Any) -> Any:
-    # "Copy on write" makes arrays that the kernels take as they take all others; nobody writes, so nothing is copied.
-    return memory.mmap(file.fileno(), 0, access=memory.ACCESS_COPY)
+    # Private pages make arrays that the kernels take as they take all others; nobody writes, so nothing is copied. The
+    # system must not set memory aside for copies either, or it would refuse a file that is larger than memory.
+    if os.name == "posix":
+        flags = memory.MAP_PRIVATE | getattr(memory, "MAP_NORESERVE", 0x4000 if sys.platform == "linux" else 0)
+        return memory.mmap(file.fileno(), 0, flags=flags, prot=memory.PROT_READ | memory.PROT_WRITE)
+    return memory.mmap(file.fileno(), 0, access=memory.ACCESS_COPY)  # pragma: no cover - other systems
 
 
 def _read(file: Any) -> bytearray:
@@ -115,25 +161,23 @@ def _read(file: Any) -> bytearray:
     return buffer
 
 
-def _header(path: Path, start: bytes, file: Any) -> dict[str, Any]:
+def _header(path: Path, file: Any) -> dict[str, Any]:
+    start, size = file.read(_START.size), os.fstat(file.fileno()).st_size
     if len(start) < _START.size or not start.startswith(MAGIC):
         raise SnapshotMismatch(f"bank file must begin with {MAGIC.decode()!r}, got {start[:8]!r} - in {path}")
-    _, version, length, digest = _START.unpack_from(start)
+    _, version, length, digest = _START.unpack(start)
     if version != VERSION:
         raise SnapshotMismatch(f"bank file must be of version {VERSION}, got {version} - in {path}")
-    file.seek(_START.size)
-    text = file.read(length)
+    text = file.read(min(length, size))
     if hashlib.sha256(text).digest() != digest:
         raise SnapshotMismatch(f"bank file must have an undamaged header, got another checksum - in {path}")
-    header: dict[str, Any] = json.loads(text)
-    size = os.fstat(file.fileno()).st_size
-    end = max((_pages(place["offset"] + place["bytes"]) for place in header["arrays"].values()), default=0)
+    try:
+        header: dict[str, Any] = json.loads(text)
+        end = max(_pages(place["offset"] + place["bytes"]) for place in header["arrays"].values())
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise SnapshotMismatch(f"bank file must have a header that can be read, got {error!r} - in {path}") from error
     if size != end:
         raise SnapshotMismatch(f"bank file must have {end} bytes, got {size} - in {path}, it was cut or damaged")
-    try:
-        header["method"] = Method.from_dict(header["method"])
-    except InvalidInput as error:
-        raise SnapshotMismatch(f"bank file must hold a method that this version knows: {error} - in {path}") from error
     return header
 
 
@@ -159,11 +203,26 @@ def _check(method: Method, header: dict[str, Any], arrays: Sections, *, verify: 
             raise InvalidInput(f"{name} must have {lengths[name]} numbers, got {len(array)}")
     if not verify:
         return
-    rows = arrays["rows"].reshape(-1, width + BOOKS)
-    if not np.isfinite(rows).all() or not np.isfinite(arrays["pool"]).all():
-        raise InvalidInput("rows must be finite numbers, got others")
-    t, n, events = rows[:, 0], rows[:, 1], rows[:, width + EVENTS]
-    if not ((n >= 0) & (n <= t) & (t <= events)).all():
-        raise InvalidInput("rows must count no more outcomes than forecasts, got others")
-    if count and not ((arrays["table"] >= -1) & (arrays["table"] < count)).all():
-        raise InvalidInput(f"table must point at slots below {count}, got others")
+    _check_rows(arrays["rows"].reshape(-1, width + BOOKS), width)
+    if not np.isfinite(arrays["pool"]).all():
+        raise InvalidInput("pool must hold finite numbers, got others")
+    if "table" in arrays:
+        slots = np.sort(arrays["table"][arrays["table"] != -1])
+        if len(arrays["table"]) <= count or not np.array_equal(slots, np.arange(count)):
+            raise InvalidInput(f"table must point once at each of the {count} slots and have places left, got another")
+    if "marks" in arrays:
+        starts, sizes = arrays["marks"][::2], arrays["marks"][1::2] >> 31
+        if not ((starts >= 0) & (sizes >= 0) & (starts <= len(arrays["text"]) - sizes)).all():
+            raise InvalidInput("marks must point into the text, got others")
+        bytes(arrays["text"]).decode()  # raises a ValueError that says where
+
+
+def _check_rows(rows: npt.NDArray[np.float64], width: int) -> None:
+    """A few thousand at once: the file may be larger than memory."""
+    for first in range(0, len(rows), 4096):
+        part = rows[first : first + 4096]
+        if not np.isfinite(part).all():
+            raise InvalidInput("rows must hold finite numbers, got others")
+        t, n, events = part[:, 0], part[:, 1], part[:, width + EVENTS]
+        if not ((n >= 0) & (n <= t) & (t <= events)).all():
+            raise InvalidInput("rows must count no more outcomes than forecasts, got others")

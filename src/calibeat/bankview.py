@@ -103,7 +103,9 @@ def _show(options: argparse.Namespace) -> None:
     slot = bank._slot(key)
     if slot < 0:
         raise InvalidInput(f"key must be one of the {len(bank)} keys of {options.file}, got {said(key)}")
-    _print({name: _plain(column[slot]) for name, column in bank.table().items()}, as_json=options.json)
+    one = bank._store.selected(np.arange(len(bank)) == slot)  # not a table of millions
+    found = {name: _plain(column[0]) for name, column in one.table(bank._clock).items()}
+    _print(found, as_json=options.json)
 
 
 def _top(options: argparse.Namespace) -> None:
@@ -124,7 +126,7 @@ def _top(options: argparse.Namespace) -> None:
         print(json.dumps(found))
         return
     head = list(dict.fromkeys((*names, options.by)))
-    cells = [[_said(row[name]) for name in head] for row in found]
+    cells = [[_said(row[name], as_it_is=name == "key") for name in head] for row in found]
     widths = [max(len(line[i]) for line in (head, *cells)) for i in range(len(head))]
     for line in (head, *cells):
         pairs = zip(line, widths, strict=True)
@@ -137,7 +139,7 @@ def _print(found: dict[str, Any], *, as_json: bool) -> None:
         return
     width = max(map(len, found))
     for name, value in found.items():
-        print(f"{name.ljust(width)}  {_said(value)}")
+        print(f"{name.ljust(width)}  {_said(value, as_it_is=name in ('key', 'seed'))}")
 
 
 def _plain(value: Any) -> Any:
@@ -145,12 +147,15 @@ def _plain(value: Any) -> Any:
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
-def _said(value: Any) -> str:
+def _said(value: Any, *, as_it_is: bool = False) -> str:
+    """A value for people; a key so that it can be typed again, and so that it does nothing to the terminal."""
     if value is None:
         return "-"
     if isinstance(value, bool):
         return "yes" if value else "no"
-    return f"{value:.4f}" if isinstance(value, float) else f"{value:,}" if isinstance(value, int) else str(value)
+    if as_it_is or isinstance(value, str):
+        return str(value) if str(value).isprintable() else repr(value)
+    return f"{value:.4f}" if isinstance(value, float) else f"{value:,}"
 
 
 def _int(text: str) -> int:

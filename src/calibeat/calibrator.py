@@ -29,12 +29,12 @@ from .export import Export, frozen_map
 from .forecast import Forecast, Issuer
 from .frames import like
 from .history import History
-from .learners import AIOLI, OGD, ONS, THETA, matrix, solve
+from .learners import OGD, ONS
 from .method import Method
-from .mixtures import Lanes, lanes_params
+from .params import params_of
 from .presets import AUTO, method_named, name_of
 from .randomness import stream_key, uniform, uniforms
-from .refit import FTL, Fixed, Histogram
+from .refit import FTL, Fixed
 from .warm import load_single_if_cached, single_is_compiled
 
 Number = int | float | np.floating[Any] | np.integer[Any]
@@ -401,6 +401,7 @@ class Calibrator:
                 f"forecast must come from this calibrator, got one that its twin has made - at event {forecast.event}"
             )
         check_score(forecast.score)
+        check_interval("forecast probability", forecast.probability, 0.0, 1.0)
         calibeater = self._method.calibeater
         if calibeater is not None:  # a cell that was damaged on the way must not reach the row
             check_whole("forecast cell", forecast.cell, 0, len(calibeater.initial) // 2 - 1)
@@ -448,21 +449,3 @@ class Calibrator:
                 "that no finite optimum exists, or the radius is small",
                 learner.radius,
             )
-
-
-def params_of(method: Method, row: Any) -> dict[str, Any]:
-    """The parameters in a row, by their names in the paper."""
-    features = method.features
-    if features is None:
-        return {}
-    if isinstance(method.learner, Lanes):
-        return lanes_params(row)
-    if isinstance(features, Histogram):
-        used, edges, means = int(row[THETA]), THETA + 1, THETA + features.bins
-        return {"edges": list(row[edges : edges + max(0, used - 1)]), "means": list(row[means : means + used])}
-    d = len(features.names)
-    theta = tuple(row[THETA : THETA + d])
-    if isinstance(method.learner, AIOLI):
-        c = [*theta, 0.0, 0.0][:3]
-        theta = tuple(0.0 - value for value in solve(d, *matrix(row, d), *c)[:d])
-    return dict(zip(features.names, theta, strict=True))

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import io
+import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -39,8 +41,14 @@ def parser() -> argparse.ArgumentParser:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command; 0 if all went well, 1 with a sentence on standard error if not."""
     options = parser().parse_args(arguments)
+    if isinstance(sys.stdout, io.TextIOWrapper):  # a terminal that cannot show a letter gets its number
+        sys.stdout.reconfigure(errors="backslashreplace")
     try:
         options.run(options)
+        sys.stdout.flush()
+    except BrokenPipeError:  # the reader of our output has left, as `head` does
+        sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115, PTH123 - for what is still to be flushed
+        return 0
     except (CalibeatError, OSError) as error:
         print(f"calibeat: {error}", file=sys.stderr)
         return 1

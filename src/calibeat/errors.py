@@ -19,12 +19,18 @@ class SnapshotMismatch(CalibeatError):
     """A saved state cannot be restored: it is cut, edited, of another version or not ours."""
 
 
-class UnknownForecast(CalibeatError, KeyError):
-    """The forecast was not issued by this calibrator."""
-
+class _Missing(CalibeatError, KeyError):
     def __str__(self) -> str:
         # KeyError shows the repr of its argument; a sentence should be shown as it is.
         return str(self.args[0]) if self.args else ""
+
+
+class UnknownForecast(_Missing):
+    """The forecast was not issued by this calibrator."""
+
+
+class UnknownKey(_Missing):
+    """The bank has no such key."""
 
 
 class OutcomeConflict(CalibeatError):

@@ -14,6 +14,7 @@ import numpy.typing as npt
 from ._check import said
 from ._jit import for_size, kernel
 from .errors import InvalidInput
+from .frames import to_array
 
 Key = int | str
 
@@ -123,7 +124,7 @@ def check_key(key: Any) -> Key:
     if isinstance(key, str):
         if not _is_text(key):
             raise InvalidInput(f"key must be text that can be written as UTF-8, got {said(key)}")
-        return str(key)
+        return str.__str__(key)  # the text itself, also of an enumeration
     if isinstance(key, (int, np.integer)) and not isinstance(key, bool):
         if not _LEAST <= key <= _MOST:
             raise InvalidInput(f"key must fit into 64 bits, got {said(key)}")
@@ -133,9 +134,12 @@ def check_key(key: Any) -> Key:
 
 def check_keys(keys: Any) -> KeyColumn:
     """A column of keys, all ints or all strings; names the first bad row."""
-    if isinstance(keys, (str, bytes)):
+    if isinstance(keys, (str, bytes, bytearray, memoryview)):
         raise InvalidInput(f"keys must be a one-dimensional array of ints or strings, got {type(keys).__name__}")
-    if not isinstance(keys, (list, tuple)):
+    keys = to_array(keys)
+    if isinstance(keys, Sequence) and not hasattr(keys, "__array__"):
+        keys = list(keys)  # NumPy would make one kind of all of them
+    else:
         keys = _array(keys)
         if keys.dtype.kind in "iu":
             return IntColumn(_int64(keys))

@@ -7,7 +7,7 @@ the keys themselves. The tables are plain arrays, so a bank is saved as they are
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -23,7 +23,7 @@ Arrays = dict[str, npt.NDArray[Any]]
 
 MOST_KEYS = 2**31 - 2
 _LEAST = 16
-_FULLEST, _GROWTH = 0.6, 1.2
+_FULLEST, _GROWTH = 0.6, 1.15
 AHEAD = 6  # how many keys before its turn, and before the step before, memory is asked for
 _AT_ONCE = 2**16  # keys hashed together: few enough to stay in the cache
 
@@ -53,24 +53,25 @@ class Keys(ABC):
                 self._reserve(min(room, self.count + last - at), column, at, last)
                 at, self.count = self._add(column, at, last, slots, room)
                 if at < last:
-                    self._resize(int(_GROWTH * len(self.table)) + _LEAST)
+                    self._resize(int(_GROWTH * len(self.table)) + _LEAST, for_size(link, len(column)))
         return slots
 
     def remove(self, slot: int) -> None:
         """Forget the key of a slot; the key of the last slot moves there."""
         self._unlink(slot)
+        self._drop(slot)
         last = self.count - 1
         if slot != last:
             self.table[self._place(last)] = slot
             self._move(last, slot)
-        self.truncate(last, relink=False)
+        self.count = last
 
-    def truncate(self, count: int, *, relink: bool = True) -> None:
+    def truncate(self, count: int) -> None:
         """Forget the keys from slot `count` on."""
-        self._cut(count)
+        for slot in range(count, self.count):
+            self._drop(slot)
         self.count = count
-        if relink:
-            self._resize(len(self.table))
+        self._resize(len(self.table), for_size(link, count, few=100_000))
 
     def _unlink(self, slot: int) -> None:
         """Take a slot out of the table, and set those behind it anew: a search must not end at the gap."""
@@ -99,11 +100,10 @@ class Keys(ABC):
     def _home(self, slot: int) -> int:
         return home(int(self._hashes(slot, slot + 1)[0]), len(self.table))
 
-    def _resize(self, size: int) -> None:
+    def _resize(self, size: int, link_all: Callable[..., None]) -> None:
         table: Slots = np.full(size, -1, dtype=np.int32)
         for first in range(0, self.count, _AT_ONCE):
-            hashes = self._hashes(first, min(first + _AT_ONCE, self.count))
-            for_size(link, self.count, few=4096)(table, hashes, first)
+            link_all(table, self._hashes(first, min(first + _AT_ONCE, self.count)), first)
         self.table = table
 
     def __iter__(self) -> Iterator[Key]:
@@ -123,8 +123,8 @@ class Keys(ABC):
         """All keys, in the order of their slots."""
 
     @abstractmethod
-    def column(self) -> KeyColumn:
-        """All keys, as they would come in."""
+    def column(self, chosen: npt.NDArray[np.bool_] | None = None) -> KeyColumn:
+        """The keys of all slots, or of some, as they would come in."""
 
     @abstractmethod
     def arrays(self) -> Arrays:
@@ -150,7 +150,7 @@ class Keys(ABC):
     def _move(self, source: int, target: int) -> None: ...
 
     @abstractmethod
-    def _cut(self, count: int) -> None: ...
+    def _drop(self, slot: int) -> None: ...
 
 
 class IntKeys(Keys):
@@ -170,8 +170,8 @@ class IntKeys(Keys):
     def names(self) -> npt.NDArray[np.int64]:
         return self._keys[: self.count].copy()
 
-    def column(self) -> IntColumn:
-        return IntColumn(self.names())
+    def column(self, chosen: npt.NDArray[np.bool_] | None = None) -> IntColumn:
+        return IntColumn(self.names() if chosen is None else self._keys[: self.count][chosen])
 
     def arrays(self) -> Arrays:
         return {"keys": self._keys[: self.count], "table": self.table}
@@ -199,8 +199,8 @@ class IntKeys(Keys):
     def _move(self, source: int, target: int) -> None:
         self._keys[target] = self._keys[source]
 
-    def _cut(self, count: int) -> None:
-        """Nothing has to be done: what lies behind the count is not looked at."""
+    def _drop(self, slot: int) -> None:
+        """Nothing has to be done: a number takes no room of its own."""
 
 
 class StringKeys(Keys):
@@ -210,7 +210,7 @@ class StringKeys(Keys):
         super().__init__()
         self._text: npt.NDArray[np.uint8] = np.empty(0, dtype=np.uint8)
         self._marks: npt.NDArray[np.int64] = np.empty((0, 2), dtype=np.int64)
-        self._used = 0  # bytes of text, those of keys that were removed included
+        self._used = self._gaps = 0  # bytes of text, and how many of them belong to keys that were removed
 
     @property
     def nbytes(self) -> int:
@@ -223,10 +223,13 @@ class StringKeys(Keys):
     def names(self) -> npt.NDArray[np.object_]:
         return np.array([*self, None], dtype=object)[:-1]  # the None keeps NumPy from looking into a lone string
 
-    def column(self) -> StringColumn:
-        return StringColumn.of([self.key(slot) for slot in range(self.count)])
+    def column(self, chosen: npt.NDArray[np.bool_] | None = None) -> StringColumn:
+        slots = range(self.count) if chosen is None else np.flatnonzero(chosen).tolist()
+        return StringColumn.of([self.key(slot) for slot in slots])
 
     def arrays(self) -> Arrays:
+        if self._gaps:  # who was forgotten must not live on in a file
+            self._close_gaps()
         return {"text": self._text[: self._used], "marks": self._marks[: self.count].reshape(-1), "table": self.table}
 
     def restore(self, count: int, arrays: Arrays) -> None:
@@ -247,6 +250,8 @@ class StringKeys(Keys):
         return first + int(done), int(count)
 
     def _reserve(self, room: int, column: StringColumn, first: int, last: int) -> None:
+        if 2 * self._gaps > self._used:
+            self._close_gaps()
         self._text = with_room(self._text, self._used, self._used + int(column.offsets[last] - column.offsets[first]))
         self._marks = with_room(self._marks, self.count, room)
 
@@ -256,11 +261,15 @@ class StringKeys(Keys):
     def _move(self, source: int, target: int) -> None:
         self._marks[target] = self._marks[source]
 
-    def _cut(self, count: int) -> None:
-        """The text behind that of the keys that stay; a gap in the middle stays until the keys are copied."""
-        if count < self.count:
-            ends = self._marks[:count, 0] + (self._marks[:count, 1] >> 31)
-            self._used = int(ends.max(initial=0))
+    def _drop(self, slot: int) -> None:
+        """The text stays as a gap, until gaps are more than half of it or the bank is saved."""
+        self._gaps += int(self._marks[slot, 1]) >> 31
+
+    def _close_gaps(self) -> None:
+        parts = [self._text[start : start + (mark >> 31)] for start, mark in self._marks[: self.count].tolist()]
+        text = np.concatenate([*parts, np.empty(0, dtype=np.uint8)])
+        self._marks[: self.count, 0] = np.cumsum([0, *map(len, parts)])[:-1]
+        self._text, self._used, self._gaps = text, len(text), 0
 
 
 def with_room(array: npt.NDArray[Any], used: int, wanted: int) -> npt.NDArray[Any]:

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import MutableMapping
 from typing import TYPE_CHECKING, Any
+from weakref import WeakValueDictionary
 
 import numpy as np
 import numpy.typing as npt
 
 from . import kernel, rows
-from ._check import Vector, check_due, check_outcome, check_outcomes, check_scores
+from ._check import Vector, check_due, check_outcome, check_outcomes, check_scores, said
 from ._jit import compiled
 from .calibrator import Calibrator, Number
+from .errors import UnknownKey
 from .forecast import Forecast, Issuer
-from .keycolumn import Key
+from .keycolumn import Key, check_key
 from .prior import learn_late
 from .randomness import stream_key
 
@@ -26,16 +29,17 @@ class Member(Calibrator):
     A copy, a pickle or `to_json` gives a calibrator of its own.
     """
 
-    def __init__(self, bank: Bank, key: Key) -> None:
+    def __init__(self, bank: Bank, key: Key, issuers: MutableMapping[Key, Issuer]) -> None:
         self._bank, self._key_of_bank = bank, key
         self._moves = bank._store.moves
         self._books: Any = None
+        self._gone = False
         slot = bank._known(key)
         self._begin(bank._method, bank._seed, bank._stream(key), self._row_at(slot))
         # Two keys may share their draws, but not their receipts.
         name = f"{stream_key(int(self._issuer, 16), key):016x}"
-        self._issuer = bank._issuers.setdefault(key, Issuer(name))
-        self._adopted = 2**63  # a bank that was saved and loaded takes the receipts from before
+        self._issuer = issuers.setdefault(key, Issuer(name))
+        self._adopted = bank._store.adopted(slot)
         self._refresh()
 
     def _row_at(self, slot: int) -> Any:
@@ -45,6 +49,8 @@ class Member(Calibrator):
         return whole[:width]
 
     def _refresh(self) -> None:
+        if self._gone:
+            raise UnknownKey(f"key must be one of the bank's, got {said(self._key_of_bank)}, which it has forgotten")
         if self._moves != self._bank._store.moves:
             self._row = self._row_at(self._bank._known(self._key_of_bank))
             self._moves = self._bank._store.moves
@@ -91,3 +97,47 @@ class Member(Calibrator):
         bank._clock += n
         self._books[rows.EVENTS], self._books[rows.LAST] = float(self._events), float(bank._clock)
         return forecasts
+
+    @classmethod
+    def from_json(cls, text: str | bytes) -> Calibrator:
+        """As `Calibrator.from_json`: a calibrator of its own."""
+        return Calibrator.from_json(text)
+
+
+class Members:
+    """The members of a bank: one object a key, as long as somebody holds it, and some at hand for single events."""
+
+    MOST = 4096  # kept at hand
+
+    def __init__(self, bank: Bank) -> None:
+        self._bank = bank
+        self._at_hand: dict[Key, Member] = {}
+        self._alive: WeakValueDictionary[Key, Member] = WeakValueDictionary()
+        self._issuers: WeakValueDictionary[Key, Issuer] = WeakValueDictionary()  # of receipts that are about
+
+    def at_hand(self, key: Any) -> Member | None:
+        """The member of a key, if it is near."""
+        return self._at_hand.get(key) if type(key) in (int, str) else None
+
+    def of(self, key: Any) -> Member:
+        """The member of a key."""
+        member = self.at_hand(key)
+        if member is None:
+            self._bank._known(key)
+            key = check_key(key)
+            member = self._alive.get(key)
+            if member is None:
+                member = self._alive[key] = Member(self._bank, key, self._issuers)
+            if len(self._at_hand) >= self.MOST:
+                self._at_hand.clear()
+            self._at_hand[key] = member
+        return member
+
+    def forget(self, keys: list[Key]) -> None:
+        """The keys are gone: their members are of no more use, and their receipts are not those of a later namesake."""
+        for key in keys:
+            self._at_hand.pop(key, None)
+            self._issuers.pop(key, None)
+            member = self._alive.pop(key, None)
+            if member is not None:
+                member._gone = True

@@ -9,14 +9,14 @@ import numpy.typing as npt
 
 from . import rows
 from ._check import Vector
-from .calibrator import params_of
 from .errors import InvalidInput
 from .kernel import N
-from .keycolumn import IntColumn, KeyColumn, check_keys
+from .keycolumn import IntColumn, KeyColumn
 from .keys import MOST_KEYS, IntKeys, Keys, StringKeys, with_room
 from .learners import AIOLI
 from .method import Method
 from .mixtures import Lanes
+from .params import params_of
 from .rows import BOOKS, EVENTS, LAST, Slots
 
 Columns = dict[str, npt.NDArray[Any]]
@@ -31,6 +31,7 @@ class RowStore:
         self.stride = method.width + BOOKS
         self.matrix: npt.NDArray[np.float64] = np.empty((0, self.stride))
         self.keys: Keys | None = None  # ints or strings: the first key tells
+        self._adopted = np.empty(0)  # of the first rows: forecasts that were made in another bank
         self.moves = 0  # how often rows have changed their place, so that those who look at one notice
 
     def __len__(self) -> int:
@@ -84,21 +85,48 @@ class RowStore:
             self.keys.truncate(count)
             if count == 0:
                 self.keys = None
+        self._adopted = self._adopted[:count]
         self.moves += 1
 
     def remove(self, slot: int) -> None:
         """Forget a row; the last one takes its place."""
         assert self.keys is not None  # noqa: S101 - there is a slot, so there are keys
-        self.matrix[slot] = self.matrix[len(self) - 1]
+        last = len(self) - 1
+        self.matrix[slot] = self.matrix[last]
+        if slot < len(self._adopted):
+            self._adopted[slot] = self.adopted(last)
+            self._adopted = self._adopted[:last]
         self.keys.remove(slot)
+        if last == 0:
+            self.keys = None
         self.moves += 1
+
+    def take(self, column: KeyColumn, other: RowStore) -> None:
+        """Rows of another store, whose keys are the column and not here yet."""
+        first = len(self)
+        adopted = np.concatenate([self._all_adopted(), other.books(EVENTS)])
+        self.open(column)
+        self.matrix[first : len(self)] = other.matrix[: len(other)]
+        self._adopted = adopted
+
+    def adopt(self) -> None:
+        """From now on: receipts of the forecasts that have been made are accepted, whoever made them."""
+        self._adopted = self.books(EVENTS).copy()
+
+    def adopted(self, slot: int) -> int:
+        """Below which number forecasts of a row may have been made in another bank."""
+        return int(self._adopted[slot]) if slot < len(self._adopted) else 0
+
+    def _all_adopted(self) -> Vector:
+        return np.concatenate([self._adopted, np.zeros(len(self) - len(self._adopted))])
 
     def selected(self, chosen: npt.NDArray[np.bool_]) -> RowStore:
         """A copy of some rows."""
         other = RowStore(self.method)
         if self.keys is not None and chosen.any():
-            other.open(check_keys(self.keys.names()[chosen]))
+            other.open(self.keys.column(chosen))
             other.matrix[: len(other)] = self.matrix[: len(self)][chosen]
+            other._adopted = self._all_adopted()[chosen]
         return other
 
     # ---- as columns -----------------------------------------------------------------------------------------------
