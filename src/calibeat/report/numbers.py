@@ -1,0 +1,64 @@
+"""Numbers as people read them: as many digits as say something, a real minus sign, thousands apart."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+
+from .payload import Number
+
+NOTHING = "–"
+
+
+def number(value: Number, decimals: int = 4, *, sign: bool = False) -> str:
+    """A measured number.
+
+    >>> number(0.46123), number(-0.00012, 5, sign=True), number(0.0021, 3, sign=True), number(None), number(4.2e9)
+    ('0.4612', '−0.00012', '+0.002', '–', '4.2e+09')
+    """
+    if value is None or not math.isfinite(value):
+        return NOTHING
+    large_or_lost = abs(value) >= 1e7 or (value != 0 and abs(value) < 0.5 * 10.0**-decimals)
+    text = f"{value:.2g}" if large_or_lost else f"{value:,.{decimals}f}"
+    return ("+" if sign and value > 0 else "") + text.replace("-", "−") if "e" not in text else text
+
+
+def decimals(values: Iterable[Number], at_least: int = 4) -> int:
+    """How many digits after the point a column needs for three significant ones of its largest number.
+
+    >>> decimals([0.46, 0.51]), decimals([0.00021, None]), decimals([])
+    (4, 6, 4)
+    """
+    largest = max((abs(v) for v in values if v is not None and math.isfinite(v)), default=0.0)
+    return at_least if largest == 0 else min(9, max(at_least, 2 - math.floor(math.log10(largest))))
+
+
+def count(value: int | None) -> str:
+    """
+    >>> count(1234567)
+    '1,234,567'
+    """
+    return NOTHING if value is None else f"{value:,}"
+
+
+def percent(value: Number) -> str:
+    """
+    >>> percent(0.2345), percent(0.00004), percent(None)
+    ('23.4 %', '0.004 %', '–')
+    """
+    if value is None or not math.isfinite(value):
+        return NOTHING
+    return f"{100 * value:.1f} %" if value == 0 or abs(value) >= 0.001 else f"{100 * value:.2g} %"
+
+
+def duration(seconds: Number) -> str:
+    """
+    >>> [duration(s) for s in (0.25, 42, 5400, 200000, 4e7, None)]
+    ['0.25 s', '42 s', '1.5 h', '2.3 days', '1.3 years', '–']
+    """
+    if seconds is None or not math.isfinite(seconds):
+        return NOTHING
+    for size, unit in ((365.25 * 86400, "years"), (86400, "days"), (3600, "h"), (60, "min")):
+        if abs(seconds) >= 1.5 * size:
+            return f"{seconds / size:.3g} {unit}" if abs(seconds) < 1000 * size else f"{seconds / size:,.0f} {unit}"
+    return f"{seconds:.3g} s"

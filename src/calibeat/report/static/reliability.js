@@ -1,0 +1,115 @@
+// The reliability diagram: what was said against what happened, raw beside one method, for the whole log or one period.
+function drawReliability(payload, styles) {
+  const host = document.getElementById("curves"), { reliability } = payload;
+  const raw = payload.methods[0].name;
+  const others = payload.methods.slice(1).filter(({ name }) => reliability.methods[name]);
+  let method = others.some(({ name }) => name === payload.verdict.method) ? payload.verdict.method : others[0]?.name;
+  let period = 0;
+
+  const names = () => method ? [raw, method] : [raw];
+  const curve = name => reliability.methods[name][period];
+
+  // Both curves on one x: each has its points where its own mean forecasts are, and nothing at the other's.
+  function aligned() {
+    const points = names().flatMap(name => curve(name).forecast.map((x, bin) => ({ name, bin, x })).filter(({ x }) => known(x)));
+    points.sort((a, b) => a.x - b.x);
+    const at = (name, field) => points.map(point => point.name === name ? curve(name)[field][point.bin] : undefined);
+    const series = names().map((name, i) => ({
+      name, label: styles[name].label, style: { ...styles[name], dash: i ? [] : [5, 4], width: 1.8 },
+      points: { open: !i, size: i ? 8 : 9 }, values: at(name, "outcome"), low: at(name, "low"), high: at(name, "high"),
+    }));
+    return { points, series };
+  }
+
+  // Same scale for every period, so that moving the slider moves the points and not the frame.
+  function frame() {
+    let low = 1, high = 0;
+    for (const name of names()) {
+      for (const { forecast, low: lows, high: highs, outcome } of reliability.methods[name]) {
+        for (const v of [...forecast, ...outcome]) if (known(v)) { low = Math.min(low, v); high = Math.max(high, v); }
+        void lows, highs;
+      }
+    }
+    if (low > high) return [0, 1];
+    const step = 1 / 10;
+    const range = [Math.max(0, Math.floor(low / step - 0.2) * step), Math.min(1, Math.ceil(high / step + 0.2) * step)];
+    return range[1] - range[0] > 0.65 ? [0, 1] : range;
+  }
+
+  function error(name) {
+    const { count: counts, forecast, outcome } = curve(name);
+    let sum = 0, total = 0;
+    counts.forEach((n, bin) => { if (n && known(forecast[bin])) { sum += n * Math.abs(forecast[bin] - outcome[bin]); total += n; } });
+    return total ? sum / total : null;
+  }
+
+  function shape() {
+    const { points, series } = aligned(), range = frame();
+    const bin = i => `forecasts ${number(points[i].bin / reliability.bins, 2)} – ${number((points[i].bin + 1) / reliability.bins, 2)}`;
+    return {
+      x: points.map(({ x }) => x), series, xRange: range, range: () => range,
+      title: i => `${bin(i)}, mean ${number(points[i].x, 3)}`,
+      note: (one, i) => {
+        const { count: counts } = curve(one.name);
+        return `happened ${number(one.values[i], 3)} (${number(one.low[i], 3)} to ${number(one.high[i], 3)}), ${count(counts[points[i].bin])} events`;
+      },
+    };
+  }
+
+  function bars() {
+    return {
+      x: Array.from({ length: reliability.bins }, (_, bin) => (bin + 0.5) / reliability.bins), xRange: frame(),
+      series: names().map(name => ({ name, label: styles[name].label, style: styles[name], values: curve(name).count })),
+      title: bin => `forecasts ${number(bin / reliability.bins, 2)} – ${number((bin + 1) / reliability.bins, 2)}`,
+    };
+  }
+
+  const controls = element("div", { class: "controls" });
+  const said = element("output", { class: "period", "aria-live": "polite" });
+  const upper = element("div", { class: "square", id: "curves-points" }), lower = element("div", { class: "square", id: "curves-counts" });
+  host.append(controls, said, upper, lower);
+
+  function diagonal(self) {
+    const { ctx } = self, [low, high] = self.scales.x.min < self.scales.x.max ? [self.scales.x.min, self.scales.x.max] : [0, 1];
+    ctx.save();
+    ctx.strokeStyle = colour("muted");
+    ctx.lineWidth = uPlot.pxRatio;
+    ctx.beginPath();
+    ctx.moveTo(self.valToPos(low, "x", true), self.valToPos(low, "y", true));
+    ctx.lineTo(self.valToPos(high, "x", true), self.valToPos(high, "y", true));
+    ctx.stroke();
+    ctx.restore();
+  }
+
+  const tick = v => number(v, Math.abs(v * 10 - Math.round(v * 10)) < 1e-9 ? 1 : 2);
+  const above = makeChart(upper, {
+    kind: "number", square: true, behind: diagonal, direct: false, xTicks: tick, format: v => number(v, 3),
+    label: "Reliability: observed frequency against forecast", ...shape(),
+  });
+  const below = makeChart(lower, {
+    kind: "number", bars: "middle", direct: false, height: 130, xTicks: tick, format: v => `${count(v)} events`,
+    range: (_, high) => [0, high * 1.06 || 1], label: "Events by forecast", ...bars(),
+  });
+
+  function show() {
+    const { label, count: events } = reliability.periods[period];
+    said.textContent = `${label}: ${count(events)} events. Calibration error ${names().map(name => `${styles[name].label} ${number(error(name))}`).join(", ")}.`;
+    slider?.setAttribute("aria-valuetext", label);
+  }
+
+  let slider = null;
+  if (reliability.periods.length > 1) {
+    slider = element("input", { type: "range", min: 0, max: reliability.periods.length - 1, value: 0, step: 1, id: "period",
+      on: { input: event => { period = Number(event.target.value); above.update(shape()); below.update(bars()); show(); } } });
+    controls.append(element("label", { class: "slider" }, element("span", {}, "Period"), slider));
+  }
+  if (others.length > 1) {
+    controls.prepend(select("Raw beside", others.map(({ name, label }) => [name, label]), method, name => {
+      method = name;
+      above.update(shape());
+      below.update(bars());
+      show();
+    }));
+  }
+  show();
+}
