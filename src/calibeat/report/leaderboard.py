@@ -39,17 +39,14 @@ def leaderboard(payload: Payload) -> Element:
     rows = sorted(payload["table"], key=lambda row: math.inf if row["log_loss"] is None else row["log_loss"])
     labels = {method["name"]: method["label"] for method in payload["methods"]}
     about = {method["name"]: method for method in payload["methods"]}
-    head = tag("tr", tag("th", "Method", scope="col", data_sort="text"))
-    head.extend(
-        tag("th", m.label, scope="col", data_sort="low" if m.best == "low" else "high", title=m.explained)
-        for m in MEASURES
-    )
+    head = tag("tr", _heading("Method", "text", "the name; what it does is told below"), _named(MEASURES[0]))
     for metric, label in METRICS:
-        head.append(tag("th", f"{label} against raw", scope="col", data_sort="low", data_metric=metric))
-        head.append(tag("th", f"{label} against the best other", scope="col", data_sort="low", data_metric=metric))
-    head.append(tag("th", "Regret", scope="col", data_sort="low", title="nats lost to the best fixed parameters"))
-    head.append(tag("th", "ln e-value", scope="col", data_sort="high", title="evidence that the raw score is off"))
-    head.append(tag("th", "Time", scope="col", data_sort="low", title="seconds that the replay took"))
+        head.append(_heading(f"{label} against raw", "low", "difference to the raw score; negative is better", metric))
+        head.append(_heading("against the best other", "low", f"difference in {label}; negative is better", metric))
+    head.extend(_named(m) for m in MEASURES[1:])
+    head.append(_heading("Regret", "low", "nats lost in all to the best fixed parameters in hindsight"))
+    head.append(_heading("ln e-value", "high", "logarithm of the evidence that the raw score is not calibrated"))
+    head.append(_heading("Time", "low", "how long the replay took"))
     columns = {m.field: [row[m.field] for row in rows] for m in MEASURES}
     scales = {metric: _extent([_interval(row, metric) for row in rows]) for metric, _ in METRICS}
     body = tag("tbody")
@@ -60,14 +57,24 @@ def leaderboard(payload: Payload) -> Element:
         name = tag("span", info["label"], class_="method-name")
         badge = tag("span", "our choice", class_="badge") if chosen else None
         line.append(tag("th", name, badge, scope="row", data_value=info["label"], title=info["about"]))
-        line.extend(_measure(m, row[m.field], columns[m.field]) for m in MEASURES)
+        measured = [_measure(m, row[m.field], columns[m.field]) for m in MEASURES]
+        line.append(measured[0])
         for metric, _ in METRICS:
             line.extend(_differences(row, metric, scales[metric], labels))
+        line.extend(measured[1:])
         line.append(_cell(row["regret"], number(row["regret"], 1)))
         line.append(_cell(row["log_e_value"], number(row["log_e_value"], 1)))
         line.append(_cell(info["seconds"], duration(info["seconds"])))
         body.append(line)
     return tag("table", tag("thead", head), body, id="leaderboard", class_="sortable")
+
+
+def _heading(label: str, first: str, explained: str, metric: Metric | None = None) -> Element:
+    return tag("th", label, scope="col", data_sort=first, title=explained, data_metric=metric)
+
+
+def _named(measure: Measure) -> Element:
+    return _heading(measure.label, measure.best, measure.explained)
 
 
 def _cell(value: Number, text: str, class_: str = "") -> Element:
@@ -99,17 +106,18 @@ def _differences(row: Row, metric: Metric, extent: float, labels: dict[str, str]
     difference = None if others is None else others.get(metric)
     if others is None or not isinstance(difference, list) or difference[0] is None:
         return [raw, tag("td", NOTHING, class_="interval number", data_metric=metric)]
-    to = tag("span", f"to {labels.get(others['method'], others['method'])}", class_="to")
-    other = tag("td", _triple(difference), to, class_="interval", data_metric=metric)
+    other = tag("td", _triple(difference, labels.get(others["method"], others["method"])), class_="interval")
+    other.set("data-metric", metric)
     other.set("data-value", repr(float(difference[0])))
     return [raw, other]
 
 
-def _triple(triple: Triple) -> Element:
+def _triple(triple: Triple, other: str | None = None) -> Element:
     digits = decimals(triple)
     difference = tag("span", number(triple[0], digits, sign=True), class_="difference")
     low, high = (number(end, digits, sign=True) for end in triple[1:])
-    return tag("span", difference, " ", tag("span", f"{low} to {high}", class_="ends"), class_="triple")
+    to = tag("span", f" to {other}", class_="to") if other else None
+    return tag("span", difference, to, " ", tag("span", f"{low} to {high}", class_="ends"), class_="triple")
 
 
 def _extent(intervals: Sequence[Triple | None]) -> float:

@@ -19,8 +19,19 @@ def number(value: Number, decimals: int = 4, *, sign: bool = False) -> str:
     if value is None or not math.isfinite(value):
         return NOTHING
     large_or_lost = abs(value) >= 1e7 or (value != 0 and abs(value) < 0.5 * 10.0**-decimals)
-    text = f"{value:.2g}" if large_or_lost else f"{value:,.{decimals}f}"
-    return ("+" if sign and value > 0 else "") + text.replace("-", "−") if "e" not in text else text
+    text = f"{abs(value):.2g}" if large_or_lost else f"{abs(value):,.{decimals}f}"
+    return ("−" if value < 0 else "+" if sign and value > 0 else "") + text
+
+
+def significant(value: Number) -> str:
+    """A number of any size, with four digits.
+
+    >>> significant(7421.5), significant(0.0331234), significant(12.0), significant(None)
+    ('7,422', '0.03312', '12', '–')
+    """
+    if value is None or not math.isfinite(value):
+        return NOTHING
+    return (f"{value:,.0f}" if 1e4 > abs(value) >= 1e3 else f"{value:,.4g}").replace("-", "−")
 
 
 def decimals(values: Iterable[Number], at_least: int = 4) -> int:
@@ -44,21 +55,21 @@ def count(value: int | None) -> str:
 def percent(value: Number) -> str:
     """
     >>> percent(0.2345), percent(0.00004), percent(None)
-    ('23.4 %', '0.004 %', '–')
+    ('23.4\\xa0%', '0.004\\xa0%', '–')
     """
     if value is None or not math.isfinite(value):
         return NOTHING
-    return f"{100 * value:.1f} %" if value == 0 or abs(value) >= 0.001 else f"{100 * value:.2g} %"
+    return f"{100 * value:.1f}\u00a0%" if value == 0 or abs(value) >= 0.001 else f"{100 * value:.2g}\u00a0%"
 
 
 def duration(seconds: Number) -> str:
     """
-    >>> [duration(s) for s in (0.25, 42, 5400, 200000, 4e7, None)]
-    ['0.25 s', '42 s', '1.5 h', '2.3 days', '1.3 years', '–']
+    >>> [duration(s) for s in (0.25, 42, 3600, 200000, 4e7, None)]
+    ['0.25 s', '42 s', '1 h', '2.31 days', '1.27 years', '–']
     """
     if seconds is None or not math.isfinite(seconds):
         return NOTHING
     for size, unit in ((365.25 * 86400, "years"), (86400, "days"), (3600, "h"), (60, "min")):
-        if abs(seconds) >= 1.5 * size:
+        if abs(seconds) >= size:
             return f"{seconds / size:.3g} {unit}" if abs(seconds) < 1000 * size else f"{seconds / size:,.0f} {unit}"
     return f"{seconds:.3g} s"

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from xml.etree.ElementTree import Element
 
 from .elements import Child, tag
 from .leaderboard import leaderboard
-from .numbers import NOTHING, count, decimals, duration, number, percent
+from .numbers import NOTHING, count, decimals, duration, number, percent, significant
 from .payload import Delay, Payload
 
 CONFIDENCE = {"sure": "Sure", "likely": "Likely", "unclear": "Not settled"}
@@ -30,8 +31,8 @@ def verdict(payload: Payload) -> Element:
     return tag(
         "section",
         tag("p", CONFIDENCE[said["confidence"]], class_=f"confidence {said['confidence']}"),
-        tag("h1", said["headline"]),
-        *(tag("p", sentence, class_="lead") for sentence in said["sentences"]),
+        tag("h1", _unbroken(said["headline"])),
+        *(tag("p", _unbroken(sentence), class_="lead") for sentence in said["sentences"]),
         tag("dl", *(tag("div", tag("dd", value), tag("dt", name)) for value, name in figures), class_="figures"),
         id="verdict",
     )
@@ -50,7 +51,12 @@ def methods(payload: Payload) -> Element:
         ),
         tag("div", class_="controls", id="leaderboard-metric"),
         _scroller("Leaderboard", leaderboard(payload)),
-        tag("p", payload["bootstrap"]["sentence"], class_="small"),
+        tag(
+            "p",
+            "Every method made its forecast before it was told the outcome; the warm-up counts for nobody, and the same "
+            "events count for all. " + _unbroken(payload["bootstrap"]["sentence"]),
+            class_="small",
+        ),
         tag("details", tag("summary", "What the methods are"), about),
     )
 
@@ -63,7 +69,7 @@ def over_time(payload: Payload) -> Element:
         _figure(
             "windows",
             "Each line is a method, each point a window of the log; lower is better. A line that climbs has lost touch "
-            "with the outcomes.",
+            "with the outcomes. Click a name to hide or show it.",
         ),
         _figure(
             "drift",
@@ -82,7 +88,8 @@ def reliability() -> Element:
         _figure(
             "curves",
             "A point on the diagonal keeps its word: of the events given 30 %, 30 % happen. Above it the forecast was too "
-            "low, below it too high; the shaded bands are 95 % intervals, the bars below count the events.",
+            "low, below it too high; the shaded bands are 95 % intervals, the bars below count the events. The small pictures "
+            "are the same for each period: choose one, or move the slider.",
         ),
     )
 
@@ -203,8 +210,8 @@ def certificates(payload: Payload) -> Element | None:
                 "tr",
                 tag("th", labels.get(row["method"], row["method"]), scope="row"),
                 tag("td", row["what"]),
-                tag("td", number(row["observed"]), class_="number"),
-                tag("td", number(row["bound"]), class_="number"),
+                tag("td", significant(row["observed"]), class_="number"),
+                tag("td", significant(row["bound"]), class_="number"),
                 tag("td", tag("span", state, class_=f"badge {state}")),
                 tag("td", row["statement"], class_="prose"),
                 tag("td", row["applies"], class_="prose"),
@@ -223,7 +230,7 @@ def data(payload: Payload) -> Element:
     log = payload["data"]
     facts: list[tuple[str, str]] = [
         ("Read from", ", ".join(log["source"]) or NOTHING),
-        ("Span", " to ".join(log["span"]) if log["span"] else "no times given"),
+        ("Span", " to ".join(_moment(end) for end in log["span"]) if log["span"] else "no times given"),
         ("Rows", f"{count(log['rows'])} read, {count(log['used'])} used"),
         ("Judged", f"{count(log['judged'])}; the first {count(log['warmup'])} are the warm-up and count for nobody"),
         ("Base rate", percent(log["base_rate"])),
@@ -269,6 +276,16 @@ def repeat(payload: Payload) -> Element:
     )
 
 
+def _moment(text: str) -> str:
+    """An ISO time as people write it: no T, no midnight."""
+    return text.replace("T", " ").removesuffix(" 00:00:00")
+
+
+def _unbroken(sentence: str) -> str:
+    """A number stays on one line with its %."""
+    return re.sub(r"(?<=\d) %", "\u00a0%", sentence)
+
+
 def _events(value: float | None) -> str:
     return number(value, 0)
 
@@ -278,7 +295,7 @@ def _section(name: str, title: str, *children: Child) -> Element:
 
 
 def _read(sentence: str) -> Element:
-    return tag("p", tag("b", "How to read it. "), sentence, class_="read")
+    return tag("p", tag("b", "How to read it. "), _unbroken(sentence), class_="read")
 
 
 def _figure(name: str, sentence: str) -> Element:

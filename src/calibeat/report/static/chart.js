@@ -31,7 +31,7 @@ function makeChart(host, spec) {
     if (names !== labelled) {
       labelled = names;
       hidden.clear();
-      if (spec.first) for (const series of spec.series) if (!spec.first.includes(series.name)) hidden.add(series.name);
+      if (spec.first) hideAllBut(spec.first);
       drawLegend();
     }
     plot.setAttribute("aria-label", `${spec.label}. Left and right arrow keys move through the points.`);
@@ -49,14 +49,18 @@ function makeChart(host, spec) {
       type: "button", "aria-pressed": String(!hidden.has(series.name)), "data-series": series.name,
       on: { click: () => toggle(series.name) },
     }, swatch(series.style), element("span", {}, series.label))));
-    if (spec.series.length < 2) legend.hidden = true;
-    if (spec.series.length > SHOWN_AT_FIRST) {
+    legend.hidden = spec.series.length < 2;
+    if (spec.first && spec.series.length > SHOWN_AT_FIRST) {
       legend.append(element("button", { type: "button", class: "all", on: { click: () => {
         if (hidden.size) hidden.clear();
-        else for (const series of spec.series) if (!spec.first?.includes(series.name)) hidden.add(series.name);
+        else hideAllBut(spec.first);
         apply();
-      } } }, "All / few"));
+      } } }, hidden.size ? "Show all" : "Show fewer"));
     }
+  }
+
+  function hideAllBut(few) {
+    for (const series of spec.series) if (!few.includes(series.name)) hidden.add(series.name);
   }
 
   function toggle(which) {
@@ -68,6 +72,8 @@ function makeChart(host, spec) {
     for (const button of legend.querySelectorAll("[data-series]")) {
       button.setAttribute("aria-pressed", String(!hidden.has(button.dataset.series)));
     }
+    const all = legend.querySelector(".all");
+    if (all) all.textContent = hidden.size ? "Show all" : "Show fewer";
     u.batch(() => u.series.forEach((line, i) => { if (i && line.show === hidden.has(line.of)) u.setSeries(i, { show: !line.show }); }));
     if (at !== null) point(at);
   }
@@ -100,18 +106,18 @@ function makeChart(host, spec) {
       }
     }
     const text = "12px system-ui, -apple-system, 'Segoe UI', Roboto, sans-serif";
-    const axis = { stroke: () => colour("muted"), font: text, grid: { stroke: () => colour("grid"), width: 1 }, ticks: { show: false }, gap: 6 };
-    const direct = directly() ? 12 + Math.max(0, ...shown().map(one => one.label.length)) * 7 : 14;
+    const axis = { stroke: () => colour("muted"), font: text, grid: { stroke: () => colour("grid"), width: 1 }, ticks: { show: false }, gap: 8 };
+    const direct = directly() ? 16 + Math.max(0, ...spec.series.map(one => textWidth(one.label))) : 16;
     return {
       ...size(), legend: { show: false }, series, bands, padding: [12, direct, 0, 0],
       tzDate: stamp => uPlot.tzDate(new Date(stamp * 1000), "Etc/UTC"),
       cursor: { y: false, drag: { x: false, y: false }, points: { size: 7, width: 1.5 }, focus: { prox: -1 } },
       scales: { x: { time: spec.kind === "time", range: xRange }, y: { range: (_, low, high) => yRange(low, high) } },
       axes: [
-        { ...axis, grid: { show: Boolean(spec.square), stroke: () => colour("grid"), width: 1 }, space: spec.kind === "time" ? 80 : 60, size: 30,
+        { ...axis, grid: { show: Boolean(spec.square), stroke: () => colour("grid"), width: 1 }, space: spec.kind === "time" ? 80 : 60, size: 34,
           values: (_, splits, __, ___, step) => spec.kind === "time" ? timeTicks(splits, step) : splits.map(spec.xTicks ?? (v => compact.format(v))) },
-        { ...axis, size: (self, values) => 14 + 6.6 * Math.max(3, ...(values ?? [""]).map(v => v.length)), space: 36,
-          values: (_, splits) => tickLabels(splits) },
+        { ...axis, size: (_, values) => spec.margin ?? 16 + Math.max(20, ...(values ?? []).map(textWidth)), space: 36,
+          values: (_, splits) => spec.yTicks ? splits.map(spec.yTicks) : tickLabels(splits) },
       ],
       hooks: { setCursor: [follow], drawAxes: [self => { spec.behind?.(self); rules(self); }], draw: [ends] },
     };
@@ -158,7 +164,9 @@ function makeChart(host, spec) {
       ctx.moveTo(bbox.left, y);
       ctx.lineTo(bbox.left + bbox.width, y);
       ctx.stroke();
-      if (!label) continue;
+      // Where the scale is so large that two lines meet, a name would lie on the other's line.
+      const crowded = spec.rules.some(other => other.at !== value && Math.abs(self.valToPos(other.at, "y", true) - y) < 18 * scale);
+      if (!label || crowded) continue;
       ctx.fillStyle = colour("muted");
       ctx.font = `${11 * scale}px system-ui, sans-serif`;
       ctx.textAlign = "left";
@@ -244,6 +252,12 @@ function makeChart(host, spec) {
   build();
   new ResizeObserver(() => api.fit()).observe(plot);
   return api;
+}
+
+const ruler = document.createElement("canvas").getContext("2d");
+function textWidth(text) {
+  ruler.font = "600 12px system-ui, -apple-system, 'Segoe UI', Roboto, sans-serif";
+  return Math.ceil(ruler.measureText(text).width);
 }
 
 // One of a few, as radio buttons: arrow keys and screen readers know them already.

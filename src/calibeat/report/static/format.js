@@ -38,12 +38,12 @@ function number(value, digits = 4, sign = false) {
 const count = value => known(value) ? Math.round(value).toLocaleString("en") : NOTHING;
 
 const percent = value => !known(value) ? NOTHING :
-  (value === 0 || Math.abs(value) >= 0.001 ? (100 * value).toFixed(1) : (100 * value).toPrecision(2)) + " %";
+  (value === 0 || Math.abs(value) >= 0.001 ? (100 * value).toFixed(1) : (100 * value).toPrecision(2)) + "\u00a0%";
 
 function duration(seconds) {
   if (!known(seconds)) return NOTHING;
   for (const [size, unit] of [[365.25 * 86400, "years"], [86400, "days"], [3600, "h"], [60, "min"]]) {
-    if (Math.abs(seconds) >= 1.5 * size) return `${+(seconds / size).toPrecision(3)} ${unit}`;
+    if (Math.abs(seconds) >= size) return `${+(seconds / size).toPrecision(3)} ${unit}`;
   }
   return `${+seconds.toPrecision(3)} s`;
 }
@@ -64,7 +64,7 @@ function seconds(text) {
 
 const inUTC = options => {
   const format = new Intl.DateTimeFormat("en-GB", { timeZone: "UTC", ...options });
-  return at => format.format(new Date(at * 1000));
+  return at => format.format(new Date(at * 1000)).replace("Sept", "Sep");
 };
 const asYear = inUTC({ year: "numeric" });
 const asMonth = inUTC({ month: "short" });

@@ -51,7 +51,7 @@ function drawDrift(payload) {
   if (!host) return;
   const axis = windowAxis(windows);
   makeChart(host, {
-    ...axis, title: windowTitle(windows, axis), format: percent, height: 200, label: "Base rate and mean raw score over time",
+    ...axis, title: windowTitle(windows, axis), format: percent, yTicks: v => `${+(100 * v).toPrecision(6)}\u00a0%`, height: 200, label: "Base rate and mean raw score over time",
     series: [
       { name: "happened", label: "happened", style: { hue: "ink", dash: [], width: 2 }, values: windows.base_rate },
       { name: "said", label: "raw score", style: { hue: "grey", dash: [6, 4], width: 2 }, values: windows.mean_score },

@@ -7,13 +7,13 @@ function drawReliability(payload, styles) {
   let period = 0;
 
   const names = () => method ? [raw, method] : [raw];
-  const curve = name => reliability.methods[name][period];
+  const curve = (name, at = period) => reliability.methods[name][at];
 
   // Both curves on one x: each has its points where its own mean forecasts are, and nothing at the other's.
-  function aligned() {
-    const points = names().flatMap(name => curve(name).forecast.map((x, bin) => ({ name, bin, x })).filter(({ x }) => known(x)));
+  function aligned(when = period) {
+    const points = names().flatMap(name => curve(name, when).forecast.map((x, bin) => ({ name, bin, x })).filter(({ x }) => known(x)));
     points.sort((a, b) => a.x - b.x);
-    const at = (name, field) => points.map(point => point.name === name ? curve(name)[field][point.bin] : undefined);
+    const at = (name, field) => points.map(point => point.name === name ? curve(name, when)[field][point.bin] : undefined);
     const series = names().map((name, i) => ({
       name, label: styles[name].label, style: { ...styles[name], dash: i ? [] : [5, 4], width: 1.8 },
       points: { open: !i, size: i ? 8 : 9 }, values: at(name, "outcome"), low: at(name, "low"), high: at(name, "high"),
@@ -25,9 +25,8 @@ function drawReliability(payload, styles) {
   function frame() {
     let low = 1, high = 0;
     for (const name of names()) {
-      for (const { forecast, low: lows, high: highs, outcome } of reliability.methods[name]) {
+      for (const { forecast, outcome } of reliability.methods[name]) {
         for (const v of [...forecast, ...outcome]) if (known(v)) { low = Math.min(low, v); high = Math.max(high, v); }
-        void lows, highs;
       }
     }
     if (low > high) return [0, 1];
@@ -66,49 +65,86 @@ function drawReliability(payload, styles) {
 
   const controls = element("div", { class: "controls" });
   const said = element("output", { class: "period", "aria-live": "polite" });
-  const upper = element("div", { class: "square", id: "curves-points" }), lower = element("div", { class: "square", id: "curves-counts" });
-  host.append(controls, said, upper, lower);
+  const upper = element("div", { id: "curves-points" }), lower = element("div", { id: "curves-counts" });
+  const multiples = element("div", { class: "multiples", role: "group", "aria-label": "Periods" });
+  host.append(controls, said, element("div", { class: "diagrams" }, element("div", {}, upper, lower), multiples));
 
   function diagonal(self) {
-    const { ctx } = self, [low, high] = self.scales.x.min < self.scales.x.max ? [self.scales.x.min, self.scales.x.max] : [0, 1];
+    const { ctx } = self, { min, max } = self.scales.x;
     ctx.save();
     ctx.strokeStyle = colour("muted");
     ctx.lineWidth = uPlot.pxRatio;
     ctx.beginPath();
-    ctx.moveTo(self.valToPos(low, "x", true), self.valToPos(low, "y", true));
-    ctx.lineTo(self.valToPos(high, "x", true), self.valToPos(high, "y", true));
+    ctx.moveTo(self.valToPos(min, "x", true), self.valToPos(min, "y", true));
+    ctx.lineTo(self.valToPos(max, "x", true), self.valToPos(max, "y", true));
     ctx.stroke();
     ctx.restore();
   }
 
   const tick = v => number(v, Math.abs(v * 10 - Math.round(v * 10)) < 1e-9 ? 1 : 2);
+  const margin = 24 + textWidth(count(Math.max(0, ...Object.values(reliability.methods).flatMap(periods => periods[0].count))));
+  const common = { kind: "number", direct: false, xTicks: tick, margin };
   const above = makeChart(upper, {
-    kind: "number", square: true, behind: diagonal, direct: false, xTicks: tick, format: v => number(v, 3),
+    ...common, square: true, behind: diagonal, format: v => number(v, 3),
     label: "Reliability: observed frequency against forecast", ...shape(),
   });
   const below = makeChart(lower, {
-    kind: "number", bars: "middle", direct: false, height: 130, xTicks: tick, format: v => `${count(v)} events`,
-    range: (_, high) => [0, high * 1.06 || 1], label: "Events by forecast", ...bars(),
+    ...common, bars: "middle", height: 130, format: v => `${count(v)} events`, range: (_, high) => [0, high * 1.06 || 1],
+    label: "Events by forecast", ...bars(),
   });
+
+  // One small picture a period, all on the scale of the large one.
+  const minis = reliability.periods.length < 3 ? [] : reliability.periods.map(({ label }, at) => {
+    const mini = element("div", { class: "mini" });
+    const button = element("button", { type: "button", on: { click: () => choose(at) } }, mini, label);
+    multiples.append(button);
+    return { mini, button, chart: null };
+  });
+
+  function drawMini({ mini, chart }, at) {
+    chart?.destroy();
+    const range = frame(), { points, series } = aligned(at);
+    const axis = { show: false };
+    return new uPlot({
+      width: Math.max(60, mini.clientWidth), height: 96, legend: { show: false }, cursor: { show: false }, axes: [axis, axis], padding: [4, 4, 4, 4],
+      scales: { x: { time: false, range: () => range }, y: { range: () => range } },
+      series: [{}, ...series.map(({ style, points: { open } }) => ({
+        stroke: () => colour(style.hue), width: 1.4, dash: open ? [3, 2] : [], spanGaps: true, points: { show: false } }))],
+      hooks: { drawAxes: [diagonal] },
+    }, [points.map(({ x }) => x), ...series.map(({ values }) => values)], mini);
+  }
+
+  const drawMinis = () => minis.forEach((one, at) => { one.chart = drawMini(one, at); });
+  drawMinis();
+  charts.add({ redraw: () => minis.forEach(({ chart }) => chart.redraw()) });
+  new ResizeObserver(() => { if (minis.length && minis[0].mini.clientWidth !== minis[0].chart.width) drawMinis(); }).observe(multiples);
 
   function show() {
     const { label, count: events } = reliability.periods[period];
     said.textContent = `${label}: ${count(events)} events. Calibration error ${names().map(name => `${styles[name].label} ${number(error(name))}`).join(", ")}.`;
+    if (slider) slider.value = period;
     slider?.setAttribute("aria-valuetext", label);
+    minis.forEach(({ button }, at) => button.setAttribute("aria-pressed", String(at === period)));
+  }
+
+  function choose(at) {
+    period = at;
+    above.update(shape());
+    below.update(bars());
+    show();
   }
 
   let slider = null;
   if (reliability.periods.length > 1) {
     slider = element("input", { type: "range", min: 0, max: reliability.periods.length - 1, value: 0, step: 1, id: "period",
-      on: { input: event => { period = Number(event.target.value); above.update(shape()); below.update(bars()); show(); } } });
+      on: { input: event => choose(Number(event.target.value)) } });
     controls.append(element("label", { class: "slider" }, element("span", {}, "Period"), slider));
   }
   if (others.length > 1) {
     controls.prepend(select("Raw beside", others.map(({ name, label }) => [name, label]), method, name => {
       method = name;
-      above.update(shape());
-      below.update(bars());
-      show();
+      choose(period);
+      drawMinis();
     }));
   }
   show();
