@@ -73,22 +73,35 @@ def payload(
     edges = stamps(windows + 1) if time else [int(judged * i / windows) for i in range(windows + 1)]
     points = 300 if windows > 20 else windows
     xs = stamps(points) if time else [int(judged * i / points) for i in range(points)]
-    grown = {n: ((loss["raw"] - loss[n]) * judged * np.linspace(0, 1, points) ** 1.4 + smooth(rng, points, 900)) for n in names}
+    grown = {
+        n: ((loss["raw"] - loss[n]) * judged * np.linspace(0, 1, points) ** 1.4 + smooth(rng, points, 900))
+        for n in names
+    }
     return {
         "schema": 1,
         "title": "flights-2013.parquet",
-        "command": "calibeat backtest flights-2013.parquet --score p --outcome late --time departs --key carrier --report flights.html",
+        "command": "calibeat backtest flights-2013.parquet --outcome late --time departs --key carrier --report r.html",
         "versions": {"calibeat": "0.4.0", "python": "3.11.9", "numpy": "2.4.6", "numba": "0.68.1"},
         "data": {
-            "source": ["flights-2013.parquet"], "rows": 316_803, "used": 309_772, "warmup": 1000, "judged": judged,
-            "base_rate": 0.2354, "mean_score": 0.2891, "span": [START.isoformat(), stamps(2)[1]],
+            "source": ["flights-2013.parquet"],
+            "rows": 316_803,
+            "used": 309_772,
+            "warmup": 1000,
+            "judged": judged,
+            "base_rate": 0.2354,
+            "mean_score": 0.2891,
+            "span": [START.isoformat(), stamps(2)[1]],
             "skipped": [{"reason": "outcome is missing", "count": 7031, "first": "row 412 of flights-2013.parquet"}],
             "columns": {"score": {"name": "p", "guessed": True}, "outcome": {"name": "late", "guessed": False}},
-            "keys": keys or None, "score_kind": "probability", "notes": ["Outcomes never arrived for 12 events."],
+            "keys": keys or None,
+            "score_kind": "probability",
+            "notes": ["Outcomes never arrived for 12 events."],
         },
         "verdict": {
             "method": best,
-            "headline": f"Use {best.upper()}: it cuts the calibration error from 5.5 % to 1.2 %." if best != "raw" else "Keep the raw score.",
+            "headline": f"Use {best.upper()}: it cuts the calibration error from 5.5 % to 1.2 %."
+            if best != "raw"
+            else "Keep the raw score.",
             "sentences": [
                 "Every 1,000 forecasts it saves 57 nats of log-loss against the raw score (95 % interval 41 to 73).",
                 "The raw score has been too high since April; the correction kept pace with every change of season.",
@@ -96,36 +109,62 @@ def payload(
             "confidence": "sure",
         },
         "methods": [
-            {"name": n, "label": "raw" if n == "raw" else n.upper(), "about": f"What {n} does, in one sentence.", "seconds": 0.02 + 0.3 * i}
+            {
+                "name": n,
+                "label": "raw" if n == "raw" else n.upper(),
+                "about": f"What {n} does, in one sentence.",
+                "seconds": 0.02 + 0.3 * i,
+            }
             for i, n in enumerate(names)
         ],
         "table": [row(name) for name in names],
         "bootstrap": {
-            "blocks": 68, "block_length": 4541, "resamples": 2000,
+            "blocks": 68,
+            "block_length": 4541,
+            "resamples": 2000,
             "sentence": "95 % intervals from 2,000 resamples of a moving-block bootstrap with blocks of 4,541 events: "
             "neighbouring events are alike, and intervals that ignore it are too narrow.",
         },
         "windows": {
-            "by": by, "start": edges[:-1], "end": edges[1:], "count": [judged // windows] * windows,
-            "base_rate": rate.tolist(), "mean_score": (rate + 0.05 + smooth(rng, windows, 0.02)).tolist(), "methods": series,
+            "by": by,
+            "start": edges[:-1],
+            "end": edges[1:],
+            "count": [judged // windows] * windows,
+            "base_rate": rate.tolist(),
+            "mean_score": (rate + 0.05 + smooth(rng, windows, 0.02)).tolist(),
+            "methods": series,
         },
         "reliability": reliability(rng, names, periods, quality),
         "trajectories": {
-            "by": by, "x": xs,
+            "by": by,
+            "x": xs,
             "methods": {name: trajectory(rng, name, points) for name in names if name not in ("raw", "whb")},
         },
         "keys": key_table(rng, names, keys, loss) if keys else None,
         "delay": {
-            "unit": "time", "quantiles": {"50%": 11_400, "90%": 21_000, "99%": 41_000, "max": 91_000},
-            "events_quantiles": {"50%": 176, "90%": 331, "99%": 502, "max": 1110}, "never": 7031,
-            "histogram": {"edges": [3600.0 * i for i in range(13)], "count": [12, 31_000, 78_000, 92_000, 50_000, 31_000, 14_000, 6_000, 3000, 1500, 700, 200]},
-            "sentence": "Half of the outcomes were known 3.2 hours after the forecast; meanwhile 176 further forecasts were made.",
+            "unit": "time",
+            "quantiles": {"50%": 11_400, "90%": 21_000, "99%": 41_000, "max": 91_000},
+            "events_quantiles": {"50%": 176, "90%": 331, "99%": 502, "max": 1110},
+            "never": 7031,
+            "histogram": {
+                "edges": [3600.0 * i for i in range(13)],
+                "count": [12, 31_000, 78_000, 92_000, 50_000, 31_000, 14_000, 6_000, 3000, 1500, 700, 200],
+            },
+            "sentence": "Half of the outcomes were known 3.2 hours after the forecast.",
             "immediate": {n: {"log_loss": loss[n] - 0.0004, "ce": quality[n] - 0.0003} for n in names},
         },
         "certificates": [
-            {"method": n, "what": "regret", "statement": "The log-loss is at most this much above that of the best fixed parameters.", "bound": 7421.5,
-             "observed": 12.5 + 900 * quality[n], "holds": True, "applies": "to any log, with outcomes told at once"}
-            for n in names if n in ("ops", "tops", "hops")
+            {
+                "method": n,
+                "what": "regret",
+                "statement": "The log-loss is at most this much above that of the best fixed parameters.",
+                "bound": 7421.5,
+                "observed": 12.5 + 900 * quality[n],
+                "holds": True,
+                "applies": "to any log, with outcomes told at once",
+            }
+            for n in names
+            if n in ("ops", "tops", "hops")
         ],
         "evalue": {"by": by, "x": xs, "methods": {name: grown[name].tolist() for name in names}},
     }
@@ -142,7 +181,9 @@ def trajectory(rng: np.random.Generator, name: str, points: int) -> dict[str, An
     return {"params": params, "lanes": {lane: w.tolist() for lane, w in zip(lanes, weight, strict=True)}}
 
 
-def reliability(rng: np.random.Generator, names: tuple[str, ...], periods: int, quality: dict[str, float]) -> dict[str, Any]:
+def reliability(
+    rng: np.random.Generator, names: tuple[str, ...], periods: int, quality: dict[str, float]
+) -> dict[str, Any]:
     middle = (np.arange(10) + 0.5) / 10
     curves: dict[str, list[Any]] = {}
     for name in names:
@@ -158,8 +199,13 @@ def reliability(rng: np.random.Generator, names: tuple[str, ...], periods: int, 
                 return [None if e else float(v) for v, e in zip(values, empty, strict=True)]
 
             curves[name].append(
-                {"count": n.tolist(), "forecast": some(middle + rng.normal(0, 0.01, 10)), "outcome": some(happened),
-                 "low": some(np.maximum(0, happened - half)), "high": some(np.minimum(1, happened + half))}
+                {
+                    "count": n.tolist(),
+                    "forecast": some(middle + rng.normal(0, 0.01, 10)),
+                    "outcome": some(happened),
+                    "low": some(np.maximum(0, happened - half)),
+                    "high": some(np.minimum(1, happened + half)),
+                }
             )
     months = [(START + timedelta(days=30 * i)).strftime("%b %Y") for i in range(periods)]
     labels = [{"label": label, "count": 25_000} for label in ["whole log", *months]]
@@ -170,7 +216,26 @@ def key_table(rng: np.random.Generator, names: tuple[str, ...], keys: int, loss:
     rows = []
     for i in range(keys):
         worse = float(0.9 * np.exp(-i / 60) + rng.normal(0, 0.02))
-        scores = {n: {"log_loss": loss[n] + (worse if n == "raw" else worse * 0.4), "brier": 0.15 + worse / 9, "ce": abs(worse) / 5} for n in names}
-        rows.append({"key": f"carrier-{i:04d}/EWR-LAX", "events": int(rng.integers(20, 9000)), "base_rate": float(rng.random() * 0.5),
-                     "raw_log_loss": scores["raw"]["log_loss"], "methods": scores})
-    return {"total": keys + 17, "shown": keys, "sentence": f"The {keys} of {keys + 17} keys with the largest loss are listed.", "rows": rows}
+        scores = {
+            n: {
+                "log_loss": loss[n] + (worse if n == "raw" else worse * 0.4),
+                "brier": 0.15 + worse / 9,
+                "ce": abs(worse) / 5,
+            }
+            for n in names
+        }
+        rows.append(
+            {
+                "key": f"carrier-{i:04d}/EWR-LAX",
+                "events": int(rng.integers(20, 9000)),
+                "base_rate": float(rng.random() * 0.5),
+                "raw_log_loss": scores["raw"]["log_loss"],
+                "methods": scores,
+            }
+        )
+    return {
+        "total": keys + 17,
+        "shown": keys,
+        "sentence": f"The {keys} of {keys + 17} keys with the largest loss are listed.",
+        "rows": rows,
+    }

@@ -13,8 +13,8 @@ from .numbers import NOTHING, decimals, duration, number
 from .payload import Number, Payload, Row, Triple
 
 Metric = Literal["log_loss", "brier", "ce"]
-METRICS: tuple[tuple[Metric, str], ...] = (("log_loss", "log-loss"), ("brier", "Brier"), ("ce", "CE"))
-BAR_WIDTH, BAR_HEIGHT = 132, 18
+METRICS: tuple[tuple[Metric, str], ...] = (("log_loss", "Log-loss"), ("brier", "Brier"), ("ce", "CE"))
+BAR_WIDTH, BAR_HEIGHT, BAR_EDGE = 150, 18, 8
 
 
 class Measure(NamedTuple):
@@ -42,13 +42,13 @@ def leaderboard(payload: Payload) -> Element:
     head = tag("tr", _heading("Method", "text", "the name; what it does is told below"), _named(MEASURES[0]))
     for metric, label in METRICS:
         head.append(_heading(f"{label} against raw", "low", "difference to the raw score; negative is better", metric))
-        head.append(_heading("against the best other", "low", f"difference in {label}; negative is better", metric))
+        head.append(_heading("Against the best other", "low", f"difference in {label}; negative is better", metric))
     head.extend(_named(m) for m in MEASURES[1:])
     head.append(_heading("Regret", "low", "nats lost in all to the best fixed parameters in hindsight"))
     head.append(_heading("ln e-value", "high", "logarithm of the evidence that the raw score is not calibrated"))
     head.append(_heading("Time", "low", "how long the replay took"))
     columns = {m.field: [row[m.field] for row in rows] for m in MEASURES}
-    scales = {metric: _extent([_interval(row, metric) for row in rows]) for metric, _ in METRICS}
+    scales = {metric: _scale(rows, metric) for metric, _ in METRICS}
     body = tag("tbody")
     for row in rows:
         info = about[row["method"]]
@@ -92,63 +92,81 @@ def _measure(measure: Measure, value: Number, column: Sequence[Number]) -> Eleme
 
 
 def _interval(row: Row, metric: Metric) -> Triple | None:
-    return None if row["vs_raw"] is None else row["vs_raw"].get(metric)
+    return None if row["vs_raw"] is None else _whole(row["vs_raw"][metric])
 
 
-def _differences(row: Row, metric: Metric, extent: float, labels: dict[str, str]) -> list[Element]:
-    against_raw = _interval(row, metric)
-    if against_raw is None or against_raw[0] is None:
-        raw = tag("td", NOTHING, class_="interval number", data_metric=metric)
-    else:
-        raw = tag("td", bar(against_raw, extent), _triple(against_raw), class_="interval", data_metric=metric)
-        raw.set("data-value", repr(float(against_raw[0])))
-    others = row["vs_best_other"]
-    difference = None if others is None else others.get(metric)
-    if others is None or not isinstance(difference, list) or difference[0] is None:
-        return [raw, tag("td", NOTHING, class_="interval number", data_metric=metric)]
-    other = tag("td", _triple(difference, labels.get(others["method"], others["method"])), class_="interval")
-    other.set("data-metric", metric)
-    other.set("data-value", repr(float(difference[0])))
-    return [raw, other]
+def _other(row: Row, metric: Metric) -> Triple | None:
+    return None if row["vs_best_other"] is None else _whole(row["vs_best_other"][metric])
 
 
-def _triple(triple: Triple, other: str | None = None) -> Element:
-    digits = decimals(triple)
-    difference = tag("span", number(triple[0], digits, sign=True), class_="difference")
-    low, high = (number(end, digits, sign=True) for end in triple[1:])
+def _whole(triple: Triple | None) -> Triple | None:
+    """Nothing, where the difference or an end of its interval is unknown."""
+    return None if triple is None or None in triple else triple
+
+
+def _differences(row: Row, metric: Metric, scale: Scale, labels: dict[str, str]) -> list[Element]:
+    against_raw, against_other = _interval(row, metric), _other(row, metric)
+    cells = []
+    for triple, picture, name in (
+        (against_raw, None if against_raw is None else bar(against_raw, scale), None),
+        (against_other, None, None if row["vs_best_other"] is None else row["vs_best_other"]["method"]),
+    ):
+        text = NOTHING if triple is None else _triple(triple, scale.digits, name and labels.get(name, name))
+        cells.append(tag("td", picture, text, class_="interval", data_metric=metric))
+        if triple is not None:
+            cells[-1].set("data-value", repr(triple[0]))
+    return cells
+
+
+def _triple(triple: Triple, digits: int, other: str | None = None) -> Element:
+    value, low, high = (number(part, digits, sign=True) for part in triple)
     to = tag("span", f" to {other}", class_="to") if other else None
-    return tag("span", difference, to, " ", tag("span", f"{low} to {high}", class_="ends"), class_="triple")
+    ends = tag("span", f"{low} to {high}", class_="ends")
+    return tag("span", tag("span", value, class_="difference"), to, " ", ends, class_="triple")
 
 
-def _extent(intervals: Sequence[Triple | None]) -> float:
-    """Half the width of the scale. One hopeless method must not make all others a dot: beyond it, bars end in an arrow."""
-    reach = [max(abs(v) for v in t if v is not None) for t in intervals if t is not None and t[0] is not None]
-    return min(max(reach), 3 * median(reach)) or 1.0 if reach else 1.0
+class Scale(NamedTuple):
+    """From where to where the bars of a column reach, zero among it, and the digits of its numbers."""
+
+    low: float
+    high: float
+    digits: int
+
+    def at(self, value: float) -> float:
+        share = (min(max(value, self.low), self.high) - self.low) / (self.high - self.low)
+        return BAR_EDGE + (BAR_WIDTH - 2 * BAR_EDGE) * share
 
 
-def bar(triple: Triple, extent: float) -> Element:
-    """The interval as a line with a dot at the difference, on a scale whose middle is no difference."""
-    middle, reach = BAR_WIDTH / 2, BAR_WIDTH / 2 - 6
+def _scale(rows: Sequence[Row], metric: Metric) -> Scale:
+    """One hopeless method must not make all others a dot: what is beyond three times the median ends in an arrow."""
+    shown = [triple for row in rows if (triple := _interval(row, metric))]
+    every = shown + [triple for row in rows if (triple := _other(row, metric))]
+    ends = [end for triple in shown for end in triple if end is not None]
+    limit = 3 * median(max(abs(end or 0.0) for end in triple) for triple in shown) if shown else 0.0
+    low, high = max(-limit, min(0.0, *ends, 0.0)), min(limit, max(0.0, *ends, 0.0))
+    margin = 0.1 * (high - low) or 1.0
+    return Scale(min(low, -margin), max(high, margin), min(6, max((decimals(triple) for triple in every), default=4)))
 
-    def at(value: float) -> float:
-        return middle + reach * max(-1.0, min(1.0, value / extent))
 
-    value = triple[0] or 0.0
-    low, high = (value if end is None else end for end in triple[1:])
+def bar(triple: Triple, scale: Scale) -> Element:
+    """The interval as a line with a dot at the difference; a stroke where there is no difference."""
+    value, low, high = (part or 0.0 for part in triple)
     side = "better" if high < 0 else "worse" if low > 0 else "open"
-    y = BAR_HEIGHT / 2
+    y, zero = BAR_HEIGHT / 2, f"{scale.at(0.0):.1f}"
     picture = tag(
-        "svg", viewBox=f"0 0 {BAR_WIDTH} {BAR_HEIGHT}", width=str(BAR_WIDTH), height=str(BAR_HEIGHT), aria_hidden="true"
+        "svg",
+        tag("line", x1=zero, x2=zero, y1="1", y2=f"{BAR_HEIGHT - 1}", class_="zero"),
+        tag("line", x1=f"{scale.at(low):.1f}", x2=f"{scale.at(high):.1f}", y1=f"{y}", y2=f"{y}", class_="range"),
+        viewBox=f"0 0 {BAR_WIDTH} {BAR_HEIGHT}",
+        width=f"{BAR_WIDTH}",
+        height=f"{BAR_HEIGHT}",
+        class_=f"bar {side}",
+        aria_hidden="true",
     )
-    picture.set("class", f"bar {side}")
-    picture.append(tag("line", x1=str(middle), x2=str(middle), y1="1", y2=str(BAR_HEIGHT - 1), class_="zero"))
-    ends = {"x1": f"{at(low):.1f}", "x2": f"{at(high):.1f}"}
-    picture.append(tag("line", **ends, y1=str(y), y2=str(y), class_="range"))
-    if abs(value) <= extent:
-        picture.append(tag("circle", cx=f"{at(value):.1f}", cy=str(y), r="3.5", class_="dot"))
-    for end, direction in ((low, -1), (high, 1)):
-        if direction * end > extent:
-            tip = middle + direction * (reach + 5)
-            points = f"{tip},{y} {tip - direction * 6},{y - 4} {tip - direction * 6},{y + 4}"
-            picture.append(tag("polygon", points=points, class_="beyond"))
+    if scale.low <= value <= scale.high:
+        picture.append(tag("circle", cx=f"{scale.at(value):.1f}", cy=f"{y}", r="3.5", class_="dot"))
+    for beyond, tip, direction in ((low < scale.low, 0, 1), (high > scale.high, BAR_WIDTH, -1)):
+        if beyond:
+            back = tip + 7 * direction
+            picture.append(tag("polygon", points=f"{tip},{y} {back},{y - 4} {back},{y + 4}", class_="beyond"))
     return picture

@@ -53,9 +53,9 @@ def count(value: int | None) -> str:
 
 
 def percent(value: Number) -> str:
-    """
+    r"""
     >>> percent(0.2345), percent(0.00004), percent(None)
-    ('23.4\\xa0%', '0.004\\xa0%', '–')
+    ('23.4\xa0%', '0.004\xa0%', '–')
     """
     if value is None or not math.isfinite(value):
         return NOTHING

@@ -12,11 +12,12 @@ import hashlib
 import json
 import os
 import tempfile
+from collections.abc import Mapping
 from functools import cache
 from importlib import resources
 from pathlib import Path
 from string import Template
-from typing import Any
+from typing import Any, cast
 
 from . import sections
 from .elements import markup, tag
@@ -26,29 +27,30 @@ SCRIPTS = ("format", "palette", "chart", "pictures", "reliability", "tables", "k
 DIGITS = 6  # more than a pixel or a table shows, and a third of the bytes
 
 
-def html(payload: Payload) -> str:
+def html(payload: Mapping[str, object]) -> str:
     """The whole page as text.
 
     Everything that comes from outside goes through a serialiser: names of columns and keys are text, never markup.
     """
-    parts = sections.page(payload)
-    links = [tag("a", part.find("h2").text, href=f"#{part.get('id')}") for part in parts[1:]]  # type: ignore[union-attr]  # every section but the verdict has a heading
+    told = cast(Payload, payload)
+    parts = sections.page(told)
+    links = [tag("a", part.get("aria-label"), href=f"#{part.get('id')}") for part in parts[1:]]
     style, script = _style(), _script()
     page = Template(_text("static", "page.html")).substitute(
         policy=f"default-src 'none'; img-src data:; style-src {_hash(style)}; script-src {_hash(script)}; "
         "base-uri 'none'; form-action 'none'",
-        title=markup(tag("title", f"{payload['title']} – calibeat")),
-        name=markup(tag("p", payload["title"], class_="title")),
+        title=markup(tag("title", f"{told['title']} – calibeat")),
+        name=markup(tag("p", told["title"], class_="title")),
         links=" ".join(markup(link) for link in links),
         style=style,
         main="\n".join(markup(part) for part in parts),
-        payload=embedded(payload),
+        payload=embedded(told),
         script=script,
     )
     return page.encode("utf-8", "replace").decode()  # a key may hold half a character, a file may not
 
 
-def write(payload: Payload, path: str | os.PathLike[str]) -> None:
+def write(payload: Mapping[str, object], path: str | os.PathLike[str]) -> None:
     """Write the page to `path`, whole or not at all."""
     text = html(payload)
     target = Path(path)
@@ -67,14 +69,14 @@ def write(payload: Payload, path: str | os.PathLike[str]) -> None:
 
 
 def embedded(payload: Payload) -> str:
-    """The payload as JSON that cannot end the script element it stands in.
+    r"""The payload as JSON that cannot end the script element it stands in.
 
-    >>> embedded({"title": "</script><!--"})
-    '{"title":"\\\\u003c/script\\\\u003e\\\\u003c!--"}'
+    >>> embedded({"title": "</script><!--", "keys": None})
+    '{"title":"\\u003c/script\\u003e\\u003c!--","keys":null}'
     """
     slim: dict[str, Any] = {**payload}
-    if payload.get("keys"):
-        slim["keys"] = _columns(payload["keys"], [method["name"] for method in payload["methods"]])  # type: ignore[arg-type]  # not None, as just asked
+    if payload["keys"] is not None:
+        slim["keys"] = _columns(payload["keys"], [method["name"] for method in payload["methods"]])
     text = json.dumps(_short(slim), separators=(",", ":"), allow_nan=False)
     return text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
 
@@ -82,12 +84,16 @@ def embedded(payload: Payload) -> str:
 def _columns(keys: Keys, names: list[str]) -> dict[str, Any]:
     """Rows repeat every name two thousand times; columns say it once."""
     rows = keys["rows"]
-    scores = {
-        name: {field: [row["methods"].get(name, {}).get(field) for row in rows] for field in ("log_loss", "brier", "ce")}
-        for name in names
+    by_method = {name: [row["methods"].get(name) for row in rows] for name in names}
+    return {
+        "key": [row["key"] for row in rows],
+        "events": [row["events"] for row in rows],
+        "base_rate": [row["base_rate"] for row in rows],
+        "methods": {
+            name: {field: [cell and cell[field] for cell in cells] for field in ("log_loss", "brier", "ce")}
+            for name, cells in by_method.items()
+        },
     }
-    plain = {field: [row[field] for row in rows] for field in ("key", "events", "base_rate")}  # type: ignore[literal-required]  # three of its names
-    return {"total": keys["total"], "shown": keys["shown"], **plain, "methods": scores}
 
 
 def _short(value: Any) -> Any:

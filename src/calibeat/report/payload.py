@@ -1,4 +1,4 @@
-"""What the page draws: the shape of `BacktestResult.payload()`, in types. Numbers are finite or None, times are ISO text."""
+"""What the page draws, in types: the shape of a backtest's payload. Numbers are finite or None, times are ISO text."""
 
 from __future__ import annotations
 

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 from xml.etree.ElementTree import Element
 
-from .elements import Child, tag
+from .delays import late_outcomes
+from .elements import tag
+from .frame import figure, how_to_read, needs_script, scroller, section, unbroken
 from .leaderboard import leaderboard
-from .numbers import NOTHING, count, decimals, duration, number, percent, significant
-from .payload import Delay, Payload
+from .numbers import NOTHING, count, decimals, number, percent, significant
+from .payload import Payload
 
 CONFIDENCE = {"sure": "Sure", "likely": "Likely", "unclear": "Not settled"}
 
@@ -31,8 +32,8 @@ def verdict(payload: Payload) -> Element:
     return tag(
         "section",
         tag("p", CONFIDENCE[said["confidence"]], class_=f"confidence {said['confidence']}"),
-        tag("h1", _unbroken(said["headline"])),
-        *(tag("p", _unbroken(sentence), class_="lead") for sentence in said["sentences"]),
+        tag("h1", unbroken(said["headline"])),
+        *(tag("p", unbroken(sentence), class_="lead") for sentence in said["sentences"]),
         tag("dl", *(tag("div", tag("dd", value), tag("dt", name)) for value, name in figures), class_="figures"),
         id="verdict",
     )
@@ -42,19 +43,19 @@ def methods(payload: Payload) -> Element:
     about = tag("dl", class_="about")
     for method in payload["methods"]:
         about.append(tag("div", tag("dt", method["label"]), tag("dd", method["about"])))
-    return _section(
+    return section(
         "methods",
         "Which method",
-        _read(
+        how_to_read(
             "Each row is a method judged on the same events. A bar shows the difference to the raw score with its 95 % "
             "interval: left of the line is better, and an interval that crosses the line settles nothing."
         ),
         tag("div", class_="controls", id="leaderboard-metric"),
-        _scroller("Leaderboard", leaderboard(payload)),
+        scroller("Leaderboard", leaderboard(payload)),
         tag(
             "p",
-            "Every method made its forecast before it was told the outcome; the warm-up counts for nobody, and the same "
-            "events count for all. " + _unbroken(payload["bootstrap"]["sentence"]),
+            "Every method made its forecast before it was told the outcome; the warm-up counts for nobody, and the "
+            "same events count for all. " + unbroken(payload["bootstrap"]["sentence"]),
             class_="small",
         ),
         tag("details", tag("summary", "What the methods are"), about),
@@ -63,15 +64,15 @@ def methods(payload: Payload) -> Element:
 
 def over_time(payload: Payload) -> Element:
     windows = payload["windows"]
-    return _section(
+    return section(
         "time",
         "Over time",
-        _figure(
+        figure(
             "windows",
             "Each line is a method, each point a window of the log; lower is better. A line that climbs has lost touch "
             "with the outcomes. Click a name to hide or show it.",
         ),
-        _figure(
+        figure(
             "drift",
             "What happened (base rate) beside what the raw score said would happen: where the two part, there is "
             "something to correct.",
@@ -82,14 +83,14 @@ def over_time(payload: Payload) -> Element:
 
 
 def reliability() -> Element:
-    return _section(
+    return section(
         "reliability",
         "Reliability",
-        _figure(
+        figure(
             "curves",
-            "A point on the diagonal keeps its word: of the events given 30 %, 30 % happen. Above it the forecast was too "
-            "low, below it too high; the shaded bands are 95 % intervals, the bars below count the events. The small pictures "
-            "are the same for each period: choose one, or move the slider.",
+            "A point on the diagonal keeps its word: of the events given 30 %, 30 % happen. Above it the forecast "
+            "was too low, below it too high; the shaded bands are 95 % intervals, the bars below count the events. The "
+            "small pictures are the same for each period: choose one, or move the slider.",
         ),
     )
 
@@ -99,18 +100,18 @@ def trajectories(payload: Payload) -> Element | None:
     if not any(method["params"] or method["lanes"] for method in learnt.values()):
         return None
     lanes = any(method["lanes"] for method in learnt.values())
-    return _section(
+    return section(
         "learnt",
         "What the methods learnt",
-        _figure(
+        figure(
             "params",
-            "The correction as it was at each moment. Flat lines: the same correction served throughout; lines that move: "
-            "the relation of score and outcome changed and the method followed.",
+            "The correction as it was at each moment. Flat lines: the same correction served throughout; lines that "
+            "move: the relation of score and outcome changed and the method followed.",
         ),
-        _figure(
+        figure(
             "lanes",
-            "How far the method trusts each speed of drift; the weights add up to one. Weight on the faster lanes means "
-            "that the world was changing.",
+            "How far the method trusts each speed of drift; the weights add up to one. Weight on the faster lanes "
+            "means that the world was changing.",
         )
         if lanes
         else None,
@@ -118,14 +119,14 @@ def trajectories(payload: Payload) -> Element | None:
 
 
 def evidence() -> Element:
-    return _section(
+    return section(
         "evidence",
         "Evidence against the raw score",
-        _figure(
+        figure(
             "evalue",
-            "The logarithm of how many times more probable the outcomes were under the method than under the raw score. "
-            "Above the dotted line (20 to 1) is strong evidence that the raw score is not calibrated, whenever you look; "
-            "below zero the raw score did better.",
+            "The logarithm of how many times more probable the outcomes were under the method than under the raw "
+            "score. Above the dotted line (20 to 1) is strong evidence that the raw score is not calibrated, whenever "
+            "you look; below zero the raw score did better.",
         ),
     )
 
@@ -134,66 +135,17 @@ def keys(payload: Payload) -> Element | None:
     table = payload["keys"]
     if table is None:
         return None
-    return _section(
+    return section(
         "keys",
         "By key",
-        _read("Worst keys first. A negative difference means that the method did better than the raw score on that key."),
+        how_to_read(
+            "Worst keys first. A negative difference means that the method did better than the raw score on that key."
+        ),
         tag("p", table["sentence"], class_="small"),
         tag("div", class_="controls", id="keys-controls"),
-        _scroller("Keys", tag("table", id="keys-table", class_="sortable")),
+        scroller("Keys", tag("table", id="keys-table", class_="sortable")),
         tag("div", class_="controls pager", id="keys-pager"),
-        _needs_script(),
-    )
-
-
-def late_outcomes(payload: Payload) -> Element | None:
-    delay = payload["delay"]
-    if delay is None:
-        return None
-    return _section(
-        "delay",
-        "Late outcomes",
-        tag("p", delay["sentence"]),
-        _quantiles(delay),
-        _figure("histogram", "How long outcomes took to arrive: each bar counts the outcomes with that delay."),
-        _immediate(payload, delay),
-    )
-
-
-def _quantiles(delay: Delay) -> Element:
-    shown = duration if delay["unit"] == "time" else _events
-    head = tag("tr", tag("th", "", scope="col"), *(tag("th", name, scope="col") for name in delay["quantiles"]))
-    body = tag("tbody")
-    if delay["unit"] == "time":
-        cells = (tag("td", shown(value), class_="number") for value in delay["quantiles"].values())
-        body.append(tag("tr", tag("th", "Delay", scope="row"), *cells))
-    later = {name: delay["events_quantiles"].get(name) for name in delay["quantiles"]}
-    if delay["unit"] == "events":
-        later = delay["quantiles"]
-    cells = (tag("td", _events(value), class_="number") for value in later.values())
-    body.append(tag("tr", tag("th", "Forecasts made meanwhile", scope="row"), *cells))
-    never = tag("p", f"Outcomes that never arrived: {count(delay['never'])}.", class_="small")
-    return tag("div", _scroller("Delay", tag("table", tag("thead", head), body, class_="plain")), never)
-
-
-def _immediate(payload: Payload, delay: Delay) -> Element | None:
-    at_once = delay["immediate"]
-    if not at_once:
-        return None
-    late = {row["method"]: row for row in payload["table"]}
-    labels = {method["name"]: method["label"] for method in payload["methods"]}
-    named = ("Method", "Log-loss, as it was", "if told at once", "CE, as it was", "if told at once")
-    body = tag("tbody")
-    for name, row in at_once.items():
-        values = (late[name]["log_loss"], row["log_loss"], late[name]["ce"], row["ce"])
-        cells = (tag("td", number(value), class_="number") for value in values)
-        body.append(tag("tr", tag("th", labels.get(name, name), scope="row"), *cells))
-    head = tag("tr", *(tag("th", name, scope="col") for name in named))
-    return tag(
-        "div",
-        tag("h3", "What the wait cost"),
-        _read("The same methods told each outcome at once: the difference is the price of waiting."),
-        _scroller("What the wait cost", tag("table", tag("thead", head), body, class_="plain")),
+        needs_script(),
     )
 
 
@@ -218,11 +170,13 @@ def certificates(payload: Payload) -> Element | None:
             )
         )
     head = tag("tr", *(tag("th", name, scope="col") for name in named))
-    return _section(
+    return section(
         "certificates",
         "Guarantees",
-        _read("Theorems promise that the observed number stays below the bound on any log whatsoever; here is by how much."),
-        _scroller("Guarantees", tag("table", tag("thead", head), body, class_="plain")),
+        how_to_read(
+            "Theorems promise that the observed number stays below the bound, whatever the log; here is by how much."
+        ),
+        scroller("Guarantees", tag("table", tag("thead", head), body, class_="plain")),
     )
 
 
@@ -242,7 +196,7 @@ def data(payload: Payload) -> Element:
     for role, column in log["columns"].items():
         guessed = " (guessed from its name)" if column["guessed"] else ""
         facts.append((f"Column: {role.replace('_', ' ')}", column["name"] + guessed))
-    return _section(
+    return section(
         "data",
         "The data",
         tag("dl", *(tag("div", tag("dt", name), tag("dd", value)) for name, value in facts), class_="facts"),
@@ -260,13 +214,13 @@ def _skipped(payload: Payload) -> Element:
         cells = (tag("td", row["reason"]), tag("td", count(row["count"]), class_="number"), tag("td", row["first"]))
         body.append(tag("tr", *cells))
     head = tag("tr", *(tag("th", name, scope="col") for name in ("Skipped because", "Rows", "First")))
-    return _scroller("Skipped rows", tag("table", tag("thead", head), body, class_="plain"))
+    return scroller("Skipped rows", tag("table", tag("thead", head), body, class_="plain"))
 
 
 def repeat(payload: Payload) -> Element:
     versions = ", ".join(f"{name} {version}" for name, version in payload["versions"].items())
     command = payload["command"]
-    return _section(
+    return section(
         "repeat",
         "Repeat it",
         tag("div", tag("pre", tag("code", command, id="command")), class_="command")
@@ -279,35 +233,6 @@ def repeat(payload: Payload) -> Element:
 def _moment(text: str) -> str:
     """An ISO time as people write it: no T, no midnight."""
     return text.replace("T", " ").removesuffix(" 00:00:00")
-
-
-def _unbroken(sentence: str) -> str:
-    """A number stays on one line with its %."""
-    return re.sub(r"(?<=\d) %", "\u00a0%", sentence)
-
-
-def _events(value: float | None) -> str:
-    return number(value, 0)
-
-
-def _section(name: str, title: str, *children: Child) -> Element:
-    return tag("section", tag("h2", title), *children, id=name, aria_label=title)
-
-
-def _read(sentence: str) -> Element:
-    return tag("p", tag("b", "How to read it. "), _unbroken(sentence), class_="read")
-
-
-def _figure(name: str, sentence: str) -> Element:
-    return tag("figure", tag("figcaption", _read(sentence)), _needs_script(), id=name, class_="chart")
-
-
-def _needs_script() -> Element:
-    return tag("noscript", tag("p", "This part is drawn by JavaScript, which is off.", class_="small"))
-
-
-def _scroller(name: str, table: Element) -> Element:
-    return tag("div", table, class_="scroller", role="region", aria_label=name, tabindex="0")
 
 
 def page(payload: Payload) -> list[Element]:

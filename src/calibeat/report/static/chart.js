@@ -116,7 +116,7 @@ function makeChart(host, spec) {
       axes: [
         { ...axis, grid: { show: Boolean(spec.square), stroke: () => colour("grid"), width: 1 }, space: spec.kind === "time" ? 80 : 60, size: 34,
           values: (_, splits, __, ___, step) => spec.kind === "time" ? timeTicks(splits, step) : splits.map(spec.xTicks ?? (v => compact.format(v))) },
-        { ...axis, size: (_, values) => spec.margin ?? 16 + Math.max(20, ...(values ?? []).map(textWidth)), space: 36,
+        { ...axis, size: (_, values) => spec.margin ?? 16 + Math.max(20, ...(values ?? []).map(textWidth)), space: spec.square ? 60 : 36,
           values: (_, splits) => spec.yTicks ? splits.map(spec.yTicks) : tickLabels(splits) },
       ],
       hooks: { setCursor: [follow], drawAxes: [self => { spec.behind?.(self); rules(self); }], draw: [ends] },

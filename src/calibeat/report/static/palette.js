@@ -13,7 +13,7 @@ function colour(name) {
 
 function styleOf(index, chosen) {
   if (chosen) return { hue: "blue", dash: [], width: 2.4 };
-  return { hue: HUES[index % HUES.length], dash: DASHES[1 + index % (DASHES.length - 1)], width: 1.5 };
+  return { hue: HUES[index % HUES.length], dash: DASHES[1 + (index + Math.floor(index / HUES.length)) % (DASHES.length - 1)], width: 1.5 };
 }
 
 function methodStyles(payload) {
