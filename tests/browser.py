@@ -44,7 +44,7 @@ def programs() -> tuple[str, str]:
 
 @contextmanager
 def browser(width: int = 1280, height: int = 1000) -> Iterator[Chrome]:
-    """Chromium, started and stopped; `log` of what it asked for and said is kept."""
+    """Chromium, started and stopped; it keeps what the page says and asks for (`complaints`, `requests`)."""
     chromium, driver = programs()
     from selenium.webdriver import Chrome, ChromeOptions, ChromeService
 
@@ -56,6 +56,8 @@ def browser(width: int = 1280, height: int = 1000) -> Iterator[Chrome]:
         options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
         chrome = Chrome(options=options, service=ChromeService(driver))
         try:
+            chrome.get("about:blank")
+            complaints(chrome), requests(chrome)  # what its own first page said and asked for is not ours
             yield chrome
         finally:
             chrome.quit()
@@ -66,6 +68,7 @@ def open_page(chrome: Chrome, path: Path, width: int = 1280, height: int = 1000,
     size = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": width < 600}
     chrome.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
     media(chrome, dark=dark)
+    complaints(chrome), requests(chrome)  # of the page before
     chrome.get(path.as_uri())
     settle(chrome)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -239,3 +240,87 @@ def key_table(rng: np.random.Generator, names: tuple[str, ...], keys: int, loss:
         "sentence": f"The {keys} of {keys + 17} keys with the largest loss are listed.",
         "rows": rows,
     }
+
+
+def nothing(value: Any) -> Any:
+    """The same shape with every float unknown."""
+    if isinstance(value, float):
+        return None
+    if isinstance(value, dict):
+        return {key: nothing(item) for key, item in value.items()}
+    return [nothing(item) for item in value] if isinstance(value, list) else value
+
+
+def unknown() -> dict[str, Any]:
+    told = payload(methods=3, windows=6, keys=3)
+    return {name: nothing(part) if name not in ("delay", "verdict") else part for name, part in told.items()}
+
+
+def from_python() -> dict[str, Any]:
+    told = payload(methods=3, keys=0, time=False)
+    told["command"] = None
+    told["data"].update(span=None, skipped=[], source=[], columns={}, notes=[], score_kind="logit")
+    told["delay"] = None
+    return told
+
+
+def without_delay() -> dict[str, Any]:
+    return {**payload(methods=3), "delay": None}
+
+
+def one_window() -> dict[str, Any]:
+    return payload(methods=3, windows=1, keys=1, periods=0)
+
+
+def delay_in_events() -> dict[str, Any]:
+    told = payload(methods=2, time=False)
+    told["delay"].update(
+        unit="events", quantiles=told["delay"]["events_quantiles"], events_quantiles={}, immediate=None
+    )
+    return told
+
+
+def extreme() -> dict[str, Any]:
+    """Numbers as large and as small as they come, and one method that is hopeless."""
+    told = payload(methods=5, windows=30, keys=30)
+    told["table"][1]["log_loss"] = 1e-12
+    told["table"][2]["vs_raw"]["log_loss"] = [700.0, 600.0, 800.0]
+    told["table"][3]["vs_raw"]["log_loss"] = [1e-9, -1e-9, 3e-9]
+    told["windows"]["methods"]["ops"]["ce"] = [1e-9 * i for i in range(30)]
+    told["windows"]["methods"]["tops"]["log_loss"] = [1e12 * i for i in range(30)]
+    told["evalue"]["methods"]["ops"] = [-1e9 * i for i in range(300)]
+    told["keys"]["rows"][0]["key"] = "a very long key " * 20
+    told["keys"]["rows"][1]["key"] = "x" * 400
+    told["keys"]["rows"][2]["key"] = ""
+    told["title"] = "y" * 300
+    told["data"]["rows"] = 10**12
+    return told
+
+
+def hostile() -> dict[str, Any]:
+    told = payload(methods=3, windows=5, keys=5)
+    told["title"] = told["command"] = told["verdict"]["headline"] = told["keys"]["rows"][0]["key"] = HOSTILE
+    told["methods"][1]["label"] = told["methods"][1]["about"] = HOSTILE
+    told["data"].update(source=[HOSTILE], notes=[HOSTILE], columns={HOSTILE: {"name": HOSTILE, "guessed": True}})
+    told["data"]["skipped"] = [{"reason": HOSTILE, "count": 1, "first": HOSTILE}]
+    told["reliability"]["periods"][1]["label"] = HOSTILE
+    told["trajectories"]["methods"]["auto"]["lanes"] = {HOSTILE: told["evalue"]["methods"]["auto"]}
+    told["certificates"][0]["statement"] = HOSTILE
+    return told
+
+
+VARIANTS: dict[str, Callable[[], dict[str, Any]]] = {
+    "a year": payload,
+    "one method": lambda: payload(methods=1),
+    "two methods": lambda: payload(methods=2, windows=2),
+    "no keys": lambda: payload(methods=3, keys=0),
+    "no delay": without_delay,
+    "by events": lambda: payload(methods=4, time=False),
+    "one window": one_window,
+    "all unknown": unknown,
+    "from Python": from_python,
+    "delay in events": delay_in_events,
+    "extreme": extreme,
+    "hostile": hostile,
+    "200 windows": lambda: payload(windows=200, keys=2000),
+}
