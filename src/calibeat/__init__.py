@@ -2,6 +2,7 @@
 
 from . import bounds, metrics
 from ._version import __version__
+from .backtest import BacktestResult, backtest
 from .calibeating import Hedging, Tracking
 from .calibrator import Calibrator
 from .errors import (
@@ -45,6 +46,7 @@ __all__ = [
     "WBS",
     "WHB",
     "WPS",
+    "BacktestResult",
     "Beta",
     "CalibeatError",
     "Calibrator",
@@ -65,6 +67,7 @@ __all__ = [
     "UnknownForecast",
     "UnknownMethod",
     "__version__",
+    "backtest",
     "bounds",
     "metrics",
     "warm_up",

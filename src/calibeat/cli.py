@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import shlex
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -13,6 +14,8 @@ from .errors import CalibeatError
 
 def parser() -> argparse.ArgumentParser:
     """What can be typed."""
+    from .backtest.command import add_arguments
+
     top = argparse.ArgumentParser(
         prog="calibeat",
         description="Online probability calibration: scores in, probabilities you can trust out.",
@@ -31,12 +34,17 @@ def parser() -> argparse.ArgumentParser:
         "--out", type=Path, default=Path(), metavar="DIR", help="the folder for the picture (default: this one)"
     )
     demo.set_defaults(run=_demo)
+
+    add_arguments(
+        commands.add_parser("backtest", help="what would have been best on my log? a verdict, a table, a report")
+    )
     return top
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command; 0 if all went well, 1 with a sentence on standard error if not."""
     options = parser().parse_args(arguments)
+    options.typed = shlex.join(["calibeat", *(sys.argv[1:] if arguments is None else arguments)])
     try:
         options.run(options)
     except (CalibeatError, OSError) as error:

@@ -31,7 +31,12 @@ def uniform(key: int, event: int) -> float:
 
 def uniforms(key: int, first: int, count: int) -> Vector:
     """The draws of events first, ..., first + count - 1."""
-    events = np.arange(first, first + count, dtype=np.uint64)
+    return uniforms_at(key, np.arange(first, first + count))
+
+
+def uniforms_at(key: int, numbers: npt.NDArray[np.int64]) -> Vector:
+    """The draws of the events with these numbers, in any order."""
+    events = numbers.astype(np.uint64)
     words: npt.NDArray[np.uint64] = _mix(events * np.uint64(_GOLDEN) + np.uint64(key)) >> 11
     return words.astype(np.float64) * 2.0**-53
 

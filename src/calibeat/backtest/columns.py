@@ -1,0 +1,45 @@
+"""Which column holds what: by the name that was asked for, or by a guess that is said aloud."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Sequence
+
+from calibeat.errors import InvalidInput
+from calibeat.report.payload import Column
+
+SCORE_NAMES = (
+    "score", "probability", "prob", "proba", "p", "y_score", "y_prob", "y_proba", "predicted_probability", "prediction",
+    "predicted", "pred", "p_hat", "phat", "y_pred", "yhat", "forecast", "confidence", "model_score",
+)  # fmt: skip
+OUTCOME_NAMES = (
+    "outcome", "label", "y", "y_true", "target", "actual", "result", "truth", "class", "event", "clicked", "click",
+    "converted", "conversion", "default", "fraud", "churned", "churn",
+)  # fmt: skip
+
+
+def find(role: str, asked: str | None, header: Sequence[str], where: str) -> Column:
+    """The column for a role ("score", "outcome", ...); raises with the closest name where there is none."""
+    if asked is not None:
+        if asked in header:
+            return {"name": asked, "guessed": False}
+        raise InvalidInput(f"{role} column {asked!r} is not in {where}{_closest(asked, header)}")
+    known = {"score": SCORE_NAMES, "outcome": OUTCOME_NAMES}[role]
+    by_plain_name = {name.strip().lower(): name for name in reversed(header)}
+    for name in known:
+        if name in by_plain_name:
+            return {"name": by_plain_name[name], "guessed": True}
+    raise InvalidInput(
+        f"{role} column must be named, got none of a usual name; say --{role} with one of {_all(header)}"
+    )
+
+
+def _closest(asked: str, header: Sequence[str]) -> str:
+    plain = {name.lower(): name for name in header}
+    close = difflib.get_close_matches(asked.lower(), plain, n=1, cutoff=0.5)
+    return f" - did you mean {plain[close[0]]!r}?" if close else f"; there are {_all(header)}"
+
+
+def _all(header: Sequence[str]) -> str:
+    shown = ", ".join(repr(name) for name in header[:20])
+    return shown + (f" and {len(header) - 20} more" if len(header) > 20 else "")
