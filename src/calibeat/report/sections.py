@@ -63,34 +63,36 @@ def methods(payload: Payload) -> Element:
 
 
 def over_time(payload: Payload) -> Element:
-    windows = payload["windows"]
+    hides = " Click a name to hide or show it." if len(payload["methods"]) > 1 else ""
     return section(
         "time",
         "Over time",
         figure(
             "windows",
             "Each line is a method, each point a window of the log; lower is better. A line that climbs has lost touch "
-            "with the outcomes. Click a name to hide or show it.",
+            "with the outcomes." + hides,
         ),
         figure(
             "drift",
             "What happened (base rate) beside what the raw score said would happen: where the two part, there is "
             "something to correct.",
         )
-        if len(windows["start"]) > 1
+        if len(payload["windows"]["start"]) > 1
         else None,
     )
 
 
-def reliability() -> Element:
+def reliability(payload: Payload) -> Element:
+    periods = len(payload["reliability"]["periods"])
+    small = " The small pictures are the same for each period: choose one, or move the slider." if periods > 1 else ""
     return section(
         "reliability",
         "Reliability",
         figure(
             "curves",
             "A point on the diagonal keeps its word: of the events given 30 %, 30 % happen. Above it the forecast "
-            "was too low, below it too high; the shaded bands are 95 % intervals, the bars below count the events. The "
-            "small pictures are the same for each period: choose one, or move the slider.",
+            "was too low, below it too high; the shaded bands are 95 % intervals, the bars below count the events."
+            + small,
         ),
     )
 
@@ -118,7 +120,9 @@ def trajectories(payload: Payload) -> Element | None:
     )
 
 
-def evidence() -> Element:
+def evidence(payload: Payload) -> Element | None:
+    if len(payload["methods"]) < 2:
+        return None
     return section(
         "evidence",
         "Evidence against the raw score",
@@ -241,9 +245,9 @@ def page(payload: Payload) -> list[Element]:
         verdict(payload),
         methods(payload),
         over_time(payload),
-        reliability(),
+        reliability(payload),
         trajectories(payload),
-        evidence(),
+        evidence(payload),
         keys(payload),
         late_outcomes(payload),
         certificates(payload),

@@ -10,7 +10,7 @@ function redrawAll() {
 const SHOWN_AT_FIRST = 5;
 
 /* spec: { x, kind: "time" | "event" | "number", title(i), series: [{ name, label, style, values, low?, high?, points? }],
-           format, label, note?(name, i), range?(min, max), xRange?, rules?: [{ at, label }], height?, square?, bars?,
+           format, label, note?(name, i), range?(min, max), xRange?, names?: [x, y], rules?: [{ at, label }], height?, square?, bars?,
            behind?(u), xTicks?, direct?, first?: names shown at first } */
 function makeChart(host, spec) {
   const name = host.id;
@@ -41,7 +41,6 @@ function makeChart(host, spec) {
     u = new uPlot(options(), data(), plot);
     plot.append(tip);
     table.open = false;
-    charts.add(api);
   }
 
   function drawLegend() {
@@ -107,6 +106,7 @@ function makeChart(host, spec) {
     }
     const text = "12px system-ui, -apple-system, 'Segoe UI', Roboto, sans-serif";
     const axis = { stroke: () => colour("muted"), font: text, grid: { stroke: () => colour("grid"), width: 1 }, ticks: { show: false }, gap: 8 };
+    const named = which => spec.names ? { label: spec.names[which], labelFont: text, labelSize: 18, labelGap: 0 } : {};
     const direct = directly() ? 16 + Math.max(0, ...spec.series.map(one => textWidth(one.label))) : 16;
     return {
       ...size(), legend: { show: false }, series, bands, padding: [12, direct, 0, 0],
@@ -114,9 +114,9 @@ function makeChart(host, spec) {
       cursor: { y: false, drag: { x: false, y: false }, points: { size: 7, width: 1.5 }, focus: { prox: -1 } },
       scales: { x: { time: spec.kind === "time", range: xRange }, y: { range: (_, low, high) => yRange(low, high) } },
       axes: [
-        { ...axis, grid: { show: Boolean(spec.square), stroke: () => colour("grid"), width: 1 }, space: spec.kind === "time" ? 80 : 60, size: 34,
+        { ...axis, ...named(0), grid: { show: Boolean(spec.square), stroke: () => colour("grid"), width: 1 }, space: spec.kind === "time" ? 80 : 60, size: 34,
           values: (_, splits, __, ___, step) => spec.kind === "time" ? timeTicks(splits, step) : splits.map(spec.xTicks ?? (v => compact.format(v))) },
-        { ...axis, size: (_, values) => spec.margin ?? 16 + Math.max(20, ...(values ?? []).map(textWidth)), space: spec.square ? 60 : 36,
+        { ...axis, ...named(1), size: (_, values) => spec.margin ?? 16 + Math.max(20, ...(values ?? []).map(textWidth)), space: spec.square ? 60 : 36,
           values: (_, splits) => spec.yTicks ? splits.map(spec.yTicks) : tickLabels(splits) },
       ],
       hooks: { setCursor: [follow], drawAxes: [self => { spec.behind?.(self); rules(self); }], draw: [ends] },
@@ -132,7 +132,8 @@ function makeChart(host, spec) {
   function xRange(_, low, high) {
     if (spec.xRange) return spec.xRange;
     if (!known(low) || !known(high)) return [0, 1];
-    return low === high ? [low - (spec.kind === "time" ? 43200 : 1), high + (spec.kind === "time" ? 43200 : 1)] : [low, high];
+    const around = spec.kind === "time" ? 86400 : 1;
+    return span() === 0 ? [spec.x[0] - around, spec.x[0] + around] : [low, high];
   }
 
   function yRange(low, high) {
@@ -145,7 +146,7 @@ function makeChart(host, spec) {
 
   function size() {
     const width = Math.max(200, Math.floor(plot.clientWidth));
-    return { width, height: spec.square ? Math.min(width, 440) : spec.height ?? (width < 500 ? 240 : 300) };
+    return { width, height: spec.square ? Math.min(width, 470) : spec.height ?? (width < 500 ? 240 : 300) };
   }
 
   const directly = () => spec.direct !== false && plot.clientWidth > 560;
@@ -250,6 +251,7 @@ function makeChart(host, spec) {
     span,
   };
   build();
+  charts.add(api);
   new ResizeObserver(() => api.fit()).observe(plot);
   return api;
 }

@@ -91,8 +91,8 @@ function drawLearnt(payload) {
 
 function drawEvidence(payload, styles) {
   const host = document.getElementById("evalue"), { evalue } = payload;
+  if (!host) return;
   const series = perMethod(payload, styles, name => name !== payload.methods[0].name && evalue.methods[name]);
-  if (!series.length) { host.closest("section").remove(); return; }
   const axis = axisOf(evalue.by, evalue.x), span = axis.x[axis.x.length - 1] - axis.x[0];
   makeChart(host, {
     ...axis, series, label: "Logarithm of the e-value over time, by method", first: [...shownAtFirst(payload)],

@@ -44,13 +44,13 @@ function drawReliability(payload, styles) {
 
   function shape() {
     const { points, series } = aligned(), range = frame();
-    const bin = i => `forecasts ${number(points[i].bin / reliability.bins, 2)} – ${number((points[i].bin + 1) / reliability.bins, 2)}`;
+    const bin = i => `${number(points[i].bin / reliability.bins, 2)} – ${number((points[i].bin + 1) / reliability.bins, 2)}`;
     return {
       x: points.map(({ x }) => x), series, xRange: range, range: () => range,
-      title: i => `${bin(i)}, mean ${number(points[i].x, 3)}`,
+      title: i => `said ${number(points[i].x, 3)} (${bin(i)})`,
       note: (one, i) => {
         const { count: counts } = curve(one.name);
-        return `happened ${number(one.values[i], 3)} (${number(one.low[i], 3)} to ${number(one.high[i], 3)}), ${count(counts[points[i].bin])} events`;
+        return `happened ${number(one.values[i], 3)} (${number(one.low[i], 3)} to ${number(one.high[i], 3)}) in ${count(counts[points[i].bin])}`;
       },
     };
   }
@@ -85,7 +85,7 @@ function drawReliability(payload, styles) {
   const margin = 24 + textWidth(count(Math.max(0, ...Object.values(reliability.methods).flatMap(periods => periods[0].count))));
   const common = { kind: "number", direct: false, xTicks: tick, margin };
   const above = makeChart(upper, {
-    ...common, square: true, behind: diagonal, format: v => number(v, 3),
+    ...common, square: true, behind: diagonal, names: ["forecast", "happened"], format: v => number(v, 3),
     label: "Reliability: observed frequency against forecast", ...shape(),
   });
   const below = makeChart(lower, {
@@ -94,7 +94,7 @@ function drawReliability(payload, styles) {
   });
 
   // One small picture a period, all on the scale of the large one.
-  const minis = reliability.periods.length < 3 ? [] : reliability.periods.map(({ label }, at) => {
+  const minis = reliability.periods.length < 2 ? [] : reliability.periods.map(({ label }, at) => {
     const mini = element("div", { class: "mini" });
     const button = element("button", { type: "button", on: { click: () => choose(at) } }, mini, label);
     multiples.append(button);
