@@ -26,12 +26,16 @@ def parser() -> argparse.ArgumentParser:
 
     demo = commands.add_parser(
         "demo",
-        help="a year of flights replayed through the methods: a table and a picture",
+        help="a year of flights replayed through the methods: a table, a picture and a report",
         description="Train a model on January, replay its scores through February to December with every outcome "
-        "applied when that flight had landed, and compare the methods in a table and a picture.",
+        "applied when that flight had landed, and compare the methods in a table, a picture and a report.",
     )
     demo.add_argument(
-        "--out", type=Path, default=Path(), metavar="DIR", help="the folder for the picture (default: this one)"
+        "--out",
+        type=Path,
+        default=Path(),
+        metavar="DIR",
+        help="the folder for the picture and the report (default: this one)",
     )
     demo.set_defaults(run=_demo)
 
