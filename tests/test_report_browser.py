@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 
 import browser
@@ -302,6 +303,33 @@ def test_the_slider_and_the_small_pictures_change_the_period(year):
     assert texts(year, said)[0].startswith("Apr 2013") and slider.get_attribute("value") == "3"
     press(year, slider, Keys.HOME)
     assert texts(year, said)[0] == whole and picture(year, "#curves") == before
+
+
+def test_lanes_are_stacked_and_close_the_gap_of_a_hidden_one(year):
+    press(year, one(year, "#lanes .plot"), Keys.HOME)
+    said, drawn = texts(year, "#lanes [role=status]")[0], picture(year, "#lanes")
+    weights = [float(weight) for weight in re.findall(r"(?:\w|') (\d\.\d+)", said)]
+    assert len(weights) == 6 and sum(weights) == pytest.approx(1, abs=0.005)
+    press(year, one(year, "#lanes .legend [data-series=slow]"), Keys.ENTER)
+    assert one(year, "#lanes .legend [data-series=slow]").get_attribute("aria-pressed") == "false"
+    assert year.switch_to.active_element.get_attribute("data-series") == "slow"
+    assert picture(year, "#lanes") != drawn
+    press(year, one(year, "#lanes .legend [data-series=slow]"), Keys.ENTER)
+    assert picture(year, "#lanes") == drawn
+
+
+def test_many_windows_are_smoothed_until_each_is_asked_for(chrome, pages):
+    browser.open_page(chrome, pages["200 windows"])
+    plot, said = one(chrome, "#windows .plot"), "#windows [role=status]"
+    press(chrome, plot, *[Keys.ARROW_RIGHT] * 9)
+    assert "13,887 judged" in texts(chrome, said)[0]  # nine windows of 1,543
+    each = next(label for label in every(chrome, "#windows .choice label") if label.text == "each window")
+    press(chrome, each.find_element(By.TAG_NAME, "input"), Keys.SPACE)
+    press(chrome, plot, *[Keys.ARROW_RIGHT] * 9)
+    assert "1,543 judged" in texts(chrome, said)[0] and "13,887" not in texts(chrome, said)[0]
+    told = VARIANTS["200 windows"]()["windows"]["methods"]["raw"]["ce"][8]
+    assert f"raw {told:.4f}" in texts(chrome, said)[0]
+    assert browser.complaints(chrome) == []
 
 
 def test_another_method_beside_raw(year):

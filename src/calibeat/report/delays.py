@@ -5,7 +5,7 @@ from __future__ import annotations
 from xml.etree.ElementTree import Element
 
 from .elements import tag
-from .frame import figure, how_to_read, scroller, section
+from .frame import figure, how_to_read, scroller, section, typeset
 from .numbers import count, duration, number
 from .payload import Delay, Payload
 
@@ -17,7 +17,7 @@ def late_outcomes(payload: Payload) -> Element | None:
     return section(
         "delay",
         "Late outcomes",
-        tag("p", delay["sentence"]),
+        tag("p", typeset(delay["sentence"])),
         _quantiles(delay),
         figure("histogram", "How long outcomes took to arrive: each bar counts the outcomes with that delay."),
         _immediate(payload, delay),

@@ -7,12 +7,12 @@ from xml.etree.ElementTree import Element
 
 from .delays import late_outcomes
 from .elements import tag
-from .frame import figure, how_to_read, needs_script, scroller, section, unbroken
+from .frame import figure, how_to_read, needs_script, scroller, section, typeset
 from .leaderboard import leaderboard
 from .numbers import NOTHING, count, decimals, number, percent, significant
 from .payload import Payload
 
-CONFIDENCE = {"sure": "Sure", "likely": "Likely", "unclear": "Not settled"}
+CONFIDENCE = {"sure": "We are sure", "likely": "Likely, not certain", "unclear": "Not settled by this log"}
 
 
 def verdict(payload: Payload) -> Element:
@@ -32,8 +32,8 @@ def verdict(payload: Payload) -> Element:
     return tag(
         "section",
         tag("p", CONFIDENCE[said["confidence"]], class_=f"confidence {said['confidence']}"),
-        tag("h1", unbroken(said["headline"])),
-        *(tag("p", unbroken(sentence), class_="lead") for sentence in said["sentences"]),
+        tag("h1", typeset(said["headline"]).replace("log-loss", "log\u2011loss")),
+        *(tag("p", typeset(sentence), class_="lead") for sentence in said["sentences"]),
         tag("dl", *(tag("div", tag("dd", value), tag("dt", name)) for value, name in figures), class_="figures"),
         id="verdict",
     )
@@ -55,7 +55,7 @@ def methods(payload: Payload) -> Element:
         tag(
             "p",
             "Every method made its forecast before it was told the outcome; the warm-up counts for nobody, and the "
-            "same events count for all. " + unbroken(payload["bootstrap"]["sentence"]),
+            "same events count for all. " + typeset(payload["bootstrap"]["sentence"]),
             class_="small",
         ),
         tag("details", tag("summary", "What the methods are"), about),
@@ -112,8 +112,8 @@ def trajectories(payload: Payload) -> Element | None:
         ),
         figure(
             "lanes",
-            "How far the method trusts each speed of drift; the weights add up to one. Weight on the faster lanes "
-            "means that the world was changing.",
+            "How far the method trusts each pace of drift at each moment: the taller a lane, the more weight it has, "
+            "and all add up to one. Weight on the faster lanes means that the world was changing.",
         )
         if lanes
         else None,

@@ -10,7 +10,7 @@ function redrawAll() {
 const SHOWN_AT_FIRST = 5;
 
 /* spec: { x, kind: "time" | "event" | "number", title(i), series: [{ name, label, style, values, low?, high?, points? }],
-           format, label, note?(name, i), range?(min, max), xRange?, names?: [x, y], rules?: [{ at, label }], height?, square?, bars?,
+           format, label, note?(name, i), range?(min, max), xRange?, names?: [x, y], right?, rules?: [{ at, label }], height?, square?, bars?, stacked?,
            behind?(u), xTicks?, direct?, first?: names shown at first } */
 function makeChart(host, spec) {
   const name = host.id;
@@ -73,11 +73,19 @@ function makeChart(host, spec) {
     }
     const all = legend.querySelector(".all");
     if (all) all.textContent = hidden.size ? "Show all" : "Show fewer";
+    if (spec.stacked) { build(); return; }
     u.batch(() => u.series.forEach((line, i) => { if (i && line.show === hidden.has(line.of)) u.setSeries(i, { show: !line.show }); }));
     if (at !== null) point(at);
   }
 
+  // Stacked, a line stands on those before it; what is hidden leaves no gap.
+  function stack() {
+    const below = spec.x.map(() => 0);
+    return spec.series.map(series => series.values.map((value, i) => known(value) && !hidden.has(series.name) ? below[i] += value : known(value) ? below[i] : null));
+  }
+
   function data() {
+    if (spec.stacked) return [spec.x, ...stack()];
     return [spec.x, ...spec.series.flatMap(series => series.low ? [series.values, series.high, series.low] : [series.values])];
   }
 
@@ -86,10 +94,19 @@ function makeChart(host, spec) {
     for (const one of spec.series) {
       const { style } = one;
       const line = {
-        of: one.name, label: one.label, show: !hidden.has(one.name), stroke: () => colour(style.hue), width: style.width,
+        of: one.name, label: one.label, show: Boolean(spec.stacked) || !hidden.has(one.name), stroke: () => colour(style.hue), width: style.width,
         dash: style.dash, spanGaps: Boolean(one.low),
         points: { show: Boolean(one.points) || spec.x.length <= 40, size: one.points?.size ?? 5, width: 1.6, fill: () => colour(one.points?.open ? "paper" : style.hue) },
       };
+      if (spec.stacked) {
+        const above = series.length;
+        line.points = { show: false };
+        line.stroke = () => hidden.has(one.name) ? "transparent" : colour(style.hue);
+        line.width = 0.8;
+        line.dash = [];
+        if (above === 1) line.fill = () => faint(style.hue, 55);
+        else bands.push({ series: [above, above - 1], fill: () => faint(style.hue, 55) });
+      }
       if (spec.bars) {
         line.paths = uPlot.paths.bars({ size: [1, Infinity], align: spec.bars === "edges" ? 1 : 0 });
         line.fill = () => faint(style.hue, 38);
@@ -107,7 +124,7 @@ function makeChart(host, spec) {
     const text = "12px system-ui, -apple-system, 'Segoe UI', Roboto, sans-serif";
     const axis = { stroke: () => colour("muted"), font: text, grid: { stroke: () => colour("grid"), width: 1 }, ticks: { show: false }, gap: 8 };
     const named = which => spec.names ? { label: spec.names[which], labelFont: text, labelSize: 18, labelGap: 0 } : {};
-    const direct = directly() ? 16 + Math.max(0, ...spec.series.map(one => textWidth(one.label))) : 16;
+    const direct = directly() ? 16 + Math.max(0, ...spec.series.map(one => textWidth(one.label))) : spec.right ?? 16;
     return {
       ...size(), legend: { show: false }, series, bands, padding: [12, direct, 0, 0],
       tzDate: stamp => uPlot.tzDate(new Date(stamp * 1000), "Etc/UTC"),
@@ -126,7 +143,8 @@ function makeChart(host, spec) {
   function tickLabels(splits) {
     const step = splits.length > 1 ? Math.abs(splits[1] - splits[0]) : 1;
     const digits = Math.min(9, Math.max(0, Math.ceil(-Math.log10(step) - 1e-9)));
-    return splits.map(v => Math.abs(v) >= 1e5 ? compact.format(v) : number(v, digits));
+    const large = splits.some(v => Math.abs(v) >= 1e5);
+    return splits.map(v => large ? compact.format(v) : number(v, digits));
   }
 
   function xRange(_, low, high) {
@@ -181,9 +199,13 @@ function makeChart(host, spec) {
     if (!directly()) return;
     const { ctx, bbox } = self, scale = uPlot.pxRatio, apart = 14 * scale;
     const names = [];
+    let below = 0;
     for (const one of shown()) {
       const last = one.values.findLastIndex(known);
-      if (last >= 0) names.push({ one, y: self.valToPos(one.values[last], "y", true) });
+      if (last < 0) continue;
+      const value = one.values[last];
+      names.push({ one, y: self.valToPos(spec.stacked ? below + value / 2 : value, "y", true) });
+      below += value;
     }
     names.sort((a, b) => a.y - b.y);
     for (let i = 1; i < names.length; i++) names[i].y = Math.max(names[i].y, names[i - 1].y + apart);

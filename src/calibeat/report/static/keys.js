@@ -46,7 +46,9 @@ function startKeys(payload) {
     const pages = Math.max(1, Math.ceil(rows.length / ROWS_A_PAGE));
     page = Math.max(0, Math.min(page, pages - 1));
     const visible = rows.slice(page * ROWS_A_PAGE, (page + 1) * ROWS_A_PAGE);
-    const largest = Math.max(1e-12, ...rows.map(i => Math.abs(difference(i) ?? 0)));
+    // A few keys with a handful of events are far out; they fill their bars, and the rest can still be compared.
+    const sizes = rows.map(i => Math.abs(difference(i) ?? 0)).sort((a, b) => a - b);
+    const largest = Math.max(1e-12, sizes[Math.floor(0.9 * (sizes.length - 1))] ?? 0);
     table.tBodies[0].replaceChildren(...visible.map(i => element("tr", {}, ...shown.map(({ text, bar }, at) =>
       at === 0 ? element("th", { scope: "row", class: "key", title: text(i) }, text(i)) :
         element("td", { class: "number" }, bar ? differenceBar(difference(i), largest) : null, text(i))))));

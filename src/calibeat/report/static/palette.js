@@ -29,8 +29,8 @@ function methodStyles(payload) {
 // Colours are #rrggbb in the style sheet, so that two more digits make them transparent on any canvas.
 const faint = (name, share) => colour(name) + Math.round(2.55 * share).toString(16).padStart(2, "0");
 
-function swatch({ hue, dash, width }) {
-  const line = drawing("line", { x1: 1, x2: 27, y1: 5, y2: 5, "stroke-width": width, "stroke-dasharray": dash.join(" ") || null });
+function swatch({ hue, dash, width, area }) {
+  const line = area ? drawing("rect", { x: 8, y: 0, width: 12, height: 10, rx: 2 }) : drawing("line", { x1: 1, x2: 27, y1: 5, y2: 5, "stroke-width": width, "stroke-dasharray": dash.join(" ") || null });
   const picture = drawing("svg", { viewBox: "0 0 28 10", width: 28, height: 10, "aria-hidden": "true", class: "swatch" }, line);
   picture.style.setProperty("--stroke", `var(--${hue})`);
   return picture;

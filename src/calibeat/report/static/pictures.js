@@ -11,13 +11,34 @@ function windowAxis(windows) {
   return { kind: from.kind, x: from.x.map((start, i) => (start + to[i]) / 2), from: from.x, to };
 }
 
-function windowTitle(windows, axis) {
-  const span = axis.to[axis.to.length - 1] - axis.from[0];
+function windowTitle(windows, axis, reach) {
+  const last = axis.to.length - 1, span = axis.to[last] - axis.from[0];
   return i => {
-    const when = axis.kind === "time" ? `${moment(axis.from[i], span)} – ${moment(axis.to[i], span)}` :
-      `events ${count(axis.from[i])} – ${count(axis.to[i])}`;
-    return `${when} · ${count(windows.count[i])} judged`;
+    const first = Math.max(0, i - reach), end = Math.min(last, i + reach);
+    const when = axis.kind === "time" ? `${moment(axis.from[first], span)} – ${moment(axis.to[end], span)}` :
+      `events ${count(axis.from[first])} – ${count(axis.to[end])}`;
+    return `${when} · ${count(windows.count.slice(first, end + 1).reduce((a, b) => a + b, 0))} judged`;
   };
+}
+
+// Many windows make a thicket. Smoothed, a point is the mean of the windows around it, by their events.
+const MANY_WINDOWS = 60;
+
+function smoothed(values, counts, reach) {
+  return values.map((_, i) => {
+    let sum = 0, weight = 0;
+    for (let j = Math.max(0, i - reach); j <= Math.min(values.length - 1, i + reach); j++) {
+      if (known(values[j])) { sum += counts[j] * values[j]; weight += counts[j]; }
+    }
+    return weight ? sum / weight : null;
+  });
+}
+
+function smoother(windows) {
+  const n = windows.count.length, most = n > MANY_WINDOWS ? Math.round(n / 50) : 0;
+  const reach = how => how === "mean" ? most : 0;
+  const chooser = call => most ? choice("Points", [["mean", `mean of ${2 * most + 1} windows`], ["each", "each window"]], "mean", call) : null;
+  return { of: (values, how) => reach(how) ? smoothed(values, windows.count, reach(how)) : values, reach, chooser };
 }
 
 // The raw score, the choice, and the best of the rest.
@@ -35,32 +56,49 @@ function perMethod(payload, styles, values) {
 function drawWindows(payload, styles) {
   const host = document.getElementById("windows"), { windows } = payload;
   const axis = windowAxis(windows);
-  const shape = metric => {
-    const series = perMethod(payload, styles, name => windows.methods[name]?.[metric]);
+  const smooth = smoother(windows);
+  let metric = "ce", how = "mean";
+  const shape = () => {
+    const series = perMethod(payload, styles, name => windows.methods[name] && smooth.of(windows.methods[name][metric], how));
     const digits = decimals(series.flatMap(one => one.values));
-    return { series, format: v => number(v, digits), label: `${METRICS.find(([key]) => key === metric)[1]} over time, by method` };
+    return { series, title: windowTitle(windows, axis, smooth.reach(how)), format: v => number(v, digits), label: `${METRICS.find(([key]) => key === metric)[1]} over time, by method` };
   };
   const controls = element("div", { class: "controls" });
   host.append(controls);
-  const chart = makeChart(host, { ...axis, ...shape("ce"), title: windowTitle(windows, axis), first: shownAtFirst(payload) });
-  controls.append(choice("Show", METRICS, "ce", metric => chart.update(shape(metric))));
+  const chart = makeChart(host, { ...axis, ...shape(), first: shownAtFirst(payload) });
+  controls.append(...[
+    choice("Show", METRICS, metric, to => { metric = to; chart.update(shape()); }),
+    smooth.chooser(to => { how = to; chart.update(shape()); }),
+  ].filter(Boolean));
 }
 
 function drawDrift(payload) {
   const host = document.getElementById("drift"), { windows } = payload;
   if (!host) return;
   const axis = windowAxis(windows);
-  makeChart(host, {
-    ...axis, title: windowTitle(windows, axis), format: percent, yTicks: v => `${+(100 * v).toPrecision(6)}\u00a0%`, height: 200, label: "Base rate and mean raw score over time",
+  const smooth = smoother(windows);
+  const shape = how => ({
+    title: windowTitle(windows, axis, smooth.reach(how)),
     series: [
-      { name: "happened", label: "happened", style: { hue: "ink", dash: [], width: 2 }, values: windows.base_rate },
-      { name: "said", label: "raw score", style: { hue: "grey", dash: [6, 4], width: 2 }, values: windows.mean_score },
+      { name: "happened", label: "happened", style: { hue: "ink", dash: [], width: 2 }, values: smooth.of(windows.base_rate, how) },
+      { name: "said", label: "raw score", style: { hue: "grey", dash: [6, 4], width: 2 }, values: smooth.of(windows.mean_score, how) },
     ],
   });
+  const controls = element("div", { class: "controls" });
+  host.append(controls);
+  const chart = makeChart(host, {
+    ...axis, format: percent, yTicks: v => `${+(100 * v).toPrecision(6)}\u00a0%`, height: 200, label: "Base rate and mean raw score over time",
+    ...shape("mean"),
+  });
+  const chooser = smooth.chooser(how => chart.update(shape(how)));
+  chooser ? controls.append(chooser) : controls.remove();
 }
 
-function lineSet(lines) {
-  return Object.entries(lines).map(([name, values], i) => ({ name, label: name, values, style: { ...styleOf(i, false), ...(i ? {} : { hue: "blue", dash: [] }), width: 1.8 } }));
+function lineSet(lines, area) {
+  return Object.entries(lines).map(([name, values], i) => {
+    const style = i ? styleOf(i, false) : styleOf(i, true);
+    return { name, label: name, values, style: { ...style, width: 1.8, area } };
+  });
 }
 
 function drawLearnt(payload) {
@@ -70,23 +108,23 @@ function drawLearnt(payload) {
   const span = axis.x[axis.x.length - 1] - axis.x[0];
   const title = i => axis.kind === "time" ? moment(axis.x[i], span) : `event ${count(axis.x[i])}`;
   const labels = Object.fromEntries(payload.methods.map(m => [m.name, m.label]));
-  const follow = (place, field, noun, range) => {
+  const follow = (place, field, noun, more) => {
     const able = Object.keys(trajectories.methods).filter(name => Object.keys(trajectories.methods[name][field] ?? {}).length);
     if (!place || !able.length) return place?.remove();
     const first = able.includes(payload.verdict.method) ? payload.verdict.method : able[0];
     const shape = name => {
-      const series = lineSet(trajectories.methods[name][field]);
+      const series = lineSet(trajectories.methods[name][field], more.stacked);
       const digits = decimals(series.flatMap(one => one.values), 3);
       return { series, format: v => number(v, digits), label: `${noun} of ${labels[name] ?? name} over time` };
     };
     const controls = element("div", { class: "controls" });
     place.append(controls);
-    const chart = makeChart(place, { ...axis, ...shape(first), title, range, height: 240, rules: range ? [] : [{ at: 0 }] });
+    const chart = makeChart(place, { ...axis, ...shape(first), title, height: 240, ...more });
     if (able.length > 1) controls.append(select(`${noun} of`, able.map(name => [name, labels[name] ?? name]), first, name => chart.update(shape(name))));
     else controls.append(element("p", { class: "small" }, `${noun} of ${labels[first] ?? first}`));
   };
-  follow(host, "params", "Parameters", null);
-  follow(document.getElementById("lanes"), "lanes", "Weights of the lanes", () => [0, 1.02]);
+  follow(host, "params", "Parameters", { rules: [{ at: 0 }] });
+  follow(document.getElementById("lanes"), "lanes", "Weights of the lanes", { stacked: true, range: () => [0, 1] });
 }
 
 function drawEvidence(payload, styles) {
@@ -109,7 +147,7 @@ function drawDelays(payload) {
   if (!counts.length) { host.remove(); return; }
   const said = delay.unit === "time" ? duration : v => number(v, 0);
   makeChart(host, {
-    kind: "number", x: counts.map((_, i) => i + 0.5), bars: "middle", direct: false, height: 200, xRange: [0, counts.length],
+    kind: "number", x: counts.map((_, i) => i + 0.5), bars: "middle", direct: false, right: 34, height: 200, xRange: [0, counts.length],
     xTicks: at => Number.isInteger(at) && known(edges[at]) ? said(edges[at]) : "",
     title: i => `${said(edges[i])} – ${said(edges[i + 1])}`, format: v => `${count(v)} outcomes`, range: (_, high) => [0, high * 1.06 || 1],
     label: "Histogram of delays",

@@ -89,7 +89,7 @@ function drawReliability(payload, styles) {
     label: "Reliability: observed frequency against forecast", ...shape(),
   });
   const below = makeChart(lower, {
-    ...common, bars: "middle", height: 130, format: v => `${count(v)} events`, range: (_, high) => [0, high * 1.06 || 1],
+    ...common, margin: margin + 18, bars: "middle", height: 130, format: v => `${count(v)} events`, range: (_, high) => [0, high * 1.06 || 1],
     label: "Events by forecast", ...bars(),
   });
 
