@@ -28,6 +28,7 @@ TABLES = {
     "march": "auto:march",
     "quality": "quality:quality",
     "late": "quality:delays",
+    "backtest": "backtest:end_to_end",
 }
 
 

@@ -22,24 +22,21 @@ class Bootstrap:
     def __init__(self, tallies: dict[str, Tally], used: int, length: int) -> None:
         self.run = max(1, round(used**0.5))  # in blocks: as many runs as blocks in a run
         self.run_events = self.run * length
-        weights = _weights(used, self.run)
         count = next(iter(tallies.values())).cells(used)[1:, :, COUNT].sum(axis=1)
-        total = weights @ count
+        columns = [count[:, None]]
+        for tally in tallies.values():
+            sums, cells = tally.sums(used)[1:], tally.cells(used)[1:]
+            columns += [sums[:, [LOSS, BRIER]], cells[:, :, FORECAST] - cells[:, :, OUTCOME]]
+        blocks = np.hstack(columns)
+        resampled, log = _weights(used, self.run) @ blocks, blocks.sum(axis=0, keepdims=True)
+        width = 2 + next(iter(tallies.values())).bins
         self._resampled: dict[str, dict[str, Vector]] = {}
         self._measured: dict[str, dict[str, float]] = {}
-        for name, tally in tallies.items():
-            sums, cells = tally.sums(used)[1:], tally.cells(used)[1:]
-            gaps = cells[:, :, FORECAST] - cells[:, :, OUTCOME]
-            self._measured[name] = {
-                "log_loss": float(sums[:, LOSS].sum() / count.sum()),
-                "brier": float(sums[:, BRIER].sum() / count.sum()),
-                "ce": float(np.abs(gaps.sum(axis=0)).sum() / count.sum()),
-            }
-            self._resampled[name] = {
-                "log_loss": weights @ sums[:, LOSS] / total,
-                "brier": weights @ sums[:, BRIER] / total,
-                "ce": np.abs(weights @ gaps).sum(axis=1) / total,
-            }
+        for at, name in enumerate(tallies):
+            part = slice(1 + at * width, 1 + (at + 1) * width)
+            self._resampled[name] = _measures(resampled[:, 0], resampled[:, part])
+            found = _measures(log[:, 0], log[:, part])
+            self._measured[name] = {measure: float(values[0]) for measure, values in found.items()}
 
     def measured(self, name: str, measure: str) -> float:
         """On the log itself."""
@@ -59,6 +56,12 @@ class Bootstrap:
     def share_better(self, name: str, other: str, measure: str = "log_loss") -> float:
         """In which share of the resamples `name` is below `other`."""
         return float(np.mean(self._resampled[name][measure] < self._resampled[other][measure]))
+
+
+def _measures(count: Vector, sums: Vector) -> dict[str, Vector]:
+    """From the sums of log-loss, Brier and forecast - outcome of each bin, one row a log."""
+    ce = np.abs(sums[:, 2:]).sum(axis=1)
+    return {"log_loss": sums[:, 0] / count, "brier": sums[:, 1] / count, "ce": ce / count}
 
 
 def _weights(used: int, run: int) -> Vector:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from time import perf_counter
+from time import thread_time
+from typing import Any
 
 import numpy as np
 
@@ -88,10 +91,12 @@ def replay_log(
         runners.append(Runner(name, method, Replay(method), Tally(bins), at_once))
     blocks = Blocks(default_warmup(len(first)) if warmup is None else warmup)
     replayed = Replayed(runners, blocks, bins, keyed, Delays(timed=timed) if late else None)
-    loop = _Loop(replayed, stream_key(seed, 0), on_forecasts)
-    loop.feed(first, streams())
-    for chunk in chunks:
-        loop.feed(chunk, streams())
+    # Methods do not know of each other, and compiled kernels let go of the interpreter: each thread takes a method.
+    with ThreadPoolExecutor(min(len(runners), os.cpu_count() or 1)) as pool:
+        loop = _Loop(replayed, stream_key(seed, 0), on_forecasts, pool.map)
+        loop.feed(first, streams())
+        for chunk in chunks:
+            loop.feed(chunk, streams())
     replayed.never = loop.never
     return replayed
 
@@ -99,8 +104,8 @@ def replay_log(
 class _Loop:
     """What goes on from chunk to chunk."""
 
-    def __init__(self, replayed: Replayed, key: int, on_forecasts: OnForecasts | None) -> None:
-        self._to, self._key, self._on_forecasts = replayed, key, on_forecasts
+    def __init__(self, replayed: Replayed, key: int, on_forecasts: OnForecasts | None, over: Any) -> None:
+        self._to, self._key, self._on_forecasts, self._map = replayed, key, on_forecasts, over
         self._underway = Underway()
         self._silent = 0
         self._stride = 1
@@ -123,21 +128,23 @@ class _Loop:
         raw_loss = np.empty(len(chunk))
         compiled(losses)(chunk.scores, chunk.outcomes, place, raw_loss)
         compiled(tally_scores)(chunk.scores, chunk.outcomes, place, to.scores.cells, to.scores.totals)
-        forecasts = {}
-        for runner in to.runners:
-            began = perf_counter()
+
+        def through(runner: Runner) -> Vector:
+            began = thread_time()
             said = runner.replay.feed(chunk, plan, draws, streams, marks)
             runner.tally.count(said, chunk.outcomes, place, raw_loss)
             if to.keyed:
                 runner.tally.count_keys(said, chunk.outcomes, place, chunk.slots, streams, MOST_KEYS_WITH_CE)
-            runner.seconds += perf_counter() - began
+            runner.seconds += thread_time() - began
             if runner.at_once is not None:
                 self._at_once(*runner.at_once, chunk, labelled, place, raw_loss, draws, streams)
-            if self._on_forecasts is not None:
-                forecasts[runner.name] = said
+            return said
+
+        said = list(self._map(through, to.runners))
         self._count(chunk, place, labelled, streams)
         if self._on_forecasts is not None:
-            self._on_forecasts(chunk, forecasts, place)
+            names = [runner.name for runner in to.runners]
+            self._on_forecasts(chunk, dict(zip(names, said, strict=True)), place)
 
     def _plan(self, chunk: Chunk) -> Plan | None:
         if self._to.delays is None:
