@@ -1,4 +1,4 @@
-"""A picture of a report for the documentation: `python tests/report_picture.py out/report.html docs/report.png`."""
+"""A picture of a report for the documentation: `python tests/report_picture.py REPORT.html PICTURE.png`."""
 
 from __future__ import annotations
 

@@ -406,6 +406,27 @@ def test_on_a_phone_tables_scroll_inside_themselves(chrome, pages):
     assert min(height for height in touched if height) >= 24
 
 
+def test_a_finger_shows_numbers_too(chrome, pages):
+    browser.open_page(chrome, pages["a year"], 360, 740)
+    over = one(chrome, "#windows .u-over")
+    chrome.execute_script("arguments[0].scrollIntoView({block: 'center', behavior: 'instant'})", over)
+    chrome.execute_cdp_cmd("Emulation.setTouchEmulationEnabled", {"enabled": True})
+    try:
+        place = chrome.execute_script(
+            "const r = arguments[0].getBoundingClientRect(); return [r.x + 90, r.y + 60]", over
+        )
+        chrome.execute_cdp_cmd("Input.synthesizeTapGesture", dict(zip("xy", place, strict=True)))
+        browser.settle(chrome)
+        tip = one(chrome, "#windows .tip")
+        assert tip.is_displayed() and "judged" in tip.text
+        left, right = chrome.execute_script(
+            "const r = arguments[0].getBoundingClientRect(); return [r.left, r.right]", tip
+        )
+        assert left >= 0 and right <= 360
+    finally:
+        chrome.execute_cdp_cmd("Emulation.setTouchEmulationEnabled", {"enabled": False})
+
+
 def test_a_window_that_grows_draws_larger(year):
     narrow = year.execute_script("return document.querySelector('#windows canvas').width")
     year.execute_cdp_cmd(

@@ -17,8 +17,9 @@ def typeset(sentence: str) -> str:
     return re.sub(r"(?<![\w-])-(?=\d)", "−", re.sub(r"(?<=\d) %", "\u00a0%", sentence))
 
 
-def section(name: str, title: str, *children: Child) -> Element:
-    return tag("section", tag("h2", title), *children, id=name, aria_label=title)
+def section(name: str, title: str, *children: Child, link: str | None = None) -> Element:
+    """A part of the page; `link` is what the list of parts calls it, if the title is long."""
+    return tag("section", tag("h2", title), *children, id=name, aria_label=link or title)
 
 
 def how_to_read(sentence: str) -> Element:

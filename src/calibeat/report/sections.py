@@ -104,7 +104,7 @@ def trajectories(payload: Payload) -> Element | None:
     lanes = any(method["lanes"] for method in learnt.values())
     return section(
         "learnt",
-        "What the methods learnt",
+        "What was learnt",
         figure(
             "params",
             "The correction as it was at each moment. Flat lines: the same correction served throughout; lines that "
@@ -125,13 +125,14 @@ def evidence(payload: Payload) -> Element | None:
         return None
     return section(
         "evidence",
-        "Evidence against the raw score",
+        "Is the raw score calibrated?",
         figure(
             "evalue",
             "The logarithm of how many times more probable the outcomes were under the method than under the raw "
             "score. Above the dotted line (20 to 1) is strong evidence that the raw score is not calibrated, whenever "
             "you look; below zero the raw score did better.",
         ),
+        link="Evidence",
     )
 
 

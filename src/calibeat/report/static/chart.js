@@ -253,6 +253,12 @@ function makeChart(host, spec) {
     event.preventDefault();
     point(to);
   });
+  // uPlot follows a mouse; a finger taps, or slides along.
+  for (const event of ["pointerdown", "pointermove"]) {
+    plot.addEventListener(event, ({ pointerType, clientX }) => {
+      if (pointerType === "touch" && spec.x.length) point(u.posToIdx(clientX - u.over.getBoundingClientRect().left));
+    });
+  }
   plot.addEventListener("blur", () => { at = null; u.setCursor({ left: -10, top: -10 }); });
 
   table.addEventListener("toggle", () => {
