@@ -106,7 +106,7 @@ def backtested(stream: Stream) -> BacktestResult:
         times=stream.times,
         outcome_times=stream.known,
         methods={name.lower(): method for name, method in METHODS.items()},
-        warmup=min(WARM_UP, np.count_nonzero(stream.labelled) - 1),
+        warmup=min(WARM_UP, int(stream.labelled.sum()) - 1),
         keep_forecasts=True,
         title=f"{stream.name}: the probability that {stream.event}",
     )

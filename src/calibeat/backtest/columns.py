@@ -29,8 +29,10 @@ def find(role: str, asked: str | None, header: Sequence[str], where: str) -> Col
     for name in known:
         if name in by_plain_name:
             return {"name": by_plain_name[name], "guessed": True}
+    close = [name for name in by_plain_name if difflib.get_close_matches(name, known, n=1, cutoff=0.75)]
+    hint = f" - did you mean {by_plain_name[close[0]]!r}?" if close else ""
     raise InvalidInput(
-        f"{role} column must be named, got none of a usual name; say --{role} with one of {_all(header)}"
+        f"{role} column must be named, got no column of a usual name; say --{role} with one of {_all(header)}{hint}"
     )
 
 

@@ -159,6 +159,7 @@ def _read(
         return list(dict.fromkeys(column["name"] for column in chosen.values()))
 
     def bad_row(where: str) -> None:
+        intake.rows += 1
         intake.skip("row has too many or too few fields", where)
 
     for file in files:

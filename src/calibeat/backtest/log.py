@@ -119,21 +119,33 @@ class LogFile:
         delimiter = self.delimiter or ("\t" if Path(self.path.removesuffix(".gz")).suffix == ".tsv" else ",")
         columns = pick(_header(head, delimiter, self.name), self.name)
 
+        broken: list[str] = []
+
         def bad_row(row: Any) -> str:
+            where = f"row {row.number - 1:,} of {self.name}"  # Arrow counts the header too
             if on_bad_row is None:
+                got = f"{row.actual_columns} in {row.text!r:.60}"
+                broken.append(f"row must have {row.expected_columns} fields, got {got} - at {where}")
                 return "error"
-            on_bad_row(f"{row.text!r:.60} of {self.name}")
+            on_bad_row(where)
             return "skip"
 
-        yield from csv.open_csv(
-            io.BufferedReader(_Rejoined(head, source), 1 << 20),
-            read_options=csv.ReadOptions(block_size=4 << 20),
-            parse_options=csv.ParseOptions(delimiter=delimiter, newlines_in_values=True, invalid_row_handler=bad_row),
-            convert_options=csv.ConvertOptions(
-                include_columns=columns, column_types=dict.fromkeys(columns, pa.string()), null_values=NOTHING,
-                strings_can_be_null=True,
-            ),
-        )  # fmt: skip
+        try:
+            yield from csv.open_csv(
+                io.BufferedReader(_Rejoined(head, source), 1 << 20),
+                read_options=csv.ReadOptions(block_size=4 << 20, use_threads=False),  # threads do not number the rows
+                parse_options=csv.ParseOptions(
+                    delimiter=delimiter, newlines_in_values=True, invalid_row_handler=bad_row
+                ),
+                convert_options=csv.ConvertOptions(
+                    include_columns=columns, column_types=dict.fromkeys(columns, pa.string()), null_values=NOTHING,
+                    strings_can_be_null=True,
+                ),
+            )  # fmt: skip
+        except pa.ArrowInvalid as error:
+            if broken:
+                raise InvalidInput(broken[0]) from error
+            raise
 
 
 class _Rejoined(io.RawIOBase):

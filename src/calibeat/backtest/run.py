@@ -79,8 +79,8 @@ def run(
             seed=seed, streams=lambda: intake.streams, on_forecasts=on_forecasts,
         )  # fmt: skip
     except StopIteration:
-        skipped = f", after {intake.rows:,} were skipped" if intake.rows else ""
-        raise InvalidInput(f"log must hold at least one row that can be used, got none{skipped}") from None
+        got = f"{intake.rows:,} that were all skipped" if intake.rows else "a header at most"
+        raise InvalidInput(f"log must hold at least one row that can be used, got {got}") from None
     blocks = replayed.blocks
     if not blocks.judged:
         raise InvalidInput(

@@ -139,17 +139,18 @@ def _data(replayed: Replayed, source: Source) -> Data:
         f"Log-loss counts what was said of an outcome as if it had been at least {CLIP:g}: a method may say 0 or 1.",
         *source.notes,
     ]
+    notes += _oddities(replayed)
     if replayed.delays is not None:
         notes.append(
             "An outcome that had not arrived when the log ended was never learnt; its event is judged if the log holds "
             "the outcome."
         )
     # What hedging says is one of a few points: forecasts of one rank are equal indeed.
-    errors = [auc(runner.tally)[1] for runner in replayed.runners if not runner.replay.hedges]
-    if errors[0] == errors[0]:
+    error = max(auc(runner.tally)[1] for runner in replayed.runners if not runner.replay.hedges)
+    if error < 0.01:  # where it seems more, forecasts are equal indeed
         notes.append(
-            f"AUC takes forecasts within 1/256 of one another (towards 0 and towards 1) for equal: it is off by at "
-            f"most {max(errors):.2g}."
+            "AUC takes forecasts within 1/256 of one another (towards 0 and towards 1) for equal: it is off by at most "
+            f"{error:.1g}."
         )
     return {
         "source": source.names,
@@ -166,6 +167,17 @@ def _data(replayed: Replayed, source: Source) -> Data:
         "score_kind": source.score_kind,
         "notes": notes,
     }
+
+
+def _oddities(replayed: Replayed) -> list[str]:
+    """What a reader should know of a log that leaves little to learn."""
+    notes = []
+    ones = replayed.totals[1]
+    if ones in {0.0, float(replayed.blocks.judged)}:
+        notes.append(f"Every judged outcome is {int(ones > 0)}: there is nothing to tell apart, and no AUC.")
+    if np.count_nonzero(replayed.scores.cells.reshape(2, -1, 3)[:, :, 0].sum(axis=0)) == 1 and replayed.events > 1:
+        notes.append("The score is all but constant: a method can learn the level of the outcomes, and no more.")
+    return notes
 
 
 def _row(replayed: Replayed, runner: Runner, bootstrap: Bootstrap) -> Row:

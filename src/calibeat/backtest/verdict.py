@@ -27,7 +27,8 @@ def verdict(bootstrap: Bootstrap, labels: dict[str, str], judged: int, log_e_max
     gain = bootstrap.difference(best, raw, "log_loss")
     buys = _buys(bootstrap, best, raw, labels, gain)
     if judged < FEW:
-        few = f"Only {judged:,} events were judged; below {FEW} the answer is mostly chance."
+        counted = "one event was" if judged == 1 else f"{judged:,} events were"
+        few = f"Only {counted} judged; below {FEW} the answer is mostly chance."
         return _keep(raw, "unclear", "Too few events to tell: keep the raw score for now", [few, buys])
     if gain[2] >= 0.0:
         return _raw_stays(bootstrap, raw, best, labels, gain, buys)
