@@ -26,7 +26,11 @@ def late_outcomes(payload: Payload) -> Element | None:
 
 def _quantiles(delay: Delay) -> Element:
     shown = duration if delay["unit"] == "time" else _events
-    head = tag("tr", tag("th", "", scope="col"), *(tag("th", name, scope="col") for name in delay["quantiles"]))
+    head = tag(
+        "tr",
+        tag("th", "Outcomes known by then", scope="col"),
+        *(tag("th", name, scope="col") for name in delay["quantiles"]),
+    )
     body = tag("tbody")
     if delay["unit"] == "time":
         cells = (tag("td", shown(value), class_="number") for value in delay["quantiles"].values())

@@ -35,4 +35,4 @@ def needs_script() -> Element:
 
 
 def scroller(name: str, table: Element) -> Element:
-    return tag("div", table, class_="scroller", role="region", aria_label=name, tabindex="0")
+    return tag("div", table, class_="scroller", role="region", aria_label=f"{name}, a table", tabindex="0")

@@ -33,6 +33,19 @@ MEASURES = (
     Measure("accuracy", "Accuracy", "share of events on the right side of one half; higher is better", "high"),
     Measure("auc", "AUC", "how often a positive event is ranked above a negative one; higher is better", "high"),
 )
+AGAINST_RAW = "difference to the raw score with its 95 % interval; negative is better"
+AGAINST_OTHER = "the same difference to the best of the other methods"
+REGRET = "nats lost in all to the best fixed parameters in hindsight; negative where nothing fixed was as good"
+E_VALUE = "logarithm of how many times more probable the outcomes were under the method than under the raw score"
+TIME = "how long the replay took"
+COLUMNS = (
+    *((measure.label, measure.explained) for measure in MEASURES),
+    ("Against raw", AGAINST_RAW),
+    ("Against the best other", AGAINST_OTHER),
+    ("Regret", REGRET),
+    ("ln e-value", E_VALUE),
+    ("Time", TIME),
+)
 
 
 def leaderboard(payload: Payload) -> Element:
@@ -41,12 +54,12 @@ def leaderboard(payload: Payload) -> Element:
     about = {method["name"]: method for method in payload["methods"]}
     head = tag("tr", _heading("Method", "text", "the name; what it does is told below"), _named(MEASURES[0]))
     for metric, label in METRICS:
-        head.append(_heading(f"{label} against raw", "low", "difference to the raw score; negative is better", metric))
-        head.append(_heading("Against the best other", "low", f"difference in {label}; negative is better", metric))
+        head.append(_heading(f"{label} against raw", "low", AGAINST_RAW, metric))
+        head.append(_heading("Against the best other", "low", AGAINST_OTHER, metric))
     head.extend(_named(m) for m in MEASURES[1:])
-    head.append(_heading("Regret", "low", "nats lost in all to the best fixed parameters in hindsight"))
-    head.append(_heading("ln e-value", "high", "logarithm of the evidence that the raw score is not calibrated"))
-    head.append(_heading("Time", "low", "how long the replay took"))
+    head.append(_heading("Regret", "low", REGRET))
+    head.append(_heading("ln e-value", "high", E_VALUE))
+    head.append(_heading("Time", "low", TIME))
     columns = {m.field: [row[m.field] for row in rows] for m in MEASURES}
     scales = {metric: _scale(rows, metric) for metric, _ in METRICS}
     body = tag("tbody")

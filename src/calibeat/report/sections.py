@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from xml.etree.ElementTree import Element
 
 from .delays import late_outcomes
 from .elements import tag
 from .frame import figure, how_to_read, needs_script, scroller, section, typeset
-from .leaderboard import leaderboard
+from .leaderboard import COLUMNS, leaderboard
 from .numbers import NOTHING, count, decimals, number, percent, significant
 from .payload import Payload
 
@@ -40,9 +40,7 @@ def verdict(payload: Payload) -> Element:
 
 
 def methods(payload: Payload) -> Element:
-    about = tag("dl", class_="about")
-    for method in payload["methods"]:
-        about.append(tag("div", tag("dt", method["label"]), tag("dd", method["about"])))
+    about = [(method["label"], method["about"]) for method in payload["methods"]]
     return section(
         "methods",
         "Which method",
@@ -58,8 +56,14 @@ def methods(payload: Payload) -> Element:
             "same events count for all. " + typeset(payload["bootstrap"]["sentence"]),
             class_="small",
         ),
-        tag("details", tag("summary", "What the methods are"), about),
+        _explained("What the methods are", about),
+        _explained("What the columns mean", COLUMNS),
     )
+
+
+def _explained(summary: str, terms: Sequence[tuple[str, str]]) -> Element:
+    meanings = (tag("div", tag("dt", term), tag("dd", typeset(meaning))) for term, meaning in terms)
+    return tag("details", tag("summary", summary), tag("dl", *meanings, class_="about"))
 
 
 def over_time(payload: Payload) -> Element:
@@ -158,7 +162,7 @@ def certificates(payload: Payload) -> Element | None:
     if not payload["certificates"]:
         return None
     labels = {method["name"]: method["label"] for method in payload["methods"]}
-    named = ("Method", "What", "Observed", "Bound", "", "Proven statement", "Applies")
+    named = ("Method", "What", "Observed", "Bound", "Holds", "Proven statement", "Applies")
     body = tag("tbody")
     for row in payload["certificates"]:
         state = "holds" if row["holds"] else "broken"

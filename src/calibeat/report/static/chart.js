@@ -264,7 +264,7 @@ function makeChart(host, spec) {
   table.addEventListener("toggle", () => {
     table.querySelector(".scroller")?.remove();
     if (!table.open) return;
-    const head = element("tr", {}, element("th", { scope: "col" }, ""), ...spec.series.map(one => element("th", { scope: "col" }, one.label)));
+    const head = element("tr", {}, element("th", { scope: "col" }, "Point"), ...spec.series.map(one => element("th", { scope: "col" }, one.label)));
     const body = spec.x.map((_, i) => element("tr", {}, element("th", { scope: "row" }, spec.title(i)),
       ...spec.series.map(one => element("td", { class: "number" }, known(one.values[i]) ? (spec.note ? spec.note(one, i) : spec.format(one.values[i])) : NOTHING))));
     table.append(element("div", { class: "scroller", tabindex: 0, role: "region", "aria-label": `${spec.label}, as a table` },
