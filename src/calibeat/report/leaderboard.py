@@ -28,7 +28,7 @@ MEASURES = (
     Measure("log_loss", "Log-loss", "mean surprise at the outcomes in nats; lower is better", "low"),
     Measure("brier", "Brier", "mean squared error of the forecast; lower is better", "low"),
     Measure("ce", "CE", "calibration error: how far stated and observed frequencies are apart; lower is better", "low"),
-    Measure("shp", "SHP", "sharpness: how well bins of forecasts tell events from non-events; higher is better", "high"),
+    Measure("shp", "SHP", "sharpness: how well bins of forecasts tell ones from zeros; higher is better", "high"),
     Measure("refinement", "Refinement", "what is left unexplained inside the bins; lower is better", "low"),
     Measure("accuracy", "Accuracy", "share of events on the right side of one half; higher is better", "high"),
     Measure("auc", "AUC", "how often a positive event is ranked above a negative one; higher is better", "high"),
