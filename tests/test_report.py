@@ -209,6 +209,20 @@ def test_a_method_without_scores_for_a_key_is_null_there():
     assert embedded["keys"]["methods"]["auto"]["log_loss"][1] is not None
 
 
+def test_the_best_is_marked_unless_most_are(year):
+    """In the year nine of ten methods share the best AUC, and one has the least log-loss."""
+    rows = re.findall(r"<tr.*?</tr>", report.html(year), re.DOTALL)
+    marked = {
+        re.search(r'data-method="(\w+)"', row).group(1): row.count("<strong>") for row in rows if "data-method" in row
+    }
+    assert marked["auto"] == 6 and set(marked.values()) == {0, 6}
+
+
+def test_without_a_warm_up_none_is_spoken_of(year):
+    alone = {**year, "data": {**year["data"], "warmup": 0}}
+    assert "the first 0" not in report.html(alone)
+
+
 # ---- intervals ---------------------------------------------------------------------------------------------------
 
 

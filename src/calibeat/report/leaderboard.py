@@ -14,6 +14,7 @@ from .payload import Number, Payload, Row, Triple
 
 Metric = Literal["log_loss", "brier", "ce"]
 METRICS: tuple[tuple[Metric, str], ...] = (("log_loss", "Log-loss"), ("brier", "Brier"), ("ce", "CE"))
+MOST_BEST = 3  # what more than so many share distinguishes nobody
 BAR_WIDTH, BAR_HEIGHT, BAR_EDGE = 150, 18, 8
 
 
@@ -96,7 +97,8 @@ def _cell(value: Number, text: str, class_: str = "") -> Element:
 
 def _measure(measure: Measure, value: Number, column: Sequence[Number]) -> Element:
     known = [v for v in column if v is not None]
-    best = bool(known) and len(known) > 1 and value == (min(known) if measure.best == "low" else max(known))
+    top = (min if measure.best == "low" else max)(known, default=None)
+    best = value is not None and value == top and known.count(top) <= min(MOST_BEST, len(known) - 1)
     text = number(value, decimals(column))
     cell = _cell(value, "" if best else text, "best" if best else "")
     if best:

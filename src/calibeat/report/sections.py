@@ -191,11 +191,12 @@ def certificates(payload: Payload) -> Element | None:
 
 def data(payload: Payload) -> Element:
     log = payload["data"]
+    warm_up = f"; the first {count(log['warmup'])} are the warm-up and count for nobody" if log["warmup"] else ""
     facts: list[tuple[str, str]] = [
         ("Read from", ", ".join(log["source"]) or NOTHING),
         ("Span", " to ".join(_moment(end) for end in log["span"]) if log["span"] else "no times given"),
         ("Rows", f"{count(log['rows'])} read, {count(log['used'])} used"),
-        ("Judged", f"{count(log['judged'])}; the first {count(log['warmup'])} are the warm-up and count for nobody"),
+        ("Judged", count(log["judged"]) + warm_up),
         ("Base rate", percent(log["base_rate"])),
         ("Mean raw score", percent(log["mean_score"])),
         ("Scores are", {"logit": "logits"}.get(log["score_kind"], "probabilities")),

@@ -136,7 +136,7 @@ function makeChart(host, spec) {
         { ...axis, ...named(1), size: (_, values) => spec.margin ?? 16 + Math.max(20, ...(values ?? []).map(textWidth)), space: spec.square ? 60 : 36,
           values: (_, splits) => spec.yTicks ? splits.map(spec.yTicks) : tickLabels(splits) },
       ],
-      hooks: { setCursor: [follow], drawAxes: [self => { spec.behind?.(self); rules(self); }], draw: [ends] },
+      hooks: { setCursor: [follow], drawAxes: [self => { spec.behind?.(self); rules(self); whiskers(self); }], draw: [ends] },
     };
   }
 
@@ -190,6 +190,26 @@ function makeChart(host, spec) {
       ctx.font = `${11 * scale}px system-ui, sans-serif`;
       ctx.textAlign = "left";
       ctx.fillText(label, bbox.left + 6 * scale, y - 5 * scale);
+    }
+    ctx.restore();
+  }
+
+  // An interval at each point too: a band needs two points to be seen.
+  function whiskers(self) {
+    const { ctx } = self;
+    ctx.save();
+    ctx.lineWidth = uPlot.pxRatio;
+    for (const one of shown()) {
+      if (!one.low) continue;
+      ctx.strokeStyle = faint(one.style.hue, 60);
+      ctx.beginPath();
+      spec.x.forEach((x, i) => {
+        if (!known(one.low[i]) || !known(one.high[i])) return;
+        const at = self.valToPos(x, "x", true);
+        ctx.moveTo(at, self.valToPos(one.low[i], "y", true));
+        ctx.lineTo(at, self.valToPos(one.high[i], "y", true));
+      });
+      ctx.stroke();
     }
     ctx.restore();
   }

@@ -124,7 +124,7 @@ function drawLearnt(payload) {
     else controls.append(element("p", { class: "small" }, `${noun} of ${labels[first] ?? first}`));
   };
   follow(host, "params", "Parameters", { rules: [{ at: 0 }] });
-  follow(document.getElementById("lanes"), "lanes", "Weights of the lanes", { stacked: true, range: () => [0, 1] });
+  follow(document.getElementById("lanes"), "lanes", "Weights of the lanes", { stacked: axis.x.length > 1, range: () => [0, 1] });
 }
 
 function drawEvidence(payload, styles) {

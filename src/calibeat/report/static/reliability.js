@@ -30,7 +30,7 @@ function drawReliability(payload, styles) {
       }
     }
     if (low > high) return [0, 1];
-    const step = 1 / 10;
+    const step = Math.min(0.1, 10 ** Math.floor(Math.log10(high - low || high || 0.1)));
     const range = [Math.max(0, Math.floor(low / step - 0.2) * step), Math.min(1, Math.ceil(high / step + 0.2) * step)];
     return range[1] - range[0] > 0.65 ? [0, 1] : range;
   }
@@ -44,13 +44,14 @@ function drawReliability(payload, styles) {
 
   function shape() {
     const { points, series } = aligned(), range = frame();
+    const digits = decimals(points.map(({ x }) => x), 3);
     const bin = i => `${number(points[i].bin / reliability.bins, 2)} – ${number((points[i].bin + 1) / reliability.bins, 2)}`;
     return {
       x: points.map(({ x }) => x), series, xRange: range, range: () => range,
-      title: i => `said ${number(points[i].x, 3)} (${bin(i)})`,
+      title: i => `said ${number(points[i].x, digits)} (${bin(i)})`,
       note: (one, i) => {
         const { count: counts } = curve(one.name);
-        return `happened ${number(one.values[i], 3)} (${number(one.low[i], 3)} to ${number(one.high[i], 3)}) in ${count(counts[points[i].bin])}`;
+        return `happened ${number(one.values[i], digits)} (${number(one.low[i], digits)} to ${number(one.high[i], digits)}) in ${count(counts[points[i].bin])}`;
       },
     };
   }
@@ -81,15 +82,15 @@ function drawReliability(payload, styles) {
     ctx.restore();
   }
 
-  const tick = v => number(v, Math.abs(v * 10 - Math.round(v * 10)) < 1e-9 ? 1 : 2);
+  const tick = v => String(+v.toPrecision(4));
   const margin = 24 + textWidth(count(Math.max(0, ...Object.values(reliability.methods).flatMap(periods => periods[0].count))));
-  const common = { kind: "number", direct: false, xTicks: tick, margin };
+  const common = { kind: "number", direct: false, xTicks: tick, yTicks: tick, margin };
   const above = makeChart(upper, {
     ...common, square: true, behind: diagonal, names: ["forecast", "happened"], format: v => number(v, 3),
     label: "Reliability: observed frequency against forecast", ...shape(),
   });
   const below = makeChart(lower, {
-    ...common, margin: margin + 18, bars: "middle", height: 130, format: v => `${count(v)} events`, range: (_, high) => [0, high * 1.06 || 1],
+    ...common, margin: margin + 18, bars: "middle", yTicks: null, height: 130, format: v => `${count(v)} events`, range: (_, high) => [0, high * 1.06 || 1],
     label: "Events by forecast", ...bars(),
   });
 
@@ -109,7 +110,8 @@ function drawReliability(payload, styles) {
       width: Math.max(60, mini.clientWidth), height: 96, legend: { show: false }, cursor: { show: false }, axes: [axis, axis], padding: [4, 4, 4, 4],
       scales: { x: { time: false, range: () => range }, y: { range: () => range } },
       series: [{}, ...series.map(({ style, points: { open } }) => ({
-        stroke: () => colour(style.hue), width: 1.4, dash: open ? [3, 2] : [], spanGaps: true, points: { show: false } }))],
+        stroke: () => colour(style.hue), width: 1.4, dash: open ? [3, 2] : [], spanGaps: true,
+        points: { show: true, size: 4, width: 1, fill: () => colour(open ? "paper" : style.hue) } }))],
       hooks: { drawAxes: [diagonal] },
     }, [points.map(({ x }) => x), ...series.map(({ values }) => values)], mini);
   }
