@@ -13,7 +13,7 @@ SCORE_NAMES = (
     "predicted", "pred", "p_hat", "phat", "y_pred", "yhat", "forecast", "confidence", "model_score",
 )  # fmt: skip
 OUTCOME_NAMES = (
-    "outcome", "label", "y", "y_true", "target", "actual", "result", "truth", "class", "event", "clicked", "click",
+    "outcome", "label", "y", "y_true", "target", "actual", "result", "truth", "class", "clicked", "click",
     "converted", "conversion", "default", "fraud", "churned", "churn",
 )  # fmt: skip
 

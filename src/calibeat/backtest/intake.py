@@ -266,11 +266,9 @@ class Intake:
             raise InvalidInput(
                 f"times must be dates or seconds, got numbers as large as {np.abs(column.values).max():g}"
             )
-        return (
-            np.where(fine, scaled.round(), NEVER).astype(np.int64)
-            if not fine.all()
-            else scaled.round().astype(np.int64)
-        )
+        whole = scaled.round().astype(np.int64)
+        whole[~fine] = NEVER
+        return whole
 
     def _slots_of(self, keys: Codes) -> Whole:
         """The stream of each row."""

@@ -84,20 +84,16 @@ class LogFile:
     def _parquet(self, pick: Pick) -> Iterator[Any]:
         import pyarrow.parquet as pq
 
-        file = pq.ParquetFile(self.path)
+        file = pq.ParquetFile(self.path, pre_buffer=False)  # a buffer of all that was read would grow with it
         yield from file.iter_batches(batch_size=CHUNK, columns=pick(file.schema_arrow.names, self.name))
 
     def _arrow(self, pick: Pick) -> Iterator[Any]:
         import pyarrow as pa
-        from pyarrow import feather, ipc
+        from pyarrow import ipc
 
         with pa.memory_map(self.path) as source:
             magic = source.read(6)
             source.seek(0)
-            if magic[:4] == b"FEA1":
-                table = feather.read_table(source, memory_map=False)
-                yield from table.select(pick(table.column_names, self.name)).to_batches(CHUNK)
-                return
             if magic == b"ARROW1":
                 reader = ipc.open_file(source)
                 parts = (reader.get_batch(at) for at in range(reader.num_record_batches))

@@ -193,8 +193,8 @@ class Tally:
         self, forecasts: Vector, outcomes: Vector, place: Whole, slots: Whole, streams: int, most: int
     ) -> None:
         """Count a chunk by stream; calibration errors only for the first `most` of them."""
-        self._key_sums = _grown(self._key_sums, 2 * streams)
-        self._key_gaps = _grown(self._key_gaps, min(streams, most) * self.bins, most * self.bins)
+        self._key_sums = _grown(self._key_sums, 2, streams)
+        self._key_gaps = _grown(self._key_gaps, self.bins, min(streams, most), most)
         compiled(tally_keys)(forecasts, outcomes, place, slots, self.bins, self._key_sums, self._key_gaps)
 
     def merge(self) -> None:
@@ -218,10 +218,11 @@ class Tally:
         return self._key_sums[: 2 * streams].reshape(-1, 2), self._key_gaps.reshape(-1, self.bins)[:streams]
 
 
-def _grown(array: Vector, size: int, most: int | None = None) -> Vector:
-    if size <= len(array):
+def _grown(array: Vector, width: int, streams: int, most: int | None = None) -> Vector:
+    """Room for so many streams, and for half as many again, up to `most`."""
+    if streams * width <= len(array):
         return array
-    room = size + size // 2 if most is None else min(size + size // 2, most)
-    grown = np.zeros(room)
+    room = streams + streams // 2
+    grown = np.zeros(width * (room if most is None else min(room, most)))
     grown[: len(array)] = array
     return grown
