@@ -179,6 +179,13 @@ def test_bad_rows_are_skipped_and_counted_where_asked():
         run([50.0, 20.0, 0.5], [1, 0, 1], skip_bad=True)
 
 
+def test_a_row_is_skipped_for_one_reason_only():
+    data = run([None, 0.5, 0.5], [None, 1, 0], None, [1, 2, 3], skip_bad=True).payload()["data"]
+    assert [(s["reason"], s["count"]) for s in data["skipped"]] == [("score is missing", 1)]
+    with pytest.raises(InvalidInput, match="got 1 that were all skipped"):
+        run([None], [1], None, [1], skip_bad=True)
+
+
 def test_time_must_not_go_back():
     times = np.arange(N)
     times[17] = 3
@@ -195,7 +202,7 @@ def test_time_must_not_go_back():
 def test_what_does_not_go_together():
     for options, said in (
         ({"outcome_times": MOMENTS}, "outcome_times need times"),
-        ({"sort": True}, "to sort needs times"),
+        ({"sort": True}, "to sort a log needs the time of each event, got none"),
         ({"times": MOMENTS, "outcome_times": MOMENTS, "delay": 3}, "got both"),
         ({"delay": "2h"}, "a delay in time needs the time of each event"),
         ({"delay": "soon"}, "delay must be a number of events or a time"),

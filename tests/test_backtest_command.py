@@ -20,7 +20,7 @@ csv, feather, pq = (pytest.importorskip(f"pyarrow.{name}") for name in ("csv", "
 
 import calibeat  # noqa: E402 - only where pyarrow is
 from calibeat import cli  # noqa: E402
-from calibeat.backtest import command, log  # noqa: E402
+from calibeat.backtest import command, intake, log  # noqa: E402
 
 N = 300
 SCORES, OUTCOMES = drifting(N)
@@ -263,6 +263,16 @@ def test_a_run_that_fails_leaves_no_file(typed, folder):
     assert [path.name for path in folder.iterdir()] == ["log.csv"]
 
 
+def test_a_run_that_fails_in_the_middle_leaves_no_file(typed, folder, monkeypatch):
+    monkeypatch.setattr(log, "CHUNK", 20)
+    monkeypatch.setattr(intake, "CHUNK", 20)
+    monkeypatch.setattr(intake, "SMALL", 0)
+    write("log.parquet", pa.table({"p": [0.5] * 100 + [1.5], "y": [1] * 101}))
+    code, out, err = typed("log.parquet", "--out", "f.parquet", "--methods", "ops")
+    assert (code, out) == (1, "") and "got 1.5 - at row 101 of log.parquet" in err
+    assert [path.name for path in folder.iterdir()] == ["log.parquet"]
+
+
 # ---- every kind of mistake ---------------------------------------------------------------------------------------
 
 
@@ -270,6 +280,7 @@ def test_a_run_that_fails_leaves_no_file(typed, folder):
     ("", "", "log.csv must hold a header and rows, got nothing"),
     ("\n\n", "", "got nothing"),
     ("p,y\n", "", "log must hold at least one row that can be used, got a header at most"),
+    ("p,y\n", "--time y --sort", "got a header at most"),
     ("p;y\n0.5;1\n", "", "it looks as if they were between ';': say --delimiter ';'"),
     ("p\ty\n0.5\t1\n", "", "between a tab: say --delimiter $'\\t'"),
     ("p,y\n0.5,1\n", "--delimiter ;", "it looks as if they were between ',': say --delimiter ','"),
@@ -315,6 +326,7 @@ def test_files_that_are_not_logs(typed):
     Path("broken.parquet").write_bytes(b"PAR1 and nothing else")
     Path("broken.feather").write_bytes(b"ARROW1 and nothing else")
     Path("latin.csv").write_bytes("p,y\n0.5,1\nd\xe9j\xe0,1\n".encode("latin-1"))
+    Path("late.csv").write_bytes(b"p,y\n" + b"0.5,1\n" * 20_000 + "0.5,d\xe9\n".encode("latin-1"))
     Path("numbers.bin").write_bytes(bytes(range(256)))
     Path("empty").mkdir()
     pq.write_table(pa.table({"p": [[0.5]], "y": [1]}), "nested.parquet")
@@ -322,6 +334,7 @@ def test_files_that_are_not_logs(typed):
         ("broken.parquet", "broken.parquet must be a log that can be read"),
         ("broken.feather", "broken.feather must be a log that can be read"),
         ("latin.csv", "latin.csv must be text in UTF-8, got byte 0xe9"),
+        ("late.csv", "late.csv must be a log that can be read, got: "),
         ("numbers.bin", "numbers.bin must be"),
         ("empty", "empty must be a folder with CSV, Parquet or Arrow files, got none in it"),
         ("nowhere.csv", "got 'nowhere.csv', which is not there"),

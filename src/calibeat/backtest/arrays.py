@@ -156,8 +156,6 @@ def _times(column: Column) -> Times:
 
 def moment(value: Any) -> int | None:
     """A date as microseconds since 1970; without a zone it is taken for UTC."""
-    if isinstance(value, np.datetime64):
-        return int(value.astype("datetime64[us]").astype(np.int64))
     if not isinstance(value, datetime):
         try:
             value = datetime.fromisoformat(str(value).strip())

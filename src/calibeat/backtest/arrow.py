@@ -106,8 +106,6 @@ def _plain(column: Any) -> Any:
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    if isinstance(column, pa.ChunkedArray):
-        column = column.combine_chunks()
     if pa.types.is_dictionary(column.type):
         return pc.cast(column, column.type.value_type)
     return pc.cast(column, pa.string()) if str(column.type) == "string_view" else column

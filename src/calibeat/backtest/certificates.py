@@ -30,8 +30,9 @@ def certificates(replayed: Replayed) -> list[Certificate]:
     )
     ops, tops, hops, auto = found["ops"], found["tops"], found["hops"], found["auto"]
     said: list[Certificate] = []
-    if ops is not None:
-        said += _regret(replayed, ops, T, late=replayed.delays is not None)
+    best = replayed.scores.least_loss(OPS, warmup=True)
+    if ops is not None and best is not None:
+        said.append(_regret(replayed, ops, best, T))
     if ops is not None and auto is not None:
         gap = _total(replayed, auto) - _total(replayed, ops)
         said.append(_entry(
@@ -67,19 +68,17 @@ def _hops(replayed: Replayed, ops: Runner, hops: Runner, T: int, applies: str) -
     ]  # fmt: skip
 
 
-def _regret(replayed: Replayed, ops: Runner, T: int, *, late: bool) -> list[Certificate]:
-    best = replayed.scores.least_loss(ops.method, warmup=True)
-    if best is None:
-        return []
+def _regret(replayed: Replayed, ops: Runner, best: tuple[float, tuple[float, ...]], T: int) -> Certificate:
     loss, theta = best
     B = min(700.0, max(1.0, math.hypot(*theta)))
     applies = (
         "The theorem wants scores in [0.01, 0.99] and its own step size; OPS here has the step size of the paper's "
-        "experiments, so this is a yardstick and not a promise." + (" Outcomes were late besides." if late else "")
+        "experiments, so this is a yardstick and not a promise."
+        + ("" if replayed.delays is None else " Outcomes were late besides.")
     )
     statement = f"regret of ONS against the best of |theta| <= B is at most 2 (e^B + 10 B) log T + 1, B = {B:.2f}"
-    return [_entry(ops, "regret", f"{statement} (Theorem 2.1)", bounds.ons_regret(B, T),
-                   _total(replayed, ops) - loss, applies, T)]  # fmt: skip
+    observed = _total(replayed, ops) - loss
+    return _entry(ops, "regret", f"{statement} (Theorem 2.1)", bounds.ons_regret(B, T), observed, applies, T)
 
 
 def _runner(replayed: Replayed, method: object) -> Runner | None:

@@ -35,8 +35,6 @@ def overall(cells: Vector, sums: Vector) -> dict[str, float]:
     """The measures of some blocks together."""
     count, forecast, outcome = cells.sum(axis=0).T
     n, total = float(count.sum()), sums.sum(axis=0)
-    if n == 0:
-        return dict.fromkeys(("log_loss", "brier", "accuracy", "ce", "shp", "refinement"), math.nan)
     used = count > 0
     shp = float((outcome[used] ** 2 / count[used]).sum() / n)
     return {

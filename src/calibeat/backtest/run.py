@@ -35,8 +35,6 @@ def run_arrays(
     terms = Terms(score_kind, skip_bad, sort, *parse_delay(delay), hint="say {argument}")
     if outcome_times is not None and times is None:
         raise InvalidInput("outcome_times need times to be compared with, got none")
-    if sort and times is None:
-        raise InvalidInput("to sort needs times, got none")
     if terms.delay and outcome_times is not None:
         raise InvalidInput("delay must not be set where outcome_times say when outcomes arrived, got both")
     kept: dict[str, list[Vector]] = {}
