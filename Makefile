@@ -18,7 +18,7 @@ venv: .venv/dev ## the environment for everything but the benchmarks
 	$(INSTALL) --editable '.[$*]'
 	@touch $@
 
-demo: .venv/demo ## a year of flights: a table, and a picture in out/
+demo: .venv/demo ## a year of flights: a table, and a picture and a report in out/
 	@mkdir -p out
 	$(BIN)/calibeat demo --out out
 

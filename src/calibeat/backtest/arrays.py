@@ -15,10 +15,7 @@ from calibeat.errors import InvalidInput, MissingExtra
 
 from .intake import CHUNK, FINE, MISSING, UNREADABLE, Batch, Codes, Numbers, States, Times
 
-WORDS = {
-    "0": 0.0, "1": 1.0, "0.0": 0.0, "1.0": 1.0, "false": 0.0, "true": 1.0, "no": 0.0, "yes": 1.0, "f": 0.0, "t": 1.0,
-    "n": 0.0, "y": 1.0,
-}  # fmt: skip
+WORDS = {"false": 0.0, "true": 1.0, "no": 0.0, "yes": 1.0, "f": 0.0, "t": 1.0, "n": 0.0, "y": 1.0}
 Column = npt.NDArray[Any]
 
 
@@ -98,7 +95,7 @@ def _numbers(column: Column) -> Numbers:
 
 def _outcomes(column: Column) -> Numbers:
     return _numbers(column.astype(np.float64) if column.dtype.kind == "b" else column) \
-        if column.dtype.kind in "biuf" else _one_by_one(column, _outcome)  # fmt: skip
+        if column.dtype.kind in "biuf" else _one_by_one(column, outcome_of)  # fmt: skip
 
 
 def _one_by_one(column: Column, read: Any) -> Numbers:
@@ -130,9 +127,11 @@ def _number(value: Any) -> float | None:
     return None if math.isnan(number) else number
 
 
-def _outcome(value: Any) -> float | None:
+def outcome_of(value: Any) -> float | None:
+    """A number, a boolean, or a word such as yes and no; None for anything else."""
     if isinstance(value, str):
-        return WORDS.get(value.strip().lower())
+        word = value.strip().lower()
+        return WORDS[word] if word in WORDS else _number(word)
     return float(value) if isinstance(value, (bool, np.bool_)) else _number(value)
 
 
@@ -176,4 +175,4 @@ def _codes(column: Column) -> Codes:
     return Codes(np.array(codes, dtype=np.int64), list(seen))
 
 
-__all__ = ["WORDS", "States", "batches", "is_missing", "moment"]
+__all__ = ["States", "batches", "is_missing", "moment", "outcome_of"]

@@ -8,7 +8,7 @@ import numpy as np
 
 from calibeat.errors import InvalidInput
 
-from .arrays import WORDS, moment
+from .arrays import moment, outcome_of
 from .chunk import Whole
 from .intake import FINE, MISSING, UNREADABLE, Batch, Codes, Numbers, States, Times
 
@@ -60,7 +60,7 @@ def outcomes(column: Any) -> Numbers:
     if not (pa.types.is_string(column.type) or pa.types.is_large_string(column.type)):
         return numbers(column, "outcome")
     encoded = column.dictionary_encode()
-    meanings = [WORDS.get(word.strip().lower(), np.nan) for word in encoded.dictionary.to_pylist()]
+    meanings = [np.nan if (found := outcome_of(word)) is None else found for word in encoded.dictionary.to_pylist()]
     indices, missing = _indices(encoded)
     values = np.array([*meanings, np.nan])[indices]
     states = np.where(missing, MISSING, np.where(np.isnan(values), UNREADABLE, FINE))

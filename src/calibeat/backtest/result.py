@@ -32,7 +32,7 @@ class BacktestResult:
     >>> import calibeat
     >>> scores, outcomes = [0.9, 0.8, 0.7, 0.6] * 250, [1, 0, 1, 0] * 250
     >>> result = calibeat.backtest(scores, outcomes, methods=["ops", "tops"])
-    >>> list(result.table["method"])
+    >>> result.table["method"].tolist()
     ['raw', 'ops', 'tops']
     >>> bool(result.table["log_loss"][1] < result.table["log_loss"][0])
     True

@@ -143,7 +143,8 @@ def _data(replayed: Replayed, source: Source) -> Data:
     if replayed.delays is not None:
         notes.append(
             "An outcome that had not arrived when the log ended was never learnt; its event is judged if the log holds "
-            "the outcome."
+            "the outcome. With late outcomes an e-value wants that neither delays nor later scores depend on outcomes "
+            "still under way."
         )
     # What hedging says is one of a few points: forecasts of one rank are equal indeed.
     error = max(auc(runner.tally)[1] for runner in replayed.runners if not runner.replay.hedges)
