@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from random import Random
 
 import numpy as np
 import pytest
@@ -281,6 +282,7 @@ def test_a_run_that_fails_in_the_middle_leaves_no_file(typed, folder, monkeypatc
     ("\n\n", "", "got nothing"),
     ("p,y\n", "", "log must hold at least one row that can be used, got a header at most"),
     ("p,y\n", "--time y --sort", "got a header at most"),
+    ("p\r,y\n0.5,1\n", "", "outcome column must be named"),
     ("p;y\n0.5;1\n", "", "it looks as if they were between ';': say --delimiter ';'"),
     ("p\ty\n0.5\t1\n", "", "between a tab: say --delimiter $'\\t'"),
     ("p,y\n0.5,1\n", "--delimiter ;", "it looks as if they were between ',': say --delimiter ','"),
@@ -342,6 +344,26 @@ def test_files_that_are_not_logs(typed):
     ):
         code, out, err = typed(name)
         assert (code, out) == (1, "") and said in err, name
+
+
+def test_whatever_is_typed_into_a_log_there_is_no_traceback(typed):
+    """Logs with pieces lost, doubled and replaced by what logs should not hold: an answer or a sentence."""
+    random = Random(0)  # noqa: S311 - no secret
+    odd = [*"0.,;\n\r\t\"'-eN \x00é", "nan", "inf", "1e999", "true", "2024-13-01", "9999-12-31", "9" * 20, '""', "1_0"]
+    rows = [f"2024-01-{day:02d},0.{day},{day % 2},{'abc'[day % 3]},{day}" for day in range(10, 29)]
+    options = ["--time t", "--key k", "--id id", "--skip-bad", "--delay 3", "--score-kind logit", "--sort --time t",
+               "--delay 2h --time t", "--time t --outcome-time id", "--outcome k", "--time id"]  # fmt: skip
+    codes = []
+    for _ in range(60):
+        text = "\n".join(["t,p,y,k,id", *rows]) + "\n"
+        for _ in range(random.choice([1, 2, 5, 20])):
+            at = random.randrange(len(text))
+            text = text[:at] + random.choice(odd) + text[at + random.choice([0, 0, 1, 5]) :]
+        Path("log.csv").write_text(text, encoding=random.choice(["utf-8", "latin-1"]))
+        code, out, err = typed("log.csv", "--methods", "ops", *" ".join(random.sample(options, 2)).split())
+        assert (code, err) == (0, "") or ((code, out) == (1, "") and err.startswith("calibeat: ")), text
+        codes.append(code)
+    assert {0, 1} == set(codes)
 
 
 def test_bad_rows_are_skipped_and_counted_where_asked(typed):

@@ -168,7 +168,7 @@ def _header(head: bytes, delimiter: str, name: str) -> list[str]:
         text = head.decode("utf-8-sig", errors="strict" if len(head) < _HEAD else "ignore")
     except UnicodeDecodeError as error:
         raise InvalidInput(f"{name} must be text in UTF-8, got byte {error.object[error.start]:#x}") from error
-    header = next(csv.reader(io.StringIO(text), delimiter=delimiter), [])
+    header = next(csv.reader(io.StringIO(text, newline=None), delimiter=delimiter), [])  # a lone \r ends a line too
     if len(header) == 1:
         other = next((mark for mark in (";", "\t", "|", ",") if mark != delimiter and mark in header[0]), None)
         if other is not None:

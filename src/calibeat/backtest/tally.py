@@ -43,9 +43,8 @@ def rank_of(p: float, fine: int) -> int:
 @kernel
 def loss_of(p: float, y: float) -> float:
     """-log of what p said of y, at most -log CLIP."""
-    if y == 1.0:
-        return -math.log(p) if p > CLIP else WORST
-    return -math.log1p(-p) if 1.0 - p > CLIP else WORST
+    said = p if y == 1.0 else 1.0 - p  # rounded, which is below 1e-11 of a loss that is clipped
+    return -math.log(said) if said > CLIP else WORST
 
 
 @kernel
