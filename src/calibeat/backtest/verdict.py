@@ -45,7 +45,8 @@ def _use(
 ) -> Verdict:
     best = ranked[0]
     tied = [name for name in ranked[1:] if bootstrap.difference(name, best, "log_loss")[1] <= 0.0]
-    sentences = [buys]
+    share = bootstrap.share_better(best, raw)
+    sentences = [buys, f"{labels[best]} beats the raw score in {_share(share)} of the resampled logs."]
     if tied:
         named = _listed([labels[name] for name in tied])
         sentences.append(
@@ -66,12 +67,11 @@ def _use(
             f"If calibration error alone is what you are paid by, {labels[honest]} has the least: "
             f"{bootstrap.measured(honest, 'ce'):.4f}."
         )
-    share = bootstrap.share_better(best, raw)
     less = -bootstrap.difference(best, raw, "log_loss")[0] / bootstrap.measured(raw, "log_loss")
     return {
         "method": best,
         "headline": f"Use {labels[best]}: {100 * less:.1f} % less log-loss than the raw score",
-        "sentences": [*sentences, f"It beats the raw score in {_share(share)} of the resampled logs."],
+        "sentences": sentences,
         "confidence": "likely" if tied else "sure",
     }
 
