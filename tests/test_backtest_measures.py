@@ -417,3 +417,19 @@ def test_every_payload_makes_a_page():
         page = html(calibeat.backtest(SCORES[:n], OUTCOMES[:n], methods=["auto", "hops"]).payload())
         assert page.lower().startswith("<!doctype html>")
     assert CLIP == 1e-5
+
+
+def test_versions_are_told_also_without_numba(monkeypatch):
+    from importlib.metadata import PackageNotFoundError
+
+    from calibeat.backtest import summary
+
+    def absent(name):
+        raise PackageNotFoundError(name)
+
+    def told():
+        return calibeat.backtest(SCORES[:20], OUTCOMES[:20], methods="ops").payload()["versions"]
+
+    assert told()["calibeat"] == calibeat.__version__ and told()["numba"][0].isdigit()
+    monkeypatch.setattr(summary, "version", absent)
+    assert told()["numba"] == "not installed"

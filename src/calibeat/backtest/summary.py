@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import platform
 from dataclasses import dataclass, field
-from importlib.metadata import version
+from importlib.metadata import PackageNotFoundError, version
 
 import numpy as np
 
@@ -114,9 +114,11 @@ def summarise(replayed: Replayed, source: Source) -> Payload:
 
 
 def _versions() -> dict[str, str]:
-    return {
-        "calibeat": __version__, "python": platform.python_version(), "numpy": np.__version__, "numba": version("numba")
-    }  # fmt: skip
+    try:
+        numba = version("numba")
+    except PackageNotFoundError:  # everything works without it, only slower
+        numba = "not installed"
+    return {"calibeat": __version__, "python": platform.python_version(), "numpy": np.__version__, "numba": numba}
 
 
 def _label(runner: Runner) -> str:
