@@ -235,6 +235,11 @@ def test_an_outcome_that_never_comes_is_forecast_and_not_judged():
     assert data.payload()["delay"]["never"] == 7
 
 
+def test_a_log_without_any_outcome():
+    with pytest.raises(InvalidInput, match="at least one outcome, got none in 2 rows"):
+        run([0.5, 0.5], [None, None], None, [1, 2], [None, None])
+
+
 def test_methods_in_every_form():
     for methods in ("ops", "raw, ops", ["ops"], [OPS], OPS, {"ops": OPS}, ["bm", "OPS", "ops"]):
         assert run(methods=methods).table["method"].tolist() == ["raw", "ops"]

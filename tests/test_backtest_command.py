@@ -290,6 +290,7 @@ def test_a_run_that_fails_in_the_middle_leaves_no_file(typed, folder, monkeypatc
     ("scroe,y\n0.5,1\n", "", "did you mean 'scroe'?"),
     ("p,y\n0.5,1\n", "--score q", "score column 'q' is not in log.csv; there are 'p', 'y'"),
     ("p,clicked\n0.5,1\n", "--outcome click", "outcome column 'click' is not in log.csv - did you mean 'clicked'?"),
+    ("p,y,p\n0.5,1,0.2\n", "", "score column must be there once, got 2 named 'p' in log.csv"),
     ("p,y\n0.5,1\n", "--key k", "key column 'k' is not in log.csv"),
     ("p,y\n0.5,maybe\n", "", "outcome must be 0 or 1 (or false or true), got 'maybe' - at row 1 of log.csv"),
     ("p,y\n0.5,1\n0.5,2\n", "", "got '2' - at row 2 of log.csv"),
@@ -332,6 +333,8 @@ def test_files_that_are_not_logs(typed):
     Path("numbers.bin").write_bytes(bytes(range(256)))
     Path("empty").mkdir()
     pq.write_table(pa.table({"p": [[0.5]], "y": [1]}), "nested.parquet")
+    odd = pa.table({"p": [0.5], "y": [1], "k": [{"a": 1}], "d": pa.array([2**62], pa.timestamp("s"))})
+    feather.write_feather(odd, "odd.feather")
     for name, said in (
         ("broken.parquet", "broken.parquet must be a log that can be read"),
         ("broken.feather", "broken.feather must be a log that can be read"),
@@ -341,8 +344,11 @@ def test_files_that_are_not_logs(typed):
         ("empty", "empty must be a folder with CSV, Parquet or Arrow files, got none in it"),
         ("nowhere.csv", "got 'nowhere.csv', which is not there"),
         ("nested.parquet", "score column must hold numbers, got list"),
+        ("odd.feather --key k", "key column must hold text or numbers, got struct"),
+        ("odd.feather --id k", "id column must hold text or numbers, got struct"),
+        ("odd.feather --time d", "odd.feather must be a log that can be read, got: "),
     ):
-        code, out, err = typed(name)
+        code, out, err = typed(*name.split())
         assert (code, out) == (1, "") and said in err, name
 
 

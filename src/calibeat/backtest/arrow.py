@@ -28,7 +28,7 @@ def batch_of(columns: dict[str, Any], name: str, first: int) -> Batch:
         times(columns["time"], "time") if "time" in columns else None,
         times(columns["outcome time"], "outcome time") if "outcome time" in columns else None,
         codes(columns["key"]) if "key" in columns else None,
-        columns["id"].to_pylist() if "id" in columns else None,
+        _flat(columns["id"], "id").to_pylist() if "id" in columns else None,
     )
 
 
@@ -75,7 +75,8 @@ def times(column: Any, role: str) -> Times:
     column = _plain(column)
     kind = column.type
     if pa.types.is_timestamp(kind) or pa.types.is_date(kind):
-        return _dates(pc.cast(column, pa.timestamp("us", getattr(kind, "tz", None)), safe=False))
+        microseconds = pa.timestamp("us", getattr(kind, "tz", None))
+        return _dates(pc.cast(column, options=pc.CastOptions(microseconds, allow_time_truncate=True)))
     if not (pa.types.is_string(kind) or pa.types.is_large_string(kind)):
         found = numbers(column, role)
         return Times(found.values, found.states, dated=False)
@@ -97,9 +98,17 @@ def times(column: Any, role: str) -> Times:
 
 def codes(column: Any) -> Codes:
     """Keys as indices into those of this batch."""
-    encoded = _plain(column).dictionary_encode()
+    encoded = _plain(_flat(column, "key")).dictionary_encode()
     indices, missing = _indices(encoded)
     return Codes(np.where(missing, -1, indices), encoded.dictionary.to_pylist())
+
+
+def _flat(column: Any, role: str) -> Any:
+    import pyarrow as pa
+
+    if pa.types.is_nested(column.type):
+        raise InvalidInput(f"{role} column must hold text or numbers, got {column.type}")
+    return column
 
 
 def _plain(column: Any) -> Any:

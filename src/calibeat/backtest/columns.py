@@ -20,15 +20,20 @@ OUTCOME_NAMES = (
 
 def find(role: str, asked: str | None, header: Sequence[str], where: str) -> Column:
     """The column for a role ("score", "outcome", ...); raises with the closest name where there is none."""
-    if asked is not None:
-        if asked in header:
-            return {"name": asked, "guessed": False}
-        raise InvalidInput(f"{role} column {asked!r} is not in {where}{_closest(asked, header)}")
+    name = _guess(role, header) if asked is None else asked
+    if name not in header:
+        raise InvalidInput(f"{role} column {name!r} is not in {where}{_closest(name, header)}")
+    if header.count(name) > 1:
+        raise InvalidInput(f"{role} column must be there once, got {header.count(name)} named {name!r} in {where}")
+    return {"name": name, "guessed": asked is None}
+
+
+def _guess(role: str, header: Sequence[str]) -> str:
     known = {"score": SCORE_NAMES, "outcome": OUTCOME_NAMES}[role]
     by_plain_name = {name.strip().lower(): name for name in reversed(header)}
     for name in known:
         if name in by_plain_name:
-            return {"name": by_plain_name[name], "guessed": True}
+            return by_plain_name[name]
     close = [name for name in by_plain_name if difflib.get_close_matches(name, known, n=1, cutoff=0.75)]
     hint = f" - did you mean {by_plain_name[close[0]]!r}?" if close else ""
     raise InvalidInput(

@@ -20,7 +20,7 @@ from .arrow import batch_of
 from .chunk import Chunk, Whole
 from .columns import find
 from .intake import Batch, Intake, Terms
-from .log import STDIN, LogFile, files_of, require_arrow
+from .log import STDIN, LogFile, files_of, require_arrow, sentences
 from .methods import DEFAULT
 from .result import BacktestResult
 from .run import SCORE_KINDS, parse_delay, run
@@ -166,7 +166,9 @@ def _read(
         first = 0
         for part in file.batches(pick, bad_row if options.skip_bad else None):
             columns = {role: part.column(column["name"]) for role, column in chosen.items()}
-            yield batch_of(columns, file.name, first)
+            with sentences(file.name):
+                batch = batch_of(columns, file.name, first)
+            yield batch
             first += part.num_rows
             step(part.num_rows)
 

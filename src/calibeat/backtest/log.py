@@ -55,7 +55,7 @@ class LogFile:
         """How many rows there are, where the file says so; for CSV an estimate from its first megabyte."""
         if self.path == STDIN:
             return None
-        with _sentences(self.name):
+        with sentences(self.name):
             if self.kind == PARQUET:
                 import pyarrow.parquet as pq
 
@@ -73,7 +73,7 @@ class LogFile:
         A row of a CSV with too many or too few fields is handed to `on_bad_row` if there is one, and ends the run if
         not.
         """
-        with _sentences(self.name):
+        with sentences(self.name):
             if self.kind == CSV:
                 yield from self._csv(pick, on_bad_row)
             elif self.kind == PARQUET:
@@ -182,7 +182,7 @@ def _header(head: bytes, delimiter: str, name: str) -> list[str]:
 
 
 @contextmanager
-def _sentences(name: str) -> Iterator[None]:
+def sentences(name: str) -> Iterator[None]:
     """Arrow's errors as ours."""
     import pyarrow as pa
 

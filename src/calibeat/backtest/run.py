@@ -80,6 +80,8 @@ def run(
         got = f"{intake.rows:,} that were all skipped" if intake.rows else "a header at most"
         raise InvalidInput(f"log must hold at least one row that can be used, got {got}") from None
     blocks = replayed.blocks
+    if not blocks.labelled:
+        raise InvalidInput(f"log must hold at least one outcome, got none in {intake.rows:,} rows")
     if not blocks.judged:
         raise InvalidInput(
             f"warmup must be less than the {blocks.labelled:,} events that have an outcome, got {blocks.warmup:,}"
