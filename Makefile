@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 INSTALL := $(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: help venv demo test lint bench format clean
+.PHONY: help venv demo test chromium lint bench format clean
 
 help: ## what can be made
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
@@ -18,14 +18,21 @@ venv: .venv/dev ## the environment for everything but the benchmarks
 	$(INSTALL) --editable '.[$*]'
 	@touch $@
 
-demo: .venv/demo ## a year of flights: a table, and a picture in out/
+demo: .venv/demo ## a year of flights: a table, and a picture and a report in out/
 	@mkdir -p out
 	$(BIN)/calibeat demo --out out
 
-test: .venv/dev ## the whole suite twice: with the JIT, and without it for the coverage
+test: .venv/dev chromium ## the whole suite twice: with the JIT, and without it for the coverage
 	$(BIN)/python -m pytest
 	NUMBA_DISABLE_JIT=1 $(BIN)/python -m coverage run -m pytest
 	$(BIN)/python -m coverage report
+
+# The report is tested in a real browser. Where Debian's packages cannot be had, its tests skip (not in CI: there they fail).
+SUDO := $(if $(filter 0,$(shell id -u)),,sudo)
+chromium: ## the browser of the tests, from Debian's packages unless there is one
+	@which chromium chromedriver >/dev/null || { \
+	  $(SUDO) apt-get update -qq && $(SUDO) env DEBIAN_FRONTEND=noninteractive \
+	  apt-get install -y -qq --no-install-recommends chromium chromium-driver; } || echo "no Chromium: its tests will skip"
 
 lint: .venv/dev ## ruff and mypy
 	$(BIN)/ruff check

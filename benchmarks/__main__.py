@@ -33,6 +33,7 @@ TABLES = {
     "strings": "bank:strings",
     "files": "bank:files",
     "prior": "prior:cold_start",
+    "backtest": "backtest:end_to_end",
 }
 
 

@@ -12,7 +12,7 @@ pytest.importorskip("sklearn")
 pytest.importorskip("matplotlib")
 
 from calibeat import TOPS, Calibrator, metrics
-from calibeat.demo import METHODS, Row, counted_events, evaluate, group_means, run_demo, table
+from calibeat.demo import METHODS, Row, backtested, counted_events, evaluate, group_means, run_demo, table
 from calibeat.errors import MissingExtra
 from calibeat.experiments import flights as flights_module
 from calibeat.experiments.drifts import covariate_drift, sinusoids
@@ -73,7 +73,11 @@ def without_flights(monkeypatch):
 def beginning(stream, n):
     """The first n events; what is due later never arrives."""
     due = None if stream.due is None else np.minimum(stream.due[:n], n)
-    return replace(stream, scores=stream.scores[:n], outcomes=stream.outcomes[:n], due=due, group=stream.group[:n])
+    times, known = (None if column is None else column[:n] for column in (stream.times, stream.known))
+    return replace(
+        stream, scores=stream.scores[:n], outcomes=stream.outcomes[:n], due=due, group=stream.group[:n], times=times,
+        known=known,
+    )  # fmt: skip
 
 
 # ---- covariate drift ---------------------------------------------------------------------------------------------
@@ -142,6 +146,21 @@ def test_no_flight_tells_its_outcome_before_it_has_landed(flown, timetable):
     # and no later than it must: the prediction before was made while the flight was not yet done, or is its own
     before = flown.due[arrives] - 1
     assert ((departs[before] < landed[arrives]) | (before == arrives)).all()
+
+
+def test_times_say_the_same_as_due(flown):
+    never = np.isnat(flown.known)
+    assert (never == ~flown.labelled).all()
+    first = np.searchsorted(flown.times, np.where(never, flown.times.max() + np.timedelta64(1, "D"), flown.known))
+    np.testing.assert_array_equal(np.maximum(first, np.arange(len(first)) + 1), flown.due)
+
+
+def test_the_report_forecasts_as_run_does(flown):
+    short = beginning(flown, 3000)
+    result = backtested(short)
+    for name in ("AUTO", "SWPS", "HOPS"):
+        told = Calibrator(METHODS[name], seed=0).run(short.scores, short.outcomes, due=short.due)
+        np.testing.assert_array_equal(result.forecasts[name.lower()], told)
 
 
 def test_cancelled_and_diverted_flights_have_no_outcome(flown, timetable):
@@ -230,10 +249,12 @@ def test_the_demo_on_the_drift(drift_demo, drift):
     assert rows["raw"].brier == metrics.brier_score(drift.outcomes[counted], drift.scores[counted])
     assert "The first 1,000 of these count for nobody" in told and "same 4,000" in told
     assert "blockwise CE" in told and "clipped to [1e-05, 1 - 1e-05]" in told
-    assert told.rstrip().endswith(f"Picture written to {demo.picture.resolve()}")
+    assert f"Picture written to {demo.picture.resolve()}\n" in told
+    assert told.rstrip().endswith(f"Report written to {demo.page.resolve()}")
+    assert demo.page.name == "calibeat-report.html" and "AUTO" in demo.page.read_text()
     # not a terminal: a line for each step
-    assert len(log.splitlines()) == len(METHODS) + 2
-    assert all(f"through {name}" in log for name in METHODS)
+    assert len(log.splitlines()) == 4
+    assert all(name in log for name in METHODS)
 
 
 def test_the_picture_is_a_picture(drift_demo):
@@ -261,14 +282,14 @@ def test_a_bar_on_a_terminal(drift, tmp_path):
     pytest.importorskip("tqdm")
     log = Terminal()
     run_demo(tmp_path, stream=beginning(drift, 2000), to=io.StringIO(), log=log)
-    assert "\r" in log.getvalue() and "through SWPS" in log.getvalue() and "9/10" in log.getvalue()
+    assert "\r" in log.getvalue() and "SWPS" in log.getvalue() and "3/4" in log.getvalue()
 
 
 def test_lines_on_a_terminal_without_tqdm(drift, tmp_path, monkeypatch):
     without(monkeypatch, "tqdm")
     log = Terminal()
     run_demo(tmp_path, stream=beginning(drift, 2000), to=io.StringIO(), log=log)
-    assert len(log.getvalue().splitlines()) == len(METHODS) + 2
+    assert len(log.getvalue().splitlines()) == 4
 
 
 # ---- what is not installed ---------------------------------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 from . import bounds, metrics
 from ._version import __version__
+from .backtest import BacktestResult, backtest
 from .bank import Bank
 from .calibeating import Hedging, Tracking
 from .calibrator import Calibrator
@@ -47,6 +48,7 @@ __all__ = [
     "WBS",
     "WHB",
     "WPS",
+    "BacktestResult",
     "Bank",
     "Beta",
     "CalibeatError",
@@ -69,6 +71,7 @@ __all__ = [
     "UnknownKey",
     "UnknownMethod",
     "__version__",
+    "backtest",
     "bounds",
     "metrics",
     "warm_up",

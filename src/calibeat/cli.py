@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import io
 import os
+import shlex
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -16,6 +17,8 @@ from .errors import CalibeatError
 
 def parser() -> argparse.ArgumentParser:
     """What can be typed."""
+    from .backtest.command import add_arguments
+
     top = argparse.ArgumentParser(
         prog="calibeat",
         description="Online probability calibration: scores in, probabilities you can trust out.",
@@ -26,15 +29,23 @@ def parser() -> argparse.ArgumentParser:
 
     demo = commands.add_parser(
         "demo",
-        help="a year of flights replayed through the methods: a table and a picture",
+        help="a year of flights replayed through the methods: a table, a picture and a report",
         description="Train a model on January, replay its scores through February to December with every outcome "
-        "applied when that flight had landed, and compare the methods in a table and a picture.",
+        "applied when that flight had landed, and compare the methods in a table, a picture and a report.",
     )
     demo.add_argument(
-        "--out", type=Path, default=Path(), metavar="DIR", help="the folder for the picture (default: this one)"
+        "--out",
+        type=Path,
+        default=Path(),
+        metavar="DIR",
+        help="the folder for the picture and the report (default: this one)",
     )
     demo.set_defaults(run=_demo)
     bankview.add_commands(commands)
+
+    add_arguments(
+        commands.add_parser("backtest", help="what would have been best on my log? a verdict, a table, a report")
+    )
     return top
 
 
@@ -43,6 +54,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser().parse_args(arguments)
     if isinstance(sys.stdout, io.TextIOWrapper):  # a terminal that cannot show a letter gets its number
         sys.stdout.reconfigure(errors="backslashreplace")
+    options.typed = shlex.join(["calibeat", *(sys.argv[1:] if arguments is None else arguments)])
     try:
         options.run(options)
         sys.stdout.flush()

@@ -1,4 +1,4 @@
-"""The demo: a year of flights replayed through the methods, as a table and a picture."""
+"""The demo: a year of flights replayed through the methods, as a table, a picture and a report."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from typing import TextIO
 import numpy as np
 import numpy.typing as npt
 
-from . import AUTO, BM, FPS, HOPS, OPS, SWPS, TOPS, WPS, Calibrator, metrics
+from . import AUTO, BM, FPS, HOPS, OPS, SWPS, TOPS, WPS, BacktestResult, backtest, metrics
 from .errors import MissingExtra
 from .experiments.drifts import covariate_drift
 from .experiments.flights import flights
@@ -23,7 +23,7 @@ from .experiments.stream import FloatArray, Stream
 METHODS = {"raw": BM, "AUTO": AUTO, "FPS": FPS, "WPS": WPS, "SWPS": SWPS, "OPS": OPS, "TOPS": TOPS, "HOPS": HOPS}
 WARM_UP = 1000  # FPS, WPS and SWPS say nothing of their own before they have seen this many outcomes
 LOG_LOSS_CLIP = 1e-5
-PICTURE = "calibeat-demo.png"
+PICTURE, REPORT = "calibeat-demo.png", "calibeat-report.html"
 
 TITLE = "The model stands still, the world moves: calibration narrows the gap"
 
@@ -66,32 +66,50 @@ class Demo:
     stream: Stream
     rows: list[Row]
     picture: Path
+    page: Path
 
 
 def run_demo(out: Path, *, stream: Stream | None = None, to: TextIO | None = None, log: TextIO | None = None) -> Demo:
-    """Replay the flights (or `stream`) through `METHODS`; write the table to `to`, and a picture into the folder `out`.
+    """Replay the flights (or `stream`) through `METHODS`; a table goes to `to`, a picture and a report into `out`.
 
     `to` is standard output and `log`, which shows the progress, standard error unless told. Without the data of the
     flights the paper's covariate drift takes their place; without scikit-learn or matplotlib it raises `MissingExtra`.
     """
     to, log = to or sys.stdout, log or sys.stderr
     _require_matplotlib()  # now, not when the work is done
-    with _progress(len(METHODS) + 2, log) as step:
+    with _progress(4, log) as step:
         step("reading the flights of 2013, training on January" if stream is None else stream.name)
         stream, notice = _flights_or_drift() if stream is None else (stream, "")
-        forecasts: dict[str, FloatArray] = {}
-        for name, method in METHODS.items():
-            compiles = "" if forecasts else " (the first time ever it also compiles)"
-            step(f"replaying {len(stream.scores):,} events through {name}{compiles}")
-            forecasts[name] = Calibrator(method, seed=0).run(stream.scores, stream.outcomes, due=stream.due)
+        through = f"{', '.join(METHODS)} (the first time ever it also compiles)"
+        step(f"replaying {len(stream.scores):,} events through {through}")
+        result = backtested(stream)
+        forecasts = {name: result.forecasts[name.lower()] for name in METHODS}
         step("counting and drawing")
         counted = counted_events(stream)
         rows = [evaluate(name, stream, forecast, counted) for name, forecast in forecasts.items()]
         out.mkdir(parents=True, exist_ok=True)
         picture = draw(stream, forecasts, counted, out / PICTURE)
+        step("writing the report")
+        page = out / REPORT
+        result.to_html(page)
     to.write(f"\n{notice}{report(stream, rows, counted)}\n\n")
     to.write(f"{means_in_words(stream, forecasts, counted)}\nPicture written to {picture.resolve()}\n")
-    return Demo(stream, rows, picture)
+    to.write(f"Report written to {page.resolve()}\n")
+    return Demo(stream, rows, picture, page)
+
+
+def backtested(stream: Stream) -> BacktestResult:
+    """The stream through `METHODS`, outcomes at once or when they were known."""
+    return backtest(
+        stream.scores,
+        stream.outcomes,
+        times=stream.times,
+        outcome_times=stream.known,
+        methods={name.lower(): method for name, method in METHODS.items()},
+        warmup=min(WARM_UP, int(stream.labelled.sum()) - 1),
+        keep_forecasts=True,
+        title=f"{stream.name}: the probability that {stream.event}",
+    )
 
 
 def counted_events(stream: Stream, warm_up: int = WARM_UP) -> BoolArray:

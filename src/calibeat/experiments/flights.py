@@ -12,10 +12,11 @@ import numpy as np
 
 from calibeat.errors import MissingExtra
 
-from .stream import FloatArray, IntArray, Stream
+from .stream import FloatArray, IntArray, Stream, TimeArray
 
 LATE_MINUTES = 15
 MINUTES_ON_THE_GROUND = 30
+FIRST_HOUR = np.datetime64("2013-01-01T10:00:00")  # UTC, of the first flight
 CATEGORIES = ("carrier", "origin", "dest", "weekday")
 NUMBERS = ("minute_of_day", "distance")
 MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
@@ -42,6 +43,8 @@ def flights() -> Stream:
         group_names=MONTHS[1:],
         group_adjective="monthly",
         time_label="month of scheduled departure, 2013",
+        times=_moments(replayed["departs"].to_numpy(np.float64)),
+        known=_moments(replayed["landed"].to_numpy(np.float64)),
     )
 
 
@@ -84,6 +87,15 @@ def due_index(departs: FloatArray, landed: FloatArray) -> IntArray:
     n = len(departs)
     first = np.searchsorted(departs, landed, side="left").astype(np.int64)  # NaN sorts behind everything: n
     return np.maximum(first, np.minimum(np.arange(n) + 1, n))
+
+
+def _moments(minutes: FloatArray) -> TimeArray:
+    """Minutes of the clock of `read_flights`, which begins at the first scheduled hour of the year, as UTC."""
+    landed = ~np.isnan(minutes)
+    moments = np.full(len(minutes), np.datetime64("NaT"), dtype="datetime64[s]")
+    seconds = (60.0 * minutes[landed]).round().astype("timedelta64[s]")
+    moments[landed] = FIRST_HOUR + seconds
+    return moments
 
 
 def _score(seen: Any, replayed: Any) -> FloatArray:

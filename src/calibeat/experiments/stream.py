@@ -6,6 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 FloatArray = npt.NDArray[np.float64]
+TimeArray = npt.NDArray[np.datetime64]
 IntArray = npt.NDArray[np.int64]
 
 
@@ -15,7 +16,8 @@ class Stream:
 
     `outcomes` is NaN where none ever arrives. `due[i]` is the first prediction that may know outcome i (more than i;
     `len(scores)` for an outcome that never arrives); None means that every outcome arrives at once.
-    `group[i]` is the stretch of time of event i, an index into `group_names`.
+    `group[i]` is the stretch of time of event i, an index into `group_names`. `times` and `known` say when an event was
+    scored and when its outcome was known (NaT: never), where there is a calendar; `due` follows from them.
     """
 
     name: str
@@ -27,6 +29,8 @@ class Stream:
     group_names: tuple[str, ...]
     group_adjective: str  # "monthly", "blockwise": an error of one group at a time is a "monthly CE"
     time_label: str  # what the groups are groups of, for an axis
+    times: TimeArray | None = None
+    known: TimeArray | None = None
 
     @property
     def labelled(self) -> npt.NDArray[np.bool_]:

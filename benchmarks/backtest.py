@@ -1,0 +1,165 @@
+"""The backtest end to end: the command on a Parquet log with a report, beside its kernels alone and beside river.
+
+Logs are made in a temporary folder and thrown away. The command runs in a process of its own, whose CPU seconds (all
+threads, start-up and report included) and largest resident size are those that the system reports.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from functools import partial
+from importlib import import_module
+from pathlib import Path
+from time import perf_counter, thread_time
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from benchmarks import table
+from benchmarks.stream import drifting
+from benchmarks.timing import once
+from calibeat import Calibrator, Method
+from calibeat.backtest.methods import chosen
+
+# By name, so that types are checked alike where river is installed and where it is not.
+CLASSIFIER: Any = import_module("river.base").Classifier
+evaluate, metrics = import_module("river.evaluate"), import_module("river.metrics")
+
+PIECE = 1_000_000
+RIVER_ROWS = 100_000
+MOST_SECONDS = 480.0  # a log that would take longer is left out, and said so
+MOST_MEMORY_MB, MOST_OVERHEAD, LEAST_SPEEDUP = 1500.0, 3.0, 200.0
+
+
+class Run(NamedTuple):
+    """What one run of the command took."""
+
+    rows: int
+    wall: float
+    cpu: float
+    memory_mb: float
+    report_mb: float
+
+
+def write_log(path: Path, rows: int) -> None:
+    """A drifting log, piece by piece, so that the benchmark itself stays small."""
+    writer = None
+    for at in range(0, rows, PIECE):
+        stream = drifting(min(PIECE, rows - at), seed=at // PIECE)
+        part = pa.table({"score": stream.scores, "outcome": stream.outcomes.astype("int8")})
+        writer = writer or pq.ParquetWriter(path, part.schema)
+        writer.write_table(part)
+    if writer is not None:
+        writer.close()
+
+
+def command(folder: Path, rows: int) -> Run:
+    """`calibeat backtest log.parquet --report report.html`, with its ten methods of constant cost."""
+    log, report = folder / f"{rows}.parquet", folder / "report.html"
+    write_log(log, rows)
+    arguments = [sys.executable, "-m", "calibeat", "backtest", str(log), "--report", str(report), "--json"]
+    began = perf_counter()
+    with subprocess.Popen(arguments, stdout=subprocess.DEVNULL) as process:
+        _, status, usage = os.wait4(process.pid, 0)
+        process.returncode = os.waitstatus_to_exitcode(status)
+    if process.returncode:
+        raise RuntimeError(f"the command ended with {process.returncode}")
+    seconds = perf_counter() - began
+    log.unlink()
+    return Run(
+        rows, seconds, usage.ru_utime + usage.ru_stime, usage.ru_maxrss / 1024, report.stat().st_size / 1e6
+    )  # fmt: skip
+
+
+def kernels(rows: int) -> float:
+    """CPU seconds of `Calibrator.run` alone for the same methods and as many rows."""
+    part = drifting(min(rows, PIECE))
+    methods = [method for _, method in chosen(None, keyed=False)[0]]
+    for method in methods:
+        Calibrator(method).run(part.scores[:1000], part.outcomes[:1000])
+    seconds = 0.0
+    for method in methods:
+        seconds += once(partial(Calibrator(method).run, part.scores, part.outcomes), thread_time)
+    return seconds * rows / len(part.scores)
+
+
+class Wrapped(CLASSIFIER):  # type: ignore[misc]  # see above
+    """A method as a river classifier."""
+
+    def __init__(self, method: Method) -> None:
+        self._calibrator = Calibrator(method)
+        self._forecast = self._calibrator.predict(0.5)
+
+    def predict_proba_one(self, x: dict[str, float]) -> dict[bool, float]:
+        """The forecast is kept for the outcome, which comes next."""
+        self._forecast = self._calibrator.predict(x["score"])
+        p = self._forecast.probability
+        return {True: p, False: 1.0 - p}
+
+    def learn_one(self, _: dict[str, float], y: bool) -> None:
+        """The outcome of the latest forecast."""
+        self._calibrator.update(self._forecast, y)
+
+
+def by_river(rows: int) -> float:
+    """CPU seconds of the same ten methods by river's progressive validation, with its log-loss, accuracy and AUC."""
+    stream = drifting(rows)
+    scores, outcomes = stream.scores.tolist(), (stream.outcomes == 1.0).tolist()
+    events = [({"score": score}, outcome) for score, outcome in zip(scores, outcomes, strict=True)]
+
+    def compare() -> None:
+        for _, method in chosen(None, keyed=False)[0]:
+            measures = metrics.base.Metrics([metrics.LogLoss(), metrics.Accuracy(), metrics.ROCAUC()])
+            evaluate.progressive_val_score(events, Wrapped(method), measures)
+
+    return once(compare, thread_time)
+
+
+def end_to_end(*, quick: bool) -> None:
+    """Tables: time and memory of the command, and its time beside the kernels and beside river."""
+    sizes = [100_000, 1_000_000] if quick else [1_000_000, 10_000_000, 100_000_000]
+    runs: list[Run] = []
+    notes = []
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        command(folder, 1000)  # compiles, if nothing has been compiled yet
+        for rows in sizes:
+            if runs and runs[-1].wall * rows / runs[-1].rows > MOST_SECONDS:
+                notes.append(f"{rows:,} rows left out: more than {MOST_SECONDS:.0f} s at the pace of the last run.")
+            elif shutil.disk_usage(folder).free < 3 * 10 * rows:
+                notes.append(f"{rows:,} rows left out: no room for the log.")
+            else:
+                runs.append(command(folder, rows))
+    table.show(
+        "calibeat backtest log.parquet --report report.html, ten methods",
+        ["rows", "wall s", "CPU s", "ns per row (CPU)", "peak memory MB", "report MB", f"< {MOST_MEMORY_MB:.0f} MB"],
+        [
+            [f"{run.rows:,}", f"{run.wall:.1f}", f"{run.cpu:.1f}", table.nanoseconds(run.cpu, run.rows),
+             f"{run.memory_mb:.0f}", f"{run.report_mb:.2f}", table.verdict(met=run.memory_mb < MOST_MEMORY_MB)]
+            for run in runs
+        ],
+        notes,
+    )  # fmt: skip
+    last = next((run for run in reversed(runs) if run.rows <= 10_000_000), runs[-1])
+    sample = RIVER_ROWS // (10 if quick else 1)
+    alone, river = kernels(last.rows), by_river(sample) * last.rows / sample
+    table.show(
+        f"{last.rows:,} rows, CPU seconds",
+        ["what", "CPU s", "beside the command", "goal", ""],
+        [
+            ["the command, end to end", f"{last.cpu:.1f}", "1.00", "", ""],
+            ["the kernels alone (Calibrator.run)", f"{alone:.1f}", f"1 / {last.cpu / alone:.2f}",
+             f">= 1 / {MOST_OVERHEAD:.0f}", table.verdict(met=last.cpu <= MOST_OVERHEAD * alone)],
+            ["river, the same methods wrapped, three measures", f"{river:.0f}", f"{river / last.cpu:.0f}",
+             f">= {LEAST_SPEEDUP:.0f}", table.verdict(met=river >= LEAST_SPEEDUP * last.cpu)],
+        ],
+        [
+            f"river: progressive_val_score on {sample:,} rows, scaled.",
+            "The command runs a method a thread; these are the CPU seconds of all threads.",
+        ],
+    )  # fmt: skip

@@ -1,0 +1,110 @@
+"""What `calibeat.backtest` and the command share: batches in, the numbers of a report out."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+
+from calibeat._check import Vector, check_choice, check_whole
+from calibeat.errors import InvalidInput
+from calibeat.report.payload import Payload
+
+from . import arrays
+from .chunk import Chunk, Whole
+from .engine import OnForecasts, replay_log
+from .intake import Batch, Intake, Terms
+from .methods import chosen
+from .result import BacktestResult
+from .summary import Source, summarise
+
+SCORE_KINDS = ("probability", "percent", "logit")
+_UNITS = {"us": 1, "ms": 1_000, "s": 10**6, "min": 60 * 10**6, "h": 3600 * 10**6, "d": 86_400 * 10**6,
+          "w": 7 * 86_400 * 10**6}  # fmt: skip
+
+
+def run_arrays(
+    scores: Any, outcomes: Any, keys: Any, times: Any, outcome_times: Any, *, methods: Any, bins: int,
+    warmup: int | None, delay: int | str, score_kind: str, skip_bad: bool, sort: bool, seed: int, keep_forecasts: bool,
+    title: str,
+) -> BacktestResult:  # fmt: skip
+    """`calibeat.backtest`."""
+    source = Source(title, ["arrays"], score_kind=check_choice("score_kind", score_kind, SCORE_KINDS))
+    terms = Terms(score_kind, skip_bad, sort, *parse_delay(delay), hint="say {argument}")
+    if outcome_times is not None and times is None:
+        raise InvalidInput("outcome_times need times to be compared with, got none")
+    if terms.delay and outcome_times is not None:
+        raise InvalidInput("delay must not be set where outcome_times say when outcomes arrived, got both")
+    kept: dict[str, list[Vector]] = {}
+
+    def keep(_: Chunk, forecasts: dict[str, Vector], __: Whole) -> None:
+        for name, said in forecasts.items():
+            kept.setdefault(name, []).append(said)
+
+    payload = run(
+        arrays.batches(scores, outcomes, keys, times, outcome_times), source, Intake(terms), methods=methods, bins=bins,
+        warmup=warmup, seed=seed, keyed=keys is not None, late_by_time=outcome_times is not None,
+        on_forecasts=keep if keep_forecasts else None,
+    )  # fmt: skip
+    return BacktestResult(payload, {name: np.concatenate(parts) for name, parts in kept.items()})
+
+
+def run(
+    batches: Iterable[Batch],
+    source: Source,
+    intake: Intake,
+    *,
+    methods: Any,
+    bins: int,
+    warmup: int | None,
+    seed: int,
+    keyed: bool,
+    late_by_time: bool,
+    on_forecasts: OnForecasts | None = None,
+) -> Payload:
+    """What the function and the command share."""
+    picked, notes = chosen(methods, keyed=keyed)
+    check_whole("bins", bins, 1, 100)
+    if warmup is not None:
+        check_whole("warmup", warmup, 0, 10**15)
+    check_whole("seed", seed, -(2**63), 2**63 - 1)
+    chunks = intake.chunks(batches)
+    try:
+        replayed = replay_log(
+            chunks, picked, bins=bins, warmup=warmup, keyed=keyed, timed=late_by_time or intake.terms.delay_is_time,
+            seed=seed, streams=lambda: intake.streams, on_forecasts=on_forecasts,
+        )  # fmt: skip
+    except StopIteration:
+        got = f"{intake.rows:,} that were all skipped" if intake.rows else "a header at most"
+        raise InvalidInput(f"log must hold at least one row that can be used, got {got}") from None
+    blocks = replayed.blocks
+    if not blocks.labelled:
+        raise InvalidInput(f"log must hold at least one outcome, got none in {intake.rows:,} rows")
+    if not blocks.judged:
+        raise InvalidInput(
+            f"warmup must be less than the {blocks.labelled:,} events that have an outcome, got {blocks.warmup:,}"
+        )
+    source.rows = intake.rows
+    source.skipped = intake.skipped
+    source.notes += notes
+    if keyed:
+        source.keys = [str(name) for name in intake.names]
+    return summarise(replayed, source)
+
+
+def parse_delay(delay: Any) -> tuple[int, bool]:
+    """A delay in events, or in microseconds; and whether it is the latter.
+
+    >>> parse_delay("2h"), parse_delay("100")
+    ((7200000000, True), (100, False))
+    """
+    if isinstance(delay, str):
+        match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([a-z]*)\s*", delay.lower())
+        if match and not match[2] and "." not in match[1]:
+            return check_whole("delay", int(match[1]), 0, 10**15), False
+        if match and match[2] in _UNITS:
+            return int(float(match[1]) * _UNITS[match[2]]), True
+        raise InvalidInput(f"delay must be a number of events or a time such as 30s, 30min, 2h or 7d, got {delay!r}")
+    return check_whole("delay", delay, 0, 10**15), False

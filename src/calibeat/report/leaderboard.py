@@ -1,0 +1,187 @@
+"""The leaderboard: one row a method, the numbers, and small pictures of the intervals. Readable without JavaScript."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from statistics import median
+from typing import Literal, NamedTuple
+from xml.etree.ElementTree import Element
+
+from .elements import tag
+from .numbers import NOTHING, decimals, duration, number
+from .payload import Number, Payload, Row, Triple
+
+Metric = Literal["log_loss", "brier", "ce"]
+METRICS: tuple[tuple[Metric, str], ...] = (("log_loss", "Log-loss"), ("brier", "Brier"), ("ce", "CE"))
+MOST_BEST = 3  # what more than so many share distinguishes nobody
+BAR_WIDTH, BAR_HEIGHT, BAR_EDGE = 150, 18, 8
+
+
+class Measure(NamedTuple):
+    field: Literal["log_loss", "brier", "ce", "shp", "refinement", "accuracy", "auc"]
+    label: str
+    explained: str
+    best: Literal["low", "high"]
+
+
+MEASURES = (
+    Measure("log_loss", "Log-loss", "mean surprise at the outcomes in nats; lower is better", "low"),
+    Measure("brier", "Brier", "mean squared error of the forecast; lower is better", "low"),
+    Measure("ce", "CE", "calibration error: how far stated and observed frequencies are apart; lower is better", "low"),
+    Measure("shp", "SHP", "sharpness: how well bins of forecasts tell ones from zeros; higher is better", "high"),
+    Measure("refinement", "Refinement", "what is left unexplained inside the bins; lower is better", "low"),
+    Measure("accuracy", "Accuracy", "share of events on the right side of one half; higher is better", "high"),
+    Measure("auc", "AUC", "how often a positive event is ranked above a negative one; higher is better", "high"),
+)
+AGAINST_RAW = "difference to the raw score with its 95 % interval; negative is better"
+AGAINST_OTHER = "the same difference to the best of the other methods"
+REGRET = "nats lost in all to the best fixed parameters in hindsight; negative where nothing fixed was as good"
+E_VALUE = "logarithm of how many times more probable the outcomes were under the method than under the raw score"
+TIME = "how long the replay took"
+COLUMNS = (
+    *((measure.label, measure.explained) for measure in MEASURES),
+    ("Against raw", AGAINST_RAW),
+    ("Against the best other", AGAINST_OTHER),
+    ("Regret", REGRET),
+    ("ln e-value", E_VALUE),
+    ("Time", TIME),
+)
+
+
+def leaderboard(payload: Payload) -> Element:
+    rows = sorted(payload["table"], key=lambda row: math.inf if row["log_loss"] is None else row["log_loss"])
+    labels = {method["name"]: method["label"] for method in payload["methods"]}
+    about = {method["name"]: method for method in payload["methods"]}
+    head = tag("tr", _heading("Method", "text", "the name; what it does is told below"), _named(MEASURES[0]))
+    for metric, label in METRICS:
+        head.append(_heading(f"{label} against raw", "low", AGAINST_RAW, metric))
+        head.append(_heading("Against the best other", "low", AGAINST_OTHER, metric))
+    head.extend(_named(m) for m in MEASURES[1:])
+    head.append(_heading("Regret", "low", REGRET))
+    head.append(_heading("ln e-value", "high", E_VALUE))
+    head.append(_heading("Time", "low", TIME))
+    columns = {m.field: [row[m.field] for row in rows] for m in MEASURES}
+    scales = {metric: _scale(rows, metric) for metric, _ in METRICS}
+    body = tag("tbody")
+    for row in rows:
+        info = about[row["method"]]
+        chosen = row["method"] == payload["verdict"]["method"]
+        line = tag("tr", class_="chosen" if chosen else None, data_method=row["method"])
+        name = tag("span", info["label"], class_="method-name")
+        badge = tag("span", "our choice", class_="badge") if chosen else None
+        line.append(tag("th", name, badge, scope="row", data_value=info["label"], title=info["about"]))
+        measured = [_measure(m, row[m.field], columns[m.field]) for m in MEASURES]
+        line.append(measured[0])
+        for metric, _ in METRICS:
+            line.extend(_differences(row, metric, scales[metric], labels))
+        line.extend(measured[1:])
+        line.append(_cell(row["regret"], number(row["regret"], 1)))
+        line.append(_cell(row["log_e_value"], number(row["log_e_value"], 1)))
+        line.append(_cell(info["seconds"], duration(info["seconds"])))
+        body.append(line)
+    return tag("table", tag("thead", head), body, id="leaderboard", class_="sortable")
+
+
+def _heading(label: str, first: str, explained: str, metric: Metric | None = None) -> Element:
+    return tag("th", label, scope="col", data_sort=first, title=explained, data_metric=metric)
+
+
+def _named(measure: Measure) -> Element:
+    return _heading(measure.label, measure.best, measure.explained)
+
+
+def _cell(value: Number, text: str, class_: str = "") -> Element:
+    return tag("td", text, class_=f"number {class_}".strip(), data_value=None if value is None else repr(float(value)))
+
+
+def _measure(measure: Measure, value: Number, column: Sequence[Number]) -> Element:
+    known = [v for v in column if v is not None]
+    top = (min if measure.best == "low" else max)(known, default=None)
+    best = value is not None and value == top and known.count(top) <= min(MOST_BEST, len(known) - 1)
+    text = number(value, decimals(column))
+    cell = _cell(value, "" if best else text, "best" if best else "")
+    if best:
+        cell.extend([tag("strong", text), tag("span", " best", class_="sr-only")])
+    return cell
+
+
+def _interval(row: Row, metric: Metric) -> Triple | None:
+    return None if row["vs_raw"] is None else _whole(row["vs_raw"][metric])
+
+
+def _other(row: Row, metric: Metric) -> Triple | None:
+    return None if row["vs_best_other"] is None else _whole(row["vs_best_other"][metric])
+
+
+def _whole(triple: Triple | None) -> Triple | None:
+    """Nothing, where the difference or an end of its interval is unknown."""
+    return None if triple is None or None in triple else triple
+
+
+def _differences(row: Row, metric: Metric, scale: Scale, labels: dict[str, str]) -> list[Element]:
+    against_raw, against_other = _interval(row, metric), _other(row, metric)
+    cells = []
+    for triple, picture, name in (
+        (against_raw, None if against_raw is None else bar(against_raw, scale), None),
+        (against_other, None, None if row["vs_best_other"] is None else row["vs_best_other"]["method"]),
+    ):
+        text = NOTHING if triple is None else _triple(triple, scale.digits, name and labels.get(name, name))
+        cells.append(tag("td", picture, text, class_="interval", data_metric=metric))
+        if triple is not None:
+            cells[-1].set("data-value", repr(triple[0]))
+    return cells
+
+
+def _triple(triple: Triple, digits: int, other: str | None = None) -> Element:
+    value, low, high = (number(part, digits, sign=True) for part in triple)
+    to = tag("span", f" to {other}", class_="to") if other else None
+    ends = tag("span", f"{low} to {high}", class_="ends")
+    return tag("span", tag("span", value, class_="difference"), to, " ", ends, class_="triple")
+
+
+class Scale(NamedTuple):
+    """From where to where the bars of a column reach, zero among it, and the digits of its numbers."""
+
+    low: float
+    high: float
+    digits: int
+
+    def at(self, value: float) -> float:
+        share = (min(max(value, self.low), self.high) - self.low) / (self.high - self.low)
+        return BAR_EDGE + (BAR_WIDTH - 2 * BAR_EDGE) * share
+
+
+def _scale(rows: Sequence[Row], metric: Metric) -> Scale:
+    """One hopeless method must not make all others a dot: what is beyond three times the median ends in an arrow."""
+    shown = [triple for row in rows if (triple := _interval(row, metric))]
+    every = shown + [triple for row in rows if (triple := _other(row, metric))]
+    ends = [end for triple in shown for end in triple if end is not None]
+    limit = 3 * median(max(abs(end or 0.0) for end in triple) for triple in shown) if shown else 0.0
+    low, high = max(-limit, min(0.0, *ends, 0.0)), min(limit, max(0.0, *ends, 0.0))
+    margin = 0.1 * (high - low) or 1.0
+    return Scale(min(low, -margin), max(high, margin), min(6, max((decimals(triple) for triple in every), default=4)))
+
+
+def bar(triple: Triple, scale: Scale) -> Element:
+    """The interval as a line with a dot at the difference; a stroke where there is no difference."""
+    value, low, high = (part or 0.0 for part in triple)
+    side = "better" if high < 0 else "worse" if low > 0 else "open"
+    y, zero = BAR_HEIGHT / 2, f"{scale.at(0.0):.1f}"
+    picture = tag(
+        "svg",
+        tag("line", x1=zero, x2=zero, y1="1", y2=f"{BAR_HEIGHT - 1}", class_="zero"),
+        tag("line", x1=f"{scale.at(low):.1f}", x2=f"{scale.at(high):.1f}", y1=f"{y}", y2=f"{y}", class_="range"),
+        viewBox=f"0 0 {BAR_WIDTH} {BAR_HEIGHT}",
+        width=f"{BAR_WIDTH}",
+        height=f"{BAR_HEIGHT}",
+        class_=f"bar {side}",
+        aria_hidden="true",
+    )
+    if scale.low <= value <= scale.high:
+        picture.append(tag("circle", cx=f"{scale.at(value):.1f}", cy=f"{y}", r="3.5", class_="dot"))
+    for beyond, tip, direction in ((low < scale.low, 0, 1), (high > scale.high, BAR_WIDTH, -1)):
+        if beyond:
+            back = tip + 7 * direction
+            picture.append(tag("polygon", points=f"{tip},{y} {back},{y - 4} {back},{y + 4}", class_="beyond"))
+    return picture

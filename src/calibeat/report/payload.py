@@ -1,0 +1,205 @@
+"""What the page draws, in types: the shape of a backtest's payload. Numbers are finite or None, times are ISO text."""
+
+from __future__ import annotations
+
+from typing import Literal, TypedDict
+
+Number = float | None
+Axis = Literal["time", "event"]
+Triple = list[Number]  # difference, and the ends of its 95 % interval
+
+
+class Column(TypedDict):
+    name: str
+    guessed: bool
+
+
+class Skipped(TypedDict):
+    reason: str
+    count: int
+    first: str
+
+
+class Data(TypedDict):
+    source: list[str]
+    rows: int
+    used: int
+    warmup: int
+    judged: int
+    base_rate: Number
+    mean_score: Number
+    span: list[str] | None
+    skipped: list[Skipped]
+    columns: dict[str, Column]
+    keys: int | None
+    score_kind: str
+    notes: list[str]
+
+
+class Verdict(TypedDict):
+    method: str
+    headline: str
+    sentences: list[str]
+    confidence: Literal["sure", "likely", "unclear"]
+
+
+class MethodInfo(TypedDict):
+    name: str
+    label: str
+    about: str
+    seconds: Number
+
+
+class Differences(TypedDict):
+    log_loss: Triple
+    brier: Triple
+    ce: Triple
+
+
+class DifferencesTo(Differences):
+    method: str
+
+
+class Row(TypedDict):
+    method: str
+    log_loss: Number
+    brier: Number
+    ce: Number
+    shp: Number
+    refinement: Number
+    accuracy: Number
+    auc: Number
+    vs_raw: Differences | None
+    vs_best_other: DifferencesTo | None
+    regret: Number
+    log_e_value: Number
+    log_e_max: Number
+
+
+class Bootstrap(TypedDict):
+    blocks: int
+    block_length: int
+    resamples: int
+    sentence: str
+
+
+class WindowScores(TypedDict):
+    ce: list[Number]
+    log_loss: list[Number]
+    brier: list[Number]
+
+
+class Windows(TypedDict):
+    by: Axis
+    start: list[str] | list[int]
+    end: list[str] | list[int]
+    count: list[int]
+    base_rate: list[Number]
+    mean_score: list[Number]
+    methods: dict[str, WindowScores]
+
+
+class Period(TypedDict):
+    label: str
+    count: int
+
+
+class Curve(TypedDict):
+    count: list[int]
+    forecast: list[Number]
+    outcome: list[Number]
+    low: list[Number]
+    high: list[Number]
+
+
+class Reliability(TypedDict):
+    bins: int
+    periods: list[Period]
+    methods: dict[str, list[Curve]]
+
+
+class Trajectory(TypedDict):
+    params: dict[str, list[Number]]
+    lanes: dict[str, list[Number]] | None
+
+
+class Trajectories(TypedDict):
+    by: Axis
+    x: list[str] | list[int]
+    methods: dict[str, Trajectory]
+
+
+class KeyScores(TypedDict):
+    log_loss: Number
+    brier: Number
+    ce: Number
+
+
+class KeyRow(TypedDict):
+    key: str
+    events: int
+    base_rate: Number
+    raw_log_loss: Number
+    methods: dict[str, KeyScores]
+
+
+class Keys(TypedDict):
+    total: int
+    shown: int
+    sentence: str
+    rows: list[KeyRow]
+
+
+class Histogram(TypedDict):
+    edges: list[float]
+    count: list[int]
+
+
+class Immediate(TypedDict):
+    log_loss: Number
+    ce: Number
+
+
+class Delay(TypedDict):
+    unit: Literal["events", "time"]
+    quantiles: dict[str, Number]
+    events_quantiles: dict[str, Number]
+    never: int
+    histogram: Histogram
+    sentence: str
+    immediate: dict[str, Immediate] | None
+
+
+class Certificate(TypedDict):
+    method: str
+    what: str
+    statement: str
+    bound: Number
+    observed: Number
+    holds: bool
+    applies: str
+
+
+class Evidence(TypedDict):
+    by: Axis
+    x: list[str] | list[int]
+    methods: dict[str, list[Number]]
+
+
+class Payload(TypedDict):
+    schema: Literal[1]
+    title: str
+    command: str | None
+    versions: dict[str, str]
+    data: Data
+    verdict: Verdict
+    methods: list[MethodInfo]
+    table: list[Row]
+    bootstrap: Bootstrap
+    windows: Windows
+    reliability: Reliability
+    trajectories: Trajectories
+    keys: Keys | None
+    delay: Delay | None
+    certificates: list[Certificate]
+    evalue: Evidence

@@ -1,0 +1,263 @@
+"""The parts of the page that are text and tables; pictures get their place here and are drawn by static/*.js."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from xml.etree.ElementTree import Element
+
+from .delays import late_outcomes
+from .elements import tag
+from .frame import figure, how_to_read, needs_script, scroller, section, typeset
+from .leaderboard import COLUMNS, leaderboard
+from .numbers import NOTHING, count, decimals, number, percent, significant
+from .payload import Payload
+
+CONFIDENCE = {"sure": "We are sure", "likely": "Likely, not certain", "unclear": "Not settled by this log"}
+
+
+def verdict(payload: Payload) -> Element:
+    said, data = payload["verdict"], payload["data"]
+    table = {row["method"]: row for row in payload["table"]}
+    chosen, raw = table[said["method"]], table[payload["methods"][0]["name"]]
+    label = next(m["label"] for m in payload["methods"] if m["name"] == said["method"])
+    digits = decimals([raw["log_loss"], raw["ce"], chosen["ce"]])
+    figures = [
+        (count(data["judged"]), "events judged"),
+        (percent(data["base_rate"]), "base rate"),
+        (percent(data["mean_score"]), "mean raw score"),
+        (number(raw["ce"], digits), "calibration error, raw"),
+    ]
+    if chosen is not raw:
+        figures.append((number(chosen["ce"], digits), f"calibration error, {label}"))
+    return tag(
+        "section",
+        tag("p", CONFIDENCE[said["confidence"]], class_=f"confidence {said['confidence']}"),
+        tag("h1", typeset(said["headline"]).replace("log-loss", "log\u2011loss")),
+        *(tag("p", typeset(sentence), class_="lead") for sentence in said["sentences"]),
+        tag("dl", *(tag("div", tag("dd", value), tag("dt", name)) for value, name in figures), class_="figures"),
+        id="verdict",
+    )
+
+
+def methods(payload: Payload) -> Element:
+    about = [(method["label"], method["about"]) for method in payload["methods"]]
+    return section(
+        "methods",
+        "Which method",
+        how_to_read(
+            "Each row is a method judged on the same events. A bar shows the difference to the raw score with its 95 % "
+            "interval: left of the line is better, and an interval that crosses the line settles nothing."
+        ),
+        tag("div", class_="controls", id="leaderboard-metric"),
+        scroller("Leaderboard", leaderboard(payload)),
+        tag(
+            "p",
+            "Every method made its forecast before it was told the outcome; the warm-up counts for nobody, and the "
+            "same events count for all. " + typeset(payload["bootstrap"]["sentence"]),
+            class_="small",
+        ),
+        _explained("What the methods are", about),
+        _explained("What the columns mean", COLUMNS),
+    )
+
+
+def _explained(summary: str, terms: Sequence[tuple[str, str]]) -> Element:
+    meanings = (tag("div", tag("dt", term), tag("dd", typeset(meaning))) for term, meaning in terms)
+    return tag("details", tag("summary", summary), tag("dl", *meanings, class_="about"))
+
+
+def over_time(payload: Payload) -> Element:
+    hides = " Click a name to hide or show it." if len(payload["methods"]) > 1 else ""
+    return section(
+        "time",
+        "Over time",
+        figure(
+            "windows",
+            "Each line is a method, each point a window of the log; lower is better. A line that climbs has lost touch "
+            "with the outcomes." + hides,
+        ),
+        figure(
+            "drift",
+            "What happened (base rate) beside what the raw score said would happen: where the two part, there is "
+            "something to correct.",
+        )
+        if len(payload["windows"]["start"]) > 1
+        else None,
+    )
+
+
+def reliability(payload: Payload) -> Element:
+    periods = len(payload["reliability"]["periods"])
+    small = " The small pictures are the same for each period: choose one, or move the slider." if periods > 1 else ""
+    return section(
+        "reliability",
+        "Reliability",
+        figure(
+            "curves",
+            "A point on the diagonal keeps its word: of the events given 30 %, 30 % happen. Above it the forecast "
+            "was too low, below it too high; the shaded bands are 95 % intervals, the bars below count the events."
+            + small,
+        ),
+    )
+
+
+def trajectories(payload: Payload) -> Element | None:
+    learnt = payload["trajectories"]["methods"]
+    if not any(method["params"] or method["lanes"] for method in learnt.values()):
+        return None
+    lanes = any(method["lanes"] for method in learnt.values())
+    return section(
+        "learnt",
+        "What was learnt",
+        figure(
+            "params",
+            "The correction as it was at each moment. Flat lines: the same correction served throughout; lines that "
+            "move: the relation of score and outcome changed and the method followed.",
+        ),
+        figure(
+            "lanes",
+            "How far the method trusts each pace of drift at each moment: the taller a lane, the more weight it has, "
+            "and all add up to one. Weight on the faster lanes means that the world was changing.",
+        )
+        if lanes
+        else None,
+    )
+
+
+def evidence(payload: Payload) -> Element | None:
+    if len(payload["methods"]) < 2:
+        return None
+    return section(
+        "evidence",
+        "Is the raw score calibrated?",
+        figure(
+            "evalue",
+            "The logarithm of how many times more probable the outcomes were under the method than under the raw "
+            "score. Above the dotted line (20 to 1) is strong evidence that the raw score is not calibrated, whenever "
+            "you look; below zero the raw score did better.",
+        ),
+        link="Evidence",
+    )
+
+
+def keys(payload: Payload) -> Element | None:
+    table = payload["keys"]
+    if table is None:
+        return None
+    return section(
+        "keys",
+        "By key",
+        how_to_read(
+            "Worst keys first. A negative difference means that the method did better than the raw score on that key."
+        ),
+        tag("p", table["sentence"], class_="small"),
+        tag("div", class_="controls", id="keys-controls"),
+        scroller("Keys", tag("table", id="keys-table", class_="sortable")),
+        tag("div", class_="controls pager", id="keys-pager"),
+        needs_script(),
+    )
+
+
+def certificates(payload: Payload) -> Element | None:
+    if not payload["certificates"]:
+        return None
+    labels = {method["name"]: method["label"] for method in payload["methods"]}
+    named = ("Method", "What", "Observed", "Bound", "Holds", "Proven statement", "Applies")
+    body = tag("tbody")
+    for row in payload["certificates"]:
+        state = "holds" if row["holds"] else "broken"
+        body.append(
+            tag(
+                "tr",
+                tag("th", labels.get(row["method"], row["method"]), scope="row"),
+                tag("td", row["what"]),
+                tag("td", significant(row["observed"]), class_="number"),
+                tag("td", significant(row["bound"]), class_="number"),
+                tag("td", tag("span", state, class_=f"badge {state}")),
+                tag("td", row["statement"], class_="prose"),
+                tag("td", row["applies"], class_="prose"),
+            )
+        )
+    head = tag("tr", *(tag("th", name, scope="col") for name in named))
+    return section(
+        "certificates",
+        "Guarantees",
+        how_to_read(
+            "Theorems promise that the observed number stays below the bound, whatever the log; here is by how much."
+        ),
+        scroller("Guarantees", tag("table", tag("thead", head), body, class_="plain")),
+    )
+
+
+def data(payload: Payload) -> Element:
+    log = payload["data"]
+    warm_up = f"; the first {count(log['warmup'])} are the warm-up and count for nobody" if log["warmup"] else ""
+    facts: list[tuple[str, str]] = [
+        ("Read from", ", ".join(log["source"]) or NOTHING),
+        ("Span", " to ".join(_moment(end) for end in log["span"]) if log["span"] else "no times given"),
+        ("Rows", f"{count(log['rows'])} read, {count(log['used'])} used"),
+        ("Judged", count(log["judged"]) + warm_up),
+        ("Base rate", percent(log["base_rate"])),
+        ("Mean raw score", percent(log["mean_score"])),
+        ("Scores are", {"logit": "logits"}.get(log["score_kind"], "probabilities")),
+    ]
+    if log["keys"] is not None:
+        facts.append(("Keys", count(log["keys"])))
+    for role, column in log["columns"].items():
+        guessed = " (guessed from its name)" if column["guessed"] else ""
+        facts.append((f"Column: {role.replace('_', ' ')}", column["name"] + guessed))
+    return section(
+        "data",
+        "The data",
+        tag("dl", *(tag("div", tag("dt", name), tag("dd", value)) for name, value in facts), class_="facts"),
+        *(tag("p", note) for note in log["notes"]),
+        _skipped(payload),
+    )
+
+
+def _skipped(payload: Payload) -> Element:
+    skipped = payload["data"]["skipped"]
+    if not skipped:
+        return tag("p", "No row was skipped.", class_="small")
+    body = tag("tbody")
+    for row in skipped:
+        cells = (tag("td", row["reason"]), tag("td", count(row["count"]), class_="number"), tag("td", row["first"]))
+        body.append(tag("tr", *cells))
+    head = tag("tr", *(tag("th", name, scope="col") for name in ("Skipped because", "Rows", "First")))
+    return scroller("Skipped rows", tag("table", tag("thead", head), body, class_="plain"))
+
+
+def repeat(payload: Payload) -> Element:
+    versions = ", ".join(f"{name} {version}" for name, version in payload["versions"].items())
+    command = payload["command"]
+    return section(
+        "repeat",
+        "Repeat it",
+        tag("div", tag("pre", tag("code", command, id="command")), class_="command")
+        if command
+        else tag("p", "Made from Python, with calibeat.backtest()."),
+        tag("p", versions, class_="small", id="versions"),
+    )
+
+
+def _moment(text: str) -> str:
+    """An ISO time as people write it: no T, no midnight."""
+    return text.replace("T", " ").removesuffix(" 00:00:00")
+
+
+def page(payload: Payload) -> list[Element]:
+    """Every section that this payload has something for, in reading order."""
+    parts: Iterable[Element | None] = (
+        verdict(payload),
+        methods(payload),
+        over_time(payload),
+        reliability(payload),
+        trajectories(payload),
+        evidence(payload),
+        keys(payload),
+        late_outcomes(payload),
+        certificates(payload),
+        data(payload),
+        repeat(payload),
+    )
+    return [part for part in parts if part is not None]

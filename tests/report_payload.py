@@ -1,0 +1,326 @@
+"""Payloads for the report: a year that drifts, as a backtest would tell it, and the odd shapes that a log can have."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime, timedelta
+from typing import Any
+
+import numpy as np
+
+NAMES = ("raw", "auto", "ops", "tops", "hops", "obs", "tobs", "wps", "swps", "whb")
+START = datetime(2013, 2, 1)  # noqa: DTZ001 - logs come without a zone too
+HOSTILE = '</script><script>document.title="broken"</script><!--<img src=x onerror=alert(1)>&amp;"\''
+
+
+def number(value: float) -> float:
+    return float(value)
+
+
+def stamps(n: int) -> list[str]:
+    return [(START + timedelta(days=330 * i / n)).isoformat() for i in range(n)]
+
+
+def smooth(rng: np.random.Generator, n: int, scale: float) -> np.ndarray:
+    walk = np.cumsum(rng.normal(size=n))
+    return scale * (walk - np.linspace(0, walk[-1], n)) / np.sqrt(n)
+
+
+def payload(
+    methods: int = 10, windows: int = 48, keys: int = 400, *, time: bool = True, periods: int = 12, seed: int = 0
+) -> dict[str, Any]:
+    """A flights-like year: the raw score drifts away, OPS follows slowly, AUTO well."""
+    rng = np.random.default_rng(seed)
+    names = NAMES[:methods]
+    by = "time" if time else "event"
+    judged = 308_772
+    quality = {name: 0.055 if name == "raw" else 0.008 + 0.004 * i for i, name in enumerate(names)}
+    loss = {name: 0.532 if name == "raw" else 0.4712 + 0.0035 * i for i, name in enumerate(names)}
+    best = min(loss, key=loss.__getitem__)
+
+    def triple(difference: float) -> list[float]:
+        wide = abs(difference) * 0.35 + 0.0006
+        return [number(difference), number(difference - wide), number(difference + wide)]
+
+    def against(name: str, other: str) -> dict[str, Any]:
+        d = loss[name] - loss[other]
+        return {"log_loss": triple(d), "brier": triple(d * 0.4), "ce": triple(quality[name] - quality[other])}
+
+    def row(name: str) -> dict[str, Any]:
+        other = min((n for n in names if n != name), key=loss.__getitem__, default=None)
+        return {
+            "method": name,
+            "log_loss": loss[name],
+            "brier": loss[name] * 0.31,
+            "ce": quality[name],
+            "shp": 0.081 - quality[name] / 10,
+            "refinement": 0.1417 + quality[name] / 50,
+            "accuracy": 0.784 - quality[name] / 9,
+            "auc": 0.701 if name != "raw" else 0.688,
+            "vs_raw": None if name == "raw" else against(name, "raw"),
+            "vs_best_other": None if other is None else {"method": other, **against(name, other)},
+            "regret": None if name in ("raw", "whb") else 12.5 + 900 * quality[name],
+            "log_e_value": 0.0 if name == "raw" else judged * (loss["raw"] - loss[name]),
+            "log_e_max": 0.0 if name == "raw" else judged * (loss["raw"] - loss[name]) + 3,
+        }
+
+    season = 0.03 * np.sin(np.linspace(0, 7, windows)) + 0.02
+    rate = np.clip(0.22 + season + smooth(rng, windows, 0.05), 0.02, 0.9)
+    series = {}
+    for name in names:
+        ce = np.abs(quality[name] + smooth(rng, windows, quality[name]) + rng.normal(0, 0.003, windows)) + 0.002
+        ll = loss[name] + season + smooth(rng, windows, 0.03)
+        series[name] = {"ce": ce.tolist(), "log_loss": ll.tolist(), "brier": (0.31 * ll).tolist()}
+    edges = stamps(windows + 1) if time else [int(judged * i / windows) for i in range(windows + 1)]
+    points = 300 if windows > 20 else windows
+    xs = stamps(points) if time else [int(judged * i / points) for i in range(points)]
+    grown = {
+        n: ((loss["raw"] - loss[n]) * judged * np.linspace(0, 1, points) ** 1.4 + smooth(rng, points, 900))
+        for n in names
+    }
+    return {
+        "schema": 1,
+        "title": "flights-2013.parquet",
+        "command": "calibeat backtest flights-2013.parquet --outcome late --time departs --key carrier --report r.html",
+        "versions": {"calibeat": "0.4.0", "python": "3.11.9", "numpy": "2.4.6", "numba": "0.68.1"},
+        "data": {
+            "source": ["flights-2013.parquet"],
+            "rows": 316_803,
+            "used": 309_772,
+            "warmup": 1000,
+            "judged": judged,
+            "base_rate": 0.2354,
+            "mean_score": 0.2891,
+            "span": [START.isoformat(), stamps(2)[1]],
+            "skipped": [{"reason": "outcome is missing", "count": 7031, "first": "row 412 of flights-2013.parquet"}],
+            "columns": {"score": {"name": "p", "guessed": True}, "outcome": {"name": "late", "guessed": False}},
+            "keys": keys or None,
+            "score_kind": "probability",
+            "notes": ["Outcomes never arrived for 12 events."],
+        },
+        "verdict": {
+            "method": best,
+            "headline": f"Use {best.upper()}: it cuts the calibration error from 5.5 % to 1.2 %."
+            if best != "raw"
+            else "Keep the raw score.",
+            "sentences": [
+                "Every 1,000 forecasts it saves 57 nats of log-loss against the raw score (95 % interval 41 to 73).",
+                "The raw score has been too high since April; the correction kept pace with every change of season.",
+            ],
+            "confidence": "sure",
+        },
+        "methods": [
+            {
+                "name": n,
+                "label": "raw" if n == "raw" else n.upper(),
+                "about": f"What {n} does, in one sentence.",
+                "seconds": 0.02 + 0.3 * i,
+            }
+            for i, n in enumerate(names)
+        ],
+        "table": [row(name) for name in names],
+        "bootstrap": {
+            "blocks": 68,
+            "block_length": 4541,
+            "resamples": 2000,
+            "sentence": "95 % intervals from 2,000 resamples of a moving-block bootstrap with blocks of 4,541 events: "
+            "neighbouring events are alike, and intervals that ignore it are too narrow.",
+        },
+        "windows": {
+            "by": by,
+            "start": edges[:-1],
+            "end": edges[1:],
+            "count": [judged // windows] * windows,
+            "base_rate": rate.tolist(),
+            "mean_score": (rate + 0.05 + smooth(rng, windows, 0.02)).tolist(),
+            "methods": series,
+        },
+        "reliability": reliability(rng, names, periods, quality),
+        "trajectories": {
+            "by": by,
+            "x": xs,
+            "methods": {name: trajectory(rng, name, points) for name in names if name not in ("raw", "whb")},
+        },
+        "keys": key_table(rng, names, keys, loss) if keys else None,
+        "delay": {
+            "unit": "time",
+            "quantiles": {"50%": 11_400, "90%": 21_000, "99%": 41_000, "max": 91_000},
+            "events_quantiles": {"50%": 176, "90%": 331, "99%": 502, "max": 1110},
+            "never": 7031,
+            "histogram": {
+                "edges": [3600.0 * i for i in range(13)],
+                "count": [12, 31_000, 78_000, 92_000, 50_000, 31_000, 14_000, 6_000, 3000, 1500, 700, 200],
+            },
+            "sentence": "Half of the outcomes were known 3.2 hours after the forecast.",
+            "immediate": {n: {"log_loss": loss[n] - 0.0004, "ce": quality[n] - 0.0003} for n in names},
+        },
+        "certificates": [
+            {
+                "method": n,
+                "what": "regret",
+                "statement": "The log-loss is at most this much above that of the best fixed parameters.",
+                "bound": 7421.5,
+                "observed": 12.5 + 900 * quality[n],
+                "holds": True,
+                "applies": "to any log, with outcomes told at once",
+            }
+            for n in names
+            if n in ("ops", "tops", "hops")
+        ],
+        "evalue": {"by": by, "x": xs, "methods": {name: grown[name].tolist() for name in names}},
+    }
+
+
+def trajectory(rng: np.random.Generator, name: str, points: int) -> dict[str, Any]:
+    params = {"a": (0.8 + smooth(rng, points, 0.2)).tolist(), "b": (-0.35 + smooth(rng, points, 0.4)).tolist()}
+    if name != "auto":
+        return {"params": params, "lanes": None}
+    params["c"] = (0.1 + smooth(rng, points, 0.1)).tolist()
+    lanes = ("still", "slow", "fast", "level only", "raw score", "paper's OPS")
+    weight = np.exp([smooth(rng, points, 4.0) + rng.normal() for _ in lanes])
+    weight /= weight.sum(axis=0)
+    return {"params": params, "lanes": {lane: w.tolist() for lane, w in zip(lanes, weight, strict=True)}}
+
+
+def reliability(
+    rng: np.random.Generator, names: tuple[str, ...], periods: int, quality: dict[str, float]
+) -> dict[str, Any]:
+    middle = (np.arange(10) + 0.5) / 10
+    curves: dict[str, list[Any]] = {}
+    for name in names:
+        curves[name] = []
+        for _ in range(periods + 1):
+            n = np.round(40_000 * np.exp(-middle * 5) * (rng.random(10) + 0.5)).astype(int)
+            n[-1] = 0
+            happened = np.clip(middle - quality[name] * 4 * middle + rng.normal(0, 0.012, 10), 0, 1)
+            half = 1.96 * np.sqrt(happened * (1 - happened) / np.maximum(n, 1)) + 0.004
+            empty = n == 0
+
+            def some(values: np.ndarray, empty: np.ndarray = empty) -> list[float | None]:
+                return [None if e else float(v) for v, e in zip(values, empty, strict=True)]
+
+            curves[name].append(
+                {
+                    "count": n.tolist(),
+                    "forecast": some(middle + rng.normal(0, 0.01, 10)),
+                    "outcome": some(happened),
+                    "low": some(np.maximum(0, happened - half)),
+                    "high": some(np.minimum(1, happened + half)),
+                }
+            )
+    months = [(START + timedelta(days=30 * i)).strftime("%b %Y") for i in range(periods)]
+    labels = [{"label": label, "count": 25_000} for label in ["whole log", *months]]
+    return {"bins": 10, "periods": labels, "methods": curves}
+
+
+def key_table(rng: np.random.Generator, names: tuple[str, ...], keys: int, loss: dict[str, float]) -> dict[str, Any]:
+    rows = []
+    for i in range(keys):
+        worse = float(0.9 * np.exp(-i / 60) + rng.normal(0, 0.02))
+        scores = {
+            n: {
+                "log_loss": loss[n] + (worse if n == "raw" else worse * 0.4),
+                "brier": 0.15 + worse / 9,
+                "ce": abs(worse) / 5,
+            }
+            for n in names
+        }
+        rows.append(
+            {
+                "key": f"carrier-{i:04d}/EWR-LAX",
+                "events": int(rng.integers(20, 9000)),
+                "base_rate": float(rng.random() * 0.5),
+                "raw_log_loss": scores["raw"]["log_loss"],
+                "methods": scores,
+            }
+        )
+    return {
+        "total": keys + 17,
+        "shown": keys,
+        "sentence": f"The {keys} of {keys + 17} keys with the largest loss are listed.",
+        "rows": rows,
+    }
+
+
+def nothing(value: Any) -> Any:
+    """The same shape with every float unknown."""
+    if isinstance(value, float):
+        return None
+    if isinstance(value, dict):
+        return {key: nothing(item) for key, item in value.items()}
+    return [nothing(item) for item in value] if isinstance(value, list) else value
+
+
+def unknown() -> dict[str, Any]:
+    told = payload(methods=3, windows=6, keys=3)
+    return {name: nothing(part) if name not in ("delay", "verdict") else part for name, part in told.items()}
+
+
+def from_python() -> dict[str, Any]:
+    told = payload(methods=3, keys=0, time=False)
+    told["command"] = None
+    told["data"].update(span=None, skipped=[], source=[], columns={}, notes=[], score_kind="logit")
+    told["delay"] = None
+    return told
+
+
+def without_delay() -> dict[str, Any]:
+    return {**payload(methods=3), "delay": None}
+
+
+def one_window() -> dict[str, Any]:
+    return payload(methods=3, windows=1, keys=1, periods=0)
+
+
+def delay_in_events() -> dict[str, Any]:
+    told = payload(methods=2, time=False)
+    told["delay"].update(
+        unit="events", quantiles=told["delay"]["events_quantiles"], events_quantiles={}, immediate=None
+    )
+    return told
+
+
+def extreme() -> dict[str, Any]:
+    """Numbers as large and as small as they come, and one method that is hopeless."""
+    told = payload(methods=5, windows=30, keys=30)
+    told["table"][1]["log_loss"] = 1e-12
+    told["table"][2]["vs_raw"]["log_loss"] = [700.0, 600.0, 800.0]
+    told["table"][3]["vs_raw"]["log_loss"] = [1e-9, -1e-9, 3e-9]
+    told["windows"]["methods"]["ops"]["ce"] = [1e-9 * i for i in range(30)]
+    told["windows"]["methods"]["tops"]["log_loss"] = [1e12 * i for i in range(30)]
+    told["evalue"]["methods"]["ops"] = [-1e9 * i for i in range(300)]
+    told["keys"]["rows"][0]["key"] = "a very long key " * 20
+    told["keys"]["rows"][1]["key"] = "x" * 400
+    told["keys"]["rows"][2]["key"] = ""
+    told["title"] = "y" * 300
+    told["data"]["rows"] = 10**12
+    return told
+
+
+def hostile() -> dict[str, Any]:
+    told = payload(methods=3, windows=5, keys=5)
+    told["title"] = told["command"] = told["verdict"]["headline"] = told["keys"]["rows"][0]["key"] = HOSTILE
+    told["methods"][1]["label"] = told["methods"][1]["about"] = HOSTILE
+    told["data"].update(source=[HOSTILE], notes=[HOSTILE], columns={HOSTILE: {"name": HOSTILE, "guessed": True}})
+    told["data"]["skipped"] = [{"reason": HOSTILE, "count": 1, "first": HOSTILE}]
+    told["reliability"]["periods"][1]["label"] = HOSTILE
+    told["trajectories"]["methods"]["auto"]["lanes"] = {HOSTILE: told["evalue"]["methods"]["auto"]}
+    told["certificates"][0]["statement"] = HOSTILE
+    return told
+
+
+VARIANTS: dict[str, Callable[[], dict[str, Any]]] = {
+    "a year": payload,
+    "one method": lambda: payload(methods=1),
+    "two methods": lambda: payload(methods=2, windows=2),
+    "no keys": lambda: payload(methods=3, keys=0),
+    "no delay": without_delay,
+    "by events": lambda: payload(methods=4, time=False),
+    "one window": one_window,
+    "all unknown": unknown,
+    "from Python": from_python,
+    "delay in events": delay_in_events,
+    "extreme": extreme,
+    "hostile": hostile,
+    "200 windows": lambda: payload(windows=200, keys=2000),
+}
