@@ -105,7 +105,7 @@ def grow(stream: ForestStream, seed: int, data: Path | None) -> tuple[FloatArray
         ) from error
     # One legacy generator for shuffle, noise and trees, as the published scores were drawn: credit and fetal come out
     # equal to them to the last bit (tests/test_reproduce_data.py).
-    random = np.random.RandomState(seed)  # noqa: NPY002 - scikit-learn takes no other
+    random = np.random.RandomState(seed)  # scikit-learn takes no other
     if stream.kind in DATASETS:
         dataset = DATASETS[stream.kind]
         if data is None:

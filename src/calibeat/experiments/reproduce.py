@@ -1,0 +1,43 @@
+"""`calibeat reproduce`: the experiments that were asked for, computed, compared, and written down."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TextIO
+
+from . import pages, registry
+from .datasets import data_folder
+from .figures import new_figure
+from .settings import Settings
+from .tasks import run_all
+
+
+def reproduce(
+    names: Sequence[str], settings: Settings, out: Path, *, to: TextIO | None = None, log: TextIO | None = None
+) -> Path:
+    """Run the experiments, write their pages, CSVs and figures into `out`, and return the page that holds them all."""
+    to, log = to or sys.stdout, log or sys.stderr
+    experiments = registry.chosen(names)
+    new_figure(1, 1)  # without matplotlib it ends here, not when the work is done
+    if any(experiment.needs_data for experiment in experiments):
+        settings = replace(settings, data=data_folder(settings.data, settings.cache))
+    out.mkdir(parents=True, exist_ok=True)
+    begin = time.perf_counter()
+    tasks = [task for experiment in experiments for task in experiment.tasks(settings)]
+    results = run_all(tasks, settings.data, settings.cache, settings.jobs, log)
+    computed = time.perf_counter() - begin
+    for experiment in experiments:
+        section = experiment.report(settings, results)
+        pages.write(experiment, section, settings, out)
+        held = sum(verdict.holds for verdict in section.verdicts)
+        said = f"{held} of {len(section.verdicts)} claims hold" if section.verdicts else "no claims to decide"
+        to.write(f"{experiment.name:17} {', '.join(experiment.shows):21} {said}\n")
+        if experiment.name == "refits":
+            to.writelines(f"  {row[0]:34} {row[1]:>8} s  {row[2]:>5} x\n" for row in section.csv_rows)
+    page = pages.assemble(settings, out)
+    to.write(f"{len(set(tasks)):,} runs in {computed:.1f} s. Report written to {page.resolve()}\n")
+    return page
