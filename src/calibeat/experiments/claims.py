@@ -186,7 +186,7 @@ def within_the_theorem(streams: Streams) -> tuple[bool, str]:
 
 
 def best_of(winner: str, rivals: Sequence[str], design: str) -> Decide:
-    """On more than half of the design's streams the winner ends with the least CE."""
+    """On at least half of the design's streams the winner ends with the least CE."""
 
     def decide(streams: Streams) -> tuple[bool, str]:
         firsts = {
@@ -195,7 +195,7 @@ def best_of(winner: str, rivals: Sequence[str], design: str) -> Decide:
         }
         won = sum(first == winner for first in firsts.values())
         why = ", ".join(f"{name} {first}" for name, first in firsts.items())
-        return won > len(firsts) / 2, f"least final CE: {why}; asked: {winner} on more than half"
+        return won >= len(firsts) / 2, f"least final CE: {why}; asked: {winner} on at least half"
 
     return decide
 

@@ -25,15 +25,14 @@ OURS = ("SWPS", "SWBS", "AUTO")  # not in the paper
 SCALE = 1e4  # final CE is shown times 10,000
 
 ABOUT_CURVES = (
-    "CE and SHP are over the events from T_cal on, in ten bins; bars are one standard deviation over the runs. The paper "
-    "plots these curves and prints no numbers; the numbers beside ours are the final CE of the published experiments, "
-    "means over ten seeds."
+    "CE and SHP are over the events from T_cal on, in ten bins; bars are one standard deviation over the runs. The "
+    "paper plots these curves and prints no numbers; beside ours stands the final CE of the published experiments."
 )
 ABOUT_PROTOCOLS = (
     "The text and the published experiments describe different data: covariance I + 10 uu' and products of different "
-    "coordinates, against I + 120 uu' and squares too; and in the published label drift two coordinates are scaled. Both "
-    "are shown. By how much the two coordinates were scaled is not on record: 1/sqrt 2 is our choice. The paper prints no "
-    "numbers; of the published runs only the CE of WPS after the half turn is on record."
+    "coordinates, against I + 120 uu' and squares too; and in the published label drift two coordinates are scaled. "
+    "Both are shown. By how much the two coordinates were scaled is not on record: 1/sqrt 2 is our choice. The paper "
+    "prints no numbers; of the published runs only the CE of WPS after the half turn is on record."
 )
 
 
@@ -129,7 +128,7 @@ def ten_dimensions(settings: Settings, results: Results) -> Section:
     for protocol in PROTOCOLS:
         part = {name: summary for name, summary in found.items() if summary.stream.protocol == protocol}
         rows = [
-            (kind, [summary for summary in part.values() if summary.stream.kind == kind])
+            ("", [summary for summary in part.values() if summary.stream.kind == kind])
             for kind in ("covariate", "label")
         ]
         stem = f"figure-7-{protocol}"

@@ -7,14 +7,16 @@ from __future__ import annotations
 
 import hashlib
 import os
+import warnings
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from calibeat.errors import InvalidInput, MissingExtra
+from calibeat.errors import InvalidInput
 
+from .storage import write_text
 from .stream import FloatArray, IntArray
 
 DESIGNS = ("drift", "iid")
@@ -147,56 +149,51 @@ DATASETS = {
 def data_folder(given: Path | None, cache: Path) -> Path:
     """`given`, else the folder that CALIBEAT_DATA names, else the cache; OpenML fills what the cache lacks."""
     folder = given or (Path(os.environ[VARIABLE]) if os.environ.get(VARIABLE) else None)
+    reasons: list[str] = []
     if folder is None:
         folder = cache / "data"
         for dataset in DATASETS.values():
             if not (folder / dataset.file).is_file():
-                _fetch(dataset, folder)
-    missing = [dataset for dataset in DATASETS.values() if not (folder / dataset.file).is_file()]
+                reasons += fetch(dataset, folder)
+    missing = [dataset.file for dataset in DATASETS.values() if not (folder / dataset.file).is_file()]
     if missing:
-        raise InvalidInput(
-            f"{folder} must hold the data, but has no {', '.join(d.file for d in missing)}.\n{where_to_get()}"
-        )
+        why = "".join(f" {reason.rstrip('.')}." for reason in dict.fromkeys(reasons))
+        raise InvalidInput(f"{folder} must hold the data, but has no {', '.join(missing)}.{why}\n{where_to_get()}")
     return folder
 
 
 def where_to_get() -> str:
     """What a person has to do who has no data."""
-    lines = [f"  {d.file:20} {d.title}, {d.source}" for d in DATASETS.values()]
     return "\n".join([
         "The experiments on real data need four public datasets (licence: Creative Commons CC0):",
-        *lines,
+        *(f"  {dataset.file:20} {dataset.title}, {dataset.source}" for dataset in DATASETS.values()),
         f"Put the four files in one folder and name it: --data DIR, or the environment variable {VARIABLE}.",
     ])  # fmt: skip
 
 
-def _fetch(dataset: Dataset, folder: Path) -> None:
-    """The table from OpenML, stored as CSV if it is the one that the paper used."""
-    try:
-        from sklearn.datasets import fetch_openml
-    except ImportError as error:
-        raise MissingExtra(
-            "OpenML is read with scikit-learn of the extra 'reproduce': pip install 'calibeat[reproduce]'"
-        ) from error
+def fetch(dataset: Dataset, folder: Path) -> list[str]:
+    """Store the table from OpenML as CSV; or say in a sentence why it could not be had there."""
+    from sklearn.datasets import fetch_openml
+
     which = {"data_id": int(dataset.openml)} if dataset.openml.isdigit() else {"name": dataset.openml}
     try:
-        frame = fetch_openml(**which, data_home=str(folder), as_frame=True, parser="auto", n_retries=0).frame
-    except Exception as error:  # whatever the network, the server or its parser did: the data are not there
-        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise InvalidInput(f"{dataset.file} could not be had from OpenML ({reason}).\n{where_to_get()}") from error
-    store(dataset, frame, folder)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # it tells of every attempt
+            found = fetch_openml(**which, data_home=str(folder), as_frame=True, parser="auto", n_retries=1, delay=0.1)
+        store(dataset, found.frame, folder)
+    except (OSError, ValueError) as error:  # no network; no such dataset; or another table under that name
+        return [f"OpenML says: {' '.join(str(error).split()) or type(error).__name__}"]
+    return []
 
 
 def store(dataset: Dataset, frame: Any, folder: Path) -> None:
     """Write a fetched table as the dataset's file; raise if its content is another."""
-    names = dataset.columns
-    if frame.shape[1] == len(names):  # OpenML's copy of credit calls its columns x1, x2, ..., y
-        frame = frame.set_axis(names, axis=1)
-    if not set(names) <= set(frame.columns) or content_checksum(dataset, frame) != dataset.content:
-        raise InvalidInput(f"{dataset.file} must be the table that the paper used, got another one from OpenML "
-                           f"({dataset.openml}).\n{where_to_get()}")  # fmt: skip
-    folder.mkdir(parents=True, exist_ok=True)
-    frame[names].to_csv(folder / dataset.file, index=False)
+    if frame.shape[1] == len(dataset.columns):  # OpenML's copy of credit calls its columns x1, x2, ..., y
+        frame = frame.set_axis(dataset.columns, axis=1)
+    known = set(dataset.columns) <= set(frame.columns)
+    if not known or content_checksum(dataset, frame) != dataset.content:
+        raise InvalidInput(f"{dataset.openml} of OpenML must be the table that the paper used, got another")
+    write_text(folder / dataset.file, frame[dataset.columns].to_csv(index=False))
 
 
 # ---- reading them ------------------------------------------------------------------------------------------------
@@ -204,12 +201,8 @@ def store(dataset: Dataset, frame: Any, folder: Path) -> None:
 
 def read(dataset: Dataset, folder: Path) -> Any:
     """The file as a data frame, after its checksum was compared."""
-    try:
-        import pandas as pd
-    except ImportError as error:
-        raise MissingExtra(
-            "the data need pandas of the extra 'reproduce': pip install 'calibeat[reproduce]'"
-        ) from error
+    import pandas as pd
+
     path = folder / dataset.file
     checksum = hashlib.sha256(path.read_bytes()).hexdigest()
     try:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from itertools import pairwise
+from itertools import pairwise, product
 from typing import Any
 
 import numpy as np
 
 from .figures import new_figure, tidy
-from .rain import AIRPORTS
+from .rain import AIRPORTS, RECORDS
 from .regret import BOUNDS, LEARNERS, RADII, STREAMS
 from .section1 import platt
 from .stream import FloatArray
@@ -31,15 +31,15 @@ the best fixed w"""
 
 def platt_curves() -> Any:
     """Figure 1: Platt's maps, online logistic regression, and calibeating."""
-    figure = new_figure(9.6, 3.1)
-    left, middle, right = figure.subplots(1, 3)
+    figure = new_figure(10.6, 3.1)
+    left, middle, right = figure.subplots(1, 3, width_ratios=(1.25, 1, 1))
     f = np.linspace(0.001, 0.999, 400)
     for (a, b), colour in zip(CURVES, SHADES, strict=True):
         left.plot(f, platt(f, a, b), color=colour, linewidth=1.6, label=f"a = {a:g}, b = {b:g}")
     left.set_title("(a) Platt scaling", fontsize=10)
     left.set_xlabel("score f(x)", fontsize=8)
     left.set_ylabel("sigmoid(a logit f(x) + b)", fontsize=8)
-    left.legend(fontsize=6.5, frameon=False)
+    left.legend(fontsize=7, frameon=False, loc="upper left", bbox_to_anchor=(1.0, 1.0))
     tidy(left)
     middle.set_title("(b) Online logistic regression", fontsize=10)
     middle.set_axis_off()
@@ -52,7 +52,7 @@ def platt_curves() -> Any:
 
 def pipeline() -> Any:
     """Figure 2: a model trained once, and what learns behind it from every outcome."""
-    figure = new_figure(6.4, 2.4)
+    figure = new_figure(8.4, 1.1)
     axes = figure.subplots()
     steps = (
         "train the base model f\non some of the data", "online post-hoc calibration\nof the stream's f(x): OPS",
@@ -85,7 +85,7 @@ def regrets(mean: FloatArray, lengths: FloatArray) -> Any:
     j = RADII.index(2.0)
     for axes, (k, stream) in zip(figure.subplots(1, len(STREAMS)), enumerate(STREAMS), strict=True):
         for i, name in enumerate(LEARNERS):
-            colour, marker = ("#E69F00", "#0072B2", "#009E73")[i], "^oD"[i]
+            colour, marker = ("#E69F00", "#0072B2", "#009E73", "#56B4E9")[i], "^oDs"[i]
             axes.plot(lengths, mean[i, j, k], color=colour, marker=marker, linewidth=1.6, label=name)
             bound = [BOUNDS[name](RADII[j], int(length)) for length in lengths]
             axes.plot(lengths, bound, color=colour, linestyle=":", linewidth=1)
@@ -101,15 +101,15 @@ def regrets(mean: FloatArray, lengths: FloatArray) -> Any:
 
 def rain(run: Mapping[str, FloatArray]) -> Any:
     """Figure 16: what F99 says hour after hour, and how often it has rained so far."""
-    figure = new_figure(9.6, 2.8)
-    for axes, airport, said, rained in zip(
-        figure.subplots(1, len(AIRPORTS)), AIRPORTS, run["forecasts"], run["outcomes"], strict=True
-    ):
+    figure = new_figure(9.6, 4.6)
+    panels = figure.subplots(len(RECORDS), len(AIRPORTS))
+    for axes, (record, airport) in zip(panels.flat, product(RECORDS, AIRPORTS), strict=True):
+        said, rained = run[f"forecasts {record}, {airport}"], run[f"outcomes {record}, {airport}"]
         hours = np.arange(1, len(said) + 1)
         axes.plot(hours, said, ".", markersize=2, color="#0072B2", label="F99 says", rasterized=True)
         axes.plot(hours, np.cumsum(rained) / hours, color="#D55E00", linewidth=1.2, label="share of rainy hours so far")
-        axes.set_title(f"{airport}, 2013", fontsize=9)
-        axes.set_ylim(0, 1)
+        axes.set_title(f"{airport}, {record}", fontsize=9)
+        axes.set_ylim(0, 0.7)
         axes.set_xlabel("hour", fontsize=8)
         tidy(axes)
     figure.axes[0].legend(fontsize=8, frameon=False)

@@ -7,8 +7,6 @@ from typing import Any
 
 import numpy as np
 
-from calibeat.errors import MissingExtra
-
 from .drifts import T_TRAIN
 from .section1 import WINDOWS, platt
 from .stream import FloatArray
@@ -26,13 +24,9 @@ STYLES: dict[str, tuple[str, str, str]] = {
 
 def new_figure(width: float, height: float) -> Any:
     """An empty figure with a canvas of its own."""
-    try:
-        from matplotlib.backends.backend_agg import FigureCanvasAgg
-        from matplotlib.figure import Figure
-    except ImportError as error:
-        raise MissingExtra(
-            "the figures need matplotlib of the extra 'reproduce': pip install 'calibeat[reproduce]'"
-        ) from error
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
     figure = Figure(figsize=(width, height), dpi=90, facecolor="white")
     figure.set_layout_engine("constrained")
     FigureCanvasAgg(figure)

@@ -11,10 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from calibeat.errors import MissingExtra
-
 from . import ten
-from .datasets import DATASETS, ordered, read, table
+from .datasets import DATASETS, Dataset, ordered, read, table
 from .storage import load_arrays, save_arrays
 from .stream import FloatArray
 
@@ -27,7 +25,8 @@ class ForestStream:
     """A stream of the paper's Section 4: data, design, and how much of it trains, calibrates, and is a window.
 
     `kind` is a dataset's name, "covariate" or "label"; `design` is "drift" or "iid". `protocol` says which of the two
-    descriptions the synthetic streams follow. `events` shortens the stream (0: the paper's length).
+    descriptions the synthetic streams follow. `events` shortens the stream for a trial, and with
+    it the training batch, T_cal and W (0: the paper's length).
     """
 
     kind: str
@@ -46,27 +45,26 @@ class ForestStream:
         """As above a plot."""
         if self.kind in DATASETS:
             return DATASETS[self.kind].title
-        return {"iid": "i.i.d. data", "drift": f"{self.kind} drift"}[self.design]
+        return f"{self.kind.capitalize()} drift" if self.design == "drift" else f"i.i.d. data ({self.kind})"
 
     @property
     def train(self) -> int:
         """T_train: so many events teach the forest and are not part of the stream."""
-        return self._scaled(DATASETS[self.kind].train if self.kind in DATASETS else 1000)
+        return self.events // 4 if self.events else self._dataset.train if self._dataset else 1000
 
     @property
     def calibration(self) -> int:
         """T_cal: metrics count from here."""
-        return self._scaled(DATASETS[self.kind].calibration if self.kind in DATASETS else 1000)
+        return self.events // 8 if self.events else self._dataset.calibration if self._dataset else 1000
 
     @property
     def window(self) -> int:
         """W: so many events from one refit, and one point of the plots, to the next."""
-        return self._scaled(DATASETS[self.kind].window if self.kind in DATASETS else 500)
+        return self.events // 16 if self.events else self._dataset.window if self._dataset else 500
 
-    def _scaled(self, count: int) -> int:
-        """Of a shortened stream the training batch, T_cal and W are shortened alike."""
-        full = {"bank": 12_000, "credit": 30_000, "churn": 10_000, "fetal": 2126}.get(self.kind, ten.T)
-        return count if not self.events else max(2, count * self.events // full)
+    @property
+    def _dataset(self) -> Dataset | None:
+        return DATASETS.get(self.kind)
 
     def key(self, seed: int) -> dict[str, Any]:
         """Everything that the scores depend on."""
@@ -97,12 +95,8 @@ def scored(stream: ForestStream, seed: int, data: Path | None, cache: Path) -> t
 
 def grow(stream: ForestStream, seed: int, data: Path | None) -> tuple[FloatArray, FloatArray]:
     """Train the forest on the first events and score the others."""
-    try:
-        from sklearn.ensemble import RandomForestClassifier
-    except ImportError as error:
-        raise MissingExtra(
-            "the base model needs scikit-learn of the extra 'reproduce': pip install 'calibeat[reproduce]'"
-        ) from error
+    from sklearn.ensemble import RandomForestClassifier
+
     # One legacy generator for shuffle, noise and trees, as the published scores were drawn: credit and fetal come out
     # equal to them to the last bit (tests/test_reproduce_data.py).
     random = np.random.RandomState(seed)  # scikit-learn takes no other

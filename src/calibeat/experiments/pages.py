@@ -9,15 +9,27 @@ import re
 from collections.abc import Sequence
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
+from typing import Any
 
 from calibeat import __version__
 
+from .forests import TREES
 from .registry import EXPERIMENTS, Experiment
-from .section import Section, Table
+from .section import Section, Table, prose
 from .settings import Settings
 from .storage import write_text
 
 PAGE, FOLDER = "reproduction.md", "reproduction"
+MADE_WITH = "Made with: "
+HOLDS, FAILS = "holds", "**does not hold**"
+COLOURS = 64
+ABOUT = prose("""
+    Every table and figure of *Online Platt Scaling with Calibeating* (Gupta & Ramdas, ICML 2023), computed anew, our
+    numbers beside the paper's. This page is written by `calibeat reproduce`; each section names its command. "Paper" is
+    what the paper prints or, where it only plots, the final value of the experiments that were published with it (ten
+    seeds). ± is one standard deviation over the runs, and differences are counted in it. Where the text and the
+    published experiments differ, DEVIATIONS.md of the repository says what is done. The paper made 100 runs; this page:
+""")
 LIBRARIES = ("numpy", "numba", "scikit-learn", "scipy", "pandas", "matplotlib")
 
 
@@ -31,13 +43,17 @@ def write(experiment: Experiment, section: Section, settings: Settings, out: Pat
     write_text(folder / f"{experiment.name}.md", markdown(experiment, section, settings))
 
 
-def save(figure: object, path: Path) -> None:
+def save(figure: Any, path: Path) -> None:
     """A picture as PNG and as SVG, the same bytes for the same picture."""
     from matplotlib import rc_context
+    from PIL import Image
 
     with rc_context({"svg.hashsalt": "calibeat", "svg.fonttype": "none"}):
-        for ending, about in ((".png", {"Software": None}), (".svg", {"Date": None, "Creator": None})):
-            figure.savefig(path.with_suffix(ending), metadata=about)  # type: ignore[attr-defined]
+        figure.savefig(path.with_suffix(".svg"), metadata={"Date": None, "Creator": None})
+    drawn = io.BytesIO()
+    figure.savefig(drawn, format="png")
+    # A drawing has few colours: with a palette it takes a third of the space.
+    Image.open(drawn).convert("RGB").quantize(COLOURS).save(path.with_suffix(".png"), optimize=True)
 
 
 def comma_separated(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
@@ -52,18 +68,16 @@ def comma_separated(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 def markdown(experiment: Experiment, section: Section, settings: Settings) -> str:
     """One experiment's page; its links are relative to its own folder."""
     shows = ", ".join(experiment.shows)
-    parts = [f"## {f'{shows}: ' if shows else ''}{experiment.title}", f"`{command([experiment.name], settings)}`"]
-    parts += section.words
-    parts += [f"![{section.captions[stem]}]({stem}.png)\n\n*{section.captions[stem]}* ([SVG]({stem}.svg))"
-              for stem in section.figures]  # fmt: skip
+    parts = [f"## {f'{shows}: ' if shows else ''}{experiment.title}", *section.words]
+    for stem in section.figures:
+        caption = section.captions[stem]
+        parts.append(f"![{caption}]({stem}.png)\n\n*{caption}* ([SVG]({stem}.svg))")
     parts += [markdown_table(table) for table in section.tables]
     if section.verdicts:
-        rows = [
-            [f"“{v.claim}” ({v.where})", "holds" if v.holds else "**does not hold**", v.why] for v in section.verdicts
-        ]
+        rows = [[f"“{v.claim}” ({v.where})", HOLDS if v.holds else FAILS, v.why] for v in section.verdicts]
         parts.append(markdown_table(Table("What the text says", ["claim", "in our runs", "numbers"], rows)))
-    runs = f", {settings.runs} runs" if experiment.has_runs else ""
-    parts.append(f"Every number: [{experiment.name}.csv]({experiment.name}.csv){runs}.")
+    parts.append(f"Every number: [{experiment.name}.csv]({experiment.name}.csv). `{command(experiment, settings)}`")
+    parts.append(MADE_WITH + made_with(settings))
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
@@ -75,51 +89,49 @@ def markdown_table(table: Table) -> str:
     return f"**{table.caption}**\n\n{text}"
 
 
-def assemble(settings: Settings, out: Path) -> Path:
+def assemble(out: Path) -> Path:
     """OUT/reproduction.md from the pages of all the experiments that are there, in the order of the list."""
-    folder = out / FOLDER
-    pages = {
-        name: (folder / f"{name}.md").read_text(encoding="utf-8")
-        for name in EXPERIMENTS if (folder / f"{name}.md").is_file()
-    }  # fmt: skip
-    contents = [
-        f"- [{page.splitlines()[0].removeprefix('## ')}](#{anchor(page.splitlines()[0])})" for page in pages.values()
-    ]
-    failed = [
-        f"- {claim}" for page in pages.values()
-        for claim in re.findall(r"^\| (“.*?”.*?) \| \*\*does not hold\*\* \|", page, flags=re.MULTILINE)
-    ]  # fmt: skip
-    held = sum(len(re.findall(r"^\| “.*?”.*? \| holds \|", page, flags=re.MULTILINE)) for page in pages.values())
-    here = [re.sub(r"\]\((?!https?:|#)", f"]({FOLDER}/", page) for page in pages.values()]
-    text = "\n\n".join([
+    files = {name: out / FOLDER / f"{name}.md" for name in EXPERIMENTS}
+    pages = [file.read_text(encoding="utf-8") for file in files.values() if file.is_file()]
+    whole = "\n".join(pages)
+    failed = re.findall(rf"^\| (“.*?”.*?) \| {re.escape(FAILS)} \|", whole, flags=re.MULTILINE)
+    held = re.findall(rf"^\| (“.*?”.*?) \| {re.escape(HOLDS)} \|", whole, flags=re.MULTILINE)
+    made = sorted(set(re.findall(rf"^{re.escape(MADE_WITH)}(.*)$", whole, flags=re.MULTILINE)))
+    headings = [page.splitlines()[0].removeprefix("## ") for page in pages]
+    parts = [
         "# The paper, reproduced",
-        "Every table and figure of *Online Platt Scaling with Calibeating* (Gupta & Ramdas, ICML 2023), computed anew, "
-        "our numbers beside the paper's. This page is written by the command, not by hand:",
-        f"```console\n$ {command(['all'], settings)}\n```",
-        f"Runs: {settings.runs}, seeds {settings.seeds[0]} to {settings.seeds[-1]} (the paper: 100). Made with "
-        f"{versions()}. \"Paper\" is what the paper prints, and where it only plots, the final values of the experiments "
-        "that were published with it; ± is one standard deviation over the runs, and differences are counted in it. "
-        "Where the paper and its published experiments disagree, [DEVIATIONS.md](../DEVIATIONS.md) says what is done.",
-        f"Of the claims of the text that can be decided from these runs, {held} hold and {len(failed)} do not:",
-        "\n".join(failed) or "- none",
-        "The numbers are beside each claim, in its section:",
-        "\n".join(contents),
-        *here,
-    ])  # fmt: skip
+        ABOUT,
+        "\n".join(f"- {line}" for line in made),
+        f"Of the claims of the text that these runs can decide, **{len(held)} hold and {len(failed)} do not**:",
+        "\n".join(f"- {claim}" for claim in failed),
+        "The numbers stand beside each claim, in its section:",
+        "\n".join(f"- [{heading}](#{anchor(heading)})" for heading in headings),
+        *(re.sub(r"\]\((?!https?:|#)", f"]({FOLDER}/", page) for page in pages),
+    ]
     path = out / PAGE
-    write_text(path, text.rstrip() + "\n")
+    write_text(path, "\n\n".join(part.strip() for part in parts if part) + "\n")
     return path
 
 
 def anchor(heading: str) -> str:
     """As GitHub makes it of a heading."""
-    return re.sub(r"[^\w\- ]", "", heading.removeprefix("## ").lower()).replace(" ", "-")
+    return re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
 
 
-def command(names: Sequence[str], settings: Settings) -> str:
-    """What to type for the same page."""
+def command(experiment: Experiment, settings: Settings) -> str:
+    """What to type for the same numbers."""
+    runs = f" --runs {settings.runs}" if experiment.has_runs else ""
     seed = f" --seed {settings.seed}" if settings.seed else ""
-    return f"calibeat reproduce {' '.join(names)} --runs {settings.runs}{seed}"
+    return f"calibeat reproduce {experiment.name}{runs}{seed}"
+
+
+def made_with(settings: Settings) -> str:
+    """Runs, seeds and versions: everything that the numbers depend on."""
+    small = "" if settings.trees == TREES and not settings.events else (
+        f" Not the paper's size: {settings.trees} trees, {settings.events or 'all'} events."
+    )  # fmt: skip
+    seeds = f"seeds {settings.seeds[0]} to {settings.seeds[-1]}" if settings.runs > 1 else f"seed {settings.seed}"
+    return f"{settings.runs} runs, {seeds}; {versions()}.{small}"
 
 
 def versions() -> str:

@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 
 from calibeat import FTL, Calibrator, Method, Platt
-from calibeat.errors import MissingExtra
 
 from .stream import FloatArray
 
@@ -46,13 +45,6 @@ CONTENDERS = ("calibeat WPS", *PEERS)
 
 def run(scores: FloatArray, outcomes: FloatArray, calibration: int, window: int) -> dict[str, Any]:
     """Seconds of all refits of a stream, their number, and the last parameters, by contender."""
-    try:
-        import scipy  # noqa: F401 - a sentence is better than a traceback from within
-        import sklearn  # noqa: F401
-    except ImportError as error:
-        raise MissingExtra(
-            "the peers need scikit-learn and SciPy of the extra 'reproduce': pip install 'calibeat[reproduce]'"
-        ) from error
     method = Method(Platt(), FTL(every=window, after=calibration))
     Calibrator(method).run(scores[: calibration + 1], outcomes[: calibration + 1])  # compiled, if it is to be
     seconds, theta = np.empty(len(CONTENDERS)), np.empty((len(CONTENDERS), 2))

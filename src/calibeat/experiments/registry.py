@@ -77,9 +77,10 @@ EXPERIMENTS = {
                    curves.beta, needs_data=True, forests=8),
         Experiment("histogram", ("Figure 15",), "Windowed histogram binning", curves.real_tasks, curves.histogram,
                    needs_data=True, forests=8),
-        Experiment("rain", ("Figure 16",), "F99 on hourly rain", measured.rain_tasks, measured.rain_report, seconds=0.2),
-        Experiment("refits", (), "Not in the paper: the time of WPS beside SciPy and scikit-learn", measured.refit_tasks,
-                   measured.refit_report, seconds=12.0, has_runs=False),
+        Experiment("rain", ("Figure 16",), "F99 on hourly rain", measured.rain_tasks, measured.rain_report,
+                   seconds=0.2),
+        Experiment("refits", (), "Not in the paper: the time of WPS beside SciPy and scikit-learn",
+                   measured.refit_tasks, measured.refit_report, seconds=12.0, has_runs=False),
     )
 }  # fmt: skip
 
@@ -100,12 +101,12 @@ def listing(settings: Settings) -> str:
     for experiment in EXPERIMENTS.values():
         first, again = experiment.estimate(settings)
         needs = " [needs the data]" if experiment.needs_data else ""
-        lines.append(
-            f"{experiment.name:17} {', '.join(experiment.shows) or '-':21} {duration(first):>10} {duration(again):>7}  "
-            f"{experiment.title}{needs}"
-        )
-    lines.append(f"Estimates for --runs {settings.runs} --jobs {settings.jobs}. The experiments on real data share their "
-                 "forests and runs: all of them\ntake as long as one. Again: when the scores are in the cache.")  # fmt: skip
+        shows, first_time, once_more = ", ".join(experiment.shows) or "-", duration(first), duration(again)
+        lines.append(f"{experiment.name:17} {shows:21} {first_time:>10} {once_more:>7}  {experiment.title}{needs}")
+    lines += [
+        f"Estimates for --runs {settings.runs} --jobs {settings.jobs}; AGAIN is when the scores are in the cache.",
+        "The experiments on real data share their forests and their runs: all of them take as long as one.",
+    ]
     return "\n".join(lines)
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from . import diagrams, figures, published, section1
-from .section import NUMBERS, Section, Table, Verdict, beside, spread
+from .section import NUMBERS, Section, Table, Verdict, beside, prose, spread
 from .settings import Settings
 from .stream import FloatArray
 from .tasks import Task
@@ -74,7 +74,7 @@ def section1_report(kind: str, figure: int) -> Any:
         printed = dict(zip(published.PRINTED_ROWS, published.SECTION1[kind], strict=True))
         rows, csv_rows = [], []
         for name, (accuracy, ce), (accuracy_std, ce_std) in zip(section1.ROWS, mean, std, strict=True):
-            # The printed OPS rows of label and regression drift hold b at the window's start; those of covariate do not.
+            # Printed OPS rows of label and regression drift hold b at the window's start; those of covariate do not.
             frozen, plain = name.endswith("frozen"), name.endswith("OPS")
             theirs = None if frozen == (kind == "covariate") and (frozen or plain) else printed.get(name.split(",")[0])
             rows.append([name, *beside(accuracy, accuracy_std, theirs and theirs[0], 2),
@@ -99,15 +99,21 @@ def section1_report(kind: str, figure: int) -> Any:
 
 
 SECTION1_WORDS = {
-    "covariate": "The paper's table is one run. Ours are means over runs with other draws, so that a distance of one or "
-    "two standard deviations is what chance gives. On the stored scores of the published run the seven rows come out to "
-    "the printed digit (`tests/test_reproduce_golden.py`).",
-    "label": "The printed OPS rows hold b at its value at the window's start while a moves; the rows \"b frozen\" do so "
-    "too and stand beside the paper's, the rows \"OPS\" are the algorithm itself. On the stored scores of the published "
-    "run the seven rows come out to the printed digit (`tests/test_reproduce_golden.py`).",
-    "regression": "The published notebook gives other numbers than the printed table, within the noise of the seed; the "
-    "printed OPS rows hold b at the window's start, as in the label drift.",
-}  # fmt: skip
+    "covariate": prose("""
+        The paper's table is one run. Ours are means over runs with other draws, so that a distance of one or two
+        standard deviations is what chance gives. On the stored scores of the published run the seven rows come out to
+        the printed digit (`tests/test_reproduce_golden.py`).
+    """),
+    "label": prose("""
+        The printed OPS rows hold b at its value at the window's start while a moves; the rows "b frozen" do so too and
+        stand beside the paper's, the rows "OPS" are the algorithm itself. On the stored scores of the published run the
+        seven rows come out to the printed digit (`tests/test_reproduce_golden.py`).
+    """),
+    "regression": prose("""
+        The published notebook gives other numbers than the printed table, within the noise of the seed; the printed OPS
+        rows hold b at the window's start, as in the label drift.
+    """),
+}
 
 
 def section1_verdicts(kind: str, mean: FloatArray) -> list[Verdict]:
@@ -150,8 +156,7 @@ def figure4(_settings: Settings, results: Results) -> Section:
         for (first, last), a, b in zip(section1.WINDOWS, run["a"], run["b"], strict=True)
     ]
     return Section(
-        words=["Two of the four stretches of time of each drift; all four, the tables and the verdicts are with "
-               "Figures 10 and 11."],
+        words=["Two of the four stretches of time; Figures 10 and 11 have all four, the tables and the verdicts."],
         tables=[Table("OPS's parameters where the window begins, first run", ["drift", "t", "a", "b"], rows)],
         figures={"figure-4": figures.both_small(runs)},
         captions={"figure-4": "Figure 4: OPS with label drift and with regression-function drift"},

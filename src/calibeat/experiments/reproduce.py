@@ -5,15 +5,31 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Sequence
+from concurrent.futures.process import BrokenProcessPool
 from dataclasses import replace
+from importlib import import_module
 from pathlib import Path
 from typing import TextIO
 
+from calibeat.errors import CalibeatError, MissingExtra
+
 from . import pages, registry
 from .datasets import data_folder
-from .figures import new_figure
 from .settings import Settings
 from .tasks import run_all
+
+LIBRARIES = ("matplotlib", "pandas", "scipy", "sklearn")
+
+
+def require_libraries() -> None:
+    """Raise `MissingExtra` now, not when the work is half done."""
+    for library in LIBRARIES:
+        try:
+            import_module(library)
+        except ImportError as error:
+            raise MissingExtra(
+                f"reproduce needs {library} of the extra 'reproduce': pip install 'calibeat[reproduce]'"
+            ) from error
 
 
 def reproduce(
@@ -22,13 +38,17 @@ def reproduce(
     """Run the experiments, write their pages, CSVs and figures into `out`, and return the page that holds them all."""
     to, log = to or sys.stdout, log or sys.stderr
     experiments = registry.chosen(names)
-    new_figure(1, 1)  # without matplotlib it ends here, not when the work is done
-    if any(experiment.needs_data for experiment in experiments):
+    require_libraries()
+    if settings.data is not None or any(experiment.needs_data for experiment in experiments):
         settings = replace(settings, data=data_folder(settings.data, settings.cache))
     out.mkdir(parents=True, exist_ok=True)
     begin = time.perf_counter()
     tasks = [task for experiment in experiments for task in experiment.tasks(settings)]
-    results = run_all(tasks, settings.data, settings.cache, settings.jobs, log)
+    try:
+        results = run_all(tasks, settings.data, settings.cache, settings.jobs, log)
+    except BrokenProcessPool as error:
+        raise CalibeatError("a process of the experiments was killed, perhaps for want of memory - the runs that were "
+                            "finished are kept; start again, with fewer --jobs") from error  # fmt: skip
     computed = time.perf_counter() - begin
     for experiment in experiments:
         section = experiment.report(settings, results)
@@ -38,6 +58,6 @@ def reproduce(
         to.write(f"{experiment.name:17} {', '.join(experiment.shows):21} {said}\n")
         if experiment.name == "refits":
             to.writelines(f"  {row[0]:34} {row[1]:>8} s  {row[2]:>5} x\n" for row in section.csv_rows)
-    page = pages.assemble(settings, out)
+    page = pages.assemble(out)
     to.write(f"{len(set(tasks)):,} runs in {computed:.1f} s. Report written to {page.resolve()}\n")
     return page

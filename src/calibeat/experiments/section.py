@@ -10,7 +10,6 @@ import numpy as np
 
 from .stream import FloatArray
 
-
 NUMBERS = ("mean", "std", "runs")
 
 
@@ -44,6 +43,11 @@ class Section:
     csv_head: Sequence[str] = ()
     csv_rows: list[list[str]] = field(default_factory=list)
     verdicts: list[Verdict] = field(default_factory=list)
+
+
+def prose(text: str) -> str:
+    """A paragraph from lines."""
+    return " ".join(text.split())
 
 
 def spread(values: FloatArray) -> FloatArray:

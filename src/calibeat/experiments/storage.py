@@ -32,7 +32,7 @@ def save_arrays(path: Path, **arrays: npt.NDArray[Any]) -> None:
     part = Path(name)
     try:
         with os.fdopen(handle, "wb") as file:
-            np.savez_compressed(file, **arrays)
+            np.savez_compressed(file, allow_pickle=False, **arrays)
         part.replace(path)
     except BaseException:
         part.unlink(missing_ok=True)
