@@ -48,6 +48,8 @@ def save(figure: Any, path: Path) -> None:
     from matplotlib import rc_context
     from PIL import Image
 
+    figure.draw_without_rendering()
+    figure.set_layout_engine("none")  # laid out once, not once for each file
     with rc_context({"svg.hashsalt": "calibeat", "svg.fonttype": "none"}):
         figure.savefig(path.with_suffix(".svg"), metadata={"Date": None, "Creator": None})
     drawn = io.BytesIO()

@@ -42,8 +42,8 @@ def save_arrays(path: Path, **arrays: npt.NDArray[Any]) -> None:
 def load_arrays(path: Path) -> dict[str, npt.NDArray[Any]] | None:
     """The arrays of a file, or None if it is not there or cannot be read: it is then made again."""
     try:
-        with np.load(path, allow_pickle=False) as file:
-            return dict(file)
+        with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
+            return dict(arrays)
     except (OSError, ValueError, EOFError, zipfile.BadZipFile):
         return None
 
