@@ -1,4 +1,4 @@
-"""`calibeat reproduce` as a person uses it: a small version of every experiment, the list, the page, kill and restart."""
+"""`calibeat reproduce` as a person uses it: a small version of every experiment, the list, the page, a kill."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from calibeat.experiments.settings import Settings
 from calibeat.experiments.summary import Summary
 from calibeat.experiments.tasks import Task
 
-TREES, EVENTS, RUNS = 5, 320, 2
+TREES, EVENTS, RUNS = 4, 160, 2
 
 
 class Terminal(io.StringIO):
@@ -88,7 +88,8 @@ def test_numbers_of_figures_are_those_of_the_paper(shared: Path) -> None:
         labels.update(dict.fromkeys(re.findall(r"\\label\{(.*?)\}", body), name))
     for label, name in {
         "fig:methology-summary": "pipeline", "fig:cov-shift-illustration": "covariate-drift",
-        "fig:intro-platt-figure": "platt", "fig:label-shift-small": "small-drifts", "tab:lr-regret-runningtime": "table1",
+        "fig:intro-platt-figure": "platt", "fig:label-shift-small": "small-drifts",
+        "tab:lr-regret-runningtime": "table1",
         "fig:real-data-ce": "real-drift", "fig:real-data-shp": "real-drift", "fig:real-data-iid-ce": "real-iid",
         "fig:real-data-iid-shp": "real-iid", "fig:synthetic-exps": "ten-dimensions", "tab:metadata": "datasets",
         "fig:label-shift-illustration": "label-drift", "fig:regression-shift-illustration": "regression-drift",
@@ -148,7 +149,7 @@ def test_the_page_counts_the_verdicts_and_its_links_lead_somewhere(small: tuple[
     assert "SciPy L-BFGS-B" in small[1] and "sklearn LogisticRegression" in small[1]  # the refits are printed
 
 
-def test_a_second_time_only_replays_and_says_the_same(small: tuple[Path, str], tmp_path: Path, shared: Path) -> None:
+def test_a_second_time_only_replays_and_says_the_same(tmp_path: Path) -> None:
     settings = Settings(runs=1, cache=tmp_path / "cache", trees=TREES, events=EVENTS)
     first = reproduce(["label-drift"], settings, tmp_path / "a", to=io.StringIO(), log=Terminal())
     results = {path: path.stat().st_mtime_ns for path in (tmp_path / "cache").rglob("*.npz")}
@@ -239,7 +240,9 @@ def test_a_process_that_died_is_a_sentence(tmp_path: Path, monkeypatch: pytest.M
         raise BrokenProcessPool
 
     monkeypatch.setattr("calibeat.experiments.reproduce.run_all", die)
-    with pytest.raises(CalibeatError, match="was killed, perhaps for want of memory .* start again, with fewer --jobs"):
+    with pytest.raises(
+        CalibeatError, match=r"was killed, perhaps for want of memory .* start again, with fewer --jobs"
+    ):
         reproduce(["platt"], Settings(cache=tmp_path), tmp_path, to=io.StringIO())
 
 
@@ -375,6 +378,11 @@ def test_cells_beside_the_paper() -> None:
     assert section.beside(0.5, float("nan"), 0.3, 2) == ["0.50", "0.30", ""]  # one run has no deviation
     table = pages.markdown_table(section.Table("t", ["a", "b"], [["|x|", "1"]]))
     assert r"| \|x\| | 1 |" in table
+
+
+def test_refits_without_data_take_a_stream_that_needs_none() -> None:
+    assert measured.refit_stream(Settings()).kind == "label"
+    assert measured.refit_stream(Settings(data=Path())).kind == "credit"
 
 
 def test_drifts_are_the_equations() -> None:

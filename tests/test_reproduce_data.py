@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import gzip
+import hashlib
+import json
 import shutil
 from pathlib import Path
 
@@ -73,6 +76,39 @@ def test_a_table_of_openml_is_stored_if_it_is_the_right_one(data: Path, tmp_path
         with pytest.raises(InvalidInput, match="must be the table that the paper used"):
             datasets.store(credit, wrong, tmp_path / "wrong")
     assert not (tmp_path / "wrong").exists()
+
+
+def test_openml_fills_the_cache(data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """scikit-learn's fetcher itself, on answers in the form of OpenML's that lie in its own cache."""
+    monkeypatch.setenv("https_proxy", "http://127.0.0.1:9")
+    credit = DATASETS["credit"]
+    frame = datasets.read(credit, data)[credit.columns]
+    names = [*(f"x{i}" for i in range(1, 24)), "y"]
+    lines = ["@RELATION credit", *(f"@ATTRIBUTE {name} REAL" for name in names[:-1]), "@ATTRIBUTE y {0,1}", "@DATA"]
+    arff = ("\n".join(lines) + "\n" + frame.to_csv(index=False, header=False)).encode()
+    description = {
+        "id": "42477", "name": "credit", "description": "", "version": "1", "format": "ARFF", "status": "active",
+        "url": "https://www.openml.org/data/v1/download/21854401", "default_target_attribute": "y",
+        "md5_checksum": hashlib.md5(arff).hexdigest(),  # noqa: S324 - OpenML's checksum, not ours
+    }  # fmt: skip
+    features = [
+        {"index": str(i), "name": name, "data_type": "nominal" if name == "y" else "numeric",
+         "is_target": str(name == "y").lower(), "is_ignore": "false", "is_row_identifier": "false",
+         "number_of_missing_values": "0"}
+        for i, name in enumerate(names)
+    ]  # fmt: skip
+    answers = {
+        "api/v1/json/data/42477": json.dumps({"data_set_description": description}).encode(),
+        "api/v1/json/data/features/42477": json.dumps({"data_features": {"feature": features}}).encode(),
+        "api/v1/json/data/qualities/42477": json.dumps({"data_qualities": {"quality": []}}).encode(),
+        "data/v1/download/21854401": arff,
+    }
+    for address, answer in answers.items():
+        path = tmp_path / "openml" / "openml.org" / f"{address}.gz"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(gzip.compress(answer))
+    assert datasets.fetch(credit, tmp_path) == []
+    assert datasets.read(credit, tmp_path).equals(frame)
 
 
 @pytest.mark.parametrize("name", DATASETS)
@@ -156,7 +192,8 @@ def test_shift_in_ten_dimensions() -> None:
     ends = [np.cov(part.T) for part in (x[:1000], x[2500:3500], x[-1000:])]
     largest = [np.linalg.eigh(cov)[1][:, -1] for cov in ends]
     assert np.linalg.eigvalsh(ends[0])[-1] == pytest.approx(11.0, rel=0.25)  # I + 10 uu'
-    assert abs(largest[0] @ largest[2]) > 0.7 > 0.5 > abs(largest[0] @ largest[1])  # after a half turn it is back
+    assert abs(largest[0] @ largest[2]) > 0.7  # after a half turn it is back
+    assert abs(largest[0] @ largest[1]) < 0.5
     x, _ = ten.covariate_shift(0.0, "published", random)
     assert np.linalg.eigvalsh(np.cov(x.T))[-1] == pytest.approx(121.0, rel=0.1)
     x, y = ten.label_shift(0.9, "text", random)
@@ -190,3 +227,9 @@ def test_files_are_whole_or_not_there(tmp_path: Path, monkeypatch: pytest.Monkey
     assert cache_folder() == tmp_path / "calibeat" / "reproduce"
     monkeypatch.delenv("XDG_CACHE_HOME")
     assert cache_folder().parts[-3:] == (".cache", "calibeat", "reproduce")
+
+    def homeless() -> Path:
+        raise RuntimeError("no home")
+
+    monkeypatch.setattr(Path, "home", homeless)
+    assert cache_folder().parts[-2:] == ("calibeat", "reproduce")

@@ -179,7 +179,8 @@ def fetch(dataset: Dataset, folder: Path) -> list[str]:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # it tells of every attempt
-            found = fetch_openml(**which, data_home=str(folder), as_frame=True, parser="auto", n_retries=1, delay=0.1)
+            # Its parser by pandas stumbles over numbers that are declared as categories, such as credit's outcome.
+            found = fetch_openml(**which, data_home=folder, as_frame=True, parser="liac-arff", n_retries=1, delay=0.1)
         store(dataset, found.frame, folder)
     except (OSError, ValueError) as error:  # no network; no such dataset; or another table under that name
         return [f"OpenML says: {' '.join(str(error).split()) or type(error).__name__}"]
