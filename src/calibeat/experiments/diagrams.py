@@ -52,7 +52,7 @@ def platt_curves() -> Any:
 
 def pipeline() -> Any:
     """Figure 2: a model trained once, and what learns behind it from every outcome."""
-    figure = new_figure(8.4, 1.1)
+    figure = new_figure(10.4, 1.1)
     axes = figure.subplots()
     steps = (
         "train the base model f\non some of the data", "online post-hoc calibration\nof the stream's f(x): OPS",
@@ -72,7 +72,7 @@ def boxes(axes: Any, words: Sequence[str], *, across: bool = False) -> None:
     arrow = {"arrowstyle": "->", "color": "0.3"}
     centres = [(place, 0.5) if across else (0.5, 1.0 - place) for place in places]
     for (x, y), text in zip(centres, words, strict=True):
-        axes.text(x, y, text, ha="center", va="center", fontsize=6 if across else 8, bbox=frame)
+        axes.text(x, y, text, ha="center", va="center", fontsize=8, bbox=frame)
     for (x0, y0), (x1, y1) in pairwise(centres):
         start = (x0 + 0.1, y0) if across else (x0, y0 - 0.06)
         end = (x1 - 0.1, y1) if across else (x1, y1 + 0.06)

@@ -28,7 +28,7 @@ ABOUT = prose("""
     numbers beside the paper's. This page is written by `calibeat reproduce`; each section names its command. "Paper" is
     what the paper prints or, where it only plots, the final value of the experiments that were published with it (ten
     seeds). ± is one standard deviation over the runs, and differences are counted in it. Where the text and the
-    published experiments differ, DEVIATIONS.md of the repository says what is done. The paper made 100 runs; this page:
+    published experiments differ, DEVIATIONS.md of the repository says what is done. The paper made 100 runs. Made with:
 """)
 LIBRARIES = ("numpy", "numba", "scikit-learn", "scipy", "pandas", "matplotlib")
 
@@ -79,7 +79,7 @@ def markdown(experiment: Experiment, section: Section, settings: Settings) -> st
         rows = [[f"“{v.claim}” ({v.where})", HOLDS if v.holds else FAILS, v.why] for v in section.verdicts]
         parts.append(markdown_table(Table("What the text says", ["claim", "in our runs", "numbers"], rows)))
     parts.append(f"Every number: [{experiment.name}.csv]({experiment.name}.csv). `{command(experiment, settings)}`")
-    parts.append(MADE_WITH + made_with(settings))
+    parts.append(MADE_WITH + made_with(experiment, settings))
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
@@ -127,13 +127,13 @@ def command(experiment: Experiment, settings: Settings) -> str:
     return f"calibeat reproduce {experiment.name}{runs}{seed}"
 
 
-def made_with(settings: Settings) -> str:
+def made_with(experiment: Experiment, settings: Settings) -> str:
     """Runs, seeds and versions: everything that the numbers depend on."""
     small = "" if settings.trees == TREES and not settings.events else (
         f" Not the paper's size: {settings.trees} trees, {settings.events or 'all'} events."
     )  # fmt: skip
-    seeds = f"seeds {settings.seeds[0]} to {settings.seeds[-1]}" if settings.runs > 1 else f"seed {settings.seed}"
-    return f"{settings.runs} runs, {seeds}; {versions()}.{small}"
+    runs = f"{settings.runs} runs, seeds {settings.seeds[0]} to {settings.seeds[-1]}; " if experiment.has_runs else ""
+    return f"{runs}{versions()}.{small}"
 
 
 def versions() -> str:
