@@ -55,12 +55,12 @@ class ForestStream:
     @property
     def calibration(self) -> int:
         """T_cal: metrics count from here."""
-        return self.events // 8 if self.events else self._dataset.calibration if self._dataset else 1000
+        return self.events // 4 if self.events else self._dataset.calibration if self._dataset else 1000
 
     @property
     def window(self) -> int:
         """W: so many events from one refit, and one point of the plots, to the next."""
-        return self.events // 16 if self.events else self._dataset.window if self._dataset else 500
+        return self.events // 8 if self.events else self._dataset.window if self._dataset else 500
 
     @property
     def _dataset(self) -> Dataset | None:
