@@ -21,7 +21,7 @@ from .storage import write_text
 
 PAGE, FOLDER = "reproduction.md", "reproduction"
 MADE_WITH = "Made with: "
-HOLDS, FAILS = "holds", "**does not hold**"
+HOLDS, FAILS, OPEN = "holds", "**does not hold**", "undecided"
 COLOURS = 64
 ABOUT = prose("""
     Every table and figure of *Online Platt Scaling with Calibeating* (Gupta & Ramdas, ICML 2023), computed anew, our
@@ -82,7 +82,8 @@ def markdown(experiment: Experiment, section: Section, settings: Settings) -> st
         parts.append(f"![{caption}]({stem}.png)\n\n*{caption}* ([SVG]({stem}.svg))")
     parts += [markdown_table(table) for table in section.tables]
     if section.verdicts:
-        rows = [[f"“{v.claim}” ({v.where})", HOLDS if v.holds else FAILS, v.why] for v in section.verdicts]
+        said = {True: HOLDS, False: FAILS, None: OPEN}
+        rows = [[f"“{v.claim}” ({v.where})", said[v.holds], v.why] for v in section.verdicts]
         parts.append(markdown_table(Table("What the text says", ["claim", "in our runs", "numbers"], rows)))
     parts.append(f"Every number: [{experiment.name}.csv]({experiment.name}.csv). `{command(experiment, settings)}`")
     parts.append(MADE_WITH + made_with(experiment, settings))
@@ -102,16 +103,24 @@ def assemble(out: Path) -> Path:
     files = {name: out / FOLDER / f"{name}.md" for name in EXPERIMENTS}
     pages = [file.read_text(encoding="utf-8") for file in files.values() if file.is_file()]
     whole = "\n".join(pages)
-    failed = re.findall(rf"^\| (“.*?”.*?) \| {re.escape(FAILS)} \|", whole, flags=re.MULTILINE)
-    held = re.findall(rf"^\| (“.*?”.*?) \| {re.escape(HOLDS)} \|", whole, flags=re.MULTILINE)
+    held, failed, undecided = (
+        re.findall(rf"^\| (“.*?”.*?) \| {re.escape(verdict)} \|", whole, flags=re.MULTILINE)
+        for verdict in (HOLDS, FAILS, OPEN)
+    )
     made = sorted(set(re.findall(rf"^{re.escape(MADE_WITH)}(.*)$", whole, flags=re.MULTILINE)))
+    counted = prose(f"""
+        Of the claims of the text, **{len(held)} hold** in these runs, **{len(failed)} do not**, and {len(undecided)} are
+        undecided: the means speak against them, but within the noise of the runs. Those that do not hold:
+    """)
     headings = [page.splitlines()[0].removeprefix("## ") for page in pages]
     parts = [
         "# The paper, reproduced",
         ABOUT,
         "\n".join(f"- {line}" for line in made),
-        f"Of the claims of the text that these runs can decide, **{len(held)} hold and {len(failed)} do not**:",
+        counted,
         "\n".join(f"- {claim}" for claim in failed),
+        "Undecided:" if undecided else "",
+        "\n".join(f"- {claim}" for claim in undecided),
         "The numbers stand beside each claim, in its section:",
         "\n".join(f"- [{heading}](#{anchor(heading)})" for heading in headings),
         *(re.sub(r"\]\((?!https?:|#)", f"]({FOLDER}/", page) for page in pages),

@@ -53,8 +53,9 @@ def reproduce(
     for experiment in experiments:
         section = experiment.report(settings, results)
         pages.write(experiment, section, settings, out)
-        held = sum(verdict.holds for verdict in section.verdicts)
-        said = f"{held} of {len(section.verdicts)} claims hold" if section.verdicts else "no claims to decide"
+        verdicts = [verdict.holds for verdict in section.verdicts]
+        said = f"{verdicts.count(True)} of {len(verdicts)} claims hold" if verdicts else "no claims to decide"
+        said += f", {verdicts.count(None)} undecided" if None in verdicts else ""
         to.write(f"{experiment.name:17} {', '.join(experiment.shows):21} {said}\n")
         if experiment.name == "refits":
             to.writelines(f"  {row[0]:34} {row[1]:>8} s  {row[2]:>5} x\n" for row in section.csv_rows)

@@ -15,11 +15,14 @@ NUMBERS = ("mean", "std", "runs")
 
 @dataclass(frozen=True)
 class Verdict:
-    """A claim of the text, in its words, whether it holds in our runs, and the numbers that say so."""
+    """A claim of the text, in its words, whether it holds in our runs, and the numbers that say so.
+
+    `holds` is None where the means speak against the claim, but by no more than the runs' noise.
+    """
 
     claim: str
     where: str
-    holds: bool
+    holds: bool | None
     why: str
 
 
