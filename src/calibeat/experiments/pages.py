@@ -109,8 +109,8 @@ def assemble(out: Path) -> Path:
     )
     made = sorted(set(re.findall(rf"^{re.escape(MADE_WITH)}(.*)$", whole, flags=re.MULTILINE)))
     counted = prose(f"""
-        Of the claims of the text, **{len(held)} hold** in these runs, **{len(failed)} do not**, and {len(undecided)} are
-        undecided: the means speak against them, but within the noise of the runs. Those that do not hold:
+        Of the claims of the text, **{len(held)} hold** in these runs, **{len(failed)} do not**, and {len(undecided)}
+        are undecided: the means speak against them, but within the noise of the runs. Those that do not hold:
     """)
     headings = [page.splitlines()[0].removeprefix("## ") for page in pages]
     parts = [
