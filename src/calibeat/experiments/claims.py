@@ -189,14 +189,17 @@ def within_the_theorem(streams: Streams) -> Decided:
     return worst <= 1.0, f"the largest share of the bound that is reached, over streams and epsilons: {worst:.2f}"
 
 
+def least(summary: Summary, methods: Sequence[str]) -> str:
+    """The method that ends with the least CE."""
+    return min(methods, key=lambda method: summary.final("ce", method)[0])
+
+
 def best_of(winner: str, rivals: Sequence[str], design: str) -> Decide:
     """On at least half of the design's streams the winner ends with the least CE."""
 
     def decide(streams: Streams) -> Decided:
-        firsts = {
-            name: min((*rivals, winner), key=lambda method, summary=summary: summary.final("ce", method)[0])  # type: ignore[misc]
-            for name, summary in of_design(streams, design).items()
-        }
+        chosen = of_design(streams, design)
+        firsts = {name: least(summary, (*rivals, winner)) for name, summary in chosen.items()}
         won = sum(first == winner for first in firsts.values())
         why = ", ".join(f"{name} {first}" for name, first in firsts.items())
         return won >= len(firsts) / 2, f"least final CE: {why}; asked: {winner} on at least half"
