@@ -325,7 +325,10 @@ def test_never_beaten(runs: int) -> None:
     assert holds and "2 points" in why
     holds, why = rule({"bank-drift": summary(runs=runs, TOPS=0.04, OPS=0.03)})
     assert holds is False
-    assert "beaten at 2 of 2 points, clearly at 2 - bank-drift: by OPS 2 (clearly 2) of 2" in why
+    assert (
+        "beaten at 2 of 2 points, by two standard errors at 2, clearly at 2 - bank-drift: by OPS 2 (clearly 2) of 2"
+        in why
+    )
     # Of another design it says nothing; at two epsilons it says at which.
     assert claims.never_beaten("TOPS", ("OPS",), "iid")({"bank-drift": summary(TOPS=0.04, OPS=0.03)})[0]
     _, why = claims.never_beaten("TOPS", ("OPS",), epsilons=(0.05, 0.2))({"x": summary(TOPS=0.04, OPS=0.03)})

@@ -27,8 +27,12 @@ ABOUT = prose("""
     Every table and figure of *Online Platt Scaling with Calibeating* (Gupta & Ramdas, ICML 2023), computed anew, our
     numbers beside the paper's. This page is written by `calibeat reproduce`; each section names its command. "Paper" is
     what the paper prints or, where it only plots, the final value of the experiments that were published with it (ten
-    seeds). ± is one standard deviation over the runs, and differences are counted in it. Where the text and the
-    published experiments differ, DEVIATIONS.md of the repository says what is done. The paper made 100 runs. Made with:
+    seeds). ± is one standard deviation over the runs, and differences are counted in it. A curve is "clearly" above
+    another where the mean difference, run by run, exceeds three of its standard errors. This number, and those that
+    stand for words such as "slightly" and "typically", are ours, and were settled with first results in view; so each
+    verdict shows what it asks and the numbers, and "clearly" also the count at two standard errors. Where the text and
+    the published experiments differ, DEVIATIONS.md of the repository says what is done. The paper made 100 runs. Made
+    with:
 """)
 LIBRARIES = ("numpy", "numba", "scikit-learn", "scipy", "pandas", "matplotlib")
 
