@@ -77,8 +77,8 @@ def never_beaten(method: str, rivals: Sequence[str], design: str = "", epsilons:
         if not exceptions:
             return True, f"{method} has the least mean CE at all {points} points"
         at_all, by_two, clearly = lost
-        why = f"{method} is beaten at {at_all} of {points} points, by two standard errors at {by_two}, clearly at {clearly}"
-        return (False if clearly else None), f"{why} - {'; '.join(exceptions)}"
+        why = f"{method} is beaten at {at_all} of {points} points, by two standard errors at {by_two}"
+        return (False if clearly else None), f"{why}, clearly at {clearly} - {'; '.join(exceptions)}"
 
     return decide
 
