@@ -198,13 +198,14 @@ def refit_report(settings: Settings, results: Results) -> Section:
     name = refit_stream(settings).name
     run = results[f"refits {name}"][0]
     rows = [
-        [contender, f"{seconds:.3f}", f"{seconds / run['seconds'][0]:.0f}", f"{a:.5f}", f"{b:.5f}"]
+        [contender, f"{seconds:.3f}", f"{seconds / run['seconds'][0]:.1f}", f"{a:.5f}", f"{b:.5f}"]
         for contender, seconds, (a, b) in zip(refits.CONTENDERS, run["seconds"], run["theta"], strict=True)
     ]
+    caption = f"CPU seconds on one thread, best of {refits.REPEATS} turns"
     about = f"{int(run['refits'])} refits on all the past of {name}, {int(run['events']):,} events"
     return Section(
         words=[f"{about}. {REFIT_WORDS}"],
-        tables=[Table("Seconds of wall time", ["contender", "seconds", "times ours", "last a", "last b"], rows)],
+        tables=[Table(caption, ["contender", "seconds", "times ours", "last a", "last b"], rows)],
         csv_head=["contender", "seconds", "times_ours", "a", "b"],
         csv_rows=rows,
     )  # fmt: skip
