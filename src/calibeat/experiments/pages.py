@@ -30,9 +30,10 @@ ABOUT = prose("""
     seeds). ± is one standard deviation over the runs, and differences are counted in it. A curve is "clearly" above
     another where the mean difference, run by run, exceeds three of its standard errors. This number, and those that
     stand for words such as "slightly" and "typically", are ours, and were settled with first results in view; so each
-    verdict shows what it asks and the numbers, and "clearly" also the count at two standard errors. Where the text and
-    the published experiments differ, DEVIATIONS.md of the repository says what is done. The paper made 100 runs. Made
-    with:
+    verdict shows what it asks and the numbers, and "clearly" also the count at two standard errors. Claims are
+    shortened, and here and there reworded, to what can be decided; the place named is where to read them in full. Where
+    the text and the published experiments differ, DEVIATIONS.md of the repository says what is done. The paper made 100
+    runs. Made with:
 """)
 LIBRARIES = ("numpy", "numba", "scikit-learn", "scipy", "pandas", "matplotlib")
 
