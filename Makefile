@@ -1,9 +1,10 @@
 # Each target makes what it needs; nothing but Python 3.11+ (and gcc for `bench`) has to be there before.
 PYTHON ?= python3
+RUNS ?= 20
 BIN := .venv/bin
 INSTALL := $(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: help venv demo test chromium lint bench format clean
+.PHONY: help venv demo test chromium lint reproduce bench format clean
 
 help: ## what can be made
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
@@ -42,6 +43,9 @@ lint: .venv/dev ## ruff and mypy
 format: .venv/dev ## let ruff lay out the code
 	$(BIN)/ruff check --fix
 	$(BIN)/ruff format
+
+reproduce: .venv/reproduce ## the paper's tables and figures into docs/ (RUNS=20; data from ../shared/data or CALIBEAT_DATA)
+	$(BIN)/calibeat reproduce all --runs $(RUNS) --jobs 2 --out docs $(addprefix --data ,$(wildcard ../shared/data))
 
 bench: .venv/bench ## speed beside a C loop and other libraries, as tables
 	$(BIN)/python -m benchmarks

@@ -5,55 +5,32 @@ The others are too slow to refit at every point: a handful of evenly spread poin
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Callable
 from functools import partial
 from itertools import pairwise
+from time import thread_time
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import minimize
-from scipy.special import expit
-from sklearn.linear_model import LogisticRegression
+from threadpoolctl import threadpool_limits
 
 from benchmarks import table
 from benchmarks.stream import Stream, drifting
 from benchmarks.timing import always, interleaved, once
 from calibeat import FTL, SWPS, WPS, Calibrator, Method
+from calibeat.experiments.refits import PEERS, Fit
 
 Array = NDArray[np.float64]
-Fit = Callable[[Array, Array], Array]
 
 LINEAR_ENOUGH = 3.0  # the goal for the last doubling: half way from linear, 2, to quadratic, 4
-
-
-def sklearn_fit(x: Array, y: Array) -> Array:
-    """Maximum likelihood by LogisticRegression without a penalty."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        model = LogisticRegression(C=np.inf).fit(x.reshape(-1, 1), y)
-    return np.array([model.coef_[0, 0], model.intercept_[0]])
-
-
-def scipy_fit(x: Array, y: Array) -> Array:
-    """Maximum likelihood by L-BFGS with the gradient at hand, from the identity."""
-
-    def loss(theta: Array) -> tuple[float, Array]:
-        z = theta[0] * x + theta[1]
-        g = expit(z) - y
-        return float(np.mean(np.logaddexp(0.0, z) - y * z)), np.array([g @ x, g.sum()]) / len(y)
-
-    return np.asarray(minimize(loss, np.array([1.0, 0.0]), jac=True, method="L-BFGS-B").x)
-
-
-PEERS: dict[str, Fit] = {"sklearn LogisticRegression(C=inf)": sklearn_fit, "SciPy L-BFGS-B": scipy_fit}
 
 
 def scaled(fit: Fit, stream: Stream, ends: range, sample: int) -> float:
     """Seconds of a fit on the first n events for every n of ends: timed at `sample` even spots, scaled to them all."""
     stride = len(ends) / sample
     spots = [ends[int((k + 0.5) * stride)] for k in range(sample)]
-    return sum(once(partial(fit, stream.logits[:n], stream.outcomes[:n])) for n in spots) * stride
+    # On one thread: on busy cores, threads that wait for each other took many times as long as the work.
+    with threadpool_limits(1):
+        return sum(once(partial(fit, stream.logits[:n], stream.outcomes[:n]), thread_time) for n in spots) * stride
 
 
 def batch(method: Method, stream: Stream, events: int) -> Calibrator:
@@ -94,7 +71,7 @@ def growth(*, quick: bool) -> None:
         rows,
         [
             "A ratio of 2 is linear, 4 is quadratic. WPS refits on all the past, SWPS more often on a sliding window.",
-            f"calibeat: CPU, best of {repeats}. sklearn and SciPy: wall, {sample} refits at even spots, scaled to all.",
+            f"calibeat: CPU, best of {repeats}. sklearn and SciPy: CPU, {sample} refits at even spots, scaled to all.",
             f"a, b: the parameters after {lengths[-1] // 1000}k events.",
         ],
     )

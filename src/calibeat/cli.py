@@ -46,6 +46,32 @@ def parser() -> argparse.ArgumentParser:
     add_arguments(
         commands.add_parser("backtest", help="what would have been best on my log? a verdict, a table, a report")
     )
+
+    reproduce = commands.add_parser(
+        "reproduce",
+        help="every table and figure of the paper computed anew, beside the published numbers",
+        description="Compute the paper's tables and figures from scratch: for each a CSV, figures (PNG and SVG), and a "
+        "Markdown page with our numbers beside the paper's and a verdict on each claim of its text. Finished runs and "
+        "the scores of the base model are kept, so that a command that was stopped goes on where it was.",
+    )
+    reproduce.add_argument("names", nargs="*", metavar="NAME", help="an experiment of --list; all if none is named")
+    reproduce.add_argument(
+        "--list", action="store_true", help="the experiments, with figure numbers and estimated time"
+    )
+    reproduce.add_argument("--runs", type=int, default=20, metavar="N", help="runs with different seeds (default: 20)")
+    reproduce.add_argument("--seed", type=int, default=0, metavar="S", help="the seed of the first run (default: 0)")
+    reproduce.add_argument(
+        "--out",
+        type=Path,
+        default=Path("reproduction"),
+        metavar="DIR",
+        help="the folder for the report (./reproduction)",
+    )
+    reproduce.add_argument("--jobs", type=int, default=1, metavar="J", help="processes at the same time (default: 1)")
+    reproduce.add_argument(
+        "--data", type=Path, metavar="DIR", help="the folder with the four datasets (default: that of CALIBEAT_DATA)"
+    )
+    reproduce.set_defaults(run=_reproduce)
     return top
 
 
@@ -74,3 +100,15 @@ def _demo(options: argparse.Namespace) -> None:
     from .demo import run_demo
 
     run_demo(options.out)
+
+
+def _reproduce(options: argparse.Namespace) -> None:
+    from .experiments.registry import listing
+    from .experiments.reproduce import reproduce
+    from .experiments.settings import Settings
+
+    settings = Settings(runs=options.runs, seed=options.seed, jobs=options.jobs, data=options.data)
+    if options.list:
+        print(listing(settings))
+    else:
+        reproduce(options.names, settings, options.out)

@@ -1,1 +1,1 @@
-"""Streams of scores and outcomes to replay: real flights, and the drifts of the paper."""
+"""The demo's flights, and the paper's experiments: streams, runs, figures, and the report that compares them."""

@@ -1,0 +1,77 @@
+"""The time of WPS: our refits beside the same fits by SciPy's L-BFGS and scikit-learn's LogisticRegression."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from functools import partial
+from itertools import product
+from time import process_time
+from typing import Any
+
+import numpy as np
+
+from calibeat import FTL, Calibrator, Method, Platt
+
+from .stream import FloatArray
+
+Fit = Callable[[FloatArray, FloatArray], FloatArray]
+
+
+def sklearn_fit(x: FloatArray, y: FloatArray) -> FloatArray:
+    """Maximum likelihood by LogisticRegression without a penalty."""
+    from sklearn.linear_model import LogisticRegression
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        model = LogisticRegression(C=np.inf).fit(x.reshape(-1, 1), y)
+    return np.array([model.coef_[0, 0], model.intercept_[0]])
+
+
+def scipy_fit(x: FloatArray, y: FloatArray) -> FloatArray:
+    """Maximum likelihood by L-BFGS with the gradient at hand, from the identity."""
+    from scipy.optimize import minimize
+    from scipy.special import expit
+
+    def loss(theta: FloatArray) -> tuple[float, FloatArray]:
+        z = theta[0] * x + theta[1]
+        g = expit(z) - y
+        return float(np.mean(np.logaddexp(0.0, z) - y * z)), np.array([g @ x, g.sum()]) / len(y)
+
+    return np.asarray(minimize(loss, np.array([1.0, 0.0]), jac=True, method="L-BFGS-B").x)
+
+
+PEERS: dict[str, Fit] = {"sklearn LogisticRegression(C=inf)": sklearn_fit, "SciPy L-BFGS-B": scipy_fit}
+REPEATS = 3
+CONTENDERS = ("calibeat WPS", *PEERS)
+
+
+def run(
+    scores: FloatArray, outcomes: FloatArray, calibration: int, window: int, repeats: int = REPEATS
+) -> dict[str, Any]:  # fmt: skip
+    """CPU seconds of all refits of a stream, their number, and the last parameters, by contender."""
+    from threadpoolctl import threadpool_limits  # a dependency of scikit-learn
+
+    f = np.clip(scores, 1e-5, 1.0 - 1e-5)
+    logits, ends = np.log(f / (1.0 - f)), range(calibration, len(scores) + 1, window)
+    method = Method(Platt(), FTL(every=window, after=calibration))
+
+    def ours() -> FloatArray:
+        calibrator = Calibrator(method)
+        calibrator.run(scores, outcomes)
+        return np.array(list(calibrator.params.values()))
+
+    def theirs(fit: Fit) -> FloatArray:
+        return [fit(logits[:end], outcomes[:end]) for end in ends][-1]
+
+    contenders: list[Callable[[], FloatArray]] = [ours, *(partial(theirs, fit) for fit in PEERS.values())]
+    ours()  # compiled, if it is to be
+    seconds, theta = np.full((repeats, len(contenders)), np.nan), np.empty((len(contenders), 2))
+    with threadpool_limits(1):  # threads that wait for each other would count as work, and these fits are too small
+        for turn, (i, contender) in product(range(repeats), enumerate(contenders)):
+            begin = process_time()
+            theta[i] = contender()
+            seconds[turn, i] = process_time() - begin
+    return {
+        "seconds": seconds.min(axis=0), "theta": theta, "refits": np.array(len(ends)), "events": np.array(len(scores)),
+    }  # fmt: skip

@@ -1,0 +1,64 @@
+"""`calibeat reproduce`: the experiments that were asked for, computed, compared, and written down."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Sequence
+from concurrent.futures.process import BrokenProcessPool
+from dataclasses import replace
+from importlib import import_module
+from pathlib import Path
+from typing import TextIO
+
+from calibeat.errors import CalibeatError, MissingExtra
+
+from . import pages, registry
+from .datasets import data_folder
+from .settings import Settings
+from .tasks import run_all
+
+LIBRARIES = ("matplotlib", "pandas", "scipy", "sklearn")
+
+
+def require_libraries() -> None:
+    """Raise `MissingExtra` now, not when the work is half done."""
+    for library in LIBRARIES:
+        try:
+            import_module(library)
+        except ImportError as error:
+            raise MissingExtra(
+                f"reproduce needs {library} of the extra 'reproduce': pip install 'calibeat[reproduce]'"
+            ) from error
+
+
+def reproduce(
+    names: Sequence[str], settings: Settings, out: Path, *, to: TextIO | None = None, log: TextIO | None = None
+) -> Path:
+    """Run the experiments, write their pages, CSVs and figures into `out`, and return the page that holds them all."""
+    to, log = to or sys.stdout, log or sys.stderr
+    experiments = registry.chosen(names)
+    require_libraries()
+    if settings.data is not None or any(experiment.needs_data for experiment in experiments):
+        settings = replace(settings, data=data_folder(settings.data, settings.cache))
+    out.mkdir(parents=True, exist_ok=True)
+    begin = time.perf_counter()
+    tasks = [task for experiment in experiments for task in experiment.tasks(settings)]
+    try:
+        results = run_all(tasks, settings.data, settings.cache, settings.jobs, log)
+    except BrokenProcessPool as error:
+        raise CalibeatError("a process of the experiments was killed, perhaps for want of memory - the runs that were "
+                            "finished are kept; start again, with fewer --jobs") from error  # fmt: skip
+    computed = time.perf_counter() - begin
+    for experiment in experiments:
+        section = experiment.report(settings, results)
+        pages.write(experiment, section, settings, out)
+        verdicts = [verdict.holds for verdict in section.verdicts]
+        said = f"{verdicts.count(True)} of {len(verdicts)} claims hold" if verdicts else "no claims to decide"
+        said += f", {verdicts.count(None)} undecided" if None in verdicts else ""
+        to.write(f"{experiment.name:17} {', '.join(experiment.shows):21} {said}\n")
+        if experiment.name == "refits":
+            to.writelines(f"  {row[0]:34} {row[1]:>8} s  {row[2]:>5} x\n" for row in section.csv_rows)
+    page = pages.assemble(out)
+    to.write(f"{len(set(tasks)):,} runs in {computed:.1f} s. Report written to {page.resolve()}\n")
+    return page
