@@ -7,7 +7,7 @@ choose. In a row, from `THETA` on: 36 numbers of the Kalman lanes, 6 weights, an
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -108,12 +108,23 @@ def lanes_params(row: Any) -> dict[str, Any]:
     """
     weights = list(row[WEIGHT : WEIGHT + 6])
     means = {
-        name: sum(w * value for w, value in zip(weights, [*row[at : at + 4], *others], strict=True))
+        name: _sum(w * value for w, value in zip(weights, [*row[at : at + 4], *others], strict=True))
         for name, at, others in (
             ("a", SLOPE, (1.0, row[OA])), ("b", OFFSET, (0.0, row[OB])), ("c", BEND, (0.0, 0.0)),
         )
     }  # fmt: skip
     return {**means, "lanes": dict(zip(LANE_NAMES, weights, strict=True))}
+
+
+def _sum(terms: Iterable[Any]) -> Any:
+    """A sum with its rounding errors added back (Knuth's two-sum): as good as math.fsum here, and good for arrays."""
+    total = lost = 0.0
+    for term in terms:
+        after = total + term
+        came = after - total
+        lost += (total - (after - came)) + (term - came)
+        total = after
+    return total + lost
 
 
 def check_lanes(row: Sequence[float], n: float) -> None:
