@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import os
+import pickle
 import subprocess
 import sys
 from itertools import pairwise
@@ -107,6 +109,10 @@ def test_one_signature_per_kernel() -> None:
     frozen.flags.writeable = False
     columns = np.rec.fromarrays([np.full(3, b"x"), np.full(3, 0.5)])["f1"]  # neither contiguous nor aligned
     swps = Calibrator("swps")
+    assert not swps.method.spec.flags.writeable
+    for twin in (copy.deepcopy(swps.method), pickle.loads(pickle.dumps(swps.method))):  # noqa: S301 - our own bytes
+        assert twin == swps.method and not twin.spec.flags.writeable
+        Calibrator(twin).run([0.5], [1])
     for scores in ([0.5, 1], np.float32([0.5, 0.25]), frozen, frozen[::2], columns, (0.5,)):
         outcomes = [True] * len(scores)
         swps.run(scores, outcomes)
