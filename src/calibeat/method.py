@@ -213,7 +213,7 @@ class Method:
                 raise InvalidInput(f"row must count ones among outcomes, got {total!r} of {count!r} - at row[{at}]")
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Copies are made of the parts; a copied spec could be written to, and would be another kind to the compiler."""
+        """Copies are made of the parts: a copied spec could be written to, and be of another kind to the compiler."""
         return Method, (self.features, self.learner, self.calibeater)
 
     # ---- as data --------------------------------------------------------------------------------------------------
