@@ -12,7 +12,7 @@ from ._check import Vector
 
 ROUNDING = 1e-6  # a sum of probabilities may miss 1, and a certain event be forecast at 1.0000001, by as much
 STRAIGHT = 1e-3  # a margin no further than this share of its spread off a line through p, as half floats are, is p
-USUAL = 6.0  # margins that are logits are rarely larger; the clip of the scores is at 11.5
+TOLERATED, USUAL = 10.0, 6.0  # sizes of logits; the clip of the scores is at 11.5
 
 
 def score_method(model: Any, X: Any) -> str:
@@ -67,12 +67,13 @@ def as_probability(score: Vector, *, margin: bool, scale: float) -> Vector:
 
 
 def margin_scale(margins: Vector) -> float:
-    """1 for margins of the size of logits; for larger ones, what brings 99 in 100 of them to 6 at most.
+    """1 for margins of the size of logits; if more than 1 in 100 is beyond 10, what brings 99 in 100 of them within 6.
 
     Scores are clipped at a logit of 11.5: margins in the hundreds would all become one score.
     """
     sizes = np.abs(margins[np.isfinite(margins)])
-    return max(1.0, float(np.quantile(sizes, 0.99)) / USUAL) if len(sizes) else 1.0
+    most = float(np.quantile(sizes, 0.99)) if len(sizes) else 0.0
+    return most / USUAL if most > TOLERATED else 1.0
 
 
 def sigmoid(margin: Vector) -> Vector:
