@@ -86,10 +86,10 @@ class OnlineCalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstima
     The score of a model is its `decision_function` m, a logit or margin, which enters as sigmoid(m), so that the logit
     of the score is m again; or, where the model has no such function (or one that only repeats its probabilities),
     its `predict_proba`, whose logit the scaling takes. Scores are clipped to [1e-5, 1 - 1e-5], which is a logit of
-    11.5. So that margins in the hundreds, as of an SVM, do not all end there, they are divided by `margin_scale_`: q / 6
-    where q, the 99 % quantile of their size, is beyond 10, and 1 where it is not, so that logits stay as they are. It is
-    taken over the rows that fitted the base, or, for a frozen one, over those of the first call (which should be more
-    than a few), and stands from then on.
+    11.5. So that margins in the hundreds, as of an SVM, do not all end there, they are divided by `margin_scale_`:
+    q / 6 where q, the 99 % quantile of their size, is beyond 10, and 1 where it is not, so that logits stay as they
+    are. It is taken over the rows that fitted the base, or, for a frozen one, over those of the first call (which
+    should be more than a few), and stands from then on.
 
     A hedging method draws: `predict_proba` takes the draws of the forecasts that would come next, the first row the
     first one, so that its answer for a row depends on where the row stands. Asking twice gives the same.
