@@ -225,6 +225,13 @@ def test_a_method_goes_by_its_name_or_its_label_in_any_case() -> None:
             assert ReliabilityDisplay.from_backtest(replayed(), method=asked).line_.get_label() == label
 
 
+def test_a_backtest_with_more_bins_than_a_window_has_events_has_no_shade() -> None:
+    y, p = events(60)
+    few = CalibrationOverTimeDisplay.from_backtest(backtest(p, y, methods="ops", warmup=0, bins=100), method="ops")
+    assert few.noise is not None and np.isnan(few.noise).all() and few.count.sum() == 60
+    few.figure_.canvas.draw()
+
+
 def test_without_noise_or_windows_that_are_known() -> None:
     plain = CalibrationOverTimeDisplay([1, 2], [0.1, None], [5, 5]).plot()
     assert plain.band_ is None and plain.ax_.get_legend() is None
