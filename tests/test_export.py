@@ -191,6 +191,47 @@ def test_scores_that_are_none() -> None:
                 space["calibrate"](bad)
 
 
+KINDS = {
+    "TEXT": ["0.1", "1.0", "1e-3", ".5", " 0.9 ", "0.123456789012345678", "1"],
+    "VARCHAR(20)": ["0.1", "1.0", "1e-3", ".5", "0.9", "0"],
+    "INTEGER": [0, 1],
+    "DECIMAL(9, 4)": [0.1, 0.5, 0.25, 1, 0],
+    "NUMERIC(5, 3)": [0.125, 0.999],
+    "REAL": [0.5, 0.25, 1.0],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("connect", [lambda: sqlite3.connect(":memory:"), duckdb.connect], ids=["SQLite", "DuckDB"])
+def test_columns_of_other_kinds(connect: Any, kind: str) -> None:
+    for method in (BM, OPS, TOPS, AUTO, variants()["whb"]):
+        cal = trained(method, 150)
+        database = connect()
+        database.execute(f"CREATE TABLE log (id INTEGER, score {kind})")
+        database.executemany("INSERT INTO log VALUES (?, ?)", [list(row) for row in enumerate(KINDS[kind])])
+        database.execute("INSERT INTO log VALUES (?, ?)", [99, None])
+        answer = database.execute(f"SELECT {cal.export().sql} FROM log ORDER BY id").fetchall()  # noqa: S608 - our text
+        *said, nothing = [row[0] for row in answer]
+        want = cal.predict_many([float(value) for value in KINDS[kind]])
+        assert nothing is None and np.abs(np.array(said) - want).max() <= 1e-12
+        database.close()
+
+
+def test_text_that_is_no_number() -> None:
+    texts = ["abc", "0.5abc", "", " ", "1.5", "-0.1", "nan", "0,5"]
+    for method in (BM, OPS, AUTO):
+        exported = trained(method, 30).export()
+        for kind in ("TEXT", ""):  # SQLite also has columns of no kind at all
+            with sqlite3.connect(":memory:") as database:
+                database.execute(f"CREATE TABLE log (score {kind})")
+                database.executemany("INSERT INTO log VALUES (?)", [(text,) for text in texts])
+                answer = database.execute(f"SELECT {exported.sql} FROM log").fetchall()  # noqa: S608 - our text
+            assert answer == [(None,)] * len(texts)
+            database.close()
+        with duckdb.connect() as database, pytest.raises(duckdb.ConversionException, match="abc"):  # it says so itself
+            database.execute(f"SELECT {exported.sql} FROM (SELECT 'abc' AS score)").fetchall()  # noqa: S608 - our text
+
+
 @pytest.mark.parametrize("method", [BM, OPS, OBS, Method(Temperature(), None), Method(Platt(start=(0.05, 2.0)), None),
                                     Method(Platt(start=(5000.0, 0.0)), None)])  # fmt: skip
 def test_onnx(method: Method) -> None:
@@ -201,6 +242,8 @@ def test_onnx(method: Method) -> None:
     assert np.abs(said - cal.predict_many(scores)).max() <= 1e-6
     (nothing,) = session.run(None, {"score": scores[:0]})
     assert len(nothing) == 0
+    (none,) = session.run(None, {"score": np.array([-0.1, 1.1, math.nan, math.inf, -math.inf])})
+    assert np.isnan(none).all()
 
 
 def test_what_cannot_be_exported() -> None:

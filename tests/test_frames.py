@@ -5,8 +5,12 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Callable
+from decimal import Decimal
 from typing import Any
 
+import duckdb
+import narwhals as nw
+import narwhals.stable.v1 as stable
 import numpy as np
 import pandas as pd
 import polars as pl
@@ -36,7 +40,10 @@ def kind(request: pytest.FixtureRequest) -> Callable[[Any], Any]:
 
 
 def as_list(column: Any) -> list[float]:
-    return list(column.to_pylist() if hasattr(column, "to_pylist") else column.to_list())
+    for name in ("to_pylist", "to_list", "tolist"):
+        if hasattr(column, name):
+            return list(getattr(column, name)())
+    raise AssertionError(column)
 
 
 def test_forecasts_come_back_in_the_kind_of_the_scores(kind: Callable[[Any], Any]) -> None:
@@ -69,6 +76,51 @@ def test_other_indices_come_back_too() -> None:
     ):
         scores = pd.Series(SCORES, index=index)
         assert Calibrator(OPS).run(scores, OUTCOMES).index.identical(scores.index)
+
+
+class Derived(pd.Series):
+    """A kind of Series that somebody else has made."""
+
+    @property
+    def _constructor(self) -> type[Derived]:
+        return Derived
+
+
+def test_a_derived_series_keeps_its_index() -> None:
+    want = Calibrator(OPS).run(SCORES, OUTCOMES).tolist()
+    got = Calibrator(OPS).run(Derived(SCORES, index=INDEX), Derived(OUTCOMES))
+    assert isinstance(got, pd.Series) and got.tolist() == want
+    assert got.index.equals(INDEX) and got.index.name == "flight"
+
+
+@pytest.mark.parametrize("make", [nw.from_native, stable.from_native])
+def test_columns_of_narwhals(make: Any) -> None:
+    want = Calibrator(OPS).run(SCORES, OUTCOMES).tolist()
+    got = Calibrator(OPS).run(make(pd.Series(SCORES, index=INDEX), series_only=True), OUTCOMES)
+    assert isinstance(got, nw.Series) and got.to_list() == want
+    assert got.to_native().index.equals(INDEX)
+    got = Calibrator(OPS).run(make(pl.Series(SCORES), series_only=True), OUTCOMES)
+    assert isinstance(got.to_native(), pl.Series) and got.to_list() == want
+
+
+def test_decimals_are_numbers() -> None:
+    exact = [Decimal(str(score)) for score in SCORES]
+    want = Calibrator(OPS).run(SCORES, OUTCOMES).tolist()
+    labels = [Decimal(outcome) for outcome in OUTCOMES]
+    for column in (
+        exact, np.array(exact), pd.Series(exact), pd.Series(exact, dtype=pd.ArrowDtype(pa.decimal128(5, 2))),
+        pl.Series(exact), pl.Series(exact, dtype=pl.Decimal(10, 4)), pa.array(exact), pa.chunked_array([exact]),
+        duckdb.sql("SELECT unnest([0.2, 0.7, 0.6, 0.9])::DECIMAL(9, 3) AS s").to_arrow_table()["s"],
+    ):  # fmt: skip
+        assert as_list(Calibrator(OPS).run(column, labels)) == pytest.approx(want, abs=1e-12)
+    cal = Calibrator(OPS)
+    cal.update(cal.predict(Decimal("0.2")), Decimal(0))
+    assert cal.outcomes == 1
+    for bad in (Decimal("NaN"), Decimal("sNaN"), Decimal("1.5"), Decimal("1e400")):
+        with pytest.raises(InvalidInput, match=r"score must be in \[0, 1\]"):
+            cal.predict(bad)
+    with pytest.raises(InvalidInput, match=r"score must be in \[0, 1\], got nan - at row 1"):
+        cal.run(pl.Series([Decimal("0.5"), None]), [0, 1])
 
 
 def test_rows_go_by_position_whatever_the_index_says() -> None:

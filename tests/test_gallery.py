@@ -46,6 +46,10 @@ def test_scikit_learn(capsys: pytest.CaptureFixture[str]) -> None:
     assert calibrated < base < in_turn
     base, calibrated, in_turn = numbers(said, "calibration error")
     assert calibrated < 0.5 * base < in_turn
+    ahead = re.search(r"base ([\d.]+), fit ([\d.]+), fit with delay=0 ([\d.]+)", said)
+    assert ahead is not None
+    base, default, each = map(float, ahead.groups())
+    assert default < base < each
 
 
 def test_river(capsys: pytest.CaptureFixture[str]) -> None:
@@ -73,12 +77,16 @@ def test_plots(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: 
 def test_export(capsys: pytest.CaptureFixture[str]) -> None:
     said = printed("with_export", capsys)
     assert said.count("at most 1e-12 apart: True") == 2
-    assert "def calibrate(score):" in said and "CASE WHEN score >= 0 AND score <= 1 THEN" in said
+    assert "def calibrate(score):" in said and "CASE WHEN CAST(score AS DOUBLE PRECISION) >= 0 AND" in said
+    assert said[said.index("CASE WHEN") :].strip() in PAGE.read_text()  # shown as it was printed, to the last line
 
 
 def test_ops_in_river_has_the_parameters_of_rivers_newton(capsys: pytest.CaptureFixture[str]) -> None:
     newton = runpy.run_path(str(PAGE.parent / "gallery" / "newton.py"))
     (a, b), (other_a, other_b) = newton["main"](events=20_000)
     assert abs(a - other_a) < 5e-5 and abs(b - other_b) < 5e-5
-    river, ours = capsys.readouterr().out.splitlines()[2:4]
+    printed_table = capsys.readouterr().out
+    river, ours = printed_table.splitlines()[2:4]
     assert river.split("|")[2:5] == ours.split("|")[2:5]  # a, b and log-loss, as they are printed
+    lines = printed_table.splitlines()
+    assert lines[4].split("|")[2:5] == lines[5].split("|")[2:5]  # in river and without it

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -11,11 +12,15 @@ import matplotlib as mpl
 import numpy as np
 import pandas as pd
 import polars as pl
+import pyarrow as pa
 import pytest
+from matplotlib.backend_bases import FigureManagerBase
+from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from scipy.stats import binomtest
 
-from calibeat import BM, Calibrator, InvalidInput, MissingExtra, metrics
+from calibeat import AUTO, BM, TOPS, Calibrator, InvalidInput, MissingExtra, backtest, metrics
+from calibeat.backtest import BacktestResult
 from calibeat.plot import CalibrationOverTimeDisplay, ReliabilityDisplay, wilson
 
 
@@ -25,28 +30,12 @@ def events(n: int = 2000) -> tuple[Any, Any]:
     return (rng.random(n) < forecasts**1.5).astype(int), forecasts
 
 
-class Result:
-    """A backtest of two methods in the shape of its payload."""
-
-    def __init__(self, by: str = "time") -> None:
-        self.by = by
-
-    def payload(self) -> dict[str, Any]:
-        times = [f"2026-0{m}-01T00:00:00+00:00" for m in range(1, 5)]
-        bins = {
-            "count": [100, 0, 50], "forecast": [0.2, None, 0.8], "outcome": [0.3, None, 0.7],
-            "low": [0.22, None, 0.56], "high": [0.4, None, 0.81],
-        }  # fmt: skip
-        windows = {
-            "by": self.by, "count": [60, 0, 90], "methods": {
-                "raw": {"ce": [0.1, None, 0.2]}, "auto": {"ce": [0.05, None, 0.02]},
-            },
-            "start": times[:-1] if self.by == "time" else [0, 60, 60],
-            "end": times[1:] if self.by == "time" else [60, 60, 150],
-        }  # fmt: skip
-        labels = [{"name": "raw", "label": "raw score"}, {"name": "auto", "label": "AUTO"}]
-        reliability = {"bins": 3, "methods": {"raw": [bins, bins], "auto": [bins]}}
-        return {"verdict": {"method": "auto"}, "methods": labels, "windows": windows, "reliability": reliability}
+@cache
+def replayed(*, dated: bool = True) -> BacktestResult:
+    """A real backtest."""
+    y, p = events()
+    times = pd.Series(pd.date_range("2026-01-01", periods=2000, freq="h", tz="Europe/Oslo")) if dated else None
+    return backtest(p, y, times=times, methods={"auto": AUTO, "mine": TOPS}, warmup=200, bins=8)
 
 
 def test_wilson_is_that_of_scipy() -> None:
@@ -84,9 +73,49 @@ def test_two_displays_share_axes() -> None:
     second = ReliabilityDisplay.from_predictions(y, p**1.5, name="two", ax=axes)
     assert first.ax_ is second.ax_ is axes
     assert axes.get_legend_handles_labels()[1] == ["perfectly calibrated", "one", "two"]
-    assert len(axes.texts) == 1  # the counts of the second would lie upon those of the first
+    assert len(axes.texts) == 1  # there is one scale
     again = second.plot(name="by another name")
     assert again is second and second.ax_ is not axes and second.line_.get_label() == "by another name"
+
+
+def test_the_counts_on_shared_axes_have_one_scale() -> None:
+    rng = np.random.default_rng(0)
+    axes = Figure().add_subplot()
+    displays = []
+    for n in (100, 50_000, 3000):
+        p = rng.random(n)
+        displays.append(ReliabilityDisplay.from_predictions(rng.random(n) < p, p, ax=axes, name=f"{n}"))
+        most = max(int(display.count.max()) for display in displays)
+        for display in displays:
+            heights = [bar.get_height() for bar in display.bars_]
+            assert np.allclose(heights, 0.13 * display.count / most)
+        assert [text.get_text() for text in axes.texts] == [f"tallest bar: {most:,} events"]
+
+
+def test_other_names_of_the_arguments_of_a_line() -> None:
+    y, p = events(100)
+    for display in (
+        ReliabilityDisplay.from_predictions(y, p, ms=10, ls="--", c="red", lw=3),
+        CalibrationOverTimeDisplay.from_predictions(y, p, ms=10, ls="--", c="red", lw=3),
+    ):
+        line = display.line_
+        assert (line.get_markersize(), line.get_linestyle(), line.get_linewidth()) == (10, "--", 3)
+        assert line.get_color() == "red"
+
+
+def test_a_notebook_shows_a_display() -> None:
+    y, p = events(100)
+    display = ReliabilityDisplay.from_predictions(y, p)
+    picture = display._repr_png_()
+    assert picture is not None and picture.startswith(b"\x89PNG") and len(picture) > 5000
+    part = Figure().subfigures(1, 2)[0].add_subplot()
+    whole = CalibrationOverTimeDisplay.from_predictions(y, p, ax=part)._repr_png_()
+    assert whole is not None and whole.startswith(b"\x89PNG")
+    assert CalibrationOverTimeDisplay([1, 2], [0.1, 0.2], [5, 5])._repr_png_() is None  # nothing is drawn yet
+    figure = Figure()
+    manager = FigureManagerBase(FigureCanvasAgg(figure), 1)
+    assert ReliabilityDisplay.from_predictions(y, p, ax=figure.add_subplot())._repr_png_() is None  # pyplot shows it
+    assert figure.canvas.manager is manager
 
 
 def test_the_error_of_each_window() -> None:
@@ -109,35 +138,109 @@ def test_the_shade_is_what_true_probabilities_show_95_times_in_100() -> None:
     assert 0.90 <= np.mean(inside) <= 1.0
 
 
-def test_times_on_the_axis() -> None:
-    y, p = events()
-    hours = pd.date_range("2026-01-01", periods=2000, freq="h")
-    for times in (hours, pd.Series(hours), pl.Series(hours)):
-        display = CalibrationOverTimeDisplay.from_predictions(y, p, times=times)
-        assert display.by == "time" and display.ax_.get_xlabel() == "time"
-        assert display.x.dtype.kind == "M"
-        display.figure_.canvas.draw()
+HOURS = pd.date_range("2026-01-01", periods=400, freq="h")
+UTC = HOURS.tz_localize("UTC")
+
+
+@pytest.mark.parametrize("times", [
+    HOURS, pd.Series(HOURS), pl.Series(HOURS), pa.array(HOURS), HOURS.to_numpy(), list(HOURS.to_pydatetime()),
+    [str(hour) for hour in HOURS], [hour.isoformat() + "+00:00" for hour in HOURS], UTC, pd.Series(UTC), pl.Series(UTC),
+    pd.Series(HOURS.tz_localize("UTC").tz_convert("Asia/Tokyo")), list(UTC.to_pydatetime()),
+    pd.period_range("2026-01-01", periods=400, freq="h"),
+    pd.Series(pd.period_range("2026-01-01", periods=400, freq="h")),
+], ids=lambda times: f"{type(times).__module__}.{type(times).__name__}"[:40])  # fmt: skip
+def test_times_on_the_axis(times: Any) -> None:
+    y, p = events(400)
+    display = CalibrationOverTimeDisplay.from_predictions(y, p, times=times, windows=4)
+    assert display.by == "time" and display.ax_.get_xlabel() == "time" and display.x.dtype.kind == "M"
+    assert np.array_equal(display.x, HOURS.to_numpy()[50::100]) and np.array_equal(display.start, HOURS[::100])
+    assert display.end[-1] == HOURS[-1]
+    display.figure_.canvas.draw()
+
+
+@pytest.mark.parametrize("times", [np.arange(400) * 5, np.arange(400) + 1_700_000_000, (np.arange(400) / 7).tolist()])
+def test_times_that_are_numbers_stay_numbers(times: Any) -> None:
+    y, p = events(400)
+    display = CalibrationOverTimeDisplay.from_predictions(y, p, times=times, windows=4)
+    assert display.x.tolist() == np.asarray(times)[50::100].tolist()
+    assert type(display.ax_.xaxis.get_major_formatter()).__name__ == "ScalarFormatter"
+    widths = [bar.get_width() for bar in display.bars_]
+    assert np.allclose(widths, display.end - display.start) and display.ax_.get_xlabel() == "time"
+
+
+def test_windows_are_as_wide_as_their_time() -> None:
+    y, p = events(400)
+    burst = np.concatenate([np.arange(300) / 3600, 1000.0 + np.arange(100)])  # 300 events in 5 minutes, weeks later 100
+    display = CalibrationOverTimeDisplay.from_predictions(y, p, times=burst, windows=4)
+    widths = [bar.get_width() for bar in display.bars_]
+    assert np.allclose(widths, [100 / 3600, 100 / 3600, 1000.0 - 200 / 3600, 99.0])
+    assert all(bar.get_linewidth() > 0 for bar in display.bars_)  # there, however narrow
+    same = CalibrationOverTimeDisplay.from_predictions(y, p, times=[HOURS[0]] * 400)
+    same.figure_.canvas.draw()
     assert CalibrationOverTimeDisplay.from_predictions(y, p, windows=1).line_ is not None
     assert len(CalibrationOverTimeDisplay.from_predictions(y[:7], p[:7]).x) == 7
 
 
-def test_from_a_backtest() -> None:
-    display = ReliabilityDisplay.from_backtest(Result())
-    assert display.line_.get_label() == "AUTO" and display.line_.get_xdata().tolist() == [0.2, 0.8]
-    assert display.low[[0, 2]].tolist() == [0.22, 0.56] and display.count.tolist() == [100, 0, 50]
-    assert ReliabilityDisplay.from_backtest(Result(), method="raw", period=1, name="mine").line_.get_label() == "mine"
-    over_time = CalibrationOverTimeDisplay.from_backtest(Result(), method="raw")
-    assert over_time.x.astype(str).tolist()[0] == "2026-01-16T12:00:00.000000"
-    assert np.isnan(over_time.error[1]) and over_time.error[[0, 2]].tolist() == [0.1, 0.2]
-    assert over_time.noise is not None and np.isnan(over_time.noise[1]) and (over_time.noise[[0, 2]] > 0).all()
-    assert CalibrationOverTimeDisplay.from_backtest(Result("event")).x.tolist() == [30, 60, 105]
+@pytest.mark.parametrize(("times", "message"), [
+    ([3, 1, 2], r"time must not go back, got 1 after 3 - at row 1"),
+    (["2026-01-02", "2026-01-03", "2026-01-01"], "must not go back, got 2026-01-01 after 2026-01-03 - at row 2"),
+    (pd.Series([HOURS[0], pd.NaT, HOURS[1]]), "must be a date or a number, got nothing - at row 1"),
+    ([1.0, 2.0, np.nan], "must be a date or a number, got nothing - at row 2"),
+    (["2026-01-02", "soon", "2026-01-03"], "must be a date or a number, got 'soon' - at row 1"),
+    ([[1], [2], [3]], "must be a one-dimensional array"),
+])  # fmt: skip
+def test_times_that_are_none(times: Any, message: str) -> None:
+    with pytest.raises(InvalidInput, match=message):
+        CalibrationOverTimeDisplay.from_predictions([0, 1, 1], [0.1, 0.2, 0.3], times=times)
+
+
+@pytest.mark.parametrize("dated", [True, False])
+def test_from_a_backtest(dated: bool) -> None:
+    result = replayed(dated=dated)
+    payload: Any = result.payload()
+    display = ReliabilityDisplay.from_backtest(result)
+    assert display.line_.get_label() == next(m["label"] for m in payload["methods"] if m["name"] == result.best)
+    shown = ReliabilityDisplay.from_backtest(result, method="raw", period=1, name="mine")
+    bins = payload["reliability"]["methods"]["raw"][1]
+    assert shown.line_.get_label() == "mine" and shown.count.tolist() == bins["count"]
+    used = shown.count > 0
+    want = [value for value in bins["outcome"] if value is not None]
+    assert shown.line_.get_ydata().tolist() == want and shown.low[used].tolist() == [
+        v for v in bins["low"] if v is not None
+    ]
+    over_time = CalibrationOverTimeDisplay.from_backtest(result, method="auto")
+    windows = result.windows
+    assert np.array_equal(over_time.error, windows["methods"]["auto"]["ce"], equal_nan=True)
+    assert np.array_equal(over_time.count, windows["count"]) and over_time.by == ("time" if dated else "event")
+    assert over_time.noise is not None and (over_time.noise > 0).all()
+    assert np.array_equal(over_time.start, windows["start"]) and np.array_equal(over_time.end, windows["end"])
+    assert ((over_time.x >= over_time.start) & (over_time.x <= over_time.end)).all()
+    over_time.figure_.canvas.draw()
+
+
+def test_a_method_goes_by_its_name_or_its_label_in_any_case() -> None:
+    labels = {m["name"]: m["label"] for m in replayed().payload()["methods"]}
+    for name, label in labels.items():
+        for asked in (name, name.upper(), label, label.lower()):
+            assert ReliabilityDisplay.from_backtest(replayed(), method=asked).line_.get_label() == label
+
+
+def test_a_backtest_with_more_bins_than_a_window_has_events_has_no_shade() -> None:
+    y, p = events(60)
+    few = CalibrationOverTimeDisplay.from_backtest(backtest(p, y, methods="ops", warmup=0, bins=100), method="ops")
+    assert few.noise is not None and np.isnan(few.noise).all() and few.count.sum() == 60
+    few.figure_.canvas.draw()
+
+
+def test_without_noise_or_windows_that_are_known() -> None:
     plain = CalibrationOverTimeDisplay([1, 2], [0.1, None], [5, 5]).plot()
     assert plain.band_ is None and plain.ax_.get_legend() is None
+    assert [bar.get_width() for bar in plain.bars_] == pytest.approx([0.9, 0.9])
 
 
 def test_a_picture_is_drawn(tmp_path: Path) -> None:
     y, p = events()
-    for display in (ReliabilityDisplay.from_predictions(y, p), CalibrationOverTimeDisplay.from_backtest(Result())):
+    for display in (ReliabilityDisplay.from_predictions(y, p), CalibrationOverTimeDisplay.from_backtest(replayed())):
         path = tmp_path / "picture.png"
         display.figure_.savefig(path)
         assert path.stat().st_size > 5000
@@ -168,9 +271,11 @@ def test_what_is_refused() -> None:
         ("bins must be", lambda: ReliabilityDisplay.from_predictions(y, p, bins=0)),
         ("confidence must be", lambda: ReliabilityDisplay.from_predictions(y, p, confidence=95)),
         ("must be a BacktestResult, got Calibrator", lambda: ReliabilityDisplay.from_backtest(Calibrator(BM))),
-        ("must be one of those replayed, raw, auto, got 'ops'",
-         lambda: ReliabilityDisplay.from_backtest(Result(), method="ops")),
-        ("period must be", lambda: ReliabilityDisplay.from_backtest(Result(), period=7)),
+        ("must be one of those replayed, raw, auto, mine, got 'ops'",
+         lambda: ReliabilityDisplay.from_backtest(replayed(), method="ops")),
+        ("must be one of those replayed, raw, auto, mine, got 3",
+         lambda: ReliabilityDisplay.from_backtest(replayed(), method=3)),
+        ("period must be", lambda: ReliabilityDisplay.from_backtest(replayed(), period=700)),
     ):  # fmt: skip
         with pytest.raises(InvalidInput, match=message):
             work()

@@ -17,6 +17,7 @@ from river import (
     compose,
     datasets,
     evaluate,
+    feature_extraction,
     linear_model,
     naive_bayes,
     optim,
@@ -119,6 +120,43 @@ def test_no_more_forecasts_are_kept_than_asked_for() -> None:
     model.learn_one({"p": 0.5, "id": 0}, True)  # forgotten: it is asked again
     model.learn_one({"p": 0.5, "id": 9}, True)
     assert len(model._waiting) == 2 and model.calibrator.outcomes == 2
+
+
+def test_what_is_asked_again_is_the_newest() -> None:
+    model = OnlineCalibrated(Recorder(), remember=2)
+    for i in (1, 2, 1, 3):  # 2 was asked for longest ago
+        model.predict_proba_one({"p": 0.5, "id": i})
+    assert [dict(key)["id"] for key in model._waiting] == [1, 3]
+
+
+def test_texts_are_remembered_and_what_cannot_be_is_said() -> None:
+    words = feature_extraction.BagOfWords() | naive_bayes.MultinomialNB()
+    model = OnlineCalibrated(words, remember=10)
+    for x, y in [("hello world", False), ("win cash now", True)] * 5:
+        model.predict_proba_one(x)
+        assert list(model._waiting) == [x]
+        model.learn_one(x, y)
+    assert not model._waiting and model.calibrator.outcomes == model.calibrator.events == 10
+    for x in ({"p": 0.5, "list": [1]}, [0.5]):
+        with pytest.raises(ValueError, match="x must be hashable, or a dict of what is, to be remembered, got"):
+            OnlineCalibrated(Holes(), remember=5).predict_proba_one({"p": 0.5, "x": x})
+
+
+class Stubborn(Recorder):
+    """A model that refuses to learn."""
+
+    def learn_one(self, x: dict[Any, Any], y: Any) -> None:  # noqa: ARG002 - river's signature
+        raise RuntimeError("no")
+
+
+@pytest.mark.parametrize("remember", [0, 5])
+def test_if_the_base_refuses_nothing_is_learnt(remember: int) -> None:
+    model = OnlineCalibrated(Stubborn(), remember=remember)
+    model.predict_proba_one({"p": 0.7})
+    before = model.calibrator.to_json()
+    with pytest.raises(RuntimeError, match="no"):
+        model.learn_one({"p": 0.7}, True)
+    assert model.calibrator.to_json() == before and len(model._waiting) == min(remember, 1)
 
 
 def test_other_labels_and_models_that_know_nothing_yet() -> None:
@@ -230,6 +268,33 @@ def test_weights_bins_and_positive_label() -> None:
     assert twice.is_better_than(twice) is False
 
 
+@pytest.mark.parametrize(("kind", "batch"), PAIRS)
+def test_weights_can_be_taken_back(kind: Any, batch: Any) -> None:
+    metric, weights = kind(), [0.1, 0.7, 0.3, 1e-3, 0.2]
+    metric.update(True, 0.9, w=0.3)
+    for w in weights:
+        metric.update(True, 0.3, w=w)
+        metric.update(False, 0.3, w=0)  # no weight, no event
+    for w in weights:
+        metric.revert(True, 0.3, w=w)
+    metric.revert(False, 0.3, w=0)
+    assert metric.get() == pytest.approx(batch([True], [0.9]), abs=1e-12)
+    metric.revert(True, 0.9, w=0.3)
+    assert metric.get() == 0.0 and not getattr(metric, "_sums", {})
+    metric.update(False, 0.6)
+    assert metric.get() == pytest.approx(batch([False], [0.6]), abs=1e-12)
+
+
+@pytest.mark.parametrize("kind", [CalibrationError, Sharpness, Brier])
+def test_a_positive_label_that_is_never_spoken_of(kind: Any) -> None:
+    metric = kind()
+    with pytest.raises(ValueError, match=rf"positive label True, got .*'spam'.* name it by {kind.__name__}\(pos_val="):
+        metric.update("spam", {"ham": 0.1, "spam": 0.9})
+    metric.update(False, {False: 1.0})  # a model that knows one class only so far, or none
+    metric.update(False, {})
+    assert metric.get() == 0.0
+
+
 # ---- bad input ---------------------------------------------------------------------------------------------------
 
 
@@ -270,6 +335,8 @@ def test_what_is_refused() -> None:
         (ValueError, "remember must be a whole number", lambda: OnlineCalibrated(Recorder(), remember=-1)),
         (ValueError, "bins must be a whole number", lambda: CalibrationError(bins=0)),
         (ValueError, r"must be in \[0, 1\], got nan", lambda: Brier().update(True, math.nan)),
+        (ValueError, "w must be a weight of 0 or more, got -1", lambda: Brier().update(True, 0.5, w=-1)),
+        (ValueError, "w must be a weight of 0 or more, got nan", lambda: Sharpness().update(True, 0.5, w=math.nan)),
     ):  # fmt: skip
         with pytest.raises(error, match=message):
             work()

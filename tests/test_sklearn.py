@@ -11,25 +11,24 @@ import numpy as np
 import pandas as pd
 import polars as pl
 import pytest
+from classifiers import Said, by_hand, events
 from sklearn.base import (
     BaseEstimator,
-    ClassifierMixin,
     ClassNamePrefixFeaturesOutMixin,
     TransformerMixin,
     clone,
 )
-from sklearn.ensemble import RandomForestClassifier
 from sklearn.exceptions import NotFittedError
 from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression
+from sklearn.metrics import log_loss
 from sklearn.model_selection import GridSearchCV, TimeSeriesSplit
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
-from sklearn.svm import SVC, LinearSVC
 from sklearn.utils.estimator_checks import parametrize_with_checks
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from calibeat import AUTO, HOPS, OPS, TOPS, Calibrator, MissingExtra
+from calibeat import HOPS, OPS, TOPS, Calibrator, MissingExtra
 from calibeat.sklearn import OnlineCalibratedClassifier, ScoreCalibrator
 
 # ---- scikit-learn's own checks -----------------------------------------------------------------------------------
@@ -104,18 +103,6 @@ def test_the_checks_of_scikit_learn(estimator: Any, check: Any) -> None:
 # ---- the classifier ----------------------------------------------------------------------------------------------
 
 
-def events(n: int = 600, seed: int = 0) -> tuple[Any, Any]:
-    rng = np.random.default_rng(seed)
-    X = rng.normal(size=(n, 3))
-    return X, np.where(rng.random(n) < 1 / (1 + np.exp(-2 * X[:, 0])), "yes", "no")
-
-
-def by_hand(scores: Any, outcomes: Any, ask: Any, method: Any = AUTO) -> Any:
-    cal = Calibrator(method)
-    cal.run(scores, outcomes)
-    return cal.predict_many(ask)
-
-
 def test_the_first_part_in_time_fits_the_base_and_the_rest_calibrates_it() -> None:
     X, y = events()
     model = OnlineCalibratedClassifier(LogisticRegression(), train_size=0.25).fit(X, y)
@@ -153,7 +140,7 @@ def test_one_row_a_call_is_a_run_and_more_rows_have_arrived_together(method: str
     X, y = events(260)
     base = FrozenEstimator(LogisticRegression().fit(X[:100], y[:100]))
     one_by_one, together = OnlineCalibratedClassifier(base, method), OnlineCalibratedClassifier(base, method)
-    in_turn = OnlineCalibratedClassifier(base, method).fit(X[100:], y[100:])
+    in_turn = OnlineCalibratedClassifier(base, method, delay=0).fit(X[100:], y[100:])
     for i in range(100, 260):
         one_by_one.partial_fit(X[i : i + 1], y[i : i + 1])
     assert np.allclose(one_by_one.calibrator_.row, in_turn.calibrator_.row, rtol=0, atol=1e-9)
@@ -180,15 +167,54 @@ def test_labels_of_fit_can_be_late(method: str) -> None:
     fitted = ScoreCalibrator(method, delay=10).fit(scores, labels)
     assert np.array_equal(fitted.calibrator_.row[1:], late.row[1:]) and late.outcomes == 120
     if method == "ops":  # its parameters do not mind when an outcome comes, only in which order
-        assert np.array_equal(fitted.calibrator_.row, ScoreCalibrator(method).fit(scores, labels).calibrator_.row)
-    together = ScoreCalibrator(method).partial_fit(scores, labels)
-    assert np.array_equal(
-        ScoreCalibrator(method, delay=500).fit(scores, labels).calibrator_.row, together.calibrator_.row
-    )
+        assert np.allclose(fitted.calibrator_.row, ScoreCalibrator(method).fit(scores, labels).calibrator_.row)
+    in_turn = Calibrator(method)
+    in_turn.run(scores, labels)
+    assert np.array_equal(ScoreCalibrator(method, delay=0).fit(scores, labels).calibrator_.row, in_turn.row)
+
+
+@pytest.mark.parametrize("method", ["auto", "tops", "hops", "ops", "wps"])
+def test_unless_told_otherwise_all_the_labels_of_fit_come_at_the_end(method: str) -> None:
+    rng = np.random.default_rng(3)
+    scores = rng.random(120)
+    labels = rng.random(120) < scores**2
+    by_receipts = Calibrator(method)
+    receipts = [by_receipts.predict(score) for score in scores]
+    for receipt, label in zip(receipts, labels, strict=True):
+        by_receipts.update(receipt, int(label))
+    for calibrator in (
+        ScoreCalibrator(method).fit(scores, labels),
+        ScoreCalibrator(method, delay=500).fit(scores, labels),
+        ScoreCalibrator(method).partial_fit(scores, labels),
+    ):
+        assert np.allclose(calibrator.calibrator_.row, by_receipts.row, rtol=0, atol=1e-9)
+        assert calibrator.calibrator_.events == calibrator.calibrator_.outcomes == 120
+        assert np.array_equal(calibrator.transform(scores), by_receipts.predict_many(scores))
     X, y = events(200)
-    model = OnlineCalibratedClassifier(LogisticRegression(), method, delay=1000).fit(X, y)
-    twin = OnlineCalibratedClassifier(FrozenEstimator(model.estimator_), method).partial_fit(X[100:], y[100:])
-    assert np.allclose(model.calibrator_.row, twin.calibrator_.row, rtol=0, atol=1e-9)
+    base = FrozenEstimator(LogisticRegression().fit(X[:100], y[:100]))
+    fitted = OnlineCalibratedClassifier(base, method).fit(X[100:], y[100:])
+    twin = OnlineCalibratedClassifier(base, method).partial_fit(X[100:], y[100:])
+    assert np.array_equal(fitted.calibrator_.row, twin.calibrator_.row)
+    assert np.array_equal(fitted.predict_proba(X), twin.predict_proba(X))
+
+
+def test_the_default_does_not_lose_to_its_base_where_the_world_moves() -> None:
+    """Fit on a stretch, forecast the whole of the next one, again and again: labels are far from what is asked."""
+    n, stretch = 6000, 500
+    rate = np.linspace(-1.5, 1.5, n) + 2.5 * np.sign(np.sin(np.arange(n) * np.pi / 60))
+    for seed in range(2):
+        rng = np.random.default_rng(seed)
+        X = rng.normal(size=(n, 1))
+        y = (rng.random(n) < 1 / (1 + np.exp(-(X[:, 0] + rate)))).astype(int)
+        base = FrozenEstimator(LogisticRegression().fit(X[:stretch], y[:stretch]))
+        losses = []
+        for at in range(stretch, n - stretch, stretch):
+            past, ahead = slice(at, at + stretch), slice(at + stretch, at + 2 * stretch)
+            default = OnlineCalibratedClassifier(base).fit(X[past], y[past])
+            in_turn = OnlineCalibratedClassifier(base, delay=0).fit(X[past], y[past])
+            losses.append([log_loss(y[ahead], m.predict_proba(X[ahead])[:, 1]) for m in (default, base, in_turn)])
+        of_default, of_base, of_in_turn = np.mean(losses, axis=0)
+        assert of_default < of_base < of_in_turn
 
 
 def test_a_frozen_base_is_calibrated_on_every_row_and_can_start_with_partial_fit() -> None:
@@ -202,58 +228,6 @@ def test_a_frozen_base_is_calibrated_on_every_row_and_can_start_with_partial_fit
     one = OnlineCalibratedClassifier(base).fit(X[:20], ["no"] * 20)
     assert one.classes_.tolist() == ["no", "yes"]
     assert one.predict_proba(X)[:, 1].mean() < fitted.predict_proba(X)[:, 1].mean()
-
-
-class Said(ClassifierMixin, BaseEstimator):
-    """A classifier that says what it finds in the first column, by whichever of the two methods it has."""
-
-    def fit(self, _: Any, y: Any) -> Said:
-        self.classes_ = np.unique(y)
-        return self
-
-
-class Sure(Said):
-    """An over-confident one: probabilities whose logits are twice the truth."""
-
-    def predict_proba(self, X: Any) -> Any:
-        p = 1 / (1 + np.exp(-2 * np.asarray(X)[:, 0]))
-        return np.column_stack([1 - p, p])
-
-
-class Disguised(Sure):
-    """One whose decision_function is a probability."""
-
-    def decision_function(self, X: Any) -> Any:
-        return self.predict_proba(X)[:, 1]
-
-
-@pytest.mark.parametrize("base", [Sure(), Disguised()])
-def test_probabilities_enter_by_their_logit(base: Any) -> None:
-    rng = np.random.default_rng(1)
-    X = rng.normal(size=(20_000, 1))
-    y = (rng.random(20_000) < 1 / (1 + np.exp(-X[:, 0]))).astype(int)
-    model = OnlineCalibratedClassifier(base, "ops", train_size=10).fit(X, y)
-    assert model.score_method_ == "predict_proba"
-    params = model.calibrator_.params
-    assert abs(params["a"] - 0.5) < 0.05 and abs(params["b"]) < 0.05  # taken for logits, no slope could undo it
-    assert np.allclose(model.predict_proba([[1.0]])[0, 1], 1 / (1 + np.exp(-1)), atol=0.02)
-
-
-@pytest.mark.parametrize(("base", "used"), [
-    (LogisticRegression(), "decision_function"), (LinearSVC(), "decision_function"), (SVC(), "decision_function"),
-    (RandomForestClassifier(5, random_state=0), "predict_proba"),
-])  # fmt: skip
-def test_the_real_score_of_a_model(base: Any, used: str) -> None:
-    X, y = events(300)
-    model = OnlineCalibratedClassifier(base, OPS).fit(X, y)
-    assert model.score_method_ == used
-    fitted = model.estimator_
-    if used == "decision_function":
-        margin = fitted.decision_function(X)
-        score = 1 / (1 + np.exp(-margin))
-    else:
-        score = fitted.predict_proba(X)[:, 1]
-    assert np.allclose(model.predict_proba(X)[:, 1], by_hand(score[150:], y[150:] == "yes", score, OPS), atol=1e-12)
 
 
 def test_clone_pickle_set_params_and_pipelines() -> None:
@@ -298,49 +272,55 @@ def test_data_frames_keep_their_names() -> None:
     assert model.partial_fit(pl.DataFrame(X, schema=["a", "b", "c"]), pl.Series(y)).calibrator_.outcomes == 900
 
 
-# ---- the transformer ---------------------------------------------------------------------------------------------
+class Reversed(Said):
+    """One that names its classes in an order of its own."""
+
+    def fit(self, X: Any, y: Any) -> Reversed:
+        self.model_ = LogisticRegression().fit(X, y)
+        self.classes_ = self.model_.classes_[::-1]
+        return self
+
+    def predict_proba(self, X: Any) -> Any:
+        return self.model_.predict_proba(X)[:, ::-1]
 
 
-def test_scores_in_three_shapes() -> None:
-    rng = np.random.default_rng(2)
-    scores = rng.random(500)
-    labels = rng.random(500) < scores**2
-    want = by_hand(scores, labels, scores)
-    for given in (scores, scores[:, None], np.column_stack([1 - scores, scores])):
-        calibrator = ScoreCalibrator().fit(given, labels)
-        got = calibrator.transform(given)
-        assert got.shape == given.shape
-        assert np.allclose(got if got.ndim == 1 else got[:, -1], want, atol=1e-12)
-    assert np.allclose(got.sum(axis=1), 1.0)
-    halves = ScoreCalibrator("ops").partial_fit(scores[:250], labels[:250]).partial_fit(scores[250:], labels[250:])
-    want = by_hand(scores, labels, scores, OPS)
-    assert np.array_equal(halves.transform(scores), want)
-    logits = ScoreCalibrator("ops", scale="logit").fit(np.log(scores / (1 - scores)), labels)
-    assert np.allclose(logits.transform([0.0]), by_hand(scores, labels, [0.5], OPS), atol=1e-9)
-    assert np.array_equal(pickle.loads(pickle.dumps(halves)).transform(scores), want)  # noqa: S301 - our own bytes
+def test_the_order_of_the_classes_is_that_of_the_base() -> None:
+    X, y = events(400)
+    plain = OnlineCalibratedClassifier(LogisticRegression(), "bm", train_size=390).fit(X, y)
+    for base in (Reversed(), FrozenEstimator(Reversed().fit(X[:390], y[:390]))):
+        model = OnlineCalibratedClassifier(base, "bm", train_size=390).fit(X, y)
+        assert model.classes_.tolist() == ["yes", "no"]
+        assert np.array_equal(model.predict(X), plain.predict(X))
+        assert np.allclose(model.predict_proba(X), plain.predict_proba(X)[:, ::-1], atol=1e-9)
 
 
-def test_labels_of_the_transformer() -> None:
-    scores = [0.2, 0.4, 0.6]
-    for first, both in (([0] * 3, [0, 1]), ([True] * 3, [False, True]), ([-1] * 3, [-1, 1]), ([1.0] * 3, [0.0, 1.0])):
-        assert ScoreCalibrator().fit(scores, first).classes_.tolist() == both
-    named = ScoreCalibrator().partial_fit(scores, ["a"] * 3, classes=["b", "a"])
-    assert named.classes_.tolist() == ["a", "b"]
-    assert named.partial_fit(scores, ["b"] * 3).calibrator_.outcomes == 6
+class Nameless(Said):
+    """One that keeps its classes to itself."""
+
+    def fit(self, X: Any, y: Any) -> Nameless:
+        self.model_ = LogisticRegression().fit(X, y)
+        return self
+
+    def decision_function(self, X: Any) -> Any:
+        return self.model_.decision_function(X)
 
 
-def test_a_column_comes_back_as_a_column() -> None:
-    calibrator = ScoreCalibrator().fit(pl.Series([0.1, 0.6, 0.9]), pl.Series([0, 1, 1]))
-    assert isinstance(calibrator.transform(pl.Series([0.2])), pl.Series)
-    assert calibrator.transform(pd.Series([0.2, 0.3], index=["a", "b"])).index.tolist() == ["a", "b"]
-    assert isinstance(calibrator.transform([0.2, 0.3]), np.ndarray)
+def test_a_base_that_does_not_name_its_classes_has_those_of_y() -> None:
+    X, y = events(200)
+    assert OnlineCalibratedClassifier(Nameless()).fit(X, y).classes_.tolist() == ["no", "yes"]
 
 
-def test_set_output() -> None:
-    calibrator = ScoreCalibrator().set_output(transform="pandas")
-    frame = pd.DataFrame({"score": [0.1, 0.6, 0.9]}, index=[7, 8, 9])
-    assert calibrator.fit(frame, [0, 1, 1]).transform(frame).index.tolist() == [7, 8, 9]
-    assert calibrator.get_feature_names_out().tolist() == ["score"]
+def test_names_of_features_do_not_outlive_a_fit() -> None:
+    X, y = events(200)
+    model = OnlineCalibratedClassifier(LogisticRegression()).fit(pd.DataFrame(X, columns=["a", "b", "c"]), y)
+    model.fit(X, y)
+    assert not hasattr(model, "feature_names_in_") and model.n_features_in_ == 3
+
+
+def test_a_seed_of_none_is_zero() -> None:
+    X, y = events(200)
+    asked = [OnlineCalibratedClassifier(LogisticRegression(), "hops", random_state=r).fit(X, y) for r in (None, 0)]
+    assert np.array_equal(*(model.predict_proba(X) for model in asked))
 
 
 # ---- bad input ---------------------------------------------------------------------------------------------------
@@ -400,32 +380,36 @@ def test_what_a_classifier_refuses() -> None:
     assert fitted.calibrator_.outcomes == 50  # nothing of what was refused was learnt
 
 
+def test_a_first_call_that_is_refused_leaves_nothing_behind() -> None:
+    X, y = events(100)
+    frozen = FrozenEstimator(LogisticRegression().fit(X, y))
+    model = OnlineCalibratedClassifier(frozen)
+    for rows, labels, classes in ((X, np.arange(100) % 2, None), (X, y, ["a", "b"]), (X[:, :2], y, None)):
+        with pytest.raises(ValueError, match=r"unseen labels|classes must be|features"):
+            model.partial_fit(rows, labels, classes)
+        with pytest.raises(NotFittedError):
+            model.predict_proba(X)
+    assert model.partial_fit(X, y).calibrator_.outcomes == 100
+
+
+def test_weights_by_position_are_refused_too() -> None:
+    X, y = events(100)
+    weights = np.ones(100)
+    model = OnlineCalibratedClassifier(LogisticRegression()).fit(X, y, None)
+    scores = ScoreCalibrator().fit([0.2, 0.8], [0, 1])
+    for work in (
+        lambda: model.fit(X, y, weights),
+        lambda: model.partial_fit(X, y, None, weights),
+        lambda: scores.fit([0.2, 0.8], [0, 1], [1, 2]),
+        lambda: scores.partial_fit([0.2, 0.8], [0, 1], [0, 1], [1, 2]),
+    ):
+        with pytest.raises(TypeError, match="does not support sample_weight: each outcome happened once"):
+            work()
+
+
 def test_rounding_is_forgiven() -> None:
     X, y = events(100)
     assert OnlineCalibratedClassifier(Broken(1.0 + 1e-9)).fit(X, y).calibrator_.outcomes == 50
-
-
-def test_what_a_transformer_refuses() -> None:
-    y = [0, 1, 1]
-    fitted = ScoreCalibrator().fit([0.1, 0.5, 0.7], y)
-    for error, message, work in (
-        (ValueError, r"score must be in \[0, 1\], got 1.3 - at row 2",
-         lambda: ScoreCalibrator().fit([0.1, 0.2, 1.3], y)),
-        (ValueError, "contains NaN", lambda: ScoreCalibrator().fit([0.1, 0.2, np.nan], y)),
-        (ValueError, "sum to 1, got .* at row 1", lambda: ScoreCalibrator().fit([[0.5, 0.5], [0.5, 0.6]], [0, 1])),
-        (ValueError, "one column or the two of predict_proba, got 3", lambda: ScoreCalibrator().fit(np.eye(3), y)),
-        (ValueError, "one column of logits, got 2", lambda: ScoreCalibrator(scale="logit").fit(np.eye(3)[:, :2], y)),
-        (ValueError, "scale must be", lambda: ScoreCalibrator(scale="odds").fit([0.1, 0.5, 0.7], y)),
-        (ValueError, "1 features", lambda: fitted.transform([[0.5, 0.5]])),
-        (ValueError, "requires y", lambda: ScoreCalibrator().fit([0.1, 0.5, 0.7], None)),
-        (ValueError, "one class only so far, \\['a'\\]", lambda: ScoreCalibrator().fit([0.1, 0.5, 0.7], ["a"] * 3)),
-        (ValueError, "Only binary", lambda: ScoreCalibrator().fit([0.1, 0.5, 0.7], ["a", "b", "c"])),
-        (ValueError, "unseen labels", lambda: fitted.partial_fit([0.1], [2])),
-        (TypeError, "sample_weight", lambda: fitted.fit([0.1, 0.5, 0.7], y, sample_weight=[1, 2, 3])),
-        (NotFittedError, "not fitted", lambda: ScoreCalibrator().transform([0.5])),
-    ):  # fmt: skip
-        with pytest.raises(error, match=message):
-            work()
 
 
 def test_without_scikit_learn(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,6 +1,7 @@
 """Export: learn in Python, then forecast in a database that has never heard of calibeat."""
 
 import sqlite3
+import textwrap
 
 import numpy as np
 
@@ -21,5 +22,6 @@ for method in ("ops", "auto"):
     apart = np.abs(np.array(said) - cal.predict_many(later)).max()
     print(f"{method}: {len(exported.sql):,} characters of SQL, at most 1e-12 apart: {apart <= 1e-12}")
 
-print(Calibrator("ops").export().sql)
-print(Calibrator("ops").export().python)
+fresh = Calibrator("ops").export()
+print("\n".join(textwrap.wrap(fresh.sql, 118)))
+print(fresh.python)

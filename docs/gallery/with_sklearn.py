@@ -41,4 +41,14 @@ late = y[week >= 6] == "late"
 for name, weeks in forecasts.items():
     p = np.concatenate(weeks)
     print(f"{name:11} log-loss {log_loss(late, p):.3f}  calibration error {metrics.calibration_error(late, p):.3f}")
+
+month = flights["month"].to_numpy()
+losses = []
+for now in range(2, 12):  # fitted on a month, asked for the whole of the next one
+    past, ahead = month == now, month == now + 1
+    default = OnlineCalibratedClassifier(FrozenEstimator(base)).fit(X[past], y[past])
+    each = OnlineCalibratedClassifier(FrozenEstimator(base), delay=0).fit(X[past], y[past])
+    losses.append([log_loss(y[ahead] == "late", m.predict_proba(X[ahead])[:, 1]) for m in (base, default, each)])
+of_base, of_default, of_each = np.mean(losses, axis=0)
+print(f"a month ahead: base {of_base:.3f}, fit {of_default:.3f}, fit with delay=0 {of_each:.3f}")
 print(f"{len(late):,} flights; the score is the model's {model.score_method_}, the classes are {model.classes_}")

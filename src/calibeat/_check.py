@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
+from decimal import Decimal
 from numbers import Integral, Real
 from typing import Any
 
@@ -45,7 +46,7 @@ def check_score(score: Any) -> float:
 def check_outcome(outcome: Any) -> float:
     """0 or 1 (or False or True) as a Python float."""
     # The type first: asking whether something is a Real costs more than the rest of the event.
-    if type(outcome) is int or isinstance(outcome, (Real, np.bool_)):
+    if type(outcome) is int or isinstance(outcome, (Real, np.bool_, Decimal)):
         if outcome == 1:
             return 1.0
         if outcome == 0:
@@ -195,7 +196,7 @@ def check_start(what: str, values: Any, length: int) -> tuple[float, ...]:
 
 def _is_number(value: Any) -> bool:
     """Python counts True as a number; for us it is a mistake, in a score or a hyper-parameter."""
-    return isinstance(value, Real) and not isinstance(value, (bool, np.bool_))
+    return isinstance(value, (Real, Decimal)) and not isinstance(value, (bool, np.bool_))
 
 
 def _float(number: Any) -> float:
@@ -204,6 +205,8 @@ def _float(number: Any) -> float:
         return float(number)
     except OverflowError:
         return math.inf if number > 0 else -math.inf
+    except ValueError:  # a decimal that signals that it is none
+        return math.nan
 
 
 def _real(what: str, value: Any, wanted: str) -> float:

@@ -47,7 +47,8 @@ class Export:
     numbers : the map as plain numbers; a frozen OPS is two, and the clip of its scores.
     python : source of a function ``calibrate(score)``, which needs `math` and nothing else.
     sql : an expression of a column named ``score``, with the functions ln and exp (SQLite, DuckDB, PostgreSQL, ...);
-        NULL where the score is NULL or outside [0, 1].
+        NULL where the score is NULL or outside [0, 1]. The column may be of text, decimals or whole numbers; text that
+        is no number is NULL in SQLite, and an error in databases that refuse to cast it, such as DuckDB.
     json : the numbers and the formula, step by step; `calibeat.expression` lists its operators.
     onnx() : bytes of an ONNX model, for methods that only scale.
 
@@ -85,7 +86,11 @@ class Export:
         return expression.to_json(self.steps, self.numbers)
 
     def onnx(self) -> bytes:
-        """An ONNX model of the scaling: input ``score``, output ``forecast``, vectors of doubles of any length."""
+        """An ONNX model of the scaling: input ``score``, output ``forecast``, vectors of doubles of any length.
+
+        NaN where the score is NaN or outside [0, 1]. Floats of single precision must be cast to doubles before, and a
+        column of shape (n, 1) made a vector: runtimes refuse them.
+        """
         return _onnx(self.numbers)
 
 
@@ -314,7 +319,9 @@ def _onnx(numbers: dict[str, Any]) -> bytes:
         else:
             z = node("Mul", theta[0], node("Log", node("Div", f, rest)))
         forecast = node("Sigmoid", z if len(theta) == 1 else node("Add", z, theta[-1]))
-    nodes.append(helper.make_node("Identity", [forecast], ["forecast"]))
+    # Outside [0, 1], as for NaN, there is no forecast; Clip would make one.
+    inside = node("And", node("GreaterOrEqual", "score", 0.0), node("LessOrEqual", "score", 1.0))
+    nodes.append(helper.make_node("Where", [inside, forecast, node("Identity", math.nan)], ["forecast"]))
     ends = [helper.make_tensor_value_info(name, TensorProto.DOUBLE, ["events"]) for name in ("score", "forecast")]
     graph = helper.make_graph(nodes, "calibeat", ends[:1], ends[1:], list(constants.values()))
     # An old opset and format on purpose: every runtime of the last years reads them.

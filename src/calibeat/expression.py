@@ -24,7 +24,8 @@ from typing import Any
 Expression = Any  # float | str | tuple[str, ...]: recursive, which says nothing to a reader
 Steps = Sequence[tuple[str, Expression]]
 
-FLAT = 800  # characters of SQL up to which steps are written into one another
+FLAT = 1000  # characters of SQL up to which steps are written into one another
+SCORE = "CAST(score AS DOUBLE PRECISION)"
 
 
 # ---- Python ------------------------------------------------------------------------------------------------------
@@ -95,16 +96,21 @@ def _bare(text: str) -> str:
 
 
 def to_sql(steps: Steps) -> str:
-    """An expression of a column named ``score``; NULL where that is NULL or outside [0, 1]."""
+    """An expression of a column named ``score``; NULL where that is NULL or outside [0, 1].
+
+    The column may hold text, decimals or whole numbers: it is cast, or databases would compare text with text. SQLite
+    casts any text to a number, and compares the number with the text as numbers only if it is one: hence the last test.
+    """
     flat = _flat_sql(steps)
-    return f"CASE WHEN score >= 0 AND score <= 1 THEN {_stepwise_sql(steps) if flat is None else flat} END"
+    guard = f"{SCORE} >= 0 AND {SCORE} <= 1 AND {SCORE} = score"
+    return f"CASE WHEN {guard} THEN {_stepwise_sql(steps) if flat is None else flat} END"
 
 
 def _flat_sql(steps: Steps) -> str | None:
     """The steps written into one another; None if that is long, or a table would be looked up in a whole formula."""
-    texts: dict[str, str] = {}
+    texts = {"score": SCORE}
     for name, expression in steps:
-        if isinstance(expression, tuple) and expression[0] in {"lookup", "interpolate"} and expression[1] in texts:
+        if isinstance(expression, tuple) and expression[0] in {"lookup", "interpolate"} and expression[1] != "score":
             return None
         texts[name] = _sql(expression, texts)
         if len(texts[name]) > FLAT and expression[0] != "lookup":
@@ -120,9 +126,10 @@ def _stepwise_sql(steps: Steps) -> str:
     *before, (_, result) = steps
     tables, known, source = [], "", ""
     for name, expression in before:
-        tables.append(f"step_{name} AS MATERIALIZED (SELECT {known}{_sql(expression, {})} AS {name}{source})")
+        text = _sql(expression, {"score": SCORE})
+        tables.append(f"step_{name} AS MATERIALIZED (SELECT {known}{text} AS {name}{source})")
         known, source = f"{known}{name}, ", f" FROM step_{name}"
-    return f"(WITH {', '.join(tables)} SELECT {_sql(result, {})}{source})"
+    return f"(WITH {', '.join(tables)} SELECT {_sql(result, {'score': SCORE})}{source})"
 
 
 def _sql(expression: Expression, texts: dict[str, str]) -> str:
@@ -144,7 +151,7 @@ def _sql(expression: Expression, texts: dict[str, str]) -> str:
             return f"CASE WHEN {sql(left)} {test[2:]} {sql(right)} THEN {sql(yes)} ELSE {sql(no)} END"
         case ("lookup", variable, edges, values):
             *arms, last = values
-            whens = [f" WHEN {variable} < {sql(e)} THEN {sql(v)}" for e, v in zip(edges, arms, strict=True)]
+            whens = [f" WHEN {sql(variable)} < {sql(e)} THEN {sql(v)}" for e, v in zip(edges, arms, strict=True)]
             return f"CASE{''.join(whens)} ELSE {sql(last)} END" if whens else sql(last)
         case ("interpolate", place, values):
             return _sql_line(place, [sql(value) for value in values])

@@ -16,7 +16,7 @@ from .errors import MissingExtra
 NAME = "forecast"  # of a column that is given back
 
 _PLAIN = (np.ndarray, list, tuple)
-_LIBRARIES = ("pandas", "polars", "pyarrow", "modin", "cudf")
+_LIBRARIES = {"pandas", "polars", "pyarrow", "modin", "cudf", "narwhals"}
 
 
 def to_array(values: Any) -> Any:
@@ -29,11 +29,17 @@ def to_array(values: Any) -> Any:
     if type(values) in _PLAIN:
         return values
     column = _column(values)
-    return values if column is None else column.to_numpy()
+    if column is None:
+        return values
+    import narwhals as nw
+
+    return (column.cast(nw.Float64) if isinstance(column.dtype, nw.Decimal) else column).to_numpy()
 
 
 def like(values: Any, forecasts: npt.NDArray[np.float64]) -> Any:
     """The forecasts in the kind of `values`: an array for an array, a column (named "forecast") for a column.
+
+    For a column of a kind that others have derived, one of the library's own.
 
     >>> import pandas, numpy
     >>> like(pandas.Series([0.25, 0.5], index=["a", "b"]), numpy.array([0.3, 0.6]))
@@ -52,12 +58,14 @@ def like(values: Any, forecasts: npt.NDArray[np.float64]) -> Any:
     native: Any = nw.new_series(NAME, forecasts, nw.Float64, backend=column.implementation).to_native()
     if index is not None:  # narwhals' maybe_set_index would lose its name
         native.index = index
+    if isinstance(values, nw.Series):
+        return nw.from_native(native, series_only=True)
     return native.combine_chunks() if _is_arrow_array(values) else native
 
 
 def _column(values: Any) -> Any:
     """The values as a narwhals Series; None if they are no column."""
-    if type(values).__module__.partition(".")[0] not in _LIBRARIES:
+    if _LIBRARIES.isdisjoint(kind.__module__.partition(".")[0] for kind in type(values).__mro__):
         return None
     try:
         import narwhals as nw

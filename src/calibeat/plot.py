@@ -6,6 +6,7 @@ leaves matplotlib's global state alone: no pyplot, no styles. With pyplot, pass 
 
 from __future__ import annotations
 
+import io
 import math
 from itertools import pairwise
 from statistics import NormalDist
@@ -64,27 +65,59 @@ class _Display:
             ax = figure.add_subplot()
         self.ax_, self.figure_ = ax, ax.figure
 
-    def _draw_counts(self, x: Any, count: npt.NDArray[np.int64], width: Any, height: float) -> None:
+    def _draw_line(self, x: Any, y: Vector, size: int, name: str | None, kwargs: dict[str, Any]) -> None:
+        from matplotlib.cbook import normalize_kwargs
+        from matplotlib.lines import Line2D
+
+        label = name or self.name
+        given = normalize_kwargs(kwargs, Line2D)  # ms and markersize are one argument
+        style = {"marker": "o", "markersize": size, **({"label": label} if label else {}), **given}
+        (self.line_,) = self.ax_.plot(x, y, **style)
+
+    def _draw_counts(self, start: Any, width: Any, count: npt.NDArray[np.int64], height: float) -> None:
         """Bars along the bottom, up to `height` of the axes; the largest count is written above them.
 
-        A further display on the same axes gets outlines and no number, so that neither hides the other.
+        All the displays on the same axes have one scale: those drawn before are drawn to it again. A further display
+        gets outlines, so that neither hides the other.
         """
-        heights = height * count / max(1, int(count.max()))
-        first = not any(text.get_gid() == COUNTED for text in self.ax_.texts)
+        others = [bars for bars in self.ax_.containers if hasattr(bars, "calibeat_count")]
         colour, below = self.line_.get_color(), self.ax_.get_xaxis_transform()  # x of the data, y of the axes
-        style = {"alpha": 0.25, "linewidth": 0} if first else {"fill": False, "alpha": 0.6, "linewidth": 1}
-        self.bars_ = self.ax_.bar(x, heights, width, color=colour, edgecolor=colour, transform=below, zorder=1, **style)
-        if first:
-            text = self.ax_.text(
-                0.99, height + 0.01, f"tallest bar: {int(count.max()):,} events", ha="right", va="bottom",
-                transform=self.ax_.transAxes, fontsize="x-small", color="0.35",
-            )  # fmt: skip
-            text.set_gid(COUNTED)
+        # A line around it, or a bar that is narrower than a dot of the picture would not be there.
+        style = {"fill": False, "alpha": 0.6, "linewidth": 1} if others else {"alpha": 0.25, "linewidth": 0.8}
+        self.bars_ = self.ax_.bar(
+            start, 0.0 * count, width, align="edge", color=colour, edgecolor=colour, transform=below, zorder=1, **style
+        )
+        self.bars_.calibeat_count, self.bars_.calibeat_height = count, height
+        drawn = [*others, self.bars_]
+        tallest = max(int(bars.calibeat_count.max()) for bars in drawn)
+        for bars in drawn:
+            for bar, events in zip(bars, bars.calibeat_count.tolist(), strict=True):
+                bar.set_height(bars.calibeat_height * events / max(1, tallest))
+        said = f"tallest bar: {tallest:,} events"
+        for text in self.ax_.texts:
+            if text.get_gid() == COUNTED:
+                text.set_text(said)
+                return
+        self.ax_.text(
+            0.99, height + 0.01, said, ha="right", va="bottom", transform=self.ax_.transAxes, fontsize="x-small",
+            color="0.35", gid=COUNTED,
+        )  # fmt: skip
 
     def _finish(self, xlabel: str, ylabel: str) -> None:
         self.ax_.set(xlabel=xlabel, ylabel=ylabel)
         if self.ax_.get_legend_handles_labels()[1]:
             self.ax_.legend(loc="best", fontsize="small")
+
+    def _repr_png_(self) -> bytes | None:
+        """For notebooks; None if nothing is drawn yet, or pyplot has the figure and shows it anyway."""
+        figure = getattr(self, "figure_", None)
+        while figure is not None and not hasattr(figure, "savefig"):
+            figure = figure.figure  # that of which it is a part
+        if figure is None or getattr(figure.canvas, "manager", None) is not None:
+            return None
+        picture = io.BytesIO()
+        figure.savefig(picture, format="png")
+        return picture.getvalue()
 
 
 class ReliabilityDisplay(_Display):
@@ -162,13 +195,11 @@ class ReliabilityDisplay(_Display):
         x, y = self.mean_forecast[used], self.mean_outcome[used]
         if PERFECT not in self.ax_.get_legend_handles_labels()[1]:
             self.ax_.plot([0, 1], [0, 1], color="0.3", linestyle=":", linewidth=1.2, label=PERFECT)
-        label = name or self.name
-        style = {"marker": "o", "markersize": 4, **({"label": label} if label else {}), **kwargs}
-        (self.line_,) = self.ax_.plot(x, y, **style)
+        self._draw_line(x, y, 4, name, kwargs)
         colour = self.line_.get_color()
         self.band_ = self.ax_.fill_between(x, self.low[used], self.high[used], color=colour, alpha=0.2, linewidth=0)
         m = len(self.count)
-        self._draw_counts((np.arange(m) + 0.5) / m, self.count, 0.9 / m, 0.13)
+        self._draw_counts((np.arange(m) + 0.05) / m, 0.9 / m, self.count, 0.13)
         self.ax_.set(xlim=(-0.02, 1.02), ylim=(-0.02, 1.02))
         self._finish("mean forecast", "share that happened")
         return self
@@ -188,6 +219,7 @@ class CalibrationOverTimeDisplay(_Display):
     error : the calibration error of each window.
     count : its events.
     noise : the upper end of the shade, or None.
+    start, end : where each window begins and ends; if not given, the bars are as wide as the closest x are apart.
     by : "event" or "time".
     name : for the legend.
 
@@ -202,11 +234,24 @@ class CalibrationOverTimeDisplay(_Display):
     """
 
     def __init__(
-        self, x: Any, error: Any, count: Any, noise: Any = None, *, by: str = "event", name: str | None = None
+        self,
+        x: Any,
+        error: Any,
+        count: Any,
+        noise: Any = None,
+        *,
+        start: Any = None,
+        end: Any = None,
+        by: str = "event",
+        name: str | None = None,
     ) -> None:
         self.x, self.error = np.asarray(x), _numbers(error)
         self.count = np.asarray(count, dtype=np.int64)
         self.noise = None if noise is None else _numbers(noise)
+        if start is None or end is None:
+            half = 0.45 * np.min(np.diff(self.x)) if len(self.x) > 1 else 0.25
+            start, end = self.x - half, self.x + half
+        self.start, self.end = np.asarray(start), np.asarray(end)
         self.by, self.name = by, name
 
     @classmethod
@@ -224,7 +269,8 @@ class CalibrationOverTimeDisplay(_Display):
     ) -> Self:
         """Outcomes and forecasts in the order of time, in windows of equally many events; `times` are for the axis.
 
-        There are 20 windows, or fewer if there are fewer events, unless told.
+        There are 20 windows, or fewer if there are fewer events, unless told. Times are dates, their texts (ISO 8601;
+        UTC unless they say otherwise), or numbers, which stay numbers; they are all there and never go back.
         """
         y, p = check_outcomes(y_true), check_scores(y_prob, "forecast")
         check_lengths(y_true=len(y), y_prob=len(p))
@@ -236,11 +282,11 @@ class CalibrationOverTimeDisplay(_Display):
             curve = metrics.reliability_curve(y[first:last], p[first:last], bins)
             noise.append(_noise(curve.mean_forecast, curve.count))
         middle = (edges[:-1] + edges[1:]) // 2
-        if times is None:
-            return cls(middle, errors, np.diff(edges), noise, name=name).plot(ax, **kwargs)
-        clock = np.asarray(to_array(times))
-        check_lengths(y_true=len(y), times=len(clock))
-        return cls(clock[middle], errors, np.diff(edges), noise, by="time", name=name).plot(ax, **kwargs)
+        by = "event" if times is None else "time"
+        clock = np.arange(len(y) + 1) if times is None else _clock(y, p, times)
+        start, end = clock[edges[:-1]], clock[edges[1:]]
+        made = cls(clock[middle], errors, np.diff(edges), noise, start=start, end=end, by=by, name=name)
+        return made.plot(ax, **kwargs)
 
     @classmethod
     def from_backtest(
@@ -261,23 +307,21 @@ class CalibrationOverTimeDisplay(_Display):
         start, end = (np.array(_without_zone(windows[side]), dtype=kind) for side in ("start", "end"))
         error = windows["methods"][method]["ce"]
         made = cls(
-            start + (end - start) // 2, error, count, noise, by=windows["by"], name=name or _label(payload, method)
-        )
+            start + (end - start) // 2, error, count, noise, start=start, end=end, by=windows["by"],
+            name=name or _label(payload, method),
+        )  # fmt: skip
         return made.plot(ax, **kwargs)
 
     def plot(self, ax: Any = None, name: str | None = None, **kwargs: Any) -> Self:
         """Draw on `ax`, or on a figure of its own; further arguments are those of the line."""
         self._take_axes(ax)
-        label = name or self.name
-        style = {"marker": "o", "markersize": 3, **({"label": label} if label else {}), **kwargs}
-        (self.line_,) = self.ax_.plot(self.x, self.error, **style)
+        self._draw_line(self.x, self.error, 3, name, kwargs)
         colour = self.line_.get_color()
         self.band_ = None
         if self.noise is not None:
             self.band_ = self.ax_.fill_between(self.x, 0.0, self.noise, color=colour, alpha=0.15, linewidth=0)
-        width = 0.9 * np.min(np.diff(self.x)) if len(self.x) > 1 else 0.5
-        self._draw_counts(self.x, self.count, width, 0.06)
-        if self.by == "time":
+        self._draw_counts(self.start, self.end - self.start, self.count, 0.06)
+        if self.x.dtype.kind == "M":
             from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
 
             locator = AutoDateLocator()  # type: ignore[no-untyped-call]  # matplotlib's dates have no types yet
@@ -308,6 +352,31 @@ def _numbers(values: Any) -> Vector:
     return np.array([math.nan if value is None else value for value in values], dtype=np.float64)
 
 
+def _clock(y: Vector, p: Vector, times: Any) -> npt.NDArray[Any]:
+    """When each event was, read as a backtest reads its times, and once more the last: where the last window ends."""
+    from .backtest.arrays import batches
+    from .backtest.intake import FINE, MISSING
+
+    array = to_array(times)
+    if not isinstance(array, (list, tuple)):
+        array = np.asarray(array)
+    if not isinstance(array, np.ndarray) or array.dtype.kind == "O":  # periods of pandas are told by their beginnings
+        array = [getattr(moment, "start_time", moment) for moment in array]
+    check_lengths(y_true=len(y), times=len(array))
+    read = [(batch, batch.times) for batch in batches(y, p, times=array) if batch.times is not None]
+    for batch, part in read:
+        if (bad := part.states != FINE).any():
+            row = int(bad.argmax())
+            got = "nothing" if part.states[row] == MISSING else batch.said("time", row)
+            raise InvalidInput(f"time must be a date or a number, got {got} - at {batch.where(row)}")
+    clock: npt.NDArray[Any] = np.concatenate([part.values for _, part in read])
+    if (back := np.diff(clock) < 0).any():
+        row = int(back.argmax()) + 1
+        raise InvalidInput(f"time must not go back, got {array[row]} after {array[row - 1]} - at row {row}")
+    clock = np.append(clock, clock[-1])
+    return clock.astype("datetime64[us]") if read[0][1].dated else clock
+
+
 def _without_zone(moments: list[Any]) -> list[Any]:
     """NumPy's times have no zone: those that say UTC lose the word, others are told in UTC."""
     from datetime import UTC, datetime
@@ -321,10 +390,15 @@ def _method_of(result: Any, method: str | None) -> tuple[dict[str, Any], str]:
         raise InvalidInput(f"result must be a BacktestResult, got {type(result).__name__}")
     payload: dict[str, Any] = result.payload()
     known = list(payload["reliability"]["methods"])
-    method = payload["verdict"]["method"] if method is None else method
-    if method not in known:
+    if method is None:
+        return payload, payload["verdict"]["method"]
+    # By its name or by its label, in any case; a name goes before a label that is spelt alike.
+    called = {str(m["label"]).casefold(): m["name"] for m in payload["methods"]}
+    called |= {name.casefold(): name for name in known} | {name: name for name in known}
+    found = called.get(str(method), called.get(str(method).casefold()))
+    if found is None:
         raise InvalidInput(f"method must be one of those replayed, {', '.join(known)}, got {method!r:.60}")
-    return payload, method
+    return payload, found
 
 
 def _label(payload: dict[str, Any], method: str) -> str:

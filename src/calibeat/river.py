@@ -16,7 +16,7 @@ from collections import OrderedDict
 from collections.abc import Iterator
 from typing import Any
 
-from ._check import check_score, check_whole
+from ._check import check_score, check_whole, said
 from .calibeating import bin_of
 from .calibrator import Calibrator
 from .errors import MissingExtra
@@ -49,12 +49,13 @@ class OnlineCalibrated(base.Wrapper[base.Classifier], base.Classifier):
         For the draws of a hedging method.
     remember
         For late labels: how many forecasts that wait for theirs to keep, so that a label teaches by what was said of
-        its event (found by its features, which must be hashable). With 0, prediction changes nothing.
+        its event (found by its features, or by what it is where that is no dict; they must be hashable). Those asked
+        for longest ago are forgotten first. With 0, prediction changes nothing.
 
-    When a label comes, the model is asked for its score first, the calibrator learns from that score, and then the
-    model learns: so the calibrator never sees a score of a model that knows the answer. If labels are late and the
-    forecast is not remembered, that score, and the forecast that is judged, are those of the moment when the label
-    comes: OPS does not mind, AUTO and the methods with bins are the worse for it the later labels are.
+    When a label comes, the model is asked for its score first, then it learns, and the calibrator learns from the
+    score: so that is never one of a model that knows the answer. If the model raises, neither has learnt. If labels
+    are late and the forecast is not remembered, that score, and the forecast that is judged, are those of the moment
+    when the label comes: OPS does not mind, AUTO and the methods with bins are the worse for it the later labels are.
 
     Examples
     --------
@@ -88,7 +89,7 @@ class OnlineCalibrated(base.Wrapper[base.Classifier], base.Classifier):
         self.seed = seed
         self.remember = check_whole("remember", remember, 0, 10**9)
         self.calibrator = Calibrator(method, seed)
-        self._waiting: OrderedDict[frozenset[Any], Forecast] = OrderedDict()
+        self._waiting: OrderedDict[Any, Forecast] = OrderedDict()
 
     @property
     def _wrapped_model(self) -> base.Classifier:
@@ -104,8 +105,8 @@ class OnlineCalibrated(base.Wrapper[base.Classifier], base.Classifier):
             yield {"model": linear_model.LogisticRegression(), "method": method}
         yield {"model": linear_model.LogisticRegression(), "remember": 50}
 
-    def learn_one(self, x: dict[Any, Any], y: Any, **kwargs: Any) -> None:
-        """Calibrate by the score that the model gives now, then let the model learn."""
+    def learn_one(self, x: Any, y: Any, **kwargs: Any) -> None:
+        """Let the model learn, and calibrate by the score that it gave before."""
         if "w" in kwargs or "sample_weight" in kwargs:
             raise ValueError(
                 f"{type(self).__name__} takes no sample weights: each outcome happened once, and is learnt once"
@@ -115,17 +116,19 @@ class OnlineCalibrated(base.Wrapper[base.Classifier], base.Classifier):
                 f"y must be one of the two labels {self.labels!r}, got {y!r} - name them by "
                 f"{type(self).__name__}(model, labels=(negative, positive)); more than two classes are not supported"
             )
-        forecast = self._waiting.pop(frozenset(x.items()), None) if self._waiting else None
-        if forecast is None:
-            forecast = self.calibrator.predict(self._score(x, **kwargs))
+        key = _key(x) if self._waiting else None
+        score = None if key in self._waiting else check_score(self._score(x, **kwargs))
+        self.model.learn_one(x, y, **kwargs)  # before anything of ours moves: it may refuse
+        forecast = self._waiting.pop(key) if score is None else self.calibrator.predict(score)
         self.calibrator.update(forecast, int(y == self.labels[1]))
-        self.model.learn_one(x, y, **kwargs)
 
-    def predict_proba_one(self, x: dict[Any, Any], **kwargs: Any) -> dict[Any, float]:
+    def predict_proba_one(self, x: Any, **kwargs: Any) -> dict[Any, float]:
         """The calibrated probabilities of both labels."""
         score = self._score(x, **kwargs)
         if self.remember:
-            forecast = self._waiting[frozenset(x.items())] = self.calibrator.predict(score)
+            key = _key(x)
+            forecast = self._waiting[key] = self.calibrator.predict(score)
+            self._waiting.move_to_end(key)  # asked again, it is the newest
             p = forecast.probability
             if len(self._waiting) > self.remember:
                 self._waiting.popitem(last=False)
@@ -133,24 +136,34 @@ class OnlineCalibrated(base.Wrapper[base.Classifier], base.Classifier):
             p = _peek(self.calibrator, score)
         return {self.labels[0]: 1.0 - p, self.labels[1]: p}
 
-    def _score(self, x: dict[Any, Any], **kwargs: Any) -> float:
+    def _score(self, x: Any, **kwargs: Any) -> float:
         """The model's probability of the positive label; a half while it has none."""
         negative, positive = self.labels
         try:
-            said = self.model.predict_proba_one(x, **kwargs)
+            answer = self.model.predict_proba_one(x, **kwargs)
         except NotImplementedError:
             raise NotImplementedError(f"{self.model} has no predict_proba_one, which a calibrator needs") from None
-        if not said:
+        if not answer:
             return 0.5
-        if positive not in said and negative not in said:
+        if positive not in answer and negative not in answer:
             raise ValueError(
-                f"predict_proba_one of {self.model} must speak of the labels {self.labels!r}, got {said!r} - "
+                f"predict_proba_one of {self.model} must speak of the labels {self.labels!r}, got {answer!r} - "
                 "a model of False and True wants these as y"
             )
-        p = float(said[positive] if positive in said else 1.0 - said[negative])
+        p = float(answer[positive] if positive in answer else 1.0 - answer[negative])
         if math.isnan(p):
-            raise ValueError(f"predict_proba_one of {self.model} must give probabilities, got {said!r}")
+            raise ValueError(f"predict_proba_one of {self.model} must give probabilities, got {answer!r}")
         return min(max(p, 0.0), 1.0) if -1e-6 < p < 1.0 + 1e-6 else p
+
+
+def _key(x: Any) -> Any:
+    """By what the forecast of an event is found again."""
+    try:
+        key = frozenset(x.items()) if isinstance(x, dict) else x
+        hash(key)
+    except TypeError as error:
+        raise ValueError(f"x must be hashable, or a dict of what is, to be remembered, got {said(x)}") from error
+    return key
 
 
 def _peek(calibrator: Calibrator, score: float) -> float:
@@ -179,17 +192,31 @@ class _ProbabilityMetric(metrics.base.BinaryMetric):
         return False
 
     def update(self, y_true: Any, y_pred: Any, w: float = 1.0) -> None:
-        self._add(float(y_true == self.pos_val), self._probability(y_pred), w)
+        self._take(y_true, y_pred, w, 1)
 
     def revert(self, y_true: Any, y_pred: Any, w: float = 1.0) -> None:
-        self._add(float(y_true == self.pos_val), self._probability(y_pred), -w)
+        self._take(y_true, y_pred, w, -1)
+
+    def _take(self, y_true: Any, y_pred: Any, w: float, times: int) -> None:
+        p = self._probability(y_pred)
+        if not 0.0 <= w < math.inf:
+            raise ValueError(f"w must be a weight of 0 or more, got {w!r}")
+        if w > 0.0:
+            self._add(float(y_true == self.pos_val), p, times * w, times)
 
     def _probability(self, y_pred: Any) -> float:
-        return check_score(float(y_pred.get(self.pos_val, 0.0) if isinstance(y_pred, dict) else y_pred))
+        if not isinstance(y_pred, dict):
+            return check_score(float(y_pred))
+        if len(y_pred) > 1 and self.pos_val not in y_pred:
+            raise ValueError(
+                f"y_pred must have a probability of the positive label {self.pos_val!r}, got {y_pred!r} - name it by "
+                f"{type(self).__name__}(pos_val=...)"
+            )
+        return check_score(float(y_pred.get(self.pos_val, 0.0)))  # of one label only, if a model knows no other yet
 
     @abc.abstractmethod
-    def _add(self, y: float, p: float, w: float) -> None:
-        """Count an event of weight w, or take back one of weight -w."""
+    def _add(self, y: float, p: float, w: float, times: int) -> None:
+        """Count an event of weight w once, or take back one: then the weight is negative and times is -1."""
 
 
 class _BinnedMetric(_ProbabilityMetric):
@@ -198,14 +225,17 @@ class _BinnedMetric(_ProbabilityMetric):
     def __init__(self, bins: int = 10, pos_val: Label = True) -> None:
         super().__init__(pos_val=pos_val)
         self.bins = check_whole("bins", bins, 1, 10**7)
+        self._counts: dict[int, int] = {}  # bin -> events
         self._sums: dict[int, list[float]] = {}  # bin -> weight, forecasts, outcomes
 
-    def _add(self, y: float, p: float, w: float) -> None:
+    def _add(self, y: float, p: float, w: float, times: int) -> None:
         b = bin_of(p, float(self.bins))
+        count = self._counts.get(b, 0) + times
         weight, forecasts, outcomes = self._sums.get(b, (0.0, 0.0, 0.0))
-        if weight + w > 0.0:
-            self._sums[b] = [weight + w, forecasts + w * p, outcomes + w * y]
+        if count > 0 and weight + w > 0.0:
+            self._counts[b], self._sums[b] = count, [weight + w, forecasts + w * p, outcomes + w * y]
         else:  # the last event of this bin was taken back, and all that is left is rounding
+            self._counts.pop(b, None)
             self._sums.pop(b, None)
 
 
@@ -292,15 +322,18 @@ class Brier(_ProbabilityMetric):
 
     def __init__(self, pos_val: Label = True) -> None:
         super().__init__(pos_val=pos_val)
+        self._count = 0
         self._weight = self._loss = 0.0
 
     @property
     def bigger_is_better(self) -> bool:
         return False
 
-    def _add(self, y: float, p: float, w: float) -> None:
-        self._weight += w
-        self._loss = self._loss + w * (y - p) ** 2 if self._weight > 0.0 else 0.0
+    def _add(self, y: float, p: float, w: float, times: int) -> None:
+        self._count, self._weight = max(self._count + times, 0), self._weight + w
+        self._loss += w * (y - p) ** 2
+        if self._count == 0:  # all that is left is rounding
+            self._weight = self._loss = 0.0
 
     def get(self) -> float:
         """The score so far; 0 before the first event."""

@@ -16,7 +16,7 @@
 from __future__ import annotations
 
 import sys
-from collections import deque
+from copy import copy
 from typing import Any, Self
 
 import numpy as np
@@ -25,7 +25,6 @@ import numpy.typing as npt
 from ._check import Vector, check_scores, check_whole
 from .calibrator import Calibrator
 from .errors import MissingExtra
-from .forecast import Forecast
 from .frames import like
 from .method import Method
 
@@ -41,6 +40,7 @@ try:
     from sklearn.exceptions import NotFittedError
     from sklearn.frozen import FrozenEstimator
     from sklearn.utils import ClassifierTags, _safe_indexing, get_tags, indexable
+    from sklearn.utils._set_output import _get_output_config
     from sklearn.utils.multiclass import check_classification_targets, type_of_target
     from sklearn.utils.validation import (
         _num_samples,
@@ -51,12 +51,12 @@ try:
         column_or_1d,
         validate_data,
     )
+
+    from .modelscores import ROUNDING, as_probability, margin_scale, outputs, score_method
 except ImportError as error:
     raise MissingExtra("calibeat.sklearn needs scikit-learn 1.6 or newer: pip install 'calibeat[sklearn]'") from error
 
 __all__ = ["OnlineCalibratedClassifier", "ScoreCalibrator"]
-
-ROUNDING = 1e-6  # a sum of probabilities may miss 1, and a certain event be forecast at 1.0000001, by as much
 
 Labels = npt.NDArray[Any]
 
@@ -70,9 +70,10 @@ class OnlineCalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstima
     method : the name of a preset, such as ``"auto"`` or ``"tops"``, or a `Method`.
     train_size : of the rows given to `fit`, in the order of time, the first part (a share, or a number of rows) fits
         the base and the rest calibrates it. A frozen estimator is not fitted: all the rows calibrate it.
-    delay : of `fit`: how many further rows are forecast before the label of one is known. Between labels forecasts
-        stand still; a method that weighs what it has said, as AUTO does, must know if it will be asked far ahead.
-    random_state : a whole number, the seed of the draws of a hedging method.
+    delay : of `fit`: how many further rows are forecast before the label of one is known. None: all the labels come
+        together at the end, as in `partial_fit`; 0: each comes in turn, before the next forecast. A method that weighs
+        what it has said, as AUTO does, must be told 0 only if it will be asked one row at a time, a label after each.
+    random_state : a whole number, the seed of the draws of a hedging method; None is 0.
 
     Attributes
     ----------
@@ -80,11 +81,18 @@ class OnlineCalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstima
     estimator_ : the base, fitted.
     calibrator_ : the `Calibrator`.
     score_method_ : which method of the base gives its scores.
+    margin_scale_ : by what its margins are divided: 1 unless they are larger than logits are.
 
     The score of a model is its `decision_function` m, a logit or margin, which enters as sigmoid(m), so that the logit
     of the score is m again; or, where the model has no such function (or one that only repeats its probabilities),
-    its `predict_proba`, whose logit the scaling takes. Scores are clipped to [1e-5, 1 - 1e-5]: margins beyond 11.5 on
-    either side count as 11.5, so scale the features of a model whose margins are in the hundreds.
+    its `predict_proba`, whose logit the scaling takes. Scores are clipped to [1e-5, 1 - 1e-5], which is a logit of
+    11.5. So that margins in the hundreds, as of an SVM, do not all end there, they are divided by `margin_scale_`:
+    q / 6 where q, the 99 % quantile of their size, is beyond 10, and 1 where it is not, so that logits stay as they
+    are. It is taken over the rows that fitted the base, or, for a frozen one, over those of the first call (which
+    should be more than a few), and stands from then on.
+
+    A hedging method draws: `predict_proba` takes the draws of the forecasts that would come next, the first row the
+    first one, so that its answer for a row depends on where the row stands. Asking twice gives the same.
 
     >>> from sklearn.datasets import make_classification
     >>> from sklearn.frozen import FrozenEstimator
@@ -104,8 +112,8 @@ class OnlineCalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstima
         method: str | Method = "auto",
         *,
         train_size: float = 0.5,
-        delay: int = 0,
-        random_state: int = 0,
+        delay: int | None = None,
+        random_state: int | None = 0,
     ) -> None:
         self.estimator = estimator
         self.method = method
@@ -113,39 +121,44 @@ class OnlineCalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstima
         self.delay = delay
         self.random_state = random_state
 
-    def fit(self, X: Any, y: Any, **params: Any) -> Self:
+    def fit(self, X: Any, y: Any, *args: Any, **params: Any) -> Self:
         """Fit the base on the first part of the rows, which are in the order of time, and calibrate it on the rest.
 
-        Calibration goes row after row, forecast, then update, as `Calibrator.run` does, or `delay` rows later.
+        The rest is forecast and then learnt, as in `partial_fit`; with `delay`, each row so many rows after it.
         """
-        _refuse(self, params)
-        calibrator = Calibrator(self.method, self.random_state)
+        _refuse(self, args, params)
+        calibrator = _fresh(self)
         X, y = indexable(X, y)
         y = _checked_labels(y)
         n = _num_samples(X)
         model, first = clone(self.estimator), 0
         if isinstance(model, FrozenEstimator):
-            classes = _classes_of(model)
+            check_is_fitted(model)
+            classes = _classes_of(model, None)
         else:
             _check_binary(y)
-            classes, first = np.unique(y), self._rows_of_base(n)
-            if len(classes) < 2:
-                raise ValueError(f"y must have two classes, got one class only so far: {classes.tolist()}")
-            if len(seen := np.unique(y[:first])) < 2:
+            seen, first = np.unique(y), self._rows_of_base(n)
+            if len(seen) < 2:
+                raise ValueError(f"y must have two classes, got one class only so far: {seen.tolist()}")
+            if len(early := np.unique(y[:first])) < 2:
                 raise ValueError(
                     f"The base is fitted on the first {first} of {n} rows, which must have both classes "
-                    f"{classes.tolist()}, got {seen.tolist()} - give it more rows by train_size, or fit it yourself "
+                    f"{seen.tolist()}, got {early.tolist()} - give it more rows by train_size, or fit it yourself "
                     "and pass it in a FrozenEstimator"
                 )
             model.fit(_safe_indexing(X, slice(0, first)), y[:first])
+            classes = _classes_of(model, seen)
         outcomes = _outcomes(y, classes)
-        score_method = _score_method(model, _safe_indexing(X, slice(0, 100)))
-        scores = _scores(model, score_method, classes, _safe_indexing(X, slice(first, n)))
-        _learn_late(calibrator, scores, outcomes[first:], self.delay)
-        self._take(model, classes, score_method, calibrator)
+        method = score_method(model, _safe_indexing(X, slice(0, 100)))
+        said = outputs(model, method, _safe_indexing(X, slice(first, n)))
+        known = outputs(model, method, _safe_indexing(X, slice(0, first))) if first else said
+        margin = method == "decision_function"
+        scale = margin_scale(known) if margin else 1.0
+        _learn_late(calibrator, as_probability(said, margin=margin, scale=scale), outcomes[first:], self.delay)
+        self._take(model, classes, method, scale, calibrator)
         return self
 
-    def partial_fit(self, X: Any, y: Any, classes: Any = None, **params: Any) -> Self:
+    def partial_fit(self, X: Any, y: Any, classes: Any = None, *args: Any, **params: Any) -> Self:
         """Learn labels that have arrived. The base is not touched.
 
         The rows of one call arrive together: all of them are forecast, and then all of them are learnt, as it was when
@@ -155,31 +168,36 @@ class OnlineCalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstima
 
         A frozen estimator can start here, without `fit`. `classes` need not be given; if it is, it must be the two.
         """
-        _refuse(self, params)
+        _refuse(self, args, params)
         X, y = indexable(X, y)
         y = _checked_labels(y)
-        if not hasattr(self, "calibrator_"):
-            if not isinstance(self.estimator, FrozenEstimator):
-                raise NotFittedError(
-                    f"This {type(self).__name__} instance is not fitted yet: partial_fit leaves the base as it is, so "
-                    "call 'fit' first, or pass a fitted base in a FrozenEstimator."
-                )
-            model, labels = clone(self.estimator), _classes_of(self.estimator)
-            fresh = Calibrator(self.method, self.random_state)
-            start = labels, _score_method(model, _safe_indexing(X, slice(0, 100)))
-            _scores(model, start[1], labels, X)  # what is wrong with the rows is said before anything is kept
-            self._take(model, *start, fresh)
-        if classes is not None and not np.array_equal(np.unique(classes), np.unique(self.classes_)):
-            raise ValueError(f"classes must be {self.classes_.tolist()}, got {np.asarray(classes).tolist()}")
-        outcomes = _outcomes(y, self.classes_)
-        scores = _scores(self.estimator_, self.score_method_, self.classes_, X)
-        _learn_late(self.calibrator_, scores, outcomes, len(scores))
+        started = hasattr(self, "calibrator_")
+        if started:
+            model, labels, method, calibrator = self.estimator_, self.classes_, self.score_method_, self.calibrator_
+        elif isinstance(self.estimator, FrozenEstimator):
+            model, calibrator = clone(self.estimator), _fresh(self)
+            check_is_fitted(model)
+            labels, method = _classes_of(model, None), score_method(model, _safe_indexing(X, slice(0, 100)))
+        else:
+            raise NotFittedError(
+                f"This {type(self).__name__} instance is not fitted yet: partial_fit leaves the base as it is, so "
+                "call 'fit' first, or pass a fitted base in a FrozenEstimator."
+            )
+        _check_classes(classes, labels)
+        outcomes = _outcomes(y, labels)
+        said = outputs(model, method, X)
+        margin = method == "decision_function"
+        scale = self.margin_scale_ if started else margin_scale(said) if margin else 1.0
+        _learn_late(calibrator, as_probability(said, margin=margin, scale=scale), outcomes, None)
+        if not started:  # only now: what was refused leaves nothing behind
+            self._take(model, labels, method, scale, calibrator)
         return self
 
     def predict_proba(self, X: Any) -> Vector:
         """Probabilities of the two classes, from what is known now; nothing is learnt."""
         check_is_fitted(self)
-        p = self.calibrator_.predict_many(_scores(self.estimator_, self.score_method_, self.classes_, X))
+        said, margin = outputs(self.estimator_, self.score_method_, X), self.score_method_ == "decision_function"
+        p = self.calibrator_.predict_many(as_probability(said, margin=margin, scale=self.margin_scale_))
         return np.column_stack([1.0 - p, p])
 
     def predict(self, X: Any) -> Labels:
@@ -187,12 +205,10 @@ class OnlineCalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstima
         p = self.predict_proba(X)
         return self.classes_[(p[:, 1] > p[:, 0]).astype(np.intp)]
 
-    def _take(self, model: Any, classes: Labels, score_method: str, calibrator: Calibrator) -> None:
-        self.estimator_, self.classes_ = model, classes
-        self.score_method_, self.calibrator_ = score_method, calibrator
-        for name in ("n_features_in_", "feature_names_in_"):
-            if hasattr(model, name):
-                setattr(self, name, getattr(model, name))
+    def _take(self, model: Any, classes: Labels, method: str, scale: float, calibrator: Calibrator) -> None:
+        self.estimator_, self.classes_, self.calibrator_ = model, classes, calibrator
+        self.score_method_, self.margin_scale_ = method, scale
+        _take_features(self, model)
 
     def _rows_of_base(self, n: int) -> int:
         size = self.train_size
@@ -221,17 +237,20 @@ class ScoreCalibrator(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     Parameters
     ----------
     method : the name of a preset, such as ``"auto"`` or ``"tops"``, or a `Method`.
-    scale : "probability", or "logit" for the values of a `decision_function` (clipped to 11.5 on either side).
-    delay : of `fit`: how many further rows are forecast before the label of one is known.
-    random_state : a whole number, the seed of the draws of a hedging method.
+    scale : "probability", or "logit" for the values of a `decision_function`.
+    delay : of `fit`: how many further rows are forecast before the label of one is known. None: all the labels come
+        together at the end, as in `partial_fit`; 0: each comes in turn, before the next forecast.
+    random_state : a whole number, the seed of the draws of a hedging method; None is 0.
 
     Attributes
     ----------
     classes_ : the two labels; scores and forecasts are of the second one.
     calibrator_ : the `Calibrator`.
+    margin_scale_ : by what values on the scale "logit" are divided: 1 unless those of the first call were larger than
+        logits are, see `OnlineCalibratedClassifier`.
 
-    `fit` goes through the rows in the order of time and forecasts each before it learns; `partial_fit` takes labels
-    that have arrived together; `transform` gives forecasts from what is known now, in the shape in which the scores
+    `fit` starts anew and takes rows in the order of time; `partial_fit` goes on with labels that have arrived
+    together; `transform` gives forecasts from what is known now, in the shape in which the scores
     came. (So does `fit_transform`, which has then seen the labels of what it forecasts: to judge a method, transform
     the rows that come next.)
 
@@ -246,55 +265,70 @@ class ScoreCalibrator(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
 
     calibrator_: Calibrator
     classes_: Labels
+    margin_scale_: float
 
     def __init__(
-        self, method: str | Method = "auto", *, scale: str = "probability", delay: int = 0, random_state: int = 0
+        self,
+        method: str | Method = "auto",
+        *,
+        scale: str = "probability",
+        delay: int | None = None,
+        random_state: int | None = 0,
     ) -> None:
         self.method = method
         self.scale = scale
         self.delay = delay
         self.random_state = random_state
 
-    def fit(self, X: Any, y: Any, **params: Any) -> Self:
-        """Forget what was learnt, and learn from these rows, one after the other."""
-        return self._learn(X, y, None, params, reset=True)
+    def fit(self, X: Any, y: Any, *args: Any, **params: Any) -> Self:
+        """Forget what was learnt, and learn from these rows, which are in the order of time."""
+        _refuse(self, args, params)
+        return self._learn(X, y, None, self.delay, reset=True)
 
-    def partial_fit(self, X: Any, y: Any, classes: Any = None, **params: Any) -> Self:
+    def partial_fit(self, X: Any, y: Any, classes: Any = None, *args: Any, **params: Any) -> Self:
         """Learn labels that have arrived together: forecast all the rows, then learn all of them.
 
         `classes` names the two if the first rows have only one of them.
         """
-        return self._learn(X, y, classes, params, reset=not hasattr(self, "calibrator_"), together=True)
+        _refuse(self, args, params)
+        return self._learn(X, y, classes, None, reset=not hasattr(self, "calibrator_"))
 
     def transform(self, X: Any) -> Vector:
         """Forecasts, in the shape of X; a column of a data frame if X is one."""
         check_is_fitted(self)
-        scores, shape = self._read(X, reset=False)
-        p = self.calibrator_.predict_many(scores)
-        if len(shape) == 1:
-            return like(X, p)
-        return np.column_stack([1.0 - p, p]) if shape[1] == 2 else p.reshape(shape)
+        said, shape = self._read(X, reset=False)
+        p = self.calibrator_.predict_many(self._as_probability(said, self.margin_scale_))
+        if len(shape) > 1:
+            return np.column_stack([1.0 - p, p]) if shape[1] == 2 else p.reshape(shape)
+        kind = _get_output_config("transform", self)["dense"]
+        # scikit-learn makes a frame of what it gets; a column of another library would not fit into it.
+        return like(X, p) if kind == "default" or type(X).__module__.startswith(kind) else p.reshape(-1, 1)
 
-    def _learn(
-        self, X: Any, y: Any, classes: Any, params: dict[str, Any], *, reset: bool, together: bool = False
-    ) -> Self:
-        _refuse(self, params)
+    def _learn(self, X: Any, y: Any, classes: Any, delay: int | None, *, reset: bool) -> Self:
         if self.scale not in ("probability", "logit"):
             raise ValueError(f"scale must be 'probability' or 'logit', got {self.scale!r}")
-        calibrator = Calibrator(self.method, self.random_state) if reset else self.calibrator_
-        scores, _ = self._read(X, reset=reset)
+        calibrator = _fresh(self) if reset else self.calibrator_
+        reader = copy(self)  # which takes down the features; they are ours once everything has been looked at
+        said, _ = reader._read(X, reset=reset)
         if y is None:
             raise ValueError(f"This {type(self).__name__} estimator requires y to be passed, but the target y is None.")
         y = _checked_labels(y)
-        check_consistent_length(scores, y)
+        check_consistent_length(said, y)
+        if not reset:
+            _check_classes(classes, self.classes_)
         labels = _two_classes(y, classes) if reset else self.classes_
         outcomes = _outcomes(y, labels)
-        _learn_late(calibrator, scores, outcomes, len(scores) if together else self.delay)
-        self.calibrator_, self.classes_ = calibrator, labels
+        scale = (margin_scale(said) if self.scale == "logit" else 1.0) if reset else self.margin_scale_
+        _learn_late(calibrator, self._as_probability(said, scale), outcomes, delay)
+        self.calibrator_, self.classes_, self.margin_scale_ = calibrator, labels, scale
+        _take_features(self, reader)
         return self
 
+    def _as_probability(self, said: Vector, scale: float) -> Vector:
+        return as_probability(said, margin=self.scale == "logit", scale=scale)
+
     def _read(self, X: Any, *, reset: bool) -> tuple[Vector, tuple[int, ...]]:
-        """Scores as probabilities, and the shape in which they came."""
+        """Scores as they came, without those of the first of two classes, and the shape in which they came."""
         if np.ndim(X) == 1:
             X = check_array(X, ensure_2d=False, dtype=np.float64, input_name="X", estimator=self)
             shape = X.shape
@@ -312,8 +346,7 @@ class ScoreCalibrator(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         elif X.shape[1] != 1:
             wanted = "one column" + (" or the two of predict_proba" if self.scale == "probability" else " of logits")
             raise ValueError(f"X must have {wanted}, got {X.shape[1]} columns")
-        column = X[:, -1]
-        return (_sigmoid(column) if self.scale == "logit" else _rounded(column)), shape
+        return X[:, -1], shape
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -323,66 +356,42 @@ class ScoreCalibrator(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         return tags
 
 
-# ---- scores ------------------------------------------------------------------------------------------------------
+# ---- learning ----------------------------------------------------------------------------------------------------
 
 
-def _score_method(model: Any, X: Any) -> str:
-    """Which method gives the model's real score: a margin, unless there is none, or it is a probability in disguise."""
-    margins, probabilities = hasattr(model, "decision_function"), hasattr(model, "predict_proba")
-    if margins and probabilities:
-        margin, p = np.asarray(model.decision_function(X)), np.asarray(model.predict_proba(X))
-        in_disguise = p.ndim == 2 and margin.shape == p[:, -1].shape and np.allclose(margin, p[:, -1])
-        return "predict_proba" if in_disguise else "decision_function"
-    if margins or probabilities:
-        return "decision_function" if margins else "predict_proba"
-    raise AttributeError(
-        f"{type(model).__name__} has none of the following attributes: decision_function, predict_proba."
-    )
+def _fresh(estimator: Any) -> Calibrator:
+    return Calibrator(estimator.method, 0 if estimator.random_state is None else estimator.random_state)
 
 
-def _scores(model: Any, method: str, classes: Labels, X: Any) -> Vector:
-    """The model's scores as probabilities of the second class, the logit of which is the model's own."""
-    said = np.asarray(getattr(model, method)(X), dtype=np.float64)
-    wanted = (_num_samples(X),) if method == "decision_function" else (_num_samples(X), len(classes))
-    if said.shape != wanted:
-        raise ValueError(f"{type(model).__name__}.{method} must give an array of shape {wanted}, got {said.shape}")
-    score = said if method == "decision_function" else said[:, 1]
-    if np.isnan(score).any():
-        row = int(np.isnan(score).argmax())
-        raise ValueError(f"The output of {type(model).__name__}.{method} contains NaN - at row {row}")
-    return _sigmoid(score) if method == "decision_function" else _rounded(score)
+def _take_features(estimator: Any, other: Any) -> None:
+    """What is known of the columns is what the other knows; nothing stays of an earlier fit."""
+    for name in ("n_features_in_", "feature_names_in_"):
+        if hasattr(other, name):
+            setattr(estimator, name, getattr(other, name))
+        elif hasattr(estimator, name):
+            delattr(estimator, name)
 
 
-def _sigmoid(margin: Vector) -> Vector:
-    tame = np.exp(-np.abs(margin))
-    return np.where(margin >= 0.0, 1.0, tame) / (1.0 + tame)
-
-
-def _rounded(p: Vector) -> Vector:
-    """Without what rounding has put outside [0, 1]; more than that is left, for others to complain about."""
-    return np.where((p > -ROUNDING) & (p < 1.0 + ROUNDING), np.clip(p, 0.0, 1.0), p)
-
-
-def _learn_late(calibrator: Calibrator, scores: Vector, outcomes: Vector, delay: int) -> None:
-    """Forecast row after row and learn the outcome of each `delay` rows later; those still under way at the end."""
-    if check_whole("delay", delay, 0, sys.maxsize) == 0:
+def _learn_late(calibrator: Calibrator, scores: Vector, outcomes: Vector, delay: int | None) -> None:
+    """Forecast row after row and learn the outcome of each `delay` rows later, or (also None) at the end."""
+    n = len(scores)
+    late = n if delay is None else check_whole("delay", delay, 0, sys.maxsize)
+    if late == 0:
         calibrator.run(scores, outcomes)
         return
-    waiting: deque[tuple[Forecast, float]] = deque()
-    for score, outcome in zip(check_scores(scores).tolist(), outcomes.tolist(), strict=True):
-        if len(waiting) > delay:
-            calibrator.update(*waiting.popleft())
-        waiting.append((calibrator.predict(score), outcome))
-    for forecast, outcome in waiting:
-        calibrator.update(forecast, outcome)
+    # One forecast more, before which everything has arrived, and which then has not been made.
+    due = np.append(np.minimum(np.arange(n) + 1 + min(late, n), n), n + 1)
+    calibrator.run(np.append(check_scores(scores), 0.5), np.append(outcomes, 0.0), due=due)
+    calibrator._events -= 1
 
 
 # ---- labels ------------------------------------------------------------------------------------------------------
 
 
-def _refuse(estimator: BaseEstimator, params: dict[str, Any]) -> None:
+def _refuse(estimator: BaseEstimator, args: tuple[Any, ...], params: dict[str, Any]) -> None:
     name = type(estimator).__name__
-    if params.pop("sample_weight", None) is not None:
+    # By scikit-learn's custom what comes next by position are weights.
+    if params.pop("sample_weight", None) is not None or any(value is not None for value in args):
         raise TypeError(f"{name} does not support sample_weight: each outcome happened once, and is learnt once.")
     if params:
         raise TypeError(f"{name} got unexpected arguments: {', '.join(params)}")
@@ -401,14 +410,19 @@ def _check_binary(y: Labels) -> None:
         raise ValueError(f"Only binary classification is supported. The type of the target is {kind}.")
 
 
-def _classes_of(model: Any) -> Labels:
-    """The two classes of a fitted model."""
-    check_is_fitted(model)
-    classes = getattr(model, "classes_", None)
+def _classes_of(model: Any, seen: Labels | None) -> Labels:
+    """The two classes of a fitted model, in its own order; those seen if it does not say."""
+    classes = getattr(model, "classes_", seen)
     if classes is None or len(classes) != 2:
         got = "no classes_" if classes is None else f"{len(classes)} classes"
-        raise ValueError(f"Only binary classification is supported. {type(model.estimator).__name__} has {got}.")
+        name = type(getattr(model, "estimator", model)).__name__
+        raise ValueError(f"Only binary classification is supported. {name} has {got}.")
     return np.asarray(classes)
+
+
+def _check_classes(classes: Any, known: Labels) -> None:
+    if classes is not None and not np.array_equal(np.unique(classes), np.unique(known)):
+        raise ValueError(f"classes must be {known.tolist()}, got {np.asarray(classes).tolist()}")
 
 
 def _two_classes(y: Labels, classes: Any) -> Labels:
