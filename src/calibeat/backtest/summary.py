@@ -38,7 +38,7 @@ from .engine import MOST_KEYS_WITH_CE, Replayed, Runner
 from .hindsight import RADIUS
 from .measures import MOST_POINTS, auc, iso, log_e_values, number, overall, reliability, windows
 from .tally import CLIP
-from .verdict import verdict
+from .verdict import threshold, verdict
 
 MOST_KEYS = 2000  # shown
 
@@ -330,7 +330,7 @@ def _evalue(replayed: Replayed) -> Evidence:
     else:
         x = [blocks.warmup + min(k * blocks.length, blocks.judged) for k in at]
     paths = {runner.name: log_e_values(runner.tally, used, at) for runner in replayed.runners[1:]}
-    return {"by": "time" if timed else "event", "x": x, "methods": paths}
+    return {"by": "time" if timed else "event", "x": x, "threshold": threshold(len(paths)), "methods": paths}
 
 
 __all__ = ["RADIUS", "Source", "summarise"]

@@ -15,6 +15,15 @@ SMALL_LOSS, SMALL_CE = (
 )  # a gain below both (share of the log-loss, calibration error) is not worth the work
 
 
+def threshold(methods: int) -> float:
+    """The log e-value that one of so many methods ever reaches in at most 5 % of the logs whose raw score is calibrated.
+
+    >>> round(math.exp(threshold(9)))
+    180
+    """
+    return math.log(20.0 * max(1, methods))
+
+
 def verdict(bootstrap: Bootstrap, labels: dict[str, str], judged: int, log_e_max: dict[str, float]) -> Verdict:
     """Of the methods in `labels`, the raw score first."""
     raw, *others = labels

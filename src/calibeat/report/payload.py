@@ -177,12 +177,14 @@ class Certificate(TypedDict):
     bound: Number
     observed: Number
     holds: bool
+    promised: bool  # whether a theorem says so of this log; where not, it is a yardstick
     applies: str
 
 
 class Evidence(TypedDict):
     by: Axis
     x: list[str] | list[int]
+    threshold: float  # log of 20 x methods: one of them ever gets there in at most 5 % of calibrated logs
     methods: dict[str, list[Number]]
 
 
