@@ -161,13 +161,21 @@ def payload(
                 "statement": "The log-loss is at most this much above that of the best fixed parameters.",
                 "bound": 7421.5,
                 "observed": 12.5 + 900 * quality[n],
-                "holds": True,
-                "applies": "to any log, with outcomes told at once",
+                "holds": n != "hops",
+                "promised": n == "tops",
+                "applies": "to any log, with outcomes told at once"
+                if n == "tops"
+                else "This is a yardstick: the theorem wants another step size.",
             }
             for n in names
             if n in ("ops", "tops", "hops")
         ],
-        "evalue": {"by": by, "x": xs, "methods": {name: grown[name].tolist() for name in names}},
+        "evalue": {
+            "by": by,
+            "x": xs,
+            "threshold": float(np.log(20 * max(1, len(names) - 1))),
+            "methods": {name: grown[name].tolist() for name in names},
+        },
     }
 
 
@@ -253,7 +261,9 @@ def nothing(value: Any) -> Any:
 
 def unknown() -> dict[str, Any]:
     told = payload(methods=3, windows=6, keys=3)
-    return {name: nothing(part) if name not in ("delay", "verdict") else part for name, part in told.items()}
+    gone = {name: nothing(part) if name not in ("delay", "verdict") else part for name, part in told.items()}
+    gone["evalue"]["threshold"] = told["evalue"]["threshold"]  # known before the first event
+    return gone
 
 
 def from_python() -> dict[str, Any]:
@@ -277,6 +287,24 @@ def delay_in_events() -> dict[str, Any]:
     told["delay"].update(
         unit="events", quantiles=told["delay"]["events_quantiles"], events_quantiles={}, immediate=None
     )
+    return told
+
+
+def calibrated() -> dict[str, Any]:
+    """A raw score that needs no help: the evidence stays near its line."""
+    told = payload(methods=10, keys=0)
+    for name, path in told["evalue"]["methods"].items():
+        told["evalue"]["methods"][name] = [value / 4000 for value in path]
+    return told
+
+
+def one_of_each() -> dict[str, Any]:
+    """What a sentence must not call many: one event, one outcome, one day."""
+    told = payload(methods=2, windows=1, keys=1, periods=1)
+    told["data"].update(rows=2, used=2, warmup=1, judged=1, score_kind="percent")
+    told["reliability"]["periods"][0]["count"] = 1
+    told["delay"].update(never=1, quantiles={"50%": 86400.0}, events_quantiles={"50%": 1.0})
+    told["delay"]["histogram"] = {"edges": [0.0, 86400.0, 172800.0], "count": [1, 2]}
     return told
 
 
@@ -320,6 +348,8 @@ VARIANTS: dict[str, Callable[[], dict[str, Any]]] = {
     "all unknown": unknown,
     "from Python": from_python,
     "delay in events": delay_in_events,
+    "calibrated": calibrated,
+    "one of each": one_of_each,
     "extreme": extreme,
     "hostile": hostile,
     "200 windows": lambda: payload(windows=200, keys=2000),

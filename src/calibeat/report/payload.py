@@ -164,7 +164,8 @@ class Delay(TypedDict):
     unit: Literal["events", "time"]
     quantiles: dict[str, Number]
     events_quantiles: dict[str, Number]
-    never: int
+    never: int  # not in the log
+    too_late: int  # in the log, but after the last forecast
     histogram: Histogram
     sentence: str
     immediate: dict[str, Immediate] | None
