@@ -147,6 +147,7 @@ def payload(
             "quantiles": {"50%": 11_400, "90%": 21_000, "99%": 41_000, "max": 91_000},
             "events_quantiles": {"50%": 176, "90%": 331, "99%": 502, "max": 1110},
             "never": 7031,
+            "too_late": 214,
             "histogram": {
                 "edges": [3600.0 * i for i in range(13)],
                 "count": [12, 31_000, 78_000, 92_000, 50_000, 31_000, 14_000, 6_000, 3000, 1500, 700, 200],
@@ -303,7 +304,7 @@ def one_of_each() -> dict[str, Any]:
     told = payload(methods=2, windows=1, keys=1, periods=1)
     told["data"].update(rows=2, used=2, warmup=1, judged=1, score_kind="percent")
     told["reliability"]["periods"][0]["count"] = 1
-    told["delay"].update(never=1, quantiles={"50%": 86400.0}, events_quantiles={"50%": 1.0})
+    told["delay"].update(never=1, too_late=1, quantiles={"50%": 86400.0}, events_quantiles={"50%": 1.0})
     told["delay"]["histogram"] = {"edges": [0.0, 86400.0, 172800.0], "count": [1, 2]}
     return told
 

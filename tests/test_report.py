@@ -150,15 +150,16 @@ def test_late_outcomes_in_events():
 
 def test_an_outcome_under_way_is_not_called_one_that_never_came():
     text = Reader(report.html(payload(methods=2))).text
-    assert "7,031 outcomes had not arrived when the log ended: under way then, or never to come." in text
-    assert "the forecasts made meanwhile leave out what had not arrived" in text
-    assert "never arrived:" not in text
+    assert (
+        "214 outcomes were still under way at the last forecast: counted in the delays, but not in the forecasts made "
+        "meanwhile, which would be more with them. 7,031 events have no outcome at all, and no delay."
+    ) in text
     by_events = Reader(report.html(VARIANTS["delay in events"]())).text
-    assert "The table and the picture leave out what had not arrived: with it the delays would be longer." in by_events
+    assert "left out of the table and the picture, which would show longer delays with them." in by_events
     complete = payload(methods=2)
-    complete["delay"]["never"] = 0
+    complete["delay"].update(never=0, too_late=0)
     text = Reader(report.html(complete)).text
-    assert "Every outcome had arrived when the log ended." in text and "leave out" not in text
+    assert "Every outcome had arrived by the last forecast." in text and "under way" not in text
 
 
 def test_one_is_not_many():
@@ -166,7 +167,8 @@ def test_one_is_not_many():
     for said in (
         "1event judged",
         "the first is the warm-up and counts for nobody",
-        "1 outcome had not arrived",
+        "1 outcome was still under way at the last forecast",
+        "more with it. 1 event has no outcome at all",
         "Delay1 day",
     ):
         assert said in text

@@ -52,18 +52,22 @@ def _quantiles(delay: Delay) -> Element:
 
 def _missing(delay: Delay) -> list[str]:
     """Who is not among the quantiles: an outcome that takes long is likelier to be under way when the log ends."""
-    if not delay["never"]:
-        return ["Every outcome had arrived when the log ended."]
-    had = counted(delay["never"], "outcome had", "outcomes had")
-    said = [f"{had} not arrived when the log ended: under way then, or never to come."]
-    if delay["unit"] == "time":
-        said.append(
-            "The delays count every outcome with a time of arrival, also after the last forecast; the forecasts made "
-            "meanwhile leave out what had not arrived, and would be more with it."
+    said = []
+    if delay["too_late"]:
+        left_out = (
+            "counted in the delays, but not in the forecasts made meanwhile, which would be more"
+            if delay["unit"] == "time"
+            else "left out of the table and the picture, which would show longer delays"
         )
-    else:
-        said.append("The table and the picture leave out what had not arrived: with it the delays would be longer.")
-    return said
+        under_way = counted(delay["too_late"], "outcome was", "outcomes were")
+        said.append(f"{under_way} still under way at the last forecast: {left_out} with {_them(delay['too_late'])}.")
+    if delay["never"]:
+        said.append(f"{counted(delay['never'], 'event has', 'events have')} no outcome at all, and no delay.")
+    return said or ["Every outcome had arrived by the last forecast."]
+
+
+def _them(value: int) -> str:
+    return "it" if value == 1 else "them"
 
 
 def folded(histogram: Histogram) -> Histogram:
