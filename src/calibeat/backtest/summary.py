@@ -34,11 +34,12 @@ from calibeat.report.payload import (
 from .bootstrap import MEASURES, RESAMPLES, Bootstrap
 from .bootstrap import Triple as Difference
 from .certificates import certificates
+from .delays import Delays
 from .engine import MOST_KEYS_WITH_CE, Replayed, Runner
 from .hindsight import RADIUS
 from .measures import MOST_POINTS, auc, iso, log_e_values, number, overall, reliability, windows
 from .tally import CLIP
-from .verdict import threshold, verdict
+from .verdict import Facts, threshold, verdict
 
 MOST_KEYS = 2000  # shown
 
@@ -85,7 +86,8 @@ def summarise(replayed: Replayed, source: Source) -> Payload:
     labels = {runner.name: _label(runner) for runner in replayed.runners}
     bootstrap = Bootstrap(tallies, used, blocks.length)
     log_e_max = {name: float(tally.running[1]) for name, tally in tallies.items()}
-    said = verdict(bootstrap, labels, blocks.judged, log_e_max)
+    learnt = None if replayed.delays is None else replayed.delays.learnt
+    said = verdict(bootstrap, Facts(labels, blocks.judged, log_e_max, float(replayed.totals[1]), learnt))
     return {
         "schema": 1,
         "title": source.title,
@@ -101,12 +103,14 @@ def summarise(replayed: Replayed, source: Source) -> Payload:
             "resamples": RESAMPLES,
             "sentence": f"Intervals are of a moving-block bootstrap: {RESAMPLES:,} logs put together from runs of "
             f"{bootstrap.run_events:,} consecutive events. Neighbouring events resemble each other; an interval that "
-            "takes them for independent is too narrow.",
+            "takes them for independent is too narrow. Where a difference depends on its past for longer than a run, "
+            "its interval is stretched to what longer runs show, up to a quarter of the log; what lasts as long as the "
+            "log itself no interval from it can know.",
         },
         "windows": windows(replayed),
         "reliability": reliability(replayed),
         "trajectories": _trajectories(replayed),
-        "keys": _keys(replayed, source, said["method"]),
+        "keys": _keys(replayed, source, said["method"], labels),
         "delay": _delay(replayed),
         "certificates": certificates(replayed),
         "evalue": _evalue(replayed),
@@ -251,7 +255,7 @@ def _trajectory(runner: Runner) -> Trajectory:
     }
 
 
-def _keys(replayed: Replayed, source: Source, chosen: str) -> Keys | None:
+def _keys(replayed: Replayed, source: Source, chosen: str, labels: dict[str, str]) -> Keys | None:
     if source.keys is None:
         return None
     streams = len(source.keys)
@@ -281,7 +285,7 @@ def _keys(replayed: Replayed, source: Source, chosen: str) -> Keys | None:
         })  # fmt: skip
     sentence = (
         "Every key is a stream of its own, with parameters of its own. First come the keys on which the raw score "
-        f"loses most to {rival.upper()}, in nats over all of their events."
+        f"loses most to {labels[rival]}, in nats over all of their events."
     )
     if streams > MOST_KEYS_WITH_CE:
         sentence += f" Calibration errors are kept for the first {MOST_KEYS_WITH_CE:,} keys of the log."
@@ -303,21 +307,36 @@ def _delay(replayed: Replayed) -> Delay | None:
             tally = runner.at_once[1]
             measured = overall(tally.cells(used)[1:], tally.sums(used)[1:])
             at_once[runner.name] = {"log_loss": number(measured["log_loss"]), "ce": number(measured["ce"])}
-    median = later["50%"]
-    said = (
-        "no outcome arrived"
-        if median is None
-        else f"half of the outcomes arrived after {median:,.0f} forecasts or fewer"
-    )
     return {
         "unit": "time" if delays.timed else "events",
         "quantiles": quantiles,
         "events_quantiles": later,
         "never": replayed.never,
+        "too_late": replayed.too_late,
         "histogram": {"edges": [edge * scale for edge in edges], "count": counts},
-        "sentence": f"Each outcome was learnt when it had arrived, as in production: {said}.",
+        "sentence": _lateness(replayed, delays, later["50%"]),
         "immediate": at_once or None,
     }
+
+
+def _lateness(replayed: Replayed, delays: Delays, median: Number) -> str:
+    """How late outcomes were, and which of them the numbers are about."""
+    said = ["Each outcome was learnt when it had arrived, as in production."]
+    if median is None:
+        said.append("No outcome arrived before the last forecast: nothing was learnt.")
+    else:
+        forecasts = "no forecast" if median == 0 else "one forecast" if median == 1 else f"{median:,.0f} forecasts"
+        fewer = "" if median == 0 else " or fewer"
+        said.append(
+            f"Of the {delays.learnt:,} that arrived before the last forecast, half did so with {forecasts}{fewer} made "
+            "meanwhile."
+        )
+    if replayed.too_late:
+        known = "times of arrival count them, forecasts made meanwhile do not" if delays.timed else "they are not counted"
+        said.append(f"{replayed.too_late:,} arrived after the last forecast, too late to be learnt; {known}.")
+    if replayed.never:
+        said.append(f"{replayed.never:,} have not arrived at all.")
+    return " ".join(said)
 
 
 def _evalue(replayed: Replayed) -> Evidence:
