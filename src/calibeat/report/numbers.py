@@ -72,8 +72,8 @@ def percent(value: Number) -> str:
 
 def duration(seconds: Number) -> str:
     """
-    >>> [duration(s) for s in (0.25, 42, 3600, 86400, 200000, 4e7, None)]
-    ['0.25 s', '42 s', '1 h', '1 day', '2.31 days', '1.27 years', '–']
+    >>> [duration(s) for s in (0, 0.00003, 0.0045, 0.25, 42, 3600, 86400, 200000, 4e7, None)]
+    ['0 s', '30 µs', '4.5 ms', '0.25 s', '42 s', '1 h', '1 day', '2.31 days', '1.27 years', '–']
     """
     if seconds is None or not math.isfinite(seconds):
         return NOTHING
@@ -81,4 +81,6 @@ def duration(seconds: Number) -> str:
         if abs(seconds) >= size:
             text = f"{seconds / size:.3g}" if abs(seconds) < 1000 * size else f"{seconds / size:,.0f}"
             return f"{text} {unit.removesuffix('s') if text == '1' else unit}"
-    return f"{seconds:.3g} s"
+    small = 0 < abs(seconds) < 0.1
+    size, unit = (1.0, "s") if not small else (1e-3, "ms") if abs(seconds) >= 1e-4 else (1e-6, "µs")
+    return f"{seconds / size:.3g} {unit}"

@@ -48,7 +48,8 @@ function duration(seconds) {
     const rounded = +(seconds / size).toPrecision(3);
     if (Math.abs(seconds) >= size) return `${rounded} ${rounded === 1 ? unit.replace(/s$/, "") : unit}`;
   }
-  return `${+seconds.toPrecision(3)} s`;
+  const [size, unit] = seconds === 0 || Math.abs(seconds) >= 0.1 ? [1, "s"] : Math.abs(seconds) >= 1e-4 ? [1e-3, "ms"] : [1e-6, "µs"];
+  return `${+(seconds / size).toPrecision(3)} ${unit}`;
 }
 
 // How probable e^x is beside 1, for a reader who does not think in logarithms.
