@@ -67,7 +67,7 @@ class Bootstrap:
         return sum(float(part.sum()) < 0.0 for part in np.array_split(series, 8)) if len(series) >= 8 else 0
 
     def _stretch(self, name: str, other: str, measure: str) -> tuple[float, bool]:
-        wanted = *sorted((name, other)), measure
+        wanted = min(name, other), max(name, other), measure
         if wanted not in self._stretched:
             at = MEASURES.index(measure)
             self._stretched[wanted] = stretch(self._blocks[name][at] - self._blocks[other][at], self.run)

@@ -128,7 +128,8 @@ class _Loop:
         labelled = ~np.isnan(chunk.outcomes)
         plan = self._plan(chunk)
         tallies = [tally for r in to.runners for tally in (r.tally, *(r.at_once[1:] if r.at_once else ()))]
-        place = to.blocks.place(labelled, chunk.times, tallies)
+        axis = np.arange(to.events + 1, to.events + len(chunk) + 1) if chunk.times is None else chunk.times
+        place = to.blocks.place(labelled, axis, tallies)
         marks = self._marks(chunk)
         draws = uniforms_at(np.uint64(self._key), self._numbers(chunk, streams).view(np.uint64))
         raw_loss = np.empty(len(chunk))

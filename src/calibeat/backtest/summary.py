@@ -145,7 +145,7 @@ def _data(replayed: Replayed, source: Source) -> Data:
         f"Log-loss counts what was said of an outcome as if it had been at least {CLIP:g}: a method may say 0 or 1.",
         *source.notes,
     ]
-    notes += _oddities(replayed)
+    notes += _oddities(replayed, source.score_kind)
     if replayed.delays is not None:
         notes.append(
             "An outcome that had not arrived when the log ended was never learnt; its event is judged if the log holds "
@@ -176,7 +176,7 @@ def _data(replayed: Replayed, source: Source) -> Data:
     }
 
 
-def _oddities(replayed: Replayed) -> list[str]:
+def _oddities(replayed: Replayed, score_kind: str) -> list[str]:
     """What a reader should know of a log that leaves little to learn."""
     notes = []
     ones = replayed.totals[1]
@@ -184,6 +184,12 @@ def _oddities(replayed: Replayed) -> list[str]:
         notes.append(f"Every judged outcome is {int(ones > 0)}: there is nothing to tell apart, and no AUC.")
     if np.count_nonzero(replayed.scores.cells.reshape(2, -1, 3)[:, :, 0].sum(axis=0)) == 1 and replayed.events > 1:
         notes.append("The score is all but constant: a method can learn the level of the outcomes, and no more.")
+    judged, mean = max(1, replayed.blocks.judged), float(replayed.totals[0])
+    if score_kind == "probability" and ones > 0.0 and mean > 20.0 * ones:
+        notes.append(
+            f"The mean score is {mean / ones:,.0f} times the share of ones, {ones / judged:.2g}: if the scores are "
+            "percent, say so (--score-kind percent)."
+        )
     return notes
 
 
@@ -332,7 +338,9 @@ def _lateness(replayed: Replayed, delays: Delays, median: Number) -> str:
             "meanwhile."
         )
     if replayed.too_late:
-        known = "times of arrival count them, forecasts made meanwhile do not" if delays.timed else "they are not counted"
+        known = (
+            "times of arrival count them, forecasts made meanwhile do not" if delays.timed else "they are not counted"
+        )
         said.append(f"{replayed.too_late:,} arrived after the last forecast, too late to be learnt; {known}.")
     if replayed.never:
         said.append(f"{replayed.never:,} have not arrived at all.")
@@ -343,11 +351,8 @@ def _evalue(replayed: Replayed) -> Evidence:
     blocks, used = replayed.blocks, replayed.blocks.used
     at = np.unique(np.linspace(1, used, min(MOST_POINTS, used)).round().astype(int)).tolist() if used else []
     timed = replayed.span is not None
-    x: list[str] | list[int]
-    if timed:
-        x = [iso(int(blocks.end[k - 1])) for k in at]
-    else:
-        x = [blocks.warmup + min(k * blocks.length, blocks.judged) for k in at]
+    ends = [int(blocks.end[k - 1]) for k in at]
+    x: list[str] | list[int] = [iso(end) for end in ends] if timed else ends
     paths = {runner.name: log_e_values(runner.tally, used, at) for runner in replayed.runners[1:]}
     return {"by": "time" if timed else "event", "x": x, "threshold": threshold(len(paths)), "methods": paths}
 

@@ -29,7 +29,7 @@ class Facts:
 
 
 def threshold(methods: int) -> float:
-    """The log e-value that one of so many methods ever reaches in at most 5 % of the logs whose raw score is calibrated.
+    """The log e-value that one of so many methods ever reaches in at most 5 % of logs whose raw score is calibrated.
 
     >>> round(math.exp(threshold(9)))
     180
@@ -111,7 +111,9 @@ def _use(bootstrap: Bootstrap, ranked: list[str], raw: str, facts: Facts, buys: 
             + (", that calibration pays is not." if not outlived else ".")
         )
     elif len(ranked) > 1:
-        sentences.append(f"It is also better than the next best, {labels[ranked[1]]}, {_beyond(bootstrap, best, ranked[1])}.")
+        sentences.append(
+            f"It is also better than the next best, {labels[ranked[1]]}, {_beyond(bootstrap, best, ranked[1])}."
+        )
     methods = len(labels) - 1
     evidence = facts.log_e_max[best] - math.log(methods)
     if evidence > math.log(20.0):
@@ -145,8 +147,8 @@ def _long_memory(bootstrap: Bootstrap, best: str, raw: str) -> str:
     eighths = bootstrap.eighths(best, raw)
     within = "all eight eighths" if eighths == 8 else f"{eighths} of eight eighths"
     return (
-        "The gain changes slowly: it depends on its past for longer than the runs of the bootstrap, so the interval was "
-        f"stretched and is a rough one. The gain is there in {within} of the log."
+        "The gain changes slowly: it depends on its past for longer than the runs of the bootstrap, so the interval "
+        f"was stretched and is a rough one. The gain is there in {within} of the log."
     )
 
 
@@ -174,8 +176,8 @@ def _buys(bootstrap: Bootstrap, best: str, raw: str, labels: dict[str, str], gai
     d = decimals(gain)
     points = decimals([100 * ce, 100 * raw_ce], at_least=2)
     return (
-        f"{labels[best]} has a log-loss of {mine:.{d}f}, the raw score {theirs:.{d}f}: a difference of {gain[0]:+.{d}f} "
-        f"(95 % interval {gain[1]:+.{d}f} to {gain[2]:+.{d}f}). Forecasts are off by {100 * ce:.{points}f} points on "
+        f"{labels[best]} has a log-loss of {mine:.{d}f}, the raw score {theirs:.{d}f}: a difference of "
+        f"{gain[0]:+.{d}f} (95 % interval {gain[1]:+.{d}f} to {gain[2]:+.{d}f}). Forecasts are off by {100 * ce:.{points}f} points on "
         f"average (calibration error), the raw score by {100 * raw_ce:.{points}f}."
     )
 
