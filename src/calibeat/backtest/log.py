@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import glob
 import io
 import sys
@@ -138,7 +139,7 @@ class LogFile:
             return "skip"
 
         parts = csv.open_csv(
-            io.BufferedReader(_Rejoined(head, source), 1 << 20),
+            io.BufferedReader(_Rejoined(head, source, self.name), 1 << 20),
             read_options=csv.ReadOptions(block_size=4 << 20, use_threads=False),  # threads do not number the rows
             parse_options=csv.ParseOptions(delimiter=delimiter, newlines_in_values=True, invalid_row_handler=bad_row),
             convert_options=csv.ConvertOptions(
@@ -178,10 +179,11 @@ def _numbers_of_rows(first: int, count: int, dropped: list[int]) -> Whole:
 
 
 class _Rejoined(io.RawIOBase):
-    """A stream whose beginning was read already, to look at the header."""
+    """A stream whose beginning was read already, to look at the header; all of it must be UTF-8, read or not."""
 
-    def __init__(self, head: bytes, rest: Any) -> None:
-        self._head, self._rest = head, rest
+    def __init__(self, head: bytes, rest: Any, name: str) -> None:
+        self._head, self._rest, self._name = head, rest, name
+        self._decoder = codecs.getincrementaldecoder("utf-8")()
 
     def readable(self) -> bool:  # pragma: no cover - see bad_row
         return True
@@ -190,6 +192,11 @@ class _Rejoined(io.RawIOBase):
         """Fill the buffer as far as there is anything."""
         part = self._head[: len(buffer)] or self._rest.read(len(buffer))
         self._head = self._head[len(part) :]
+        try:
+            self._decoder.decode(part, final=not part)
+        except UnicodeDecodeError as error:
+            got = f"got byte {error.object[error.start]:#x}: convert it, for instance with iconv"
+            raise InvalidInput(f"{self._name} must be text in UTF-8, {got}") from error
         buffer[: len(part)] = part
         return len(part)
 
@@ -197,7 +204,7 @@ class _Rejoined(io.RawIOBase):
 def _header(head: bytes, delimiter: str, name: str) -> list[str]:
     import csv
 
-    text = head.decode("utf-8-sig", errors="replace").lstrip("\r\n")  # columns that are not read may hold anything
+    text = head.decode("utf-8-sig", errors="replace").lstrip("\r\n")  # the 64 KB may end within a letter
     header = next(csv.reader(io.StringIO(text, newline=None), delimiter=delimiter), [])  # a lone \r ends a line too
     if any("\ufffd" in column or "\0" in column for column in header):
         raise InvalidInput(f"{name} must be text in UTF-8, got other bytes in its header")
@@ -222,8 +229,6 @@ def sentences(name: str) -> Iterator[None]:
         yield
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowKeyError) as error:
         said = " ".join(str(error).split())
-        if "invalid UTF8" in said:
-            raise InvalidInput(f"{name} must be text in UTF-8, got other bytes: {said:.200}") from error
         raise InvalidInput(f"{name} must be a log that can be read, got: {said:.200}") from error
     except OSError as error:
         if error.errno is not None:  # of the system, which names the file

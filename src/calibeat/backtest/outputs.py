@@ -116,7 +116,7 @@ class Forecasts:
         self._part.unlink(missing_ok=True)
 
     def write(self, chunk: Chunk, forecasts: dict[str, Vector], place: Whole) -> None:
-        """One chunk: `row` and `file` (and `id`) find an event in the log, `event` counts them as they were replayed."""
+        """One chunk: `row` and `file` (and `id`) find an event in the log, `event` counts them as replayed."""
         import pyarrow as pa
         import pyarrow.parquet as pq
 

@@ -48,10 +48,7 @@ def verdict(bootstrap: Bootstrap, facts: Facts) -> Verdict:
     if facts.learnt is not None and facts.learnt < FEW:
         return _little_learnt(raw, facts.learnt)
     moved = [name for name in others if not _same(bootstrap, name, raw)]
-    if not moved:
-        same = "Every method said what the raw score says: nothing was learnt from this log."
-        return _keep(raw, "unclear", "Keep the raw score: no method differs from it", [same])
-    ranked = sorted(moved, key=lambda name: bootstrap.measured(name, "log_loss"))
+    ranked = sorted(moved or others, key=lambda name: bootstrap.measured(name, "log_loss"))
     best = ranked[0]
     gain = bootstrap.difference(best, raw, "log_loss")
     buys = _buys(bootstrap, best, raw, labels, gain)
@@ -59,6 +56,9 @@ def verdict(bootstrap: Bootstrap, facts: Facts) -> Verdict:
         counted = "one event was" if facts.judged == 1 else f"{facts.judged:,} events were"
         few = f"Only {counted} judged; below {FEW} the answer is mostly chance."
         return _keep(raw, "unclear", "Too few events to tell: keep the raw score for now", [few, buys])
+    if not moved:
+        same = "Every method said what the raw score says: nothing was learnt from this log."
+        return _keep(raw, "unclear", "Keep the raw score: no method differs from it", [same])
     if facts.ones in {0.0, float(facts.judged)}:
         one = f"Every judged outcome is {int(bool(facts.ones))}. A method that says so looks perfect, and has learnt "
         return _keep(
@@ -177,8 +177,8 @@ def _buys(bootstrap: Bootstrap, best: str, raw: str, labels: dict[str, str], gai
     points = decimals([100 * ce, 100 * raw_ce], at_least=2)
     return (
         f"{labels[best]} has a log-loss of {mine:.{d}f}, the raw score {theirs:.{d}f}: a difference of "
-        f"{gain[0]:+.{d}f} (95 % interval {gain[1]:+.{d}f} to {gain[2]:+.{d}f}). Forecasts are off by {100 * ce:.{points}f} points on "
-        f"average (calibration error), the raw score by {100 * raw_ce:.{points}f}."
+        f"{gain[0]:+.{d}f} (95 % interval {gain[1]:+.{d}f} to {gain[2]:+.{d}f}). Forecasts are off by "
+        f"{100 * ce:.{points}f} points on average (calibration error), the raw score by {100 * raw_ce:.{points}f}."
     )
 
 
