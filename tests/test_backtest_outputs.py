@@ -51,7 +51,7 @@ def files():
     ("logs/*.parquet --out logs/f.parquet", "the next run would read it"),
     ("logs/**/*.parquet --out logs/deep/f.parquet", "the next run would read it"),
     ("logs/log.parquet --out here.parquet", "--out must be a file, got the folder 'here.parquet'"),
-    ("logs/log.parquet --report logs/log.parquet/r.html", "'logs/log.parquet' is a file"),
+    ("logs/log.parquet --report logs/log.parquet/r.html", "logs/log.parquet' is a file"),
     (f"logs/log.parquet --report {'x' * 250}.html", "--report must have a name of 233 bytes at most"),
     ("nowhere.csv --out new/f.parquet --report new/r.html", "which is not there"),
 ])  # fmt: skip

@@ -38,13 +38,14 @@ def typed(tmp_path, monkeypatch, capsys):
     return typing
 
 
-def csv(name="log.csv", head="p,y", rows=zip(SCORES.tolist(), OUTCOMES.astype(int).tolist(), strict=True)):
-    Path(name).write_text("\n".join([head, *(",".join(map(str, row)) for row in rows)]) + "\n")
-    return name
-
-
 def events():
     return list(zip(SCORES.tolist(), OUTCOMES.astype(int).tolist(), strict=True))
+
+
+def csv(name="log.csv", head="p,y", rows=None):
+    rows = events() if rows is None else rows
+    Path(name).write_text("\n".join([head, *(",".join(map(str, row)) for row in rows)]) + "\n")
+    return name
 
 
 # ---- times -------------------------------------------------------------------------------------------------------
@@ -54,7 +55,7 @@ def test_every_column_of_times_has_its_unit():
     late = run(SCORES, OUTCOMES, None, SECONDS * 1000, SECONDS + 600).payload()
     assert late["delay"]["quantiles"]["50%"] == 600
     assert any("times holds numbers; they were taken for milliseconds since 1970" in n for n in late["data"]["notes"])
-    counted = run(SCORES, OUTCOMES, None, np.arange(N) * 2**20, np.arange(N) * 2**20 + 3e8).payload()
+    counted = run(SCORES, OUTCOMES, None, np.arange(N) * 2**10, np.arange(N) * 2**10 + 3e8).payload()
     assert counted["delay"]["quantiles"]["50%"] == 3e8 and counted["data"]["span"] is None  # one clock for both
 
 
@@ -75,7 +76,10 @@ def test_dates_written_as_numbers():
     found = run(SCORES, OUTCOMES, None, days).payload()["data"]
     assert found["span"] == ["2024-01-01T00:00:00", "2024-10-26T00:00:00"]
     assert any("dates written as YYYYMMDD." in note for note in found["notes"])
-    moments = [int((dt.datetime(2024, 2, 28, 23) + dt.timedelta(minutes=k)).strftime("%Y%m%d%H%M%S")) for k in range(N)]
+    moments = [
+        int((dt.datetime(2024, 2, 28, 23, tzinfo=dt.UTC) + dt.timedelta(minutes=k)).strftime("%Y%m%d%H%M%S"))
+        for k in range(N)
+    ]
     found = run(SCORES, OUTCOMES, None, moments).payload()["data"]
     assert found["span"] == ["2024-02-28T23:00:00", "2024-02-29T03:59:00"]
     assert run(SCORES, OUTCOMES, None, 20_240_100 + np.arange(N)).payload()["data"]["span"] is None  # no such days

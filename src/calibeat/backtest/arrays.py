@@ -37,6 +37,8 @@ def batches(
 
         def said(role: str, row: int) -> str:
             value = part[roles[role]][row]
+            if isinstance(value, np.datetime64):  # which Python may have no date for
+                return str(value)
             return repr(value.item() if isinstance(value, np.generic) else value)[:60]
 
         return Batch(
