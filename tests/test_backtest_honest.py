@@ -45,6 +45,8 @@ def test_independent_events_keep_their_interval():
     assert sum(told for _, told in factors) <= 18
     assert stretch(np.ones(2500), 50) == (1.0, False) and stretch(rng.normal(size=7), 1) == (1.0, False)
     assert stretch(np.tile([1.0, -1.0], 500), 10) == (1.0, False)
+    same_in_each_run = rng.permuted(np.tile([1.0, -1.0], (100, 5)), axis=1).ravel()
+    assert stretch(same_in_each_run, 10)[0] >= 1.0
     assert stretch(np.r_[np.zeros(990), np.ones(10)], 10)[0] >= 1.0
 
 

@@ -13,6 +13,7 @@ from streams import drifting
 
 import calibeat
 from calibeat import InvalidInput, cli
+from calibeat.backtest.log import CSV, LogFile
 
 pa = pytest.importorskip("pyarrow")
 pq = pytest.importorskip("pyarrow.parquet")
@@ -255,7 +256,8 @@ def test_files_that_end_or_begin_oddly(typed):
     assert "at least one row that can be used, got a header at most" in typed("head.csv")[2]
     Path("lead.csv").write_text("\n\r\n" + Path("log.csv").read_text())
     assert typed("lead.csv")[0] == 0
-    assert "nowhere" in typed("nowhere.csv")[2]
+    with pytest.raises(FileNotFoundError, match="gone.csv"):  # as where a file of a folder is taken away meanwhile
+        list(LogFile("gone.csv", CSV).batches(lambda *_: [], None))
 
 
 def test_one_column_is_not_two(typed):

@@ -18,7 +18,10 @@ def batch_of(columns: dict[str, Any], name: str, rows: Whole, file: int = 0, *, 
     """A batch from Arrow columns by role; `rows` are counted from 1, without the header."""
 
     def said(role: str, row: int) -> str:
-        value = columns[role][row].as_py()
+        try:
+            value = columns[role][row].as_py()
+        except (OverflowError, ValueError):  # a moment that Python has no date for
+            value = str(columns[role][row].cast("string"))
         return repr(value)[:60] if not isinstance(value, str) else f"{value!r:.60}"
 
     return Batch(
