@@ -256,7 +256,7 @@ def test_files_that_end_or_begin_oddly(typed):
     assert "at least one row that can be used, got a header at most" in typed("head.csv")[2]
     Path("lead.csv").write_text("\n\r\n" + Path("log.csv").read_text())
     assert typed("lead.csv")[0] == 0
-    with pytest.raises(FileNotFoundError, match="gone.csv"):  # as where a file of a folder is taken away meanwhile
+    with pytest.raises(FileNotFoundError, match=r"gone\.csv"):  # as where a file of a folder is taken away meanwhile
         list(LogFile("gone.csv", CSV).batches(lambda *_: [], None))
 
 
