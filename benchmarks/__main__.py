@@ -34,6 +34,7 @@ TABLES = {
     "files": "bank:files",
     "prior": "prior:cold_start",
     "backtest": "backtest:end_to_end",
+    "coverage": "coverage:coverage",
 }
 
 

@@ -16,6 +16,7 @@ import pytest
 
 if TYPE_CHECKING:
     from selenium.webdriver import Chrome
+    from selenium.webdriver.remote.webelement import WebElement
 
 FLAGS = (
     "--headless",
@@ -107,3 +108,46 @@ def requests(chrome: Chrome) -> list[str]:
     """Every address that was asked for since this was last called."""
     events = (json.loads(entry["message"])["message"] for entry in chrome.get_log("performance"))
     return [event["params"]["request"]["url"] for event in events if event["method"] == "Network.requestWillBeSent"]
+
+
+# ---- hands and eyes ------------------------------------------------------------------------------------------------
+
+
+def one(chrome: Chrome, selector: str) -> WebElement:
+    return chrome.find_element("css selector", selector)
+
+
+def every(chrome: Chrome, selector: str) -> list[WebElement]:
+    return chrome.find_elements("css selector", selector)
+
+
+def texts(chrome: Chrome, selector: str) -> list[str]:
+    return chrome.execute_script(
+        "return [...document.querySelectorAll(arguments[0])].map(e => e.textContent)", selector
+    )
+
+
+def press(chrome: Chrome, element: WebElement, *keys: str) -> None:
+    """As a reader without a mouse: focus, then keys."""
+    chrome.execute_script("arguments[0].focus()", element)
+    from selenium.webdriver import ActionChains
+
+    ActionChains(chrome).send_keys(*keys).perform()
+    settle(chrome)
+
+
+def click(chrome: Chrome, selector: str) -> None:
+    chrome.execute_script("arguments[0].scrollIntoView({block: 'center', behavior: 'instant'})", one(chrome, selector))
+    one(chrome, selector).click()
+    settle(chrome)
+
+
+def choose(chrome: Chrome, selector: str, value: str) -> None:
+    from selenium.webdriver.support.select import Select
+
+    Select(one(chrome, selector)).select_by_value(value)
+    settle(chrome)
+
+
+def picture(chrome: Chrome, selector: str) -> str:
+    return chrome.execute_script("return document.querySelector(arguments[0] + ' canvas').toDataURL()", selector)

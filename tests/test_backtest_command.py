@@ -195,7 +195,8 @@ def test_forecasts_are_written_for_every_event(typed):
     assert code == 0 and "Written: " in out
     found = pq.read_table("deep/f.parquet")
     assert found.column_names == [
-        "event", "key", "time", "score", "outcome", "judged", "forecast_raw", "forecast_ops", "forecast_hops",
+        "event", "row", "file", "key", "time", "score", "outcome", "judged", "forecast_raw", "forecast_ops",
+        "forecast_hops",
     ]  # fmt: skip
     expected = calibeat.backtest(
         SCORES, np.append(OUTCOMES[:-1], np.nan), TABLE["country"].to_pylist(), MOMENTS,
@@ -207,7 +208,7 @@ def test_forecasts_are_written_for_every_event(typed):
     assert found["time"].to_pylist() == TABLE["at"].to_pylist()
     assert found["outcome"].to_pylist()[-2:] == [int(OUTCOMES[-2]), None]
     plain = typed(write("log.csv"), "--methods", "ops", "--out", "plain.parquet")
-    assert plain[0] == 0 and pq.read_table("plain.parquet").column_names[:2] == ["event", "score"]
+    assert plain[0] == 0 and pq.read_table("plain.parquet").column_names[:4] == ["event", "row", "file", "score"]
 
 
 def test_a_bar_on_a_terminal_and_nothing_elsewhere(folder, monkeypatch):  # noqa: ARG001 - in a folder of its own
@@ -302,7 +303,8 @@ def test_a_run_that_fails_in_the_middle_leaves_no_file(typed, folder, monkeypatc
     ("p,y\n-2.5,1\n1.5,0\n", "", "the scores look like logits: say --score-kind logit"),
     ("p,y,t\n0.5,1,2024-01-02\n0.5,0,2024-01-01\n", "--time t",
      "time must not go back, got '2024-01-01' after a later one - at row 2 of log.csv; say --sort"),
-    ("p,y,t\n0.5,1,soon\n", "--time t", "time must be an ISO 8601 date or a number, got 'soon' - at row 1 of log.csv"),
+    ("p,y,t\n0.5,1,soon\n", "--time t",
+     "time must be a date of the years 1 to 9999 (ISO 8601) or a number, got 'soon' - at row 1 of log.csv"),
     ("p,y,t\n0.5,1,\n0.5,1,x\n", "--time t", "time must be there, got nothing - at row 1"),
     ("p,y,k\n0.5,1,\n", "--key k", "key must be there, got nothing - at row 1 of log.csv"),
     ("i,p,y\na,0.5,1\nb,0.5,1\na,0.5,0\n", "--id i", "event id must be there once only, got 'a' again - at row 3"),
@@ -316,7 +318,7 @@ def test_a_run_that_fails_in_the_middle_leaves_no_file(typed, folder, monkeypatc
     ("p,y\n0.5,1\n", "--time p --outcome-time y --delay 3", "got both"),
     ("p,y\n0.5,1\n", "--delimiter ab", "--delimiter must be one character, got 'ab'"),
     ("p,y\n0.5,1\n", "--out f.csv", "--out must end in .parquet, got 'f.csv'"),
-    ("p,y\n0.5,1\n", "--report .", "output must be a file, got the folder '.'"),
+    ("p,y\n0.5,1\n", "--report .", "--report must be a file, got the folder '.'"),
 ])  # fmt: skip
 def test_mistakes_get_a_sentence(typed, text, options, said):
     Path("log.csv").write_text(text)
@@ -339,7 +341,7 @@ def test_files_that_are_not_logs(typed):
         ("broken.parquet", "broken.parquet must be a log that can be read"),
         ("broken.feather", "broken.feather must be a log that can be read"),
         ("latin.csv", "latin.csv must be text in UTF-8, got byte 0xe9"),
-        ("late.csv", "late.csv must be a log that can be read, got: "),
+        ("late.csv", "late.csv must be text in UTF-8, got byte 0xe9"),
         ("numbers.bin", "numbers.bin must be"),
         ("empty", "empty must be a folder with CSV, Parquet or Arrow files, got none in it"),
         ("nowhere.csv", "got 'nowhere.csv', which is not there"),

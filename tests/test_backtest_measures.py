@@ -16,7 +16,7 @@ from calibeat.backtest.delays import Sizes
 from calibeat.backtest.engine import MOST_MARKS, default_warmup
 from calibeat.backtest.hindsight import ScoreTally
 from calibeat.backtest.tally import CLIP, FINE, MOST_BLOCKS, RANKS, Blocks, Tally, rank_of, tally_scores
-from calibeat.backtest.verdict import verdict
+from calibeat.backtest.verdict import Facts, verdict
 from calibeat.learners import ONS
 from calibeat.report.page import html
 
@@ -333,7 +333,8 @@ def test_delays_are_counted():
         SCORES, OUTCOMES, times=times, outcome_times=times + 3600, methods=["ops"], warmup=100
     ).payload()["delay"]  # fmt: skip
     assert result["unit"] == "time" and set(result["quantiles"].values()) == {3600.0}
-    assert set(result["events_quantiles"].values()) == {60.0} and result["never"] == 60
+    assert set(result["events_quantiles"].values()) == {59.0}
+    assert (result["never"], result["too_late"]) == (0, 60) and "60 arrived after the last" in result["sentence"]
     assert sum(result["histogram"]["count"]) == N
     assert len(result["histogram"]["edges"]) == len(result["histogram"]["count"]) + 1
     at_once = calibeat.backtest(SCORES, OUTCOMES, methods=["ops"], warmup=100)
@@ -341,7 +342,7 @@ def test_delays_are_counted():
     assert result["immediate"]["ops"]["ce"] == at_once.table["ce"][1]
     assert at_once.payload()["delay"] is None
     never = calibeat.backtest(SCORES[:50], OUTCOMES[:50], delay=10_000, methods=["ops"]).payload()["delay"]
-    assert never["never"] == 50 and never["quantiles"]["50%"] is None and "no outcome arrived" in never["sentence"]
+    assert never["too_late"] == 50 and never["quantiles"]["50%"] is None and "No outcome arrived" in never["sentence"]
     assert never["histogram"] == {"edges": [0.0], "count": []}
 
 
@@ -359,9 +360,9 @@ def test_sizes_know_quantiles_to_a_percent_or_two():
 # ---- the verdict -------------------------------------------------------------------------------------------------
 
 
-def said_of(judged=900, log_e=0.0, ce=None, **losses):
+def said_of(judged=900, log_e=0.0, ce=None, ones=None, learnt=None, **losses):
     labels = {name: name.upper() for name in losses}
-    return verdict(tallied(ce, **losses), labels, judged, dict.fromkeys(losses, log_e))
+    return verdict(tallied(ce, **losses), Facts(labels, judged, dict.fromkeys(losses, log_e), ones, learnt))
 
 
 def test_the_verdict_keeps_the_raw_score_when_that_is_the_answer():

@@ -132,6 +132,7 @@ def test_every_key_is_a_calibrator_of_its_own(method, size, monkeypatch):
     # with late outcomes: whoever predicts and updates one by one in the order of arrival
     clock, arrivals, due = late_log()
     missing = arrivals == NEVER
+    arrivals = np.maximum(arrivals, clock)  # what is known before its event is refused
     outcomes = np.where(missing, np.nan, OUTCOMES)
     late = calibeat.backtest(
         SCORES, outcomes, keys, clock, np.where(missing, np.nan, arrivals), methods={"it": method}, keep_forecasts=True,
@@ -152,7 +153,7 @@ def test_every_key_is_a_calibrator_of_its_own(method, size, monkeypatch):
 def test_no_forecast_knows_an_outcome_before_its_time(name):
     """Whatever an outcome is, what was forecast before it arrived stays."""
     clock, arrivals, due = late_log()
-    arrivals = np.where(arrivals == NEVER, clock + 30, arrivals)
+    arrivals = np.maximum(np.where(arrivals == NEVER, clock + 30, arrivals), clock)
     due = np.maximum(np.searchsorted(clock, arrivals), np.arange(N) + 1)
     told = calibeat.backtest(
         SCORES, OUTCOMES, times=clock, outcome_times=arrivals, methods=[name], keep_forecasts=True

@@ -16,6 +16,7 @@ import pytest
 from report_payload import HOSTILE, VARIANTS, payload
 
 from calibeat import report
+from calibeat.report.delays import folded
 from calibeat.report.leaderboard import Scale, bar
 
 ROOT = Path(__file__).parents[1]
@@ -145,6 +146,106 @@ def test_every_shape_of_payload_makes_a_page(name):
 def test_late_outcomes_in_events():
     text = Reader(report.html(VARIANTS["delay in events"]())).text
     assert "Forecasts made meanwhile" in text and "What the wait cost" not in text
+
+
+def test_an_outcome_under_way_is_not_called_one_that_never_came():
+    text = Reader(report.html(payload(methods=2))).text
+    assert (
+        "214 outcomes were still under way at the last forecast: counted in the delays, but not in the forecasts made "
+        "meanwhile, which would be more with them. 7,031 events have no outcome at all, and no delay."
+    ) in text
+    by_events = Reader(report.html(VARIANTS["delay in events"]())).text
+    assert "left out of the table and the picture, which would show longer delays with them." in by_events
+    complete = payload(methods=2)
+    complete["delay"].update(never=0, too_late=0)
+    text = Reader(report.html(complete)).text
+    assert "Every outcome had arrived by the last forecast." in text and "under way" not in text
+
+
+def test_one_is_not_many():
+    text = Reader(report.html(VARIANTS["one of each"]())).text
+    for said in (
+        "1event judged",
+        "the first is the warm-up and counts for nobody",
+        "1 outcome was still under way at the last forecast",
+        "more with it. 1 event has no outcome at all",
+        "Delay1 day",
+    ):
+        assert said in text
+    assert not re.search(r"(?<![\d,.])1 (events|outcomes|days|keys)\b", text)
+
+
+@pytest.mark.parametrize(
+    ("kind", "said"),
+    [("probability", "probabilities, from 0 to 1"), ("percent", "percentages, from 0 to 100"), ("logit", "logits")],
+)
+def test_scores_are_called_what_they_are(kind, said):
+    told = payload(methods=2, keys=0)
+    told["data"]["score_kind"] = kind
+    text = Reader(report.html(told)).text
+    assert f"Scores are{said}" in text
+
+
+def test_names_keep_their_case():
+    told = payload(methods=3)
+    told["methods"][1].update(label="my Platt v2")
+    told["keys"]["sentence"] = "First come the keys on which the raw score loses most to my Platt v2."
+    page = report.html(told)
+    assert "loses most to my Platt v2." in page and "MY PLATT" not in page
+    assert "text-transform" not in page
+
+
+# ---- what is promised, and what is evidence ------------------------------------------------------------------------
+
+
+def guarantees(told):
+    section = re.search(r'<section id="certificates".*?</section>', report.html(told), re.DOTALL).group(0)
+    return section, [
+        re.findall(r'class="badge ([^"]*)">([^<]*)</span>(?:<span class="kept">([^<]*))?', row)
+        for row in re.findall(r"<tr>.*?</tr>", section, re.DOTALL)[1:]
+    ]
+
+
+def test_only_a_promise_is_said_to_hold(year):
+    section, badges = guarantees(year)
+    yardstick = ("unpromised", "not promised")
+    assert badges == [[(*yardstick, "kept")], [("holds", "holds", "")], [(*yardstick, "not kept")]]
+    assert "nobody promised it" in section and "whatever the log;" not in section
+    broken = payload(methods=5)
+    for row in broken["certificates"]:
+        row.update(promised=True, holds=False)
+    assert guarantees(broken)[1] == [[("broken", "broken", "")]] * 3
+
+
+def test_the_line_of_evidence_says_why_it_is_where_it_is(year):
+    text = Reader(report.html(year)).text
+    assert "(180 to 1)" in text and "each of the 9 compared is another chance to cross it by luck" in text
+    two = Reader(report.html(payload(methods=2))).text
+    assert "Above the dotted line (20 to 1) is strong evidence" in two and "by luck" not in two
+
+
+# ---- bars of delays ------------------------------------------------------------------------------------------------
+
+
+def test_bars_that_few_outcomes_have_are_folded_into_the_next():
+    """Whole seconds in octaves of microseconds: a few at once, a desert, hours; and one that took years."""
+    edges = [2.0**k * 1e-6 for k in range(12)]
+    histogram = {"edges": edges, "count": [3, 0, 0, 2, 0, 5000, 9000, 4000, 0, 0, 1]}
+    seen = folded(histogram)
+    assert seen == {"edges": [0.0, edges[6], edges[7], edges[11]], "count": [5005, 9000, 4001]}
+    assert (
+        len(json.loads(Reader(report.html(with_histogram(histogram))).scripts[0])["delay"]["histogram"]["count"]) == 3
+    )
+    many_at_once = {"edges": edges, "count": [300, 0, 0, 2, 0, 5000, 9000, 4000, 0, 0, 40]}
+    assert folded(many_at_once) == many_at_once
+    assert folded({"edges": [0.0, 1.0, 3.0], "count": [5000, 1]}) == {"edges": [0.0, 3.0], "count": [5001]}
+    assert folded({"edges": [0.0], "count": []}) == {"edges": [0.0], "count": []}
+
+
+def with_histogram(histogram):
+    told = payload(methods=2, keys=0)
+    told["delay"]["histogram"] = histogram
+    return told
 
 
 # ---- one file, no request, no foreign script -----------------------------------------------------------------------

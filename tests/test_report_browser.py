@@ -1,17 +1,18 @@
-"""The report in a real Chromium: drawn, operated by pointer and keyboard, light, dark, printed, on a phone."""
+"""The report in a real Chromium: drawn, and operated by pointer and keyboard."""
 
 from __future__ import annotations
 
+import math
 import os
 import re
 from pathlib import Path
 
 import browser
 import pytest
+from browser import choose, click, every, one, picture, press, texts
 from report_payload import HOSTILE, VARIANTS
 from selenium.webdriver import ActionChains, Keys
 from selenium.webdriver.common.by import By
-from selenium.webdriver.support.select import Select
 
 from calibeat import report
 
@@ -50,42 +51,6 @@ def year(chrome, pages):
     browser.open_page(chrome, pages["a year"])
     yield chrome
     assert browser.complaints(chrome) == []
-
-
-def one(chrome, selector):
-    return chrome.find_element(By.CSS_SELECTOR, selector)
-
-
-def every(chrome, selector):
-    return chrome.find_elements(By.CSS_SELECTOR, selector)
-
-
-def texts(chrome, selector):
-    return chrome.execute_script(
-        "return [...document.querySelectorAll(arguments[0])].map(e => e.textContent)", selector
-    )
-
-
-def press(chrome, element, *keys):
-    """As a reader without a mouse: focus, then keys."""
-    chrome.execute_script("arguments[0].focus()", element)
-    ActionChains(chrome).send_keys(*keys).perform()
-    browser.settle(chrome)
-
-
-def click(chrome, selector):
-    chrome.execute_script("arguments[0].scrollIntoView({block: 'center', behavior: 'instant'})", one(chrome, selector))
-    one(chrome, selector).click()
-    browser.settle(chrome)
-
-
-def choose(chrome, selector, value):
-    Select(one(chrome, selector)).select_by_value(value)
-    browser.settle(chrome)
-
-
-def picture(chrome, selector):
-    return chrome.execute_script("return document.querySelector(arguments[0] + ' canvas').toDataURL()", selector)
 
 
 # ---- drawn -------------------------------------------------------------------------------------------------------
@@ -198,7 +163,7 @@ def test_keys_are_found_sorted_and_turned(year):
     assert len(rows) == 25 and rows[0] == "carrier-0000/EWR-LAX"
     one(year, "#keys-search").send_keys("0031")
     assert texts(year, "#keys-table th.key") == ["carrier-0031/EWR-LAX"]
-    assert one(year, "#keys-status").text == "1–1 of 1 keys"
+    assert one(year, "#keys-status").text == "1–1 of 1 key"
     one(year, "#keys-search").send_keys("zzz")
     assert texts(year, "#keys-table tbody tr") == ["No key matches."]
     one(year, "#keys-search").clear()
@@ -344,112 +309,48 @@ def test_parameters_of_another_method(year):
     assert texts(year, "#params .legend span") == ["a", "b"]
 
 
-# ---- light, dark, paper, phone -----------------------------------------------------------------------------------
-
-
-def paper(chrome):
-    return chrome.execute_script("return getComputedStyle(document.body).backgroundColor")
-
-
-def test_dark_by_preference_and_by_button(chrome, pages):
-    browser.open_page(chrome, pages["a year"])
-    light, light_picture = paper(chrome), picture(chrome, "#windows")
-    browser.media(chrome, dark=True)
-    browser.settle(chrome)
-    dark, dark_picture = paper(chrome), picture(chrome, "#windows")
-    assert dark != light and dark_picture != light_picture
-    button = one(chrome, "#theme button")
-    assert button.get_attribute("aria-label") == "Switch to light colours"
-    press(chrome, button, Keys.ENTER)
-    assert paper(chrome) == light and picture(chrome, "#windows") == light_picture
-    press(chrome, button, Keys.ENTER)
-    assert paper(chrome) == dark and picture(chrome, "#windows") == dark_picture
-    browser.media(chrome)
-
-
-def test_printing_is_in_light_colours_and_leaves_the_screen_as_it_was(chrome, pages):
-    browser.open_page(chrome, pages["a year"], dark=True)
-    before = picture(chrome, "#windows")
-    chrome.execute_script(
-        "addEventListener('beforeprint', () => { window.printed = [document.documentElement.dataset.theme,"
-        "document.querySelector('#windows canvas').toDataURL()] })"
-    )
-    data = browser.pdf(chrome)
-    theme, drawn = chrome.execute_script("return window.printed")
-    assert data.startswith(b"%PDF") and len(data) > 50_000
-    assert theme == "light" and drawn != before
-    assert picture(chrome, "#windows") == before and "theme" not in chrome.execute_script(
-        "return {...document.documentElement.dataset}"
-    )
-    assert browser.complaints(chrome) == []
-    browser.media(chrome)
-
-
-def test_paper_has_no_controls_and_nothing_is_cut_off(chrome, pages):
-    browser.open_page(chrome, pages["a year"], 794, 1100)
-    browser.media(chrome, kind="print")
-    browser.settle(chrome)
-    assert not any(
-        element.is_displayed() for element in every(chrome, "nav, #theme, .pager button, .as-table, #keys-search")
-    )
-    assert one(chrome, "h1").is_displayed()
-    browser.media(chrome)
-
-
-def test_on_a_phone_tables_scroll_inside_themselves(chrome, pages):
-    browser.open_page(chrome, pages["a year"], 360, 740)
-    inner, table = chrome.execute_script(
-        "const s = document.querySelector('#leaderboard').parentElement; return [s.clientWidth, s.scrollWidth]"
-    )
-    assert inner < 360 < table
-    touched = chrome.execute_script("return [...document.querySelectorAll('.legend button')].map(b => b.offsetHeight)")
-    assert min(height for height in touched if height) >= 24
-
-
-def test_a_finger_shows_numbers_too(chrome, pages):
-    browser.open_page(chrome, pages["a year"], 360, 740)
-    over = one(chrome, "#windows .u-over")
-    chrome.execute_script("arguments[0].scrollIntoView({block: 'center', behavior: 'instant'})", over)
-    chrome.execute_cdp_cmd("Emulation.setTouchEmulationEnabled", {"enabled": True})
-    try:
-        place = chrome.execute_script(
-            "const r = arguments[0].getBoundingClientRect(); return [r.x + 90, r.y + 60]", over
-        )
-        chrome.execute_cdp_cmd("Input.synthesizeTapGesture", dict(zip("xy", place, strict=True)))
-        browser.settle(chrome)
-        tip = one(chrome, "#windows .tip")
-        assert tip.is_displayed() and "judged" in tip.text
-        left, right = chrome.execute_script(
-            "const r = arguments[0].getBoundingClientRect(); return [r.left, r.right]", tip
-        )
-        assert left >= 0 and right <= 360
-    finally:
-        chrome.execute_cdp_cmd("Emulation.setTouchEmulationEnabled", {"enabled": False})
-
-
-def test_a_window_that_grows_draws_larger(year):
-    narrow = year.execute_script("return document.querySelector('#windows canvas').width")
-    year.execute_cdp_cmd(
-        "Emulation.setDeviceMetricsOverride", {"width": 700, "height": 900, "deviceScaleFactor": 1, "mobile": False}
-    )
-    browser.settle(year)
-    assert year.execute_script("return document.querySelector('#windows canvas').width") < narrow
-
-
-def test_without_javascript_the_verdict_and_the_leaderboard_are_read(chrome, pages):
-    chrome.execute_cdp_cmd("Emulation.setScriptExecutionDisabled", {"value": True})
-    try:
-        chrome.get(pages["a year"].as_uri())
-        seen = one(chrome, "body").text
-        assert "Use AUTO: it cuts the calibration error" in seen and "0.4747" in seen
-        assert "drawn by JavaScript, which is off" in seen
-    finally:
-        chrome.execute_cdp_cmd("Emulation.setScriptExecutionDisabled", {"value": False})
-
-
 def test_the_command_can_be_copied(year):
     click(year, "#copy")
     assert texts(year, ".command [role=status]")[0] in ("Copied.", "Selected: press Ctrl-C or Cmd-C.")
+
+
+# ---- evidence and delays -----------------------------------------------------------------------------------------
+
+
+def dotted(chrome):
+    """The heights of the rows of the picture of evidence that are broken lines in the colour of rules, from its top."""
+    return chrome.execute_script(
+        "const canvas = document.querySelector('#evalue canvas'), { width, height } = canvas;"
+        "const { data } = canvas.getContext('2d').getImageData(0, 0, width, height), found = [];"
+        "for (let y = 0; y < height; y++) { let n = 0;"
+        "  for (let x = 0; x < width; x++) { const i = 4 * (y * width + x);"
+        "    const off = [107, 106, 100].reduce((sum, c, k) => sum + Math.abs(data[i + k] - c), 0);"
+        "    n += data[i + 3] > 200 && off < 30; }"
+        "  if (n > 0.25 * width && n < 0.6 * width) found.push(y); }"
+        "return found"
+    )
+
+
+def test_the_dotted_line_moves_with_the_number_of_methods(chrome, tmp_path):
+    """The same evidence judged as that of nine methods and of one: only the line differs."""
+    heights = []
+    for compared in (9, 1):
+        told = VARIANTS["calibrated"]()
+        told["evalue"]["threshold"] = math.log(20 * compared)
+        report.write(told, tmp_path / f"{compared}.html")
+        browser.open_page(chrome, tmp_path / f"{compared}.html")
+        heights.append(dotted(chrome))
+        assert browser.complaints(chrome) == []
+    nine, one_method = heights
+    assert nine and one_method and max(nine) < min(one_method)
+
+
+def test_one_outcome_is_not_called_outcomes(chrome, pages):
+    browser.open_page(chrome, pages["one of each"])
+    press(chrome, one(chrome, "#histogram .plot"), Keys.HOME)
+    assert texts(chrome, "#histogram [role=status]")[0] == "0 s – 1 day: outcomes 1 outcome"
+    assert texts(chrome, "#curves output")[0].startswith("whole log: 1 event. ")
+    assert browser.complaints(chrome) == []
 
 
 # ---- the browser itself ------------------------------------------------------------------------------------------

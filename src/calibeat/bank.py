@@ -400,7 +400,7 @@ class Bank:
     def __reduce__(self) -> tuple[Any, ...]:
         """Copies, also those of other processes, are banks of their own, in memory."""
         arrays = {name: array.copy() for name, array in bankfile.sections_of(self).items()}
-        return bankfile.revived, (type(self), bankfile.header_of(self), arrays, self._threads)
+        return bankfile.copied, (type(self), bankfile.header_of(self), arrays, self._threads)
 
     # ---- inner ----------------------------------------------------------------------------------------------------
 

@@ -102,6 +102,15 @@ def load(kind: type[Bank], path: Path, *, mmap: bool, verify: bool, threads: int
     except (InvalidInput, KeyError, TypeError, ValueError) as error:
         raise SnapshotMismatch(f"bank file must hold what a bank can hold: {error} - in {path}") from error
     bank._writable = not mmap
+    if bank._writable:  # a bank that cannot learn takes no receipts; and its rows are not to be looked at one by one
+        bank._store.adopt()
+    return bank
+
+
+def copied(kind: type[Bank], header: dict[str, Any], sections: Sections, threads: int) -> Bank:
+    """A bank of its own, with what is under way."""
+    bank = revived(kind, header, sections, threads)
+    bank._store.adopt()
     return bank
 
 
@@ -137,7 +146,6 @@ def revived(
         check(method)
     bank._clock, bank._pool = header["clock"], sections["pool"].copy()
     bank._store.restore(header["keys"], header["count"], sections)
-    bank._store.adopt()
     return bank
 
 

@@ -77,11 +77,11 @@ def parser() -> argparse.ArgumentParser:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command; 0 if all went well, 1 with a sentence on standard error if not."""
-    options = parser().parse_args(arguments)
     if isinstance(sys.stdout, io.TextIOWrapper):  # a terminal that cannot show a letter gets its number
         sys.stdout.reconfigure(errors="backslashreplace")
-    options.typed = shlex.join(["calibeat", *(sys.argv[1:] if arguments is None else arguments)])
     try:
+        options = parser().parse_args(arguments)  # imports what it needs, which takes a while
+        options.typed = shlex.join(["calibeat", *(sys.argv[1:] if arguments is None else arguments)])
         options.run(options)
         sys.stdout.flush()
     except BrokenPipeError:  # the reader of our output has left, as `head` does
@@ -90,9 +90,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except (CalibeatError, OSError) as error:
         print(f"calibeat: {error}", file=sys.stderr)
         return 1
-    except KeyboardInterrupt:
+    except KeyboardInterrupt as stop:
         print("calibeat: stopped", file=sys.stderr)
-        return 130
+        return int(stop.args[0]) if stop.args else 130
     return 0
 
 

@@ -49,7 +49,7 @@ def backtest(
     >>> import calibeat
     >>> result = calibeat.backtest([0.9, 0.6] * 600, [1, 0] * 600, methods="ops", delay=20)
     >>> result.payload()["delay"]["events_quantiles"]["50%"]
-    21.0
+    20.0
     """
     from .run import run_arrays  # now, so that `import calibeat` is light
 

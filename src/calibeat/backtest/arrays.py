@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Any
@@ -13,18 +14,20 @@ import numpy.typing as npt
 from calibeat._check import check_lengths
 from calibeat.errors import InvalidInput, MissingExtra
 
-from .intake import CHUNK, FINE, MISSING, UNREADABLE, Batch, Codes, Numbers, States, Times
+from .clock import FINE, MISSING, UNREADABLE, States, Times
+from .intake import CHUNK, Batch, Codes, Numbers
 
 WORDS = {"false": 0.0, "true": 1.0, "no": 0.0, "yes": 1.0, "f": 0.0, "t": 1.0, "n": 0.0, "y": 1.0}
 Column = npt.NDArray[Any]
 
 
 def batches(
-    scores: Any, outcomes: Any, keys: Any = None, times: Any = None, outcome_times: Any = None
+    scores: Any, outcomes: Any, keys: Any = None, times: Any = None, outcome_times: Any = None, *, percent: bool = False
 ) -> Iterator[Batch]:
     """The columns, checked for their lengths, in batches."""
     named = {"scores": scores, "outcomes": outcomes, "keys": keys, "times": times, "outcome_times": outcome_times}
-    columns = {name: _column(name, values) for name, values in named.items() if values is not None}
+    needed = ("scores", "outcomes")
+    columns = {name: _column(name, values) for name, values in named.items() if values is not None or name in needed}
     check_lengths(**{name: len(column) for name, column in columns.items()})
     roles = {"score": "scores", "outcome": "outcomes", "key": "keys", "time": "times", "outcome time": "outcome_times"}
     total = len(columns["scores"])
@@ -34,16 +37,20 @@ def batches(
 
         def said(role: str, row: int) -> str:
             value = part[roles[role]][row]
+            if isinstance(value, np.datetime64):  # which Python may have no date for
+                return str(value)
             return repr(value.item() if isinstance(value, np.generic) else value)[:60]
 
         return Batch(
-            _numbers(part["scores"]),
+            _numbers(part["scores"], percent=percent),
             _outcomes(part["outcomes"]),
             said,
             lambda row: f"row {at + row}",
+            np.arange(at, at + len(part["scores"])),
+            0,
             _times(part["times"]) if "times" in part else None,
             _times(part["outcome_times"]) if "outcome_times" in part else None,
-            _codes(part["keys"]) if "keys" in part else None,
+            _codes(part["keys"], at) if "keys" in part else None,
         )
 
     return (batch(at) for at in range(0, total, CHUNK))
@@ -64,6 +71,8 @@ def _column(name: str, values: Any) -> Column:
 
 
 def _from_frame(name: str, values: Any) -> Any:
+    if values is None:
+        raise InvalidInput(f"{name} must be an array or a series, got None")
     try:
         import narwhals as nw
     except ImportError as error:
@@ -71,7 +80,7 @@ def _from_frame(name: str, values: Any) -> Any:
             "series of pandas, polars and Arrow need narwhals of the extra 'backtest': pip install 'calibeat[backtest]'"
         ) from error
     try:
-        series = nw.from_native(values, series_only=True)
+        series = nw.from_native(_as_series(values), series_only=True)
     except TypeError as error:
         raise InvalidInput(f"{name} must be an array or a series, got {type(values).__name__}") from error
     if isinstance(series.dtype, (nw.Datetime, nw.Date)):
@@ -83,14 +92,25 @@ def _from_frame(name: str, values: Any) -> Any:
     return series.to_numpy()
 
 
+def _as_series(values: Any) -> Any:
+    """A column of a library that is no series of it: an index or array of pandas, an array of Arrow."""
+    library = type(values).__module__.partition(".")[0]
+    if library == "pandas" and not hasattr(values, "columns"):
+        return sys.modules["pandas"].Series(values)
+    if library == "pyarrow" and hasattr(values, "type"):
+        pa = sys.modules["pyarrow"]
+        return values if isinstance(values, pa.ChunkedArray) else pa.chunked_array([values])
+    return values
+
+
 # ---- what stands in a column ---------------------------------------------------------------------------------------
 
 
-def _numbers(column: Column) -> Numbers:
+def _numbers(column: Column, *, percent: bool = False) -> Numbers:
     if column.dtype.kind in "iuf":
         values = column.astype(np.float64)
         return Numbers(values, np.where(np.isnan(values), MISSING, FINE).astype(np.int8))
-    return _one_by_one(column, _number)
+    return _one_by_one(column, _percent if percent else _number)
 
 
 def _outcomes(column: Column) -> Numbers:
@@ -127,6 +147,10 @@ def _number(value: Any) -> float | None:
     return None if math.isnan(number) else number
 
 
+def _percent(value: Any) -> float | None:
+    return _number(value.strip().removesuffix("%") if isinstance(value, str) else value)
+
+
 def outcome_of(value: Any) -> float | None:
     """A number, a boolean, or a word such as yes and no; None for anything else."""
     if isinstance(value, str):
@@ -137,8 +161,10 @@ def outcome_of(value: Any) -> float | None:
 
 def _times(column: Column) -> Times:
     if column.dtype.kind == "M":
-        moments = column.astype("datetime64[us]")
-        return Times(moments.astype(np.int64), np.isnat(moments).astype(np.int8) * np.int8(MISSING), dated=True)
+        years = column.astype("datetime64[Y]").astype(np.int64) + 1970  # microseconds overflow where years do not
+        missing, far = np.isnat(column), (years < 1) | (years > 9999)
+        whole = np.where(far, np.datetime64(0, "us"), column.astype("datetime64[us]")).astype(np.int64)
+        return Times(whole, np.where(missing, MISSING, np.where(far, UNREADABLE, FINE)).astype(np.int8), dated=True)
     if column.dtype.kind in "iuf":
         numbers = _numbers(column)
         return Times(numbers.values, numbers.states, dated=False)
@@ -166,13 +192,19 @@ def moment(value: Any) -> int | None:
     return (since.days * 86_400 + since.seconds) * 1_000_000 + since.microseconds
 
 
-def _codes(column: Column) -> Codes:
+def _codes(column: Column, first: int) -> Codes:
     if column.dtype.kind in "iubUS":
         names, indices = np.unique(column, return_inverse=True)
         return Codes(indices.astype(np.int64), names.tolist())
     seen: dict[Any, int] = {}
-    codes = [-1 if is_missing(value) else seen.setdefault(value, len(seen)) for value in column.tolist()]
-    return Codes(np.array(codes, dtype=np.int64), list(seen))
+    codes = np.full(len(column), -1, dtype=np.int64)
+    for row, value in enumerate(column.tolist()):
+        if not is_missing(value):
+            try:
+                codes[row] = seen.setdefault(value, len(seen))
+            except TypeError:
+                raise InvalidInput(f"key must be text or a number, got {value!r:.60} - at row {first + row}") from None
+    return Codes(codes, list(seen))
 
 
 __all__ = ["States", "batches", "is_missing", "moment", "outcome_of"]

@@ -10,21 +10,27 @@ from calibeat.errors import InvalidInput
 
 from .arrays import moment, outcome_of
 from .chunk import Whole
-from .intake import FINE, MISSING, UNREADABLE, Batch, Codes, Numbers, States, Times
+from .clock import FINE, FIRST, LAST, MISSING, UNREADABLE, States, Times
+from .intake import Batch, Codes, Numbers
 
 
-def batch_of(columns: dict[str, Any], name: str, first: int) -> Batch:
-    """A batch from Arrow columns by role; rows are counted from 1, without the header."""
+def batch_of(columns: dict[str, Any], name: str, rows: Whole, file: int = 0, *, percent: bool = False) -> Batch:
+    """A batch from Arrow columns by role; `rows` are counted from 1, without the header."""
 
     def said(role: str, row: int) -> str:
-        value = columns[role][row].as_py()
+        try:
+            value = columns[role][row].as_py()
+        except (OverflowError, ValueError):  # a moment that Python has no date for
+            value = str(columns[role][row].cast("string"))
         return repr(value)[:60] if not isinstance(value, str) else f"{value!r:.60}"
 
     return Batch(
-        numbers(columns["score"], "score"),
+        numbers(columns["score"], "score", percent=percent),
         outcomes(columns["outcome"]),
         said,
-        lambda row: f"row {first + row + 1:,} of {name}",
+        lambda row: f"row {rows[row]:,} of {name}",
+        rows,
+        file,
         times(columns["time"], "time") if "time" in columns else None,
         times(columns["outcome time"], "outcome time") if "outcome time" in columns else None,
         codes(columns["key"]) if "key" in columns else None,
@@ -32,15 +38,15 @@ def batch_of(columns: dict[str, Any], name: str, first: int) -> Batch:
     )
 
 
-def numbers(column: Any, role: str) -> Numbers:
-    """A column as float64."""
+def numbers(column: Any, role: str, *, percent: bool = False) -> Numbers:
+    """A column as float64; with `percent` text may end in its sign."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
     column = _plain(column)
     kind = column.type
     if pa.types.is_string(kind) or pa.types.is_large_string(kind):
-        return _numbers_of_text(column)
+        return _numbers_of_text(column, percent=percent)
     if not (
         pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind) or pa.types.is_null(kind)
     ):
@@ -120,7 +126,7 @@ def _plain(column: Any) -> Any:
     return pc.cast(column, pa.string()) if str(column.type) == "string_view" else column
 
 
-def _numbers_of_text(column: Any) -> Numbers:
+def _numbers_of_text(column: Any, *, percent: bool = False) -> Numbers:
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -134,7 +140,7 @@ def _numbers_of_text(column: Any) -> Numbers:
                 states[row] = MISSING
                 continue
             try:
-                values[row] = float(text)
+                values[row] = float(text.strip().removesuffix("%") if percent else text)
             except ValueError:
                 continue
             states[row] = MISSING if np.isnan(values[row]) else FINE
@@ -153,7 +159,8 @@ def _dates(column: Any) -> Times:
 
     missing = _is_null(column)
     whole: Whole = column.cast(pa.int64()).fill_null(0).to_numpy(zero_copy_only=False)
-    return Times(whole, np.where(missing, MISSING, FINE).astype(np.int8), dated=True)
+    far = (whole < FIRST) | (whole > LAST)
+    return Times(whole, np.where(missing, MISSING, np.where(far, UNREADABLE, FINE)).astype(np.int8), dated=True)
 
 
 def _indices(encoded: Any) -> tuple[Whole, States]:

@@ -7,6 +7,7 @@ import numpy as np
 
 from calibeat._check import Vector
 
+from .dependence import stretch
 from .tally import BRIER, COUNT, FORECAST, LOSS, OUTCOME, Tally
 
 RESAMPLES = 1000
@@ -30,12 +31,15 @@ class Bootstrap:
         blocks = np.hstack(columns)
         resampled, log = _weights(used, self.run) @ blocks, blocks.sum(axis=0, keepdims=True)
         width = 2 + next(iter(tallies.values())).bins
+        self._blocks: dict[str, Vector] = {}
+        self._stretched: dict[tuple[str, str, str], tuple[float, bool]] = {}
         self._resampled: dict[str, dict[str, Vector]] = {}
         self._measured: dict[str, dict[str, float]] = {}
         for at, name in enumerate(tallies):
             part = slice(1 + at * width, 1 + (at + 1) * width)
             self._resampled[name] = _measures(resampled[:, 0], resampled[:, part])
             found = _measures(log[:, 0], log[:, part])
+            self._blocks[name] = _linear(blocks[:, part])
             self._measured[name] = {measure: float(values[0]) for measure, values in found.items()}
 
     def measured(self, name: str, measure: str) -> float:
@@ -46,16 +50,37 @@ class Bootstrap:
         """By how much `name` is above `other`, with a 95 % interval.
 
         The spread is that of the resamples, its middle the difference on the log: resampling adds noise to a
-        calibration error, which would shift the interval.
+        calibration error, which would shift the interval. It is stretched where dependence outlives a run.
         """
         d = self._measured[name][measure] - self._measured[other][measure]
         draws = self._resampled[name][measure] - self._resampled[other][measure]
-        low, high = np.quantile(draws - draws.mean(), [0.025, 0.975])
+        low, high = np.quantile(draws - draws.mean(), [0.025, 0.975]) * self._stretch(name, other, measure)[0]
         return d, d + float(low), d + float(high)
+
+    def outlived(self, name: str, other: str, measure: str = "log_loss") -> bool:
+        """Whether the difference depends on its past for longer than a run."""
+        return self._stretch(name, other, measure)[1]
+
+    def eighths(self, name: str, other: str) -> int:
+        """In how many eighths of the log `name` has the lower log-loss; 0 where there are fewer than eight blocks."""
+        series = self._blocks[name][0] - self._blocks[other][0]
+        return sum(float(part.sum()) < 0.0 for part in np.array_split(series, 8)) if len(series) >= 8 else 0
+
+    def _stretch(self, name: str, other: str, measure: str) -> tuple[float, bool]:
+        wanted = min(name, other), max(name, other), measure
+        if wanted not in self._stretched:
+            at = MEASURES.index(measure)
+            self._stretched[wanted] = stretch(self._blocks[name][at] - self._blocks[other][at], self.run)
+        return self._stretched[wanted]
 
     def share_better(self, name: str, other: str, measure: str = "log_loss") -> float:
         """In which share of the resamples `name` is below `other`."""
         return float(np.mean(self._resampled[name][measure] < self._resampled[other][measure]))
+
+
+def _linear(sums: Vector) -> Vector:
+    """What each block adds to log-loss, Brier and calibration error: the gap of a bin with the sign of its total."""
+    return np.array([sums[:, 0], sums[:, 1], sums[:, 2:] @ np.sign(sums[:, 2:].sum(axis=0))])
 
 
 def _measures(count: Vector, sums: Vector) -> dict[str, Vector]:

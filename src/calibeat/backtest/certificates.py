@@ -23,9 +23,10 @@ def certificates(replayed: Replayed) -> list[Certificate]:
     T = replayed.blocks.labelled
     if T < 10:
         return []
+    late = replayed.delays is not None
     applies = (
         "It holds for any sequence of outcomes that arrive at once, as here."
-        if replayed.delays is None
+        if not late
         else "It is proved for outcomes that arrive at once; here they were late, and nothing is promised."
     )
     ops, tops, hops, auto = found["ops"], found["tops"], found["hops"], found["auto"]
@@ -37,14 +38,14 @@ def certificates(replayed: Replayed) -> list[Certificate]:
         gap = _total(replayed, auto) - _total(replayed, ops)
         said.append(_entry(
             auto, "log-loss", "AUTO loses at most ln 18 + (3/4) ln T + 0.73 + 1e-7 T nats to OPS", bounds.auto_loss(T),
-            gap, applies, T,
+            gap, applies, T, promised=not late,
         ))  # fmt: skip
     if ops is not None and tops is not None and _same_bins(replayed, tops):
         eps = 1.0 / replayed.bins
         gap = _all(replayed, ops)["shp"] - _all(replayed, tops)["shp"]
         said.append(_entry(
             tops, "sharpness", "SHP of TOPS is at least SHP of OPS less e + e²/4 + (log T + 1)/(e T) (Theorem 3.1)",
-            bounds.tops_sharpness(eps, T), gap, applies, T,
+            bounds.tops_sharpness(eps, T), gap, applies, T, promised=not late,
         ))  # fmt: skip
     if ops is not None and hops is not None and _same_bins(replayed, hops):
         said += _hops(replayed, ops, hops, T, applies)
@@ -58,13 +59,15 @@ def _hops(replayed: Replayed, ops: Runner, hops: Runner, T: int, applies: str) -
     eps = 1.0 / replayed.bins
     applies = f"In expectation over its draws. {applies}"
     mine, theirs = _all(replayed, hops), _all(replayed, ops)
+    promised = replayed.delays is None
     return [
         _entry(hops, "calibration error", "CE of HOPS is at most e/2 + 2 sqrt(1/(e² T)) (Theorem 3.2)",
-               bounds.hops_calibration(eps, T), mine["ce"], applies, T),
+               bounds.hops_calibration(eps, T), mine["ce"], applies, T, promised=promised),
         _entry(hops, "sharpness", "SHP of HOPS is at least SHP of OPS less e + (log T + 1)/(e² T) (Theorem 3.2)",
-               bounds.hops_sharpness(eps, T), theirs["shp"] - mine["shp"], applies, T),
+               bounds.hops_sharpness(eps, T), theirs["shp"] - mine["shp"], applies, T, promised=promised),
         _entry(hops, "Brier score", "Brier of HOPS is at most Brier of OPS + 2e + e²/4 + (log T + 1)/(e² T) "
-               "(Theorem D.3)", bounds.hops_brier(eps, T), mine["brier"] - theirs["brier"], applies, T),
+               "(Theorem D.3)", bounds.hops_brier(eps, T), mine["brier"] - theirs["brier"], applies, T,
+               promised=promised),
     ]  # fmt: skip
 
 
@@ -78,7 +81,8 @@ def _regret(replayed: Replayed, ops: Runner, best: tuple[float, tuple[float, ...
     )
     statement = f"regret of ONS against the best of |theta| <= B is at most 2 (e^B + 10 B) log T + 1, B = {B:.2f}"
     observed = _total(replayed, ops) - loss
-    return _entry(ops, "regret", f"{statement} (Theorem 2.1)", bounds.ons_regret(B, T), observed, applies, T)
+    bound = bounds.ons_regret(B, T)
+    return _entry(ops, "regret", f"{statement} (Theorem 2.1)", bound, observed, applies, T, promised=False)
 
 
 def _runner(replayed: Replayed, method: object) -> Runner | None:
@@ -100,7 +104,7 @@ def _total(replayed: Replayed, runner: Runner) -> float:
 
 
 def _entry(
-    runner: Runner, what: str, statement: str, bound: float, observed: float, applies: str, T: int
+    runner: Runner, what: str, statement: str, bound: float, observed: float, applies: str, T: int, *, promised: bool
 ) -> Certificate:
     whole = _WHOLE.format(T=T)
     return {
@@ -110,5 +114,6 @@ def _entry(
         "bound": bound,
         "observed": observed,
         "holds": observed <= bound,
+        "promised": promised,
         "applies": applies,
     }

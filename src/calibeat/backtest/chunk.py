@@ -16,12 +16,22 @@ NEVER = np.iinfo(np.int64).max
 
 
 @dataclass(frozen=True, eq=False)
+class Trace:
+    """Where events stand in the log: row and file of each, and its id where there are ids."""
+
+    rows: Whole
+    files: Whole
+    ids: npt.NDArray[np.object_] | None
+
+
+@dataclass(frozen=True, eq=False)
 class Chunk:
     """Consecutive events, all checked.
 
     `outcomes` is NaN where none ever arrives. `slots` says which stream an event belongs to (one stream: all 0).
     `clock` rises with the events and `arrivals` says, on the same clock, when an outcome is known (`NEVER`: not at
-    all); both are None where every outcome arrives at once. `times` are microseconds since 1970, for people.
+    all); both are None where every outcome arrives at once. `times` are microseconds since 1970, for people;
+    `trace` is there where it was asked for.
     """
 
     scores: Vector
@@ -30,6 +40,7 @@ class Chunk:
     clock: Whole | None = None
     arrivals: Whole | None = None
     times: Whole | None = None
+    trace: Trace | None = None
 
     def __len__(self) -> int:
         return len(self.scores)

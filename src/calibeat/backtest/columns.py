@@ -28,6 +28,16 @@ def find(role: str, asked: str | None, header: Sequence[str], where: str) -> Col
     return {"name": name, "guessed": asked is None}
 
 
+def rivals(role: str, name: str, header: Sequence[str]) -> str:
+    """Other columns of a usual name for the role, as text; empty where there are none.
+
+    >>> rivals("score", "probability", ["probability", "prediction", "y"])
+    "'prediction'"
+    """
+    known = {"score": SCORE_NAMES, "outcome": OUTCOME_NAMES}[role]
+    return ", ".join(repr(other) for other in header if other.strip().lower() in known and other != name)
+
+
 def _guess(role: str, header: Sequence[str]) -> str:
     known = {"score": SCORE_NAMES, "outcome": OUTCOME_NAMES}[role]
     by_plain_name = {name.strip().lower(): name for name in reversed(header)}

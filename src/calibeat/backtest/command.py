@@ -3,25 +3,21 @@
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, TextIO
 
-import numpy as np
-
-from calibeat._check import Vector
 from calibeat.errors import InvalidInput
 from calibeat.report.payload import Column
 
 from .arrow import batch_of
-from .chunk import Chunk, Whole
-from .columns import find
+from .columns import find, rivals
 from .intake import Batch, Intake, Terms
 from .log import STDIN, LogFile, files_of, require_arrow, sentences
 from .methods import DEFAULT
+from .outputs import Forecasts, check_outputs, folders, stopped_by_sigterm
 from .result import BacktestResult
 from .run import SCORE_KINDS, parse_delay, run
 from .summary import Source
@@ -98,21 +94,36 @@ def run_command(options: argparse.Namespace, to: TextIO | None = None, log: Text
     names = [file.name for file in files]
     title = f"Backtest of {Path(names[0]).name}" + (f" and {len(names) - 1} more" if len(names) > 1 else "")
     source = Source(title, names, score_kind=options.score_kind, command=getattr(options, "typed", None))
-    terms = Terms(options.score_kind, options.skip_bad, options.sort, *parse_delay(options.delay))
+    terms = Terms(
+        options.score_kind, options.skip_bad, options.sort, *parse_delay(options.delay), trace=options.out is not None
+    )
     if terms.delay_is_time and options.time is None:
         raise InvalidInput(f"a delay in time needs --time, got --delay {options.delay} alone")
+    outputs = {"--report": options.report, "--out": options.out}
+    outputs = {option: path for option, path in outputs.items() if path is not None}
+    check_outputs(options.log, files, outputs)
     intake = Intake(terms)
     with ExitStack() as stack:
-        write = stack.enter_context(_forecasts(options, intake)) if options.out else None
-        step = stack.enter_context(_progress(_total(files), log))
-        payload = run(
-            _read(files, options, source, intake, step), source, intake, methods=options.methods, bins=options.bins,
-            warmup=options.warmup, seed=options.seed, keyed=options.key is not None,
-            late_by_time=options.outcome_time is not None, on_forecasts=write,
-        )  # fmt: skip
-    result = BacktestResult(payload)
-    if options.report:
-        result.to_html(options.report)
+        stack.enter_context(stopped_by_sigterm())
+        stack.enter_context(folders(list(outputs.values())))
+        forecasts = None
+        if options.out:
+            forecasts = Forecasts(options.out, intake.names, names, keyed=options.key is not None)
+            stack.enter_context(forecasts)
+        with _progress(_total(files), log) as step:
+            payload = run(
+                _read(files, options, source, intake, step), source, intake, methods=options.methods,
+                bins=options.bins, warmup=options.warmup, seed=options.seed, keyed=options.key is not None,
+                late_by_time=options.outcome_time is not None, on_forecasts=forecasts.write if forecasts else None,
+            )  # fmt: skip
+        result = BacktestResult(payload)
+        # Both files take their names once both are whole on the disk.
+        if forecasts:
+            forecasts.close()
+        if options.report:
+            result.to_html(options.report)
+        if forecasts:
+            forecasts.publish()
     if options.json:
         to.write(result.to_json() + "\n")
         return
@@ -134,11 +145,6 @@ def _check(options: argparse.Namespace) -> None:
         raise InvalidInput(f"--delimiter must be one character, got {options.delimiter!r}")
     if options.out and options.out.suffix.lower() != ".parquet":
         raise InvalidInput(f"--out must end in .parquet, got {str(options.out)!r}")
-    for path in (options.report, options.out):
-        if path is not None and path.is_dir():
-            raise InvalidInput(f"output must be a file, got the folder {str(path)!r}")
-        if path is not None:
-            path.parent.mkdir(parents=True, exist_ok=True)
 
 
 # ---- reading -----------------------------------------------------------------------------------------------------
@@ -154,7 +160,11 @@ def _read(
             asked = chosen[role]["name"] if role in chosen else getattr(options, option)
             if asked is not None or role in {"score", "outcome"}:
                 found = find(role, asked, header, where)
+                if role not in chosen and found["guessed"] and (others := rivals(role, found["name"], header)):
+                    source.notes.append(f"The {role} was guessed to be in {found['name']!r}; there is also {others}.")
                 chosen.setdefault(role, found)
+        if chosen["score"]["name"] == chosen["outcome"]["name"]:
+            raise InvalidInput(f"score and outcome must be two columns, got {chosen['score']['name']!r} for both")
         source.columns = chosen
         return list(dict.fromkeys(column["name"] for column in chosen.values()))
 
@@ -162,14 +172,13 @@ def _read(
         intake.rows += 1
         intake.skip("row has too many or too few fields", where)
 
-    for file in files:
-        first = 0
-        for part in file.batches(pick, bad_row if options.skip_bad else None):
+    percent = options.score_kind == "percent"
+    for number, file in enumerate(files):
+        for part, rows in file.batches(pick, bad_row if options.skip_bad else None):
             columns = {role: part.column(column["name"]) for role, column in chosen.items()}
             with sentences(file.name):
-                batch = batch_of(columns, file.name, first)
+                batch = batch_of(columns, file.name, rows, number, percent=percent)
             yield batch
-            first += part.num_rows
             step(part.num_rows)
 
 
@@ -194,50 +203,6 @@ def _progress(total: int | None, log: TextIO) -> Iterator[Callable[[int], None]]
     finally:
         if bar is not None:
             bar.close()
-
-
-# ---- writing -----------------------------------------------------------------------------------------------------
-
-
-@contextmanager
-def _forecasts(
-    options: argparse.Namespace, intake: Intake
-) -> Iterator[Callable[[Chunk, dict[str, Vector], Whole], None]]:
-    """A writer of forecasts to a file beside the target, which takes its name only when all is done."""
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    target: Path = options.out
-    part = target.with_name(f".{target.name}.{os.getpid()}.part")
-    writer: Any = None
-    event = 0
-
-    def write(chunk: Chunk, forecasts: dict[str, Vector], place: Whole) -> None:
-        nonlocal writer, event
-        columns: dict[str, Any] = {"event": np.arange(event, event + len(chunk))}
-        if options.key is not None:
-            columns["key"] = pa.array([str(name) for name in intake.names], pa.string()).take(pa.array(chunk.slots))
-        if chunk.times is not None:
-            columns["time"] = pa.array(chunk.times).cast(pa.timestamp("us"))
-        columns["score"] = chunk.scores
-        columns["outcome"] = pa.array(chunk.outcomes, from_pandas=True).cast(pa.int8())
-        columns["judged"] = place > 0
-        columns |= {f"forecast_{name}": said for name, said in forecasts.items()}
-        table = pa.table(columns)
-        if writer is None:
-            writer = pq.ParquetWriter(part, table.schema, compression="zstd")
-        writer.write_table(table)
-        event += len(chunk)
-
-    try:
-        yield write
-        writer.close()
-        part.replace(target)
-    except BaseException:
-        if writer is not None:
-            writer.close()
-        part.unlink(missing_ok=True)
-        raise
 
 
 __all__ = ["STDIN", "add_arguments", "run_command"]

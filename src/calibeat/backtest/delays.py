@@ -53,11 +53,13 @@ class Delays:
 
     def __init__(self, *, timed: bool) -> None:
         self.timed = timed
+        self.learnt = 0
         self.events, self.time = Sizes(), Sizes()
 
     def count(self, chunk: Chunk, waited: Whole) -> None:
         """Count the outcomes that arrived in this chunk, and when those of its events will."""
-        self.events.count(waited)
+        self.learnt += len(waited)
+        self.events.count(waited - 1)  # forecasts in between: the next event's is none
         if self.timed and chunk.clock is not None and chunk.arrivals is not None:
             known = chunk.arrivals != NEVER
             self.time.count(chunk.arrivals[known] - chunk.clock[known])

@@ -57,7 +57,8 @@ class Replayed:
     delays: Delays | None
     scores: ScoreTally = field(default_factory=ScoreTally)
     events: int = 0
-    never: int = 0  # events whose outcome had not arrived when the log ended
+    never: int = 0  # events without an outcome
+    too_late: int = 0  # events whose outcome arrived after the last forecast
     totals: Vector = field(default_factory=lambda: np.zeros(2))  # of the scores and outcomes of judged events
     streams: int = 1
     key_counts: Vector = field(default_factory=lambda: np.zeros((0, 3)))  # per stream: judged, ones, sum of scores
@@ -97,7 +98,7 @@ def replay_log(
         loop.feed(first, streams())
         for chunk in chunks:
             loop.feed(chunk, streams())
-    replayed.never = loop.never
+    replayed.never, replayed.too_late = loop.never, loop.too_late
     return replayed
 
 
@@ -113,8 +114,13 @@ class _Loop:
 
     @property
     def never(self) -> int:
-        """How many outcomes have not arrived."""
-        return self._silent + len(self._underway)
+        """How many events have no outcome."""
+        return self._silent
+
+    @property
+    def too_late(self) -> int:
+        """How many outcomes arrived after the last forecast so far."""
+        return len(self._underway)
 
     def feed(self, chunk: Chunk, streams: int) -> None:
         """One chunk through every method."""
@@ -122,7 +128,8 @@ class _Loop:
         labelled = ~np.isnan(chunk.outcomes)
         plan = self._plan(chunk)
         tallies = [tally for r in to.runners for tally in (r.tally, *(r.at_once[1:] if r.at_once else ()))]
-        place = to.blocks.place(labelled, chunk.times, tallies)
+        axis = np.arange(to.events + 1, to.events + len(chunk) + 1) if chunk.times is None else chunk.times
+        place = to.blocks.place(labelled, axis, tallies)
         marks = self._marks(chunk)
         draws = uniforms_at(np.uint64(self._key), self._numbers(chunk, streams).view(np.uint64))
         raw_loss = np.empty(len(chunk))

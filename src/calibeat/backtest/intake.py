@@ -3,23 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from calibeat._check import Vector
 from calibeat.errors import InvalidInput
 from calibeat.report.payload import Skipped
 
-from .chunk import NEVER, Chunk, Flags, Whole
+from . import hints
+from .chunk import NEVER, Chunk, Flags, Trace, Whole
+from .clock import FINE, MISSING, UNREADABLE, Clock, Moments, States, Times
 from .engine import SMALL
 
 CHUNK = 131_072  # rows to a chunk: enough that a call costs nothing, few enough to stay in the cache
-
-FINE, MISSING, UNREADABLE = 0, 1, 2
-States = npt.NDArray[np.int8]
 
 
 @dataclass(frozen=True, eq=False)
@@ -28,15 +26,6 @@ class Numbers:
 
     values: Vector
     states: States
-
-
-@dataclass(frozen=True, eq=False)
-class Times:
-    """A column of times: microseconds since 1970 where it has dates, numbers of an unknown unit where not."""
-
-    values: Whole | Vector
-    states: States
-    dated: bool
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,6 +44,8 @@ class Batch:
     outcomes: Numbers
     said: Callable[[str, int], str]
     where: Callable[[int], str]
+    rows: Whole  # the number of each row in its file
+    file: int = 0
     times: Times | None = None
     outcome_times: Times | None = None
     keys: Codes | None = None
@@ -73,6 +64,18 @@ class _Piece:
     slots: Whole
     times: Whole | None
     arrivals: Whole | None  # outcome times
+    rows: Whole | None = None  # where they came from, if that is asked for
+    files: Whole | None = None
+    ids: Any = None
+
+    def take(self, rows: Any) -> _Piece:
+        """Some of the rows."""
+        columns: Any = (getattr(self, name) for name in _COLUMNS)
+        taken: Any = [None if column is None else column[rows] for column in columns]
+        return _Piece(*taken)
+
+
+_COLUMNS = tuple(column.name for column in fields(_Piece))
 
 
 @dataclass(frozen=True)
@@ -85,6 +88,7 @@ class Terms:
     delay: int = 0  # in events, or in microseconds
     delay_is_time: bool = False
     hint: str = "say {option}"  # how a person sets an option here
+    trace: bool = False  # whether chunks say where their events stand in the log
 
 
 @dataclass(eq=False)
@@ -93,13 +97,13 @@ class Intake:
 
     terms: Terms
     rows: int = 0
-    names: list[Any] = field(default_factory=list)
-    dated: bool = False
+    names: list[str] = field(default_factory=list)
+    clock: Clock = field(default_factory=Clock)
     _skipped: dict[str, list[Any]] = field(default_factory=dict)
-    _slots: dict[Any, int] = field(default_factory=dict)
-    _seen_ids: set[Any] = field(default_factory=set)
+    _notes: dict[str, int] = field(default_factory=dict)
+    _slots: dict[str, int] = field(default_factory=dict)
+    _seen_ids: set[str] = field(default_factory=set)
     _last_time: int | None = None
-    _unit: float | None = None
 
     @property
     def streams(self) -> int:
@@ -110,6 +114,12 @@ class Intake:
     def skipped(self) -> list[Skipped]:
         """What was left out, by reason."""
         return [{"reason": reason, "count": n, "first": first} for reason, (n, first) in self._skipped.items()]
+
+    @property
+    def notes(self) -> list[str]:
+        """What a reader should know of how the log was read."""
+        odd = [f"{count:,} scores were skipped{said}." for said, count in self._notes.items()]
+        return self.clock.notes + odd
 
     def chunks(self, batches: Iterable[Batch]) -> Iterator[Chunk]:
         """The chunks of a log: the first is all of it or has 20,000 events."""
@@ -129,32 +139,42 @@ class Intake:
     def _check(self, batch: Batch) -> _Piece:
         """The rows of a batch that can be used; raises on the first that cannot, unless those are to be skipped."""
         scores = _probabilities(batch.scores.values, self.terms.score_kind)
-        times = self._times(batch.times)
-        arrivals = self._times(batch.outcome_times)
+        times = None if batch.times is None else self.clock.read("time", batch.times)
+        arrivals = None if batch.outcome_times is None else self.clock.read("outcome time", batch.outcome_times)
         keep = np.ones(len(batch), dtype=bool)
-        problems = self._problems(batch, scores)
+        # Each look is at the rows before what was found so far: what is raised last was first in the log.
+        wrong = self._skip_or_stop(batch, self._problems(batch, scores, times, arrivals), keep)
+        again = self._check_ids(batch, keep) if batch.ids is not None else None
+        back = self._check_order(batch, times.values, keep) if times is not None and not self.terms.sort else None
+        if found := back or again or wrong:
+            raise InvalidInput(found)
+        self.rows += len(batch)
+        piece = _Piece(
+            scores, batch.outcomes.values,
+            np.zeros(len(batch), dtype=np.int64) if batch.keys is None else self._slots_of(batch.keys, keep),
+            None if times is None else times.values, None if arrivals is None else arrivals.values,
+        )  # fmt: skip
+        if self.terms.trace:
+            piece.rows, piece.files = batch.rows, np.full(len(batch), batch.file)
+            piece.ids = None if batch.ids is None else np.array([_name(value) for value in batch.ids], dtype=object)
+        return piece.take(keep)
+
+    def _skip_or_stop(self, batch: Batch, problems: list[_Problem], keep: Flags) -> str | None:
         order = sorted(problems, key=lambda p: int(p.rows.argmax()))  # the first row that is wrong is named
+        if order and not self.terms.skip_bad:
+            row = int(order[0].rows.argmax())
+            keep[row:] = False
+            return order[0].sentence(row)
         for problem in order:
             bad = problem.rows & keep
-            if not bad.any():
-                continue
-            row = int(bad.argmax())
-            if not self.terms.skip_bad:
-                raise InvalidInput(problem.sentence(row))
-            self.skip(problem.reason, batch.where(row), int(np.count_nonzero(bad)))
-            keep &= ~bad
-        if batch.ids is not None:
-            self._check_ids(batch, batch.ids, keep)
-        self.rows += len(batch)
-        if times is not None and not self.terms.sort:
-            self._check_order(batch, times, keep)
-        slots = np.zeros(len(batch), dtype=np.int64) if batch.keys is None else self._slots_of(batch.keys)
-        return _Piece(
-            scores[keep], batch.outcomes.values[keep], slots[keep],
-            None if times is None else times[keep], None if arrivals is None else arrivals[keep],
-        )  # fmt: skip
+            if bad.any():
+                self.skip(problem.reason, batch.where(int(bad.argmax())), int(np.count_nonzero(bad)))
+                keep &= ~bad
+        return None
 
-    def _problems(self, batch: Batch, scores: Vector) -> list[_Problem]:
+    def _problems(
+        self, batch: Batch, scores: Vector, times: Moments | None, arrivals: Moments | None
+    ) -> list[_Problem]:
         found = []
 
         def look(rows: Flags, reason: str, sentence: Callable[[int], str]) -> None:
@@ -171,17 +191,32 @@ class Intake:
         wanted = {"probability": "in [0, 1]", "percent": "in [0, 100]", "logit": "a number"}[self.terms.score_kind]
         states = batch.scores.states
         look(states == MISSING, "score is missing", must("score", wanted, "missing"))
-        look(states == UNREADABLE, "score is not a number", must("score", wanted))
+        plain = must("score", wanted)
+        unreadable = states == UNREADABLE
+        if unreadable.any():
+            kind = hints.of_text(batch.said("score", int(unreadable.argmax())))
+            hint = self._hint(kind, unreadable, plain)
+            look(unreadable, "score is not a number", lambda row: plain(row) + hint)
         outside = (states == FINE) & ~((scores >= 0.0) & (scores <= 1.0))
         if outside.any():
-            hint = self._looks_like(batch.scores.values[states == FINE])
-            plain = must("score", wanted)
-            if hint and self.terms.skip_bad and 2 * np.count_nonzero(outside) > len(batch):
-                raise InvalidInput(plain(int(outside.argmax())) + hint)
-            look(outside, f"score is not {wanted}", lambda row: plain(row) + hint)
+            probable = self.terms.score_kind == "probability"
+            kind = hints.of_numbers(batch.scores.values[states == FINE]) if probable else ""
+            other = self._hint(kind, outside, plain)
+            look(outside, f"score is not {wanted}", lambda row: plain(row) + other)
         self._look_at_outcomes(batch, look, must)
-        self._look_at_times_and_keys(batch, look, must)
+        self._look_at_times_and_keys(batch, times, arrivals, look, must)
         return found
+
+    def _hint(self, kind: str, bad: Flags, said: Callable[[int], str]) -> str:
+        """What the scores look like; where so many are of another kind, they are not skipped."""
+        if not kind:
+            return ""
+        hint, count = hints.sentence(kind, self.terms.hint), int(np.count_nonzero(bad))
+        if self.terms.skip_bad:
+            if hints.no_accident(count, len(bad)):
+                raise InvalidInput(said(int(bad.argmax())) + hint)
+            self._notes[hint] = self._notes.get(hint, 0) + count
+        return hint
 
     @staticmethod
     def _look_at_outcomes(batch: Batch, look: Any, must: Any) -> None:
@@ -197,84 +232,61 @@ class Intake:
         look(wrong, "outcome is not 0 or 1", must("outcome", "0 or 1 (or false or true)"))
 
     @staticmethod
-    def _look_at_times_and_keys(batch: Batch, look: Any, must: Any) -> None:
-        for role, column in (("time", batch.times), ("outcome time", batch.outcome_times)):
+    def _look_at_times_and_keys(
+        batch: Batch, times: Moments | None, arrivals: Moments | None, look: Any, must: Any
+    ) -> None:  # fmt: skip
+        moment = "a date of the years 1 to 9999 (ISO 8601) or a number"
+        for role, column in (("time", times), ("outcome time", arrivals)):
             if column is not None:
-                look(column.states == UNREADABLE, f"{role} cannot be read", must(role, "an ISO 8601 date or a number"))
-        if batch.times is not None:
-            look(batch.times.states == MISSING, "time is missing", must("time", "there", "missing"))
+                look(column.states == UNREADABLE, f"{role} cannot be read", must(role, moment))
+        if times is not None:
+            look(times.states == MISSING, "time is missing", must("time", "there", "missing"))
+        if times is not None and arrivals is not None:
+            both = (times.states == FINE) & (arrivals.states == FINE)
+
+            def early(row: int) -> str:
+                said = f"outcome time must not be before the time of its event, {batch.said('time', row)}"
+                return f"{said}, got {batch.said('outcome time', row)} - at {batch.where(row)}"
+
+            look(both & (arrivals.values < times.values), "outcome time is before the time of its event", early)
         if batch.keys is not None:
             look(batch.keys.indices < 0, "key is missing", must("key", "there", "missing"))
 
-    def _looks_like(self, values: Vector) -> str:
-        """A hint, where scores are of another kind."""
-        if self.terms.score_kind != "probability":
-            return ""
-        values = values[np.isfinite(values)]
-        if np.mean((values < 0.0) | (values > 1.0)) < 0.1:
-            return ""
-        low, high = float(values.min()), float(values.max())
-        kind = "percent" if low >= 0.0 and 5.0 < high <= 100.0 else "logit" if low < 0.0 and high < 50.0 else ""
-        if not kind:
-            return ""
-        said = {"percent": "percent", "logit": "logits"}[kind]
-        option = self.terms.hint.format(option=f"--score-kind {kind}", argument=f"score_kind={kind!r}")
-        return f"; the scores look like {said}: {option}"
-
-    def _check_ids(self, batch: Batch, ids: list[Any], keep: Flags) -> None:
+    def _check_ids(self, batch: Batch, keep: Flags) -> str | None:
+        ids = batch.ids or []
         for row in np.flatnonzero(keep).tolist():
-            if ids[row] in self._seen_ids:
+            name = _name(ids[row])
+            if name in self._seen_ids:
                 if not self.terms.skip_bad:
-                    said = f"event id must be there once only, got {batch.said('id', row)} again"
-                    raise InvalidInput(f"{said} - at {batch.where(row)}")
+                    keep[row:] = False
+                    return (
+                        f"event id must be there once only, got {batch.said('id', row)} again - at {batch.where(row)}"
+                    )
                 self.skip("event id came before", batch.where(row))
                 keep[row] = False
-            self._seen_ids.add(ids[row])
+            self._seen_ids.add(name)
+        return None
 
-    def _check_order(self, batch: Batch, times: Whole, keep: Flags) -> None:
+    def _check_order(self, batch: Batch, times: Whole, keep: Flags) -> str | None:
         rows = np.flatnonzero(keep)
         if not len(rows):
-            return
+            return None
         kept = times[rows]
         before = kept[0] if self._last_time is None else self._last_time
         back = np.diff(kept, prepend=before) < 0
-        if back.any():
-            row = int(rows[back.argmax()])
-            option = self.terms.hint.format(option="--sort to sort it in memory", argument="sort=True to sort it")
-            raise InvalidInput(
-                f"time must not go back, got {batch.said('time', row)} after a later one - at {batch.where(row)}; "
-                f"{option}"
-            )
         self._last_time = int(kept[-1])
-
-    def _times(self, column: Times | None) -> Whole | None:
-        """Microseconds; numbers without dates that look like seconds, milli-, micro- or nanoseconds since 1970 get
-        them, others count as seconds."""
-        if column is None:
+        if not back.any():
             return None
-        fine = column.states == FINE
-        if column.dated:
-            self.dated = True
-            return np.where(fine, column.values, NEVER).astype(np.int64)
-        if self._unit is None:
-            largest = float(np.abs(column.values[fine]).max(initial=0.0))
-            size = np.searchsorted([1e8, 1e11, 1e14, 1e17], largest, side="right")
-            self._unit = (1e6, 1e6, 1e3, 1.0, 1e-3)[size]
-            self.dated = bool(size > 0)
-        scaled = np.where(fine, column.values, 0.0) * self._unit
-        if np.abs(scaled).max(initial=0.0) > 9e18:
-            raise InvalidInput(
-                f"times must be dates or seconds, got numbers as large as {np.abs(column.values).max():g}"
-            )
-        whole = scaled.round().astype(np.int64)
-        whole[~fine] = NEVER
-        return whole
+        row = int(rows[back.argmax()])
+        option = self.terms.hint.format(option="--sort to sort it in memory", argument="sort=True to sort it")
+        said = f"time must not go back, got {batch.said('time', row)} after a later one"
+        return f"{said} - at {batch.where(row)}; {option}"
 
-    def _slots_of(self, keys: Codes) -> Whole:
-        """The stream of each row."""
-        known = np.empty(len(keys.names) + 1, dtype=np.int64)
-        known[-1] = 0  # where there is no key, which is no row that is used
-        for at, name in enumerate(keys.names):
+    def _slots_of(self, keys: Codes, keep: Flags) -> Whole:
+        """The stream of each row that is kept; a key is what it reads as, also where files have it in other types."""
+        known = np.zeros(len(keys.names) + 1, dtype=np.int64)  # the last is where there is no key
+        for at in np.unique(keys.indices[keep]).tolist():
+            name = _name(keys.names[at])
             slot = self._slots.get(name)
             if slot is None:
                 slot = self._slots[name] = len(self.names)
@@ -298,8 +310,11 @@ class Intake:
             arrivals = clock + 1 + delay
         if arrivals is not None:
             arrivals = np.where(np.isnan(piece.outcomes), NEVER, arrivals)
-        times = piece.times if self.dated else None
-        return Chunk(piece.scores, piece.outcomes, piece.slots, clock, arrivals, times)
+        times = piece.times if self.clock.dated else None
+        trace = None
+        if piece.rows is not None and piece.files is not None:
+            trace = Trace(piece.rows, piece.files, piece.ids)
+        return Chunk(piece.scores, piece.outcomes, piece.slots, clock, arrivals, times, trace)
 
 
 @dataclass(frozen=True, eq=False)
@@ -307,6 +322,11 @@ class _Problem:
     rows: Flags
     reason: str
     sentence: Callable[[int], str]
+
+
+def _name(value: Any) -> str:
+    """A key or an id as it reads: 1, "1" and 1.0 are one."""
+    return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
 
 
 def _probabilities(values: Vector, kind: str) -> Vector:
@@ -334,7 +354,7 @@ def _joined(pieces: list[_Piece]) -> _Piece:
         columns = [getattr(piece, name) for piece in pieces]
         return None if columns[0] is None else np.concatenate(columns)
 
-    return _Piece(*(column(name) for name in ("scores", "outcomes", "slots", "times", "arrivals")))
+    return _Piece(*(column(name) for name in _COLUMNS))
 
 
 def _sorted(pieces: Iterable[_Piece]) -> Iterator[_Piece]:
@@ -347,6 +367,4 @@ def _sorted(pieces: Iterable[_Piece]) -> Iterator[_Piece]:
         raise InvalidInput("to sort a log needs the time of each event, got none")
     order = np.argsort(whole.times, kind="stable")
     for at in range(0, len(order), CHUNK):
-        rows = order[at : at + CHUNK]
-        arrivals = None if whole.arrivals is None else whole.arrivals[rows]
-        yield _Piece(whole.scores[rows], whole.outcomes[rows], whole.slots[rows], whole.times[rows], arrivals)
+        yield whole.take(order[at : at + CHUNK])

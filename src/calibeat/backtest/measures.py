@@ -72,9 +72,8 @@ def windows(replayed: Replayed) -> Windows:
         start = [iso(int(blocks.begin[a])) for a in cuts[:-1]]
         end = [iso(int(blocks.end[b - 1])) for b in cuts[1:]]
     else:
-        first = blocks.warmup + 1  # events with an outcome, counted from 1
-        start = [first + a * blocks.length for a in cuts[:-1]]
-        end = [blocks.warmup + min(b * blocks.length, blocks.judged) for b in cuts[1:]]
+        start = [int(blocks.begin[a]) for a in cuts[:-1]]  # events counted from 1, also those without an outcome
+        end = [int(blocks.end[b - 1]) for b in cuts[1:]]
     pairs = list(pairwise(cuts))
     raw = replayed.runners[0].tally.cells(used)[1:]
     whole = [raw[a:b].sum(axis=(0, 1)) for a, b in pairs]
@@ -133,8 +132,7 @@ def periods(replayed: Replayed) -> list[tuple[str, int, int]]:
         if replayed.span is not None:
             label = f"{iso(int(blocks.begin[a]))} to {iso(int(blocks.end[b - 1]))}".replace("T", " ")
         else:
-            first, last = a * blocks.length + 1, min(b * blocks.length, blocks.judged)
-            label = f"events {blocks.warmup + first:,}–{blocks.warmup + last:,}"
+            label = f"events {int(blocks.begin[a]):,}–{int(blocks.end[b - 1]):,}"
         parts.append((label, a, b))
     return parts
 

@@ -48,6 +48,8 @@ def _pairs(methods: Any) -> list[tuple[str, Method]]:
     for name, method in named:
         if not isinstance(name, str) or not isinstance(method, Method):
             raise InvalidInput(f"methods must map names to methods, got {name!r:.60}: {method!r:.60}")
+        if name.lower() == "raw" and method != BM:
+            raise InvalidInput(f"methods must not give the name of the raw score to another, got {name!r}: {method}")
     if not named:
         raise InvalidInput("methods must name one at least, got none")
     return named

@@ -24,10 +24,13 @@ class BacktestResult:
     ----------
     table : a mapping from the name of a column to one value a method: ``method``, ``log_loss``, ``brier``, ``ce``,
         ``shp``, ``refinement``, ``accuracy``, ``auc``, ``regret``, ``log_e_value``, ``log_e_max``, and the differences
-        to the raw score with their 95 % intervals: ``log_loss_vs_raw``, ``log_loss_low``, ``log_loss_high``, ...
+        to the raw score with their 95 % intervals: ``log_loss_vs_raw``, ``log_loss_low``, ``log_loss_high``, ...;
+        likewise to the best other method, whose name is in ``best_other``: ``log_loss_vs_best_other``,
+        ``log_loss_vs_best_other_low``, ``log_loss_vs_best_other_high``, ...
     windows : a mapping: ``start``, ``end``, ``count``, ``base_rate``, ``mean_score`` of each window, and for each
         method a mapping of its ``ce``, ``log_loss`` and ``brier`` in each.
-    forecasts : the forecasts of every method, where `backtest` was asked to keep them; otherwise empty.
+    forecasts : the forecasts of every method in the order of the rows, NaN where one was skipped, if `backtest` was
+        asked to keep them; otherwise empty.
 
     >>> import calibeat
     >>> scores, outcomes = [0.9, 0.8, 0.7, 0.6] * 250, [1, 0, 1, 0] * 250
@@ -76,6 +79,11 @@ class BacktestResult:
             triples = [row["vs_raw"][name] if row["vs_raw"] else [None] * 3 for row in rows]  # type: ignore[literal-required]  # as above
             for k, suffix in enumerate(("vs_raw", "low", "high")):
                 columns[f"{name}_{suffix}"] = _floats([triple[k] for triple in triples])
+            triples = [row["vs_best_other"][name] if row["vs_best_other"] else [None] * 3 for row in rows]  # type: ignore[literal-required]  # as above
+            for k, suffix in enumerate(("vs_best_other", "vs_best_other_low", "vs_best_other_high")):
+                columns[f"{name}_{suffix}"] = _floats([triple[k] for triple in triples])
+        others = [row["vs_best_other"]["method"] if row["vs_best_other"] else "" for row in rows]
+        columns["best_other"] = np.array(others)
         return columns
 
     @property

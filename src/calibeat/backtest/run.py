@@ -23,6 +23,7 @@ from .summary import Source, summarise
 SCORE_KINDS = ("probability", "percent", "logit")
 _UNITS = {"us": 1, "ms": 1_000, "s": 10**6, "min": 60 * 10**6, "h": 3600 * 10**6, "d": 86_400 * 10**6,
           "w": 7 * 86_400 * 10**6}  # fmt: skip
+_LONGEST = 365_250 * _UNITS["d"]
 
 
 def run_arrays(
@@ -32,23 +33,34 @@ def run_arrays(
 ) -> BacktestResult:  # fmt: skip
     """`calibeat.backtest`."""
     source = Source(title, ["arrays"], score_kind=check_choice("score_kind", score_kind, SCORE_KINDS))
-    terms = Terms(score_kind, skip_bad, sort, *parse_delay(delay), hint="say {argument}")
+    terms = Terms(score_kind, skip_bad, sort, *parse_delay(delay), hint="say {argument}", trace=keep_forecasts)
     if outcome_times is not None and times is None:
         raise InvalidInput("outcome_times need times to be compared with, got none")
     if terms.delay and outcome_times is not None:
         raise InvalidInput("delay must not be set where outcome_times say when outcomes arrived, got both")
-    kept: dict[str, list[Vector]] = {}
+    kept: list[tuple[Whole, dict[str, Vector]]] = []
 
-    def keep(_: Chunk, forecasts: dict[str, Vector], __: Whole) -> None:
-        for name, said in forecasts.items():
-            kept.setdefault(name, []).append(said)
+    def keep(chunk: Chunk, forecasts: dict[str, Vector], _: Whole) -> None:
+        if chunk.trace is not None:
+            kept.append((chunk.trace.rows, forecasts))
 
+    intake = Intake(terms)
+    columns = arrays.batches(scores, outcomes, keys, times, outcome_times, percent=score_kind == "percent")
     payload = run(
-        arrays.batches(scores, outcomes, keys, times, outcome_times), source, Intake(terms), methods=methods, bins=bins,
+        columns, source, intake, methods=methods, bins=bins,
         warmup=warmup, seed=seed, keyed=keys is not None, late_by_time=outcome_times is not None,
         on_forecasts=keep if keep_forecasts else None,
     )  # fmt: skip
-    return BacktestResult(payload, {name: np.concatenate(parts) for name, parts in kept.items()})
+    return BacktestResult(payload, _in_the_order_of_the_rows(kept, intake.rows))
+
+
+def _in_the_order_of_the_rows(kept: list[tuple[Whole, dict[str, Vector]]], rows: int) -> dict[str, Vector]:
+    """Each forecast at the row of its event; NaN where a row was skipped."""
+    forecasts: dict[str, Vector] = {}
+    for at, said in kept:
+        for name, values in said.items():
+            forecasts.setdefault(name, np.full(rows, np.nan))[at] = values
+    return forecasts
 
 
 def run(
@@ -88,9 +100,9 @@ def run(
         )
     source.rows = intake.rows
     source.skipped = intake.skipped
-    source.notes += notes
+    source.notes += notes + intake.notes
     if keyed:
-        source.keys = [str(name) for name in intake.names]
+        source.keys = list(intake.names)
     return summarise(replayed, source)
 
 
@@ -105,6 +117,9 @@ def parse_delay(delay: Any) -> tuple[int, bool]:
         if match and not match[2] and "." not in match[1]:
             return check_whole("delay", int(match[1]), 0, 10**15), False
         if match and match[2] in _UNITS:
-            return int(float(match[1]) * _UNITS[match[2]]), True
+            microseconds = float(match[1]) * _UNITS[match[2]]
+            if microseconds > _LONGEST:
+                raise InvalidInput(f"delay must be 1,000 years at most, got {delay!r}")
+            return int(microseconds), True
         raise InvalidInput(f"delay must be a number of events or a time such as 30s, 30min, 2h or 7d, got {delay!r}")
     return check_whole("delay", delay, 0, 10**15), False

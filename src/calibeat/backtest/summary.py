@@ -34,11 +34,12 @@ from calibeat.report.payload import (
 from .bootstrap import MEASURES, RESAMPLES, Bootstrap
 from .bootstrap import Triple as Difference
 from .certificates import certificates
+from .delays import Delays
 from .engine import MOST_KEYS_WITH_CE, Replayed, Runner
 from .hindsight import RADIUS
 from .measures import MOST_POINTS, auc, iso, log_e_values, number, overall, reliability, windows
 from .tally import CLIP
-from .verdict import verdict
+from .verdict import Facts, threshold, verdict
 
 MOST_KEYS = 2000  # shown
 
@@ -85,7 +86,8 @@ def summarise(replayed: Replayed, source: Source) -> Payload:
     labels = {runner.name: _label(runner) for runner in replayed.runners}
     bootstrap = Bootstrap(tallies, used, blocks.length)
     log_e_max = {name: float(tally.running[1]) for name, tally in tallies.items()}
-    said = verdict(bootstrap, labels, blocks.judged, log_e_max)
+    learnt = None if replayed.delays is None else replayed.delays.learnt
+    said = verdict(bootstrap, Facts(labels, blocks.judged, log_e_max, float(replayed.totals[1]), learnt))
     return {
         "schema": 1,
         "title": source.title,
@@ -101,12 +103,14 @@ def summarise(replayed: Replayed, source: Source) -> Payload:
             "resamples": RESAMPLES,
             "sentence": f"Intervals are of a moving-block bootstrap: {RESAMPLES:,} logs put together from runs of "
             f"{bootstrap.run_events:,} consecutive events. Neighbouring events resemble each other; an interval that "
-            "takes them for independent is too narrow.",
+            "takes them for independent is too narrow. Where a difference depends on its past for longer than a run, "
+            "its interval is stretched to what longer runs show, up to a quarter of the log; what lasts as long as the "
+            "log itself no interval from it can know.",
         },
         "windows": windows(replayed),
         "reliability": reliability(replayed),
         "trajectories": _trajectories(replayed),
-        "keys": _keys(replayed, source, said["method"]),
+        "keys": _keys(replayed, source, said["method"], labels),
         "delay": _delay(replayed),
         "certificates": certificates(replayed),
         "evalue": _evalue(replayed),
@@ -141,7 +145,7 @@ def _data(replayed: Replayed, source: Source) -> Data:
         f"Log-loss counts what was said of an outcome as if it had been at least {CLIP:g}: a method may say 0 or 1.",
         *source.notes,
     ]
-    notes += _oddities(replayed)
+    notes += _oddities(replayed, source.score_kind)
     if replayed.delays is not None:
         notes.append(
             "An outcome that had not arrived when the log ended was never learnt; its event is judged if the log holds "
@@ -172,7 +176,7 @@ def _data(replayed: Replayed, source: Source) -> Data:
     }
 
 
-def _oddities(replayed: Replayed) -> list[str]:
+def _oddities(replayed: Replayed, score_kind: str) -> list[str]:
     """What a reader should know of a log that leaves little to learn."""
     notes = []
     ones = replayed.totals[1]
@@ -180,6 +184,12 @@ def _oddities(replayed: Replayed) -> list[str]:
         notes.append(f"Every judged outcome is {int(ones > 0)}: there is nothing to tell apart, and no AUC.")
     if np.count_nonzero(replayed.scores.cells.reshape(2, -1, 3)[:, :, 0].sum(axis=0)) == 1 and replayed.events > 1:
         notes.append("The score is all but constant: a method can learn the level of the outcomes, and no more.")
+    judged, mean = max(1, replayed.blocks.judged), float(replayed.totals[0])
+    if score_kind == "probability" and ones > 0.0 and mean > 20.0 * ones:
+        notes.append(
+            f"The mean score is {mean / ones:,.0f} times the share of ones, {ones / judged:.2g}: if the scores are "
+            "percent, say so (--score-kind percent)."
+        )
     return notes
 
 
@@ -251,7 +261,7 @@ def _trajectory(runner: Runner) -> Trajectory:
     }
 
 
-def _keys(replayed: Replayed, source: Source, chosen: str) -> Keys | None:
+def _keys(replayed: Replayed, source: Source, chosen: str, labels: dict[str, str]) -> Keys | None:
     if source.keys is None:
         return None
     streams = len(source.keys)
@@ -281,7 +291,7 @@ def _keys(replayed: Replayed, source: Source, chosen: str) -> Keys | None:
         })  # fmt: skip
     sentence = (
         "Every key is a stream of its own, with parameters of its own. First come the keys on which the raw score "
-        f"loses most to {rival.upper()}, in nats over all of their events."
+        f"loses most to {labels[rival]}, in nats over all of their events."
     )
     if streams > MOST_KEYS_WITH_CE:
         sentence += f" Calibration errors are kept for the first {MOST_KEYS_WITH_CE:,} keys of the log."
@@ -303,34 +313,48 @@ def _delay(replayed: Replayed) -> Delay | None:
             tally = runner.at_once[1]
             measured = overall(tally.cells(used)[1:], tally.sums(used)[1:])
             at_once[runner.name] = {"log_loss": number(measured["log_loss"]), "ce": number(measured["ce"])}
-    median = later["50%"]
-    said = (
-        "no outcome arrived"
-        if median is None
-        else f"half of the outcomes arrived after {median:,.0f} forecasts or fewer"
-    )
     return {
         "unit": "time" if delays.timed else "events",
         "quantiles": quantiles,
         "events_quantiles": later,
         "never": replayed.never,
+        "too_late": replayed.too_late,
         "histogram": {"edges": [edge * scale for edge in edges], "count": counts},
-        "sentence": f"Each outcome was learnt when it had arrived, as in production: {said}.",
+        "sentence": _lateness(replayed, delays, later["50%"]),
         "immediate": at_once or None,
     }
+
+
+def _lateness(replayed: Replayed, delays: Delays, median: Number) -> str:
+    """How late outcomes were, and which of them the numbers are about."""
+    said = ["Each outcome was learnt when it had arrived, as in production."]
+    if median is None:
+        said.append("No outcome arrived before the last forecast: nothing was learnt.")
+    else:
+        forecasts = "no forecast" if median == 0 else "one forecast" if median == 1 else f"{median:,.0f} forecasts"
+        fewer = "" if median == 0 else " or fewer"
+        said.append(
+            f"Of the {delays.learnt:,} that arrived before the last forecast, half did so with {forecasts}{fewer} made "
+            "meanwhile."
+        )
+    if replayed.too_late:
+        known = (
+            "times of arrival count them, forecasts made meanwhile do not" if delays.timed else "they are not counted"
+        )
+        said.append(f"{replayed.too_late:,} arrived after the last forecast, too late to be learnt; {known}.")
+    if replayed.never:
+        said.append(f"{replayed.never:,} have not arrived at all.")
+    return " ".join(said)
 
 
 def _evalue(replayed: Replayed) -> Evidence:
     blocks, used = replayed.blocks, replayed.blocks.used
     at = np.unique(np.linspace(1, used, min(MOST_POINTS, used)).round().astype(int)).tolist() if used else []
     timed = replayed.span is not None
-    x: list[str] | list[int]
-    if timed:
-        x = [iso(int(blocks.end[k - 1])) for k in at]
-    else:
-        x = [blocks.warmup + min(k * blocks.length, blocks.judged) for k in at]
+    ends = [int(blocks.end[k - 1]) for k in at]
+    x: list[str] | list[int] = [iso(end) for end in ends] if timed else ends
     paths = {runner.name: log_e_values(runner.tally, used, at) for runner in replayed.runners[1:]}
-    return {"by": "time" if timed else "event", "x": x, "methods": paths}
+    return {"by": "time" if timed else "event", "x": x, "threshold": threshold(len(paths)), "methods": paths}
 
 
 __all__ = ["RADIUS", "Source", "summarise"]

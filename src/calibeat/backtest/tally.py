@@ -139,8 +139,11 @@ class Blocks:
         """How many blocks hold events; the last may not be full."""
         return -(-self.judged // self.length)
 
-    def place(self, labelled: Flags, times: Whole | None, tallies: list[Tally]) -> Whole:
-        """The block of each event of a chunk, -1 for one that has no outcome; merges blocks first if need be."""
+    def place(self, labelled: Flags, axis: Whole | None, tallies: list[Tally]) -> Whole:
+        """The block of each event of a chunk, -1 for one that has no outcome; merges blocks first if need be.
+
+        `axis` rises with the events: their times, or their numbers.
+        """
         number = self.labelled + np.cumsum(labelled)  # from 1
         judged = labelled & (number > self.warmup)
         count = int(np.count_nonzero(judged))
@@ -151,8 +154,8 @@ class Blocks:
         nth = self.judged + np.arange(count)
         place = np.where(labelled, WARM_UP, -1)
         place[judged] = FIRST_BLOCK + nth // self.length
-        if times is not None and count:
-            block, when = nth // self.length, times[judged]
+        if axis is not None and count:
+            block, when = nth // self.length, axis[judged]
             starts = nth % self.length == 0
             self.begin[block[starts]] = when[starts]
             self.end[block] = when  # the last one stays

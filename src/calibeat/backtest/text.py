@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import textwrap
 
+from calibeat.report.numbers import decimals
 from calibeat.report.payload import Number, Payload, Row
 
 WIDTH = 118
@@ -18,8 +19,11 @@ def page(payload: Payload) -> str:
     )
     counted = (
         f"{', '.join(data['source'])}: {data['rows']:,} rows, {data['used']:,} of them replayed, "
-        f"{data['judged']:,} judged after a warm-up of {data['warmup']:,}."
+        f"{data['judged']:,} judged after a warm-up of {data['warmup']:,}"
     )
+    counted += f", from {data['span'][0]} to {data['span'][1]}." if data["span"] else "."
+    if data["score_kind"] != "probability":
+        counted += {"percent": " Scores are percent.", "logit": " Scores are logits."}[data["score_kind"]]
     lines = [
         f"{said['headline']}.  [{said['confidence']}]",
         "",
@@ -46,13 +50,14 @@ def leaderboard(payload: Payload) -> list[str]:
     labels = {method["name"]: method["label"] for method in payload["methods"]}
     rows = sorted(payload["table"], key=lambda row: row["log_loss"] or 0.0)
     width = max(len(label) for label in labels.values())
+    digits = decimals(end for row in rows if row["vs_raw"] for end in row["vs_raw"]["log_loss"])
     columns = [
         ["", *(labels[row["method"]].ljust(width) for row in rows)],
-        _column("log-loss", [row["log_loss"] for row in rows]),
-        ["against raw", *(_against_raw(row) for row in rows)],
+        _column("log-loss", [row["log_loss"] for row in rows], digits),
+        ["against raw", *(_against_raw(row, digits) for row in rows)],
         _column("CE", [row["ce"] for row in rows]),
         _column("Brier", [row["brier"] for row in rows]),
-        _column("AUC", [row["auc"] for row in rows], largest=True),
+        _column("AUC", [row["auc"] for row in rows], 4, largest=True),
     ]
     widths = [max(len(cell) for cell in column) for column in columns]
     return [
@@ -61,18 +66,19 @@ def leaderboard(payload: Payload) -> list[str]:
     ]
 
 
-def _column(head: str, values: list[Number], *, largest: bool = False) -> list[str]:
-    shown = ["-" if value is None else f"{value:.4f}" for value in values]
+def _column(head: str, values: list[Number], digits: int | None = None, *, largest: bool = False) -> list[str]:
+    digits = decimals(values) if digits is None else digits
+    shown = ["-" if value is None else f"{value:.{digits}f}" for value in values]
     known = [text for text in shown if text != "-"]
     best = (max if largest else min)(known, key=float) if known else ""
     return [f"{head} ", *(text + ("*" if text == best else " ") for text in shown)]
 
 
-def _against_raw(row: Row) -> str:
+def _against_raw(row: Row, digits: int) -> str:
     if row["vs_raw"] is None:
         return ""
     difference, low, high = row["vs_raw"]["log_loss"]
-    return f"{difference:+.4f} [{low:+.4f}, {high:+.4f}]"
+    return f"{difference:+.{digits}f} [{low:+.{digits}f}, {high:+.{digits}f}]"
 
 
 def _filled(text: str) -> list[str]:

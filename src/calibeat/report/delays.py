@@ -6,8 +6,10 @@ from xml.etree.ElementTree import Element
 
 from .elements import tag
 from .frame import figure, how_to_read, scroller, section, typeset
-from .numbers import count, duration, number
-from .payload import Delay, Payload
+from .numbers import counted, duration, number
+from .payload import Delay, Histogram, Payload
+
+TINY = 0.001  # of all outcomes: what so few waited for would only stretch the picture
 
 
 def late_outcomes(payload: Payload) -> Element | None:
@@ -19,7 +21,11 @@ def late_outcomes(payload: Payload) -> Element | None:
         "Late outcomes",
         tag("p", typeset(delay["sentence"])),
         _quantiles(delay),
-        figure("histogram", "How long outcomes took to arrive: each bar counts the outcomes with that delay."),
+        figure(
+            "histogram",
+            "How long outcomes took to arrive: each bar counts the outcomes with that delay. Where few came sooner or "
+            "later than the rest, the first and the last bar take them in.",
+        ),
         _immediate(payload, delay),
     )
 
@@ -40,8 +46,49 @@ def _quantiles(delay: Delay) -> Element:
         later = delay["quantiles"]
     cells = (tag("td", _events(value), class_="number") for value in later.values())
     body.append(tag("tr", tag("th", "Forecasts made meanwhile", scope="row"), *cells))
-    never = tag("p", f"Outcomes that never arrived: {count(delay['never'])}.", class_="small")
-    return tag("div", scroller("Delay", tag("table", tag("thead", head), body, class_="plain")), never)
+    missing = tag("p", " ".join(_missing(delay)), class_="small")
+    return tag("div", scroller("Delay", tag("table", tag("thead", head), body, class_="plain")), missing)
+
+
+def _missing(delay: Delay) -> list[str]:
+    """Who is not among the quantiles: an outcome that takes long is likelier to be under way when the log ends."""
+    said = []
+    if delay["too_late"]:
+        left_out = (
+            "counted in the delays, but not in the forecasts made meanwhile, which would be more"
+            if delay["unit"] == "time"
+            else "left out of the table and the picture, which would show longer delays"
+        )
+        under_way = counted(delay["too_late"], "outcome was", "outcomes were")
+        said.append(f"{under_way} still under way at the last forecast: {left_out} with {_them(delay['too_late'])}.")
+    if delay["never"]:
+        said.append(f"{counted(delay['never'], 'event has', 'events have')} no outcome at all, and no delay.")
+    return said or ["Every outcome had arrived by the last forecast."]
+
+
+def _them(value: int) -> str:
+    return "it" if value == 1 else "them"
+
+
+def folded(histogram: Histogram) -> Histogram:
+    """The same outcomes without a tail of tiny bars at either end: one bar takes them all.
+
+    >>> folded({"edges": [3.0, 7.0, 15.0, 31.0], "count": [1, 5000, 7000]})
+    {'edges': [0.0, 15.0, 31.0], 'count': [5001, 7000]}
+    """
+    edges, counts = histogram["edges"], histogram["count"]
+    few = TINY * sum(counts)
+    first = next((i for i in range(len(counts)) if sum(counts[: i + 1]) >= few), 0)
+    last = next((i for i in reversed(range(len(counts))) if sum(counts[i:]) >= few), len(counts) - 1)
+    if first == 0 and last == len(counts) - 1:
+        return histogram
+    low = 0.0 if first else edges[0]
+    if first == last:
+        return {"edges": [low, edges[-1]], "count": [sum(counts)]}
+    return {
+        "edges": [low, *edges[first + 1 : last + 1], edges[-1]],
+        "count": [sum(counts[: first + 1]), *counts[first + 1 : last], sum(counts[last:])],
+    }
 
 
 def _immediate(payload: Payload, delay: Delay) -> Element | None:

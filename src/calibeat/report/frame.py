@@ -35,4 +35,6 @@ def needs_script() -> Element:
 
 
 def scroller(name: str, table: Element) -> Element:
-    return tag("div", table, class_="scroller", role="region", aria_label=f"{name}, a table", tabindex="0")
+    """A table that scrolls sideways where it must, by keyboard too; its frame fades the edge that hides columns."""
+    inner = tag("div", table, class_="scroller", role="region", aria_label=f"{name}, a table", tabindex="0")
+    return tag("div", inner, class_="sideways")

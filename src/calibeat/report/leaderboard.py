@@ -179,7 +179,7 @@ def bar(triple: Triple, scale: Scale) -> Element:
         aria_hidden="true",
     )
     if scale.low <= value <= scale.high:
-        picture.append(tag("circle", cx=f"{scale.at(value):.1f}", cy=f"{y}", r="3.5", class_="dot"))
+        picture.append(tag("circle", cx=f"{scale.at(value):.1f}", cy=f"{y}", r="4.5", class_="dot"))
     for beyond, tip, direction in ((low < scale.low, 0, 1), (high > scale.high, BAR_WIDTH, -1)):
         if beyond:
             back = tip + 7 * direction

@@ -52,6 +52,14 @@ def count(value: int | None) -> str:
     return NOTHING if value is None else f"{value:,}"
 
 
+def counted(value: int, one: str, more: str | None = None) -> str:
+    """
+    >>> counted(1, "event"), counted(1234, "event"), counted(0, "was", "were")
+    ('1 event', '1,234 events', '0 were')
+    """
+    return f"{value:,} {one if value == 1 else more or one + 's'}"
+
+
 def percent(value: Number) -> str:
     r"""
     >>> percent(0.2345), percent(0.00004), percent(None)
@@ -64,12 +72,15 @@ def percent(value: Number) -> str:
 
 def duration(seconds: Number) -> str:
     """
-    >>> [duration(s) for s in (0.25, 42, 3600, 200000, 4e7, None)]
-    ['0.25 s', '42 s', '1 h', '2.31 days', '1.27 years', '–']
+    >>> [duration(s) for s in (0, 0.00003, 0.0045, 0.25, 42, 3600, 86400, 200000, 4e7, None)]
+    ['0 s', '30 µs', '4.5 ms', '0.25 s', '42 s', '1 h', '1 day', '2.31 days', '1.27 years', '–']
     """
     if seconds is None or not math.isfinite(seconds):
         return NOTHING
     for size, unit in ((365.25 * 86400, "years"), (86400, "days"), (3600, "h"), (60, "min")):
         if abs(seconds) >= size:
-            return f"{seconds / size:.3g} {unit}" if abs(seconds) < 1000 * size else f"{seconds / size:,.0f} {unit}"
-    return f"{seconds:.3g} s"
+            text = f"{seconds / size:.3g}" if abs(seconds) < 1000 * size else f"{seconds / size:,.0f}"
+            return f"{text} {unit.removesuffix('s') if text == '1' else unit}"
+    small = 0 < abs(seconds) < 0.1
+    size, unit = (1.0, "s") if not small else (1e-3, "ms") if abs(seconds) >= 1e-4 else (1e-6, "µs")
+    return f"{seconds / size:.3g} {unit}"

@@ -20,6 +20,7 @@ from string import Template
 from typing import Any, cast
 
 from . import sections
+from .delays import folded
 from .elements import markup, tag
 from .payload import Keys, Payload
 
@@ -71,12 +72,14 @@ def write(payload: Mapping[str, object], path: str | os.PathLike[str]) -> None:
 def embedded(payload: Payload) -> str:
     r"""The payload as JSON that cannot end the script element it stands in.
 
-    >>> embedded({"title": "</script><!--", "keys": None})
-    '{"title":"\\u003c/script\\u003e\\u003c!--","keys":null}'
+    >>> embedded({"title": "</script><!--", "keys": None, "delay": None})
+    '{"title":"\\u003c/script\\u003e\\u003c!--","keys":null,"delay":null}'
     """
     slim: dict[str, Any] = {**payload}
     if payload["keys"] is not None:
         slim["keys"] = _columns(payload["keys"], [method["name"] for method in payload["methods"]])
+    if payload["delay"] is not None:
+        slim["delay"] = {**payload["delay"], "histogram": folded(payload["delay"]["histogram"])}
     text = json.dumps(_short(slim), separators=(",", ":"), allow_nan=False)
     return text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
 

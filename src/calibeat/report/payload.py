@@ -164,7 +164,8 @@ class Delay(TypedDict):
     unit: Literal["events", "time"]
     quantiles: dict[str, Number]
     events_quantiles: dict[str, Number]
-    never: int
+    never: int  # not in the log
+    too_late: int  # in the log, but after the last forecast
     histogram: Histogram
     sentence: str
     immediate: dict[str, Immediate] | None
@@ -177,12 +178,14 @@ class Certificate(TypedDict):
     bound: Number
     observed: Number
     holds: bool
+    promised: bool  # whether a theorem says so of this log; where not, it is a yardstick
     applies: str
 
 
 class Evidence(TypedDict):
     by: Axis
     x: list[str] | list[int]
+    threshold: float  # log of 20 x methods: one of them ever gets there in at most 5 % of calibrated logs
     methods: dict[str, list[Number]]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from xml.etree.ElementTree import Element
 
@@ -10,8 +11,13 @@ from .elements import tag
 from .frame import figure, how_to_read, needs_script, scroller, section, typeset
 from .leaderboard import COLUMNS, leaderboard
 from .numbers import NOTHING, count, decimals, number, percent, significant
-from .payload import Payload
+from .payload import Certificate, Payload
 
+SCORE_KINDS = {
+    "probability": "probabilities, from 0 to 1",
+    "percent": "percentages, from 0 to 100; divided by 100 for every method",
+    "logit": "logits; made probabilities by 1 / (1 + exp(-logit)) for every method",
+}
 CONFIDENCE = {"sure": "We are sure", "likely": "Likely, not certain", "unclear": "Not settled by this log"}
 
 
@@ -22,7 +28,7 @@ def verdict(payload: Payload) -> Element:
     label = next(m["label"] for m in payload["methods"] if m["name"] == said["method"])
     digits = decimals([raw["log_loss"], raw["ce"], chosen["ce"]])
     figures = [
-        (count(data["judged"]), "events judged"),
+        (count(data["judged"]), "event judged" if data["judged"] == 1 else "events judged"),
         (percent(data["base_rate"]), "base rate"),
         (percent(data["mean_score"]), "mean raw score"),
         (number(raw["ce"], digits), "calibration error, raw"),
@@ -133,10 +139,23 @@ def evidence(payload: Payload) -> Element | None:
         figure(
             "evalue",
             "The logarithm of how many times more probable the outcomes were under the method than under the raw "
-            "score. Above the dotted line (20 to 1) is strong evidence that the raw score is not calibrated, whenever "
-            "you look; below zero the raw score did better.",
+            f"score. {_line(payload)} Below zero the raw score did better.",
         ),
         link="Evidence",
+    )
+
+
+def _line(payload: Payload) -> str:
+    """Why the dotted line is where it is: the best of several methods has several chances to look good by luck."""
+    odds = math.exp(payload["evalue"]["threshold"])
+    compared = round(odds / 20)
+    said = f"Above the dotted line ({odds:,.0f} to 1) is strong evidence that the raw score is not calibrated"
+    if compared < 2:
+        return f"{said}, whenever you look."
+    return (
+        f"{said}, whenever you look and at whichever method: 20 to 1 would do for one method chosen beforehand, and "
+        f"the line is at {compared} times that because each of the {compared} compared is another chance to cross it "
+        "by luck."
     )
 
 
@@ -162,10 +181,9 @@ def certificates(payload: Payload) -> Element | None:
     if not payload["certificates"]:
         return None
     labels = {method["name"]: method["label"] for method in payload["methods"]}
-    named = ("Method", "What", "Observed", "Bound", "Holds", "Proven statement", "Applies")
+    named = ("Method", "What", "Observed", "Bound", "Promise", "Proven statement", "Applies")
     body = tag("tbody")
     for row in payload["certificates"]:
-        state = "holds" if row["holds"] else "broken"
         body.append(
             tag(
                 "tr",
@@ -173,7 +191,7 @@ def certificates(payload: Payload) -> Element | None:
                 tag("td", row["what"]),
                 tag("td", significant(row["observed"]), class_="number"),
                 tag("td", significant(row["bound"]), class_="number"),
-                tag("td", tag("span", state, class_=f"badge {state}")),
+                tag("td", *_promise(row)),
                 tag("td", row["statement"], class_="prose"),
                 tag("td", row["applies"], class_="prose"),
             )
@@ -183,15 +201,27 @@ def certificates(payload: Payload) -> Element | None:
         "certificates",
         "Guarantees",
         how_to_read(
-            "Theorems promise that the observed number stays below the bound, whatever the log; here is by how much."
+            "A theorem bounds each observed number from above. Where it covers this log the bound is a promise, "
+            "whatever the outcomes, and the badge says whether it holds. Where it does not (the last column says why) "
+            "the bound is a yardstick: that it was kept, or not, is what happened here, and nobody promised it."
         ),
         scroller("Guarantees", tag("table", tag("thead", head), body, class_="plain")),
     )
 
 
+def _promise(row: Certificate) -> list[Element]:
+    if row["promised"]:
+        state = "holds" if row["holds"] else "broken"
+        return [tag("span", state, class_=f"badge {state}")]
+    kept = tag("span", "kept" if row["holds"] else "not kept", class_="kept")
+    return [tag("span", "not promised", class_="badge unpromised"), kept]
+
+
 def data(payload: Payload) -> Element:
     log = payload["data"]
-    warm_up = f"; the first {count(log['warmup'])} are the warm-up and count for nobody" if log["warmup"] else ""
+    first = "the first is" if log["warmup"] == 1 else f"the first {count(log['warmup'])} are"
+    counts = "counts" if log["warmup"] == 1 else "count"
+    warm_up = f"; {first} the warm-up and {counts} for nobody" if log["warmup"] else ""
     facts: list[tuple[str, str]] = [
         ("Read from", ", ".join(log["source"]) or NOTHING),
         ("Span", " to ".join(_moment(end) for end in log["span"]) if log["span"] else "no times given"),
@@ -199,7 +229,7 @@ def data(payload: Payload) -> Element:
         ("Judged", count(log["judged"]) + warm_up),
         ("Base rate", percent(log["base_rate"])),
         ("Mean raw score", percent(log["mean_score"])),
-        ("Scores are", {"logit": "logits"}.get(log["score_kind"], "probabilities")),
+        ("Scores are", SCORE_KINDS[log["score_kind"]]),
     ]
     if log["keys"] is not None:
         facts.append(("Keys", count(log["keys"])))

@@ -19,7 +19,9 @@ function makeChart(host, spec) {
   const tip = element("div", { class: "tip", hidden: true, "aria-hidden": "true" });
   const live = element("p", { class: "sr-only", role: "status", "aria-live": "polite" });
   const table = element("details", { class: "as-table" }, element("summary", {}, "Show as table"));
-  host.append(legend, plot, live, table);
+  // Controls stay on the screen: what they chose is said on paper.
+  const caption = element("p", { class: "on-paper small" });
+  host.append(caption, legend, plot, live, table);
   const hidden = new Set();
   let u = null, at = null, labelled = "";
 
@@ -34,6 +36,7 @@ function makeChart(host, spec) {
       if (spec.first) hideAllBut(spec.first);
       drawLegend();
     }
+    caption.textContent = `${spec.label}.`;
     plot.setAttribute("aria-label", `${spec.label}. Left and right arrow keys move through the points.`);
     u?.destroy();
     at = null;

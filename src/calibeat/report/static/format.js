@@ -37,15 +37,19 @@ function number(value, digits = 4, sign = false) {
 
 const count = value => known(value) ? Math.round(value).toLocaleString("en") : NOTHING;
 
+const counted = (value, noun) => `${count(value)} ${noun}${value === 1 ? "" : "s"}`;
+
 const percent = value => !known(value) ? NOTHING :
   (value === 0 || Math.abs(value) >= 0.001 ? (100 * value).toFixed(1) : (100 * value).toPrecision(2)) + "\u00a0%";
 
 function duration(seconds) {
   if (!known(seconds)) return NOTHING;
   for (const [size, unit] of [[365.25 * 86400, "years"], [86400, "days"], [3600, "h"], [60, "min"]]) {
-    if (Math.abs(seconds) >= size) return `${+(seconds / size).toPrecision(3)} ${unit}`;
+    const rounded = +(seconds / size).toPrecision(3);
+    if (Math.abs(seconds) >= size) return `${rounded} ${rounded === 1 ? unit.replace(/s$/, "") : unit}`;
   }
-  return `${+seconds.toPrecision(3)} s`;
+  const [size, unit] = seconds === 0 || Math.abs(seconds) >= 0.1 ? [1, "s"] : Math.abs(seconds) >= 1e-4 ? [1e-3, "ms"] : [1e-6, "µs"];
+  return `${+(seconds / size).toPrecision(3)} ${unit}`;
 }
 
 // How probable e^x is beside 1, for a reader who does not think in logarithms.

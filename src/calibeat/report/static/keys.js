@@ -53,7 +53,8 @@ function startKeys(payload) {
       at === 0 ? element("th", { scope: "row", class: "key", title: text(i) }, text(i)) :
         element("td", { class: "number" }, bar ? differenceBar(difference(i), largest) : null, text(i))))));
     if (!visible.length) table.tBodies[0].append(element("tr", {}, element("td", { colspan: shown.length }, "No key matches.")));
-    status.textContent = rows.length ? `${count(page * ROWS_A_PAGE + 1)}–${count(page * ROWS_A_PAGE + visible.length)} of ${count(rows.length)} keys` : "0 keys";
+    status.textContent = rows.length ? `${count(page * ROWS_A_PAGE + 1)}–${count(page * ROWS_A_PAGE + visible.length)} of ${counted(rows.length, "key")}` : "0 keys";
+    measure.textContent = `By ${{ log_loss: "log-loss", brier: "Brier score", ce: "calibration error" }[metric]}.`;
     back.disabled = page === 0;
     on.disabled = page >= pages - 1;
   }
@@ -70,6 +71,8 @@ function startKeys(payload) {
   const back = element("button", { type: "button", on: { click: turn(-1) } }, "Previous");
   const on = element("button", { type: "button", on: { click: turn(1) } }, "Next");
   pager.append(back, status, on);
+  const measure = element("p", { class: "on-paper small" });
+  table.parentElement.before(measure);
 
   document.getElementById("keys-controls").append(...[
     element("label", { class: "select" }, element("span", {}, "Find"), element("input", {

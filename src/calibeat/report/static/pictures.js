@@ -136,7 +136,7 @@ function drawEvidence(payload, styles) {
     ...axis, series, label: "Logarithm of the e-value over time, by method", first: [...shownAtFirst(payload)],
     title: i => axis.kind === "time" ? moment(axis.x[i], span) : `event ${count(axis.x[i])}`,
     format: v => number(v, 1), note: (one, i) => `${number(one.values[i], 1)} (${odds(one.values[i])})`,
-    rules: [{ at: 0, always: true }, { at: Math.log(20), label: "20 to 1", always: true }],
+    rules: [{ at: 0, always: true }, { at: evalue.threshold, label: `${count(Math.exp(evalue.threshold))} to 1`, always: true }],
   });
 }
 
@@ -149,7 +149,7 @@ function drawDelays(payload) {
   makeChart(host, {
     kind: "number", x: counts.map((_, i) => i + 0.5), bars: "middle", direct: false, right: 34, height: 200, xRange: [0, counts.length],
     xTicks: at => Number.isInteger(at) && known(edges[at]) ? said(edges[at]) : "",
-    title: i => `${said(edges[i])} – ${said(edges[i + 1])}`, format: v => `${count(v)} outcomes`, range: (_, high) => [0, high * 1.06 || 1],
+    title: i => `${said(edges[i])} – ${said(edges[i + 1])}`, format: v => counted(v, "outcome"), range: (_, high) => [0, high * 1.06 || 1],
     label: "Histogram of delays",
     series: [{ name: "outcomes", label: "outcomes", style: { hue: "blue", dash: [], width: 1 }, values: counts }],
   });

@@ -90,7 +90,7 @@ function drawReliability(payload, styles) {
     label: "Reliability: observed frequency against forecast", ...shape(),
   });
   const below = makeChart(lower, {
-    ...common, margin: margin + 18, bars: "middle", yTicks: null, height: 130, format: v => `${count(v)} events`, range: (_, high) => [0, high * 1.06 || 1],
+    ...common, margin: margin + 18, bars: "middle", yTicks: null, height: 130, format: v => counted(v, "event"), range: (_, high) => [0, high * 1.06 || 1],
     label: "Events by forecast", ...bars(),
   });
 
@@ -123,7 +123,7 @@ function drawReliability(payload, styles) {
 
   function show() {
     const { label, count: events } = reliability.periods[period];
-    said.textContent = `${label}: ${count(events)} events. Calibration error ${names().map(name => `${styles[name].label} ${number(error(name))}`).join(", ")}.`;
+    said.textContent = `${label}: ${counted(events, "event")}. Calibration error ${names().map(name => `${styles[name].label} ${number(error(name))}`).join(", ")}.`;
     if (slider) slider.value = period;
     slider?.setAttribute("aria-valuetext", label);
     minis.forEach(({ button }, at) => button.setAttribute("aria-pressed", String(at === period)));

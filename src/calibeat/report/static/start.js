@@ -57,5 +57,6 @@ drawLearnt(payload);
 drawEvidence(payload, styles);
 startKeys(payload);
 drawDelays(payload);
+startScrollers();
 startCopying();
 root.dataset.ready = "";

@@ -37,6 +37,23 @@ function makeSortable(table) {
   }
 }
 
+// An edge behind which there are columns fades; without it nobody would look for them.
+function startScrollers() {
+  for (const frame of document.querySelectorAll(".sideways")) {
+    const inner = frame.querySelector(".scroller");
+    const look = () => {
+      const rest = inner.scrollWidth - inner.clientWidth;
+      frame.classList.toggle("more-left", inner.scrollLeft > 1);
+      frame.classList.toggle("more-right", inner.scrollLeft < rest - 1);
+    };
+    inner.addEventListener("scroll", look, { passive: true });
+    const watch = new ResizeObserver(look);
+    watch.observe(inner);
+    watch.observe(inner.firstElementChild);
+    look();
+  }
+}
+
 function startLeaderboard(payload, styles) {
   const table = document.getElementById("leaderboard");
   makeSortable(table);

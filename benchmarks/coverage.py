@@ -1,0 +1,76 @@
+"""How often the 95 % intervals of a backtest hold the truth, and how often a verdict takes a slow regime for a gain."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import numpy as np
+from numpy.typing import NDArray
+
+import calibeat
+from calibeat.backtest.bootstrap import Bootstrap
+from calibeat.backtest.tally import Blocks, Tally
+
+from .table import show
+
+Vector = NDArray[np.float64]
+
+
+def coverage(*, quick: bool) -> None:
+    """Both tables; --quick has fewer logs."""
+    logs = 20 if quick else 100
+    rows = [
+        [f"{n:,}", f"{rho:g}", f"{_covered(n, rho, logs):.0%}"]
+        for n in (1000, 30_000) for rho in (0.0, 0.9, 0.99, 0.999)
+    ]  # fmt: skip
+    show(f"Coverage of the 95 % interval of a difference in log-loss, {logs} logs each", ["events", "rho", "covered"],
+         rows, ["rho: correlation of the hidden state of one event with that of the next."])  # fmt: skip
+    rows = []
+    for n, rho in ((3000, 0.999), (10_000, 0.9995)):
+        found = Counter(_verdict(n, rho, seed) for seed in range(logs))
+        rows.append([f"{n:,}", f"{rho:g}", *(str(found[key]) for key in ("sure", "likely", "raw"))])
+    show(f"Verdicts on FPS where the raw score is right in the long run, {logs} logs each",
+         ["events", "rho", "use FPS, sure", "use FPS, likely", "keep raw"], rows)  # fmt: skip
+
+
+def _wave(rng: np.random.Generator, n: int, rho: float) -> Vector:
+    """An autoregression of first order with a variance of one, from its stationary start."""
+    z, now = np.empty(n), float(rng.normal())
+    for i, step in enumerate((rng.normal(size=n) * np.sqrt(1.0 - rho * rho)).tolist()):
+        now = rho * now + step
+        z[i] = now
+    return z
+
+
+def _log(rng: np.random.Generator, n: int, rho: float) -> tuple[Vector, Vector, Vector]:
+    """Two fixed forecasts, and outcomes with a hidden state."""
+    base = rng.normal(size=n)
+    y = (rng.random(n) < 1.0 / (1.0 + np.exp(-(base + _wave(rng, n, rho))))).astype(float)
+    return 1.0 / (1.0 + np.exp(-base)), 1.0 / (1.0 + np.exp(-(0.8 * base + 0.3))), y
+
+
+def _covered(n: int, rho: float, logs: int) -> float:
+    """The share of logs whose interval holds the difference that very long logs have."""
+    rng = np.random.default_rng(9)
+    # The hidden state is normal whatever rho is: events far apart are as good as a long log.
+    p, q, y = _log(rng, 4_000_000, 0.0)
+    truth = float(np.mean(np.log(np.where(y == 1, p, 1 - p)) - np.log(np.where(y == 1, q, 1 - q))))
+    hits = 0
+    for _ in range(logs):
+        p, q, y = _log(rng, n, rho)
+        blocks, mine, other = Blocks(0), Tally(10), Tally(10)
+        place = blocks.place(np.ones(n, dtype=bool), None, [mine, other])
+        mine.count(q, y, place, np.zeros(n))
+        other.count(p, y, place, np.zeros(n))
+        _, low, high = Bootstrap({"p": other, "q": mine}, blocks.used, blocks.length).difference("q", "p", "log_loss")
+        hits += low <= truth <= high
+    return hits / logs
+
+
+def _verdict(n: int, rho: float, seed: int) -> str:
+    """A score that is right in the long run, and for long stretches is not."""
+    rng = np.random.default_rng(seed)
+    hidden, base = _wave(rng, n, rho), rng.normal(size=n)
+    scores = 1.0 / (1.0 + np.exp(-1.702 * base / np.sqrt(1.25)))  # the normal distribution function, within 0.01
+    said = calibeat.backtest(scores, base + 0.5 * hidden + rng.normal(size=n) > 0, methods="fps").payload()["verdict"]
+    return "raw" if said["method"] == "raw" else said["confidence"]
