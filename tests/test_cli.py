@@ -60,3 +60,18 @@ def test_module_and_script_are_the_same() -> None:
     for command in ([sys.executable, "-m", "calibeat"], [str(script)]):
         done = subprocess.run([*command, "--version"], capture_output=True, text=True, check=True)
         assert done.stdout == f"calibeat {__version__}\n"
+
+
+def test_a_reader_that_leaves_is_no_error(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    def leave(_: object) -> None:
+        raise BrokenPipeError
+
+    monkeypatch.setattr(cli, "_demo", leave)
+    stdout = sys.stdout
+    try:
+        assert cli.main(["demo"]) == 0
+        assert sys.stdout is not stdout
+        sys.stdout.close()
+    finally:
+        sys.stdout = stdout
+    assert capsys.readouterr().err == ""

@@ -355,7 +355,7 @@ def _numbers(values: Any) -> Vector:
 def _clock(y: Vector, p: Vector, times: Any) -> npt.NDArray[Any]:
     """When each event was, read as a backtest reads its times, and once more the last: where the last window ends."""
     from .backtest.arrays import batches
-    from .backtest.intake import FINE, MISSING
+    from .backtest.clock import FINE, MISSING
 
     array = to_array(times)
     if not isinstance(array, (list, tuple)):
