@@ -109,6 +109,6 @@ def _reproduce(options: argparse.Namespace) -> None:
 
     settings = Settings(runs=options.runs, seed=options.seed, jobs=options.jobs, data=options.data)
     if options.list:
-        print(listing(settings))
+        print(listing(settings, options.names))
     else:
         reproduce(options.names, settings, options.out)

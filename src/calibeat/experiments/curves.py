@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from itertools import product
 from typing import Any
 
-from . import claims, figures, published
+import numpy as np
+
+from . import claims, figures, published, rules
 from .datasets import DATASETS, DESIGNS
 from .forests import ForestStream
 from .replay import EPSILONS, METHODS
-from .section import Section, Table, beside
+from .section import Section, Table, beside, number, plus_minus
 from .settings import Settings
 from .summary import CSV_HEAD, Summary
 from .tasks import Task
@@ -26,7 +29,9 @@ SCALE = 1e4  # final CE is shown times 10,000
 
 ABOUT_CURVES = (
     "CE and SHP are over the events from T_cal on, in ten bins; bars are one standard deviation over the runs. The "
-    "paper plots these curves and prints no numbers; beside ours stands the final CE of the published experiments."
+    "paper plots these curves and prints no numbers; beside ours stands the final CE of the published experiments, a "
+    "mean of ten seeds: its distance is in standard deviations of one run, and in standard errors of the difference of "
+    "the two means, as if their draws had nothing in common."
 )
 ABOUT_PROTOCOLS = (
     "The text and the published experiments describe different data: covariance I + 10 uu' and products of different "
@@ -39,11 +44,11 @@ ABOUT_PROTOCOLS = (
 # ---- streams and tasks -------------------------------------------------------------------------------------------
 
 
-def real_streams(settings: Settings) -> list[ForestStream]:
-    """The eight streams of Section 4.1."""
+def real_streams(settings: Settings, designs: Sequence[str] = DESIGNS) -> list[ForestStream]:
+    """The eight streams of Section 4.1, or those of some designs."""
     return [
         ForestStream(name, design, trees=settings.trees, events=settings.events)
-        for design in DESIGNS
+        for design in designs
         for name in DATASETS
     ]
 
@@ -58,9 +63,14 @@ def ten_streams(settings: Settings) -> list[ForestStream]:
     ]
 
 
-def real_tasks(settings: Settings) -> list[Task]:
-    """All runs on real data; every experiment on them needs the same."""
-    return [Task("replay", stream, seed) for stream in real_streams(settings) for seed in settings.seeds]
+def real_tasks(settings: Settings, designs: Sequence[str] = DESIGNS) -> list[Task]:
+    """All runs on real data; every experiment on both designs needs the same."""
+    return [Task("replay", stream, seed) for stream in real_streams(settings, designs) for seed in settings.seeds]
+
+
+def drift_tasks(settings: Settings) -> list[Task]:
+    """Figures 5 and 8 need no other streams."""
+    return real_tasks(settings, ("drift",))
 
 
 def ten_tasks(settings: Settings) -> list[Task]:
@@ -83,16 +93,41 @@ def rows_of(found: Mapping[str, Summary], design: str, title: str = "") -> tuple
 
 def drift(settings: Settings, results: Results) -> Section:
     """Figures 5 and 8."""
-    return _plain(settings, results, "drift", claims.DRIFT)
+    return _plain(summaries(real_streams(settings, ("drift",)), results), "drift", claims.DRIFT)
 
 
 def iid(settings: Settings, results: Results) -> Section:
     """Figures 6 and 9."""
-    return _plain(settings, results, "iid", claims.IID)
-
-
-def _plain(settings: Settings, results: Results, design: str, judged: Sequence[claims.Claim]) -> Section:
     found = summaries(real_streams(settings), results)
+    section = _plain(found, "iid", claims.IID)
+    authors = final_table({"bank-iid": found["bank-iid"]}, PLATT, {"bank-iid": published.AUTHORS_BANK_IID}, 100)
+    caption = "Final CE x 10,000 beside the authors' own 100 runs, as far as these are on record"
+    section.tables.insert(1, replace(authors, caption=caption))
+    section.findings = iid_findings(found)
+    return section
+
+
+def iid_findings(found: Mapping[str, Summary]) -> list[str]:
+    """What the published experiments do not bear out, and what ours say of it."""
+    fetal = found["fetal-iid"]
+    below = int((fetal.mean("ce", "OPS") < fetal.mean("ce", "TOPS")).sum())
+    lower = {
+        metric: sum(s.final(metric, "TOPS")[0] < s.final(metric, "OPS")[0] for s in found.values())
+        for metric in ("ce", "brier")
+    }
+    hedged = [
+        f"{name} {int((s.mean('ce', 'HOPS') < s.mean('ce', 'OPS')).sum())} of {len(s.points)}"
+        for name, s in found.items()
+        if s.stream.kind == "fetal"
+    ]
+    return [
+        f"TOPS is not best throughout on fetal-iid. Ours: OPS is below TOPS at {below} of {len(fetal.points)} points.",
+        f"HOPS never improves OPS on fetal health. Ours: points where HOPS is below OPS: {', '.join(hedged)}.",
+        f"TOPS lowers CE, not Brier. Ours: CE on {lower['ce']} of {len(found)} streams, Brier on {lower['brier']}.",
+    ]
+
+
+def _plain(found: Mapping[str, Summary], design: str, judged: Sequence[claims.Claim]) -> Section:
     line = rows_of(found, design)
     here = {summary.stream.name: summary for summary in line[1]}
     ce, shp = {"drift": ("figure-5", "figure-8"), "iid": ("figure-6", "figure-9")}[design]
@@ -108,10 +143,7 @@ def _plain(settings: Settings, results: Results, design: str, judged: Sequence[c
         csv_head=CSV_HEAD,
         verdicts=[claim.judged(found) for claim in judged],
     )
-    if design == "iid":
-        authors = final_table({"bank-iid": found["bank-iid"]}, PLATT, {"bank-iid": published.AUTHORS_BANK_IID})
-        caption = "Final CE x 10,000 beside the authors' own 100 runs, as far as these are on record"
-        section.tables.insert(1, replace(authors, caption=caption))
+    section.more[f"real-{design}-scores"] = scores_csv(here, METHODS)
     section.csv_rows = [row for s in here.values() for row in s.csv_rows(METHODS, (0.1,))]
     return section
 
@@ -128,6 +160,7 @@ def ten_dimensions(settings: Settings, results: Results) -> Section:
         ],
         csv_head=CSV_HEAD,
         csv_rows=[row for s in found.values() for row in s.csv_rows((*PLATT, *OURS), (0.1,))],
+        more={"ten-dimensions-scores": scores_csv(found, (*PLATT, *OURS))},
     )  # fmt: skip
     for protocol in PROTOCOLS:
         part = {name: summary for name, summary in found.items() if summary.stream.protocol == protocol}
@@ -141,7 +174,19 @@ def ten_dimensions(settings: Settings, results: Results) -> Section:
         for claim in claims.TEN:
             where = f"{claim.where}, data as {'in the text' if protocol == 'text' else 'published'}"
             section.verdicts.append(replace(claim.judged(part), where=where))
+    section.findings = [
+        "TOPS is not best throughout on covariate-iid. Ours: points where another method is below TOPS: "
+        + ", ".join(
+            f"{n} {_beaten(s, 'TOPS', claims.RIVALS_OF_TOPS)}" for n, s in found.items() if "covariate-iid" in n
+        )
+        + "."
+    ]
     return section
+
+
+def _beaten(summary: Summary, method: str, rivals: Sequence[str]) -> str:
+    lowest = np.min([summary.mean("ce", rival) for rival in rivals], axis=0)
+    return f"{int((lowest < summary.mean('ce', method)).sum())} of {len(summary.points)}"
 
 
 def epsilons(settings: Settings, results: Results) -> Section:
@@ -152,7 +197,9 @@ def epsilons(settings: Settings, results: Results) -> Section:
     for name, summary in found.items():
         for method in PLATT:
             ends = [summary.final("ce", method, epsilon) for epsilon in EPSILONS]
-            table_rows.append([name, method, *(f"{SCALE * mean:.0f} ± {SCALE * std:.0f}" for mean, std in ends)])
+            table_rows.append([name, method, *(plus_minus(mean, std, 0, SCALE) for mean, std in ends)])
+    worse = {n: s.final("ce", "HOPS", 0.2)[0] / s.final("ce", "HOPS")[0] for n, s in found.items()}
+    worst = max(worse, key=lambda name: worse[name])
     return Section(
         words=["Epsilon is the width of the bins of calibeating, of hedging and of the metrics alike."],
         tables=[Table("Final CE x 10,000", ["stream", "method", *(f"epsilon {e:g}" for e in EPSILONS)], table_rows)],
@@ -162,14 +209,24 @@ def epsilons(settings: Settings, results: Results) -> Section:
         },
         captions={"figure-12": "Figure 12: epsilon = 0.05", "figure-13": "Figure 13: epsilon = 0.2"},
         csv_head=CSV_HEAD,
-        csv_rows=[row for summary in found.values() for row in summary.csv_rows(PLATT, (0.05, 0.2))],
+        csv_rows=[row for summary in found.values() for row in summary.csv_rows(PLATT, EPSILONS)],
+        more={"epsilon-scores": scores_csv(found, PLATT, EPSILONS)},
         verdicts=[claim.judged(found) for claim in claims.EPSILON],
+        findings=[f"HOPS at epsilon 0.2 worsens by up to 2.6 times. Ours: {worse[worst]:.1f} times, on {worst}."],
     )
 
 
 def beta(settings: Settings, results: Results) -> Section:
     """Figure 14."""
-    return _family(settings, results, BETA, "figure-14", "Figure 14: beta scaling", claims.BETA)
+    section = _family(settings, results, BETA, "figure-14", "Figure 14: beta scaling", claims.BETA)
+    found = summaries(real_streams(settings), results)
+    beaten = {name: _beaten(found[name], "TOBS", BETA) for name in ("churn-drift", "bank-drift")}
+    last = rules.least(found["bank-drift"], BETA)
+    points = ", ".join(f"{name} {count}" for name, count in beaten.items())
+    known = "TOBS is not best in each plot (churn-drift, the end of bank-drift)."
+    ours = f"Ours: points where another method is below TOBS: {points}; least at the end of bank-drift: {last}."
+    section.findings = [f"{known} {ours}"]
+    return section
 
 
 def histogram(settings: Settings, results: Results) -> Section:
@@ -204,23 +261,33 @@ def _family(
 
 
 def final_table(
-    found: Mapping[str, Summary], methods: Sequence[str], theirs: Mapping[str, Mapping[str, float]] | None = None
-) -> Table:
-    """Final CE of each method on each stream: ours, the published one, their distance in our standard deviations."""
+    found: Mapping[str, Summary], methods: Sequence[str], theirs: Mapping[str, Mapping[str, float]] | None = None,
+    their_runs: int = published.SEEDS,
+) -> Table:  # fmt: skip
+    """Final CE: ours, the published one, their distance in our standard deviations and in standard errors."""
     theirs = theirs or published.FINAL_CE
-    rows = []
+    rows, far, compared = [], 0, 0
     for name, summary in found.items():
         for method in methods:
             mean, std = summary.final("ce", method)
-            rows.append([name, method, *beside(mean, std, theirs.get(name, {}).get(method), 0, SCALE)])
-    return Table("Final CE x 10,000", ["stream", "method", "ours", "paper", "difference in std"], rows)
+            other = theirs.get(name, {}).get(method)
+            z = ""
+            if other is not None and std > 0:
+                error = SCALE * std * (1 / summary.runs + 1 / their_runs) ** 0.5
+                distance = (SCALE * mean - other) / error
+                z, far, compared = f"{distance:+.1f}", far + (abs(distance) > 2), compared + 1
+            rows.append([name, method, *beside(mean, std, other, 0, SCALE), z])
+    caption = "Final CE x 10,000"
+    if compared:
+        caption += f"; {far} of {compared} differences exceed two standard errors"
+    return Table(caption, ["stream", "method", "ours", "paper", "difference in std", "in standard errors"], rows)
 
 
 def others_table(found: Mapping[str, Summary]) -> Table:
     """What the paper has not: sliding windows, and AUTO; beside the paper's best."""
     methods = ("TOPS", "TOBS", *OURS)
     rows = [
-        [name, *(f"{SCALE * mean:.0f} ± {SCALE * std:.0f}" for mean, std in (s.final("ce", m) for m in methods))]
+        [name, *(plus_minus(mean, std, 0, SCALE) for mean, std in (s.final("ce", m) for m in methods))]
         for name, s in found.items()
     ]
     return Table("Final CE x 10,000 of methods that the paper has not, beside its best", ["stream", *methods], rows)
@@ -235,6 +302,16 @@ def measures_table(found: Mapping[str, Summary], methods: Sequence[str]) -> Tabl
     ]
     caption = "Brier score and log-loss (clipped at 1e-5) from T_cal on, which the paper does not report"
     return Table(caption, ["stream", "measure", *methods], rows)
+
+
+def scores_csv(found: Mapping[str, Summary], methods: Sequence[str], epsilons: Sequence[float] = (0.1,)) -> Table:
+    """Brier score and log-loss at the end, as a CSV."""
+    rows = []
+    for name, summary in found.items():
+        for method, epsilon, metric in product(methods, epsilons, ("brier", "log_loss")):
+            mean, std = summary.final(metric, method, epsilon)
+            rows.append([name, method, f"{epsilon:g}", metric, number(mean), number(std), str(summary.runs)])
+    return Table("Brier score and log-loss", ["stream", "method", "epsilon", "metric", "mean", "std", "runs"], rows)
 
 
 def _figure(stem: str) -> str:

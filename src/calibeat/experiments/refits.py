@@ -49,7 +49,7 @@ CONTENDERS = ("calibeat WPS", *PEERS)
 def run(
     scores: FloatArray, outcomes: FloatArray, calibration: int, window: int, repeats: int = REPEATS
 ) -> dict[str, Any]:  # fmt: skip
-    """CPU seconds of all refits of a stream, their number, and the last parameters, by contender."""
+    """CPU seconds of all refits of a stream by [turn, contender], their number, and the last parameters."""
     from threadpoolctl import threadpool_limits  # a dependency of scikit-learn
 
     f = np.clip(scores, 1e-5, 1.0 - 1e-5)
@@ -73,5 +73,5 @@ def run(
             theta[i] = contender()
             seconds[turn, i] = process_time() - begin
     return {
-        "seconds": seconds.min(axis=0), "theta": theta, "refits": np.array(len(ends)), "events": np.array(len(scores)),
+        "seconds": seconds, "theta": theta, "refits": np.array(len(ends)), "events": np.array(len(scores)),
     }  # fmt: skip

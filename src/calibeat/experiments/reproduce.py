@@ -11,10 +11,10 @@ from importlib import import_module
 from pathlib import Path
 from typing import TextIO
 
-from calibeat.errors import CalibeatError, MissingExtra
+from calibeat.errors import CalibeatError, InvalidInput, MissingExtra
 
 from . import pages, registry
-from .datasets import data_folder
+from .datasets import data_folder, verify
 from .settings import Settings
 from .tasks import run_all
 
@@ -39,9 +39,14 @@ def reproduce(
     to, log = to or sys.stdout, log or sys.stderr
     experiments = registry.chosen(names)
     require_libraries()
-    if settings.data is not None or any(experiment.needs_data for experiment in experiments):
-        settings = replace(settings, data=data_folder(settings.data, settings.cache))
-    out.mkdir(parents=True, exist_ok=True)
+    if any(experiment.needs_data for experiment in experiments):
+        folder = data_folder(settings.data, settings.cache)
+        verify(folder)
+        settings = replace(settings, data=folder)
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InvalidInput(f"--out must be a folder or a new name, got {out} - {error.strerror}") from error
     begin = time.perf_counter()
     tasks = [task for experiment in experiments for task in experiment.tasks(settings)]
     try:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -11,19 +11,24 @@ import numpy as np
 from .stream import FloatArray
 
 NUMBERS = ("mean", "std", "runs")
+ONE_RUN = "one run has no standard error, so nothing is decided"
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """A claim of the text, in its words, whether it holds in our runs, and the numbers that say so.
+    """A claim of the text, whether it holds in our runs, the numbers that say so, and the rule that was applied.
 
-    `holds` is None where the means speak against the claim, but by no more than the runs' noise.
+    `holds` is None where the means speak against the claim, but by no more than the runs' noise; `fails_at_two` says
+    that it would not hold if two standard errors were enough. `verbatim` claims are in the text's own words.
     """
 
     claim: str
     where: str
     holds: bool | None
     why: str
+    asked: str
+    fails_at_two: bool = False
+    verbatim: bool = True
 
 
 @dataclass(frozen=True)
@@ -45,7 +50,9 @@ class Section:
     captions: dict[str, str] = field(default_factory=dict)  # file stem -> what is to be seen
     csv_head: Sequence[str] = ()
     csv_rows: list[list[str]] = field(default_factory=list)
+    more: dict[str, Table] = field(default_factory=dict)  # file stem -> a further CSV
     verdicts: list[Verdict] = field(default_factory=list)
+    findings: list[str] = field(default_factory=list)  # what the published experiments contradict, and what ours say
 
 
 def prose(text: str) -> str:
@@ -53,14 +60,37 @@ def prose(text: str) -> str:
     return " ".join(text.split())
 
 
+def plural(count: int, noun: str) -> str:
+    """1 run, 2 runs."""
+    return f"{count} {noun}" + ("" if count == 1 else "s")
+
+
+def undecided_if_one(verdicts: Iterable[Verdict], runs: int) -> list[Verdict]:
+    """The verdicts, each undecided if there was only one run."""
+    if runs > 1:
+        return list(verdicts)
+    return [replace(v, holds=None, fails_at_two=False, why=f"{ONE_RUN}; {v.why}") for v in verdicts]
+
+
 def spread(values: FloatArray) -> FloatArray:
     """Standard deviation over the runs, the first axis; NaN for one run."""
     return np.asarray(values.std(axis=0, ddof=1) if len(values) > 1 else np.full(values.shape[1:], np.nan))
 
 
+def plus_minus(mean: float, std: float, digits: int = 4, scale: float = 1.0) -> str:
+    """A mean with its standard deviation; one run has none."""
+    said = f"{scale * mean:.{digits}f}"
+    return said if np.isnan(std) else f"{said} ± {scale * std:.{digits}f}"
+
+
+def number(value: float, digits: int = 6) -> str:
+    """A cell of a CSV; empty where there is no number."""
+    return "" if np.isnan(value) else f"{value:.{digits}f}"
+
+
 def beside(ours: float, std: float, theirs: float | None, digits: int = 4, scale: float = 1.0) -> list[str]:
     """Cells "ours | paper | difference in standard deviations"; empty where the paper gives no number."""
-    said = f"{scale * ours:.{digits}f} ± {scale * std:.{digits}f}" if std == std else f"{scale * ours:.{digits}f}"  # noqa: PLR0124 - one run has no standard deviation
+    said = plus_minus(ours, std, digits, scale)
     if theirs is None:
         return [said, "", ""]
     gap = f"{(scale * ours - theirs) / (scale * std):+.1f}" if std > 0 else ""

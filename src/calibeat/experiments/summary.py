@@ -9,6 +9,7 @@ import numpy as np
 
 from .forests import ForestStream
 from .replay import EPSILONS, METHODS
+from .section import number
 from .stream import FloatArray, IntArray
 
 PLAIN = EPSILONS.index(0.1)
@@ -48,7 +49,7 @@ class Summary:
             for epsilon in epsilons:
                 columns = [f(metric, method, epsilon) for metric in ("ce", "shp") for f in (self.mean, self.std)]
                 for t, *numbers in zip(self.points, *columns, strict=True):
-                    shown = [f"{number:.6f}" for number in numbers]
+                    shown = [number(value) for value in numbers]
                     rows.append([self.stream.name, method, f"{epsilon:g}", str(t), *shown, str(self.runs)])
         return rows
 
