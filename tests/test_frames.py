@@ -17,7 +17,7 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
-from calibeat import OPS, TOPS, Calibrator, InvalidInput, MissingExtra, frames, metrics
+from calibeat import OPS, TOPS, Bank, Calibrator, InvalidInput, MissingExtra, frames, metrics
 
 SCORES, OUTCOMES, DUE = [0.2, 0.7, 0.6, 0.9], [0, 1, 1, 0], [1, 3, 4, 9]
 INDEX = pd.Index(["d", "a", "c", "b"], name="flight")
@@ -215,3 +215,38 @@ def test_arrays_are_handed_through_untouched() -> None:
     assert frames.to_array(array) is array and frames.like(array, array) is array
     memory = memoryview(array)
     assert frames.to_array(memory) is memory and frames.like(memory, array) is array
+
+
+WORDS = ["oslo", "rome", "oslo", "paris"]
+KEYS: dict[str, Any] = {
+    "pandas": pd.Series(WORDS, index=INDEX),
+    "pandas, categories": pd.Series(WORDS, dtype="category"),
+    "pandas, strings": pd.Series(WORDS, dtype="string"),
+    "an index": pd.Index(WORDS),
+    "polars": pl.Series(WORDS),
+    "polars, categories": pl.Series(WORDS, dtype=pl.Categorical),
+    "Arrow": pa.array(WORDS),
+    "Arrow, chunked": pa.chunked_array([WORDS[:2], WORDS[2:]]),
+    "Arrow, dictionary": pa.array(WORDS).dictionary_encode(),
+}
+
+
+@pytest.mark.parametrize("keys", KEYS.values(), ids=KEYS)
+def test_a_bank_takes_columns_of_keys(keys: Any, kind: Callable[[Any], Any]) -> None:
+    want, bank = Bank(TOPS), Bank(TOPS)
+    expected = want.run(WORDS, SCORES, OUTCOMES)
+    got = bank.run(keys, kind(SCORES), kind(OUTCOMES))
+    assert type(got) is type(kind(SCORES)) and as_list(got) == expected.tolist()
+    assert list(bank) == list(want)
+    assert as_list(bank.predict_many(keys, kind(SCORES))) == want.predict_many(WORDS, SCORES).tolist()
+
+
+@pytest.mark.parametrize("keys", [
+    pd.Series(["a", None, "b", "c"], dtype="string"), pl.Series(["a", None, "b", "c"]), pa.array(["a", None, "b", "c"]),
+    pd.Series([1, None, 2, 3], dtype="Int64"), pl.Series([1, None, 2, 3]), pa.array([1, None, 2, 3]),
+])  # fmt: skip
+def test_missing_keys_are_named_by_their_row(keys: Any) -> None:
+    bank = Bank(TOPS)
+    with pytest.raises(InvalidInput, match=r"key must be an int or a string, got .* - at row 1"):
+        bank.run(keys, SCORES, OUTCOMES)
+    assert len(bank) == 0
