@@ -232,7 +232,7 @@ def test_the_e_value_is_no_winning_bet_against_a_score_that_is_right():
         for p in (0.0, 1e-6, 0.2, 1 - 1e-7, 1.0):
             mean = 0.0
             for y, chance in ((1.0, truth), (0.0, 1.0 - truth)):
-                raw_loss = np.array([tally_module.loss_of(truth, y)])
+                raw_loss = np.array([tally_module.log_loss(truth, y)])
                 running, place = np.array([0.0, 0.0]), np.array([1])
                 tally(
                     np.array([p]), np.array([y]), place, raw_loss, 1, np.zeros(6), np.zeros(8), np.zeros(2 * RANKS),

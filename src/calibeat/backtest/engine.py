@@ -15,6 +15,7 @@ from calibeat._check import Vector
 from calibeat._jit import compiled
 from calibeat.method import Method
 from calibeat.randomness import stream_key, uniforms_at
+from calibeat.rows import numbered
 
 from .chunk import Chunk, Flags, Plan, Underway, Whole
 from .delays import Delays
@@ -110,7 +111,7 @@ class _Loop:
         self._underway = Underway()
         self._silent = 0
         self._stride = 1
-        self._made = np.zeros(1, dtype=np.int64)  # forecasts per stream, for the draws
+        self._made = np.zeros(1)  # forecasts per stream, for the draws
 
     @property
     def never(self) -> int:
@@ -192,15 +193,8 @@ class _Loop:
         """The number of each event within its stream."""
         if not self._to.keyed:
             return np.arange(self._to.events, self._to.events + len(chunk))
-        order = np.argsort(chunk.slots, kind="stable")
-        slots = chunk.slots[order]
-        begins = np.flatnonzero(np.r_[True, slots[1:] != slots[:-1]]) if len(slots) else np.empty(0, dtype=np.int64)
-        sizes = np.diff(np.r_[begins, len(slots)])
-        self._made = np.concatenate([self._made, np.zeros(max(0, streams - len(self._made)), dtype=np.int64)])
-        numbers = np.empty(len(slots), dtype=np.int64)
-        numbers[order] = self._made[slots] + np.arange(len(slots)) - np.repeat(begins, sizes)
-        self._made[slots[begins]] += sizes
-        return numbers
+        self._made = np.concatenate([self._made, np.zeros(max(0, streams - len(self._made)))])
+        return numbered(self._made, chunk.slots.astype(np.int32)).view(np.int64)
 
     def _marks(self, chunk: Chunk) -> Whole:
         """Events of the chunk at which rows are noted: every stride-th, with a stride that doubles as the log grows."""

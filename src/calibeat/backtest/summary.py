@@ -30,6 +30,7 @@ from calibeat.report.payload import (
     Trajectories,
     Trajectory,
 )
+from calibeat.rows import CLIP
 
 from .bootstrap import MEASURES, RESAMPLES, Bootstrap
 from .bootstrap import Triple as Difference
@@ -38,7 +39,6 @@ from .delays import Delays
 from .engine import MOST_KEYS_WITH_CE, Replayed, Runner
 from .hindsight import RADIUS
 from .measures import MOST_POINTS, auc, iso, log_e_values, number, overall, reliability, windows
-from .tally import CLIP
 from .verdict import Facts, threshold, verdict
 
 MOST_KEYS = 2000  # shown

@@ -13,11 +13,11 @@ import numpy as np
 from calibeat._check import Vector
 from calibeat._jit import compiled, kernel
 from calibeat.calibeating import bin_of
+from calibeat.rows import CLIP, log_loss
 
 from .chunk import Flags, Whole
 
-CLIP = 1e-5  # what was said of an outcome counts as if it had been at least this: TOPS can say exactly 0
-WORST, LEAST = -math.log(CLIP), -math.log1p(-CLIP)
+LEAST = -math.log1p(-CLIP)  # what was said of an outcome counts as if it had been at least CLIP
 MOST_BLOCKS = 4096
 WARM_UP, FIRST_BLOCK = 0, 1  # block 0 takes the warm-up, which only the certificates look at
 
@@ -41,17 +41,10 @@ def rank_of(p: float, fine: int) -> int:
 
 
 @kernel
-def loss_of(p: float, y: float) -> float:
-    """-log of what p said of y, at most -log CLIP."""
-    said = p if y == 1.0 else 1.0 - p  # rounded, which is below 1e-11 of a loss that is clipped
-    return -math.log(said) if said > CLIP else WORST
-
-
-@kernel
 def losses(scores: Vector, outcomes: Vector, place: Whole, loss: Vector) -> None:
     """The log-loss of the raw score of each event that has a place."""
     for i in range(len(scores)):
-        loss[i] = loss_of(scores[i], outcomes[i]) if place[i] >= 0 else 0.0
+        loss[i] = log_loss(scores[i], outcomes[i]) if place[i] >= 0 else 0.0
 
 
 @kernel
@@ -70,7 +63,7 @@ def tally(
         cells[at] += 1.0
         cells[at + 1] += p
         cells[at + 2] += y
-        loss = loss_of(p, y)
+        loss = log_loss(p, y)
         # Against a true probability, a forecast inside the clip and a score that counts at least the clip make no bet
         # that wins in the mean.
         log_e = raw_loss[i] - (loss if loss > LEAST else LEAST)
@@ -119,7 +112,7 @@ def tally_keys(
     for i in range(len(forecasts)):
         if place[i] > 0:
             p, y, slot = forecasts[i], outcomes[i], slots[i]
-            sums[2 * slot] += loss_of(p, y)
+            sums[2 * slot] += log_loss(p, y)
             sums[2 * slot + 1] += (y - p) * (y - p)
             if slot < room:
                 gaps[slot * bins + bin_of(p, m)] += p - y
