@@ -269,3 +269,24 @@ def _binned(y: Vector, p: Vector, m: int) -> tuple[npt.NDArray[np.int64], Vector
 def _losses(y: Vector, p: Vector, clip: float = 0.0) -> Vector:
     with np.errstate(divide="ignore"):
         return -np.maximum(np.where(y == 1.0, np.log(p), np.log1p(-p)), np.log(clip))
+
+
+def wilson(share: npt.ArrayLike, count: npt.ArrayLike, confidence: float = 0.95) -> tuple[Vector, Vector]:
+    """Wilson's interval for a probability of which `share` of `count` events is known; NaN where there is no event.
+
+    >>> from calibeat.metrics import wilson
+    >>> low, high = wilson(0.5, 100)
+    >>> round(float(low), 3), round(float(high), 3)
+    (0.404, 0.596)
+
+    References: Wilson (1927).
+    """
+    from statistics import NormalDist  # which brings half of the standard library with it
+
+    z = NormalDist().inv_cdf(0.5 + check_interval("confidence", confidence, 0.0, 0.999999) / 2.0)
+    p, n = np.asarray(share, dtype=np.float64), np.asarray(count, dtype=np.float64)
+    n = np.where(n > 0, n, np.nan)
+    middle = (p + z * z / (2.0 * n)) / (1.0 + z * z / n)
+    half = z / (1.0 + z * z / n) * np.sqrt(p * (1.0 - p) / n + z * z / (4.0 * n * n))
+    # At a share of 0 or 1 the interval begins there, and rounding must not say otherwise.
+    return np.minimum(np.maximum(middle - half, 0.0), p), np.maximum(np.minimum(middle + half, 1.0), p)

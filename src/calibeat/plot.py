@@ -9,16 +9,16 @@ from __future__ import annotations
 import io
 import math
 from itertools import pairwise
-from statistics import NormalDist
 from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
 
 from . import metrics
-from ._check import Vector, check_interval, check_lengths, check_outcomes, check_scores, check_whole
+from ._check import Vector, check_lengths, check_outcomes, check_scores, check_whole
 from .errors import InvalidInput, MissingExtra
 from .frames import to_array
+from .metrics import wilson
 
 __all__ = ["CalibrationOverTimeDisplay", "ReliabilityDisplay", "wilson"]
 
@@ -26,24 +26,6 @@ PERFECT = "perfectly calibrated"
 COUNTED = "calibeat-count"  # marks the text that says how many events the tallest bar stands for
 WINDOWS = 20
 DRAWS = 400  # of the counts that a calibrated forecaster could have seen
-
-
-def wilson(share: npt.ArrayLike, count: npt.ArrayLike, confidence: float = 0.95) -> tuple[Vector, Vector]:
-    """Wilson's interval for a probability of which `share` of `count` events is known; NaN where there is no event.
-
-    >>> low, high = wilson(0.5, 100)
-    >>> round(float(low), 3), round(float(high), 3)
-    (0.404, 0.596)
-
-    References: Wilson (1927).
-    """
-    z = NormalDist().inv_cdf(0.5 + check_interval("confidence", confidence, 0.0, 0.999999) / 2.0)
-    p, n = np.asarray(share, dtype=np.float64), np.asarray(count, dtype=np.float64)
-    n = np.where(n > 0, n, np.nan)
-    middle = (p + z * z / (2.0 * n)) / (1.0 + z * z / n)
-    half = z / (1.0 + z * z / n) * np.sqrt(p * (1.0 - p) / n + z * z / (4.0 * n * n))
-    # At a share of 0 or 1 the interval begins there, and rounding must not say otherwise.
-    return np.minimum(np.maximum(middle - half, 0.0), p), np.maximum(np.minimum(middle + half, 1.0), p)
 
 
 class _Display:

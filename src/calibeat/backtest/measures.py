@@ -10,6 +10,7 @@ from itertools import pairwise
 import numpy as np
 
 from calibeat._check import Vector
+from calibeat.metrics import wilson
 from calibeat.report.payload import Curve, Number, Period, Reliability, Windows, WindowScores
 
 from .engine import Replayed
@@ -17,7 +18,6 @@ from .tally import BRIER, COUNT, FORECAST, HITS, LOG_E, LOSS, OUTCOME, RANKS, Ta
 
 MOST_WINDOWS, MOST_PERIODS, MOST_POINTS = 200, 12, 300
 EVENTS_PER_WINDOW = 500
-Z = 1.959963984540054  # of 95 %
 
 
 def iso(microseconds: int) -> str:
@@ -175,13 +175,6 @@ def _curve(cells: Vector) -> Curve:
         "low": [number(v) for v in low],
         "high": [number(v) for v in high],
     }
-
-
-def wilson(rate: Vector, count: Vector) -> tuple[Vector, Vector]:
-    """Wilson's 95 % interval of a share."""
-    middle = (rate + Z * Z / (2 * count)) / (1 + Z * Z / count)
-    half = Z / (1 + Z * Z / count) * np.sqrt(rate * (1 - rate) / count + Z * Z / (4 * count * count))
-    return np.maximum(middle - half, 0.0), np.minimum(middle + half, 1.0)
 
 
 def log_e_values(tally: Tally, used: int, at: Sequence[int]) -> list[Number]:
