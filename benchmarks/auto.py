@@ -13,8 +13,9 @@ from benchmarks import table
 from benchmarks.speed import batch, loop
 from benchmarks.stream import drifting
 from benchmarks.timing import always, interleaved
-from calibeat import AUTO, OPS, Calibrator, Spline, kernel, warm_up
-from calibeat._jit import compiled
+from calibeat import AUTO, OPS, Calibrator, Spline, warm_up
+from calibeat.core import kernel
+from calibeat.core.jit import compiled
 
 CONTROLLED = replace(AUTO, calibeater=Spline(control=1.0))
 METHODS = {"OPS": OPS, "AUTO": AUTO, "AUTO, late labels": AUTO, "AUTO, control": CONTROLLED}

@@ -24,7 +24,7 @@ from benchmarks import table
 from benchmarks.stream import drifting
 from benchmarks.timing import once
 from calibeat import Calibrator, Method
-from calibeat.backtest.methods import chosen
+from calibeat.backtest.replay.methods import chosen
 
 # By name, so that types are checked alike where river is installed and where it is not.
 CLASSIFIER: Any = import_module("river.base").Classifier

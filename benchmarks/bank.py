@@ -22,9 +22,10 @@ from numpy.typing import NDArray
 from benchmarks import floor, table
 from benchmarks.memory import resident
 from benchmarks.timing import once
-from calibeat import TOPS, Bank, rows
-from calibeat._jit import compiled
-from calibeat.keycolumn import check_keys
+from calibeat import TOPS, Bank
+from calibeat.bank import loops as rows
+from calibeat.bank.keys import check_keys
+from calibeat.core.jit import compiled
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]

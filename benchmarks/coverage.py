@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 import calibeat
-from calibeat.backtest.bootstrap import Bootstrap
-from calibeat.backtest.tally import Blocks, Tally
+from calibeat.backtest.judge.bootstrap import Bootstrap
+from calibeat.backtest.replay.tally import Blocks, Tally
 
 from .table import show
 

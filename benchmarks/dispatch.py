@@ -17,8 +17,9 @@ from benchmarks import table
 from benchmarks.speed import PRESETS, loop
 from benchmarks.stream import drifting
 from benchmarks.timing import always, interleaved
-from calibeat import Method, kernel
-from calibeat._jit import compiled
+from calibeat import Method
+from calibeat.core import kernel
+from calibeat.core.jit import compiled
 
 EMPTY = np.empty(0)
 

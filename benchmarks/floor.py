@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from benchmarks.stream import Stream
 from benchmarks.timing import Maker, always
-from calibeat.randomness import stream_key
+from calibeat.core.randomness import stream_key
 
 WIDTH = {"OPS": 7, "TOPS": 27, "HOPS": 207}
 FLAGS = {"gcc -O3": (), "gcc -O3 -march=native": ("-march=native",)}

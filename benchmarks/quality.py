@@ -33,8 +33,8 @@ from calibeat import (
     Fixed,
     Method,
     Spline,
-    metrics,
-)  # fmt: skip
+    metrics,  # fmt: skip
+)
 
 STREAMS = Path(__file__).parents[2] / "shared" / "streams" / "dev.npz"
 SEEDS, BLOCK = (0, 1, 2), 500
@@ -206,7 +206,7 @@ def regimes(events: int = 100_000, length: int = 800) -> Named:
 
 def delays(*, quick: bool) -> None:
     """Table: log-loss on the flights and on the development streams, by how late the outcomes are."""
-    from calibeat.experiments.flights import flights
+    from calibeat.paper.flights import flights
 
     flown = flights()
     known = flown.labelled

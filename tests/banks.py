@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from calibeat import AIOLI, OGD, ONS, OPS, TOBS, Bank, Method, Temperature
-from calibeat.presets import PRESETS
+from calibeat.core.presets import PRESETS
 
 IN_A_ROW = {name: method for name, method in PRESETS.items() if not method.needs_history}
 OTHERS = {

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
-from calibeat import (
+from calibeat import (  # fmt: skip
     AIOLI,
     FTL,
     OGD,
@@ -23,8 +23,8 @@ from calibeat import (
     Spline,
     Temperature,
     Tracking,
-)  # fmt: skip
-from calibeat.presets import PRESETS
+)
+from calibeat.core.presets import PRESETS
 
 Vector = NDArray[np.float64]
 

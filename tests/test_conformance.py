@@ -17,7 +17,8 @@ from conformance import CHECKS, Check, delays, same
 from conftest import JIT_OFF
 from streams import STREAMS, extremes, variants
 
-from calibeat import Calibrator, Method, _jit
+from calibeat import Calibrator, Method
+from calibeat.core import jit as _jit
 
 METHODS = variants() | extremes()
 

@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 import calibeat
-from calibeat import cli
-from calibeat.presets import PRESETS
+from calibeat.cli import main as cli
+from calibeat.core.presets import PRESETS
 
 ROOT = Path(__file__).parents[1]
 MODULES = [

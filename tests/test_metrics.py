@@ -11,7 +11,7 @@ from calibeat import Beta, Platt, Temperature, metrics
 
 
 def test_an_edge_falls_to_the_right_in_metrics_and_in_kernels() -> None:
-    from calibeat.calibeating import bin_of
+    from calibeat.core.calibeating import bin_of
 
     for m in (1, 2, 3, 7, 10, 20, 49, 100, 1000):
         for k in range(m):

@@ -3,9 +3,15 @@
 from . import bounds, metrics
 from ._version import __version__
 from .backtest import BacktestResult, backtest
-from .bank import Bank
-from .calibeating import Hedging, Tracking
-from .calibrator import Calibrator
+from .bank.bank import Bank
+from .core.calibeating import Hedging, Tracking
+from .core.features import Beta, Platt, Temperature
+from .core.learners import AIOLI, OGD, ONS
+from .core.method import Method
+from .core.mixtures import Lanes
+from .core.presets import AUTO, BM, F99, FBS, FPS, HOBS, HOPS, OBS, OPS, SWBS, SWPS, TOBS, TOPS, TWHB, WBS, WHB, WPS
+from .core.refit import FTL, Fixed, Histogram
+from .core.spline import Spline
 from .errors import (
     CalibeatError,
     InvalidInput,
@@ -16,15 +22,9 @@ from .errors import (
     UnknownKey,
     UnknownMethod,
 )
-from .features import Beta, Platt, Temperature
-from .forecast import Forecast
-from .learners import AIOLI, OGD, ONS
-from .method import Method
-from .mixtures import Lanes
-from .presets import AUTO, BM, F99, FBS, FPS, HOBS, HOPS, OBS, OPS, SWBS, SWPS, TOBS, TOPS, TWHB, WBS, WHB, WPS
-from .refit import FTL, Fixed, Histogram
-from .spline import Spline
-from .warm import warm_up
+from .stream.calibrator import Calibrator
+from .stream.dispatch import warm_up
+from .stream.forecast import Forecast
 
 __all__ = [
     "AIOLI",

@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
-from ._check import check_interval, check_whole
+from ._util.check import check_interval, check_whole
 from .errors import InvalidInput
 
 _LONGEST = 10**15

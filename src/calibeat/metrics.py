@@ -17,8 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from ._check import (
-    Vector,
+from ._util.check import (
     check_choice,
     check_interval,
     check_lengths,
@@ -27,12 +26,13 @@ from ._check import (
     check_scores,
     check_whole,
 )
-from ._jit import compiled
+from ._util.types import Vector
+from .core.features import Beta, Platt, Temperature
+from .core.jit import compiled
+from .core.method import Method
+from .core.presets import method_named
+from .core.refit import fit
 from .errors import InvalidInput
-from .features import Beta, Platt, Temperature
-from .method import Method
-from .presets import method_named
-from .refit import fit
 
 Scaling = Platt | Beta | Temperature
 

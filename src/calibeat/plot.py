@@ -15,9 +15,10 @@ import numpy as np
 import numpy.typing as npt
 
 from . import metrics
-from ._check import Vector, check_lengths, check_outcomes, check_scores, check_whole
+from ._util.check import check_lengths, check_outcomes, check_scores, check_whole
+from ._util.columns import to_array
+from ._util.types import Vector
 from .errors import InvalidInput, MissingExtra
-from .frames import to_array
 from .metrics import wilson
 
 __all__ = ["CalibrationOverTimeDisplay", "ReliabilityDisplay", "wilson"]
@@ -336,8 +337,8 @@ def _numbers(values: Any) -> Vector:
 
 def _clock(y: Vector, p: Vector, times: Any) -> npt.NDArray[Any]:
     """When each event was, read as a backtest reads its times, and once more the last: where the last window ends."""
-    from .backtest.arrays import batches
-    from .backtest.clock import FINE, MISSING
+    from ._util.times import FINE, MISSING
+    from .backtest.read.arrays import batches
 
     array = to_array(times)
     if not isinstance(array, (list, tuple)):

@@ -16,13 +16,13 @@ from collections import OrderedDict
 from collections.abc import Iterator
 from typing import Any
 
-from ._check import check_score, check_whole, said
-from .calibeating import bin_of
-from .calibrator import Calibrator
+from ._util.check import check_score, check_whole, said
+from .core.calibeating import bin_of
+from .core.method import Method
+from .core.randomness import uniform
 from .errors import MissingExtra
-from .forecast import Forecast
-from .method import Method
-from .randomness import uniform
+from .stream.calibrator import Calibrator
+from .stream.forecast import Forecast
 
 try:
     from river import base, linear_model, metrics

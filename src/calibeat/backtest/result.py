@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from calibeat._check import Vector, check_choice
+from calibeat._util.check import check_choice
+from calibeat._util.types import Vector
 from calibeat.errors import InvalidInput, MissingExtra
 
 if TYPE_CHECKING:
-    from calibeat.report.payload import Payload
+    from calibeat.report.schema import Payload
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -8,17 +8,18 @@ from typing import Any
 
 import numpy as np
 
-from calibeat._check import Vector, check_choice, check_whole
+from calibeat._util.check import check_choice, check_whole
+from calibeat._util.types import Vector
+from calibeat.backtest.judge.summary import Source, summarise
+from calibeat.backtest.read import arrays
+from calibeat.backtest.read.rows import Batch, Intake, Terms
+from calibeat.backtest.replay.chunk import Chunk, Whole
+from calibeat.backtest.replay.engine import OnForecasts, replay_log
+from calibeat.backtest.replay.methods import chosen
 from calibeat.errors import InvalidInput
-from calibeat.report.payload import Payload
+from calibeat.report.schema import Payload
 
-from . import arrays
-from .chunk import Chunk, Whole
-from .engine import OnForecasts, replay_log
-from .intake import Batch, Intake, Terms
-from .methods import chosen
 from .result import BacktestResult
-from .summary import Source, summarise
 
 SCORE_KINDS = ("probability", "percent", "logit")
 _UNITS = {"us": 1, "ms": 1_000, "s": 10**6, "min": 60 * 10**6, "h": 3600 * 10**6, "d": 86_400 * 10**6,

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from xml.etree.ElementTree import Element
 
+from calibeat._util.words import counted, duration, number
+
 from .elements import tag
 from .frame import figure, how_to_read, scroller, section, typeset
-from .numbers import counted, duration, number
-from .payload import Delay, Histogram, Payload
+from .schema import Delay, Histogram, Payload
 
 TINY = 0.001  # of all outcomes: what so few waited for would only stretch the picture
 

@@ -8,9 +8,10 @@ from statistics import median
 from typing import Literal, NamedTuple
 from xml.etree.ElementTree import Element
 
+from calibeat._util.words import NOTHING, decimals, duration, number
+
 from .elements import tag
-from .numbers import NOTHING, decimals, duration, number
-from .payload import Number, Payload, Row, Triple
+from .schema import Number, Payload, Row, Triple
 
 Metric = Literal["log_loss", "brier", "ce"]
 METRICS: tuple[tuple[Metric, str], ...] = (("log_loss", "Log-loss"), ("brier", "Brier"), ("ce", "CE"))

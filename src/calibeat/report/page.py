@@ -22,7 +22,7 @@ from typing import Any, cast
 from . import sections
 from .delays import folded
 from .elements import markup, tag
-from .payload import Keys, Payload
+from .schema import Keys, Payload
 
 SCRIPTS = ("format", "palette", "chart", "pictures", "reliability", "tables", "keys", "start")
 DIGITS = 6  # more than a pixel or a table shows, and a third of the bytes

@@ -6,12 +6,13 @@ import math
 from collections.abc import Iterable, Sequence
 from xml.etree.ElementTree import Element
 
+from calibeat._util.words import NOTHING, count, decimals, number, percent, significant
+
 from .delays import late_outcomes
 from .elements import tag
 from .frame import figure, how_to_read, needs_script, scroller, section, typeset
 from .leaderboard import COLUMNS, leaderboard
-from .numbers import NOTHING, count, decimals, number, percent, significant
-from .payload import Certificate, Payload
+from .schema import Certificate, Payload
 
 SCORE_KINDS = {
     "probability": "probabilities, from 0 to 1",

@@ -1,0 +1,1 @@
+"""What the counts mean: measures, intervals, certificates and the verdict."""

@@ -1,0 +1,119 @@
+"""The theorems beside what was observed: bounds that hold for any scores and outcomes, and how far off they were."""
+
+from __future__ import annotations
+
+import math
+
+from calibeat import bounds
+from calibeat.backtest.replay.engine import Replayed, Runner
+from calibeat.core.calibeating import Hedging, Tracking
+from calibeat.core.presets import AUTO, HOPS, OPS, TOPS
+from calibeat.report.schema import Certificate
+
+from .measures import overall
+
+_WHOLE = "over all {T:,} events, warm-up included"
+
+
+def certificates(replayed: Replayed) -> list[Certificate]:
+    """One entry for each theorem whose methods were replayed; none for keyed streams, each of which is its own."""
+    if replayed.keyed:
+        return []
+    found = {name: _runner(replayed, method) for name, method in _METHODS.items()}
+    T = replayed.blocks.labelled
+    if T < 10:
+        return []
+    late = replayed.delays is not None
+    applies = (
+        "It holds for any sequence of outcomes that arrive at once, as here."
+        if not late
+        else "It is proved for outcomes that arrive at once; here they were late, and nothing is promised."
+    )
+    ops, tops, hops, auto = found["ops"], found["tops"], found["hops"], found["auto"]
+    said: list[Certificate] = []
+    best = replayed.scores.least_loss(OPS, warmup=True)
+    if ops is not None and best is not None:
+        said.append(_regret(replayed, ops, best, T))
+    if ops is not None and auto is not None:
+        gap = _total(replayed, auto) - _total(replayed, ops)
+        said.append(_entry(
+            auto, "log-loss", "AUTO loses at most ln 18 + (3/4) ln T + 0.73 + 1e-7 T nats to OPS", bounds.auto_loss(T),
+            gap, applies, T, promised=not late,
+        ))  # fmt: skip
+    if ops is not None and tops is not None and _same_bins(replayed, tops):
+        eps = 1.0 / replayed.bins
+        gap = _all(replayed, ops)["shp"] - _all(replayed, tops)["shp"]
+        said.append(_entry(
+            tops, "sharpness", "SHP of TOPS is at least SHP of OPS less e + e²/4 + (log T + 1)/(e T) (Theorem 3.1)",
+            bounds.tops_sharpness(eps, T), gap, applies, T, promised=not late,
+        ))  # fmt: skip
+    if ops is not None and hops is not None and _same_bins(replayed, hops):
+        said += _hops(replayed, ops, hops, T, applies)
+    return said
+
+
+_METHODS = {"auto": AUTO, "ops": OPS, "tops": TOPS, "hops": HOPS}
+
+
+def _hops(replayed: Replayed, ops: Runner, hops: Runner, T: int, applies: str) -> list[Certificate]:
+    eps = 1.0 / replayed.bins
+    applies = f"In expectation over its draws. {applies}"
+    mine, theirs = _all(replayed, hops), _all(replayed, ops)
+    promised = replayed.delays is None
+    return [
+        _entry(hops, "calibration error", "CE of HOPS is at most e/2 + 2 sqrt(1/(e² T)) (Theorem 3.2)",
+               bounds.hops_calibration(eps, T), mine["ce"], applies, T, promised=promised),
+        _entry(hops, "sharpness", "SHP of HOPS is at least SHP of OPS less e + (log T + 1)/(e² T) (Theorem 3.2)",
+               bounds.hops_sharpness(eps, T), theirs["shp"] - mine["shp"], applies, T, promised=promised),
+        _entry(hops, "Brier score", "Brier of HOPS is at most Brier of OPS + 2e + e²/4 + (log T + 1)/(e² T) "
+               "(Theorem D.3)", bounds.hops_brier(eps, T), mine["brier"] - theirs["brier"], applies, T,
+               promised=promised),
+    ]  # fmt: skip
+
+
+def _regret(replayed: Replayed, ops: Runner, best: tuple[float, tuple[float, ...]], T: int) -> Certificate:
+    loss, theta = best
+    B = min(700.0, max(1.0, math.hypot(*theta)))
+    applies = (
+        "The theorem wants scores in [0.01, 0.99] and its own step size; OPS here has the step size of the paper's "
+        "experiments, so this is a yardstick and not a promise."
+        + ("" if replayed.delays is None else " Outcomes were late besides.")
+    )
+    statement = f"regret of ONS against the best of |theta| <= B is at most 2 (e^B + 10 B) log T + 1, B = {B:.2f}"
+    observed = _total(replayed, ops) - loss
+    bound = bounds.ons_regret(B, T)
+    return _entry(ops, "regret", f"{statement} (Theorem 2.1)", bound, observed, applies, T, promised=False)
+
+
+def _runner(replayed: Replayed, method: object) -> Runner | None:
+    return next((runner for runner in replayed.runners if runner.method == method), None)
+
+
+def _same_bins(replayed: Replayed, runner: Runner) -> bool:
+    calibeater = runner.method.calibeater
+    return isinstance(calibeater, (Tracking, Hedging)) and calibeater.bins == replayed.bins
+
+
+def _all(replayed: Replayed, runner: Runner) -> dict[str, float]:
+    used = replayed.blocks.used
+    return overall(runner.tally.cells(used), runner.tally.sums(used))
+
+
+def _total(replayed: Replayed, runner: Runner) -> float:
+    return float(runner.tally.sums(replayed.blocks.used)[:, 0].sum())
+
+
+def _entry(
+    runner: Runner, what: str, statement: str, bound: float, observed: float, applies: str, T: int, *, promised: bool
+) -> Certificate:
+    whole = _WHOLE.format(T=T)
+    return {
+        "method": runner.name,
+        "what": what,
+        "statement": f"{statement}, {whole}",
+        "bound": bound,
+        "observed": observed,
+        "holds": observed <= bound,
+        "promised": promised,
+        "applies": applies,
+    }

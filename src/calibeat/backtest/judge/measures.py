@@ -1,0 +1,182 @@
+"""Measures from tallies: of the whole log, of windows and periods of it, of each key."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from itertools import pairwise
+
+import numpy as np
+
+from calibeat._util.types import Vector
+from calibeat.backtest.replay.engine import Replayed
+from calibeat.backtest.replay.tally import BRIER, COUNT, FORECAST, HITS, LOG_E, LOSS, OUTCOME, RANKS, Tally
+from calibeat.metrics import wilson
+from calibeat.report.schema import Curve, Number, Period, Reliability, Windows, WindowScores
+
+MOST_WINDOWS, MOST_PERIODS, MOST_POINTS = 200, 12, 300
+EVENTS_PER_WINDOW = 500
+
+
+def iso(microseconds: int) -> str:
+    """Microseconds since 1970 as ISO text, UTC."""
+    moment = np.datetime64(microseconds, "us")
+    return str(np.datetime_as_string(moment, unit="s"))
+
+
+def number(value: float) -> Number:
+    """The number, or None where there is none."""
+    return float(value) if math.isfinite(value) else None
+
+
+def overall(cells: Vector, sums: Vector) -> dict[str, float]:
+    """The measures of some blocks together."""
+    count, forecast, outcome = cells.sum(axis=0).T
+    n, total = float(count.sum()), sums.sum(axis=0)
+    used = count > 0
+    shp = float((outcome[used] ** 2 / count[used]).sum() / n)
+    return {
+        "log_loss": float(total[LOSS] / n),
+        "brier": float(total[BRIER] / n),
+        "accuracy": float(total[HITS] / n),
+        "ce": float(np.abs(forecast - outcome).sum() / n),
+        "shp": shp,
+        "refinement": float(outcome.sum() / n) - shp,
+    }
+
+
+def auc(tally: Tally) -> tuple[float, float]:
+    """The area under the ROC curve and by how much it may be off: forecasts of one rank count as equal."""
+    zeros, ones = tally.ranks[:RANKS], tally.ranks[RANKS:]
+    pairs = float(zeros.sum() * ones.sum())
+    if pairs == 0.0:
+        return math.nan, math.nan
+    below = np.cumsum(zeros) - zeros
+    return float((ones * (below + 0.5 * zeros)).sum() / pairs), float((ones * zeros).sum() / 2.0 / pairs)
+
+
+# ---- windows -----------------------------------------------------------------------------------------------------
+
+
+def windows(replayed: Replayed) -> Windows:
+    """Windows of as many events each, at most 200, with the errors of every method in each."""
+    blocks, used = replayed.blocks, replayed.blocks.used
+    most = min(MOST_WINDOWS, used)
+    cuts = _cuts(used, max(min(10, most), min(most, blocks.judged // EVENTS_PER_WINDOW)))
+    timed = replayed.span is not None
+    start: list[str] | list[int]
+    end: list[str] | list[int]
+    if timed:
+        start = [iso(int(blocks.begin[a])) for a in cuts[:-1]]
+        end = [iso(int(blocks.end[b - 1])) for b in cuts[1:]]
+    else:
+        start = [int(blocks.begin[a]) for a in cuts[:-1]]  # events counted from 1, also those without an outcome
+        end = [int(blocks.end[b - 1]) for b in cuts[1:]]
+    pairs = list(pairwise(cuts))
+    raw = replayed.runners[0].tally.cells(used)[1:]
+    whole = [raw[a:b].sum(axis=(0, 1)) for a, b in pairs]
+    return {
+        "by": "time" if timed else "event",
+        "start": start,
+        "end": end,
+        "count": [int(total[COUNT]) for total in whole],
+        "base_rate": [number(total[OUTCOME] / total[COUNT]) for total in whole],
+        "mean_score": [number(total[FORECAST] / total[COUNT]) for total in whole],
+        "methods": {r.name: _window_scores(r.tally, used, pairs) for r in replayed.runners},
+    }
+
+
+def _window_scores(tally: Tally, used: int, pairs: Sequence[tuple[int, int]]) -> WindowScores:
+    cells, sums = tally.cells(used)[1:], tally.sums(used)[1:]
+    scores = [overall(cells[a:b], sums[a:b]) for a, b in pairs]
+    return {
+        "ce": [number(s["ce"]) for s in scores],
+        "log_loss": [number(s["log_loss"]) for s in scores],
+        "brier": [number(s["brier"]) for s in scores],
+    }
+
+
+def _cuts(used: int, parts: int) -> list[int]:
+    return np.unique(np.linspace(0, used, parts + 1).round().astype(int)).tolist() if used else [0]
+
+
+# ---- reliability -------------------------------------------------------------------------------------------------
+
+
+def reliability(replayed: Replayed) -> Reliability:
+    """Counts, mean forecasts and mean outcomes per bin with Wilson's intervals: the whole log, then its periods."""
+    used = replayed.blocks.used
+    parts = periods(replayed)
+    raw = replayed.runners[0].tally.cells(used)[1:]
+    listed: list[Period] = [{"label": label, "count": int(raw[a:b, :, COUNT].sum())} for label, a, b in parts]
+    methods = {
+        r.name: [_curve(r.tally.cells(used)[1:][a:b].sum(axis=0)) for _, a, b in parts] for r in replayed.runners
+    }
+    return {"bins": replayed.bins, "periods": listed, "methods": methods}
+
+
+def periods(replayed: Replayed) -> list[tuple[str, int, int]]:
+    """(label, first block, last block + 1): the whole log, and up to twelve stretches of the calendar or of events."""
+    blocks, used = replayed.blocks, replayed.blocks.used
+    parts = [("whole log", 0, used)]
+    if blocks.judged < 2 * EVENTS_PER_WINDOW:
+        return parts
+    if replayed.span is not None:
+        calendar = _calendar([int(t) for t in blocks.begin[:used]])
+        if calendar is not None:
+            return parts + calendar
+    cuts = _cuts(used, min(MOST_PERIODS, blocks.judged // EVENTS_PER_WINDOW))
+    for a, b in pairwise(cuts):
+        if replayed.span is not None:
+            label = f"{iso(int(blocks.begin[a]))} to {iso(int(blocks.end[b - 1]))}".replace("T", " ")
+        else:
+            label = f"events {int(blocks.begin[a]):,}–{int(blocks.end[b - 1]):,}"
+        parts.append((label, a, b))
+    return parts
+
+
+_UNITS = (("datetime64[h]", "%d %b %Y, %H h"), ("datetime64[D]", "%d %b %Y"), ("datetime64[M]", "%b %Y"),
+          ("quarter", ""), ("datetime64[Y]", "%Y"))  # fmt: skip
+
+
+def _calendar(begins: list[int]) -> list[tuple[str, int, int]] | None:
+    """Blocks by the hour, day, month, quarter or year in which they begin: the finest unit that makes 2 to 12 parts."""
+    moments = np.array(begins, dtype="datetime64[us]")
+    for unit, pattern in _UNITS:
+        if unit == "quarter":
+            group = moments.astype("datetime64[M]").astype(np.int64) // 3
+        else:
+            group = moments.astype(unit).astype(np.int64)
+        starts = np.flatnonzero(np.r_[True, group[1:] != group[:-1]])
+        if 2 <= len(starts) <= MOST_PERIODS:
+            ends = [*starts[1:].tolist(), len(begins)]
+            return [(_label(begins[a], pattern), a, b) for a, b in zip(starts.tolist(), ends, strict=True)]
+        if len(starts) < 2:
+            return None
+    return None
+
+
+def _label(microseconds: int, pattern: str) -> str:
+    moment = datetime.fromtimestamp(microseconds / 1e6, UTC)
+    return moment.strftime(pattern) if pattern else f"Q{(moment.month + 2) // 3} {moment.year}"
+
+
+def _curve(cells: Vector) -> Curve:
+    count, forecast, outcome = cells.T
+    some = np.where(count > 0, count, np.nan)
+    rate = outcome / some
+    low, high = wilson(rate, some)
+    return {
+        "count": count.astype(int).tolist(),
+        "forecast": [number(v) for v in forecast / some],
+        "outcome": [number(v) for v in rate],
+        "low": [number(v) for v in low],
+        "high": [number(v) for v in high],
+    }
+
+
+def log_e_values(tally: Tally, used: int, at: Sequence[int]) -> list[Number]:
+    """The log e-value after so many blocks."""
+    path = np.cumsum(tally.sums(used)[1:, LOG_E])
+    return [number(path[k - 1]) for k in at]

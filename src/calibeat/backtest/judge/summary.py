@@ -1,0 +1,360 @@
+"""From what a replay left behind to the numbers of the report."""
+
+from __future__ import annotations
+
+import platform
+from dataclasses import dataclass, field
+from importlib.metadata import PackageNotFoundError, version
+
+import numpy as np
+
+from calibeat._version import __version__
+from calibeat.backtest.replay.delays import Delays
+from calibeat.backtest.replay.engine import MOST_KEYS_WITH_CE, Replayed, Runner
+from calibeat.backtest.replay.hindsight import RADIUS
+from calibeat.bank.loops import CLIP
+from calibeat.core.mixtures import Lanes
+from calibeat.core.presets import PRESETS, name_of
+from calibeat.core.refit import Histogram
+from calibeat.report.schema import (
+    Column,
+    Data,
+    Delay,
+    DifferencesTo,
+    Evidence,
+    Immediate,
+    KeyRow,
+    Keys,
+    MethodInfo,
+    Number,
+    Payload,
+    Row,
+    Skipped,
+    Trajectories,
+    Trajectory,
+)
+from calibeat.stream.calibrator import Calibrator
+
+from .bootstrap import MEASURES, RESAMPLES, Bootstrap
+from .bootstrap import Triple as Difference
+from .certificates import certificates
+from .measures import MOST_POINTS, auc, iso, log_e_values, number, overall, reliability, windows
+from .verdict import Facts, threshold, verdict
+
+MOST_KEYS = 2000  # shown
+
+ABOUT = {
+    "auto": "calibeat's own: six paces of drift mixed by log-loss, then an interpolated correction.",
+    "bm": "The base model's score as it came.",
+    "ops": "Online Platt scaling: two numbers, one Newton step per outcome.",
+    "tops": "OPS, then the average outcome of its bin.",
+    "hops": "OPS, then a randomised forecast that is calibrated even against an adversary.",
+    "obs": "Online beta scaling: three numbers, the two ends bend apart.",
+    "tobs": "OBS, then the average outcome of its bin.",
+    "hobs": "OBS, then a randomised forecast that is calibrated even against an adversary.",
+    "fps": "Platt scaling fitted once, on the first 1,000 outcomes: what most people deploy.",
+    "fbs": "Beta scaling fitted once, on the first 1,000 outcomes.",
+    "wps": "Platt scaling fitted again on all the past every 500 outcomes.",
+    "wbs": "Beta scaling fitted again on all the past every 500 outcomes.",
+    "swps": "Platt scaling fitted again every 100 outcomes on the last 1,000.",
+    "swbs": "Beta scaling fitted again every 100 outcomes on the last 1,000.",
+    "whb": "Histogram binning, fitted again every 500 outcomes.",
+    "twhb": "Histogram binning, fitted again every 500 outcomes, then the average outcome of its bin.",
+    "f99": "Foster's forecaster, which ignores the score: calibrated, and no more than that.",
+}
+
+
+@dataclass
+class Source:
+    """What is known of a log beside its numbers."""
+
+    title: str
+    names: list[str]
+    rows: int = 0
+    skipped: list[Skipped] = field(default_factory=list)
+    columns: dict[str, Column] = field(default_factory=dict)
+    score_kind: str = "probability"
+    notes: list[str] = field(default_factory=list)
+    keys: list[str] | None = None
+    command: str | None = None
+
+
+def summarise(replayed: Replayed, source: Source) -> Payload:
+    """The contract with the report; see `calibeat.report.schema`."""
+    blocks, used = replayed.blocks, replayed.blocks.used
+    tallies = {runner.name: runner.tally for runner in replayed.runners}
+    labels = {runner.name: _label(runner) for runner in replayed.runners}
+    bootstrap = Bootstrap(tallies, used, blocks.length)
+    log_e_max = {name: float(tally.running[1]) for name, tally in tallies.items()}
+    learnt = None if replayed.delays is None else replayed.delays.learnt
+    said = verdict(bootstrap, Facts(labels, blocks.judged, log_e_max, float(replayed.totals[1]), learnt))
+    return {
+        "schema": 1,
+        "title": source.title,
+        "command": source.command,
+        "versions": _versions(),
+        "data": _data(replayed, source),
+        "verdict": said,
+        "methods": [_method(runner) for runner in replayed.runners],
+        "table": [_row(replayed, runner, bootstrap) for runner in replayed.runners],
+        "bootstrap": {
+            "blocks": -(-used // bootstrap.run),
+            "block_length": bootstrap.run_events,
+            "resamples": RESAMPLES,
+            "sentence": f"Intervals are of a moving-block bootstrap: {RESAMPLES:,} logs put together from runs of "
+            f"{bootstrap.run_events:,} consecutive events. Neighbouring events resemble each other; an interval that "
+            "takes them for independent is too narrow. Where a difference depends on its past for longer than a run, "
+            "its interval is stretched to what longer runs show, up to a quarter of the log; what lasts as long as the "
+            "log itself no interval from it can know.",
+        },
+        "windows": windows(replayed),
+        "reliability": reliability(replayed),
+        "trajectories": _trajectories(replayed),
+        "keys": _keys(replayed, source, said["method"], labels),
+        "delay": _delay(replayed),
+        "certificates": certificates(replayed),
+        "evalue": _evalue(replayed),
+    }
+
+
+def _versions() -> dict[str, str]:
+    try:
+        numba = version("numba")
+    except PackageNotFoundError:  # everything works without it, only slower
+        numba = "not installed"
+    return {"calibeat": __version__, "python": platform.python_version(), "numpy": np.__version__, "numba": numba}
+
+
+def _label(runner: Runner) -> str:
+    return "raw" if runner.name == "raw" else runner.name.upper() if runner.name in PRESETS else runner.name
+
+
+def _method(runner: Runner) -> MethodInfo:
+    about = ABOUT.get(name_of(runner.method) or "", str(runner.method))
+    return {"name": runner.name, "label": _label(runner), "about": about, "seconds": runner.seconds}
+
+
+def _data(replayed: Replayed, source: Source) -> Data:
+    blocks = replayed.blocks
+    judged = max(1, blocks.judged)
+    notes = [
+        (
+            f"Every forecast was made before its outcome was known. The first {blocks.warmup:,} events with an outcome "
+            f"are warm-up and count for nobody; every method is judged on the same {blocks.judged:,} events."
+        ),
+        f"Log-loss counts what was said of an outcome as if it had been at least {CLIP:g}: a method may say 0 or 1.",
+        *source.notes,
+    ]
+    notes += _oddities(replayed, source.score_kind)
+    if replayed.delays is not None:
+        notes.append(
+            "An outcome that had not arrived when the log ended was never learnt; its event is judged if the log holds "
+            "the outcome. With late outcomes an e-value wants that neither delays nor later scores depend on outcomes "
+            "still under way."
+        )
+    # What hedging says is one of a few points: forecasts of one rank are equal indeed.
+    error = max(auc(runner.tally)[1] for runner in replayed.runners if not runner.replay.hedges)
+    if error < 0.01:  # where it seems more, forecasts are equal indeed
+        notes.append(
+            "AUC takes forecasts within 1/256 of one another (towards 0 and towards 1) for equal: it is off by at most "
+            f"{error:.1g}."
+        )
+    return {
+        "source": source.names,
+        "rows": source.rows,
+        "used": replayed.events,
+        "warmup": min(blocks.warmup, blocks.labelled),
+        "judged": blocks.judged,
+        "base_rate": number(replayed.totals[1] / judged) if blocks.judged else None,
+        "mean_score": number(replayed.totals[0] / judged) if blocks.judged else None,
+        "span": None if replayed.span is None else [iso(t) for t in replayed.span],
+        "skipped": source.skipped,
+        "columns": source.columns,
+        "keys": None if source.keys is None else len(source.keys),
+        "score_kind": source.score_kind,
+        "notes": notes,
+    }
+
+
+def _oddities(replayed: Replayed, score_kind: str) -> list[str]:
+    """What a reader should know of a log that leaves little to learn."""
+    notes = []
+    ones = replayed.totals[1]
+    if ones in {0.0, float(replayed.blocks.judged)}:
+        notes.append(f"Every judged outcome is {int(ones > 0)}: there is nothing to tell apart, and no AUC.")
+    if np.count_nonzero(replayed.scores.cells.reshape(2, -1, 3)[:, :, 0].sum(axis=0)) == 1 and replayed.events > 1:
+        notes.append("The score is all but constant: a method can learn the level of the outcomes, and no more.")
+    judged, mean = max(1, replayed.blocks.judged), float(replayed.totals[0])
+    if score_kind == "probability" and ones > 0.0 and mean > 20.0 * ones:
+        notes.append(
+            f"The mean score is {mean / ones:,.0f} times the share of ones, {ones / judged:.2g}: if the scores are "
+            "percent, say so (--score-kind percent)."
+        )
+    return notes
+
+
+def _row(replayed: Replayed, runner: Runner, bootstrap: Bootstrap) -> Row:
+    used = replayed.blocks.used
+    tally = runner.tally
+    measured = overall(tally.cells(used)[1:], tally.sums(used)[1:])
+    raw = replayed.runners[0].name
+    best = replayed.scores.least_loss(runner.method)
+    area, _ = auc(tally)
+    is_raw = runner.name == raw
+    return {
+        "method": runner.name,
+        "log_loss": number(measured["log_loss"]),
+        "brier": number(measured["brier"]),
+        "ce": number(measured["ce"]),
+        "shp": number(measured["shp"]),
+        "refinement": number(measured["refinement"]),
+        "accuracy": number(measured["accuracy"]),
+        "auc": number(area),
+        "vs_raw": None if is_raw else _differences(bootstrap, runner.name, raw),
+        "vs_best_other": _best_other(replayed, runner.name, bootstrap),
+        "regret": None if best is None else number(float(tally.sums(used)[1:, 0].sum()) - best[0]),
+        "log_e_value": None if is_raw else number(float(tally.running[0])),
+        "log_e_max": None if is_raw else number(float(tally.running[1])),
+    }
+
+
+def _differences(bootstrap: Bootstrap, name: str, other: str) -> DifferencesTo:
+    found = {measure: _triple(bootstrap.difference(name, other, measure)) for measure in MEASURES}
+    return {"method": other, "log_loss": found["log_loss"], "brier": found["brier"], "ce": found["ce"]}
+
+
+def _triple(difference: Difference) -> list[Number]:
+    return [number(value) for value in difference]
+
+
+def _best_other(replayed: Replayed, name: str, bootstrap: Bootstrap) -> DifferencesTo | None:
+    others = [runner.name for runner in replayed.runners if runner.name != name]
+    if not others:
+        return None
+    return _differences(bootstrap, name, min(others, key=lambda other: bootstrap.measured(other, "log_loss")))
+
+
+def _trajectories(replayed: Replayed) -> Trajectories:
+    timed = bool(replayed.mark_times)
+    methods = {}
+    for runner in replayed.runners:
+        moves = runner.method.learner is not None and not isinstance(runner.method.features, Histogram)
+        if moves and runner.replay.trail:
+            methods[runner.name] = _trajectory(runner)
+    x: list[str] | list[int] = [iso(t) for t in replayed.mark_times] if timed else replayed.marks
+    return {"by": "time" if timed else "event", "x": x, "methods": methods}
+
+
+def _trajectory(runner: Runner) -> Trajectory:
+    calibrator = Calibrator(runner.method)
+    points = []
+    for noted in runner.replay.trail:
+        calibrator._view()[: len(noted)] = noted
+        points.append(calibrator.params)
+    mixes = isinstance(runner.method.learner, Lanes)
+    names = [name for name in points[0] if name != "lanes"]
+    return {
+        "params": {name: [number(point[name]) for point in points] for name in names},
+        "lanes": {lane: [number(point["lanes"][lane]) for point in points] for lane in points[0]["lanes"]}
+        if mixes
+        else None,
+    }
+
+
+def _keys(replayed: Replayed, source: Source, chosen: str, labels: dict[str, str]) -> Keys | None:
+    if source.keys is None:
+        return None
+    streams = len(source.keys)
+    by_key = {runner.name: runner.tally.by_key(streams) for runner in replayed.runners}
+    raw = replayed.runners[0].name
+    others = [name for name in by_key if name != raw] or [raw]
+    rival = chosen if chosen != raw else min(others, key=lambda name: float(by_key[name][0][:, 0].sum()))
+    lost = by_key[raw][0][:, 0] - by_key[rival][0][:, 0]
+    judged = np.flatnonzero(replayed.key_counts[:, 0] > 0)
+    order = judged[np.argsort(-lost[judged], kind="stable")][:MOST_KEYS]
+    rows: list[KeyRow] = []
+    for slot in order.tolist():
+        n, ones, _ = replayed.key_counts[slot].tolist()
+        rows.append({
+            "key": source.keys[slot],
+            "events": int(n),
+            "base_rate": ones / n,
+            "raw_log_loss": float(by_key[raw][0][slot, 0]) / n,
+            "methods": {
+                name: {
+                    "log_loss": float(sums[slot, 0]) / n,
+                    "brier": float(sums[slot, 1]) / n,
+                    "ce": float(np.abs(gaps[slot]).sum()) / n if slot < len(gaps) else None,
+                }
+                for name, (sums, gaps) in by_key.items()
+            },
+        })  # fmt: skip
+    sentence = (
+        "Every key is a stream of its own, with parameters of its own. First come the keys on which the raw score "
+        f"loses most to {labels[rival]}, in nats over all of their events."
+    )
+    if streams > MOST_KEYS_WITH_CE:
+        sentence += f" Calibration errors are kept for the first {MOST_KEYS_WITH_CE:,} keys of the log."
+    return {"total": streams, "shown": len(rows), "sentence": sentence, "rows": rows}
+
+
+def _delay(replayed: Replayed) -> Delay | None:
+    delays = replayed.delays
+    if delays is None:
+        return None
+    used = replayed.blocks.used
+    sizes, scale = (delays.time, 1e-6) if delays.timed else (delays.events, 1.0)
+    quantiles = {name: None if value is None else value * scale for name, value in sizes.quantiles().items()}
+    later = delays.events.quantiles()
+    edges, counts = sizes.by_octave()
+    at_once: dict[str, Immediate] = {}
+    for runner in replayed.runners:
+        if runner.at_once is not None:
+            tally = runner.at_once[1]
+            measured = overall(tally.cells(used)[1:], tally.sums(used)[1:])
+            at_once[runner.name] = {"log_loss": number(measured["log_loss"]), "ce": number(measured["ce"])}
+    return {
+        "unit": "time" if delays.timed else "events",
+        "quantiles": quantiles,
+        "events_quantiles": later,
+        "never": replayed.never,
+        "too_late": replayed.too_late,
+        "histogram": {"edges": [edge * scale for edge in edges], "count": counts},
+        "sentence": _lateness(replayed, delays, later["50%"]),
+        "immediate": at_once or None,
+    }
+
+
+def _lateness(replayed: Replayed, delays: Delays, median: Number) -> str:
+    """How late outcomes were, and which of them the numbers are about."""
+    said = ["Each outcome was learnt when it had arrived, as in production."]
+    if median is None:
+        said.append("No outcome arrived before the last forecast: nothing was learnt.")
+    else:
+        forecasts = "no forecast" if median == 0 else "one forecast" if median == 1 else f"{median:,.0f} forecasts"
+        fewer = "" if median == 0 else " or fewer"
+        said.append(
+            f"Of the {delays.learnt:,} that arrived before the last forecast, half did so with {forecasts}{fewer} made "
+            "meanwhile."
+        )
+    if replayed.too_late:
+        known = (
+            "times of arrival count them, forecasts made meanwhile do not" if delays.timed else "they are not counted"
+        )
+        said.append(f"{replayed.too_late:,} arrived after the last forecast, too late to be learnt; {known}.")
+    if replayed.never:
+        said.append(f"{replayed.never:,} have not arrived at all.")
+    return " ".join(said)
+
+
+def _evalue(replayed: Replayed) -> Evidence:
+    blocks, used = replayed.blocks, replayed.blocks.used
+    at = np.unique(np.linspace(1, used, min(MOST_POINTS, used)).round().astype(int)).tolist() if used else []
+    timed = replayed.span is not None
+    ends = [int(blocks.end[k - 1]) for k in at]
+    x: list[str] | list[int] = [iso(end) for end in ends] if timed else ends
+    paths = {runner.name: log_e_values(runner.tally, used, at) for runner in replayed.runners[1:]}
+    return {"by": "time" if timed else "event", "x": x, "threshold": threshold(len(paths)), "methods": paths}
+
+
+__all__ = ["RADIUS", "Source", "summarise"]

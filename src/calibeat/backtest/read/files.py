@@ -1,0 +1,271 @@
+"""Logs on disk: CSV, Parquet, Arrow; read in batches of a few columns, so that memory does not grow with the file."""
+
+from __future__ import annotations
+
+import codecs
+import glob
+import io
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from calibeat.backtest.replay.chunk import Whole
+from calibeat.errors import InvalidInput, MissingExtra
+
+from .rows import CHUNK
+
+CSV, PARQUET, ARROW = "CSV", "Parquet", "Arrow"
+SUFFIXES = {
+    ".csv": CSV, ".tsv": CSV, ".txt": CSV, ".csv.gz": CSV, ".tsv.gz": CSV, ".csv.bz2": CSV, ".csv.zst": CSV,
+    ".parquet": PARQUET, ".pq": PARQUET, ".arrow": ARROW, ".feather": ARROW, ".ipc": ARROW, ".arrows": ARROW,
+}  # fmt: skip
+NOTHING = ["", "NA", "N/A", "NaN", "nan", "null", "NULL", "None", "none", "NaT"]
+STDIN = "-"
+OURS = b"calibeat"  # in the metadata of what --out writes, which is no log
+
+OnBadRow = Callable[[str], None]
+Part = tuple[Any, Whole]  # a record batch, and the numbers of its rows, from 1 and without the header
+Pick = Callable[[list[str], str], list[str]]
+_HEAD = 1 << 16  # bytes in which the header has to end
+
+
+def require_arrow() -> None:
+    """Raise `MissingExtra` where pyarrow is not installed."""
+    try:
+        import pyarrow as pa  # noqa: F401 - whether it is there
+    except ImportError as error:
+        raise MissingExtra(
+            "logs are read by pyarrow of the extra 'backtest': pip install 'calibeat[backtest]'"
+        ) from error
+
+
+@dataclass(frozen=True)
+class LogFile:
+    """One file of a log, or standard input."""
+
+    path: str
+    kind: str
+    delimiter: str | None = None
+
+    @property
+    def name(self) -> str:
+        """For people."""
+        return "standard input" if self.path == STDIN else self.path
+
+    def rows(self) -> int | None:
+        """How many rows there are, where the file says so; for CSV an estimate from its first megabyte."""
+        if self.path == STDIN:
+            return None
+        with sentences(self.name):
+            if self.kind == PARQUET:
+                import pyarrow.parquet as pq
+
+                return int(pq.ParquetFile(self.path).metadata.num_rows)
+        if self.kind == CSV and not self.path.endswith((".gz", ".bz2", ".zst")):
+            with Path(self.path).open("rb") as file:
+                head = file.read(1 << 20)
+            lines = head.count(b"\n")
+            return int(Path(self.path).stat().st_size / len(head) * lines) if lines else None
+        return None
+
+    def batches(self, pick: Pick, on_bad_row: OnBadRow | None) -> Iterator[Part]:
+        """Record batches of the columns that `pick` chooses from the header; text where the file is text.
+
+        A row of a CSV with too many or too few fields is handed to `on_bad_row` if there is one, and ends the run if
+        not.
+        """
+        with sentences(self.name):
+            if self.kind == CSV:
+                yield from self._csv(pick, on_bad_row)
+            elif self.kind == PARQUET:
+                yield from _numbered(self._parquet(pick))
+            else:
+                yield from _numbered(self._arrow(pick))
+
+    def _parquet(self, pick: Pick) -> Iterator[Any]:
+        import pyarrow.parquet as pq
+
+        file = pq.ParquetFile(self.path, pre_buffer=False)  # a buffer of all that was read would grow with it
+        if OURS in (file.schema_arrow.metadata or {}):
+            raise InvalidInput(f"{self.name} must be a log, got the forecasts that calibeat backtest --out wrote")
+        yield from file.iter_batches(batch_size=CHUNK, columns=pick(file.schema_arrow.names, self.name))
+
+    def _arrow(self, pick: Pick) -> Iterator[Any]:
+        import pyarrow as pa
+        from pyarrow import ipc
+
+        with pa.memory_map(self.path) as source:
+            magic = source.read(6)
+            source.seek(0)
+            if magic == b"ARROW1":
+                reader = ipc.open_file(source)
+                parts = (reader.get_batch(at) for at in range(reader.num_record_batches))
+            else:
+                reader = parts = ipc.open_stream(source)
+            columns = pick(reader.schema.names, self.name)
+            for part in parts:
+                for at in range(0, part.num_rows, CHUNK):
+                    yield part.select(columns).slice(at, CHUNK)
+
+    def _csv(self, pick: Pick, on_bad_row: OnBadRow | None) -> Iterator[Part]:
+        import pyarrow as pa
+        from pyarrow import csv
+
+        source: Any = sys.stdin.buffer if self.path == STDIN else pa.input_stream(self.path, compression="detect")
+        head = source.read(_HEAD)
+        if not head.strip():
+            raise InvalidInput(f"{self.name} must hold a header and rows, got nothing")
+        delimiter = self.delimiter or ("\t" if Path(self.path.removesuffix(".gz")).suffix == ".tsv" else ",")
+        columns = pick(_header(head, delimiter, self.name), self.name)
+        if not any(mark in head.strip() for mark in b"\r\n"):
+            return  # a header without the end of its line, which Arrow does not take
+
+        broken: list[str] = []
+        dropped: list[int] = []
+
+        def bad_row(row: Any) -> str:  # pragma: no cover - called from a thread of Arrow, which coverage cannot see
+            where = f"row {row.number - 1:,} of {self.name}"  # Arrow counts the header too
+            dropped.append(row.number - 1)
+            if on_bad_row is not None:
+                on_bad_row(where)
+            elif not broken:
+                got = f"{row.actual_columns} in {row.text!r:.60}"
+                broken.append(f"row must have {row.expected_columns} fields, got {got} - at {where}")
+            return "skip"
+
+        parts = csv.open_csv(
+            io.BufferedReader(_Rejoined(head, source, self.name), 1 << 20),
+            read_options=csv.ReadOptions(block_size=4 << 20, use_threads=False),  # threads do not number the rows
+            parse_options=csv.ParseOptions(delimiter=delimiter, newlines_in_values=True, invalid_row_handler=bad_row),
+            convert_options=csv.ConvertOptions(
+                include_columns=columns, column_types=dict.fromkeys(columns, pa.string()), null_values=NOTHING,
+                strings_can_be_null=True,
+            ),
+        )  # fmt: skip
+        first = 0
+        for part in parts:
+            rows = _numbers_of_rows(first, part.num_rows, dropped)
+            if broken:  # what comes before the broken row may be wrong too, and is then to be named
+                before = int(np.count_nonzero(rows < dropped[0]))
+                yield part.slice(0, before), rows[:before]
+                break
+            yield part, rows
+            first += part.num_rows
+        if broken:
+            raise InvalidInput(broken[0])
+
+
+def _numbered(parts: Iterator[Any]) -> Iterator[Part]:
+    first = 0
+    for part in parts:
+        yield part, np.arange(first + 1, first + part.num_rows + 1)
+        first += part.num_rows
+
+
+def _numbers_of_rows(first: int, count: int, dropped: list[int]) -> Whole:
+    """The numbers in the file of rows from the `first` that was kept on; rows were dropped before and between them.
+
+    >>> _numbers_of_rows(0, 4, [2, 3]).tolist(), _numbers_of_rows(4, 2, [2, 3, 7]).tolist()
+    ([1, 4, 5, 6], [8, 9])
+    """
+    kept = np.arange(first, first + count)
+    gaps = np.array(dropped, dtype=np.int64) - np.arange(1, len(dropped) + 1)  # how many were kept before each
+    return kept + 1 + np.searchsorted(gaps, kept, side="right")
+
+
+class _Rejoined(io.RawIOBase):
+    """A stream whose beginning was read already, to look at the header; all of it must be UTF-8, read or not."""
+
+    def __init__(self, head: bytes, rest: Any, name: str) -> None:
+        self._head, self._rest, self._name = head, rest, name
+        self._decoder = codecs.getincrementaldecoder("utf-8")()
+
+    def readable(self) -> bool:  # pragma: no cover - see bad_row
+        return True
+
+    def readinto(self, buffer: Any) -> int:  # pragma: no cover - see bad_row
+        """Fill the buffer as far as there is anything."""
+        part = self._head[: len(buffer)] or self._rest.read(len(buffer))
+        self._head = self._head[len(part) :]
+        try:
+            self._decoder.decode(part, final=not part)
+        except UnicodeDecodeError as error:
+            got = f"got byte {error.object[error.start]:#x}: convert it, for instance with iconv"
+            raise InvalidInput(f"{self._name} must be text in UTF-8, {got}") from error
+        buffer[: len(part)] = part
+        return len(part)
+
+
+def _header(head: bytes, delimiter: str, name: str) -> list[str]:
+    import csv
+
+    text = head.decode("utf-8-sig", errors="replace").lstrip("\r\n")  # the 64 KB may end within a letter
+    header = next(csv.reader(io.StringIO(text, newline=None), delimiter=delimiter), [])  # a lone \r ends a line too
+    if any("\ufffd" in column or "\0" in column for column in header):
+        raise InvalidInput(f"{name} must be text in UTF-8, got other bytes in its header")
+    if len(header) == 1:
+        other = next((mark for mark in (";", "\t", "|", ",") if mark != delimiter and mark in header[0]), None)
+        if other is not None:
+            said = {"\t": "a tab"}.get(other, repr(other))
+            option = "$'\\t'" if other == "\t" else f"'{other}'"
+            raise InvalidInput(
+                f"{name} must have columns between {delimiter!r}, got one column {header[0]!r:.60} - it looks as if "
+                f"they were between {said}: say --delimiter {option}"
+            )
+    return header
+
+
+@contextmanager
+def sentences(name: str) -> Iterator[None]:
+    """Arrow's errors as ours."""
+    import pyarrow as pa
+
+    try:
+        yield
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowKeyError) as error:
+        said = " ".join(str(error).split())
+        raise InvalidInput(f"{name} must be a log that can be read, got: {said:.200}") from error
+    except OSError as error:
+        if error.errno is not None:  # of the system, which names the file
+            raise
+        raise InvalidInput(f"{name} must be a log that can be read, got: {error}") from error
+
+
+# ---- which files -------------------------------------------------------------------------------------------------
+
+
+def files_of(log: str, delimiter: str | None = None) -> list[LogFile]:
+    """The files of a log in the order of their names: a file, a folder, a glob, or `-`."""
+    if log == STDIN:
+        return [LogFile(STDIN, CSV, delimiter)]
+    path = Path(log)
+    if path.is_dir():
+        found = sorted(str(file) for file in path.rglob("*") if file.is_file() and by_suffix(file.name))
+        if not found:
+            raise InvalidInput(f"{log} must be a folder with CSV, Parquet or Arrow files, got none in it")
+    elif path.exists():
+        found = [log]
+    else:
+        found = sorted(file for file in glob.glob(log, recursive=True) if Path(file).is_file())  # noqa: PTH207 - as the shell does it
+        if not found:
+            raise InvalidInput(f"log must be a file, a folder, a glob or -, got {log!r}, which is not there")
+    return [LogFile(file, _kind(file), delimiter) for file in found]
+
+
+def by_suffix(name: str) -> str | None:
+    """The kind of file that a name tells of."""
+    return next((kind for suffix, kind in SUFFIXES.items() if name.lower().endswith(suffix)), None)
+
+
+def _kind(path: str) -> str:
+    known = by_suffix(Path(path).name)
+    if known is not None:
+        return known
+    with Path(path).open("rb") as file:
+        magic = file.read(6)
+    return PARQUET if magic[:4] == b"PAR1" else ARROW if magic == b"ARROW1" else CSV

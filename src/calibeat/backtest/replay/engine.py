@@ -1,0 +1,216 @@
+"""The replay of a whole log through many methods: chunks in, tallies out."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from time import thread_time
+from typing import Any
+
+import numpy as np
+
+from calibeat._util.types import Vector
+from calibeat.bank.loops import numbered
+from calibeat.core.jit import compiled
+from calibeat.core.method import Method
+from calibeat.core.randomness import stream_key, uniforms_at
+
+from .chunk import Chunk, Flags, Plan, Underway, Whole
+from .delays import Delays
+from .hindsight import ScoreTally
+from .replay import Replay
+from .tally import Blocks, Tally, losses, tally_scores
+
+MOST_MARKS = 300  # points of a trajectory
+MOST_KEYS_WITH_CE = 20_000  # a calibration error per key takes bins x 8 bytes a method
+SMALL, WARM_UP = 20_000, 1000
+
+OnForecasts = Callable[[Chunk, dict[str, Vector], Whole], None]
+
+
+def default_warmup(events: int) -> int:
+    """1,000 events, or a twentieth of a log that has fewer than 20,000."""
+    return WARM_UP if events >= SMALL else events // 20
+
+
+@dataclass(eq=False)
+class Runner:
+    """A method, and what is kept of its way through the log."""
+
+    name: str
+    method: Method
+    replay: Replay
+    tally: Tally
+    at_once: tuple[Replay, Tally] | None  # the same with outcomes that arrive at once, where they are late
+    seconds: float = 0.0
+
+
+@dataclass(eq=False)
+class Replayed:
+    """What a replay leaves behind."""
+
+    runners: list[Runner]
+    blocks: Blocks
+    bins: int
+    keyed: bool
+    delays: Delays | None
+    scores: ScoreTally = field(default_factory=ScoreTally)
+    events: int = 0
+    never: int = 0  # events without an outcome
+    too_late: int = 0  # events whose outcome arrived after the last forecast
+    totals: Vector = field(default_factory=lambda: np.zeros(2))  # of the scores and outcomes of judged events
+    streams: int = 1
+    key_counts: Vector = field(default_factory=lambda: np.zeros((0, 3)))  # per stream: judged, ones, sum of scores
+    marks: list[int] = field(default_factory=list)  # events at which the rows were noted ...
+    mark_times: list[int] = field(default_factory=list)  # ... and when they were
+    span: tuple[int, int] | None = None
+
+
+def replay_log(
+    chunks: Iterator[Chunk],
+    methods: Sequence[tuple[str, Method]],
+    *,
+    bins: int,
+    warmup: int | None,
+    keyed: bool,
+    timed: bool,
+    seed: int,
+    streams: Callable[[], int],
+    on_forecasts: OnForecasts | None = None,
+) -> Replayed:
+    """Replay every chunk through every method. The first chunk must be the whole log or at least 20,000 events.
+
+    `streams` says how many streams there are so far; `timed`, whether the clock of late outcomes is that of the times;
+    `on_forecasts` gets each chunk with its forecasts and where they were counted.
+    """
+    first = next(chunks)
+    late = first.clock is not None
+    runners = []
+    for name, method in methods:
+        at_once = (Replay(method), Tally(bins)) if late and not method.needs_history else None
+        runners.append(Runner(name, method, Replay(method), Tally(bins), at_once))
+    blocks = Blocks(default_warmup(len(first)) if warmup is None else warmup)
+    replayed = Replayed(runners, blocks, bins, keyed, Delays(timed=timed) if late else None)
+    # Methods do not know of each other, and compiled kernels let go of the interpreter: each thread takes a method.
+    with ThreadPoolExecutor(min(len(runners), os.cpu_count() or 1)) as pool:
+        loop = _Loop(replayed, stream_key(seed, 0), on_forecasts, pool.map)
+        loop.feed(first, streams())
+        for chunk in chunks:
+            loop.feed(chunk, streams())
+    replayed.never, replayed.too_late = loop.never, loop.too_late
+    return replayed
+
+
+class _Loop:
+    """What goes on from chunk to chunk."""
+
+    def __init__(self, replayed: Replayed, key: int, on_forecasts: OnForecasts | None, over: Any) -> None:
+        self._to, self._key, self._on_forecasts, self._map = replayed, key, on_forecasts, over
+        self._underway = Underway()
+        self._silent = 0
+        self._stride = 1
+        self._made = np.zeros(1)  # forecasts per stream, for the draws
+
+    @property
+    def never(self) -> int:
+        """How many events have no outcome."""
+        return self._silent
+
+    @property
+    def too_late(self) -> int:
+        """How many outcomes arrived after the last forecast so far."""
+        return len(self._underway)
+
+    def feed(self, chunk: Chunk, streams: int) -> None:
+        """One chunk through every method."""
+        to = self._to
+        labelled = ~np.isnan(chunk.outcomes)
+        plan = self._plan(chunk)
+        tallies = [tally for r in to.runners for tally in (r.tally, *(r.at_once[1:] if r.at_once else ()))]
+        axis = np.arange(to.events + 1, to.events + len(chunk) + 1) if chunk.times is None else chunk.times
+        place = to.blocks.place(labelled, axis, tallies)
+        marks = self._marks(chunk)
+        draws = uniforms_at(np.uint64(self._key), self._numbers(chunk, streams).view(np.uint64))
+        raw_loss = np.empty(len(chunk))
+        compiled(losses)(chunk.scores, chunk.outcomes, place, raw_loss)
+        compiled(tally_scores)(chunk.scores, chunk.outcomes, place, to.scores.cells, to.scores.totals)
+
+        def through(runner: Runner) -> Vector:
+            began = thread_time()
+            said = runner.replay.feed(chunk, plan, draws, streams, marks)
+            runner.tally.count(said, chunk.outcomes, place, raw_loss)
+            if to.keyed:
+                runner.tally.count_keys(said, chunk.outcomes, place, chunk.slots, streams, MOST_KEYS_WITH_CE)
+            runner.seconds += thread_time() - began
+            if runner.at_once is not None:
+                self._at_once(*runner.at_once, chunk, labelled, place, raw_loss, draws, streams)
+            return said
+
+        said = list(self._map(through, to.runners))
+        self._count(chunk, place, labelled, streams)
+        if self._on_forecasts is not None:
+            names = [runner.name for runner in to.runners]
+            self._on_forecasts(chunk, dict(zip(names, said, strict=True)), place)
+
+    def _plan(self, chunk: Chunk) -> Plan | None:
+        if self._to.delays is None:
+            return None
+        plan = self._underway.plan(chunk)
+        self._to.delays.count(chunk, self._underway.waited)
+        return plan
+
+    @staticmethod
+    def _at_once(
+        replay: Replay, tally: Tally, chunk: Chunk, labelled: Flags, place: Whole, raw_loss: Vector, draws: Vector,
+        streams: int,
+    ) -> None:  # fmt: skip
+        """As if each outcome had been known at once; a forecast without an outcome changes nothing."""
+        known = Chunk(chunk.scores[labelled], chunk.outcomes[labelled], chunk.slots[labelled])
+        said = replay.feed(known, None, draws[labelled], streams)
+        tally.count(said, known.outcomes, place[labelled], raw_loss[labelled])
+
+    def _count(self, chunk: Chunk, place: Whole, labelled: Flags, streams: int) -> None:
+        to = self._to
+        judged = place > 0
+        y, f = chunk.outcomes[judged], chunk.scores[judged]
+        to.totals += f.sum(), y.sum()
+        if to.keyed:
+            slots = chunk.slots[judged]
+            counts = [np.bincount(slots, w, minlength=streams) for w in (np.ones(len(slots)), y, f)]
+            grown = np.zeros((streams, 3))
+            grown[: len(to.key_counts)] = to.key_counts
+            to.key_counts = grown + np.column_stack(counts)
+        if chunk.times is not None and len(chunk):
+            begin = to.span[0] if to.span else int(chunk.times[0])
+            to.span = begin, int(chunk.times[-1])
+        to.events += len(chunk)
+        to.streams = streams
+        self._silent += len(chunk) - int(np.count_nonzero(labelled))
+
+    def _numbers(self, chunk: Chunk, streams: int) -> Whole:
+        """The number of each event within its stream."""
+        if not self._to.keyed:
+            return np.arange(self._to.events, self._to.events + len(chunk))
+        self._made = np.concatenate([self._made, np.zeros(max(0, streams - len(self._made)))])
+        return numbered(self._made, chunk.slots.astype(np.int32)).view(np.int64)
+
+    def _marks(self, chunk: Chunk) -> Whole:
+        """Events of the chunk at which rows are noted: every stride-th, with a stride that doubles as the log grows."""
+        to = self._to
+        if to.keyed:
+            return np.empty(0, dtype=np.int64)
+        begin, end = to.events, to.events + len(chunk)
+        while -(-end // self._stride) > MOST_MARKS:
+            self._stride *= 2
+            kept = [at for at, event in enumerate(to.marks) if event % self._stride == 0]
+            to.marks = [to.marks[at] for at in kept]
+            to.mark_times = [to.mark_times[at] for at in kept] if to.mark_times else []
+            for runner in to.runners:
+                runner.replay.trail = [runner.replay.trail[at] for at in kept]
+        marks = np.arange(-(-begin // self._stride) * self._stride, end, self._stride) - begin
+        to.marks += (marks + begin).tolist()
+        if chunk.times is not None:
+            to.mark_times += chunk.times[marks].tolist()
+        return marks

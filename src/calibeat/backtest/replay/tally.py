@@ -1,0 +1,223 @@
+"""Tallies: what is left of the forecasts when they have gone by. Memory does not grow with the log.
+
+Judged events are counted in blocks of consecutive events; when there are too many blocks, neighbours are merged.
+Everything that the report says of stretches of time, and the bootstrap, is made of these blocks.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from calibeat._util.types import Vector
+from calibeat.bank.loops import CLIP, log_loss
+from calibeat.core.calibeating import bin_of
+from calibeat.core.jit import compiled, kernel
+
+from .chunk import Flags, Whole
+
+LEAST = -math.log1p(-CLIP)  # what was said of an outcome counts as if it had been at least CLIP
+MOST_BLOCKS = 4096
+WARM_UP, FIRST_BLOCK = 0, 1  # block 0 takes the warm-up, which only the certificates look at
+
+COUNT, FORECAST, OUTCOME = 0, 1, 2  # of a bin
+LOSS, BRIER, HITS, LOG_E = 0, 1, 2, 3  # sums of a block
+
+OCTAVES = 20  # ranks: so many octaves towards 0 and towards 1, and so many steps in each octave:
+FINE, FINER = 256, 1024  # of forecasts, and of scores
+RANKS, SCORE_RANKS = 2 * (2 + OCTAVES * FINE), 2 * (2 + OCTAVES * FINER)
+
+
+@kernel
+def rank_of(p: float, fine: int) -> int:
+    """A bin of p that rises with it: relative steps of at most 1/fine towards 0 and towards 1."""
+    least = p if p <= 0.5 else 1.0 - p
+    rank = 0
+    if least >= 0.5**21:
+        mantissa, exponent = math.frexp(least)
+        rank = 1 + (exponent + OCTAVES) * fine + int((mantissa - 0.5) * 2.0 * fine)
+    return rank if p <= 0.5 else 2 * (2 + OCTAVES * fine) - 1 - rank
+
+
+@kernel
+def losses(scores: Vector, outcomes: Vector, place: Whole, loss: Vector) -> None:
+    """The log-loss of the raw score of each event that has a place."""
+    for i in range(len(scores)):
+        loss[i] = log_loss(scores[i], outcomes[i]) if place[i] >= 0 else 0.0
+
+
+@kernel
+def tally(
+    forecasts: Vector, outcomes: Vector, place: Whole, raw_loss: Vector, bins: int, cells: Vector, sums: Vector,
+    ranks: Vector, running: Vector,
+) -> None:  # fmt: skip
+    """Count each event in the block `place` (none if negative); running is the log e-value and its maximum."""
+    m = float(bins)
+    for i in range(len(forecasts)):
+        block = place[i]
+        if block < 0:
+            continue
+        p, y = forecasts[i], outcomes[i]
+        at = 3 * (block * bins + bin_of(p, m))
+        cells[at] += 1.0
+        cells[at + 1] += p
+        cells[at + 2] += y
+        loss = log_loss(p, y)
+        # Against a true probability, a forecast inside the clip and a score that counts at least the clip make no bet
+        # that wins in the mean.
+        log_e = raw_loss[i] - (loss if loss > LEAST else LEAST)
+        at = 4 * block
+        sums[at] += loss
+        sums[at + 1] += (y - p) * (y - p)
+        sums[at + 2] += 1.0 if (p >= 0.5) == (y == 1.0) else 0.0
+        sums[at + 3] += log_e
+        if block > 0:
+            ranks[rank_of(p, FINE) + (RANKS if y == 1.0 else 0)] += 1.0
+            running[0] += log_e
+            if running[0] > running[1]:
+                running[1] = running[0]
+
+
+@kernel
+def tally_scores(scores: Vector, outcomes: Vector, place: Whole, cells: Vector, totals: Vector) -> None:
+    """The scores by rank, with the sums of log f and log(1 - f), and the same sums over the ones: warm-up, then rest.
+
+    From these the best fixed parameters follow without a second look at the log (`hindsight`).
+    """
+    for i in range(len(scores)):
+        if place[i] < 0:
+            continue
+        part = 0 if place[i] == 0 else 1
+        f = scores[i] if scores[i] > CLIP else CLIP
+        f = f if f < 1.0 - CLIP else 1.0 - CLIP
+        x0, x1, y = math.log(f), math.log1p(-f), outcomes[i]
+        at = 3 * (part * SCORE_RANKS + rank_of(f, FINER))
+        cells[at] += 1.0
+        cells[at + 1] += x0
+        cells[at + 2] += x1
+        at = 3 * part
+        totals[at] += y * x0
+        totals[at + 1] += y * x1
+        totals[at + 2] += y
+
+
+@kernel
+def tally_keys(
+    forecasts: Vector, outcomes: Vector, place: Whole, slots: Whole, bins: int, sums: Vector, gaps: Vector
+) -> None:  # fmt: skip
+    """Per stream: log-loss and Brier sums, and where `gaps` has room the sum of forecast - outcome of each bin."""
+    m = float(bins)
+    room = len(gaps) // bins
+    for i in range(len(forecasts)):
+        if place[i] > 0:
+            p, y, slot = forecasts[i], outcomes[i], slots[i]
+            sums[2 * slot] += log_loss(p, y)
+            sums[2 * slot + 1] += (y - p) * (y - p)
+            if slot < room:
+                gaps[slot * bins + bin_of(p, m)] += p - y
+
+
+class Blocks:
+    """Which block a judged event falls in: the same for every method, and when it happened."""
+
+    def __init__(self, warmup: int) -> None:
+        self.warmup = warmup
+        self.length = 1
+        self.labelled = self.judged = 0
+        self.begin, self.end = np.zeros(MOST_BLOCKS, dtype=np.int64), np.zeros(MOST_BLOCKS, dtype=np.int64)
+
+    @property
+    def used(self) -> int:
+        """How many blocks hold events; the last may not be full."""
+        return -(-self.judged // self.length)
+
+    def place(self, labelled: Flags, axis: Whole | None, tallies: list[Tally]) -> Whole:
+        """The block of each event of a chunk, -1 for one that has no outcome; merges blocks first if need be.
+
+        `axis` rises with the events: their times, or their numbers.
+        """
+        number = self.labelled + np.cumsum(labelled)  # from 1
+        judged = labelled & (number > self.warmup)
+        count = int(np.count_nonzero(judged))
+        while self.judged + count > self.length * MOST_BLOCKS:
+            self._merge()
+            for one in tallies:
+                one.merge()
+        nth = self.judged + np.arange(count)
+        place = np.where(labelled, WARM_UP, -1)
+        place[judged] = FIRST_BLOCK + nth // self.length
+        if axis is not None and count:
+            block, when = nth // self.length, axis[judged]
+            starts = nth % self.length == 0
+            self.begin[block[starts]] = when[starts]
+            self.end[block] = when  # the last one stays
+        self.labelled += int(np.count_nonzero(labelled))
+        self.judged += count
+        return place
+
+    def _merge(self) -> None:
+        half, last = MOST_BLOCKS // 2, self.used
+        end = self.end[: last + last % 2].copy()
+        if last % 2:
+            end[last] = end[last - 1]
+        self.begin[: (last + 1) // 2] = self.begin[:last:2]
+        self.end[: len(end) // 2] = end[1::2]
+        self.begin[half:] = self.end[half:] = 0
+        self.length *= 2
+
+
+class Tally:
+    """The tally of one method."""
+
+    def __init__(self, bins: int) -> None:
+        self.bins = bins
+        self._cells = np.zeros((MOST_BLOCKS + 1) * bins * 3)
+        self._sums = np.zeros((MOST_BLOCKS + 1) * 4)
+        self.ranks = np.zeros(2 * RANKS)
+        self.running = np.zeros(2)
+        self._key_sums, self._key_gaps = np.empty(0), np.empty(0)
+
+    def count(self, forecasts: Vector, outcomes: Vector, place: Whole, raw_loss: Vector) -> None:
+        """Count a chunk."""
+        compiled(tally)(
+            forecasts, outcomes, place, raw_loss, self.bins, self._cells, self._sums, self.ranks, self.running
+        )
+
+    def count_keys(
+        self, forecasts: Vector, outcomes: Vector, place: Whole, slots: Whole, streams: int, most: int
+    ) -> None:
+        """Count a chunk by stream; calibration errors only for the first `most` of them."""
+        self._key_sums = _grown(self._key_sums, 2, streams)
+        self._key_gaps = _grown(self._key_gaps, self.bins, min(streams, most), most)
+        compiled(tally_keys)(forecasts, outcomes, place, slots, self.bins, self._key_sums, self._key_gaps)
+
+    def merge(self) -> None:
+        """Merge the blocks by pairs; the warm-up stays by itself."""
+        for array, width in ((self._cells, 3 * self.bins), (self._sums, 4)):
+            blocks = array.reshape(MOST_BLOCKS + 1, width)
+            merged = blocks[1::2] + blocks[2::2]
+            blocks[1 : 1 + len(merged)] = merged
+            blocks[1 + len(merged) :] = 0.0
+
+    def cells(self, used: int) -> Vector:
+        """Blocks x bins x (count, sum of forecasts, sum of outcomes); the first block is the warm-up."""
+        return self._cells.reshape(MOST_BLOCKS + 1, self.bins, 3)[: used + 1]
+
+    def sums(self, used: int) -> Vector:
+        """Blocks x (log-loss, Brier, hits, log e-value); the first block is the warm-up."""
+        return self._sums.reshape(MOST_BLOCKS + 1, 4)[: used + 1]
+
+    def by_key(self, streams: int) -> tuple[Vector, Vector]:
+        """Streams x (log-loss, Brier), and streams x bins of sums of forecast - outcome for the first streams."""
+        return self._key_sums[: 2 * streams].reshape(-1, 2), self._key_gaps.reshape(-1, self.bins)[:streams]
+
+
+def _grown(array: Vector, width: int, streams: int, most: int | None = None) -> Vector:
+    """Room for so many streams, and for half as many again, up to `most`."""
+    if streams * width <= len(array):
+        return array
+    room = streams + streams // 2
+    grown = np.zeros(width * (room if most is None else min(room, most)))
+    grown[: len(array)] = array
+    return grown

@@ -1,0 +1,303 @@
+"""The demo: a year of flights replayed through the methods, as a table, a picture and a report."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+from typing import TextIO
+
+import numpy as np
+import numpy.typing as npt
+
+from calibeat import AUTO, BM, FPS, HOPS, OPS, SWPS, TOPS, WPS, BacktestResult, backtest, metrics
+from calibeat.errors import MissingExtra
+from calibeat.paper.drifts import covariate_drift
+from calibeat.paper.flights import flights
+from calibeat.paper.stream import FloatArray, Stream
+
+METHODS = {"raw": BM, "AUTO": AUTO, "FPS": FPS, "WPS": WPS, "SWPS": SWPS, "OPS": OPS, "TOPS": TOPS, "HOPS": HOPS}
+WARM_UP = 1000  # FPS, WPS and SWPS say nothing of their own before they have seen this many outcomes
+LOG_LOSS_CLIP = 1e-5
+PICTURE, REPORT = "calibeat-demo.png", "calibeat-report.html"
+
+TITLE = "The model stands still, the world moves: calibration narrows the gap"
+
+BoolArray = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class Style:
+    """How a method is drawn."""
+
+    label: str
+    colour: str
+    line: str
+    marker: str
+
+
+# Okabe and Ito's colours, told apart by all kinds of colour vision; lines and markers differ too.
+DRAWN = {
+    "raw": Style("raw scores", "#D55E00", "--", "s"),
+    "OPS": Style("OPS, the paper's", "#0072B2", "-", "^"),
+    "AUTO": Style("AUTO", "#009E73", "-", "D"),
+}
+
+
+@dataclass(frozen=True)
+class Row:
+    """One line of the table: lower is better in every column."""
+
+    method: str
+    ce: float
+    group_ce: float
+    brier: float
+    log_loss: float
+
+
+@dataclass(frozen=True)
+class Demo:
+    """What a demo leaves behind."""
+
+    stream: Stream
+    rows: list[Row]
+    picture: Path
+    page: Path
+
+
+def run_demo(out: Path, *, stream: Stream | None = None, to: TextIO | None = None, log: TextIO | None = None) -> Demo:
+    """Replay the flights (or `stream`) through `METHODS`; a table goes to `to`, a picture and a report into `out`.
+
+    `to` is standard output and `log`, which shows the progress, standard error unless told. Without the data of the
+    flights the paper's covariate drift takes their place; without scikit-learn or matplotlib it raises `MissingExtra`.
+    """
+    to, log = to or sys.stdout, log or sys.stderr
+    _require_matplotlib()  # now, not when the work is done
+    with _progress(4, log) as step:
+        step("reading the flights of 2013, training on January" if stream is None else stream.name)
+        stream, notice = _flights_or_drift() if stream is None else (stream, "")
+        through = f"{', '.join(METHODS)} (the first time ever it also compiles)"
+        step(f"replaying {len(stream.scores):,} events through {through}")
+        result = backtested(stream)
+        forecasts = {name: result.forecasts[name.lower()] for name in METHODS}
+        step("counting and drawing")
+        counted = counted_events(stream)
+        rows = [evaluate(name, stream, forecast, counted) for name, forecast in forecasts.items()]
+        out.mkdir(parents=True, exist_ok=True)
+        picture = draw(stream, forecasts, counted, out / PICTURE)
+        step("writing the report")
+        page = out / REPORT
+        result.to_html(page)
+    to.write(f"\n{notice}{report(stream, rows, counted)}\n\n")
+    to.write(f"{means_in_words(stream, forecasts, counted)}\nPicture written to {picture.resolve()}\n")
+    to.write(f"Report written to {page.resolve()}\n")
+    return Demo(stream, rows, picture, page)
+
+
+def backtested(stream: Stream) -> BacktestResult:
+    """The stream through `METHODS`, outcomes at once or when they were known."""
+    return backtest(
+        stream.scores,
+        stream.outcomes,
+        times=stream.times,
+        outcome_times=stream.known,
+        methods={name.lower(): method for name, method in METHODS.items()},
+        warmup=min(WARM_UP, int(stream.labelled.sum()) - 1),
+        keep_forecasts=True,
+        title=f"{stream.name}: the probability that {stream.event}",
+    )
+
+
+def counted_events(stream: Stream, warm_up: int = WARM_UP) -> BoolArray:
+    """The events that are judged, the same for every method: those with an outcome, but for the first `warm_up`."""
+    return stream.labelled & (np.cumsum(stream.labelled) > warm_up)
+
+
+def evaluate(name: str, stream: Stream, forecasts: FloatArray, counted: BoolArray) -> Row:
+    """The errors of one method. CE by group is the mean over events of their group's own CE."""
+    y, p, group = stream.outcomes[counted], forecasts[counted], stream.group[counted]
+    group_ce = sum(
+        np.mean(group == g) * metrics.calibration_error(y[group == g], p[group == g]) for g in np.unique(group)
+    )
+    return Row(
+        method=name,
+        ce=metrics.calibration_error(y, p),
+        group_ce=float(group_ce),
+        brier=metrics.brier_score(y, p),
+        log_loss=metrics.log_loss(y, p, clip=LOG_LOSS_CLIP),
+    )
+
+
+def group_means(stream: Stream, values: FloatArray, counted: BoolArray) -> FloatArray:
+    """The mean of `values` over the counted events of each group that has any."""
+    group = stream.group[counted]
+    size = np.bincount(group)
+    return np.bincount(group, weights=values[counted])[size > 0] / size[size > 0]
+
+
+# ---- words -------------------------------------------------------------------------------------------------------
+
+
+def report(stream: Stream, rows: list[Row], counted: BoolArray) -> str:
+    """The table, with what it counts above it and how to read it below."""
+    raw = next(row for row in rows if row.method == "raw")
+    best = min(rows, key=lambda row: row.group_ce)
+    clipped = f"[{LOG_LOSS_CLIP:g}, 1 - {LOG_LOSS_CLIP:g}]"
+    return f"""\
+{stream.name}: the probability that {stream.event}.
+{np.count_nonzero(stream.labelled):,} of {len(stream.scores):,} events have an outcome, known {_arrival(stream)}.
+The first {WARM_UP:,} of these count for nobody; every method is judged on the same {np.count_nonzero(counted):,}.
+
+{table(rows, stream.group_adjective)}
+
+* best; lower is better everywhere.
+CE: events forecast at about 10 %, 20 %, ... should happen that often; this is the average gap (0.05 = 5 points).
+{stream.group_adjective} CE: the same for each stretch of time alone, where too high and too low cannot cancel: raw
+scores are off by {100 * raw.group_ce:.1f} points, {best.method} by {100 * best.group_ce:.1f}.
+Brier and log-loss also reward telling events apart; log-loss is of forecasts clipped to {clipped}."""
+
+
+def table(rows: list[Row], group_adjective: str) -> str:
+    """Rows as aligned plain text, four decimals, the best of each column marked with a star."""
+    heads = ("CE", f"{group_adjective} CE", "Brier", "log-loss")
+    columns = []
+    for head, field in zip(heads, ("ce", "group_ce", "brier", "log_loss"), strict=True):
+        shown = [f"{getattr(row, field):.4f}" for row in rows]
+        best = min(shown, key=float)  # of what is shown, so that two rows that read the same are marked the same
+        width = max(len(head), 6) + 2
+        columns.append(
+            [f"{head} ".rjust(width)] + [(text + ("*" if text == best else " ")).rjust(width) for text in shown]
+        )
+    names = ["", *(row.method for row in rows)]
+    lines = ["  " + "".join([name.ljust(6), *cells]) for name, *cells in zip(names, *columns, strict=True)]
+    return "\n".join(line.rstrip() for line in lines)
+
+
+def means_in_words(stream: Stream, forecasts: dict[str, FloatArray], counted: BoolArray) -> str:
+    """What the picture shows, in numbers, and what it does not show."""
+    happened = group_means(stream, stream.outcomes, counted)
+    gaps = {name: np.abs(group_means(stream, forecasts[name], counted) - happened).mean() for name in DRAWN}
+    said = ", ".join(f"{name} {100 * gap:.1f}" for name, gap in gaps.items())
+    return f"""\
+The picture: how far each {stream.group_adjective} mean forecast is from what happened, on average in points: {said}.
+A mean can be right while high forecasts are too high and low ones too low; that is what CE adds."""
+
+
+def _arrival(stream: Stream) -> str:
+    """How late outcomes are, in words."""
+    if stream.due is None:
+        return "at once"
+    waited = (stream.due - np.arange(len(stream.scores)))[stream.labelled]
+    return f"only after {int(np.median(waited)):,} further forecasts (median)"
+
+
+def _flights_or_drift() -> tuple[Stream, str]:
+    """The flights, or the drift and a sentence that says why."""
+    try:
+        return flights(), ""
+    except MissingExtra as error:
+        drift = covariate_drift()  # needs scikit-learn like the flights: if that is what is missing, it says so
+        return drift, f"No flights here ({error}).\nThe covariate drift of the paper takes their place.\n"
+
+
+@contextmanager
+def _progress(steps: int, log: TextIO) -> Iterator[Callable[[str], None]]:
+    """A bar on a terminal; elsewhere a line as each step begins, so that a log shows progress too."""
+    if log.isatty():
+        try:
+            from tqdm import tqdm
+        except ImportError:
+            pass
+        else:
+            with tqdm(total=steps, file=log, leave=False, bar_format="{bar:20} {n}/{total} {elapsed} {desc}") as bar:
+
+                def advance(what: str) -> None:
+                    bar.update(bar.desc != "")
+                    bar.set_description_str(what)
+
+                yield advance
+            return
+    started, done = time.perf_counter(), 0
+
+    def tell(what: str) -> None:
+        nonlocal done
+        done += 1
+        log.write(f"{time.perf_counter() - started:5.1f} s  {done}/{steps}  {what}\n")
+        log.flush()
+
+    yield tell
+
+
+# ---- picture -----------------------------------------------------------------------------------------------------
+
+
+def _require_matplotlib() -> None:
+    try:
+        import_module("matplotlib")
+    except ImportError as error:
+        raise MissingExtra("the demo needs matplotlib of the extra 'demo': pip install 'calibeat[demo]'") from error
+
+
+def draw(stream: Stream, forecasts: dict[str, FloatArray], counted: BoolArray, path: Path) -> Path:
+    """Mean forecast of each group against its outcome rate, as a PNG; matplotlib's global state stays untouched."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+    from matplotlib.ticker import PercentFormatter
+
+    groups = np.unique(stream.group[counted])
+    happened = group_means(stream, stream.outcomes, counted)
+    lines = {name: group_means(stream, forecasts[name], counted) for name in DRAWN}
+    figure = Figure(figsize=(9.6, 5.4), dpi=150, facecolor="white")
+    figure.set_layout_engine("constrained", w_pad=0.12, h_pad=0.1)
+    FigureCanvasAgg(figure)
+    axes = figure.add_subplot()
+    x = np.arange(len(groups))
+    axes.fill_between(x, happened, lines["raw"], color=DRAWN["raw"].colour, alpha=0.12, linewidth=0)
+    axes.plot(x, happened, color="black", linewidth=3.2, marker="o", markersize=7, zorder=3)
+    for name, values in lines.items():
+        style = DRAWN[name]
+        axes.plot(x, values, color=style.colour, linestyle=style.line, linewidth=2.2, marker=style.marker, markersize=5)
+
+    # Names stand at the ends of their lines, moved apart where these come close, instead of in a legend.
+    ends = [(happened[-1], "what happened", "black")]
+    ends += [(values[-1], DRAWN[name].label, DRAWN[name].colour) for name, values in lines.items()]
+    top = min(1.12 * max(float(values.max()) for values in [happened, *lines.values()]), 1.05)
+    heights = _apart([height for height, _, _ in ends], 0.075 * top)
+    for height, (_, label, colour) in zip(heights, ends, strict=True):
+        weight = "bold" if colour == "black" else "normal"
+        text = axes.annotate(label, (x[-1], height), (12, 0), textcoords="offset points", va="center")
+        text.set(color=colour, fontsize=11, fontweight=weight)
+
+    axes.set_title(TITLE, loc="left", pad=26, fontsize=14, fontweight="bold")
+    means_of_what = f"{stream.group_adjective.capitalize()} mean probability that {stream.event}"
+    axes.text(0, 1.03, f"{stream.name}. {means_of_what}.", transform=axes.transAxes, fontsize=10, color="0.25")
+    axes.set_xticks(x, [stream.group_names[g] for g in groups])
+    axes.set_xlabel(stream.time_label)
+    axes.set_ylabel("probability")
+    axes.set_xlim(-0.5, len(groups) - 0.5)
+    axes.set_ylim(0, top)
+    axes.yaxis.set_major_formatter(PercentFormatter(xmax=1, decimals=0))
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.grid(axis="y", color="0.9")
+    axes.set_axisbelow(True)
+    figure.savefig(path, format="png")
+    return path
+
+
+def _apart(heights: list[float], gap: float) -> list[float]:
+    """Heights moved as little as need be so that neighbours are at least `gap` apart, in the same order."""
+    order = np.argsort(heights, kind="stable")
+    moved = np.array(heights)[order]
+    for _ in range(100):
+        for i in range(len(moved) - 1):
+            short = gap - (moved[i + 1] - moved[i])
+            if short > 1e-9:
+                moved[i] -= short / 2
+                moved[i + 1] += short / 2
+    result = np.empty(len(moved))
+    result[order] = moved
+    return [float(height) for height in result]

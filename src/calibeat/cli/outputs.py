@@ -1,0 +1,149 @@
+"""What a backtest writes: never over its log, never half, and nothing left behind by a run that fails."""
+
+from __future__ import annotations
+
+import fnmatch
+import os
+import signal
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import numpy as np
+
+from calibeat._util.types import Vector
+from calibeat.backtest.read.files import OURS, STDIN, LogFile, by_suffix
+from calibeat.backtest.replay.chunk import Chunk, Whole
+from calibeat.errors import InvalidInput
+
+_LONGEST = 255 - len(".9999999.part.") - 8  # bytes of a name: what is unfinished has a longer one
+
+
+def check_outputs(log: str, files: Sequence[LogFile], outputs: dict[str, Path]) -> None:
+    """Refuse, before anything runs, what could not be written, or would be written over the log or each other."""
+    for option, path in outputs.items():
+        if path.is_dir():
+            raise InvalidInput(f"{option} must be a file, got the folder {str(path)!r}")
+        if len(os.fsencode(path.name)) > _LONGEST:
+            raise InvalidInput(f"{option} must have a name of {_LONGEST} bytes at most, got {path.name[:40]!r}...")
+        there = next(parent for parent in path.absolute().parents if parent.exists())
+        if not there.is_dir():
+            raise InvalidInput(f"{option} must be in a folder, got {str(path)!r}, and {str(there)!r} is a file")
+        if not os.access(there, os.W_OK):
+            raise InvalidInput(f"{option} must be in a folder that can be written, got {str(path)!r}")
+        for file in files:
+            if file.path != STDIN and _same(path, Path(file.path)):
+                raise InvalidInput(f"{option} must not be the log itself, got {str(path)!r}")
+        if log != STDIN and _would_match(path, log):
+            raise InvalidInput(
+                f"{option} must not be among the files of the log, got {str(path)!r}: the next run would read it"
+            )
+    if len(outputs) == 2 and _same(*outputs.values()):
+        raise InvalidInput(
+            f"{' and '.join(outputs)} must be two files, got {str(next(iter(outputs.values())))!r} twice"
+        )
+
+
+def _same(one: Path, other: Path) -> bool:
+    if one.exists() and other.exists():
+        return one.samefile(other)
+    return one.resolve() == other.resolve()
+
+
+def _would_match(path: Path, log: str) -> bool:
+    whole = path.resolve()
+    if Path(log).is_dir():
+        return by_suffix(path.name) is not None and whole.is_relative_to(Path(log).resolve())
+    if Path(log).exists():
+        return False
+    pattern = str(Path(log).absolute())
+    return fnmatch.fnmatch(str(whole), pattern) if "**" in log else whole.match(pattern)
+
+
+@contextmanager
+def folders(paths: Sequence[Path]) -> Iterator[None]:
+    """The folders of these files; those made here are taken away again where the run fails."""
+    made = []
+    for path in paths:
+        missing = [parent for parent in path.absolute().parents if not parent.exists()]
+        for folder in reversed(missing):
+            folder.mkdir()
+            made.append(folder)
+    try:
+        yield
+    except BaseException:
+        for folder in reversed(made):
+            if not any(folder.iterdir()):
+                folder.rmdir()
+        raise
+
+
+@contextmanager
+def stopped_by_sigterm() -> Iterator[None]:
+    """SIGTERM ends the run as Ctrl-C does, with what is half written taken away; its status is 143."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def stop(number: int, _: FrameType | None) -> None:
+        raise KeyboardInterrupt(128 + number)
+
+    before = signal.signal(signal.SIGTERM, stop)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+class Forecasts:
+    """Every forecast into a Parquet file beside the target, which takes its name only when all is done."""
+
+    def __init__(self, target: Path, streams: list[str], sources: list[str], *, keyed: bool) -> None:
+        self._target, self._streams, self._sources, self._keyed = target, streams, sources, keyed
+        self._part = target.with_name(f".{target.name}.{os.getpid()}.part")
+        self._writer: Any = None
+        self._event = 0
+
+    def __enter__(self) -> Forecasts:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+        self._part.unlink(missing_ok=True)
+
+    def write(self, chunk: Chunk, forecasts: dict[str, Vector], place: Whole) -> None:
+        """One chunk: `row` and `file` (and `id`) find an event in the log, `event` counts them as replayed."""
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        columns: dict[str, Any] = {"event": np.arange(self._event, self._event + len(chunk))}
+        if chunk.trace is not None:
+            columns["row"] = chunk.trace.rows
+            columns["file"] = pa.array(self._sources, pa.string()).take(pa.array(chunk.trace.files))
+            if chunk.trace.ids is not None:
+                columns["id"] = pa.array(chunk.trace.ids.tolist(), pa.string())
+        if self._keyed:
+            columns["key"] = pa.array(self._streams, pa.string()).take(pa.array(chunk.slots))
+        if chunk.times is not None:
+            columns["time"] = pa.array(chunk.times).cast(pa.timestamp("us"))
+        columns["score"] = chunk.scores
+        columns["outcome"] = pa.array(chunk.outcomes, from_pandas=True).cast(pa.int8())
+        columns["judged"] = place > 0
+        columns |= {f"forecast_{name}": said for name, said in forecasts.items()}
+        table = pa.table(columns).replace_schema_metadata({OURS: b"forecasts"})
+        if self._writer is None:
+            self._writer = pq.ParquetWriter(self._part, table.schema, compression="zstd")
+        self._writer.write_table(table)
+        self._event += len(chunk)
+
+    def close(self) -> None:
+        """All of it is on the disk."""
+        if self._writer is not None:
+            self._writer.close()
+
+    def publish(self) -> None:
+        """Give the file its name."""
+        self._part.replace(self._target)

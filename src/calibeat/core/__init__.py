@@ -1,0 +1,1 @@
+"""The algorithms, pure: parts of a method, and the kernels that predict and learn on one row of float64."""

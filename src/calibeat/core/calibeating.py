@@ -1,0 +1,157 @@
+"""Calibeating: what binning does to the expert's forecast.
+
+The expert only chooses a bin; inside the bin the forecast is made from the bin's own past outcomes. The cells lie
+at the end of the row, each a pair (sum of outcomes, count).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from calibeat._util.check import check_choice, check_scale, check_whole
+from calibeat._util.types import Vector
+
+from .jit import kernel
+
+KEEP, TRACK, HEDGE, SPLINE = 0.0, 1.0, 2.0, 3.0
+
+MOST_BINS = 10_000
+MOST_IMAGINED = 20.0  # events that a cell of a bank's new key may start with (see `prior`)
+
+
+@dataclass(frozen=True)
+class Tracking:
+    r"""Forecast the average outcome of the past events whose expert fell in the same bin (the paper's eq. for TOPS).
+
+    forecast = (S_b + prior mid_b) / (N_b + prior);  the mid-point of the bin while there is nothing to average.
+
+    Parameters
+    ----------
+    bins : m = 1/epsilon bins [0, e), [e, 2e), ..., [1 - e, 1].
+    prior : how many imaginary events at the mid-point each bin starts with; the paper has none.
+
+    >>> from calibeat import Calibrator, TOPS
+    >>> tops = Calibrator(TOPS)
+    >>> tops.run([0.72, 0.74, 0.71, 0.73], [1, 0, 1, 1]).tolist()
+    [0.75, 1.0, 0.65, 0.5]
+
+    (The second forecast repeats the only outcome that its bin has seen: a few events of patience are needed. The third
+    comes from another bin, for the expert has moved.)
+
+    References: Foster & Hart (2023), Section 4; Gupta & Ramdas (2023), Section 3.1 and Theorem 3.1.
+    """
+
+    bins: int = 10
+    prior: float = 0.0
+
+    code: ClassVar[float] = TRACK
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "bins", check_whole("Tracking bins", self.bins, 1, MOST_BINS))
+        if self.prior != 0.0:
+            object.__setattr__(self, "prior", check_scale("Tracking prior, if not 0,", self.prior))
+
+    @property
+    def initial(self) -> list[float]:
+        """The numbers of this part in the row of a stream that has seen nothing."""
+        return [0.0] * (2 * self.bins)
+
+
+@dataclass(frozen=True)
+class Hedging:
+    r"""One F99 forecaster per expert bin, hedging between neighbouring mid-points (the paper's eq. for HOPS).
+
+    F99 keeps, for each point m_b that it may say, p_b = mean outcome when it said m_b (m_b if never),
+    d_b = l_b - p_b, e_b = p_b - r_b. If some b has d_b <= 0 and e_b <= 0, it says m_b; else there is a b with
+    e_b > 0 and d_{b+1} > 0, and it says m_b with probability d_{b+1}/(d_{b+1} + e_b), m_{b+1} otherwise.
+
+    Parameters
+    ----------
+    bins : m = 1/epsilon, the number of mid-points.
+    start : which b is tried first: "expert", the expert's own bin (keeps sharpness), or "first", the lowest.
+    groups : the number of expert bins, one F99 each; as many as `bins` if not given. 1 is plain F99.
+
+    The forecast is drawn; `Forecast.candidates` holds the two points and their probabilities, which is what the
+    guarantee speaks of.
+
+    >>> from calibeat import Calibrator, HOPS
+    >>> hops = Calibrator(HOPS, seed=1)
+    >>> hops.predict(0.62).candidates
+    ((0.65, 1.0),)
+
+    References: Foster (1999); Foster & Hart (2023), Section 5; Gupta & Ramdas (2023), Section 3.3 and Appendix C.
+    """
+
+    bins: int = 10
+    start: str = "expert"
+    groups: int | None = None
+
+    code: ClassVar[float] = HEDGE
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "bins", check_whole("Hedging bins", self.bins, 1, 1000))
+        object.__setattr__(self, "start", check_choice("Hedging start", self.start, ("expert", "first")))
+        if self.groups is not None:
+            object.__setattr__(self, "groups", check_whole("Hedging groups", self.groups, 1, 1000))
+
+    @property
+    def expert_bins(self) -> int:
+        return self.bins if self.groups is None else self.groups
+
+    @property
+    def initial(self) -> list[float]:
+        """The numbers of this part in the row of a stream that has seen nothing."""
+        return [0.0] * (2 * self.bins * self.expert_bins)
+
+
+@kernel
+def bin_of(p: float, m: float) -> int:
+    """The bin of p among B_1 = [0, 1/m), ..., B_m = [1 - 1/m, 1], counted from 0; an edge k/m falls to the right."""
+    b = int(p * m)
+    if b >= m:
+        b = int(m) - 1
+    # p * m is rounded, the edges b / m are rounded otherwise: compare with the edges themselves.
+    if p < b / m:
+        b -= 1
+    elif b + 1 < m and p >= (b + 1) / m:
+        b += 1
+    return b
+
+
+@kernel
+def track(row: Vector, cells: int, b: int, m: float, prior: float) -> float:
+    """The average outcome of bin b."""
+    middle = (b + 0.5) / m
+    count = row[cells + 2 * b + 1] + prior
+    return (row[cells + 2 * b] + prior * middle) / count if count > 0.0 else middle
+
+
+@kernel
+def hedge(row: Vector, cells: int, m: float, own: int) -> tuple[int, int, float, float]:
+    """F99 on the cells that start at `cells` -> (b, b', d, e): say m_b with probability d/(d + e), m_b' otherwise.
+
+    `own` is the bin to try first, or -1 for the lowest. Where nothing is drawn, b' = b, d = 1 and e = 0.
+    """
+    if own >= 0:
+        p = mean_when_said(row, cells, own, m)
+        if own / m <= p <= (own + 1) / m:
+            return own, own, 1.0, 0.0
+    high, d, e = -1, 1.0, 0.0
+    for b in range(int(m)):
+        p = mean_when_said(row, cells, b, m)
+        if b / m <= p <= (b + 1) / m:
+            return b, b, 1.0, 0.0
+        if p < b / m and high < 0:
+            # The lowest deficit; its left neighbour has neither a deficit nor condition A, so it has an excess.
+            high = b
+            d = b / m - p
+            e = mean_when_said(row, cells, b - 1, m) - b / m
+    return high - 1, high, d, e
+
+
+@kernel
+def mean_when_said(row: Vector, cells: int, b: int, m: float) -> float:
+    """p_b: the mean outcome when m_b was said, m_b if it never was."""
+    count = row[cells + 2 * b + 1]
+    return row[cells + 2 * b] / count if count > 0.0 else (b + 0.5) / m

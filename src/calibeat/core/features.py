@@ -1,0 +1,143 @@
+r"""Features: what the learner sees of a score, d numbers x with expert = sigmoid(theta . x).
+
+=============  =========================  ===  ===========
+part           x                          d    identity
+=============  =========================  ===  ===========
+`Platt`        (logit f, 1)               2    (1, 0)
+`Beta`         (log f, log(1 - f), 1)     3    (1, -1, 0)
+`Temperature`  (logit f)                  1    (1)
+=============  =========================  ===  ===========
+
+f is the score clipped to [clip, 1 - clip], so that the logarithms stay finite.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+from calibeat._util.check import check_interval, check_start
+
+from .jit import kernel
+
+RAW, PLATT, BETA, TEMPERATURE, HISTOGRAM = 0.0, 1.0, 2.0, 3.0, 4.0
+
+# 1 - clip must differ from 1, or the logarithm of 1 - f is minus infinity again.
+SMALLEST_CLIP = 1e-15
+
+
+class _Scaling:
+    """What the three scaling families share: the checks of their two hyper-parameters."""
+
+    names: ClassVar[tuple[str, ...]]
+    start: Sequence[float]
+    clip: float
+
+    def __post_init__(self) -> None:
+        label = type(self).__name__
+        object.__setattr__(self, "start", check_start(f"{label} start", self.start, len(self.names)))
+        object.__setattr__(self, "clip", check_interval(f"{label} clip", self.clip, SMALLEST_CLIP, 0.499))
+
+
+@dataclass(frozen=True)
+class Platt(_Scaling):
+    r"""Platt scaling: m(f) = sigmoid(a logit f + b) (the paper's eq. for m^{a,b}).
+
+    Parameters
+    ----------
+    start : (a, b), the parameters before the first outcome; (1, 0) leaves the score as it is.
+    clip : scores are clipped to [clip, 1 - clip] before the logarithm.
+
+    a < 1 tempers an over-confident score, a > 1 sharpens a shy one, b shifts the level, a < 0 turns it round.
+
+    >>> from calibeat import Calibrator, Method, ONS, Platt
+    >>> sure = Calibrator(Method(Platt(start=(2.0, 0.0)), ONS()))
+    >>> round(sure.predict(0.75).probability, 3)
+    0.9
+
+    References: Platt (1999); Gupta & Ramdas (2023), eq. (2).
+    """
+
+    start: Sequence[float] = (1.0, 0.0)
+    clip: float = 1e-5
+
+    code: ClassVar[float] = PLATT
+    names: ClassVar[tuple[str, ...]] = ("a", "b")
+
+
+@dataclass(frozen=True)
+class Beta(_Scaling):
+    r"""Beta scaling: m(f) = sigmoid(a log f + b log(1 - f) + c).
+
+    Parameters
+    ----------
+    start : (a, b, c), the parameters before the first outcome; (1, -1, 0) is the identity.
+    clip : scores are clipped to [clip, 1 - clip] before the logarithms.
+
+    b = -a is Platt scaling; the third parameter lets the two ends of the scale bend differently.
+
+    >>> from calibeat import Beta, Calibrator, Method, ONS
+    >>> round(Calibrator(Method(Beta(), ONS(rho=25.0))).predict(0.3).probability, 12)
+    0.3
+
+    References: Kull, Silva Filho & Flach (2017); Gupta & Ramdas (2023), Section 5.
+    """
+
+    start: Sequence[float] = (1.0, -1.0, 0.0)
+    clip: float = 1e-5
+
+    code: ClassVar[float] = BETA
+    names: ClassVar[tuple[str, ...]] = ("a", "b", "c")
+
+
+@dataclass(frozen=True)
+class Temperature(_Scaling):
+    r"""Temperature scaling: m(f) = sigmoid(a logit f), one number, 1/a is the temperature.
+
+    Parameters
+    ----------
+    start : (a,), the parameter before the first outcome; 1 is the identity.
+    clip : scores are clipped to [clip, 1 - clip] before the logarithm.
+
+    It never moves a score across one half, so accuracy at that threshold cannot change while a > 0.
+
+    >>> from calibeat import Calibrator, Method, ONS, Temperature
+    >>> Calibrator(Method(Temperature(), ONS())).predict(0.5).probability
+    0.5
+
+    References: Guo, Pleiss, Sun & Weinberger (2017).
+    """
+
+    start: Sequence[float] = (1.0,)
+    clip: float = 1e-5
+
+    code: ClassVar[float] = TEMPERATURE
+    names: ClassVar[tuple[str, ...]] = ("a",)
+
+
+@kernel
+def sigmoid(z: float) -> float:
+    """1 / (1 + e^-z), from the exponential that cannot overflow."""
+    if z >= 0.0:
+        return 1.0 / (1.0 + math.exp(-z))
+    e = math.exp(z)
+    return e / (1.0 + e)
+
+
+@kernel
+def features(kind: float, clip: float, score: float) -> tuple[float, float, float]:
+    """Score -> x, padded with zeros to three numbers."""
+    if kind == RAW or kind == HISTOGRAM:  # noqa: PLR1714, SIM109 - a tuple would be made for every event
+        return score, 0.0, 0.0
+    f = score
+    if f < clip:
+        f = clip
+    elif f > 1.0 - clip:
+        f = 1.0 - clip
+    if kind == PLATT:
+        return math.log(f / (1.0 - f)), 1.0, 0.0
+    if kind == BETA:
+        return math.log(f), math.log(1.0 - f), 1.0
+    return math.log(f / (1.0 - f)), 0.0, 0.0

@@ -1,0 +1,39 @@
+"""What a person asks of `calibeat reproduce`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from calibeat._util.check import check_whole
+
+from .forests import TREES
+from .storage import cache_folder
+
+MOST = 100_000
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How many runs, from which seed on, in how many processes, with which data.
+
+    `trees` and `events` make a small version for trials: fewer trees in a forest, shorter streams (0: the paper's).
+    """
+
+    runs: int = 20
+    seed: int = 0
+    jobs: int = 1
+    data: Path | None = None
+    cache: Path = field(default_factory=cache_folder)
+    trees: int = TREES
+    events: int = 0
+
+    def __post_init__(self) -> None:
+        check_whole("--runs", self.runs, 1, MOST)
+        check_whole("--seed", self.seed, 0, 2**32 - 1 - MOST)  # scikit-learn's generator takes 32 bits
+        check_whole("--jobs", self.jobs, 1, 1024)
+
+    @property
+    def seeds(self) -> range:
+        """One for each run."""
+        return range(self.seed, self.seed + self.runs)

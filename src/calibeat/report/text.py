@@ -1,0 +1,86 @@
+"""The verdict and the leaderboard as plain text, for a terminal."""
+
+from __future__ import annotations
+
+import textwrap
+
+from calibeat._util.words import decimals
+
+from .schema import Number, Payload, Row
+
+WIDTH = 118
+
+
+def page(payload: Payload) -> str:
+    """What `calibeat backtest` prints."""
+    said, data = payload["verdict"], payload["data"]
+    columns = ", ".join(
+        f"{role} in {column['name']!r}" + (" (guessed)" if column["guessed"] else "")
+        for role, column in data["columns"].items()
+    )
+    counted = (
+        f"{', '.join(data['source'])}: {data['rows']:,} rows, {data['used']:,} of them replayed, "
+        f"{data['judged']:,} judged after a warm-up of {data['warmup']:,}"
+    )
+    counted += f", from {data['span'][0]} to {data['span'][1]}." if data["span"] else "."
+    if data["score_kind"] != "probability":
+        counted += {"percent": " Scores are percent.", "logit": " Scores are logits."}[data["score_kind"]]
+    lines = [
+        f"{said['headline']}.  [{said['confidence']}]",
+        "",
+        *_filled(" ".join(said["sentences"])),
+        "",
+        *_filled(counted + (f" Columns: {columns}." if columns else "")),
+        *(
+            line
+            for skipped in data["skipped"]
+            for line in _filled(f"Skipped {skipped['count']:,}: {skipped['reason']}, first at {skipped['first']}.")
+        ),
+        "",
+        *leaderboard(payload),
+        "",
+        "* best. Lower is better but for AUC. [ ]: 95 % interval of the difference to the raw score.",
+        *_filled(payload["bootstrap"]["sentence"]),
+        *(line for note in data["notes"] for line in _filled(note)),
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def leaderboard(payload: Payload) -> list[str]:
+    """One line a method, the least log-loss first."""
+    labels = {method["name"]: method["label"] for method in payload["methods"]}
+    rows = sorted(payload["table"], key=lambda row: row["log_loss"] or 0.0)
+    width = max(len(label) for label in labels.values())
+    digits = decimals(end for row in rows if row["vs_raw"] for end in row["vs_raw"]["log_loss"])
+    columns = [
+        ["", *(labels[row["method"]].ljust(width) for row in rows)],
+        _column("log-loss", [row["log_loss"] for row in rows], digits),
+        ["against raw", *(_against_raw(row, digits) for row in rows)],
+        _column("CE", [row["ce"] for row in rows]),
+        _column("Brier", [row["brier"] for row in rows]),
+        _column("AUC", [row["auc"] for row in rows], 4, largest=True),
+    ]
+    widths = [max(len(cell) for cell in column) for column in columns]
+    return [
+        "  " + "  ".join(cell.rjust(w) for cell, w in zip(line, widths, strict=True)).rstrip()
+        for line in zip(*columns, strict=True)
+    ]
+
+
+def _column(head: str, values: list[Number], digits: int | None = None, *, largest: bool = False) -> list[str]:
+    digits = decimals(values) if digits is None else digits
+    shown = ["-" if value is None else f"{value:.{digits}f}" for value in values]
+    known = [text for text in shown if text != "-"]
+    best = (max if largest else min)(known, key=float) if known else ""
+    return [f"{head} ", *(text + ("*" if text == best else " ") for text in shown)]
+
+
+def _against_raw(row: Row, digits: int) -> str:
+    if row["vs_raw"] is None:
+        return ""
+    difference, low, high = row["vs_raw"]["log_loss"]
+    return f"{difference:+.{digits}f} [{low:+.{digits}f}, {high:+.{digits}f}]"
+
+
+def _filled(text: str) -> list[str]:
+    return textwrap.wrap(text, WIDTH, break_on_hyphens=False)

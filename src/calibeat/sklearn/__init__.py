@@ -1,0 +1,5 @@
+"""calibeat behind scikit-learn's interfaces."""
+
+from .classifier import OnlineCalibratedClassifier, ScoreCalibrator
+
+__all__ = ["OnlineCalibratedClassifier", "ScoreCalibrator"]

@@ -1,0 +1,1 @@
+"""The host of one stream: `Calibrator`, its receipts (`Forecast`) and its snapshots."""

@@ -1,0 +1,96 @@
+"""The past that refits look at, kept by the host as three growing columns."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from calibeat._util.check import check_outcomes
+from calibeat._util.types import Vector
+from calibeat.core.method import Method
+from calibeat.core.refit import FTL, Fixed
+from calibeat.errors import InvalidInput
+
+_SLACK = 1024  # with a window, the columns are moved to the front only when this much (or a window more) is stale
+
+
+class History:
+    """Columns x0, x1 (three parameters only) and y of the outcomes learnt so far, oldest first.
+
+    The kernels write the next event at position n - dropped, where n is the number of outcomes learnt. A method
+    that never refits has columns of length zero.
+    """
+
+    def __init__(self, method: Method) -> None:
+        learner = method.learner
+        self._kept = learner if isinstance(learner, (Fixed, FTL)) else None
+        self._wide = method.dimension == 3
+        self.dropped = 0
+        self.x0, self.x1, self.y = np.empty(0), np.empty(0), np.empty(0)
+
+    @property
+    def columns(self) -> tuple[Vector, Vector, Vector, int]:
+        """What the kernels take."""
+        return self.x0, self.x1, self.y, self.dropped
+
+    def reserve(self, learnt: int, more: int) -> None:
+        """Make room for `more` outcomes after the first `learnt`."""
+        if self._kept is None:
+            return
+        if isinstance(self._kept, Fixed):
+            more = max(0, min(more, self._kept.after - learnt))
+        filled = min(learnt - self.dropped, len(self.y))
+        if filled + more > len(self.y):
+            size = max(filled + more, 2 * len(self.y), 64)
+            self.x0, self.y = _grown(self.x0, size), _grown(self.y, size)
+            if self._wide:
+                self.x1 = _grown(self.x1, size)
+
+    def forget(self, learnt: int) -> None:
+        """Let go of what no refit will look at again."""
+        if isinstance(self._kept, Fixed):
+            if learnt >= self._kept.after:
+                self.x0, self.x1, self.y = np.empty(0), np.empty(0), np.empty(0)
+        elif self._kept is not None and self._kept.window is not None:
+            window, filled = self._kept.window, learnt - self.dropped
+            stale = filled - window
+            if stale > max(window, _SLACK):
+                self.x0, self.x1, self.y = (column[stale:filled].copy() for column in (self.x0, self.x1, self.y))
+                self.dropped += stale
+
+    def remembered(self, learnt: int) -> dict[str, list[float]]:
+        """What a snapshot must hold: exactly the outcomes that a later refit can look at."""
+        last = learnt - self.dropped
+        first = last - self._remembered_count(learnt)
+        columns = {"x0": self.x0, "x1": self.x1, "y": self.y} if self._wide else {"x0": self.x0, "y": self.y}
+        return {name: column[first:last].tolist() for name, column in columns.items() if last > first}
+
+    def restore(self, learnt: int, columns: dict[str, list[float]]) -> None:
+        """The inverse of `remembered`."""
+        count = self._remembered_count(learnt)
+        names = {"x0", "x1", "y"} if self._wide else {"x0", "y"}
+        if not isinstance(columns, dict) or set(columns) != (names if count else set()):
+            raise InvalidInput(f"history must hold the columns {', '.join(sorted(names))}, got {columns!r:.60}")
+        for name, column in columns.items():
+            if not isinstance(column, list) or len(column) != count or not all(_is_finite(x) for x in column):
+                raise InvalidInput(f"history must hold {count} numbers in {name}, got {column!r:.60}")
+        if count:
+            check_outcomes(columns["y"])
+            self.x0, self.x1, self.y = (np.array(columns.get(name, [])) for name in ("x0", "x1", "y"))
+            self.dropped = learnt - count
+
+    def _remembered_count(self, learnt: int) -> int:
+        if self._kept is None or (isinstance(self._kept, Fixed) and learnt >= self._kept.after):
+            return 0
+        return learnt if self._kept.window is None else min(learnt, self._kept.window)
+
+
+def _is_finite(value: object) -> bool:
+    return type(value) is float and math.isfinite(value)
+
+
+def _grown(column: Vector, size: int) -> Vector:
+    grown = np.empty(size)
+    grown[: len(column)] = column
+    return grown

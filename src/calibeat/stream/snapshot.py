@@ -1,0 +1,83 @@
+"""A calibrator as versioned JSON: every float comes back exactly, and every kind of damage is named."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from typing import Any, NoReturn
+
+from calibeat._util.check import check_number, check_whole
+from calibeat.core.method import Method
+from calibeat.errors import InvalidInput, SnapshotMismatch
+
+FORMAT = "calibeat/calibrator"
+VERSION = 1
+_FIELDS = ("format", "version", "method", "seed", "stream", "events", "row", "history", "checksum")
+
+
+def dump(state: dict[str, Any]) -> str:
+    """State -> text. Python writes the shortest decimal that reads back as the same float."""
+    state = {"format": FORMAT, "version": VERSION, **state}
+    return json.dumps({**state, "checksum": _checksum(state)}, allow_nan=False)
+
+
+def load(text: str | bytes) -> dict[str, Any]:
+    """Text -> state, with ``state["method"]`` a Method and the row's width checked against it."""
+    state = _parse(text)
+    if state.get("format") != FORMAT:
+        raise SnapshotMismatch(f"snapshot must have the format {FORMAT!r}, got {state.get('format')!r:.60}")
+    version = state.get("version")
+    if type(version) is not int or version != VERSION:
+        raise SnapshotMismatch(f"snapshot must be of version {VERSION}, got {version!r:.60}")
+    if missing := [field for field in _FIELDS if field not in state]:
+        raise SnapshotMismatch(f"snapshot must have the field {missing[0]!r}, got {', '.join(state)}")
+    if unknown := [field for field in state if field not in _FIELDS]:
+        raise SnapshotMismatch(f"snapshot must have no field but {', '.join(_FIELDS)}, got {unknown[0]!r:.60}")
+    try:
+        method = Method.from_dict(state["method"])
+    except InvalidInput as error:
+        raise SnapshotMismatch(f"snapshot must hold a method that this version knows: {error}") from error
+    row = state["row"]
+    if not isinstance(row, list) or len(row) != method.width:
+        got = len(row) if isinstance(row, list) else type(row).__name__
+        raise SnapshotMismatch(f"snapshot must have a row of width {method.width} for its method, got {got}")
+    checksum = state.pop("checksum")
+    if checksum != _checksum(state):
+        raise SnapshotMismatch(
+            f"snapshot must have the checksum of its content, {_checksum(state)!r}, got {checksum!r:.80} - "
+            "it was edited or damaged"
+        )
+    try:
+        events = check_whole("events", state["events"], 0, 2**53)
+        row = [check_number(f"row[{i}]", number) for i, number in enumerate(row)]
+        method.check_row(row, events)
+    except InvalidInput as error:
+        raise SnapshotMismatch(f"snapshot must hold what a calibrator can hold: {error}") from error
+    return {**state, "method": method, "row": row}
+
+
+def _parse(text: str | bytes) -> dict[str, Any]:
+    if not isinstance(text, (str, bytes)):
+        raise SnapshotMismatch(f"snapshot must be text made by to_json, got {type(text).__name__}")
+    try:
+        state = json.loads(text, parse_constant=_refuse_constant)
+    except json.JSONDecodeError as error:
+        raise SnapshotMismatch(
+            f"snapshot must be whole JSON text, got {error.msg.lower()} at character {error.pos} of {len(text)} - "
+            "it was cut or damaged"
+        ) from error
+    except (ValueError, RecursionError) as error:  # bytes of another encoding, numbers or nesting without end
+        raise SnapshotMismatch(f"snapshot must be JSON text, got what cannot be read: {error}") from error
+    if not isinstance(state, dict):
+        raise SnapshotMismatch(f"snapshot must be a JSON object, got {type(state).__name__}")
+    return state
+
+
+def _refuse_constant(name: str) -> NoReturn:
+    raise SnapshotMismatch(f"snapshot must hold finite numbers, got {name}")
+
+
+def _checksum(state: dict[str, Any]) -> str:
+    """A digest of the values, whatever the order of the fields or the white space."""
+    canonical = json.dumps(state, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(canonical.encode()).hexdigest()

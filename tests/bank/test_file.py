@@ -1,0 +1,388 @@
+"""A bank as a file: exact, atomic, and every kind of damage is named; the command line looks into it."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import multiprocessing
+import os
+import struct
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from conformance import same
+
+import calibeat.bank.file
+from calibeat import AUTO, HOPS, TOPS, Bank, InvalidInput, Method, SnapshotMismatch
+from calibeat.cli.main import main
+
+
+def filled(method: Method = TOPS, *, strings: bool = False, **arguments: Any) -> Bank:
+    rng = np.random.default_rng(3)
+    keys = rng.integers(-5, 40, 500)
+    scores = rng.random(500)
+    bank = Bank(method, seed=4, **arguments)
+    bank.run([f"ключ {key}" for key in keys] if strings else keys, scores, rng.random(500) < 0.2 + 0.5 * scores)
+    return bank
+
+
+@pytest.mark.parametrize("method", [TOPS, HOPS, AUTO], ids=["tops", "hops", "auto"])
+@pytest.mark.parametrize("strings", [False, True])
+@pytest.mark.parametrize("arguments", [{}, {"prior": "pooled"}, {"independent": True}])
+def test_round_trip(method: Method, strings: bool, arguments: dict[str, Any], tmp_path: Path) -> None:
+    bank = filled(method, strings=strings, **arguments)
+    path = tmp_path / "bank"
+    bank.save(path)
+    twin, mapped = Bank.load(path), Bank.load(str(path), mmap=True)
+    twin.save(tmp_path / "twin")
+    assert (tmp_path / "twin").read_bytes() == path.read_bytes()
+    assert list(twin) == list(mapped) == list(bank)
+    keys, scores = list(bank) * 3, np.linspace(0, 1, 3 * len(bank))
+    strangers = [f"n{i}" for i in range(9)] if strings else list(range(900, 909))
+    for other in (twin, mapped):
+        same(other.predict_many(keys, scores), bank.predict_many(keys, scores))
+        same(other.predict_many(strangers, scores[:9]), bank.predict_many(strangers, scores[:9]))
+    same(twin.run(keys, scores, scores > 0.3), bank.run(keys, scores, scores > 0.3))
+    same(twin.run(strangers, scores[:9], scores[:9] > 0.3), bank.run(strangers, scores[:9], scores[:9] > 0.3))
+    assert {key: twin[key].to_json() for key in twin} == {key: bank[key].to_json() for key in bank}
+    assert twin.predict(keys[0], 0.4).probability == bank.predict(keys[0], 0.4).probability
+
+
+def test_a_mapped_bank_is_for_reading(tmp_path: Path) -> None:
+    bank = filled()
+    path = tmp_path / "bank"
+    bank.save(path)
+    mapped = Bank.load(path, mmap=True)
+    before = path.read_bytes()
+    key = next(iter(bank))
+    said = mapped.predict(key, 0.3)
+    assert said[:5] == bank.predict(key, 0.3)[:5] == mapped.predict(key, 0.3)[:5]
+    assert mapped.predict(999, 0.3).probability == bank.predict_many([999], [0.3])[0] and 999 not in mapped
+    assert mapped[key].params == bank[key].params
+    for action in (
+        lambda: mapped.run([key], [0.5], [1]), lambda: mapped.update(key, said, 1), lambda: mapped.merge(Bank(TOPS)),
+        lambda: mapped.drop_idle(before=3), lambda: mapped.__delitem__(key), lambda: mapped[key].update(said, 1),
+        lambda: mapped[key].run([0.5], [1]),
+    ):  # fmt: skip
+        with pytest.raises(InvalidInput, match="opened with mmap=True cannot"):
+            action()
+    mapped.save(tmp_path / "copy")
+    assert path.read_bytes() == before == (tmp_path / "copy").read_bytes()
+
+
+def forecasts_of(path: str, scores: list[float]) -> list[float]:
+    bank = Bank.load(path, mmap=True)
+    return bank.predict_many(list(bank)[: len(scores)], scores).tolist()
+
+
+def test_processes_share_a_file(tmp_path: Path) -> None:
+    bank = filled()
+    bank.save(tmp_path / "bank")
+    scores = np.linspace(0.1, 0.9, 20).tolist()
+    with multiprocessing.get_context("spawn").Pool(2) as pool:
+        found = pool.starmap(forecasts_of, [(str(tmp_path / "bank"), scores)] * 2)
+    assert found == [forecasts_of(str(tmp_path / "bank"), scores)] * 2
+
+
+def test_banks_without_keys_and_with_the_empty_key(tmp_path: Path) -> None:
+    empty, odd = Bank(TOPS, seed=9), Bank("bm")
+    odd.run([""], [0.5], [1])
+    for bank in (empty, odd):
+        bank.save(tmp_path / "bank")
+        for mmap in (False, True):
+            twin = Bank.load(tmp_path / "bank", mmap=mmap)
+            assert list(twin) == list(bank) and repr(twin) == repr(bank)
+    twin = Bank.load(tmp_path / "bank")
+    twin.run(["", "a"], [0.5, 0.5], [1, 1])
+    del twin[""]
+    twin.save(tmp_path / "bank")
+    assert list(Bank.load(tmp_path / "bank")) == ["a"]
+
+
+def test_a_file_is_whole_or_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    bank = filled()
+    path = tmp_path / "bank"
+    bank.save(path)
+    path.chmod(0o640)
+    before = path.read_bytes()
+
+    def crash(_: int) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(calibeat.bank.file.os, "fsync", crash)
+        bank.run([1], [0.5], [1])
+        with pytest.raises(KeyboardInterrupt):
+            bank.save(path)
+    assert path.read_bytes() == before and [file.name for file in tmp_path.iterdir()] == ["bank"]
+    bank.save(path)
+    assert path.read_bytes() != before and path.stat().st_mode & 0o777 == 0o640
+    with pytest.raises(FileNotFoundError):
+        bank.save(tmp_path / "no" / "bank")
+
+
+def test_every_damage_is_noticed(tmp_path: Path) -> None:
+    filled(strings=True).save(tmp_path / "bank")
+    whole = (tmp_path / "bank").read_bytes()
+    length = struct.unpack_from("<I", whole, 12)[0]
+    header = json.loads(whole[48 : 48 + length])
+    filled_bytes = sorted(
+        {*range(48 + length)[:: max(1, length // 60)]}
+        | {
+            place["offset"] + i
+            for place in header["arrays"].values()
+            for i in (0, place["bytes"] // 2, place["bytes"] - 1)
+        }
+    )
+    damaged = tmp_path / "damaged"
+    for at in filled_bytes:
+        damaged.write_bytes(whole[:at] + bytes([whole[at] ^ 0x40]) + whole[at + 1 :])
+        for mmap in (False, True):
+            with pytest.raises(SnapshotMismatch):
+                Bank.load(damaged, mmap=mmap)
+    for size in (0, 7, 47, 60, 4096, len(whole) // 2, len(whole) - 1):
+        damaged.write_bytes(whole[:size])
+        for verify in (False, True):
+            with pytest.raises(SnapshotMismatch):
+                Bank.load(damaged, verify=verify)
+    damaged.write_bytes(whole + b"more")
+    with pytest.raises(SnapshotMismatch, match=f"must have {len(whole)} bytes, got {len(whole) + 4}"):
+        Bank.load(damaged)
+
+
+def rewritten(whole: bytes, **changes: Any) -> bytes:
+    """A file with another header, whose checksum is right: what a forger or another version would write."""
+    length = struct.unpack_from("<I", whole, 12)[0]
+    text = json.dumps({**json.loads(whole[48 : 48 + length]), **changes}).encode()
+    start = struct.pack("<8sII32s", b"calibank", 1, len(text), hashlib.sha256(text).digest())
+    return (start + text).ljust(4096, b"\0") + whole[4096:]
+
+
+def without(whole: bytes, field: str) -> bytes:
+    length = struct.unpack_from("<I", whole, 12)[0]
+    header = json.loads(whole[48 : 48 + length])
+    del header[field]
+    text = json.dumps(header).encode()
+    start = struct.pack("<8sII32s", b"calibank", 1, len(text), hashlib.sha256(text).digest())
+    return (start + text).ljust(4096, b"\0") + whole[4096:]
+
+
+def with_array(whole: bytes, name: str, values: Any) -> bytes:
+    """A file with another array of the same length, checksums included."""
+    length = struct.unpack_from("<I", whole, 12)[0]
+    arrays = json.loads(whole[48 : 48 + length])["arrays"]
+    place = arrays[name]
+    content = np.asarray(values).tobytes()
+    assert len(content) == place["bytes"]
+    place["sha256"] = hashlib.sha256(content).hexdigest()
+    end = place["offset"] + place["bytes"]
+    return rewritten(whole[: place["offset"]] + content + whole[end:], arrays=arrays)
+
+
+def test_what_a_bank_cannot_hold_is_refused(tmp_path: Path) -> None:
+    bank = filled()
+    bank.save(tmp_path / "bank")
+    whole = (tmp_path / "bank").read_bytes()
+    rows = bank._store.matrix[: len(bank)]
+    rotten, ahead = rows.copy(), rows.copy()
+    rotten[3, 5] = np.nan
+    ahead[2, 1] += 1.0
+    table = bank._store.keys.table.copy()  # type: ignore[union-attr]  # it has keys
+    outside, full = table.copy(), np.zeros_like(table)
+    outside[table.argmax()] = len(bank)
+    pool = np.full(TOPS.width, np.inf)
+    cases = {
+        "header that can be read": rewritten(whole, arrays=None),
+        "'method'": without(whole, "method"),
+        "version 1, got 2": whole[:8] + struct.pack("<I", 2) + whole[12:],
+        "method that this version does not know": rewritten(whole, method={"features": None}),
+        "keys must be": rewritten(whole, keys="dates"),
+        "count must be": rewritten(whole, count=-1),
+        "numbers, got": rewritten(whole, count=3),
+        "clock must be": rewritten(whole, clock="noon"),
+        "prior must be": rewritten(whole, prior="full"),
+        "lives in a row": rewritten(whole, method=calibeat.WPS.to_dict()),
+        "finite numbers": with_array(whole, "rows", rotten),
+        "no more outcomes than forecasts": with_array(whole, "rows", ahead),
+        "point once at each": with_array(whole, "table", outside),
+        "have places left": with_array(whole, "table", full),
+        "pool must hold finite": with_array(whole, "pool", pool),
+    }
+    for message, content in cases.items():
+        (tmp_path / "other").write_bytes(content)
+        with pytest.raises(SnapshotMismatch, match=message):
+            Bank.load(tmp_path / "other")
+    (tmp_path / "other").write_bytes(with_array(whole, "rows", rotten))
+    assert len(Bank.load(tmp_path / "other", mmap=True, verify=False)) == len(bank)  # who trusts a file sees no more
+
+
+def test_impossible_strings_are_refused(tmp_path: Path) -> None:
+    bank = filled(strings=True)
+    bank.save(tmp_path / "bank")
+    whole = (tmp_path / "bank").read_bytes()
+    arrays = bank._store.arrays()
+    marks, text = arrays["marks"].copy(), arrays["text"].copy()
+    marks[4] = 2**45
+    text[0] = 0xFF
+    for message, content in (
+        ("marks must point into the text", with_array(whole, "marks", marks)),
+        ("decode byte 0xff", with_array(whole, "text", text)),
+    ):
+        (tmp_path / "other").write_bytes(content)
+        with pytest.raises(SnapshotMismatch, match=message):
+            Bank.load(tmp_path / "other")
+
+
+def test_a_length_that_lies_costs_nothing(tmp_path: Path) -> None:
+    filled().save(tmp_path / "bank")
+    whole = (tmp_path / "bank").read_bytes()
+    (tmp_path / "bank").write_bytes(whole[:12] + b"\xff\xff\xff\xff" + whole[16:])
+    with pytest.raises(SnapshotMismatch, match="undamaged header"):
+        Bank.load(tmp_path / "bank")
+
+
+def test_a_bank_larger_than_memory_can_be_opened(tmp_path: Path) -> None:
+    """A sparse file: rows of zeros for twice the memory of the machine, which take no room on the disk."""
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    count = 2 * memory // (8 * (TOPS.width + 6))
+    bank = Bank(TOPS)
+    bank.run([5], [0.5], [1])
+    header = {**calibeat.bank.file.header_of(bank), "count": count}
+    table = 4096 * 2
+    keys = table + 4096 * -(-4 * 2 * count // 4096)
+    rows = keys + 4096 * -(-8 * count // 4096)
+    sizes = {"pool": (4096, 8 * TOPS.width), "keys": (keys, 8 * count), "table": (table, 8 * count),
+             "rows": (rows, 8 * count * (TOPS.width + 6))}  # fmt: skip
+    arrays = {name: {"offset": at, "bytes": size, "sha256": ""} for name, (at, size) in sizes.items()}
+    text = json.dumps({**header, "arrays": arrays}).encode()
+    with (tmp_path / "large").open("wb") as file:
+        file.write(struct.pack("<8sII32s", b"calibank", 1, len(text), hashlib.sha256(text).digest()) + text)
+        file.truncate(4096 * -(-(rows + 8 * count * (TOPS.width + 6)) // 4096))
+    if (tmp_path / "large").stat().st_blocks * 512 > 2**20:
+        pytest.skip("this file system has no sparse files")
+    large = Bank.load(tmp_path / "large", mmap=True, verify=False)
+    assert len(large) == count and large._store.matrix[count // 2, 3] == 0.0
+
+
+def test_links_names_and_permissions(tmp_path: Path) -> None:
+    bank = filled()
+    (tmp_path / "link").symlink_to(tmp_path / "target")
+    bank.save(tmp_path / "link")
+    assert (tmp_path / "link").is_symlink() and len(Bank.load(tmp_path / "target")) == len(bank)
+    bank.save(tmp_path / ("n" * 250))
+    umask = os.umask(0o027)
+    try:
+        bank.save(tmp_path / "new")
+    finally:
+        os.umask(umask)
+    assert (tmp_path / "new").stat().st_mode & 0o777 == 0o640
+    with pytest.raises(IsADirectoryError):
+        bank.save(tmp_path)
+    with pytest.raises(InvalidInput, match="threads"):
+        Bank.load(tmp_path / "new", threads=0)
+
+
+def test_a_save_beside_learning_can_be_read(tmp_path: Path) -> None:
+    """Nobody should, but a file that cannot be read must never take the place of one that can."""
+    bank = filled()
+    keys, scores = list(bank) * 200, np.linspace(0, 1, 200 * len(bank))
+    learner = threading.Thread(target=lambda: bank.run(keys, scores, scores > 0.5))
+    learner.start()
+    while learner.is_alive():
+        bank.save(tmp_path / "bank")
+        Bank.load(tmp_path / "bank", verify=True)
+    learner.join()
+
+
+# ---- the command line --------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    filled().save(tmp_path / "numbers.bank")
+    filled(strings=True).save(tmp_path / "strings.bank")
+    return tmp_path / "numbers.bank"
+
+
+def said(capsys: pytest.CaptureFixture[str], *arguments: object) -> str:
+    assert main(["bank", *map(str, arguments)]) == 0
+    return capsys.readouterr().out
+
+
+def test_info(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    bank = Bank.load(file)
+    text = said(capsys, "info", file)
+    assert "tops" in text and str(len(bank)) in text
+    found = json.loads(said(capsys, "info", file, "--json"))
+    table = bank.table()
+    assert (found["keys"], found["events"], found["seed"]) == (len(bank), 500, 4)
+    assert found["log-loss"] == pytest.approx((table["log_loss"] * table["outcomes"]).sum() / 500)
+    Bank("ops").save(file)
+    assert json.loads(said(capsys, "info", file, "--json"))["log-loss"] is None
+
+
+def test_show(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    bank = Bank.load(file)
+    slot = list(bank).index(-3)
+    found = json.loads(said(capsys, "show", "--json", file, "--", "-3"))
+    assert found == {name: column[slot] for name, column in bank.table().items()}
+    assert "ключ 7" in said(capsys, "show", file.with_name("strings.bank"), "ключ 7")
+
+
+def test_top(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    table = Bank.load(file).table()
+    gains = dict(zip(table["key"].tolist(), (table["raw_log_loss"] - table["log_loss"]).tolist(), strict=True))
+    found = json.loads(said(capsys, "top", file, "--by", "log-loss-gain", "-n", 4, "--json"))
+    assert [row["key"] for row in found] == sorted(gains, key=lambda key: -gains[key])[:4]
+    assert [row["log-loss-gain"] for row in found] == sorted(gains.values())[::-1][:4]
+    worst = json.loads(said(capsys, "top", file, "--ascending", "--json"))
+    assert len(worst) == 10 and worst[0]["log-loss-gain"] == min(gains.values())
+    lines = said(capsys, "top", file, "--by", "events", "-n", 2, "--least", 5).splitlines()
+    assert len(lines) == 3 and lines[0].split()[:2] == ["key", "events"]
+    assert json.loads(said(capsys, "top", file, "--least", 10**6, "--json")) == []
+
+
+def test_keys_can_be_typed_again(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    bank = Bank("ops", seed=12345)
+    bank.run([1234567, 2], [0.5, 0.5], [1, 0])
+    bank.save(tmp_path / "b")
+    assert "1234567" in said(capsys, "top", tmp_path / "b") and "12345\n" in said(capsys, "info", tmp_path / "b")
+    assert "1234567" in said(capsys, "show", tmp_path / "b", "1234567")
+    odd = Bank("ops")
+    odd.run(["a\nb", "\x1b[31m"], [0.5, 0.5], [1, 0])
+    odd.save(tmp_path / "b")
+    shown = said(capsys, "top", tmp_path / "b")
+    assert "'a\\nb'" in shown and "'\\x1b[31m'" in shown and "\x1b" not in shown
+
+
+def test_pipes_and_narrow_terminals(file: Path) -> None:
+    command = [sys.executable, "-m", "calibeat", "bank", "top", str(file.with_name("strings.bank")), "-n", "40"]
+    narrow = subprocess.run(
+        command, env={**os.environ, "PYTHONIOENCODING": "ascii"}, capture_output=True, text=True, check=True
+    )
+    assert "\\u043a" in narrow.stdout and narrow.stderr == ""
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as leaving:
+        assert leaving.stdout is not None and leaving.stderr is not None
+        leaving.stdout.close()
+        assert leaving.stderr.read() == b""
+    assert leaving.returncode == 0
+
+
+def test_mistakes_on_the_command_line(file: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    (tmp_path / "text").write_text("no bank")
+    for arguments, message in (
+        (("info", tmp_path / "none"), "No such file"),
+        (("info", tmp_path / "text"), "must begin with 'calibank'"),
+        (("show", file, "77"), "one of the"),
+        (("show", file, "x"), "key must be a whole number, as all keys of this bank are, got 'x'"),
+    ):
+        assert main(["bank", *map(str, arguments)]) == 1
+        captured = capsys.readouterr()
+        assert message in captured.err and captured.out == "" and "Traceback" not in captured.err
+    with pytest.raises(SystemExit):
+        main(["bank", "top", str(file), "--by", "beauty"])

@@ -1,0 +1,143 @@
+"""What a backtest writes: never over the log, all or nothing."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+from streams import drifting
+
+from calibeat.backtest import result
+from calibeat.cli import main as cli
+from calibeat.cli.outputs import stopped_by_sigterm
+
+pa = pytest.importorskip("pyarrow")
+pq = pytest.importorskip("pyarrow.parquet")
+
+SCORES, OUTCOMES = drifting(200)
+
+
+@pytest.fixture
+def typed(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    Path("logs").mkdir()
+    pq.write_table(pa.table({"p": SCORES, "y": OUTCOMES}), "logs/log.parquet")
+
+    def typing(*arguments):
+        code = cli.main(["backtest", *map(str, arguments), "--methods", "ops"])
+        said = capsys.readouterr()
+        return code, said.out, said.err
+
+    return typing
+
+
+def files():
+    return sorted(str(path) for path in Path().rglob("*"))
+
+
+@pytest.mark.parametrize(("arguments", "said"), [
+    ("logs/log.parquet --out logs/log.parquet", "--out must not be the log itself, got 'logs/log.parquet'"),
+    ("logs/log.parquet --report logs/../logs/log.parquet", "--report must not be the log itself"),
+    ("logs/log.parquet --out link.parquet", "--out must not be the log itself"),
+    ("logs/log.parquet --out x.parquet --report ./x.parquet", "--report and --out must be two files, got 'x.parquet'"),
+    ("logs --out logs/f.parquet", "--out must not be among the files of the log, got 'logs/f.parquet'"),
+    ("logs --out logs/deep/f.parquet", "--out must not be among the files of the log"),
+    ("logs/*.parquet --out logs/f.parquet", "the next run would read it"),
+    ("logs/**/*.parquet --out logs/deep/f.parquet", "the next run would read it"),
+    ("logs/log.parquet --out here.parquet", "--out must be a file, got the folder 'here.parquet'"),
+    ("logs/log.parquet --report logs/log.parquet/r.html", "logs/log.parquet' is a file"),
+    (f"logs/log.parquet --report {'x' * 250}.html", "--report must have a name of 233 bytes at most"),
+    ("nowhere.csv --out new/f.parquet --report new/r.html", "which is not there"),
+])  # fmt: skip
+def test_what_cannot_or_must_not_be_written_is_refused_first(typed, arguments, said):
+    Path("link.parquet").symlink_to("logs/log.parquet")
+    Path("here.parquet").mkdir()
+    before, log = files(), Path("logs/log.parquet").read_bytes()
+    code, out, err = typed(*arguments.split())
+    assert (code, out) == (1, "") and said in err and err.count("\n") == 1
+    assert files() == before and Path("logs/log.parquet").read_bytes() == log
+
+
+def test_a_folder_that_cannot_be_written(typed, monkeypatch):
+    monkeypatch.setattr(os, "access", lambda *_: False)  # the tests may run as root, who may write anywhere
+    assert "--report must be in a folder that can be written" in typed("logs/log.parquet", "--report", "r.html")[2]
+
+
+def test_outputs_beside_the_log_are_fine(typed):
+    assert typed("logs", "--report", "logs/r.html", "--out", "f.parquet")[0] == 0
+    assert typed("logs/*.parquet", "--out", "logs/deep/g.parquet")[0] == 0
+    assert typed("logs/log.parquet", "--out", "logs/g.parquet")[0] == 0
+
+
+def test_forecasts_are_no_log(typed):
+    typed("logs/log.parquet", "--out", "logs/f.parquet")
+    for log in ("logs", "logs/f.parquet"):
+        code, _, err = typed(log)
+        assert code == 1 and "logs/f.parquet must be a log, got the forecasts that calibeat backtest --out wrote" in err
+
+
+def test_a_report_that_fails_leaves_nothing(typed, monkeypatch):
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    before = files()
+    monkeypatch.setattr(result.BacktestResult, "to_html", full)
+    code, out, err = typed("logs/log.parquet", "--out", "new/deep/f.parquet", "--report", "new/r.html")
+    assert (code, out) == (1, "") and "No space left" in err and files() == before
+    Path("new").mkdir()
+    Path("new/mine.txt").write_text("stays")
+    typed("logs/log.parquet", "--out", "new/deep/f.parquet", "--report", "new/r.html")
+    assert files() == sorted([*before, "new", "new/mine.txt"])
+
+
+def test_sigterm_leaves_no_half_written_file(tmp_path):
+    process = subprocess.Popen(
+        [sys.executable, "-m", "calibeat", "backtest", "-", "--out", "new/f.parquet", "--methods", "ops"],
+        stdin=subprocess.PIPE, stderr=subprocess.PIPE, cwd=tmp_path, env={**os.environ, "NUMBA_DISABLE_JIT": "1"},
+    )  # fmt: skip
+    with process:
+        process.stdin.write(b"p,y\n" + b"0.5,1\n0.25,0\n" * 900_000)
+        process.stdin.flush()
+        for _ in range(600):
+            if list(tmp_path.glob("new/.*.part")):
+                break
+            time.sleep(0.1)
+        assert list(tmp_path.glob("new/.*.part"))
+        process.terminate()
+        process.stdin.close()
+        process.stdin = None
+        error = process.stderr.read()
+    assert process.returncode == 143 and error.decode().strip() == "calibeat: stopped"
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_signals_end_the_run_in_the_main_thread_only(typed, capsys, monkeypatch):
+    before = signal.getsignal(signal.SIGTERM)
+    monkeypatch.setattr(
+        result.BacktestResult, "to_html", lambda *_: signal.raise_signal(signal.SIGTERM)
+    )  # fmt: skip
+    assert typed("logs/log.parquet", "--report", "r.html", "--out", "f.parquet")[0] == 143
+    assert signal.getsignal(signal.SIGTERM) == before and not list(Path().glob("*.parquet"))
+
+    def inside():
+        with stopped_by_sigterm():
+            assert signal.getsignal(signal.SIGTERM) == before
+
+    thread = threading.Thread(target=inside)
+    thread.start()
+    thread.join()
+    capsys.readouterr()
+
+
+def test_ctrl_c_before_the_command_is_known(monkeypatch, capsys):
+    def stopped():
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(cli, "parser", stopped)
+    assert cli.main([]) == 130 and capsys.readouterr().err == "calibeat: stopped\n"

@@ -1,0 +1,84 @@
+"""Every method equals the paper transcribed naively, to 1e-12, on every kind of stream, immediate and late."""
+
+from __future__ import annotations
+
+import numpy as np
+import oracle
+import pytest
+from conformance import delays
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from streams import STREAMS, mixtures, variants
+
+from calibeat import FTL, Calibrator, Histogram, Method, Platt, metrics
+from calibeat.core.learners import project
+from calibeat.core.randomness import stream_key, uniforms
+
+
+@pytest.mark.parametrize("late", [False, True], ids=["immediate", "late"])
+@pytest.mark.parametrize("stream", STREAMS)
+@pytest.mark.parametrize("name", [name for name in variants() if name not in mixtures()])
+def test_equal_to_the_oracle(name: str, stream: str, late: bool) -> None:
+    method = variants()[name]
+    scores, outcomes = STREAMS[stream]()
+    due = delays(len(scores)) if late else None
+    forecasts = Calibrator(method, seed=4).run(scores, outcomes, due=due)
+    draws = uniforms(stream_key(4, 0), 0, len(scores))
+    naive = oracle.run(method, scores, outcomes, due=due, draws=draws)
+    np.testing.assert_allclose(forecasts, naive.forecasts, rtol=0, atol=1e-12)
+
+
+unit = st.floats(0.0, 1.0)
+events = st.lists(st.tuples(unit, st.booleans(), st.integers(1, 9)), min_size=1, max_size=60)
+
+
+@pytest.mark.parametrize("name", ["ops", "obs", "tops", "hobs", "aioli", "ogd in a small ball"])
+@given(events=events)
+def test_equal_to_the_oracle_whatever_comes(name: str, events: list[tuple[float, bool, int]]) -> None:
+    compare(variants()[name], events)
+
+
+@pytest.mark.parametrize("method", [
+    Method(Platt(), FTL(every=9, after=11, window=20)), Method(Histogram(bins=4), FTL(every=3, after=5)),
+], ids=["swps", "whb"])  # fmt: skip
+@settings(max_examples=15)  # the naive fit of separable events takes its time
+@given(events=events)
+def test_refits_equal_the_oracle_whatever_comes(method: Method, events: list[tuple[float, bool, int]]) -> None:
+    compare(method, events)
+
+
+def compare(method: Method, events: list[tuple[float, bool, int]]) -> None:
+    scores, outcomes, delay = map(np.array, zip(*events, strict=True))
+    due = np.arange(len(scores)) + delay
+    draws = uniforms(stream_key(0, 0), 0, len(scores))
+    naive = oracle.run(method, scores, outcomes.astype(float), due=due, draws=draws)
+    forecasts = Calibrator(method).run(scores, outcomes, due=due)
+    np.testing.assert_allclose(forecasts, naive.forecasts, rtol=0, atol=1e-12)
+
+
+@given(
+    entries=st.lists(st.floats(-3, 3), min_size=9, max_size=9),
+    point=st.lists(st.floats(-50, 50), min_size=3, max_size=3),
+    d=st.sampled_from([1, 2, 3]),
+    radius=st.floats(0.1, 20.0),
+)
+def test_projection_equals_the_oracle(entries: list[float], point: list[float], d: int, radius: float) -> None:
+    root = np.array(entries).reshape(3, 3)[:d, :d]
+    A = root @ root.T + 0.1 * np.eye(d)
+    padded = np.zeros((3, 3))
+    padded[:d, :d] = A
+    theta = project(float(d), *padded[np.triu_indices(3)].tolist(), *(point[:d] + [0.0] * (3 - d)), radius)[:d]
+    np.testing.assert_allclose(theta, oracle.project(np.array(point[:d]), A, radius), rtol=0, atol=1e-9)
+    assert np.linalg.norm(theta) <= radius * (1 + 1e-15)
+
+
+@given(st.lists(st.tuples(unit, st.booleans()), min_size=1, max_size=50), st.sampled_from([1, 3, 10, 20]))
+def test_metrics_equal_the_oracle(pairs: list[tuple[float, bool]], bins: int) -> None:
+    p, y = (np.array(column, dtype=float) for column in zip(*pairs, strict=True))
+    for ours, naive in (
+        (metrics.calibration_error, oracle.calibration_error),
+        (metrics.sharpness, oracle.sharpness),
+        (metrics.refinement, oracle.refinement),
+    ):
+        assert ours(y, p, bins) == pytest.approx(naive(y, p, bins), abs=1e-12)
+    assert metrics.brier_score(y, p) == pytest.approx(oracle.brier(y, p), abs=1e-15)

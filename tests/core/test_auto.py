@@ -1,0 +1,420 @@
+"""AUTO equals its reference implementation, keeps its guarantee, and survives what no stream should contain."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import math
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import pytest
+from conformance import delays, same
+from conftest import JIT_OFF
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+from streams import STREAMS
+
+from calibeat import (
+    AUTO,
+    HOPS,
+    ONS,
+    OPS,
+    Beta,
+    Calibrator,
+    Forecast,
+    Histogram,
+    InvalidInput,
+    Lanes,
+    Method,
+    Platt,
+    Spline,
+    bounds,
+)
+from calibeat.core.mixtures import EPS, LANE_NAMES, paper_step
+from calibeat.stream import calibrator  # fmt: skip
+
+Vector = NDArray[np.float64]
+
+CONTROLLED = replace(AUTO, calibeater=Spline(control=1.0))
+LANES = Method(Beta(), Lanes())
+
+# Where the reference keeps what our row has: (first index there, first index here, how many).
+SAME = [(0, 2, 36), (36, 38, 6), (45, 44, 5), (50, 1, 1), (42, 49, 3), (51, 52, 4), (55, 56, 92)]
+
+
+def as_reference(row: Vector) -> Vector:
+    """Our row in the order of the reference; its reserved numbers stay zero."""
+    there = np.zeros(152)
+    for at, here, count in SAME:
+        there[at : at + count] = row[here : here + count]
+    return there
+
+
+@pytest.fixture(scope="module")
+def reference(shared: Path) -> ModuleType:
+    spec = importlib.util.spec_from_file_location("auto_reference", shared / "auto" / "oracle.py")
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+# ---- equal to the reference --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("late", [False, True], ids=["immediate", "late"])
+@pytest.mark.parametrize("control", [False, True], ids=["auto", "control"])
+@pytest.mark.parametrize("stream", STREAMS)
+def test_equal_to_the_reference(reference: ModuleType, stream: str, control: bool, late: bool) -> None:
+    scores, outcomes = STREAMS[stream]()
+    due = delays(len(scores)) if late else None
+    cal = Calibrator(CONTROLLED if control else AUTO)
+    forecasts = cal.run(scores, outcomes, due=due)
+    expected, _, row = reference.run(scores, outcomes, due, control)
+    np.testing.assert_allclose(forecasts, expected, rtol=0, atol=1e-12)
+    np.testing.assert_allclose(as_reference(cal.row), row, rtol=1e-9, atol=1e-12)
+
+
+unit = st.floats(0.0, 1.0)
+
+
+@settings(max_examples=40)
+@given(st.lists(st.tuples(unit, st.booleans(), st.integers(1, 30)), min_size=1, max_size=60), st.booleans())
+def test_equal_to_the_reference_whatever_comes(
+    reference: ModuleType, events: list[tuple[float, bool, int]], control: bool
+) -> None:
+    scores, outcomes, delay = map(np.array, zip(*events, strict=True))
+    due = np.arange(len(scores)) + delay
+    forecasts = Calibrator(CONTROLLED if control else AUTO).run(scores, outcomes, due=due)
+    expected, _, _ = reference.run(scores, outcomes.astype(float), due, control)
+    np.testing.assert_allclose(forecasts, expected, rtol=0, atol=1e-12)
+
+
+GOLDEN = [
+    "bank_drift", "credit_iid", "fetal_drift", "own_abrupt", "own_rare", "cov1_drift", "edge", "fetal_drift_ctl",
+    "own_abrupt_late",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", GOLDEN)
+def test_golden(shared: Path, name: str) -> None:
+    with np.load(shared / "auto" / "golden_open.npz") as file:
+        assert {key.split("/")[0] for key in file} == set(GOLDEN)
+        golden = {key.split("/")[1]: file[key] for key in file if key.startswith(name + "/")}
+    method = CONTROLLED if golden["ctl"] else AUTO
+    cal, due = Calibrator(method), golden.get("due")
+    forecasts = cal.run(golden["score"], golden["outcome"], due=due)
+    np.testing.assert_allclose(forecasts, golden["forecast"], rtol=0, atol=1e-10)
+    np.testing.assert_allclose(cal.row[38:44], golden["weights"], rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(as_reference(cal.row), golden["row"], rtol=1e-9, atol=1e-12)
+    # The lanes do not know what the spline makes of them: without it, they are the expert.
+    experts = Calibrator(LANES).run(golden["score"], golden["outcome"], due=due)
+    np.testing.assert_allclose(experts, golden["expert"], rtol=0, atol=1e-10)
+
+
+def test_the_expert_on_a_receipt_is_the_mixture() -> None:
+    scores, outcomes = STREAMS["drifting"]()
+    cal, experts = Calibrator(AUTO), []
+    for score, outcome in zip(scores.tolist(), outcomes, strict=True):
+        forecast = cal.predict(score)
+        experts.append(forecast.expert)
+        cal.update(forecast, int(outcome))
+    same(np.array(experts), Calibrator(LANES).run(scores, outcomes))
+
+
+# ---- the guarantee -----------------------------------------------------------------------------------------------
+
+
+def nats(outcomes: Vector, forecasts: Vector) -> float:
+    return float(-np.log(np.where(outcomes == 1.0, forecasts, 1.0 - forecasts)).sum())
+
+
+def opposite(forecast: Forecast) -> bool:
+    return forecast.probability <= 0.5
+
+
+def opposite_of_lanes(forecast: Forecast) -> bool:
+    """Against each lane in turn, so that the weights never come to rest."""
+    return forecast.lanes[2 + forecast.event // 50 % 4] <= 0.5
+
+
+def replayed(scores: Vector, answer: Callable[[Forecast], bool]) -> tuple[Vector, Vector, Vector]:
+    """Outcomes, forecasts, and what each lane and the expert said: columns e0..e3, raw, ONS, expert."""
+    cal, outcomes, forecasts, said = Calibrator(AUTO), [], [], []
+    for score in scores.tolist():
+        forecast = cal.predict(score)
+        _, f, *lanes, paper, expert, _, _, p, _ = forecast.lanes
+        said.append([*lanes, f, paper, expert])
+        forecasts.append(p)
+        outcomes.append(float(answer(forecast)))
+        cal.update(forecast, int(outcomes[-1]))
+    return np.array(outcomes), np.array(forecasts), np.array(said)
+
+
+def check_guarantee(scores: Vector, answer: Callable[[Forecast], bool]) -> None:
+    outcomes, forecasts, said = replayed(scores, answer)
+    T, slack = len(scores), 1e-9
+    loss, expert = nats(outcomes, forecasts), nats(outcomes, said[:, 6])
+    for lane in range(6):
+        assert expert <= nats(outcomes, said[:, lane]) + bounds.lanes_loss(T) + slack, LANE_NAMES[lane]
+    assert loss <= expert + bounds.spline_loss(T) + slack
+    ops = Calibrator(OPS).run(scores, outcomes)
+    assert loss <= nats(outcomes, ops) + bounds.auto_loss(T) + slack
+    assert loss <= nats(outcomes, np.clip(scores, 1e-5, 1 - 1e-5)) + bounds.auto_loss(T) + slack
+
+
+@pytest.mark.parametrize("stream", STREAMS)
+def test_never_much_worse_than_any_lane(stream: str) -> None:
+    scores, outcomes = STREAMS[stream]()
+    check_guarantee(scores, lambda forecast: outcomes[forecast.event] == 1.0)
+
+
+@pytest.mark.parametrize("answer", [opposite, opposite_of_lanes])
+def test_never_much_worse_than_any_lane_against_an_adversary(answer: Callable[[Forecast], bool]) -> None:
+    check_guarantee(np.random.default_rng(3).uniform(0.01, 0.99, 3000), answer)
+
+
+@settings(max_examples=40)
+@given(st.lists(st.tuples(unit, st.booleans()), min_size=1, max_size=200))
+def test_never_much_worse_than_any_lane_whatever_comes(events: list[tuple[float, bool]]) -> None:
+    scores, outcomes = map(np.array, zip(*events, strict=True))
+    check_guarantee(scores, lambda forecast: bool(outcomes[forecast.event]))
+
+
+def test_better_than_the_paper_under_drift(shared: Path) -> None:
+    with np.load(shared / "streams" / "dev.npz") as file:
+        scores, outcomes = file["own_abrupt/0/score"], file["own_abrupt/0/outcome"].astype(float)
+    auto, ops = (nats(outcomes, Calibrator(method).run(scores, outcomes)) for method in (AUTO, OPS))
+    assert auto < ops - 50.0
+
+
+# ---- what no stream should contain -------------------------------------------------------------------------------
+
+STEPS = 4_000 if JIT_OFF else 20_000
+rng = np.random.default_rng(6)
+coins = (rng.random(STEPS) < 0.5).astype(float)
+half = np.arange(STEPS) < STEPS // 2
+
+NASTY: dict[str, tuple[Vector, Vector]] = {
+    "iid": (rng.random(STEPS), coins),
+    "scores 0 and 1 with coins": ((rng.random(STEPS) < 0.5).astype(float), coins),
+    "always 1": (rng.random(STEPS), np.ones(STEPS)),
+    "sure and always wrong": (np.ones(STEPS), np.zeros(STEPS)),
+    "all scores equal": (np.full(STEPS, 0.3), coins),
+    "one half, alternating": (np.full(STEPS, 0.5), (np.arange(STEPS) % 2).astype(float)),
+    "tiny and huge": (rng.choice([5e-324, 1 - 1e-16, 2e-5], STEPS), coins),
+    "rare": (np.full(STEPS, 1e-4), (rng.random(STEPS) < 1e-4).astype(float)),
+    "inside the clip": (np.full(STEPS, 1.1e-5), coins),
+    "ones, then zeros": (rng.random(STEPS), half.astype(float)),
+    "two scores almost equal": (np.where(coins == 1.0, 0.3, np.nextafter(0.3, 1)), 1.0 - coins),
+}
+
+
+def check_sound(row: Vector) -> None:
+    assert np.isfinite(row).all()
+    for k in range(4):
+        aa, ac, ab, cc, cb, bb = row[14 + k : 38 : 4]
+        P = np.array([[aa, ac, ab], [ac, cc, cb], [ab, cb, bb]])
+        assert aa > 0.0 and aa * cc - ac * ac > 0.0 and np.linalg.det(P) > 0.0
+        assert np.linalg.eigvalsh(P)[0] > 0.0
+    weights = row[38:44]
+    assert (weights > 0.0).all() and abs(weights.sum() - 1.0) < 1e-12
+
+
+@pytest.mark.parametrize("late", [False, True], ids=["immediate", "late"])
+@pytest.mark.parametrize("name", NASTY)
+def test_nothing_breaks_it(name: str, late: bool) -> None:
+    scores, outcomes = NASTY[name]
+    due = np.arange(1, STEPS + 1) // 1000 * 1000 + 1000 if late else None  # in blocks, the oldest 1000 late
+    cal = Calibrator(AUTO)
+    forecasts = cal.run(scores, outcomes, due=due)
+    assert ((forecasts >= EPS) & (forecasts <= 1.0 - EPS)).all()
+    check_sound(cal.row)
+
+
+def test_an_adversary_does_not_break_it() -> None:
+    cal = Calibrator(AUTO)
+    for score in np.random.default_rng(1).random(2000).tolist():
+        forecast = cal.predict(score)
+        assert EPS <= forecast.probability <= 1.0 - EPS
+        cal.update(forecast, int(forecast.probability <= 0.5))
+    check_sound(cal.row)
+
+
+def test_a_thousand_ones_are_forgotten_quickly() -> None:
+    cal = Calibrator(AUTO)
+    cal.run(np.full(1000, 0.7), np.ones(1000))
+    cal.run(np.full(30, 0.7), np.zeros(30))
+    assert cal.predict(0.7).probability < 0.5
+
+
+def test_the_ball_of_the_papers_lane_holds() -> None:
+    """No stream has ever brought it there, so it is asked directly."""
+    row = Calibrator(AUTO).row.copy()
+    row[44:49] = 100.0, 0.0, 1e-6, 0.0, 1e-6
+    paper_step(row, 3.0, 0.5, 1.0)
+    assert math.hypot(row[44], row[45]) <= 100.0 * (1.0 + 1e-12)
+
+
+# ---- what it tells people ----------------------------------------------------------------------------------------
+
+
+def test_auto_is_the_default() -> None:
+    assert Calibrator().method == AUTO == Method(Beta(), Lanes(), Spline())
+    assert repr(Calibrator("auto")) == "Calibrator(AUTO, events=0, outcomes=0)"
+    assert AUTO.width == 150
+
+
+def test_params_say_what_it_believes() -> None:
+    cal = Calibrator()
+    assert cal.params == {"a": 1.0, "b": 0.0, "c": 0.0, "lanes": dict.fromkeys(LANE_NAMES, 1 / 6)}
+    rng = np.random.default_rng(0)
+    logit = rng.normal(0, 2, 5000)
+    scores = 1 / (1 + np.exp(-logit))
+    cal.run(scores, rng.random(5000) < 1 / (1 + np.exp(-0.5 * logit - 1.0)))
+    assert cal.params["a"] == pytest.approx(0.5, abs=0.1)
+    assert cal.params["b"] == pytest.approx(1.0, abs=0.2)
+    assert max(cal.params["lanes"], key=cal.params["lanes"].get) == "still"
+    assert sum(cal.params["lanes"].values()) == pytest.approx(1.0)
+    assert not cal.on_the_ball
+    json.dumps(cal.params)
+
+
+def test_lanes_see_the_world_move() -> None:
+    rng = np.random.default_rng(0)
+    n = 6000
+    logit = rng.normal(0, 1, n)
+    level = 3.0 * np.sign(np.sin(np.arange(n) / 60.0))
+    cal = Calibrator()
+    cal.run(1 / (1 + np.exp(-logit)), rng.random(n) < 1 / (1 + np.exp(-logit - level)))
+    lanes = cal.params["lanes"]
+    assert lanes["fast"] + lanes["level only"] > 0.9
+
+
+@pytest.mark.parametrize("method", [AUTO, CONTROLLED, LANES, Method(Platt(), ONS(), Spline())])
+def test_evidence_is_the_log_likelihood_ratio(method: Method) -> None:
+    for scores, outcomes in (STREAMS["drifting"](), NASTY["sure and always wrong"]):
+        cal = Calibrator(method)
+        forecasts = cal.run(scores, outcomes)
+        ratio = nats(outcomes, np.clip(scores, 1e-5, 1 - 1e-5)) - nats(outcomes, np.clip(forecasts, EPS, 1 - EPS))
+        assert cal.evidence == pytest.approx(ratio, abs=1e-9 * len(scores))
+        assert cal.alarm() == (ratio >= math.log(20.0))
+
+
+def test_no_false_alarm_and_a_true_one() -> None:
+    rng = np.random.default_rng(5)
+    right = wrong = 0
+    for _ in range(40):
+        scores = rng.random(150)
+        right += ever_alarmed(scores, rng.random(150) < scores)
+        wrong += ever_alarmed(scores, rng.random(150) < 0.5 * scores)
+    assert right <= 4  # 2 expected at most, by Ville
+    assert wrong >= 36
+
+
+def ever_alarmed(scores: Vector, outcomes: NDArray[np.bool_]) -> bool:
+    cal = Calibrator()
+    for score, outcome in zip(scores.tolist(), outcomes.tolist(), strict=True):
+        cal.update(cal.predict(score), outcome)
+        if cal.alarm(0.05):
+            return True
+    return False
+
+
+def test_scores_beyond_the_clip_that_are_right_raise_no_alarm() -> None:
+    """An exact zero that never happens, or one in a million that happens so often, is no evidence against the score."""
+    rng = np.random.default_rng(1)
+    n = 20_000 if JIT_OFF else 200_000
+    for scores in (np.zeros(n), np.full(n, 1e-6), 10.0 ** rng.uniform(-8, -5, n)):
+        for s, y in ((scores, rng.random(len(scores)) < scores), (1.0 - scores, rng.random(len(scores)) >= scores)):
+            cal = Calibrator(AUTO)
+            cal.run(s, y)
+            assert cal.evidence < 0.0
+            assert not cal.alarm()
+
+
+def test_evidence_against_a_score_that_was_sure_and_wrong_is_finite() -> None:
+    cal = Calibrator(AUTO)
+    cal.run([0.0, 1.0] * 3, [1, 0] * 3)
+    assert 10.0 < cal.evidence < 100.0
+
+
+# ---- bad input ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("make", "message"), [
+    (lambda: Method(Platt(), Lanes()), "Lanes needs Beta features that start at the identity (1.0, -1.0, 0.0), got Pl"),
+    (lambda: Method(Beta(start=(1.0, 1.0, 0.0)), Lanes()), "identity (1.0, -1.0, 0.0), got Beta(start=(1.0, 1.0"),
+    (lambda: Method(None, Lanes()), "Lanes needs Beta features that start at the identity (1.0, -1.0, 0.0), got None"),
+    (lambda: Method(Beta(clip=0.1), Lanes()), "Lanes needs Beta features with a clip of at most 0.002, got 0.1"),
+    (lambda: Method(None, None, Spline()), "Spline needs a scaling to correct (Platt, Beta or Temperature), got None"),
+    (lambda: Method(Histogram(), calibrator.FTL(), Spline()), "(Platt, Beta or Temperature), got Histogram"),
+    (lambda: Method(Beta(), Spline()), "Spline belongs in the calibeater of a method, got it as learner"),
+    (lambda: Spline(control=2.0), "Spline control must be in [0, 1], got 2.0"),
+    (lambda: Spline(control=True), "Spline control must be in [0, 1], got True"),
+    (lambda: Calibrator(HOPS).evidence, "evidence must be kept by a method with Lanes or a Spline, such as AUTO, got"),
+    (lambda: Calibrator(OPS).alarm(), "such as AUTO, got ops"),
+    (lambda: Calibrator(AUTO).alarm(0.0), "alpha must be in [1e-300, 1], got 0.0"),
+    (lambda: bounds.auto_loss(0), "T must be a whole number"),
+    (lambda: bounds.lanes_loss(1.5), "T must be a whole number"),
+    (lambda: bounds.spline_loss(-1), "T must be a whole number"),
+])  # fmt: skip
+def test_refused(make: Callable[[], Any], message: str) -> None:
+    with pytest.raises(InvalidInput) as error:
+        make()
+    assert message in str(error.value)
+
+
+@pytest.mark.parametrize("change", [
+    lambda receipt: receipt | {"lanes": []},
+    lambda receipt: receipt | {"lanes": receipt["lanes"][:-1]},
+    lambda receipt: receipt | {"lanes": [*receipt["lanes"][:4], math.nan, *receipt["lanes"][5:]]},
+    lambda receipt: receipt | {"lanes": [*receipt["lanes"][:1], 0.0, *receipt["lanes"][2:]]},
+    lambda receipt: receipt | {"lanes": [*receipt["lanes"][:7], 1.0, *receipt["lanes"][8:]]},
+    lambda receipt: receipt | {"lanes": [*receipt["lanes"][:7], 5e-324, 0.0, 0.0, *receipt["lanes"][10:]]},
+    lambda receipt: receipt | {"lanes": [*receipt["lanes"][:1], 1e-300, *receipt["lanes"][2:]]},
+    lambda receipt: receipt | {"lanes": [*receipt["lanes"][:2], *[5e-324] * 5, *receipt["lanes"][7:]]},
+    lambda receipt: receipt | {"score": 0.31},
+    lambda receipt: receipt | {"seen": 7},
+    lambda receipt: receipt | {"seen": 7, "lanes": [7.0, *receipt["lanes"][1:]]},
+    lambda receipt: receipt | {"probability": 0.123},
+])  # fmt: skip
+def test_a_damaged_receipt_is_refused(change: Callable[[dict[str, Any]], dict[str, Any]]) -> None:
+    cal = Calibrator(AUTO)
+    receipt = cal.predict(0.3).to_dict()
+    before = cal.to_json()
+    with pytest.raises(InvalidInput, match=r"forecast (must remember the 12 numbers of its mixture|lane|seen)"):
+        cal.update(Forecast.from_dict(change(receipt)), 1)
+    assert cal.to_json() == before
+    for lanes in (["x"], "x", 3, None):
+        with pytest.raises(InvalidInput, match="forecast lane"):
+            Forecast.from_dict(receipt | {"lanes": lanes})
+
+
+@pytest.mark.parametrize(("at", "value", "message"), [
+    (38, 0.0, "row must have weights of lanes that sum to one, none of them lost, got"),
+    (38, 0.5, "row must have weights of lanes that sum to one, none of them lost, got"),
+    (2, 1e300, "row must have lanes with parameters in [-1e+06, 1e+06]"),
+    (14, -1.0, "row must have lanes with positive variances up to their cap"),
+    (14, 1e300, "row must have lanes with positive variances up to their cap"),
+    (30, 1000.0, "row must have lanes with positive variances up to their cap"),
+    (48, 0.0, "row must have a lane of OPS with a positive definite matrix"),
+    (49, 2.0, "row must have weights of splines that sum to one"),
+    (85, 0.0, "row must have knots with an information of 10 or more"),
+    (56, -1000.0, "row must have knots with offsets in [-700, 700]"),
+    (52, 1.0, "row must have sums of outcomes within their"),
+    (149, 0.0, "row must hold its evidence as a ratio in [1e-100, 1e+100], got 0.0"),
+])  # fmt: skip
+def test_a_row_that_cannot_be_is_refused(at: int, value: float, message: str) -> None:
+    row = AUTO.initial_row().tolist()
+    AUTO.check_row(row, 0)
+    row[at] = value
+    with pytest.raises(InvalidInput) as error:
+        AUTO.check_row(row, 0)
+    assert message in str(error.value)

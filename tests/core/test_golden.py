@@ -1,0 +1,175 @@
+"""Against vectors made with the code that the paper's authors published. README beside them says what each array is."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import golden
+import numpy as np
+import pytest
+
+from calibeat import FTL, OBS, ONS, OPS, Beta, Calibrator, Fixed, Hedging, Histogram, Method, Platt, Tracking, metrics
+from calibeat.core import kernel
+from calibeat.core.jit import compiled
+from calibeat.core.learners import project
+
+pytestmark = golden.needed
+
+
+@pytest.fixture(params=golden.STREAMS)
+def stem(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture
+def vectors(stem: str) -> dict[str, Any]:
+    return golden.load(stem)
+
+
+@pytest.fixture(params=golden.BATCHED)
+def with_batch(request: pytest.FixtureRequest) -> dict[str, Any]:
+    return golden.load(request.param)
+
+
+def trajectory(method: Method, scores: np.ndarray, outcomes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Forecasts, and the parameters used at each event: one event at a time through the compiled batch."""
+    calibrator = Calibrator(method)
+    forecasts, params = [], []
+    for score, outcome in zip(scores, outcomes, strict=True):
+        params.append(list(calibrator.params.values()))
+        forecast = calibrator.predict(float(score))
+        calibrator.update(forecast, int(outcome))
+        forecasts.append(forecast.probability)
+    return np.array(forecasts), np.array(params)
+
+
+def test_online_platt_scaling(vectors: dict[str, Any]) -> None:
+    zero = Method(Platt(start=(0.0, 0.0)), ONS())
+    p = Calibrator(zero).run(vectors["scores"], vectors["y"])
+    np.testing.assert_allclose(p, vectors["ops_p"], rtol=0, atol=1e-12)
+    p, params = trajectory(zero, vectors["scores"], vectors["y"])
+    np.testing.assert_allclose(p, vectors["ops_p"], rtol=0, atol=1e-12)
+    stored = np.column_stack([vectors["ops_a"], vectors["ops_b"]])
+    np.testing.assert_allclose(params[vectors["idx"]], stored, rtol=0, atol=1e-11)
+
+
+def test_online_beta_scaling(vectors: dict[str, Any]) -> None:
+    zero = Method(Beta(start=(0.0, 0.0, 0.0)), ONS(rho=25.0))
+    p, params = trajectory(zero, vectors["scores"], vectors["y"])
+    np.testing.assert_allclose(p, vectors["obs_p"], rtol=0, atol=1e-12)
+    stored = np.column_stack([vectors["obs_a"], vectors["obs_b"], vectors["obs_c"]])
+    np.testing.assert_allclose(params[vectors["idx"]], stored, rtol=0, atol=1e-11)
+
+
+def test_variants_that_start_at_the_identity(vectors: dict[str, Any]) -> None:
+    _, params = trajectory(OPS, vectors["scores"], vectors["y"])
+    stored = np.column_stack([vectors["v_ops10_a"], vectors["v_ops10_b"]])
+    np.testing.assert_allclose(params[vectors["idx"]], stored, rtol=0, atol=1e-11)
+    _, params = trajectory(OBS, vectors["scores"], vectors["y"])
+    np.testing.assert_allclose(params[vectors["idx"]], vectors["v_obs1m10_abc"], rtol=0, atol=1e-11)
+
+
+def test_tracking_by_the_papers_rule(vectors: dict[str, Any]) -> None:
+    p = Calibrator(Method(None, None, Tracking())).run(vectors["ops_p"], vectors["y"])
+    np.testing.assert_allclose(p[vectors["idx"]], vectors["v_tops10_paper"], rtol=0, atol=1e-15)
+
+
+@pytest.mark.parametrize(("array", "m"), [("hops5", 5), ("hops10", 10), ("hops20", 20), ("hobs10", 10)])
+def test_hedging_fed_the_stored_draws(stem: str, vectors: dict[str, Any], array: str, m: int) -> None:
+    if array not in vectors:
+        pytest.skip("not stored for this stream")
+    method = Method(None, None, Hedging(bins=m))
+    experts, keep = golden.hedgeable(stem, array, m)
+    draws = np.nan_to_num(vectors[f"{array}_u"][keep], nan=2.0)  # NaN: nothing was drawn; 2 is never the lower point
+    forecasts, row, empty = np.empty(len(keep)), method.initial_row(), np.empty(0)
+    outcomes = vectors["y"][keep].astype(float)
+    compiled(kernel.run)(
+        method.spec, row, 0.0, experts[keep], outcomes, draws, forecasts, empty, empty, empty, empty, 0
+    )
+    # The same mid-point every time; the published ones are written with another rounding.
+    np.testing.assert_allclose(forecasts, vectors[array][keep], rtol=0, atol=2e-16)
+
+
+@pytest.mark.parametrize(("fixed", "features"), [("fps_ab", Platt()), ("fbs_abc", Beta())])
+def test_fixed_fits(with_batch: dict[str, Any], fixed: str, features: Platt | Beta) -> None:
+    n, start = int(with_batch["n_val"]), "n_wps_par" if isinstance(features, Platt) else "n_wbs_par"
+    calibrator = Calibrator(Method(features, Fixed(after=n)))
+    p = calibrator.run(with_batch["scores"], with_batch["y"])
+    params = list(calibrator.params.values())
+    np.testing.assert_allclose(params, with_batch[start][0, 1:], rtol=0, atol=1e-8)
+    np.testing.assert_allclose(params, with_batch[fixed], rtol=0, atol=1e-5)  # a convex solver's accuracy
+    stored = with_batch["fps_p" if isinstance(features, Platt) else "fbs_p"]
+    np.testing.assert_allclose(p[n:][_stored(with_batch)], stored, rtol=0, atol=1e-5)
+
+
+@pytest.mark.parametrize(("stored", "features"), [("wps", Platt()), ("wbs", Beta())])
+def test_windowed_fits(with_batch: dict[str, Any], stored: str, features: Platt | Beta) -> None:
+    n, w = int(with_batch["n_val"]), int(with_batch["spacing"])
+    calibrator = Calibrator(Method(features, FTL(every=w, after=n)))
+    done = 0
+    forecasts = []
+    for m, *params in with_batch[f"n_{stored}_par"]:
+        forecasts.append(calibrator.run(with_batch["scores"][done : int(m)], with_batch["y"][done : int(m)]))
+        done = int(m)
+        np.testing.assert_allclose(list(calibrator.params.values()), params, rtol=0, atol=1e-8)
+    if done < len(with_batch["y"]):
+        forecasts.append(calibrator.run(with_batch["scores"][done:], with_batch["y"][done:]))
+    p = np.concatenate(forecasts)[n:]
+    np.testing.assert_allclose(p[_stored(with_batch)], with_batch[f"{stored}_p"], rtol=0, atol=1e-5)
+
+
+def test_windowed_histograms(with_batch: dict[str, Any]) -> None:
+    """Ties are broken at random there and kept together here, so only the calibration error can be compared."""
+    n, w = int(with_batch["n_val"]), int(with_batch["spacing"])
+    p = Calibrator(Method(Histogram(), FTL(every=w, after=n))).run(with_batch["scores"], with_batch["y"])
+    ce = metrics.calibration_error(with_batch["y"][n:], p[n:])
+    assert abs(ce - with_batch["ce_whb"][-1]) < 0.02
+
+
+def _stored(vectors: dict[str, Any]) -> np.ndarray:
+    """Positions, counted from T_cal, at which arrays that start there are stored."""
+    n = int(vectors["n_val"])
+    return vectors["idx"][vectors["idx"] >= n] - n
+
+
+def test_calibration_error_and_sharpness(vectors: dict[str, Any]) -> None:
+    first, compared = int(vectors["eval_from"]), 0
+    for array, values in vectors.items():
+        measure, _, name = array.partition("_")
+        m = {"ce": 10, "shp": 10, "ce5": 5, "shp5": 5, "ce20": 20, "shp20": 20}.get(measure)
+        source = {"bm": "scores", "ops": "ops_p", "obs": "obs_p"}.get(name, name)
+        if m is None or len(vectors.get(source, ())) != len(vectors["y"]):
+            continue  # not a metric, or one of forecasts that are stored in part
+        function = metrics.calibration_error if measure.startswith("ce") else metrics.sharpness
+        for value, n in zip(values, vectors["eval_n"].astype(int), strict=True):
+            forecasts = golden.ours(vectors[source][first:n], m)
+            assert abs(function(vectors["y"][first:n], forecasts, bins=m) - value) < 1e-12, (array, n)
+            compared += 1
+    assert compared > 0
+
+
+def test_projection_problems() -> None:
+    vectors = golden.load("projection")
+    for d in (2, 3):
+        for tilde, A, exact in zip(vectors[f"p{d}_tilde"], vectors[f"p{d}_A"], vectors[f"p{d}_exact"], strict=True):
+            padded = np.zeros((3, 3))
+            padded[:d, :d] = A
+            theta = project(float(d), *padded[np.triu_indices(3)].tolist(), *tilde.tolist(), *[0.0] * (3 - d), 100.0)[
+                :d
+            ]
+            np.testing.assert_allclose(theta, exact, rtol=0, atol=1e-9)
+            assert np.linalg.norm(theta) <= 100.0 * (1 + 1e-15)
+
+
+def test_run_that_hits_the_ball() -> None:
+    """gamma = beta, rho = 1/(beta D)^2, on features that are given as they are."""
+    vectors = golden.load("projection")
+    beta, diameter = float(vectors["run_beta"]), float(vectors["run_D"])
+    learner = ONS(gamma=beta, rho=1.0 / (beta * diameter) ** 2, radius=float(vectors["radius"]))
+    method = Method(Platt(start=(0.0, 0.0)), learner)
+    row = method.initial_row()
+    for t, (x, y) in enumerate(zip(vectors["run_x"].tolist(), vectors["run_y"].tolist(), strict=True)):
+        np.testing.assert_allclose(row[2:4], vectors["run_exact_theta"][t], rtol=0, atol=1e-9)
+        p, z = kernel.expert(method.spec, row, 0.5, x, 1.0, 0.0)
+        kernel.settle(method.spec, row, t + 1.0, x, 1.0, 0.0, p, z, 0, y, np.empty(0), 0)
+    assert vectors["run_triggered"].any()

@@ -1,0 +1,408 @@
+"""`calibeat reproduce` as a person uses it: a small version of every experiment, the list, the page, a kill."""
+
+from __future__ import annotations
+
+import csv
+import io
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from concurrent.futures.process import BrokenProcessPool
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from calibeat import CalibeatError, InvalidInput, MissingExtra
+from calibeat.cli import main as cli
+from calibeat.paper import drifts, pages, registry, section, tasks
+from calibeat.paper.datasets import DATASETS
+from calibeat.paper.registry import EXPERIMENTS
+from calibeat.paper.reproduce import reproduce, require_libraries
+from calibeat.paper.settings import Settings
+from calibeat.paper.tasks import Task
+
+TREES, EVENTS, RUNS = 4, 160, 2
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.fixture(scope="module")
+def small(tmp_path_factory: pytest.TempPathFactory, shared: Path) -> tuple[Path, str]:
+    """The folder of a small report of everything, and what was printed."""
+    out, said = tmp_path_factory.mktemp("out"), io.StringIO()
+    cache = tmp_path_factory.mktemp("cache")
+    settings = Settings(runs=RUNS, data=shared / "data", cache=cache, trees=TREES, events=EVENTS)
+    page = reproduce(["all"], settings, out, to=said, log=io.StringIO())
+    assert page == out / "reproduction.md"
+    return out, said.getvalue()
+
+
+# ---- what is there -----------------------------------------------------------------------------------------------
+
+
+def numbered(tex: str) -> list[str]:
+    """Figure 1, Figure 2, Table 1, ...: every float of the paper that has a number, as LaTeX counts."""
+    found, count = [], {"figure": 0, "table": 0}
+    for kind in re.findall(r"\\begin\{(figure|table)\*?\}", tex):
+        count[kind] += 1
+        found.append(f"{kind.capitalize()} {count[kind]}")
+    return found
+
+
+def test_every_figure_and_table_of_the_paper_is_listed_and_has_a_section(
+    small: tuple[Path, str], shared: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    tex = "".join(path.read_text() for path in (shared / "paper").glob("*.tex"))
+    wanted = numbered(tex)
+    assert wanted[-1] == "Figure 16" and "Table 2" in wanted
+    assert cli.main(["reproduce", "--list"]) == 0
+    listed = capsys.readouterr().out
+    page = (small[0] / "reproduction.md").read_text()
+    headings = "\n".join(line for line in page.splitlines() if line.startswith("## "))
+    for label in wanted:
+        assert re.search(rf"\b{label}\b", listed), label
+        assert re.search(rf"\b{label}\b", headings), label
+        assert [name for name, experiment in EXPERIMENTS.items() if label in experiment.shows], label
+    shown = {label for experiment in EXPERIMENTS.values() for label in experiment.shows}
+    assert shown == set(wanted)
+    for name in EXPERIMENTS:
+        assert re.search(rf"^{name} .*( s| min| h) ", listed, flags=re.MULTILINE), name
+
+
+def test_numbers_of_figures_are_those_of_the_paper(shared: Path) -> None:
+    """By the labels of the source: what we call Figure 5 is what the paper calls so."""
+    tex = "".join(path.read_text() for path in (shared / "paper").glob("*.tex"))
+    bodies = re.findall(r"\\begin\{(figure|table)\*?\}(.*?)\\end\{\1\*?\}", tex, flags=re.DOTALL)
+    labels = {}
+    for name, (_, body) in zip(numbered(tex), bodies, strict=True):
+        labels.update(dict.fromkeys(re.findall(r"\\label\{(.*?)\}", body), name))
+    for label, name in {
+        "fig:methology-summary": "pipeline", "fig:cov-shift-illustration": "covariate-drift",
+        "fig:intro-platt-figure": "platt", "fig:label-shift-small": "small-drifts",
+        "tab:lr-regret-runningtime": "table1",
+        "fig:real-data-ce": "real-drift", "fig:real-data-shp": "real-drift", "fig:real-data-iid-ce": "real-iid",
+        "fig:real-data-iid-shp": "real-iid", "fig:synthetic-exps": "ten-dimensions", "tab:metadata": "datasets",
+        "fig:label-shift-illustration": "label-drift", "fig:regression-shift-illustration": "regression-drift",
+        "fig:real-data-eps-0.05": "epsilon", "fig:real-data-eps-0.2": "epsilon", "fig:real-data-tops": "beta",
+        "fig:real-data-bs": "histogram", "fig:foster99-pfg-rain": "rain",
+    }.items():  # fmt: skip
+        assert labels[label] in EXPERIMENTS[name].shows, label
+
+
+def test_printed_numbers_are_those_of_the_paper(shared: Path) -> None:
+    from calibeat.paper import published
+
+    tex = "".join(path.read_text() for path in (shared / "paper").glob("*.tex"))
+    rows = re.findall(r"(?:Base|OPS) & +(\d+\.\d+)\\% & +(\d*\.\d+)", tex)
+    ours = [(f"{accuracy:.2f}", f"{ce:g}") for kind in drifts.KINDS for accuracy, ce in published.SECTION1[kind]]
+    assert sorted(ours) == sorted((accuracy, f"{float(ce):g}") for accuracy, ce in rows)
+    assert len(ours) == 21
+
+
+@pytest.mark.parametrize("name", EXPERIMENTS)
+def test_what_an_experiment_leaves_behind(name: str, small: tuple[Path, str]) -> None:
+    folder = small[0] / "reproduction"
+    page = (folder / f"{name}.md").read_text()
+    with (folder / f"{name}.csv").open(newline="") as file:
+        head, *rows = csv.reader(file)
+    assert rows and all(len(row) == len(head) for row in rows)
+    runs = min(RUNS, EXPERIMENTS[name].most_runs)
+    if runs > 1:
+        assert {row[head.index("runs")] for row in rows} == {str(RUNS)}
+    stems = re.findall(r"!\[.*?\]\((.*?)\.png\)", page)
+    if name not in ("datasets", "refits"):
+        assert stems
+    for stem in stems:
+        assert (folder / f"{stem}.png").read_bytes().startswith(b"\x89PNG")
+        assert "<svg" in (folder / f"{stem}.svg").read_text()
+    if name.startswith("real") or name.endswith("-drift"):
+        assert re.search(r"\| ours|, ours", page) and "| paper |" in page and "std |" in page
+    assert f"calibeat reproduce {name}" in page
+    for stem in re.findall(r"\[(.*?)\.csv\]", page):  # every number that is plotted or printed has its file
+        with (folder / f"{stem}.csv").open(newline="") as file:
+            head, *rows = csv.reader(file)
+        assert rows and all(len(row) == len(head) for row in rows) and "nan" not in {c for row in rows for c in row}
+    made = {0: "Made with: calibeat", 1: "Made with: 1 run, seed 0; ", RUNS: f"Made with: {RUNS} runs, seeds 0 to 1; "}
+    assert made[runs] in page
+    assert ("--data DIR" in page) == EXPERIMENTS[name].needs_data
+    assert f"Not the paper's size: {TREES} trees, {EVENTS} events" in page
+    assert re.search(rf"^{name} +", small[1], flags=re.MULTILINE)
+
+
+def test_the_page_counts_the_verdicts_and_its_links_lead_somewhere(small: tuple[Path, str]) -> None:
+    page = (small[0] / "reproduction.md").read_text()
+    found = re.search(r"\*\*(\d+) hold\*\* in these runs, \*\*(\d+) do not\*\*, and (\d+) (?:is|are) undecided", page)
+    assert found
+    held, failed, undecided = map(int, found.groups())
+    assert held == len(re.findall(r"^\| .*\| holds \|", page, flags=re.MULTILINE))
+    assert failed == len(re.findall(r"^\| .*\| \*\*does not hold\*\* \|", page, flags=re.MULTILINE)) > 0
+    assert undecided == len(re.findall(r"^\| .*\| undecided(?: \(at.*?\))? \|", page, flags=re.MULTILINE))
+    assert failed + undecided == len(re.findall(r"^- “", page, flags=re.MULTILINE))
+    known = page[page.index("published experiments themselves") : page.index("The numbers stand beside")]
+    for finding in ("fetal-iid", "covariate-iid", "HOPS never improves", "TOBS", "epsilon 0.2", "not Brier"):
+        assert finding in known
+    assert "Changed afterwards:" in page and "CITATION.cff" in page and "licence" in page
+    anchors = {pages.anchor(line.removeprefix("## ")) for line in page.splitlines() if line.startswith("## ")}
+    for target in re.findall(r"\]\((.*?)\)", page):
+        if target.startswith("#"):
+            assert target[1:] in anchors, target
+        elif not target.startswith("http"):
+            assert (small[0] / target).is_file(), target
+    assert "numpy" in page and "scikit-learn" in page
+    assert "SciPy L-BFGS-B" in small[1] and "sklearn LogisticRegression" in small[1]  # the refits are printed
+
+
+def test_a_second_time_only_replays_and_says_the_same(tmp_path: Path) -> None:
+    settings = Settings(runs=1, cache=tmp_path / "cache", trees=TREES, events=EVENTS)
+    first = reproduce(["label-drift"], settings, tmp_path / "a", to=io.StringIO(), log=Terminal())
+    results = {path: path.stat().st_mtime_ns for path in (tmp_path / "cache").rglob("*.npz")}
+    second = reproduce(["label-drift"], settings, tmp_path / "b", to=io.StringIO(), log=io.StringIO())
+    assert {path: path.stat().st_mtime_ns for path in (tmp_path / "cache").rglob("*.npz")} == results
+    assert first.read_text() == second.read_text()
+    for ending in (".png", ".svg", ".csv"):
+        name = "figure-10" if ending != ".csv" else "label-drift"
+        one, two = (
+            (folder / "reproduction" / f"{name}{ending}").read_bytes() for folder in (first.parent, second.parent)
+        )
+        assert one == two
+    # Another experiment into the same folder is added to the page.
+    reproduce(["platt"], settings, tmp_path / "a", to=io.StringIO(), log=io.StringIO())
+    assert "## Figure 1:" in first.read_text() and "## Figure 10:" in first.read_text()
+
+
+def test_claims_between_quotation_marks_are_the_words_of_the_paper(small: tuple[Path, str], shared: Path) -> None:
+    def plain(tex: str) -> str:
+        tex = re.sub(r"(?m)(?<!\\)%.*$", "", tex)
+        for macro, letters in {r"\ce~": "CE ", r"\shp~": "SHP ", r"\emph": "", r"\widetilde": "", "Õ": "O"}.items():
+            tex = tex.replace(macro, letters)
+        return " ".join(re.sub(r"[${}\\~]", "", tex).split())
+
+    text = plain("".join(path.read_text() for path in (shared / "paper").glob("*.tex")))
+    quotations = set(re.findall(r"^\| “(.*?)” \(", (small[0] / "reproduction.md").read_text(), flags=re.MULTILINE))
+    assert len(quotations) > 40
+    for quotation in quotations:
+        for part in quotation.split("[...]"):
+            assert plain(part).strip(" ,") in text, part
+
+
+def test_every_verdict_says_what_it_asks(small: tuple[Path, str]) -> None:
+    page = (small[0] / "reproduction.md").read_text()
+    rows = re.findall(
+        r"^\| .*? \| (?:holds|undecided|\*\*does not hold\*\*).*? \| (.*?) \| (.*?) \|$", page, flags=re.MULTILINE
+    )
+    assert len(rows) > 50 and all(asked and numbers for asked, numbers in rows)
+
+
+def test_one_run_decides_nothing_that_is_random(tmp_path: Path) -> None:
+    settings = Settings(runs=1, cache=tmp_path / "cache", trees=TREES, events=EVENTS)
+    names = ["label-drift", "covariate-drift", "rain", "table1", "ten-dimensions"]
+    page = reproduce(names, settings, tmp_path, to=io.StringIO(), log=io.StringIO()).read_text()
+    assert "Made with: 1 run, seed 0;" in page and not re.search(r"\bnan\b", page)
+    for name in ("label-drift", "covariate-drift", "rain", "ten-dimensions"):
+        part = (tmp_path / "reproduction" / f"{name}.md").read_text()
+        assert "| undecided | " in part and "| holds |" not in part and "**does not hold**" not in part
+        assert "one run has no standard error" in part
+
+
+def test_data_in_use_are_verified_also_when_the_scores_are_in_the_cache(tmp_path: Path, shared: Path) -> None:
+    settings = Settings(runs=1, data=shared / "data", cache=tmp_path / "cache", trees=TREES, events=EVENTS)
+    reproduce(["refits"], settings, tmp_path / "out", to=io.StringIO(), log=io.StringIO())
+    bad = tmp_path / "bad"
+    bad.mkdir()
+    for dataset in DATASETS.values():
+        (bad / dataset.file).write_text("garbage\n1\n")
+    for name in ("refits", "real-drift", "datasets"):
+        with pytest.raises(InvalidInput, match="must be the file that the paper used"):
+            reproduce([name], replace(settings, data=bad), tmp_path / "out", to=io.StringIO(), log=io.StringIO())
+
+
+def test_what_an_experiment_does_not_need_is_not_computed() -> None:
+    assert {task.name for task in EXPERIMENTS["real-drift"].tasks(Settings())} == {
+        f"replay {name}-drift" for name in DATASETS
+    }
+
+
+# ---- tasks -------------------------------------------------------------------------------------------------------
+
+
+def test_processes_give_the_same_as_one(tmp_path: Path) -> None:
+    work = [Task("section1", "label", seed) for seed in range(3)]
+    log = Terminal()
+    many = tasks.run_all(work, None, tmp_path / "many", jobs=2, log=log)
+    one = tasks.run_all(work, None, tmp_path / "one", jobs=1, log=io.StringIO())
+    assert "section1 label" in log.getvalue() and "/3" in log.getvalue()
+    assert list(many) == list(one) == ["section1 label"]
+    for a, b in zip(many["section1 label"], one["section1 label"], strict=True):
+        for name in a:
+            np.testing.assert_array_equal(a[name], b[name])
+
+
+def test_times_are_never_taken_from_the_cache(tmp_path: Path) -> None:
+    work = [Task("clock", "", 0, 400), Task("regret", "", 0, 400)]
+    first, second = (tasks.run_all(work, None, tmp_path, log=io.StringIO()) for _ in range(2))
+    assert not np.array_equal(first["clock"][0]["seconds"], second["clock"][0]["seconds"], equal_nan=True)
+    np.testing.assert_array_equal(first["regret"][0]["regret"], second["regret"][0]["regret"])
+    assert [path.parent.name for path in tmp_path.rglob("*.npz")] == ["regret"]
+
+
+def test_an_error_in_a_process_is_a_sentence(tmp_path: Path) -> None:
+    with pytest.raises(InvalidInput, match="drift must be one of covariate, label, regression, got 'nope'"):
+        tasks.run_all([Task("section1", "nope", seed) for seed in range(3)], None, tmp_path, jobs=2, log=io.StringIO())
+
+
+def test_without_tqdm_there_is_no_bar(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "tqdm", None)
+    log = Terminal()
+    with tasks.progress(1, 0, log) as step:
+        step("x", 1)
+    assert log.getvalue() == ""
+
+
+def started(tmp_path: Path, runs: int, *more: str) -> subprocess.Popen[str]:
+    """The command, begun, with a first run finished."""
+    command = [sys.executable, "-m", "calibeat", "reproduce", "covariate-drift", "--runs", str(runs), *more]
+    process = subprocess.Popen(
+        [*command, "--out", str(tmp_path / "out")], env={**os.environ, "XDG_CACHE_HOME": str(tmp_path)},
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    while not list(tmp_path.rglob("runs/*/[0-9]*.npz")):
+        assert process.poll() is None, process.communicate()
+        time.sleep(0.02)
+    return process
+
+
+def test_killed_and_started_again_it_goes_on_where_it_was(tmp_path: Path) -> None:
+    process = started(tmp_path, 500)
+    process.kill()
+    process.communicate()
+    assert not (tmp_path / "out" / "reproduction.md").exists()
+    before = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("runs/*/[0-9]*.npz")}
+    assert 0 < len(before) < 500
+    runs = len(before) + 1
+    settings = Settings(runs=runs, cache=tmp_path / "calibeat" / "reproduce")
+    page = reproduce(["covariate-drift"], settings, tmp_path / "out", to=io.StringIO(), log=io.StringIO())
+    after = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("runs/*/[0-9]*.npz")}
+    assert before.items() <= after.items()  # nothing was made twice
+    assert f"{runs} runs" in page.read_text()
+    whole = [np.load(path)["table"] for path in sorted(after, key=lambda path: int(path.name.split("-")[0]))]
+    assert np.isfinite(np.stack(whole)).all() and len(whole) == runs
+
+
+@pytest.mark.parametrize("jobs", ["1", "2"])
+def test_interrupted_it_stops_with_a_sentence(jobs: str, tmp_path: Path) -> None:
+    process = started(tmp_path, 500, "--jobs", jobs)
+    process.send_signal(signal.SIGINT)
+    _, said = process.communicate()
+    assert process.returncode == 130
+    assert said == "calibeat: stopped\n"
+    assert not list(tmp_path.rglob(".part-*"))
+
+
+def test_a_process_that_died_is_a_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def die(*_: Any) -> None:
+        raise BrokenProcessPool
+
+    monkeypatch.setattr("calibeat.paper.reproduce.run_all", die)
+    with pytest.raises(
+        CalibeatError, match=r"was killed, perhaps for want of memory .* start again, with fewer --jobs"
+    ):
+        reproduce(["platt"], Settings(cache=tmp_path), tmp_path, to=io.StringIO())
+
+
+# ---- arguments ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("arguments", "said"), [
+    (["real-drfit"], "NAME must be one of the experiments, got 'real-drfit' - did you mean 'real-drift'?"),
+    (["zzzz"], "got 'zzzz' - there are all, platt, pipeline"),
+    (["platt", "--runs", "0"], "--runs must be a whole number in [1, 100000], got 0"),
+    (["platt", "--jobs", "-3"], "--jobs must be a whole number"),
+    (["platt", "--seed", "-1"], "--seed must be a whole number"),
+    (["platt", "--seed", str(2**40)], "--seed must be a whole number"),
+    (["real-iid", "--data", "/no/such/folder"], "/no/such/folder must hold the data, but has no bank.csv, credit.csv"),
+    (["refits", "--data", "/no/such/folder"], "/no/such/folder must hold the data"),
+    (["platt", "--out", "/dev/null/x"], "--out must be a folder or a new name, got /dev/null/x - Not a directory"),
+    (["platt", "--out", "/dev/null"], "--out must be a folder or a new name, got /dev/null - File exists"),
+    (["real"], "got 'real' - did you mean 'real-drift' or 'real-iid'?"),
+    (["figure5"], "did you mean 'real-drift'?"),
+    (["Figure 16"], "did you mean 'rain'?"),
+    (["fig. 7"], "did you mean 'ten-dimensions'?"),
+    (["--list", "foo"], "NAME must be one of the experiments, got 'foo'"),
+])  # fmt: skip
+def test_garbage_is_answered_with_a_sentence(
+    arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.main(["reproduce", *arguments]) == 1
+    error = capsys.readouterr().err
+    assert error.startswith("calibeat: ") and said in error
+
+
+@pytest.mark.parametrize("arguments", [["--runs", "many"], ["--jobs", "1.5"], ["--data"]])
+def test_what_cannot_be_understood(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        cli.main(["reproduce", *arguments])
+    assert "usage: calibeat reproduce" in capsys.readouterr().err
+
+
+def test_the_command_writes_the_report(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    given = ["platt", "small-drifts", "--seed", "7", "--out", str(tmp_path), "--data", "/not/needed"]
+    assert cli.main(["reproduce", *given]) == 0
+    assert f"Report written to {tmp_path / 'reproduction.md'}" in capsys.readouterr().out
+    page = (tmp_path / "reproduction.md").read_text()
+    assert "`calibeat reproduce small-drifts --seed 7`" in page and "1 run, seed 7;" in page
+    assert "`calibeat reproduce platt`" in page
+    assert "do not hold:" not in page  # none of these fails, and nothing is listed
+    assert "## Figure 4" in page and "## Figure 3" not in page
+
+
+@pytest.mark.parametrize("library", ["matplotlib", "sklearn", "pandas", "scipy"])
+def test_a_missing_library_is_named(library: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, library, None)
+    with pytest.raises(MissingExtra, match=rf"needs {library} .* pip install 'calibeat\[reproduce\]'"):
+        require_libraries()
+
+
+def test_estimates_are_for_people() -> None:
+    assert [registry.duration(s) for s in (0.1, 80, 600, 7200)] == ["1 s", "80 s", "10 min", "2.0 h"]
+    long = registry.listing(Settings(runs=1000, jobs=2))
+    assert "--runs 1000 --jobs 2" in long and " h " in long
+
+
+# ---- numbers and equations -----------------------------------------------------------------------------------------
+
+
+def test_cells_beside_the_paper() -> None:
+    assert section.beside(0.5, 0.1, 0.3, 2) == ["0.50 ± 0.10", "0.30", "+2.0"]
+    assert section.beside(0.5, 0.1, None, 2) == ["0.50 ± 0.10", "", ""]
+    assert section.beside(0.5, float("nan"), 0.3, 2) == ["0.50", "0.30", ""]  # one run has no deviation
+    table = pages.markdown_table(section.Table("t", ["a", "b"], [["|x|", "1"]]))
+    assert r"| \|x\| | 1 |" in table
+
+
+def test_drifts_are_the_equations() -> None:
+    with pytest.raises(InvalidInput, match="drift must be one of"):
+        drifts.draw("speed", 0)
+    covariate, label, regression = (drifts.draw(kind, 1) for kind in drifts.KINDS)
+    assert set(covariate.truth) == {0.1, 0.9}
+    assert covariate.x[:200].mean() == pytest.approx(0.4, abs=0.5)
+    assert covariate.x[-200:].mean() == pytest.approx(23.6, abs=0.5)
+    assert label.y[:300].mean() > 0.85 and label.y[-300:].mean() < 0.15
+    assert regression.x.var() == pytest.approx(10.0, rel=0.1)
+    for drift in (covariate, label, regression):  # the truth is calibrated
+        for low in np.arange(0.0, 1.0, 0.2):
+            near = (drift.truth >= low) & (drift.truth < low + 0.2)
+            assert near.sum() < 100 or abs(drift.y[near].mean() - drift.truth[near].mean()) < 0.05
+    halfway = drifts.probability("regression", np.array([1.0, 6.0]), 2500)
+    assert halfway.tolist() == pytest.approx([0.3, 0.7])

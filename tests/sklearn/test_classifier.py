@@ -1,0 +1,419 @@
+"""calibeat in scikit-learn: its own checks, its conventions, and what it says when it is misused."""
+
+from __future__ import annotations
+
+import importlib
+import pickle
+import sys
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+from classifiers import Said, by_hand, events
+from sklearn.base import (
+    BaseEstimator,
+    ClassNamePrefixFeaturesOutMixin,
+    TransformerMixin,
+    clone,
+)
+from sklearn.exceptions import NotFittedError
+from sklearn.frozen import FrozenEstimator
+from sklearn.linear_model import LogisticRegression
+from sklearn.metrics import log_loss
+from sklearn.model_selection import GridSearchCV, TimeSeriesSplit
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.utils.estimator_checks import parametrize_with_checks
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from calibeat import HOPS, OPS, TOPS, Calibrator, MissingExtra
+from calibeat.sklearn.classifier import OnlineCalibratedClassifier, ScoreCalibrator
+
+# ---- scikit-learn's own checks -----------------------------------------------------------------------------------
+
+FIRST_FIT = "partial_fit on a base that was never fitted is a NotFittedError: it leaves the base as it is"
+ONE_COLUMN = "a score is one column: the check gives (n,) and then counts, cuts or swaps columns of its own data"
+NO_PROBABILITIES = "the check gives normal deviates where probabilities are wanted, or cuts columns of (n,)"
+
+CLASSIFIER_FAILS = {
+    "check_n_features_in_after_fitting": FIRST_FIT,
+    "check_estimators_partial_fit_n_features": FIRST_FIT,
+    "check_estimators_nan_inf": FIRST_FIT + "; and 5 of its 10 rows, which have one class, would have to fit the base",
+}
+LOGIT_FAILS = {
+    **dict.fromkeys((
+        "check_dont_overwrite_parameters", "check_n_features_in_after_fitting", "check_dtype_object",
+        "check_estimator_sparse_array", "check_f_contiguous_array_estimator", "check_transformer_data_not_an_array",
+        "check_transformer_general", "check_methods_sample_order_invariance", "check_methods_subset_invariance",
+        "check_fit2d_1sample", "check_fit2d_1feature", "check_dict_unchanged", "check_n_features_in",
+        "check_fit2d_predict1d",
+    ), ONE_COLUMN),
+    "check_fit1d": "the check wants one-dimensional input to be refused, and here it is a score for each event",
+}  # fmt: skip
+PROBABILITY_FAILS = {
+    **{name: NO_PROBABILITIES for name in LOGIT_FAILS if name != "check_fit1d"},
+    **dict.fromkeys((
+        "check_estimators_overwrite_params", "check_estimators_fit_returns_self", "check_readonly_memmap_input",
+        "check_positive_only_tag_during_fit", "check_estimators_dtypes", "check_pipeline_consistency",
+        "check_estimators_pickle", "check_transformer_preserve_dtypes", "check_fit_idempotent",
+        "check_fit_check_is_fitted",
+    ), NO_PROBABILITIES),
+}  # fmt: skip
+
+
+def expected_failures(estimator: Any) -> dict[str, str]:
+    if isinstance(estimator, OnlineCalibratedClassifier):
+        return CLASSIFIER_FAILS
+    if isinstance(estimator, ScoreCalibrator):
+        return LOGIT_FAILS if estimator.scale == "logit" else PROBABILITY_FAILS
+    return PIPELINE_FAILS
+
+
+class Squashed(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
+    """A column of probabilities, made of whatever the checks send."""
+
+    def fit(self, X: Any, y: Any = None) -> Squashed:  # noqa: ARG002 - scikit-learn's signature
+        validate_data(self, X)
+        self._n_features_out = 1
+        return self
+
+    def transform(self, X: Any) -> Any:
+        check_is_fitted(self)
+        return 1.0 / (1.0 + np.exp(-validate_data(self, X, reset=False, dtype=np.float64)[:, :1]))
+
+
+PIPELINE = make_pipeline(Squashed(), ScoreCalibrator())  # with probabilities, the transformer passes all of them
+PIPELINE_FAILS = dict.fromkeys(
+    ("check_estimators_overwrite_params", "check_dont_overwrite_parameters"),
+    "scikit-learn's Pipeline fits its steps in place",
+)
+
+
+@parametrize_with_checks(
+    [OnlineCalibratedClassifier(LogisticRegression()), ScoreCalibrator(scale="logit"), ScoreCalibrator(), PIPELINE],
+    expected_failed_checks=expected_failures,
+    xfail_strict=True,
+)
+def test_the_checks_of_scikit_learn(estimator: Any, check: Any) -> None:
+    check(estimator)
+
+
+# ---- the classifier ----------------------------------------------------------------------------------------------
+
+
+def test_the_first_part_in_time_fits_the_base_and_the_rest_calibrates_it() -> None:
+    X, y = events()
+    model = OnlineCalibratedClassifier(LogisticRegression(), train_size=0.25).fit(X, y)
+    base = LogisticRegression().fit(X[:150], y[:150])
+    assert np.array_equal(model.estimator_.coef_, base.coef_)
+    assert model.calibrator_.outcomes == 450
+    assert model.classes_.tolist() == ["no", "yes"] and model.n_features_in_ == 3
+    score = 1 / (1 + np.exp(-base.decision_function(X)))
+    want = by_hand(score[150:], y[150:] == "yes", score)
+    assert np.allclose(model.predict_proba(X)[:, 1], want, rtol=0, atol=1e-12)
+    assert np.allclose(model.predict_proba(X).sum(axis=1), 1.0)
+    assert np.array_equal(model.predict(X), np.where(want > 0.5, "yes", "no"))
+    assert model.score(X, y) > 0.7
+    whole = OnlineCalibratedClassifier(LogisticRegression(), train_size=150).fit(X, y)
+    assert np.array_equal(whole.predict_proba(X), model.predict_proba(X))
+
+
+def test_labels_that_arrive_later_are_learnt_and_the_base_stays() -> None:
+    X, y = events()
+    at_once = OnlineCalibratedClassifier(LogisticRegression(), "ops", train_size=100).fit(X, y)
+    bit_by_bit = OnlineCalibratedClassifier(LogisticRegression(), "ops", train_size=100).fit(X[:300], y[:300])
+    coefficients = bit_by_bit.estimator_.coef_.copy()
+    before = bit_by_bit.predict_proba(X)
+    assert np.array_equal(bit_by_bit.predict_proba(X), before)  # asking changes nothing
+    for i in range(300, 600, 50):
+        assert bit_by_bit.partial_fit(X[i : i + 50], y[i : i + 50]) is bit_by_bit
+    assert np.array_equal(bit_by_bit.estimator_.coef_, coefficients)
+    assert np.array_equal(bit_by_bit.predict_proba(X), at_once.predict_proba(X))
+    bit_by_bit.partial_fit(X[:5], ["yes"] * 5, classes=["no", "yes"])  # one class only, once both are known
+    assert bit_by_bit.calibrator_.outcomes == 505
+
+
+@pytest.mark.parametrize("method", ["auto", "tops", "hops", "ops"])
+def test_one_row_a_call_is_a_run_and_more_rows_have_arrived_together(method: str) -> None:
+    X, y = events(260)
+    base = FrozenEstimator(LogisticRegression().fit(X[:100], y[:100]))
+    one_by_one, together = OnlineCalibratedClassifier(base, method), OnlineCalibratedClassifier(base, method)
+    in_turn = OnlineCalibratedClassifier(base, method, delay=0).fit(X[100:], y[100:])
+    for i in range(100, 260):
+        one_by_one.partial_fit(X[i : i + 1], y[i : i + 1])
+    assert np.allclose(one_by_one.calibrator_.row, in_turn.calibrator_.row, rtol=0, atol=1e-9)
+    by_receipts = Calibrator(method)
+    scores = 1 / (1 + np.exp(-base.decision_function(X[100:])))
+    for i in range(100, 260, 40):
+        together.partial_fit(X[i : i + 40], y[i : i + 40])
+        receipts = [by_receipts.predict(score) for score in scores[i - 100 : i - 60]]
+        for receipt, label in zip(receipts, y[i : i + 40], strict=True):
+            by_receipts.update(receipt, int(label == "yes"))
+    assert np.allclose(together.calibrator_.row, by_receipts.row, rtol=0, atol=1e-9)
+    if method in ("auto", "tops"):
+        assert not np.allclose(together.calibrator_.row, in_turn.calibrator_.row)
+
+
+@pytest.mark.parametrize("method", ["auto", "tops", "ops"])
+def test_labels_of_fit_can_be_late(method: str) -> None:
+    rng = np.random.default_rng(3)
+    scores = rng.random(120)
+    labels = rng.random(120) < scores**2
+    late = Calibrator(method)  # 11 more forecasts, of which nothing is learnt, until the last outcome has come
+    due = np.concatenate([np.arange(120) + 11, np.full(11, 999)])
+    late.run(np.append(scores, np.full(11, 0.5)), np.append(labels, np.zeros(11)), due=due)
+    fitted = ScoreCalibrator(method, delay=10).fit(scores, labels)
+    assert np.array_equal(fitted.calibrator_.row[1:], late.row[1:]) and late.outcomes == 120
+    if method == "ops":  # its parameters do not mind when an outcome comes, only in which order
+        assert np.allclose(fitted.calibrator_.row, ScoreCalibrator(method).fit(scores, labels).calibrator_.row)
+    in_turn = Calibrator(method)
+    in_turn.run(scores, labels)
+    assert np.array_equal(ScoreCalibrator(method, delay=0).fit(scores, labels).calibrator_.row, in_turn.row)
+
+
+@pytest.mark.parametrize("method", ["auto", "tops", "hops", "ops", "wps"])
+def test_unless_told_otherwise_all_the_labels_of_fit_come_at_the_end(method: str) -> None:
+    rng = np.random.default_rng(3)
+    scores = rng.random(120)
+    labels = rng.random(120) < scores**2
+    by_receipts = Calibrator(method)
+    receipts = [by_receipts.predict(score) for score in scores]
+    for receipt, label in zip(receipts, labels, strict=True):
+        by_receipts.update(receipt, int(label))
+    for calibrator in (
+        ScoreCalibrator(method).fit(scores, labels),
+        ScoreCalibrator(method, delay=500).fit(scores, labels),
+        ScoreCalibrator(method).partial_fit(scores, labels),
+    ):
+        assert np.allclose(calibrator.calibrator_.row, by_receipts.row, rtol=0, atol=1e-9)
+        assert calibrator.calibrator_.events == calibrator.calibrator_.outcomes == 120
+        assert np.array_equal(calibrator.transform(scores), by_receipts.predict_many(scores))
+    X, y = events(200)
+    base = FrozenEstimator(LogisticRegression().fit(X[:100], y[:100]))
+    fitted = OnlineCalibratedClassifier(base, method).fit(X[100:], y[100:])
+    twin = OnlineCalibratedClassifier(base, method).partial_fit(X[100:], y[100:])
+    assert np.array_equal(fitted.calibrator_.row, twin.calibrator_.row)
+    assert np.array_equal(fitted.predict_proba(X), twin.predict_proba(X))
+
+
+def test_the_default_does_not_lose_to_its_base_where_the_world_moves() -> None:
+    """Fit on a stretch, forecast the whole of the next one, again and again: labels are far from what is asked."""
+    n, stretch = 6000, 500
+    rate = np.linspace(-1.5, 1.5, n) + 2.5 * np.sign(np.sin(np.arange(n) * np.pi / 60))
+    for seed in range(2):
+        rng = np.random.default_rng(seed)
+        X = rng.normal(size=(n, 1))
+        y = (rng.random(n) < 1 / (1 + np.exp(-(X[:, 0] + rate)))).astype(int)
+        base = FrozenEstimator(LogisticRegression().fit(X[:stretch], y[:stretch]))
+        losses = []
+        for at in range(stretch, n - stretch, stretch):
+            past, ahead = slice(at, at + stretch), slice(at + stretch, at + 2 * stretch)
+            default = OnlineCalibratedClassifier(base).fit(X[past], y[past])
+            in_turn = OnlineCalibratedClassifier(base, delay=0).fit(X[past], y[past])
+            losses.append([log_loss(y[ahead], m.predict_proba(X[ahead])[:, 1]) for m in (default, base, in_turn)])
+        of_default, of_base, of_in_turn = np.mean(losses, axis=0)
+        assert of_default < of_base < of_in_turn
+
+
+def test_a_frozen_base_is_calibrated_on_every_row_and_can_start_with_partial_fit() -> None:
+    X, y = events()
+    base = FrozenEstimator(LogisticRegression().fit(X[:200], y[:200]))
+    fitted = OnlineCalibratedClassifier(base, method=OPS).fit(X[200:], y[200:])
+    assert fitted.calibrator_.outcomes == 400
+    started = OnlineCalibratedClassifier(base, method="ops").partial_fit(X[200:], y[200:])
+    assert np.array_equal(fitted.predict_proba(X), started.predict_proba(X))
+    # A base knows both classes; so far only one of them may have arrived.
+    one = OnlineCalibratedClassifier(base).fit(X[:20], ["no"] * 20)
+    assert one.classes_.tolist() == ["no", "yes"]
+    assert one.predict_proba(X)[:, 1].mean() < fitted.predict_proba(X)[:, 1].mean()
+
+
+def test_clone_pickle_set_params_and_pipelines() -> None:
+    X, y = events()
+    model = OnlineCalibratedClassifier(LogisticRegression(C=0.5), method=TOPS).fit(X, y)
+    copy = pickle.loads(pickle.dumps(model))  # noqa: S301 - our own bytes
+    assert np.array_equal(copy.predict_proba(X), model.predict_proba(X))
+    copy.partial_fit(X, y)
+    model.partial_fit(X, y)
+    assert np.array_equal(copy.predict_proba(X), model.predict_proba(X))
+    fresh = clone(model)
+    assert fresh.method == TOPS and fresh.estimator.C == 0.5 and not hasattr(fresh, "calibrator_")
+    fresh.set_params(method="ops", estimator__C=2.0, train_size=100)
+    assert fresh.get_params()["estimator__C"] == 2.0 and fresh.fit(X, y).calibrator_.method == OPS
+    outside = make_pipeline(StandardScaler(), OnlineCalibratedClassifier(LogisticRegression())).fit(X, y)
+    inside = OnlineCalibratedClassifier(make_pipeline(StandardScaler(), LogisticRegression())).fit(X, y)
+    assert np.allclose(outside.predict_proba(X), inside.predict_proba(X), atol=0.02)
+    assert inside.partial_fit(X, y).calibrator_.outcomes == 900
+
+
+def test_grid_search_over_methods() -> None:
+    X, y = events(400)
+    search = GridSearchCV(
+        OnlineCalibratedClassifier(LogisticRegression()),
+        {"method": ["bm", "ops", "auto", TOPS, HOPS], "estimator__C": [0.1, 1.0]},
+        cv=TimeSeriesSplit(2),
+        scoring="neg_log_loss",
+        error_score="raise",
+    ).fit(X, y)
+    assert search.best_params_["method"] in ("bm", "ops", "auto", TOPS, HOPS)
+    assert np.isfinite(search.cv_results_["mean_test_score"][[0, 2, 4]]).all()
+    scores = GridSearchCV(ScoreCalibrator(), {"method": ["ops", TOPS]}, cv=2, scoring=lambda *_: 0.0)
+    assert scores.fit(np.linspace(0, 1, 100), [0, 1] * 50).best_params_ == {"method": "ops"}
+
+
+def test_data_frames_keep_their_names() -> None:
+    X, y = events()
+    frame = pd.DataFrame(X, columns=["a", "b", "c"])
+    model = OnlineCalibratedClassifier(LogisticRegression()).fit(frame, pd.Series(y))
+    assert model.feature_names_in_.tolist() == ["a", "b", "c"]
+    assert np.allclose(model.predict_proba(frame), clone(model).fit(X, y).predict_proba(X), atol=1e-12)
+    assert model.partial_fit(pl.DataFrame(X, schema=["a", "b", "c"]), pl.Series(y)).calibrator_.outcomes == 900
+
+
+class Reversed(Said):
+    """One that names its classes in an order of its own."""
+
+    def fit(self, X: Any, y: Any) -> Reversed:
+        self.model_ = LogisticRegression().fit(X, y)
+        self.classes_ = self.model_.classes_[::-1]
+        return self
+
+    def predict_proba(self, X: Any) -> Any:
+        return self.model_.predict_proba(X)[:, ::-1]
+
+
+def test_the_order_of_the_classes_is_that_of_the_base() -> None:
+    X, y = events(400)
+    plain = OnlineCalibratedClassifier(LogisticRegression(), "bm", train_size=390).fit(X, y)
+    for base in (Reversed(), FrozenEstimator(Reversed().fit(X[:390], y[:390]))):
+        model = OnlineCalibratedClassifier(base, "bm", train_size=390).fit(X, y)
+        assert model.classes_.tolist() == ["yes", "no"]
+        assert np.array_equal(model.predict(X), plain.predict(X))
+        assert np.allclose(model.predict_proba(X), plain.predict_proba(X)[:, ::-1], atol=1e-9)
+
+
+class Nameless(Said):
+    """One that keeps its classes to itself."""
+
+    def fit(self, X: Any, y: Any) -> Nameless:
+        self.model_ = LogisticRegression().fit(X, y)
+        return self
+
+    def decision_function(self, X: Any) -> Any:
+        return self.model_.decision_function(X)
+
+
+def test_a_base_that_does_not_name_its_classes_has_those_of_y() -> None:
+    X, y = events(200)
+    assert OnlineCalibratedClassifier(Nameless()).fit(X, y).classes_.tolist() == ["no", "yes"]
+
+
+def test_names_of_features_do_not_outlive_a_fit() -> None:
+    X, y = events(200)
+    model = OnlineCalibratedClassifier(LogisticRegression()).fit(pd.DataFrame(X, columns=["a", "b", "c"]), y)
+    model.fit(X, y)
+    assert not hasattr(model, "feature_names_in_") and model.n_features_in_ == 3
+
+
+def test_a_seed_of_none_is_zero() -> None:
+    X, y = events(200)
+    asked = [OnlineCalibratedClassifier(LogisticRegression(), "hops", random_state=r).fit(X, y) for r in (None, 0)]
+    assert np.array_equal(*(model.predict_proba(X) for model in asked))
+
+
+# ---- bad input ---------------------------------------------------------------------------------------------------
+
+
+class Broken(Said):
+    """A model whose answers have a hole in the second row."""
+
+    def __init__(self, hole: float = np.nan, shape: int = 2) -> None:
+        self.hole, self.shape = hole, shape
+
+    def predict_proba(self, X: Any) -> Any:
+        p = np.full((len(X), self.shape), 0.5)
+        p[1:2, -1] = self.hole
+        return p
+
+
+def test_what_a_classifier_refuses() -> None:
+    X, y = events(100)
+    wrap = OnlineCalibratedClassifier
+    frozen = FrozenEstimator(LogisticRegression().fit(X, y))
+    three = FrozenEstimator(LogisticRegression().fit(X, np.arange(100) % 3))
+    fitted = wrap(LogisticRegression()).fit(X, y)
+    for error, message, work in (
+        (ValueError, "Only binary classification is supported. The type of the target is multiclass",
+         lambda: wrap(LogisticRegression()).fit(X, np.arange(100) % 3)),
+        (ValueError, "Only binary classification is supported. LogisticRegression has 3 classes",
+         lambda: wrap(three).fit(X, y)),
+        (ValueError, "two classes, got one class only so far", lambda: wrap(LogisticRegression()).fit(X, ["no"] * 100)),
+        (ValueError, r"first 50 of 100 rows, which must have both classes \['a', 'b'\], got \['a'\]",
+         lambda: wrap(LogisticRegression()).fit(X, ["a"] * 50 + ["b"] * 50)),
+        (ValueError, r"previously unseen labels: \['maybe'\]", lambda: fitted.partial_fit(X[:2], ["yes", "maybe"])),
+        (ValueError, r"previously unseen labels: \[0, 1\]", lambda: wrap(frozen).fit(X, np.arange(100) % 2)),
+        (ValueError, "classes must be", lambda: fitted.partial_fit(X, y, classes=["a", "b"])),
+        (ValueError, "Broken.predict_proba contains NaN - at row 1", lambda: wrap(Broken()).fit(X, y)),
+        (ValueError, r"score must be in \[0, 1\], got 1.5 - at row 1", lambda: wrap(Broken(1.5)).fit(X, y)),
+        (ValueError, r"shape \(50, 2\), got \(50, 3\)", lambda: wrap(Broken(0.5, 3)).fit(X, y)),
+        (TypeError, "does not support sample_weight", lambda: wrap(frozen).fit(X, y, sample_weight=np.ones(100))),
+        (TypeError, "does not support sample_weight", lambda: fitted.partial_fit(X, y, sample_weight=np.ones(100))),
+        (TypeError, "unexpected arguments: weights", lambda: wrap(frozen).fit(X, y, weights=1)),
+        (AttributeError, "Said has none of the following attributes: decision_function, predict_proba",
+         lambda: wrap(Said()).fit(X, y)),
+        (NotFittedError, "call 'fit' first", lambda: wrap(LogisticRegression()).partial_fit(X, y)),
+        (NotFittedError, "not fitted", lambda: wrap(FrozenEstimator(LogisticRegression())).fit(X, y)),
+        (NotFittedError, "not fitted", lambda: wrap(frozen).predict_proba(X)),
+        (ValueError, "did you mean 'tops'", lambda: wrap(LogisticRegression(), "topps").fit(X, y)),
+        (ValueError, "Method or the name of a preset", lambda: wrap(LogisticRegression(), 3).fit(X, y)),
+        (ValueError, "train_size must be a share", lambda: wrap(LogisticRegression(), train_size=1.5).fit(X, y)),
+        (ValueError, "train_size must leave rows", lambda: wrap(LogisticRegression(), train_size=100).fit(X, y)),
+        (ValueError, "delay must be a whole number", lambda: wrap(LogisticRegression(), delay=-1).fit(X, y)),
+        (ValueError, "inconsistent numbers of samples", lambda: wrap(LogisticRegression()).fit(X, y[:50])),
+        (ValueError, "Unknown label type", lambda: wrap(LogisticRegression()).fit(X, X[:, 0])),
+        (ValueError, "features", lambda: fitted.partial_fit(X[:, :2], y)),
+    ):  # fmt: skip
+        with pytest.raises(error, match=message):
+            work()
+    assert fitted.calibrator_.outcomes == 50  # nothing of what was refused was learnt
+
+
+def test_a_first_call_that_is_refused_leaves_nothing_behind() -> None:
+    X, y = events(100)
+    frozen = FrozenEstimator(LogisticRegression().fit(X, y))
+    model = OnlineCalibratedClassifier(frozen)
+    for rows, labels, classes in ((X, np.arange(100) % 2, None), (X, y, ["a", "b"]), (X[:, :2], y, None)):
+        with pytest.raises(ValueError, match=r"unseen labels|classes must be|features"):
+            model.partial_fit(rows, labels, classes)
+        with pytest.raises(NotFittedError):
+            model.predict_proba(X)
+    assert model.partial_fit(X, y).calibrator_.outcomes == 100
+
+
+def test_weights_by_position_are_refused_too() -> None:
+    X, y = events(100)
+    weights = np.ones(100)
+    model = OnlineCalibratedClassifier(LogisticRegression()).fit(X, y, None)
+    scores = ScoreCalibrator().fit([0.2, 0.8], [0, 1])
+    for work in (
+        lambda: model.fit(X, y, weights),
+        lambda: model.partial_fit(X, y, None, weights),
+        lambda: scores.fit([0.2, 0.8], [0, 1], [1, 2]),
+        lambda: scores.partial_fit([0.2, 0.8], [0, 1], [0, 1], [1, 2]),
+    ):
+        with pytest.raises(TypeError, match="does not support sample_weight: each outcome happened once"):
+            work()
+
+
+def test_rounding_is_forgiven() -> None:
+    X, y = events(100)
+    assert OnlineCalibratedClassifier(Broken(1.0 + 1e-9)).fit(X, y).calibrator_.outcomes == 50
+
+
+def test_without_scikit_learn(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(sys.modules, "calibeat.sklearn")
+    monkeypatch.setitem(sys.modules, "sklearn.base", None)
+    with pytest.raises(MissingExtra, match=r"pip install 'calibeat\[sklearn\]'"):
+        importlib.import_module("calibeat.sklearn")

@@ -1,0 +1,147 @@
+"""Snapshots: exact, versioned, and every kind of damage is named."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import numpy as np
+import pytest
+from conformance import same
+from streams import STREAMS, variants
+
+from calibeat import FTL, OPS, Calibrator, Fixed, Histogram, Method, Platt, SnapshotMismatch
+from calibeat.stream.snapshot import _checksum
+
+
+@pytest.fixture
+def text() -> str:
+    calibrator = Calibrator("tops", seed=3, stream="paris")
+    calibrator.run(*STREAMS["random"]())
+    return calibrator.to_json()
+
+
+def refused(text: Any, *messages: str) -> None:
+    """SnapshotMismatch, with one of the messages."""
+    with pytest.raises(SnapshotMismatch) as error:
+        Calibrator.from_json(text)
+    assert any(message in str(error.value) for message in messages), str(error.value)
+
+
+@pytest.mark.parametrize("name", variants())
+def test_round_trip(name: str) -> None:
+    calibrator = Calibrator(variants()[name], seed=-(2**63), stream=2**63 - 1)
+    calibrator.run(*STREAMS["extreme"]())
+    twin = Calibrator.from_json(calibrator.to_json())
+    same(twin.row, calibrator.row)
+    assert twin.to_json() == calibrator.to_json()
+    assert twin.params == calibrator.params
+    assert repr(twin) == repr(calibrator)
+    assert Calibrator.from_json(calibrator.to_json().encode()).to_json() == calibrator.to_json()
+
+
+def test_white_space_and_order_do_not_matter(text: str) -> None:
+    state = json.loads(text)
+    shuffled = json.dumps(dict(reversed(state.items())), indent=2)
+    assert Calibrator.from_json(shuffled).to_json() == text
+
+
+def test_every_truncation_is_noticed(text: str) -> None:
+    for length in range(0, len(text), 7):
+        refused(text[:length], "snapshot must")
+    refused(text[:-1], "it was cut or damaged")
+    refused("", "snapshot must be whole JSON text, got expecting value at character 0 of 0")
+
+
+def test_every_edit_is_noticed(text: str) -> None:
+    state = json.loads(text)
+    for field, value in {"seed": 4, "stream": "london", "events": 5, "history": {"x0": [1.0]}}.items():
+        refused(json.dumps({**state, field: value}), "it was edited or damaged")
+    for place in range(len(state["row"])):
+        row = [*state["row"]]
+        row[place] = np.nextafter(row[place], np.inf)
+        refused(json.dumps({**state, "row": row}), "it was edited or damaged")
+    edited = {**state["method"], "calibeater": {"kind": "tracking", "bins": 10, "prior": 1.0}}
+    refused(json.dumps({**state, "method": edited}), "it was edited or damaged")
+
+
+def test_what_is_wrong_is_said(text: str) -> None:
+    state = json.loads(text)
+    refused(json.dumps({**state, "version": 2}), "snapshot must be of version 1, got 2")
+    refused(json.dumps({**state, "format": "else"}), "snapshot must have the format 'calibeat/calibrator', got 'else'")
+    refused(json.dumps({**state, "row": state["row"][:-1]}), "a row of width 27 for its method, got 26")
+    refused(json.dumps({**state, "row": "x"}), "a row of width 27 for its method, got str")
+    refused(json.dumps({key: state[key] for key in state if key != "row"}), "snapshot must have the field 'row'")
+    unknown = {**state["method"], "learner": {"kind": "adam"}}
+    refused(json.dumps({**state, "method": unknown}), "a method that this version knows: learner must name one of ons")
+    refused(text.replace("0.0", "NaN", 1), "snapshot must hold finite numbers, got NaN")
+    refused("[1]", "snapshot must be a JSON object, got list")
+    refused(b"\xff\xfe\x00", "snapshot must be")
+    refused(b"\x80abc", "snapshot must be JSON text, got what cannot be read")
+    refused(7, "snapshot must be text made by to_json, got int")
+    refused(json.dumps({**state, "version": True}), "snapshot must be of version 1, got True")
+    refused(json.dumps({**state, "extra": 1}), "got 'extra'")
+    refused("[" * 100_000, "snapshot must be")
+    refused('{"format": ' + "9" * 5000 + "}", "snapshot must be")
+    refused(text.replace('"seed": 3', '"seed": 1e400'), "it was edited or damaged")
+    refused("{}", "snapshot must have the format 'calibeat/calibrator', got None")
+
+
+@pytest.mark.parametrize(("field", "value", "message"), [
+    ("seed", "x", "seed must be a whole number"),
+    ("stream", 0.5, "stream must be a whole number"),
+    ("events", -1, "events must be a whole number"),
+    ("events", 10**400, "events must be a whole number"),
+    ("row", ["x"] * 27, "row[0] must be a finite number, got 'x'"),
+    ("row", [None] * 27, "row[0] must be a finite number, got None"),
+    ("row", [True] * 27, "row[0] must be a finite number, got True"),
+    ("row", [10**400] * 27, "row[0] must be a finite number, got 1000"),
+    ("row", [0.0, 0.5] + [0.0] * 25, "row must count outcomes in whole numbers"),
+    ("row", [0.0, 9e9] + [0.0] * 25, "row must count outcomes in whole numbers"),
+    ("row", [9.0, 9.0, 1.0, 0.0, 0.0, 0.0, 1.0] + [0.0] * 20, "a matrix with a positive diagonal"),
+    ("row", [9.0, 9.0, 1.0, 0.0, 1.0, 0.0, 1.0, 2.0, 1.0] + [0.0] * 18, "row must count ones among outcomes, got 2.0"),
+    ("row", [9.0, 9.0, 1.0, 0.0, 1.0, 0.0, 1.0, 0.5, 1.5] + [0.0] * 18, "row must count ones among outcomes, got 0.5"),
+    ("history", {"x0": [1.0], "y": [1.0]}, "history must hold"),
+    ("history", [], "history must hold"),
+])  # fmt: skip
+def test_nonsense_with_a_right_checksum(text: str, field: str, value: Any, message: str) -> None:
+    state = {**json.loads(text), field: value}
+    del state["checksum"]
+    refused(json.dumps({**state, "checksum": _checksum(state)}), message)
+
+
+@pytest.mark.parametrize(("place", "value", "message"), [
+    (2, 1e9, "row must have 1 to 5 bins in use, got 1000000000.0"), (2, 0.0, "1 to 5 bins in use, got 0.0"),
+    (2, 2.5, "row must have 1 to 5 bins in use, got 2.5"), (3, 0.99, "rising edges"), (7, 1.5, "means in [0, 1]"),
+])  # fmt: skip
+def test_histograms_that_cannot_be(place: int, value: float, message: str) -> None:
+    calibrator = Calibrator(Method(Histogram(5), FTL(after=4, every=2)))
+    calibrator.run([0.2, 0.8, 0.4, 0.3, 0.6], [0, 1, 1, 0, 1])
+    state = json.loads(calibrator.to_json())
+    del state["checksum"]
+    state["row"][place] = value
+    refused(json.dumps({**state, "checksum": _checksum(state)}), message)
+
+
+@pytest.mark.parametrize("learner", [FTL(every=5, after=10), FTL(every=5, after=10, window=20), Fixed(after=200)])
+@pytest.mark.parametrize("history", [
+    {}, {"x0": [1.0]}, {"x0": [1.0] * 20, "y": [1.0] * 19}, {"x0": ["a"] * 20, "y": [1.0] * 20},
+    {"x0": [1.0] * 20, "y": [0.5] * 20}, {"x0": [1.0] * 20, "y": [1.0] * 20, "x1": []}, {"x0": 3, "y": 3},
+])  # fmt: skip
+def test_history_that_cannot_be(learner: FTL | Fixed, history: Any) -> None:
+    calibrator = Calibrator(Method(Platt(), learner))
+    calibrator.run(*(column[:100] for column in STREAMS["random"]()))
+    state = {**json.loads(calibrator.to_json()), "history": history}
+    del state["checksum"]
+    refused(json.dumps({**state, "checksum": _checksum(state)}), "history must hold", "outcome must be")
+
+
+def test_the_row_is_a_read_only_view() -> None:
+    calibrator = Calibrator(OPS)
+    view = calibrator.row
+    with pytest.raises(ValueError, match="read-only"):
+        view[2] = 7.0
+    with pytest.raises(ValueError, match="cannot set WRITEABLE"):
+        view.flags.writeable = True
+    calibrator.update(calibrator.predict(0.9), 0)
+    assert view[1] == 1.0  # a view, not a copy
