@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import difflib
 import math
 from collections.abc import Iterable
 
-from calibeat.report.schema import Number
+Number = float | None
 
 NOTHING = "–"
 
@@ -84,3 +85,23 @@ def duration(seconds: Number) -> str:
     small = 0 < abs(seconds) < 0.1
     size, unit = (1.0, "s") if not small else (1e-3, "ms") if abs(seconds) >= 1e-4 else (1e-6, "µs")
     return f"{seconds / size:.3g} {unit}"
+
+
+def did_you_mean(asked: str, known: Iterable[str], cutoff: float = 0.5) -> str:
+    """A hint to append to an error about a name, or nothing.
+
+    >>> did_you_mean("topz", ["tops", "hops", "auto"]), did_you_mean("xyz", ["tops"])
+    (" - did you mean 'tops'?", '')
+    """
+    by_lower = {name.lower(): name for name in known}
+    close = difflib.get_close_matches(asked.lower(), by_lower, n=1, cutoff=cutoff)
+    return f" - did you mean {by_lower[close[0]]!r}?" if close else ""
+
+
+def visible(text: object) -> str:
+    """Text from a file, fit for a terminal: control characters and direction marks are shown as escapes.
+
+    >>> visible("caf\\u00e9.csv"), visible("a\\x1b[31m\\u202e.csv")
+    ('café.csv', 'a\\\\x1b[31m\\\\u202e.csv')
+    """
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in str(text))
