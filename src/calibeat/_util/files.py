@@ -34,9 +34,9 @@ def atomic(path: str | os.PathLike[str], mode: str = "wb", *, check: Any = None)
     sweep(target)
     part = _part_of(target)
     handle = os.open(part, os.O_CREAT | os.O_EXCL | os.O_RDWR | getattr(os, "O_BINARY", 0), 0o666)
-    text = {} if "b" in mode else {"encoding": "utf-8", "newline": "\n"}
+    encoding, newline = (None, None) if "b" in mode else ("utf-8", "\n")
     try:
-        with os.fdopen(handle, mode, **text) as file:
+        with os.fdopen(handle, mode, encoding=encoding, newline=newline) as file:
             yield file
             file.flush()
             os.fsync(file.fileno())

@@ -99,9 +99,9 @@ def did_you_mean(asked: str, known: Iterable[str], cutoff: float = 0.5) -> str:
 
 
 def visible(text: object) -> str:
-    """Text from a file, fit for a terminal: control characters and direction marks are shown as escapes.
+    r"""Text from a file, fit for a terminal: control characters and direction marks are shown as escapes.
 
-    >>> visible("caf\\u00e9.csv"), visible("a\\x1b[31m\\u202e.csv")
-    ('café.csv', 'a\\\\x1b[31m\\\\u202e.csv')
+    >>> visible("caf\u00e9.csv"), visible("a\x1b[31m\u202e.csv")
+    ('café.csv', 'a\\x1b[31m\\u202e.csv')
     """
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in str(text))
