@@ -61,7 +61,8 @@ def test_single_events_after_warming_up_are_bitwise_equal() -> None:
     """In a process of its own, for what is warm stays warm."""
     program = """
 import numpy as np, calibeat, test_conformance as t
-from calibeat import Calibrator, Forecast, _jit
+from calibeat import Calibrator, Forecast
+from calibeat.core import jit as _jit
 from conformance import delays, one_by_one, one_by_one_late, same
 plain = {}
 for warm in (False, True):
