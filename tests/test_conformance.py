@@ -84,7 +84,9 @@ assert all(len(dispatcher.signatures) == 1 for dispatcher in _jit.dispatchers().
     # They are in the cache now: the next process finds them at its first batch, and not before.
     program = """
 import sys
-from calibeat import Calibrator, _jit, warm
+from calibeat import Calibrator
+from calibeat.core import jit as _jit
+from calibeat.stream import dispatch as warm
 cal = Calibrator()
 cal.update(cal.predict(0.5), 1)
 assert "numba" not in sys.modules
