@@ -6,6 +6,7 @@ import os
 from array import array
 from collections.abc import Iterator
 from pathlib import Path
+from threading import RLock
 from typing import Any
 
 import numpy as np
@@ -98,6 +99,7 @@ class Bank:
         self._pool = method.initial_row()  # the row of the pool
         self._clock = 0
         self._writable = True
+        self._lock = RLock()
         self._draws = Draws(
             self._seed, independent=self._independent, hedges=isinstance(method.calibeater, Hedging)
         )  # fmt: skip

@@ -237,17 +237,21 @@ def run_late(
     h0: Vector, h1: Vector, hy: Vector, dropped: int,
     due: npt.NDArray[np.int64], order: npt.NDArray[np.int64], played: npt.NDArray[np.int64],
 ) -> None:  # fmt: skip
-    """Predict every event; outcome i is learnt just before prediction due[i]. `order` sorts by (due, i)."""
+    """Predict every event; outcome i is learnt just before prediction due[i], at the end if that is one too many.
+
+    `order` sorts by (due, i).
+    """
     hedged = spec[CALIBEATER] == HEDGE
     width = int(spec[RECEIPT])
     arrived = 0
-    for i in range(len(scores)):
+    for i in range(len(scores) + 1):
         while arrived < len(order) and due[order[arrived]] <= i:
             j = order[arrived]
             update(spec, row, t + i, scores[j], played[j], outcomes[j], q, j * width, h0, h1, hy, dropped)
             arrived += 1
-        said = predict(spec, row, scores[i], u[i] if hedged else 0.0, q, i * width)
-        forecasts[i], played[i] = said[0], said[1]
+        if i < len(scores):
+            said = predict(spec, row, scores[i], u[i] if hedged else 0.0, q, i * width)
+            forecasts[i], played[i] = said[0], said[1]
 
 
 @kernel
