@@ -339,6 +339,7 @@ class Bank:
             except BaseException:
                 self._shorten(first)
                 raise
+        self._members.take(other._members)
         clock = max(self._clock, other._clock)
         self._store.books(LAST)[:first] += clock - self._clock
         self._store.books(LAST)[first:] += clock - other._clock
@@ -365,6 +366,7 @@ class Bank:
         dropped._clock, dropped._pool = self._clock, self._pool.copy()
         dropped._store = self._store.selected(idle)
         dropped._store.adopt()
+        dropped._members.take(self._members)
         if idle.any():
             kept = self._store.selected(~idle)
             kept.moves += self._store.moves + 1  # so that members look again

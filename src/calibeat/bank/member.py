@@ -13,10 +13,10 @@ from calibeat._util.types import Ints, Vector
 from calibeat.core import kernel
 from calibeat.core.jit import compiled
 from calibeat.core.randomness import stream_key
-from calibeat.errors import InvalidInput, UnknownKey
+from calibeat.errors import UnknownKey
 from calibeat.stream.calibrator import Calibrator, Number
 from calibeat.stream.forecast import Forecast
-from calibeat.stream.issuer import Issuer, new_life
+from calibeat.stream.issuer import Issuer, issuer_name, new_life
 from calibeat.stream.receipts import Receipts
 from calibeat.stream.settled import Settled
 
@@ -44,9 +44,7 @@ class Member(Calibrator):
         slot = bank._known(key)
         self._begin(bank._method, bank._seed, bank._stream(key), self._row_at(slot))
         self._lock = bank._lock
-        # Two keys may share their draws, but not their receipts.
-        name = f"{stream_key(int(self._receipts.issuer.name, 16), key):016x}"
-        self._receipts = members.receipts(key, name, slot)
+        self._receipts = members.receipts(key, slot)
         self._signature = self._receipts.issuer.signature
         self._refresh()
 
@@ -200,28 +198,64 @@ class Members:
 
     # ---- receipts -------------------------------------------------------------------------------------------------
 
-    def receipts(self, key: Key, name: str, slot: int) -> Receipts:
+    def receipts(self, key: Key, slot: int) -> Receipts:
         """The record of a key, made if there is none."""
         found = self._records.get(key)
         if found is None:
             if len(self._records) >= self._many:
                 self._sweep()
-            found = self._records[key] = self._made(name, slot)
+            found = self._records[key] = self._made(key, slot)
         return found
 
-    def _made(self, name: str, slot: int) -> Receipts:
+    def _made(self, key: Key, slot: int) -> Receipts:
+        store = self._bank._store
+        events, adopted = int(store.books(rows.EVENTS)[slot]), store.adopted(slot)
+        issuer = Issuer(self._name(key), ((0, ""),) if self.life is None else ((adopted, None),))
+        outcomes = events if self.complete else int(store.matrix[slot, kernel.N])
+        return Receipts(self._bank._method, issuer, Settled.unknown(events, outcomes, keep=KEEP), events)
+
+    def _name(self, key: Key) -> str:
+        """Two keys may share their draws, but not their receipts."""
         bank = self._bank
-        events, adopted = int(bank._store.books(rows.EVENTS)[slot]), bank._store.adopted(slot)
-        issuer = Issuer(name, ((0, ""),) if self.life is None else ((adopted, None),))
-        outcomes = events if self.complete else int(bank._store.matrix[slot, kernel.N])
-        return Receipts(bank._method, issuer, Settled.unknown(events, outcomes, keep=KEEP), events)
+        return f"{stream_key(int(issuer_name(bank._method, bank._seed, bank._stream(key)), 16), key):016x}"
 
     def _sweep(self) -> None:
         """Let go of the records of keys without an open event."""
-        keys = list(self._records)
-        slots = self._bank._store.find(check_keys(keys))
-        counts = self._bank._store.books(rows.EVENTS)[slots].astype(int).tolist()
-        for key, events in zip(keys, counts, strict=True):
+        for key, events in self._counts():
             if key not in self._alive and not self._records[key].is_open(events):
                 del self._records[key]
         self._many = max(self.RECORDS, 2 * len(self._records))
+
+    def _counts(self) -> list[tuple[Key, int]]:
+        """The keys with a record, and how many forecasts each has had."""
+        keys = list(self._records)
+        slots = self._bank._store.find(check_keys(keys)) if keys else []
+        return list(zip(keys, self._bank._store.books(rows.EVENTS)[slots].astype(int).tolist(), strict=True))
+
+    def take(self, other: Members) -> None:
+        """The records of another bank, for keys that are here now. Both begin a new life."""
+        for key, events in other._counts():
+            if key in self._bank:
+                self._records[key] = other._records[key].copy(events)
+        self.life = new_life()
+        self.complete = self.complete and other.complete
+
+    def dump(self) -> list[list[Any]]:
+        """The records with an open event, as JSON-able data, in the order of their keys' slots."""
+        found = []
+        for key, events in self._counts():
+            self._records[key].catch_up(events)
+            if self._records[key].is_open(events):
+                found.append([key, self._records[key].dump(events)])
+        return sorted(found, key=lambda record: self._bank._slot(record[0]))
+
+    def load(self, data: Any) -> None:
+        """The inverse of `dump`, in a new life; None for a file of calibeat 0.1.0, which has no such data."""
+        self.life, self.complete = new_life(), data is not None
+        for key, state in data or []:
+            slot = self._bank._known(key)
+            events = int(self._bank._store.books(rows.EVENTS)[slot])
+            outcomes = int(self._bank._store.matrix[slot, kernel.N])
+            self._records[key] = Receipts.load(
+                self._bank._method, self._name(key), state, events, outcomes, keep=KEEP
+            )  # fmt: skip

@@ -34,7 +34,7 @@ from .beliefs import Beliefs
 from .dispatch import load_single_if_cached, single_is_compiled
 from .forecast import Forecast
 from .history import History
-from .issuer import Issuer
+from .issuer import Issuer, issuer_name
 from .receipts import Receipts
 from .settled import ZERO, Settled
 
@@ -102,7 +102,7 @@ class Calibrator(Beliefs):
         self._events = 0
         self._key = stream_key(self._seed, self._stream)
         self._hedges = isinstance(method.calibeater, Hedging)
-        name = f"{stream_key(self._key, repr(method)):016x}"
+        name = issuer_name(method, seed, stream)
         self._receipts = Receipts(method, Issuer(name), Settled())
         self._signature = name
         self._told_about_ball = False

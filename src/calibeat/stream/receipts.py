@@ -91,6 +91,13 @@ class Receipts:
         """Whether a receipt among so many events waits for its outcome."""
         return self.settled.is_open_before(min(events, self.known))
 
+    def copy(self, events: int) -> Receipts:
+        """For a copy of the stream, which begins a new life after so many events."""
+        self.catch_up(events)
+        issuer = Issuer(self.issuer.name, self.issuer.lives)
+        issuer.begin(events)
+        return Receipts(self._method, issuer, self.settled.after(events, np.empty(0, dtype=np.uint8)), events)
+
     # ---- as data --------------------------------------------------------------------------------------------------
 
     def dump(self, events: int) -> dict[str, Any]:
