@@ -9,10 +9,11 @@ import numpy as np
 import numpy.typing as npt
 
 from calibeat._util.check import check_outcome, check_scores, said
-from calibeat._util.types import Ints, Vector
-from calibeat.core import kernel
+from calibeat._util.types import Vector
 from calibeat.core.jit import compiled
+from calibeat.core.layout import N
 from calibeat.core.randomness import stream_key
+from calibeat.core.stats import EVENTS, LAST, add_losses
 from calibeat.errors import UnknownKey
 from calibeat.stream.calibrator import Calibrator, Number
 from calibeat.stream.forecast import Forecast
@@ -20,8 +21,8 @@ from calibeat.stream.issuer import Issuer, issuer_name, new_life
 from calibeat.stream.receipts import Receipts
 from calibeat.stream.settled import Settled
 
-from . import loops as rows
 from .keys import Key, check_key, check_keys
+from .loops import add_late_losses
 from .start import learn_late
 
 if TYPE_CHECKING:
@@ -63,7 +64,7 @@ class Member(Calibrator):
             self._arrays = self._spec, self._row, self._receipt
             self._plain = True
             self._take_compiled_kernels()
-        self._events = int(self._books[rows.EVENTS])
+        self._events = int(self._books[EVENTS])
         self._receipts.catch_up(self._events)
 
     def _sign(self) -> str:
@@ -77,9 +78,9 @@ class Member(Calibrator):
             forecast = super().predict(score)
             if bank._writable:
                 bank._clock += 1
-                self._books[rows.LAST] = float(bank._clock)
+                self._books[LAST] = float(bank._clock)
                 self._receipts.known = self._events
-                self._books[rows.EVENTS] = float(self._events)
+                self._books[EVENTS] = float(self._events)
             return forecast
 
     def update(self, forecast: Forecast, outcome: Number | np.bool_) -> None:
@@ -88,15 +89,15 @@ class Member(Calibrator):
             bank._check_writable("learn")
             self._refresh()
             before, books, pool = self._row.tobytes(), self._books.tobytes(), bank._pool.copy()
-            learnt = self._row[kernel.N]
+            learnt = self._row[N]
             try:
                 super().update(forecast, outcome)
-                if self._row[kernel.N] > learnt:  # else it was known already
+                if self._row[N] > learnt:  # else it was known already
                     y = check_outcome(outcome)
-                    rows.book(self._books, 0, forecast.score, forecast.probability, y)
+                    add_losses(self._books, 0, forecast.score, forecast.probability, y)
                     bank._learn_together(forecast.score, y)
             except BaseException:
-                if self._row[kernel.N] > learnt:
+                if self._row[N] > learnt:
                     self._receipts.settled.reopen(forecast.event)
                 self._row[:], self._books[:] = _doubles(before), _doubles(books)
                 bank._pool = pool
@@ -111,26 +112,26 @@ class Member(Calibrator):
             return self._bank.run([self._key_of_bank] * len(check_scores(scores)), scores, outcomes)
         return super().run(scores, outcomes, due=due, finish=finish)
 
-    def _run(self, loop: Any, scores: Vector, outcomes: Vector, *late: Ints) -> Vector:
+    def _run(self, loop: Any, end: int, scores: Vector, outcomes: Vector, *late: Any) -> Vector:
         """Late outcomes; those in turn go to the bank."""
-        bank, order = self._bank, late[1]
+        bank, order = self._bank, late[-1]
         with self._lock:
             self._refresh()
             before, books, pool = self._row.tobytes(), self._books.tobytes(), bank._pool.copy()
             settled, clock = self._receipts.settled, bank._clock
             try:
-                forecasts = super()._run(loop, scores, outcomes, *late)
-                compiled(rows.book_late)(np.frombuffer(self._books), scores, forecasts, outcomes, order)
+                forecasts = super()._run(loop, end, scores, outcomes, *late)
+                compiled(add_late_losses)(np.frombuffer(self._books), scores, forecasts, outcomes, order)
                 if bank._prior:
                     receipt = np.empty(self._method.receipt_width)
                     compiled(learn_late)(self._method.spec, bank._pool, scores, outcomes, order, receipt)
                 bank._clock = clock + len(scores)
-                self._books[rows.LAST] = float(bank._clock)
+                self._books[LAST] = float(bank._clock)
                 self._receipts.known = self._events
-                self._books[rows.EVENTS] = float(self._events)
+                self._books[EVENTS] = float(self._events)
             except BaseException:
                 self._row[:], self._books[:] = _doubles(before), _doubles(books)
-                self._receipts.settled, self._receipts.known = settled, int(self._books[rows.EVENTS])
+                self._receipts.settled, self._receipts.known = settled, int(self._books[EVENTS])
                 bank._pool, bank._clock = pool, clock
                 raise
             return forecasts
@@ -209,9 +210,9 @@ class Members:
 
     def _made(self, key: Key, slot: int) -> Receipts:
         store = self._bank._store
-        events, adopted = int(store.books(rows.EVENTS)[slot]), store.adopted(slot)
+        events, adopted = int(store.books(EVENTS)[slot]), store.adopted(slot)
         issuer = Issuer(self._name(key), ((0, ""),) if self.life is None else ((adopted, None),))
-        outcomes = events if self.complete else int(store.matrix[slot, kernel.N])
+        outcomes = events if self.complete else int(store.matrix[slot, N])
         return Receipts(self._bank._method, issuer, Settled.unknown(events, outcomes, keep=KEEP), events)
 
     def _name(self, key: Key) -> str:
@@ -230,7 +231,7 @@ class Members:
         """The keys with a record, and how many forecasts each has had."""
         keys = list(self._records)
         slots = self._bank._store.find(check_keys(keys)) if keys else []
-        return list(zip(keys, self._bank._store.books(rows.EVENTS)[slots].astype(int).tolist(), strict=True))
+        return list(zip(keys, self._bank._store.books(EVENTS)[slots].astype(int).tolist(), strict=True))
 
     def take(self, other: Members) -> None:
         """The records of another bank, for keys that are here now. Both begin a new life."""
@@ -254,8 +255,8 @@ class Members:
         self.life, self.complete = new_life(), data is not None
         for key, state in data or []:
             slot = self._bank._known(key)
-            events = int(self._bank._store.books(rows.EVENTS)[slot])
-            outcomes = int(self._bank._store.matrix[slot, kernel.N])
+            events = int(self._bank._store.books(EVENTS)[slot])
+            outcomes = int(self._bank._store.matrix[slot, N])
             self._records[key] = Receipts.load(
                 self._bank._method, self._name(key), state, events, outcomes, keep=KEEP
             )  # fmt: skip

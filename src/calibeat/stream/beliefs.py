@@ -11,12 +11,10 @@ import numpy as np
 
 from calibeat._util.check import check_interval
 from calibeat._util.types import Vector
-from calibeat.core import kernel
-from calibeat.core.learners import OGD, ONS
+from calibeat.core import layout
 from calibeat.core.method import Method
-from calibeat.core.params import params_of
+from calibeat.core.params import on_the_ball, params_of
 from calibeat.core.presets import name_of
-from calibeat.core.refit import FTL, Fixed
 from calibeat.errors import InvalidInput
 from calibeat.export.frozen import Export, frozen_map
 
@@ -47,7 +45,7 @@ class Beliefs:
     def outcomes(self) -> int:
         """How many outcomes were learnt."""
         self._refresh()
-        return int(self._row[kernel.N])
+        return int(self._row[layout.N])
 
     @property
     def params(self) -> dict[str, Any]:
@@ -73,10 +71,9 @@ class Beliefs:
     @property
     def on_the_ball(self) -> bool:
         """Whether the parameters lie on the ball that bounds them: separable data, or a radius that is too small."""
-        learner = self._method.learner
-        if not isinstance(learner, (ONS, OGD, Fixed, FTL)) or self._method.dimension == 0:
-            return False
-        return math.hypot(*self.params.values()) >= learner.radius * (1.0 - 1e-9)
+        with self._lock:
+            self._refresh()
+            return on_the_ball(self._method, self._row)
 
     @property
     def evidence(self) -> float:
@@ -101,7 +98,7 @@ class Beliefs:
                 "evidence must be kept by a method with Lanes or a Spline, such as AUTO, "
                 f"got {name_of(self._method) or self._method}"
             )
-        at = int(self._method.spec[kernel.EVIDENCE])
+        at = int(self._method.spec[layout.EVIDENCE])
         with self._lock:
             self._refresh()
             return float(self._row[at] + math.log(self._row[at + 1]))

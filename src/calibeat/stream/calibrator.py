@@ -20,10 +20,9 @@ from calibeat._util.check import (
     check_whole,
 )
 from calibeat._util.columns import like
-from calibeat._util.types import Ints, Vector
-from calibeat.core import kernel
-from calibeat.core.calibeating import Hedging
-from calibeat.core.jit import compiled
+from calibeat._util.types import Vector
+from calibeat.core import kernel, layout, loops
+from calibeat.core.jit import compiled, plain
 from calibeat.core.method import Method
 from calibeat.core.presets import AUTO, method_named
 from calibeat.core.randomness import stream_key, uniform, uniforms
@@ -101,7 +100,7 @@ class Calibrator(Beliefs):
         self._keeps = method.needs_history
         self._events = 0
         self._key = stream_key(self._seed, self._stream)
-        self._hedges = isinstance(method.calibeater, Hedging)
+        self._hedges = method.draws
         name = issuer_name(method, seed, stream)
         self._receipts = Receipts(method, Issuer(name), Settled())
         self._signature = name
@@ -126,9 +125,9 @@ class Calibrator(Beliefs):
             hedge: tuple[tuple[float, float], ...] = ()
             if low != high:  # the draw matters: only now is it worth making
                 q, cell, *_ = self._predict(spec, row, score, uniform(self._key, event), receipt, 0)
-                m = self._spec[kernel.BINS]
+                m = self._spec[layout.BINS]
                 hedge = ((low + 0.5) / m, weight), ((high + 0.5) / m, 1.0 - weight)
-            seen, lanes = int(self._row[kernel.N]), tuple(self._receipt) if self._mixes else ()
+            seen, lanes = int(self._row[layout.N]), tuple(self._receipt) if self._mixes else ()
             forecast = _new(Forecast, (q, score, p, b, cell, event, seen, signature, lanes, hedge))
             self._asked = x0, x1, x2, p, z
             self._latest = forecast
@@ -172,7 +171,7 @@ class Calibrator(Beliefs):
             raise InvalidInput(f"forecast must be a Forecast made by predict, got {type(forecast).__name__}")
         y = float(outcome) if type(outcome) is int and 0 <= outcome <= 1 else check_outcome(outcome)
         with self._lock:
-            n, latest = self._row[kernel.N], forecast is self._latest
+            n, latest = self._row[layout.N], forecast is self._latest
             if not latest:
                 forecast = self._receipts.check(forecast, self._events, int(n))
             event, settled = forecast.event, self._receipts.settled
@@ -191,7 +190,7 @@ class Calibrator(Beliefs):
             except BaseException:
                 if before is not None:
                     self._row[:] = before
-                if self._row[kernel.N] == n:
+                if self._row[layout.N] == n:
                     settled.reopen(event)
                 raise
             if self._keeps:
@@ -205,9 +204,9 @@ class Calibrator(Beliefs):
             self._receipt[:] = array("d", forecast.lanes)
         if self._keeps:
             self._history.reserve(self.outcomes, 1)
-            self._update(
-                spec, row, float(self._events), forecast.score, forecast.cell, y, receipt, 0, *self._history.columns
-            )
+            late = forecast.score, forecast.cell, y, receipt, 0
+            if self._update(spec, row, float(self._events), *late, *self._history.columns):
+                self._history.refit(self._view(), plain if self._plain else compiled)
             return
         x0, x1, x2, p, z = self._asked if fresh else kernel.ask_again(self._spec, self._row, forecast.score)
         self._settle(spec, row, float(self._events), x0, x1, x2, p, z, forecast.cell, y, receipt, 0)
@@ -238,7 +237,7 @@ class Calibrator(Beliefs):
         if due is None:
             labels = check_outcomes(outcomes)
             check_lengths(scores=n, outcomes=len(labels))
-            return like(scores, self._run(kernel.run, probabilities, labels))
+            return like(scores, self._run(loops.run, n, probabilities, labels))
         arrivals = check_due(due, n) if n else np.empty(0, dtype=np.int64)
         if finish:
             arrivals = np.minimum(arrivals, n)
@@ -248,23 +247,25 @@ class Calibrator(Beliefs):
         order = np.argsort(arrivals, kind="stable")
         order = order[: np.searchsorted(arrivals[order], last, side="right")]
         played = np.empty(n, dtype=np.int64)
-        return like(scores, self._run(kernel.run_late, probabilities, labels, arrivals, order, played))
+        return like(scores, self._run(loops.run_late, last + 1, probabilities, labels, 0, played, arrivals, order))
 
-    def _run(self, loop: Any, scores: Vector, outcomes: Vector, *late: Ints) -> Vector:
+    def _run(self, loop: Any, end: int, scores: Vector, outcomes: Vector, *late: Any) -> Vector:
         """Work on a copy of the row: if anything breaks off the loop, nothing has happened."""
         with self._lock:
             self._refresh()
             receipts, events, before = self._receipts, self._events, self._view().copy()
             row, settled = before.copy(), receipts.settled
-            self._history.reserve(int(row[kernel.N]), len(scores))
+            history = self._history
+            history.reserve(int(row[layout.N]), len(scores))
             forecasts = np.empty(len(scores))
-            compiled(loop)(
-                self._method.spec, row, float(events), scores, outcomes, self._draws(len(scores)), forecasts,
-                self._scratch(len(scores) if late else 1), *self._history.columns, *late,
-            )  # fmt: skip
+            one_stream = self._method.spec, row, len(row), loops.NO_SLOTS, 0, 1, 0, float(events)
+            batch = scores, outcomes, self._draws(len(scores)), forecasts, self._scratch(len(scores) if late else 1)
+            play, place = compiled(loop), loops.place_before()
+            while play(*one_stream, *batch, *history.columns, place, end, *late):
+                history.refit(row)
             marks = (outcomes + ZERO).astype(np.uint8)
             if late:
-                marks[np.setdiff1d(np.arange(len(scores)), late[1])] = 0
+                marks[np.setdiff1d(np.arange(len(scores)), late[-1])] = 0
             after = settled.after(events, marks)
             try:
                 self._view()[:] = row
@@ -292,9 +293,8 @@ class Calibrator(Beliefs):
         with self._lock:
             self._refresh()
             draws = self._draws(len(probabilities))
-            compiled(kernel.predict_many)(
-                self._method.spec, self._view(), probabilities, draws, forecasts, self._scratch(1)
-            )
+            stream = self._method.spec, self._view(), self._method.width, self._view(), loops.NO_SLOTS
+            compiled(loops.predict_many)(*stream, probabilities, draws, forecasts, self._scratch(1))
         return like(scores, forecasts)
 
     def _scratch(self, count: int) -> Vector:

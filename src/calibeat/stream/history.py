@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
 from calibeat._util.check import check_outcomes
 from calibeat._util.types import Vector
+from calibeat.core.jit import compiled
+from calibeat.core.layout import N
 from calibeat.core.method import Method
 from calibeat.core.refit import FTL, Fixed
 from calibeat.errors import InvalidInput
@@ -26,6 +30,7 @@ class History:
     def __init__(self, method: Method) -> None:
         learner = method.learner
         self._kept = learner if isinstance(learner, (Fixed, FTL)) else None
+        self._method = method
         self._wide = method.dimension == 3
         # x0, x1, y, and how many events before the first are gone already: what the kernels take. One attribute, so
         # that an interrupt never finds columns of one time with the number of another.
@@ -42,6 +47,12 @@ class History:
         if filled + more > len(y):
             size = max(filled + more, 2 * len(y), 64)
             self.columns = _grown(x0, size), _grown(x1, size) if self._wide else x1, _grown(y, size), dropped
+
+    def refit(self, row: Any, run: Callable[[Any], Any] = compiled) -> None:
+        """Fit what is remembered and put the result in the row; `run` makes the kernel plain or compiled."""
+        if self._method.features is not None:
+            x0, x1, y, dropped = self.columns
+            run(self._method.features.refit)(self._method.spec, row, x0, x1, y, int(row[N]) - dropped)
 
     def forget(self, learnt: int) -> None:
         """Let go of what no refit will look at again."""

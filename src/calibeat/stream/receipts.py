@@ -8,9 +8,6 @@ import numpy as np
 
 from calibeat._util.check import check_interval, check_score, check_whole
 from calibeat.core.method import Method
-from calibeat.core.mixtures import SCORE, SEEN, F, Lanes, P, receipt_is_sound
-from calibeat.core.refit import Histogram
-from calibeat.core.spline import Spline
 from calibeat.errors import InvalidInput, OutcomeConflict, UnknownForecast
 
 from .forecast import Forecast
@@ -21,11 +18,10 @@ from .settled import CLOSED, OPEN, ZERO, Settled
 class Receipts:
     """The receipts of one stream."""
 
-    __slots__ = ("_cells", "_method", "issuer", "known", "settled")
+    __slots__ = ("_method", "issuer", "known", "settled")
 
     def __init__(self, method: Method, issuer: Issuer, settled: Settled, known: int = 0) -> None:
         self._method = method
-        self._cells = 0 if method.calibeater is None else len(method.calibeater.initial) // 2
         self.issuer = issuer
         self.settled = settled
         self.known = known  # of a bank's member: how many of its forecasts are accounted for here
@@ -54,15 +50,15 @@ class Receipts:
                 f"forecast must be one of the {events} that this calibrator has made, got event {event}"
             )
         check_whole("forecast seen", forecast.seen, 0, outcomes)
-        if not _remembers(forecast, self._method):
+        if not self._method.receipt_is_sound(forecast.lanes, forecast.score, forecast.seen, forecast.probability):
             raise InvalidInput(
                 f"forecast must remember the {self._method.receipt_width} numbers of its mixture as they were issued, "
                 f"got {forecast.lanes!r:.60} - at event {event}"
             )
         check_score(forecast.score)
         check_interval("forecast probability", forecast.probability, 0.0, 1.0)
-        if self._cells:  # a cell that was damaged on the way must not reach the row
-            check_whole("forecast cell", forecast.cell, 0, self._cells - 1)
+        if self._method.cells:  # a cell that was damaged on the way must not reach the row
+            check_whole("forecast cell", forecast.cell, 0, self._method.cells - 1)
         return forecast
 
     def is_repeat(self, event: int, y: float) -> bool:
@@ -127,19 +123,4 @@ def _is_typed(forecast: Forecast) -> bool:
         and type(issuer) is str
         and type(lanes) is tuple
         and all(type(number) is float for number in lanes)
-    )
-
-
-def _remembers(forecast: Forecast, method: Method) -> bool:
-    """Whether what the mixture said is complete, possible, and agrees with the rest of the receipt."""
-    lanes, features = forecast.lanes, method.features
-    if method.receipt_width == 0 or features is None or isinstance(features, Histogram):
-        return lanes == ()
-    f = min(max(forecast.score, features.clip), 1.0 - features.clip)
-    return (
-        len(lanes) == method.receipt_width
-        and (lanes[SEEN], lanes[SCORE], lanes[F], lanes[P]) == (forecast.seen, forecast.score, f, forecast.probability)
-        and receipt_is_sound(
-            lanes, lanes=isinstance(method.learner, Lanes), spline=isinstance(method.calibeater, Spline)
-        )
     )
