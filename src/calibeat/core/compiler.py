@@ -45,6 +45,18 @@ def linked(twin: Kernel, options: Options, title: str) -> Any:  # pragma: no cov
     return made
 
 
+def types_of(examples: tuple[Any, ...]) -> tuple[Any, ...]:  # pragma: no cover - no JIT
+    """Numba's types of these arguments."""
+    typeof: Any = import_module("numba").typeof
+    return tuple(typeof(example) for example in examples)
+
+
+def is_stored(title: str, examples: tuple[Any, ...]) -> bool:  # pragma: no cover - no JIT
+    """Whether the cache has an entry of this title for such arguments and for this processor."""
+    codegen = import_module("numba.core.registry").cpu_target.target_context.codegen()
+    return cache.holds(_Store(title)._name(types_of(examples), codegen))
+
+
 class _Store:  # pragma: no cover - no JIT
     """Where Numba looks for a compiled kernel and puts a new one: its `_Cache`, on the files of `cache`."""
 

@@ -19,7 +19,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from . import cache
+from . import cache, compiler
 from . import prefetch as _prefetch
 from .link import Linker
 
@@ -140,6 +140,14 @@ def is_cached(*functions: Callable[..., Any]) -> bool:
     return not _disabled() and all(_linker.is_cached(function) for function in functions)
 
 
+def can_load(function: Callable[..., Any], *examples: Any) -> bool:
+    """Whether the cache has the compiled kernel for arguments of these types and for this processor.
+
+    This is exact where :func:`is_cached` is not, but it imports Numba.
+    """
+    return not _disabled() and _import_numba() is not None and _linker.can_load(function, examples)
+
+
 def dispatchers() -> dict[str, Any]:
     """Name -> Numba dispatcher of every kernel that Python has called compiled so far."""
     return {name.__name__: twin for name, twin in _COMPILED.items() if hasattr(twin, "signatures")}
@@ -168,14 +176,11 @@ def _import_numba() -> ModuleType | None:  # pragma: no cover - the leg that mea
         import numba
     except ImportError:
         return None
-    if not _COMPILED:
-        _prefetch.teach()
+    _prefetch.teach()
     return numba
 
 
 def _overload(twin: Any, examples: tuple[Any, ...]) -> Any:  # pragma: no cover - see _import_numba
-    import numba
-
-    types: Any = tuple(numba.typeof(example) for example in examples)  # type: ignore[no-untyped-call]
+    types = compiler.types_of(examples)
     twin.compile(types)
     return twin.overloads[types]

@@ -64,6 +64,10 @@ class Linker:
         """Whether the cache has this kernel (though it may be for other types, or for another processor)."""
         return cache.holds(f"{self._title('entry', function)}-")
 
+    def can_load(self, function: Kernel, examples: tuple[Any, ...]) -> bool:  # pragma: no cover - see entry
+        """Whether the cache has this kernel for arguments of these types and for this processor."""
+        return compiler.is_stored(self._title("entry", function), examples)
+
     def missing(self, *functions: Kernel) -> int:
         """How much there is to compile for these kernels: bytes of bytecode that neither memory nor the cache has."""
         found: dict[Kernel, bool] = {}
