@@ -1,14 +1,15 @@
-"""What the tests share: the folder beside the project that holds the golden vectors, where there is one."""
+"""What the tests share: settings of hypothesis, the repository's data, and what must hold after the whole suite."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
 
-SHARED = Path(__file__).parents[2] / "shared"
+DATA = Path(__file__).parents[1] / "data"
 
 JIT_OFF = os.environ.get("NUMBA_DISABLE_JIT", "0") not in ("", "0")
 
@@ -19,14 +20,15 @@ settings.register_profile(
 settings.load_profile("calibeat")
 
 
-@pytest.fixture(scope="session")
-def shared() -> Path:
-    """The shared folder; a test that needs it skips where it is absent."""
-    if not SHARED.exists():
-        pytest.skip("needs the shared folder beside the project (golden vectors, datasets)")
-    return SHARED
+@pytest.fixture(scope="session", autouse=True)
+def one_signature_per_kernel() -> Iterator[None]:
+    """After all tests of this process, whatever they did: a kernel that was compiled was compiled once.
 
+    A second signature would mean that some input reaches the kernels in another form, and that its users wait for
+    another compilation.
+    """
+    yield
+    from calibeat.core.jit import dispatchers
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """What must hold after the whole suite is looked at after the whole suite."""
-    items.sort(key=lambda item: item.get_closest_marker("last") is not None)
+    found = {name: dispatcher.signatures for name, dispatcher in dispatchers().items()}
+    assert {name: signatures for name, signatures in found.items() if len(signatures) != 1} == {}
