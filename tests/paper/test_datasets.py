@@ -17,7 +17,7 @@ from calibeat import InvalidInput
 from calibeat.paper import datasets, forests, ten
 from calibeat.paper.datasets import DATASETS
 from calibeat.paper.forests import ForestStream
-from calibeat.paper.storage import cache_folder, load_arrays, save_arrays, write_text
+from calibeat.paper.storage import load_arrays, save_arrays, write_text
 
 
 @pytest.fixture
@@ -236,7 +236,7 @@ def test_shift_in_ten_dimensions() -> None:
         ten.label_shift(0.5, "papre", random)
 
 
-def test_files_are_whole_or_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_files_are_whole_or_not_there(tmp_path: Path) -> None:
     path = tmp_path / "deep" / "a.npz"
     assert load_arrays(path) is None
     save_arrays(path, x=np.arange(3))
@@ -252,14 +252,3 @@ def test_files_are_whole_or_not_there(tmp_path: Path, monkeypatch: pytest.Monkey
     assert [file.name for file in path.parent.iterdir()] == ["a.npz"]
     write_text(tmp_path / "new" / "page.md", "text\n")
     assert (tmp_path / "new" / "page.md").read_text() == "text\n"
-
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    assert cache_folder() == tmp_path / "calibeat" / "reproduce"
-    monkeypatch.delenv("XDG_CACHE_HOME")
-    assert cache_folder().parts[-3:] == (".cache", "calibeat", "reproduce")
-
-    def homeless() -> Path:
-        raise RuntimeError("no home")
-
-    monkeypatch.setattr(Path, "home", homeless)
-    assert cache_folder().parts[-2:] == ("calibeat", "reproduce")

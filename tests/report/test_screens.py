@@ -10,6 +10,8 @@ from selenium.webdriver import Keys
 
 from calibeat import report
 
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("screens")]  # one Chromium for the file
+
 
 @pytest.fixture(scope="module")
 def chrome():
