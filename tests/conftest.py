@@ -1,4 +1,4 @@
-"""What the tests share: settings of hypothesis, the repository's data, and what must hold after the whole suite."""
+"""What the tests share: settings of hypothesis, which tests are slow or unmeasured, and what holds after all tests."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
-DATA = Path(__file__).parents[1] / "data"
+HERE = Path(__file__).parent
+DATA = HERE.parent / "data"
 
 JIT_OFF = os.environ.get("NUMBA_DISABLE_JIT", "0") not in ("", "0")
 
@@ -18,6 +19,56 @@ settings.register_profile(
     "calibeat", deadline=None, derandomize=True, print_blob=True, suppress_health_check=[HealthCheck.too_slow]
 )
 settings.load_profile("calibeat")
+
+# ---- which tests run where (files, or tests of a file) --------------------------------------------------------------
+
+# Measuring lines makes Python two to three times slower. These tests run without it; others reach the same lines.
+UNMEASURED = (
+    "core/test_against_oracle.py",
+    "core/test_golden.py",
+    "core/test_oracle.py",
+    "core/test_theorems.py",
+    "report/test_browser.py",
+    "report/test_screens.py",
+    "test_conformance.py",
+    "test_gallery.py",
+    "test_river.py::test_the_checks_of_river",
+)
+# `make test-quick` leaves these out: they take long, and their subject seldom breaks without a quicker test failing too.
+SLOW = (
+    "core/test_against_oracle.py",
+    "core/test_oracle.py",
+    "paper",
+    "report/test_browser.py",
+    "report/test_screens.py",
+    "test_gallery.py",
+    "test_river.py::test_the_checks_of_river",
+)
+# The run without the JIT shows that kernels as plain Python give the golden numbers, and reaches their lines. That they
+# give the bits of the compiled ones, for every method and stream, is shown by `test_conformance`, which starts both.
+collect_ignore = ["core/test_against_oracle.py", "core/test_oracle.py", "core/test_theorems.py"] if JIT_OFF else []
+# Tests that use one of these fixtures, which take seconds to make, run in one process.
+SHARED_FIXTURES = ("chrome", "small")
+
+
+@pytest.hookimpl(tryfirst=True)  # before xdist looks for groups
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        name = f"{item.path.relative_to(HERE).as_posix()}::{getattr(item, 'originalname', item.name)}"
+        if _among(name, UNMEASURED):
+            item.add_marker(pytest.mark.no_cover)
+        if _among(name, SLOW):
+            item.add_marker(pytest.mark.slow)
+        for fixture in set(SHARED_FIXTURES) & set(getattr(item, "fixturenames", ())):
+            item.add_marker(pytest.mark.xdist_group(f"{item.path.stem} {fixture}"))
+
+
+def _among(name: str, places: tuple[str, ...]) -> bool:
+    """Whether a test is one of these, in one of these files, or in a file of one of these folders."""
+    return any(name == place or name.startswith((f"{place}::", f"{place}/")) for place in places)
+
+
+# ---- after everything -----------------------------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import components
+import conftest
 import pytest
 from components import Component, component
 
@@ -42,3 +43,13 @@ def test_coverage_leaves_out_what_only_a_missing_component_runs(monkeypatch: pyt
     monkeypatch.delenv("CI")
     monkeypatch.setattr("shutil.which", lambda program: f"/bin/{program}")
     assert components.omitted() == ""
+
+
+def test_every_place_that_conftest_names_exists() -> None:
+    for place in (*conftest.UNMEASURED, *conftest.SLOW, *conftest.collect_ignore):
+        file, _, name = place.partition("::")
+        path = conftest.HERE / file
+        assert path.exists(), place
+        assert f"def {name}(" in path.read_text() if name else True, place
+    assert conftest._among("paper/test_rules.py::test_x", ("paper",))
+    assert not conftest._among("paper/test_rules.py::test_x", ("pap", "paper/test_rules.py::test_y"))

@@ -27,7 +27,6 @@ from calibeat.paper.registry import EXPERIMENTS
 from calibeat.paper.reproduce import reproduce, require_libraries
 from calibeat.paper.settings import Settings
 
-pytestmark = pytest.mark.slow
 TREES, EVENTS, RUNS = 4, 160, 2
 
 

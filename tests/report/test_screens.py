@@ -10,8 +10,6 @@ from selenium.webdriver import Keys
 
 from calibeat import report
 
-pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("screens")]  # one Chromium for the file
-
 
 @pytest.fixture(scope="module")
 def chrome():
