@@ -34,7 +34,7 @@ UNMEASURED = (
     "test_gallery.py",
     "test_river.py::test_the_checks_of_river",
 )
-# `make test-quick` leaves these out: they take long, and their subject seldom breaks without a quicker test failing too.
+# `make test-quick` leaves these out: they take long, and what they test seldom breaks alone.
 SLOW = (
     "core/test_against_oracle.py",
     "core/test_oracle.py",
