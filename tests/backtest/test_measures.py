@@ -15,7 +15,7 @@ from calibeat.backtest.replay import tally as tally_module
 from calibeat.backtest.replay.delays import Sizes
 from calibeat.backtest.replay.engine import MOST_MARKS, default_warmup
 from calibeat.backtest.replay.hindsight import ScoreTally
-from calibeat.backtest.replay.tally import CLIP, FINE, MOST_BLOCKS, RANKS, Blocks, rank_of, tally_scores
+from calibeat.backtest.replay.tally import CLIP, MOST_BLOCKS, RANKS, STEPS, Blocks, rank_of, tally_scores
 from calibeat.core.learners import ONS
 from calibeat.report.page import html
 
@@ -48,14 +48,14 @@ def test_the_measures_are_those_of_metrics(result):
 
 
 def test_warm_up_counts_for_nobody_and_the_same_events_for_all(result):
-    data = result.payload()["data"]
+    data = result.payload["data"]
     assert (data["rows"], data["used"], data["warmup"], data["judged"]) == (N, N, 100, N - 100)
     assert data["base_rate"] == pytest.approx(OUTCOMES[100:].mean())
     assert data["mean_score"] == pytest.approx(SCORES[100:].mean())
     assert sum(result.windows["count"]) == N - 100
-    for curves in result.payload()["reliability"]["methods"].values():
+    for curves in result.payload["reliability"]["methods"].values():
         assert sum(curves[0]["count"]) == N - 100
-    assert "count for nobody" in data["notes"][0] and "same 2,900" in data["notes"][0]
+    assert "are not scored" in data["notes"][0] and "same 2,900" in data["notes"][0]
     assert [default_warmup(n) for n in (1, 19, 20, 19_999, 20_000, 10**9)] == [0, 0, 1, 999, 1000, 1000]
 
 
@@ -74,7 +74,7 @@ def test_windows_are_the_measures_of_their_events(result):
 
 
 def test_reliability_curves_and_their_periods(result):
-    reliability = result.payload()["reliability"]
+    reliability = result.payload["reliability"]
     assert reliability["periods"][0] == {"label": "whole log", "count": N - 100}
     assert 2 <= len(reliability["periods"]) - 1 <= 12
     curve = reliability["methods"]["raw"][0]
@@ -124,9 +124,9 @@ def test_times_of_blocks_survive_merging():
 
 def test_ranks_rise_with_the_forecast():
     p = np.r_[0.0, 5e-324, np.logspace(-8, np.log10(0.5), 4000), 1 - np.logspace(np.log10(0.5), -8, 4000), 1.0]
-    ranks = [rank_of(float(value), FINE) for value in p]
+    ranks = [rank_of(float(value), STEPS) for value in p]
     assert ranks == sorted(ranks) and ranks[0] == 0 and ranks[-1] == RANKS - 1
-    middle = [rank_of(float(value), FINE) for value in np.arange(1000) / 1000]
+    middle = [rank_of(float(value), STEPS) for value in np.arange(1000) / 1000]
     assert len(set(middle)) == 1000
 
 
@@ -177,10 +177,10 @@ def test_intervals_are_wider_where_events_depend_on_their_neighbours():
     rng = np.random.default_rng(1)
     noise = rng.normal(0, 1, 2500)
     wave = np.repeat(rng.normal(0, 1, 50), 50)
-    _, low, high = tallied(raw=np.zeros(2500), it=wave).difference("it", "raw", "log_loss")
+    _, low, high = tallied(raw=np.full(2500, 9.0), it=9.0 + wave).difference("it", "raw", "log_loss")
     naive = 2 * 1.96 * wave.std() / 50
     assert high - low > 2.5 * naive
-    _, low, high = tallied(raw=np.zeros(2500), it=noise).difference("it", "raw", "log_loss")
+    _, low, high = tallied(raw=np.full(2500, 9.0), it=9.0 + noise).difference("it", "raw", "log_loss")
     assert high - low == pytest.approx(2 * 1.96 * noise.std() / 50, rel=0.3)
 
 
@@ -189,7 +189,8 @@ def test_intervals_cover_as_often_as_they_say():
     rng = np.random.default_rng(2)
     covered = 0
     for _ in range(60):
-        _, low, high = tallied(raw=np.zeros(400), it=rng.normal(0, 1, 400)).difference("it", "raw", "log_loss")
+        it = 9.0 + rng.normal(0, 1, 400)
+        _, low, high = tallied(raw=np.full(400, 9.0), it=it).difference("it", "raw", "log_loss")
         covered += low <= 0 <= high
     assert covered >= 51
 
@@ -204,7 +205,7 @@ def test_the_e_value_is_the_likelihood_ratio(result):
     at = result.table["method"].tolist().index("ops")
     assert result.table["log_e_value"][at] == pytest.approx(path[-1])
     assert result.table["log_e_max"][at] == pytest.approx(max(0.0, path.max()))
-    evidence = result.payload()["evalue"]
+    evidence = result.payload["evalue"]
     assert evidence["x"][-1] == N and evidence["methods"]["ops"][-1] == pytest.approx(path[-1])
     np.testing.assert_allclose(evidence["methods"]["ops"], path[np.array(evidence["x"]) - 101])
     assert "raw" not in evidence["methods"]
@@ -219,7 +220,7 @@ def test_the_e_value_is_no_winning_bet_against_a_score_that_is_right():
             mean = 0.0
             for y, chance in ((1.0, truth), (0.0, 1.0 - truth)):
                 raw_loss = np.array([tally_module.log_loss(truth, y)])
-                running, place = np.array([0.0, 0.0]), np.array([1])
+                running, place = np.zeros(3), np.array([1])
                 tally(
                     np.array([p]), np.array([y]), place, raw_loss, 1, np.zeros(6), np.zeros(8), np.zeros(2 * RANKS),
                     running,
@@ -233,7 +234,7 @@ def test_certificates_hold_where_outcomes_come_at_once():
     result = calibeat.backtest(
         scores, outcomes, methods=["auto", "ops", "tops", "hops"], warmup=50, keep_forecasts=True
     )
-    said = {(entry["method"], entry["what"]): entry for entry in result.payload()["certificates"]}
+    said = {(entry["method"], entry["what"]): entry for entry in result.payload["certificates"]}
     assert set(said) == {("ops", "regret"), ("auto", "log-loss"), ("tops", "sharpness"), ("hops", "calibration error"),
                          ("hops", "sharpness"), ("hops", "Brier score")}  # fmt: skip
     assert all(entry["holds"] for entry in said.values())
@@ -252,21 +253,21 @@ def test_certificates_hold_where_outcomes_come_at_once():
 
 
 def test_certificates_say_where_they_do_not_apply():
-    late = calibeat.backtest(SCORES[:500], OUTCOMES[:500], methods=["ops", "tops"], delay=10).payload()["certificates"]
+    late = calibeat.backtest(SCORES[:500], OUTCOMES[:500], methods=["ops", "tops"], delay=10).payload["certificates"]
     assert late and all("late" in entry["applies"] for entry in late)
-    other = calibeat.backtest(SCORES[:500], OUTCOMES[:500], methods=["ops", "tops", "hops"], bins=20).payload()
+    other = calibeat.backtest(SCORES[:500], OUTCOMES[:500], methods=["ops", "tops", "hops"], bins=20).payload
     assert [entry["what"] for entry in other["certificates"]] == ["regret"]
-    keyed = calibeat.backtest(SCORES[:500], OUTCOMES[:500], [1, 2] * 250, methods=["ops", "tops"]).payload()
+    keyed = calibeat.backtest(SCORES[:500], OUTCOMES[:500], [1, 2] * 250, methods=["ops", "tops"]).payload
     assert keyed["certificates"] == []
-    assert calibeat.backtest(SCORES[:9], OUTCOMES[:9], methods=["ops"]).payload()["certificates"] == []
-    assert calibeat.backtest(SCORES[:99], OUTCOMES[:99], methods=["tops"]).payload()["certificates"] == []
+    assert calibeat.backtest(SCORES[:9], OUTCOMES[:9], methods=["ops"]).payload["certificates"] == []
+    assert calibeat.backtest(SCORES[:99], OUTCOMES[:99], methods=["tops"]).payload["certificates"] == []
 
 
 # ---- trajectories, keys, delays ----------------------------------------------------------------------------------
 
 
 def test_trajectories_follow_the_parameters(result):
-    paths = result.payload()["trajectories"]
+    paths = result.payload["trajectories"]
     assert len(paths["x"]) <= MOST_MARKS and paths["by"] == "event"
     cal = calibeat.Calibrator(OPS)
     begin = 0
@@ -275,7 +276,7 @@ def test_trajectories_follow_the_parameters(result):
         begin = paths["x"][k]
         assert {name: path[k] for name, path in paths["methods"]["ops"]["params"].items()} == cal.params
     assert paths["methods"]["ops"]["lanes"] is None and "raw" not in paths["methods"]
-    auto = calibeat.backtest(SCORES[:400], OUTCOMES[:400], methods=[AUTO, "whb", "f99"]).payload()["trajectories"]
+    auto = calibeat.backtest(SCORES[:400], OUTCOMES[:400], methods=[AUTO, "whb", "f99"]).payload["trajectories"]
     assert list(auto["methods"]) == ["auto"]
     lanes = np.array(list(auto["methods"]["auto"]["lanes"].values()))
     np.testing.assert_allclose(lanes.sum(axis=0), 1.0)
@@ -286,7 +287,7 @@ def test_keys_are_measured_each_and_the_worst_comes_first():
     keys = rng.choice(["good", "bad", "rare"], N, p=[0.5, 0.45, 0.05])
     outcomes = np.where(keys == "bad", rng.random(N) < 1 - SCORES, rng.random(N) < SCORES).astype(float)
     result = calibeat.backtest(SCORES, outcomes, keys, methods=["ops"], warmup=100, keep_forecasts=True)
-    said = result.payload()["keys"]
+    said = result.payload["keys"]
     assert (said["total"], said["shown"]) == (3, 3) and said["rows"][0]["key"] == "bad"
     judged = np.arange(N) >= 100
     for row in said["rows"]:
@@ -298,7 +299,7 @@ def test_keys_are_measured_each_and_the_worst_comes_first():
         assert row["methods"]["ops"]["brier"] == pytest.approx(metrics.brier_score(y, p))
         assert row["methods"]["ops"]["ce"] == pytest.approx(metrics.calibration_error(y, p))
     only_raw = calibeat.backtest(SCORES, outcomes, keys, methods=["raw"])
-    assert len(only_raw.payload()["keys"]["rows"]) == 3
+    assert len(only_raw.payload["keys"]["rows"]) == 3
 
 
 def test_calibration_errors_are_kept_for_so_many_keys(monkeypatch):
@@ -308,7 +309,7 @@ def test_calibration_errors_are_kept_for_so_many_keys(monkeypatch):
     monkeypatch.setattr(engine, "MOST_KEYS_WITH_CE", 2)
     monkeypatch.setattr(summary, "MOST_KEYS_WITH_CE", 2)
     monkeypatch.setattr(summary, "MOST_KEYS", 4)
-    said = calibeat.backtest(SCORES[:600], OUTCOMES[:600], np.arange(600) % 6, methods=["ops"]).payload()["keys"]
+    said = calibeat.backtest(SCORES[:600], OUTCOMES[:600], np.arange(600) % 6, methods=["ops"]).payload["keys"]
     assert (said["total"], said["shown"]) == (6, 4) and "first 2 keys" in said["sentence"]
     known = {row["key"]: row["methods"]["ops"]["ce"] is not None for row in said["rows"]}
     assert all(known[key] == (key in {"0", "1"}) for key in known)
@@ -318,7 +319,7 @@ def test_delays_are_counted():
     times = np.arange(N) * 60
     result = calibeat.backtest(
         SCORES, OUTCOMES, times=times, outcome_times=times + 3600, methods=["ops"], warmup=100
-    ).payload()["delay"]  # fmt: skip
+    ).payload["delay"]  # fmt: skip
     assert result["unit"] == "time" and set(result["quantiles"].values()) == {3600.0}
     assert set(result["events_quantiles"].values()) == {59.0}
     assert (result["never"], result["too_late"]) == (0, 60) and "60 arrived after the last" in result["sentence"]
@@ -327,8 +328,8 @@ def test_delays_are_counted():
     at_once = calibeat.backtest(SCORES, OUTCOMES, methods=["ops"], warmup=100)
     assert result["immediate"]["ops"]["log_loss"] == at_once.table["log_loss"][1]
     assert result["immediate"]["ops"]["ce"] == at_once.table["ce"][1]
-    assert at_once.payload()["delay"] is None
-    never = calibeat.backtest(SCORES[:50], OUTCOMES[:50], delay=10_000, methods=["ops"]).payload()["delay"]
+    assert at_once.payload["delay"] is None
+    never = calibeat.backtest(SCORES[:50], OUTCOMES[:50], delay=10_000, methods=["ops"]).payload["delay"]
     assert never["too_late"] == 50 and never["quantiles"]["50%"] is None and "No outcome arrived" in never["sentence"]
     assert never["histogram"] == {"edges": [0.0], "count": []}
 
@@ -397,7 +398,7 @@ def test_a_calibrated_score_is_kept():
 
 def test_every_payload_makes_a_page():
     for n in (1, 2, 30):
-        page = html(calibeat.backtest(SCORES[:n], OUTCOMES[:n], methods=["auto", "hops"]).payload())
+        page = html(calibeat.backtest(SCORES[:n], OUTCOMES[:n], methods=["auto", "hops"]).payload)
         assert page.lower().startswith("<!doctype html>")
     assert CLIP == 1e-5
 
@@ -411,7 +412,7 @@ def test_versions_are_told_also_without_numba(monkeypatch):
         raise PackageNotFoundError(name)
 
     def told():
-        return calibeat.backtest(SCORES[:20], OUTCOMES[:20], methods="ops").payload()["versions"]
+        return calibeat.backtest(SCORES[:20], OUTCOMES[:20], methods="ops").payload["versions"]
 
     assert told()["calibeat"] == calibeat.__version__ and told()["numba"][0].isdigit()
     monkeypatch.setattr(summary, "version", absent)

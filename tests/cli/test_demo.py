@@ -14,10 +14,10 @@ pytest.importorskip("matplotlib")
 from calibeat import TOPS, Calibrator, metrics
 from calibeat.cli.demo import METHODS, Row, backtested, counted_events, evaluate, group_means, run_demo, table
 from calibeat.errors import MissingExtra
-from calibeat.paper import flights as flights_module
-from calibeat.paper.drifts import covariate_drift, sinusoids
-from calibeat.paper.flights import due_index, flights, read_flights
-from calibeat.paper.stream import Stream
+from calibeat.examples import flights as flights_module
+from calibeat.examples.drifts import covariate_drift, sinusoids
+from calibeat.examples.flights import due_index, flights, read_flights
+from calibeat.examples.stream import Stream
 
 
 class Terminal(io.StringIO):

@@ -20,7 +20,8 @@ import pytest
 
 from calibeat import CalibeatError, InvalidInput, MissingExtra
 from calibeat.cli import main as cli
-from calibeat.paper import drifts, pages, registry, section, tasks
+from calibeat.examples import drifts
+from calibeat.paper import pages, registry, section, tasks
 from calibeat.paper.datasets import DATASETS
 from calibeat.paper.registry import EXPERIMENTS
 from calibeat.paper.reproduce import reproduce, require_libraries

@@ -13,9 +13,8 @@ from typing import Any
 import numpy as np
 
 from calibeat import F99, Calibrator
-
-from .flights import data_file
-from .stream import FloatArray
+from calibeat.examples.flights import data_file
+from calibeat.examples.stream import FloatArray
 
 AIRPORTS = ("EWR", "JFK", "LGA")
 RECORDS = ("all hours", "hours of rainy days")

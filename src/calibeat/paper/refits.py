@@ -12,8 +12,7 @@ from typing import Any
 import numpy as np
 
 from calibeat import FTL, Calibrator, Method, Platt
-
-from .stream import FloatArray
+from calibeat.examples.stream import FloatArray
 
 Fit = Callable[[FloatArray, FloatArray], FloatArray]
 

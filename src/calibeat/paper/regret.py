@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 
 from calibeat import AIOLI, OGD, ONS, Calibrator, Method, Platt, bounds, metrics
-
-from .stream import FloatArray
+from calibeat.examples.stream import FloatArray
 
 LEARNERS = ("OGD", "ONS", "AIOLI", "ONS as used")
 RADII = (1.0, 2.0, 4.0)  # B

@@ -23,9 +23,9 @@ from calibeat import (
     Platt,
     Tracking,
 )
+from calibeat.examples.stream import FloatArray, IntArray
 
 from .forests import ForestStream, scored
-from .stream import FloatArray, IntArray
 
 EPSILONS = (0.05, 0.1, 0.2)
 CALIBEATEN = {

@@ -11,9 +11,8 @@ from typing import Any
 import numpy as np
 
 from calibeat import OPS, Calibrator, Method, metrics
-
-from . import drifts
-from .stream import FloatArray
+from calibeat.examples import drifts
+from calibeat.examples.stream import FloatArray
 
 # (first, last) of t as the paper counts it, from 1; the first 1000 events train.
 WINDOWS = ((1501, 2000), (3501, 4000), (5501, 6000))

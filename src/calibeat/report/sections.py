@@ -9,9 +9,10 @@ from xml.etree.ElementTree import Element
 from calibeat._util.words import NOTHING, count, decimals, number, percent, significant
 
 from .delays import late_outcomes
-from .elements import tag
+from .elements import Child, tag
 from .frame import figure, how_to_read, needs_script, scroller, section, typeset
 from .leaderboard import COLUMNS, leaderboard
+from .names import name
 from .schema import Certificate, Payload
 
 SCORE_KINDS = {
@@ -51,16 +52,13 @@ def methods(payload: Payload) -> Element:
     return section(
         "methods",
         "Which method",
-        how_to_read(
-            "Each row is a method judged on the same events. A bar shows the difference to the raw score with its 95 % "
-            "interval: left of the line is better, and an interval that crosses the line settles nothing."
-        ),
+        how_to_read("Each row is a method. All are scored on the same events. " + payload["bootstrap"]["legend"]),
         tag("div", class_="controls", id="leaderboard-metric"),
         scroller("Leaderboard", leaderboard(payload)),
         tag(
             "p",
-            "Every method made its forecast before it was told the outcome; the warm-up counts for nobody, and the "
-            "same events count for all. " + typeset(payload["bootstrap"]["sentence"]),
+            "Every method made its forecast before it learnt the outcome. Warm-up events are not scored. "
+            + typeset(payload["bootstrap"]["sentence"]),
             class_="small",
         ),
         _explained("What the methods are", about),
@@ -202,15 +200,18 @@ def certificates(payload: Payload) -> Element | None:
         "certificates",
         "Guarantees",
         how_to_read(
-            "A theorem bounds each observed number from above. Where it covers this log the bound is a promise, "
-            "whatever the outcomes, and the badge says whether it holds. Where it does not (the last column says why) "
-            "the bound is a yardstick: that it was kept, or not, is what happened here, and nobody promised it."
+            "A theorem bounds each observed number from above. Where it covers this log the bound is a promise for "
+            "any outcomes, and the badge tells whether it holds. A promise in expectation is about the mean over the "
+            "method's random draws: a single draw may be above it. Where the theorem does not cover this log (the last "
+            "column tells why) the bound is a yardstick, and nothing is promised."
         ),
         scroller("Guarantees", tag("table", tag("thead", head), body, class_="plain")),
     )
 
 
 def _promise(row: Certificate) -> list[Element]:
+    if row["promised"] and row["in_expectation"] and not row["holds"]:
+        return [tag("span", "above, in this draw", class_="badge unpromised")]
     if row["promised"]:
         state = "holds" if row["holds"] else "broken"
         return [tag("span", state, class_=f"badge {state}")]
@@ -221,10 +222,9 @@ def _promise(row: Certificate) -> list[Element]:
 def data(payload: Payload) -> Element:
     log = payload["data"]
     first = "the first is" if log["warmup"] == 1 else f"the first {count(log['warmup'])} are"
-    counts = "counts" if log["warmup"] == 1 else "count"
-    warm_up = f"; {first} the warm-up and {counts} for nobody" if log["warmup"] else ""
-    facts: list[tuple[str, str]] = [
-        ("Read from", ", ".join(log["source"]) or NOTHING),
+    warm_up = f"; {first} the warm-up and not scored" if log["warmup"] else ""
+    facts: list[tuple[str, Child | list[Child]]] = [
+        ("Read from", _names(log["source"])),
         ("Span", " to ".join(_moment(end) for end in log["span"]) if log["span"] else "no times given"),
         ("Rows", f"{count(log['rows'])} read, {count(log['used'])} used"),
         ("Judged", count(log["judged"]) + warm_up),
@@ -236,14 +236,26 @@ def data(payload: Payload) -> Element:
         facts.append(("Keys", count(log["keys"])))
     for role, column in log["columns"].items():
         guessed = " (guessed from its name)" if column["guessed"] else ""
-        facts.append((f"Column: {role.replace('_', ' ')}", column["name"] + guessed))
+        facts.append((f"Column: {role.replace('_', ' ')}", [name(column["name"]), guessed]))
     return section(
         "data",
         "The data",
-        tag("dl", *(tag("div", tag("dt", name), tag("dd", value)) for name, value in facts), class_="facts"),
+        tag("dl", *(_fact(term, value) for term, value in facts), class_="facts"),
         *(tag("p", note) for note in log["notes"]),
         _skipped(payload),
     )
+
+
+def _names(names: Sequence[str]) -> list[Child]:
+    """Names between commas."""
+    listed: list[Child] = []
+    for each in names:
+        listed += [", ", name(each)] if listed else [name(each)]
+    return listed or [NOTHING]
+
+
+def _fact(term: str, value: Child | list[Child]) -> Element:
+    return tag("div", tag("dt", term), tag("dd", *(value if isinstance(value, list) else [value])))
 
 
 def _skipped(payload: Payload) -> Element:
@@ -252,7 +264,11 @@ def _skipped(payload: Payload) -> Element:
         return tag("p", "No row was skipped.", class_="small")
     body = tag("tbody")
     for row in skipped:
-        cells = (tag("td", row["reason"]), tag("td", count(row["count"]), class_="number"), tag("td", row["first"]))
+        cells = (
+            tag("td", row["reason"]),
+            tag("td", count(row["count"]), class_="number"),
+            tag("td", name(row["first"])),
+        )
         body.append(tag("tr", *cells))
     head = tag("tr", *(tag("th", name, scope="col") for name in ("Skipped because", "Rows", "First")))
     return scroller("Skipped rows", tag("table", tag("thead", head), body, class_="plain"))

@@ -9,15 +9,16 @@ from importlib.metadata import PackageNotFoundError, version
 import numpy as np
 
 from calibeat._version import __version__
+from calibeat.backtest.read.guess import Columns
 from calibeat.backtest.replay.delays import Delays
 from calibeat.backtest.replay.engine import MOST_KEYS_WITH_CE, Replayed, Runner
 from calibeat.backtest.replay.hindsight import RADIUS
 from calibeat.bank.loops import CLIP
+from calibeat.core.calibeating import Hedging
 from calibeat.core.mixtures import Lanes
 from calibeat.core.presets import PRESETS, name_of
 from calibeat.core.refit import Histogram
 from calibeat.report.schema import (
-    Column,
     Data,
     Delay,
     DifferencesTo,
@@ -39,7 +40,7 @@ from .bootstrap import MEASURES, RESAMPLES, Bootstrap
 from .bootstrap import Triple as Difference
 from .certificates import certificates
 from .measures import MOST_POINTS, auc, iso, log_e_values, number, overall, reliability, windows
-from .verdict import Facts, threshold, verdict
+from .verdict import Facts, legend, threshold, verdict
 
 MOST_KEYS = 2000  # shown
 
@@ -72,7 +73,7 @@ class Source:
     names: list[str]
     rows: int = 0
     skipped: list[Skipped] = field(default_factory=list)
-    columns: dict[str, Column] = field(default_factory=dict)
+    columns: Columns | None = None
     score_kind: str = "probability"
     notes: list[str] = field(default_factory=list)
     keys: list[str] | None = None
@@ -86,15 +87,25 @@ def summarise(replayed: Replayed, source: Source) -> Payload:
     labels = {runner.name: _label(runner) for runner in replayed.runners}
     bootstrap = Bootstrap(tallies, used, blocks.length)
     log_e_max = {name: float(tally.running[1]) for name, tally in tallies.items()}
-    learnt = None if replayed.delays is None else replayed.delays.learnt
-    said = verdict(bootstrap, Facts(labels, blocks.judged, log_e_max, float(replayed.totals[1]), learnt))
+    facts = Facts(
+        labels,
+        blocks.judged,
+        log_e_max,
+        ones=float(replayed.totals[1]),
+        learnt=None if replayed.delays is None else replayed.delays.learnt,
+        ignores_score=frozenset(runner.name for runner in replayed.runners if _ignores_score(runner)),
+        raw_auc=auc(replayed.runners[0].tally)[0],
+        assumption=None if source.columns is None else source.columns.assumption,
+    )
+    found = verdict(bootstrap, facts)
+    raw, *others = labels
     return {
         "schema": 1,
         "title": source.title,
         "command": source.command,
         "versions": _versions(),
         "data": _data(replayed, source),
-        "verdict": said,
+        "verdict": found,
         "methods": [_method(runner) for runner in replayed.runners],
         "table": [_row(replayed, runner, bootstrap) for runner in replayed.runners],
         "bootstrap": {
@@ -106,11 +117,12 @@ def summarise(replayed: Replayed, source: Source) -> Payload:
             "takes them for independent is too narrow. Where a difference depends on its past for longer than a run, "
             "its interval is stretched to what longer runs show, up to a quarter of the log; what lasts as long as the "
             "log itself no interval from it can know.",
+            "legend": legend(bootstrap, raw, others),
         },
         "windows": windows(replayed),
         "reliability": reliability(replayed),
         "trajectories": _trajectories(replayed),
-        "keys": _keys(replayed, source, said["method"], labels),
+        "keys": _keys(replayed, source, found["method"], labels),
         "delay": _delay(replayed),
         "certificates": certificates(replayed),
         "evalue": _evalue(replayed),
@@ -129,6 +141,12 @@ def _label(runner: Runner) -> str:
     return "raw" if runner.name == "raw" else runner.name.upper() if runner.name in PRESETS else runner.name
 
 
+def _ignores_score(runner: Runner) -> bool:
+    """Whether the forecasts do not depend on the score, as those of F99."""
+    calibeater = runner.method.calibeater
+    return runner.method.features is None and calibeater == Hedging(start="first", groups=1)
+
+
 def _method(runner: Runner) -> MethodInfo:
     about = ABOUT.get(name_of(runner.method) or "", str(runner.method))
     return {"name": runner.name, "label": _label(runner), "about": about, "seconds": runner.seconds}
@@ -139,10 +157,11 @@ def _data(replayed: Replayed, source: Source) -> Data:
     judged = max(1, blocks.judged)
     notes = [
         (
-            f"Every forecast was made before its outcome was known. The first {blocks.warmup:,} events with an outcome "
-            f"are warm-up and count for nobody; every method is judged on the same {blocks.judged:,} events."
+            f"Every forecast was made before its outcome was learnt. The first {blocks.warmup:,} events with an "
+            f"outcome are warm-up and are not scored. All methods are scored on the same {blocks.judged:,} events."
         ),
         f"Log-loss counts what was said of an outcome as if it had been at least {CLIP:g}: a method may say 0 or 1.",
+        *([] if source.columns is None else source.columns.all_notes),
         *source.notes,
     ]
     notes += _oddities(replayed, source.score_kind)
@@ -169,7 +188,7 @@ def _data(replayed: Replayed, source: Source) -> Data:
         "mean_score": number(replayed.totals[0] / judged) if blocks.judged else None,
         "span": None if replayed.span is None else [iso(t) for t in replayed.span],
         "skipped": source.skipped,
-        "columns": source.columns,
+        "columns": {} if source.columns is None else dict(source.columns.chosen),
         "keys": None if source.keys is None else len(source.keys),
         "score_kind": source.score_kind,
         "notes": notes,
