@@ -342,7 +342,7 @@ def test_a_process_that_died_is_a_sentence(tmp_path: Path, monkeypatch: pytest.M
 def test_garbage_is_answered_with_a_sentence(
     arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert cli.main(["reproduce", *arguments]) == 1
+    assert cli.main(["reproduce", *arguments]) == 2
     error = capsys.readouterr().err
     assert error.startswith("calibeat: ") and said in error
 
