@@ -199,9 +199,9 @@ def means_in_words(stream: Stream, forecasts: dict[str, FloatArray], counted: Bo
     """What the picture shows, in numbers, and what it does not show."""
     happened = group_means(stream, stream.outcomes, counted)
     gaps = {name: np.abs(group_means(stream, forecasts[name], counted) - happened).mean() for name in DRAWN}
-    said = ", ".join(f"{name} {100 * gap:.1f}" for name, gap in gaps.items())
+    shown = ", ".join(f"{name} {100 * gap:.1f}" for name, gap in gaps.items())
     return f"""\
-The picture: how far each {stream.group_adjective} mean forecast is from what happened, on average in points: {said}.
+The picture: how far each {stream.group_adjective} mean forecast is from what happened, on average in points: {shown}.
 A mean can be right while high forecasts are too high and low ones too low; that is what CE adds."""
 
 

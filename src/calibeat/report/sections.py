@@ -24,10 +24,10 @@ CONFIDENCE = {"sure": "We are sure", "likely": "Likely, not certain", "unclear":
 
 
 def verdict(payload: Payload) -> Element:
-    said, data = payload["verdict"], payload["data"]
+    found, data = payload["verdict"], payload["data"]
     table = {row["method"]: row for row in payload["table"]}
-    chosen, raw = table[said["method"]], table[payload["methods"][0]["name"]]
-    label = next(m["label"] for m in payload["methods"] if m["name"] == said["method"])
+    chosen, raw = table[found["method"]], table[payload["methods"][0]["name"]]
+    label = next(m["label"] for m in payload["methods"] if m["name"] == found["method"])
     digits = decimals([raw["log_loss"], raw["ce"], chosen["ce"]])
     figures = [
         (count(data["judged"]), "event judged" if data["judged"] == 1 else "events judged"),
@@ -39,9 +39,9 @@ def verdict(payload: Payload) -> Element:
         figures.append((number(chosen["ce"], digits), f"calibration error, {label}"))
     return tag(
         "section",
-        tag("p", CONFIDENCE[said["confidence"]], class_=f"confidence {said['confidence']}"),
-        tag("h1", typeset(said["headline"]).replace("log-loss", "log\u2011loss")),
-        *(tag("p", typeset(sentence), class_="lead") for sentence in said["sentences"]),
+        tag("p", CONFIDENCE[found["confidence"]], class_=f"confidence {found['confidence']}"),
+        tag("h1", typeset(found["headline"]).replace("log-loss", "log\u2011loss")),
+        *(tag("p", typeset(sentence), class_="lead") for sentence in found["sentences"]),
         tag("dl", *(tag("div", tag("dd", value), tag("dt", name)) for value, name in figures), class_="figures"),
         id="verdict",
     )
@@ -83,8 +83,7 @@ def over_time(payload: Payload) -> Element:
         ),
         figure(
             "drift",
-            "What happened (base rate) beside what the raw score said would happen: where the two part, there is "
-            "something to correct.",
+            "The share of ones (base rate) beside the mean raw score. Where the two part, there is something to correct.",
         )
         if len(payload["windows"]["start"]) > 1
         else None,
@@ -148,11 +147,11 @@ def _line(payload: Payload) -> str:
     """Why the dotted line is where it is: the best of several methods has several chances to look good by luck."""
     odds = math.exp(payload["evalue"]["threshold"])
     compared = round(odds / 20)
-    said = f"Above the dotted line ({odds:,.0f} to 1) is strong evidence that the raw score is not calibrated"
+    above = f"Above the dotted line ({odds:,.0f} to 1) is strong evidence that the raw score is not calibrated"
     if compared < 2:
-        return f"{said}, whenever you look."
+        return f"{above}, whenever you look."
     return (
-        f"{said}, whenever you look and at whichever method: 20 to 1 would do for one method chosen beforehand, and "
+        f"{above}, whenever you look and at whichever method: 20 to 1 would do for one method chosen beforehand, and "
         f"the line is at {compared} times that because each of the {compared} compared is another chance to cross it "
         "by luck."
     )

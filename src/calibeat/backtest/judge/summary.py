@@ -112,11 +112,12 @@ def summarise(replayed: Replayed, source: Source) -> Payload:
             "blocks": -(-used // bootstrap.run),
             "block_length": bootstrap.run_events,
             "resamples": RESAMPLES,
-            "sentence": f"Intervals are of a moving-block bootstrap: {RESAMPLES:,} logs put together from runs of "
-            f"{bootstrap.run_events:,} consecutive events. Neighbouring events resemble each other; an interval that "
-            "takes them for independent is too narrow. Where a difference depends on its past for longer than a run, "
-            "its interval is stretched to what longer runs show, up to a quarter of the log; what lasts as long as the "
-            "log itself no interval from it can know.",
+            "sentence": f"The intervals come from a moving-block bootstrap: {RESAMPLES:,} logs put together from runs "
+            f"of {bootstrap.run_events:,} consecutive events. Neighbouring events resemble each other, and an interval "
+            "for independent events would be too narrow. Where a difference depends on its past for longer than a run, "
+            "its interval is stretched to what longer runs show, up to a quarter of the log. No interval can know what "
+            "lasts as long as the log itself. Intervals are for the methods as they were on this log: another fit of a "
+            "method that is fitted once, such as FPS, may do better or worse.",
             "legend": legend(bootstrap, raw, others),
         },
         "windows": windows(replayed),
@@ -160,23 +161,23 @@ def _data(replayed: Replayed, source: Source) -> Data:
             f"Every forecast was made before its outcome was learnt. The first {blocks.warmup:,} events with an "
             f"outcome are warm-up and are not scored. All methods are scored on the same {blocks.judged:,} events."
         ),
-        f"Log-loss counts what was said of an outcome as if it had been at least {CLIP:g}: a method may say 0 or 1.",
+        f"In the log-loss an outcome counts as forecast with at least {CLIP:g}, since a method may forecast 0 or 1.",
         *([] if source.columns is None else source.columns.all_notes),
         *source.notes,
     ]
     notes += _oddities(replayed, source.score_kind)
     if replayed.delays is not None:
         notes.append(
-            "An outcome that had not arrived when the log ended was never learnt; its event is judged if the log holds "
-            "the outcome. With late outcomes an e-value wants that neither delays nor later scores depend on outcomes "
-            "still under way."
+            "An outcome that had not arrived when the log ended was never learnt. Its event is scored if the log holds "
+            "the outcome. With late outcomes an e-value is valid if neither delays nor later scores depend on outcomes "
+            "that are still under way."
         )
     # What hedging says is one of a few points: forecasts of one rank are equal indeed.
     error = max(auc(runner.tally)[1] for runner in replayed.runners if not runner.replay.hedges)
     if error < 0.01:  # where it seems more, forecasts are equal indeed
         notes.append(
-            "AUC takes forecasts within 1/256 of one another (towards 0 and towards 1) for equal: it is off by at most "
-            f"{error:.1g}."
+            "For the AUC forecasts within 1/256 of one another (towards 0 and towards 1) count as equal: it is off by "
+            f"at most {error:.1g}."
         )
     return {
         "source": source.names,
@@ -202,12 +203,12 @@ def _oddities(replayed: Replayed, score_kind: str) -> list[str]:
     if ones in {0.0, float(replayed.blocks.judged)}:
         notes.append(f"Every judged outcome is {int(ones > 0)}: there is nothing to tell apart, and no AUC.")
     if np.count_nonzero(replayed.scores.cells.reshape(2, -1, 3)[:, :, 0].sum(axis=0)) == 1 and replayed.events > 1:
-        notes.append("The score is all but constant: a method can learn the level of the outcomes, and no more.")
+        notes.append("The score is all but constant: a method can only learn the share of ones.")
     judged, mean = max(1, replayed.blocks.judged), float(replayed.totals[0])
     if score_kind == "probability" and ones > 0.0 and mean > 20.0 * ones:
         notes.append(
-            f"The mean score is {mean / ones:,.0f} times the share of ones, {ones / judged:.2g}: if the scores are "
-            "percent, say so (--score-kind percent)."
+            f"The mean score is {mean / ones:,.0f} times the share of ones, {ones / judged:.2g}. If the scores are "
+            "percent, say --score-kind percent."
         )
     return notes
 
@@ -309,8 +310,8 @@ def _keys(replayed: Replayed, source: Source, chosen: str, labels: dict[str, str
             },
         })  # fmt: skip
     sentence = (
-        "Every key is a stream of its own, with parameters of its own. First come the keys on which the raw score "
-        f"loses most to {labels[rival]}, in nats over all of their events."
+        "Each key is a stream with parameters of its own. First come the keys on which the raw score loses most to "
+        f"{labels[rival]}, in nats over all of their events."
     )
     if streams > MOST_KEYS_WITH_CE:
         sentence += f" Calibration errors are kept for the first {MOST_KEYS_WITH_CE:,} keys of the log."
@@ -346,13 +347,13 @@ def _delay(replayed: Replayed) -> Delay | None:
 
 def _lateness(replayed: Replayed, delays: Delays, median: Number) -> str:
     """How late outcomes were, and which of them the numbers are about."""
-    said = ["Each outcome was learnt when it had arrived, as in production."]
+    sentences = ["Each outcome was learnt when it had arrived, as in production."]
     if median is None:
-        said.append("No outcome arrived before the last forecast: nothing was learnt.")
+        sentences.append("No outcome arrived before the last forecast: nothing was learnt.")
     else:
         forecasts = "no forecast" if median == 0 else "one forecast" if median == 1 else f"{median:,.0f} forecasts"
         fewer = "" if median == 0 else " or fewer"
-        said.append(
+        sentences.append(
             f"Of the {delays.learnt:,} that arrived before the last forecast, half did so with {forecasts}{fewer} made "
             "meanwhile."
         )
@@ -360,10 +361,10 @@ def _lateness(replayed: Replayed, delays: Delays, median: Number) -> str:
         known = (
             "times of arrival count them, forecasts made meanwhile do not" if delays.timed else "they are not counted"
         )
-        said.append(f"{replayed.too_late:,} arrived after the last forecast, too late to be learnt; {known}.")
+        sentences.append(f"{replayed.too_late:,} arrived after the last forecast, too late to be learnt; {known}.")
     if replayed.never:
-        said.append(f"{replayed.never:,} have not arrived at all.")
-    return " ".join(said)
+        sentences.append(f"{replayed.never:,} have not arrived at all.")
+    return " ".join(sentences)
 
 
 def _evalue(replayed: Replayed) -> Evidence:

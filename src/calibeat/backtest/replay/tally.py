@@ -15,7 +15,7 @@ from calibeat.bank.loops import CLIP, log_loss
 from calibeat.core.calibeating import bin_of
 from calibeat.core.jit import compiled, kernel
 
-LEAST = -math.log1p(-CLIP)  # what was said of an outcome counts as if it had been at least CLIP
+LEAST = -math.log1p(-CLIP)  # an outcome counts as forecast with at least CLIP
 MOST_LOSS = -math.log(CLIP)
 MOST_BLOCKS = 4096
 WARM_UP_BLOCK, FIRST_BLOCK = 0, 1  # block 0 takes the warm-up, which only the certificates look at

@@ -209,7 +209,7 @@ def test_the_jit_changes_no_bit(tmp_path):
 
     run = subprocess.run(
         [sys.executable, "-c", script], capture_output=True, text=True, check=True,
-        env={**os.environ, "NUMBA_DISABLE_JIT": "1", "PYTHONPATH": str(Path(__file__).parents[1])},
+        env={**os.environ, "NUMBA_DISABLE_JIT": "1", "PYTHONPATH": str(Path(__file__).parents[2])},
     )  # fmt: skip
     plain = np.load(tmp_path / "f.npz")
     s, y = drifting(300)
