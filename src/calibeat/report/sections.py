@@ -83,7 +83,8 @@ def over_time(payload: Payload) -> Element:
         ),
         figure(
             "drift",
-            "The share of ones (base rate) beside the mean raw score. Where the two part, there is something to correct.",
+            "The share of ones (base rate) beside the mean raw score. Where the two part, there is something to "
+            "correct.",
         )
         if len(payload["windows"]["start"]) > 1
         else None,

@@ -7,12 +7,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from calibeat._util.times import NEVER
-from calibeat._util.types import Flags, Ints, Vector
+from calibeat._util.types import Ints, Vector
 from calibeat.backtest.read.batch import Chunk
 
-Whole = Ints
-
-__all__ = ["NEVER", "Chunk", "Flags", "Plan", "Underway", "Whole"]
+__all__ = ["NEVER", "Chunk", "Plan", "Underway"]
 
 
 @dataclass(frozen=True, eq=False)

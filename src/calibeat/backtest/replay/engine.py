@@ -13,17 +13,17 @@ import numpy as np
 from calibeat._util.cores import usable_cores
 from calibeat._util.types import Flags, Ints, Vector
 from calibeat.backtest.read.batch import FIRST_EVENTS, Chunk
-from calibeat.bank.loops import numbered
 from calibeat.core.jit import compiled
 from calibeat.core.method import Method
 from calibeat.core.presets import BM
-from calibeat.core.randomness import stream_key, uniforms_at
+from calibeat.core.randomness import numbered, stream_key, uniforms_at
+from calibeat.core.refit import Fixed
 
 from .chunk import Plan, Underway
 from .delays import Delays
 from .hindsight import ScoreTally
 from .replay import Replay
-from .tally import Blocks, Tally, losses, tally_scores
+from .tally import Blocks, Tally, losses
 
 MOST_MARKS = 300  # points of a trajectory
 MOST_KEYS_WITH_CE = 20_000  # a calibration error per key takes bins x 8 bytes a method
@@ -100,7 +100,7 @@ def replay_log(
     blocks = Blocks(default_warmup(int(known)) if warmup is None else warmup)
     delays = Delays(timed=first.clock_is_time) if late else None
     replayed = Replayed(runners, blocks, bins, keyed, delays)
-    warm_kernels(first, bins, streams(), keyed=keyed)
+    warm_kernels(first, replayed, streams())
     # Methods do not know of each other, and compiled kernels let go of the interpreter: each thread takes a method.
     with ThreadPoolExecutor(min(len(runners), usable_cores())) as pool:
         loop = _Loop(replayed, stream_key(seed, 0), on_forecasts, pool.map)
@@ -111,17 +111,23 @@ def replay_log(
     return replayed
 
 
-def warm_kernels(first: Chunk, bins: int, streams: int, *, keyed: bool) -> None:
-    """Compile or load the kernels before any clock runs: the first chunk through the raw score, which is not kept."""
-    replay, tally, place = Replay(BM), Tally(bins), np.where(np.isnan(first.outcomes), -1, 0)
+def warm_kernels(first: Chunk, replayed: Replayed, streams: int) -> None:
+    """Compile or load the kernels before any clock runs.
+
+    The first chunk goes through the raw score, and a few events through each kind of refit. Nothing of it is kept.
+    """
+    replay, tally, place = Replay(BM), Tally(replayed.bins), np.where(np.isnan(first.outcomes), -1, 0)
     draws = np.zeros(len(first))
     at_once = Chunk(first.scores, np.nan_to_num(first.outcomes), first.slots)
     forecasts = replay.feed(at_once, None, draws, streams)
     if first.clock is not None:
         Replay(BM).feed(first, Underway().plan(first), draws, streams)
     tally.count(forecasts, first.outcomes, place, draws)
-    if keyed:
+    if replayed.keyed:
         tally.count_keys(forecasts, first.outcomes, place, first.slots, streams, MOST_KEYS_WITH_CE)
+    few = Chunk(np.linspace(0.1, 0.9, 40), np.tile([0.0, 1.0], 20), np.zeros(40, dtype=np.int64))
+    for features in {runner.method.features for runner in replayed.runners if runner.method.needs_history}:
+        Replay(Method(features, Fixed(after=40))).feed(few, None, np.zeros(40), 1)
 
 
 class _Loop:
@@ -156,7 +162,7 @@ class _Loop:
         draws = uniforms_at(np.uint64(self._key), self._numbers(chunk, streams).view(np.uint64))
         raw_loss = np.empty(len(chunk))
         compiled(losses)(chunk.scores, chunk.outcomes, place, raw_loss)
-        compiled(tally_scores)(chunk.scores, chunk.outcomes, place, to.scores.cells, to.scores.totals)
+        to.scores.count(chunk.scores, chunk.outcomes, place)
 
         def through(runner: Runner) -> Vector:
             began = thread_time()
