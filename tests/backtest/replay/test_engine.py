@@ -13,6 +13,7 @@ import calibeat
 from calibeat._util import cores
 from calibeat.backtest.read import arrays, rows
 from calibeat.backtest.replay import engine
+from calibeat.stream import history
 
 
 def test_the_default_warm_up_is_counted_in_outcomes():
@@ -58,6 +59,24 @@ def test_no_method_is_charged_for_the_compiler(monkeypatch):
         called.clear()
         result = calibeat.backtest(scores, outcomes, ["a", "b"] * 150, methods="ops", **options)
         assert called and max(method["seconds"] for method in result.payload["methods"]) < 0.4
+
+
+def test_no_method_is_charged_for_the_compiler_of_refits(monkeypatch):
+    real, called = history.History.refit, []
+
+    def slow_at_first(self, *arguments):
+        if not called:
+            until = time.thread_time() + 0.5
+            while time.thread_time() < until:
+                pass
+        called.append(self)
+        return real(self, *arguments)
+
+    monkeypatch.setattr(history.History, "refit", slow_at_first)
+    scores, outcomes = drifting(300)
+    once = calibeat.Method(calibeat.Platt(), calibeat.Fixed(after=100))
+    result = calibeat.backtest(scores, outcomes, methods={"once": once})
+    assert len(called) == 2 and max(method["seconds"] for method in result.payload["methods"]) < 0.4
 
 
 @pytest.mark.skipif(not hasattr(os, "sched_getaffinity"), reason="this system has no affinity mask")
