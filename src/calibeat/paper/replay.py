@@ -25,9 +25,9 @@ from calibeat import (
     Tracking,
     metrics,
 )
+from calibeat.examples.stream import FloatArray, IntArray
 
 from .forests import ForestStream, scored
-from .stream import FloatArray, IntArray
 from .tasks import Arrays, Task
 
 EPSILONS = (0.05, 0.1, 0.2)
