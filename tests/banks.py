@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from calibeat import AIOLI, OGD, ONS, OPS, TOBS, Bank, Method, Temperature
+from calibeat.bank.file import header_of, sections_of
 from calibeat.core.presets import PRESETS
 
 IN_A_ROW = {name: method for name, method in PRESETS.items() if not method.needs_history}
@@ -32,5 +34,15 @@ def as_strings(keys: Any) -> list[str]:
 
 
 def bytes_of(bank: Bank, folder: Path) -> bytes:
+    """All that a file of the bank holds, but for the seed of its hash table, which is another for every bank."""
     bank.save(folder / "b")
-    return (folder / "b").read_bytes()
+    return content(bank)
+
+
+def content(bank: Bank) -> bytes:
+    header, sections = header_of(bank), sections_of(bank)
+    del header["hash_seed"]
+    sections.pop("table", None)
+    if "marks" in sections:
+        sections["marks"] = sections["marks"] >> np.array([0, 31] * len(bank))
+    return json.dumps(header).encode() + b"".join(array.tobytes() for array in sections.values())

@@ -13,8 +13,7 @@ from banks import bytes_of, events
 from conformance import same
 from conftest import JIT_OFF
 
-import calibeat.bank.bank
-import calibeat.bank.loops
+import calibeat.bank.batch
 import calibeat.bank.store
 import calibeat.bank.threads
 from calibeat import OPS, TOPS, WPS, Bank, InvalidInput
@@ -116,15 +115,15 @@ def test_what_is_broken_off_has_not_happened(name: str, monkeypatch: pytest.Monk
     bank, fresh = Bank(TOPS, prior="pooled"), Bank(TOPS, prior="pooled")
     bank.run(["a", "b", "a"], [0.2, 0.4, 0.6], [0, 1, 1])
     before = bytes_of(bank, tmp_path)
-    kernel = getattr(calibeat.bank.loops if name == "run_rows" else calibeat.bank.bank, name)
+    kernel = getattr(calibeat.bank.batch, name)
     broken = interrupting(_jit.compiled(kernel), at=1)
     with monkeypatch.context() as patch:
-        patch.setattr(calibeat.bank.bank, "compiled", lambda other: broken if other is kernel else _jit.compiled(other))
+        patch.setattr(calibeat.bank.batch, "compiled", lambda other: broken if other is kernel else _jit.compiled(other))
         with pytest.raises(KeyboardInterrupt):
             bank.run(["n", "a"], [0.1, 0.2], [1, 0])
     with monkeypatch.context() as patch:
         broken = interrupting(_jit.compiled(kernel), at=1)
-        patch.setattr(calibeat.bank.bank, "compiled", lambda other: broken if other is kernel else _jit.compiled(other))
+        patch.setattr(calibeat.bank.batch, "compiled", lambda other: broken if other is kernel else _jit.compiled(other))
         with pytest.raises(KeyboardInterrupt):
             fresh.run([1], [0.1], [1])
     assert len(fresh) == 0
@@ -137,8 +136,8 @@ def test_what_is_broken_off_has_not_happened(name: str, monkeypatch: pytest.Monk
 
 @pytest.mark.parametrize("failing", ["interrupt", "start", "both"])
 def test_a_large_batch_is_finished_once_begun(failing: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(calibeat.bank.bank, "_WORTH_A_THREAD", 10)
-    monkeypatch.setattr(calibeat.bank.bank, "is_compiled", lambda *_: True)
+    monkeypatch.setattr(calibeat.bank.batch, "_WORTH_A_THREAD", 10)
+    monkeypatch.setattr(calibeat.bank.batch, "is_compiled", lambda *_: True)
     keys, scores, outcomes = events(200, 9)
     bank, other = Bank(TOPS, threads=4), Bank(TOPS, threads=1)
     expected = other.run(keys, scores, outcomes)

@@ -159,7 +159,7 @@ def rewritten(whole: bytes, **changes: Any) -> bytes:
     """A file with another header, whose checksum is right: what a forger or another version would write."""
     length = struct.unpack_from("<I", whole, 12)[0]
     text = json.dumps({**json.loads(whole[48 : 48 + length]), **changes}).encode()
-    start = struct.pack("<8sII32s", b"calibank", 1, len(text), hashlib.sha256(text).digest())
+    start = struct.pack("<8sII32s", b"calibank", 2, len(text), hashlib.sha256(text).digest())
     return (start + text).ljust(4096, b"\0") + whole[4096:]
 
 
@@ -168,7 +168,7 @@ def without(whole: bytes, field: str) -> bytes:
     header = json.loads(whole[48 : 48 + length])
     del header[field]
     text = json.dumps(header).encode()
-    start = struct.pack("<8sII32s", b"calibank", 1, len(text), hashlib.sha256(text).digest())
+    start = struct.pack("<8sII32s", b"calibank", 2, len(text), hashlib.sha256(text).digest())
     return (start + text).ljust(4096, b"\0") + whole[4096:]
 
 
@@ -192,14 +192,14 @@ def test_what_a_bank_cannot_hold_is_refused(tmp_path: Path) -> None:
     rotten, ahead = rows.copy(), rows.copy()
     rotten[3, 5] = np.nan
     ahead[2, 1] += 1.0
-    table = bank._store.keys.table.copy()  # type: ignore[union-attr]  # it has keys
+    table = bank._store.index.table.copy()  # type: ignore[union-attr]  # it has keys
     outside, full = table.copy(), np.zeros_like(table)
     outside[table.argmax()] = len(bank)
     pool = np.full(TOPS.width, np.inf)
     cases = {
         "header that can be read": rewritten(whole, arrays=None),
         "'method'": without(whole, "method"),
-        "version 1, got 2": whole[:8] + struct.pack("<I", 2) + whole[12:],
+        "version 1 or 2, got 3": whole[:8] + struct.pack("<I", 3) + whole[12:],
         "method that this version does not know": rewritten(whole, method={"features": None}),
         "keys must be": rewritten(whole, keys="dates"),
         "count must be": rewritten(whole, count=-1),
@@ -261,7 +261,7 @@ def test_a_bank_larger_than_memory_can_be_opened(tmp_path: Path) -> None:
     arrays = {name: {"offset": at, "bytes": size, "sha256": ""} for name, (at, size) in sizes.items()}
     text = json.dumps({**header, "arrays": arrays}).encode()
     with (tmp_path / "large").open("wb") as file:
-        file.write(struct.pack("<8sII32s", b"calibank", 1, len(text), hashlib.sha256(text).digest()) + text)
+        file.write(struct.pack("<8sII32s", b"calibank", 2, len(text), hashlib.sha256(text).digest()) + text)
         file.truncate(4096 * -(-(rows + 8 * count * (TOPS.width + 6)) // 4096))
     if (tmp_path / "large").stat().st_blocks * 512 > 2**20:
         pytest.skip("this file system has no sparse files")
@@ -319,7 +319,7 @@ def test_info(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
     text = said(capsys, "info", file)
     assert "tops" in text and str(len(bank)) in text
     found = json.loads(said(capsys, "info", file, "--json"))
-    table = bank.table()
+    table = bank.table
     assert (found["keys"], found["events"], found["seed"]) == (len(bank), 500, 4)
     assert found["log-loss"] == pytest.approx((table["log_loss"] * table["outcomes"]).sum() / 500)
     Bank("ops").save(file)
@@ -330,12 +330,12 @@ def test_show(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
     bank = Bank.load(file)
     slot = list(bank).index(-3)
     found = json.loads(said(capsys, "show", "--json", file, "--", "-3"))
-    assert found == {name: column[slot] for name, column in bank.table().items()}
+    assert found == {name: column[slot] for name, column in bank.table.items()}
     assert "ключ 7" in said(capsys, "show", file.with_name("strings.bank"), "ключ 7")
 
 
 def test_top(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    table = Bank.load(file).table()
+    table = Bank.load(file).table
     gains = dict(zip(table["key"].tolist(), (table["raw_log_loss"] - table["log_loss"]).tolist(), strict=True))
     found = json.loads(said(capsys, "top", file, "--by", "log-loss-gain", "-n", 4, "--json"))
     assert [row["key"] for row in found] == sorted(gains, key=lambda key: -gains[key])[:4]
