@@ -278,6 +278,7 @@ class Bank(Contents):
         The new file is read again, and replaces the old one only if it holds a bank. A crash in the middle leaves the
         file that was there before. Other threads wait while it is written, and go on while it is checked.
         """
+        self._check_not_broken()
         bankfile.save(self, Path(path))
 
     @classmethod

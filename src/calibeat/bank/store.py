@@ -48,9 +48,11 @@ class RowStore:
 
     @matrix.setter
     def matrix(self, matrix: npt.NDArray[np.float64]) -> None:
-        self._matrix = matrix
-        self.flat: Vector = matrix.reshape(-1)  # all rows one behind the other, as the kernels take them
-        self.view: Any = self.flat.data  # the same, as plain Python reads and writes it fastest
+        flat: Vector = matrix.reshape(-1)
+        view: Any = flat.data
+        # All rows one behind the other, as the kernels take them, and as plain Python reads and writes them fastest.
+        # One line, so that no interrupt leaves them apart.
+        self._matrix, self.flat, self.view = matrix, flat, view
 
     @property
     def kind(self) -> str:

@@ -6,6 +6,7 @@ import os
 from collections import deque
 from collections.abc import Callable
 from itertools import pairwise
+from queue import SimpleQueue
 from threading import Event, Thread
 
 import numpy as np
@@ -40,6 +41,10 @@ class Gate:
         self._decided = Event()
         self._decision: dict[str, bool] = {}
         self.threads: list[Thread] = []
+        # Who has ended, and a token from each. `Thread.join` is of no use here: interrupted once, it takes a thread
+        # that is at work for one that has ended (Python 3.11).
+        self.ended: list[bool] = []
+        self.tokens: SimpleQueue[bool] = SimpleQueue()
         self.served = 0  # parts
         self.failures: list[BaseException] = []  # of parts that could not be served
 
@@ -62,8 +67,8 @@ class Gate:
         """Wait until the threads have ended; those behind a gate that is shut do nothing, and need no waiting for."""
         self.decide(is_open=False)  # if nothing was decided
         if self.is_open:
-            for thread in self.threads:
-                thread.join()
+            while len(self.ended) < len(self.threads):
+                self.tokens.get()
 
 
 def run_in_threads(serve: Serve, parts: list[Part], gate: Gate) -> bool:
@@ -74,23 +79,9 @@ def run_in_threads(serve: Serve, parts: list[Part], gate: Gate) -> bool:
     here, and stands in ``gate.failures``. The answer is False if no thread could be started; then nothing was served.
     """
     left = deque(parts)
-
-    def work() -> None:
-        while gate.wait() and left:
-            try:
-                part = left.popleft()
-            except IndexError:  # pragma: no cover - another thread has taken the last part in this moment
-                return
-            try:
-                serve(part)
-            except BaseException as error:  # noqa: BLE001 - it is raised by the caller
-                gate.failures.append(error)
-            else:
-                gate.served += 1
-
     try:
         for _ in parts:
-            thread = Thread(target=work, daemon=True)
+            thread = Thread(target=_work, args=(serve, left, gate), daemon=True)
             try:
                 thread.start()
             except RuntimeError:  # the system has no more threads to give
@@ -104,3 +95,20 @@ def run_in_threads(serve: Serve, parts: list[Part], gate: Gate) -> bool:
     if gate.failures:
         raise gate.failures[0]
     return gate.is_open
+
+
+def _work(serve: Serve, left: deque[Part], gate: Gate) -> None:
+    """What each thread does."""
+    while gate.wait() and left:
+        try:
+            part = left.popleft()
+        except IndexError:  # pragma: no cover - another thread has taken the last part in this moment
+            break
+        try:
+            serve(part)
+        except BaseException as error:  # noqa: BLE001 - it is raised by the caller
+            gate.failures.append(error)
+        else:
+            gate.served += 1
+    gate.ended.append(True)
+    gate.tokens.put(True)

@@ -33,16 +33,14 @@ class Undo:
         self._bank, self._store, self._index = bank, store, store.index
         self.count, self.clock, self._pool = len(store), bank._clock, bank._pool.copy()
         self._adopted = store.all_adopted()
-        self._slots: Slots = np.empty(0, dtype=np.int32)
-        self._rows = np.empty((0, store.stride))
+        self._aside: tuple[Slots, npt.NDArray[np.float64]] | None = None
         self._entry: tuple[int, npt.NDArray[np.int64]] | None = None
         self.kept = False
 
     def remember(self, slots: Slots) -> None:
         """Put rows aside that are about to change."""
         slots = np.unique(slots)
-        self._rows = self._store.matrix[slots]
-        self._slots = slots
+        self._aside = slots, self._store.matrix[slots]
 
     def remember_key(self, slot: int) -> None:
         """Put a key aside that is about to be forgotten, with its row."""
@@ -59,7 +57,9 @@ class Undo:
         if self.kept:
             return
         bank, store = self._bank, self._store
-        store.matrix[self._slots] = self._rows
+        if self._aside is not None:
+            slots, rows = self._aside
+            store.matrix[slots] = rows
         if self._entry is not None and self._index is not None:
             slot, entry = self._entry
             self._index.entry(slot)[:] = entry
