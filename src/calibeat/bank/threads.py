@@ -45,7 +45,7 @@ class Gate:
         # that is at work for one that has ended (Python 3.11).
         self.ended: list[bool] = []
         self.tokens: SimpleQueue[bool] = SimpleQueue()
-        self.served = 0  # parts
+        self.served: list[Part] = []
         self.failures: list[BaseException] = []  # of parts that could not be served
 
     @property
@@ -109,6 +109,6 @@ def _work(serve: Serve, left: deque[Part], gate: Gate) -> None:
         except BaseException as error:  # noqa: BLE001 - it is raised by the caller
             gate.failures.append(error)
         else:
-            gate.served += 1
+            gate.served.append(part)
     gate.ended.append(True)
     gate.tokens.put(True)
