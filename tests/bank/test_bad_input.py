@@ -107,12 +107,12 @@ def interrupting(work: Any, at: int) -> Any:
     return loop
 
 
-@pytest.mark.parametrize("name", ["run_rows", "pool_rows"])
+@pytest.mark.parametrize("name", ["run", "pool_rows"])
 def test_what_is_broken_off_has_not_happened(name: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     bank, fresh = Bank(TOPS, prior="pooled"), Bank(TOPS, prior="pooled")
     bank.run(["a", "b", "a"], [0.2, 0.4, 0.6], [0, 1, 1])
     before = bytes_of(bank, tmp_path)
-    kernel = getattr(calibeat.bank.batch, name)
+    kernel = getattr(calibeat.core.loops if name == "run" else calibeat.bank.batch, name)
     broken = interrupting(_jit.compiled(kernel), at=1)
     with monkeypatch.context() as patch:
         patch.setattr(
@@ -168,4 +168,4 @@ def test_bad_arguments() -> None:
 def test_a_bank_can_be_warmed_up() -> None:
     calibeat.warm_up(bank=True)
     if not JIT_OFF:
-        assert {"run_rows", "predict_rows", "pool_rows", "add_ints", "add_strings"} <= set(_jit.dispatchers())
+        assert {"run", "predict_many", "pool_rows", "add_ints", "add_strings"} <= set(_jit.dispatchers())

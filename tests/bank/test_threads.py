@@ -232,7 +232,7 @@ def test_a_batch_whose_threads_fail(failing: str, reluctant: type[Reluctant], mo
 CTRL_C = """
 import os, signal, sys, numpy as np
 from calibeat import Bank
-from calibeat.bank.stats import EVENTS
+from calibeat.core.stats import EVENTS
 rng = np.random.default_rng(int(sys.argv[1]))
 n = 60_000
 keys, scores = rng.integers(0, 500, n), rng.random(n)

@@ -46,7 +46,7 @@ def break_off_everywhere(make: Callable[[], Any], act: Callable[[Any], Any], ban
     """Act on a copy, broken off at each line; whatever the line, the bank is as before or as after. How many lines."""
     finished = make()
     act(finished)
-    before, after = content(bank_of(make())), content(bank_of(finished))
+    before, after = content(bank_of(make()), receipts=True), content(bank_of(finished), receipts=True)
     outcomes = set()
     for line in range(100_000):
         thing = make()
@@ -59,14 +59,14 @@ def break_off_everywhere(make: Callable[[], Any], act: Callable[[Any], Any], ban
         finally:
             sys.settrace(None)
         bank = bank_of(thing)
-        now = content(bank)
+        now = content(bank, receipts=True)
         assert now in (before, after), line
         if bank._store.index is not None:
             check_index(bank._store.index)
         outcomes.add(now)
         if now == before and tracer.fired:
             act(thing)  # it can be done again
-            assert content(bank_of(thing)) == after, line
+            assert content(bank_of(thing), receipts=True) == after, line
         if not tracer.fired:
             assert outcomes == {before, after}
             return line

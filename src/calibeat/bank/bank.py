@@ -11,6 +11,7 @@ import numpy as np
 from calibeat._util.check import check_due, check_lengths, check_score, check_scores, check_whole
 from calibeat._util.columns import like
 from calibeat._util.types import Vector
+from calibeat.core import loops
 from calibeat.core.jit import compiled
 from calibeat.core.method import Method
 from calibeat.core.presets import AUTO
@@ -25,7 +26,6 @@ from .contents import Contents
 from .fold import Fold, fold
 from .keys import Key, check_key, check_keys, plain_key
 from .labels import blanked, check_labels
-from .loops import predict_rows
 from .member import Members
 from .start import fresh_row
 from .threads import thread_count
@@ -72,7 +72,16 @@ class Bank(Contents):
 
     # ---- many events ----------------------------------------------------------------------------------------------
 
-    def run(self, keys: Any, scores: Any, outcomes: Any, *, due: Any = None, threads: int | None = None) -> Any:
+    def run(
+        self,
+        keys: Any,
+        scores: Any,
+        outcomes: Any,
+        *,
+        due: Any = None,
+        finish: bool = False,
+        threads: int | None = None,
+    ) -> Any:
         """Predict and then update, event after event in the order of the arrays, each on the row of its key.
 
         Parameters
@@ -83,6 +92,7 @@ class Bank(Contents):
         due : for late outcomes, positions in this batch. Outcome i arrives before event ``due[i]`` (> i), whatever its
             key, and is learnt before the next event of its own key; of several at once the earlier event's comes first.
             One that is due at ``len(scores)`` or later never arrives, and its place in `outcomes` may hold anything.
+        finish : outcomes that are due later are learnt at the end, after the last event.
         threads : for this batch, instead of the bank's own number.
 
         Returns the forecasts. Either all events are taken or, if something is wrong with one, none. Ctrl-C is heard at
@@ -100,7 +110,10 @@ class Bank(Contents):
         column, probabilities = check_keys(keys), check_scores(scores)
         n = len(probabilities)
         arrivals = None if due is None else check_due(due, n) if n else np.empty(0, dtype=np.int64)
-        labels = check_labels(outcomes, None if arrivals is None else arrivals < n)
+        if arrivals is not None and finish:
+            arrivals = np.minimum(arrivals, n)
+        last = n if finish else n - 1
+        labels = check_labels(outcomes, None if arrivals is None else arrivals <= last)
         check_lengths(keys=len(column), scores=n, outcomes=len(labels))
         workers = self._threads if threads is None else thread_count(threads)
         with self._lock:
@@ -124,10 +137,11 @@ class Bank(Contents):
             draws = self._draws.of_all(store, column, slots)
             fresh, forecasts = fresh_row(self), np.empty(len(probabilities))
             rows = self._method.spec, store.flat, store.stride, fresh, slots
+            batch = probabilities, draws, forecasts, np.empty(self._method.receipt_width)
             if self._writable:
-                compiled(predict_rows)(*rows, probabilities, draws, forecasts, np.empty(self._method.receipt_width))
+                compiled(loops.predict_many)(*rows, *batch)
         if not self._writable:  # nobody changes the rows, so several threads may work at the same time
-            compiled(predict_rows)(*rows, probabilities, draws, forecasts, np.empty(self._method.receipt_width))
+            compiled(loops.predict_many)(*rows, *batch)
         return like(scores, forecasts)
 
     def fold(self, keys: Any, scores: Any, outcomes: Any, receipts: Any = (), *, of: Any = None) -> Fold:
@@ -151,7 +165,7 @@ class Bank(Contents):
         >>> first = bank.fold(["oslo", "rome"], [0.8, 0.3], [nan, nan])
         >>> stored = first.receipts.tolist()
         >>> len(stored), len(stored[0])
-        (2, 48)
+        (2, 104)
         >>> bank.fold(["rome", "oslo", "oslo"], [nan, nan, 0.8], [0, 1, nan], stored[::-1]).forecasts.round(4)
         array([   nan,    nan, 0.8066])
         """

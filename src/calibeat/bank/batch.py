@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from calibeat._util.types import Ints, Slots, Vector
+from calibeat.core import loops
 from calibeat.core.jit import compiled, is_compiled
 
 from .keys import KeyColumn
-from .late import Arrivals, run_late_rows
-from .loops import run_rows
+from .late import Arrivals
 from .start import pool_late_rows, pool_rows
 from .threads import Gate, Part, Serve, parts_of, run_in_threads
 from .undo import Undo, insist
@@ -32,7 +32,7 @@ def run_batch(
     """
     store, undo, gate = bank._store, Undo(bank), Gate()
     forecasts = np.empty(len(scores))
-    loop = run_rows if due is None else run_late_rows
+    loop: Any = loops.run if due is None else loops.run_late
     try:
         slots = store.open(column)
         arrivals = None if due is None else Arrivals(due, outcomes, slots, len(store))
@@ -69,22 +69,20 @@ def _server(
     bank: Bank, slots: Slots, scores: Vector, outcomes: Vector, arrivals: Arrivals | None, forecasts: Vector
 ) -> Serve:
     """What serves the slots of a part. Everything that it needs is made here, and the loop is compiled."""
-    store, method = bank._store, bank._method
-    draws = bank._draws.of(store, slots)
+    store, method, n = bank._store, bank._method, len(scores)
     rows = method.spec, store.flat, store.stride, slots
-    events: tuple[Any, ...] = float(bank._clock), scores, outcomes, draws, forecasts
-    loop: Any = compiled(run_rows if arrivals is None else run_late_rows)
+    events = method.width, float(bank._clock), scores, outcomes, bank._draws.of(store, slots), forecasts
+    loop: Any = compiled(loops.run if arrivals is None else loops.run_late)
     if arrivals is None:
-        width = method.receipt_width
 
         def serve(part: Part) -> None:
-            loop(*rows, *part, *events, np.empty(width))
+            loop(*rows, *part, *events, np.empty(method.receipt_width), *loops.NO_HISTORY, loops.place_before(), n)
     else:
-        late = np.empty(len(scores) * method.receipt_width), np.empty(len(scores), dtype=np.int64)
-        lists = arrivals.own_heads, arrivals.own_following
+        receipts, cells = np.empty(n * method.receipt_width), np.empty(n, dtype=np.int64)
+        late = n + 1, 0, cells, arrivals.moments, arrivals.order
 
         def serve(part: Part) -> None:
-            loop(*rows, *part, *events, *late, *lists)
+            loop(*rows, *part, *events, receipts, *loops.NO_HISTORY, loops.place_before(), *late)
 
     if len(scores) >= _WORTH_A_THREAD:
         serve((0, 0))  # a first compilation happens here, before anything has changed

@@ -10,36 +10,46 @@ import numpy as np
 import numpy.typing as npt
 
 from calibeat.core.calibeating import MOST_IMAGINED, Hedging, Tracking
-from calibeat.core.kernel import CELLS, N, T
-from calibeat.core.learners import AIOLI, OGD, ONS, THETA
+from calibeat.core.layout import CELLS, THETA, N, T
+from calibeat.core.learners import AIOLI, OGD, ONS
 from calibeat.core.method import Method
 from calibeat.core.mixtures import (
     CAP_AC,
     CAP_B,
-    H00,
-    H01,
-    H11,
-    OA,
-    OB,
-    PAA,
-    PAB,
-    PAC,
-    PBB,
-    PCB,
-    PCC,
+    COV_AB,
+    COV_AC,
+    COV_CB,
+    OPS_A,
+    OPS_B,
+    OPS_MATRIX,
     SLOPE,
+    VAR_A,
+    VAR_B,
+    VAR_C,
     WEIGHT,
     Lanes,
 )
-from calibeat.core.spline import ATOMS, COUNT, INFORMATION, MC, ML, RESIDUAL, XC, XL, Spline
+from calibeat.core.parts import Features
+from calibeat.core.spline import (
+    ATOMS,
+    COUNT,
+    EXPERT_INFORMATION,
+    EXPERT_OFFSETS,
+    INFORMATION,
+    RESIDUAL,
+    SCORE_INFORMATION,
+    SCORE_OFFSETS,
+    Spline,
+)
+from calibeat.core.stats import EVENTS, LAST, STATS
 from calibeat.errors import InvalidInput
 
 from .index import Index
-from .stats import EVENTS, LAST, STATS
 
 Matrix = npt.NDArray[np.float64]
 Flags = npt.NDArray[np.bool_]
 
+_KNOWN = (Features, ONS, AIOLI, OGD, Lanes, Tracking, Hedging, Spline)
 _AT_ONCE = 4096  # rows; the file may be larger than memory
 _MOST = 2.0**53  # counts above are no longer exact
 
@@ -79,18 +89,15 @@ def _odd(method: Method, rows: Matrix) -> Flags:
     A part that is not known here makes all rows odd: slow, and still right.
     """
     cells, end = int(method.spec[CELLS]), rows.shape[1] - (2 if method.receipt_width else 0)
-    known = (None, ONS, AIOLI, OGD, Lanes), (None, Tracking, Hedging, Spline)
-    parts = (method.learner, method.calibeater)
-    recognised = all((None if part is None else type(part)) in kinds for part, kinds in zip(parts, known, strict=True))
-    expected = cells + (0 if method.calibeater is None else len(method.calibeater.initial))
-    if not recognised or expected != end:
+    known = all(isinstance(part, _KNOWN) for part in method.parts)
+    expected = cells + (0 if method.calibeater is None else len(method.calibeater.initial()))
+    if not known or expected != end:
         return np.ones(len(rows), dtype=np.bool_)
     t, n = rows[:, T], rows[:, N]
-    good: Flags = (n >= 0) & (n == np.floor(n)) & (t == np.floor(t))
-    with np.errstate(over="ignore"):
+    good: Flags = (n >= 0) & (n <= t) & (n == np.floor(n)) & (t == np.floor(t))
+    with np.errstate(all="ignore"):
         if isinstance(method.learner, (ONS, AIOLI)):
-            d = method.dimension
-            good &= (rows[:, [THETA + d + i * d - i * (i - 1) // 2 for i in range(d)]] > 0.0).all(axis=1)
+            good &= _good_matrix(rows, method.dimension)
         elif isinstance(method.learner, Lanes):
             good &= _good_lanes(rows, n)
         if isinstance(method.calibeater, Spline):
@@ -100,6 +107,17 @@ def _odd(method: Method, rows: Matrix) -> Flags:
     if method.receipt_width:
         good &= (rows[:, end + 1] >= 1e-100) & (rows[:, end + 1] <= 1e100)
     return ~good
+
+
+def _good_matrix(rows: Matrix, d: int) -> Flags:
+    """As `learners.check_diagonal`."""
+    diagonal = [THETA + d + i * d - i * (i - 1) // 2 for i in range(d)]
+    good: Flags = ((rows[:, diagonal] > 0.0) & (rows[:, diagonal] < 1e150)).all(axis=1)
+    for i in range(d):
+        for j in range(i + 1, d):
+            beside, product = rows[:, diagonal[i] + j - i], rows[:, diagonal[i]] * rows[:, diagonal[j]]
+            good &= beside * beside <= product * (1.0 + 1e-6)
+    return good
 
 
 def _good_cells(cells: Matrix, n: Matrix, imagined: float) -> Flags:
@@ -114,24 +132,25 @@ def _good_weights(weights: Matrix, n: Matrix) -> Flags:
 
 
 def _good_lanes(rows: Matrix, n: Matrix) -> Flags:
-    """As `mixtures.check_lanes`."""
-    parameters = rows[:, [*range(SLOPE, PAA), OA, OB]]
-    aa, cc, bb = (rows[:, at : at + 4] for at in (PAA, PCC, PBB))
+    """As `Lanes.check`."""
+    parameters = rows[:, [*range(SLOPE, VAR_A), OPS_A, OPS_B]]
+    aa, cc, bb = (rows[:, at : at + 4] for at in (VAR_A, VAR_C, VAR_B))
     variances = (aa > 0.0) & (aa <= 1.1 * CAP_AC) & (cc > 0.0) & (cc <= 1.1 * CAP_AC) & (bb > 0.0) & (bb <= 1.1 * CAP_B)
-    for at, product in ((PAC, aa * cc), (PAB, aa * bb), (PCB, cc * bb)):
+    for at, product in ((COV_AC, aa * cc), (COV_AB, aa * bb), (COV_CB, cc * bb)):
         variances &= rows[:, at : at + 4] ** 2 <= product * (1.0 + 1e-6)
-    h00, h01, h11 = rows[:, H00], rows[:, H01], rows[:, H11]
+    h00, h01, h11 = rows[:, OPS_MATRIX : OPS_MATRIX + 3].T
     positive = (h00 > 0.0) & (h00 < 1e150) & (h11 > 0.0) & (h11 < 1e150) & (h01 * h01 < h00 * h11)
     bounded = (np.abs(parameters) <= 1e6).all(axis=1)
     return _good_weights(rows[:, WEIGHT : WEIGHT + 6], n) & bounded & variances.all(axis=1) & positive
 
 
 def _good_spline(cells: Matrix, n: Matrix) -> Flags:
-    """As `spline.check_spline`."""
-    information, offsets = cells[:, [*range(XL, MC), *range(ML, RESIDUAL)]], cells[:, [*range(XC, XL), *range(MC, ML)]]
+    """As `Spline.check`."""
+    information = cells[:, [*range(SCORE_INFORMATION, EXPERT_OFFSETS), *range(EXPERT_INFORMATION, RESIDUAL)]]
+    offsets = cells[:, [*range(SCORE_OFFSETS, SCORE_INFORMATION), *range(EXPERT_OFFSETS, EXPERT_INFORMATION)]]
     knots = (information >= INFORMATION).all(axis=1) & (np.abs(offsets) <= 700.0).all(axis=1)
-    totals = np.concatenate([cells[:, ATOMS:XC:2], np.abs(cells[:, RESIDUAL:COUNT])], axis=1)
-    counts = np.concatenate([cells[:, ATOMS + 1 : XC : 2], cells[:, COUNT:]], axis=1)
+    totals = np.concatenate([cells[:, ATOMS:SCORE_OFFSETS:2], np.abs(cells[:, RESIDUAL:COUNT])], axis=1)
+    counts = np.concatenate([cells[:, ATOMS + 1 : SCORE_OFFSETS : 2], cells[:, COUNT:]], axis=1)
     sums = ((totals >= 0.0) & (totals <= counts) & (counts <= n[:, None])).all(axis=1)
     return _good_weights(cells[:, :ATOMS], n) & knots & sums
 

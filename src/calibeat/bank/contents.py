@@ -11,14 +11,13 @@ import numpy.typing as npt
 
 from calibeat._util.check import check_choice, check_whole, said
 from calibeat._util.types import Slots
-from calibeat.core.calibeating import Hedging
 from calibeat.core.method import Method
 from calibeat.core.presets import AUTO, method_named, name_of
+from calibeat.core.stats import EVENTS
 from calibeat.errors import CalibeatError, InvalidInput, UnknownKey
 
 from .fold import receipt_type
 from .keys import Key, check_keys, plain_key
-from .stats import EVENTS
 from .store import RowStore
 from .threads import thread_count
 from .uniforms import Draws
@@ -51,7 +50,7 @@ class Contents:
         self._clock = 0  # forecasts made so far, of all keys
         self._writable = True
         self._broken = ""  # why, if a batch was broken off in its middle
-        self._hedges = isinstance(method.calibeater, Hedging)
+        self._hedges = method.draws
         self._draws = Draws(self._seed, independent=self._independent, hedges=self._hedges)
 
     # ---- what it is, and what it believes -------------------------------------------------------------------------

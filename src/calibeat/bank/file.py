@@ -33,13 +33,13 @@ import numpy.typing as npt
 
 from calibeat._util.check import check_choice, check_whole
 from calibeat._util.files import atomic
-from calibeat.core.kernel import N
+from calibeat.core.layout import N
 from calibeat.core.method import Method
+from calibeat.core.stats import STATS
 from calibeat.errors import InvalidInput, SnapshotMismatch
 
 from .check import check_index, check_rows, check_table, check_text
 from .hashing import MOST_SEED, Seed
-from .stats import STATS
 
 if TYPE_CHECKING:
     from .bank import Bank
@@ -52,7 +52,7 @@ _AT_ONCE = 2**20  # bytes
 _MOST_HEADER = 2**20  # bytes: ours have a thousand
 _ABANDONED = 3600.0  # seconds
 _START = struct.Struct("<8sII32s")
-_TYPES = {"pool": "<f8", "rows": "<f8", "keys": "<i8", "table": "<i4", "text": "|u1", "marks": "<i8"}
+_TYPES = {"pool": "<f8", "rows": "<f8", "keys": "<i8", "table": "<i4", "text": "|u1", "marks": "<i8", "receipts": "|u1"}
 _OF_KEYS = {"none": (), "ints": ("keys", "table"), "strings": ("text", "marks", "table")}
 
 
@@ -157,12 +157,15 @@ def header_of(bank: Bank) -> dict[str, Any]:
         "count": len(bank),
         "keys": bank._store.kind,
         "hash_seed": None if index is None else index.seed.value,
+        "receipts": bank._members.complete,  # whether all that wait for their outcome are written down
     }
 
 
 def sections_of(bank: Bank) -> Sections:
-    """The arrays of a bank."""
-    return {"pool": bank._pool, **bank._store.arrays()}
+    """The arrays of a bank, and as JSON what it knows of receipts that wait for their outcome, if there are any."""
+    receipts = bank._members.dump()
+    text = np.frombuffer(json.dumps(receipts).encode(), dtype=np.uint8)
+    return {"pool": bank._pool, **bank._store.arrays(), **({"receipts": text} if receipts else {})}
 
 
 def revived(kind: type[Bank], header: dict[str, Any], sections: Sections, threads: int, *, verify: bool) -> Bank:
@@ -180,6 +183,8 @@ def revived(kind: type[Bank], header: dict[str, Any], sections: Sections, thread
     bank._store.restore(header["keys"], seed, header["count"], sections)
     if verify and bank._store.index is not None:
         check_index(bank._store.index)
+    receipts = json.loads(bytes(sections["receipts"])) if "receipts" in sections else []
+    bank._members.load(receipts, complete=header.get("receipts") is True)
     return bank
 
 
@@ -215,9 +220,7 @@ def _header(path: Path, file: Any) -> tuple[int, dict[str, Any]]:
         raise SnapshotMismatch(f"bank file must have an undamaged header, got another checksum - in {path}")
     try:
         header: dict[str, Any] = json.loads(text)
-        places = [(place["offset"], place["bytes"]) for place in header["arrays"].values()]
-        ends = [_pages(check_whole("offset", at, 0, size) + check_whole("bytes", more, 0, size)) for at, more in places]
-        end = max(ends)
+        end = max(_end_of(place, size) for place in header["arrays"].values())
     except (InvalidInput, KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
         raise SnapshotMismatch(
             f"bank file must have a header that can be read, got {error!r:.200} - in {path}"
@@ -227,10 +230,18 @@ def _header(path: Path, file: Any) -> tuple[int, dict[str, Any]]:
     return version, header
 
 
+def _end_of(place: dict[str, Any], size: int) -> int:
+    """Where an array ends, which begins at the beginning of a page."""
+    first = check_whole("offset", place["offset"], 0, size)
+    if first % PAGE:
+        raise InvalidInput(f"offset must be a multiple of {PAGE}, got {first}")
+    return _pages(first + check_whole("bytes", place["bytes"], 0, size))
+
+
 def _arrays(path: Path, header: dict[str, Any], buffer: Any, *, verify: bool) -> Sections:
     check_choice("keys", header["keys"], tuple(_OF_KEYS))
     arrays: Sections = {}
-    for name in ("pool", *_OF_KEYS[header["keys"]], "rows"):
+    for name in ("pool", *_OF_KEYS[header["keys"]], "rows", *(["receipts"] if "receipts" in header["arrays"] else [])):
         place = header["arrays"][name]
         content = memoryview(buffer)[place["offset"] : place["offset"] + place["bytes"]]
         if verify and hashlib.sha256(content).hexdigest() != place["sha256"]:

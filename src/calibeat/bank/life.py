@@ -9,8 +9,9 @@ import numpy as np
 
 from calibeat._util.check import said
 from calibeat._util.types import Slots, Vector
-from calibeat.core.kernel import N
+from calibeat.core.layout import N
 from calibeat.core.method import Method
+from calibeat.core.stats import LAST
 from calibeat.errors import InvalidInput
 from calibeat.stream.calibrator import Calibrator
 from calibeat.stream.forecast import Forecast
@@ -18,7 +19,6 @@ from calibeat.stream.forecast import Forecast
 from .check import check_rows
 from .keys import Key, KeyColumn
 from .start import fresh_row
-from .stats import LAST
 from .undo import Undo, insist
 
 if TYPE_CHECKING:
@@ -78,6 +78,7 @@ def drop_idle(bank: Bank, before: int) -> Bank:
     dropped._clock, dropped._pool = bank._clock, bank._pool.copy()
     dropped._store = store.selected(idle)
     dropped._store.adopt()
+    dropped._members.take(bank._members)
     if idle.any():
         kept, gone = store.selected(~idle), list(dropped)
         kept.moves += store.moves + 1  # so that members look again
@@ -108,11 +109,14 @@ def merge(bank: Bank, other: Bank) -> None:
         if common.any():
             key = theirs.index.key(int(common.argmax()))
             raise InvalidInput(f"banks must have no key in common, got {said(key)} in both")
-    undo = Undo(bank)
+    undo, members = Undo(bank), bank._members
+    life, complete = members.life, members.complete
     try:
-        undo.remember(np.arange(first, dtype=np.int32)) if bank._clock < other._clock else None
+        if bank._clock < other._clock:
+            undo.remember(np.arange(first, dtype=np.int32))
         if column is not None:
             store.take(column, theirs)
+        members.take(other._members)
         clock = max(bank._clock, other._clock)
         store.stats(LAST)[:first] += clock - bank._clock
         store.stats(LAST)[first:] += clock - other._clock
@@ -122,6 +126,8 @@ def merge(bank: Bank, other: Bank) -> None:
         undo.keep()
     except BaseException:
         insist(undo.restore)
+        if not undo.kept:
+            members.life, members.complete = life, complete
         raise
 
 

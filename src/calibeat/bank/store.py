@@ -8,17 +8,15 @@ import numpy as np
 import numpy.typing as npt
 
 from calibeat._util.types import Slots, Vector
-from calibeat.core.kernel import N
-from calibeat.core.learners import AIOLI
+from calibeat.core.layout import N
 from calibeat.core.method import Method
-from calibeat.core.mixtures import Lanes
-from calibeat.core.params import params_of
+from calibeat.core.params import params_of_rows
+from calibeat.core.stats import EVENTS, LAST, LOSSES, STATS
 from calibeat.errors import InvalidInput
 
 from .hashing import Seed
 from .index import EVERY, MOST_KEYS, Index, IntIndex, StringIndex, with_room
 from .keys import IntColumn, KeyColumn
-from .stats import EVENTS, LAST, LOSSES, STATS
 
 Columns = dict[str, npt.NDArray[Any]]
 KINDS: dict[str, type[Index]] = {"ints": IntIndex, "strings": StringIndex}
@@ -185,14 +183,7 @@ class RowStore:
 
     def params(self, slots: Slots | slice = EVERY) -> Columns:
         """The parameters of all rows, or of some."""
-        states = self.matrix[: len(self), : self.method.width][slots]
-        if isinstance(self.method.learner, AIOLI):  # its parameters take a small linear system for each key
-            found = [params_of(self.method, state.tolist()) for state in states]
-            return {name: np.array([params[name] for params in found]) for name in params_of(self.method, self.fresh)}
-        params = params_of(self.method, states.T)
-        if isinstance(self.method.learner, Lanes):
-            params |= params.pop("lanes")
-        return {name: np.array(column) for name, column in params.items()}
+        return params_of_rows(self.method, self.matrix[: len(self), : self.method.width][slots])
 
     def table(self, clock: int, slots: Slots | slice = EVERY) -> Columns:
         """What `Bank.table` gives, of all rows, or of some."""

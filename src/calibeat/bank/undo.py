@@ -67,6 +67,7 @@ class Undo:
         bank._draws.forget_from(self.count)
         bank._store, bank._clock = store, self.clock
         bank._pool[:] = self._pool
+        bank._members.forget_strangers()
 
 
 def insist(work: Callable[[], None]) -> None:

@@ -6,11 +6,10 @@ import numpy as np
 import numpy.typing as npt
 
 from calibeat._util.types import Slots, Vector
-from calibeat.core.randomness import stream_key, uniforms_at
+from calibeat.core.randomness import numbered, stream_key, uniforms_at
+from calibeat.core.stats import EVENTS
 
 from .keys import KeyColumn
-from .loops import numbered
-from .stats import EVENTS
 from .store import RowStore
 
 

@@ -156,10 +156,8 @@ def _top(options: argparse.Namespace) -> None:
         pairs = zip(line, widths, strict=True)
         print("  ".join(cell.rjust(width) if i else cell.ljust(width) for i, (cell, width) in enumerate(pairs)))
     if few.any():
-        count = int(few.sum())
-        print(
-            f"{counted(count, 'key')} with fewer than {options.few} outcomes {'comes' if count == 1 else 'come'} last."
-        )
+        verbs = ("have", "come") if few.sum() > 1 else ("has", "comes")
+        print(f"{counted(int(few.sum()), 'key')} {verbs[0]} fewer than {options.few} outcomes and {verbs[1]} last.")
 
 
 def _print(found: dict[str, Any], *, as_json: bool) -> None:
