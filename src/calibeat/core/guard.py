@@ -172,7 +172,7 @@ def guard(
     if d > 0.0:
         while b < cells - 1.0:
             edge = guard_edge(b + 1.0, cells, strict)
-            below = edge - DELTA if edge - DELTA > here else here
+            below = max(here, edge - DELTA)
             left = pull(d, p, below, m, n)
             if left <= 0.0:
                 q = balance(d, p, m, n, here, below)
@@ -214,6 +214,6 @@ def guard_step(row: Vector, at: int, cells: float, strict: bool, p: float, q: fl
     row[b] += y - q
     row[b + 1] += q * (1.0 - q)
     wealth = row[at + WEALTH] * (p / q if y == 1.0 else (1.0 - p) / (1.0 - q))
-    row[at + WEALTH] = wealth if wealth > FLOOR else FLOOR
+    row[at + WEALTH] = max(FLOOR, wealth)
     wealth = row[at + BRIER_WEALTH] * (1.0 + (q - p) * (q - y))
-    row[at + BRIER_WEALTH] = wealth if wealth > FLOOR else FLOOR
+    row[at + BRIER_WEALTH] = max(FLOOR, wealth)
