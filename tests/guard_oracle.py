@@ -17,11 +17,11 @@ class Oracle:
     def bin(self, q):
         return sum(q >= edge for edge in self.edges)
 
-    def D(self, b):
+    def debt(self, b):
         return math.copysign(max(abs(self.S[b]) - self.c * math.sqrt(self.V[b]), 0.0), self.S[b])
 
     def h(self, b, q, p):
-        return self.D(b) - (q - p) * (self.lam * self.M / (q * (1.0 - q)) + self.mu * self.N)
+        return self.debt(b) - (q - p) * (self.lam * self.M / (q * (1.0 - q)) + self.mu * self.N)
 
     def zero(self, b, p, low, high):
         """h falls in q inside a bin: halve until nothing lies between."""
@@ -35,9 +35,9 @@ class Oracle:
         """-> (clipped expert, low, high, probability of low): where h, from p on, first comes down through zero."""
         p = min(max(p, 1e-7), 1.0 - 1e-7)
         b, at = self.bin(p), p
-        if self.D(b) == 0.0:
+        if self.debt(b) == 0.0:
             return p, p, p, 1.0
-        up = self.D(b) > 0.0
+        up = self.debt(b) > 0.0
         while True:
             if b == (self.m - 1 if up else 0):
                 q = self.zero(b, p, at, 1.0) if up else self.zero(b, p, 0.0, at)
@@ -61,7 +61,7 @@ class Oracle:
         self.N = max(self.N * (1.0 + (q - p) * (q - y)), self.floor)
 
     def potential(self):
-        return sum(self.D(b) ** 2 for b in range(self.m)) + 2.0 * (self.lam * self.M + self.mu * self.N)
+        return sum(self.debt(b) ** 2 for b in range(self.m)) + 2.0 * (self.lam * self.M + self.mu * self.N)
 
 
 def even_edges(m):

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import copy
+import itertools
 import math
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import pytest
@@ -64,13 +66,13 @@ def test_golden(name):
     kernel = Kernel(int(settings[0]), settings[2], settings[3])
     tolerance = 1e-12
     for expert, outcome, draw, (q, low, high, weight) in zip(p.tolist(), y.tolist(), u.tolist(), out, strict=True):
-        expert, *said = kernel.say(expert)
+        clipped, *said = kernel.say(expert)
         mine = said[0] if draw < said[2] else said[1]
         if 1.0 - q < 1e-5:
             tolerance = 1e-8  # 1 - q has few bits there, and the wealths carry its rounding on
         assert [mine, said[0], said[1]] == pytest.approx([q, low, high], rel=0.0, abs=tolerance)
         assert said[2] == pytest.approx(weight, rel=0.0, abs=1e-5)
-        kernel.learn(expert, mine, outcome)
+        kernel.learn(clipped, mine, outcome)
     np.testing.assert_allclose(kernel.row, row, rtol=1e-7, atol=1e-8)
 
 
@@ -114,32 +116,52 @@ def test_one_step_never_adds_more_than_the_proof_allows(events, slack, spring, s
         kernel.learn(p, low if u < weight else high, y)
 
 
+class Game(NamedTuple):
+    """What an opponent sees before he chooses the outcome: everything but the draw."""
+
+    t: int
+    kernel: Kernel
+    p: float
+    low: float
+    high: float
+    weight: float
+
+    @property
+    def mean(self):
+        return self.weight * self.low + (1.0 - self.weight) * self.high
+
+
 def greedy(measure):
     """Outcomes that make the error as large as possible on average over the draw, one step ahead."""
 
-    def outcome(t, kernel, p, low, high, weight):
-        gains = []
+    def outcome(game):
+        row, gains = game.kernel.row, []
         for y in (0, 1):
             total = 0.0
-            for q, probability in ((low, weight), (high, 1.0 - weight)):
-                b = g.SUMS + 2 * g.guard_bin(q, kernel.cells, kernel.strict)
-                total += probability * (measure(kernel.row[b] + y - q) - measure(kernel.row[b]))
+            for q, probability in ((game.low, game.weight), (game.high, 1.0 - game.weight)):
+                b = g.SUMS + 2 * g.guard_bin(q, game.kernel.cells, game.kernel.strict)
+                total += probability * (measure(row[b] + y - q) - measure(row[b]))
             gains.append(total)
         return int(gains[1] > gains[0])
 
     return outcome
 
 
+def wave(t):
+    return 0.5 + 0.4 * math.sin(t / 200)
+
+
+def half(_):
+    return 0.5
+
+
 OPPONENTS = {
-    "greedy on |S|": (lambda t: 0.5, greedy(abs)),
+    "greedy on |S|": (half, greedy(abs)),
     "greedy on S squared": (lambda t: 0.1 + 0.8 * (t % 7) / 7, greedy(lambda s: s * s)),
-    "threshold": (lambda t: 0.5, lambda t, k, p, low, high, w: int(w * low + (1 - w) * high <= 0.5)),
-    "moving threshold": (
-        lambda t: 0.5 + 0.4 * math.sin(t / 200),
-        lambda t, k, p, low, high, w: int(w * low + (1 - w) * high <= 0.5 + 0.4 * math.sin(t / 200)),
-    ),
-    "jumps": (lambda t: 0.5, lambda t, k, p, low, high, w: int((t * 0.618) % 1 < (0.1 if t % 400 < 200 else 0.9))),
-    "log-loss thief": (lambda t: 0.5 + 0.3 * (-1) ** t, lambda t, k, p, low, high, w: int(p > 0.5 * (low + high))),
+    "threshold": (half, lambda game: int(game.mean <= 0.5)),
+    "moving threshold": (wave, lambda game: int(game.mean <= wave(game.t))),
+    "jumps": (half, lambda game: int((game.t * 0.618) % 1 < (0.1 if game.t % 400 < 200 else 0.9))),
+    "log-loss thief": (lambda t: 0.5 + 0.3 * (-1) ** t, lambda game: int(game.p > game.mean)),
 }
 
 
@@ -155,7 +177,7 @@ def test_theorems_hold_against_opponents(name, strict):
     errors: dict[float, float] = {}
     for t in range(T):
         p, low, high, weight = kernel.say(experts(t))
-        y = opponent(t, kernel, p, low, high, weight)
+        y = opponent(Game(t, kernel, p, low, high, weight))
         q = low if rng.random() < weight else high
         kernel.learn(p, q, y)
         excess_log_loss += math.log((p if y else 1 - p) / (q if y else 1 - q))
@@ -171,7 +193,7 @@ def test_theorems_hold_against_opponents(name, strict):
 def test_cells_of_equal_arc():
     for cells in (2, 3, 50, 100, 500):
         edges = [0.0, *arc_edges(cells), 1.0]
-        for k, (low, high) in enumerate(zip(edges, edges[1:], strict=False)):
+        for k, (low, high) in enumerate(itertools.pairwise(edges)):
             middle = 0.5 * (low + high)
             for q in (low, middle, math.nextafter(high, 0.0)):
                 assert g.guard_bin(q, float(cells), True) == k
@@ -182,15 +204,15 @@ def test_cells_of_equal_arc():
 def test_the_bounds_of_the_design():
     """The table of docs/guard.md, to its digits."""
     table = {
-        1e3: (0.118, 0.104, 0.094, 0.064, 0.172, 0.283, 0.199, 4.0, 7.9, 0.148),
-        1e4: (0.034, 0.032, 0.028, 0.018, 0.051, 0.077, 0.086, 6.2, 12.4, 0.065),
-        1e5: (0.0107, 0.0100, 0.0089, 0.0056, 0.0157, 0.0232, 0.039, 8.5, 17.0, 0.054),
-        1e6: (0.0034, 0.0032, 0.0028, 0.0018, 0.0049, 0.0072, 0.018, 10.8, 21.7, 0.053),
+        10**3: (0.118, 0.104, 0.094, 0.064, 0.172, 0.283, 0.199, 4.0, 7.9, 0.148),
+        10**4: (0.034, 0.032, 0.028, 0.018, 0.051, 0.077, 0.086, 6.2, 12.4, 0.065),
+        10**5: (0.0107, 0.0100, 0.0089, 0.0056, 0.0157, 0.0232, 0.039, 8.5, 17.0, 0.054),
+        10**6: (0.0034, 0.0032, 0.0028, 0.0018, 0.0049, 0.0072, 0.018, 10.8, 21.7, 0.053),
     }
     for T, row in table.items():
-        T = int(T)
         ours = (
-            bounds.guard_calibration(T), bounds.guard_calibration(T, brier=0.25), bounds.guard_calibration(T, brier=0.15),
+            bounds.guard_calibration(T),
+            bounds.guard_calibration(T, brier=0.25), bounds.guard_calibration(T, brier=0.15),
             bounds.guard_calibration(T, slack=0.0), bounds.guard_calibration(T, slack=2.0),
             bounds.guard_calibration(T, bins=50), min(bounds.guard_strict_calibration(T, J) for J in range(2, 300)),
             bounds.guard_log_loss(T), bounds.guard_brier(T), bounds.guard_sharpness(0.1, T),
