@@ -9,12 +9,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 
 from benchmarks import quality, table
+from benchmarks.quality import Vector
 from benchmarks.stream import CLIP, Stream
-from benchmarks.timing import best_of
+from benchmarks.timing import Maker, interleaved
 from calibeat import AUTO, F99, GAUTO, GOPS, GTOPS, HOPS, OPS, TOPS, Calibrator, Guard, Method, bounds, metrics
 
 METHODS: dict[str, Method] = {
@@ -40,7 +42,20 @@ def numbers(*, quick: bool) -> None:
         excess = [f"{bounds.guard_log_loss(T):.1f}", f"{bounds.guard_brier(T):.1f}"]
         sharpness = f"{bounds.guard_sharpness(0.1, T):.3f}, {bounds.hops_sharpness(0.1, T):.3f}"
         rows.append([f"{T:,}", hops, *[f"{value:.4f}" for value in calibration], *excess, sharpness])
-    head = ["T", "HOPS CE (best m)", "any", "Brier .25", ".15", "c=0", "c=2", "m=50", "strict", "log-loss", "Brier", "SHP G, HOPS"]
+    head = [
+        "T",
+        "HOPS CE (best m)",
+        "any",
+        "Brier .25",
+        ".15",
+        "c=0",
+        "c=2",
+        "m=50",
+        "strict",
+        "log-loss",
+        "Brier",
+        "SHP G, HOPS",
+    ]
     table.show("Bounds of the guard, m = 10, c = 1", head, rows)
 
 
@@ -74,7 +89,9 @@ def benign(*, quick: bool) -> None:
                 p = Calibrator(method, seed=0).run(named.stream.scores, named.stream.outcomes)[named.warm_up :]
                 y = named.stream.outcomes[named.warm_up :]
                 loss = metrics.log_loss(y, p, clip=CLIP)
-                measures.append([1000.0 * v for v in (loss, metrics.brier_score(y, p), metrics.calibration_error(y, p))])
+                measures.append(
+                    [1000.0 * v for v in (loss, metrics.brier_score(y, p), metrics.calibration_error(y, p))]
+                )
             rows.append([name, *[f"{value:.2f}" for value in np.mean(measures, axis=0)]])
         table.show(f"Benign, {title}: {len(found)} streams", ["method", "log-loss", "Brier", "CE"], rows)
 
@@ -142,10 +159,15 @@ def cost(*, quick: bool) -> None:
     outcomes = (rng.random(n) < 0.3 + 0.4 * scores).astype(np.float64)
     rows = []
     for name, guarded, plain in (("OPS", GOPS, OPS), ("TOPS", GTOPS, TOPS), ("AUTO", GAUTO, AUTO)):
-        seconds = [best_of(5, lambda m=m: Calibrator(m, seed=0).run(scores, outcomes)) for m in (plain, guarded)]
+        turns = {kind: _run(method, scores, outcomes) for kind, method in (("plain", plain), ("guarded", guarded))}
+        seconds = list(interleaved(turns, 5).values())
         ns = [table.nanoseconds(s, n) for s in seconds]
         rows.append([name, *ns, table.nanoseconds(seconds[1] - seconds[0], n), str(guarded.width - plain.width)])
     table.show("Cost of the guard", ["over", "ns/event", "guarded", "added", "numbers in the row"], rows)
+
+
+def _run(method: Method, scores: Vector, outcomes: Vector) -> Maker:
+    return lambda: partial(Calibrator(method, seed=0).run, scores, outcomes)
 
 
 def guard(*, quick: bool) -> None:
