@@ -16,11 +16,15 @@ from collections import OrderedDict
 from collections.abc import Iterator
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from ._util.check import check_score, check_whole, said
 from .core.calibeating import bin_of
 from .core.method import Method
 from .core.randomness import uniform
 from .errors import MissingExtra
+from .metrics import of_bins
 from .stream.calibrator import Calibrator
 from .stream.forecast import Forecast
 
@@ -238,6 +242,10 @@ class _BinnedMetric(_ProbabilityMetric):
             self._counts.pop(b, None)
             self._sums.pop(b, None)
 
+    def _columns(self) -> NDArray[np.float64]:
+        """Weight, sum of forecasts and sum of outcomes of each bin that has events."""
+        return np.array(list(self._sums.values())).T
+
 
 class CalibrationError(_BinnedMetric):
     """The paper's calibration error: (1/T) sum over bins of N |mean forecast - mean outcome|.
@@ -266,8 +274,7 @@ class CalibrationError(_BinnedMetric):
 
     def get(self) -> float:
         """The error so far; 0 before the first event."""
-        total = math.fsum(weight for weight, _, _ in self._sums.values())
-        return math.fsum(abs(forecasts - outcomes) for _, forecasts, outcomes in self._sums.values()) / (total or 1.0)
+        return float(of_bins(*self._columns()).calibration_error) if self._sums else 0.0
 
 
 class Sharpness(_BinnedMetric):
@@ -297,8 +304,7 @@ class Sharpness(_BinnedMetric):
 
     def get(self) -> float:
         """The sharpness so far; 0 before the first event."""
-        total = math.fsum(weight for weight, _, _ in self._sums.values())
-        return math.fsum(outcomes * outcomes / weight for weight, _, outcomes in self._sums.values()) / (total or 1.0)
+        return float(of_bins(*self._columns()).sharpness) if self._sums else 0.0
 
 
 class Brier(_ProbabilityMetric):

@@ -41,8 +41,8 @@ from calibeat import (
     UnknownForecast,
     UnknownKey,
 )
-from calibeat.bank.loops import CLIP
 from calibeat.bank.member import Members
+from calibeat.core.losses import LOSS_FLOOR
 
 # ---- the same bits -------------------------------------------------------------------------------------------------
 
@@ -313,7 +313,7 @@ def test_params_and_table() -> None:
             assert table["idle"][slot] == 299 - np.flatnonzero(mine)[-1]
             for prefix, said in (("raw_", scores), ("", forecasts)):
                 p, y = said[mine], outcomes[mine]
-                likelihood = np.clip(np.where(y == 1, p, 1 - p), CLIP, None)
+                likelihood = np.clip(np.where(y == 1, p, 1 - p), LOSS_FLOOR, None)
                 assert table[f"{prefix}log_loss"][slot] == pytest.approx(-np.log(likelihood).mean())
                 assert table[f"{prefix}brier"][slot] == pytest.approx(((p - y) ** 2).mean())
     json.dumps({name: column.tolist() for name, column in table.items()})

@@ -34,9 +34,9 @@ from calibeat import (
     Platt,
 )
 from calibeat.core import jit as _jit  # fmt: skip
-from calibeat.core.learners import solve
-from calibeat.core.method import Histogram
+from calibeat.core.algebra import solve
 from calibeat.core.presets import PRESETS, name_of
+from calibeat.core.refit import Histogram
 from calibeat.stream import history as history_module
 
 

@@ -29,9 +29,8 @@ import numpy.typing as npt
 
 from calibeat._util.check import check_choice, check_whole
 from calibeat.core.method import Method
+from calibeat.core.stats import EVENTS, STATS
 from calibeat.errors import InvalidInput, SnapshotMismatch
-
-from .loops import BOOKS, EVENTS
 
 if TYPE_CHECKING:
     from .bank import Bank
@@ -206,13 +205,13 @@ def _check(method: Method, header: dict[str, Any], arrays: Sections, *, verify: 
     """What the kernels rely on: lengths that fit together, slots that exist, numbers that are numbers."""
     count, width = check_whole("count", header["count"], 0, 2**31), method.width
     check_whole("clock", header["clock"], 0, 2**53)
-    lengths = {"pool": width, "rows": count * (width + BOOKS), "keys": count, "marks": 2 * count}
+    lengths = {"pool": width, "rows": count * (width + STATS), "keys": count, "marks": 2 * count}
     for name, array in arrays.items():
         if name in lengths and len(array) != lengths[name]:
             raise InvalidInput(f"{name} must have {lengths[name]} numbers, got {len(array)}")
     if not verify:
         return
-    _check_rows(arrays["rows"].reshape(-1, width + BOOKS), width)
+    _check_rows(arrays["rows"].reshape(-1, width + STATS), width)
     if not np.isfinite(arrays["pool"]).all():
         raise InvalidInput("pool must hold finite numbers, got others")
     if "table" in arrays:

@@ -11,15 +11,16 @@ import numpy.typing as npt
 
 from calibeat._util.check import check_due, check_outcome, check_outcomes, check_scores, said
 from calibeat._util.types import Vector
-from calibeat.core import kernel
 from calibeat.core.jit import compiled
+from calibeat.core.layout import N
 from calibeat.core.randomness import stream_key
+from calibeat.core.stats import EVENTS, LAST, add_losses
 from calibeat.errors import UnknownKey
 from calibeat.stream.calibrator import Calibrator, Number
 from calibeat.stream.forecast import Forecast, Issuer
 
-from . import loops as rows
 from .keys import Key, check_key
+from .loops import add_late_losses
 from .start import learn_late
 
 if TYPE_CHECKING:
@@ -59,7 +60,7 @@ class Member(Calibrator):
             self._moves = self._bank._store.moves
             self._hand = self._spec, self._row, self._receipt
             self._take_compiled_kernels()
-        self._events = int(self._books[rows.EVENTS])
+        self._events = int(self._books[EVENTS])
 
     def predict(self, score: Number) -> Forecast:
         self._refresh()
@@ -67,17 +68,17 @@ class Member(Calibrator):
         bank = self._bank
         if bank._writable:
             bank._clock += 1
-            self._books[rows.EVENTS], self._books[rows.LAST] = float(self._events), float(bank._clock)
+            self._books[EVENTS], self._books[LAST] = float(self._events), float(bank._clock)
         return forecast
 
     def update(self, forecast: Forecast, outcome: Number | np.bool_) -> None:
         self._bank._check_writable("learn")
         self._refresh()
-        before = self._row[kernel.N]
+        before = self._row[N]
         super().update(forecast, outcome)
-        if self._row[kernel.N] > before:  # else it was known already
+        if self._row[N] > before:  # else it was known already
             y = check_outcome(outcome)
-            rows.book(self._books, 0, forecast.score, forecast.probability, y)
+            add_losses(self._books, 0, forecast.score, forecast.probability, y)
             self._bank._learn_together(forecast.score, y)
 
     def run(self, scores: npt.ArrayLike, outcomes: npt.ArrayLike, *, due: npt.ArrayLike | None = None) -> Vector:
@@ -93,12 +94,12 @@ class Member(Calibrator):
         order = np.argsort(arrivals, kind="stable")
         order = order[: np.searchsorted(arrivals[order], n)]
         labels = check_outcomes(outcomes, needed=arrivals < n)
-        compiled(rows.book_late)(np.frombuffer(self._books), probabilities, forecasts, labels, order)
+        compiled(add_late_losses)(np.frombuffer(self._books), probabilities, forecasts, labels, order)
         if bank._prior:
             receipt = np.empty(self._method.receipt_width)
             compiled(learn_late)(self._method.spec, bank._pool, probabilities, labels, order, receipt)
         bank._clock += n
-        self._books[rows.EVENTS], self._books[rows.LAST] = float(self._events), float(bank._clock)
+        self._books[EVENTS], self._books[LAST] = float(self._events), float(bank._clock)
         return forecasts
 
     @classmethod

@@ -22,15 +22,12 @@ from calibeat._util.check import (
 )
 from calibeat._util.columns import like
 from calibeat._util.types import Vector
-from calibeat.core import kernel
-from calibeat.core.calibeating import Hedging
-from calibeat.core.jit import compiled
-from calibeat.core.learners import OGD, ONS
+from calibeat.core import kernel, layout, loops
+from calibeat.core.jit import compiled, plain
 from calibeat.core.method import Method
-from calibeat.core.params import params_of
+from calibeat.core.params import on_the_ball, params_of
 from calibeat.core.presets import AUTO, method_named, name_of
 from calibeat.core.randomness import stream_key, uniform, uniforms
-from calibeat.core.refit import FTL, Fixed
 from calibeat.errors import InvalidInput, OutcomeConflict, SnapshotMismatch, UnknownForecast
 from calibeat.export.frozen import Export, frozen_map
 
@@ -97,7 +94,7 @@ class Calibrator:
         self._keeps = method.needs_history
         self._events = 0
         self._key = stream_key(self._seed, self._stream)
-        self._hedges = isinstance(method.calibeater, Hedging)
+        self._hedges = method.draws
         self._issuer = Issuer(f"{stream_key(self._key, repr(method)):016x}")
         self._adopted = 0  # receipts below this number may come from the calibrator that this one continues
         self._told_about_ball = False
@@ -119,12 +116,12 @@ class Calibrator:
             candidates: tuple[tuple[float, float], ...] = ((q, 1.0),)
         else:  # the draw matters: only now is it worth making
             q, cell, *_ = self._predict(spec, row, score, uniform(self._key, event), receipt, 0)
-            m = self._spec[kernel.BINS]
+            m = self._spec[layout.BINS]
             candidates = (((low + 0.5) / m, weight), ((high + 0.5) / m, 1.0 - weight))
         self._events = event + 1
         self._last_event = event
         self._last = x0, x1, x2, p, z
-        seen, lanes = int(self._row[kernel.N]), tuple(self._receipt) if self._mixes else ()
+        seen, lanes = int(self._row[layout.N]), tuple(self._receipt) if self._mixes else ()
         return _new(Forecast, (q, score, p, b, candidates, event, seen, cell, self._issuer, lanes))
 
     def update(self, forecast: Forecast, outcome: Number | np.bool_) -> None:
@@ -148,7 +145,7 @@ class Calibrator:
         if forecast._learnt and self._has_learnt(forecast, y):
             return
         events = self._events
-        n = self._row[kernel.N]
+        n = self._row[layout.N]
         if n >= events:
             raise OutcomeConflict(
                 f"outcome must be of a forecast that has none yet, got one more than the {events} forecasts - "
@@ -190,24 +187,25 @@ class Calibrator:
         if due is None:
             labels = check_outcomes(outcomes)
             check_lengths(scores=n, outcomes=len(labels))
-            return like(scores, self._run(kernel.run, probabilities, labels))
+            return like(scores, self._run(loops.run, probabilities, labels))
         arrivals = check_due(due, n) if n else np.empty(0, dtype=np.int64)
         labels = check_outcomes(outcomes, needed=arrivals < n)
         check_lengths(scores=n, outcomes=len(labels))
         order = np.argsort(arrivals, kind="stable")
         order = order[: np.searchsorted(arrivals[order], n)]
         played = np.empty(n, dtype=np.int64)
-        return like(scores, self._run(kernel.run_late, probabilities, labels, arrivals, order, played))
+        return like(scores, self._run(loops.run_late, probabilities, labels, 0, played, arrivals, order))
 
-    def _run(self, loop: Any, scores: Vector, outcomes: Vector, *late: npt.NDArray[np.int64]) -> Vector:
+    def _run(self, loop: Any, scores: Vector, outcomes: Vector, *late: Any) -> Vector:
         row = np.array(self._row)  # a copy: if anything breaks off the loop, nothing has happened
         history = self._history
-        history.reserve(int(row[kernel.N]), len(scores))
+        history.reserve(int(row[layout.N]), len(scores))
         forecasts = np.empty(len(scores))
-        compiled(loop)(
-            self._method.spec, row, float(self._events), scores, outcomes, self._draws(len(scores)), forecasts,
-            self._receipts(len(scores) if late else 1), *history.columns, *late,
-        )  # fmt: skip
+        events, one_stream = len(scores), (row, len(row), loops.NO_SLOTS, 0, 1, 0)
+        play, place = compiled(loop), loops.place_before()
+        batch = scores, outcomes, self._draws(events), forecasts, self._receipts(events if late else 1)
+        while play(self._method.spec, *one_stream, float(self._events), *batch, *history.columns, place, events, *late):
+            history.refit(row)
         self._view()[:] = row
         self._events += len(scores)
         self._after_learning()
@@ -227,8 +225,9 @@ class Calibrator:
         self._refresh()
         forecasts = np.empty(len(probabilities))
         draws = self._draws(len(probabilities))
-        compiled(kernel.predict_many)(
-            self._method.spec, self._view(), probabilities, draws, forecasts, self._receipts(1)
+        row = self._view()
+        compiled(loops.predict_many)(
+            self._method.spec, row, len(row), row, loops.NO_SLOTS, probabilities, draws, forecasts, self._receipts(1)
         )
         return like(scores, forecasts)
 
@@ -255,7 +254,7 @@ class Calibrator:
     def outcomes(self) -> int:
         """How many outcomes were learnt."""
         self._refresh()
-        return int(self._row[kernel.N])
+        return int(self._row[layout.N])
 
     @property
     def params(self) -> dict[str, Any]:
@@ -280,10 +279,8 @@ class Calibrator:
     @property
     def on_the_ball(self) -> bool:
         """Whether the parameters lie on the ball that bounds them: separable data, or a radius that is too small."""
-        learner = self._method.learner
-        if not isinstance(learner, (ONS, OGD, Fixed, FTL)) or self._method.dimension == 0:
-            return False
-        return math.hypot(*self.params.values()) >= learner.radius * (1.0 - 1e-9)
+        self._refresh()
+        return on_the_ball(self._method, self._row)
 
     @property
     def evidence(self) -> float:
@@ -309,7 +306,7 @@ class Calibrator:
                 f"got {name_of(self._method) or self._method}"
             )
         self._refresh()
-        at = int(self._spec[kernel.EVIDENCE])
+        at = int(self._spec[layout.EVIDENCE])
         return float(self._row[at] + math.log(self._row[at + 1]))
 
     def alarm(self, alpha: float = 0.05) -> bool:
@@ -404,9 +401,8 @@ class Calibrator:
             )
         check_score(forecast.score)
         check_interval("forecast probability", forecast.probability, 0.0, 1.0)
-        calibeater = self._method.calibeater
-        if calibeater is not None:  # a cell that was damaged on the way must not reach the row
-            check_whole("forecast cell", forecast.cell, 0, len(calibeater.initial) // 2 - 1)
+        if self._method.cells:  # a cell that was damaged on the way must not reach the row
+            check_whole("forecast cell", forecast.cell, 0, self._method.cells - 1)
 
     def _refresh(self) -> None:
         """Nothing to do for a stream with a row of its own; the member of a bank looks where its row is now."""
@@ -422,9 +418,9 @@ class Calibrator:
         spec, row, receipt = self._hand
         self._history.reserve(self.outcomes, 1)
         self._receipt[:] = array("d", forecast.lanes)
-        self._update(
-            spec, row, float(self._events), forecast.score, forecast.cell, y, receipt, 0, *self._history.columns
-        )
+        late = forecast.score, forecast.cell, y, receipt, 0
+        if self._update(spec, row, float(self._events), *late, *self._history.columns):
+            self._history.refit(self._view(), compiled if single_is_compiled() else plain)
         self._after_learning()
 
     def _has_learnt(self, forecast: Forecast, y: float) -> bool:

@@ -8,9 +8,6 @@ from typing import Any, NamedTuple
 
 from calibeat._util.check import check_number, check_whole
 from calibeat.core.method import Method
-from calibeat.core.mixtures import SCORE, SEEN, F, Lanes, P, receipt_is_sound
-from calibeat.core.refit import Histogram
-from calibeat.core.spline import Spline
 from calibeat.errors import InvalidInput
 
 
@@ -82,17 +79,7 @@ class Forecast(_Receipt):
 
     def _remembers(self, method: Method) -> bool:
         """Whether what the mixture said is complete, possible, and agrees with the rest of the receipt."""
-        lanes, features = self.lanes, method.features
-        if method.receipt_width == 0 or features is None or isinstance(features, Histogram):
-            return lanes == ()
-        f = min(max(self.score, features.clip), 1.0 - features.clip)
-        return (
-            len(lanes) == method.receipt_width
-            and (lanes[SEEN], lanes[SCORE], lanes[F], lanes[P]) == (self.seen, self.score, f, self.probability)
-            and receipt_is_sound(
-                lanes, lanes=isinstance(method.learner, Lanes), spline=isinstance(method.calibeater, Spline)
-            )
-        )
+        return method.receipt_is_sound(self.lanes, self.score, self.seen, self.probability)
 
     def __format__(self, spec: str) -> str:
         """As the probability, where a format is asked for: ``f"{forecast:.1%}"``."""

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
 from calibeat._util.check import check_outcomes
 from calibeat._util.types import Vector
+from calibeat.core.jit import compiled
+from calibeat.core.layout import N
 from calibeat.core.method import Method
 from calibeat.core.refit import FTL, Fixed
 from calibeat.errors import InvalidInput
@@ -25,6 +29,7 @@ class History:
     def __init__(self, method: Method) -> None:
         learner = method.learner
         self._kept = learner if isinstance(learner, (Fixed, FTL)) else None
+        self._method = method
         self._wide = method.dimension == 3
         self.dropped = 0
         self.x0, self.x1, self.y = np.empty(0), np.empty(0), np.empty(0)
@@ -46,6 +51,12 @@ class History:
             self.x0, self.y = _grown(self.x0, size), _grown(self.y, size)
             if self._wide:
                 self.x1 = _grown(self.x1, size)
+
+    def refit(self, row: Any, run: Callable[[Any], Any] = compiled) -> None:
+        """Fit what is remembered and put the result in the row; `run` makes the kernel plain or compiled."""
+        if self._method.features is not None:
+            last = int(row[N]) - self.dropped
+            run(self._method.features.refit)(self._method.spec, row, self.x0, self.x1, self.y, last)
 
     def forget(self, learnt: int) -> None:
         """Let go of what no refit will look at again."""
