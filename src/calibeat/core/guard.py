@@ -20,18 +20,23 @@ docs/guard.md has the theorems and their proofs.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from calibeat._util.check import check_interval, check_whole
 from calibeat._util.types import Vector
+from calibeat.errors import InvalidInput
 
 from .calibeating import bin_of
 from .jit import kernel, large_kernel
+from .layout import GUARD_CELLS, SLACK, SPRING, STRICT
+from .parts import Part
 
 DELTA = 1e-6  # between the two points of a draw
 FLOOR = 1e-4  # of the wealths: whoever bets on the expert never loses all, so that every stretch has a bound
 INSIDE = 1e-7  # experts are clipped to [INSIDE, 1 - INSIDE]
+MOST_WEALTH = 1e300
 MOST_CELLS = 500  # beyond, the outermost cells come near DELTA
 
 # ---- behind the calibeater's cells in the row --------------------------------------------------------------------
@@ -40,7 +45,7 @@ SUMS = 2  # then S and V of each bin
 
 
 @dataclass(frozen=True)
-class Guard:
+class Guard(Part):
     r"""Calibration against anybody, nearly free: moves a forecast no further than the record of its bin demands.
 
     Parameters
@@ -65,7 +70,12 @@ class Guard:
     spring: float = 10.0
     strict: int | None = None
 
+    slot: ClassVar[str] = "guard"
     code: ClassVar[float] = 1.0
+    no_formula: ClassVar[str] = (
+        "a map from score to forecast, got {}, whose Guard may draw its forecast at random - export the method without "
+        "its guard"
+    )
 
     def __post_init__(self) -> None:
         """Check what was given."""
@@ -80,10 +90,49 @@ class Guard:
         """How many bins are kept: `bins`, or `strict` cells of equal arc."""
         return self.bins if self.strict is None else self.strict
 
-    @property
     def initial(self) -> list[float]:
         """M = N = 1, and nothing in any bin."""
         return [1.0, 1.0, *[0.0] * (2 * self.cells)]
+
+    def fill(self, spec: Vector) -> None:
+        spec[GUARD_CELLS], spec[SLACK], spec[SPRING], spec[STRICT] = (
+            self.cells,
+            self.slack,
+            self.spring,
+            self.strict is not None,
+        )
+
+    def check(self, numbers: Sequence[float], n: float) -> None:
+        """Raise `InvalidInput` unless its numbers in a row that has learnt n outcomes are possible."""
+        if not all(FLOOR <= wealth <= MOST_WEALTH for wealth in numbers[:SUMS]):
+            raise InvalidInput(f"row must hold wealths in [{FLOOR:g}, {MOST_WEALTH:g}], got {list(numbers[:SUMS])}")
+        for total, spread in zip(numbers[SUMS::2], numbers[SUMS + 1 :: 2], strict=True):
+            if not (abs(total) <= n and 0.0 <= spread <= 0.25 * n + 1e-9 * n):
+                raise InvalidInput(f"row must sum residuals of {n:g} outcomes in each bin, got {total!r}, {spread!r}")
+
+    def params(self, numbers: Sequence[float]) -> dict[str, Any]:
+        """Wealth of the expert, and the bins that are out of balance: bin, its edges, the debt D."""
+        out = []
+        for b in range(self.cells):
+            d = debt(numbers, 0, b, self.slack)
+            if d != 0.0:
+                strict = self.strict is not None
+                low, high = guard_edge(float(b), self.cells, strict), guard_edge(b + 1.0, self.cells, strict)
+                out.append({"from": low, "to": high, "debt": d})
+        return {"log_loss_wealth": numbers[WEALTH], "brier_wealth": numbers[BRIER_WEALTH], "out_of_balance": out}
+
+    def could_issue(self, given: float, issued: float, forecast: float) -> bool:
+        """Whether a receipt from outside is one that it could have written."""
+        if not (INSIDE <= given <= 1.0 - INSIDE and 0.0 < issued < 1.0):
+            return False
+        return forecast == (issued if self.strict is None else centre(issued, float(self.strict)))
+
+
+@kernel
+def clip_expert(p: float) -> float:
+    """An expert inside [INSIDE, 1 - INSIDE]."""
+    p = max(INSIDE, p)
+    return min(1.0 - INSIDE, p)
 
 
 @kernel

@@ -116,8 +116,7 @@ class Calibrator:
             candidates: tuple[tuple[float, float], ...] = ((q, 1.0),)
         else:  # the draw matters: only now is it worth making
             q, cell, *_ = self._predict(spec, row, score, uniform(self._key, event), receipt, 0)
-            m = self._spec[layout.BINS]
-            candidates = (((low + 0.5) / m, weight), ((high + 0.5) / m, 1.0 - weight))
+            candidates = (low, weight), (high, 1.0 - weight)
         self._events = event + 1
         self._last_event = event
         self._last = x0, x1, x2, p, z
@@ -300,7 +299,7 @@ class Calibrator:
 
         References: Ville (1939); Shafer, Shen, Vereshchagin & Vovk (2011).
         """
-        if not self._mixes:
+        if not self._method.mixes:
             raise InvalidInput(
                 "evidence must be kept by a method with Lanes or a Spline, such as AUTO, "
                 f"got {name_of(self._method) or self._method}"
