@@ -110,7 +110,7 @@ class Guard(Part):
             if not (abs(total) <= n and 0.0 <= spread <= 0.25 * n + 1e-9 * n):
                 raise InvalidInput(f"row must sum residuals of {n:g} outcomes in each bin, got {total!r}, {spread!r}")
 
-    def params(self, numbers: Sequence[float]) -> dict[str, Any]:
+    def params(self, numbers: Any) -> dict[str, Any]:
         """Wealth of the expert, and the bins that are out of balance: bin, its edges, the debt D."""
         out = []
         for b in range(self.cells):
