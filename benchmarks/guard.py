@@ -34,7 +34,8 @@ def numbers(*, quick: bool) -> None:
         eps = bounds.best_epsilon(T)
         strict = min(bounds.guard_strict_calibration(T, cells) for cells in range(2, 100 if quick else 400))
         calibration = [
-            bounds.guard_calibration(T), bounds.guard_calibration(T, brier=0.25), bounds.guard_calibration(T, brier=0.15),
+            bounds.guard_calibration(T),
+            bounds.guard_calibration(T, brier=0.25), bounds.guard_calibration(T, brier=0.15),
             bounds.guard_calibration(T, slack=0.0), bounds.guard_calibration(T, slack=2.0),
             bounds.guard_calibration(T, bins=50), strict,
         ]  # fmt: skip
