@@ -38,6 +38,7 @@ TABLES = {
     "prior": "prior:cold_start",
     "backtest": "backtest:end_to_end",
     "coverage": "coverage:coverage",
+    "guard": "guard:guard",
 }
 
 
