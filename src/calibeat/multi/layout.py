@@ -44,7 +44,7 @@ FACTOR_INFORMATION, CONFUSION_INFORMATION = 3.0, 2.0
 # ---- the receipt: n, A, the K scores, and for MULTI the K probabilities of the expert -----------------------------
 SEEN, ISSUED_SLOPE, SCORE = 0, 1, 2
 
-# ---- scratch: a few numbers, then K each of x, f, u, five times K of the lanes that learn, K of m, s, r, c ---------
+# ---- scratch: a few numbers, then K each of x, f, u, five times K of the lanes that learn, K of m, s, r, c, p ------
 NAMED, TOP, TOP_SHARE, TOP_SPLINE, REST_SHARE, REST_SPLINE, HEAD = 0, 1, 2, 3, 4, 5, 6
 
 
@@ -62,7 +62,7 @@ def receipt_width(method: int, K: int) -> int:
 
 def scratch(K: int) -> Vector:
     """Room for the kernels to work in."""
-    return np.zeros(HEAD + 12 * K)
+    return np.zeros(HEAD + 13 * K)
 
 
 def initial_row(method: int, K: int) -> Vector:

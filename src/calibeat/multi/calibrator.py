@@ -1,0 +1,331 @@
+"""The host of one stream with many classes: it checks what comes in, and remembers what was learnt."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import threading
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from calibeat._util.check import check_choice, check_due, check_interval, check_whole
+from calibeat._util.types import Vector
+from calibeat.errors import InvalidInput, OutcomeConflict, SnapshotMismatch, UnknownForecast
+from calibeat.stream.forecast import Issuer
+
+from . import snapshot
+from .check import Classes, Label, check_scores
+from .forecast import MultiForecast
+from .frames import like_matrix
+from .pair import PairStream
+from .settled import PENDING, Settled
+from .vector import VectorStream
+
+METHODS = ("raw", "ots", "multi")
+
+
+class MultiCalibrator:
+    r"""Turns K scores into K probabilities, one stream of events, learning from every label.
+
+    Parameters
+    ----------
+    classes : the number of classes, or their labels in the order of the columns.
+    method : ``"multi"`` learns what helps: temperature, class priors, confusions, at several speeds of drift;
+        ``"ots"`` is online temperature scaling alone; ``"raw"`` changes nothing. Two classes are served by AUTO.
+    logits : whether the scores are logits (any finite numbers), to be sent through softmax first. Otherwise they are
+        probabilities, each 0 or more, of sum 1 within 1e-6.
+
+    >>> from calibeat import MultiCalibrator
+    >>> cal = MultiCalibrator(["cat", "dog", "bird"])
+    >>> f = cal.predict([0.2, 0.5, 0.3])       # a forecast is also a receipt
+    >>> f.probabilities.round(6).tolist(), f.label
+    ([0.2, 0.5, 0.3], 'dog')
+    >>> cal.update(f, "bird")                  # now or any time later, in any order
+    >>> cal.predict([0.2, 0.5, 0.3]).probabilities.round(3).tolist()
+    [0.188, 0.421, 0.391]
+
+    Over arrays, with the same bits as the loop above, from the present state on:
+
+    >>> P = cal.run([[0.1, 0.8, 0.1], [0.6, 0.3, 0.1]], ["dog", "cat"])
+    >>> P.shape
+    (2, 3)
+
+    A stream is 75 + 20 K numbers, and 2 K^2 more up to K = 64. Threads may share a calibrator; each call waits for
+    the one before.
+
+    References: Gupta & Ramdas (2023), whose future work this is; Guo et al. (2017); `docs/multiclass.md`.
+    """
+
+    def __init__(self, classes: Any, method: str = "multi", logits: bool = False) -> None:
+        if not isinstance(logits, (bool, np.bool_)):
+            raise InvalidInput(f"logits must be True or False, got {logits!r:.60}")
+        self._classes = Classes(classes)
+        self._method, self._logits = check_choice("method", method, METHODS), bool(logits)
+        pair = self._classes.count == 2 and self._method == "multi"
+        self._stream: VectorStream | PairStream = (
+            PairStream() if pair else VectorStream(self._method, self._classes.count)
+        )
+        self._events = 0
+        self._adopted = 0  # receipts below this number may come from the calibrator that this one continues
+        self._settled = Settled()
+        identity = repr((self._method, self._logits, self._classes.labels)).encode()
+        self._issuer = Issuer(hashlib.blake2b(identity, digest_size=8).hexdigest())
+        self._lock = threading.RLock()
+
+    # ---- one event ------------------------------------------------------------------------------------------------
+
+    def predict(self, scores: npt.ArrayLike) -> MultiForecast:
+        """Forecast one event of K scores. Nothing is learnt; keep the forecast until the label is known.
+
+        >>> from calibeat import MultiCalibrator
+        >>> MultiCalibrator(3, method="raw").predict([0.5, 0.25, 0.25]).probabilities.tolist()
+        [0.5, 0.25, 0.25]
+        """
+        score = check_scores(scores, self._classes, self._logits, one=True)
+        with self._lock:
+            forecast = self._stream.predict(score, self._events, self._classes.labels, self._issuer)
+            self._events += 1
+        return forecast
+
+    def update(self, forecast: MultiForecast, label: Label) -> None:
+        """Learn the label of a forecast, now or any time later, in any order.
+
+        The same label a second time changes nothing; another one is an `OutcomeConflict`, also when the receipt
+        travelled as JSON.
+
+        >>> from calibeat import MultiCalibrator
+        >>> cal = MultiCalibrator(["cat", "dog", "bird"])
+        >>> first, second = cal.predict([0.1, 0.1, 0.8]), cal.predict([0.3, 0.3, 0.4])
+        >>> cal.update(second, "cat")
+        >>> cal.update(first, "bird")
+        """
+        if not isinstance(forecast, MultiForecast):
+            raise InvalidInput(f"forecast must be a MultiForecast made by predict, got {type(forecast).__name__}")
+        y = self._classes.column(label)
+        with self._lock:
+            own = forecast.issuer is self._issuer
+            if not own:
+                self._check_receipt(forecast)
+            known = self._settled.get(forecast.event)
+            if known != PENDING:
+                if known != y:
+                    raise OutcomeConflict(
+                        f"label must be the one already learnt, {self._classes.labels[known]!r}, "
+                        f"got {self._classes.labels[y]!r} - at event {forecast.event}"
+                    )
+                return
+            self._stream.update(forecast, y, own)
+            self._settled.put(forecast.event, y)
+
+    def peek(self, scores: npt.ArrayLike) -> Vector:
+        """What `predict` would say now: the probabilities alone, no event is made."""
+        score = check_scores(scores, self._classes, self._logits, one=True)
+        with self._lock:
+            return self._stream.predict_many(score[None, :])[0]
+
+    # ---- many events ----------------------------------------------------------------------------------------------
+
+    def run(self, scores: Any, labels: Any, *, due: npt.ArrayLike | None = None) -> Any:
+        """Predict and then update, event after event; the same bits as doing so one by one.
+
+        Parameters
+        ----------
+        scores : a matrix or a data frame of K columns, a row for each event.
+        labels : the label of each event.
+        due : for late labels. Label i is learnt just before prediction ``due[i]`` (> i), in order of (due, i); one
+            that is due at ``len(scores)`` or later never arrives, and its place in `labels` may hold anything.
+
+        Returns the forecasts, as a frame if the scores are one. If something is wrong with one event, none is taken.
+
+        >>> from calibeat import MultiCalibrator
+        >>> cal = MultiCalibrator(3)
+        >>> labels = [0, 0, 1, 0, 2, 0, 0, 1] * 50
+        >>> P = cal.run([[0.2, 0.5, 0.3]] * 400, labels)      # the truth is 5/8, 2/8, 1/8
+        >>> P[0].round(3).tolist(), P[200:].mean(axis=0).round(2).tolist()
+        ([0.2, 0.5, 0.3], [0.63, 0.24, 0.12])
+        """
+        matrix = check_scores(scores, self._classes, self._logits)
+        n = len(matrix)
+        late = None
+        if due is None:
+            columns = self._classes.columns(labels, n)
+            learnt = columns
+        else:
+            arrivals = check_due(due, n)
+            columns = self._classes.columns(labels, n, needed=arrivals < n)
+            order = np.argsort(arrivals, kind="stable")
+            late = arrivals, order[: np.searchsorted(arrivals[order], n)]
+            learnt = np.where(arrivals < n, columns, PENDING)
+        with self._lock:
+            forecasts = self._stream.run(matrix, columns, self._events, late)
+            self._settled.extend(self._events, learnt)
+            self._events += n
+        return like_matrix(scores, forecasts)
+
+    def predict_many(self, scores: Any) -> Any:
+        """Forecast many events from the present state: no receipts, nothing learnt, nothing changed.
+
+        >>> from calibeat import MultiCalibrator
+        >>> MultiCalibrator(3, logits=True).predict_many([[0.0, 0.0, 0.0]]).round(6).tolist()
+        [[0.333333, 0.333333, 0.333333]]
+        """
+        matrix = check_scores(scores, self._classes, self._logits)
+        with self._lock:
+            return like_matrix(scores, self._stream.predict_many(matrix))
+
+    # ---- what it believes -----------------------------------------------------------------------------------------
+
+    @property
+    def classes(self) -> tuple[Label, ...]:
+        """The labels in the order of the columns."""
+        return self._classes.labels
+
+    @property
+    def method(self) -> str:
+        """``"raw"``, ``"ots"`` or ``"multi"``."""
+        return self._method
+
+    @property
+    def logits(self) -> bool:
+        """Whether the scores are logits."""
+        return self._logits
+
+    @property
+    def events(self) -> int:
+        """How many forecasts were made."""
+        return self._events
+
+    @property
+    def outcomes(self) -> int:
+        """How many labels were learnt."""
+        return self._stream.outcomes
+
+    @property
+    def params(self) -> dict[str, Any]:
+        """What was learnt, in words.
+
+        ``"lanes"``: the weight of each speed of drift (still, slow, fast, priors only), of the raw score and of the
+        online temperature. As means over the lanes with these weights: ``"a"``, ``"c"``, ``"d"``, the numbers that
+        all classes share (slope of the logarithm of the score, of the score itself, of a score at the floor), and
+        ``"bias"`` per class. exp(bias) is the estimated change of the class prior since the scores were made; only
+        ratios between classes matter. ``"stages"``, ``"top"`` and ``"guard"`` are the weights of the later stages.
+
+        For ``"ots"``: ``"a"``, one over the temperature. For two classes: the parameters of AUTO, and the bias.
+
+        >>> from calibeat import MultiCalibrator
+        >>> cal = MultiCalibrator(["cat", "dog", "bird"])
+        >>> P = cal.run([[0.4, 0.3, 0.3]] * 400, ["bird", "bird", "cat", "dog"] * 100)      # birds are more common
+        >>> bias = cal.params["bias"]
+        >>> max(bias, key=bias.get)
+        'bird'
+        """
+        with self._lock:
+            return self._stream.params(self._classes.labels)
+
+    @property
+    def row(self) -> Vector:
+        """The state of the stream, a read-only copy: [t, n, weights, shared numbers, ...], see `multi/layout.py`."""
+        with self._lock:
+            row = np.array(self._stream.row[: self._stream.width])
+        row.flags.writeable = False
+        return row
+
+    @property
+    def evidence(self) -> float:
+        """Log likelihood ratio of the forecasts against the raw scores, over the labels learnt so far, in nats.
+
+        Positive: the forecasts have served better. If the scores were the true probabilities, exp(evidence) would be
+        a supermartingale that starts at 1, an e-value, valid at any time. (A score below 1e-7 counts as 1e-7.)
+
+        >>> from calibeat import MultiCalibrator
+        >>> cal = MultiCalibrator(3)
+        >>> P = cal.run([[0.8, 0.1, 0.1]] * 60, [0, 1, 2] * 20)
+        >>> cal.evidence > 10, cal.alarm(alpha=0.001)
+        (True, True)
+
+        References: Ville (1939); Shafer, Shen, Vereshchagin & Vovk (2011).
+        """
+        with self._lock:
+            return self._stream.evidence
+
+    def alarm(self, alpha: float = 0.05) -> bool:
+        """Whether the evidence now speaks against "the raw scores are calibrated" at level alpha.
+
+        Look as often as you like: if they are, the probability that it is ever True is at most alpha (Ville's
+        inequality; for late labels if neither their delay nor later scores depend on labels still under way).
+        """
+        return self.evidence >= -math.log(check_interval("alpha", alpha, 1e-300, 1.0))
+
+    def __repr__(self) -> str:
+        return (
+            f"MultiCalibrator({self._classes.count} classes, method={self._method!r}, events={self._events}, "
+            f"outcomes={self.outcomes})"
+        )
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Copies, also those of other processes, are made of the snapshot."""
+        return MultiCalibrator.from_json, (self.to_json(),)
+
+    # ---- state ----------------------------------------------------------------------------------------------------
+
+    def to_json(self) -> str:
+        """The whole state as text: versioned, checksummed, every float exact.
+
+        >>> from calibeat import MultiCalibrator
+        >>> cal = MultiCalibrator(3)
+        >>> P = cal.run([[0.2, 0.5, 0.3]], [2])
+        >>> twin = MultiCalibrator.from_json(cal.to_json())
+        >>> (twin.peek([0.2, 0.5, 0.3]) == cal.peek([0.2, 0.5, 0.3])).all()
+        np.True_
+        """
+        with self._lock:
+            return snapshot.dump({
+                "classes": self._classes.given,
+                "method": self._method,
+                "logits": self._logits,
+                "events": self._events,
+                "settled": self._settled.to_list(),
+                "stream": self._stream.state(),
+            })  # fmt: skip
+
+    @classmethod
+    def from_json(cls, text: str | bytes) -> MultiCalibrator:
+        """Continue from `to_json`. Damaged, foreign or newer text is a `SnapshotMismatch` that says what is wrong."""
+        state = snapshot.load(text)
+        try:
+            calibrator = cls(state["classes"], state["method"], state["logits"])
+            events = check_whole("events", state["events"], 0, 2**53)
+            calibrator._stream.restore(state["stream"], events)
+            calibrator._settled.restore(state["settled"], events, calibrator.outcomes, calibrator._classes.count)
+        except (InvalidInput, TypeError, KeyError) as error:
+            raise SnapshotMismatch(f"snapshot must hold what a calibrator can hold: {error}") from error
+        calibrator._events = calibrator._adopted = events
+        return calibrator
+
+    # ---- inner ----------------------------------------------------------------------------------------------------
+
+    def _check_receipt(self, forecast: MultiForecast) -> None:
+        """Raise unless the receipt is ours after all: it travelled, or we continue from the one who issued it."""
+        if forecast.issuer != self._issuer:
+            raise UnknownForecast(
+                "forecast must come from this calibrator, got one that was made with other classes or by another "
+                f"method - at event {forecast.event}"
+            )
+        if not 0 <= forecast.event < self._events:
+            raise UnknownForecast(
+                f"forecast must be one of the {self._events} that this calibrator has made, got event {forecast.event}"
+            )
+        check_whole("forecast seen", forecast.seen, 0, self.outcomes)
+        if isinstance(forecast.issuer, Issuer) and forecast.event >= self._adopted:
+            raise UnknownForecast(
+                f"forecast must come from this calibrator, got one that its twin has made - at event {forecast.event}"
+            )
+        if len(forecast.probabilities) != self._classes.count or not (forecast.probabilities > 0.0).all():
+            raise InvalidInput(
+                f"forecast must have {self._classes.count} positive probabilities, got {forecast.probabilities!r:.60}"
+                f" - at event {forecast.event}"
+            )
+        if self._method == "multi" and (forecast.expert is None or not (forecast.expert > 0.0).all()):
+            raise InvalidInput(f"forecast must hold what its expert said, got none - at event {forecast.event}")
