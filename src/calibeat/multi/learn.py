@@ -138,7 +138,7 @@ def learn_shared(K: int, row: Vector, lane: int, y: int, work: Vector) -> None:
 
 @large_kernel
 def learn_biases(K: int, row: Vector, lane: int, y: int, work: Vector) -> None:
-    """old = keep I, gift = (1 - keep)/variance;  b *= old/(old + gift);  I = old + gift + e(1-e);  b += (1[y] - e)/I."""
+    """old = keep I, gift = (1 - keep)/variance;  b *= old/(old+gift);  I = old + gift + e(1-e);  b += (1[y] - e)/I."""
     at = HEAD + (3 + lane) * K
     e = work[at : at + K]
     at = BIAS + 2 * lane * K
