@@ -10,6 +10,7 @@ from .layout import T
 from .softmax import softmax, total
 
 TOLERANCE = 1e-6  # how far from 1 the sum of given probabilities may be
+ROUNDING = 1e-12  # a sum this near to 1 is 1: the scores stay as they came, to the last bit
 GOOD, NOT_A_NUMBER, NEGATIVE, WRONG_SUM = 0, 1, 2, 3
 
 
@@ -33,8 +34,9 @@ def ready(K: int, scores: Vector, logits: int) -> tuple[int, int, int]:
             mass = total(score)
             if not -TOLERANCE <= mass - 1.0 <= TOLERANCE:
                 return WRONG_SUM, i, 0
-            for k in range(K):
-                score[k] /= mass
+            if not -ROUNDING <= mass - 1.0 <= ROUNDING:
+                for k in range(K):
+                    score[k] /= mass
     return GOOD, 0, 0
 
 
