@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from calibeat._util.check import check_choice, check_due, check_interval, check_whole
+from calibeat._util.matrix import like_matrix
 from calibeat._util.types import Vector
 from calibeat.errors import InvalidInput, OutcomeConflict, SnapshotMismatch, UnknownForecast
 from calibeat.stream.forecast import Issuer
@@ -18,7 +19,6 @@ from calibeat.stream.forecast import Issuer
 from . import snapshot
 from .check import Classes, Label, check_scores
 from .forecast import MultiForecast
-from .frames import like_matrix
 from .pair import PairStream
 from .settled import PENDING, Settled
 from .vector import VectorStream

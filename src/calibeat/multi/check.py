@@ -12,13 +12,13 @@ import numpy.typing as npt
 
 from calibeat._util.check import check_whole, said
 from calibeat._util.columns import to_array
+from calibeat._util.matrix import to_matrix
 from calibeat._util.types import Ints, Vector
 from calibeat._util.words import did_you_mean
 from calibeat.core.jit import for_size
 from calibeat.errors import InvalidInput
 
 from . import loops
-from .frames import to_matrix
 
 MOST_CLASSES = 1_000_000
 

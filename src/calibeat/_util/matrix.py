@@ -6,9 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from calibeat._util.columns import _LIBRARIES
-from calibeat._util.types import Vector
 from calibeat.errors import MissingExtra
+
+from .columns import _LIBRARIES
+from .types import Vector
 
 
 def to_matrix(scores: Any) -> Any:
