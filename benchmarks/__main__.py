@@ -35,6 +35,9 @@ TABLES = {
     "prior": "prior:cold_start",
     "backtest": "backtest:end_to_end",
     "coverage": "coverage:coverage",
+    "multi": "multi:cost",
+    "multi-march": "multi:march",
+    "multi-quality": "multi_quality:quality",
 }
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from calibeat._util.types import Vector
-from calibeat.core.jit import kernel, large_kernel
+from calibeat.core.jit import kernel
 from calibeat.core.mixtures import LAG_TEMPER, ONS_GAIN, ONS_RADIUS, SHARE, STEP, pull_of
 
 from .ask import online_temperature, place
@@ -33,7 +33,7 @@ from .layout import (
 KEEP_1, KEEP_2, KEEP_BIAS_3 = 1.0 - 1.0 / 1000.0, 1.0 - 1.0 / 300.0, 1.0 - 1.0 / 50.0
 
 
-@large_kernel
+@kernel
 def weigh(K: int, row: Vector, n: float, lag: float, y: int, receipt: Vector, work: Vector) -> None:
     """w <- (1 - pull) ((1 - alpha) w L/sum + alpha/6) + pull 1[ONS], L the probability that each part gave to y.
 
@@ -99,7 +99,7 @@ def moments(
     return mx, mf, mxx, mxf, mff, mu
 
 
-@large_kernel
+@kernel
 def learn_shared(K: int, row: Vector, lane: int, y: int, work: Vector) -> None:
     """H <- keep H + (1 - keep) H_0 + Cov(x, f, u);  theta += H^-1 r min(1, 2/(r H^-1 r)), r = (x, f, u)_y - mean."""
     x, f, u = work[HEAD : HEAD + K], work[HEAD + K : HEAD + 2 * K], work[HEAD + 2 * K : HEAD + 3 * K]
@@ -136,7 +136,7 @@ def learn_shared(K: int, row: Vector, lane: int, y: int, work: Vector) -> None:
     row[at + 2] += s2 * gain
 
 
-@large_kernel
+@kernel
 def learn_biases(K: int, row: Vector, lane: int, y: int, work: Vector) -> None:
     """old = keep I, gift = (1 - keep)/variance;  b *= old/(old+gift);  I = old + gift + e(1-e);  b += (1[y] - e)/I."""
     at = HEAD + (3 + lane) * K
@@ -180,7 +180,7 @@ def solved(
     return r0 * i0 - l1 * s1 - l2 * s2, s1, s2
 
 
-@large_kernel
+@kernel
 def slope_step(K: int, row: Vector, at: int, y: int, work: Vector) -> None:
     """Online Newton on the temperature: g = mean of x under o, minus x_y;  H += g^2;  A = clip(A - 10 g/H)."""
     x, o = work[HEAD : HEAD + K], work[HEAD + 7 * K : HEAD + 8 * K]
@@ -193,7 +193,7 @@ def slope_step(K: int, row: Vector, at: int, y: int, work: Vector) -> None:
     row[at] = A if A > -ONS_RADIUS else -ONS_RADIUS
 
 
-@large_kernel
+@kernel
 def learn_factors(K: int, row: Vector, y: int, work: Vector) -> None:
     """At the two knots around m_k, with weight h: ell += h s(1 - s), rho *= 1 + h (1[y] - s)/ell; kappa likewise."""
     at = HEAD + 8 * K

@@ -5,6 +5,8 @@ from __future__ import annotations
 from array import array
 from typing import Any
 
+import numpy as np
+
 from calibeat._util.types import Ints
 from calibeat.errors import InvalidInput
 
@@ -27,7 +29,7 @@ class Settled:
     def extend(self, first: int, columns: Ints) -> None:
         """The labels of events first, first + 1, ...; `PENDING` where none came."""
         self.reach(first)
-        self._columns.extend(columns.tolist())
+        self._columns.frombytes(columns.astype(np.int32).tobytes())
 
     def reach(self, events: int) -> None:
         """Have a place for so many events."""

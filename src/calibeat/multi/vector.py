@@ -15,6 +15,7 @@ from . import kernel, layout, loops
 from .forecast import MultiForecast, frozen
 
 SINGLE = (kernel.predict, kernel.settle, kernel.update)
+_looked = [False]  # whether this process has looked into the cache
 PLAIN_WORK = 10_000  # classes times events as plain Python, a fifth of a second, before the cache is looked into
 
 
@@ -151,8 +152,10 @@ class VectorStream:
             self._look_in_cache()
 
     def _look_in_cache(self) -> None:
-        if is_cached(*SINGLE):  # pragma: no cover - as above
-            load_single()
+        if not _looked[0]:
+            _looked[0] = True
+            if is_cached(*SINGLE):  # pragma: no cover - as above
+                load_single()
         self.take_compiled()
 
 
