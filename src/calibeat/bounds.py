@@ -12,29 +12,15 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
-from ._multi_bounds import mixture_loss, multi_guard, multi_loss
+from . import _multi_bounds as _multi
 from ._util.check import check_interval, check_whole
 from .errors import InvalidInput
 
-__all__ = [
-    "aioli_regret",
-    "auto_loss",
-    "best_epsilon",
-    "hops_brier",
-    "hops_calibration",
-    "hops_sharpness",
-    "lanes_loss",
-    "mixture_loss",
-    "multi_guard",
-    "multi_loss",
-    "ogd_regret",
-    "ons_regret",
-    "refinement_over_brier",
-    "spline_loss",
-    "tops_sharpness",
-]
-
 _LONGEST = 10**15
+
+mixture_loss = _multi.mixture_loss
+multi_guard = _multi.multi_guard
+multi_loss = _multi.multi_loss
 
 
 def ons_regret(B: float, T: int) -> float:
