@@ -56,6 +56,24 @@ def test_event_by_event_is_batch_is_resumed(K: int, method: str, kind: str) -> N
         np.testing.assert_array_equal(resumed.row, batch.row)
 
 
+@pytest.mark.parametrize("K", [2, 3, 65])
+def test_a_run_may_finish_what_is_under_way(K: int) -> None:
+    scores, labels = multi_streams.drifting(40, K)
+    due = multi_streams.delays(40, "reordered")
+    batch, single = MultiCalibrator(K), MultiCalibrator(K)
+    P = batch.run(scores, labels, due=due, finish=True)
+    assert batch.outcomes == 40
+    order, waiting = sorted(range(40), key=lambda i: (min(due[i], 40), i)), {}
+    for i in range(41):
+        while order and (due[order[0]] <= i or i == 40):
+            j = order.pop(0)
+            single.update(waiting[j], int(labels[j]))
+        if i < 40:
+            waiting[i] = single.predict(scores[i])
+            np.testing.assert_array_equal(waiting[i].probabilities, P[i])
+    np.testing.assert_array_equal(batch.row, single.row)
+
+
 @pytest.mark.parametrize("K", [2, 4])
 def test_receipts_travel_as_json(K: int) -> None:
     scores, labels = multi_streams.drifting(40, K)
@@ -80,7 +98,7 @@ def test_receipts_survive_a_restart(K: int) -> None:
     np.testing.assert_array_equal(cal.row, twin.row)
     newer = cal.predict(scores[0])
     twin.predict(scores[0])
-    with pytest.raises(UnknownForecast, match="its twin has made"):
+    with pytest.raises(UnknownForecast, match="a copy of it has made"):
         twin.update(newer, 0)
 
 

@@ -69,7 +69,12 @@ def test_edited_text() -> None:
         ({"stream": {}}, "snapshot must hold what a calibrator can hold"),
         ({"stream": {"row": "abc"}}, "row must have the width 155, got str"),
         ({"stream": {"row": [True] * 155}}, "row must hold finite numbers"),
-        ({"settled": [7] * 80}, "settled must"),
+        ({"settled": [7] * 80}, "settled must be an object with labels"),
+        ({"settled": {"first": 0, "given_up": 0, "marks": "", "labels": "?"}}, "labels must be in base 64"),
+        ({"settled": {"first": 0, "given_up": 0, "marks": "", "labels": "AAAAAA=="}}, "those of the 0 settled"),
+        ({"settled": {"first": 0, "given_up": 0, "marks": "Aw==", "labels": "CQAAAA=="}}, "those of the 1 settled"),
+        ({"settled": {"first": 0, "given_up": 0, "marks": "Aw==", "labels": "/////w=="}}, "those of the 1 settled"),
+        ({"lives": [[1]]}, "lives must be pairs"),
     ],
 )
 def test_impossible_content(changes: dict[str, Any], message: str) -> None:

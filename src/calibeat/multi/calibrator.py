@@ -13,14 +13,14 @@ import numpy.typing as npt
 from calibeat._util.check import check_choice, check_due, check_interval, check_whole
 from calibeat._util.matrix import like_matrix
 from calibeat._util.types import Vector
-from calibeat.errors import InvalidInput, OutcomeConflict, SnapshotMismatch, UnknownForecast
-from calibeat.stream.forecast import Issuer
+from calibeat.errors import InvalidInput, SnapshotMismatch
+from calibeat.stream.issuer import Issuer
 
 from . import snapshot
 from .check import Classes, Label, check_scores
 from .forecast import MultiForecast
 from .pair import PairStream
-from .settled import PENDING, Settled
+from .receipts import PENDING, Receipts
 from .vector import VectorStream
 
 METHODS = ("raw", "ots", "multi")
@@ -68,10 +68,9 @@ class MultiCalibrator:
             PairStream() if pair else VectorStream(self._method, self._classes.count)
         )
         self._events = 0
-        self._adopted = 0  # receipts below this number may come from the calibrator that this one continues
-        self._settled = Settled()
+        self._latest: MultiForecast | None = None  # the latest forecast made here
         identity = repr((self._method, self._logits, self._classes.labels)).encode()
-        self._issuer = Issuer(hashlib.blake2b(identity, digest_size=8).hexdigest())
+        self._receipts = Receipts(Issuer(hashlib.blake2b(identity, digest_size=8).hexdigest()))
         self._lock = threading.RLock()
 
     # ---- one event ------------------------------------------------------------------------------------------------
@@ -85,7 +84,10 @@ class MultiCalibrator:
         """
         score = check_scores(scores, self._classes, self._logits, one=True)
         with self._lock:
-            forecast = self._stream.predict(score, self._events, self._classes.labels, self._issuer)
+            signature = self._receipts.issuer.sign()
+            self._latest = None
+            forecast = self._stream.predict(score, self._events, self._classes.labels, signature)
+            self._latest = forecast
             self._events += 1
         return forecast
 
@@ -93,7 +95,7 @@ class MultiCalibrator:
         """Learn the label of a forecast, now or any time later, in any order.
 
         The same label a second time changes nothing; another one is an `OutcomeConflict`, also when the receipt
-        travelled as JSON.
+        travelled as JSON or the calibrator was restored in between. `docs/receipts.md` says how far back that reaches.
 
         >>> from calibeat import MultiCalibrator
         >>> cal = MultiCalibrator(["cat", "dog", "bird"])
@@ -105,29 +107,31 @@ class MultiCalibrator:
             raise InvalidInput(f"forecast must be a MultiForecast made by predict, got {type(forecast).__name__}")
         y = self._classes.column(label)
         with self._lock:
-            own = forecast.issuer is self._issuer
-            if not own:
-                self._check_receipt(forecast)
-            known = self._settled.get(forecast.event)
-            if known != PENDING:
-                if known != y:
-                    raise OutcomeConflict(
-                        f"label must be the one already learnt, {self._classes.labels[known]!r}, "
-                        f"got {self._classes.labels[y]!r} - at event {forecast.event}"
-                    )
+            if forecast is not self._latest:
+                expert, K = self._method == "multi", self._classes.count
+                self._receipts.check(forecast, self._events, self.outcomes, K, expert=expert)
+            if self._receipts.is_repeat(forecast.event, y, self._classes):
                 return
-            self._stream.update(forecast, y, own)
-            self._settled.put(forecast.event, y)
+            latest, self._latest = forecast is self._latest, None
+            n = self.outcomes
+            try:
+                self._receipts.settle(forecast.event, y)
+                self._stream.update(forecast, y, latest=latest)
+            except BaseException:  # also an interrupt: the label is learnt and settled, or neither
+                if self.outcomes == n:
+                    self._receipts.settled.reopen(forecast.event)
+                raise
 
     def peek(self, scores: npt.ArrayLike) -> Vector:
         """What `predict` would say now: the probabilities alone, no event is made."""
         score = check_scores(scores, self._classes, self._logits, one=True)
         with self._lock:
+            self._latest = None
             return self._stream.predict_many(score[None, :])[0]
 
     # ---- many events ----------------------------------------------------------------------------------------------
 
-    def run(self, scores: Any, labels: Any, *, due: npt.ArrayLike | None = None) -> Any:
+    def run(self, scores: Any, labels: Any, *, due: npt.ArrayLike | None = None, finish: bool = False) -> Any:
         """Predict and then update, event after event; the same bits as doing so one by one.
 
         Parameters
@@ -136,6 +140,7 @@ class MultiCalibrator:
         labels : the label of each event.
         due : for late labels. Label i is learnt just before prediction ``due[i]`` (> i), in order of (due, i); one
             that is due at ``len(scores)`` or later never arrives, and its place in `labels` may hold anything.
+        finish : labels that are due later are learnt at the end, after the last prediction.
 
         Returns the forecasts, as a frame if the scores are one. If something is wrong with one event, none is taken.
 
@@ -153,14 +158,16 @@ class MultiCalibrator:
             columns = self._classes.columns(labels, n)
             learnt = columns
         else:
-            arrivals = check_due(due, n)
-            columns = self._classes.columns(labels, n, needed=arrivals < n)
+            arrivals = np.minimum(check_due(due, n), n if finish else n + 1)
+            comes = arrivals <= (n if finish else n - 1)
+            columns = self._classes.columns(labels, n, needed=comes)
             order = np.argsort(arrivals, kind="stable")
-            late = arrivals, order[: np.searchsorted(arrivals[order], n)]
-            learnt = np.where(arrivals < n, columns, PENDING)
+            late = arrivals, order[comes[order]]
+            learnt = np.where(comes, columns, PENDING)
         with self._lock:
-            forecasts = self._stream.run(matrix, columns, self._events, late)
-            self._settled.extend(self._events, learnt)
+            self._latest = None
+            forecasts = self._stream.run(matrix, columns, self._events, late, finish=finish)
+            self._receipts.settle_all(self._events, learnt)
             self._events += n
         return like_matrix(scores, forecasts)
 
@@ -173,6 +180,7 @@ class MultiCalibrator:
         """
         matrix = check_scores(scores, self._classes, self._logits)
         with self._lock:
+            self._latest = None
             return like_matrix(scores, self._stream.predict_many(matrix))
 
     # ---- what it believes -----------------------------------------------------------------------------------------
@@ -286,8 +294,8 @@ class MultiCalibrator:
                 "method": self._method,
                 "logits": self._logits,
                 "events": self._events,
-                "settled": self._settled.to_list(),
                 "stream": self._stream.state(),
+                **self._receipts.dump(self._events),
             })  # fmt: skip
 
     @classmethod
@@ -298,34 +306,9 @@ class MultiCalibrator:
             calibrator = cls(state["classes"], state["method"], state["logits"])
             events = check_whole("events", state["events"], 0, 2**53)
             calibrator._stream.restore(state["stream"], events)
-            calibrator._settled.restore(state["settled"], events, calibrator.outcomes, calibrator._classes.count)
+            name, K = calibrator._receipts.issuer.name, calibrator._classes.count
+            calibrator._receipts = Receipts.load(name, state, events, calibrator.outcomes, K)
         except (InvalidInput, TypeError, KeyError) as error:
             raise SnapshotMismatch(f"snapshot must hold what a calibrator can hold: {error}") from error
-        calibrator._events = calibrator._adopted = events
+        calibrator._events = events
         return calibrator
-
-    # ---- inner ----------------------------------------------------------------------------------------------------
-
-    def _check_receipt(self, forecast: MultiForecast) -> None:
-        """Raise unless the receipt is ours after all: it travelled, or we continue from the one who issued it."""
-        if forecast.issuer != self._issuer:
-            raise UnknownForecast(
-                "forecast must come from this calibrator, got one that was made with other classes or by another "
-                f"method - at event {forecast.event}"
-            )
-        if not 0 <= forecast.event < self._events:
-            raise UnknownForecast(
-                f"forecast must be one of the {self._events} that this calibrator has made, got event {forecast.event}"
-            )
-        check_whole("forecast seen", forecast.seen, 0, self.outcomes)
-        if isinstance(forecast.issuer, Issuer) and forecast.event >= self._adopted:
-            raise UnknownForecast(
-                f"forecast must come from this calibrator, got one that its twin has made - at event {forecast.event}"
-            )
-        if len(forecast.probabilities) != self._classes.count or not (forecast.probabilities > 0.0).all():
-            raise InvalidInput(
-                f"forecast must have {self._classes.count} positive probabilities, got {forecast.probabilities!r:.60}"
-                f" - at event {forecast.event}"
-            )
-        if self._method == "multi" and (forecast.expert is None or not (forecast.expert > 0.0).all()):
-            raise InvalidInput(f"forecast must hold what its expert said, got none - at event {forecast.event}")

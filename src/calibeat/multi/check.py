@@ -15,7 +15,7 @@ from calibeat._util.columns import to_array
 from calibeat._util.matrix import to_matrix
 from calibeat._util.types import Ints, Vector
 from calibeat._util.words import did_you_mean
-from calibeat.core.jit import for_size
+from calibeat.core.jit import for_cost
 from calibeat.errors import InvalidInput
 
 from . import loops
@@ -134,7 +134,7 @@ def check_scores(scores: Any, classes: Classes, logits: bool, *, one: bool = Fal
     if len(matrix) == 0:
         raise InvalidInput("arrays must not be empty, got length 0 for scores")
     flat = matrix.reshape(-1)
-    wrong, row, column = for_size(loops.ready, flat.size, 4096)(K, flat, 1 if logits else 0)
+    wrong, row, column = for_cost(loops.ready, 0.3e-6 * flat.size)(K, flat, 1 if logits else 0)
     if wrong:
         given = float(array[column]) if one else float(array[row, column])
         event = array if one else array[row]

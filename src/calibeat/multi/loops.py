@@ -58,15 +58,20 @@ def run_late(
     method: int, K: int, row: Vector, t: float, scores: Vector, labels: Ints, forecasts: Vector, receipts: Vector,
     work: Vector, due: Ints, order: Ints,
 ) -> None:  # fmt: skip
-    """Predict every event; label i is learnt just before prediction due[i]. `order` sorts by (due, i)."""
+    """Predict every event; label i is learnt just before prediction due[i]. `order` sorts by (due, i).
+
+    Those in `order` that are due after the last prediction are learnt at the end.
+    """
     width = len(receipts) // len(labels)
     arrived = 0
-    for i in range(len(labels)):
+    for i in range(len(labels) + 1):
         while arrived < len(order) and due[order[arrived]] <= i:
             j = order[arrived]
             y = labels[j]
             update(method, K, row, y, receipts[j * width : (j + 1) * width], work, forecasts[j * K + y])
             arrived += 1
+        if i == len(labels):
+            break
         receipt, forecast = receipts[i * width : (i + 1) * width], forecasts[i * K : (i + 1) * K]
         predict(method, K, row, scores[i * K : (i + 1) * K], receipt, work, forecast)
         row[T] = t + i + 1.0

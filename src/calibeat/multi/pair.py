@@ -43,16 +43,19 @@ class PairStream:
             frozen(probabilities), top, frozen(score), frozen(expert), None, event, binary.seen, issuer, binary
         )
 
-    def update(self, forecast: MultiForecast, y: int, own: bool) -> None:  # noqa: ARG002 - AUTO knows its own receipts
+    def update(self, forecast: MultiForecast, y: int, *, latest: bool) -> None:  # noqa: ARG002 - AUTO knows by itself
         """Learn column y of a forecast."""
         if forecast.binary is None or forecast.binary.event != forecast.event:
             raise InvalidInput(f"forecast must hold the receipt of AUTO, got none - at event {forecast.event}")
         self._auto.update(forecast.binary, y)
 
-    def run(self, scores: Vector, labels: Ints, events: int, late: tuple[Ints, Ints] | None) -> Vector:  # noqa: ARG002
-        """Predict and learn, event after event."""
-        column = np.ascontiguousarray(scores[:, 1])
-        return _columns(self._auto.run(column, labels, due=None if late is None else late[0]))
+    def run(
+        self, scores: Vector, labels: Ints, events: int, late: tuple[Ints, Ints] | None, *, finish: bool
+    ) -> Vector:  # fmt: skip
+        """Predict and learn, event after event; AUTO counts the events itself."""
+        del events
+        column, due = np.ascontiguousarray(scores[:, 1]), None if late is None else late[0]
+        return _columns(self._auto.run(column, labels, due=due, finish=finish))
 
     def predict_many(self, scores: Vector) -> Vector:
         """Forecast many scores from the present row."""

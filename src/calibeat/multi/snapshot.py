@@ -10,7 +10,7 @@ from calibeat.stream.snapshot import _checksum, _parse
 
 FORMAT = "calibeat/multi"
 VERSION = 1
-_FIELDS = ("format", "version", "classes", "method", "logits", "events", "settled", "stream", "checksum")
+_FIELDS = ("format", "version", "classes", "method", "logits", "events", "stream", "settled", "lives", "checksum")
 
 
 def dump(state: dict[str, Any]) -> str:

@@ -8,15 +8,16 @@ from typing import Any
 import numpy as np
 
 from calibeat._util.types import Ints, Vector
-from calibeat.core.jit import compiled, is_cached, is_compiled, plain
+from calibeat.core.jit import can_load, compiled, for_cost, is_cached, is_compiled, plain
 from calibeat.errors import InvalidInput
 
 from . import kernel, layout, loops
 from .forecast import MultiForecast, frozen
 
 SINGLE = (kernel.predict, kernel.settle, kernel.update)
-_looked = [False]  # whether this process has looked into the cache
+PLAIN_SECONDS = 18e-6  # of plain Python for a class of an event
 PLAIN_WORK = 10_000  # classes times events as plain Python, a fifth of a second, before the cache is looked into
+_looked = [False]  # whether this process has looked
 
 
 class VectorStream:
@@ -27,9 +28,9 @@ class VectorStream:
         self.row = layout.initial_row(self.method, K)
         self._work = layout.scratch(K)
         self._receipt = np.zeros(layout.receipt_width(self.method, K))
-        self._last_event = -1  # the forecast that the scratch is about
         self._done = 0
         self._predict, self._settle, self._update = plain(kernel.predict), plain(kernel.settle), plain(kernel.update)
+        self._plain = True
         self.take_compiled()
 
     @property
@@ -47,7 +48,6 @@ class VectorStream:
         forecast = np.empty(self.K)
         self._predict(self.method, self.K, self.row, score, self._receipt, self._work, forecast)
         self.row[layout.T] = event + 1.0
-        self._last_event = event
         seen, slope, expert = int(self.row[layout.N]), None, None
         if self.method != layout.RAW:
             slope = float(self._receipt[layout.ISSUED_SLOPE])
@@ -56,41 +56,50 @@ class VectorStream:
         top = label[int(forecast.argmax())]
         return MultiForecast(frozen(forecast), top, frozen(score), expert, slope, event, seen, issuer)
 
-    def update(self, forecast: MultiForecast, y: int, own: bool) -> None:
-        """Learn column y of a forecast of this stream; `own` if the object itself was made here."""
+    def update(self, forecast: MultiForecast, y: int, *, latest: bool) -> None:
+        """Learn column y of a forecast of this stream; `latest` if the scratch is still about it."""
         self._count()
         issued = float(forecast.probabilities[y])
-        if own and forecast.event == self._last_event and forecast.seen == self.row[layout.N]:
-            self._settle(self.method, self.K, self.row, y, self._receipt, self._work, issued)
-        else:
-            receipt = self._receipt_of(forecast)
-            self._update(self.method, self.K, self.row, y, receipt, self._work, issued)
-        self._last_event = -1  # the row has moved: the scratch is of the past
+        before = self.row.copy() if self._plain else None  # plain kernels write one number after the other
+        try:
+            if latest and forecast.seen == self.row[layout.N]:
+                self._settle(self.method, self.K, self.row, y, self._receipt, self._work, issued)
+            else:
+                receipt = self._receipt_of(forecast)
+                self._update(self.method, self.K, self.row, y, receipt, self._work, issued)
+        except BaseException:
+            if before is not None:
+                self.row[:] = before
+            raise
 
     def _receipt_of(self, forecast: MultiForecast) -> Vector:
         slope = 1.0 if forecast.slope is None else forecast.slope
         expert = () if forecast.expert is None else forecast.expert
         return np.concatenate(([forecast.seen, slope], forecast.score, expert))
 
-    def run(self, scores: Vector, labels: Ints, events: int, late: tuple[Ints, Ints] | None) -> Vector:
+    def run(
+        self, scores: Vector, labels: Ints, events: int, late: tuple[Ints, Ints] | None, *, finish: bool
+    ) -> Vector:  # fmt: skip
         """Predict and learn, event after event. If anything breaks off the loop, nothing has happened."""
+        del finish  # the order in `late` says it
         row, forecasts = self.row.copy(), np.empty(scores.shape)
         flat, out, t = scores.reshape(-1), forecasts.reshape(-1), float(events)
+        seconds = PLAIN_SECONDS * scores.size
         if late is None:
-            compiled(loops.run)(self.method, self.K, row, t, flat, labels, out, self._receipt, self._work)
+            for_cost(loops.run, seconds)(self.method, self.K, row, t, flat, labels, out, self._receipt, self._work)
         else:
             receipts = np.empty(len(scores) * len(self._receipt))
-            compiled(loops.run_late)(self.method, self.K, row, t, flat, labels, out, receipts, self._work, *late)
+            for_cost(loops.run_late, seconds)(
+                self.method, self.K, row, t, flat, labels, out, receipts, self._work, *late
+            )
         self.row[:] = row
-        self._last_event = -1
         self._look_in_cache()
         return forecasts
 
     def predict_many(self, scores: Vector) -> Vector:
         """Forecast many scores from the present row."""
         forecasts = np.empty(scores.shape)
-        self._last_event = -1
-        compiled(loops.predict_many)(
+        for_cost(loops.predict_many, PLAIN_SECONDS * scores.size)(
             self.method, self.K, self.row, scores.reshape(-1), forecasts.reshape(-1), self._receipt, self._work
         )
         return forecasts
@@ -144,7 +153,7 @@ class VectorStream:
         """Serve single events by the compiled kernels from now on, if they are in memory: the same bits."""
         if is_compiled(*SINGLE):  # pragma: no cover - the leg that measures coverage has the JIT off
             self._predict, self._settle = compiled(kernel.predict), compiled(kernel.settle)
-            self._update = compiled(kernel.update)
+            self._update, self._plain = compiled(kernel.update), False
 
     def _count(self) -> None:
         self._done += self.K
@@ -154,19 +163,29 @@ class VectorStream:
     def _look_in_cache(self) -> None:
         if not _looked[0]:
             _looked[0] = True
-            if is_cached(*SINGLE):  # pragma: no cover - as above
+            if is_cached(*SINGLE) and all(  # pragma: no cover - as above
+                can_load(function, *arguments) for function, arguments in _single_calls()
+            ):
                 load_single()
         self.take_compiled()
 
 
 def load_single() -> None:
     """Compile the kernels of single events, or read them from the cache."""
+    for function, arguments in _single_calls():
+        compiled(function)(*arguments)
+
+
+def _single_calls() -> list[tuple[Any, tuple[Any, ...]]]:
+    """A call of each kernel of single events: one signature serves all methods and all numbers of classes."""
     K, method = 3, layout.MULTI
     row, receipt, work = layout.initial_row(method, K), np.zeros(2 + 2 * K), layout.scratch(K)
     score, forecast = np.array([0.5, 0.25, 0.25]), np.empty(K)
-    compiled(kernel.predict)(method, K, row, score, receipt, work, forecast)
-    compiled(kernel.settle)(method, K, row, 0, receipt, work, 0.5)
-    compiled(kernel.update)(method, K, row, 0, receipt, work, 0.5)
+    return [
+        (kernel.predict, (method, K, row, score, receipt, work, forecast)),
+        (kernel.settle, (method, K, row, 0, receipt, work, 0.5)),
+        (kernel.update, (method, K, row, 0, receipt, work, 0.5)),
+    ]
 
 
 def _named(names: tuple[Any, ...], values: Vector) -> dict[Any, float]:
