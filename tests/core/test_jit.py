@@ -22,7 +22,7 @@ FIRST_USES = {
     "predict_many": "Calibrator('tops').predict_many(s)",
     "bank": "Bank('ops', prior='pooled').run(keys, s, y)",
     "backtest": "list(backtest(s, y, keys=keys).table['log_loss'])",
-    "metrics": "metrics.regret(y, s)",
+    "metrics": "metrics.best_parameters('ops', s, y)",
     "warm_up": "warm_up()",
 }
 PROGRAM = """
