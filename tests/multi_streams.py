@@ -9,6 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from calibeat import MultiCalibrator
+from calibeat.core.jit import compiled
+from calibeat.multi import layout, loops
 
 Matrix = NDArray[np.float64]
 Stream = tuple[Matrix, NDArray[np.int64]]
@@ -98,3 +100,22 @@ def by_event(cal: MultiCalibrator, scores: Matrix, labels: NDArray[Any], due: ND
             waiting[i] = cal.predict(scores[i])
             out[i] = waiting[i].probabilities
     return out
+
+
+def calibrate(
+    scores: NDArray[Any], labels: NDArray[Any], due: NDArray[Any] | None = None, make: Any = compiled
+) -> tuple[NDArray[Any], NDArray[Any]]:
+    """The loops of MULTI alone, as the host calls them; also for two classes, which the host gives to AUTO."""
+    n, K = scores.shape
+    method = layout.MULTI
+    row, flat, out = layout.initial_row(method, K), np.array(scores, dtype=float).ravel(), np.empty(n * K)
+    columns, width = labels.astype(np.int64), layout.receipt_width(method, K)
+    assert make(loops.ready)(K, flat, 0)[0] == loops.GOOD
+    if due is None:
+        make(loops.run)(method, K, row, 0.0, flat, columns, out, np.zeros(width), layout.scratch(K))
+    else:
+        order = np.argsort(due, kind="stable")
+        order = order[: np.searchsorted(due[order], n)]
+        receipts = np.zeros(n * width)
+        make(loops.run_late)(method, K, row, 0.0, flat, columns, out, receipts, layout.scratch(K), due, order)
+    return out.reshape(n, K), row[:-2]

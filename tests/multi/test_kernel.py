@@ -1,92 +1,28 @@
-"""MULTI against its oracle and its golden vectors; the same bits everywhere."""
+"""MULTI against its golden vectors; the same bits everywhere."""
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Any
-
+import golden
 import multi_oracle
 import multi_streams
 import numpy as np
 import pytest
 from conftest import JIT_OFF
+from multi_streams import calibrate
 
 from calibeat import MultiCalibrator
 from calibeat.core.jit import compiled, plain
-from calibeat.multi import kernel, layout, loops
+from calibeat.multi import kernel, layout
 
-GOLDEN = Path(__file__).parents[1] / "golden" / "multi.npz"
-SIZES = {2: 150, 3: 300, 10: 200, 64: 60, 65: 60, 1000: 6}
-
-
-def calibrate(
-    scores: np.ndarray, labels: np.ndarray, due: np.ndarray | None = None, make: Any = compiled
-) -> tuple[np.ndarray, np.ndarray]:
-    """The loops of MULTI alone, as the host calls them; also for two classes, which the host gives to AUTO."""
-    n, K = scores.shape
-    method = layout.MULTI
-    row, flat, out = layout.initial_row(method, K), np.array(scores, dtype=float).ravel(), np.empty(n * K)
-    columns, width = labels.astype(np.int64), layout.receipt_width(method, K)
-    assert make(loops.ready)(K, flat, 0)[0] == loops.GOOD
-    if due is None:
-        make(loops.run)(method, K, row, 0.0, flat, columns, out, np.zeros(width), layout.scratch(K))
-    else:
-        order = np.argsort(due, kind="stable")
-        order = order[: np.searchsorted(due[order], n)]
-        receipts = np.zeros(n * width)
-        make(loops.run_late)(method, K, row, 0.0, flat, columns, out, receipts, layout.scratch(K), due, order)
-    return out.reshape(n, K), row[:-2]
+VECTORS = golden.multi()
 
 
-def compare(ours: tuple[np.ndarray, np.ndarray], theirs: tuple[np.ndarray, np.ndarray], tolerance: float) -> None:
-    np.testing.assert_allclose(ours[0], theirs[0], rtol=tolerance, atol=tolerance)
-    np.testing.assert_allclose(ours[1], theirs[1], rtol=tolerance, atol=tolerance)
-    assert (ours[0] > 0.0).all()
-    assert np.abs(ours[0].sum(axis=1) - 1.0).max() <= 1e-12
-
-
-@pytest.mark.parametrize("K", SIZES)
-@pytest.mark.parametrize("name", multi_streams.STREAMS)
-def test_it_is_the_oracle(name: str, K: int) -> None:
-    scores, labels = multi_streams.STREAMS[name](SIZES[K], K)
-    compare(calibrate(scores, labels), multi_oracle.calibrate(scores, labels), 1e-12)
-
-
-@pytest.mark.parametrize("K", [2, 3, 10, 64, 65])
-@pytest.mark.parametrize("kind", ["fixed", "reordered"])
-@pytest.mark.parametrize("name", ["drifting", "edge"])
-def test_late_labels_are_those_of_the_oracle(name: str, kind: str, K: int) -> None:
-    scores, labels = multi_streams.STREAMS[name](SIZES[K], K)
-    due = multi_streams.delays(len(labels), kind)
-    compare(calibrate(scores, labels, due), multi_oracle.calibrate(scores, labels, due), 1e-12)
-
-
-def golden_cases() -> list[str]:
-    with np.load(GOLDEN) as vectors:
-        return sorted({name.split("/")[0] for name in vectors.files})
-
-
-@pytest.mark.parametrize("case", golden_cases())
+@pytest.mark.parametrize("case", sorted({name.split("/")[0] for name in VECTORS}))
 def test_golden_vectors(case: str) -> None:
-    with np.load(GOLDEN) as vectors:
-        check_golden(vectors, case)
-
-
-@pytest.mark.parametrize("case", golden_cases())
-def test_whole_golden_vectors(case: str, shared: Path) -> None:
-    path = shared / "multi" / "golden_open.npz"
-    if not path.exists():
-        pytest.skip("needs the golden vectors of MULTI beside the project")
-    with np.load(path) as vectors:
-        check_golden(vectors, case)
-
-
-def check_golden(vectors: Any, case: str) -> None:
-    due = vectors[f"{case}/due"] if f"{case}/due" in vectors.files else None
-    forecasts, row = calibrate(vectors[f"{case}/score"], vectors[f"{case}/label"], due)
-    np.testing.assert_allclose(forecasts, vectors[f"{case}/forecast"], rtol=1e-11, atol=1e-11)
-    if f"{case}/row" in vectors.files:
-        np.testing.assert_allclose(row, vectors[f"{case}/row"], rtol=1e-11, atol=1e-11)
+    forecasts, row = calibrate(VECTORS[f"{case}/score"], VECTORS[f"{case}/label"], VECTORS.get(f"{case}/due"))
+    np.testing.assert_allclose(forecasts, VECTORS[f"{case}/forecast"], rtol=1e-11, atol=1e-11)
+    if f"{case}/row" in VECTORS:
+        np.testing.assert_allclose(row, VECTORS[f"{case}/row"], rtol=1e-11, atol=1e-11)
 
 
 @pytest.mark.skipif(JIT_OFF, reason="compares with the JIT on")
