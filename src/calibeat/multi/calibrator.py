@@ -18,6 +18,7 @@ from calibeat.stream.issuer import Issuer
 
 from . import snapshot
 from .check import Classes, Label, check_scores
+from .export import MultiExport
 from .forecast import MultiForecast
 from .pair import PairStream
 from .receipts import PENDING, Receipts
@@ -265,6 +266,12 @@ class MultiCalibrator:
         inequality; for late labels if neither their delay nor later scores depend on labels still under way).
         """
         return self.evidence >= -math.log(check_interval("alpha", alpha, 1e-300, 1.0))
+
+    def export(self) -> MultiExport:
+        """The present map from scores to forecasts, frozen: as numbers, and as Python or JSON. See `MultiExport`."""
+        with self._lock:
+            numbers, pair = self._stream.frozen()
+        return MultiExport(numbers, self._classes.labels, self._method, self._logits, pair)
 
     def __repr__(self) -> str:
         return (

@@ -70,6 +70,11 @@ class PairStream:
         params = self._auto.params
         return {**params, "bias": {labels[0]: 0.0, labels[1]: float(params["b"])}}
 
+    def frozen(self) -> tuple[dict[str, Any], str]:
+        """For `MultiCalibrator.export`."""
+        exported = self._auto.export()
+        return exported.numbers, exported.python
+
     def state(self) -> dict[str, Any]:
         """What a snapshot holds of it."""
         return {"auto": json.loads(self._auto.to_json())}

@@ -12,6 +12,7 @@ from calibeat.core.jit import can_load, compiled, for_cost, is_cached, is_compil
 from calibeat.errors import InvalidInput
 
 from . import kernel, layout, loops
+from .export import frozen_numbers
 from .forecast import MultiForecast, frozen
 
 SINGLE = (kernel.predict, kernel.settle, kernel.update)
@@ -131,6 +132,10 @@ class VectorStream:
             "top": _named(("plain", "spline"), row[layout.Z :]),
             "guard": _named(("expert", "online temperature"), row[layout.G :]),
         }
+
+    def frozen(self) -> tuple[dict[str, Any], None]:
+        """For `MultiCalibrator.export`."""
+        return frozen_numbers(self.method, self.K, self.row), None
 
     def state(self) -> dict[str, Any]:
         """What a snapshot holds of it."""
