@@ -39,6 +39,9 @@ TABLES = {
     "backtest": "backtest:end_to_end",
     "coverage": "coverage:coverage",
     "guard": "guard:guard",
+    "multi": "multi:cost",
+    "multi-march": "multi:march",
+    "multi-quality": "multi_quality:quality",
 }
 
 

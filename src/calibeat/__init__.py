@@ -44,6 +44,8 @@ from .errors import (
     UnknownKey,
     UnknownMethod,
 )
+from .multi.calibrator import MultiCalibrator
+from .multi.forecast import MultiForecast
 from .stream.calibrator import Calibrator
 from .stream.dispatch import warm_up
 from .stream.forecast import Forecast
@@ -87,6 +89,8 @@ __all__ = [
     "Lanes",
     "Method",
     "MissingExtra",
+    "MultiCalibrator",
+    "MultiForecast",
     "OutcomeConflict",
     "Platt",
     "SnapshotMismatch",

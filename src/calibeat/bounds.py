@@ -12,11 +12,16 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
+from . import _multi_bounds as _multi
 from ._util.check import check_interval, check_whole
 from .core.guard import DELTA, FLOOR
 from .errors import InvalidInput
 
 _LONGEST = 10**15
+
+mixture_loss = _multi.mixture_loss
+multi_guard = _multi.multi_guard
+multi_loss = _multi.multi_loss
 
 
 def ons_regret(B: float, T: int) -> float:
