@@ -22,6 +22,7 @@ from .errors import (
     UnknownKey,
     UnknownMethod,
 )
+from .monitor.monitor import Monitor
 from .stream.calibrator import Calibrator
 from .stream.dispatch import warm_up
 from .stream.forecast import Forecast
@@ -61,6 +62,7 @@ __all__ = [
     "Lanes",
     "Method",
     "MissingExtra",
+    "Monitor",
     "OutcomeConflict",
     "Platt",
     "SnapshotMismatch",

@@ -1,0 +1,116 @@
+"""The row of a monitor and its settings as numbers: where everything stands.
+
+The row, with R regions::
+
+    n, phi, alarms, pages, last, since, cell         outcomes read, dispersion, counts, the last alarm
+    (S, V, c) Brier, (S, V, c) log-loss, pairs       gain over the raw score
+    forecasts, sum of the numbers that wait          announced forecasts
+    3 x (sum g, sum v, last z, sum of half d^2)      dispersion, blocks of 128, 1024, 8192
+    R x (count, sum p, sum y, sum (y-p)^2, 4 x W)    regions; W = log wealth since the start
+    (2 + R) x (4 x R, 4 x S)                         detectors of: all events, "sure", each region
+
+The four bets are in the order +0.25, +1, -0.25, -1. Six regions take 140 numbers, two take 76.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from calibeat._util.check import check_interval, check_whole, said
+from calibeat._util.types import Vector
+from calibeat.errors import InvalidInput
+
+# ---- the row -----------------------------------------------------------------------------------------------------
+N, PHI, ALARMS, PAGES, LAST, SINCE, CELL = range(7)
+BRIER, LOG, PAIRS = 7, 10, 13  # BRIER and LOG are followed by V and c
+FORECASTS, WAITING = 14, 15
+BLOCKS, BLOCK = 16, 4  # three blocks of four numbers
+REGIONS, REGION = 28, 8  # where the regions start, and how many numbers one takes
+COUNT, SUM_P, SUM_Y, SQUARES, WEALTH = 0, 1, 2, 3, 4  # in a region
+SCOPE = 8  # numbers of a detector: four R, four S
+
+# ---- the spec ----------------------------------------------------------------------------------------------------
+LINE, UP, DOWN, QUIET, WARM, KINDS, EDGE = range(7)  # from EDGE on: the inner edges of the regions
+SPEC_WIDTH = EDGE + 5
+
+EDGES = {2: (0.5,), 6: (0.05, 0.2, 0.5, 0.8, 0.95)}  # 0.5 is always one: "sure" turns round there
+THIRDS, DIRECTIONS, SIZES = 3.0, 2.0, 2.0  # an alarm's line is their product times arl
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What a monitor is asked for. The parameters are those of `Monitor`."""
+
+    arl: float = 1_000_000.0
+    alpha: float = 0.05
+    tolerance: float = 0.0
+    quiet: int = 1000
+    warm: int = 1024
+    patience: int = 100_000
+    regions: int = 6
+
+    def __post_init__(self) -> None:
+        check = object.__setattr__
+        check(self, "arl", check_interval("arl", self.arl, 1.0, 1e15))
+        check(self, "alpha", check_interval("alpha", self.alpha, 1e-12, 0.5))
+        check(self, "tolerance", check_interval("tolerance", self.tolerance, 0.0, 10.0))
+        check(self, "quiet", check_whole("quiet", self.quiet, 0, 2**53))
+        check(self, "warm", check_whole("warm", self.warm, 0, 2**53))
+        check(self, "patience", check_whole("patience", self.patience, 1, 2**31))
+        if type(self.regions) is not int or self.regions not in EDGES:
+            raise InvalidInput(f"regions must be {' or '.join(map(str, EDGES))}, got {said(self.regions)}")
+
+    @property
+    def edges(self) -> tuple[float, ...]:
+        """The edges of the regions, 0 and 1 included."""
+        return 0.0, *EDGES[self.regions], 1.0
+
+    @property
+    def width(self) -> int:
+        """How many numbers a row takes."""
+        return REGIONS + REGION * self.regions + SCOPE * (2 + self.regions)
+
+    @property
+    def spec(self) -> Vector:
+        """The settings as the kernels read them."""
+        spec = np.zeros(SPEC_WIDTH)
+        spec[LINE] = THIRDS * DIRECTIONS * SIZES * self.arl
+        spec[UP], spec[DOWN] = math.exp(self.tolerance), math.exp(-self.tolerance)
+        spec[QUIET], spec[WARM], spec[KINDS] = self.quiet, self.warm, self.regions
+        inner = EDGES[self.regions]
+        spec[EDGE : EDGE + len(inner)] = inner
+        return spec
+
+    def initial_row(self) -> Vector:
+        """The row before the first outcome."""
+        row = np.zeros(self.width)
+        row[PHI] = 1.0
+        return row
+
+    def check_row(self, row: Sequence[float]) -> None:
+        """Raise unless a monitor with these settings can hold the row."""
+        if len(row) != self.width:
+            raise InvalidInput(f"row must have {self.width} numbers, got {len(row)}")
+        n, detectors = row[N], REGIONS + REGION * self.regions
+        for name, at in (("n", N), ("alarms", ALARMS), ("pages", PAGES), ("last", LAST), ("forecasts", FORECASTS)):
+            check_whole(name, int(row[at]) if row[at] == int(row[at]) else row[at], 0, 2**53)
+        check_whole("cell", int(row[CELL]), 0, 2 * (2 + self.regions) - 1)
+        counts = [row[at] for at in range(REGIONS, detectors, REGION)]
+        squares = [row[at + SQUARES] for at in range(REGIONS, detectors, REGION)]
+        sums = [row[at + i] for at in range(REGIONS, detectors, REGION) for i in (SUM_P, SUM_Y)]
+        sound = {
+            "phi of at least 1": row[PHI] >= 1.0,
+            "pages <= alarms <= n": row[PAGES] <= row[ALARMS] <= n,
+            "its last alarm and its start within the outcomes": 0.0 <= row[SINCE] <= n and row[LAST] <= n,
+            "pairs within the outcomes": 0.0 <= row[PAIRS] <= n,
+            "as many outcomes in the regions as in all": min(counts) >= 0.0 and sum(counts) == n,
+            "sums that are not negative": min(*squares, *sums, row[BRIER + 1], row[BRIER + 2]) >= 0.0,
+            "detectors that are not negative": min(row[detectors:]) >= 0.0,
+        }
+        for wanted, met in sound.items():
+            if not met:
+                raise InvalidInput(f"row must have {wanted}, got {said(list(row[:REGIONS]))}")

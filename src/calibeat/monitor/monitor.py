@@ -1,0 +1,371 @@
+"""The host of one monitor: it checks what comes in, puts outcomes in order, and turns the row into words."""
+
+from __future__ import annotations
+
+import math
+import threading
+from array import array
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from calibeat._util.check import (
+    check_due,
+    check_interval,
+    check_lengths,
+    check_number,
+    check_outcome,
+    check_outcomes,
+    check_scores,
+    check_whole,
+)
+from calibeat._util.sealed import seal, unseal
+from calibeat._util.types import Vector
+from calibeat.core.jit import for_size
+from calibeat.errors import InvalidInput, SnapshotMismatch
+
+from . import readout
+from .alarm import Alarm, alarm_of
+from .bets import compare, read, step
+from .layout import ALARMS, BRIER, CELL, FORECASTS, LAST, LOG, PAGES, PHI, SINCE, WAITING, N, Settings
+from .readout import Gain, gain_of, table_of
+from .waiting import Event, Queue, Waiting
+
+FORMAT, VERSION = "calibeat/monitor", 1
+_FIELDS = ("settings", "row", "queue", "alarms")
+_KEPT = 1000  # alarms that are remembered one by one
+
+
+class Monitor:
+    r"""Watches one column of forecasts and raises an alarm when they are not calibrated any more.
+
+    Under the null hypothesis, "an outcome of forecast p is 1 with probability p, given the outcomes before it", the
+    expected number of alarms by any time t is at most t / arl. Look as often as you like.
+
+    Parameters
+    ----------
+    arl : at most one false alarm per so many outcomes, in expectation (average run length).
+    alpha : level of the e-values, bands and intervals.
+    tolerance : a fault of so many logits or fewer is nobody's business.
+    quiet : outcomes within which a further alarm belongs to the same episode, and does not page.
+    warm : outcomes before the first bet, which measure how strongly outcomes cluster.
+    patience : forecasts after which a missing outcome is given up.
+    regions : of the forecast, 6 or 2; a row takes 140 or 76 numbers.
+
+    >>> import numpy as np
+    >>> from calibeat import Monitor
+    >>> rng = np.random.default_rng(0)
+    >>> forecasts = rng.uniform(size=6000)
+    >>> truth = np.where(np.arange(6000) < 5000, forecasts, 0.6 * forecasts)     # breaks at 5,000
+    >>> monitor = Monitor(arl=100_000)
+    >>> alarms = monitor.run(forecasts, rng.uniform(size=6000) < truth)
+    >>> alarms[0].at, round(alarms[0].since), alarms[0].what, alarms[0].page
+    (5060, 4978, 'too high', True)
+    >>> monitor.counts                         # alarms, and those that page: the fault goes on, nobody is paged twice
+    (8, 1)
+
+    One event at a time, with outcomes that come late and in any order:
+
+    >>> first, second = monitor.announce(), monitor.announce()
+    >>> monitor.update(second, 0.9, 1), monitor.update(first, 0.2, 0)
+    ([], [])
+
+    Several threads may use one monitor.
+
+    References: Shin, Ramdas & Rinaldo, E-detectors (2024); Howard et al., Time-uniform confidence sequences (2021).
+    """
+
+    def __init__(
+        self, arl: float = 1_000_000, alpha: float = 0.05, tolerance: float = 0.0, quiet: int = 1000,
+        warm: int = 1024, patience: int = 100_000, regions: int = 6,
+    ) -> None:  # fmt: skip
+        self._begin(Settings(arl, alpha, tolerance, quiet, warm, patience, regions))
+
+    def _begin(self, settings: Settings) -> None:
+        self._settings = settings
+        self._spec = settings.spec
+        self._plain_spec: Any = tuple(self._spec.tolist())  # what the plain kernels read fastest
+        self._row: Any = array("d", settings.initial_row())
+        self._queue = Queue(settings.patience)
+        self._alarms: deque[Alarm] = deque(maxlen=_KEPT)
+        self._untold: list[Alarm] = []  # raised since `update` or `run` last returned
+        self._lock = threading.RLock()
+
+    # ---- one event ------------------------------------------------------------------------------------------------
+
+    def announce(self) -> int:
+        """Say that a forecast is made -> its number, from 0, for `update`.
+
+        It may be that so the outcome of an old forecast is given up, and that alarms follow from those behind it: the
+        next `update` or `run` returns them.
+        """
+        with self._lock:
+            number = self._queue.announce()
+            self._row[FORECASTS] += 1.0
+            self._row[WAITING] += number
+            if number - self._queue.next >= self._settings.patience:
+                self._read_one_by_one(self._queue.ready())
+                self._recount()
+            return number
+
+    def update(self, number: int, forecast: float, outcome: Any, score: float | None = None) -> list[Alarm]:
+        """Take the outcome of an announced forecast, in any order -> the alarms raised since the last call.
+
+        Parameters
+        ----------
+        number : as `announce` gave it.
+        forecast : the probability that was forecast.
+        outcome : 0 or 1.
+        score : the raw score, if the gain over it is wanted.
+
+        A second outcome of one number is an `OutcomeConflict`, a number that was never announced an `UnknownForecast`.
+        The outcome of a forecast that was given up is counted in `waiting.too_late` and otherwise ignored.
+
+        >>> from calibeat import Monitor
+        >>> monitor = Monitor()
+        >>> monitor.update(monitor.announce(), 0.7, 1, score=0.9)
+        []
+        """
+        number = check_whole("number", number, 0, 2**53)
+        p = check_interval("forecast", forecast, 0.0, 1.0)
+        y = check_outcome(outcome)
+        s = math.nan if score is None else check_interval("score", score, 0.0, 1.0)
+        with self._lock:
+            if self._queue.take(number, (p, y, s)):
+                self._row[WAITING] -= number
+                self._read_one_by_one(self._queue.ready())
+            return self._tell()
+
+    # ---- many events ----------------------------------------------------------------------------------------------
+
+    def run(
+        self, forecasts: npt.ArrayLike, outcomes: npt.ArrayLike, scores: npt.ArrayLike | None = None,
+        due: npt.ArrayLike | None = None,
+    ) -> list[Alarm]:  # fmt: skip
+        """Announce and update, event after event; the same bits as doing so one by one -> the alarms raised.
+
+        Parameters
+        ----------
+        forecasts : probabilities in [0, 1].
+        outcomes : 0 or 1.
+        scores : the raw scores, if the gain over them is wanted.
+        due : for late outcomes. Outcome i comes just before forecast ``due[i]`` (> i) of this batch. One that is due
+            after the end, ``due[i] > len(forecasts)``, still waits; its place in `outcomes` may hold anything.
+
+        If something is wrong with one event, none is taken.
+
+        >>> from calibeat import Monitor
+        >>> monitor = Monitor()
+        >>> monitor.run([0.2, 0.7, 0.6], [0, 1, 1], due=[3, 2, 9])
+        []
+        >>> monitor.waiting.outcomes, monitor.waiting.waiting
+        (2, 1)
+        """
+        p = check_scores(forecasts, "forecast")
+        n = len(p)
+        arrivals = np.arange(1, n + 1) if due is None or n == 0 else check_due(due, n)
+        y = check_outcomes(outcomes, needed=arrivals <= n)
+        check_lengths(forecasts=n, outcomes=len(y))
+        s = np.full(n, np.nan)
+        if scores is not None:
+            s = check_scores(scores)
+            check_lengths(forecasts=n, scores=len(s))
+        with self._lock:
+            queue = self._queue
+            if due is None and queue.next == queue.announced:  # nothing waits, nothing will
+                queue.announced += n
+                queue.next += n
+                self._row[FORECASTS] = queue.announced
+            else:
+                p, y, s = queue.take_many(p, y, s, arrivals)
+                self._recount()
+            self._read(p, y, s)
+            return self._tell()
+
+    def _read(self, p: Vector, y: Vector, s: Vector) -> None:
+        kernel, view, first = for_size(read, len(p)), np.frombuffer(self._row), 0
+        while first < len(p):
+            alarms, pages = self._row[ALARMS], self._row[PAGES]
+            first = kernel(self._spec, view, p, y, s, first)
+            if self._row[ALARMS] > alarms:
+                self._note(page=self._row[PAGES] > pages)
+
+    def _read_one_by_one(self, events: Sequence[Event]) -> None:
+        row = self._row
+        for p, y, s in events:
+            pages = row[PAGES]
+            if not math.isnan(s):
+                compare(row, p, y, s)
+            if step(self._plain_spec, row, p, y):
+                self._note(page=row[PAGES] > pages)
+
+    def _note(self, *, page: bool) -> None:
+        row = self._row
+        alarm = alarm_of(self._settings, int(row[LAST]), row[SINCE], int(row[CELL]), page)
+        self._alarms.append(alarm)
+        self._untold.append(alarm)
+
+    def _tell(self) -> list[Alarm]:
+        told, self._untold = self._untold, []
+        return told
+
+    def _recount(self) -> None:
+        """The two numbers of the row that say what waits."""
+        queue = self._queue
+        numbers = range(queue.next, queue.announced)
+        self._row[FORECASTS] = queue.announced
+        self._row[WAITING] = sum(numbers) - sum(queue.held)
+
+    # ---- what it believes -----------------------------------------------------------------------------------------
+
+    @property
+    def settings(self) -> Settings:
+        """The parameters."""
+        return self._settings
+
+    @property
+    def outcomes(self) -> int:
+        """How many outcomes have been read."""
+        return int(self._row[N])
+
+    @property
+    def alarms(self) -> list[Alarm]:
+        """The alarms, oldest first; the last 1,000 are kept."""
+        with self._lock:
+            return list(self._alarms)
+
+    @property
+    def counts(self) -> tuple[int, int]:
+        """How many alarms were raised ever, and how many of them paged."""
+        with self._lock:
+            return int(self._row[ALARMS]), int(self._row[PAGES])
+
+    @property
+    def level(self) -> float:
+        """The highest detector as a share of the alarm line: an alarm is raised at 1, and then it is 0 again."""
+        with self._lock:
+            return readout.level(self._plain_spec, self._row)
+
+    @property
+    def dispersion(self) -> float:
+        """phi: how many times as much block sums of outcomes vary as independent outcomes would; at least 1."""
+        return float(self._row[PHI])
+
+    @property
+    def evidence(self) -> float:
+        """Log e-value against "calibrated since the start", in nats.
+
+        If the forecasts are calibrated, the probability that e^evidence ever reaches 1/alpha is at most alpha.
+        """
+        with self._lock:
+            return readout.evidence(self._plain_spec, self._row)
+
+    def alarm(self, alpha: float | None = None) -> bool:
+        """Whether the evidence since the start now speaks against "calibrated" at level alpha (the monitor's own)."""
+        level = self._settings.alpha if alpha is None else check_interval("alpha", alpha, 1e-300, 1.0)
+        return self.evidence >= -math.log(level)
+
+    @property
+    def gain(self) -> Gain:
+        """Mean Brier score of the raw scores minus that of the forecasts, with an interval that holds at every moment.
+
+        >>> from calibeat import Monitor
+        >>> monitor = Monitor()
+        >>> alarms = monitor.run([0.3] * 400, [0, 0, 1, 0] * 100, scores=[0.6] * 400)
+        >>> [round(x, 3) for x in monitor.gain]
+        [0.12, 0.067, 0.173]
+        """
+        return self._gain(BRIER)
+
+    @property
+    def log_gain(self) -> Gain:
+        """The same for the log-loss, in nats; forecasts and scores are clipped to [1e-5, 1 - 1e-5]."""
+        return self._gain(LOG)
+
+    def _gain(self, at: int) -> Gain:
+        with self._lock:
+            return gain_of(self._row, at, self._settings.alpha)
+
+    def table(self) -> dict[str, npt.NDArray[Any]]:
+        """An element for each region of the forecast, as a mapping of arrays that any data frame library takes.
+
+        =================================  =======================================================================
+        column                             holds
+        =================================  =======================================================================
+        low, high                          the forecasts of the region, [low, high)
+        count                              outcomes read
+        forecast, outcome                  their means
+        gap, gap_low, gap_high             outcome - forecast, and a band that holds at every moment for all regions
+        log_e_too_low, log_e_too_high      log e-values since the start
+        =================================  =======================================================================
+        """
+        with self._lock:
+            return table_of(self._settings, np.array(self._row))
+
+    @property
+    def waiting(self) -> Waiting:
+        """Forecasts announced, outcomes received, and what still waits."""
+        with self._lock:
+            return self._queue.count(self.outcomes, self._row[WAITING])
+
+    @property
+    def row(self) -> Vector:
+        """The state as one row of numbers, a copy; `calibeat.monitor.layout` says what stands where."""
+        with self._lock:
+            return np.array(self._row)
+
+    def __repr__(self) -> str:
+        alarms, pages = self.counts
+        return f"Monitor(arl={self._settings.arl:,.0f}, outcomes={self.outcomes:,}, alarms={alarms}, pages={pages})"
+
+    # ---- state ----------------------------------------------------------------------------------------------------
+
+    def to_json(self) -> str:
+        """The whole state as text: versioned, checksummed, every float exact.
+
+        >>> from calibeat import Monitor
+        >>> monitor = Monitor()
+        >>> alarms = monitor.run([0.2, 0.7], [0, 1])
+        >>> Monitor.from_json(monitor.to_json()).outcomes
+        2
+        """
+        with self._lock:
+            return seal(FORMAT, VERSION, {
+                "settings": asdict(self._settings), "row": self._row.tolist(), "queue": self._queue.to_dict(),
+                "alarms": [[alarm.at, alarm.since, alarm.cell, alarm.page] for alarm in self._alarms],
+            })  # fmt: skip
+
+    @classmethod
+    def from_json(cls, text: str | bytes) -> Monitor:
+        """Continue from `to_json`. Damaged, foreign or newer text is a `SnapshotMismatch` that says what is wrong."""
+        state = unseal(FORMAT, VERSION, _FIELDS, text)
+        try:
+            return cls._restored(state)
+        except (InvalidInput, TypeError, ValueError) as error:
+            raise SnapshotMismatch(f"snapshot must hold what a monitor can hold: {error}") from error
+
+    @classmethod
+    def _restored(cls, state: dict[str, Any]) -> Monitor:
+        monitor = cls(**state["settings"])
+        row = [check_number(f"row[{i}]", number) for i, number in enumerate(state["row"])]
+        settings = monitor._settings
+        settings.check_row(row)
+        monitor._row[:] = array("d", row)
+        queue = monitor._queue = Queue.from_dict(settings.patience, state["queue"])
+        if queue.next != row[N] + queue.given_up or queue.announced != row[FORECASTS]:
+            raise InvalidInput(f"queue must fit the row, got {queue.next} forecasts done, {row[N]:.0f} outcomes read")
+        last = 0
+        for at, since, cell, page in state["alarms"]:
+            last = check_whole("alarm at", at, last + 1, int(row[LAST]))
+            start = check_interval("alarm since", since, 0.0, last)
+            where = check_whole("alarm cell", cell, 0, 2 * settings.regions + 3)
+            monitor._alarms.append(alarm_of(settings, last, start, where, bool(page)))
+        return monitor
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Copies, also those of other processes, are made of the snapshot."""
+        return type(self).from_json, (self.to_json(),)

@@ -1,0 +1,186 @@
+"""Outcomes in the order of their forecasts: what came early is held until everything before it has come.
+
+The monitor reads outcomes in the order of forecasts, because an order of arrival that depends on the outcome looks like
+a fault (docs/monitor.md). A forecast whose outcome is missing holds up those behind it, but not for ever: it is given
+up when `patience` further forecasts have been announced. So at most `patience` outcomes are held.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from calibeat._util.check import check_interval, check_outcome, check_whole
+from calibeat._util.types import Ints, Vector
+from calibeat.errors import InvalidInput, OutcomeConflict, UnknownForecast
+
+Event = tuple[float, float, float]  # forecast, outcome, raw score or NaN
+
+
+class Waiting(NamedTuple):
+    """Forecasts and outcomes, counted.
+
+    Attributes
+    ----------
+    forecasts : announced so far.
+    outcomes : received so far; those that came too late are not counted.
+    waiting : forecasts that have no outcome yet and are not given up.
+    mean_age, oldest : how many forecasts ago these were announced; NaN and 0 if nothing waits.
+    held : outcomes that are known and not yet read, because an earlier one is missing.
+    given_up : forecasts whose outcome did not come within `patience` forecasts.
+    too_late : outcomes that came after their forecast was given up; they are ignored.
+    """
+
+    forecasts: int
+    outcomes: int
+    waiting: int
+    mean_age: float
+    oldest: int
+    held: int
+    given_up: int
+    too_late: int
+
+
+class Queue:
+    """The announced forecasts from the first unread one on."""
+
+    def __init__(self, patience: int) -> None:
+        self.patience = patience
+        self.announced = 0
+        self.next = 0  # the first number that is neither read nor given up
+        self.held: dict[int, Event] = {}
+        self.given_up = self.too_late = 0
+        self.lost: dict[int, None] = {}  # numbers given up lately, in order
+
+    # ---- one by one -----------------------------------------------------------------------------------------------
+
+    def announce(self) -> int:
+        """The number of a new forecast."""
+        self.announced += 1
+        return self.announced - 1
+
+    def take(self, number: int, event: Event) -> bool:
+        """Hold an outcome -> whether it counts; one of a forecast that was given up does not."""
+        if number >= self.announced:
+            raise UnknownForecast(
+                f"forecast must be announced before its outcome, got number {number} after {self.announced} forecasts"
+            )
+        if number >= self.next:
+            if number in self.held:
+                raise OutcomeConflict(f"outcome must be the first of its forecast, got another - at number {number}")
+            self.held[number] = event
+            return True
+        if number in self.lost or number < self._remembered_from():
+            self.too_late += 1
+            return False
+        raise OutcomeConflict(f"outcome must be the first of its forecast, got another - at number {number}")
+
+    def ready(self) -> list[Event]:
+        """What can be read now, in the order of forecasts; gives up what has waited too long."""
+        events = []
+        while self.next < self.announced:
+            event = self.held.pop(self.next, None)
+            if event is not None:
+                events.append(event)
+            elif self.announced - 1 - self.next >= self.patience:
+                self.given_up += 1
+                self.lost[self.next] = None
+            else:
+                break
+            self.next += 1
+        self._forget()
+        return events
+
+    # ---- many at once ---------------------------------------------------------------------------------------------
+
+    def take_many(self, p: Vector, y: Vector, s: Vector, due: Ints) -> tuple[Vector, Vector, Vector]:
+        """Announce len(p) forecasts; outcome i comes just before the forecast due[i], if that is at most len(p).
+
+        The same as `announce`, `take` and `ready` in turn -> what can be read at the end, in the order of forecasts.
+        """
+        n, old = len(p), self.announced - self.next
+        columns = np.full((3, old + n), np.nan)
+        known, lost = np.zeros(old + n, dtype=bool), np.zeros(old + n, dtype=bool)
+        for number, event in self.held.items():
+            columns[:, number - self.next] = event
+            known[number - self.next] = True
+        columns[:, old:] = p, y, s
+        came, in_time = due <= n, due - np.arange(n) <= self.patience
+        known[old:] = came & in_time
+        age = old + n - 1 - np.arange(old + n)
+        lost[:] = ~known & (age >= self.patience)
+        stuck = ~known & ~lost
+        stop = int(stuck.argmax()) if stuck.any() else old + n
+        self.too_late += int((came & ~in_time).sum())
+        self.given_up += int(lost[:stop].sum())
+        first, self.announced = self.next, self.announced + n
+        self.next += stop
+        self.lost.update(dict.fromkeys((first + np.flatnonzero(lost[:stop])).tolist()))
+        self.held = {
+            first + i: (columns[0, i].item(), columns[1, i].item(), columns[2, i].item())
+            for i in (stop + np.flatnonzero(known[stop:])).tolist()
+        }
+        self._forget()
+        read = np.flatnonzero(known[:stop])
+        return columns[0, read], columns[1, read], columns[2, read]
+
+    # ---- state ----------------------------------------------------------------------------------------------------
+
+    def count(self, read: int, sum_waiting: float) -> Waiting:
+        """In numbers; `read` outcomes have been read, and the numbers of what waits add up to `sum_waiting`."""
+        outcomes = read + len(self.held)
+        waiting = self.announced - outcomes - self.given_up
+        now = self.announced - 1
+        return Waiting(
+            forecasts=self.announced,
+            outcomes=outcomes,
+            waiting=waiting,
+            mean_age=now - sum_waiting / waiting if waiting else math.nan,
+            oldest=now - self.next if waiting else 0,
+            held=len(self.held),
+            given_up=self.given_up,
+            too_late=self.too_late,
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON-able."""
+        held = [[k, p, y, None if math.isnan(s) else s] for k, (p, y, s) in sorted(self.held.items())]
+        return {
+            "announced": self.announced, "next": self.next, "held": held, "given_up": self.given_up,
+            "too_late": self.too_late, "lost": list(self.lost),
+        }  # fmt: skip
+
+    @classmethod
+    def from_dict(cls, patience: int, state: Any) -> Queue:
+        """The inverse of `to_dict`."""
+        queue = cls(patience)
+        if not isinstance(state, dict) or set(state) != set(queue.to_dict()):
+            raise InvalidInput(f"queue must have {', '.join(queue.to_dict())}, got {state!r:.60}")
+        queue.announced = check_whole("announced", state["announced"], 0, 2**53)
+        queue.next = check_whole("next", state["next"], max(0, queue.announced - patience), queue.announced)
+        queue.given_up = check_whole("given_up", state["given_up"], 0, queue.next)
+        queue.too_late = check_whole("too_late", state["too_late"], 0, 2**53)
+        for what in ("held", "lost"):
+            if not isinstance(state[what], list):
+                raise InvalidInput(f"{what} must be a list, got {state[what]!r:.60}")
+        for entry in state["held"]:
+            if not isinstance(entry, list) or len(entry) != 4:
+                raise InvalidInput(f"held must be lists of number, forecast, outcome and score, got {entry!r:.60}")
+            number = check_whole("held number", entry[0], queue.next + 1, queue.announced - 1)
+            score = math.nan if entry[3] is None else check_interval("held score", entry[3], 0.0, 1.0)
+            forecast = check_interval("held forecast", entry[1], 0.0, 1.0)
+            queue.held[number] = forecast, check_outcome(entry[2]), score
+        for number in state["lost"]:
+            queue.lost[check_whole("lost number", number, 0, queue.next - 1)] = None
+        return queue
+
+    def _remembered_from(self) -> int:
+        """Given-up numbers below it are forgotten, so that what is kept stays bounded."""
+        return max(0, self.announced - 2 * self.patience)
+
+    def _forget(self) -> None:
+        start = self._remembered_from()
+        while self.lost and (first := next(iter(self.lost))) < start:
+            del self.lost[first]
