@@ -35,6 +35,7 @@ TABLES = {
     "prior": "prior:cold_start",
     "backtest": "backtest:end_to_end",
     "coverage": "coverage:coverage",
+    "monitor": "monitor:monitor",
 }
 
 
