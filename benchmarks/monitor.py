@@ -116,6 +116,7 @@ def monitor(*, quick: bool) -> None:
     false_alarms(quick=quick)
     detection(quick=quick)
     ageing(quick=quick)
+    late(quick=quick)
     speed(quick=quick)
 
 
@@ -244,6 +245,54 @@ def ageing(*, quick: bool) -> None:
         lines,
         [f"detector: arl 100,000. since the start: e >= 1000, looked at every 25. Found within {more:,}."],
     )
+
+
+def late(*, quick: bool) -> None:
+    """Late outcomes of calibrated forecasts, read as they arrive and in the order of forecasts; and storms."""
+    streams, n = (10, 10_000) if quick else (100, 10_000)
+    delays: dict[str, Callable[[np.random.Generator, Floats], Floats]] = {
+        "random, mean 150": lambda rng, y: rng.geometric(1 / 150, len(y)).astype(np.float64),
+        "ones 200, zeros 100": lambda _, y: np.where(y == 1.0, 200.0, 100.0),
+        "ones at once, zeros after 1,000": lambda _, y: np.where(y == 1.0, 1.0, 1000.0),
+    }
+    lines = []
+    for name, delay in delays.items():
+        rng, alarms, ever = np.random.default_rng(5), np.zeros(2), np.zeros(2)
+        for _ in range(streams):
+            p = rng.random(n)
+            y = (rng.random(n) < p).astype(np.float64)
+            arrived = np.argsort(np.arange(n) + delay(rng, y), kind="stable")
+            for i, order in enumerate((arrived, np.arange(n))):
+                count, highest = _watched(p[order], y[order], warm=0)
+                alarms[i] += count
+                ever[i] += highest >= math.log(20.0)
+        cells = [f"{a / streams:.2f}" for a in alarms] + [f"{e / streams:.2f}" for e in ever]
+        lines.append([name, cells[0], cells[2], cells[1], cells[3]])
+    for warm in (0, 1024):
+        rng, count, ever_storm = np.random.default_rng(6), 0, 0
+        for _ in range(streams):
+            p = rng.random(3 * n)
+            shock = np.repeat(rng.normal(0.0, 0.5, 3 * n // 100), 100)
+            found, highest = _watched(p, (rng.random(3 * n) < _chance(_logit(p) + shock)).astype(np.float64), warm=warm)
+            count += found
+            ever_storm += highest >= math.log(20.0)
+        cells = [f"{count / streams / 3:.2f}", f"{ever_storm / streams:.2f}"]
+        lines.append([f"storms of 100, warm {warm}", "", "", *cells])
+    table.show(
+        f"late outcomes and storms, {streams} streams: alarms per 10,000 outcomes (1.00 allowed), ever e >= 20 (0.05)",
+        ["", "by arrival: alarms", "e >= 20", "by forecast: alarms", "e >= 20"],
+        lines,
+        [
+            "arl 10,000. Delays: warm 0, 10,000 outcomes. The monitor reads by forecast.",
+            "Storms: 30,000 outcomes; the logit of each 100 is moved together by a normal shock of sd 0.5.",
+        ],
+    )
+
+
+def _watched(p: Floats, y: Floats, warm: int) -> tuple[int, float]:
+    settings = Settings(arl=10_000, warm=warm)
+    found: tuple[int, float] = compiled(peek)(settings.spec, settings.initial_row(), p, y)
+    return found
 
 
 def _by_event(p: list[float], y: list[int]) -> None:

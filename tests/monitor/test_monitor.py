@@ -87,11 +87,12 @@ def test_table() -> None:
     p, y, _ = stream(2_000)
     for regions in (2, 6):
         monitor = Monitor(regions=regions)
-        empty = monitor.table()
+        empty = monitor.table
         assert len(empty["count"]) == regions
         assert np.isnan(empty["gap"]).all()
         monitor.run(p, y)
-        table = monitor.table()
+        table = monitor.table
+        assert monitor.table().keys() == table.keys()  # either way
         assert table["low"][0] == 0.0 and table["high"][-1] == 1.0
         for low, high, count, forecast, outcome in zip(
             *(table[name] for name in ("low", "high", "count", "forecast", "outcome")), strict=True

@@ -24,6 +24,7 @@ from calibeat._util.check import (
     check_whole,
 )
 from calibeat._util.sealed import seal, unseal
+from calibeat._util.table import Table
 from calibeat._util.types import Vector
 from calibeat.core.jit import for_size
 from calibeat.errors import InvalidInput, SnapshotMismatch
@@ -290,7 +291,8 @@ class Monitor:
         with self._lock:
             return gain_of(self._row, at, self._settings.alpha)
 
-    def table(self) -> dict[str, npt.NDArray[Any]]:
+    @property
+    def table(self) -> Table:
         """An element for each region of the forecast, as a mapping of arrays that any data frame library takes.
 
         =================================  =======================================================================
@@ -302,6 +304,12 @@ class Monitor:
         gap, gap_low, gap_high             outcome - forecast, and a band that holds at every moment for all regions
         log_e_too_low, log_e_too_high      log e-values since the start
         =================================  =======================================================================
+
+        >>> from calibeat import Monitor
+        >>> monitor = Monitor(regions=2)
+        >>> alarms = monitor.run([0.3] * 400, [0, 0, 1, 0] * 100)
+        >>> monitor.table["gap"].round(3)
+        array([-0.05,   nan])
         """
         with self._lock:
             return table_of(self._settings, np.array(self._row))

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
+from calibeat._util.table import Table
 from calibeat._util.types import Vector
 from calibeat.core.jit import kernel, plain
 
@@ -131,7 +131,7 @@ def gain_of(row: Vector, at: int, alpha: float) -> Gain:
     return Gain(mean, mean - half, mean + half)
 
 
-def table_of(settings: Settings, row: Vector) -> dict[str, npt.NDArray[Any]]:
+def table_of(settings: Settings, row: Vector) -> Table:
     """The regions, one element each; columns as `Monitor.table` lists them."""
     regions, edges = settings.regions, settings.edges
     states = [row[REGIONS + REGION * b : REGIONS + REGION * (b + 1)] for b in range(regions)]
@@ -141,7 +141,7 @@ def table_of(settings: Settings, row: Vector) -> dict[str, npt.NDArray[Any]]:
     halves = [plain(radius)(row[PHI] * state[SQUARES], 1.0, settings.alpha / (2 * regions)) for state in states]
     gap, half = outcome - forecast, np.array(halves) / some
     log_e = [[plain(region_log_e)(row, b, side) for b in range(regions)] for side in (0, 1)]
-    return {
+    return Table({
         "low": np.array(edges[:-1]),
         "high": np.array(edges[1:]),
         "count": count.astype(np.int64),
@@ -152,4 +152,4 @@ def table_of(settings: Settings, row: Vector) -> dict[str, npt.NDArray[Any]]:
         "gap_high": gap + half,
         "log_e_too_low": np.array(log_e[0]),
         "log_e_too_high": np.array(log_e[1]),
-    }
+    })  # fmt: skip

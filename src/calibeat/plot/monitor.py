@@ -69,7 +69,7 @@ class MonitorDisplay(Display):
         if not isinstance(watch, Monitor):
             raise InvalidInput(f"monitor must be a Monitor, got {type(watch).__name__}")
         went = trace(watch, y_prob, y_true, scores, points)
-        return cls(went, watch.table(), name=name).plot(ax)
+        return cls(went, watch.table, name=name).plot(ax)
 
     def plot(self, ax: Any = None, name: str | None = None, **kwargs: Any) -> Self:
         """Draw on three axes (detector, gain, regions), the detector alone on one, or all on a figure of its own.
