@@ -148,7 +148,7 @@ def damaged(change: Any) -> str:
         (lambda s: s["settings"].update(speed=1.0), "speed"),
         (lambda s: s.update(row=s["row"][:-1]), "140 numbers, got 139"),
         (lambda s: s["row"].__setitem__(3, "x"), r"row\[3\] must be a finite number"),
-        (lambda s: s["row"].__setitem__(N, 0.5), "n must be a whole number"),
+        (lambda s: s["row"].__setitem__(N, 0.5), "counts that are whole numbers"),
         (lambda s: s["row"].__setitem__(PHI, 0.5), "phi of at least 1"),
         (lambda s: s["row"].__setitem__(ALARMS, 0), "pages <= alarms"),
         (lambda s: s["row"].__setitem__(-1, -1.0), "detectors"),

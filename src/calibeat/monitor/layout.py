@@ -15,10 +15,10 @@ The four bets are in the order +0.25, +1, -0.25, -1. Six regions take 140 number
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 
 from calibeat._util.check import check_interval, check_whole, said
 from calibeat._util.types import Vector
@@ -91,26 +91,32 @@ class Settings:
         row[PHI] = 1.0
         return row
 
-    def check_row(self, row: Sequence[float]) -> None:
-        """Raise unless a monitor with these settings can hold the row."""
-        if len(row) != self.width:
-            raise InvalidInput(f"row must have {self.width} numbers, got {len(row)}")
-        n, detectors = row[N], REGIONS + REGION * self.regions
-        for name, at in (("n", N), ("alarms", ALARMS), ("pages", PAGES), ("last", LAST), ("forecasts", FORECASTS)):
-            check_whole(name, int(row[at]) if row[at] == int(row[at]) else row[at], 0, 2**53)
-        check_whole("cell", int(row[CELL]), 0, 2 * (2 + self.regions) - 1)
-        counts = [row[at] for at in range(REGIONS, detectors, REGION)]
-        squares = [row[at + SQUARES] for at in range(REGIONS, detectors, REGION)]
-        sums = [row[at + i] for at in range(REGIONS, detectors, REGION) for i in (SUM_P, SUM_Y)]
+    def check_rows(self, rows: npt.NDArray[np.float64]) -> None:
+        """Raise unless a monitor with these settings can hold each of the rows."""
+        if rows.ndim != 2 or rows.shape[1] != self.width:
+            raise InvalidInput(f"row must have {self.width} numbers, got {rows.shape[-1]}")
+        n, at = rows[:, N], REGIONS + REGION * self.regions
+        regions, detectors = rows[:, REGIONS:at].reshape(-1, self.regions, REGION), rows[:, at:]
+        whole = rows[:, [N, ALARMS, PAGES, LAST, CELL, PAIRS, FORECASTS]]
+        counted = (whole >= 0.0) & (whole <= 2.0**53) & (whole == np.floor(whole))
+        sums = (regions[:, :, :WEALTH] >= 0.0).all(axis=(1, 2))
+        squares = rows[:, [BRIER + 1, BRIER + 2, LOG + 1, LOG + 2]]
         sound = {
-            "phi of at least 1": row[PHI] >= 1.0,
-            "pages <= alarms <= n": row[PAGES] <= row[ALARMS] <= n,
-            "its last alarm and its start within the outcomes": 0.0 <= row[SINCE] <= n and row[LAST] <= n,
-            "pairs within the outcomes": 0.0 <= row[PAIRS] <= n,
-            "as many outcomes in the regions as in all": min(counts) >= 0.0 and sum(counts) == n,
-            "sums that are not negative": min(*squares, *sums, row[BRIER + 1], row[BRIER + 2]) >= 0.0,
-            "detectors that are not negative": min(row[detectors:]) >= 0.0,
+            "finite numbers": np.isfinite(rows).all(axis=1),
+            "counts that are whole numbers": counted.all(axis=1),
+            "phi of at least 1": rows[:, PHI] >= 1.0,
+            "pages <= alarms <= n": (rows[:, PAGES] <= rows[:, ALARMS]) & (rows[:, ALARMS] <= n),
+            "its last alarm and its start within the outcomes": (rows[:, SINCE] >= 0.0)
+            & (rows[:, SINCE] <= n)
+            & (rows[:, LAST] <= n),
+            "a cell that exists": rows[:, CELL] < 2 * (2 + self.regions),
+            "no more outcomes than forecasts": (rows[:, PAIRS] <= n) & (n <= rows[:, FORECASTS]),
+            "as many outcomes in the regions as in all": regions[:, :, COUNT].sum(axis=1) == n,
+            "sums that are not negative": sums & (squares >= 0.0).all(axis=1),
+            "detectors that are not negative": (detectors >= 0.0).all(axis=1),
         }
         for wanted, met in sound.items():
-            if not met:
-                raise InvalidInput(f"row must have {wanted}, got {said(list(row[:REGIONS]))}")
+            if not met.all():
+                row = int((~met).argmax())
+                got = said(rows[row, :REGIONS].tolist())
+                raise InvalidInput(f"monitor row must have {wanted}, got {got} - at row {row}")

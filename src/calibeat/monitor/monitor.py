@@ -361,7 +361,7 @@ class Monitor:
         monitor = cls(**state["settings"])
         row = [check_number(f"row[{i}]", number) for i, number in enumerate(state["row"])]
         settings = monitor._settings
-        settings.check_row(row)
+        settings.check_rows(np.array([row]))
         monitor._row[:] = array("d", row)
         queue = monitor._queue = Queue.from_dict(settings.patience, state["queue"])
         if queue.next != row[N] + queue.given_up or queue.announced != row[FORECASTS]:

@@ -61,21 +61,29 @@ class Queue:
         self.announced += 1
         return self.announced - 1
 
-    def take(self, number: int, event: Event) -> bool:
-        """Hold an outcome -> whether it counts; one of a forecast that was given up does not."""
+    def is_open(self, number: int) -> bool:
+        """Whether an announced number waits for its outcome."""
+        return self.next <= number < self.announced and number not in self.held
+
+    def counts(self, number: int) -> bool:
+        """Whether an outcome of this number counts; raise if it has one already, or was never announced."""
         if number >= self.announced:
             raise UnknownForecast(
                 f"forecast must be announced before its outcome, got number {number} after {self.announced} forecasts"
             )
-        if number >= self.next:
-            if number in self.held:
-                raise OutcomeConflict(f"outcome must be the first of its forecast, got another - at number {number}")
-            self.held[number] = event
+        if self.is_open(number):
             return True
         if number in self.lost or number < self._remembered_from():
-            self.too_late += 1
             return False
         raise OutcomeConflict(f"outcome must be the first of its forecast, got another - at number {number}")
+
+    def take(self, number: int, event: Event) -> bool:
+        """Hold an outcome -> whether it counts; one of a forecast that was given up does not."""
+        if not self.counts(number):
+            self.too_late += 1
+            return False
+        self.held[number] = event
+        return True
 
     def ready(self) -> list[Event]:
         """What can be read now, in the order of forecasts; gives up what has waited too long."""
