@@ -61,7 +61,8 @@ def test_single_events_after_warming_up_are_bitwise_equal() -> None:
     """In a process of its own, for what is warm stays warm."""
     program = """
 import numpy as np, calibeat, test_conformance as t
-from calibeat import Calibrator, Forecast, _jit
+from calibeat import Calibrator, Forecast
+from calibeat.core import jit as _jit
 from conformance import delays, one_by_one, one_by_one_late, same
 plain = {}
 for warm in (False, True):
@@ -83,7 +84,9 @@ assert all(len(dispatcher.signatures) == 1 for dispatcher in _jit.dispatchers().
     # They are in the cache now: the next process finds them at its first batch, and not before.
     program = """
 import sys
-from calibeat import Calibrator, _jit, warm
+from calibeat import Calibrator
+from calibeat.core import jit as _jit
+from calibeat.stream import dispatch as warm
 cal = Calibrator()
 cal.update(cal.predict(0.5), 1)
 assert "numba" not in sys.modules

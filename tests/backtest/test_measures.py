@@ -15,8 +15,9 @@ from calibeat.backtest.replay import tally as tally_module
 from calibeat.backtest.replay.delays import Sizes
 from calibeat.backtest.replay.engine import MOST_MARKS, default_warmup
 from calibeat.backtest.replay.hindsight import ScoreTally
-from calibeat.backtest.replay.tally import CLIP, FINE, MOST_BLOCKS, RANKS, Blocks, rank_of, tally_scores
+from calibeat.backtest.replay.tally import FINE, MOST_BLOCKS, RANKS, Blocks, rank_of
 from calibeat.core.learners import ONS
+from calibeat.core.losses import LOSS_FLOOR
 from calibeat.report.page import html
 
 N = 3000
@@ -146,13 +147,13 @@ def test_regret_is_that_of_metrics(family):
 def test_parameters_of_separable_scores_stay_on_the_ball():
     scores = ScoreTally()
     f, y = np.array([0.2, 0.8] * 50), np.array([0.0, 1.0] * 50)
-    tally_scores(f, y, np.ones(100, dtype=np.int64), scores.cells, scores.totals)
+    scores.count(f, y, np.ones(100, dtype=np.int64))
     loss, theta = scores.least_loss(OPS)
     assert math.hypot(*theta) <= 100.0 * (1 + 1e-9) and loss < 1e-6
     assert scores.least_loss(OPS, warmup=True) == (loss, theta)
     scores = ScoreTally()  # the same, but nearly equal scores: the way to certainty is longer than the ball allows
     f = np.array([0.4999, 0.5001] * 50)
-    tally_scores(f, y, np.ones(100, dtype=np.int64), scores.cells, scores.totals)
+    scores.count(f, y, np.ones(100, dtype=np.int64))
     assert math.hypot(*scores.least_loss(OPS)[1]) == pytest.approx(100.0)
     assert ScoreTally().least_loss(OPS) is None
     assert scores.least_loss(Method()) is None
@@ -399,7 +400,7 @@ def test_every_payload_makes_a_page():
     for n in (1, 2, 30):
         page = html(calibeat.backtest(SCORES[:n], OUTCOMES[:n], methods=["auto", "hops"]).payload())
         assert page.lower().startswith("<!doctype html>")
-    assert CLIP == 1e-5
+    assert LOSS_FLOOR == 1e-5
 
 
 def test_versions_are_told_also_without_numba(monkeypatch):

@@ -413,7 +413,8 @@ def test_rounding_is_forgiven() -> None:
 
 
 def test_without_scikit_learn(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delitem(sys.modules, "calibeat.sklearn")
+    for name in ("calibeat.sklearn", "calibeat.sklearn.classifier", "calibeat.sklearn.scores"):
+        monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "sklearn.base", None)
     with pytest.raises(MissingExtra, match=r"pip install 'calibeat\[sklearn\]'"):
         importlib.import_module("calibeat.sklearn")

@@ -34,9 +34,9 @@ from calibeat import (
     Platt,
 )
 from calibeat.core import jit as _jit  # fmt: skip
-from calibeat.core.learners import solve
-from calibeat.core.method import Histogram
+from calibeat.core.algebra import solve
 from calibeat.core.presets import PRESETS, name_of
+from calibeat.core.refit import Histogram
 from calibeat.stream import history as history_module
 
 
@@ -141,16 +141,16 @@ def test_history_is_let_go(monkeypatch: pytest.MonkeyPatch) -> None:
         pieces = Calibrator(method)
         for _ in range(20):
             pieces.run(scores, outcomes)
-        assert len(pieces._history.y) <= 2 * window + len(scores) + 30
+        assert len(pieces._history.columns[2]) <= 2 * window + len(scores) + 30
         whole = Calibrator(method)
         whole.run(np.tile(scores, 20), np.tile(outcomes, 20))
-        assert len(whole._history.y) == window  # the columns that the batch needed are given back
+        assert len(whole._history.columns[2]) == window  # the columns that the batch needed are given back
         same(pieces.row, whole.row)
         assert pieces.to_json() == whole.to_json()
         assert len(json.loads(pieces.to_json())["history"]["y"]) == window
     fps = Calibrator(Method(Platt(), Fixed(after=100)))
     fps.run(scores, outcomes)
-    assert len(fps._history.y) == 0
+    assert len(fps._history.columns[2]) == 0
     assert json.loads(fps.to_json())["history"] == {}
 
 

@@ -60,6 +60,35 @@ def compiled(function: F) -> F:
         return _COMPILED[function]  # type: ignore[return-value]  # the twin has the signature of the original
 
 
+def entry_point(function: F, *examples: Any) -> F:
+    """The compiled kernel for arguments of exactly these types, without Numba's look at the types of each call.
+
+    A call costs half of what a call through :func:`compiled` costs (82 ns instead of 164 for an array and a float).
+    Nothing is checked, so the caller guarantees for every call what held for the `examples`:
+
+    - the same number of arguments, by position;
+    - an array has the same dtype and dimension, is contiguous (C order) and aligned, and may be written to if the
+      example could: a strided view or another dtype of the same size is read as garbage, without an error;
+    - a float is a Python float, an int a Python int below 2**63;
+    - the arrays are long enough: a kernel checks no index.
+
+    It compiles, or loads from the cache, if that has not happened. Where nothing is compiled (no Numba, or
+    ``NUMBA_DISABLE_JIT=1``) it is the function :func:`compiled` gives.
+    """
+    twin: Any = compiled(function)
+    if not hasattr(twin, "signatures"):
+        return twin  # type: ignore[no-any-return]  # the plain function
+    return _overload(twin, examples).entry_point  # type: ignore[no-any-return]  # pragma: no cover - see _import_numba
+
+
+def _overload(twin: Any, examples: tuple[Any, ...]) -> Any:  # pragma: no cover - see _import_numba
+    from numba import typeof
+
+    types = tuple(typeof(example) for example in examples)
+    twin.compile(types)
+    return twin.overloads[types]
+
+
 def for_size(function: F, size: int, few: int = 64) -> F:
     """The compiled twin for many elements; for a few the plain body, so that single events never wait for Numba."""
     return plain(function) if size <= few else compiled(function)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
-from calibeat.core import kernel
+from calibeat.core import kernel, loops
 from calibeat.core.jit import compiled, is_cached, is_compiled
 from calibeat.core.presets import AUTO, HOPS
 
@@ -32,12 +34,14 @@ def warm_up(*, bank: bool = False) -> None:
     0.25
     """
     spec, row, receipt = AUTO.spec, AUTO.initial_row(), np.zeros(AUTO.receipt_width)  # one signature serves all methods
-    history, places = (_EMPTY, _EMPTY, _EMPTY, 0), np.zeros(1, dtype=np.int64)
-    compiled(kernel.run)(spec, row, 0.0, _ONE, np.ones(1), _EMPTY, np.empty(1), receipt, *history)
-    compiled(kernel.run_late)(
-        spec, row, 1.0, _ONE, np.ones(1), _EMPTY, np.empty(1), receipt, *history, places + 1, places[:0], places
-    )
-    compiled(kernel.predict_many)(spec, row, _ONE, _EMPTY, np.empty(1), receipt)
+    run: Any = compiled(loops.run)
+    run_late: Any = compiled(loops.run_late)
+    stream = spec, row, len(row), loops.NO_SLOTS, 0, 1, 0, 0.0
+    batch = _ONE, np.ones(1), _EMPTY, np.empty(1), receipt, *loops.NO_HISTORY
+    one, none = np.ones(1, dtype=np.int64), np.empty(0, dtype=np.int64)
+    run(*stream, *batch, loops.place_before(), 1)
+    run_late(*stream, *batch, loops.place_before(), 1, 0, one, one, none)
+    compiled(loops.predict_many)(spec, row, len(row), row, loops.NO_SLOTS, _ONE, _EMPTY, np.empty(1), receipt)
     _load_single()
     if bank:
         _load_bank()

@@ -7,6 +7,7 @@ import numpy as np
 
 from calibeat._util.types import Vector
 from calibeat.backtest.replay.tally import BRIER, COUNT, FORECAST, LOSS, OUTCOME, Tally
+from calibeat.metrics import calibration_error_of_gaps
 
 from .dependence import stretch
 
@@ -85,8 +86,8 @@ def _linear(sums: Vector) -> Vector:
 
 def _measures(count: Vector, sums: Vector) -> dict[str, Vector]:
     """From the sums of log-loss, Brier and forecast - outcome of each bin, one row a log."""
-    ce = np.abs(sums[:, 2:]).sum(axis=1)
-    return {"log_loss": sums[:, 0] / count, "brier": sums[:, 1] / count, "ce": ce / count}
+    ce = calibration_error_of_gaps(sums[:, 2:], count)
+    return {"log_loss": sums[:, 0] / count, "brier": sums[:, 1] / count, "ce": ce}
 
 
 def _weights(used: int, run: int) -> Vector:

@@ -11,11 +11,12 @@ import numpy as np
 from calibeat._version import __version__
 from calibeat.backtest.replay.delays import Delays
 from calibeat.backtest.replay.engine import MOST_KEYS_WITH_CE, Replayed, Runner
-from calibeat.backtest.replay.hindsight import RADIUS
-from calibeat.bank.loops import CLIP
+from calibeat.core.losses import LOSS_FLOOR
 from calibeat.core.mixtures import Lanes
+from calibeat.core.params import params_of
 from calibeat.core.presets import PRESETS, name_of
 from calibeat.core.refit import Histogram
+from calibeat.metrics import calibration_error_of_gaps
 from calibeat.report.schema import (
     Column,
     Data,
@@ -33,7 +34,6 @@ from calibeat.report.schema import (
     Trajectories,
     Trajectory,
 )
-from calibeat.stream.calibrator import Calibrator
 
 from .bootstrap import MEASURES, RESAMPLES, Bootstrap
 from .bootstrap import Triple as Difference
@@ -142,7 +142,7 @@ def _data(replayed: Replayed, source: Source) -> Data:
             f"Every forecast was made before its outcome was known. The first {blocks.warmup:,} events with an outcome "
             f"are warm-up and count for nobody; every method is judged on the same {blocks.judged:,} events."
         ),
-        f"Log-loss counts what was said of an outcome as if it had been at least {CLIP:g}: a method may say 0 or 1.",
+        f"Log-loss counts what was said of an outcome as at least {LOSS_FLOOR:g}: a method may say 0 or 1.",
         *source.notes,
     ]
     notes += _oddities(replayed, source.score_kind)
@@ -182,7 +182,7 @@ def _oddities(replayed: Replayed, score_kind: str) -> list[str]:
     ones = replayed.totals[1]
     if ones in {0.0, float(replayed.blocks.judged)}:
         notes.append(f"Every judged outcome is {int(ones > 0)}: there is nothing to tell apart, and no AUC.")
-    if np.count_nonzero(replayed.scores.cells.reshape(2, -1, 3)[:, :, 0].sum(axis=0)) == 1 and replayed.events > 1:
+    if replayed.scores.distinct == 1 and replayed.events > 1:
         notes.append("The score is all but constant: a method can learn the level of the outcomes, and no more.")
     judged, mean = max(1, replayed.blocks.judged), float(replayed.totals[0])
     if score_kind == "probability" and ones > 0.0 and mean > 20.0 * ones:
@@ -246,11 +246,7 @@ def _trajectories(replayed: Replayed) -> Trajectories:
 
 
 def _trajectory(runner: Runner) -> Trajectory:
-    calibrator = Calibrator(runner.method)
-    points = []
-    for noted in runner.replay.trail:
-        calibrator._view()[: len(noted)] = noted
-        points.append(calibrator.params)
+    points = [params_of(runner.method, noted.tolist()) for noted in runner.replay.trail]
     mixes = isinstance(runner.method.learner, Lanes)
     names = [name for name in points[0] if name != "lanes"]
     return {
@@ -284,7 +280,7 @@ def _keys(replayed: Replayed, source: Source, chosen: str, labels: dict[str, str
                 name: {
                     "log_loss": float(sums[slot, 0]) / n,
                     "brier": float(sums[slot, 1]) / n,
-                    "ce": float(np.abs(gaps[slot]).sum()) / n if slot < len(gaps) else None,
+                    "ce": float(calibration_error_of_gaps(gaps[slot], n)) if slot < len(gaps) else None,
                 }
                 for name, (sums, gaps) in by_key.items()
             },
@@ -357,4 +353,4 @@ def _evalue(replayed: Replayed) -> Evidence:
     return {"by": "time" if timed else "event", "x": x, "threshold": threshold(len(paths)), "methods": paths}
 
 
-__all__ = ["RADIUS", "Source", "summarise"]
+__all__ = ["Source", "summarise"]

@@ -12,16 +12,15 @@ from typing import Any
 import numpy as np
 
 from calibeat._util.types import Vector
-from calibeat.bank.loops import numbered
 from calibeat.core.jit import compiled
 from calibeat.core.method import Method
-from calibeat.core.randomness import stream_key, uniforms_at
+from calibeat.core.randomness import numbered, stream_key, uniforms_at
 
 from .chunk import Chunk, Flags, Plan, Underway, Whole
 from .delays import Delays
 from .hindsight import ScoreTally
 from .replay import Replay
-from .tally import Blocks, Tally, losses, tally_scores
+from .tally import Blocks, Tally, losses
 
 MOST_MARKS = 300  # points of a trajectory
 MOST_KEYS_WITH_CE = 20_000  # a calibration error per key takes bins x 8 bytes a method
@@ -135,7 +134,7 @@ class _Loop:
         draws = uniforms_at(np.uint64(self._key), self._numbers(chunk, streams).view(np.uint64))
         raw_loss = np.empty(len(chunk))
         compiled(losses)(chunk.scores, chunk.outcomes, place, raw_loss)
-        compiled(tally_scores)(chunk.scores, chunk.outcomes, place, to.scores.cells, to.scores.totals)
+        to.scores.count(chunk.scores, chunk.outcomes, place)
 
         def through(runner: Runner) -> Vector:
             began = thread_time()

@@ -11,13 +11,13 @@ import math
 import numpy as np
 
 from calibeat._util.types import Vector
-from calibeat.bank.loops import CLIP, log_loss
 from calibeat.core.calibeating import bin_of
 from calibeat.core.jit import compiled, kernel
+from calibeat.core.losses import LOSS_FLOOR, log_loss
 
 from .chunk import Flags, Whole
 
-LEAST = -math.log1p(-CLIP)  # what was said of an outcome counts as if it had been at least CLIP
+LEAST = -math.log1p(-LOSS_FLOOR)  # what was said of an outcome counts as at least LOSS_FLOOR
 MOST_BLOCKS = 4096
 WARM_UP, FIRST_BLOCK = 0, 1  # block 0 takes the warm-up, which only the certificates look at
 
@@ -25,8 +25,8 @@ COUNT, FORECAST, OUTCOME = 0, 1, 2  # of a bin
 LOSS, BRIER, HITS, LOG_E = 0, 1, 2, 3  # sums of a block
 
 OCTAVES = 20  # ranks: so many octaves towards 0 and towards 1, and so many steps in each octave:
-FINE, FINER = 256, 1024  # of forecasts, and of scores
-RANKS, SCORE_RANKS = 2 * (2 + OCTAVES * FINE), 2 * (2 + OCTAVES * FINER)
+FINE = 256
+RANKS = 2 * (2 + OCTAVES * FINE)
 
 
 @kernel
@@ -77,29 +77,6 @@ def tally(
             running[0] += log_e
             if running[0] > running[1]:
                 running[1] = running[0]
-
-
-@kernel
-def tally_scores(scores: Vector, outcomes: Vector, place: Whole, cells: Vector, totals: Vector) -> None:
-    """The scores by rank, with the sums of log f and log(1 - f), and the same sums over the ones: warm-up, then rest.
-
-    From these the best fixed parameters follow without a second look at the log (`hindsight`).
-    """
-    for i in range(len(scores)):
-        if place[i] < 0:
-            continue
-        part = 0 if place[i] == 0 else 1
-        f = scores[i] if scores[i] > CLIP else CLIP
-        f = f if f < 1.0 - CLIP else 1.0 - CLIP
-        x0, x1, y = math.log(f), math.log1p(-f), outcomes[i]
-        at = 3 * (part * SCORE_RANKS + rank_of(f, FINER))
-        cells[at] += 1.0
-        cells[at + 1] += x0
-        cells[at + 2] += x1
-        at = 3 * part
-        totals[at] += y * x0
-        totals[at + 1] += y * x1
-        totals[at + 2] += y
 
 
 @kernel
