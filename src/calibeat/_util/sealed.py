@@ -17,7 +17,7 @@ def seal(format_name: str, version: int, state: dict[str, Any]) -> str:
     '{"format": "example", "version": 1, "row": [0.5],'
     """
     state = {"format": format_name, "version": version, **state}
-    return json.dumps({**state, "checksum": _checksum(state)}, allow_nan=False)
+    return json.dumps({**state, "checksum": checksum(state)}, allow_nan=False)
 
 
 def unseal(format_name: str, version: int, fields: Sequence[str], text: str | bytes) -> dict[str, Any]:
@@ -26,7 +26,7 @@ def unseal(format_name: str, version: int, fields: Sequence[str], text: str | by
     >>> unseal("example", 1, ["row"], seal("example", 1, {"row": [0.5]}))
     {'row': [0.5]}
     """
-    state = _parse(text)
+    state = parse(text)
     if state.get("format") != format_name:
         raise SnapshotMismatch(f"snapshot must have the format {format_name!r}, got {state.get('format')!r:.60}")
     if type(state.get("version")) is not int or state["version"] != version:
@@ -36,16 +36,17 @@ def unseal(format_name: str, version: int, fields: Sequence[str], text: str | by
         raise SnapshotMismatch(f"snapshot must have the field {missing[0]!r}, got {', '.join(state)}")
     if unknown := [field for field in state if field not in wanted]:
         raise SnapshotMismatch(f"snapshot must have no field but {', '.join(wanted)}, got {unknown[0]!r:.60}")
-    checksum = state.pop("checksum")
-    if checksum != _checksum(state):
+    given = state.pop("checksum")
+    if given != checksum(state):
         raise SnapshotMismatch(
-            f"snapshot must have the checksum of its content, {_checksum(state)!r}, got {checksum!r:.80} - "
+            f"snapshot must have the checksum of its content, {checksum(state)!r}, got {given!r:.80} - "
             "it was edited or damaged"
         )
     return {field: state[field] for field in fields}
 
 
-def _parse(text: str | bytes) -> dict[str, Any]:
+def parse(text: str | bytes) -> dict[str, Any]:
+    """Text -> the JSON object that it holds."""
     if not isinstance(text, (str, bytes)):
         raise SnapshotMismatch(f"snapshot must be text made by to_json, got {type(text).__name__}")
     try:
@@ -66,7 +67,7 @@ def _refuse_constant(name: str) -> NoReturn:
     raise SnapshotMismatch(f"snapshot must hold finite numbers, got {name}")
 
 
-def _checksum(state: dict[str, Any]) -> str:
+def checksum(state: dict[str, Any]) -> str:
     """A digest of the values, whatever the order of the fields or the white space."""
     canonical = json.dumps(state, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(canonical.encode()).hexdigest()

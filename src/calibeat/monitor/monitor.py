@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-import threading
 from array import array
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import asdict
+from threading import RLock
 from typing import Any
 
 import numpy as np
@@ -24,24 +24,22 @@ from calibeat._util.check import (
     check_whole,
 )
 from calibeat._util.sealed import seal, unseal
-from calibeat._util.table import Table
-from calibeat._util.types import Vector
+from calibeat._util.types import Ints, Vector
 from calibeat.core.jit import for_size
 from calibeat.errors import InvalidInput, SnapshotMismatch
 
-from . import readout
 from .alarm import Alarm, alarm_of
 from .bets import compare, read, step
-from .layout import ALARMS, BRIER, CELL, FORECASTS, LAST, LOG, PAGES, PHI, SINCE, WAITING, N, Settings
-from .readout import Gain, gain_of, table_of
-from .waiting import Event, Queue, Waiting
+from .layout import ALARMS, CELL, FORECASTS, LAST, PAGES, SINCE, WAITING, N, Settings
+from .readings import Readings
+from .waiting import Event, Queue
 
 FORMAT, VERSION = "calibeat/monitor", 1
 _FIELDS = ("settings", "row", "queue", "alarms")
 _KEPT = 1000  # alarms that are remembered one by one
 
 
-class Monitor:
+class Monitor(Readings):
     r"""Watches one column of forecasts and raises an alarm when they are not calibrated any more.
 
     Under the null hypothesis, "an outcome of forecast p is 1 with probability p, given the outcomes before it", the
@@ -94,24 +92,20 @@ class Monitor:
         self._queue = Queue(settings.patience)
         self._alarms: deque[Alarm] = deque(maxlen=_KEPT)
         self._untold: list[Alarm] = []  # raised since `update` or `run` last returned
-        self._lock = threading.RLock()
+        self._hosted = False
+        self._lock = RLock()
 
     # ---- one event ------------------------------------------------------------------------------------------------
 
     def announce(self) -> int:
         """Say that a forecast is made -> its number, from 0, for `update`.
 
-        It may be that so the outcome of an old forecast is given up, and that alarms follow from those behind it: the
-        next `update` or `run` returns them.
+        This may give up the outcome of an old forecast, and alarms may follow from the outcomes behind it: the next
+        `update` or `run` returns them.
         """
         with self._lock:
-            number = self._queue.announce()
-            self._row[FORECASTS] += 1.0
-            self._row[WAITING] += number
-            if number - self._queue.next >= self._settings.patience:
-                self._read_one_by_one(self._queue.ready())
-                self._recount()
-            return number
+            self._check_free()
+            return self._announce()
 
     def update(self, number: int, forecast: float, outcome: Any, score: float | None = None) -> list[Alarm]:
         """Take the outcome of an announced forecast, in any order -> the alarms raised since the last call.
@@ -136,9 +130,11 @@ class Monitor:
         y = check_outcome(outcome)
         s = math.nan if score is None else check_interval("score", score, 0.0, 1.0)
         with self._lock:
-            if self._queue.take(number, (p, y, s)):
-                self._row[WAITING] -= number
-                self._read_one_by_one(self._queue.ready())
+            self._check_free()
+            if self._queue.counts(number):
+                self._take(number, (p, y, s))
+            else:
+                self._queue.too_late += 1
             return self._tell()
 
     # ---- many events ----------------------------------------------------------------------------------------------
@@ -168,26 +164,51 @@ class Monitor:
         """
         p = check_scores(forecasts, "forecast")
         n = len(p)
-        arrivals = np.arange(1, n + 1) if due is None or n == 0 else check_due(due, n)
-        y = check_outcomes(outcomes, needed=arrivals <= n)
+        arrivals = None if due is None or n == 0 else check_due(due, n)
+        y = check_outcomes(outcomes, needed=None if arrivals is None else arrivals <= n)
         check_lengths(forecasts=n, outcomes=len(y))
         s = np.full(n, np.nan)
         if scores is not None:
             s = check_scores(scores)
             check_lengths(forecasts=n, scores=len(s))
         with self._lock:
-            queue = self._queue
-            if due is None and queue.next == queue.announced:  # nothing waits, nothing will
-                queue.announced += n
-                queue.next += n
-                self._row[FORECASTS] = queue.announced
-            else:
-                p, y, s = queue.take_many(p, y, s, arrivals)
-                self._recount()
-            self._read(p, y, s)
+            self._check_free()
+            self._run(p, y, s, arrivals)
             return self._tell()
 
-    def _read(self, p: Vector, y: Vector, s: Vector) -> None:
+    # ---- for hosts, which have checked everything, hold their own locks and answer for second outcomes -------------
+
+    def _serve(self) -> Monitor:
+        """Become a part of a host: from now on only the host may feed it."""
+        with self._lock:
+            if self._hosted or self._queue.announced:
+                raise InvalidInput("monitor must be new, got one that has seen forecasts or belongs to another host")
+            self._hosted = True
+        return self
+
+    def _check_free(self) -> None:
+        if self._hosted:
+            raise InvalidInput("monitor must be fed by its calibrator, to which it belongs, got a call from outside")
+
+    def _catch_up(self, forecasts: int) -> None:
+        """Announce so many forecasts in all."""
+        while self._queue.announced < forecasts:
+            self._announce()
+
+    def _learn(self, number: int, p: float, y: float, s: float) -> None:
+        """Take an outcome, if its forecast waits for one."""
+        if self._queue.is_open(number):
+            self._take(number, (p, y, s))
+
+    def _run(self, p: Vector, y: Vector, s: Vector, due: Ints | None) -> None:
+        queue, n = self._queue, len(p)
+        if due is None and queue.next == queue.announced:  # nothing waits, nothing will
+            queue.announced += n
+            queue.next += n
+            self._row[FORECASTS] = queue.announced
+        else:
+            p, y, s = queue.take_many(p, y, s, np.arange(1, n + 1) if due is None else due)
+            self._recount()
         kernel, view, first = for_size(read, len(p)), np.frombuffer(self._row), 0
         while first < len(p):
             alarms, pages = self._row[ALARMS], self._row[PAGES]
@@ -195,7 +216,23 @@ class Monitor:
             if self._row[ALARMS] > alarms:
                 self._note(page=self._row[PAGES] > pages)
 
-    def _read_one_by_one(self, events: Sequence[Event]) -> None:
+    # ---- inner ----------------------------------------------------------------------------------------------------
+
+    def _announce(self) -> int:
+        number = self._queue.announce()
+        self._row[FORECASTS] += 1.0
+        self._row[WAITING] += number
+        if number - self._queue.next >= self._settings.patience:
+            self._read(self._queue.ready())
+            self._recount()
+        return number
+
+    def _take(self, number: int, event: Event) -> None:
+        self._queue.held[number] = event
+        self._row[WAITING] -= number
+        self._read(self._queue.ready())
+
+    def _read(self, events: Sequence[Event]) -> None:
         row = self._row
         for p, y, s in events:
             pages = row[PAGES]
@@ -208,127 +245,19 @@ class Monitor:
         row = self._row
         alarm = alarm_of(self._settings, int(row[LAST]), row[SINCE], int(row[CELL]), page)
         self._alarms.append(alarm)
-        self._untold.append(alarm)
+        if not self._hosted:
+            self._untold.append(alarm)
 
     def _tell(self) -> list[Alarm]:
-        told, self._untold = self._untold, []
+        told = list(self._untold)
+        self._untold.clear()
         return told
 
     def _recount(self) -> None:
         """The two numbers of the row that say what waits."""
         queue = self._queue
-        numbers = range(queue.next, queue.announced)
         self._row[FORECASTS] = queue.announced
-        self._row[WAITING] = sum(numbers) - sum(queue.held)
-
-    # ---- what it believes -----------------------------------------------------------------------------------------
-
-    @property
-    def settings(self) -> Settings:
-        """The parameters."""
-        return self._settings
-
-    @property
-    def outcomes(self) -> int:
-        """How many outcomes have been read."""
-        return int(self._row[N])
-
-    @property
-    def alarms(self) -> list[Alarm]:
-        """The alarms, oldest first; the last 1,000 are kept."""
-        with self._lock:
-            return list(self._alarms)
-
-    @property
-    def counts(self) -> tuple[int, int]:
-        """How many alarms were raised ever, and how many of them paged."""
-        with self._lock:
-            return int(self._row[ALARMS]), int(self._row[PAGES])
-
-    @property
-    def level(self) -> float:
-        """The highest detector as a share of the alarm line: an alarm is raised at 1, and then it is 0 again."""
-        with self._lock:
-            return readout.level(self._plain_spec, self._row)
-
-    @property
-    def dispersion(self) -> float:
-        """phi: how many times as much block sums of outcomes vary as independent outcomes would; at least 1."""
-        return float(self._row[PHI])
-
-    @property
-    def evidence(self) -> float:
-        """Log e-value against "calibrated since the start", in nats.
-
-        If the forecasts are calibrated, the probability that e^evidence ever reaches 1/alpha is at most alpha.
-        """
-        with self._lock:
-            return readout.evidence(self._plain_spec, self._row)
-
-    def alarm(self, alpha: float | None = None) -> bool:
-        """Whether the evidence since the start now speaks against "calibrated" at level alpha (the monitor's own)."""
-        level = self._settings.alpha if alpha is None else check_interval("alpha", alpha, 1e-300, 1.0)
-        return self.evidence >= -math.log(level)
-
-    @property
-    def gain(self) -> Gain:
-        """Mean Brier score of the raw scores minus that of the forecasts, with an interval that holds at every moment.
-
-        >>> from calibeat import Monitor
-        >>> monitor = Monitor()
-        >>> alarms = monitor.run([0.3] * 400, [0, 0, 1, 0] * 100, scores=[0.6] * 400)
-        >>> [round(x, 3) for x in monitor.gain]
-        [0.12, 0.067, 0.173]
-        """
-        return self._gain(BRIER)
-
-    @property
-    def log_gain(self) -> Gain:
-        """The same for the log-loss, in nats; forecasts and scores are clipped to [1e-5, 1 - 1e-5]."""
-        return self._gain(LOG)
-
-    def _gain(self, at: int) -> Gain:
-        with self._lock:
-            return gain_of(self._row, at, self._settings.alpha)
-
-    @property
-    def table(self) -> Table:
-        """An element for each region of the forecast, as a mapping of arrays that any data frame library takes.
-
-        =================================  =======================================================================
-        column                             holds
-        =================================  =======================================================================
-        low, high                          the forecasts of the region, [low, high)
-        count                              outcomes read
-        forecast, outcome                  their means
-        gap, gap_low, gap_high             outcome - forecast, and a band that holds at every moment for all regions
-        log_e_too_low, log_e_too_high      log e-values since the start
-        =================================  =======================================================================
-
-        >>> from calibeat import Monitor
-        >>> monitor = Monitor(regions=2)
-        >>> alarms = monitor.run([0.3] * 400, [0, 0, 1, 0] * 100)
-        >>> monitor.table["gap"].round(3)
-        array([-0.05,   nan])
-        """
-        with self._lock:
-            return table_of(self._settings, np.array(self._row))
-
-    @property
-    def waiting(self) -> Waiting:
-        """Forecasts announced, outcomes received, and what still waits."""
-        with self._lock:
-            return self._queue.count(self.outcomes, self._row[WAITING])
-
-    @property
-    def row(self) -> Vector:
-        """The state as one row of numbers, a copy; `calibeat.monitor.layout` says what stands where."""
-        with self._lock:
-            return np.array(self._row)
-
-    def __repr__(self) -> str:
-        alarms, pages = self.counts
-        return f"Monitor(arl={self._settings.arl:,.0f}, outcomes={self.outcomes:,}, alarms={alarms}, pages={pages})"
+        self._row[WAITING] = sum(range(queue.next, queue.announced)) - sum(queue.held)
 
     # ---- state ----------------------------------------------------------------------------------------------------
 
@@ -341,11 +270,13 @@ class Monitor:
         >>> Monitor.from_json(monitor.to_json()).outcomes
         2
         """
+        return seal(FORMAT, VERSION, self._state())
+
+    def _state(self) -> dict[str, Any]:
         with self._lock:
-            return seal(FORMAT, VERSION, {
-                "settings": asdict(self._settings), "row": self._row.tolist(), "queue": self._queue.to_dict(),
-                "alarms": [[alarm.at, alarm.since, alarm.cell, alarm.page] for alarm in self._alarms],
-            })  # fmt: skip
+            alarms = [[alarm.at, alarm.since, alarm.cell, alarm.page] for alarm in self._alarms]
+            queue = self._queue.to_dict()
+            return {"settings": asdict(self._settings), "row": self._row.tolist(), "queue": queue, "alarms": alarms}
 
     @classmethod
     def from_json(cls, text: str | bytes) -> Monitor:
@@ -353,11 +284,21 @@ class Monitor:
         state = unseal(FORMAT, VERSION, _FIELDS, text)
         try:
             return cls._restored(state)
-        except (InvalidInput, TypeError, ValueError) as error:
+        except InvalidInput as error:
             raise SnapshotMismatch(f"snapshot must hold what a monitor can hold: {error}") from error
 
     @classmethod
-    def _restored(cls, state: dict[str, Any]) -> Monitor:
+    def _restored(cls, state: Any) -> Monitor:
+        """The inverse of `_state`."""
+        try:
+            return cls._built(state)
+        except (KeyError, TypeError, ValueError) as error:
+            if isinstance(error, InvalidInput):
+                raise
+            raise InvalidInput(f"monitor must be as it was saved, got {error!r:.100}") from error
+
+    @classmethod
+    def _built(cls, state: Any) -> Monitor:
         monitor = cls(**state["settings"])
         row = [check_number(f"row[{i}]", number) for i, number in enumerate(state["row"])]
         settings = monitor._settings

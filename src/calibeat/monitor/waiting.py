@@ -77,14 +77,6 @@ class Queue:
             return False
         raise OutcomeConflict(f"outcome must be the first of its forecast, got another - at number {number}")
 
-    def take(self, number: int, event: Event) -> bool:
-        """Hold an outcome -> whether it counts; one of a forecast that was given up does not."""
-        if not self.counts(number):
-            self.too_late += 1
-            return False
-        self.held[number] = event
-        return True
-
     def ready(self) -> list[Event]:
         """What can be read now, in the order of forecasts; gives up what has waited too long."""
         events = []
@@ -106,7 +98,7 @@ class Queue:
     def take_many(self, p: Vector, y: Vector, s: Vector, due: Ints) -> tuple[Vector, Vector, Vector]:
         """Announce len(p) forecasts; outcome i comes just before the forecast due[i], if that is at most len(p).
 
-        The same as `announce`, `take` and `ready` in turn -> what can be read at the end, in the order of forecasts.
+        The same as one by one -> what can be read at the end, in the order of forecasts.
         """
         n, old = len(p), self.announced - self.next
         columns = np.full((3, old + n), np.nan)

@@ -23,9 +23,9 @@ import math
 import numpy as np
 
 from calibeat._util.types import Ints, Vector
-from calibeat.bank.loops import CLIP
 from calibeat.core.calibeating import bin_of
 from calibeat.core.jit import compiled, kernel
+from calibeat.core.losses import LOSS_FLOOR
 from calibeat.errors import InvalidInput
 
 from .dependence import GROWS, Z, student
@@ -130,7 +130,7 @@ class Intervals:
     [-0.087, -0.098, -0.077]
     """
 
-    def __init__(self, methods: int, bins: int = 10, runs: int = 0, clip: float = CLIP) -> None:
+    def __init__(self, methods: int, bins: int = 10, runs: int = 0, clip: float = LOSS_FLOOR) -> None:
         self.methods, self.bins, self.runs, self.clip = methods, bins, runs, clip
         k = methods
         self.lead = np.zeros(k)  # log-loss so far, with the warm-up
