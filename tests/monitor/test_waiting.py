@@ -125,3 +125,36 @@ def test_order_of_arrival_does_not_matter_where_outcomes_decide_when_they_come()
     assert monitor.run(p, np.where(due <= n, y, np.nan), due=due) == []
     order = np.argsort(due, kind="stable")
     assert len(arrival.run(p[order], y[order])) > 1
+
+
+def test_a_call_that_is_broken_off_has_not_happened(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ctrl-C in the middle of the bets."""
+    p, y, s = stream(80)
+    for begin in range(0, 60, 7):
+        monitor = small(patience=9)
+        monitor.run(p[:20], y[:20], s[:20])
+        numbers = [monitor.announce() for _ in range(8)]
+        for number in numbers[1:]:
+            monitor.update(number, 0.9, 0, 0.5)
+        before = monitor.to_json()
+        calls = iter(range(10**6))
+
+        def broken(row: Any, *rest: float, after: int = begin, count: Any = calls) -> None:
+            from calibeat.monitor.bets import compare
+
+            if next(count) >= after % 7:
+                raise KeyboardInterrupt
+            compare(row, *rest)
+
+        with monkeypatch.context() as patched:
+            patched.setattr("calibeat.monitor.monitor.compare", broken)
+            with pytest.raises(KeyboardInterrupt):
+                monitor.update(numbers[0], 0.9, 0, 0.5)
+            assert monitor.to_json() == before
+            monitor.announce()
+            state = monitor.to_json()
+            with pytest.raises(KeyboardInterrupt):
+                monitor.announce()  # gives up number 0, and would read the others
+            assert monitor.to_json() == state
+        monitor.update(numbers[0], 0.9, 0, 0.5)
+        assert monitor.outcomes == 28

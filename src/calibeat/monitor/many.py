@@ -6,7 +6,6 @@ of all streams together: only the stream of an event bets, so the sum of all det
 
 from __future__ import annotations
 
-import copy
 import json
 from array import array
 from typing import Any, NamedTuple
@@ -96,7 +95,7 @@ class Monitors:
         made.matrix = self.matrix[: self.count][chosen]
         made.count = len(made.matrix)
         places = np.cumsum(chosen) - 1
-        made.queues = {int(places[slot]): copy.deepcopy(q) for slot, q in self.queues.items() if chosen[slot]}
+        made.queues = {int(places[slot]): q.copy() for slot, q in self.queues.items() if chosen[slot]}
         return made
 
     def take(self, other: Monitors) -> None:
@@ -104,12 +103,12 @@ class Monitors:
         first = self.count
         self.resize(first + other.count)
         self.matrix[first : self.count] = other.matrix[: other.count]
-        self.queues |= {first + slot: copy.deepcopy(queue) for slot, queue in other.queues.items()}
+        self.queues |= {first + slot: queue.copy() for slot, queue in other.queues.items()}
 
     def remember(self, slots: Slots) -> tuple[Slots, Vector, dict[int, Queue]]:
         """What `restore` needs to undo changes of these slots."""
         slots = slots[slots < self.count]
-        busy = {slot: copy.deepcopy(self.queues[slot]) for slot in slots.tolist() if slot in self.queues}
+        busy = {slot: self.queues[slot].copy() for slot in slots.tolist() if slot in self.queues}
         return slots, self.matrix[slots], busy
 
     def restore(self, remembered: tuple[Slots, Vector, dict[int, Queue]]) -> None:
@@ -151,31 +150,42 @@ class Monitors:
 
     def announce(self, slot: int) -> int:
         """Say that a forecast of a slot is made -> its number."""
-        queue, row = self._queue(slot), self.matrix[slot].data
+        queue, row = self._queue(slot), array("d", self.matrix[slot])
         number = queue.announce()
         row[FORECASTS] += 1.0
         row[WAITING] += number
-        if number - queue.next >= queue.patience:
-            self._read(slot, queue.ready())
-            row[WAITING] = sum(range(queue.next, queue.announced)) - sum(queue.held)
+        try:
+            self._read(row, queue.ready())
+        except BaseException:
+            queue.undo()
+            queue.announced = number
+            raise
+        row[WAITING] -= sum(queue.gave)
+        self.matrix[slot] = row
+        queue.done()
         return number
 
     def update(self, slot: int, number: int, event: Event) -> None:
         """Take the outcome of a forecast of a slot. The bank answers for it: a second one is not looked at."""
-        queue = self._queue(slot)
+        queue, row = self._queue(slot), array("d", self.matrix[slot])
         if queue.is_open(number):
-            queue.held[number] = event
-            self.matrix[slot, WAITING] -= number
-            self._read(slot, queue.ready())
+            row[WAITING] -= number
+            try:
+                queue.held[number] = event
+                self._read(row, queue.ready())
+            except BaseException:
+                queue.undo()
+                queue.held.pop(number, None)
+                raise
+            self.matrix[slot] = row
+            queue.done()
         if queue.next == queue.announced:  # nothing waits: the row says the rest
             del self.queues[slot]
 
-    def _read(self, slot: int, events: list[Event]) -> None:
-        row: Any = array("d", self.matrix[slot])
+    def _read(self, row: Any, events: list[Event]) -> None:
         for p, y, s in events:
             compare(row, p, y, s)
             step(self._plain_spec, row, p, y)
-        self.matrix[slot] = row
 
     def _queue(self, slot: int) -> Queue:
         queue = self.queues.get(slot)

@@ -201,63 +201,78 @@ class Monitor(Readings):
             self._take(number, (p, y, s))
 
     def _run(self, p: Vector, y: Vector, s: Vector, due: Ints | None) -> None:
-        queue, n = self._queue, len(p)
+        # Copies: if the loop is broken off, nothing has happened.
+        queue, n, row, raised = self._queue.copy(), len(p), self._row[:], []
         if due is None and queue.next == queue.announced:  # nothing waits, nothing will
             queue.announced += n
             queue.next += n
-            self._row[FORECASTS] = queue.announced
         else:
             p, y, s = queue.take_many(p, y, s, np.arange(1, n + 1) if due is None else due)
-            self._recount()
-        kernel, view, first = for_size(read, len(p)), np.frombuffer(self._row), 0
+        row[FORECASTS] = queue.announced
+        row[WAITING] = sum(range(queue.next, queue.announced)) - sum(queue.held)
+        kernel, view, first = for_size(read, len(p)), np.frombuffer(row), 0
         while first < len(p):
-            alarms, pages = self._row[ALARMS], self._row[PAGES]
+            alarms, pages = row[ALARMS], row[PAGES]
             first = kernel(self._spec, view, p, y, s, first)
-            if self._row[ALARMS] > alarms:
-                self._note(page=self._row[PAGES] > pages)
+            if row[ALARMS] > alarms:
+                raised.append(self._alarm(row, page=row[PAGES] > pages))
+        self._queue = queue
+        self._keep(row, raised)
 
     # ---- inner ----------------------------------------------------------------------------------------------------
 
     def _announce(self) -> int:
-        number = self._queue.announce()
-        self._row[FORECASTS] += 1.0
-        self._row[WAITING] += number
-        if number - self._queue.next >= self._settings.patience:
-            self._read(self._queue.ready())
-            self._recount()
+        queue, row = self._queue, self._row[:]
+        number = queue.announce()
+        row[FORECASTS] += 1.0
+        row[WAITING] += number
+        try:
+            raised = self._read(row, queue.ready())
+        except BaseException:
+            queue.undo()
+            queue.announced = number
+            raise
+        row[WAITING] -= sum(queue.gave)
+        self._keep(row, raised)
         return number
 
     def _take(self, number: int, event: Event) -> None:
-        self._queue.held[number] = event
-        self._row[WAITING] -= number
-        self._read(self._queue.ready())
+        queue, row = self._queue, self._row[:]
+        row[WAITING] -= number
+        try:
+            queue.held[number] = event
+            raised = self._read(row, queue.ready())
+        except BaseException:
+            queue.undo()
+            queue.held.pop(number, None)
+            raise
+        self._keep(row, raised)
 
-    def _read(self, events: Sequence[Event]) -> None:
-        row = self._row
+    def _read(self, row: Any, events: Sequence[Event]) -> list[Alarm]:
+        raised = []
         for p, y, s in events:
             pages = row[PAGES]
             if not math.isnan(s):
                 compare(row, p, y, s)
             if step(self._plain_spec, row, p, y):
-                self._note(page=row[PAGES] > pages)
+                raised.append(self._alarm(row, page=row[PAGES] > pages))
+        return raised
 
-    def _note(self, *, page: bool) -> None:
-        row = self._row
-        alarm = alarm_of(self._settings, int(row[LAST]), row[SINCE], int(row[CELL]), page)
-        self._alarms.append(alarm)
+    def _alarm(self, row: Any, *, page: bool) -> Alarm:
+        return alarm_of(self._settings, int(row[LAST]), row[SINCE], int(row[CELL]), page)
+
+    def _keep(self, row: Any, raised: list[Alarm]) -> None:
+        """It has happened."""
+        self._row = row
+        self._queue.done()
+        self._alarms.extend(raised)
         if not self._hosted:
-            self._untold.append(alarm)
+            self._untold.extend(raised)
 
     def _tell(self) -> list[Alarm]:
         told = list(self._untold)
         self._untold.clear()
         return told
-
-    def _recount(self) -> None:
-        """The two numbers of the row that say what waits."""
-        queue = self._queue
-        self._row[FORECASTS] = queue.announced
-        self._row[WAITING] = sum(range(queue.next, queue.announced)) - sum(queue.held)
 
     # ---- state ----------------------------------------------------------------------------------------------------
 

@@ -53,6 +53,7 @@ class Queue:
         self.held: dict[int, Event] = {}
         self.given_up = self.too_late = 0
         self.lost: dict[int, None] = {}  # numbers given up lately, in order
+        self._first, self._taken, self.gave = 0, dict[int, Event](), list[int]()  # of the last `ready`
 
     # ---- one by one -----------------------------------------------------------------------------------------------
 
@@ -78,20 +79,36 @@ class Queue:
         raise OutcomeConflict(f"outcome must be the first of its forecast, got another - at number {number}")
 
     def ready(self) -> list[Event]:
-        """What can be read now, in the order of forecasts; gives up what has waited too long."""
-        events = []
+        """What can be read now, in the order of forecasts; gives up what has waited too long (`gave`).
+
+        Say `done` when it has been read, or `undo`.
+        """
+        self._first, self._taken, self.gave = self.next, {}, []
         while self.next < self.announced:
             event = self.held.pop(self.next, None)
             if event is not None:
-                events.append(event)
+                self._taken[self.next] = event
             elif self.announced - 1 - self.next >= self.patience:
-                self.given_up += 1
-                self.lost[self.next] = None
+                self.gave.append(self.next)
             else:
                 break
             self.next += 1
-        self._forget()
-        return events
+        return list(self._taken.values())
+
+    def done(self) -> None:
+        """What was ready has been read."""
+        self.given_up += len(self.gave)
+        self.lost |= dict.fromkeys(self.gave)
+        self._taken, self.gave = {}, []
+        start = self._remembered_from()
+        while self.lost and (first := next(iter(self.lost))) < start:
+            del self.lost[first]
+
+    def undo(self) -> None:
+        """What was ready has not been read."""
+        self.held |= self._taken
+        self.next = self._first
+        self._taken, self.gave = {}, []
 
     # ---- many at once ---------------------------------------------------------------------------------------------
 
@@ -122,7 +139,7 @@ class Queue:
             first + i: (columns[0, i].item(), columns[1, i].item(), columns[2, i].item())
             for i in (stop + np.flatnonzero(known[stop:])).tolist()
         }
-        self._forget()
+        self.done()
         read = np.flatnonzero(known[:stop])
         return columns[0, read], columns[1, read], columns[2, read]
 
@@ -143,6 +160,18 @@ class Queue:
             given_up=self.given_up,
             too_late=self.too_late,
         )
+
+    def copy(self) -> Queue:
+        """Another one that is the same."""
+        made = Queue(self.patience)
+        made.announced, made.next, made.given_up, made.too_late = (
+            self.announced,
+            self.next,
+            self.given_up,
+            self.too_late,
+        )
+        made.held, made.lost = dict(self.held), dict(self.lost)
+        return made
 
     def to_dict(self) -> dict[str, Any]:
         """JSON-able."""
@@ -179,8 +208,3 @@ class Queue:
     def _remembered_from(self) -> int:
         """Given-up numbers below it are forgotten, so that what is kept stays bounded."""
         return max(0, self.announced - 2 * self.patience)
-
-    def _forget(self) -> None:
-        start = self._remembered_from()
-        while self.lost and (first := next(iter(self.lost))) < start:
-            del self.lost[first]
