@@ -31,7 +31,7 @@ from calibeat.errors import InvalidInput, OutcomeConflict, SnapshotMismatch
 
 from . import snapshot
 from .beliefs import Beliefs
-from .dispatch import load_single_if_cached, single_is_compiled
+from .dispatch import LOOK_EVERY, for_batch, load_single_if_cached, loaded_after, single_is_compiled
 from .forecast import Forecast
 from .history import History
 from .issuer import Issuer, issuer_name
@@ -127,6 +127,8 @@ class Calibrator(Beliefs):
             score = check_score(score)
         with self._lock:
             signature = self._signature or self._sign()
+            if self._plain and self._events % LOOK_EVERY == LOOK_EVERY - 1 and loaded_after(LOOK_EVERY):
+                self._take_compiled_kernels()  # pragma: no cover - the leg that measures coverage has the JIT off
             event, (spec, row, receipt) = self._events, self._arrays
             self._latest = None
             q, cell, x0, x1, x2, p, z, b, low, high, weight = self._predict(spec, row, score, 0.0, receipt, 0)
@@ -272,13 +274,13 @@ class Calibrator(Beliefs):
             forecasts = np.empty(len(scores))
             one_stream = self._method.spec, row, len(row), loops.NO_SLOTS, 0, 1, 0, float(events)
             batch = scores, outcomes, self._draws(len(scores)), forecasts, self._scratch(len(scores) if late else 1)
-            play, place = compiled(loop), loops.place_before()
-            still, wide = self._watch.room(len(scores)), self._method.receipt_width if late else 0
+            play, place = for_batch(loop, self._method, len(scores)), loops.place_before()
+            still, width = self._watch.room(len(scores)), self._method.receipt_width if late else 0
             for stop in range(1, end + 1) if len(still) else (end,):
                 while play(*one_stream, *batch, *history.columns, place, stop, *late):
                     history.refit(row)
                 if stop <= len(still):  # noted now: a late outcome writes over what the lanes said
-                    still[stop - 1] = batch[-1][(stop - 1) * wide + LANE]
+                    still[stop - 1] = batch[-1][(stop - 1) * width + LANE]
             marks = (outcomes + ZERO).astype(np.uint8)
             if late:
                 marks[np.setdiff1d(np.arange(len(scores)), late[-1])] = 0
@@ -292,8 +294,7 @@ class Calibrator(Beliefs):
                 self._events, receipts.settled = events, settled
                 raise
             if self._watch:
-                due = np.where(late[-2] < end, late[-2], len(scores) + 1) if late else None
-                self._watch.run(events, scores, forecasts, outcomes, still, due)
+                self._watch.run(events, scores, forecasts, outcomes, still, late[-2] if late else None, end)
             self._after_learning()
             load_single_if_cached()
             self._take_compiled_kernels()
@@ -313,7 +314,8 @@ class Calibrator(Beliefs):
             self._refresh()
             draws = self._draws(len(probabilities))
             stream = self._method.spec, self._view(), self._method.width, self._view(), loops.NO_SLOTS
-            compiled(loops.predict_many)(*stream, probabilities, draws, forecasts, self._scratch(1))
+            loop = for_batch(loops.predict_many, self._method, len(probabilities))
+            loop(*stream, probabilities, draws, forecasts, self._scratch(1))
         return like(scores, forecasts)
 
     def _scratch(self, count: int) -> Vector:
