@@ -65,8 +65,15 @@ class Watch:
                 monitor._learn(forecast.event, p, y, s)
 
     def run(
-        self, events: int, scores: Vector, forecasts: Vector, outcomes: Vector, still: Vector, due: Ints | None, end: int
-    ) -> None:  # fmt: skip
+        self,
+        events: int,
+        scores: Vector,
+        forecasts: Vector,
+        outcomes: Vector,
+        still: Vector,
+        due: Ints | None,
+        end: int,
+    ) -> None:
         """A batch after so many events; of late outcomes those that are due at `end` or after it never come."""
         due = None if due is None else np.where(due < end, due, len(scores) + 1)
         columns = {OURS: (forecasts, scores), RAW: (scores, np.full(len(scores), np.nan)), STILL: (still, scores)}
