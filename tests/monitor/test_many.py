@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -10,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from calibeat import InvalidInput, Monitor
-from calibeat.monitor.layout import ALARMS, LAST, PHI, N, Settings
+from calibeat.monitor.layout import ALARMS, FORECASTS, LAST, PHI, N, Settings
 from calibeat.monitor.many import Monitors
 
 SETTINGS = Settings(arl=100, warm=10, quiet=30, patience=8)
@@ -29,8 +30,8 @@ def batch(n: int, keys: int, seed: int) -> tuple[Vector, ...]:
 
 def feed(monitors: Monitors, slots: Vector, p: Vector, y: Vector, s: Vector, due: Vector | None = None) -> None:
     """As a bank does it."""
-    fast = monitors.at_once(slots, y, due)
-    monitors.read(slots, 0, monitors.count, p, np.where(fast, y, np.nan), s)
+    fast = monitors.at_once(slots, due)
+    monitors.read(slots, 0, monitors.count, p, np.where(fast, y, -1.0), s)
     monitors.read_late(slots, p, y, s, due, np.flatnonzero(~fast))
 
 
@@ -66,33 +67,62 @@ def test_columns_of_a_slot_that_has_seen_nothing() -> None:
     assert columns["gain_low"].tolist() == [-math.inf] and columns["level"].tolist() == [0.0]
 
 
-@given(st.integers(0, 10**6), st.integers(1, 60), st.booleans())
-def test_late_outcomes_are_those_of_one_each(seed: int, longest: int, parts: bool) -> None:
+@given(st.integers(0, 10**6), st.integers(1, 60), st.integers(0, 2), st.sampled_from([5, 40, 10_000]))
+def test_late_outcomes_are_those_of_one_each(seed: int, longest: int, single: int, patience: int) -> None:
+    """Batches with outcomes that are late or never come, and between them events one by one whose outcomes wait."""
     keys, n = 4, 160
     slots, p, y, s = batch(n, keys, seed)
     rng = np.random.default_rng(seed)
-    y[rng.random(n) < 0.05] = np.nan  # some never come
-    monitors = Monitors(SETTINGS)
+    y[rng.random(n) < 0.1] = np.nan  # some never come
+    monitors = Monitors(replace(SETTINGS, patience=patience))
     monitors.resize(keys)
-    each = [alone() for _ in range(keys)]
-    halves = [np.arange(80), np.arange(80, 160)] if parts else [np.arange(160)]
-    for part in halves:
+    each = [alone(patience=patience)._serve() for _ in range(keys)]
+    waiting = []
+    for part in (np.arange(80), np.arange(80, 160)):
         m = len(part)
-        due = np.arange(m) + rng.integers(1, longest + 1, m)
-        due = np.where(rng.random(m) < 0.5, np.arange(1, m + 1), due)
+        due = np.where(rng.random(m) < 0.5, np.arange(1, m + 1), np.arange(m) + rng.integers(1, longest + 1, m))
+        due = np.minimum(due, m)  # at the end of a batch everything has come that ever will
         feed(monitors, slots[part], p[part], y[part], s[part], due)
         for slot in range(keys):
             own = np.flatnonzero(slots[part] == slot)
-            if not len(own):
-                continue
             # The outcome arrives before the key's own event that is the first at or after the due position.
-            mine = np.searchsorted(own, due[own]) + 0
-            mine = np.where((due[own] > m) | np.isnan(y[part][own]), 10**6, mine)
-            each[slot].run(p[part][own], y[part][own], s[part][own], due=np.maximum(mine, np.arange(1, len(own) + 1)))
+            mine = np.where(np.isnan(y[part][own]), 10**6, np.searchsorted(own, due[own]))
+            if len(own):
+                each[slot]._run(p[part][own], y[part][own], s[part][own], mine, closed=True)
+        for slot in rng.integers(0, keys, single).tolist():
+            waiting.append((slot, monitors.announce(slot)))
+            assert each[slot]._announce() == waiting[-1][1]
+    for slot, number in waiting[::-1]:
+        if rng.random() < 0.7:
+            monitors.update(slot, number, (0.4, 1.0, 0.5))
+            each[slot]._learn(number, 0.4, 1.0, 0.5)
     for slot in range(keys):
         same(monitors, slot, each[slot])
         if slot in monitors.queues:
             assert monitors.queues[slot].count(0, 0.0)[5:7] == each[slot].waiting[5:7]
+    twin = Monitors.restored(
+        monitors.settings, monitors.matrix[:keys].reshape(-1), monitors.queues_as_bytes(), verify=True
+    )
+    assert {slot: queue.to_dict() for slot, queue in twin.queues.items()} == {
+        slot: queue.to_dict() for slot, queue in monitors.queues.items()
+    }
+
+
+def test_rows_from_elsewhere_begin_anew() -> None:
+    slots, p, y, s = batch(60, 3, 1)
+    monitors = Monitors(SETTINGS)
+    monitors.resize(3)
+    feed(monitors, slots, p, y, s)
+    before = monitors.matrix[:3].copy()
+    monitors.announce(2)
+    monitors.adopt(np.array([0, 1, 2], dtype=np.int32), np.array([before[0, FORECASTS], 7.0, 9.0]))
+    np.testing.assert_array_equal(monitors.matrix[0], before[0])
+    assert monitors.matrix[1, FORECASTS] == 7 and monitors.matrix[1, N] == 0 and not monitors.queues
+    monitors.catch_up(1, 9)
+    assert monitors.queues[1].announced == 9 and monitors.queues[1].given_up == 7
+    monitors.update(1, 7, None)  # never comes
+    monitors.update(1, 8, (0.5, 1.0, 0.5))
+    assert monitors.matrix[1, N] == 1 and not monitors.queues
 
 
 def test_one_by_one_and_a_second_outcome_changes_nothing() -> None:

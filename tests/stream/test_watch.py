@@ -69,26 +69,45 @@ def test_ours_raw_and_still() -> None:
     np.testing.assert_array_equal(cal.monitors["still"].row, still.row)
 
 
-@pytest.mark.parametrize("finish", [False, True])
-def test_late_outcomes_are_read_in_the_order_of_forecasts(finish: bool) -> None:
+def test_late_outcomes_are_read_in_the_order_of_forecasts() -> None:
     scores, outcomes = events(200)
     rng = np.random.default_rng(4)
     batch, single = (Calibrator(AUTO, monitor=three()) for _ in range(2))
     for part in (slice(0, 120), slice(120, 200)):
         s, y = scores[part], outcomes[part]
-        due = np.arange(len(s)) + rng.integers(1, 30, len(s))
-        batch.run(s, np.where(finish | (due < len(s)), y, np.nan), due=due, finish=finish)
-        arrivals = np.minimum(due, len(s)) if finish else due
+        due = np.minimum(np.arange(len(s)) + rng.integers(1, 30, len(s)), len(s))
+        batch.run(s, y, due=due, finish=True)
         receipts: list[Forecast] = []
-        for i in range(len(s) + finish):
-            for j in np.flatnonzero(arrivals == i).tolist():
+        for i in range(len(s) + 1):
+            for j in np.flatnonzero(due == i).tolist():
                 single.update(receipts[j], int(y[j]))
             if i < len(s):
                 receipts.append(single.predict(float(s[i])))
     same(batch, single)
-    assert batch.monitors["raw"].waiting.given_up == (0 if finish else batch.monitors["raw"].waiting.given_up)
-    watched = batch.monitors["raw"].row
-    assert watched[0] <= batch.outcomes
+    assert batch.monitors["still"].outcomes == 200
+
+
+def test_an_outcome_that_a_batch_never_gets_holds_nobody_up() -> None:
+    """A batch gives no receipts: what does not come in it never comes."""
+    scores, outcomes = events(100)
+    due = np.arange(100) + 1
+    due[::10] = 1000
+    cal, alone = Calibrator("ops", monitor=new()), new()
+    forecasts = cal.run(scores, np.where(due < 100, outcomes, np.nan), due=due)
+    came = due < 100
+    alone.run(forecasts[came], outcomes[came], scores[came])
+    assert cal.monitor is not None
+    assert cal.monitor.waiting[:3] == (100, 89, 0) and cal.monitor.waiting.given_up == 11
+    np.testing.assert_array_equal(np.delete(cal.monitor.row, [14, 15]), np.delete(alone.row, [14, 15]))
+    waiting = cal.predict(0.5)
+    cal.run(scores, np.where(due < 100, outcomes, np.nan), due=due)  # behind one that waits
+    assert cal.monitor.waiting[:3] == (201, 178, 1) and cal.monitor.waiting.held == 89
+    twin = Calibrator.from_json(cal.to_json())
+    for one in (cal, twin):
+        one.update(waiting, 1)
+        assert one.monitor is not None
+        assert one.monitor.outcomes == 179 and one.monitor.waiting.given_up == 22
+    same(cal, twin)
 
 
 def test_a_repeat_is_not_read_twice_and_forecasts_without_an_outcome_wait() -> None:

@@ -7,6 +7,7 @@ of all streams together: only the stream of an event bets, so the sum of all det
 from __future__ import annotations
 
 import json
+import math
 from array import array
 from typing import Any, NamedTuple
 
@@ -25,6 +26,7 @@ from .rows import EVIDENCE, GAIN_HIGH, GAIN_LOW, LEVEL, READOUTS, bets_made, rea
 from .waiting import Event, Queue
 
 Columns = dict[str, npt.NDArray[Any]]
+Aside = tuple[int, Slots, npt.NDArray[np.float64], dict[int, Queue]]
 
 
 class Broken(NamedTuple):
@@ -105,48 +107,69 @@ class Monitors:
         self.matrix[first : self.count] = other.matrix[: other.count]
         self.queues |= {first + slot: queue.copy() for slot, queue in other.queues.items()}
 
-    def remember(self, slots: Slots) -> tuple[Slots, Vector, dict[int, Queue]]:
-        """What `restore` needs to undo changes of these slots."""
-        slots = slots[slots < self.count]
-        busy = {slot: self.queues[slot].copy() for slot in slots.tolist() if slot in self.queues}
-        return slots, self.matrix[slots], busy
+    def truncate(self, count: int) -> None:
+        """Forget the slots behind the first `count`, or take those back that were there."""
+        self.count = count
+        for slot in [slot for slot in self.queues if slot >= count]:
+            del self.queues[slot]
 
-    def restore(self, remembered: tuple[Slots, Vector, dict[int, Queue]]) -> None:
+    def remember(self, slots: Slots) -> Aside:
+        """What `restore` needs to undo changes of these slots, and of how many there are."""
+        slots = slots[slots < self.count]
+        queues = {slot: self.queues[slot].copy() for slot in slots.tolist() if slot in self.queues}
+        return self.count, slots, self.matrix[slots], queues
+
+    def restore(self, aside: Aside) -> None:
         """Put the slots back as they were."""
-        slots, rows, queues = remembered
+        count, slots, rows, queues = aside
+        self.truncate(count)
         self.matrix[slots] = rows
         for slot in slots.tolist():
             self.queues.pop(slot, None)
-        self.queues |= queues
+        self.queues |= {slot: queue.copy() for slot, queue in queues.items()}
+
+    def adopt(self, slots: Slots, events: Vector) -> None:
+        """Rows of these slots came from elsewhere, with so many events: others than here begin anew."""
+        for slot, count in zip(slots.tolist(), events.tolist(), strict=True):
+            if self.matrix[slot, FORECASTS] != count:
+                self.matrix[slot] = self._fresh
+                self.matrix[slot, FORECASTS] = count
+                self.queues.pop(slot, None)
 
     # ---- outcomes -------------------------------------------------------------------------------------------------
 
-    def at_once(self, slots: Slots, outcomes: Vector, due: Ints | None) -> npt.NDArray[np.bool_]:
-        """Which events of a batch can be read by `read_rows`: nothing of their slots waits before, in or after it."""
-        missing = np.isnan(outcomes)
-        late = missing if due is None else missing | (due > np.arange(1, len(due) + 1))
+    def at_once(self, slots: Slots, due: Ints | None) -> npt.NDArray[np.bool_]:
+        """Which events of a batch `read` can take: nothing of their slots waits, and no outcome comes too late.
+
+        At the end of a batch all its outcomes have come or never will, so it is read in the order of its events.
+        """
         busy = np.zeros(self.count, dtype=bool)
-        busy[slots[late]] = True
-        if self.queues:
-            busy[list(self.queues)] = True
+        busy[list(self.queues)] = True
+        if due is not None and len(slots) > self.settings.patience:
+            busy |= np.bincount(slots, minlength=self.count) > self.settings.patience
         return ~busy[slots]
 
     def read(self, slots: Slots, first: int, last: int, p: Vector, y: Vector, s: Vector) -> None:
-        """Events that can be read at once (the others have an outcome of NaN), of the slots from first to last."""
+        """Events that can be read at once (the others have an outcome of -1), of the slots from first to last."""
         compiled(read_rows)(self.spec, self.flat, self.stride, slots, first, last, p, y, s)
 
     def read_late(self, slots: Slots, p: Vector, y: Vector, s: Vector, due: Ints | None, events: Ints) -> None:
-        """The other events, one by one; an outcome arrives before the event at its due position, NaN does not."""
-        n = len(slots)
-        arrivals = np.arange(1, n + 1) if due is None else due
+        """The other events, one by one; an outcome arrives before the event at its due position, NaN never comes."""
+        arrivals = np.arange(1, len(slots) + 1) if due is None else due
         moments = [(2 * i + 1, i) for i in events.tolist()]
-        moments += [(2 * int(arrivals[i]), i) for i in events.tolist() if arrivals[i] <= n and not np.isnan(y[i])]
+        moments += [(2 * (i + 1 if math.isnan(y[i]) else int(arrivals[i])), i) for i in events.tolist()]
         numbers: dict[int, int] = {}
         for moment, i in sorted(moments):
             if moment % 2:
                 numbers[i] = self.announce(int(slots[i]))
             else:
-                self.update(int(slots[i]), numbers[i], (p[i].item(), y[i].item(), s[i].item()))
+                event = None if math.isnan(y[i]) else (p[i].item(), y[i].item(), s[i].item())
+                self.update(int(slots[i]), numbers[i], event)
+
+    def catch_up(self, slot: int, events: int) -> None:
+        """So many forecasts of a slot have been made."""
+        while self.matrix[slot, FORECASTS] < events:
+            self.announce(slot)
 
     def announce(self, slot: int) -> int:
         """Say that a forecast of a slot is made -> its number."""
@@ -160,13 +183,16 @@ class Monitors:
             queue.undo()
             queue.announced = number
             raise
-        row[WAITING] -= sum(queue.gave)
+        row[WAITING] -= queue.overdue
         self.matrix[slot] = row
         queue.done()
         return number
 
-    def update(self, slot: int, number: int, event: Event) -> None:
-        """Take the outcome of a forecast of a slot. The bank answers for it: a second one is not looked at."""
+    def update(self, slot: int, number: int, event: Event | None) -> None:
+        """Take the outcome of a forecast of a slot, or None if it will never come.
+
+        The bank answers for it: a second one is not looked at.
+        """
         queue, row = self._queue(slot), array("d", self.matrix[slot])
         if queue.is_open(number):
             row[WAITING] -= number

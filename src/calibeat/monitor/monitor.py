@@ -200,14 +200,15 @@ class Monitor(Readings):
         if self._queue.is_open(number):
             self._take(number, (p, y, s))
 
-    def _run(self, p: Vector, y: Vector, s: Vector, due: Ints | None) -> None:
+    def _run(self, p: Vector, y: Vector, s: Vector, due: Ints | None, *, closed: bool = False) -> None:
+        """A batch; if it is closed, outcomes that are due after its end never come."""
         # Copies: if the loop is broken off, nothing has happened.
         queue, n, row, raised = self._queue.copy(), len(p), self._row[:], []
         if due is None and queue.next == queue.announced:  # nothing waits, nothing will
             queue.announced += n
             queue.next += n
         else:
-            p, y, s = queue.take_many(p, y, s, np.arange(1, n + 1) if due is None else due)
+            p, y, s = queue.take_many(p, y, s, np.arange(1, n + 1) if due is None else due, closed=closed)
         row[FORECASTS] = queue.announced
         row[WAITING] = sum(range(queue.next, queue.announced)) - sum(queue.held)
         kernel, view, first = for_size(read, len(p)), np.frombuffer(row), 0
@@ -232,7 +233,7 @@ class Monitor(Readings):
             queue.undo()
             queue.announced = number
             raise
-        row[WAITING] -= sum(queue.gave)
+        row[WAITING] -= queue.overdue
         self._keep(row, raised)
         return number
 

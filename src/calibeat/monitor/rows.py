@@ -38,20 +38,21 @@ def fetch(spec: Vector, rows: Vector, at: int, p: float) -> None:
 def read_rows(
     spec: Vector, rows: Vector, stride: int, slots: Slots, first: int, last: int, p: Vector, y: Vector, s: Vector
 ) -> None:
-    """Announce and read each outcome on the row of its slot; only the slots from first to last, and none that is NaN.
+    """Announce and read each outcome on the row of its slot; only the slots from first to last.
 
-    p are the forecasts, s the raw scores.
+    p are the forecasts, s the raw scores. An outcome of NaN never comes; one that is negative is not for this loop.
     """
     n = len(slots)
     for i in range(n):
         ahead = slots[i + AHEAD] if i + AHEAD < n else -1
         if first <= ahead < last:
             fetch(spec, rows, ahead * stride, p[i + AHEAD])
-        if first <= slots[i] < last and y[i] == y[i]:
+        if first <= slots[i] < last and not y[i] < 0.0:
             row = rows[slots[i] * stride : (slots[i] + 1) * stride]
             row[FORECASTS] += 1.0
-            compare(row, p[i], y[i], s[i])
-            step(spec, row, p[i], y[i])
+            if y[i] == y[i]:
+                compare(row, p[i], y[i], s[i])
+                step(spec, row, p[i], y[i])
 
 
 @kernel

@@ -50,10 +50,11 @@ class Queue:
         self.patience = patience
         self.announced = 0
         self.next = 0  # the first number that is neither read nor given up
-        self.held: dict[int, Event] = {}
+        self.held: dict[int, Event | None] = {}  # None: it will never come
         self.given_up = self.too_late = 0
         self.lost: dict[int, None] = {}  # numbers given up lately, in order
-        self._first, self._taken, self.gave = 0, dict[int, Event](), list[int]()  # of the last `ready`
+        self._first, self._taken, self.gave = 0, dict[int, Event | None](), list[int]()  # of the last `ready`
+        self.overdue = 0  # sum of the numbers that it gave up
 
     # ---- one by one -----------------------------------------------------------------------------------------------
 
@@ -79,21 +80,23 @@ class Queue:
         raise OutcomeConflict(f"outcome must be the first of its forecast, got another - at number {number}")
 
     def ready(self) -> list[Event]:
-        """What can be read now, in the order of forecasts; gives up what has waited too long (`gave`).
+        """What can be read now, in the order of forecasts; gives up what has waited too long.
 
         Say `done` when it has been read, or `undo`.
         """
-        self._first, self._taken, self.gave = self.next, {}, []
+        self._first, self._taken, self.gave, self.overdue = self.next, {}, [], 0
         while self.next < self.announced:
-            event = self.held.pop(self.next, None)
-            if event is not None:
-                self._taken[self.next] = event
+            if self.next in self.held:
+                event = self._taken[self.next] = self.held.pop(self.next)
+                if event is None:
+                    self.gave.append(self.next)
             elif self.announced - 1 - self.next >= self.patience:
                 self.gave.append(self.next)
+                self.overdue += self.next
             else:
                 break
             self.next += 1
-        return list(self._taken.values())
+        return [event for event in self._taken.values() if event is not None]
 
     def done(self) -> None:
         """What was ready has been read."""
@@ -112,33 +115,36 @@ class Queue:
 
     # ---- many at once ---------------------------------------------------------------------------------------------
 
-    def take_many(self, p: Vector, y: Vector, s: Vector, due: Ints) -> tuple[Vector, Vector, Vector]:
+    def take_many(
+        self, p: Vector, y: Vector, s: Vector, due: Ints, *, closed: bool = False
+    ) -> tuple[Vector, Vector, Vector]:
         """Announce len(p) forecasts; outcome i comes just before the forecast due[i], if that is at most len(p).
 
-        The same as one by one -> what can be read at the end, in the order of forecasts.
+        The same as one by one -> what can be read at the end, in the order of forecasts. If the batch is `closed`,
+        outcomes that are due later never come.
         """
         n, old = len(p), self.announced - self.next
         columns = np.full((3, old + n), np.nan)
-        known, lost = np.zeros(old + n, dtype=bool), np.zeros(old + n, dtype=bool)
+        known, never = np.zeros(old + n, dtype=bool), np.zeros(old + n, dtype=bool)
         for number, event in self.held.items():
-            columns[:, number - self.next] = event
-            known[number - self.next] = True
+            if event is None:
+                never[number - self.next] = True
+            else:
+                columns[:, number - self.next] = event
+                known[number - self.next] = True
         columns[:, old:] = p, y, s
         came, in_time = due <= n, due - np.arange(n) <= self.patience
         known[old:] = came & in_time
-        age = old + n - 1 - np.arange(old + n)
-        lost[:] = ~known & (age >= self.patience)
+        never[old:] = ~came & closed
+        lost = never | (~known & (old + n - 1 - np.arange(old + n) >= self.patience))
         stuck = ~known & ~lost
         stop = int(stuck.argmax()) if stuck.any() else old + n
         self.too_late += int((came & ~in_time).sum())
-        self.given_up += int(lost[:stop].sum())
         first, self.announced = self.next, self.announced + n
         self.next += stop
-        self.lost.update(dict.fromkeys((first + np.flatnonzero(lost[:stop])).tolist()))
-        self.held = {
-            first + i: (columns[0, i].item(), columns[1, i].item(), columns[2, i].item())
-            for i in (stop + np.flatnonzero(known[stop:])).tolist()
-        }
+        self.gave = (first + np.flatnonzero(lost[:stop])).tolist()
+        later = {first + i: _event(columns[:, i]) for i in (stop + np.flatnonzero(known[stop:])).tolist()}
+        self.held = {**later, **dict.fromkeys((first + stop + np.flatnonzero(never[stop:])).tolist())}
         self.done()
         read = np.flatnonzero(known[:stop])
         return columns[0, read], columns[1, read], columns[2, read]
@@ -147,17 +153,17 @@ class Queue:
 
     def count(self, read: int, sum_waiting: float) -> Waiting:
         """In numbers; `read` outcomes have been read, and the numbers of what waits add up to `sum_waiting`."""
-        outcomes = read + len(self.held)
-        waiting = self.announced - outcomes - self.given_up
+        held = sum(event is not None for event in self.held.values())
+        waiting = self.announced - read - len(self.held) - self.given_up
         now = self.announced - 1
         return Waiting(
             forecasts=self.announced,
-            outcomes=outcomes,
+            outcomes=read + held,
             waiting=waiting,
             mean_age=now - sum_waiting / waiting if waiting else math.nan,
             oldest=now - self.next if waiting else 0,
-            held=len(self.held),
-            given_up=self.given_up,
+            held=held,
+            given_up=self.given_up + len(self.held) - held,
             too_late=self.too_late,
         )
 
@@ -175,7 +181,7 @@ class Queue:
 
     def to_dict(self) -> dict[str, Any]:
         """JSON-able."""
-        held = [[k, p, y, None if math.isnan(s) else s] for k, (p, y, s) in sorted(self.held.items())]
+        held = [[number, *_as_json(event)] for number, event in sorted(self.held.items())]
         return {
             "announced": self.announced, "next": self.next, "held": held, "given_up": self.given_up,
             "too_late": self.too_late, "lost": list(self.lost),
@@ -198,6 +204,9 @@ class Queue:
             if not isinstance(entry, list) or len(entry) != 4:
                 raise InvalidInput(f"held must be lists of number, forecast, outcome and score, got {entry!r:.60}")
             number = check_whole("held number", entry[0], queue.next + 1, queue.announced - 1)
+            if entry[1] is None:
+                queue.held[number] = None
+                continue
             score = math.nan if entry[3] is None else check_interval("held score", entry[3], 0.0, 1.0)
             forecast = check_interval("held forecast", entry[1], 0.0, 1.0)
             queue.held[number] = forecast, check_outcome(entry[2]), score
@@ -208,3 +217,13 @@ class Queue:
     def _remembered_from(self) -> int:
         """Given-up numbers below it are forgotten, so that what is kept stays bounded."""
         return max(0, self.announced - 2 * self.patience)
+
+
+def _event(column: Vector) -> Event:
+    return column[0].item(), column[1].item(), column[2].item()
+
+
+def _as_json(event: Event | None) -> tuple[float | None, ...]:
+    if event is None:
+        return None, None, None
+    return event[0], event[1], None if math.isnan(event[2]) else event[2]

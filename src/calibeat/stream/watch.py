@@ -81,7 +81,7 @@ class Watch:
             with monitor._lock:
                 monitor._catch_up(events)
                 p, s = columns[column]
-                monitor._run(p, outcomes, s, due)
+                monitor._run(p, outcomes, s, due, closed=True)
 
     # ---- as data --------------------------------------------------------------------------------------------------
 
