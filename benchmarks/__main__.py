@@ -42,6 +42,7 @@ TABLES = {
     "multi": "multi:cost",
     "multi-march": "multi:march",
     "multi-quality": "multi_quality:quality",
+    "monitor": "monitor:monitor",
 }
 
 

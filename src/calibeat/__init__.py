@@ -44,6 +44,7 @@ from .errors import (
     UnknownKey,
     UnknownMethod,
 )
+from .monitor.monitor import Monitor
 from .multi.calibrator import MultiCalibrator
 from .multi.forecast import MultiForecast
 from .stream.calibrator import Calibrator
@@ -89,6 +90,7 @@ __all__ = [
     "Lanes",
     "Method",
     "MissingExtra",
+    "Monitor",
     "MultiCalibrator",
     "MultiForecast",
     "OutcomeConflict",
