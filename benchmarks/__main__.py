@@ -38,6 +38,11 @@ TABLES = {
     "prior": "prior:cold_start",
     "backtest": "backtest:end_to_end",
     "coverage": "coverage:coverage",
+    "guard": "guard:guard",
+    "multi": "multi:cost",
+    "multi-march": "multi:march",
+    "multi-quality": "multi_quality:quality",
+    "monitor": "monitor:monitor",
 }
 
 
