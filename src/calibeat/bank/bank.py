@@ -6,6 +6,7 @@ import os
 from array import array
 from collections.abc import Iterator
 from pathlib import Path
+from threading import RLock
 from typing import Any
 
 import numpy as np
@@ -97,6 +98,7 @@ class Bank:
         self._pool = method.initial_row()  # the row of the pool
         self._clock = 0
         self._writable = True
+        self._lock = RLock()
         self._draws = Draws(
             self._seed, independent=self._independent, hedges=method.draws
         )  # fmt: skip
@@ -337,6 +339,7 @@ class Bank:
             except BaseException:
                 self._shorten(first)
                 raise
+        self._members.take(other._members)
         clock = max(self._clock, other._clock)
         self._store.books(LAST)[:first] += clock - self._clock
         self._store.books(LAST)[first:] += clock - other._clock
@@ -363,6 +366,7 @@ class Bank:
         dropped._clock, dropped._pool = self._clock, self._pool.copy()
         dropped._store = self._store.selected(idle)
         dropped._store.adopt()
+        dropped._members.take(self._members)
         if idle.any():
             kept = self._store.selected(~idle)
             kept.moves += self._store.moves + 1  # so that members look again

@@ -41,7 +41,7 @@ MAGIC, VERSION, PAGE = b"calibank", 1, 4096
 _AT_ONCE = 2**20  # bytes
 _START = struct.Struct("<8sII32s")
 _TYPES = {
-    "pool": "<f8", "rows": "<f8", "keys": "<i8", "table": "<i4", "text": "|u1", "marks": "<i8",
+    "pool": "<f8", "rows": "<f8", "keys": "<i8", "table": "<i4", "text": "|u1", "marks": "<i8", "receipts": "|u1",
 }  # fmt: skip
 _OF_KEYS = {"none": (), "ints": ("keys", "table"), "strings": ("text", "marks", "table")}
 
@@ -124,12 +124,15 @@ def header_of(bank: Bank) -> dict[str, Any]:
         "clock": bank._clock,
         "count": len(bank),
         "keys": bank._store.kind,
+        "receipts": True,  # those that wait for their outcome are written down; calibeat 0.1.0 did not
     }
 
 
 def sections_of(bank: Bank) -> Sections:
-    """The arrays of a bank."""
-    return {"pool": bank._pool, **bank._store.arrays()}
+    """The arrays of a bank, and as JSON what it knows of receipts that wait for their outcome, if there are any."""
+    receipts = bank._members.dump()
+    text = np.frombuffer(json.dumps(receipts).encode(), dtype=np.uint8)
+    return {"pool": bank._pool, **bank._store.arrays(), **({"receipts": text} if receipts else {})}
 
 
 def revived(
@@ -146,6 +149,8 @@ def revived(
         check(method)
     bank._clock, bank._pool = header["clock"], sections["pool"].copy()
     bank._store.restore(header["keys"], header["count"], sections)
+    receipts = json.loads(bytes(sections["receipts"])) if "receipts" in sections else []
+    bank._members.load(receipts if header.get("receipts") is True else None)
     return bank
 
 
@@ -192,7 +197,7 @@ def _header(path: Path, file: Any) -> dict[str, Any]:
 def _arrays(path: Path, header: dict[str, Any], buffer: Any, *, verify: bool) -> Sections:
     check_choice("keys", header["keys"], tuple(_OF_KEYS))
     arrays: Sections = {}
-    for name in ("pool", *_OF_KEYS[header["keys"]], "rows"):
+    for name in ("pool", *_OF_KEYS[header["keys"]], "rows", *(("receipts",) if "receipts" in header["arrays"] else ())):
         place = header["arrays"][name]
         content = memoryview(buffer)[place["offset"] : place["offset"] + place["bytes"]]
         if verify and hashlib.sha256(content).hexdigest() != place["sha256"]:

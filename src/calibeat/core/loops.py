@@ -146,6 +146,8 @@ def run_late(
             if update(spec, row, now, score, cells[j], y, receipts, j * width, h0, h1, hy, dropped):
                 place[EVENT], place[ARRIVED] = i, arrived
                 return True
+        if i == len(scores):  # one step behind the last event: only what arrives there is learnt
+            break
         if many:
             slot = slots[i]
             if not first <= slot < last:

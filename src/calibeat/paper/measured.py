@@ -31,8 +31,8 @@ RUNS = 5
 
 def table1_tasks(settings: Settings) -> list[Task]:
     """Regret hardly varies: a handful of runs is enough. Time is measured on the first."""
-    regrets = [Task("regret", "", seed, settings.events) for seed in settings.seeds[:RUNS]]
-    return [*regrets, Task("clock", "", settings.seed, settings.events)]
+    regrets = [regret.regret_task(seed, settings.events) for seed in settings.seeds[:RUNS]]
+    return [*regrets, regret.clock_task(settings.seed, settings.events)]
 
 
 def table1(_settings: Settings, results: Results) -> Section:
@@ -196,7 +196,7 @@ def refit_stream(settings: Settings) -> ForestStream:
 
 def refit_tasks(settings: Settings) -> list[Task]:
     """One stream, once."""
-    return [Task("refits", refit_stream(settings), settings.seed)]
+    return [refits.task(refit_stream(settings), settings.seed)]
 
 
 def refit_report(settings: Settings, results: Results) -> Section:

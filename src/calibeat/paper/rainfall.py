@@ -25,7 +25,7 @@ QUANTITIES = ("forecasts within 0.1 of the average", "share of the usual forecas
 
 def tasks(settings: Settings) -> list[Task]:
     """One run for each seed: F99 draws."""
-    return [Task("rain", "", seed, settings.events) for seed in settings.seeds]
+    return [rain.task(seed, settings.events) for seed in settings.seeds]
 
 
 def settled(hours: int) -> int:
