@@ -32,9 +32,13 @@ TABLES = {
     "threads": "bank:threads",
     "strings": "bank:strings",
     "files": "bank:files",
+    "fold": "fold:fold",
+    "growth": "fold:lock_and_growth",
+    "prefetch": "fold:prefetch",
     "prior": "prior:cold_start",
     "backtest": "backtest:end_to_end",
     "coverage": "coverage:coverage",
+    "guard": "guard:guard",
 }
 
 
