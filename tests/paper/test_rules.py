@@ -15,7 +15,7 @@ from calibeat.paper.settings import Settings
 from calibeat.paper.summary import Summary
 
 
-def summary(kind: str = "bank", design: str = "drift", runs: int = 4, noise: float = 1e-5, **ce: float) -> Summary:
+def summary(kind: str = "bank", design: str = "drift", runs: int = 12, noise: float = 1e-5, **ce: float) -> Summary:
     """A stream whose methods have these CEs at both of its points, with a little noise; 0.05 where none is said."""
     rng = np.random.default_rng(0)
     shape = len(METHODS), len(EPSILONS)
@@ -52,10 +52,10 @@ def test_never_beaten() -> None:
 
 
 def test_between_two_and_three_standard_errors_is_undecided_and_says_so() -> None:
-    given = summary(runs=4)
+    given = summary(runs=12)
     edited(given, "ce", "OPS", 0.05)
     # Mean 1 and standard error 0.4: two and a half standard errors.
-    edited(given, "ce", "TOPS", 0.05 + 1e-3 * (1 + np.array([-1, -1, 1, 1]) * 0.4 * np.sqrt(3))[:, None, None])
+    edited(given, "ce", "TOPS", 0.05 + 1e-3 * (1 + np.array([-1, 1] * 6) * 0.4 * np.sqrt(11))[:, None, None])
     assert rules.z_scores(given, "TOPS", "OPS") == pytest.approx(2.5)
     found = rules.never_beaten("TOPS", ("OPS",))({"x": given})
     assert found.holds is None and found.fails_at_two and "by 2.50 at most" in found.why
@@ -64,15 +64,30 @@ def test_between_two_and_three_standard_errors_is_undecided_and_says_so() -> Non
     assert rules.both(rules.never_beaten("TOPS", ("OPS",)), rules.most_often_best("BM", ()))({"x": given}).fails_at_two
 
 
+@pytest.mark.parametrize("runs", [1, 2, 9])
 @pytest.mark.parametrize("tops", [0.01, 0.09])
-def test_one_run_decides_nothing(tops: float) -> None:
-    streams = {f"{kind}-{design}": edited(summary(kind, design, runs=1, TOPS=tops), "shp", "BM", 0.5)
+def test_few_runs_decide_nothing(tops: float, runs: int) -> None:
+    streams = {f"{kind}-{design}": edited(summary(kind, design, runs=runs, TOPS=tops), "shp", "BM", 0.5)
                for kind in ("bank", "fetal") for design in ("drift", "iid")}  # fmt: skip
     for claim in (*claims.DRIFT, *claims.IID, *claims.EPSILON, *claims.BETA, *claims.HISTOGRAM):
         verdict = claim.judged(streams)
-        assert verdict.holds is None and "one run has no standard error" in verdict.why and "nan" not in verdict.why
-        assert verdict.asked and pages.said(verdict) == "undecided"
-    assert np.isnan(streams["bank-iid"].std("ce", "OPS")).all()
+        assert verdict.holds is None and verdict.too_few and "a verdict needs at least 10; " in verdict.why
+        assert "nan" not in verdict.why and verdict.asked and pages.said(verdict) == "too few runs to decide"
+    assert np.isnan(streams["bank-iid"].std("ce", "OPS")).all() == (runs == 1)
+
+
+def test_ten_runs_are_enough() -> None:
+    assert section.FEWEST_RUNS == 10
+    found = claims.TEN[0].judged({"x": summary(runs=10, TOPS=0.01)})
+    assert found.holds and not found.too_few
+    verdict = section.Verdict("c", "w", True, "why", "asked")
+    assert section.undecided_if_few([verdict], 10) == [verdict]
+    (few,) = section.undecided_if_few([verdict], 4, 5)
+    assert few.too_few and few.holds is None and few.why == "4 runs, and a verdict needs at least 5; why"
+    assert section.undecided_if_few([verdict], 5, 5) == [verdict]
+
+
+def test_one_run_has_no_deviation() -> None:
     assert np.isnan(section.spread(np.ones((1, 2)))).all()
     assert replace(Settings(), runs=3, seed=5).seeds == range(5, 8)
     assert section1.ROWS[0] == "1-1000 Base"

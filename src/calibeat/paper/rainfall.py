@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from . import diagrams, published, rain
-from .section import NUMBERS, Section, Table, Verdict, number, prose, spread, undecided_if_one
+from .section import NUMBERS, Section, Table, Verdict, number, prose, spread, undecided_if_few
 from .settings import Settings
 from .stream import FloatArray
 from .tasks import Task
@@ -69,7 +69,7 @@ def report(_settings: Settings, results: Results) -> Section:
         csv_head=["record", "quantity", *NUMBERS],
         csv_rows=csv_rows,
         more={"figure-16": curves(runs[0])},
-        verdicts=undecided_if_one(verdicts(found), len(runs)),
+        verdicts=undecided_if_few(verdicts(found), len(runs)),
     )
 
 

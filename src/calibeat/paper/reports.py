@@ -10,7 +10,7 @@ import numpy as np
 from . import diagrams, figures, published, section1
 from .drifts import T_TRAIN
 from .rules import MUCH, SLIGHTLY
-from .section import NUMBERS, Section, Table, Verdict, beside, number, prose, spread, undecided_if_one
+from .section import NUMBERS, Section, Table, Verdict, beside, number, prose, spread, undecided_if_few
 from .settings import Settings
 from .stream import FloatArray
 from .tasks import Task
@@ -97,7 +97,7 @@ def section1_report(kind: str, figure: int) -> Any:
             csv_head=["row", "metric", *NUMBERS],
             csv_rows=csv_rows,
             more={stem: curves(runs[0]), f"{stem}-histograms": histograms(runs[0])},
-            verdicts=undecided_if_one(section1_verdicts(kind, mean), len(runs)),
+            verdicts=undecided_if_few(section1_verdicts(kind, mean), len(runs)),
         )
 
     return report
