@@ -23,8 +23,8 @@ from benchmarks import floor, table
 from benchmarks.memory import resident
 from benchmarks.timing import once
 from calibeat import TOPS, Bank
-from calibeat.bank import loops as rows
 from calibeat.bank.keys import check_keys
+from calibeat.core import loops
 from calibeat.core.jit import compiled
 
 Ints = NDArray[np.int64]
@@ -96,9 +96,10 @@ def millions(*, quick: bool) -> None:
         column = check_keys(numbers)
         slots, forecasts = bank._store.find(column), np.empty(events)
         lookup = seconds(partial(bank._store.find, column))
-        where = TOPS.spec, bank._store.flat, bank._store.stride, slots, 0, len(bank), 0.0
-        nothing = np.empty(0)
-        update = seconds(partial(compiled(rows.run_rows), *where, scores, outcomes, nothing, forecasts, nothing))
+        where = TOPS.spec, bank._store.flat, bank._store.stride, slots, 0, len(bank), TOPS.width, 0.0
+        batch = scores, outcomes, np.empty(0), forecasts, np.empty(0), *loops.NO_HISTORY, loops.place_before()
+        loop: Any = compiled(loops.run)
+        update = seconds(partial(loop, *where, *batch, events))
         touched = in_c("touch", bank, slots)
         computed = in_c("tops_rows", bank, slots, scores, outcomes, forecasts)
         rate = events / whole / 1e6

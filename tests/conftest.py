@@ -9,10 +9,14 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
+from calibeat.core import jit
+
 HERE = Path(__file__).parent
 DATA = HERE.parent / "data"
 
 JIT_OFF = os.environ.get("NUMBA_DISABLE_JIT", "0") not in ("", "0")
+
+jit._PATIENCE = 0.0  # no batch is too small to be compiled: the suite is about the compiled kernels too
 
 # No deadline: machines are noisy, and the first call of a kernel may compile it.
 settings.register_profile(

@@ -27,14 +27,12 @@ from ._util.check import (
     check_whole,
 )
 from ._util.types import Vector
-from .core.features import Beta, Platt, Temperature
+from .core.features import Beta, Platt, Scaling
+from .core.fit import fit
 from .core.jit import compiled
 from .core.method import Method
 from .core.presets import method_named
-from .core.refit import fit
 from .errors import InvalidInput
-
-Scaling = Platt | Beta | Temperature
 
 
 class ReliabilityCurve(NamedTuple):
@@ -73,9 +71,9 @@ def calibration_error(outcomes: npt.ArrayLike, forecasts: npt.ArrayLike, bins: i
     y, p = _pair(outcomes, forecasts)
     norm = check_choice("norm", norm, ("l1", "l2", "max"))
     count, sum_p, sum_y = _binned(y, p, check_whole("bins", bins, 1, 10**7))
-    used = count > 0
     if norm == "l1":
-        return float(np.abs(sum_p - sum_y).sum() / len(y))
+        return float(of_bins(count, sum_p, sum_y).calibration_error)
+    used = count > 0
     gap = np.abs(sum_p - sum_y)[used] / count[used]
     if norm == "l2":
         return math.sqrt(float((count[used] * gap * gap).sum()) / len(y))
@@ -90,9 +88,7 @@ def sharpness(outcomes: npt.ArrayLike, forecasts: npt.ArrayLike, bins: int = 10)
     (0.5, 0.25)
     """
     y, p = _pair(outcomes, forecasts)
-    count, _, sum_y = _binned(y, p, check_whole("bins", bins, 1, 10**7))
-    used = count > 0
-    return float((sum_y[used] * sum_y[used] / count[used]).sum() / len(y))
+    return float(of_bins(*_binned(y, p, check_whole("bins", bins, 1, 10**7))).sharpness)
 
 
 def refinement(outcomes: npt.ArrayLike, forecasts: npt.ArrayLike, bins: int = 10) -> float:
@@ -103,9 +99,36 @@ def refinement(outcomes: npt.ArrayLike, forecasts: npt.ArrayLike, bins: int = 10
     0.25
     """
     y, p = _pair(outcomes, forecasts)
-    count, _, sum_y = _binned(y, p, check_whole("bins", bins, 1, 10**7))
-    used = count > 0
-    return float((sum_y[used] * (count[used] - sum_y[used]) / count[used]).sum() / len(y))
+    return float(of_bins(*_binned(y, p, check_whole("bins", bins, 1, 10**7))).refinement)
+
+
+class OfBins(NamedTuple):
+    """What the sums of bins say; numbers, or arrays where there is more than one row of bins."""
+
+    calibration_error: Any
+    sharpness: Any
+    refinement: Any
+
+
+def of_bins(count: npt.ArrayLike, sum_p: npt.ArrayLike, sum_y: npt.ArrayLike) -> OfBins:
+    """Calibration error (l1), sharpness and refinement from count, sum of forecasts and sum of outcomes of each bin.
+
+    The bins are along the last axis. Whoever has tallied bins, in whatever way, gets the paper's numbers here.
+
+    >>> from calibeat import metrics
+    >>> found = metrics.of_bins([2, 0, 2], [0.5, 0.0, 1.5], [0, 0, 2])
+    >>> float(found.calibration_error), float(found.sharpness), float(found.refinement)
+    (0.25, 0.5, 0.0)
+    """
+    n, p, y = (np.asarray(column, dtype=np.float64) for column in (count, sum_p, sum_y))
+    total, divisor = n.sum(axis=-1), np.where(n > 0, n, 1.0)
+    sharp, left = (y * y / divisor).sum(axis=-1), (y * (n - y) / divisor).sum(axis=-1)
+    return OfBins(calibration_error_of_gaps(p - y, total), sharp / total, left / total)
+
+
+def calibration_error_of_gaps(gaps: npt.ArrayLike, count: npt.ArrayLike) -> Any:
+    """The calibration error from the sum of forecast - outcome of each bin and the number of events of all bins."""
+    return np.abs(np.asarray(gaps)).sum(axis=-1) / count
 
 
 def brier_score(outcomes: npt.ArrayLike, forecasts: npt.ArrayLike) -> float:
@@ -221,7 +244,7 @@ def best_parameters(
     x = _design(family, f)
     d = len(family.names)
     x0, x1 = np.ascontiguousarray(x[:, 0]), np.ascontiguousarray(x[:, 1]) if d == 3 else np.empty(0)
-    return tuple(compiled(fit)(float(d), x0, x1, y, 0, len(y), 0.0, 0.0, 0.0, radius)[:d])
+    return tuple(compiled(fit)(float(d), x0, x1, y, np.empty(0), 0, len(y), 0.0, 0.0, 0.0, radius)[:d])
 
 
 def _design(family: Scaling, scores: Vector) -> Vector:

@@ -16,18 +16,21 @@ from collections import OrderedDict
 from collections.abc import Iterator
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from ._util.check import check_score, check_whole, said
+from ._util.extras import missing
 from .core.calibeating import bin_of
 from .core.method import Method
-from .core.randomness import uniform
-from .errors import MissingExtra
+from .metrics import of_bins
 from .stream.calibrator import Calibrator
 from .stream.forecast import Forecast
 
 try:
     from river import base, linear_model, metrics
 except ImportError as error:
-    raise MissingExtra("calibeat.river needs river: pip install 'calibeat[river]'") from error
+    raise missing("river", "river", "calibeat.river") from error
 
 Label = bool | str | int
 
@@ -133,7 +136,7 @@ class OnlineCalibrated(base.Wrapper[base.Classifier], base.Classifier):
             if len(self._waiting) > self.remember:
                 self._waiting.popitem(last=False)
         else:
-            p = _peek(self.calibrator, score)
+            p = self.calibrator.peek(score)
         return {self.labels[0]: 1.0 - p, self.labels[1]: p}
 
     def _score(self, x: Any, **kwargs: Any) -> float:
@@ -164,16 +167,6 @@ def _key(x: Any) -> Any:
     except TypeError as error:
         raise ValueError(f"x must be hashable, or a dict of what is, to be remembered, got {said(x)}") from error
     return key
-
-
-def _peek(calibrator: Calibrator, score: float) -> float:
-    """What the next forecast of this score would be, without making it: one event, none of the cost of a batch."""
-    spec, row, receipt = calibrator._hand
-    made = calibrator._receipt[:]  # the receipt of the last forecast, which still waits for its outcome
-    u = uniform(calibrator._key, calibrator.events) if calibrator._hedges else 0.0
-    forecast = calibrator._predict(spec, row, check_score(score), u, receipt, 0)[0]
-    calibrator._receipt[:] = made
-    return float(forecast)
 
 
 # ---- metrics -----------------------------------------------------------------------------------------------------
@@ -238,6 +231,10 @@ class _BinnedMetric(_ProbabilityMetric):
             self._counts.pop(b, None)
             self._sums.pop(b, None)
 
+    def _columns(self) -> NDArray[np.float64]:
+        """Weight, sum of forecasts and sum of outcomes of each bin that has events."""
+        return np.array(list(self._sums.values())).T
+
 
 class CalibrationError(_BinnedMetric):
     """The paper's calibration error: (1/T) sum over bins of N |mean forecast - mean outcome|.
@@ -266,8 +263,7 @@ class CalibrationError(_BinnedMetric):
 
     def get(self) -> float:
         """The error so far; 0 before the first event."""
-        total = math.fsum(weight for weight, _, _ in self._sums.values())
-        return math.fsum(abs(forecasts - outcomes) for _, forecasts, outcomes in self._sums.values()) / (total or 1.0)
+        return float(of_bins(*self._columns()).calibration_error) if self._sums else 0.0
 
 
 class Sharpness(_BinnedMetric):
@@ -297,8 +293,7 @@ class Sharpness(_BinnedMetric):
 
     def get(self) -> float:
         """The sharpness so far; 0 before the first event."""
-        total = math.fsum(weight for weight, _, _ in self._sums.values())
-        return math.fsum(outcomes * outcomes / weight for weight, _, outcomes in self._sums.values()) / (total or 1.0)
+        return float(of_bins(*self._columns()).sharpness) if self._sums else 0.0
 
 
 class Brier(_ProbabilityMetric):

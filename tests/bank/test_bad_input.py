@@ -111,12 +111,12 @@ def interrupting(work: Any, at: int) -> Any:
     return loop
 
 
-@pytest.mark.parametrize("name", ["run_rows", "pool_rows"])
+@pytest.mark.parametrize("name", ["run", "pool_rows"])
 def test_what_is_broken_off_has_not_happened(name: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     bank, fresh = Bank(TOPS, prior="pooled"), Bank(TOPS, prior="pooled")
     bank.run(["a", "b", "a"], [0.2, 0.4, 0.6], [0, 1, 1])
     before = bytes_of(bank, tmp_path)
-    kernel = getattr(calibeat.bank.loops if name == "run_rows" else calibeat.bank.bank, name)
+    kernel = getattr(calibeat.core.loops if name == "run" else calibeat.bank.bank, name)
     broken = interrupting(_jit.compiled(kernel), at=1)
     with monkeypatch.context() as patch:
         patch.setattr(calibeat.bank.bank, "compiled", lambda other: broken if other is kernel else _jit.compiled(other))
@@ -200,4 +200,4 @@ def test_bad_arguments() -> None:
 def test_a_bank_can_be_warmed_up() -> None:
     calibeat.warm_up(bank=True)
     if not JIT_OFF:
-        assert {"run_rows", "predict_rows", "pool_rows", "add_ints", "add_strings"} <= set(_jit.dispatchers())
+        assert {"run", "predict_many", "pool_rows", "add_ints", "add_strings"} <= set(_jit.dispatchers())

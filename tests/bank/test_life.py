@@ -20,7 +20,18 @@ import calibeat.bank.bank
 import calibeat.bank.loops
 import calibeat.bank.store
 import calibeat.bank.threads
-from calibeat import HOPS, OPS, TOPS, Bank, Calibrator, Forecast, InvalidInput, Method, UnknownForecast, UnknownKey
+from calibeat import (
+    HOPS,
+    OPS,
+    TOPS,
+    Bank,
+    Calibrator,
+    Forecast,
+    InvalidInput,
+    Method,
+    UnknownForecast,
+    UnknownKey,
+)
 
 # ---- merge and drop ------------------------------------------------------------------------------------------------
 
@@ -107,19 +118,20 @@ def test_copies_of_a_bank_live_alone(method: Method, tmp_path: Path) -> None:
         assert bytes_of(bank, tmp_path) == before and 99 in twin and 99 not in bank
 
 
-def test_receipts_of_a_twin_are_refused(tmp_path: Path) -> None:
-    bank, twin = Bank(OPS), Bank(OPS)
+def test_receipts_of_a_copy_are_refused(tmp_path: Path) -> None:
+    bank = Bank(OPS)
     early = bank.predict(1, 0.9)
-    twin.predict(1, 0.2)
-    with pytest.raises(UnknownForecast, match="twin"):
-        twin.update(1, early, 1)
     bank.save(tmp_path / "bank")
-    loaded = Bank.load(tmp_path / "bank")
+    loaded, copied = Bank.load(tmp_path / "bank"), copy.copy(bank)
     late = bank.predict(1, 0.7)
-    loaded.predict(1, 0.7)
-    with pytest.raises(UnknownForecast, match="twin"):
-        loaded.update(1, late, 1)
-    loaded.update(1, early, 1)
+    for twin in (loaded, copied):
+        twin.predict(1, 0.7)
+        for receipt in (late, Forecast.from_json(late.to_json())):
+            with pytest.raises(UnknownForecast, match="a copy of it has made"):
+                twin.update(1, receipt, 1)
+        twin.update(1, Forecast.from_json(early.to_json()), 1)
+        twin.update(1, early, 1)
+        assert twin[1].outcomes == 1
 
 
 def test_receipts_follow_merge_drop_and_deletion() -> None:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from streams import STREAMS, mixtures, variants
 
 from calibeat import FTL, Calibrator, Histogram, Method, Platt, metrics
-from calibeat.core.learners import project
+from calibeat.core.algebra import project
 from calibeat.core.randomness import stream_key, uniforms
 
 

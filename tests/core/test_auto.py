@@ -21,6 +21,7 @@ from streams import STREAMS
 
 from calibeat import (
     AUTO,
+    FTL,
     HOPS,
     ONS,
     OPS,
@@ -36,7 +37,6 @@ from calibeat import (
     bounds,
 )
 from calibeat.core.mixtures import EPS, LANE_NAMES, paper_step
-from calibeat.stream import calibrator  # fmt: skip
 
 Vector = NDArray[np.float64]
 
@@ -333,7 +333,7 @@ def test_evidence_against_a_score_that_was_sure_and_wrong_is_finite() -> None:
     (lambda: Method(None, Lanes()), "Lanes needs Beta features that start at the identity (1.0, -1.0, 0.0), got None"),
     (lambda: Method(Beta(clip=0.1), Lanes()), "Lanes needs Beta features with a clip of at most 0.002, got 0.1"),
     (lambda: Method(None, None, Spline()), "Spline needs a scaling to correct (Platt, Beta or Temperature), got None"),
-    (lambda: Method(Histogram(), calibrator.FTL(), Spline()), "(Platt, Beta or Temperature), got Histogram"),
+    (lambda: Method(Histogram(), FTL(), Spline()), "(Platt, Beta or Temperature), got Histogram"),
     (lambda: Method(Beta(), Spline()), "Spline belongs in the calibeater of a method, got it as learner"),
     (lambda: Spline(control=2.0), "Spline control must be in [0, 1], got 2.0"),
     (lambda: Spline(control=True), "Spline control must be in [0, 1], got True"),

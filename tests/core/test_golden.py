@@ -10,9 +10,9 @@ import pytest
 from golden import load
 
 from calibeat import FTL, OBS, ONS, OPS, Beta, Calibrator, Fixed, Hedging, Histogram, Method, Platt, Tracking, metrics
-from calibeat.core import kernel
+from calibeat.core import kernel, loops
+from calibeat.core.algebra import project
 from calibeat.core.jit import compiled
-from calibeat.core.learners import project
 
 
 @pytest.fixture(params=golden.STREAMS)
@@ -81,11 +81,12 @@ def test_hedging_fed_the_stored_draws(stem: str, array: str) -> None:
     method = Method(None, None, Hedging(bins=m))
     experts, keep = golden.hedgeable(stem, array, m)
     draws = np.nan_to_num(vectors[f"{array}_u"][keep], nan=2.0)  # NaN: nothing was drawn; 2 is never the lower point
-    forecasts, row, empty = np.empty(len(keep)), method.initial_row(), np.empty(0)
+    forecasts, row = np.empty(len(keep)), method.initial_row()
     outcomes = vectors["y"][keep].astype(float)
-    compiled(kernel.run)(
-        method.spec, row, 0.0, experts[keep], outcomes, draws, forecasts, empty, empty, empty, empty, 0
-    )
+    compiled(loops.run)(
+        method.spec, row, len(row), loops.NO_SLOTS, 0, 1, 0, 0.0, experts[keep], outcomes, draws, forecasts,
+        np.empty(0), *loops.NO_HISTORY, loops.place_before(), len(keep),
+    )  # fmt: skip
     # The same mid-point every time; the published ones are written with another rounding.
     np.testing.assert_allclose(forecasts, vectors[array][keep], rtol=0, atol=2e-16)
 

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from calibeat import FTL, HOBS, HOPS, ONS, TOBS, TOPS, TWHB, Calibrator, Hedging, Method, Platt, Tracking, metrics
-from calibeat.paper import drifts, published, replay, section1
+from calibeat.examples import drifts
+from calibeat.paper import published, replay, section1
 
 PUBLISHED_OPS = Method(Platt(start=(0.0, 0.0)), ONS())  # the published experiments start at 0
 

@@ -19,7 +19,8 @@ from terminals import Terminal
 
 from calibeat import CalibeatError, InvalidInput, MissingExtra
 from calibeat.cli import main as cli
-from calibeat.paper import drifts, pages, published, registry, section
+from calibeat.examples import drifts
+from calibeat.paper import pages, published, registry, section
 from calibeat.paper.datasets import DATASETS
 from calibeat.paper.registry import EXPERIMENTS
 from calibeat.paper.reproduce import counted, reproduce, require_libraries
@@ -263,7 +264,7 @@ def test_a_process_that_died_is_a_sentence(tmp_path: Path, monkeypatch: pytest.M
 def test_garbage_is_answered_with_a_sentence(
     arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert cli.main(["reproduce", *arguments]) == 1
+    assert cli.main(["reproduce", *arguments]) == 2
     error = capsys.readouterr().err
     assert error.startswith("calibeat: ") and said in error
 

@@ -29,7 +29,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from calibeat import HOPS, OPS, TOPS, Calibrator, MissingExtra
-from calibeat.sklearn.classifier import OnlineCalibratedClassifier, ScoreCalibrator
+from calibeat.sklearn import OnlineCalibratedClassifier, ScoreCalibrator
 
 # ---- scikit-learn's own checks -----------------------------------------------------------------------------------
 
@@ -392,28 +392,13 @@ def test_a_first_call_that_is_refused_leaves_nothing_behind() -> None:
     assert model.partial_fit(X, y).calibrator_.outcomes == 100
 
 
-def test_weights_by_position_are_refused_too() -> None:
-    X, y = events(100)
-    weights = np.ones(100)
-    model = OnlineCalibratedClassifier(LogisticRegression()).fit(X, y, None)
-    scores = ScoreCalibrator().fit([0.2, 0.8], [0, 1])
-    for work in (
-        lambda: model.fit(X, y, weights),
-        lambda: model.partial_fit(X, y, None, weights),
-        lambda: scores.fit([0.2, 0.8], [0, 1], [1, 2]),
-        lambda: scores.partial_fit([0.2, 0.8], [0, 1], [0, 1], [1, 2]),
-    ):
-        with pytest.raises(TypeError, match="does not support sample_weight: each outcome happened once"):
-            work()
-
-
 def test_rounding_is_forgiven() -> None:
     X, y = events(100)
     assert OnlineCalibratedClassifier(Broken(1.0 + 1e-9)).fit(X, y).calibrator_.outcomes == 50
 
 
 def test_without_scikit_learn(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("calibeat.sklearn", "calibeat.sklearn.classifier", "calibeat.sklearn.scores"):
+    for name in [name for name in sys.modules if name.startswith("calibeat.sklearn")]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "sklearn.base", None)
     with pytest.raises(MissingExtra, match=r"pip install 'calibeat\[sklearn\]'"):

@@ -6,6 +6,7 @@ import os
 from array import array
 from collections.abc import Iterator
 from pathlib import Path
+from threading import RLock
 from typing import Any
 
 import numpy as np
@@ -21,20 +22,19 @@ from calibeat._util.check import (
     said,
 )
 from calibeat._util.columns import like
-from calibeat._util.types import Vector
-from calibeat.core import kernel
-from calibeat.core.calibeating import Hedging
+from calibeat._util.types import Slots, Vector
+from calibeat.core import loops
 from calibeat.core.jit import compiled, is_compiled, plain
+from calibeat.core.layout import N
 from calibeat.core.method import Method
 from calibeat.core.presets import AUTO, method_named, name_of
+from calibeat.core.stats import EVENTS, LAST
 from calibeat.errors import InvalidInput, UnknownKey
 from calibeat.stream.calibrator import Calibrator, Number
 from calibeat.stream.forecast import Forecast
 
 from . import file as bankfile
-from . import loops as rows
 from .keys import Key, KeyColumn, check_key, check_keys
-from .loops import EVENTS, LAST, Slots
 from .member import Members
 from .start import learn, pool_rows, start_row
 from .store import RowStore
@@ -98,8 +98,9 @@ class Bank:
         self._pool = method.initial_row()  # the row of the pool
         self._clock = 0
         self._writable = True
+        self._lock = RLock()
         self._draws = Draws(
-            self._seed, independent=self._independent, hedges=isinstance(method.calibeater, Hedging)
+            self._seed, independent=self._independent, hedges=method.draws
         )  # fmt: skip
         self._members = Members(self)
 
@@ -133,13 +134,13 @@ class Bank:
         """A small batch can be undone; a large one, which is compiled, is finished once it has begun."""
         store, before, pool = self._store, len(self), self._pool.copy()
         forecasts = np.empty(len(scores))
-        loop = compiled(rows.run_rows)
+        loop: Any = compiled(loops.run)
         undo: tuple[Slots, Vector] | None = None
         crew: Crew | None = None
         try:
             slots = store.open(column)
             draws = self._draws.of(store, slots)
-            if len(scores) < _WORTH_A_THREAD or not is_compiled(rows.run_rows):
+            if len(scores) < _WORTH_A_THREAD or not is_compiled(loops.run):
                 touched = np.unique(slots)
                 undo = touched, store.matrix[touched]
             if self._prior:
@@ -150,8 +151,9 @@ class Bank:
 
             def serve(part: Part) -> None:
                 loop(
-                    self._method.spec, store.flat, store.stride, slots, *part, float(self._clock),
+                    self._method.spec, store.flat, store.stride, slots, *part, self._method.width, float(self._clock),
                     scores, outcomes, draws, forecasts, np.empty(self._method.receipt_width),
+                    *loops.NO_HISTORY, loops.place_before(), len(scores),
                 )  # fmt: skip
 
             if undo is not None:
@@ -191,7 +193,7 @@ class Bank:
         check_lengths(keys=len(column), scores=len(probabilities))
         slots = self._store.find(column)
         forecasts = np.empty(len(probabilities))
-        compiled(rows.predict_rows)(
+        compiled(loops.predict_many)(
             self._method.spec, self._store.flat, self._store.stride, self._fresh_row(), slots, probabilities,
             self._draws.of_all(self._store, column, slots), forecasts, np.empty(self._method.receipt_width),
         )  # fmt: skip
@@ -337,11 +339,12 @@ class Bank:
             except BaseException:
                 self._shorten(first)
                 raise
+        self._members.take(other._members)
         clock = max(self._clock, other._clock)
         self._store.books(LAST)[:first] += clock - self._clock
         self._store.books(LAST)[first:] += clock - other._clock
         self._clock = clock
-        if self._pool[kernel.N] == 0.0:
+        if self._pool[N] == 0.0:
             self._pool = other._pool.copy()
 
     def drop_idle(self, before: int) -> Bank:
@@ -363,6 +366,7 @@ class Bank:
         dropped._clock, dropped._pool = self._clock, self._pool.copy()
         dropped._store = self._store.selected(idle)
         dropped._store.adopt()
+        dropped._members.take(self._members)
         if idle.any():
             kept = self._store.selected(~idle)
             kept.moves += self._store.moves + 1  # so that members look again

@@ -29,9 +29,8 @@ import numpy.typing as npt
 
 from calibeat._util.check import check_choice, check_whole
 from calibeat.core.method import Method
+from calibeat.core.stats import EVENTS, STATS
 from calibeat.errors import InvalidInput, SnapshotMismatch
-
-from .loops import BOOKS, EVENTS
 
 if TYPE_CHECKING:
     from .bank import Bank
@@ -42,7 +41,7 @@ MAGIC, VERSION, PAGE = b"calibank", 1, 4096
 _AT_ONCE = 2**20  # bytes
 _START = struct.Struct("<8sII32s")
 _TYPES = {
-    "pool": "<f8", "rows": "<f8", "keys": "<i8", "table": "<i4", "text": "|u1", "marks": "<i8",
+    "pool": "<f8", "rows": "<f8", "keys": "<i8", "table": "<i4", "text": "|u1", "marks": "<i8", "receipts": "|u1",
 }  # fmt: skip
 _OF_KEYS = {"none": (), "ints": ("keys", "table"), "strings": ("text", "marks", "table")}
 
@@ -125,12 +124,15 @@ def header_of(bank: Bank) -> dict[str, Any]:
         "clock": bank._clock,
         "count": len(bank),
         "keys": bank._store.kind,
+        "receipts": True,  # those that wait for their outcome are written down; calibeat 0.1.0 did not
     }
 
 
 def sections_of(bank: Bank) -> Sections:
-    """The arrays of a bank."""
-    return {"pool": bank._pool, **bank._store.arrays()}
+    """The arrays of a bank, and as JSON what it knows of receipts that wait for their outcome, if there are any."""
+    receipts = bank._members.dump()
+    text = np.frombuffer(json.dumps(receipts).encode(), dtype=np.uint8)
+    return {"pool": bank._pool, **bank._store.arrays(), **({"receipts": text} if receipts else {})}
 
 
 def revived(
@@ -147,6 +149,8 @@ def revived(
         check(method)
     bank._clock, bank._pool = header["clock"], sections["pool"].copy()
     bank._store.restore(header["keys"], header["count"], sections)
+    receipts = json.loads(bytes(sections["receipts"])) if "receipts" in sections else []
+    bank._members.load(receipts if header.get("receipts") is True else None)
     return bank
 
 
@@ -193,7 +197,7 @@ def _header(path: Path, file: Any) -> dict[str, Any]:
 def _arrays(path: Path, header: dict[str, Any], buffer: Any, *, verify: bool) -> Sections:
     check_choice("keys", header["keys"], tuple(_OF_KEYS))
     arrays: Sections = {}
-    for name in ("pool", *_OF_KEYS[header["keys"]], "rows"):
+    for name in ("pool", *_OF_KEYS[header["keys"]], "rows", *(("receipts",) if "receipts" in header["arrays"] else ())):
         place = header["arrays"][name]
         content = memoryview(buffer)[place["offset"] : place["offset"] + place["bytes"]]
         if verify and hashlib.sha256(content).hexdigest() != place["sha256"]:
@@ -206,13 +210,13 @@ def _check(method: Method, header: dict[str, Any], arrays: Sections, *, verify: 
     """What the kernels rely on: lengths that fit together, slots that exist, numbers that are numbers."""
     count, width = check_whole("count", header["count"], 0, 2**31), method.width
     check_whole("clock", header["clock"], 0, 2**53)
-    lengths = {"pool": width, "rows": count * (width + BOOKS), "keys": count, "marks": 2 * count}
+    lengths = {"pool": width, "rows": count * (width + STATS), "keys": count, "marks": 2 * count}
     for name, array in arrays.items():
         if name in lengths and len(array) != lengths[name]:
             raise InvalidInput(f"{name} must have {lengths[name]} numbers, got {len(array)}")
     if not verify:
         return
-    _check_rows(arrays["rows"].reshape(-1, width + BOOKS), width)
+    _check_rows(arrays["rows"].reshape(-1, width + STATS), width)
     if not np.isfinite(arrays["pool"]).all():
         raise InvalidInput("pool must hold finite numbers, got others")
     if "table" in arrays:

@@ -12,16 +12,10 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from calibeat._util.types import Vector
-from calibeat.core.calibeating import MOST_IMAGINED, TRACK
+from calibeat._util.types import Slots, Vector
 from calibeat.core.jit import kernel
-from calibeat.core.kernel import BINS, CALIBEATER, CELLS, LEARNER, D, N, predict, settle
-from calibeat.core.learners import AIOLI_STEP, LANES, THETA, matrix, solve, store_theta
-from calibeat.core.mixtures import OA, OB, PAA, SLOPE, WEIGHT
-
-from .loops import Slots
-
-WIDTH = 0.3  # of the way from the pool's variances, which are too small for a key, to those of a new stream
+from calibeat.core.kernel import ask, play, settle, start_from
+from calibeat.core.layout import N
 
 
 @kernel
@@ -29,62 +23,42 @@ def start_row(spec: Vector, pool: Vector, fresh: Vector, row: Vector) -> None:
     """Make `row`, which may be longer than the state, that of a new key."""
     for i in range(len(row)):
         row[i] = fresh[i] if i < len(fresh) else 0.0
-    if spec[LEARNER] == LANES:
-        for i in range(SLOPE, PAA):
-            row[i] = pool[i]
-        for i in range(PAA, WEIGHT):
-            row[i] = pool[i] + WIDTH * (fresh[i] - pool[i])
-        row[OA], row[OB] = pool[OA], pool[OB]
-    elif spec[LEARNER] == AIOLI_STEP:
-        start_aioli(spec[D], pool, fresh, row)
-    else:
-        for i in range(THETA, THETA + int(spec[D])):
-            row[i] = pool[i]
-    if spec[CALIBEATER] == TRACK:
-        cells = int(spec[CELLS])
-        for at in range(cells, cells + 2 * int(spec[BINS]), 2):
-            count = pool[at + 1]
-            if count > 0.0:
-                seen = min(MOST_IMAGINED, count)
-                row[at] = seen * (pool[at] / count)
-                row[at + 1] = seen
-
-
-@kernel
-def start_aioli(d: float, pool: Vector, fresh: Vector, row: Vector) -> None:
-    """Its parameters are -Q^-1 c: take the c that gives those of the pool with the Q = scale I of a new stream."""
-    a00, a01, a02, a11, a12, a22 = matrix(pool, d)
-    c1 = pool[THETA + 1] if d > 1.0 else 0.0
-    c2 = pool[THETA + 2] if d > 2.0 else 0.0
-    w0, w1, w2 = solve(d, a00, a01, a02, a11, a12, a22, pool[THETA], c1, c2)
-    scale = fresh[THETA + int(d)]
-    store_theta(row, d, scale * w0, scale * w1, scale * w2)
+    start_from(spec, pool, row)
 
 
 @kernel
 def pool_rows(
-    spec: Vector, pool: Vector, fresh: Vector, rows: Vector, stride: int, slots: Slots, opened: int,
-    scores: Vector, outcomes: Vector, q: Vector,
-) -> None:  # fmt: skip
+    spec: Vector,
+    pool: Vector,
+    fresh: Vector,
+    rows: Vector,
+    stride: int,
+    slots: Slots,
+    opened: int,
+    scores: Vector,
+    outcomes: Vector,
+    receipt: Vector,
+) -> None:
     """The pool's way through a batch; each slot from `opened` on starts when its first event comes."""
     for i in range(len(scores)):
         if slots[i] == opened:
             start_row(spec, pool, fresh, rows[opened * stride : (opened + 1) * stride])
             opened += 1
-        learn(spec, pool, scores[i], outcomes[i], q)
+        learn(spec, pool, scores[i], outcomes[i], receipt)
 
 
 @kernel
-def learn(spec: Vector, pool: Vector, score: float, y: float, q: Vector) -> None:
+def learn(spec: Vector, pool: Vector, score: float, y: float, receipt: Vector) -> None:
     """The pool forecasts when an outcome arrives, and learns it at once: nobody is served by its forecasts."""
-    _, cell, x0, x1, x2, p, z, _, _, _, _ = predict(spec, pool, score, 0.0, q, 0)
-    settle(spec, pool, pool[N] + 1.0, x0, x1, x2, p, z, cell, y, q, 0)
+    x0, x1, x2, p, z = ask(spec, pool, score, receipt, 0)
+    _, cell, _, _, _, _ = play(spec, pool, p, x0, x1, 0.0, receipt, 0)
+    settle(spec, pool, pool[N] + 1.0, x0, x1, x2, p, z, cell, y, receipt, 0)
 
 
 @kernel
 def learn_late(
-    spec: Vector, pool: Vector, scores: Vector, outcomes: Vector, order: npt.NDArray[np.int64], q: Vector
+    spec: Vector, pool: Vector, scores: Vector, outcomes: Vector, order: npt.NDArray[np.int64], receipt: Vector
 ) -> None:  # fmt: skip
     """The outcomes of one stream that came late, in the order in which they came."""
     for i in order:
-        learn(spec, pool, scores[i], outcomes[i], q)
+        learn(spec, pool, scores[i], outcomes[i], receipt)

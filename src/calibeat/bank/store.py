@@ -7,18 +7,15 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from calibeat._util.types import Vector
-from calibeat.core.kernel import N
-from calibeat.core.learners import AIOLI
+from calibeat._util.types import Slots, Vector
+from calibeat.core.layout import N
 from calibeat.core.method import Method
-from calibeat.core.mixtures import Lanes
-from calibeat.core.params import params_of
+from calibeat.core.params import params_of_rows
+from calibeat.core.stats import EVENTS, LAST, LOSSES, STATS
 from calibeat.errors import InvalidInput
 
-from . import loops as rows
 from .index import MOST_KEYS, IntKeys, Keys, StringKeys, with_room
 from .keys import IntColumn, KeyColumn
-from .loops import BOOKS, EVENTS, LAST, Slots
 
 Columns = dict[str, npt.NDArray[Any]]
 
@@ -29,7 +26,7 @@ class RowStore:
     def __init__(self, method: Method) -> None:
         self.method = method
         self.fresh = method.initial_row()
-        self.stride = method.width + BOOKS
+        self.stride = method.width + STATS
         self.matrix: npt.NDArray[np.float64] = np.empty((0, self.stride))
         self.keys: Keys | None = None  # ints or strings: the first key tells
         self._adopted = np.empty(0)  # of the first rows: forecasts that were made in another bank
@@ -142,24 +139,13 @@ class RowStore:
 
     def params(self) -> Columns:
         """The parameters of all rows."""
-        states = self.matrix[: len(self), : self.method.width]
-        if isinstance(self.method.learner, AIOLI):  # its parameters take a small linear system for each key
-            found = [params_of(self.method, state.tolist()) for state in states]
-            return {name: np.array([params[name] for params in found]) for name in params_of(self.method, self.fresh)}
-        params = params_of(self.method, states.T)
-        if isinstance(self.method.learner, Lanes):
-            params |= params.pop("lanes")
-        return {name: np.array(column) for name, column in params.items()}
+        return params_of_rows(self.method, self.matrix[: len(self), : self.method.width])
 
     def table(self, clock: int) -> Columns:
         """What `Bank.table` gives."""
         learnt = self.matrix[: len(self), N]
-        losses = {
-            "raw_log_loss": rows.RAW_LOG_LOSS, "log_loss": rows.LOG_LOSS,
-            "raw_brier": rows.RAW_BRIER, "brier": rows.BRIER,
-        }  # fmt: skip
         with np.errstate(invalid="ignore", divide="ignore"):
-            means = {name: self.books(at) / learnt for name, at in losses.items()}
+            means = {name: self.books(at) / learnt for name, at in LOSSES.items()}
         return {
             "key": self.names(),
             "events": self.books(EVENTS).astype(np.int64),

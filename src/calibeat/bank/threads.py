@@ -8,7 +8,7 @@ from threading import Thread
 
 import numpy as np
 
-from .loops import Slots
+from calibeat._util.types import Slots
 
 Part = tuple[int, int]  # the slots from the first to before the second
 Serve = Callable[[Part], None]

@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from calibeat._util.types import Vector
-from calibeat.core.randomness import stream_key, uniforms_at
+from calibeat._util.types import Slots, Vector
+from calibeat.core.randomness import numbered, stream_key, uniforms_at
+from calibeat.core.stats import EVENTS
 
 from .keys import KeyColumn
-from .loops import EVENTS, Slots, numbered
 from .store import RowStore
 
 

@@ -6,22 +6,37 @@ at the end of the row, each a pair (sum of outcomes, count).
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
 from calibeat._util.check import check_choice, check_scale, check_whole
 from calibeat._util.types import Vector
+from calibeat.errors import InvalidInput
 
+from .formula import Formula
 from .jit import kernel
+from .layout import BINS, GROUPS, OWN, PRIOR
+from .parts import Calibeater, Features
 
 KEEP, TRACK, HEDGE, SPLINE = 0.0, 1.0, 2.0, 3.0
 
 MOST_BINS = 10_000
-MOST_IMAGINED = 20.0  # events that a cell of a bank's new key may start with (see `prior`)
+DEFAULT_BINS = 10.0  # without a calibeater: `Forecast.bin` speaks of tenths
+MOST_IMAGINED = 20.0  # events that a cell of a stream may start with that starts from a pool (`tracking_start`)
+
+
+def check_counts(cells: Sequence[float], n: float, at: int, imagined: float) -> None:
+    """Raise `InvalidInput` unless each cell counts ones among outcomes; `imagined` events need not have happened."""
+    for i in range(0, len(cells), 2):
+        total, count = cells[i], cells[i + 1]
+        whole = count == int(count) and (imagined > 0.0 or total == int(total))
+        if not (0 <= total <= count <= n + imagined and whole):
+            raise InvalidInput(f"row must count ones among outcomes, got {total!r} of {count!r} - at row[{at + i}]")
 
 
 @dataclass(frozen=True)
-class Tracking:
+class Tracking(Calibeater):
     r"""Forecast the average outcome of the past events whose expert fell in the same bin (the paper's eq. for TOPS).
 
     forecast = (S_b + prior mid_b) / (N_b + prior);  the mid-point of the bin while there is nothing to average.
@@ -52,14 +67,25 @@ class Tracking:
         if self.prior != 0.0:
             object.__setattr__(self, "prior", check_scale("Tracking prior, if not 0,", self.prior))
 
-    @property
     def initial(self) -> list[float]:
-        """The numbers of this part in the row of a stream that has seen nothing."""
         return [0.0] * (2 * self.bins)
+
+    def fill(self, spec: Vector) -> None:
+        super().fill(spec)
+        spec[BINS], spec[PRIOR] = self.bins, self.prior
+
+    def check(self, cells: Sequence[float], n: float, at: int) -> None:
+        check_counts(cells, n, at, MOST_IMAGINED)
+
+    def export(self, formula: Formula, cells: list[float], features: Features | None) -> None:  # noqa: ARG002
+        """The mean of each bin of the expert, as a table."""
+        means = [track(cells, 0, b, float(self.bins), self.prior) for b in range(self.bins)]  # type: ignore[arg-type]
+        formula.numbers.update(bins=[b / self.bins for b in range(1, self.bins)], forecasts=means)
+        formula.add("tracked", ("lookup", formula.last, formula.numbers["bins"], means))
 
 
 @dataclass(frozen=True)
-class Hedging:
+class Hedging(Calibeater):
     r"""One F99 forecaster per expert bin, hedging between neighbouring mid-points (the paper's eq. for HOPS).
 
     F99 keeps, for each point m_b that it may say, p_b = mean outcome when it said m_b (m_b if never),
@@ -88,6 +114,11 @@ class Hedging:
     groups: int | None = None
 
     code: ClassVar[float] = HEDGE
+    draws: ClassVar[bool] = True
+    no_formula: ClassVar[str] = (
+        "a map from score to forecast, got {}, whose Hedging draws its forecast at random - export the method without "
+        "its calibeater"
+    )
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "bins", check_whole("Hedging bins", self.bins, 1, 1000))
@@ -97,12 +128,18 @@ class Hedging:
 
     @property
     def expert_bins(self) -> int:
+        """How many F99 there are."""
         return self.bins if self.groups is None else self.groups
 
-    @property
     def initial(self) -> list[float]:
-        """The numbers of this part in the row of a stream that has seen nothing."""
         return [0.0] * (2 * self.bins * self.expert_bins)
+
+    def fill(self, spec: Vector) -> None:
+        super().fill(spec)
+        spec[BINS], spec[GROUPS], spec[OWN] = self.bins, self.expert_bins, self.start == "expert"
+
+    def check(self, cells: Sequence[float], n: float, at: int) -> None:
+        check_counts(cells, n, at, 0.0)
 
 
 @kernel
@@ -125,6 +162,17 @@ def track(row: Vector, cells: int, b: int, m: float, prior: float) -> float:
     middle = (b + 0.5) / m
     count = row[cells + 2 * b + 1] + prior
     return (row[cells + 2 * b] + prior * middle) / count if count > 0.0 else middle
+
+
+@kernel
+def tracking_start(pool: Vector, row: Vector, cells: int, m: float) -> None:
+    """Each cell of a new stream has seen up to 20 imaginary events of the pool's mean outcome."""
+    for at in range(cells, cells + 2 * int(m), 2):
+        count = pool[at + 1]
+        if count > 0.0:
+            seen = min(MOST_IMAGINED, count)
+            row[at] = seen * (pool[at] / count)
+            row[at + 1] = seen
 
 
 @kernel

@@ -16,11 +16,16 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from calibeat._util.check import check_interval, check_start
+from calibeat._util.types import Vector
 
+from .fit import refit_scaling
+from .formula import LARGEST_EXPONENT, Expression, Formula, clamped, odds, sigmoid_of
 from .jit import kernel
+from .layout import SCORE_CLIP, D
+from .parts import Features
 
 RAW, PLATT, BETA, TEMPERATURE, HISTOGRAM = 0.0, 1.0, 2.0, 3.0, 4.0
 
@@ -28,21 +33,58 @@ RAW, PLATT, BETA, TEMPERATURE, HISTOGRAM = 0.0, 1.0, 2.0, 3.0, 4.0
 SMALLEST_CLIP = 1e-15
 
 
-class _Scaling:
-    """What the three scaling families share: the checks of their two hyper-parameters."""
+class Scaling(Features):
+    """What the three families of curves share: a start, a clip, and theta . x as the logit of the expert."""
 
-    names: ClassVar[tuple[str, ...]]
     start: Sequence[float]
     clip: float
+
+    refit = staticmethod(refit_scaling)
 
     def __post_init__(self) -> None:
         label = type(self).__name__
         object.__setattr__(self, "start", check_start(f"{label} start", self.start, len(self.names)))
         object.__setattr__(self, "clip", check_interval(f"{label} clip", self.clip, SMALLEST_CLIP, 0.499))
 
+    def fill(self, spec: Vector) -> None:
+        super().fill(spec)
+        spec[D], spec[SCORE_CLIP] = self.dimension, self.clip
+
+    def initial(self) -> list[float]:
+        return list(self.start)
+
+    def clipped(self, score: float) -> float:
+        """f, the score inside [clip, 1 - clip]."""
+        return min(max(score, self.clip), 1.0 - self.clip)
+
+    @property
+    def logit(self) -> Expression:
+        """The logit of f, as the kernel makes it of the features."""
+        return ("ln", odds("f"))
+
+    def terms(self, theta: list[float]) -> list[Expression]:
+        """The terms of theta . x."""
+        return [("*", theta[0], self.logit), *theta[1:]]
+
+    def export(self, formula: Formula, params: dict[str, Any], *, exact: bool) -> None:
+        """f, z = theta . x, sigmoid(z); `exact` makes the sigmoid as the kernel does, to the last bit."""
+        formula.numbers.update(params, clip=self.clip)
+        formula.add("f", clamped("score", self.clip, 1.0 - self.clip))
+        theta, furthest = list(params.values()), math.log((1.0 - self.clip) / self.clip)
+        terms = self.terms(theta)
+        z: Expression = ("+", *terms) if len(terms) > 1 else terms[0]
+        if math.fsum(abs(number) for number in theta) * max(furthest, 1.0) > LARGEST_EXPONENT:
+            z = clamped(z, -LARGEST_EXPONENT, LARGEST_EXPONENT)
+        if not exact:
+            formula.add("expert", sigmoid_of(z))
+            return
+        formula.add("z", z)
+        formula.add("e", ("exp", ("if>=", "z", 0.0, ("-", 0.0, "z"), "z")))
+        formula.add("expert", ("/", ("if>=", "z", 0.0, 1.0, "e"), ("+", 1.0, "e")))
+
 
 @dataclass(frozen=True)
-class Platt(_Scaling):
+class Platt(Scaling):
     r"""Platt scaling: m(f) = sigmoid(a logit f + b) (the paper's eq. for m^{a,b}).
 
     Parameters
@@ -68,7 +110,7 @@ class Platt(_Scaling):
 
 
 @dataclass(frozen=True)
-class Beta(_Scaling):
+class Beta(Scaling):
     r"""Beta scaling: m(f) = sigmoid(a log f + b log(1 - f) + c).
 
     Parameters
@@ -91,9 +133,16 @@ class Beta(_Scaling):
     code: ClassVar[float] = BETA
     names: ClassVar[tuple[str, ...]] = ("a", "b", "c")
 
+    @property
+    def logit(self) -> Expression:
+        return ("-", ("ln", "f"), ("ln", ("-", 1.0, "f")))
+
+    def terms(self, theta: list[float]) -> list[Expression]:
+        return [("*", theta[0], ("ln", "f")), ("*", theta[1], ("ln", ("-", 1.0, "f"))), theta[2]]
+
 
 @dataclass(frozen=True)
-class Temperature(_Scaling):
+class Temperature(Scaling):
     r"""Temperature scaling: m(f) = sigmoid(a logit f), one number, 1/a is the temperature.
 
     Parameters
@@ -118,16 +167,7 @@ class Temperature(_Scaling):
 
 
 @kernel
-def sigmoid(z: float) -> float:
-    """1 / (1 + e^-z), from the exponential that cannot overflow."""
-    if z >= 0.0:
-        return 1.0 / (1.0 + math.exp(-z))
-    e = math.exp(z)
-    return e / (1.0 + e)
-
-
-@kernel
-def features(kind: float, clip: float, score: float) -> tuple[float, float, float]:
+def features_of(kind: float, clip: float, score: float) -> tuple[float, float, float]:
     """Score -> x, padded with zeros to three numbers."""
     if kind == RAW or kind == HISTOGRAM:  # noqa: PLR1714, SIM109 - a tuple would be made for every event
         return score, 0.0, 0.0
@@ -141,3 +181,9 @@ def features(kind: float, clip: float, score: float) -> tuple[float, float, floa
     if kind == BETA:
         return math.log(f), math.log(1.0 - f), 1.0
     return math.log(f / (1.0 - f)), 0.0, 0.0
+
+
+@kernel
+def logit_of(kind: float, x0: float, x1: float) -> float:
+    """The logit of the clipped score, from its features."""
+    return x0 - x1 if kind == BETA else x0

@@ -1,29 +1,58 @@
 """Online learners: what moves theta after each outcome.
 
-A learner's numbers lie in the row from index `THETA` on: theta (d numbers; for AIOLI the vector c), then the upper
-triangle of its symmetric matrix A (for AIOLI: Q), row by row. All kernels here take and give scalars: with d <= 3
-that is faster than any small array, and nothing is allocated.
+A learner's numbers lie in the row from `THETA` on: theta (d numbers; for AIOLI the vector c), then the upper
+triangle of its symmetric matrix A (for AIOLI: Q), row by row.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
+
+import numpy as np
 
 from calibeat._util.check import check_interval, check_scale
 from calibeat._util.types import Vector
+from calibeat.errors import InvalidInput
 
+from .algebra import ROUNDING, matrix, project, scaled_identity, solve, store_theta, theta_dot
+from .features import Scaling
 from .jit import kernel
+from .layout import BALL, GAIN, THETA
+from .parts import Columns, Features, Learner
 
 NONE, ONS_STEP, OGD_STEP, AIOLI_STEP, REFIT, LANES = 0.0, 1.0, 2.0, 3.0, 4.0, 5.0
 
-THETA = 2  # where theta starts in a row; before it stand t and n
-ROUNDING = 2.0**-52
+
+class BoundLearner(Learner):
+    """A learner that keeps theta in a ball."""
+
+    radius: float
+
+    @property
+    def ball(self) -> float:
+        return self.radius
+
+    def check_features(self, features: Features | None) -> None:
+        super().check_features(features)
+        if isinstance(features, Scaling) and (size := math.hypot(*features.start)) > self.radius:
+            raise InvalidInput(
+                f"{type(self).__name__} keeps the parameters in a ball of radius {self.radius:g}, which must hold the "
+                f"start, got {features.start} of norm {size:g}"
+            )
+
+
+def check_diagonal(row: Sequence[float], d: int) -> None:
+    """Raise `InvalidInput` unless the matrix behind theta has a positive diagonal."""
+    diagonal = [THETA + d + i * d - i * (i - 1) // 2 for i in range(d)]
+    if not all(row[at] > 0.0 for at in diagonal):
+        raise InvalidInput("row must have a matrix with a positive diagonal, got another")
 
 
 @dataclass(frozen=True)
-class ONS:
+class ONS(BoundLearner):
     r"""Online Newton Step, the paper's Algorithm 1 (Hazan 2016, Algorithm 12).
 
     A_0 = rho I;  g = (expert - y) x;  A <- A + g g';  theta~ = theta - (1/gamma) A^-1 g;
@@ -69,9 +98,19 @@ class ONS:
         gamma = 0.5 * min(1.0 / (40.0 * B), math.exp(-B))
         return cls(gamma=gamma, rho=1.0 / (gamma * 2.0 * B) ** 2, radius=B)
 
+    def initial(self, features: Features) -> list[float]:
+        return [*features.initial(), *scaled_identity(features.dimension, self.rho)]
+
+    def fill(self, spec: Vector) -> None:
+        super().fill(spec)
+        spec[GAIN], spec[BALL] = 1.0 / self.gamma, self.radius
+
+    def check(self, row: Sequence[float], features: Features, n: float) -> None:  # noqa: ARG002 - one signature
+        check_diagonal(row, features.dimension)
+
 
 @dataclass(frozen=True)
-class OGD:
+class OGD(BoundLearner):
     r"""Projected online gradient descent (Zinkevich 2003).
 
     theta <- projection on |theta| <= R of theta - D/(G sqrt t) g,  g = (expert - y) x, t = 1, 2, ...
@@ -102,9 +141,13 @@ class OGD:
         for name in ("radius", "diameter", "gradient"):
             object.__setattr__(self, name, check_scale(f"OGD {name}", getattr(self, name)))
 
+    def fill(self, spec: Vector) -> None:
+        super().fill(spec)
+        spec[GAIN], spec[BALL] = self.diameter / self.gradient, self.radius
+
 
 @dataclass(frozen=True)
-class AIOLI:
+class AIOLI(Learner):
     r"""AIOLI (Jezequel, Gaillard & Rudi 2020): logarithmic regret without the e^B of ONS.
 
     theta_t depends on the score at hand: it minimises 1/2 theta' Q theta + c . theta + log(1 + e^z) + log(1 + e^-z),
@@ -134,6 +177,7 @@ class AIOLI:
     bound: float = 10.0
 
     code: ClassVar[float] = AIOLI_STEP
+    no_formula: ClassVar[str] = "a formula, got {}, whose AIOLI solves an equation for every score"
 
     def __post_init__(self) -> None:
         for name in ("lam", "radius", "bound"):
@@ -150,109 +194,28 @@ class AIOLI:
         B = check_interval("AIOLI.of_theorem B", B, 1.0, 1e5)
         return cls(lam=1.0 / (B * B), radius=B, bound=10.0)
 
+    def initial(self, features: Features) -> list[float]:
+        d = features.dimension
+        return [*[0.0] * d, *scaled_identity(d, 2.0 * self.lam)]
 
-# ---- linear algebra in d <= 3 ------------------------------------------------------------------------------------
+    def fill(self, spec: Vector) -> None:
+        super().fill(spec)
+        spec[GAIN] = 1.0 / (1.0 + self.radius * self.bound)
 
+    def check(self, row: Sequence[float], features: Features, n: float) -> None:  # noqa: ARG002 - one signature
+        check_diagonal(row, features.dimension)
 
-@kernel
-def solve(
-    d: float,
-    a00: float, a01: float, a02: float, a11: float, a12: float, a22: float,
-    g0: float, g1: float, g2: float,
-) -> tuple[float, float, float]:  # fmt: skip
-    """A^-1 g for a symmetric positive definite A of d rows, by LDL'; numbers beyond d are not read.
+    def params(self, row: Any, features: Features) -> dict[str, Any]:
+        """-Q^-1 c: the part of the parameters that does not depend on the score at hand."""
+        d = features.dimension
+        c = [*row[THETA : THETA + d], 0.0, 0.0][:3]
+        theta = solve(d, *matrix(row, d), *c)[:d]
+        return dict(zip(features.names, (0.0 - value for value in theta), strict=True))
 
-    A pivot that rounding has eaten up is put back to where rounding ends, so that nothing is divided by zero.
-    """
-    if d == 1.0:
-        return g0 / a00, 0.0, 0.0
-    l10 = a01 / a00
-    d1 = a11 - l10 * a01
-    if d1 < ROUNDING * a11:
-        d1 = ROUNDING * a11
-    z1 = g1 - l10 * g0
-    if d == 2.0:
-        s1 = z1 / d1
-        return (g0 - a01 * s1) / a00, s1, 0.0
-    l20 = a02 / a00
-    c21 = a12 - l20 * a01
-    l21 = c21 / d1
-    d2 = a22 - l20 * a02 - l21 * c21
-    if d2 < ROUNDING * a22:
-        d2 = ROUNDING * a22
-    s2 = (g2 - l20 * g0 - l21 * z1) / d2
-    s1 = (z1 - c21 * s2) / d1
-    return (g0 - a01 * s1 - a02 * s2) / a00, s1, s2
-
-
-@kernel
-def matrix(row: Vector, d: float) -> tuple[float, float, float, float, float, float]:
-    """The packed matrix of a row: a00, a01, a02, a11, a12, a22, zeros beyond d."""
-    a01 = a02 = a11 = a12 = a22 = 0.0
-    if d == 2.0:
-        a00, a01, a11 = row[THETA + 2], row[THETA + 3], row[THETA + 4]
-    elif d == 1.0:
-        a00 = row[THETA + 1]
-    else:
-        a00, a01, a02, a11, a12, a22 = (
-            row[THETA + 3], row[THETA + 4], row[THETA + 5], row[THETA + 6], row[THETA + 7], row[THETA + 8]
-        )  # fmt: skip
-    return a00, a01, a02, a11, a12, a22
-
-
-@kernel
-def theta_dot(row: Vector, d: float, x0: float, x1: float, x2: float) -> float:
-    """theta . x"""
-    z = row[THETA] * x0
-    if d > 1.0:
-        z += row[THETA + 1] * x1
-    if d > 2.0:
-        z += row[THETA + 2] * x2
-    return z
-
-
-@kernel
-def store_theta(row: Vector, d: float, t0: float, t1: float, t2: float) -> None:
-    row[THETA] = t0
-    if d > 1.0:
-        row[THETA + 1] = t1
-    if d > 2.0:
-        row[THETA + 2] = t2
-
-
-@kernel
-def project(
-    d: float,
-    a00: float, a01: float, a02: float, a11: float, a12: float, a22: float,
-    t0: float, t1: float, t2: float,
-    radius: float,
-) -> tuple[float, float, float]:  # fmt: skip
-    """The point of the ball |theta| <= R nearest to t in the norm of A.
-
-    theta(lambda) = (A + lambda I)^-1 A t has |theta| falling in lambda; the one lambda with |theta| = R is found by
-    Newton's method on 1/|theta|, which is nearly straight in lambda and is approached from below without overshoot.
-    """
-    if t0 * t0 + t1 * t1 + t2 * t2 <= radius * radius:
-        return t0, t1, t2
-    # Divided by its trace, A is of order one and the step lambda has a scale.
-    scale = 1.0 / (a00 + a11 + a22)
-    a00, a01, a02, a11, a12, a22 = a00 * scale, a01 * scale, a02 * scale, a11 * scale, a12 * scale, a22 * scale
-    r0 = a00 * t0 + a01 * t1 + a02 * t2
-    r1 = a01 * t0 + a11 * t1 + a12 * t2
-    r2 = a02 * t0 + a12 * t1 + a22 * t2
-    lam = 0.0
-    for _ in range(200):
-        norm = math.sqrt(t0 * t0 + t1 * t1 + t2 * t2)
-        w0, w1, w2 = solve(d, a00 + lam, a01, a02, a11 + lam, a12, a22 + lam, t0, t1, t2)
-        step = norm * norm / (t0 * w0 + t1 * w1 + t2 * w2) * ((norm - radius) / radius)
-        if not step > 1e-16 * lam:
-            break
-        lam += step
-        t0, t1, t2 = solve(d, a00 + lam, a01, a02, a11 + lam, a12, a22 + lam, r0, r1, r2)
-    norm = math.sqrt(t0 * t0 + t1 * t1 + t2 * t2)
-    if norm > radius:  # what rounding left outside
-        t0, t1, t2 = t0 * (radius / norm), t1 * (radius / norm), t2 * (radius / norm)
-    return t0, t1, t2
+    def params_of_rows(self, rows: Vector, features: Features) -> Columns:
+        """A small linear system for each row."""
+        found = [self.params(row.tolist(), features) for row in rows]
+        return {name: np.array([params[name] for params in found]) for name in features.names}
 
 
 # ---- one step of each learner ------------------------------------------------------------------------------------
@@ -261,7 +224,7 @@ def project(
 @kernel
 def ons_step(
     row: Vector, at: int, d: float, x0: float, x1: float, x2: float, error: float, gain: float, radius: float
-) -> None:  # fmt: skip
+) -> None:
     """g = error x;  A += g g';  theta = projection of theta - gain A^-1 g,  gain = 1/gamma.
 
     theta and then A lie in the row from `at` on.
@@ -296,9 +259,7 @@ def ons_step(
 
 
 @kernel
-def ogd_step(
-    row: Vector, d: float, x0: float, x1: float, x2: float, error: float, step: float, radius: float
-) -> None:  # fmt: skip
+def ogd_step(row: Vector, d: float, x0: float, x1: float, x2: float, error: float, step: float, radius: float) -> None:
     """theta = projection on the Euclidean ball of theta - step error x."""
     t0 = row[THETA] - step * (error * x0)
     t1 = row[THETA + 1] - step * (error * x1) if d > 1.0 else 0.0
@@ -331,7 +292,7 @@ def aioli_logit(row: Vector, d: float, x0: float, x1: float, x2: float) -> float
 @kernel
 def aioli_step(
     row: Vector, d: float, x0: float, x1: float, x2: float, p: float, z: float, y: float, share: float
-) -> None:  # fmt: skip
+) -> None:
     """h = p (1 - p) share, share = 1/(1 + B R_x);  Q += h x x';  c += (p - y - h z) x."""
     h = p * (1.0 - p) * share
     k = p - y - h * z
@@ -352,3 +313,14 @@ def aioli_step(
         row[THETA + 8] += h * x2 * x2
     else:
         row[THETA + 1] += h * x0 * x0
+
+
+@kernel
+def aioli_start(d: float, pool: Vector, row: Vector) -> None:
+    """theta_start, where theta is -Q^-1 c: the c that gives the pool's parameters with the Q = scale I of a new row."""
+    a00, a01, a02, a11, a12, a22 = matrix(pool, d)
+    c1 = pool[THETA + 1] if d > 1.0 else 0.0
+    c2 = pool[THETA + 2] if d > 2.0 else 0.0
+    w0, w1, w2 = solve(d, a00, a01, a02, a11, a12, a22, pool[THETA], c1, c2)
+    scale = row[THETA + int(d)]
+    store_theta(row, d, scale * w0, scale * w1, scale * w2)

@@ -11,12 +11,19 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+import numpy as np
+
 from calibeat._util.types import Vector
 from calibeat.errors import InvalidInput
 
-from .features import sigmoid
+from .algebra import sigmoid
+from .features import Beta
+from .formula import LARGEST_EXPONENT, Expression, Formula, at_the_clip, clamped, not_below, sigmoid_of
 from .jit import kernel, large_kernel
-from .learners import LANES, THETA, ons_step
+from .layout import THETA
+from .learners import LANES, ons_step
+from .parts import Columns, Features, Learner
+from .receipt import CLIPPED_SCORE, EXPERT, LANE, PAPER_LANE, SEEN
 
 LANE_NAMES = ("still", "slow", "fast", "level only", "raw score", "paper's OPS")
 
@@ -35,26 +42,18 @@ ONS_GAIN, ONS_RHO, ONS_RADIUS = 10.0, 100.0, 100.0  # the paper's 1/gamma, rho a
 SHARE = 0.5  # of the weights, SHARE/n is shared out evenly after the n-th outcome, so that no lane is ever lost
 LAG_TEMPER, LAG_PULL, MOST_PULL = 10.0, 0.05, 0.5
 
+BLEND = 0.3  # of the way from a pool's variances, which are too small for one stream, to those of a new stream
+
 # ---- the row, lane-minor so that each field of the four Kalman lanes is one vector ---------------------------------
 SLOPE, BEND, OFFSET = THETA, THETA + 4, THETA + 8
-PAA, PAC, PAB, PCC, PCB, PBB = THETA + 12, THETA + 16, THETA + 20, THETA + 24, THETA + 28, THETA + 32
+VAR_A, COV_AC, COV_AB = THETA + 12, THETA + 16, THETA + 20
+VAR_C, COV_CB, VAR_B = THETA + 24, THETA + 28, THETA + 32
 WEIGHT = THETA + 36
-OA, OB, H00, H01, H11 = THETA + 42, THETA + 43, THETA + 44, THETA + 45, THETA + 46  # as `ons_step` lays them
-
-# ---- the receipt: what an event must remember from its forecast to its outcome -----------------------------------
-SEEN = 0  # outcomes learnt when the forecast was made
-F = 1  # the clipped score
-E = 2  # the four Kalman lanes
-PAPER = 6  # the paper's ONS
-M = 7  # the expert
-S, R = 8, 9  # spline on the score, spline on the expert
-P = 10  # the forecast
-SCORE = 11  # the score as it came
-RECEIPT_WIDTH = 12
+OPS_A, OPS_B, OPS_MATRIX = THETA + 42, THETA + 43, THETA + 44  # as `ons_step` lays them
 
 
 @dataclass(frozen=True)
-class Lanes:
+class Lanes(Learner):
     r"""Six forecasters at different speeds of drift, mixed by log-loss; nothing to choose.
 
     With x = logit f and g = log f + log(1 - f) + log 4 (zero at f = 1/2), four lanes forecast
@@ -93,28 +92,79 @@ class Lanes:
     """
 
     code: ClassVar[float] = LANES
+    receipt: ClassVar[tuple[int, ...]] = (*range(LANE, LANE + 4), PAPER_LANE, EXPERT)
 
-    @property
-    def initial(self) -> list[float]:
-        """The numbers of this part in the row of a stream that has seen nothing."""
+    def check_features(self, features: Features | None) -> None:
+        if type(features) is not Beta or features.start != Beta.start:
+            raise InvalidInput(f"Lanes needs Beta features that start at the identity {Beta.start}, got {features}")
+        if features.clip > MOST_CLIP:
+            raise InvalidInput(f"Lanes needs Beta features with a clip of at most {MOST_CLIP:g}, got {features.clip:g}")
+
+    def initial(self, features: Features) -> list[float]:  # noqa: ARG002 - they all start at the identity
         theta, P = (1.0, 0.0, 0.0), (PRIOR_AC, 0.0, 0.0, PRIOR_AC, 0.0, PRIOR_B)
         kalman = [number for number in (*theta, *P) for _ in range(4)]
         return [*kalman, *[1.0 / 6.0] * 6, 1.0, 0.0, ONS_RHO, 0.0, ONS_RHO]
 
+    def check(self, row: Sequence[float], features: Features, n: float) -> None:  # noqa: ARG002 - one signature
+        weights = row[WEIGHT : WEIGHT + 6]
+        if not all(0.01 / (n + 1.0) <= w <= 1.0 for w in weights) or abs(math.fsum(weights) - 1.0) > 1e-9:
+            raise InvalidInput(
+                f"row must have weights of lanes that sum to one, none of them lost, got {list(weights)}"
+            )
+        if not all(abs(value) <= 1e6 for value in (*row[SLOPE:VAR_A], row[OPS_A], row[OPS_B])):
+            raise InvalidInput("row must have lanes with parameters in [-1e+06, 1e+06], got others")
+        for k in range(4):
+            aa, cc, bb = row[VAR_A + k], row[VAR_C + k], row[VAR_B + k]
+            bounded = 0.0 < aa <= 1.1 * CAP_AC and 0.0 < cc <= 1.1 * CAP_AC and 0.0 < bb <= 1.1 * CAP_B
+            covariances = ((row[COV_AC + k], aa * cc), (row[COV_AB + k], aa * bb), (row[COV_CB + k], cc * bb))
+            if not bounded or not all(c * c <= product * (1.0 + 1e-6) for c, product in covariances):
+                raise InvalidInput("row must have lanes with positive variances up to their cap, got others")
+        h00, h01, h11 = row[OPS_MATRIX : OPS_MATRIX + 3]
+        if not (0.0 < h00 < 1e150 and 0.0 < h11 < 1e150 and h01 * h01 < h00 * h11):
+            raise InvalidInput("row must have a lane of OPS with a positive definite matrix, got another")
 
-def lanes_params(row: Any) -> dict[str, Any]:
-    """Weighted means over the lanes of slope a, offset b and bend c, and the weight of each lane by its name.
+    def params(self, row: Any, features: Features) -> dict[str, Any]:  # noqa: ARG002 - one signature
+        """Weighted means over the lanes of slope a, offset b and bend c, and the weight of each lane by its name."""
+        weights = list(row[WEIGHT : WEIGHT + 6])
+        lanes = {
+            "a": [*row[SLOPE : SLOPE + 4], 1.0, row[OPS_A]],
+            "b": [*row[OFFSET : OFFSET + 4], 0.0, row[OPS_B]],
+            "c": [*row[BEND : BEND + 4], 0.0, 0.0],
+        }
+        means = {
+            name: _sum(w * value for w, value in zip(weights, values, strict=True)) for name, values in lanes.items()
+        }
+        return {**means, "lanes": dict(zip(LANE_NAMES, weights, strict=True))}
 
-    The elements of the row are numbers, or arrays with an element for each of many streams.
-    """
-    weights = list(row[WEIGHT : WEIGHT + 6])
-    means = {
-        name: _sum(w * value for w, value in zip(weights, [*row[at : at + 4], *others], strict=True))
-        for name, at, others in (
-            ("a", SLOPE, (1.0, row[OA])), ("b", OFFSET, (0.0, row[OB])), ("c", BEND, (0.0, 0.0)),
-        )
-    }  # fmt: skip
-    return {**means, "lanes": dict(zip(LANE_NAMES, weights, strict=True))}
+    def params_of_rows(self, rows: Vector, features: Features) -> Columns:
+        """The weight of each lane is a column of its own."""
+        params = self.params(rows.T, features)
+        return {name: np.array(column) for name, column in (params | params.pop("lanes")).items() if name != "lanes"}
+
+    def export(self, formula: Formula, row: list[float], features: Features, *, exact: bool) -> None:  # noqa: ARG002
+        """`mix` on the frozen row."""
+        if not isinstance(features, Beta):  # pragma: no cover - `check_features` has seen to it
+            raise TypeError(features)
+        clip, weights = features.clip, row[WEIGHT : WEIGHT + 6]
+        slope, bend, offset = (row[at : at + 4] for at in (SLOPE, BEND, OFFSET))
+        ops_a, ops_b = row[OPS_A], row[OPS_B]
+        formula.numbers.update(slope=slope, bend=bend, offset=offset, weight=weights, ops=[ops_a, ops_b], clip=clip)
+        formula.add("f", clamped("score", clip, 1.0 - clip))
+        formula.add("lf", ("ln", "f"))
+        formula.add("lg", ("ln", ("-", 1.0, "f")))
+        formula.add("logit", ("-", "lf", "lg"))
+        formula.add("x", at_the_clip(clip, -X_ATOM, X_ATOM, "logit"))
+        formula.add("g", at_the_clip(clip, G_ATOM, G_ATOM, ("+", "lf", "lg", LN4)))
+        for k in range(4):
+            formula.add(f"lane{k}", _squashed(("+", ("*", slope[k], "x"), ("*", bend[k], "g"), offset[k])))
+        formula.add("ops", _squashed(("+", ("*", ops_a, "logit"), ops_b)))
+        said = ("lane0", "lane1", "lane2", "lane3", "f", "ops")
+        mean = ("+", *(("*", w, name) for w, name in zip(weights, said, strict=True)))
+        formula.add("expert", clamped(mean, EPS, LARGEST))
+
+
+def _squashed(z: Expression) -> Expression:
+    return clamped(sigmoid_of(not_below(z, -LARGEST_EXPONENT)), EPS, LARGEST)
 
 
 def _sum(terms: Iterable[Any]) -> Any:
@@ -126,30 +176,6 @@ def _sum(terms: Iterable[Any]) -> Any:
         lost += (total - (after - came)) + (term - came)
         total = after
     return total + lost
-
-
-def check_lanes(row: Sequence[float], n: float) -> None:
-    """Raise `InvalidInput` unless the weights, parameters and variances of a row from outside are such."""
-    weights = row[WEIGHT : WEIGHT + 6]
-    if not all(0.01 / (n + 1.0) <= w <= 1.0 for w in weights) or abs(math.fsum(weights) - 1.0) > 1e-9:
-        raise InvalidInput(f"row must have weights of lanes that sum to one, none of them lost, got {list(weights)}")
-    if not all(abs(value) <= 1e6 for value in (*row[SLOPE:PAA], row[OA], row[OB])):
-        raise InvalidInput("row must have lanes with parameters in [-1e+06, 1e+06], got others")
-    for k in range(4):
-        aa, cc, bb = row[PAA + k], row[PCC + k], row[PBB + k]
-        bounded = 0.0 < aa <= 1.1 * CAP_AC and 0.0 < cc <= 1.1 * CAP_AC and 0.0 < bb <= 1.1 * CAP_B
-        covariances = ((row[PAC + k], aa * cc), (row[PAB + k], aa * bb), (row[PCB + k], cc * bb))
-        if not bounded or not all(c * c <= product * (1.0 + 1e-6) for c, product in covariances):
-            raise InvalidInput("row must have lanes with positive variances up to their cap, got others")
-    h00, h01, h11 = row[H00], row[H01], row[H11]
-    if not (0.0 < h00 < 1e150 and 0.0 < h11 < 1e150 and h01 * h01 < h00 * h11):
-        raise InvalidInput("row must have a lane of OPS with a positive definite matrix, got another")
-
-
-def receipt_is_sound(receipt: Sequence[float], *, lanes: bool, spline: bool) -> bool:
-    """Whether each probability that a mixture will look at again is one that it can have issued."""
-    issued = [*(range(E, M) if lanes else ()), M, *((S, R) if spline else ())]
-    return all(EPS <= receipt[at] <= LARGEST for at in issued)
 
 
 # ---- small things ------------------------------------------------------------------------------------------------
@@ -184,28 +210,28 @@ def lane_features(clip: float, f: float, x0: float, x1: float) -> tuple[float, f
 
 
 @kernel
-def ask_lanes(row: Vector, x: float, g: float, logit: float, q: Vector, at: int) -> None:
+def ask_lanes(row: Vector, x: float, g: float, logit: float, receipt: Vector, at: int) -> None:
     """What the five lanes that learn say now, into the receipt."""
-    q[at + E] = squashed(row[SLOPE] * x + row[BEND] * g + row[OFFSET])
-    q[at + E + 1] = squashed(row[SLOPE + 1] * x + row[BEND + 1] * g + row[OFFSET + 1])
-    q[at + E + 2] = squashed(row[SLOPE + 2] * x + row[BEND + 2] * g + row[OFFSET + 2])
-    q[at + E + 3] = squashed(row[SLOPE + 3] * x + row[BEND + 3] * g + row[OFFSET + 3])
-    q[at + PAPER] = squashed(row[OA] * logit + row[OB])
+    receipt[at + LANE] = squashed(row[SLOPE] * x + row[BEND] * g + row[OFFSET])
+    receipt[at + LANE + 1] = squashed(row[SLOPE + 1] * x + row[BEND + 1] * g + row[OFFSET + 1])
+    receipt[at + LANE + 2] = squashed(row[SLOPE + 2] * x + row[BEND + 2] * g + row[OFFSET + 2])
+    receipt[at + LANE + 3] = squashed(row[SLOPE + 3] * x + row[BEND + 3] * g + row[OFFSET + 3])
+    receipt[at + PAPER_LANE] = squashed(row[OPS_A] * logit + row[OPS_B])
 
 
 @large_kernel
-def mix(row: Vector, clip: float, x0: float, x1: float, q: Vector, at: int) -> float:
+def mix(row: Vector, clip: float, x0: float, x1: float, receipt: Vector, at: int) -> float:
     """The expert, for a receipt that holds f; what each lane says is put in the receipt."""
-    f = q[at + F]
+    f = receipt[at + CLIPPED_SCORE]
     x, g = lane_features(clip, f, x0, x1)
-    ask_lanes(row, x, g, x0 - x1, q, at)
+    ask_lanes(row, x, g, x0 - x1, receipt, at)
     return inside(
-        row[WEIGHT] * q[at + E]
-        + row[WEIGHT + 1] * q[at + E + 1]
-        + row[WEIGHT + 2] * q[at + E + 2]
-        + row[WEIGHT + 3] * q[at + E + 3]
+        row[WEIGHT] * receipt[at + LANE]
+        + row[WEIGHT + 1] * receipt[at + LANE + 1]
+        + row[WEIGHT + 2] * receipt[at + LANE + 2]
+        + row[WEIGHT + 3] * receipt[at + LANE + 3]
         + row[WEIGHT + 4] * f
-        + row[WEIGHT + 5] * q[at + PAPER]
+        + row[WEIGHT + 5] * receipt[at + PAPER_LANE]
     )
 
 
@@ -213,19 +239,19 @@ def mix(row: Vector, clip: float, x0: float, x1: float, q: Vector, at: int) -> f
 
 
 @large_kernel
-def lanes_step(row: Vector, clip: float, x0: float, x1: float, n: float, y: float, q: Vector, at: int) -> None:
+def lanes_step(row: Vector, clip: float, x0: float, x1: float, n: float, y: float, receipt: Vector, at: int) -> None:
     """Learn y, the n-th outcome: the weights judge what was issued, the lanes move from where they are now."""
-    x, g = lane_features(clip, q[at + F], x0, x1)
-    lag = n - 1.0 - q[at + SEEN]
-    weigh_lanes(row, n, lag, y, q, at)
+    x, g = lane_features(clip, receipt[at + CLIPPED_SCORE], x0, x1)
+    lag = n - 1.0 - receipt[at + SEEN]
+    weigh_lanes(row, n, lag, y, receipt, at)
     if lag > 0.0:  # else nothing has moved, and what was issued is what they say now
-        ask_lanes(row, x, g, x0 - x1, q, at)
-    e0, e1, e2, e3 = q[at + E], q[at + E + 1], q[at + E + 2], q[at + E + 3]
+        ask_lanes(row, x, g, x0 - x1, receipt, at)
+    e0, e1, e2, e3 = receipt[at + LANE], receipt[at + LANE + 1], receipt[at + LANE + 2], receipt[at + LANE + 3]
     kalman(row, 0, x, g, e0, y, 0.0, 0.0)
     kalman(row, 1, x, g, e1, y, SLOW * PRIOR_AC, SLOW * PRIOR_B)
     kalman(row, 2, x, g, e2, y, FAST * PRIOR_AC, FAST * PRIOR_B)
     kalman(row, 3, x, g, e3, y, 0.0, LEVEL * PRIOR_B)
-    paper_step(row, x0 - x1, q[at + PAPER], y)
+    paper_step(row, x0 - x1, receipt[at + PAPER_LANE], y)
 
 
 @kernel
@@ -235,10 +261,11 @@ def likelihood(p: float, y: float) -> float:
 
 
 @kernel
-def weigh_lanes(row: Vector, n: float, lag: float, y: float, q: Vector, at: int) -> None:
+def weigh_lanes(row: Vector, n: float, lag: float, y: float, receipt: Vector, at: int) -> None:
     """w_k <- (1 - alpha) w_k L_k / sum + alpha/6;  L_k tempered, and all pulled towards ONS, when the label is late."""
-    l0, l1, l2 = likelihood(q[at + E], y), likelihood(q[at + E + 1], y), likelihood(q[at + E + 2], y)
-    l3, l4, l5 = likelihood(q[at + E + 3], y), likelihood(q[at + F], y), likelihood(q[at + PAPER], y)
+    l0, l1 = likelihood(receipt[at + LANE], y), likelihood(receipt[at + LANE + 1], y)
+    l2, l3 = likelihood(receipt[at + LANE + 2], y), likelihood(receipt[at + LANE + 3], y)
+    l4, l5 = likelihood(receipt[at + CLIPPED_SCORE], y), likelihood(receipt[at + PAPER_LANE], y)
     pull = 0.0
     if lag > 0.0:  # while a label was under way, as many events as the lag shared one mistake
         t = 1.0 / (1.0 + lag / LAG_TEMPER)
@@ -268,8 +295,8 @@ def pull_of(lag: float, n: float) -> float:
 @kernel
 def kalman(row: Vector, k: int, x: float, g: float, e: float, y: float, drift_ac: float, drift_b: float) -> None:
     """One outcome for lane k, which says e: without branches, so that the four lanes can go together as vectors."""
-    aa, ac, ab = row[PAA + k], row[PAC + k], row[PAB + k]
-    cc, cb, bb = row[PCC + k], row[PCB + k], row[PBB + k]
+    aa, ac, ab = row[VAR_A + k], row[COV_AC + k], row[COV_AB + k]
+    cc, cb, bb = row[VAR_C + k], row[COV_CB + k], row[VAR_B + k]
     ka = aa * x + ac * g + ab
     kc = ac * x + cc * g + cb
     kb = ab * x + cb * g + bb
@@ -289,36 +316,27 @@ def kalman(row: Vector, k: int, x: float, g: float, e: float, y: float, drift_ac
     aa -= da * ka
     cc -= dc * kc
     bb -= d * kb * kb
-    row[PAA + k] = aa + drift_ac if aa < CAP_AC else aa
-    row[PAC + k] = ac - da * kc
-    row[PAB + k] = ab - da * kb
-    row[PCC + k] = cc + drift_ac if cc < CAP_AC else cc
-    row[PCB + k] = cb - dc * kb
-    row[PBB + k] = bb + drift_b if bb < CAP_B else bb
+    row[VAR_A + k] = aa + drift_ac if aa < CAP_AC else aa
+    row[COV_AC + k] = ac - da * kc
+    row[COV_AB + k] = ab - da * kb
+    row[VAR_C + k] = cc + drift_ac if cc < CAP_AC else cc
+    row[COV_CB + k] = cb - dc * kb
+    row[VAR_B + k] = bb + drift_b if bb < CAP_B else bb
 
 
 @kernel
 def paper_step(row: Vector, x: float, o: float, y: float) -> None:
     """The paper's step on (x, 1) with its hyper-parameters; o is what this lane says now."""
     if o <= EPS or o >= 1.0 - EPS:  # the gradient is that of the lane itself, unclipped
-        o = sigmoid(row[OA] * x + row[OB])
-    ons_step(row, OA, 2.0, x, 1.0, 0.0, o - y, ONS_GAIN, ONS_RADIUS)
-
-
-# ---- evidence ----------------------------------------------------------------------------------------------------
+        o = sigmoid(row[OPS_A] * x + row[OPS_B])
+    ons_step(row, OPS_A, 2.0, x, 1.0, 0.0, o - y, ONS_GAIN, ONS_RADIUS)
 
 
 @kernel
-def weigh_evidence(row: Vector, at: int, y: float, p: float, f: float, score: float) -> None:
-    """Multiply the likelihood ratio of forecast p over the score into row[at + 1]; overflow goes to row[at] as a log.
-
-    Of the score and its clipped self f, the one that did better counts: finite, and if the score is the true
-    probability s < clip, then s p/clip + (1 - s) (1 - p)/(1 - s) <= 1, so the product is still no winning bet.
-    The logarithm of every ratio would be dearer than a product that is folded away now and then.
-    """
-    raw, clipped = likelihood(score, y), likelihood(f, y)
-    product = row[at + 1] * (likelihood(inside(p), y) / (raw if raw > clipped else clipped))
-    if product < 1e-100 or product > 1e100:
-        row[at] += math.log(product)
-        product = 1.0
-    row[at + 1] = product
+def lanes_start(pool: Vector, row: Vector) -> None:
+    """A new stream starts at the pool's parameters with variances between the pool's and its own; weights as new."""
+    for i in range(SLOPE, VAR_A):
+        row[i] = pool[i]
+    for i in range(VAR_A, WEIGHT):
+        row[i] = pool[i] + BLEND * (row[i] - pool[i])
+    row[OPS_A], row[OPS_B] = pool[OPS_A], pool[OPS_B]

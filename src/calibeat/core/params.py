@@ -2,27 +2,40 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
-from .learners import AIOLI, THETA, matrix, solve
+from calibeat._util.types import Vector
+
 from .method import Method
-from .mixtures import Lanes, lanes_params
-from .refit import Histogram
+from .parts import Columns
 
 
 def params_of(method: Method, row: Any) -> dict[str, Any]:
-    """What `Calibrator.params` shows. Of a matrix with a stream in each column: arrays (not for AIOLI, histograms)."""
-    features = method.features
-    if features is None:
+    """The parameters that a row of this method holds: what `Calibrator.params` shows.
+
+    >>> from calibeat import OPS
+    >>> from calibeat.core.params import params_of
+    >>> params_of(OPS, OPS.initial_row().tolist())
+    {'a': 1.0, 'b': 0.0}
+    """
+    if method.features is None:
         return {}
-    if isinstance(method.learner, Lanes):
-        return lanes_params(row)
-    if isinstance(features, Histogram):
-        used, edges, means = int(row[THETA]), THETA + 1, THETA + features.bins
-        return {"edges": list(row[edges : edges + max(0, used - 1)]), "means": list(row[means : means + used])}
-    d = len(features.names)
-    theta = tuple(row[THETA : THETA + d])
-    if isinstance(method.learner, AIOLI):
-        c = [*theta, 0.0, 0.0][:3]
-        theta = tuple(0.0 - value for value in solve(d, *matrix(row, d), *c)[:d])
-    return dict(zip(features.names, theta, strict=True))
+    return method.features.params(row) if method.learner is None else method.learner.params(row, method.features)
+
+
+def params_of_rows(method: Method, rows: Vector) -> Columns:
+    """The parameters of many rows, one row a stream: a column for each."""
+    if method.features is None:
+        return {}
+    if method.learner is None:
+        return dict(method.features.params(rows.T))
+    return method.learner.params_of_rows(rows, method.features)
+
+
+def on_the_ball(method: Method, row: Any) -> bool:
+    """Whether the parameters in a row lie on the ball that bounds them."""
+    ball = None if method.learner is None else method.learner.ball
+    if ball is None or method.dimension == 0:
+        return False
+    return math.hypot(*params_of(method, row).values()) >= ball * (1.0 - 1e-9)

@@ -13,7 +13,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from calibeat._util.types import Vector
+from calibeat._util.types import Ints, Slots, Vector
+
+from .jit import compiled, kernel
 
 _MASK = 0xFFFFFFFFFFFFFFFF
 _GOLDEN = 0x9E3779B97F4A7C15
@@ -45,3 +47,18 @@ def mix_words(x: Any) -> Any:
     x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9 & _MASK
     x = (x ^ (x >> 27)) * 0x94D049BB133111EB & _MASK
     return x ^ (x >> 31)
+
+
+@kernel
+def number_events(counts: Vector, slots: Slots, numbers: Ints) -> None:
+    """Which event of its own stream each event is; `counts` says how many each stream has had, and is counted on."""
+    for i in range(len(slots)):
+        numbers[i] = int(counts[slots[i]])
+        counts[slots[i]] += 1.0
+
+
+def numbered(counts: Vector, slots: Slots) -> npt.NDArray[np.uint64]:
+    """The numbers of events within their streams, as `uniforms_at` wants them."""
+    numbers = np.empty(len(slots), dtype=np.int64)
+    compiled(number_events)(counts, slots, numbers)
+    return numbers.view(np.uint64)

@@ -1,29 +1,62 @@
 """Learners that fit a batch of the past: maximum likelihood (Fixed, FTL) and uniform-mass histograms.
 
-They need the past itself. The host keeps it (`History`), hands it to the kernels, and never puts it in the row.
+They need the past itself. The host keeps it (`History`), hands it to the kernels, and never puts it in the row. The
+event loops stop where a refit is due, and the host calls the kernel that the features name (`Features.refit`).
 """
 
 from __future__ import annotations
 
-import math
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
 from calibeat._util.check import check_scale, check_whole
 from calibeat._util.types import Vector
+from calibeat.errors import InvalidInput
 
 from .features import HISTOGRAM
+from .formula import Formula
 from .jit import kernel, rare_kernel
-from .learners import REFIT, THETA, project, solve
+from .layout import AFTER, BALL, EVERY, HISTOGRAM_BINS, THETA, WINDOW, N
+from .learners import REFIT
+from .parts import Features, Learner
 
 MOST_EVENTS = 10**9
-FLAT = 1e-290  # a Hessian below this is as good as zero: divisions by it overflow
+
+
+class Refitting(Learner):
+    """What `Fixed` and `FTL` share: when they fit."""
+
+    after: int
+    every: int
+    window: int | None
+    radius: float
+
+    refits: ClassVar[bool] = True
+
+    @property
+    def ball(self) -> float:
+        return self.radius
+
+    def fill(self, spec: Vector) -> None:
+        super().fill(spec)
+        spec[BALL] = self.radius
+        spec[AFTER], spec[EVERY], spec[WINDOW] = self.after, self.every, self.window or 0
+
+    def check(self, row: Sequence[float], features: Features, n: float) -> None:
+        features.check(row, fitted=n >= self.after)
+
+    def export(self, formula: Formula, row: list[float], features: Features, *, exact: bool) -> None:
+        if row[N] < self.after:  # a refit that has not come yet leaves the score alone
+            formula.add("expert", "score")
+        else:
+            super().export(formula, row, features, exact=exact)
 
 
 @dataclass(frozen=True)
-class Fixed:
+class Fixed(Refitting):
     r"""Fit once by maximum likelihood on the first outcomes, then never again (the paper's FPS and FBS).
 
     theta = argmin over |theta| <= R of sum over the first T_cal events of l(sigmoid(theta . x_s), y_s)
@@ -47,8 +80,8 @@ class Fixed:
     radius: float = 100.0
 
     code: ClassVar[float] = REFIT
-    every: ClassVar[int] = 0
-    window: ClassVar[int | None] = None
+    every: ClassVar[int] = 0  # type: ignore[misc]  # never again
+    window: ClassVar[int | None] = None  # type: ignore[misc]  # all of it
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "after", check_whole("Fixed after", self.after, 1, MOST_EVENTS))
@@ -56,7 +89,7 @@ class Fixed:
 
 
 @dataclass(frozen=True)
-class FTL:
+class FTL(Refitting):
     r"""Follow the leader: fit again by maximum likelihood every so often (the paper's WPS and WBS).
 
     theta = argmin over |theta| <= R of sum over the past of l(sigmoid(theta . x_s), y_s)
@@ -97,123 +130,11 @@ class FTL:
         object.__setattr__(self, "radius", check_scale("FTL radius", self.radius))
 
 
-@dataclass(frozen=True)
-class Histogram:
-    r"""Histogram binning: uniform-mass bins on the past scores, forecast = mean outcome of the score's bin.
-
-    It takes the place of the features, with `Fixed` or `FTL` as the learner that says when to fit (the paper's WHB).
-
-    Parameters
-    ----------
-    bins : the number of bins asked for. Equal scores stay together, so there may be fewer.
-
-    >>> from calibeat import Calibrator, Fixed, Histogram, Method
-    >>> hb = Calibrator(Method(Histogram(bins=2), Fixed(after=4)))
-    >>> p = hb.run([0.1, 0.2, 0.8, 0.9], [0, 1, 1, 1])
-    >>> hb.params["edges"], hb.params["means"]
-    ([0.8], [0.5, 1.0])
-
-    References: Zadrozny & Elkan (2001); Gupta & Ramdas (2023), Appendix A.3.
-    """
-
-    bins: int = 20
-
-    code: ClassVar[float] = HISTOGRAM
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "bins", check_whole("Histogram bins", self.bins, 1, 10_000))
-
-
-# ---- maximum likelihood ------------------------------------------------------------------------------------------
-
-
 @rare_kernel
-def fit(
-    d: float, h0: Vector, h1: Vector, hy: Vector, first: int, last: int,
-    t0: float, t1: float, t2: float, radius: float,
-) -> tuple[float, float, float]:  # fmt: skip
-    """argmin over |theta| <= R of the log-loss of events first .. last - 1, by damped Newton from t.
-
-    The Newton point is projected on the ball in the norm of the Hessian, which is exactly the minimum of the
-    quadratic model over the ball; so the same steps end at the optimum inside and on the boundary.
-    """
-    g0, g1, g2, a00, a01, a02, a11, a12, a22 = _derivatives(d, h0, h1, hy, first, last, t0, t1, t2)
-    if a00 + a11 + a22 < FLAT:  # so sure of everything that no curvature is left: begin again, sure of nothing
-        t0 = t1 = t2 = 0.0
-        g0, g1, g2, a00, a01, a02, a11, a12, a22 = _derivatives(d, h0, h1, hy, first, last, t0, t1, t2)
-    # Separable events gain about one unit of logit per step, and a score at the clip has 1150 of them on the ball.
-    for _ in range(2000):
-        trace = a00 + a11 + a22
-        norm = math.sqrt(t0 * t0 + t1 * t1 + t2 * t2)
-        if trace < FLAT:
-            if norm > 0.0:  # separated beyond what floats can tell: the same direction, on the ball
-                t0, t1, t2 = t0 * (radius / norm), t1 * (radius / norm), t2 * (radius / norm)
-            break
-        # A ridge far below the curvature keeps a constant score, which leaves one direction undetermined, solvable.
-        ridge = 1e-8 * trace
-        a00, a11, a22 = a00 + ridge, a11 + ridge, a22 + ridge
-        s0, s1, s2 = solve(d, a00, a01, a02, a11, a12, a22, g0, g1, g2)
-        n0, n1, n2 = project(d, a00, a01, a02, a11, a12, a22, t0 - s0, t1 - s1, t2 - s2, radius)
-        s0, s1, s2 = n0 - t0, n1 - t1, n2 - t2
-        slope = g0 * s0 + g1 * s1 + g2 * s2
-        size = math.sqrt(s0 * s0 + s1 * s1 + s2 * s2)
-        # The loss cannot go down by more than rounding moves it. A short step is still worth taking, for Newton's
-        # method doubles the digits; a long one is noise along a direction that the events leave undetermined.
-        if not slope < -1e-22 * trace:
-            return (n0, n1, n2) if size <= 1e-6 * (1.0 + norm) else (t0, t1, t2)
-        # Along the step the loss is convex: while its slope at the end is not well above zero, it went down.
-        share = 1.0
-        for _ in range(60):
-            n0, n1, n2 = t0 + share * s0, t1 + share * s1, t2 + share * s2
-            g0, g1, g2, a00, a01, a02, a11, a12, a22 = _derivatives(d, h0, h1, hy, first, last, n0, n1, n2)
-            if g0 * s0 + g1 * s1 + g2 * s2 <= -0.5 * slope:
-                break
-            share *= 0.5
-        t0, t1, t2 = n0, n1, n2
-    return t0, t1, t2
-
-
-@kernel
-def _derivatives(
-    d: float, h0: Vector, h1: Vector, hy: Vector, first: int, last: int, t0: float, t1: float, t2: float
-) -> tuple[float, float, float, float, float, float, float, float, float]:  # fmt: skip
-    """Gradient and packed Hessian of the log-loss at theta."""
-    g0 = g1 = g2 = a00 = a01 = a02 = a11 = a12 = a22 = 0.0
-    for i in range(first, last):
-        x0 = h0[i]
-        x1 = 1.0
-        z = t0 * x0
-        if d == 3.0:
-            x1 = h1[i]
-            z += t1 * x1 + t2
-        elif d == 2.0:
-            z += t1
-        # p = sigmoid(z) and q = 1 - p from one exponential, neither by a subtraction that loses its digits.
-        w = math.exp(-abs(z))
-        p, q = (1.0 / (1.0 + w), w / (1.0 + w)) if z >= 0.0 else (w / (1.0 + w), 1.0 / (1.0 + w))
-        e = p if hy[i] == 0.0 else -q
-        h = p * q
-        g0 += e * x0
-        a00 += h * x0 * x0
-        if d > 1.0:
-            g1 += e * x1
-            a01 += h * x0 * x1
-            a11 += h * x1 * x1
-        if d > 2.0:
-            g2 += e
-            a02 += h * x0
-            a12 += h * x1
-            a22 += h
-    return g0, g1, g2, a00, a01, a02, a11, a12, a22
-
-
-# ---- histogram ---------------------------------------------------------------------------------------------------
-# In a row: the number of bins in use, then bins - 1 edges, then bins means.
-
-
-@rare_kernel
-def fit_histogram(row: Vector, bins: int, h0: Vector, hy: Vector, first: int, last: int) -> None:
+def refit_histogram(spec: Vector, row: Vector, h0: Vector, h1: Vector, hy: Vector, last: int) -> None:  # noqa: ARG001
     """Cut the sorted scores into `bins` equal parts; a cut between equal scores moves right until they differ."""
+    first = max(0, last - int(spec[WINDOW])) if spec[WINDOW] > 0.0 else 0
+    bins = int(spec[HISTOGRAM_BINS])
     order = np.argsort(np.asarray(h0[first:last]), kind="mergesort")
     n = last - first
     edges, means = THETA + 1, THETA + bins
@@ -247,3 +168,76 @@ def histogram_mean(row: Vector, bins: int, score: float) -> float:
         else:
             high = middle
     return row[means + low]
+
+
+@dataclass(frozen=True)
+class Histogram(Features):
+    r"""Histogram binning: uniform-mass bins on the past scores, forecast = mean outcome of the score's bin.
+
+    It takes the place of the features, with `Fixed` or `FTL` as the learner that says when to fit (the paper's WHB).
+
+    Parameters
+    ----------
+    bins : the number of bins asked for. Equal scores stay together, so there may be fewer.
+
+    >>> from calibeat import Calibrator, Fixed, Histogram, Method
+    >>> hb = Calibrator(Method(Histogram(bins=2), Fixed(after=4)))
+    >>> p = hb.run([0.1, 0.2, 0.8, 0.9], [0, 1, 1, 1])
+    >>> hb.params["edges"], hb.params["means"]
+    ([0.8], [0.5, 1.0])
+
+    References: Zadrozny & Elkan (2001); Gupta & Ramdas (2023), Appendix A.3.
+    """
+
+    bins: int = 20
+
+    code: ClassVar[float] = HISTOGRAM
+    refit = staticmethod(refit_histogram)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "bins", check_whole("Histogram bins", self.bins, 1, 10_000))
+
+    def check_learner(self, learner: Learner | None) -> None:
+        if learner is None or not learner.refits:
+            got = "None" if learner is None else type(learner).__name__
+            raise InvalidInput(f"Histogram has to be told when to fit by a Fixed or an FTL learner, got {got}")
+
+    def fill(self, spec: Vector) -> None:
+        super().fill(spec)
+        spec[HISTOGRAM_BINS] = self.bins
+
+    def initial(self) -> list[float]:
+        """The number of bins in use, bins - 1 edges, bins means."""
+        return [0.0] * (2 * self.bins)
+
+    def check(self, row: Sequence[float], *, fitted: bool) -> None:
+        bins, used = self.bins, row[THETA]
+        edges, means = row[THETA + 1 : THETA + int(used)], row[THETA + bins : THETA + bins + int(used)]
+        if not (fitted <= used <= bins and used == int(used)):
+            raise InvalidInput(f"row must have 1 to {bins} bins in use, got {used!r} - at row[{THETA}]")
+        if list(edges) != sorted(set(edges)) or not all(0 <= mean <= 1 for mean in means):
+            raise InvalidInput("row must have rising edges and means in [0, 1], got others")
+
+    def params(self, row: Any) -> dict[str, Any]:
+        used, edges, means = int(row[THETA]), THETA + 1, THETA + self.bins
+        return {"edges": list(row[edges : edges + max(0, used - 1)]), "means": list(row[means : means + used])}
+
+    def export(self, formula: Formula, params: dict[str, Any], *, exact: bool) -> None:  # noqa: ARG002 - one signature
+        formula.numbers.update(params)
+        formula.add("expert", ("lookup", "score", params["edges"], params["means"]))
+
+
+# ---- when to fit -------------------------------------------------------------------------------------------------
+
+
+@kernel
+def wants_history(spec: Vector, n: float) -> bool:
+    """Whether the event learnt after n others will be looked at again: Fixed needs only the first ones."""
+    return spec[EVERY] > 0.0 or n < spec[AFTER]
+
+
+@kernel
+def wants_refit(spec: Vector, n: float) -> bool:
+    """Whether a refit falls on the n-th outcome."""
+    since = n - spec[AFTER]
+    return since == 0.0 or (spec[EVERY] > 0.0 and since > 0.0 and since % spec[EVERY] == 0.0)

@@ -16,8 +16,13 @@ from calibeat._util.types import Vector
 from calibeat.errors import InvalidInput
 
 from .calibeating import SPLINE
+from .features import Scaling
+from .formula import Expression, Formula, at_the_clip, clamped
 from .jit import kernel, large_kernel
-from .mixtures import SEEN, SHARE, F, M, P, R, S, inside, likelihood, pull_of
+from .layout import BINS, CONTROL
+from .mixtures import EPS, LARGEST, SHARE, inside, likelihood, pull_of
+from .parts import Calibeater, Features
+from .receipt import CLIPPED_SCORE, EXPERT, EXPERT_SPLINE, FORECAST, SCORE_SPLINE, SEEN
 
 KNOTS, X_MAX = 25, 6.0  # spline on the score's logit: knots -6, -5.5, ..., 6
 EXPERT_KNOTS = 11  # spline on the expert: knots 0, 0.1, ..., 1
@@ -26,16 +31,17 @@ ATOM_PRIOR = 10.0  # imaginary events, at the expert, of the cell of scores 0 or
 CONTROL_BINS, CONTROL_PRIOR, CONTROL_EDGE, CONTROL_LEAST = 10, 20.0, 1e-6, 1e-4
 
 # ---- its part of the row -----------------------------------------------------------------------------------------
-V = 0  # weights of the expert, of the spline on the score, of the spline on the expert
+SPLINE_WEIGHT = 0  # of the expert, of the spline on the score, of the spline on the expert
 ATOMS = 3  # sum of outcomes and count at score 0, then at score 1
-XC, XL = 7, 7 + KNOTS  # spline on the score: offsets and information
-MC, ML = XL + KNOTS, XL + KNOTS + EXPERT_KNOTS  # spline on the expert, likewise
-RESIDUAL, COUNT = ML + EXPERT_KNOTS, ML + EXPERT_KNOTS + CONTROL_BINS
-CELLS_OF_SPLINE = COUNT + CONTROL_BINS
+SCORE_OFFSETS, SCORE_INFORMATION = 7, 7 + KNOTS  # spline on the score
+EXPERT_OFFSETS = SCORE_INFORMATION + KNOTS  # spline on the expert
+EXPERT_INFORMATION = EXPERT_OFFSETS + EXPERT_KNOTS
+RESIDUAL = EXPERT_INFORMATION + EXPERT_KNOTS  # sums of outcome - forecast of each tenth
+COUNT = RESIDUAL + CONTROL_BINS
 
 
 @dataclass(frozen=True)
-class Spline:
+class Spline(Calibeater):
     r"""Correct the expert m by interpolated logit offsets, as far as log-loss says that this helps.
 
     s = sigmoid(logit m + offset(logit f)), 25 knots;  r = sigmoid(logit m + offset'(m)), 11 knots;
@@ -66,32 +72,97 @@ class Spline:
     control: float = 0.0
 
     code: ClassVar[float] = SPLINE
-    bins: ClassVar[int] = 10  # `Forecast.bin` speaks of tenths, as without a calibeater
+    bins: ClassVar[int] = 10  # type: ignore[misc]  # `Forecast.bin` speaks of tenths, as without a calibeater
+    receipt: ClassVar[tuple[int, ...]] = (EXPERT, SCORE_SPLINE, EXPERT_SPLINE)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "control", check_interval("Spline control", self.control, 0.0, 1.0))
 
-    @property
+    def check_features(self, features: Features | None) -> None:
+        if features is None or features.dimension == 0:
+            got = "None" if features is None else type(features).__name__
+            raise InvalidInput(f"Spline needs a scaling to correct (Platt, Beta or Temperature), got {got}")
+
     def initial(self) -> list[float]:
-        """The numbers of this part in the row of a stream that has seen nothing."""
         zeros, known = [0.0] * KNOTS, [INFORMATION] * KNOTS
         expert = [*zeros[:EXPERT_KNOTS], *known[:EXPERT_KNOTS]]
         return [*[1.0 / 3.0] * 3, *[0.0] * 4, *zeros, *known, *expert, *[0.0] * (2 * CONTROL_BINS)]
 
+    def fill(self, spec: Vector) -> None:
+        super().fill(spec)
+        spec[BINS], spec[CONTROL] = self.bins, self.control
 
-def check_spline(cells: Sequence[float], n: float) -> None:
-    """Raise `InvalidInput` unless the weights, knots and counts of a row from outside are such."""
-    weights = cells[:ATOMS]
-    if not all(0.01 / (n + 1.0) <= v <= 1.0 for v in weights) or abs(math.fsum(weights) - 1.0) > 1e-9:
-        raise InvalidInput(f"row must have weights of splines that sum to one, none of them lost, got {list(weights)}")
-    if not all(known >= INFORMATION for known in (*cells[XL:MC], *cells[ML:RESIDUAL])):
-        raise InvalidInput(f"row must have knots with an information of {INFORMATION:g} or more, got others")
-    if not all(abs(offset) <= 700.0 for offset in (*cells[XC:XL], *cells[MC:ML])):
-        raise InvalidInput("row must have knots with offsets in [-700, 700], got others")
-    atoms, control = cells[ATOMS:XC], zip(cells[RESIDUAL:COUNT], cells[COUNT:], strict=True)
-    pairs = [(atoms[0], atoms[1]), (atoms[2], atoms[3]), *((abs(total), count) for total, count in control)]
-    if not all(0.0 <= total <= count <= n for total, count in pairs):
-        raise InvalidInput("row must have sums of outcomes within their counts, got others")
+    def check(self, cells: Sequence[float], n: float, at: int) -> None:  # noqa: ARG002 - one signature
+        weights = cells[:ATOMS]
+        if not all(0.01 / (n + 1.0) <= v <= 1.0 for v in weights) or abs(math.fsum(weights) - 1.0) > 1e-9:
+            raise InvalidInput(
+                f"row must have weights of splines that sum to one, none of them lost, got {list(weights)}"
+            )
+        known = (*cells[SCORE_INFORMATION:EXPERT_OFFSETS], *cells[EXPERT_INFORMATION:RESIDUAL])
+        if not all(information >= INFORMATION for information in known):
+            raise InvalidInput(f"row must have knots with an information of {INFORMATION:g} or more, got others")
+        offsets = (*cells[SCORE_OFFSETS:SCORE_INFORMATION], *cells[EXPERT_OFFSETS:EXPERT_INFORMATION])
+        if not all(abs(offset) <= 700.0 for offset in offsets):
+            raise InvalidInput("row must have knots with offsets in [-700, 700], got others")
+        atoms, control = cells[ATOMS:SCORE_OFFSETS], zip(cells[RESIDUAL:COUNT], cells[COUNT:], strict=True)
+        pairs = [(atoms[0], atoms[1]), (atoms[2], atoms[3]), *((abs(total), count) for total, count in control)]
+        if not all(0.0 <= total <= count <= n for total, count in pairs):
+            raise InvalidInput("row must have sums of outcomes within their counts, got others")
+
+    def export(self, formula: Formula, cells: list[float], features: Features | None) -> None:
+        """`spline` on the frozen row."""
+        if not isinstance(features, Scaling):  # pragma: no cover - `check_features` has seen to it
+            raise TypeError(features)
+        clip, weights = features.clip, cells[:ATOMS]
+        low, low_count, high, high_count = cells[ATOMS:SCORE_OFFSETS]
+        on_score = cells[SCORE_OFFSETS:SCORE_INFORMATION]
+        on_expert = cells[EXPERT_OFFSETS:EXPERT_INFORMATION]
+        formula.numbers.update(
+            spline_weight=weights, atoms=cells[ATOMS:SCORE_OFFSETS], score_knots=on_score, expert_knots=on_expert
+        )
+        if not formula.has("f"):  # the expert is the score itself
+            formula.numbers.update(clip=clip)
+            formula.add("f", clamped("score", clip, 1.0 - clip))
+        formula.add("m", clamped("expert", EPS, LARGEST))
+        formula.add("place", ("*", ("+", features.logit, X_MAX), 2.0))
+        formula.add("shift", ("interpolate", "place", on_score))
+        corrected = at_the_clip(clip, _atom(low, low_count), _atom(high, high_count), _shifted("shift"))
+        formula.add("s", clamped(corrected, EPS, LARGEST))
+        formula.add("tenths", ("*", "m", 10.0))
+        formula.add("bend", ("interpolate", "tenths", on_expert))
+        formula.add("r", clamped(_shifted("bend"), EPS, LARGEST))
+        mean = ("+", ("*", weights[0], "m"), ("*", weights[1], "s"), ("*", weights[2], "r"))
+        formula.add("p", clamped(mean, EPS, LARGEST))
+        if self.control > 0.0:
+            _export_control(formula, cells, self.control)
+
+
+def _export_control(formula: Formula, cells: list[float], control: float) -> None:
+    """The residual control of a frozen row."""
+    residuals = zip(cells[RESIDUAL:COUNT], cells[COUNT : COUNT + CONTROL_BINS], strict=True)
+    means = [control * total / (count + CONTROL_PRIOR) for total, count in residuals]
+    formula.numbers.update(control=means)
+    edges = [float(b) for b in range(1, CONTROL_BINS)]
+    lowest = [b / 10.0 + CONTROL_EDGE for b in range(CONTROL_BINS)]
+    highest = [(b + 1) / 10.0 - CONTROL_EDGE for b in range(CONTROL_BINS)]
+    formula.add("tenth", ("*", "p", 10.0))
+    formula.add("residual", ("lookup", "tenth", edges, means))
+    formula.add("least", ("lookup", "tenth", edges, lowest))
+    formula.add("most", ("lookup", "tenth", edges, highest))
+    formula.add("controlled", ("clamp", ("+", "p", "residual"), "least", "most"))
+    formula.add("low", ("if<", "p", CONTROL_LEAST, "p", CONTROL_LEAST))
+    formula.add("high", ("if<", "p", 1.0 - CONTROL_LEAST, 1.0 - CONTROL_LEAST, "p"))
+    formula.add("settled", ("clamp", "controlled", "low", "high"))
+
+
+def _atom(total: float, count: float) -> Expression:
+    """The mean outcome of scores at the clip, which starts at the expert."""
+    return ("/", ("+", total, ("*", ATOM_PRIOR, "m")), count + ATOM_PRIOR)
+
+
+def _shifted(shift: str) -> Expression:
+    """`shifted` as an expression."""
+    return ("/", "m", ("+", "m", ("*", ("-", 1.0, "m"), ("exp", ("-", 0.0, shift)))))
 
 
 @kernel
@@ -111,25 +182,26 @@ def shifted(m: float, c: float) -> float:
 
 
 @kernel
-def corrected(row: Vector, clip: float, x: float, cells: int, q: Vector, at: int) -> tuple[float, float]:
+def corrected(row: Vector, clip: float, x: float, cells: int, receipt: Vector, at: int) -> tuple[float, float]:
     """What the two splines say now of the issued expert."""
-    m, f = q[at + M], q[at + F]
+    m, f = receipt[at + EXPERT], receipt[at + CLIPPED_SCORE]
     if f <= clip or f >= 1.0 - clip:
         cell = cells + ATOMS + (2 if f > 0.5 else 0)
         s = inside((row[cell] + ATOM_PRIOR * m) / (row[cell + 1] + ATOM_PRIOR))
     else:
         j, t = knot((x + X_MAX) * 2.0, KNOTS - 1)
-        s = shifted(m, (1.0 - t) * row[cells + XC + j] + t * row[cells + XC + j + 1])
+        s = shifted(m, (1.0 - t) * row[cells + SCORE_OFFSETS + j] + t * row[cells + SCORE_OFFSETS + j + 1])
     j, t = knot(m * 10.0, EXPERT_KNOTS - 1)
-    return s, shifted(m, (1.0 - t) * row[cells + MC + j] + t * row[cells + MC + j + 1])
+    return s, shifted(m, (1.0 - t) * row[cells + EXPERT_OFFSETS + j] + t * row[cells + EXPERT_OFFSETS + j + 1])
 
 
 @large_kernel
-def spline(row: Vector, clip: float, x: float, cells: int, control: float, q: Vector, at: int) -> float:
+def spline(row: Vector, clip: float, x: float, cells: int, control: float, receipt: Vector, at: int) -> float:
     """The forecast, for a receipt that holds f and m; what each spline says is put in the receipt."""
-    s, r = corrected(row, clip, x, cells, q, at)
-    q[at + S], q[at + R] = s, r
-    p = inside(row[cells + V] * q[at + M] + row[cells + V + 1] * s + row[cells + V + 2] * r)
+    s, r = corrected(row, clip, x, cells, receipt, at)
+    receipt[at + SCORE_SPLINE], receipt[at + EXPERT_SPLINE] = s, r
+    weight = cells + SPLINE_WEIGHT
+    p = inside(row[weight] * receipt[at + EXPERT] + row[weight + 1] * s + row[weight + 2] * r)
     if control > 0.0:
         b = tenth(p)
         c = p + control * row[cells + RESIDUAL + b] / (row[cells + COUNT + b] + CONTROL_PRIOR)
@@ -147,32 +219,33 @@ def tenth(p: float) -> int:
 
 
 @large_kernel
-def spline_step(row: Vector, clip: float, x: float, cells: int, n: float, y: float, q: Vector, at: int) -> None:
+def spline_step(row: Vector, clip: float, x: float, cells: int, n: float, y: float, receipt: Vector, at: int) -> None:
     """Learn y, the n-th outcome: the weights judge what was issued, the knots move from where they are now."""
-    m, f, s, r, p = q[at + M], q[at + F], q[at + S], q[at + R], q[at + P]
-    lag = n - 1.0 - q[at + SEEN]
-    u0 = row[cells + V] * likelihood(m, y)
-    u1 = row[cells + V + 1] * likelihood(s, y)
-    u2 = row[cells + V + 2] * likelihood(r, y)
+    m, f, p = receipt[at + EXPERT], receipt[at + CLIPPED_SCORE], receipt[at + FORECAST]
+    s, r = receipt[at + SCORE_SPLINE], receipt[at + EXPERT_SPLINE]
+    lag, weight = n - 1.0 - receipt[at + SEEN], cells + SPLINE_WEIGHT
+    u0 = row[weight] * likelihood(m, y)
+    u1 = row[weight + 1] * likelihood(s, y)
+    u2 = row[weight + 2] * likelihood(r, y)
     alpha = SHARE / n
     pull = 0.0
     if lag > 0.0:
         pull = pull_of(lag, n)
-        s, r = corrected(row, clip, x, cells, q, at)
+        s, r = corrected(row, clip, x, cells, receipt, at)
     keep = (1.0 - pull) * (1.0 - alpha) / (u0 + u1 + u2)
     gift = (1.0 - pull) * (alpha / 3.0)
-    row[cells + V] = keep * u0 + gift + pull
-    row[cells + V + 1] = keep * u1 + gift
-    row[cells + V + 2] = keep * u2 + gift
+    row[weight] = keep * u0 + gift + pull
+    row[weight + 1] = keep * u1 + gift
+    row[weight + 2] = keep * u2 + gift
     if f <= clip or f >= 1.0 - clip:
         cell = cells + ATOMS + (2 if f > 0.5 else 0)
         row[cell] += y
         row[cell + 1] += 1.0
     else:
         j, t = knot((x + X_MAX) * 2.0, KNOTS - 1)
-        move_knots(row, cells + XC + j, cells + XL + j, t, s, y)
+        move_knots(row, cells + SCORE_OFFSETS + j, cells + SCORE_INFORMATION + j, t, s, y)
     j, t = knot(m * 10.0, EXPERT_KNOTS - 1)
-    move_knots(row, cells + MC + j, cells + ML + j, t, r, y)
+    move_knots(row, cells + EXPERT_OFFSETS + j, cells + EXPERT_INFORMATION + j, t, r, y)
     b = tenth(p)  # also without control, so that it can be switched on for a stream that has run without
     row[cells + RESIDUAL + b] += y - p
     row[cells + COUNT + b] += 1.0

@@ -6,29 +6,9 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from calibeat.core import kernel
-from calibeat.core.calibeating import Hedging, Tracking
-from calibeat.core.features import Beta, Platt, Temperature
-from calibeat.core.learners import AIOLI
-from calibeat.core.mixtures import BEND, EPS, G_ATOM, LARGEST, LN4, OA, OB, OFFSET, SLOPE, WEIGHT, X_ATOM, Lanes
+from calibeat.core.formula import Formula
+from calibeat.core.layout import CELLS
 from calibeat.core.presets import name_of
-from calibeat.core.refit import FTL, Fixed, Histogram
-from calibeat.core.spline import (
-    ATOM_PRIOR,
-    ATOMS,
-    CONTROL_EDGE,
-    CONTROL_LEAST,
-    CONTROL_PRIOR,
-    COUNT,
-    EXPERT_KNOTS,
-    KNOTS,
-    MC,
-    RESIDUAL,
-    X_MAX,
-    XC,
-    Spline,
-    V,
-)
 from calibeat.errors import InvalidInput, MissingExtra
 
 from . import expression
@@ -36,8 +16,6 @@ from .expression import Expression
 
 if TYPE_CHECKING:
     from calibeat.stream.calibrator import Calibrator
-
-LARGEST_EXPONENT = 700.0  # beyond it e^z is no float any more
 
 
 @dataclass(frozen=True)
@@ -100,186 +78,21 @@ def frozen_map(calibrator: Calibrator) -> Export:
     """See `Calibrator.export`."""
     method, row = calibrator.method, calibrator.row.tolist()
     features, learner, calibeater = method.features, method.learner, method.calibeater
-    if isinstance(calibeater, Hedging):
-        raise InvalidInput(
-            f"export needs a map from score to forecast, got {_called(calibrator)}, whose Hedging draws its forecast "
-            "at random - export the method without its calibeater"
-        )
-    if isinstance(learner, AIOLI):
-        raise InvalidInput(
-            f"export needs a formula, got {_called(calibrator)}, whose AIOLI solves an equation for every score"
-        )
-    numbers: dict[str, Any] = {}
-    steps: list[tuple[str, Expression]] = []
-    if features is None or (isinstance(learner, (Fixed, FTL)) and calibrator.outcomes < learner.after):
-        steps.append(("expert", "score"))  # a refit that has not come yet leaves the score alone
-    elif isinstance(features, Histogram):
-        numbers.update(calibrator.params)
-        steps.append(("expert", ("lookup", "score", numbers["edges"], numbers["means"])))
-    elif isinstance(learner, Lanes):
-        _lanes(numbers, steps, row, features.clip)
+    for part in (calibeater, learner):
+        if part is not None and part.no_formula:
+            name = name_of(method)
+            raise InvalidInput(f"export needs {part.no_formula.format(name.upper() if name else method)}")
+    formula, exact = Formula(), calibeater is not None
+    if features is None:
+        formula.add("expert", "score")
+    elif learner is None:
+        features.export(formula, features.params(row), exact=exact)
     else:
-        _scaling(numbers, steps, calibrator.params, features, exact=calibeater is not None)
-    cells = row[int(method.spec[kernel.CELLS]) :]
-    if isinstance(calibeater, Tracking):
-        _tracking(numbers, steps, calibeater, cells)
-    elif isinstance(calibeater, Spline) and isinstance(features, (Platt, Beta, Temperature)):
-        _spline(numbers, steps, cells, features, calibeater.control)
-    steps[-1] = ("forecast", steps[-1][1])
-    return Export(numbers, tuple(steps))
-
-
-def _called(calibrator: Calibrator) -> str:
-    name = name_of(calibrator.method)
-    return name.upper() if name else str(calibrator.method)
-
-
-# ---- the expert --------------------------------------------------------------------------------------------------
-
-
-def _scaling(
-    numbers: dict[str, Any],
-    steps: list[tuple[str, Expression]],
-    params: dict[str, float],
-    features: Platt | Beta | Temperature,
-    *,
-    exact: bool,
-) -> None:
-    """f, z = theta . x, sigmoid(z). What comes after it may need the very bits of the kernel's sigmoid: `exact`."""
-    clip = features.clip
-    numbers.update(params, clip=clip)
-    theta, furthest = list(params.values()), math.log((1.0 - clip) / clip)
-    steps.append(("f", ("clamp", "score", clip, 1.0 - clip)))
-    terms: list[Expression] = [("*", theta[0], ("ln", "f" if isinstance(features, Beta) else _odds("f")))]
-    if isinstance(features, Beta):
-        terms.append(("*", theta[1], ("ln", ("-", 1.0, "f"))))
-    terms += theta[len(terms) :]
-    z: Expression = ("+", *terms) if len(terms) > 1 else terms[0]
-    if math.fsum(abs(number) for number in theta) * max(furthest, 1.0) > LARGEST_EXPONENT:
-        z = ("clamp", z, -LARGEST_EXPONENT, LARGEST_EXPONENT)
-    if not exact:
-        steps.append(("expert", _sigmoid(z)))
-        return
-    steps += [("z", z), ("e", ("exp", ("if>=", "z", 0.0, ("-", 0.0, "z"), "z")))]
-    steps.append(("expert", ("/", ("if>=", "z", 0.0, 1.0, "e"), ("+", 1.0, "e"))))
-
-
-def _lanes(numbers: dict[str, Any], steps: list[tuple[str, Expression]], row: list[float], clip: float) -> None:
-    """`mixtures.mix` on the frozen row."""
-    lanes = {
-        "slope": row[SLOPE : SLOPE + 4], "bend": row[BEND : BEND + 4], "offset": row[OFFSET : OFFSET + 4],
-        "weight": row[WEIGHT : WEIGHT + 6], "ops": [row[OA], row[OB]],
-    }  # fmt: skip
-    numbers.update(lanes, clip=clip)
-    steps += [
-        ("f", ("clamp", "score", clip, 1.0 - clip)),
-        ("lf", ("ln", "f")),
-        ("lg", ("ln", ("-", 1.0, "f"))),
-        ("logit", ("-", "lf", "lg")),
-        ("x", _at_the_clip(clip, -X_ATOM, X_ATOM, "logit")),
-        ("g", _at_the_clip(clip, G_ATOM, G_ATOM, ("+", "lf", "lg", LN4))),
-    ]
-    for k, (a, c, b) in enumerate(zip(lanes["slope"], lanes["bend"], lanes["offset"], strict=True)):
-        steps.append((f"lane{k}", _inside(_sigmoid(_bounded(("+", ("*", a, "x"), ("*", c, "g"), b))))))
-    steps.append(("ops", _inside(_sigmoid(_bounded(("+", ("*", row[OA], "logit"), row[OB]))))))
-    said = ["lane0", "lane1", "lane2", "lane3", "f", "ops"]
-    mean = ("+", *(("*", w, name) for w, name in zip(lanes["weight"], said, strict=True)))
-    steps.append(("expert", _inside(mean)))
-
-
-# ---- the calibeater ----------------------------------------------------------------------------------------------
-
-
-def _tracking(
-    numbers: dict[str, Any], steps: list[tuple[str, Expression]], tracking: Tracking, cells: list[float]
-) -> None:
-    """`calibeating.track`: the mean of each bin of the expert, as a table."""
-    m, prior = tracking.bins, tracking.prior
-    means = []
-    for b in range(m):
-        total, count, middle = cells[2 * b], cells[2 * b + 1] + prior, (b + 0.5) / m
-        means.append((total + prior * middle) / count if count > 0.0 else middle)
-    numbers.update(bins=[b / m for b in range(1, m)], forecasts=means)
-    steps.append(("tracked", ("lookup", steps[-1][0], numbers["bins"], means)))
-
-
-def _spline(
-    numbers: dict[str, Any],
-    steps: list[tuple[str, Expression]],
-    cells: list[float],
-    features: Platt | Beta | Temperature,
-    control: float,
-) -> None:
-    """`spline.spline` on the frozen row."""
-    clip = features.clip
-    weights, atoms = cells[V : V + 3], cells[ATOMS : ATOMS + 4]
-    on_score, on_expert = cells[XC : XC + KNOTS], cells[MC : MC + EXPERT_KNOTS]
-    numbers.update(spline_weight=weights, atoms=atoms, score_knots=on_score, expert_knots=on_expert)
-
-    def atom(total: float, count: float) -> Expression:
-        return ("/", ("+", total, ("*", ATOM_PRIOR, "m")), count + ATOM_PRIOR)
-
-    if not any(name == "f" for name, _ in steps):  # the expert is the score itself
-        numbers.update(clip=clip)
-        steps.append(("f", ("clamp", "score", clip, 1.0 - clip)))
-    steps += [
-        ("m", _inside("expert")),
-        ("place", ("*", ("+", _logit_of(features), X_MAX), 2.0)),
-        ("shift", ("interpolate", "place", on_score)),
-        ("s", _inside(_at_the_clip(clip, atom(*atoms[:2]), atom(*atoms[2:]), _shifted("shift")))),
-        ("tenths", ("*", "m", 10.0)),
-        ("bend", ("interpolate", "tenths", on_expert)),
-        ("r", _inside(_shifted("bend"))),
-        ("p", _inside(("+", ("*", weights[0], "m"), ("*", weights[1], "s"), ("*", weights[2], "r")))),
-    ]
-    if control > 0.0:
-        residuals = zip(cells[RESIDUAL:COUNT], cells[COUNT : COUNT + 10], strict=True)
-        means = [control * total / (count + CONTROL_PRIOR) for total, count in residuals]
-        numbers.update(control=means)
-        edges = [float(b) for b in range(1, 10)]
-        steps += [
-            ("tenth", ("*", "p", 10.0)),
-            ("residual", ("lookup", "tenth", edges, means)),
-            ("least", ("lookup", "tenth", edges, [b / 10.0 + CONTROL_EDGE for b in range(10)])),
-            ("most", ("lookup", "tenth", edges, [(b + 1) / 10.0 - CONTROL_EDGE for b in range(10)])),
-            ("controlled", ("clamp", ("+", "p", "residual"), "least", "most")),
-            ("low", ("if<", "p", CONTROL_LEAST, "p", CONTROL_LEAST)),
-            ("high", ("if<", "p", 1.0 - CONTROL_LEAST, 1.0 - CONTROL_LEAST, "p")),
-            ("settled", ("clamp", "controlled", "low", "high")),
-        ]
-
-
-# ---- small things ------------------------------------------------------------------------------------------------
-
-
-def _odds(f: str) -> Expression:
-    return ("/", f, ("-", 1.0, f))
-
-
-def _logit_of(features: Platt | Beta | Temperature) -> Expression:
-    if isinstance(features, Beta):
-        return ("-", ("ln", "f"), ("ln", ("-", 1.0, "f")))
-    return ("ln", _odds("f"))
-
-
-def _sigmoid(z: Expression) -> Expression:
-    return ("/", 1.0, ("+", 1.0, ("exp", ("-", 0.0, z))))
-
-
-def _bounded(z: Expression) -> Expression:
-    return ("if<=", z, -LARGEST_EXPONENT, -LARGEST_EXPONENT, z)
-
-
-def _inside(p: Expression) -> Expression:
-    return ("clamp", p, EPS, LARGEST)
-
-
-def _shifted(shift: str) -> Expression:
-    return ("/", "m", ("+", "m", ("*", ("-", 1.0, "m"), ("exp", ("-", 0.0, shift)))))
-
-
-def _at_the_clip(clip: float, low: Expression, high: Expression, between: Expression) -> Expression:
-    return ("if<=", "f", clip, low, ("if>=", "f", 1.0 - clip, high, between))
+        learner.export(formula, row, features, exact=exact)
+    if calibeater is not None:
+        calibeater.export(formula, row[int(method.spec[CELLS]) :], features)
+    formula.steps[-1] = ("forecast", formula.steps[-1][1])
+    return Export(formula.numbers, tuple(formula.steps))
 
 
 # ---- ONNX --------------------------------------------------------------------------------------------------------

@@ -18,9 +18,9 @@ from typing import Any
 import numpy as np
 
 from calibeat.errors import InvalidInput
+from calibeat.examples.stream import FloatArray, IntArray
 
 from .storage import write_text
-from .stream import FloatArray, IntArray
 
 DESIGNS = ("drift", "iid")
 VARIABLE = "CALIBEAT_DATA"

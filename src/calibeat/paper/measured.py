@@ -8,13 +8,14 @@ from typing import Any
 
 import numpy as np
 
+from calibeat.examples.stream import FloatArray
+
 from . import diagrams, refits, regret
 from .datasets import DATASETS, read
 from .forests import ForestStream
 from .rules import MUCH, SLIGHTLY, STANDARD_ERRORS
 from .section import Section, Table, Verdict, number, plural, prose, spread, undecided_if_few
 from .settings import Settings
-from .stream import FloatArray
 from .tasks import Task
 
 Results = Mapping[str, Sequence[Mapping[str, Any]]]

@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 
 from calibeat import F99, Calibrator
+from calibeat.examples.flights import data_file
+from calibeat.examples.stream import FloatArray
 
-from .flights import data_file
-from .stream import FloatArray
 from .tasks import Arrays, Task
 
 AIRPORTS = ("EWR", "JFK", "LGA")

@@ -8,10 +8,11 @@ from typing import Any
 
 import numpy as np
 
+from calibeat.examples.stream import FloatArray
+
 from . import diagrams, published, rain
 from .section import NUMBERS, Section, Table, Verdict, number, prose, spread, undecided_if_few
 from .settings import Settings
-from .stream import FloatArray
 from .tasks import Task
 
 Results = Mapping[str, Sequence[Mapping[str, Any]]]

@@ -13,9 +13,9 @@ from typing import Any, cast
 import numpy as np
 
 from calibeat import FTL, Calibrator, Method, Platt
+from calibeat.examples.stream import FloatArray
 
 from .forests import ForestStream, scored
-from .stream import FloatArray
 from .tasks import Arrays, Task
 
 Fit = Callable[[FloatArray, FloatArray], FloatArray]

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from calibeat import AIOLI, OGD, ONS, Calibrator, Method, Platt, bounds, metrics
+from calibeat.examples.stream import FloatArray
 
-from .stream import FloatArray
 from .tasks import Arrays, Task
 
 LEARNERS = ("OGD", "ONS", "AIOLI", "ONS as used")

@@ -23,10 +23,11 @@ from calibeat import (
     Method,
     Platt,
     Tracking,
+    metrics,
 )
+from calibeat.examples.stream import FloatArray, IntArray
 
 from .forests import ForestStream, scored
-from .stream import FloatArray, IntArray
 from .tasks import Arrays, Task
 
 EPSILONS = (0.05, 0.1, 0.2)
@@ -127,9 +128,8 @@ def over_time(y: FloatArray, p: FloatArray, ends: IntArray, bins: int) -> tuple[
         np.bincount(cell, weights, shape[0] * bins)[: shape[0] * bins].reshape(shape).cumsum(axis=0)
         for weights in (None, p, y)
     )
-    ce = np.abs(sum_p - sum_y).sum(axis=1) / ends
-    shp = (sum_y * sum_y / np.maximum(count, 1)).sum(axis=1) / ends
-    return ce, shp
+    binned = metrics.of_bins(count, sum_p, sum_y)
+    return binned.calibration_error, binned.sharpness
 
 
 def log_loss(y: FloatArray, p: FloatArray) -> float:

@@ -7,12 +7,13 @@ from typing import Any
 
 import numpy as np
 
+from calibeat.examples.drifts import T_TRAIN
+from calibeat.examples.stream import FloatArray
+
 from . import diagrams, figures, published, section1
-from .drifts import T_TRAIN
 from .rules import MUCH, SLIGHTLY
 from .section import NUMBERS, Section, Table, Verdict, beside, number, prose, spread, undecided_if_few
 from .settings import Settings
-from .stream import FloatArray
 from .tasks import Task
 
 Results = Mapping[str, Sequence[Mapping[str, Any]]]

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from .stream import FloatArray
+from calibeat.examples.stream import FloatArray
 
 NUMBERS = ("mean", "std", "runs")
 FEWEST_RUNS = 10  # with fewer, a standard error is itself mostly noise, and no claim about a mean is decided

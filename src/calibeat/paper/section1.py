@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 
 from calibeat import OPS, Calibrator, Method, metrics
+from calibeat.examples import drifts
+from calibeat.examples.stream import FloatArray
 
-from . import drifts
-from .stream import FloatArray
 from .tasks import Arrays, Task
 
 # (first, last) of t as the paper counts it, from 1; the first 1000 events train.

@@ -16,11 +16,11 @@ TOLERATED, USUAL = 10.0, 6.0  # sizes of logits; the clip of the scores is at 11
 
 
 def score_method(model: Any, X: Any) -> str:
-    """Which method gives the model's real score: a margin, unless there is none, or it is a probability in disguise."""
+    """Which method gives the model's real score: a margin, unless there is none, or it only repeats the probability."""
     margins, probabilities = hasattr(model, "decision_function"), hasattr(model, "predict_proba")
     if margins and probabilities:
         margin, p = np.asarray(model.decision_function(X)), np.asarray(model.predict_proba(X))
-        usable = margin.ndim == 1 and not (p.ndim == 2 and in_disguise(margin, p[:, -1]))
+        usable = margin.ndim == 1 and not (p.ndim == 2 and looks_like_probability(margin, p[:, -1]))
         return "decision_function" if usable else "predict_proba"
     if margins or probabilities:
         return "decision_function" if margins else "predict_proba"
@@ -29,7 +29,7 @@ def score_method(model: Any, X: Any) -> str:
     )
 
 
-def in_disguise(margin: npt.NDArray[Any], p: npt.NDArray[Any]) -> bool:
+def looks_like_probability(margin: npt.NDArray[Any], p: npt.NDArray[Any]) -> bool:
     """Whether the margin is p, or lies on a line through it, such as 2p - 1, and not on one through the logit of p."""
     m, p = margin.astype(np.float64), p.astype(np.float64)
     if not (np.isfinite(m).all() and np.isfinite(p).all()):

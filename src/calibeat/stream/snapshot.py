@@ -13,6 +13,7 @@ from calibeat.errors import InvalidInput, SnapshotMismatch
 FORMAT = "calibeat/calibrator"
 VERSION = 1
 _FIELDS = ("format", "version", "method", "seed", "stream", "events", "row", "history", "checksum")
+_LATER = ("settled", "lives")  # not in the snapshots of calibeat 0.1.0
 
 
 def dump(state: dict[str, Any]) -> str:
@@ -31,8 +32,8 @@ def load(text: str | bytes) -> dict[str, Any]:
         raise SnapshotMismatch(f"snapshot must be of version {VERSION}, got {version!r:.60}")
     if missing := [field for field in _FIELDS if field not in state]:
         raise SnapshotMismatch(f"snapshot must have the field {missing[0]!r}, got {', '.join(state)}")
-    if unknown := [field for field in state if field not in _FIELDS]:
-        raise SnapshotMismatch(f"snapshot must have no field but {', '.join(_FIELDS)}, got {unknown[0]!r:.60}")
+    if unknown := [field for field in state if field not in _FIELDS + _LATER]:
+        raise SnapshotMismatch(f"snapshot must have no field but {', '.join(_FIELDS + _LATER)}, got {unknown[0]!r:.60}")
     try:
         method = Method.from_dict(state["method"])
     except InvalidInput as error:

@@ -12,7 +12,7 @@ import numpy as np
 from calibeat._util.types import Vector
 from calibeat.backtest.replay.engine import Replayed
 from calibeat.backtest.replay.tally import BRIER, COUNT, FORECAST, HITS, LOG_E, LOSS, OUTCOME, RANKS, Tally
-from calibeat.metrics import wilson
+from calibeat.metrics import of_bins, wilson
 from calibeat.report.schema import Curve, Number, Period, Reliability, Windows, WindowScores
 
 MOST_WINDOWS, MOST_PERIODS, MOST_POINTS = 200, 12, 300
@@ -34,15 +34,14 @@ def overall(cells: Vector, sums: Vector) -> dict[str, float]:
     """The measures of some blocks together."""
     count, forecast, outcome = cells.sum(axis=0).T
     n, total = float(count.sum()), sums.sum(axis=0)
-    used = count > 0
-    shp = float((outcome[used] ** 2 / count[used]).sum() / n)
+    binned = of_bins(count, forecast, outcome)
     return {
         "log_loss": float(total[LOSS] / n),
         "brier": float(total[BRIER] / n),
         "accuracy": float(total[HITS] / n),
-        "ce": float(np.abs(forecast - outcome).sum() / n),
-        "shp": shp,
-        "refinement": float(outcome.sum() / n) - shp,
+        "ce": float(binned.calibration_error),
+        "shp": float(binned.sharpness),
+        "refinement": float(binned.refinement),
     }
 
 

@@ -1,0 +1,185 @@
+"""The event loops of every host, over (rows, slots): a calibrator has one row, a bank and a backtest have many.
+
+``rows`` holds rows of ``stride`` numbers one behind the other, and ``slots`` says which row an event belongs to; with
+no slots (length 0) all events belong to row 0. Where ``stats`` is not 0, the six numbers of `stats` stand at that place
+of each row. Only events of slots from ``first`` to ``last - 1`` are played: the others belong to another thread.
+
+A loop goes on from ``place`` and leaves there how far it came. It returns True where a refit is due: the host refits
+and calls again. ``t`` forecasts were made before the batch, in all streams.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from calibeat._util.types import Ints, Slots, Vector
+
+from .calibeating import HEDGE
+from .jit import kernel
+from .kernel import ask, play, predict, remember, settle, update
+from .layout import CALIBEATER, LEARNER, RECEIPT
+from .learners import REFIT
+from .prefetch import prefetch
+from .stats import EVENTS, LAST, add_losses
+
+LINE = 8  # numbers in a cache line
+AHEAD = 6  # how many events before its turn a row is asked for
+MOST_FETCHED = 160  # numbers of a row: of a longer one (HOPS) an event needs only a part
+
+EVENT, ARRIVED = 0, 1  # of `place`: the next event, and how many outcomes of `order` have been learnt
+
+NO_SLOTS: Slots = np.empty(0, dtype=np.int32)
+NO_HISTORY: tuple[Vector, Vector, Vector, int] = np.empty(0), np.empty(0), np.empty(0), 0
+
+
+def place_before(event: int = 0) -> Ints:
+    """The place of a loop that has not begun: the first event to play."""
+    return np.array([event, 0])
+
+
+@kernel
+def fetch_row(rows: Vector, stride: int, slot: int) -> None:
+    """Have a row brought near before it is needed."""
+    begin = slot * stride
+    for at in range(begin, begin + min(stride, MOST_FETCHED), LINE):
+        prefetch(rows, at)
+    prefetch(rows, begin + stride - 1)
+
+
+@kernel
+def run(
+    spec: Vector,
+    rows: Vector,
+    stride: int,
+    slots: Slots,
+    first: int,
+    last: int,
+    stats: int,
+    t: float,
+    scores: Vector,
+    outcomes: Vector,
+    u: Vector,
+    forecasts: Vector,
+    receipt: Vector,
+    h0: Vector,
+    h1: Vector,
+    hy: Vector,
+    dropped: int,
+    place: Ints,
+    end: int,
+) -> bool:
+    """Predict, then learn, event after event up to `end`; an outcome that is NaN is not learnt."""
+    hedged, refits, many = spec[CALIBEATER] == HEDGE, spec[LEARNER] == REFIT, len(slots) > 0
+    slot = 0
+    for i in range(place[EVENT], end):
+        if many:
+            ahead = slots[i + AHEAD] if i + AHEAD < end else -1
+            if first <= ahead < last:
+                fetch_row(rows, stride, ahead)
+            slot = slots[i]
+            if not first <= slot < last:
+                continue
+        row = rows[slot * stride : (slot + 1) * stride]
+        score, y, now = scores[i], outcomes[i], t + i + 1.0
+        x0, x1, x2, p, z = ask(spec, row, score, receipt, 0)
+        forecast, cell, _, _, _, _ = play(spec, row, p, x0, x1, u[i] if hedged else 0.0, receipt, 0)
+        forecasts[i] = forecast
+        if stats > 0:
+            row[stats + LAST] = now
+            row[stats + EVENTS] += 1.0
+            now = row[stats + EVENTS]
+        if y == y:  # noqa: PLR0124 - not NaN
+            settle(spec, row, now, x0, x1, x2, p, z, cell, y, receipt, 0)
+            if stats > 0:
+                add_losses(row, stats, score, forecast, y)
+            if refits and remember(spec, row, x0, x1, y, h0, h1, hy, dropped):
+                place[EVENT] = i + 1
+                return True
+    place[EVENT] = end
+    return False
+
+
+@kernel
+def run_late(
+    spec: Vector,
+    rows: Vector,
+    stride: int,
+    slots: Slots,
+    first: int,
+    last: int,
+    stats: int,
+    t: float,
+    scores: Vector,
+    outcomes: Vector,
+    u: Vector,
+    forecasts: Vector,
+    receipts: Vector,
+    h0: Vector,
+    h1: Vector,
+    hy: Vector,
+    dropped: int,
+    place: Ints,
+    end: int,
+    begin: int,
+    cells: Ints,
+    due: Ints,
+    order: Ints,
+) -> bool:
+    """Predict the events from `begin` on; outcome i, also of an event before `begin`, is learnt just before
+    prediction due[i]. `order` sorts the outcomes that arrive by (due, i); `cells` are the cells that were played."""
+    hedged, many, width = spec[CALIBEATER] == HEDGE, len(slots) > 0, int(spec[RECEIPT])
+    arrived = place[ARRIVED]
+    slot = 0
+    for i in range(place[EVENT], end):
+        while arrived < len(order) and due[order[arrived]] <= i:
+            j = order[arrived]
+            arrived += 1
+            if many:
+                slot = slots[j]
+                if not first <= slot < last:
+                    continue
+            row = rows[slot * stride : (slot + 1) * stride]
+            score, y, now = scores[j], outcomes[j], t + (i - begin)
+            if stats > 0:
+                now = row[stats + EVENTS]
+                add_losses(row, stats, score, forecasts[j], y)
+            if update(spec, row, now, score, cells[j], y, receipts, j * width, h0, h1, hy, dropped):
+                place[EVENT], place[ARRIVED] = i, arrived
+                return True
+        if i == len(scores):  # one step behind the last event: only what arrives there is learnt
+            break
+        if many:
+            slot = slots[i]
+            if not first <= slot < last:
+                continue
+        row = rows[slot * stride : (slot + 1) * stride]
+        x0, x1, _, p, _ = ask(spec, row, scores[i], receipts, i * width)
+        draw = u[i - begin] if hedged else 0.0
+        forecasts[i], cells[i], _, _, _, _ = play(spec, row, p, x0, x1, draw, receipts, i * width)
+        if stats > 0:
+            row[stats + EVENTS] += 1.0
+            row[stats + LAST] = t + (i - begin) + 1.0
+    place[EVENT], place[ARRIVED] = end, arrived
+    return False
+
+
+@kernel
+def predict_many(
+    spec: Vector,
+    rows: Vector,
+    stride: int,
+    fresh: Vector,
+    slots: Slots,
+    scores: Vector,
+    u: Vector,
+    forecasts: Vector,
+    receipt: Vector,
+) -> None:
+    """Forecast each score from the row of its slot, or from the fresh row where that is negative."""
+    hedged, many = spec[CALIBEATER] == HEDGE, len(slots) > 0
+    slot = 0
+    for i in range(len(scores)):
+        if many:
+            slot = slots[i]
+        row = rows[slot * stride : (slot + 1) * stride] if slot >= 0 else fresh
+        forecasts[i] = predict(spec, row, scores[i], u[i] if hedged else 0.0, receipt, 0)[0]

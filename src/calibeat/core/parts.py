@@ -1,0 +1,159 @@
+"""The shape that every part of a method has.
+
+A part is a frozen dataclass of hyper-parameters beside its kernel functions. It says the same few things about itself:
+
+=======================  =============================================================================================
+``code``                 the number by which the kernels know it
+``initial``              its numbers in the row of a stream that has seen nothing
+``fill``                 writes its code and hyper-parameters into the spec
+``check``                raises unless its numbers in a row from outside are possible
+``params``               its parameters in a row, by name
+``export``               its steps of the frozen formula
+``check_features``       raises unless it can work with these features
+=======================  =============================================================================================
+
+A class with a `code` registers itself in `PARTS` under its name in lower case, so nothing else has to list it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import Field, fields
+from typing import Any, ClassVar
+
+import numpy as np
+import numpy.typing as npt
+
+from calibeat._util.types import Vector
+from calibeat.errors import InvalidInput
+
+from .formula import Formula
+from .layout import CALIBEATER, FEATURES, LEARNER, THETA
+
+Columns = dict[str, npt.NDArray[Any]]
+
+PARTS: dict[str, dict[str, type[Part]]] = {"features": {}, "learner": {}, "calibeater": {}}
+
+
+class Part:
+    """What features, learners and calibeaters share."""
+
+    slot: ClassVar[str]  # which argument of `Method` it is
+    code: ClassVar[float]
+    receipt: ClassVar[tuple[int, ...]] = ()  # the places of the receipt that it looks at again, all probabilities
+    no_formula: ClassVar[str] = ""  # why it cannot be exported; the name of the method goes in {}
+    later_fields: ClassVar[tuple[str, ...]] = ()  # younger than 0.1: at their default, not in the repr or the dict
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        if "code" in vars(cls):
+            PARTS[cls.slot][cls.__name__.lower()] = cls
+
+    def fill(self, spec: Vector) -> None:
+        """Write the code and the hyper-parameters into the spec."""
+        raise NotImplementedError
+
+    def shown_fields(self) -> list[Field[Any]]:
+        """The fields that a repr and a dict show: all but younger ones that have their default."""
+        every: tuple[Field[Any], ...] = fields(self)  # type: ignore[arg-type]  # every part is a dataclass
+        return [f for f in every if f.name not in self.later_fields or getattr(self, f.name) != f.default]
+
+
+class Features(Part):
+    """What the learner sees of a score."""
+
+    slot = "features"
+    names: ClassVar[tuple[str, ...]] = ()  # of the parameters of a scaling
+    refit: ClassVar[Callable[..., None]]  # the kernel that fits them to a history, for `Fixed` and `FTL`
+
+    @property
+    def dimension(self) -> int:
+        """d, the number of parameters; 0 where there is no theta."""
+        return len(self.names)
+
+    def fill(self, spec: Vector) -> None:
+        spec[FEATURES] = self.code
+
+    def check_learner(self, learner: Learner | None) -> None:
+        """Raise `InvalidInput` unless these features can go with this learner."""
+
+    def initial(self) -> list[float]:
+        """The numbers in the row of a stream that has seen nothing, where the learner needs no others."""
+        raise NotImplementedError
+
+    def check(self, row: Sequence[float], *, fitted: bool) -> None:
+        """Raise `InvalidInput` unless the parameters in a row are possible; `fitted`: whether they must be there."""
+
+    def params(self, row: Any) -> dict[str, Any]:
+        """The parameters by their names in the paper."""
+        return dict(zip(self.names, row[THETA : THETA + self.dimension], strict=True))
+
+    def export(self, formula: Formula, params: dict[str, Any], *, exact: bool) -> None:
+        """The steps from the score to the expert; `exact`: what follows may need the bits of the kernel."""
+        raise NotImplementedError
+
+
+class Learner(Part):
+    """What moves the parameters."""
+
+    slot = "learner"
+    refits: ClassVar[bool] = False  # whether the host has to keep past events for it
+
+    @property
+    def ball(self) -> float | None:
+        """The radius of the ball that the parameters must not leave, if there is one."""
+        return None
+
+    def fill(self, spec: Vector) -> None:
+        spec[LEARNER] = self.code
+
+    def check_features(self, features: Features | None) -> None:
+        """Raise `InvalidInput` unless it can learn parameters of these features."""
+        if features is None:
+            name = type(self).__name__
+            raise InvalidInput(f"{name} needs features to learn parameters for (Platt, Beta or Temperature), got None")
+
+    def initial(self, features: Features) -> list[float]:
+        """The learner's numbers in the row of a stream that has seen nothing: theta, then what else it keeps."""
+        return features.initial()
+
+    def check(self, row: Sequence[float], features: Features, n: float) -> None:
+        """Raise `InvalidInput` unless its numbers in a row that has learnt n outcomes are possible."""
+
+    def params(self, row: Any, features: Features) -> dict[str, Any]:
+        """The parameters by their names; of a matrix with a stream in each column: arrays."""
+        return features.params(row)
+
+    def params_of_rows(self, rows: Vector, features: Features) -> Columns:
+        """The parameters of many rows, a column for each."""
+        return {name: np.array(column) for name, column in self.params(rows.T, features).items()}
+
+    def export(self, formula: Formula, row: list[float], features: Features, *, exact: bool) -> None:
+        """The steps from the score to the expert."""
+        features.export(formula, self.params(row, features), exact=exact)
+
+
+class Calibeater(Part):
+    """What the past outcomes of a bin do to the expert."""
+
+    slot = "calibeater"
+    bins: int
+    draws: ClassVar[bool] = False  # whether the forecast is drawn at random
+
+    def fill(self, spec: Vector) -> None:
+        spec[CALIBEATER] = self.code
+
+    def check_features(self, features: Features | None) -> None:
+        """Raise `InvalidInput` unless it can work with these features."""
+
+    def initial(self) -> list[float]:
+        """Its numbers in the row of a stream that has seen nothing."""
+        raise NotImplementedError
+
+    def check(self, cells: Sequence[float], n: float, at: int) -> None:
+        """Raise `InvalidInput` unless its numbers, which start at row[at], are possible after n outcomes."""
+        raise NotImplementedError
+
+    def export(self, formula: Formula, cells: list[float], features: Features | None) -> None:
+        """The steps from the expert to the forecast."""
+        raise NotImplementedError

@@ -1,0 +1,16 @@
+"""The layout of a receipt: what an event of a mixture must remember from its forecast to its outcome.
+
+Methods without `Lanes` and without a `Spline` need no receipt beside the score and the cell.
+"""
+
+from __future__ import annotations
+
+SEEN = 0  # outcomes learnt when the forecast was made
+CLIPPED_SCORE = 1
+LANE = 2  # what the four Kalman lanes said: LANE, ..., LANE + 3
+PAPER_LANE = 6  # what the paper's OPS said
+EXPERT = 7  # the expert, inside [EPS, 1 - EPS]
+SCORE_SPLINE, EXPERT_SPLINE = 8, 9  # what the spline on the score and the spline on the expert said
+FORECAST = 10
+SCORE = 11  # the score as it came
+RECEIPT_WIDTH = 12

@@ -1,0 +1,23 @@
+"""What a host of many streams keeps of each beside its state: counts, and sums of losses, behind the row."""
+
+from __future__ import annotations
+
+from calibeat._util.types import Vector
+
+from .jit import kernel
+from .losses import log_loss
+
+EVENTS = 0  # forecasts made
+LAST = 1  # the host's own count of events when the last of them was made
+RAW_LOG_LOSS, LOG_LOSS, RAW_BRIER, BRIER = 2, 3, 4, 5  # sums over the outcomes learnt, of the scores and the forecasts
+STATS = 6  # how many they are
+LOSSES = {"raw_log_loss": RAW_LOG_LOSS, "log_loss": LOG_LOSS, "raw_brier": RAW_BRIER, "brier": BRIER}
+
+
+@kernel
+def add_losses(row: Vector, at: int, score: float, forecast: float, y: float) -> None:
+    """Add what an outcome cost the score and the forecast; the stats stand in the row from `at` on."""
+    row[at + RAW_LOG_LOSS] += log_loss(score, y)
+    row[at + LOG_LOSS] += log_loss(forecast, y)
+    row[at + RAW_BRIER] += (score - y) * (score - y)
+    row[at + BRIER] += (forecast - y) * (forecast - y)
