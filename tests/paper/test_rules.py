@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from calibeat.paper import claims, measured, pages, rainfall, regret, reports, rules, section, section1
+from calibeat.paper import claims, pages, rain, rules, section, section1, table1
 from calibeat.paper.forests import ForestStream
 from calibeat.paper.replay import EPSILONS, METHODS
 from calibeat.paper.settings import Settings
@@ -184,44 +184,44 @@ def test_verdicts_of_section_1_can_go_both_ways() -> None:
                      *[(50.0, 0.35), (85.0, 0.1), (85.0, 0.1)], *[(40.0, 0.4), (85.0, 0.1), (85.0, 0.1)]])  # fmt: skip
     bad = np.array([(90.0, 0.1), *[(85.0, 0.1), (40.0, 0.4), (40.0, 0.4)] * 3])
     for kind in ("label", "regression"):
-        assert [v.holds for v in reports.section1_verdicts(kind, good)] == [True, True, True]
-        assert [v.holds for v in reports.section1_verdicts(kind, bad)] == [False, False, False]
-    assert "regression-function drift" in reports.section1_verdicts("regression", bad)[2].where
-    assert [v.holds for v in reports.section1_verdicts("covariate", good)] == [
+        assert [v.holds for v in section1.verdicts(kind, good)] == [True, True, True]
+        assert [v.holds for v in section1.verdicts(kind, bad)] == [False, False, False]
+    assert "regression-function drift" in section1.verdicts("regression", bad)[2].where
+    assert [v.holds for v in section1.verdicts("covariate", good)] == [
         False,
         False,
         True,
     ]  # far more than slightly
-    assert [v.holds for v in reports.section1_verdicts("covariate", bad)] == [False, False, False]
+    assert [v.holds for v in section1.verdicts("covariate", bad)] == [False, False, False]
     slightly = good.copy()
     slightly[[1, 2, 4, 5]] = (84.0, 0.11), (85.0, 0.1), (80.0, 0.12), (85.0, 0.1)
-    assert [v.holds for v in reports.section1_verdicts("covariate", slightly)] == [True, True, True]
+    assert [v.holds for v in section1.verdicts("covariate", slightly)] == [True, True, True]
 
 
 def test_verdicts_of_table_1_can_go_both_ways() -> None:
     lengths = (1000, 4000, 16_000)
-    shape = len(regret.LEARNERS), len(regret.RADII), len(regret.STREAMS), len(lengths)
+    shape = len(table1.LEARNERS), len(table1.RADII), len(table1.STREAMS), len(lengths)
     speed = np.ones(shape) * np.array([1.0, 1.2, 4.0, 1.2])[:, None, None, None]
     noise = np.random.default_rng(0).normal(0, 1e-3, (3, *shape))
     like_log, like_root = (np.ones((3, *shape)) * growth + noise for growth in ([3.0, 4.0, 5.0], [3.0, 6.0, 12.0]))
-    assert all(v.holds for v in measured.table1_verdicts(like_log, speed, lengths))
-    assert [v.holds for v in measured.table1_verdicts(like_root, speed, lengths)] == [True, True, True, True, False]
+    assert all(v.holds for v in table1.verdicts(like_log, speed, lengths))
+    assert [v.holds for v in table1.verdicts(like_root, speed, lengths)] == [True, True, True, True, False]
     slow = speed[::-1] * np.array([1.0, 1.0, 9.0])
-    assert not any(v.holds for v in measured.table1_verdicts(1e9 * like_log, slow, lengths))
+    assert not any(v.holds for v in table1.verdicts(1e9 * like_log, slow, lengths))
     # One learner above, but within the noise; and one run.
     unclear = like_log.copy()
     unclear[:, 1, 0, 0] = [[3.0, 4.0, 5.4], [3.0, 4.0, 5.5], [3.0, 4.0, 5.7]]
-    verdict = measured.table1_verdicts(unclear, speed, lengths)[4]
+    verdict = table1.verdicts(unclear, speed, lengths)[4]
     assert verdict.holds is None and "standard errors at most" in verdict.why
-    assert measured.table1_verdicts(like_log[:1], speed, lengths)[4].holds is None
+    assert table1.verdicts(like_log[:1], speed, lengths)[4].holds is None
 
 
 def test_verdicts_on_rain_go_run_by_run_and_look_at_the_point() -> None:
     def holds(*runs: list[float], rate: float = 0.2) -> list[bool | None]:
-        return [v.holds for v in rainfall.verdicts({"x": (rate, rainfall.measured(np.array(runs), rate))})]
+        return [v.holds for v in rain.verdicts({"x": (rate, rain.measured(np.array(runs), rate))})]
 
     assert holds([0.25] * 100, [0.15] * 100) == [True, True]
     assert holds([0.25] * 100, [0.45] * 100) == [False, False]  # always one point, but another one
     assert holds([0.25] * 100, [0.25] * 99 + [0.15]) == [True, False]
     assert holds([0.25] * 100, [0.25] * 90 + [0.45] * 10) == [False, False]
-    assert (rainfall.settled(8000), rainfall.settled(100)) == (2000, 50)
+    assert (rain.settled(8000), rain.settled(100)) == (2000, 50)

@@ -15,7 +15,7 @@ import pytest
 from terminals import Terminal
 
 from calibeat import InvalidInput
-from calibeat.paper import regret, section1, tasks
+from calibeat.paper import section1, table1, tasks
 from calibeat.paper.reproduce import reproduce
 from calibeat.paper.settings import Settings
 
@@ -35,7 +35,7 @@ def test_processes_give_the_same_as_one(tmp_path: Path) -> None:
 
 
 def test_times_are_never_taken_from_the_cache(tmp_path: Path) -> None:
-    work = [regret.clock_task(0, 400), regret.regret_task(0, 400)]
+    work = [table1.clock_task(0, 400), table1.regret_task(0, 400)]
     first, second = (tasks.run_all(work, None, tmp_path, log=io.StringIO()) for _ in range(2))
     assert not np.array_equal(first["clock"][0]["seconds"], second["clock"][0]["seconds"], equal_nan=True)
     np.testing.assert_array_equal(first["regret"][0]["regret"], second["regret"][0]["regret"])

@@ -15,11 +15,12 @@ from typing import Any
 
 from calibeat import __version__
 from calibeat._util.files import atomic
+from calibeat._util.words import counted
 
 from .forests import TREES
 from .registry import EXPERIMENTS, Experiment
 from .rules import MUCH, SLIGHTLY, STANDARD_ERRORS
-from .section import FEWEST_RUNS, Section, Table, Verdict, plural, prose
+from .section import FEWEST_RUNS, Section, Table, Verdict, prose
 from .settings import Settings
 from .storage import write_text
 
@@ -192,17 +193,17 @@ def summary(verdicts: Sequence[Verdict], findings: Sequence[str]) -> list[str]:
     """How many claims hold, those that do not, and what was known before."""
     judged = [verdict for verdict in verdicts if not verdict.too_few]
     held, failed, undecided = ([v for v in judged if v.holds is holds] for holds in (True, False, None))
-    counted = f"Of the claims of the text, **{len(held)} hold** in these runs, **{len(failed)} do not**, and "
-    counted += f"{len(undecided)} {'is' if len(undecided) == 1 else 'are'} undecided: the means speak against the "
-    counted += "claim, but within the noise of the runs."
+    text = f"Of the claims of the text, **{len(held)} hold** in these runs, **{len(failed)} do not**, and "
+    text += f"{len(undecided)} {'is' if len(undecided) == 1 else 'are'} undecided: the means speak against the "
+    text += "claim, but within the noise of the runs."
     if undecided:
         at_two = sum(verdict.fails_at_two for verdict in undecided)
-        counted += f" If two standard errors were enough, {at_two} of the undecided would not hold."
+        text += f" If two standard errors were enough, {at_two} of the undecided would not hold."
     if len(judged) < len(verdicts):
         few = len(verdicts) - len(judged)
-        counted += f" {few} more {'was' if few == 1 else 'were'} not judged: too few runs to decide."
+        text += f" {few} more {'was' if few == 1 else 'were'} not judged: too few runs to decide."
     return [
-        counted,
+        text,
         "Those that do not hold:" if failed else "",
         bullets([quoted(verdict) for verdict in failed]),
         "Undecided:" if undecided else "",
@@ -239,7 +240,7 @@ def made_with(experiment: Experiment, settings: Settings) -> str:
     )  # fmt: skip
     count, first = experiment.runs(settings), settings.seed
     seeds = f"seed {first}" if count == 1 else f"seeds {first} to {first + count - 1}"
-    return (f"{plural(count, 'run')}, {seeds}; " if count else "") + f"{versions()}.{small}"
+    return (f"{counted(count, 'run')}, {seeds}; " if count else "") + f"{versions()}.{small}"
 
 
 def versions() -> str:

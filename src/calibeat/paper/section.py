@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from calibeat._util.words import counted
 from calibeat.examples.stream import FloatArray
 
 NUMBERS = ("mean", "std", "runs")
@@ -62,16 +63,11 @@ def prose(text: str) -> str:
     return " ".join(text.split())
 
 
-def plural(count: int, noun: str) -> str:
-    """1 run, 2 runs."""
-    return f"{count} {noun}" + ("" if count == 1 else "s")
-
-
 def undecided_if_few(verdicts: Iterable[Verdict], runs: int, fewest: int = FEWEST_RUNS) -> list[Verdict]:
     """The verdicts, each undecided if there were fewer than `fewest` runs."""
     if runs >= fewest:
         return list(verdicts)
-    why = f"{plural(runs, 'run')}, and a verdict needs at least {fewest}"
+    why = f"{counted(runs, 'run')}, and a verdict needs at least {fewest}"
     return [replace(v, holds=None, fails_at_two=False, too_few=True, why=f"{why}; {v.why}") for v in verdicts]
 
 
