@@ -165,7 +165,7 @@ class Contents:
         >>> bank = Bank("ops", monitor=Monitor(arl=1_000_000, warm=0))
         >>> p = bank.run(["oslo", "rome"] * 500, [0.3] * 1000, [0, 1] * 500)
         >>> bank.broken().keys, bank.miscalibrated()
-        (array(['rome'], dtype=object), array(['rome', 'oslo'], dtype=object))
+        (array(['rome', 'oslo'], dtype=object), array(['rome', 'oslo'], dtype=object))
         """
         with self._lock:
             slots, levels, bound = self._watching().broken()

@@ -69,9 +69,9 @@ class Undo:
         if self._entry is not None and self._index is not None:
             slot, entry = self._entry
             self._index.entry(slot)[:] = entry
-        store.truncate(self._index, self.count, self._adopted)
         if store.monitors is not None and self._watched is not None:
             store.monitors.restore(self._watched)
+        store.truncate(self._index, self.count, self._adopted)
         bank._draws.forget_from(self.count)
         bank._store, bank._clock = store, self.clock
         bank._pool[:] = self._pool
