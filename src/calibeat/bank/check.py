@@ -88,7 +88,7 @@ def _odd(method: Method, rows: Matrix) -> Flags:
 
     A part that is not known here makes all rows odd: slow, and still right.
     """
-    cells, end = int(method.spec[CELLS]), rows.shape[1] - (2 if method.receipt_width else 0)
+    cells, end = int(method.spec[CELLS]), rows.shape[1] - 2 * method.mixes
     known = all(isinstance(part, _KNOWN) for part in method.parts)
     expected = cells + (0 if method.calibeater is None else len(method.calibeater.initial()))
     if not known or expected != end:
@@ -104,7 +104,7 @@ def _odd(method: Method, rows: Matrix) -> Flags:
             good &= _good_spline(rows[:, cells:end], n)
         elif method.calibeater is not None:
             good &= _good_cells(rows[:, cells:end], n, MOST_IMAGINED * isinstance(method.calibeater, Tracking))
-    if method.receipt_width:
+    if method.mixes:
         good &= (rows[:, end + 1] >= 1e-100) & (rows[:, end + 1] <= 1e100)
     return ~good
 

@@ -14,11 +14,10 @@ import numpy.typing as npt
 
 from calibeat._util.check import check_lengths, said
 from calibeat._util.types import Ints, Slots, Vector
-from calibeat.core.calibeating import HEDGE
 from calibeat.core.features import Scaling
 from calibeat.core.jit import compiled, is_compiled, kernel, plain
 from calibeat.core.kernel import ask, ask_again, play, settle
-from calibeat.core.layout import BINS, CALIBEATER, RECEIPT, N
+from calibeat.core.layout import DRAWS, RECEIPT, N
 from calibeat.core.method import Method
 from calibeat.core.mixtures import EPS, LARGEST
 from calibeat.core.receipt import CLIPPED_SCORE, FORECAST, SCORE, SEEN
@@ -66,7 +65,7 @@ def fold_rows(
 
     -> -1, or the operation whose stream had no forecast left without an outcome.
     """
-    hedged, width, stats = spec[CALIBEATER] == HEDGE, int(spec[RECEIPT]), stride - STATS
+    draws, width, stats = spec[DRAWS] == 1.0, int(spec[RECEIPT]), stride - STATS
     for i in range(len(slots)):
         row = rows[slots[i] * stride : (slots[i] + 1) * stride]
         y = outcomes[i]
@@ -87,12 +86,12 @@ def fold_rows(
             seen[i] = int(row[N])
             events[i] = int(row[stats + EVENTS])
             x0, x1, x2, p, z = ask(spec, row, scores[i], receipts, i * width)
-            draw = u[i] if hedged else 0.0
+            draw = u[i] if draws else 0.0
             forecasts[i], cells[i], bins[i], low, high, weight = play(spec, row, p, x0, x1, draw, receipts, i * width)
             experts[i] = p
             if low != high:
-                hedges[4 * i], hedges[4 * i + 1] = (low + 0.5) / spec[BINS], weight
-                hedges[4 * i + 2], hedges[4 * i + 3] = (high + 0.5) / spec[BINS], 1.0 - weight
+                hedges[4 * i], hedges[4 * i + 1] = low, weight
+                hedges[4 * i + 2], hedges[4 * i + 3] = high, 1.0 - weight
             clock += 1.0
             row[stats + EVENTS] += 1.0
             row[stats + LAST] = clock
@@ -294,6 +293,9 @@ def _check_given(bank: Bank, given: npt.NDArray[np.void], operations: _Operation
 def _is_sound(method: Method, given: npt.NDArray[np.void]) -> Flags:
     """As `Method.receipt_is_sound`, of many: numbers in their range, which agree where they are there twice."""
     score, forecast, lanes = given["score"], given["probability"], given["lanes"]
+    if method.guard is not None:  # its receipts are few words more, and not worth a second copy of the rule
+        columns = (lanes.tolist(), score.tolist(), given["seen"].tolist(), forecast.tolist())
+        return np.array([method.receipt_is_sound(*row) for row in zip(*columns, strict=True)], dtype=np.bool_)
     good: Flags = (score >= 0.0) & (score <= 1.0) & (forecast >= 0.0) & (forecast <= 1.0)
     if method.receipt_width and isinstance(method.features, Scaling):
         clip = method.features.clip

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
-from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -97,15 +96,15 @@ class Index(ABC):
 
     def _probe(self, key: Any) -> tuple[int, int]:
         """The slot of a key and its place in the table; or -1 and the free place where it would stand."""
-        table, size, word = self.table.data, len(self.table), self._hash(key)
-        first = home(word, size)
-        for at in chain(range(first, size), range(first)):
-            slot = table[at]
-            if slot < 0:
-                return -1, at
+        table, size, word = self.table, len(self.table), self._hash(key)
+        first = at = home(word, size)
+        while (slot := table.item(at)) >= 0:
             if self._is(slot, key, word):
                 return slot, at
-        return -1, -1  # a table without a free place, in a file that nobody has checked
+            at = at + 1 if at + 1 < size else 0
+            if at == first:  # a table without a free place, in a file that nobody has checked
+                return -1, -1
+        return -1, at
 
     def _unlink(self, slot: int) -> None:
         """Take a slot out of the table, and set those behind it anew: a search must not end at the gap."""
@@ -239,7 +238,7 @@ class IntIndex(Index):
         return self.seed.of_int(key)
 
     def _is(self, slot: int, key: int, word: int) -> bool:  # noqa: ARG002 - as for strings
-        return bool(self._keys[slot] == key)
+        return self._keys.item(slot) == key
 
     def _append(self, key: int) -> None:
         self._keys = with_room(self._keys, self.count, self.count + 1)
@@ -283,11 +282,11 @@ class StringIndex(Index):
         return self._raw(slot).decode()
 
     def _raw(self, slot: int) -> bytes:
-        start, mark = self._marks[slot].tolist()
+        start, mark = self._marks.item(slot, 0), self._marks.item(slot, 1)
         return self._text[start : start + (mark >> 31)].tobytes()
 
     def names(self, slots: Slots | slice = EVERY) -> npt.NDArray[np.object_]:
-        chosen = np.arange(self.count)[slots].tolist()
+        chosen = range(self.count)[slots] if isinstance(slots, slice) else slots.tolist()
         names = [*map(self.key, chosen), None]  # the None keeps NumPy from looking into a lone string
         return np.array(names, dtype=object)[:-1]
 
@@ -327,7 +326,7 @@ class StringIndex(Index):
         return self.seed.of_bytes(key)
 
     def _is(self, slot: int, key: bytes, word: int) -> bool:
-        return bool(self._marks[slot, 1] == (len(key) << 31) | word) and self._raw(slot) == key
+        return self._marks.item(slot, 1) == (len(key) << 31) | word and self._raw(slot) == key
 
     def _append(self, key: bytes) -> None:
         self._make_room(self.count + 1, len(key))

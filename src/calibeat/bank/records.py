@@ -8,7 +8,7 @@ from calibeat.core.layout import N
 from calibeat.core.randomness import stream_key
 from calibeat.core.stats import EVENTS
 from calibeat.errors import OutcomeConflict
-from calibeat.stream.issuer import Issuer, issuer_name, new_life
+from calibeat.stream.issuer import Issuer, described, new_life
 from calibeat.stream.receipts import Receipts
 from calibeat.stream.settled import OPEN, Settled
 
@@ -34,6 +34,7 @@ class Records:
         self._bank = bank
         self._records: dict[Key, Receipts] = {}
         self._many = self.RECORDS
+        self._described = described(bank._method)
         self._shared: int | None = None  # the fingerprint of keys that share their draws, before their own is added
         # On the receipts of records that begin from now on: nothing in a bank that has all keys that it ever had.
         self.life: str | None = None
@@ -44,8 +45,8 @@ class Records:
         """64 bits on each receipt of a key: method, seed, draws and key. Two keys may share draws, but not receipts."""
         shared = self._shared
         if shared is None:
-            bank = self._bank
-            shared = int(issuer_name(bank._method, bank._seed, bank._stream(key)), 16)
+            bank = self._bank  # as `issuer_name`, without describing the method each time
+            shared = stream_key(stream_key(bank._seed, bank._stream(key)), self._described)
             if not bank._independent:
                 self._shared = shared
         return stream_key(shared, key)

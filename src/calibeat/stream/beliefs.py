@@ -113,7 +113,7 @@ class Beliefs:
 
         References: Ville (1939); Shafer, Shen, Vereshchagin & Vovk (2011).
         """
-        if not self._method.receipt_width:
+        if not self._method.mixes:
             raise InvalidInput(
                 "evidence must be kept by a method with Lanes or a Spline, such as AUTO, "
                 f"got {name_of(self._method) or self._method}"

@@ -135,8 +135,7 @@ class Calibrator(Beliefs):
             hedge: tuple[tuple[float, float], ...] = ()
             if low != high:  # the draw matters: only now is it worth making
                 q, cell, *_ = self._predict(spec, row, score, uniform(self._key, event), receipt, 0)
-                m = self._spec[layout.BINS]
-                hedge = ((low + 0.5) / m, weight), ((high + 0.5) / m, 1.0 - weight)
+                hedge = (low, weight), (high, 1.0 - weight)
             seen, lanes = int(self._row[layout.N]), tuple(self._receipt) if self._mixes else ()
             forecast = _new(Forecast, (q, score, p, b, cell, event, seen, signature, lanes, hedge))
             self._asked = x0, x1, x2, p, z
