@@ -8,9 +8,13 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
+from calibeat.core import jit
+
 SHARED = Path(__file__).parents[2] / "shared"
 
 JIT_OFF = os.environ.get("NUMBA_DISABLE_JIT", "0") not in ("", "0")
+
+jit._PATIENCE = 0.0  # no batch is too small to be compiled: the suite is about the compiled kernels too
 
 # No deadline: machines are noisy, and the first call of a kernel may compile it.
 settings.register_profile(

@@ -30,7 +30,7 @@ from calibeat.errors import InvalidInput, OutcomeConflict, SnapshotMismatch
 
 from . import snapshot
 from .beliefs import Beliefs
-from .dispatch import load_single_if_cached, single_is_compiled
+from .dispatch import LOOK_EVERY, for_batch, load_single_if_cached, loaded_after, single_is_compiled
 from .forecast import Forecast
 from .history import History
 from .issuer import Issuer, issuer_name
@@ -119,6 +119,8 @@ class Calibrator(Beliefs):
             score = check_score(score)
         with self._lock:
             signature = self._signature or self._sign()
+            if self._plain and self._events % LOOK_EVERY == LOOK_EVERY - 1 and loaded_after(LOOK_EVERY):
+                self._take_compiled_kernels()  # pragma: no cover - the leg that measures coverage has the JIT off
             event, (spec, row, receipt) = self._events, self._arrays
             self._latest = None
             q, cell, x0, x1, x2, p, z, b, low, high, weight = self._predict(spec, row, score, 0.0, receipt, 0)
@@ -260,7 +262,7 @@ class Calibrator(Beliefs):
             forecasts = np.empty(len(scores))
             one_stream = self._method.spec, row, len(row), loops.NO_SLOTS, 0, 1, 0, float(events)
             batch = scores, outcomes, self._draws(len(scores)), forecasts, self._scratch(len(scores) if late else 1)
-            play, place = compiled(loop), loops.place_before()
+            play, place = for_batch(loop, self._method, len(scores)), loops.place_before()
             while play(*one_stream, *batch, *history.columns, place, end, *late):
                 history.refit(row)
             marks = (outcomes + ZERO).astype(np.uint8)
@@ -294,7 +296,8 @@ class Calibrator(Beliefs):
             self._refresh()
             draws = self._draws(len(probabilities))
             stream = self._method.spec, self._view(), self._method.width, self._view(), loops.NO_SLOTS
-            compiled(loops.predict_many)(*stream, probabilities, draws, forecasts, self._scratch(1))
+            loop = for_batch(loops.predict_many, self._method, len(probabilities))
+            loop(*stream, probabilities, draws, forecasts, self._scratch(1))
         return like(scores, forecasts)
 
     def _scratch(self, count: int) -> Vector:
