@@ -69,3 +69,18 @@ def test_booleans_and_bytes_are_outcomes_too() -> None:
     assert metrics.brier_score([True, False], [1.0, 0.0]) == 0.0
     assert metrics.brier_score(np.array([1, 0], dtype=np.uint8), np.array([1, 0], dtype=np.float32)) == 0.0
     assert metrics.brier_score(np.array([True, 0], dtype=object), [1.0, 0.0]) == 0.0
+
+
+def test_of_bins_is_what_the_metrics_say() -> None:
+    rng = np.random.default_rng(3)
+    p = rng.random(500)
+    y = (rng.random(500) < p).astype(float)
+    b = np.minimum((p * 10).astype(int), 9)
+    sums = [np.bincount(b, weights, minlength=12) for weights in (np.ones(500), p, y)]  # two bins are empty
+    found = metrics.of_bins(*sums)
+    assert found.calibration_error == pytest.approx(metrics.calibration_error(y, p), abs=1e-15)
+    assert found.sharpness == pytest.approx(metrics.sharpness(y, p), abs=1e-15)
+    assert found.refinement == pytest.approx(metrics.refinement(y, p), abs=1e-15)
+    rows = metrics.of_bins(*(np.stack([column, 2 * column]) for column in sums))  # twice the events: the same means
+    np.testing.assert_allclose(rows.calibration_error, found.calibration_error)
+    assert metrics.calibration_error_of_gaps(sums[1] - sums[2], 500) == found.calibration_error

@@ -197,7 +197,7 @@ def test_times_that_are_none(times: Any, message: str) -> None:
 @pytest.mark.parametrize("dated", [True, False])
 def test_from_a_backtest(dated: bool) -> None:
     result = replayed(dated=dated)
-    payload: Any = result.payload()
+    payload: Any = result.payload
     display = ReliabilityDisplay.from_backtest(result)
     assert display.line_.get_label() == next(m["label"] for m in payload["methods"] if m["name"] == result.best)
     shown = ReliabilityDisplay.from_backtest(result, method="raw", period=1, name="mine")
@@ -219,7 +219,7 @@ def test_from_a_backtest(dated: bool) -> None:
 
 
 def test_a_method_goes_by_its_name_or_its_label_in_any_case() -> None:
-    labels = {m["name"]: m["label"] for m in replayed().payload()["methods"]}
+    labels = {m["name"]: m["label"] for m in replayed().payload["methods"]}
     for name, label in labels.items():
         for asked in (name, name.upper(), label, label.lower()):
             assert ReliabilityDisplay.from_backtest(replayed(), method=asked).line_.get_label() == label

@@ -16,7 +16,8 @@ import numpy.typing as npt
 
 from . import metrics
 from ._util.check import check_lengths, check_outcomes, check_scores, check_whole
-from ._util.columns import to_array
+from ._util.columns import read_column, to_array
+from ._util.times import MISSING, OK, read_times
 from ._util.types import Vector
 from .errors import InvalidInput, MissingExtra
 from .metrics import wilson
@@ -266,7 +267,7 @@ class CalibrationOverTimeDisplay(_Display):
             noise.append(_noise(curve.mean_forecast, curve.count))
         middle = (edges[:-1] + edges[1:]) // 2
         by = "event" if times is None else "time"
-        clock = np.arange(len(y) + 1) if times is None else _clock(y, p, times)
+        clock = np.arange(len(y) + 1) if times is None else _clock(y, times)
         start, end = clock[edges[:-1]], clock[edges[1:]]
         made = cls(clock[middle], errors, np.diff(edges), noise, start=start, end=end, by=by, name=name)
         return made.plot(ax, **kwargs)
@@ -335,29 +336,26 @@ def _numbers(values: Any) -> Vector:
     return np.array([math.nan if value is None else value for value in values], dtype=np.float64)
 
 
-def _clock(y: Vector, p: Vector, times: Any) -> npt.NDArray[Any]:
+def _clock(y: Vector, times: Any) -> npt.NDArray[Any]:
     """When each event was, read as a backtest reads its times, and once more the last: where the last window ends."""
-    from ._util.times import FINE, MISSING
-    from .backtest.read.arrays import batches
-
     array = to_array(times)
     if not isinstance(array, (list, tuple)):
         array = np.asarray(array)
     if not isinstance(array, np.ndarray) or array.dtype.kind == "O":  # periods of pandas are told by their beginnings
         array = [getattr(moment, "start_time", moment) for moment in array]
     check_lengths(y_true=len(y), times=len(array))
-    read = [(batch, batch.times) for batch in batches(y, p, times=array) if batch.times is not None]
-    for batch, part in read:
-        if (bad := part.states != FINE).any():
-            row = int(bad.argmax())
-            got = "nothing" if part.states[row] == MISSING else batch.said("time", row)
-            raise InvalidInput(f"time must be a date or a number, got {got} - at {batch.where(row)}")
-    clock: npt.NDArray[Any] = np.concatenate([part.values for _, part in read])
+    column, zoned = read_column("times", array)
+    read = read_times(column, zoned=zoned)
+    if (bad := read.states != OK).any():
+        row = int(bad.argmax())
+        got = "nothing" if read.states[row] == MISSING else repr(array[row])[:60]
+        raise InvalidInput(f"time must be a date or a number, got {got} - at row {row}")
+    clock: npt.NDArray[Any] = read.values
     if (back := np.diff(clock) < 0).any():
         row = int(back.argmax()) + 1
         raise InvalidInput(f"time must not go back, got {array[row]} after {array[row - 1]} - at row {row}")
     clock = np.append(clock, clock[-1])
-    return clock.astype("datetime64[us]") if read[0][1].dated else clock
+    return clock.astype("datetime64[us]") if read.dated else clock
 
 
 def _without_zone(moments: list[Any]) -> list[Any]:
@@ -371,7 +369,7 @@ def _without_zone(moments: list[Any]) -> list[Any]:
 def _method_of(result: Any, method: str | None) -> tuple[dict[str, Any], str]:
     if not hasattr(result, "payload"):
         raise InvalidInput(f"result must be a BacktestResult, got {type(result).__name__}")
-    payload: dict[str, Any] = result.payload()
+    payload: dict[str, Any] = result.payload
     known = list(payload["reliability"]["methods"])
     if method is None:
         return payload, payload["verdict"]["method"]

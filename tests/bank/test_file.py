@@ -381,7 +381,7 @@ def test_mistakes_on_the_command_line(file: Path, capsys: pytest.CaptureFixture[
         (("show", file, "77"), "one of the"),
         (("show", file, "x"), "key must be a whole number, as all keys of this bank are, got 'x'"),
     ):
-        assert main(["bank", *map(str, arguments)]) == 1
+        assert main(["bank", *map(str, arguments)]) == 2
         captured = capsys.readouterr()
         assert message in captured.err and captured.out == "" and "Traceback" not in captured.err
     with pytest.raises(SystemExit):

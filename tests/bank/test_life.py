@@ -29,7 +29,6 @@ from calibeat import (
     Forecast,
     InvalidInput,
     Method,
-    OutcomeConflict,
     UnknownForecast,
     UnknownKey,
 )

@@ -27,21 +27,17 @@ ORDERS: dict[str, tuple[str, str | None, bool]] = {
 }
 
 
-def add_commands(commands: Any) -> None:
-    """`bank` and what can be done with it."""
-    bank = commands.add_parser(
-        "bank",
-        help="look into a bank file",
-        description="Look into a file written by Bank.save; it is read where it lies, so its size does not matter.",
-    )
-    verbs = bank.add_subparsers(title="commands", metavar="COMMAND", required=True)
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """What can be typed behind `calibeat bank`."""
+    parser.description = "Look into a file written by Bank.save; it is read where it lies, so its size does not matter."
+    verbs = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
     info = verbs.add_parser("info", help="what the bank is, and what it was worth over all keys")
     show = verbs.add_parser("show", help="everything about one key")
     top = verbs.add_parser("top", help="the keys that stand out")
-    for verb, run in ((info, _info), (show, _show), (top, _top)):
+    for verb, command in ((info, _info), (show, _show), (top, _top)):
         verb.add_argument("file", type=Path, metavar="FILE", help="a bank file")
         verb.add_argument("--json", action="store_true", help="for programs")
-        verb.set_defaults(run=run)
+        verb.set_defaults(verb=command)
     show.add_argument("key", metavar="KEY", help="as a number where the keys of the bank are numbers")
     top.add_argument("--by", choices=sorted(ORDERS), default="log-loss-gain", help="what to order by (%(default)s)")
     top.add_argument("-n", "--rows", type=int, default=10, metavar="N", help="how many keys (%(default)s)")
@@ -49,6 +45,11 @@ def add_commands(commands: Any) -> None:
     top.add_argument(
         "--least", type=int, default=1, metavar="N", help="only keys with so many outcomes or more (%(default)s)"
     )
+
+
+def run(args: argparse.Namespace) -> None:
+    """Run `calibeat bank`."""
+    args.verb(args)
 
 
 def summary(bank: Bank, path: Path) -> dict[str, Any]:

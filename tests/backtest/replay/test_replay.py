@@ -61,13 +61,45 @@ def test_outcomes_at_once_have_the_bits_of_run(name):
         np.testing.assert_array_equal(replayed(method, size)[0], told)
 
 
+def in_order_of_arrival(due, arrivals):
+    """Outcomes as they are learnt: before the forecast that is due, by arrival, equal arrivals by row."""
+    return sorted(np.flatnonzero(due < N).tolist(), key=lambda i: (due[i], arrivals[i], i))
+
+
+def one_by_one(calibrators, due, arrivals, last=N):
+    """The forecasts of whoever predicts and updates event after event; `calibrators` has one for each event."""
+    receipts, order = [], in_order_of_arrival(due, arrivals)
+    for i in range(last):
+        while order and due[order[0]] <= i:
+            j = order.pop(0)
+            calibrators[j].update(receipts[j], int(OUTCOMES[j]))
+        receipts.append(calibrators[i].predict(float(SCORES[i])))
+    return np.array([float(receipt) for receipt in receipts])
+
+
 @pytest.mark.parametrize("name", variants())
-def test_late_outcomes_have_the_bits_of_run(name):
+def test_late_outcomes_are_learnt_as_they_arrive(name):
     method = variants()[name]
     clock, arrivals, due = late_log()
-    told = Calibrator(method).run(SCORES, OUTCOMES, due=due)
+    told = one_by_one([Calibrator(method)] * N, due, arrivals)
     for size in SIZES:
         np.testing.assert_array_equal(replayed(method, size, clock, arrivals)[0], told)
+
+
+def test_outcomes_between_two_forecasts_are_learnt_in_the_order_of_arrival():
+    """Three forecasts at once, whose outcomes arrive in another order before the fourth; equal ones by row."""
+    times, known, outcomes = np.array([0, 0, 0, 100]), np.array([30, 10, 10, 101]), np.array([1, 0, 1, 0])
+    scores = np.array([0.9, 0.4, 0.7, 0.5])
+    for method in (OPS, TOPS, AUTO):
+        cal = Calibrator(method)
+        receipts = [cal.predict(float(score)) for score in scores[:3]]
+        for i in (1, 2, 0):
+            cal.update(receipts[i], int(outcomes[i]))
+        expected = float(cal.predict(0.5))
+        found = calibeat.backtest(
+            scores, outcomes, times=times, outcome_times=known, methods={"it": method}, keep_forecasts=True, warmup=0
+        )
+        assert found.forecasts["it"][3] == expected
 
 
 def test_rows_are_noted_before_the_marked_events():
@@ -79,7 +111,7 @@ def test_rows_are_noted_before_the_marked_events():
     clock, arrivals, due = late_log()
     _, late = replayed(OPS, 60, clock, arrivals, marks=True)
     cal = Calibrator(OPS)
-    cal.run(SCORES[:31], OUTCOMES[:31], due=np.minimum(due[:31], 31))
+    one_by_one([cal] * N, due, arrivals, last=31)
     np.testing.assert_array_equal(late.trail[10][2:], cal.row[2:])  # what was learnt before event 30
 
 
@@ -103,7 +135,7 @@ def test_waiting_is_counted_in_forecasts():
 @pytest.mark.parametrize("size", [50, 100_000])
 def test_backtest_forecasts_as_run_does(size, monkeypatch):
     monkeypatch.setattr(intake_module, "CHUNK", size)
-    monkeypatch.setattr(intake_module, "SMALL", 0)
+    monkeypatch.setattr(intake_module, "FIRST_EVENTS", 0)
     monkeypatch.setattr(arrays_module, "CHUNK", size)
     names = ["auto", "hops", "swps", "f99"]
     result = calibeat.backtest(SCORES, OUTCOMES, methods=names, keep_forecasts=True, warmup=20)
@@ -121,7 +153,7 @@ def test_backtest_forecasts_as_run_does(size, monkeypatch):
 def test_every_key_is_a_calibrator_of_its_own(method, size, monkeypatch):
     monkeypatch.setattr(arrays_module, "CHUNK", size)
     monkeypatch.setattr(intake_module, "CHUNK", size)
-    monkeypatch.setattr(intake_module, "SMALL", 0)
+    monkeypatch.setattr(intake_module, "FIRST_EVENTS", 0)
     rng = np.random.default_rng(1)
     keys = rng.choice(["a", "b", "c", "d"], N, p=[0.6, 0.3, 0.08, 0.02])
     result = calibeat.backtest(SCORES, OUTCOMES, keys, methods={"it": method}, keep_forecasts=True, warmup=10)
@@ -139,14 +171,8 @@ def test_every_key_is_a_calibrator_of_its_own(method, size, monkeypatch):
         warmup=10,
     )  # fmt: skip
     calibrators = {key: Calibrator(method) for key in np.unique(keys)}
-    receipts = []
-    order = sorted(np.flatnonzero(due < N).tolist(), key=lambda i: (due[i], i))
-    for i in range(N):
-        while order and due[order[0]] <= i:
-            j = order.pop(0)
-            calibrators[keys[j]].update(receipts[j], int(OUTCOMES[j]))
-        receipts.append(calibrators[keys[i]].predict(float(SCORES[i])))
-    np.testing.assert_array_equal(late.forecasts["it"], [float(receipt) for receipt in receipts])
+    told = one_by_one([calibrators[key] for key in keys], due, arrivals)
+    np.testing.assert_array_equal(late.forecasts["it"], told)
 
 
 @pytest.mark.parametrize("name", ["auto", "tops", "hops", "swps"])
@@ -183,7 +209,7 @@ def test_the_jit_changes_no_bit(tmp_path):
 
     run = subprocess.run(
         [sys.executable, "-c", script], capture_output=True, text=True, check=True,
-        env={**os.environ, "NUMBA_DISABLE_JIT": "1", "PYTHONPATH": str(Path(__file__).parents[1])},
+        env={**os.environ, "NUMBA_DISABLE_JIT": "1", "PYTHONPATH": str(Path(__file__).parents[2])},
     )  # fmt: skip
     plain = np.load(tmp_path / "f.npz")
     s, y = drifting(300)
@@ -192,7 +218,7 @@ def test_the_jit_changes_no_bit(tmp_path):
         np.testing.assert_array_equal(plain[name], said)
 
     there = json.loads(run.stdout)
-    for mine, theirs in zip(here.payload()["table"], there["table"], strict=True):
+    for mine, theirs in zip(here.payload["table"], there["table"], strict=True):
         assert mine["log_loss"] == pytest.approx(theirs["log_loss"], rel=1e-13)
         assert mine["auc"] == theirs["auc"]
 
@@ -200,5 +226,5 @@ def test_the_jit_changes_no_bit(tmp_path):
 def test_methods_that_look_back_are_left_out_where_there_are_keys():
     result = calibeat.backtest(SCORES, OUTCOMES, ["x", "y"] * (N // 2), methods=["ops", "swps"])
     assert result.table["method"].tolist() == ["raw", "ops"]
-    assert any("SWPS left out" in note for note in result.payload()["data"]["notes"])
+    assert any("SWPS left out" in note for note in result.payload["data"]["notes"])
     assert SWPS.needs_history

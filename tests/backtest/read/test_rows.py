@@ -54,10 +54,10 @@ def csv(name="log.csv", head="p,y", rows=None):
 
 
 def test_every_column_of_times_has_its_unit():
-    late = run(SCORES, OUTCOMES, None, SECONDS * 1000, SECONDS + 600).payload()
+    late = run(SCORES, OUTCOMES, None, SECONDS * 1000, SECONDS + 600).payload
     assert late["delay"]["quantiles"]["50%"] == 600
-    assert any("times holds numbers; they were taken for milliseconds since 1970" in n for n in late["data"]["notes"])
-    counted = run(SCORES, OUTCOMES, None, np.arange(N) * 2**10, np.arange(N) * 2**10 + 3e8).payload()
+    assert any("times holds numbers. They were read as milliseconds since 1970" in n for n in late["data"]["notes"])
+    counted = run(SCORES, OUTCOMES, None, np.arange(N) * 2**10, np.arange(N) * 2**10 + 3e8).payload
     assert counted["delay"]["quantiles"]["50%"] == 3e8 and counted["data"]["span"] is None  # one clock for both
 
 
@@ -67,7 +67,7 @@ def test_an_outcome_before_its_event_is_refused_or_counted():
     said = "outcome time must not be before the time of its event, 1700000420, got 1700000419 - at row 7"
     with pytest.raises(InvalidInput, match=said):
         run(SCORES, OUTCOMES, None, SECONDS, known)
-    data = run(SCORES, OUTCOMES, None, SECONDS, known, skip_bad=True).payload()["data"]
+    data = run(SCORES, OUTCOMES, None, SECONDS, known, skip_bad=True).payload["data"]
     assert data["skipped"] == [
         {"reason": "outcome time is before the time of its event", "count": 1, "first": "row 7"}
     ]  # fmt: skip
@@ -75,17 +75,17 @@ def test_an_outcome_before_its_event_is_refused_or_counted():
 
 def test_dates_written_as_numbers():
     days = [int((dt.date(2024, 1, 1) + dt.timedelta(days=k)).strftime("%Y%m%d")) for k in range(N)]
-    found = run(SCORES, OUTCOMES, None, days).payload()["data"]
+    found = run(SCORES, OUTCOMES, None, days).payload["data"]
     assert found["span"] == ["2024-01-01T00:00:00", "2024-10-26T00:00:00"]
     assert any("dates written as YYYYMMDD." in note for note in found["notes"])
     moments = [
         int((dt.datetime(2024, 2, 28, 23, tzinfo=dt.UTC) + dt.timedelta(minutes=k)).strftime("%Y%m%d%H%M%S"))
         for k in range(N)
     ]
-    found = run(SCORES, OUTCOMES, None, moments).payload()["data"]
+    found = run(SCORES, OUTCOMES, None, moments).payload["data"]
     assert found["span"] == ["2024-02-28T23:00:00", "2024-02-29T03:59:00"]
-    assert run(SCORES, OUTCOMES, None, 20_240_100 + np.arange(N)).payload()["data"]["span"] is None  # no such days
-    assert run(SCORES[:2], OUTCOMES[:2], None, [20240230, 20240231]).payload()["data"]["span"] is None
+    assert run(SCORES, OUTCOMES, None, 20_240_100 + np.arange(N)).payload["data"]["span"] is None  # no such days
+    assert run(SCORES[:2], OUTCOMES[:2], None, [20240230, 20240231]).payload["data"]["span"] is None
 
 
 def test_a_batch_without_outcome_times_decides_nothing(typed):
@@ -106,7 +106,7 @@ def test_times_beyond_the_calendar_get_a_sentence(typed):
             run(SCORES, OUTCOMES, None, times)
     pq.write_table(pa.table({"p": SCORES, "y": OUTCOMES, "t": far}), "far.parquet")
     code, _, err = typed("far.parquet", "--time", "t")
-    assert code == 1 and "time must be a date of the years 1 to 9999" in err and "at row 1 of far.parquet" in err
+    assert code == 2 and "time must be a date of the years 1 to 9999" in err and "at row 1 of far.parquet" in err
     with pytest.raises(InvalidInput, match="delay must be 1,000 years at most, got '106751992d'"):
         run(SCORES, OUTCOMES, None, SECONDS, delay="106751992d")
 
@@ -127,12 +127,12 @@ def test_arrays_of_arrow_and_indexes_of_pandas():
     pandas = pytest.importorskip("pandas")
     pytest.importorskip("narwhals")
     times = pandas.date_range("2024-01-01", periods=N, freq="min")
-    plain = run(SCORES, OUTCOMES, None, times.to_numpy()).payload()
+    plain = run(SCORES, OUTCOMES, None, times.to_numpy()).payload
     for other in (
         run(pa.array(SCORES), pa.array(OUTCOMES.astype(bool)), None, times),
         run(pandas.Index(SCORES), pandas.array(OUTCOMES.astype(bool), dtype="boolean"), None, pa.array(times)),
     ):
-        assert other.payload()["table"] == plain["table"] and other.payload()["data"]["span"] == plain["data"]["span"]
+        assert other.payload["table"] == plain["table"] and other.payload["data"]["span"] == plain["data"]["span"]
     with pytest.raises(InvalidInput, match="scores must be an array or a series, got DataFrame"):
         run(pandas.DataFrame({"p": SCORES}), OUTCOMES)
     with pytest.raises(InvalidInput, match="scores must be an array or a series, got Table"):
@@ -177,7 +177,7 @@ def test_the_first_row_that_is_wrong_is_named(typed):
     }  # fmt: skip
     for said, (head, rows, options) in cases.items():
         code, _, err = typed(csv(head=head, rows=rows), *options)
-        assert code == 1 and f"- at {said}" in err, (said, err)
+        assert code == 2 and f"- at {said}" in err, (said, err)
 
 
 @pytest.mark.parametrize(("scores", "said"), [
@@ -190,24 +190,24 @@ def test_scores_of_another_kind_are_not_passed_over(typed, scores, said):
     rows = [(f'"{s}"', int(y)) for s, y in zip(scores, OUTCOMES, strict=True)]
     for options in ((), ("--skip-bad",)):
         code, _, err = typed(csv(rows=rows), *options)
-        assert code == 1 and said in err
+        assert code == 2 and said in err
 
 
 def test_percent_may_have_its_sign(typed):
-    plain = run(SCORES.round(3), OUTCOMES).payload()["table"][0]["log_loss"]
+    plain = run(SCORES.round(3), OUTCOMES).payload["table"][0]["log_loss"]
     texts = [f"{100 * s:.1f} %" for s in SCORES]
     code, out, _ = typed(csv(rows=zip(texts, OUTCOMES.astype(int), strict=True)), "--score-kind", "percent", "--json")
     assert code == 0 and json.loads(out)["table"][0]["log_loss"] == pytest.approx(plain)
-    assert run(texts, OUTCOMES, score_kind="percent").payload()["table"][0]["log_loss"] == pytest.approx(plain)
+    assert run(texts, OUTCOMES, score_kind="percent").payload["table"][0]["log_loss"] == pytest.approx(plain)
     assert "Scores are percent." in " ".join(typed("log.csv", "--score-kind", "percent")[1].split())
 
 
 def test_what_may_be_percent_is_said():
     few = np.r_[SCORES, 1.5, 1.5, 1.5, 1.5]
-    notes = run(few, np.r_[OUTCOMES, 1, 1, 0, 0], skip_bad=True).payload()["data"]["notes"]
+    notes = run(few, np.r_[OUTCOMES, 1, 1, 0, 0], skip_bad=True).payload["data"]["notes"]
     assert any("4 scores were skipped; the scores look like percent" in note for note in notes)
     rare = np.r_[1, np.zeros(N - 1)][::-1]
-    notes = run(SCORES, rare).payload()["data"]["notes"]
+    notes = run(SCORES, rare).payload["data"]["notes"]
     assert any("times the share of ones" in note and "--score-kind percent" in note for note in notes)
 
 
@@ -241,7 +241,7 @@ def test_bytes_that_are_no_text_are_refused_at_any_size(typed):
     for n in (5, 40_000):
         Path("log.csv").write_bytes(b"p,y,name\n" + b"0.5,1,Muller\n" * n + b"0.5,1,M\xfcller\n")
         code, _, err = typed("log.csv")
-        assert code == 1 and "log.csv must be text in UTF-8, got byte 0xfc" in err
+        assert code == 2 and "log.csv must be text in UTF-8, got byte 0xfc" in err
     Path("log.csv").write_bytes("p,y\n0.5,1\n".encode("utf-16"))
     assert "log.csv must be text in UTF-8, got other bytes in its header" in typed("log.csv")[2]
 
@@ -252,7 +252,7 @@ def test_files_that_end_or_begin_oddly(typed):
     Path("no.csv.gz").write_bytes(b"no gzip at all")
     for name in ("cut.csv.gz", "no.csv.gz"):
         code, _, err = typed(name)
-        assert code == 1 and err.startswith(f"calibeat: {name} must be a log that can be read, got: ")
+        assert code == 2 and err.startswith(f"calibeat: {name} must be a log that can be read, got: ")
     Path("head.csv").write_text("p,y")
     assert "at least one row that can be used, got a header at most" in typed("head.csv")[2]
     Path("lead.csv").write_text("\n\r\n" + Path("log.csv").read_text())
@@ -263,7 +263,7 @@ def test_files_that_end_or_begin_oddly(typed):
 
 def test_one_column_is_not_two(typed):
     code, _, err = typed(csv(), "--score", "y", "--outcome", "y")
-    assert code == 1 and "score and outcome must be two columns, got 'y' for both" in err
+    assert code == 2 and "score and outcome must be two columns, got 'y' for both" in err
 
 
 def test_a_guess_names_its_rivals(typed):
@@ -271,3 +271,18 @@ def test_a_guess_names_its_rivals(typed):
     said = " ".join(out.split())
     assert "The score was guessed to be in 'probability'; there is also 'prediction'." in said
     assert "The outcome was guessed to be in 'label'; there is also 'y'." in said
+
+
+def test_missing_values_mention_how_to_skip_them(tmp_path, monkeypatch, capsys):
+    with pytest.raises(
+        InvalidInput, match=r"outcome must be 0 or 1, got nothing - at row 1; say skip_bad=True to skip"
+    ):
+        calibeat.backtest([0.5, 0.5], [1, None])
+    with pytest.raises(InvalidInput, match=r"score must be in \[0, 1\], got nothing - at row 0; say skip_bad=True"):
+        calibeat.backtest([None, 0.5], [1, 1])
+    pytest.importorskip("pyarrow")
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "log.csv").write_text("p,y\n0.5,1\n0.5,\n")
+    assert cli.main(["backtest", "log.csv"]) == 2
+    said = "outcome must be 0 or 1, got nothing - at row 2 of log.csv; say --skip-bad to skip such rows and count them"
+    assert capsys.readouterr().err == f"calibeat: {said}\n"

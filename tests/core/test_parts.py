@@ -1,0 +1,120 @@
+"""Parts share one shape, so a new one is a file, a line in the kernel and a preset; nothing else lists the parts."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import ClassVar
+
+import numpy as np
+import pytest
+from conformance import CHECKS, same
+from streams import STREAMS, variants
+
+import calibeat
+from calibeat import OPS, Bank, Calibrator, Method, Platt
+from calibeat._util.types import Vector
+from calibeat.core.layout import BALL, GAIN
+from calibeat.core.learners import ONS_STEP
+from calibeat.core.parts import PARTS, Calibeater, Features, Learner, Part
+
+SOURCE = Path(calibeat.__file__).parent
+EVERY = [part for slot in PARTS.values() for part in slot.values()]
+
+
+def lines_of(folder: str) -> Iterator[tuple[str, str]]:
+    """File name and line, of all lines that are no import and no comment."""
+    for path in sorted((SOURCE / folder).rglob("*.py")):
+        text = re.sub(r"^from .*?(\(\n.*?\n\)|$)", "", path.read_text(), flags=re.MULTILINE | re.DOTALL)
+        for line in text.splitlines():
+            yield path.name, line
+
+
+@pytest.mark.parametrize("part", EVERY, ids=lambda part: part.__name__)
+def test_every_part_says_the_same_things(part: type[Part]) -> None:
+    assert issubclass(part, (Features, Learner, Calibeater))
+    made = part()
+    spec = np.zeros(100)
+    made.fill(spec)
+    assert made.code in spec
+    for name in ("initial", "fill", "check", "params", "export"):
+        assert callable(getattr(part, name, None)) or (name == "params" and issubclass(part, Calibeater))
+
+
+@pytest.mark.parametrize("folder", ["core", "export", "bank"])
+def test_no_ladder_over_the_kinds_of_parts(folder: str) -> None:
+    """A part may look at the features that it needs; nobody else asks what a part is."""
+    allowed = {"Scaling", "Beta"}
+    names = {part.__name__ for part in EVERY} - allowed
+    ladders = [
+        f"{file}: {line.strip()}"
+        for file, line in lines_of(folder)
+        if re.search(rf"(isinstance\(.*|case )\b({'|'.join(names)})\b", line)
+    ]
+    assert not ladders
+
+
+@pytest.mark.parametrize(("code", "file", "places"), [("OGD_STEP", "learners.py", 1), ("ONS_STEP", "learners.py", 1)])
+def test_a_learner_is_one_line_in_the_kernel(code: str, file: str, places: int) -> None:
+    found = [name for name, line in lines_of(".") if re.search(rf"\b{code}\b", line) and name != file]
+    assert found == ["kernel.py"] * places
+
+
+# ---- a new learner, by the steps of CONTRIBUTING -----------------------------------------------------------------
+
+
+@pytest.fixture
+def timid() -> Iterator[Method]:
+    """Step 1: its file. Step 2, its line in the kernel, is that of ONS here. Step 3: the preset."""
+
+    @dataclass(frozen=True)
+    class Timid(Learner):
+        """ONS with small steps and no choice."""
+
+        step: float = 5.0
+
+        code: ClassVar[float] = ONS_STEP
+
+        def initial(self, features: Features) -> list[float]:
+            return [*features.initial(), 100.0, 0.0, 100.0]
+
+        def fill(self, spec: Vector) -> None:
+            super().fill(spec)
+            spec[GAIN], spec[BALL] = self.step, 100.0
+
+    yield Method(Platt(), Timid())
+    del PARTS["learner"]["timid"]
+
+
+@pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
+def test_a_new_learner_passes_the_conformance_suite(timid: Method, check: object) -> None:
+    check(timid, *STREAMS["drifting"]())  # type: ignore[operator]
+
+
+def test_a_new_learner_needs_nothing_else(timid: Method) -> None:
+    scores, outcomes = STREAMS["drifting"]()
+    cal, bank = Calibrator(timid), Bank(timid)
+    forecasts = cal.run(scores, outcomes)
+    same(forecasts, Calibrator(replace(OPS, learner=calibeat.ONS(gamma=0.2))).run(scores, outcomes))
+    same(forecasts, bank.run(["k"] * len(scores), scores, outcomes))
+    assert bank["k"].params == cal.params and set(cal.params) == {"a", "b"}
+    assert set(cal.export().numbers) == {"a", "b", "clip"}
+    assert json.loads(cal.to_json())["method"]["learner"] == {"kind": "timid", "step": 5.0}
+
+
+# ---- what names a stream never changes ---------------------------------------------------------------------------
+
+
+def test_the_repr_of_a_method_is_that_of_its_parts() -> None:
+    """Receipts are named by a hash of it."""
+    assert repr(Method()) == "Method(features=None, learner=None, calibeater=None)"
+    assert repr(calibeat.AUTO) == (
+        "Method(features=Beta(start=(1.0, -1.0, 0.0), clip=1e-05), learner=Lanes(), calibeater=Spline(control=0.0))"
+    )
+    for method in variants().values():
+        shown = (f"{slot}={getattr(method, slot)!r}" for slot in ("features", "learner", "calibeater"))
+        assert repr(method) == f"Method({', '.join(shown)})"
+        assert list(method.to_dict()) == ["features", "learner", "calibeater"]
