@@ -19,6 +19,7 @@ import calibeat
 from calibeat import AUTO, FTL, HOPS, OPS, TOPS, WHB, Beta, Calibrator, Fixed, Forecast, Method, OutcomeConflict
 from calibeat.stream import history as history_module
 from calibeat.stream import settled as settled_module
+from calibeat.stream.dispatch import SINGLE
 
 SOURCES = str(Path(calibeat.__file__).parent)
 METHODS = {
@@ -71,7 +72,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
     """Little is remembered, so that the lines that let go are run too; and plain kernels, which have lines."""
     monkeypatch.setattr(settled_module, "KEEP", 2)
     monkeypatch.setattr(history_module, "_SLACK", 1)
-    monkeypatch.setattr("calibeat.stream.calibrator.single_is_compiled", lambda: False)
+    monkeypatch.setattr("calibeat.stream.calibrator.single_kernels", lambda: SINGLE)
 
 
 @pytest.mark.parametrize("which", [2, 0], ids=["latest", "late"])

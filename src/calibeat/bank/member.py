@@ -61,9 +61,7 @@ class Member(Calibrator):
         if self._moves != self._bank._store.moves:
             self._row = self._row_at(self._bank._known(self._key_of_bank))
             self._moves = self._bank._store.moves
-            self._arrays = self._spec, self._row, self._receipt
-            self._plain = True
-            self._take_compiled_kernels()
+            self._take_kernels()
         self._events = int(self._books[EVENTS])
         self._receipts.catch_up(self._events)
 

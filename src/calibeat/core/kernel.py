@@ -233,3 +233,37 @@ def start_from(spec: Vector, pool: Vector, row: Vector) -> None:
         theta_start(spec[D], pool, row)
     if spec[CALIBEATER] == TRACK:
         tracking_start(pool, row, int(spec[CELLS]), spec[BINS])
+
+
+# ---- one event at a time -------------------------------------------------------------------------------------------
+# A call from Python costs more than the arithmetic of an event, and each number that goes in or comes out adds to it.
+# So what lies between the forecast and the outcome of the latest event stays in an array: `asked`.
+
+CELL_PLAYED, SEEN_THEN, ASKED = 5, 6, 7  # after the features, the expert and its logit; and how many numbers these are
+
+
+@kernel
+def predict_one(
+    spec: Vector, row: Vector, score: float, asked: Vector, receipt: Vector
+) -> tuple[float, float, int, int]:
+    """`predict` for a method that does not draw -> (forecast, expert, bin, outcomes learnt so far)."""
+    x0, x1, x2, p, z = ask(spec, row, score, receipt, 0)
+    forecast, cell, b, _, _, _ = play(spec, row, p, x0, x1, 0.0, receipt, 0)
+    asked[0] = x0
+    asked[1] = x1
+    asked[2] = x2
+    asked[3] = p
+    asked[4] = z
+    asked[CELL_PLAYED] = cell
+    asked[SEEN_THEN] = row[N]
+    return forecast, p, b, int(row[N])
+
+
+@kernel
+def settle_one(spec: Vector, row: Vector, t: float, y: float, asked: Vector, receipt: Vector) -> bool:
+    """Learn the outcome of the latest forecast; False, and nothing, if another outcome was learnt since."""
+    if asked[SEEN_THEN] != row[N]:
+        return False
+    x0, x1, x2, p, z = asked[0], asked[1], asked[2], asked[3], asked[4]
+    settle(spec, row, t, x0, x1, x2, p, z, int(asked[CELL_PLAYED]), y, receipt, 0)
+    return True

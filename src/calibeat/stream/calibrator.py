@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from array import array
+from struct import Struct
 from threading import RLock
 from typing import Any
 
@@ -22,7 +23,8 @@ from calibeat._util.check import (
 from calibeat._util.columns import like
 from calibeat._util.types import Vector
 from calibeat.core import kernel, layout, loops
-from calibeat.core.jit import compiled, plain
+from calibeat.core.jit import compiled
+from calibeat.core.jit import plain as plain_run
 from calibeat.core.method import Method
 from calibeat.core.presets import AUTO, method_named
 from calibeat.core.randomness import stream_key, uniform, uniforms
@@ -30,14 +32,16 @@ from calibeat.errors import InvalidInput, OutcomeConflict, SnapshotMismatch
 
 from . import snapshot
 from .beliefs import Beliefs
-from .dispatch import LOOK_EVERY, for_batch, load_single_if_cached, loaded_after, single_is_compiled
+from .dispatch import LOOK_EVERY, for_batch, load_single_if_cached, loaded_after, single_kernels
 from .forecast import Forecast
 from .history import History
 from .issuer import Issuer, issuer_name
 from .receipts import Receipts
-from .settled import ZERO, Settled
+from .settled import ONE, OPEN, ZERO, Settled
 
 Number = int | float | np.floating[Any] | np.integer[Any]
+
+Pairs = tuple[tuple[float, float], ...]
 
 _log = logging.getLogger("calibeat")
 _new = tuple.__new__
@@ -88,19 +92,13 @@ class Calibrator(Beliefs):
         self._spec: Any = tuple(method.spec.tolist())
         self._row: Any = row
         self._latest: Forecast | None = None  # the latest forecast made here ...
-        self._asked = (0.0,) * 5  # ... its features, expert and logit ...
+        self._asked: Any = array("d", bytes(8 * kernel.ASKED))  # ... what it was made from ...
         self._receipt: Any = array("d", bytes(8 * method.receipt_width))  # ... and what a mixture remembers of it
-        self._mixes = method.receipt_width > 0
-        # Single events run as plain Python, or by the compiled kernels if those are in memory: the same bits.
-        self._predict, self._settle, self._update = kernel.predict, kernel.settle, kernel.update
-        self._arrays: tuple[Any, Any, Any] = self._spec, self._row, self._receipt
-        self._plain = True
-        self._take_compiled_kernels()
         self._history = History(method)
-        self._keeps = method.needs_history
+        self._keeps, self._hedges = method.needs_history, method.draws
+        self._take_kernels()
         self._events = 0
         self._key = stream_key(self._seed, self._stream)
-        self._hedges = method.draws
         name = issuer_name(method, seed, stream)
         self._receipts = Receipts(method, Issuer(name), Settled())
         self._signature = name
@@ -118,23 +116,35 @@ class Calibrator(Beliefs):
         if type(score) is not float or not 0.0 <= score <= 1.0:
             score = check_score(score)
         with self._lock:
-            signature = self._signature or self._sign()
-            if self._plain and self._events % LOOK_EVERY == LOOK_EVERY - 1 and loaded_after(LOOK_EVERY):
-                self._take_compiled_kernels()  # pragma: no cover - the leg that measures coverage has the JIT off
-            event, (spec, row, receipt) = self._events, self._arrays
+            event = self._events
+            predict_one, spec, row, asked, receipt, lanes_of, plain = self._asking
+            if plain and event % LOOK_EVERY == LOOK_EVERY - 1 and loaded_after(LOOK_EVERY):
+                self._take_kernels()  # pragma: no cover - the leg that measures coverage has the JIT off
             self._latest = None
-            q, cell, x0, x1, x2, p, z, b, low, high, weight = self._predict(spec, row, score, 0.0, receipt, 0)
-            hedge: tuple[tuple[float, float], ...] = ()
-            if low != high:  # the draw matters: only now is it worth making
-                q, cell, *_ = self._predict(spec, row, score, uniform(self._key, event), receipt, 0)
-                m = self._spec[layout.BINS]
-                hedge = ((low + 0.5) / m, weight), ((high + 0.5) / m, 1.0 - weight)
-            seen, lanes = int(self._row[layout.N]), tuple(self._receipt) if self._mixes else ()
+            if predict_one is None:
+                q, p, b, seen, cell, hedge = self._hedged(event, score)
+            else:
+                q, p, b, seen = predict_one(spec, row, score, asked, receipt)
+                cell, hedge = b, ()
+            lanes = lanes_of(receipt) if lanes_of else ()
+            signature = self._signature or self._sign()
             forecast = _new(Forecast, (q, score, p, b, cell, event, seen, signature, lanes, hedge))
-            self._asked = x0, x1, x2, p, z
             self._latest = forecast
             self._events = event + 1
             return forecast
+
+    def _hedged(self, event: int, score: float) -> tuple[float, float, int, int, int, Pairs]:
+        """`predict_one` for a method that draws."""
+        predict, _, spec, row, receipt = self._others
+        q, cell, x0, x1, x2, p, z, b, low, high, weight = predict(spec, row, score, 0.0, receipt, 0)
+        hedge: Pairs = ()
+        if low != high:  # the draw matters: only now is it worth making
+            q, cell, *_ = predict(spec, row, score, uniform(self._key, event), receipt, 0)
+            m = self._spec[layout.BINS]
+            hedge = ((low + 0.5) / m, weight), ((high + 0.5) / m, 1.0 - weight)
+        n = self._row[layout.N]
+        self._asked[:] = array("d", (x0, x1, x2, p, z, cell, n))
+        return q, p, b, int(n), cell, hedge
 
     def peek(self, score: Number) -> float:
         """What `predict` would say of a score now. No event is made, nothing changes.
@@ -147,11 +157,11 @@ class Calibrator(Beliefs):
         score = check_score(score)
         with self._lock:
             self._refresh()
-            spec, row, receipt = self._arrays
-            if self._mixes:
+            predict, _, spec, row, receipt = self._others
+            if len(self._receipt):
                 self._latest = None  # what was remembered of it is written over
             u = uniform(self._key, self._events) if self._hedges else 0.0
-            return float(self._predict(spec, row, score, u, receipt, 0)[0])
+            return float(predict(spec, row, score, u, receipt, 0)[0])
 
     def update(self, forecast: Forecast, outcome: Number | np.bool_) -> None:
         """Learn the outcome of a forecast, now or any time later, in any order.
@@ -173,45 +183,60 @@ class Calibrator(Beliefs):
             raise InvalidInput(f"forecast must be a Forecast made by predict, got {type(forecast).__name__}")
         y = float(outcome) if type(outcome) is int and 0 <= outcome <= 1 else check_outcome(outcome)
         with self._lock:
-            n, latest = self._row[layout.N], forecast is self._latest
-            if not latest:
-                forecast = self._receipts.check(forecast, self._events, int(n))
-            event, settled = forecast.event, self._receipts.settled
+            events, settled = self._events, self._receipts.settled
             first, marks = settled.span
-            if event - first != len(marks) and self._receipts.is_repeat(event, y):
-                return
-            if n >= self._events:
-                raise OutcomeConflict(
-                    f"outcome must be of a forecast that has none yet, got one more than the {self._events} "
-                    f"forecasts - at event {event}"
-                )
-            before = self._row[:] if self._plain else None  # plain kernels write one number after the other
-            try:
-                settled.settle(event, y == 1.0)
-                self._learn(forecast, y, fresh=latest and forecast.seen == n)
-            except BaseException:
-                if before is not None:
-                    self._row[:] = before
-                if self._row[layout.N] == n:
-                    settled.reopen(event)
-                raise
-            if self._keeps:
-                self._after_learning()
+            if forecast is self._latest and events - 1 - first == len(marks) < settled.limit:
+                # The latest forecast, and all before it are settled: nothing has to be looked up.
+                settle_one, spec, row, asked, receipt, plain = self._settling
+                before = self._row[:] if plain else None  # plain kernels write one number after the other
+                try:
+                    if settle_one is not None and settle_one(spec, row, float(events), y, asked, receipt):
+                        marks.append(ONE if y else ZERO)
+                        return
+                except BaseException:
+                    self._mend(before, events - 1, y)
+                    raise
+            self._update_any(forecast, y)
 
-    def _learn(self, forecast: Forecast, y: float, *, fresh: bool) -> None:
-        """Move the row. Nothing was learnt since a fresh forecast: what it was made from still holds."""
-        spec, row, receipt = self._arrays
-        if not fresh:
+    def _update_any(self, forecast: Forecast, y: float) -> None:
+        """`update` of whatever receipt."""
+        n, settled = self._row[layout.N], self._receipts.settled
+        if forecast is not self._latest:
+            forecast = self._receipts.check(forecast, self._events, int(n))
+        event = forecast.event
+        if self._receipts.is_repeat(event, y):
+            return
+        if n >= self._events:
+            raise OutcomeConflict(
+                f"outcome must be of a forecast that has none yet, got one more than the {self._events} forecasts - "
+                f"at event {event}"
+            )
+        if len(settled.span[1]) > settled.limit:
+            settled.let_go()
+        _, update, spec, row, receipt = self._others
+        before = self._row[:]
+        try:
             self._latest = None
             self._receipt[:] = array("d", forecast.lanes)
-        if self._keeps:
-            self._history.reserve(self.outcomes, 1)
+            self._history.reserve(int(n), 1)
             late = forecast.score, forecast.cell, y, receipt, 0
-            if self._update(spec, row, float(self._events), *late, *self._history.columns):
-                self._history.refit(self._view(), plain if self._plain else compiled)
-            return
-        x0, x1, x2, p, z = self._asked if fresh else kernel.ask_again(self._spec, self._row, forecast.score)
-        self._settle(spec, row, float(self._events), x0, x1, x2, p, z, forecast.cell, y, receipt, 0)
+            if update(spec, row, float(self._events), *late, *self._history.columns):
+                self._history.refit(self._view(), plain_run if update is kernel.update else compiled)
+            settled.settle(event, y == 1.0)
+        except BaseException:
+            self._mend(before, event, y)
+            raise
+        self._after_learning()
+
+    def _mend(self, before: Any, event: int, y: float) -> None:
+        """An interrupt came while an outcome was learnt: nothing was learnt, or else see to it that all is done."""
+        settled = self._receipts.settled
+        if before is not None:
+            self._row[:] = before
+        if before is not None or self._row[layout.N] == self._asked[kernel.SEEN_THEN]:
+            settled.reopen(event)
+        elif settled.mark(event) == OPEN:
+            settled.settle(event, y == 1.0)
 
     # ---- many events ----------------------------------------------------------------------------------------------
 
@@ -273,13 +298,14 @@ class Calibrator(Beliefs):
                 self._view()[:] = row
                 self._events = events + len(scores)
                 receipts.settled = after
+                self._latest = None
             except BaseException:
                 self._view()[:] = before
                 self._events, receipts.settled = events, settled
                 raise
             self._after_learning()
             load_single_if_cached()
-            self._take_compiled_kernels()
+            self._take_kernels()
             return forecasts
 
     def predict_many(self, scores: npt.ArrayLike) -> Vector:
@@ -358,12 +384,21 @@ class Calibrator(Beliefs):
         self._signature = self._receipts.issuer.sign()
         return self._signature
 
-    def _take_compiled_kernels(self) -> None:
-        if single_is_compiled():  # pragma: no cover - the leg that measures coverage has the JIT off
-            self._predict, self._settle = compiled(kernel.predict), compiled(kernel.settle)
-            self._update = compiled(kernel.update)
-            self._plain = False
-            self._arrays = self._method.spec, self._view(), np.frombuffer(self._receipt) if self._mixes else np.empty(0)
+    def _take_kernels(self) -> None:
+        """Single events run as plain Python, or by the compiled kernels if those are in memory: the same bits.
+
+        Each attribute is set in one step, with arrays that fit its kernels.
+        """
+        predict_one, settle_one, predict, update = single_kernels()
+        plain, width = predict is kernel.predict, len(self._receipt)
+        spec, row, asked, receipt = self._spec, self._row, self._asked, self._receipt
+        if not plain:  # pragma: no cover - the leg that measures coverage has the JIT off
+            receipt = np.frombuffer(self._receipt) if width else np.empty(0)
+            spec, row, asked = self._method.spec, self._view(), np.frombuffer(self._asked)
+        lanes_of = Struct(f"{width}d").unpack if width else None
+        self._asking = None if self._hedges else predict_one, spec, row, asked, receipt, lanes_of, plain
+        self._settling = None if self._keeps else settle_one, spec, row, asked, receipt, plain
+        self._others = predict, update, spec, row, receipt
 
     def _after_learning(self) -> None:
         if not self._keeps:
