@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import sys
 from array import array
 from struct import Struct
 from threading import RLock
@@ -23,8 +24,7 @@ from calibeat._util.check import (
 from calibeat._util.columns import like
 from calibeat._util.types import Vector
 from calibeat.core import kernel, layout, loops
-from calibeat.core.jit import compiled
-from calibeat.core.jit import plain as plain_run
+from calibeat.core.jit import compiled, plain
 from calibeat.core.method import Method
 from calibeat.core.presets import AUTO, method_named
 from calibeat.core.randomness import stream_key, uniform, uniforms
@@ -37,7 +37,7 @@ from .forecast import Forecast
 from .history import History
 from .issuer import Issuer, issuer_name
 from .receipts import Receipts
-from .settled import ONE, OPEN, ZERO, Settled
+from .settled import OPEN, ZERO, Settled
 
 Number = int | float | np.floating[Any] | np.integer[Any]
 
@@ -45,6 +45,7 @@ Pairs = tuple[tuple[float, float], ...]
 
 _log = logging.getLogger("calibeat")
 _new = tuple.__new__
+_ONE_AT_A_TIME = getattr(sys, "_is_gil_enabled", lambda: True)()  # threads of this Python
 
 
 class Calibrator(Beliefs):
@@ -92,12 +93,12 @@ class Calibrator(Beliefs):
         self._spec: Any = tuple(method.spec.tolist())
         self._row: Any = row
         self._latest: Forecast | None = None  # the latest forecast made here ...
-        self._asked: Any = array("d", bytes(8 * kernel.ASKED))  # ... what it was made from ...
+        self._asked: Any = array("d", bytes(8 * kernel.ASKED))  # ... what it was made from, and the count of events ...
         self._receipt: Any = array("d", bytes(8 * method.receipt_width))  # ... and what a mixture remembers of it
+        self._aside: Any = array("d", self._receipt)  # the same, of forecasts that are not made
         self._history = History(method)
         self._keeps, self._hedges = method.needs_history, method.draws
         self._take_kernels()
-        self._events = 0
         self._key = stream_key(self._seed, self._stream)
         name = issuer_name(method, seed, stream)
         self._receipts = Receipts(method, Issuer(name), Settled())
@@ -115,36 +116,48 @@ class Calibrator(Beliefs):
         """
         if type(score) is not float or not 0.0 <= score <= 1.0:
             score = check_score(score)
-        with self._lock:
-            event = self._events
-            predict_one, spec, row, asked, receipt, lanes_of, plain = self._asking
-            if plain and event % LOOK_EVERY == LOOK_EVERY - 1 and loaded_after(LOOK_EVERY):
-                self._take_kernels()  # pragma: no cover - the leg that measures coverage has the JIT off
-            self._latest = None
-            if predict_one is None:
-                q, p, b, seen, cell, hedge = self._hedged(event, score)
-            else:
-                q, p, b, seen = predict_one(spec, row, score, asked, receipt)
-                cell, hedge = b, ()
-            lanes = lanes_of(receipt) if lanes_of else ()
-            signature = self._signature or self._sign()
-            forecast = _new(Forecast, (q, score, p, b, cell, event, seen, signature, lanes, hedge))
-            self._latest = forecast
-            self._events = event + 1
-            return forecast
+        predict_one, spec, row, asked, receipt, lanes_of, alone = self._asking
+        if alone:
+            with self._lock:
+                return self._predict_alone(score)
+        q, p, b, seen, event = predict_one(spec, row, score, asked, receipt)
+        lanes = lanes_of(receipt) if lanes_of else ()
+        if event < 0 or (lanes and self._asked[kernel.LATEST] != event):  # another thread is, or was, at work
+            with self._lock:
+                return self._predict_alone(score, event)
+        signature = self._signature or self._sign()
+        forecast = self._latest = _new(Forecast, (q, score, p, b, b, event, seen, signature, lanes, ()))
+        return forecast
 
-    def _hedged(self, event: int, score: float) -> tuple[float, float, int, int, int, Pairs]:
-        """`predict_one` for a method that draws."""
-        predict, _, spec, row, receipt = self._others
-        q, cell, x0, x1, x2, p, z, b, low, high, weight = predict(spec, row, score, 0.0, receipt, 0)
-        hedge: Pairs = ()
-        if low != high:  # the draw matters: only now is it worth making
-            q, cell, *_ = predict(spec, row, score, uniform(self._key, event), receipt, 0)
-            m = self._spec[layout.BINS]
-            hedge = ((low + 0.5) / m, weight), ((high + 0.5) / m, 1.0 - weight)
-        n = self._row[layout.N]
-        self._asked[:] = array("d", (x0, x1, x2, p, z, cell, n))
-        return q, p, b, int(n), cell, hedge
+    def _predict_alone(self, score: float, event: int = -1) -> Forecast:
+        """`predict` when nobody comes between: for plain kernels, which take many steps, and for methods that draw.
+
+        An event that has a number already has been counted.
+        """
+        asked = self._asked
+        if self._is_plain and self._events % LOOK_EVERY == LOOK_EVERY - 1 and loaded_after(LOOK_EVERY):
+            self._take_kernels()  # pragma: no cover - the leg that measures coverage has the JIT off
+        self._latest, hedge = None, ()
+        try:
+            asked[kernel.SHUT] = 1.0
+            signature = self._signature or self._sign()
+            predict, _, spec, row, receipt = self._others
+            events = self._events
+            event, events = (events, events + 1) if event < 0 else (event, events)
+            asked[kernel.LATEST] = -1.0
+            q, cell, x0, x1, x2, p, z, b, low, high, weight = predict(spec, row, score, 0.0, receipt, 0)
+            if low != high:  # the draw matters: only now is it worth making
+                q, cell, *_ = predict(spec, row, score, uniform(self._key, event), receipt, 0)
+                m = self._spec[layout.BINS]
+                hedge = ((low + 0.5) / m, weight), ((high + 0.5) / m, 1.0 - weight)
+            n = self._row[layout.N]
+            lanes = tuple(self._receipt)
+            forecast = _new(Forecast, (q, score, p, b, cell, event, int(n), signature, lanes, hedge))
+            asked[:] = array("d", (x0, x1, x2, p, z, cell, n, event, events, 1.0))
+            self._latest = forecast
+            return forecast
+        finally:
+            asked[kernel.SHUT] = 0.0
 
     def peek(self, score: Number) -> float:
         """What `predict` would say of a score now. No event is made, nothing changes.
@@ -157,11 +170,12 @@ class Calibrator(Beliefs):
         score = check_score(score)
         with self._lock:
             self._refresh()
-            predict, _, spec, row, receipt = self._others
-            if len(self._receipt):
-                self._latest = None  # what was remembered of it is written over
+            predict, _, spec, _, _ = self._others
+            row, aside = self._row[:], self._aside
+            if not self._is_plain:  # pragma: no cover - the leg that measures coverage has the JIT off
+                row, aside = np.array(row), np.frombuffer(aside) if len(aside) else np.empty(0)
             u = uniform(self._key, self._events) if self._hedges else 0.0
-            return float(predict(spec, row, score, u, receipt, 0)[0])
+            return float(predict(spec, row, score, u, aside, 0)[0])
 
     def update(self, forecast: Forecast, outcome: Number | np.bool_) -> None:
         """Learn the outcome of a forecast, now or any time later, in any order.
@@ -182,61 +196,57 @@ class Calibrator(Beliefs):
         if type(forecast) is not Forecast:
             raise InvalidInput(f"forecast must be a Forecast made by predict, got {type(forecast).__name__}")
         y = float(outcome) if type(outcome) is int and 0 <= outcome <= 1 else check_outcome(outcome)
+        if forecast is self._latest and self._settling is not None:
+            settle_one, spec, row, asked, receipt = self._settling
+            first, _, marks = self._receipts.settled.span
+            if settle_one(spec, row, forecast.event, y, asked, receipt, marks, first):
+                return
         with self._lock:
-            events, settled = self._events, self._receipts.settled
-            first, marks = settled.span
-            if forecast is self._latest and events - 1 - first == len(marks) < settled.limit:
-                # The latest forecast, and all before it are settled: nothing has to be looked up.
-                settle_one, spec, row, asked, receipt, plain = self._settling
-                before = self._row[:] if plain else None  # plain kernels write one number after the other
-                try:
-                    if settle_one is not None and settle_one(spec, row, float(events), y, asked, receipt):
-                        marks.append(ONE if y else ZERO)
-                        return
-                except BaseException:
-                    self._mend(before, events - 1, y)
-                    raise
-            self._update_any(forecast, y)
+            self._update_alone(forecast, y)
 
-    def _update_any(self, forecast: Forecast, y: float) -> None:
-        """`update` of whatever receipt."""
-        n, settled = self._row[layout.N], self._receipts.settled
-        if forecast is not self._latest:
-            forecast = self._receipts.check(forecast, self._events, int(n))
-        event = forecast.event
-        if self._receipts.is_repeat(event, y):
-            return
-        if n >= self._events:
-            raise OutcomeConflict(
-                f"outcome must be of a forecast that has none yet, got one more than the {self._events} forecasts - "
-                f"at event {event}"
-            )
-        if len(settled.span[1]) > settled.limit:
-            settled.let_go()
-        _, update, spec, row, receipt = self._others
-        before = self._row[:]
+    def _update_alone(self, forecast: Forecast, y: float) -> None:
+        """`update` of whatever receipt, when nobody comes between."""
+        asked, n, settled, latest = self._asked, self._row[layout.N], self._receipts.settled, forecast is self._latest
+        before: Any = None
+        event = -1
         try:
-            self._latest = None
-            self._receipt[:] = array("d", forecast.lanes)
-            self._history.reserve(int(n), 1)
-            late = forecast.score, forecast.cell, y, receipt, 0
-            if update(spec, row, float(self._events), *late, *self._history.columns):
-                self._history.refit(self._view(), plain_run if update is kernel.update else compiled)
+            asked[kernel.SHUT] = 1.0
+            n = self._row[layout.N]
+            if not latest:
+                forecast = self._receipts.check(forecast, self._events, int(n))
+            if self._receipts.is_repeat(forecast.event, y):
+                return
+            if n >= self._events:
+                raise OutcomeConflict(
+                    f"outcome must be of a forecast that has none yet, got one more than the {self._events} forecasts "
+                    f"- at event {forecast.event}"
+                )
+            before, event = self._row[:], forecast.event
+            self._learn(forecast, y, fresh=latest and asked[kernel.LATEST] == event and asked[kernel.SEEN_THEN] == n)
             settled.settle(event, y == 1.0)
         except BaseException:
-            self._mend(before, event, y)
+            if before is not None:
+                self._row[:] = before
+                settled.reopen(event)
             raise
+        finally:
+            asked[kernel.SHUT] = 0.0
         self._after_learning()
 
-    def _mend(self, before: Any, event: int, y: float) -> None:
-        """An interrupt came while an outcome was learnt: nothing was learnt, or else see to it that all is done."""
-        settled = self._receipts.settled
-        if before is not None:
-            self._row[:] = before
-        if before is not None or self._row[layout.N] == self._asked[kernel.SEEN_THEN]:
-            settled.reopen(event)
-        elif settled.mark(event) == OPEN:
-            settled.settle(event, y == 1.0)
+    def _learn(self, forecast: Forecast, y: float, *, fresh: bool) -> None:
+        """Move the row. Nothing was learnt since a fresh forecast: what it was made from still holds."""
+        _, update, spec, row, receipt = self._others
+        if fresh and self._is_plain and not self._keeps:
+            x0, x1, x2, p, z, cell, *_ = self._asked
+            kernel.settle(spec, row, float(self._events), x0, x1, x2, p, z, int(cell), y, receipt, 0)
+            return
+        if not fresh:
+            self._asked[kernel.LATEST] = -1.0
+            self._receipt[:] = array("d", forecast.lanes)
+        self._history.reserve(self.outcomes, 1)
+        late = forecast.score, forecast.cell, y, receipt, 0
+        if update(spec, row, float(self._events), *late, *self._history.columns):
+            self._history.refit(self._view(), plain if self._is_plain else compiled)
 
     # ---- many events ----------------------------------------------------------------------------------------------
 
@@ -280,29 +290,35 @@ class Calibrator(Beliefs):
         """Work on a copy of the row: if anything breaks off the loop, nothing has happened."""
         with self._lock:
             self._refresh()
-            receipts, events, before = self._receipts, self._events, self._view().copy()
-            row, settled = before.copy(), receipts.settled
-            history = self._history
-            history.reserve(int(row[layout.N]), len(scores))
-            forecasts = np.empty(len(scores))
-            one_stream = self._method.spec, row, len(row), loops.NO_SLOTS, 0, 1, 0, float(events)
-            batch = scores, outcomes, self._draws(len(scores)), forecasts, self._scratch(len(scores) if late else 1)
-            play, place = for_batch(loop, self._method, len(scores)), loops.place_before()
-            while play(*one_stream, *batch, *history.columns, place, end, *late):
-                history.refit(row)
-            marks = (outcomes + ZERO).astype(np.uint8)
-            if late:
-                marks[np.setdiff1d(np.arange(len(scores)), late[-1])] = 0
-            after = settled.after(events, marks)
+            receipts, asked, before, settled = self._receipts, self._asked, None, self._receipts.settled
             try:
+                asked[kernel.SHUT] = 1.0
+                events, row = self._events, self._view().copy()
+                history = self._history
+                history.reserve(int(row[layout.N]), len(scores))
+                forecasts = np.empty(len(scores))
+                one_stream = self._method.spec, row, len(row), loops.NO_SLOTS, 0, 1, 0, float(events)
+                batch = scores, outcomes, self._draws(len(scores)), forecasts, self._scratch(len(scores) if late else 1)
+                play, place = for_batch(loop, self._method, len(scores)), loops.place_before()
+                while play(*one_stream, *batch, *history.columns, place, end, *late):
+                    history.refit(row)
+                marks = (outcomes + ZERO).astype(np.uint8)
+                if late:
+                    marks[np.setdiff1d(np.arange(len(scores)), late[-1])] = OPEN
+                after, before = settled.after(events, marks), self._row[:]
                 self._view()[:] = row
                 self._events = events + len(scores)
+                asked[kernel.LATEST] = -1.0
                 receipts.settled = after
-                self._latest = None
+                settled.seal()
             except BaseException:
-                self._view()[:] = before
-                self._events, receipts.settled = events, settled
+                if before is not None:
+                    self._row[:] = before
+                    self._events, receipts.settled = events, settled
+                    settled.seal(sealed=False)
                 raise
+            finally:
+                asked[kernel.SHUT] = 0.0
             self._after_learning()
             load_single_if_cached()
             self._take_kernels()
@@ -321,7 +337,8 @@ class Calibrator(Beliefs):
         with self._lock:
             self._refresh()
             draws = self._draws(len(probabilities))
-            stream = self._method.spec, self._view(), self._method.width, self._view(), loops.NO_SLOTS
+            row = self._view().copy()
+            stream = self._method.spec, row, len(row), row, loops.NO_SLOTS
             loop = for_batch(loops.predict_many, self._method, len(probabilities))
             loop(*stream, probabilities, draws, forecasts, self._scratch(1))
         return like(scores, forecasts)
@@ -346,15 +363,19 @@ class Calibrator(Beliefs):
         """
         with self._lock:
             self._refresh()
-            state = {
-                "method": self._method.to_dict(),
-                "seed": self._seed,
-                "stream": self._stream,
-                "events": self._events,
-                "row": self._row.tolist(),
-                "history": self._history.remembered(self.outcomes),
-                **self._receipts.dump(self._events),
-            }
+            try:
+                self._asked[kernel.SHUT] = 1.0
+                state = {
+                    "method": self._method.to_dict(),
+                    "seed": self._seed,
+                    "stream": self._stream,
+                    "events": self._events,
+                    "row": self._row.tolist(),
+                    "history": self._history.remembered(self.outcomes),
+                    **self._receipts.dump(self._events),
+                }
+            finally:
+                self._asked[kernel.SHUT] = 0.0
         return snapshot.dump(state)
 
     @classmethod
@@ -390,15 +411,16 @@ class Calibrator(Beliefs):
         Each attribute is set in one step, with arrays that fit its kernels.
         """
         predict_one, settle_one, predict, update = single_kernels()
-        plain, width = predict is kernel.predict, len(self._receipt)
+        self._is_plain, width = predict is kernel.predict, len(self._receipt)
         spec, row, asked, receipt = self._spec, self._row, self._asked, self._receipt
-        if not plain:  # pragma: no cover - the leg that measures coverage has the JIT off
+        if not self._is_plain:  # pragma: no cover - the leg that measures coverage has the JIT off
             receipt = np.frombuffer(self._receipt) if width else np.empty(0)
             spec, row, asked = self._method.spec, self._view(), np.frombuffer(self._asked)
         lanes_of = Struct(f"{width}d").unpack if width else None
-        self._asking = None if self._hedges else predict_one, spec, row, asked, receipt, lanes_of, plain
-        self._settling = None if self._keeps else settle_one, spec, row, asked, receipt, plain
         self._others = predict, update, spec, row, receipt
+        alone = self._is_plain or self._hedges or not _ONE_AT_A_TIME
+        self._settling = None if self._is_plain or self._keeps else (settle_one, spec, row, asked, receipt)
+        self._asking = predict_one, spec, row, asked, receipt, lanes_of, alone
 
     def _after_learning(self) -> None:
         if not self._keeps:

@@ -126,7 +126,7 @@ def _single_calls() -> list[tuple[Any, tuple[Any, ...]]]:
     asked = np.zeros(kernel.ASKED)
     return [
         (kernel.predict_one, (spec, row, 0.5, asked, receipt)),
-        (kernel.settle_one, (spec, row, 1.0, 1.0, asked, receipt)),
+        (kernel.settle_one, (spec, row, 0, 1.0, asked, receipt, np.zeros(2, dtype=np.uint8), 0)),
         (kernel.predict, (spec, row, 0.5, 0.0, receipt, 0)),
         (kernel.update, (spec, row, 2.0, 0.5, 0, 1.0, receipt, 0, *loops.NO_HISTORY)),
     ]
