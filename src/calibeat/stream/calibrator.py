@@ -2,53 +2,32 @@
 
 from __future__ import annotations
 
-import logging
-import sys
 from array import array
-from struct import Struct
-from threading import RLock
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from calibeat._util.check import (
-    check_due,
-    check_lengths,
-    check_outcome,
-    check_outcomes,
-    check_score,
-    check_scores,
-    check_whole,
-)
+from calibeat._util.check import check_due, check_lengths, check_outcomes, check_scores, check_whole
 from calibeat._util.columns import like
 from calibeat._util.types import Vector
-from calibeat.core import kernel, layout, loops
-from calibeat.core.jit import compiled, plain
+from calibeat.core import layout, loops
+from calibeat.core.kernel import LATEST, SHUT
 from calibeat.core.method import Method
 from calibeat.core.presets import AUTO, method_named
-from calibeat.core.randomness import stream_key, uniform, uniforms
-from calibeat.errors import InvalidInput, OutcomeConflict, SnapshotMismatch
+from calibeat.core.randomness import uniforms
+from calibeat.errors import InvalidInput, SnapshotMismatch
 
 from . import snapshot
-from .beliefs import Beliefs
-from .dispatch import LOOK_EVERY, for_batch, load_single_if_cached, loaded_after, single_kernels
-from .forecast import Forecast
-from .history import History
-from .issuer import Issuer, issuer_name
+from .dispatch import for_batch, load_single_if_cached
 from .receipts import Receipts
-from .settled import OPEN, ZERO, Settled
+from .settled import OPEN, ZERO
+from .single import Number, SingleEvents
 
-Number = int | float | np.floating[Any] | np.integer[Any]
-
-Pairs = tuple[tuple[float, float], ...]
-
-_log = logging.getLogger("calibeat")
-_new = tuple.__new__
-_ONE_AT_A_TIME = getattr(sys, "_is_gil_enabled", lambda: True)()  # threads of this Python
+__all__ = ["Calibrator", "Number"]
 
 
-class Calibrator(Beliefs):
+class Calibrator(SingleEvents):
     r"""Turns scores into probabilities, one stream of events, learning from every outcome.
 
     Parameters
@@ -84,169 +63,6 @@ class Calibrator(Beliefs):
         stream = str.__str__(stream) if isinstance(stream, str) else check_whole("stream", stream, -(2**63), 2**63 - 1)
         row = array("d", method.initial_row())
         self._begin(method, check_whole("seed", seed, -(2**63), 2**63 - 1), stream, row)
-
-    def _begin(self, method: Method, seed: int, stream: int | str, row: Any) -> None:
-        self._method, self._seed, self._stream = method, seed, stream
-        self._lock = RLock()
-        # What the plain kernels read fastest: a tuple of floats and an array of the array module, which NumPy can
-        # look at without copying. To the type checker both are the NumPy vectors that the compiled kernels get.
-        self._spec: Any = tuple(method.spec.tolist())
-        self._row: Any = row
-        self._latest: Forecast | None = None  # the latest forecast made here ...
-        self._asked: Any = array("d", bytes(8 * kernel.ASKED))  # ... what it was made from, and the count of events ...
-        self._receipt: Any = array("d", bytes(8 * method.receipt_width))  # ... and what a mixture remembers of it
-        self._aside: Any = array("d", self._receipt)  # the same, of forecasts that are not made
-        self._history = History(method)
-        self._keeps, self._hedges = method.needs_history, method.draws
-        self._take_kernels()
-        self._key = stream_key(self._seed, self._stream)
-        name = issuer_name(method, seed, stream)
-        self._receipts = Receipts(method, Issuer(name), Settled())
-        self._signature = name
-        self._told_about_ball = False
-
-    # ---- one event ------------------------------------------------------------------------------------------------
-
-    def predict(self, score: Number) -> Forecast:
-        """Forecast one event. The row does not change; keep the forecast until the outcome is known.
-
-        >>> from calibeat import Calibrator, OPS
-        >>> Calibrator(OPS).predict(0.25).probability
-        0.25
-        """
-        if type(score) is not float or not 0.0 <= score <= 1.0:
-            score = check_score(score)
-        predict_one, spec, row, asked, receipt, lanes_of, alone = self._asking
-        if alone:
-            with self._lock:
-                return self._predict_alone(score)
-        q, p, b, seen, event = predict_one(spec, row, score, asked, receipt)
-        lanes = lanes_of(receipt) if lanes_of else ()
-        if event < 0 or (lanes and self._asked[kernel.LATEST] != event):  # another thread is, or was, at work
-            with self._lock:
-                return self._predict_alone(score, event)
-        signature = self._signature or self._sign()
-        forecast = self._latest = _new(Forecast, (q, score, p, b, b, event, seen, signature, lanes, ()))
-        return forecast
-
-    def _predict_alone(self, score: float, event: int = -1) -> Forecast:
-        """`predict` when nobody comes between: for plain kernels, which take many steps, and for methods that draw.
-
-        An event that has a number already has been counted.
-        """
-        asked = self._asked
-        if self._is_plain and self._events % LOOK_EVERY == LOOK_EVERY - 1 and loaded_after(LOOK_EVERY):
-            self._take_kernels()  # pragma: no cover - the leg that measures coverage has the JIT off
-        self._latest, hedge = None, ()
-        try:
-            asked[kernel.SHUT] = 1.0
-            signature = self._signature or self._sign()
-            predict, _, spec, row, receipt = self._others
-            events = self._events
-            event, events = (events, events + 1) if event < 0 else (event, events)
-            asked[kernel.LATEST] = -1.0
-            q, cell, x0, x1, x2, p, z, b, low, high, weight = predict(spec, row, score, 0.0, receipt, 0)
-            if low != high:  # the draw matters: only now is it worth making
-                q, cell, *_ = predict(spec, row, score, uniform(self._key, event), receipt, 0)
-                m = self._spec[layout.BINS]
-                hedge = ((low + 0.5) / m, weight), ((high + 0.5) / m, 1.0 - weight)
-            n = self._row[layout.N]
-            lanes = tuple(self._receipt)
-            forecast = _new(Forecast, (q, score, p, b, cell, event, int(n), signature, lanes, hedge))
-            asked[:] = array("d", (x0, x1, x2, p, z, cell, n, event, events, 1.0))
-            self._latest = forecast
-            return forecast
-        finally:
-            asked[kernel.SHUT] = 0.0
-
-    def peek(self, score: Number) -> float:
-        """What `predict` would say of a score now. No event is made, nothing changes.
-
-        >>> from calibeat import Calibrator, OPS
-        >>> cal = Calibrator(OPS)
-        >>> cal.peek(0.25), cal.events
-        (0.25, 0)
-        """
-        score = check_score(score)
-        with self._lock:
-            self._refresh()
-            predict, _, spec, _, _ = self._others
-            row, aside = self._row[:], self._aside
-            if not self._is_plain:  # pragma: no cover - the leg that measures coverage has the JIT off
-                row, aside = np.array(row), np.frombuffer(aside) if len(aside) else np.empty(0)
-            u = uniform(self._key, self._events) if self._hedges else 0.0
-            return float(predict(spec, row, score, u, aside, 0)[0])
-
-    def update(self, forecast: Forecast, outcome: Number | np.bool_) -> None:
-        """Learn the outcome of a forecast, now or any time later, in any order.
-
-        The same outcome a second time changes nothing, and another one is an `OutcomeConflict`; it does not matter
-        whether the receipt is the object itself or was read from JSON, nor whether the calibrator was restored from a
-        snapshot in between. How far back this reaches: docs/receipts.md.
-
-        >>> from calibeat import Calibrator, OPS
-        >>> cal = Calibrator(OPS)
-        >>> first, second = cal.predict(0.9), cal.predict(0.4)
-        >>> cal.update(second, 0)
-        >>> cal.update(first, 1)
-        >>> cal.update(first, 1)     # a repeat
-        >>> cal.outcomes
-        2
-        """
-        if type(forecast) is not Forecast:
-            raise InvalidInput(f"forecast must be a Forecast made by predict, got {type(forecast).__name__}")
-        y = float(outcome) if type(outcome) is int and 0 <= outcome <= 1 else check_outcome(outcome)
-        if forecast is self._latest and self._settling is not None:
-            settle_one, spec, row, asked, receipt = self._settling
-            first, _, marks = self._receipts.settled.span
-            if settle_one(spec, row, forecast.event, y, asked, receipt, marks, first):
-                return
-        with self._lock:
-            self._update_alone(forecast, y)
-
-    def _update_alone(self, forecast: Forecast, y: float) -> None:
-        """`update` of whatever receipt, when nobody comes between."""
-        asked, n, settled, latest = self._asked, self._row[layout.N], self._receipts.settled, forecast is self._latest
-        before: Any = None
-        event = -1
-        try:
-            asked[kernel.SHUT] = 1.0
-            n = self._row[layout.N]
-            if not latest:
-                forecast = self._receipts.check(forecast, self._events, int(n))
-            if self._receipts.is_repeat(forecast.event, y):
-                return
-            if n >= self._events:
-                raise OutcomeConflict(
-                    f"outcome must be of a forecast that has none yet, got one more than the {self._events} forecasts "
-                    f"- at event {forecast.event}"
-                )
-            before, event = self._row[:], forecast.event
-            self._learn(forecast, y, fresh=latest and asked[kernel.LATEST] == event and asked[kernel.SEEN_THEN] == n)
-            settled.settle(event, y == 1.0)
-        except BaseException:
-            if before is not None:
-                self._row[:] = before
-                settled.reopen(event)
-            raise
-        finally:
-            asked[kernel.SHUT] = 0.0
-        self._after_learning()
-
-    def _learn(self, forecast: Forecast, y: float, *, fresh: bool) -> None:
-        """Move the row. Nothing was learnt since a fresh forecast: what it was made from still holds."""
-        _, update, spec, row, receipt = self._others
-        if fresh and self._is_plain and not self._keeps:
-            x0, x1, x2, p, z, cell, *_ = self._asked
-            kernel.settle(spec, row, float(self._events), x0, x1, x2, p, z, int(cell), y, receipt, 0)
-            return
-        if not fresh:
-            self._asked[kernel.LATEST] = -1.0
-            self._receipt[:] = array("d", forecast.lanes)
-        self._history.reserve(self.outcomes, 1)
-        late = forecast.score, forecast.cell, y, receipt, 0
-        if update(spec, row, float(self._events), *late, *self._history.columns):
-            self._history.refit(self._view(), plain if self._is_plain else compiled)
 
     # ---- many events ----------------------------------------------------------------------------------------------
 
@@ -292,7 +108,7 @@ class Calibrator(Beliefs):
             self._refresh()
             receipts, asked, before, settled = self._receipts, self._asked, None, self._receipts.settled
             try:
-                asked[kernel.SHUT] = 1.0
+                asked[SHUT] = 1.0
                 events, row = self._events, self._view().copy()
                 history = self._history
                 history.reserve(int(row[layout.N]), len(scores))
@@ -308,7 +124,7 @@ class Calibrator(Beliefs):
                 after, before = settled.after(events, marks), self._row[:]
                 self._view()[:] = row
                 self._events = events + len(scores)
-                asked[kernel.LATEST] = -1.0
+                asked[LATEST] = -1.0
                 receipts.settled = after
                 settled.seal()
             except BaseException:
@@ -318,8 +134,9 @@ class Calibrator(Beliefs):
                     settled.seal(sealed=False)
                 raise
             finally:
-                asked[kernel.SHUT] = 0.0
-            self._after_learning()
+                asked[SHUT] = 0.0
+            if self._keeps:
+                self._after_learning()
             load_single_if_cached()
             self._take_kernels()
             return forecasts
@@ -364,7 +181,7 @@ class Calibrator(Beliefs):
         with self._lock:
             self._refresh()
             try:
-                self._asked[kernel.SHUT] = 1.0
+                self._asked[SHUT] = 1.0
                 state = {
                     "method": self._method.to_dict(),
                     "seed": self._seed,
@@ -375,7 +192,7 @@ class Calibrator(Beliefs):
                     **self._receipts.dump(self._events),
                 }
             finally:
-                self._asked[kernel.SHUT] = 0.0
+                self._asked[SHUT] = 0.0
         return snapshot.dump(state)
 
     @classmethod
@@ -397,41 +214,3 @@ class Calibrator(Beliefs):
     def __reduce__(self) -> tuple[Any, ...]:
         """Copies, also those of other processes, are made of the snapshot."""
         return Calibrator.from_json, (self.to_json(),)
-
-    # ---- inner ----------------------------------------------------------------------------------------------------
-
-    def _sign(self) -> str:
-        """The signature of a life that begins with this forecast."""
-        self._signature = self._receipts.issuer.sign()
-        return self._signature
-
-    def _take_kernels(self) -> None:
-        """Single events run as plain Python, or by the compiled kernels if those are in memory: the same bits.
-
-        Each attribute is set in one step, with arrays that fit its kernels.
-        """
-        predict_one, settle_one, predict, update = single_kernels()
-        self._is_plain, width = predict is kernel.predict, len(self._receipt)
-        spec, row, asked, receipt = self._spec, self._row, self._asked, self._receipt
-        if not self._is_plain:  # pragma: no cover - the leg that measures coverage has the JIT off
-            receipt = np.frombuffer(self._receipt) if width else np.empty(0)
-            spec, row, asked = self._method.spec, self._view(), np.frombuffer(self._asked)
-        lanes_of = Struct(f"{width}d").unpack if width else None
-        self._others = predict, update, spec, row, receipt
-        alone = self._is_plain or self._hedges or not _ONE_AT_A_TIME
-        self._settling = None if self._is_plain or self._keeps else (settle_one, spec, row, asked, receipt)
-        self._asking = predict_one, spec, row, asked, receipt, lanes_of, alone
-
-    def _after_learning(self) -> None:
-        if not self._keeps:
-            return
-        learnt = self.outcomes
-        self._history.forget(learnt)
-        learner: Any = self._method.learner
-        if learnt >= learner.after and not self._told_about_ball and self.on_the_ball:
-            self._told_about_ball = True
-            _log.warning(
-                "the fit ended on the ball of radius %g: the outcomes learnt so far are separable by the score, so "
-                "that no finite optimum exists, or the radius is small",
-                learner.radius,
-            )
