@@ -32,6 +32,7 @@ UNMEASURED = (
     "core/test_golden.py",
     "core/test_oracle.py",
     "core/test_theorems.py",
+    "multi/test_against_oracle.py",
     "report/test_browser.py",
     "report/test_screens.py",
     "test_conformance.py",
@@ -42,6 +43,7 @@ UNMEASURED = (
 SLOW = (
     "core/test_against_oracle.py",
     "core/test_oracle.py",
+    "multi/test_against_oracle.py",
     "paper",
     "report/test_browser.py",
     "report/test_screens.py",
@@ -50,7 +52,11 @@ SLOW = (
 )
 # The run without the JIT shows that kernels as plain Python give the golden numbers, and reaches their lines. That they
 # give the bits of the compiled ones, for every method and stream, is shown by `test_conformance`, which starts both.
-collect_ignore = ["core/test_against_oracle.py", "core/test_oracle.py", "core/test_theorems.py"] if JIT_OFF else []
+collect_ignore = (
+    ["core/test_against_oracle.py", "core/test_oracle.py", "core/test_theorems.py", "multi/test_against_oracle.py"]
+    if JIT_OFF
+    else []
+)
 # Tests that use one of these fixtures, which take seconds to make, run in one process.
 SHARED_FIXTURES = ("chrome", "small")
 

@@ -37,6 +37,12 @@ def load(stem: str) -> Arrays:
 
 
 @cache
+def multi() -> Arrays:
+    """MULTI's reference on twelve streams: NAME/score, label, forecast, due where labels are late, and the last row."""
+    return _read(LARGER / "multi" / "golden_open.npz" if LARGER else HERE / "multi.npz")
+
+
+@cache
 def scores(stem: str) -> Arrays:
     """Scores of a published forest, with the sizes of its batches."""
     return _read((FOLDER if LARGER else HERE) / "scores" / f"{stem}.npz")

@@ -27,7 +27,7 @@ def test_names_are_those_of_the_first_version(name: str) -> None:
 def test_a_field_that_a_part_gets_later_does_not_change_a_name() -> None:
     before = make_dataclass("Part", [("gamma", float, 0.1)])
     after = make_dataclass("Part", [("gamma", float, 0.1), ("fancy", bool, False)])
-    described = issuer_module._described
+    described = issuer_module.described
     assert described(before()) == described(after()) == repr(before()) != described(after(fancy=True))
 
 

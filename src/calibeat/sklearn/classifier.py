@@ -26,20 +26,23 @@ from sklearn.utils.validation import _num_samples, check_is_fitted
 
 from calibeat._util.types import Vector
 from calibeat.core.method import Method
+from calibeat.multi.calibrator import MultiCalibrator
 from calibeat.stream.calibrator import Calibrator
 
-from .labels import Labels, check_binary, check_classes, checked_labels, classes_of, outcomes_of, refuse_weights
+from .labels import Labels, check_classes, checked_labels, classes_of, outcomes_of, refuse_weights
 from .learning import learn_late, new_calibrator, take_features
 from .scores import as_probability, margin_scale, outputs, score_method
 
 
 class OnlineCalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
-    """A binary classifier behind a `Calibrator` that learns from every label that arrives.
+    """A classifier behind a `Calibrator` (a `MultiCalibrator`) that learns from every label that arrives.
 
     Parameters
     ----------
-    estimator : a binary classifier. One that is fitted already comes in a `sklearn.frozen.FrozenEstimator`.
-    method : the name of a preset, such as ``"auto"`` or ``"tops"``, or a `Method`.
+    estimator : a classifier of two classes or more. One that is fitted already comes in a
+        `sklearn.frozen.FrozenEstimator`.
+    method : the name of a preset, such as ``"auto"`` or ``"tops"``, or a `Method`; of more than two classes ``"auto"``
+        (which is ``"multi"``), ``"ots"`` or ``"raw"``.
     train_size : of the rows given to `fit`, in the order of time, the first part (a share, or a number of rows) fits
         the base and the rest calibrates it. A frozen estimator is not fitted: all the rows calibrate it.
     delay : of `fit`: how many further rows are forecast before the label of one is known. None: all the labels come
@@ -49,9 +52,9 @@ class OnlineCalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstima
 
     Attributes
     ----------
-    classes_ : the two labels; probabilities are of the second one.
+    classes_ : the labels, in the order of the base.
     estimator_ : the base, fitted.
-    calibrator_ : the `Calibrator`.
+    calibrator_ : the `Calibrator`, of more than two classes the `MultiCalibrator`.
     score_method_ : which method of the base gives its scores.
     margin_scale_ : by what its margins are divided: 1 unless they are larger than logits are.
 
@@ -62,6 +65,9 @@ class OnlineCalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstima
     q / 6 where q, the 99 % quantile of their size, is beyond 10, and 1 where it is not, so that logits stay as they
     are. It is taken over the rows that fitted the base, or, for a frozen one, over those of the first call (which
     should be more than a few), and stands from then on.
+
+    Of more than two classes the scores are the base's `predict_proba`; without it softmax of its `decision_function`,
+    which must have a column for each class.
 
     A hedging method draws: `predict_proba` takes the draws of the forecasts that would come next, the first row the
     first one, so that its answer for a row depends on where the row stands. Asking twice gives the same.
@@ -99,7 +105,6 @@ class OnlineCalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstima
         The rest is forecast and then learnt, as in `partial_fit`; with `delay`, each row so many rows after it.
         """
         refuse_weights(self, args, params)
-        calibrator = new_calibrator(self)
         X, y = indexable(X, y)
         y = checked_labels(y)
         n = _num_samples(X)
@@ -108,22 +113,24 @@ class OnlineCalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstima
             check_is_fitted(model)
             classes = classes_of(model, None)
         else:
-            check_binary(y)
             seen, first = np.unique(y), self._rows_of_base(n)
             if len(seen) < 2:
                 raise ValueError(f"y must have two classes, got one class only so far: {seen.tolist()}")
-            if len(early := np.unique(y[:first])) < 2:
+            new_calibrator(self, seen)  # a method that is none is refused before the base is fitted
+            if len(early := np.unique(y[:first])) < len(seen):
+                every = "both" if len(seen) == 2 else f"all {len(seen)}"
                 raise ValueError(
-                    f"The base is fitted on the first {first} of {n} rows, which must have both classes "
+                    f"The base is fitted on the first {first} of {n} rows, which must have {every} classes "
                     f"{seen.tolist()}, got {early.tolist()} - give it more rows by train_size, or fit it yourself "
                     "and pass it in a FrozenEstimator"
                 )
             model.fit(_safe_indexing(X, slice(0, first)), y[:first])
             classes = classes_of(model, seen)
+        calibrator, K = new_calibrator(self, classes), len(classes)
         outcomes = outcomes_of(y, classes)
-        method = score_method(model, _safe_indexing(X, slice(0, 100)))
-        said = outputs(model, method, _safe_indexing(X, slice(first, n)))
-        known = outputs(model, method, _safe_indexing(X, slice(0, first))) if first else said
+        method = score_method(model, _safe_indexing(X, slice(0, 100)), K)
+        said = outputs(model, method, _safe_indexing(X, slice(first, n)), K)
+        known = outputs(model, method, _safe_indexing(X, slice(0, first)), K) if first else said
         margin = method == "decision_function"
         scale = margin_scale(known) if margin else 1.0
         learn_late(calibrator, as_probability(said, margin=margin, scale=scale), outcomes[first:], self.delay)
@@ -138,7 +145,7 @@ class OnlineCalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstima
         labels once a week, taken as if each had come before the next forecast, they would trust what has only seen
         the answer.) One row a call is the same as `Calibrator.run`, and so is any call for OPS.
 
-        A frozen estimator can start here, without `fit`. `classes` need not be given; if it is, it must be the two.
+        A frozen estimator can start here, without `fit`. `classes` need not be given; if it is, it must be the base's.
         """
         refuse_weights(self, args, params)
         X, y = indexable(X, y)
@@ -147,9 +154,11 @@ class OnlineCalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstima
         if started:
             model, labels, method, calibrator = self.estimator_, self.classes_, self.score_method_, self.calibrator_
         elif isinstance(self.estimator, FrozenEstimator):
-            model, calibrator = clone(self.estimator), new_calibrator(self)
+            model = clone(self.estimator)
             check_is_fitted(model)
-            labels, method = classes_of(model, None), score_method(model, _safe_indexing(X, slice(0, 100)))
+            labels = classes_of(model, None)
+            calibrator = new_calibrator(self, labels)
+            method = score_method(model, _safe_indexing(X, slice(0, 100)), len(labels))
         else:
             raise NotFittedError(
                 f"This {type(self).__name__} instance is not fitted yet: partial_fit leaves the base as it is, so "
@@ -157,7 +166,7 @@ class OnlineCalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstima
             )
         check_classes(classes, labels)
         outcomes = outcomes_of(y, labels)
-        said = outputs(model, method, X)
+        said = outputs(model, method, X, len(labels))
         margin = method == "decision_function"
         scale = self.margin_scale_ if started else margin_scale(said) if margin else 1.0
         learn_late(calibrator, as_probability(said, margin=margin, scale=scale), outcomes, None)
@@ -166,18 +175,24 @@ class OnlineCalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstima
         return self
 
     def predict_proba(self, X: Any) -> Vector:
-        """Probabilities of the two classes, from what is known now; nothing is learnt."""
+        """Probabilities of the classes, from what is known now; nothing is learnt."""
         check_is_fitted(self)
-        said, margin = outputs(self.estimator_, self.score_method_, X), self.score_method_ == "decision_function"
-        p = self.calibrator_.predict_many(as_probability(said, margin=margin, scale=self.margin_scale_))
-        return np.column_stack([1.0 - p, p])
+        said, margin = outputs(self.estimator_, self.score_method_, X, len(self.classes_)), self._has_margins
+        p: Vector = self.calibrator_.predict_many(as_probability(said, margin=margin, scale=self.margin_scale_))
+        return p if p.ndim == 2 else np.column_stack([1.0 - p, p])
 
     def predict(self, X: Any) -> Labels:
-        """The class that is the more probable one."""
+        """The most probable class."""
         p = self.predict_proba(X)
-        return self.classes_[(p[:, 1] > p[:, 0]).astype(np.intp)]
+        return self.classes_[p.argmax(axis=1)]
 
-    def _take(self, model: Any, classes: Labels, method: str, scale: float, calibrator: Calibrator) -> None:
+    @property
+    def _has_margins(self) -> bool:
+        return bool(self.score_method_ == "decision_function")
+
+    def _take(
+        self, model: Any, classes: Labels, method: str, scale: float, calibrator: Calibrator | MultiCalibrator
+    ) -> None:  # fmt: skip
         self.estimator_, self.classes_, self.calibrator_ = model, classes, calibrator
         self.score_method_, self.margin_scale_ = method, scale
         take_features(self, model)
@@ -196,8 +211,10 @@ class OnlineCalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstima
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        base = get_tags(self.estimator).input_tags
+        of_base = get_tags(self.estimator)
+        base = of_base.input_tags
         tags.input_tags.sparse, tags.input_tags.allow_nan = base.sparse, base.allow_nan
         tags.input_tags.pairwise = base.pairwise
-        tags.classifier_tags.multi_class = False
+        if of_base.classifier_tags is not None:
+            tags.classifier_tags.multi_class = of_base.classifier_tags.multi_class
         return tags

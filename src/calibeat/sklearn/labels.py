@@ -1,4 +1,4 @@
-"""Labels of two classes, as scikit-learn's users give them, and as outcomes 0 and 1."""
+"""Labels as scikit-learn's users give them, and, of two classes, as outcomes 0 and 1."""
 
 from __future__ import annotations
 
@@ -41,12 +41,12 @@ def check_binary(y: Labels) -> None:
 
 
 def classes_of(model: Any, seen: Labels | None) -> Labels:
-    """The two classes of a fitted model, in its own order; those seen if it does not say."""
+    """The classes of a fitted model, in its own order; those seen if it does not say."""
     classes = getattr(model, "classes_", seen)
-    if classes is None or len(classes) != 2:
+    if classes is None or len(classes) < 2:
         got = "no classes_" if classes is None else f"{len(classes)} classes"
         name = type(getattr(model, "estimator", model)).__name__
-        raise ValueError(f"Only binary classification is supported. {name} has {got}.")
+        raise ValueError(f"The base must have two classes or more. {name} has {got}.")
     return np.asarray(classes)
 
 
@@ -68,9 +68,9 @@ def two_classes(y: Labels, classes: Any) -> Labels:
     return seen
 
 
-def outcomes_of(y: Labels, classes: Labels) -> Vector:
-    """1 for the second class, 0 for the first."""
+def outcomes_of(y: Labels, classes: Labels) -> Vector | Labels:
+    """Of two classes 1 for the second and 0 for the first; of more the labels as they are, if the base knows them."""
     known = np.isin(y, classes)
     if not known.all():
         raise ValueError(f"y contains previously unseen labels: {np.unique(y[~known]).tolist()}")
-    return (y == classes[1]).astype(np.float64)
+    return (y == classes[1]).astype(np.float64) if len(classes) == 2 else y

@@ -17,7 +17,7 @@ from calibeat.core.method import Method
 from calibeat.stream.calibrator import Calibrator
 
 from .labels import Labels, check_classes, checked_labels, outcomes_of, refuse_weights, two_classes
-from .learning import learn_late, new_calibrator, take_features
+from .learning import binary_calibrator, learn_late, take_features
 from .scores import ROUNDING, as_probability, margin_scale
 
 
@@ -97,7 +97,7 @@ class ScoreCalibrator(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     def _learn(self, X: Any, y: Any, classes: Any, delay: int | None, *, reset: bool) -> Self:
         if self.scale not in ("probability", "logit"):
             raise ValueError(f"scale must be 'probability' or 'logit', got {self.scale!r}")
-        calibrator = new_calibrator(self) if reset else self.calibrator_
+        calibrator = binary_calibrator(self) if reset else self.calibrator_
         reader = copy(self)  # which takes down the features; they are ours once everything has been looked at
         said, _ = reader._read(X, reset=reset)
         if y is None:

@@ -16,6 +16,7 @@ from calibeat.core.kernel import LATEST, SHUT
 from calibeat.core.method import Method
 from calibeat.core.presets import AUTO, method_named
 from calibeat.core.randomness import uniforms
+from calibeat.core.receipt import LANE
 from calibeat.errors import InvalidInput, SnapshotMismatch
 
 from . import snapshot
@@ -23,6 +24,7 @@ from .dispatch import for_batch, load_single_if_cached
 from .receipts import Receipts
 from .settled import OPEN, ZERO
 from .single import Number, SingleEvents
+from .watch import Watch, Watched
 
 __all__ = ["Calibrator", "Number"]
 
@@ -35,6 +37,8 @@ class Calibrator(SingleEvents):
     method : a `Method`, or the name of a preset such as ``"tops"``; AUTO if not given.
     seed : for the draws of a hedging method; the same seed gives the same draws.
     stream : a name for the stream; two streams of one seed draw independently.
+    monitor : a new `Monitor`, which then watches the forecasts; or several by what they watch, ``{"ours": ...,
+        "raw": ..., "still": ...}``: the forecasts, the raw scores, the lane of AUTO that never moves. docs/monitor.md.
 
     >>> from calibeat import Calibrator
     >>> cal = Calibrator()
@@ -56,13 +60,16 @@ class Calibrator(SingleEvents):
     happen as a whole, and an interrupted call has happened or has not. docs/receipts.md has the details.
     """
 
-    def __init__(self, method: Method | str = AUTO, seed: int = 0, stream: int | str = 0) -> None:
+    def __init__(
+        self, method: Method | str = AUTO, seed: int = 0, stream: int | str = 0, *, monitor: Watched = None
+    ) -> None:  # fmt: skip
         if not isinstance(method, Method):
             method = method_named(method)
         # A subclass of str, such as NumPy's, has another repr, and would be another stream.
         stream = str.__str__(stream) if isinstance(stream, str) else check_whole("stream", stream, -(2**63), 2**63 - 1)
         row = array("d", method.initial_row())
         self._begin(method, check_whole("seed", seed, -(2**63), 2**63 - 1), stream, row)
+        self._set_watch(Watch(method, monitor))
 
     # ---- many events ----------------------------------------------------------------------------------------------
 
@@ -116,8 +123,12 @@ class Calibrator(SingleEvents):
                 one_stream = self._method.spec, row, len(row), loops.NO_SLOTS, 0, 1, 0, float(events)
                 batch = scores, outcomes, self._draws(len(scores)), forecasts, self._scratch(len(scores) if late else 1)
                 play, place = for_batch(loop, self._method, len(scores)), loops.place_before()
-                while play(*one_stream, *batch, *history.columns, place, end, *late):
-                    history.refit(row)
+                still, width = self._watch.room(len(scores)), self._method.receipt_width if late else 0
+                for stop in range(1, end + 1) if len(still) else (end,):
+                    while play(*one_stream, *batch, *history.columns, place, stop, *late):
+                        history.refit(row)
+                    if stop <= len(still):  # noted now: a late outcome writes over what the lanes said
+                        still[stop - 1] = batch[-1][(stop - 1) * width + LANE]
                 marks = (outcomes + ZERO).astype(np.uint8)
                 if late:
                     marks[np.setdiff1d(np.arange(len(scores)), late[-1])] = OPEN
@@ -127,6 +138,8 @@ class Calibrator(SingleEvents):
                 asked[LATEST] = -1.0
                 receipts.settled = after
                 settled.seal()
+                if self._watch:
+                    self._watch.run(events, scores, forecasts, outcomes, still, late[-2] if late else None, end)
             except BaseException:
                 if before is not None:
                     self._row[:] = before
@@ -190,6 +203,7 @@ class Calibrator(SingleEvents):
                     "row": self._row.tolist(),
                     "history": self._history.remembered(self.outcomes),
                     **self._receipts.dump(self._events),
+                    **self._watch.dump(),
                 }
             finally:
                 self._asked[SHUT] = 0.0
@@ -207,6 +221,7 @@ class Calibrator(SingleEvents):
             name = calibrator._receipts.issuer.name
             calibrator._receipts = Receipts.load(calibrator._method, name, state, calibrator._events, outcomes)
             calibrator._signature = ""  # a new life, which gets its own with its first forecast
+            calibrator._set_watch(Watch.load(calibrator._method, state.get("monitors", {}), calibrator._events))
         except InvalidInput as error:
             raise SnapshotMismatch(f"snapshot must hold what a calibrator can hold: {error}") from error
         return calibrator

@@ -32,6 +32,7 @@ from .history import History
 from .issuer import Issuer, issuer_name
 from .receipts import Receipts
 from .settled import OPEN, ZERO, Settled
+from .watch import Watch
 
 Number = int | float | np.floating[Any] | np.integer[Any]
 Pairs = tuple[tuple[float, float], ...]
@@ -58,6 +59,7 @@ class SingleEvents(Beliefs):
         self._aside: Any = array("d", self._receipt)  # the same, of forecasts that are not made
         self._history = History(method)
         self._keeps, self._hedges = method.needs_history, method.draws
+        self._watch = Watch(method, None)
         self._take_kernels()
         self._key = stream_key(self._seed, self._stream)
         name = issuer_name(method, seed, stream)
@@ -77,10 +79,15 @@ class SingleEvents(Beliefs):
             receipt = np.frombuffer(self._receipt) if width else np.empty(0)
             spec, row, asked = self._method.spec, self._view(), np.frombuffer(self._asked)
         lanes_of = Struct(f"{width}d").unpack if width else None
-        alone = self._is_plain or self._hedges or not _ONE_AT_A_TIME
+        alone = self._is_plain or bool(self._watch) or not _ONE_AT_A_TIME
         self._others = predict, update, spec, row, receipt
-        self._settling = None if self._is_plain or self._keeps else (settle_one, spec, row, asked, receipt)
-        self._asking = None if alone else (predict_one, spec, row, asked, receipt, lanes_of)
+        self._settling = None if alone or self._keeps else (settle_one, spec, row, asked, receipt)
+        self._asking = None if alone or self._hedges else (predict_one, spec, row, asked, receipt, lanes_of)
+
+    def _set_watch(self, watch: Watch) -> None:
+        self._watch = watch
+        if watch:  # monitors want to be told of every event
+            self._take_kernels()
 
     # ---- a forecast -----------------------------------------------------------------------------------------------
 
@@ -125,8 +132,7 @@ class SingleEvents(Beliefs):
             hedge: Pairs = ()
             if low != high:  # the draw matters: only now is it worth making
                 q, cell, *_ = predict(spec, row, score, uniform(self._key, event), receipt, 0)
-                m = self._spec[layout.BINS]
-                hedge = ((low + 0.5) / m, weight), ((high + 0.5) / m, 1.0 - weight)
+                hedge = (low, weight), (high, 1.0 - weight)
             n = self._row[layout.N]
             lanes = tuple(self._receipt) if len(receipt) else ()
             signature = self._signature or self._sign()
@@ -137,6 +143,8 @@ class SingleEvents(Beliefs):
             else:  # pragma: no cover - as above
                 asked[:] = array("d", (x0, x1, x2, p, z, cell, n, event, events, 1.0))
             self._latest = forecast
+            if self._watch:
+                self._watch.announce(events)
             return forecast
         finally:
             if not is_plain:  # pragma: no cover - as above
@@ -197,10 +205,9 @@ class SingleEvents(Beliefs):
 
     def _update_alone(self, forecast: Forecast, y: float) -> None:
         """`update` of whatever receipt, when nobody comes between."""
-        asked, is_plain, receipts, before, event = self._asked, self._is_plain, self._receipts, None, -1
+        asked, receipts, before, event = self._asked, self._receipts, None, -1
         try:
-            if not is_plain:  # pragma: no cover - the leg that measures coverage has the JIT off
-                asked[SHUT] = 1.0
+            asked[SHUT] = 1.0
             n, latest = self._row[layout.N], forecast is self._latest
             if not latest:
                 forecast = receipts.check(forecast, int(asked[NEXT]), int(n))
@@ -210,7 +217,7 @@ class SingleEvents(Beliefs):
             if not (has_room and marks[at] == OPEN) and receipts.is_repeat(event, y):
                 return
             before = self._row[:]
-            if latest and is_plain and not self._keeps and forecast.seen == n:
+            if latest and self._is_plain and not self._keeps and forecast.seen == n:
                 _, _, spec, row, receipt = self._others
                 kernel.settle(spec, row, asked[NEXT], *self._made, forecast.cell, y, receipt, 0)
             else:
@@ -219,14 +226,15 @@ class SingleEvents(Beliefs):
                 marks[at] = ZERO + (y == 1.0)
             else:
                 receipts.settled.settle(event, y == 1.0)
+            if self._watch:
+                self._watch.update(forecast, y)
         except BaseException:
             if before is not None:
                 self._row[:] = before
                 receipts.settled.reopen(event)
             raise
         finally:
-            if not is_plain:  # pragma: no cover - as above
-                asked[SHUT] = 0.0
+            asked[SHUT] = 0.0
         if self._keeps:
             self._after_learning()
 
