@@ -11,6 +11,19 @@ T = 0  # forecasts made when the row last moved
 N = 1  # outcomes learnt
 THETA = 2  # where the learner's numbers start
 
+# ---- a row with `Lanes`, lane-minor so that each field of the four Kalman lanes is one vector -----------------------
+SLOPE, BEND, OFFSET = THETA, THETA + 4, THETA + 8
+VAR_A, COV_AC, COV_AB = THETA + 12, THETA + 16, THETA + 20
+VAR_C, COV_CB, VAR_B = THETA + 24, THETA + 28, THETA + 32
+WEIGHT = THETA + 36  # of the Kalman lanes, of the raw score, of the paper's OPS
+OPS_A, OPS_B, OPS_MATRIX = THETA + 42, THETA + 43, THETA + 44  # as `ons_step` lays them
+STALENESS, TEMPER = THETA + 47, THETA + 48  # nats that stale weights have cost; the temper in force
+MEAN_LAG = THETA + 49  # of the last 1000 outcomes, in outcomes
+LEAN_LANES = 50  # numbers without a horizon lane
+HORIZON_WEIGHT = THETA + LEAN_LANES  # 0 while no outcome was ever late
+HORIZON_THETA = HORIZON_WEIGHT + 1  # 7 numbers
+HORIZON_COVARIANCE = HORIZON_THETA + 7  # 28 numbers, the upper triangle by rows
+
 # ---- the spec ----------------------------------------------------------------------------------------------------
 FEATURES, D, SCORE_CLIP, HISTOGRAM_BINS = 0, 1, 2, 3
 LEARNER = 4
@@ -19,4 +32,5 @@ AFTER, EVERY, WINDOW = 7, 8, 9  # refits: T_cal, W (0 = once), window (0 = all)
 CALIBEATER, BINS, GROUPS, PRIOR, OWN, CELLS = 10, 11, 12, 13, 14, 15  # OWN: hedging tries the expert's bin first
 CONTROL = 16  # of the spline
 RECEIPT, EVIDENCE = 17, 18  # the width of a receipt (0: none is needed), where the evidence stands in the row
-SPEC_WIDTH = 19
+HORIZON = 19  # of the lanes: 1 if there is a horizon lane
+SPEC_WIDTH = 20

@@ -17,9 +17,9 @@ from .calibeating import DEFAULT_BINS, KEEP
 from .features import RAW, Scaling
 from .layout import BINS, CALIBEATER, CELLS, EVIDENCE, FEATURES, LEARNER, RECEIPT, SPEC_WIDTH, THETA, N, T
 from .learners import NONE
-from .mixtures import EPS, LARGEST
 from .parts import PARTS, Calibeater, Features, Learner, Part
-from .receipt import CLIPPED_SCORE, FORECAST, RECEIPT_WIDTH, SCORE, SEEN
+from .receipt import FORECAST, HORIZON_LANE, RECEIPT_WIDTH, SCORE, SEEN
+from .weights import EPS, LARGEST
 
 OPTIONAL: tuple[str, ...] = ()  # slots that are younger than 0.1: empty, they are not in the repr or the dict
 
@@ -97,7 +97,7 @@ class Method:
 
     @cached_property
     def width(self) -> int:
-        """How many float64 numbers the state of one stream takes: AUTO 150, OPS 7, TOPS 27, HOPS 207."""
+        """How many float64 numbers the state of one stream takes: AUTO 191, OPS 7, TOPS 27, HOPS 207."""
         return len(self.initial_row())
 
     @property
@@ -149,6 +149,22 @@ class Method:
         if self.learner is not None and self.features is not None:
             self.learner.check(row, self.features, n)
 
+    def adopted_row(self, row: Sequence[float]) -> list[float]:
+        """A row in today's layout, also if version 0.1 wrote it: numbers that are younger are as in a new row.
+
+        >>> from calibeat import AUTO
+        >>> len(AUTO.adopted_row([0.0] * 150)), len(AUTO.adopted_row([0.0] * 191))
+        (191, 191)
+        """
+        fresh, cells = self.initial_row().tolist(), int(self.spec[CELLS])
+        later = [0 if part is None else part.later_numbers for part in (self.learner, self.calibeater)]
+        if len(row) != len(fresh) - sum(later):
+            return list(row)
+        end = len(fresh) - (2 if self.receipt_width else 0)
+        old_cells, old_end = cells - later[0], end - sum(later)
+        learner, calibeater = [*row[:old_cells], *fresh[old_cells:cells]], list(row[old_cells:old_end])
+        return [*learner, *calibeater, *fresh[end - later[1] : end], *row[old_end:]]
+
     def receipt_is_sound(self, receipt: Sequence[float], score: float, seen: int, forecast: float) -> bool:
         """Whether a receipt that travelled is complete and possible, and agrees with its score and its forecast."""
         if self.receipt_width == 0 or not isinstance(self.features, Scaling):
@@ -156,8 +172,8 @@ class Method:
         return (
             len(receipt) == self.receipt_width
             and (receipt[SEEN], receipt[SCORE], receipt[FORECAST]) == (seen, score, forecast)
-            and receipt[CLIPPED_SCORE] == self.features.clipped(score)
             and all(EPS <= receipt[at] <= LARGEST for part in self.parts for at in part.receipt)
+            and (receipt[HORIZON_LANE] == 0.0 or EPS <= receipt[HORIZON_LANE] <= LARGEST)
         )
 
     # ---- as data --------------------------------------------------------------------------------------------------

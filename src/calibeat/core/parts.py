@@ -42,6 +42,7 @@ class Part:
     code: ClassVar[float]
     receipt: ClassVar[tuple[int, ...]] = ()  # the places of the receipt that it looks at again, all probabilities
     no_formula: ClassVar[str] = ""  # why it cannot be exported; the name of the method goes in {}
+    later_numbers: int = 0  # how many of its numbers, the last ones, are younger than 0.1
     later_fields: ClassVar[tuple[str, ...]] = ()  # younger than 0.1: at their default, not in the repr or the dict
 
     def __init_subclass__(cls) -> None:

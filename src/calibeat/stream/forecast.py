@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 from calibeat._util.check import check_number, check_whole
 from calibeat.core.method import Method
+from calibeat.core.receipt import adopted
 from calibeat.errors import InvalidInput
 
 
@@ -120,7 +121,7 @@ class Forecast(_Receipt):
         )
         if isinstance(data["lanes"], str) or not isinstance(data["lanes"], Sequence):
             raise InvalidInput(f"forecast lanes must be a list of numbers, got {data['lanes']!r:.60}")
-        receipt["lanes"] = tuple(check_number("forecast lane", said) for said in data["lanes"])
+        receipt["lanes"] = adopted([check_number("forecast lane", said) for said in data["lanes"]])
         return cls(**receipt)
 
     @classmethod

@@ -38,7 +38,7 @@ def load(text: str | bytes) -> dict[str, Any]:
     except InvalidInput as error:
         raise SnapshotMismatch(f"snapshot must hold a method that this version knows: {error}") from error
     row = state["row"]
-    if not isinstance(row, list) or len(row) != method.width:
+    if not isinstance(row, list) or len(method.adopted_row(row)) != method.width:
         got = len(row) if isinstance(row, list) else type(row).__name__
         raise SnapshotMismatch(f"snapshot must have a row of width {method.width} for its method, got {got}")
     checksum = state.pop("checksum")
@@ -49,7 +49,7 @@ def load(text: str | bytes) -> dict[str, Any]:
         )
     try:
         events = check_whole("events", state["events"], 0, 2**53)
-        row = [check_number(f"row[{i}]", number) for i, number in enumerate(row)]
+        row = method.adopted_row([check_number(f"row[{i}]", number) for i, number in enumerate(row)])
         method.check_row(row, events)
     except InvalidInput as error:
         raise SnapshotMismatch(f"snapshot must hold what a calibrator can hold: {error}") from error
