@@ -25,9 +25,6 @@ DELAY_MEMORY = 1000.0  # outcomes that the mean lag looks back on
 MOST_SCORE_LOGIT, MOST_LANE_LOGIT = 6.0, 8.0  # beyond these, logits count as these
 SIZE = 7
 
-P0, P1, P2, P3 = (HORIZON_COVARIANCE + at for at in (0, 7, 13, 18))  # where the rows of the triangle begin
-P4, P5, P6 = (HORIZON_COVARIANCE + at for at in (22, 25, 27))
-
 
 def horizon_initial() -> list[float]:
     """Weight 0, theta = (0, 1/6, ..., 1/6): the mean logit of the six lanes; covariance 0.3 I."""
@@ -49,9 +46,9 @@ def issued_logit(p: float) -> float:
 
 
 @kernel
-def horizon_says(row: Vector, x: float, o: float, l0: float, l1: float, l2: float, l3: float) -> float:
-    """sigmoid(theta . phi), with the theta of now."""
-    t = HORIZON_THETA
+def horizon_says(row: Vector, lane: int, x: float, o: float, l0: float, l1: float, l2: float, l3: float) -> float:
+    """sigmoid(theta . phi), with the theta of now; the lane begins at row[lane]."""
+    t = lane + HORIZON_THETA
     return squashed(
         row[t] + row[t + 1] * x + row[t + 2] * o + row[t + 3] * l0 + row[t + 4] * l1 + row[t + 5] * l2 + row[t + 6] * l3
     )
@@ -65,11 +62,11 @@ def note_lag(row: Vector, n: float, lag: float) -> None:
 
 
 @kernel
-def wake(row: Vector) -> None:
+def wake(row: Vector, lane: int) -> None:
     """The horizon lane takes a seventh of the weights."""
     for k in range(WEIGHT, WEIGHT + 6):
         row[k] *= 6.0 / 7.0
-    row[HORIZON_WEIGHT] = 1.0 / 7.0
+    row[lane + HORIZON_WEIGHT] = 1.0 / 7.0
 
 
 @kernel
@@ -94,19 +91,23 @@ def dot(
 
 
 @large_kernel
-def horizon_step(row: Vector, y: float, x: float, o: float, l0: float, l1: float, l2: float, l3: float) -> None:
+def horizon_step(
+    row: Vector, lane: int, y: float, x: float, o: float, l0: float, l1: float, l2: float, l3: float
+) -> None:
     """One outcome; K = P phi;  d = 1/(1 + h var);  theta += eta (y - e) d K;  P -= h d K K';  P_ii += drift."""
-    e = horizon_says(row, x, o, l0, l1, l2, l3)
+    e = horizon_says(row, lane, x, o, l0, l1, l2, l3)
+    p0 = lane + HORIZON_COVARIANCE  # where the lines of the triangle begin
+    p1, p2, p3, p4, p5, p6 = p0 + 7, p0 + 13, p0 + 18, p0 + 22, p0 + 25, p0 + 27
     eta = 1.0 / (
         1.0 + row[MEAN_LAG] / HALF_TRUST
     )  # the same for all outcomes: an outcome's own lag may tell what it is
-    k0 = dot(row, P0, P0 + 1, P0 + 2, P0 + 3, P0 + 4, P0 + 5, P0 + 6, x, o, l0, l1, l2, l3)
-    k1 = dot(row, P0 + 1, P1, P1 + 1, P1 + 2, P1 + 3, P1 + 4, P1 + 5, x, o, l0, l1, l2, l3)
-    k2 = dot(row, P0 + 2, P1 + 1, P2, P2 + 1, P2 + 2, P2 + 3, P2 + 4, x, o, l0, l1, l2, l3)
-    k3 = dot(row, P0 + 3, P1 + 2, P2 + 1, P3, P3 + 1, P3 + 2, P3 + 3, x, o, l0, l1, l2, l3)
-    k4 = dot(row, P0 + 4, P1 + 3, P2 + 2, P3 + 1, P4, P4 + 1, P4 + 2, x, o, l0, l1, l2, l3)
-    k5 = dot(row, P0 + 5, P1 + 4, P2 + 3, P3 + 2, P4 + 1, P5, P5 + 1, x, o, l0, l1, l2, l3)
-    k6 = dot(row, P0 + 6, P1 + 5, P2 + 4, P3 + 3, P4 + 2, P5 + 1, P6, x, o, l0, l1, l2, l3)
+    k0 = dot(row, p0, p0 + 1, p0 + 2, p0 + 3, p0 + 4, p0 + 5, p0 + 6, x, o, l0, l1, l2, l3)
+    k1 = dot(row, p0 + 1, p1, p1 + 1, p1 + 2, p1 + 3, p1 + 4, p1 + 5, x, o, l0, l1, l2, l3)
+    k2 = dot(row, p0 + 2, p1 + 1, p2, p2 + 1, p2 + 2, p2 + 3, p2 + 4, x, o, l0, l1, l2, l3)
+    k3 = dot(row, p0 + 3, p1 + 2, p2 + 1, p3, p3 + 1, p3 + 2, p3 + 3, x, o, l0, l1, l2, l3)
+    k4 = dot(row, p0 + 4, p1 + 3, p2 + 2, p3 + 1, p4, p4 + 1, p4 + 2, x, o, l0, l1, l2, l3)
+    k5 = dot(row, p0 + 5, p1 + 4, p2 + 3, p3 + 2, p4 + 1, p5, p5 + 1, x, o, l0, l1, l2, l3)
+    k6 = dot(row, p0 + 6, p1 + 5, p2 + 4, p3 + 3, p4 + 2, p5 + 1, p6, x, o, l0, l1, l2, l3)
     var = k0 + x * k1 + o * k2 + l0 * k3 + l1 * k4 + l2 * k5 + l3 * k6
     var = max(0.0, var)
     h = eta * e * (1.0 - e)
@@ -115,7 +116,7 @@ def horizon_step(row: Vector, y: float, x: float, o: float, l0: float, l1: float
     # if |step var| > STEP: step *= STEP / |step var|
     move = abs(step * var)
     step *= HORIZON_STEP / (max(HORIZON_STEP, move))
-    t = HORIZON_THETA
+    t = lane + HORIZON_THETA
     row[t] += k0 * step
     row[t + 1] += k1 * step
     row[t + 2] += k2 * step
@@ -125,19 +126,20 @@ def horizon_step(row: Vector, y: float, x: float, o: float, l0: float, l1: float
     row[t + 6] += k6 * step
     d *= h
     drift = eta * HORIZON_DRIFT
-    narrow(row, P0, drift, d * k0, k0, k1, k2, k3, k4, k5, k6)
-    narrow(row, P1, drift, d * k1, k1, k2, k3, k4, k5, k6, 0.0)
-    narrow(row, P2, drift, d * k2, k2, k3, k4, k5, k6, 0.0, 0.0)
-    narrow(row, P3, drift, d * k3, k3, k4, k5, k6, 0.0, 0.0, 0.0)
-    narrow(row, P4, drift, d * k4, k4, k5, k6, 0.0, 0.0, 0.0, 0.0)
-    narrow(row, P5, drift, d * k5, k5, k6, 0.0, 0.0, 0.0, 0.0, 0.0)
-    narrow(row, P6, drift, d * k6, k6, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0)
+    narrow(row, p0, 7, drift, d * k0, k0, k1, k2, k3, k4, k5, k6)
+    narrow(row, p1, 6, drift, d * k1, k1, k2, k3, k4, k5, k6, 0.0)
+    narrow(row, p2, 5, drift, d * k2, k2, k3, k4, k5, k6, 0.0, 0.0)
+    narrow(row, p3, 4, drift, d * k3, k3, k4, k5, k6, 0.0, 0.0, 0.0)
+    narrow(row, p4, 3, drift, d * k4, k4, k5, k6, 0.0, 0.0, 0.0, 0.0)
+    narrow(row, p5, 2, drift, d * k5, k5, k6, 0.0, 0.0, 0.0, 0.0, 0.0)
+    narrow(row, p6, 1, drift, d * k6, k6, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0)
 
 
 @kernel
 def narrow(
     row: Vector,
     at: int,
+    size: int,
     drift: float,
     dk: float,
     a: float,
@@ -148,18 +150,18 @@ def narrow(
     f: float,
     g: float,
 ) -> None:
-    """One line of the triangle, which begins at `at` and ends with the last of 28 numbers: P_ij -= d K_i K_j."""
+    """One line of the triangle, `size` numbers from `at` on: P_ij -= d K_i K_j, and drift on the diagonal."""
     variance = row[at] - dk * a
     row[at] = variance + drift if variance < HORIZON_CAP else variance
-    if at < P6:
+    if size > 1:
         row[at + 1] -= dk * b
-    if at < P5:
+    if size > 2:
         row[at + 2] -= dk * c
-    if at < P4:
+    if size > 3:
         row[at + 3] -= dk * d
-    if at < P3:
+    if size > 4:
         row[at + 4] -= dk * e
-    if at < P2:
+    if size > 5:
         row[at + 5] -= dk * f
-    if at < P1:
+    if size > 6:
         row[at + 6] -= dk * g

@@ -90,7 +90,7 @@ def ask(spec: Vector, row: Vector, score: float, receipt: Vector, at: int) -> As
     receipt[at + SEEN] = row[N]
     receipt[at + SCORE] = score
     if spec[LEARNER] == LANES:
-        p, z = mix(row, clip, x0, x1, spec[HORIZON], receipt, at), 0.0
+        p, z = mix(row, clip, x0, x1, int(spec[HORIZON]), receipt, at), 0.0
     else:
         p, z = expert(spec, row, score, x0, x1, x2)
     receipt[at + EXPERT] = inside(p)
@@ -163,7 +163,7 @@ def settle(
     elif learner == AIOLI_STEP:
         aioli_step(row, spec[D], x0, x1, x2, p, z, y, spec[GAIN])
     elif learner == LANES:
-        lanes_step(row, spec[SCORE_CLIP], x0, x1, row[N] + 1.0, y, spec[HORIZON], receipt, at)
+        lanes_step(row, spec[SCORE_CLIP], x0, x1, row[N] + 1.0, y, int(spec[HORIZON]), receipt, at)
     kind = spec[CALIBEATER]
     if kind != KEEP:
         if kind == SPLINE:

@@ -77,7 +77,7 @@ def lane_logits(row: Vector, x: float, g: float, logit: float) -> tuple[float, f
 
 
 @large_kernel
-def mix(row: Vector, clip: float, x0: float, x1: float, horizon: float, receipt: Vector, at: int) -> float:
+def mix(row: Vector, clip: float, x0: float, x1: float, horizon: int, receipt: Vector, at: int) -> float:
     """The expert, for a receipt that holds the score; what each lane says is put in the receipt."""
     f = clipped(receipt[at + SCORE], clip)
     x, g = lane_features(clip, f, x0, x1)
@@ -90,12 +90,12 @@ def mix(row: Vector, clip: float, x0: float, x1: float, horizon: float, receipt:
     w = WEIGHT
     m = row[w] * e0 + row[w + 1] * e1 + row[w + 2] * e2 + row[w + 3] * e3 + row[w + 4] * f + row[w + 5] * paper
     receipt[at + HORIZON_LANE] = 0.0
-    if horizon > 0.0 and row[HORIZON_WEIGHT] > 0.0:
+    if horizon > 0 and row[horizon + HORIZON_WEIGHT] > 0.0:
         most = MOST_LANE_LOGIT
         z0, z1, z2, z3 = bounded(z0, most), bounded(z1, most), bounded(z2, most), bounded(z3, most)
-        h = horizon_says(row, bounded(x0 - x1, MOST_SCORE_LOGIT), bounded(o, most), z0, z1, z2, z3)
+        h = horizon_says(row, horizon, bounded(x0 - x1, MOST_SCORE_LOGIT), bounded(o, most), z0, z1, z2, z3)
         receipt[at + HORIZON_LANE] = h
-        m += row[HORIZON_WEIGHT] * h
+        m += row[horizon + HORIZON_WEIGHT] * h
     return inside(m)
 
 
@@ -104,7 +104,7 @@ def mix(row: Vector, clip: float, x0: float, x1: float, horizon: float, receipt:
 
 @large_kernel
 def lanes_step(
-    row: Vector, clip: float, x0: float, x1: float, n: float, y: float, horizon: float, receipt: Vector, at: int
+    row: Vector, clip: float, x0: float, x1: float, n: float, y: float, horizon: int, receipt: Vector, at: int
 ) -> None:
     """Learn y, the n-th outcome: the weights judge what was issued, the lanes move from where they are now."""
     f = clipped(receipt[at + SCORE], clip)
@@ -113,7 +113,7 @@ def lanes_step(
     e0, e1, e2, e3 = receipt[at + LANE], receipt[at + LANE + 1], receipt[at + LANE + 2], receipt[at + LANE + 3]
     paper = receipt[at + PAPER_LANE]
     note_lag(row, n, lag)
-    if lag == 0.0 and row[TEMPER] == 1.0 and (horizon == 0.0 or row[HORIZON_WEIGHT] == 0.0):
+    if lag == 0.0 and row[TEMPER] == 1.0 and (horizon == 0 or row[horizon + HORIZON_WEIGHT] == 0.0):
         weigh_lanes(row, n, y, f, e0, e1, e2, e3, paper)
     else:
         late_step(row, f, x0, x1, n, lag, y, horizon, receipt, at)
@@ -154,7 +154,7 @@ def late_step(
     n: float,
     lag: float,
     y: float,
-    horizon: float,
+    horizon: int,
     receipt: Vector,
     at: int,
 ) -> None:
@@ -163,14 +163,15 @@ def late_step(
     paper, h = receipt[at + PAPER_LANE], receipt[at + HORIZON_LANE]
     w6, l6, parts, last = 0.0, 1.0, 6.0, 0
     x = o = z0 = z1 = z2 = z3 = 0.0
-    if horizon > 0.0:
-        if row[HORIZON_WEIGHT] == 0.0:  # this outcome is the first late one
-            wake(row)
+    if horizon > 0:
+        last = horizon + HORIZON_WEIGHT
+        if row[last] == 0.0:  # this outcome is the first late one
+            wake(row, horizon)
         x, o = bounded(x0 - x1, MOST_SCORE_LOGIT), issued_logit(paper)
         z0, z1, z2, z3 = issued_logit(e0), issued_logit(e1), issued_logit(e2), issued_logit(e3)
         if h == 0.0:  # it was asleep: what it would have said at its prior, the mean logit of the six lanes
             h = squashed((x + o + z0 + z1 + z2 + z3) / 6.0)
-        w6, l6, parts, last = row[HORIZON_WEIGHT], likelihood(h, y), 7.0, HORIZON_WEIGHT
+        w6, l6, parts = row[last], likelihood(h, y), 7.0
     l0, l1, l2, l3 = likelihood(e0, y), likelihood(e1, y), likelihood(e2, y), likelihood(e3, y)
     l4, l5 = likelihood(f, y), likelihood(paper, y)
     w0, w1, w2 = row[WEIGHT], row[WEIGHT + 1], row[WEIGHT + 2]
@@ -189,12 +190,12 @@ def late_step(
     row[WEIGHT], row[WEIGHT + 1], row[WEIGHT + 2] = keep * w0 + gift, keep * w1 + gift, keep * w2 + gift
     row[WEIGHT + 3], row[WEIGHT + 4], row[WEIGHT + 5] = keep * w3 + gift, keep * w4 + gift, keep * w5 + gift
     if last > 0:
-        row[HORIZON_WEIGHT] = keep * w6 + gift
+        row[last] = keep * w6 + gift
     row[STALENESS] += stale
     if 1.0 + row[STALENESS] > LAZY * temper:
         flatten(row, WEIGHT, 6, last, TEMPER, 1.0 / parts)
     if last > 0:
-        horizon_step(row, y, x, o, z0, z1, z2, z3)
+        horizon_step(row, horizon, y, x, o, z0, z1, z2, z3)
 
 
 @kernel

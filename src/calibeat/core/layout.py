@@ -1,7 +1,7 @@
 """Where each number stands: in the row of a stream, and in the spec of a method.
 
-A row is [t, n, parameters..., cells..., evidence]; `Method` fixes its width. A spec is the method as a vector of
-float64, which is what the kernels read; each part fills in its own numbers (`Part.fill`).
+A row is [t, n, parameters..., cells..., evidence, horizon lane]; `Method` fixes its width. A spec is the method as a
+vector of float64, which is what the kernels read; each part fills in its own numbers (`Part.fill`).
 """
 
 from __future__ import annotations
@@ -19,10 +19,12 @@ WEIGHT = THETA + 36  # of the Kalman lanes, of the raw score, of the paper's OPS
 OPS_A, OPS_B, OPS_MATRIX = THETA + 42, THETA + 43, THETA + 44  # as `ons_step` lays them
 STALENESS, TEMPER = THETA + 47, THETA + 48  # nats that stale weights have cost; the temper in force
 MEAN_LAG = THETA + 49  # of the last 1000 outcomes, in outcomes
-LEAN_LANES = 50  # numbers without a horizon lane
-HORIZON_WEIGHT = THETA + LEAN_LANES  # 0 while no outcome was ever late
-HORIZON_THETA = HORIZON_WEIGHT + 1  # 7 numbers
-HORIZON_COVARIANCE = HORIZON_THETA + 7  # 28 numbers, the upper triangle by rows
+
+# The horizon lane is the end of the row, where it is in nobody's way while no outcome is late. From spec[HORIZON] on:
+HORIZON_WEIGHT = 0  # 0 while no outcome was ever late
+HORIZON_THETA = 1  # 7 numbers
+HORIZON_COVARIANCE = 8  # 28 numbers, the upper triangle by rows
+HORIZON_WIDTH = 36
 
 # ---- the spec ----------------------------------------------------------------------------------------------------
 FEATURES, D, SCORE_CLIP, HISTOGRAM_BINS = 0, 1, 2, 3
@@ -32,5 +34,5 @@ AFTER, EVERY, WINDOW = 7, 8, 9  # refits: T_cal, W (0 = once), window (0 = all)
 CALIBEATER, BINS, GROUPS, PRIOR, OWN, CELLS = 10, 11, 12, 13, 14, 15  # OWN: hedging tries the expert's bin first
 CONTROL = 16  # of the spline
 RECEIPT, EVIDENCE = 17, 18  # the width of a receipt (0: none is needed), where the evidence stands in the row
-HORIZON = 19  # of the lanes: 1 if there is a horizon lane
+HORIZON = 19  # where the horizon lane begins in the row, 0 if there is none
 SPEC_WIDTH = 20

@@ -15,7 +15,7 @@ from calibeat.errors import InvalidInput
 
 from .calibeating import DEFAULT_BINS, KEEP
 from .features import RAW, Scaling
-from .layout import BINS, CALIBEATER, CELLS, EVIDENCE, FEATURES, LEARNER, RECEIPT, SPEC_WIDTH, THETA, N, T
+from .layout import BINS, CALIBEATER, CELLS, EVIDENCE, FEATURES, HORIZON, LEARNER, RECEIPT, SPEC_WIDTH, THETA, N, T
 from .learners import NONE
 from .parts import PARTS, Calibeater, Features, Learner, Part
 from .receipt import FORECAST, HORIZON_LANE, RECEIPT_WIDTH, SCORE, SEEN
@@ -106,10 +106,14 @@ class Method:
         return 0 if self.calibeater is None else len(self.calibeater.initial()) // 2
 
     def initial_row(self) -> Vector:
-        """The row of a stream that has seen nothing: [t, n, theta..., matrix..., cells..., evidence]."""
+        """The row of a stream that has seen nothing: [t, n, theta..., matrix..., cells..., evidence, tail]."""
         cells = [] if self.calibeater is None else self.calibeater.initial()
         evidence = [0.0, 1.0] if self.receipt_width else []
-        return np.array([0.0, 0.0, *self._initial_parameters(), *cells, *evidence])
+        return np.array([0.0, 0.0, *self._initial_parameters(), *cells, *evidence, *self._tail])
+
+    @property
+    def _tail(self) -> list[float]:
+        return [] if self.learner is None else self.learner.tail()
 
     def _initial_parameters(self) -> list[float]:
         if self.features is None:
@@ -125,7 +129,9 @@ class Method:
             part.fill(spec)
         spec[CELLS] = THETA + len(self._initial_parameters())
         spec[RECEIPT] = self.receipt_width
-        spec[EVIDENCE] = self.width - 2
+        end = self.width - len(self._tail)
+        spec[EVIDENCE] = end - 2
+        spec[HORIZON] = end if self._tail else 0
         spec.flags.writeable = False
         return spec
 
@@ -139,7 +145,7 @@ class Method:
         t, n = row[T], row[N]
         if not (0 <= n <= t <= events and n == int(n) and t == int(t)):
             raise InvalidInput(f"row must count outcomes in whole numbers up to {events} events, got {n!r} of {t!r}")
-        end, cells = len(row), int(self.spec[CELLS])
+        end, cells = len(row) - len(self._tail), int(self.spec[CELLS])
         if self.receipt_width:
             end -= 2
             if not 1e-100 <= row[end + 1] <= 1e100:
@@ -156,14 +162,13 @@ class Method:
         >>> len(AUTO.adopted_row([0.0] * 150)), len(AUTO.adopted_row([0.0] * 191))
         (191, 191)
         """
-        fresh, cells = self.initial_row().tolist(), int(self.spec[CELLS])
         later = [0 if part is None else part.later_numbers for part in (self.learner, self.calibeater)]
-        if len(row) != len(fresh) - sum(later):
+        fresh, cells = self.initial_row().tolist(), int(self.spec[CELLS])
+        end, old_cells = len(fresh) - len(self._tail), cells - later[0]
+        if len(row) != end - sum(later) or not self.receipt_width:
             return list(row)
-        end = len(fresh) - (2 if self.receipt_width else 0)
-        old_cells, old_end = cells - later[0], end - sum(later)
-        learner, calibeater = [*row[:old_cells], *fresh[old_cells:cells]], list(row[old_cells:old_end])
-        return [*learner, *calibeater, *fresh[end - later[1] : end], *row[old_end:]]
+        learner, calibeater = [*row[:old_cells], *fresh[old_cells:cells]], row[old_cells : len(row) - 2]
+        return [*learner, *calibeater, *fresh[end - 2 - later[1] : end - 2], *row[len(row) - 2 :], *self._tail]
 
     def receipt_is_sound(self, receipt: Sequence[float], score: float, seen: int, forecast: float) -> bool:
         """Whether a receipt that travelled is complete and possible, and agrees with its score and its forecast."""

@@ -2,7 +2,7 @@
 
 Nobody knows beforehand how fast a stream will drift. `Lanes` runs a learner for each answer and lets the outcomes
 choose. In a row, from `THETA` on (`layout`): 36 numbers of the Kalman lanes, 6 weights, theta and A of the paper's ONS,
-three numbers about late outcomes, and 36 of the horizon lane.
+and three numbers about late outcomes; at the end of the row, 36 numbers of the horizon lane.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ from .layout import (
     COV_AB,
     COV_AC,
     COV_CB,
-    HORIZON,
     HORIZON_COVARIANCE,
     HORIZON_THETA,
     HORIZON_WEIGHT,
+    HORIZON_WIDTH,
     MEAN_LAG,
     OFFSET,
     OPS_A,
@@ -104,6 +104,7 @@ class Lanes(Learner):
     code: ClassVar[float] = LANES
     receipt: ClassVar[tuple[int, ...]] = (*range(LANE, LANE + 4), PAPER_LANE, EXPERT)
     later_fields: ClassVar[tuple[str, ...]] = ("horizon",)
+    later_numbers: ClassVar[int] = 3
 
     def __post_init__(self) -> None:
         if not isinstance(self.horizon, (bool, np.bool_)):
@@ -114,14 +115,6 @@ class Lanes(Learner):
         """Shorter where there is a horizon lane: it names a stream's receipts, and those of 0.1 must stay known."""
         return f"Lanes({', '.join(f'{field.name}={getattr(self, field.name)!r}' for field in self.shown_fields())})"
 
-    @property
-    def later_numbers(self) -> int:
-        return 3 + (len(horizon_initial()) if self.horizon else 0)
-
-    def fill(self, spec: Vector) -> None:
-        super().fill(spec)
-        spec[HORIZON] = self.horizon
-
     def check_features(self, features: Features | None) -> None:
         if type(features) is not Beta or features.start != Beta.start:
             raise InvalidInput(f"Lanes needs Beta features that start at the identity {Beta.start}, got {features}")
@@ -131,8 +124,10 @@ class Lanes(Learner):
     def initial(self, features: Features) -> list[float]:  # noqa: ARG002 - they all start at the identity
         theta, P = (1.0, 0.0, 0.0), (PRIOR_AC, 0.0, 0.0, PRIOR_AC, 0.0, PRIOR_B)
         kalman = [number for number in (*theta, *P) for _ in range(4)]
-        lean = [*kalman, *[1.0 / 6.0] * 6, 1.0, 0.0, ONS_RHO, 0.0, ONS_RHO, 0.0, 1.0, 0.0]
-        return [*lean, *horizon_initial()] if self.horizon else lean
+        return [*kalman, *[1.0 / 6.0] * 6, 1.0, 0.0, ONS_RHO, 0.0, ONS_RHO, 0.0, 1.0, 0.0]
+
+    def tail(self) -> list[float]:
+        return horizon_initial() if self.horizon else []
 
     def check(self, row: Sequence[float], features: Features, n: float) -> None:  # noqa: ARG002 - one signature
         weights = _weights(row, horizon=self.horizon)
@@ -156,7 +151,7 @@ class Lanes(Learner):
         if not 0.0 <= row[MEAN_LAG] <= n:
             raise InvalidInput(f"row must have a mean lag of at most its {n:g} outcomes, got {row[MEAN_LAG]!r}")
         if self.horizon:
-            check_horizon(row)
+            check_horizon(row[len(row) - HORIZON_WIDTH :])
 
     def params(self, row: Any, features: Features) -> dict[str, Any]:  # noqa: ARG002 - one signature
         """Weighted means over the first six lanes of slope a, offset b and bend c; the weight of each lane by its name;
@@ -200,13 +195,15 @@ class Lanes(Learner):
         formula.add("logit", ("-", "lf", "lg"))
         formula.add("x", at_the_clip(clip, -X_ATOM, X_ATOM, "logit"))
         formula.add("g", at_the_clip(clip, G_ATOM, G_ATOM, ("+", "lf", "lg", LN4)))
-        for k in range(4):
-            formula.add(f"lane{k}", _squashed(("+", ("*", slope[k], "x"), ("*", bend[k], "g"), offset[k])))
+        logits = [("+", ("*", slope[k], "x"), ("*", bend[k], "g"), offset[k]) for k in range(4)]
+        for k, z in enumerate(logits):
+            formula.add(f"lane{k}", _squashed(z))
         formula.add("ops", _squashed(("+", ("*", ops_a, "logit"), ops_b)))
         said = ["lane0", "lane1", "lane2", "lane3", "f", "ops"]
-        if self.horizon and row[HORIZON_WEIGHT] > 0.0:
-            _export_horizon(formula, row, slope, bend, offset)
-            weights, said = [*weights, row[HORIZON_WEIGHT]], [*said, "horizon"]
+        lane = row[len(row) - HORIZON_WIDTH :]
+        if self.horizon and lane[HORIZON_WEIGHT] > 0.0:
+            _export_horizon(formula, lane, [("+", ("*", ops_a, "logit"), ops_b), *logits])
+            weights, said = [*weights, lane[HORIZON_WEIGHT]], [*said, "horizon"]
         mean = ("+", *(("*", w, name) for w, name in zip(weights, said, strict=True)))
         formula.add("expert", clamped(mean, EPS, LARGEST))
 
@@ -217,10 +214,9 @@ def check_temper(stale: float, temper: float) -> None:
         raise InvalidInput(f"row must have a temper from 1 to 1 + its staleness {stale!r}, got {temper!r}")
 
 
-def check_horizon(row: Sequence[float]) -> None:
+def check_horizon(lane: Sequence[float]) -> None:
     """Raise `InvalidInput` unless the parameters and the covariance of the horizon lane are possible."""
-    theta = row[HORIZON_THETA:HORIZON_COVARIANCE]
-    packed = iter(row[HORIZON_COVARIANCE : HORIZON_COVARIANCE + SIZE * (SIZE + 1) // 2])
+    theta, packed = lane[HORIZON_THETA:HORIZON_COVARIANCE], iter(lane[HORIZON_COVARIANCE:])
     P = {(i, j): next(packed) for i in range(SIZE) for j in range(i, SIZE)}
     bounded = all(0.0 < P[i, i] <= 1.1 * HORIZON_CAP for i in range(SIZE))
     if not all(abs(value) <= 1e6 for value in theta):
@@ -231,21 +227,16 @@ def check_horizon(row: Sequence[float]) -> None:
 
 def _weights(row: Any, *, horizon: bool) -> list[Any]:
     """The weights of the lanes, that of the horizon lane last."""
-    return [*row[WEIGHT : WEIGHT + 6], *(row[HORIZON_WEIGHT : HORIZON_WEIGHT + 1] if horizon else ())]
+    return [*row[WEIGHT : WEIGHT + 6], *([row[len(row) - HORIZON_WIDTH]] if horizon else ())]
 
 
-def _export_horizon(
-    formula: Formula, row: list[float], slope: list[float], bend: list[float], offset: list[float]
-) -> None:
-    """The horizon lane of a frozen row, which looks at the logits of the others."""
-    theta = row[HORIZON_THETA:HORIZON_COVARIANCE]
-    formula.numbers.update(horizon=theta, horizon_weight=row[HORIZON_WEIGHT])
-    most = MOST_LANE_LOGIT
+def _export_horizon(formula: Formula, lane: list[float], logits: list[Expression]) -> None:
+    """The horizon lane of a frozen row, which looks at the logits of the score, of OPS and of the Kalman lanes."""
+    theta = lane[HORIZON_THETA:HORIZON_COVARIANCE]
+    formula.numbers.update(horizon=theta, horizon_weight=lane[HORIZON_WEIGHT])
     terms: list[Expression] = [theta[0], ("*", theta[1], clamped("logit", -MOST_SCORE_LOGIT, MOST_SCORE_LOGIT))]
-    ops = ("+", ("*", row[OPS_A], "logit"), row[OPS_B])
-    lanes = [("+", ("*", slope[k], "x"), ("*", bend[k], "g"), offset[k]) for k in range(4)]
-    for parameter, z in zip(theta[2:], [ops, *lanes], strict=True):
-        terms.append(("*", parameter, clamped(z, -most, most)))
+    for parameter, z in zip(theta[2:], logits, strict=True):
+        terms.append(("*", parameter, clamped(z, -MOST_LANE_LOGIT, MOST_LANE_LOGIT)))
     formula.add("horizon", _squashed(("+", *terms)))
 
 

@@ -5,7 +5,7 @@ With outcomes at once, after the n-th of them::
     w_k <- (1 - alpha) w_k L_k / sum + alpha w0,    alpha = 0.5/n, w0 = 1 / how many they are
 
 A late outcome judges what was issued. Weights that follow such judgements chase the past. What that has cost so far is
-the staleness G: the sum of ``log(sum w_k L_k / L of the issued mixture)`` where it is positive, with the weights of now.
+the staleness G: the sum of ``log(sum w_k L_k / L of the issued mixture)``, at the weights of now, where it is positive.
 Likelihoods are tempered by it: ``L_k^(1/T)``. When 1 + G exceeds T by a tenth, the weights are flattened and T = 1 + G.
 """
 
