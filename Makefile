@@ -3,11 +3,13 @@ PYTHON ?= python3
 RUNS ?= 20
 BIN := .venv/bin
 INSTALL := $(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt
+# On all cores; tests that share something expensive, such as a browser, are one group and stay in one process.
+PYTEST := $(BIN)/python -m pytest -n auto --dist loadgroup
 
-.PHONY: help venv demo test chromium lint reproduce bench format clean
+.PHONY: help venv demo test test-quick chromium lint reproduce bench format clean
 
 help: ## what can be made
-	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
 
 venv: .venv/dev ## the environment for everything but the benchmarks
 
@@ -23,10 +25,16 @@ demo: .venv/demo ## a year of flights: a table, and a picture and a report in ou
 	@mkdir -p out
 	$(BIN)/calibeat demo --out out
 
-test: .venv/dev chromium ## the whole suite twice: with the JIT, and without it for the coverage
-	$(BIN)/python -m pytest
-	NUMBA_DISABLE_JIT=1 $(BIN)/python -m coverage run -m pytest
-	$(BIN)/python -m coverage report
+# Folders whose tests run kernels. Coverage of both runs counts: the lines of a kernel are seen only in plain Python.
+PLAIN := $(wildcard tests/core tests/multi tests/monitor tests/stream tests/bank tests/backtest/replay tests/backtest/test_replay.py)
+test: .venv/dev chromium ## the whole suite; then, without the JIT, what runs the kernels; the coverage of both
+	@rm -f .coverage
+	$(PYTEST) --cov --cov-report= --cov-fail-under=0
+	NUMBA_DISABLE_JIT=1 $(PYTEST) $(PLAIN) --cov --cov-append --cov-report= --cov-fail-under=0
+	$(BIN)/python -m coverage report $$($(BIN)/python tests/components.py)
+
+test-quick: .venv/dev ## for daily work: the suite without its slow tests, browsers and coverage
+	$(PYTEST) -q -m 'not slow'
 
 # The report is tested in a real browser. Where Debian's packages cannot be had, its tests skip (not in CI: there they fail).
 SUDO := $(if $(filter 0,$(shell id -u)),,sudo)
@@ -35,21 +43,22 @@ chromium: ## the browser of the tests, from Debian's packages unless there is on
 	  $(SUDO) apt-get update -qq && $(SUDO) env DEBIAN_FRONTEND=noninteractive \
 	  apt-get install -y -qq --no-install-recommends chromium chromium-driver; } || echo "no Chromium: its tests will skip"
 
-lint: .venv/dev ## ruff and mypy
+lint: .venv/dev ## ruff, mypy, and who may import whom
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
+	$(BIN)/lint-imports --no-cache --no-logo
 
 format: .venv/dev ## let ruff lay out the code
 	$(BIN)/ruff check --fix
 	$(BIN)/ruff format
 
-reproduce: .venv/reproduce ## the paper's tables and figures into docs/ (RUNS=20; data from ../shared/data or CALIBEAT_DATA)
-	$(BIN)/calibeat reproduce all --runs $(RUNS) --jobs 2 --out docs $(addprefix --data ,$(wildcard ../shared/data))
+reproduce: .venv/reproduce ## the paper's tables and figures into docs/ (RUNS=20)
+	$(BIN)/calibeat reproduce all --runs $(RUNS) --jobs 2 --out docs
 
 bench: .venv/bench ## speed beside a C loop and other libraries, as tables
 	$(BIN)/python -m benchmarks
 
 clean: ## forget the environment, caches and compiled kernels
-	rm -rf .venv out .mypy_cache .pytest_cache .ruff_cache .hypothesis .coverage
+	rm -rf .venv out .mypy_cache .pytest_cache .ruff_cache .hypothesis .coverage .coverage.*
 	find src tests benchmarks -name __pycache__ -exec rm -rf {} +

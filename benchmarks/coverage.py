@@ -72,5 +72,5 @@ def _verdict(n: int, rho: float, seed: int) -> str:
     rng = np.random.default_rng(seed)
     hidden, base = _wave(rng, n, rho), rng.normal(size=n)
     scores = 1.0 / (1.0 + np.exp(-1.702 * base / np.sqrt(1.25)))  # the normal distribution function, within 0.01
-    said = calibeat.backtest(scores, base + 0.5 * hidden + rng.normal(size=n) > 0, methods="fps").payload()["verdict"]
+    said = calibeat.backtest(scores, base + 0.5 * hidden + rng.normal(size=n) > 0, methods="fps").payload["verdict"]
     return "raw" if said["method"] == "raw" else said["confidence"]

@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 
 from calibeat import AUTO, Calibrator, Forecast, warm_up
 from calibeat.core.mixtures import LANE_NAMES
-from calibeat.paper.flights import flights
-from calibeat.paper.stream import Stream
+from calibeat.examples.flights import flights
+from calibeat.examples.stream import Stream
 
 # Okabe and Ito's colours, told apart by all kinds of colour vision.
 COLOURS = ("#0072B2", "#56B4E9", "#E69F00", "#D55E00", "#999999", "#009E73")

@@ -206,7 +206,7 @@ def regimes(events: int = 100_000, length: int = 800) -> Named:
 
 def delays(*, quick: bool) -> None:
     """Table: log-loss on the flights and on the development streams, by how late the outcomes are."""
-    from calibeat.paper.flights import flights
+    from calibeat.examples.flights import flights
 
     flown = flights()
     known = flown.labelled

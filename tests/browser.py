@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import base64
 import json
-import os
-import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
-import pytest
+from components import component
 
 if TYPE_CHECKING:
     from selenium.webdriver import Chrome
@@ -32,21 +30,10 @@ FLAGS = (
 )
 
 
-def programs() -> tuple[str, str]:
-    """Chromium and its driver; where they are absent the test skips, but not in continuous integration."""
-    chromium, driver = shutil.which("chromium"), shutil.which("chromedriver")
-    if chromium and driver:
-        return chromium, driver
-    reason = "needs Chromium and its driver (make chromium)"
-    if os.environ.get("CI"):
-        pytest.fail(reason)
-    pytest.skip(reason)
-
-
 @contextmanager
 def browser(width: int = 1280, height: int = 1000) -> Iterator[Chrome]:
     """Chromium, started and stopped; it keeps what the page says and asks for (`complaints`, `requests`)."""
-    chromium, driver = programs()
+    chromium, driver = component("chromium")
     from selenium.webdriver import Chrome, ChromeOptions, ChromeService
 
     with TemporaryDirectory(prefix="calibeat-chromium-") as profile:

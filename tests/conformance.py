@@ -185,3 +185,9 @@ def candidates_are_a_distribution(method: Method, scores: Vector, outcomes: Vect
 @check
 def method_survives_as_data(method: Method, scores: Vector, outcomes: Vector) -> None:  # noqa: ARG001 - one signature
     assert Method.from_dict(json.loads(json.dumps(method.to_dict()))) == method
+
+
+def state_of(calibrator: Calibrator) -> dict[str, object]:
+    """A snapshot without what it knows of receipts: a bank's member knows less of them."""
+    state = json.loads(calibrator.to_json())
+    return {name: value for name, value in state.items() if name not in ("settled", "lives", "checksum")}

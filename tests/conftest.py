@@ -1,16 +1,22 @@
-"""What the tests share: the folder beside the project that holds the golden vectors, where there is one."""
+"""What the tests share: settings of hypothesis, which tests are slow or unmeasured, and what holds after all tests."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
 
-SHARED = Path(__file__).parents[2] / "shared"
+from calibeat.core import jit
+
+HERE = Path(__file__).parent
+DATA = HERE.parent / "data"
 
 JIT_OFF = os.environ.get("NUMBA_DISABLE_JIT", "0") not in ("", "0")
+
+jit._PATIENCE = 0.0  # no batch is too small to be compiled: the suite is about the compiled kernels too
 
 # No deadline: machines are noisy, and the first call of a kernel may compile it.
 settings.register_profile(
@@ -18,15 +24,72 @@ settings.register_profile(
 )
 settings.load_profile("calibeat")
 
+# ---- which tests run where (files, or tests of a file) --------------------------------------------------------------
 
-@pytest.fixture(scope="session")
-def shared() -> Path:
-    """The shared folder; a test that needs it skips where it is absent."""
-    if not SHARED.exists():
-        pytest.skip("needs the shared folder beside the project (golden vectors, datasets)")
-    return SHARED
+# Measuring lines makes Python two to three times slower. These tests run without it; others reach the same lines.
+UNMEASURED = (
+    "core/test_against_oracle.py",
+    "core/test_golden.py",
+    "core/test_oracle.py",
+    "core/test_theorems.py",
+    "multi/test_against_oracle.py",
+    "report/test_browser.py",
+    "report/test_screens.py",
+    "test_conformance.py",
+    "test_gallery.py",
+    "test_river.py::test_the_checks_of_river",
+)
+# `make test-quick` leaves these out: they take long, and what they test seldom breaks alone.
+SLOW = (
+    "core/test_against_oracle.py",
+    "core/test_oracle.py",
+    "multi/test_against_oracle.py",
+    "paper",
+    "report/test_browser.py",
+    "report/test_screens.py",
+    "test_gallery.py",
+    "test_river.py::test_the_checks_of_river",
+)
+# The run without the JIT shows that kernels as plain Python give the golden numbers, and reaches their lines. That they
+# give the bits of the compiled ones, for every method and stream, is shown by `test_conformance`, which starts both.
+collect_ignore = (
+    ["core/test_against_oracle.py", "core/test_oracle.py", "core/test_theorems.py", "multi/test_against_oracle.py"]
+    if JIT_OFF
+    else []
+)
+# Tests that use one of these fixtures, which take seconds to make, run in one process.
+SHARED_FIXTURES = ("chrome", "small")
 
 
+@pytest.hookimpl(tryfirst=True)  # before xdist looks for groups
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """What must hold after the whole suite is looked at after the whole suite."""
-    items.sort(key=lambda item: item.get_closest_marker("last") is not None)
+    for item in items:
+        name = f"{item.path.relative_to(HERE).as_posix()}::{getattr(item, 'originalname', item.name)}"
+        if _among(name, UNMEASURED):
+            item.add_marker(pytest.mark.no_cover)
+        if _among(name, SLOW):
+            item.add_marker(pytest.mark.slow)
+        for fixture in set(SHARED_FIXTURES) & set(getattr(item, "fixturenames", ())):
+            item.add_marker(pytest.mark.xdist_group(f"{item.path.stem} {fixture}"))
+
+
+def _among(name: str, places: tuple[str, ...]) -> bool:
+    """Whether a test is one of these, in one of these files, or in a file of one of these folders."""
+    return any(name == place or name.startswith((f"{place}::", f"{place}/")) for place in places)
+
+
+# ---- after everything -----------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="session", autouse=True)
+def one_signature_per_kernel() -> Iterator[None]:
+    """After all tests of this process, whatever they did: a kernel that was compiled was compiled once.
+
+    A second signature would mean that some input reaches the kernels in another form, and that its users wait for
+    another compilation.
+    """
+    yield
+    from calibeat.core.jit import dispatchers
+
+    found = {name: dispatcher.signatures for name, dispatcher in dispatchers().items()}
+    assert {name: signatures for name, signatures in found.items() if len(signatures) != 1} == {}

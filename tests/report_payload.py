@@ -123,6 +123,7 @@ def payload(
             "blocks": 68,
             "block_length": 4541,
             "resamples": 2000,
+            "legend": "A bar shows the difference to the raw score with its 95 % interval: left of the line is better.",
             "sentence": "95 % intervals from 2,000 resamples of a moving-block bootstrap with blocks of 4,541 events: "
             "neighbouring events are alike, and intervals that ignore it are too narrow.",
         },
@@ -164,6 +165,7 @@ def payload(
                 "observed": 12.5 + 900 * quality[n],
                 "holds": n != "hops",
                 "promised": n == "tops",
+                "in_expectation": False,
                 "applies": "to any log, with outcomes told at once"
                 if n == "tops"
                 else "This is a yardstick: the theorem wants another step size.",

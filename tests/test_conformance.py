@@ -106,7 +106,6 @@ def test_draws_do_not_depend_on_batching() -> None:
     assert (whole != Calibrator("hops", seed=9, stream="other").run(scores, outcomes)).any()
 
 
-@pytest.mark.last
 @pytest.mark.skipif(JIT_OFF, reason="there is nothing compiled")
 def test_one_signature_per_kernel() -> None:
     frozen = np.linspace(0, 1, 5)

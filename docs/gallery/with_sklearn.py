@@ -10,8 +10,8 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, SplineTransformer
 
 from calibeat import Calibrator, metrics
-from calibeat.paper.flights import read_flights
-from calibeat.sklearn.classifier import OnlineCalibratedClassifier
+from calibeat.examples.flights import read_flights
+from calibeat.sklearn import OnlineCalibratedClassifier
 
 flights = read_flights().dropna(subset="late").iloc[::10]  # every tenth flight, to be quick
 X = flights[["carrier", "origin", "dest", "minute_of_day", "weekday", "distance"]]

@@ -12,11 +12,13 @@ outcome y_b. All sums run over the bins that are not empty.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from . import _multi_metrics as _multi
 from ._util.check import (
     check_choice,
     check_interval,
@@ -33,6 +35,9 @@ from .core.jit import compiled
 from .core.method import Method
 from .core.presets import method_named
 from .errors import InvalidInput
+
+top_label_calibration_error = _multi.top_label_calibration_error
+classwise_calibration_error = _multi.classwise_calibration_error
 
 
 class ReliabilityCurve(NamedTuple):
@@ -57,6 +62,25 @@ def reliability_curve(outcomes: npt.ArrayLike, forecasts: npt.ArrayLike, bins: i
     divisor = np.where(empty, 1, count)
     middle = (np.arange(m) + 0.5) / m
     return ReliabilityCurve(np.where(empty, middle, sum_p / divisor), np.where(empty, np.nan, sum_y / divisor), count)
+
+
+def confidence_reliability_curve(
+    labels: Any, forecasts: Any, bins: int = 10, *, classes: Sequence[Any] | None = None
+) -> ReliabilityCurve:
+    """The reliability curve of the top class: mean confidence, share of hits and count of each bin of confidence.
+
+    Parameters
+    ----------
+    labels : column numbers, or labels of `classes`.
+    forecasts : an (n, K) matrix of probabilities.
+
+    >>> from calibeat import metrics
+    >>> curve = metrics.confidence_reliability_curve([0, 2], [[0.75, 0.25, 0.0], [0.75, 0.0, 0.25]], bins=2)
+    >>> curve.mean_forecast[1], curve.mean_outcome[1], curve.count[1]
+    (np.float64(0.75), np.float64(0.5), np.int64(2))
+    """
+    hits, confidence, _ = _multi.top_label(labels, forecasts, classes)
+    return reliability_curve(hits, np.minimum(confidence, 1.0), bins)
 
 
 def calibration_error(outcomes: npt.ArrayLike, forecasts: npt.ArrayLike, bins: int = 10, norm: str = "l1") -> float:
@@ -131,18 +155,25 @@ def calibration_error_of_gaps(gaps: npt.ArrayLike, count: npt.ArrayLike) -> Any:
     return np.abs(np.asarray(gaps)).sum(axis=-1) / count
 
 
-def brier_score(outcomes: npt.ArrayLike, forecasts: npt.ArrayLike) -> float:
+def brier_score(outcomes: npt.ArrayLike, forecasts: npt.ArrayLike, *, classes: Sequence[Any] | None = None) -> float:
     r"""(1/T) sum_t (y_t - p_t)^2.
 
+    For many classes (labels, and an (n, K) matrix of forecasts) summed over the classes: between 0 and 2, and twice
+    the binary score for two classes. Labels are column numbers, or those of `classes`.
+
     >>> from calibeat import metrics
-    >>> metrics.brier_score([1, 0], [0.5, 0.5])
-    0.25
+    >>> metrics.brier_score([1, 0], [0.5, 0.5]), metrics.brier_score([1, 0], [[0.5, 0.5], [0.5, 0.5]])
+    (0.25, 0.5)
     """
+    if _multi.is_matrix(forecasts):
+        return _multi.brier_score(outcomes, forecasts, classes)
     y, p = _pair(outcomes, forecasts)
     return float(np.mean((y - p) ** 2))
 
 
-def log_loss(outcomes: npt.ArrayLike, forecasts: npt.ArrayLike, clip: float = 0.0) -> float:
+def log_loss(
+    outcomes: npt.ArrayLike, forecasts: npt.ArrayLike, clip: float = 0.0, *, classes: Sequence[Any] | None = None
+) -> float:
     r"""(1/T) sum_t -y_t log p_t - (1 - y_t) log(1 - p_t), exact for any forecast.
 
     A forecast of exactly 0 or 1 that turns out wrong costs infinity, and that is what is returned; so does one that
@@ -154,7 +185,14 @@ def log_loss(outcomes: npt.ArrayLike, forecasts: npt.ArrayLike, clip: float = 0.
     (0.693147, 690.776)
     >>> metrics.log_loss([1], [0.0]), round(metrics.log_loss([1], [0.0], clip=1e-5), 3)
     (inf, 11.513)
+
+    For many classes: labels (column numbers, or those of `classes`), and an (n, K) matrix of forecasts.
+
+    >>> round(metrics.log_loss(["cat", "dog"], [[0.5, 0.25, 0.25]] * 2, classes=["cat", "dog", "bird"]), 6)
+    1.039721
     """
+    if _multi.is_matrix(forecasts):
+        return _multi.log_loss(outcomes, forecasts, clip, classes)
     y, p = _pair(outcomes, forecasts)
     clip = check_interval("clip", clip, 0.0, 0.499)
     return float(_losses(y, p, clip).mean())

@@ -20,10 +20,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ._util.check import check_score, check_whole, said
+from ._util.extras import missing
 from .core.calibeating import bin_of
 from .core.method import Method
-from .core.randomness import uniform
-from .errors import MissingExtra
 from .metrics import of_bins
 from .stream.calibrator import Calibrator
 from .stream.forecast import Forecast
@@ -31,7 +30,7 @@ from .stream.forecast import Forecast
 try:
     from river import base, linear_model, metrics
 except ImportError as error:
-    raise MissingExtra("calibeat.river needs river: pip install 'calibeat[river]'") from error
+    raise missing("river", "river", "calibeat.river") from error
 
 Label = bool | str | int
 
@@ -137,7 +136,7 @@ class OnlineCalibrated(base.Wrapper[base.Classifier], base.Classifier):
             if len(self._waiting) > self.remember:
                 self._waiting.popitem(last=False)
         else:
-            p = _peek(self.calibrator, score)
+            p = self.calibrator.peek(score)
         return {self.labels[0]: 1.0 - p, self.labels[1]: p}
 
     def _score(self, x: Any, **kwargs: Any) -> float:
@@ -168,16 +167,6 @@ def _key(x: Any) -> Any:
     except TypeError as error:
         raise ValueError(f"x must be hashable, or a dict of what is, to be remembered, got {said(x)}") from error
     return key
-
-
-def _peek(calibrator: Calibrator, score: float) -> float:
-    """What the next forecast of this score would be, without making it: one event, none of the cost of a batch."""
-    spec, row, receipt = calibrator._hand
-    made = calibrator._receipt[:]  # the receipt of the last forecast, which still waits for its outcome
-    u = uniform(calibrator._key, calibrator.events) if calibrator._hedges else 0.0
-    forecast = calibrator._predict(spec, row, check_score(score), u, receipt, 0)[0]
-    calibrator._receipt[:] = made
-    return float(forecast)
 
 
 # ---- metrics -----------------------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""`calibeat backtest` as a person types it: every kind of log, every kind of mistake, nothing left half done."""
+"""`calibeat backtest` as a person types it: every kind of log, nothing left half done."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from random import Random
 
 import numpy as np
 import pytest
@@ -83,13 +82,10 @@ def payload(typed, *arguments):
     return json.loads(out)
 
 
-# ---- every kind of log -------------------------------------------------------------------------------------------
-
-
 def test_every_format_says_the_same(typed):
     expected = calibeat.backtest(
         SCORES, OUTCOMES, TABLE["country"].to_pylist(), MOMENTS, KNOWN, methods="ops,hops"
-    ).payload()  # fmt: skip
+    ).payload  # fmt: skip
     options = ("--time", "at", "--outcome-time", "known", "--key", "country", "--methods", "ops,hops")
     for name in ("log.csv", "log.parquet", "log.feather", "log.arrows", "log.csv.gz"):
         found = payload(typed, write(name), *options)
@@ -168,9 +164,6 @@ def test_types_that_logs_come_in(typed):
     assert payload(typed, "log.tsv", "--methods", "ops")["data"]["used"] == N
 
 
-# ---- what comes out ----------------------------------------------------------------------------------------------
-
-
 def test_the_verdict_and_the_leaderboard_are_printed(typed):
     code, out, err = typed(write("log.csv"), "--report", "new/report.html", "--skip-bad")
     assert (code, err) == (0, "")
@@ -179,7 +172,7 @@ def test_the_verdict_and_the_leaderboard_are_printed(typed):
     assert "score in 'p' (guessed), outcome in 'clicked' (guessed)" in " ".join(out.split())
     for name in ("raw", "AUTO", "FPS", "OPS", "TOPS", "HOPS", "OBS", "TOBS", "HOBS", "F99"):
         assert f"  {name} " in out
-    assert "count for\nnobody" in out or "count for nobody" in out
+    assert "are not scored" in " ".join(out.split())
     assert "moving-block bootstrap" in out
     report = Path("new/report.html")
     assert out.rstrip().endswith(f"Written: {report.resolve()}")
@@ -209,7 +202,7 @@ def test_forecasts_are_written_for_every_event(typed):
     assert found["key"].to_pylist() == TABLE["country"].to_pylist()
     assert found["time"].to_pylist() == TABLE["at"].to_pylist()
     assert found["outcome"].to_pylist()[-2:] == [int(OUTCOMES[-2]), None]
-    plain = typed(write("log.csv"), "--methods", "ops", "--out", "plain.parquet")
+    plain = typed(write("log.csv"), "--methods", "ops", "--time", "none", "--out", "plain.parquet")
     assert plain[0] == 0 and pq.read_table("plain.parquet").column_names[:4] == ["event", "row", "file", "score"]
 
 
@@ -218,12 +211,12 @@ def test_a_bar_on_a_terminal_and_nothing_elsewhere(folder, monkeypatch):  # noqa
     for name in ("log.csv", "log.parquet", "log.feather", "log.csv.gz"):
         options = cli.parser().parse_args(["backtest", write(name), "--methods", "ops"])
         terminal, file = Terminal(), io.StringIO()
-        command.run_command(options, to=io.StringIO(), log=terminal)
-        command.run_command(options, to=io.StringIO(), log=file)
+        command.run(options, to=io.StringIO(), log=terminal)
+        command.run(options, to=io.StringIO(), log=file)
         assert "rows" in terminal.getvalue() and file.getvalue() == ""
     monkeypatch.setitem(sys.modules, "tqdm", None)
     terminal = Terminal()
-    command.run_command(options, to=io.StringIO(), log=terminal)
+    command.run(options, to=io.StringIO(), log=terminal)
     assert terminal.getvalue() == ""
 
 
@@ -263,163 +256,15 @@ def test_ctrl_c_leaves_no_half_written_file(folder):
 def test_a_run_that_fails_leaves_no_file(typed, folder):
     Path("log.csv").write_text("p,y\n" + "0.5,1\n" * 50 + "1.5,1\n")
     code, out, err = typed("log.csv", "--out", "f.parquet", "--report", "r.html")
-    assert (code, out) == (1, "") and "at row 51 of log.csv" in err
+    assert (code, out) == (2, "") and "at row 51 of log.csv" in err
     assert [path.name for path in folder.iterdir()] == ["log.csv"]
 
 
 def test_a_run_that_fails_in_the_middle_leaves_no_file(typed, folder, monkeypatch):
     monkeypatch.setattr(log, "CHUNK", 20)
     monkeypatch.setattr(intake, "CHUNK", 20)
-    monkeypatch.setattr(intake, "SMALL", 0)
+    monkeypatch.setattr(intake, "FIRST_EVENTS", 0)
     write("log.parquet", pa.table({"p": [0.5] * 100 + [1.5], "y": [1] * 101}))
     code, out, err = typed("log.parquet", "--out", "f.parquet", "--methods", "ops")
-    assert (code, out) == (1, "") and "got 1.5 - at row 101 of log.parquet" in err
+    assert (code, out) == (2, "") and "got 1.5 - at row 101 of log.parquet" in err
     assert [path.name for path in folder.iterdir()] == ["log.parquet"]
-
-
-# ---- every kind of mistake ---------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(("text", "options", "said"), [
-    ("", "", "log.csv must hold a header and rows, got nothing"),
-    ("\n\n", "", "got nothing"),
-    ("p,y\n", "", "log must hold at least one row that can be used, got a header at most"),
-    ("p,y\n", "--time y --sort", "got a header at most"),
-    ("p\r,y\n0.5,1\n", "", "outcome column must be named"),
-    ("p;y\n0.5;1\n", "", "it looks as if they were between ';': say --delimiter ';'"),
-    ("p\ty\n0.5\t1\n", "", "between a tab: say --delimiter $'\\t'"),
-    ("p,y\n0.5,1\n", "--delimiter ;", "it looks as if they were between ',': say --delimiter ','"),
-    ("x\n1\n", "", "score column must be named, got no column of a usual name; say --score with one of 'x'"),
-    ("scroe,y\n0.5,1\n", "", "did you mean 'scroe'?"),
-    ("p,y\n0.5,1\n", "--score q", "score column 'q' is not in log.csv; there are 'p', 'y'"),
-    ("p,clicked\n0.5,1\n", "--outcome click", "outcome column 'click' is not in log.csv - did you mean 'clicked'?"),
-    ("p,y,p\n0.5,1,0.2\n", "", "score column must be there once, got 2 named 'p' in log.csv"),
-    ("p,y\n0.5,1\n", "--key k", "key column 'k' is not in log.csv"),
-    ("p,y\n0.5,maybe\n", "", "outcome must be 0 or 1 (or false or true), got 'maybe' - at row 1 of log.csv"),
-    ("p,y\n0.5,1\n0.5,2\n", "", "got '2' - at row 2 of log.csv"),
-    ("p,y\n0.5,1\n0.5,\n", "", "outcome must be 0 or 1, got nothing - at row 2 of log.csv"),
-    ("p,y\nNA,1\n0.5,1\n", "", "score must be in [0, 1], got nothing - at row 1 of log.csv"),
-    ("p,y\n0.5,1\nhigh,1\n ,1\n", "", "score must be in [0, 1], got 'high' - at row 2 of log.csv"),
-    ("p,y\n0.5,1\n nan,1\nx,1\n", "", "score must be in [0, 1], got nothing - at row 2 of log.csv"),
-    ("p,y\n50,1\n20,0\n", "", "the scores look like percent: say --score-kind percent"),
-    ("p,y\n-2.5,1\n1.5,0\n", "", "the scores look like logits: say --score-kind logit"),
-    ("p,y,t\n0.5,1,2024-01-02\n0.5,0,2024-01-01\n", "--time t",
-     "time must not go back, got '2024-01-01' after a later one - at row 2 of log.csv; say --sort"),
-    ("p,y,t\n0.5,1,soon\n", "--time t",
-     "time must be a date of the years 1 to 9999 (ISO 8601) or a number, got 'soon' - at row 1 of log.csv"),
-    ("p,y,t\n0.5,1,\n0.5,1,x\n", "--time t", "time must be there, got nothing - at row 1"),
-    ("p,y,k\n0.5,1,\n", "--key k", "key must be there, got nothing - at row 1 of log.csv"),
-    ("i,p,y\na,0.5,1\nb,0.5,1\na,0.5,0\n", "--id i", "event id must be there once only, got 'a' again - at row 3"),
-    ("p,y\n0.5,1\n0.5\n", "", "row must have 2 fields, got 1 in '0.5' - at row 2 of log.csv"),
-    ("p,y\n0.5,1\n", "--warmup 1", "warmup must be less than the 1 events that have an outcome, got 1"),
-    ("p,y\n0.5,1\n", "--methods opps", "did you mean 'ops'?"),
-    ("p,y\n0.5,1\n", "--delay 3h", "a delay in time needs --time, got --delay 3h alone"),
-    ("p,y\n0.5,1\n", "--delay 3x", "delay must be a number of events or a time"),
-    ("p,y\n0.5,1\n", "--sort", "--sort needs --time, got none"),
-    ("p,y\n0.5,1\n", "--outcome-time y", "--outcome-time needs --time"),
-    ("p,y\n0.5,1\n", "--time p --outcome-time y --delay 3", "got both"),
-    ("p,y\n0.5,1\n", "--delimiter ab", "--delimiter must be one character, got 'ab'"),
-    ("p,y\n0.5,1\n", "--out f.csv", "--out must end in .parquet, got 'f.csv'"),
-    ("p,y\n0.5,1\n", "--report .", "--report must be a file, got the folder '.'"),
-])  # fmt: skip
-def test_mistakes_get_a_sentence(typed, text, options, said):
-    Path("log.csv").write_text(text)
-    code, out, err = typed("log.csv", *options.split())
-    assert (code, out) == (1, "")
-    assert err.startswith("calibeat: ") and said in err and err.count("\n") == 1
-
-
-def test_files_that_are_not_logs(typed):
-    Path("broken.parquet").write_bytes(b"PAR1 and nothing else")
-    Path("broken.feather").write_bytes(b"ARROW1 and nothing else")
-    Path("latin.csv").write_bytes("p,y\n0.5,1\nd\xe9j\xe0,1\n".encode("latin-1"))
-    Path("late.csv").write_bytes(b"p,y\n" + b"0.5,1\n" * 20_000 + "0.5,d\xe9\n".encode("latin-1"))
-    Path("numbers.bin").write_bytes(bytes(range(256)))
-    Path("empty").mkdir()
-    pq.write_table(pa.table({"p": [[0.5]], "y": [1]}), "nested.parquet")
-    odd = pa.table({"p": [0.5], "y": [1], "k": [{"a": 1}], "d": pa.array([2**62], pa.timestamp("s"))})
-    feather.write_feather(odd, "odd.feather")
-    for name, said in (
-        ("broken.parquet", "broken.parquet must be a log that can be read"),
-        ("broken.feather", "broken.feather must be a log that can be read"),
-        ("latin.csv", "latin.csv must be text in UTF-8, got byte 0xe9"),
-        ("late.csv", "late.csv must be text in UTF-8, got byte 0xe9"),
-        ("numbers.bin", "numbers.bin must be"),
-        ("empty", "empty must be a folder with CSV, Parquet or Arrow files, got none in it"),
-        ("nowhere.csv", "got 'nowhere.csv', which is not there"),
-        ("nested.parquet", "score column must hold numbers, got list"),
-        ("odd.feather --key k", "key column must hold text or numbers, got struct"),
-        ("odd.feather --id k", "id column must hold text or numbers, got struct"),
-        ("odd.feather --time d", "odd.feather must be a log that can be read, got: "),
-    ):
-        code, out, err = typed(*name.split())
-        assert (code, out) == (1, "") and said in err, name
-
-
-def test_whatever_is_typed_into_a_log_there_is_no_traceback(typed):
-    """Logs with pieces lost, doubled and replaced by what logs should not hold: an answer or a sentence."""
-    random = Random(0)  # noqa: S311 - no secret
-    odd = [*"0.,;\n\r\t\"'-eN \x00é", "nan", "inf", "1e999", "true", "2024-13-01", "9999-12-31", "9" * 20, '""', "1_0"]
-    rows = [f"2024-01-{day:02d},0.{day},{day % 2},{'abc'[day % 3]},{day}" for day in range(10, 29)]
-    options = ["--time t", "--key k", "--id id", "--skip-bad", "--delay 3", "--score-kind logit", "--sort --time t",
-               "--delay 2h --time t", "--time t --outcome-time id", "--outcome k", "--time id"]  # fmt: skip
-    codes = []
-    for _ in range(60):
-        text = "\n".join(["t,p,y,k,id", *rows]) + "\n"
-        for _ in range(random.choice([1, 2, 5, 20])):
-            at = random.randrange(len(text))
-            text = text[:at] + random.choice(odd) + text[at + random.choice([0, 0, 1, 5]) :]
-        Path("log.csv").write_text(text, encoding=random.choice(["utf-8", "latin-1"]))
-        code, out, err = typed("log.csv", "--methods", "ops", *" ".join(random.sample(options, 2)).split())
-        assert (code, err) == (0, "") or ((code, out) == (1, "") and err.startswith("calibeat: ")), text
-        codes.append(code)
-    assert {0, 1} == set(codes)
-
-
-def test_bad_rows_are_skipped_and_counted_where_asked(typed):
-    Path("log.csv").write_text("id,p,y,k\n1,0.5,1,a\n2,,1,a\n3,1.5,0,a\n4,0.5,,a\n5,x,1,a\n6,0.5,9,a\n7,0.5,1,\n"
-                               "1,0.5,1,a\n8,0.5\n9,0.25,0,b\n")  # fmt: skip
-    data = payload(typed, "log.csv", "--skip-bad", "--id", "id", "--key", "k")["data"]
-    assert (data["rows"], data["used"], data["keys"]) == (10, 2, 2)
-    reasons = {skipped["reason"]: skipped["count"] for skipped in data["skipped"]}
-    assert reasons == {
-        "row has too many or too few fields": 1, "score is missing": 1, "score is not in [0, 1]": 1,
-        "outcome is missing": 1, "score is not a number": 1, "outcome is not 0 or 1": 1, "key is missing": 1,
-        "event id came before": 1,
-    }  # fmt: skip
-    first = {skipped["reason"]: skipped["first"] for skipped in data["skipped"]}
-    assert first["score is missing"] == "row 2 of log.csv"
-    code, out, _ = typed("log.csv", "--skip-bad", "--id", "id", "--key", "k")
-    assert code == 0 and "Skipped 1: score is missing, first at row 2 of log.csv." in out
-
-
-@pytest.mark.parametrize(("text", "said"), [
-    ("p,y\n0.3,1\n", "Only one event was judged"),
-    ("p,y\n" + "0.3,1\n0.4,1\n" * 120, "Every judged outcome is 1: there is nothing to tell apart, and no AUC."),
-    ("p,y\n" + "0.3,1\n0.3,0\n" * 120, "The score is all but constant"),
-])  # fmt: skip
-def test_odd_logs_get_a_sensible_answer(typed, text, said):
-    Path("log.csv").write_text(text)
-    code, out, err = typed("log.csv", "--report", "r.html")
-    assert (code, err) == (0, "") and said in " ".join(out.split())
-    assert Path("r.html").exists()
-
-
-def test_an_unsorted_log_is_sorted_where_asked(typed):
-    order = np.random.default_rng(0).permutation(N)
-    shuffled = payload(typed, write("shuffled.csv", TABLE.take(order)), "--time", "at", "--sort", "--methods", "ops")
-    assert shuffled["table"] == payload(typed, write("log.csv"), "--time", "at", "--methods", "ops")["table"]
-
-
-def test_a_log_with_other_columns_in_its_second_file(typed):
-    Path("parts").mkdir()
-    write("parts/1.csv")
-    write("parts/2.csv", TABLE.rename_columns(["at", "prob", "clicked", "country", "known", "event"]))
-    code, _, err = typed("parts")
-    assert code == 1 and "score column 'p' is not in parts/2.csv" in err
-
-
-def test_without_pyarrow(typed, monkeypatch):
-    monkeypatch.setitem(sys.modules, "pyarrow", None)
-    code, _, err = typed("log.csv")
-    assert code == 1 and "pyarrow" in err and "pip install 'calibeat[backtest]'" in err

@@ -41,8 +41,8 @@ def test_demo_gets_its_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -
 
 
 @pytest.mark.parametrize(("error", "code", "said"), [
-    (MissingExtra("needs the extra"), 1, "calibeat: needs the extra"), (KeyboardInterrupt(), 130, "calibeat: stopped"),
-    (PermissionError(13, "not here"), 1, "calibeat: [Errno 13] not here"),
+    (MissingExtra("needs the extra"), 2, "calibeat: needs the extra"), (KeyboardInterrupt(), 130, "calibeat: stopped"),
+    (PermissionError(13, "not here"), 2, "calibeat: [Errno 13] not here"),
 ])  # fmt: skip
 def test_errors_are_sentences(
     error: BaseException, code: int, said: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
@@ -67,7 +67,7 @@ def test_a_reader_that_leaves_is_no_error(monkeypatch: pytest.MonkeyPatch, capsy
     def leave(_: object) -> None:
         raise BrokenPipeError
 
-    monkeypatch.setattr(cli, "_demo", leave)
+    monkeypatch.setattr("calibeat.cli.demo.run", leave)
     stdout = sys.stdout
     try:
         assert cli.main(["demo"]) == 0

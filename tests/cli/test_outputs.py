@@ -52,7 +52,7 @@ def files():
     ("logs/**/*.parquet --out logs/deep/f.parquet", "the next run would read it"),
     ("logs/log.parquet --out here.parquet", "--out must be a file, got the folder 'here.parquet'"),
     ("logs/log.parquet --report logs/log.parquet/r.html", "logs/log.parquet' is a file"),
-    (f"logs/log.parquet --report {'x' * 250}.html", "--report must have a name of 233 bytes at most"),
+    (f"logs/log.parquet --report {'x' * 251}.html", "File name too long"),
     ("nowhere.csv --out new/f.parquet --report new/r.html", "which is not there"),
 ])  # fmt: skip
 def test_what_cannot_or_must_not_be_written_is_refused_first(typed, arguments, said):
@@ -60,7 +60,7 @@ def test_what_cannot_or_must_not_be_written_is_refused_first(typed, arguments, s
     Path("here.parquet").mkdir()
     before, log = files(), Path("logs/log.parquet").read_bytes()
     code, out, err = typed(*arguments.split())
-    assert (code, out) == (1, "") and said in err and err.count("\n") == 1
+    assert (code, out) == (2, "") and said in err and err.count("\n") == 1
     assert files() == before and Path("logs/log.parquet").read_bytes() == log
 
 
@@ -79,7 +79,7 @@ def test_forecasts_are_no_log(typed):
     typed("logs/log.parquet", "--out", "logs/f.parquet")
     for log in ("logs", "logs/f.parquet"):
         code, _, err = typed(log)
-        assert code == 1 and "logs/f.parquet must be a log, got the forecasts that calibeat backtest --out wrote" in err
+        assert code == 2 and "logs/f.parquet must be a log, got the forecasts that calibeat backtest --out wrote" in err
 
 
 def test_a_report_that_fails_leaves_nothing(typed, monkeypatch):
@@ -89,11 +89,30 @@ def test_a_report_that_fails_leaves_nothing(typed, monkeypatch):
     before = files()
     monkeypatch.setattr(result.BacktestResult, "to_html", full)
     code, out, err = typed("logs/log.parquet", "--out", "new/deep/f.parquet", "--report", "new/r.html")
-    assert (code, out) == (1, "") and "No space left" in err and files() == before
+    assert (code, out) == (2, "") and "No space left" in err and files() == before
     Path("new").mkdir()
     Path("new/mine.txt").write_text("stays")
     typed("logs/log.parquet", "--out", "new/deep/f.parquet", "--report", "new/r.html")
     assert files() == sorted([*before, "new", "new/mine.txt"])
+
+
+def test_planted_links_are_not_followed(typed):
+    """Every name that `--out` might use on its way leads to somebody else's file."""
+    victim = Path("victim.txt")
+    victim.write_text("mine")
+    for name in (f".f.parquet.{os.getpid()}.part", ".f.parquet.part", f".r.html.{os.getpid()}.part", "f.parquet"):
+        Path(name).symlink_to(victim)
+    assert typed("logs/log.parquet", "--out", "f.parquet", "--report", "r.html")[0] == 0
+    assert victim.read_text() == "mine"
+    assert not Path("f.parquet").is_symlink() and pq.read_table("f.parquet").num_rows == 200
+
+
+def test_the_mask_of_the_process_is_left_alone(typed, monkeypatch):
+    def touched(_):
+        raise AssertionError("os.umask is of the whole process")
+
+    monkeypatch.setattr(os, "umask", touched)
+    assert typed("logs/log.parquet", "--out", "f.parquet", "--report", "r.html")[0] == 0
 
 
 def test_sigterm_leaves_no_half_written_file(tmp_path):
@@ -136,7 +155,7 @@ def test_signals_end_the_run_in_the_main_thread_only(typed, capsys, monkeypatch)
 
 
 def test_ctrl_c_before_the_command_is_known(monkeypatch, capsys):
-    def stopped():
+    def stopped(_):
         raise KeyboardInterrupt
 
     monkeypatch.setattr(cli, "parser", stopped)

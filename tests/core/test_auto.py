@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import math
 from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
-from types import ModuleType
 from typing import Any
 
+import auto_oracle
+import golden
 import numpy as np
 import pytest
 from conformance import delays, same
@@ -56,27 +55,18 @@ def as_reference(row: Vector) -> Vector:
     return there
 
 
-@pytest.fixture(scope="module")
-def reference(shared: Path) -> ModuleType:
-    spec = importlib.util.spec_from_file_location("auto_reference", shared / "auto" / "oracle.py")
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
 # ---- equal to the reference --------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("late", [False, True], ids=["immediate", "late"])
 @pytest.mark.parametrize("control", [False, True], ids=["auto", "control"])
 @pytest.mark.parametrize("stream", STREAMS)
-def test_equal_to_the_reference(reference: ModuleType, stream: str, control: bool, late: bool) -> None:
+def test_equal_to_the_reference(stream: str, control: bool, late: bool) -> None:
     scores, outcomes = STREAMS[stream]()
     due = delays(len(scores)) if late else None
     cal = Calibrator(CONTROLLED if control else AUTO)
     forecasts = cal.run(scores, outcomes, due=due)
-    expected, _, row = reference.run(scores, outcomes, due, control)
+    expected, _, row = auto_oracle.run(scores, outcomes, due, control)
     np.testing.assert_allclose(forecasts, expected, rtol=0, atol=1e-12)
     np.testing.assert_allclose(as_reference(cal.row), row, rtol=1e-9, atol=1e-12)
 
@@ -86,36 +76,26 @@ unit = st.floats(0.0, 1.0)
 
 @settings(max_examples=40)
 @given(st.lists(st.tuples(unit, st.booleans(), st.integers(1, 30)), min_size=1, max_size=60), st.booleans())
-def test_equal_to_the_reference_whatever_comes(
-    reference: ModuleType, events: list[tuple[float, bool, int]], control: bool
-) -> None:
+def test_equal_to_the_reference_whatever_comes(events: list[tuple[float, bool, int]], control: bool) -> None:
     scores, outcomes, delay = map(np.array, zip(*events, strict=True))
     due = np.arange(len(scores)) + delay
     forecasts = Calibrator(CONTROLLED if control else AUTO).run(scores, outcomes, due=due)
-    expected, _, _ = reference.run(scores, outcomes.astype(float), due, control)
+    expected, _, _ = auto_oracle.run(scores, outcomes.astype(float), due, control)
     np.testing.assert_allclose(forecasts, expected, rtol=0, atol=1e-12)
 
 
-GOLDEN = [
-    "bank_drift", "credit_iid", "fetal_drift", "own_abrupt", "own_rare", "cov1_drift", "edge", "fetal_drift_ctl",
-    "own_abrupt_late",
-]  # fmt: skip
-
-
-@pytest.mark.parametrize("name", GOLDEN)
-def test_golden(shared: Path, name: str) -> None:
-    with np.load(shared / "auto" / "golden_open.npz") as file:
-        assert {key.split("/")[0] for key in file} == set(GOLDEN)
-        golden = {key.split("/")[1]: file[key] for key in file if key.startswith(name + "/")}
-    method = CONTROLLED if golden["ctl"] else AUTO
-    cal, due = Calibrator(method), golden.get("due")
-    forecasts = cal.run(golden["score"], golden["outcome"], due=due)
-    np.testing.assert_allclose(forecasts, golden["forecast"], rtol=0, atol=1e-10)
-    np.testing.assert_allclose(cal.row[38:44], golden["weights"], rtol=1e-9, atol=1e-12)
-    np.testing.assert_allclose(as_reference(cal.row), golden["row"], rtol=1e-9, atol=1e-12)
+@pytest.mark.parametrize("name", golden.auto())
+def test_golden(name: str) -> None:
+    g = golden.auto()[name]
+    method = CONTROLLED if g["ctl"] else AUTO
+    cal, due = Calibrator(method), g.get("due")
+    forecasts = cal.run(g["score"], g["outcome"], due=due)
+    np.testing.assert_allclose(forecasts[g["idx"]], g["forecast"], rtol=0, atol=1e-10)
+    np.testing.assert_allclose(cal.row[38:44], g["weights"], rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(as_reference(cal.row), g["row"], rtol=1e-9, atol=1e-12)
     # The lanes do not know what the spline makes of them: without it, they are the expert.
-    experts = Calibrator(LANES).run(golden["score"], golden["outcome"], due=due)
-    np.testing.assert_allclose(experts, golden["expert"], rtol=0, atol=1e-10)
+    experts = Calibrator(LANES).run(g["score"], g["outcome"], due=due)
+    np.testing.assert_allclose(experts[g["idx"]], g["expert"], rtol=0, atol=1e-10)
 
 
 def test_the_expert_on_a_receipt_is_the_mixture() -> None:
@@ -187,9 +167,8 @@ def test_never_much_worse_than_any_lane_whatever_comes(events: list[tuple[float,
     check_guarantee(scores, lambda forecast: bool(outcomes[forecast.event]))
 
 
-def test_better_than_the_paper_under_drift(shared: Path) -> None:
-    with np.load(shared / "streams" / "dev.npz") as file:
-        scores, outcomes = file["own_abrupt/0/score"], file["own_abrupt/0/outcome"].astype(float)
+def test_better_than_the_paper_under_drift() -> None:
+    scores, outcomes = golden.abrupt()["score"], golden.abrupt()["outcome"].astype(float)
     auto, ops = (nats(outcomes, Calibrator(method).run(scores, outcomes)) for method in (AUTO, OPS))
     assert auto < ops - 50.0
 

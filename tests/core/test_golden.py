@@ -7,13 +7,12 @@ from typing import Any
 import golden
 import numpy as np
 import pytest
+from golden import load
 
 from calibeat import FTL, OBS, ONS, OPS, Beta, Calibrator, Fixed, Hedging, Histogram, Method, Platt, Tracking, metrics
 from calibeat.core import kernel, loops
 from calibeat.core.algebra import project
 from calibeat.core.jit import compiled
-
-pytestmark = golden.needed
 
 
 @pytest.fixture(params=golden.STREAMS)
@@ -23,12 +22,12 @@ def stem(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture
 def vectors(stem: str) -> dict[str, Any]:
-    return golden.load(stem)
+    return load(stem)
 
 
 @pytest.fixture(params=golden.BATCHED)
 def with_batch(request: pytest.FixtureRequest) -> dict[str, Any]:
-    return golden.load(request.param)
+    return load(request.param)
 
 
 def trajectory(method: Method, scores: np.ndarray, outcomes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -74,10 +73,11 @@ def test_tracking_by_the_papers_rule(vectors: dict[str, Any]) -> None:
     np.testing.assert_allclose(p[vectors["idx"]], vectors["v_tops10_paper"], rtol=0, atol=1e-15)
 
 
-@pytest.mark.parametrize(("array", "m"), [("hops5", 5), ("hops10", 10), ("hops20", 20), ("hobs10", 10)])
-def test_hedging_fed_the_stored_draws(stem: str, vectors: dict[str, Any], array: str, m: int) -> None:
-    if array not in vectors:
-        pytest.skip("not stored for this stream")
+@pytest.mark.parametrize(
+    ("stem", "array"), [(s, a) for s in golden.STREAMS for a in ("hops5", "hops10", "hops20", "hobs10") if a in load(s)]
+)
+def test_hedging_fed_the_stored_draws(stem: str, array: str) -> None:
+    vectors, m = load(stem), int(array[4:])
     method = Method(None, None, Hedging(bins=m))
     experts, keep = golden.hedgeable(stem, array, m)
     draws = np.nan_to_num(vectors[f"{array}_u"][keep], nan=2.0)  # NaN: nothing was drawn; 2 is never the lower point
@@ -99,8 +99,8 @@ def test_fixed_fits(with_batch: dict[str, Any], fixed: str, features: Platt | Be
     params = list(calibrator.params.values())
     np.testing.assert_allclose(params, with_batch[start][0, 1:], rtol=0, atol=1e-8)
     np.testing.assert_allclose(params, with_batch[fixed], rtol=0, atol=1e-5)  # a convex solver's accuracy
-    stored = with_batch["fps_p" if isinstance(features, Platt) else "fbs_p"]
-    np.testing.assert_allclose(p[n:][_stored(with_batch)], stored, rtol=0, atol=1e-5)
+    stored = "fps_p" if isinstance(features, Platt) else "fbs_p"
+    np.testing.assert_allclose(p[golden.places(with_batch, stored, n)], with_batch[stored], rtol=0, atol=1e-5)
 
 
 @pytest.mark.parametrize(("stored", "features"), [("wps", Platt()), ("wbs", Beta())])
@@ -115,8 +115,8 @@ def test_windowed_fits(with_batch: dict[str, Any], stored: str, features: Platt 
         np.testing.assert_allclose(list(calibrator.params.values()), params, rtol=0, atol=1e-8)
     if done < len(with_batch["y"]):
         forecasts.append(calibrator.run(with_batch["scores"][done:], with_batch["y"][done:]))
-    p = np.concatenate(forecasts)[n:]
-    np.testing.assert_allclose(p[_stored(with_batch)], with_batch[f"{stored}_p"], rtol=0, atol=1e-5)
+    p = np.concatenate(forecasts)[golden.places(with_batch, f"{stored}_p", n)]
+    np.testing.assert_allclose(p, with_batch[f"{stored}_p"], rtol=0, atol=1e-5)
 
 
 def test_windowed_histograms(with_batch: dict[str, Any]) -> None:
@@ -125,12 +125,6 @@ def test_windowed_histograms(with_batch: dict[str, Any]) -> None:
     p = Calibrator(Method(Histogram(), FTL(every=w, after=n))).run(with_batch["scores"], with_batch["y"])
     ce = metrics.calibration_error(with_batch["y"][n:], p[n:])
     assert abs(ce - with_batch["ce_whb"][-1]) < 0.02
-
-
-def _stored(vectors: dict[str, Any]) -> np.ndarray:
-    """Positions, counted from T_cal, at which arrays that start there are stored."""
-    n = int(vectors["n_val"])
-    return vectors["idx"][vectors["idx"] >= n] - n
 
 
 def test_calibration_error_and_sharpness(vectors: dict[str, Any]) -> None:
@@ -150,7 +144,7 @@ def test_calibration_error_and_sharpness(vectors: dict[str, Any]) -> None:
 
 
 def test_projection_problems() -> None:
-    vectors = golden.load("projection")
+    vectors = load("projection")
     for d in (2, 3):
         for tilde, A, exact in zip(vectors[f"p{d}_tilde"], vectors[f"p{d}_A"], vectors[f"p{d}_exact"], strict=True):
             padded = np.zeros((3, 3))
@@ -164,7 +158,7 @@ def test_projection_problems() -> None:
 
 def test_run_that_hits_the_ball() -> None:
     """gamma = beta, rho = 1/(beta D)^2, on features that are given as they are."""
-    vectors = golden.load("projection")
+    vectors = load("projection")
     beta, diameter = float(vectors["run_beta"]), float(vectors["run_D"])
     learner = ONS(gamma=beta, rho=1.0 / (beta * diameter) ** 2, radius=float(vectors["radius"]))
     method = Method(Platt(start=(0.0, 0.0)), learner)

@@ -22,7 +22,6 @@ LONGEST = 3000
 # ------------------------------------------------------------------------------------------------------------ golden
 
 
-@golden.needed
 @pytest.mark.parametrize("stem", golden.STREAMS)
 def test_ops_and_obs(stem: str) -> None:
     g = golden.load(stem)
@@ -45,7 +44,6 @@ def test_ops_and_obs(stem: str) -> None:
         assert_array_equal(result.forecasts, result.experts)
 
 
-@golden.needed
 @pytest.mark.parametrize("stem", golden.STREAMS)
 def test_tracking(stem: str) -> None:
     g = golden.load(stem)
@@ -67,7 +65,6 @@ def test_tracking(stem: str) -> None:
             assert_array_equal(result.bins, g["bin10_ops"][:LONGEST])
 
 
-@golden.needed
 @pytest.mark.parametrize("stem", golden.STREAMS)
 def test_hedging(stem: str) -> None:
     g = golden.load(stem)
@@ -93,7 +90,6 @@ def test_hedging(stem: str) -> None:
             assert ones * m in (cell * count, (cell + 1) * count)
 
 
-@golden.needed
 @pytest.mark.parametrize("stem", golden.BATCHED)
 def test_fixed_and_windowed_fits(stem: str) -> None:
     g = golden.load(stem)
@@ -112,14 +108,11 @@ def test_fixed_and_windowed_fits(stem: str) -> None:
         assert_allclose(once.params[-1], table[0, 1:], rtol=0, atol=1e-8)
         # The published solver is good to 6e-7 in the parameters.
         assert_allclose(once.params[-1], g[f"{fixed}_ab" if fixed == "fps" else "fbs_abc"], rtol=0, atol=1e-6)
-        at = np.arange(after, n)
-        if len(g["y"]) > 10_000:  # stored at idx only
-            at = g["idx"][(g["idx"] >= after) & (g["idx"] < n)]
         for run, array in ((result, windowed), (once, fixed)):
-            assert_allclose(run.forecasts[at], g[f"{array}_p"][: len(at)], rtol=0, atol=1e-6)
+            at, values = golden.stored(g, f"{array}_p", n, after)
+            assert_allclose(run.forecasts[at], values, rtol=0, atol=1e-6)
 
 
-@golden.needed
 @pytest.mark.parametrize("stem", [stem for stem in golden.BATCHED if stem.startswith("sec1")])
 def test_windowed_histograms_are_near_the_published_ones(stem: str) -> None:
     """No ties here, so the means agree up to the published nudges (1e-10), except for about one event in a hundred: the
@@ -134,7 +127,6 @@ def test_windowed_histograms_are_near_the_published_ones(stem: str) -> None:
     assert oracle.sharpness(y, p) == pytest.approx(g["shp_whb"][-1], abs=0.002)
 
 
-@golden.needed
 @pytest.mark.parametrize("stem", golden.STREAMS)
 def test_metrics(stem: str) -> None:
     g = golden.load(stem)
@@ -159,7 +151,6 @@ def test_metrics(stem: str) -> None:
     assert checked >= 10
 
 
-@golden.needed
 def test_projection() -> None:
     g = golden.load("projection")
     for d in ("p2", "p3"):
@@ -169,7 +160,6 @@ def test_projection() -> None:
         assert_allclose(oracle.project(tilde, A, 100.0), exact, rtol=0, atol=1e-9)
 
 
-@golden.needed
 def test_a_run_that_hits_the_ball() -> None:
     g = golden.load("projection")
     scores = [oracle.sigmoid(x) for x in g["run_x"]]  # the run's x is raw: |x| < 8, within the clip

@@ -8,31 +8,56 @@ import json
 import shutil
 from pathlib import Path
 
+import golden
 import numpy as np
 import pytest
+from conftest import DATA
 
 from calibeat import InvalidInput
 from calibeat.paper import datasets, forests, ten
 from calibeat.paper.datasets import DATASETS
 from calibeat.paper.forests import ForestStream
-from calibeat.paper.storage import cache_folder, load_arrays, save_arrays, write_text
+from calibeat.paper.storage import load_arrays, save_arrays, write_text
 
 
 @pytest.fixture
-def data(shared: Path) -> Path:
-    return shared / "data"
+def data() -> Path:
+    return DATA
 
 
-def test_data_are_looked_for_where_the_issue_says(data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def no_checkout(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in an installed wheel, which has no folder data beside it."""
+    monkeypatch.setattr(datasets, "checkout_folder", lambda: None)
+    monkeypatch.delenv("CALIBEAT_DATA", raising=False)
+
+
+def test_the_order_in_which_data_are_looked_for(data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    other = tmp_path / "other"
+    shutil.copytree(data, other)
     monkeypatch.setenv("CALIBEAT_DATA", str(tmp_path))
-    assert datasets.data_folder(data, tmp_path) == data  # --data comes first
-    monkeypatch.setenv("CALIBEAT_DATA", str(data))
-    assert datasets.data_folder(None, tmp_path) == data
+    assert datasets.data_folder(other, tmp_path) == other  # --data comes first
+    monkeypatch.setenv("CALIBEAT_DATA", str(other))
+    assert datasets.data_folder(None, tmp_path) == other
     monkeypatch.delenv("CALIBEAT_DATA")
-    for dataset in DATASETS.values():
-        (tmp_path / "data").mkdir(exist_ok=True)
-        shutil.copy(data / dataset.file, tmp_path / "data" / dataset.file)
+    assert datasets.data_folder(None, tmp_path) == data  # that of the checkout
+    monkeypatch.setattr(datasets, "checkout_folder", lambda: None)
+    other.rename(tmp_path / "data")
     assert datasets.data_folder(None, tmp_path) == tmp_path / "data"  # the cache, once it is filled
+
+
+def test_a_wheel_has_no_checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert datasets.checkout_folder() == DATA
+    monkeypatch.setattr(datasets, "__file__", str(tmp_path / "src" / "calibeat" / "paper" / "datasets.py"))
+    assert datasets.checkout_folder() is None
+
+
+def test_the_readme_of_the_data_names_each_file_with_its_checksum(data: Path) -> None:
+    text = (data / "README.md").read_text()
+    for dataset in DATASETS.values():
+        (line,) = [line for line in text.splitlines() if f"`{dataset.file}.gz`" in line]
+        assert dataset.checksum in line and dataset.source in line and dataset.title in line
+    assert {path.name for path in data.iterdir()} == {"README.md", *(f"{d.file}.gz" for d in DATASETS.values())}
 
 
 def test_missing_data_are_named_with_their_licence_and_place(tmp_path: Path) -> None:
@@ -43,8 +68,8 @@ def test_missing_data_are_named_with_their_licence_and_place(tmp_path: Path) -> 
     assert "CC0" in str(error.value) and "--data" in str(error.value) and "CALIBEAT_DATA" in str(error.value)
 
 
+@pytest.mark.usefixtures("no_checkout")
 def test_without_a_network_openml_gives_the_same_message(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("CALIBEAT_DATA", raising=False)
     for name in ("http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY"):
         monkeypatch.setenv(name, "http://127.0.0.1:9")  # nobody listens there
     with pytest.raises(InvalidInput, match=r"must hold the data.*OpenML says: .*\n.*CC0"):
@@ -57,11 +82,17 @@ def test_the_files_are_verified(name: str, data: Path, tmp_path: Path) -> None:
     dataset = DATASETS[name]
     frame = datasets.read(dataset, data)
     assert datasets.content_checksum(dataset, frame) == dataset.content
-    lines = (data / dataset.file).read_text().splitlines()
+    packed = tmp_path / f"{dataset.file}.gz"
+    whole = (data / packed.name).read_bytes()
+    for damaged in (whole[:-20], whole[:100] + bytes(50) + whole[150:], b"", b"not gzip"):
+        packed.write_bytes(damaged)
+        with pytest.raises(InvalidInput, match="must be the file that the paper used"):
+            datasets.read(dataset, tmp_path)
+    lines = gzip.decompress(whole).decode().splitlines()
     (tmp_path / dataset.file).write_text("\r\n".join(lines))  # the same table, written in another way
     assert datasets.read(dataset, tmp_path).equals(frame)
-    for damaged in ("\n".join(lines[:-1]), "nothing,here\n1,2\n", "", "\x00\xff"):
-        (tmp_path / dataset.file).write_text(damaged)
+    for text in ("\n".join(lines[:-1]), "nothing,here\n1,2\n", "", "\x00\xff"):
+        (tmp_path / dataset.file).write_text(text)
         with pytest.raises(InvalidInput, match="must be the file that the paper used"):
             datasets.read(dataset, tmp_path)
 
@@ -132,27 +163,24 @@ def test_designs(name: str, data: Path) -> None:
     assert (np.maximum.accumulate(key[drift]) - key[drift]).max() <= most
 
 
-@pytest.mark.parametrize(("stream", "golden"), [
+@pytest.mark.parametrize(("stream", "stem"), [
     (ForestStream("fetal", "drift"), "fetal_drift"), (ForestStream("credit", "iid"), "credit_iid"),
 ])  # fmt: skip
-def test_forests_are_those_of_the_published_experiments(
-    stream: ForestStream, golden: str, data: Path, shared: Path
-) -> None:
-    with np.load(shared / "golden" / "open" / "scores" / f"{golden}_seed0.npz") as file:
-        theirs = dict(file)
+def test_forests_are_those_of_the_published_experiments(stream: ForestStream, stem: str, data: Path) -> None:
+    theirs = golden.scores(f"{stem}_seed0")
     scores, outcomes = forests.grow(stream, 0, data)
     np.testing.assert_array_equal(scores, theirs["scores"])
     np.testing.assert_array_equal(outcomes, theirs["y"])
     assert (stream.train, stream.calibration, stream.window) == (theirs["n_train"], theirs["n_val"], theirs["spacing"])
 
 
-@pytest.mark.parametrize(("name", "golden"), [("churn", "churn_iid"), ("bank", "bank_drift")])
-def test_outcomes_are_those_of_the_published_experiments(name: str, golden: str, data: Path, shared: Path) -> None:
+@pytest.mark.parametrize(("name", "design"), [("churn", "iid"), ("bank", "drift")])
+def test_outcomes_are_those_of_the_published_experiments(name: str, design: str, data: Path) -> None:
     """Of bank only within equal ages, whose order depends on how a library sorts."""
     dataset = DATASETS[name]
-    theirs = np.load(shared / "golden" / "open" / "scores" / f"{golden}_seed0.npz")["y"]
+    theirs = golden.scores(f"{name}_{design}_seed0")["y"]
     _, outcomes, key = datasets.table(dataset, datasets.read(dataset, data))
-    rows = datasets.ordered(dataset, key, golden.split("_")[1], np.random.RandomState(0))
+    rows = datasets.ordered(dataset, key, design, np.random.RandomState(0))
     ours = outcomes[rows][dataset.train :]
     assert ours.sum() == theirs.sum() or name == "bank"
     if name == "churn":
@@ -208,7 +236,7 @@ def test_shift_in_ten_dimensions() -> None:
         ten.label_shift(0.5, "papre", random)
 
 
-def test_files_are_whole_or_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_files_are_whole_or_not_there(tmp_path: Path) -> None:
     path = tmp_path / "deep" / "a.npz"
     assert load_arrays(path) is None
     save_arrays(path, x=np.arange(3))
@@ -224,14 +252,3 @@ def test_files_are_whole_or_not_there(tmp_path: Path, monkeypatch: pytest.Monkey
     assert [file.name for file in path.parent.iterdir()] == ["a.npz"]
     write_text(tmp_path / "new" / "page.md", "text\n")
     assert (tmp_path / "new" / "page.md").read_text() == "text\n"
-
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    assert cache_folder() == tmp_path / "calibeat" / "reproduce"
-    monkeypatch.delenv("XDG_CACHE_HOME")
-    assert cache_folder().parts[-3:] == (".cache", "calibeat", "reproduce")
-
-    def homeless() -> Path:
-        raise RuntimeError("no home")
-
-    monkeypatch.setattr(Path, "home", homeless)
-    assert cache_folder().parts[-2:] == ("calibeat", "reproduce")

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from calibeat import FTL, HOBS, HOPS, ONS, TOBS, TOPS, TWHB, Calibrator, Hedging, Method, Platt, Tracking, metrics
-from calibeat.paper import drifts, published, replay, section1
+from calibeat.examples import drifts
+from calibeat.paper import published, replay, section1
 
 PUBLISHED_OPS = Method(Platt(start=(0.0, 0.0)), ONS())  # the published experiments start at 0
 
@@ -19,7 +20,6 @@ def printed(value: float, like: str) -> str:
     return f"{value:.{len(like.partition('.')[2])}f}"
 
 
-@golden.needed
 @pytest.mark.parametrize(("stem", "kind", "frozen"), [
     ("sec1_cov_seed0", "covariate", False), ("sec1_label_seed0", "label", True),
 ])  # fmt: skip
@@ -41,7 +41,6 @@ def test_printed_tables_of_section_1(stem: str, kind: str, frozen: bool) -> None
             assert rows[f"{first}-{last} OPS"][1] < rows[f"{first}-{last} OPS, b frozen"][1]
 
 
-@golden.needed
 def test_base_models_of_section_1() -> None:
     g = golden.load("sec1_label_seed0")
     score = drifts.base_model("label", g["x_train"], g["y_train"])
@@ -52,7 +51,6 @@ def test_base_models_of_section_1() -> None:
         np.testing.assert_allclose(truth, g["prob_stream"], rtol=0, atol=1e-12)
 
 
-@golden.needed
 @pytest.mark.parametrize("stem", [stem for stem in golden.BATCHED if stem.startswith("real_fetal")])
 def test_metrics_over_time(stem: str) -> None:
     """Fits and base model as published; what starts elsewhere (OPS at 0, ties of WHB) agrees at the end."""

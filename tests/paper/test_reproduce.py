@@ -15,17 +15,18 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import golden
 import numpy as np
 import pytest
 
 from calibeat import CalibeatError, InvalidInput, MissingExtra
 from calibeat.cli import main as cli
-from calibeat.paper import drifts, pages, registry, section, tasks
+from calibeat.examples import drifts
+from calibeat.paper import pages, published, registry, regret, section, section1, tasks
 from calibeat.paper.datasets import DATASETS
 from calibeat.paper.registry import EXPERIMENTS
 from calibeat.paper.reproduce import reproduce, require_libraries
 from calibeat.paper.settings import Settings
-from calibeat.paper.tasks import Task
 
 TREES, EVENTS, RUNS = 4, 160, 2
 
@@ -36,11 +37,11 @@ class Terminal(io.StringIO):
 
 
 @pytest.fixture(scope="module")
-def small(tmp_path_factory: pytest.TempPathFactory, shared: Path) -> tuple[Path, str]:
+def small(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
     """The folder of a small report of everything, and what was printed."""
     out, said = tmp_path_factory.mktemp("out"), io.StringIO()
     cache = tmp_path_factory.mktemp("cache")
-    settings = Settings(runs=RUNS, data=shared / "data", cache=cache, trees=TREES, events=EVENTS)
+    settings = Settings(runs=RUNS, cache=cache, trees=TREES, events=EVENTS)
     page = reproduce(["all"], settings, out, to=said, log=io.StringIO())
     assert page == out / "reproduction.md"
     return out, said.getvalue()
@@ -49,20 +50,10 @@ def small(tmp_path_factory: pytest.TempPathFactory, shared: Path) -> tuple[Path,
 # ---- what is there -----------------------------------------------------------------------------------------------
 
 
-def numbered(tex: str) -> list[str]:
-    """Figure 1, Figure 2, Table 1, ...: every float of the paper that has a number, as LaTeX counts."""
-    found, count = [], {"figure": 0, "table": 0}
-    for kind in re.findall(r"\\begin\{(figure|table)\*?\}", tex):
-        count[kind] += 1
-        found.append(f"{kind.capitalize()} {count[kind]}")
-    return found
-
-
 def test_every_figure_and_table_of_the_paper_is_listed_and_has_a_section(
-    small: tuple[Path, str], shared: Path, capsys: pytest.CaptureFixture[str]
+    small: tuple[Path, str], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    tex = "".join(path.read_text() for path in (shared / "paper").glob("*.tex"))
-    wanted = numbered(tex)
+    wanted = [name for name, _ in golden.paper()["floats"]]
     assert wanted[-1] == "Figure 16" and "Table 2" in wanted
     assert cli.main(["reproduce", "--list"]) == 0
     listed = capsys.readouterr().out
@@ -78,13 +69,9 @@ def test_every_figure_and_table_of_the_paper_is_listed_and_has_a_section(
         assert re.search(rf"^{name} .*( s| min| h) ", listed, flags=re.MULTILINE), name
 
 
-def test_numbers_of_figures_are_those_of_the_paper(shared: Path) -> None:
+def test_numbers_of_figures_are_those_of_the_paper() -> None:
     """By the labels of the source: what we call Figure 5 is what the paper calls so."""
-    tex = "".join(path.read_text() for path in (shared / "paper").glob("*.tex"))
-    bodies = re.findall(r"\\begin\{(figure|table)\*?\}(.*?)\\end\{\1\*?\}", tex, flags=re.DOTALL)
-    labels = {}
-    for name, (_, body) in zip(numbered(tex), bodies, strict=True):
-        labels.update(dict.fromkeys(re.findall(r"\\label\{(.*?)\}", body), name))
+    labels = {label: name for name, found in golden.paper()["floats"] for label in found}
     for label, name in {
         "fig:methology-summary": "pipeline", "fig:cov-shift-illustration": "covariate-drift",
         "fig:intro-platt-figure": "platt", "fig:label-shift-small": "small-drifts",
@@ -98,11 +85,8 @@ def test_numbers_of_figures_are_those_of_the_paper(shared: Path) -> None:
         assert labels[label] in EXPERIMENTS[name].shows, label
 
 
-def test_printed_numbers_are_those_of_the_paper(shared: Path) -> None:
-    from calibeat.paper import published
-
-    tex = "".join(path.read_text() for path in (shared / "paper").glob("*.tex"))
-    rows = re.findall(r"(?:Base|OPS) & +(\d+\.\d+)\\% & +(\d*\.\d+)", tex)
+def test_printed_numbers_are_those_of_the_paper() -> None:
+    rows = golden.paper()["section1"]
     ours = [(f"{accuracy:.2f}", f"{ce:g}") for kind in drifts.KINDS for accuracy, ce in published.SECTION1[kind]]
     assert sorted(ours) == sorted((accuracy, f"{float(ce):g}") for accuracy, ce in rows)
     assert len(ours) == 21
@@ -179,19 +163,15 @@ def test_a_second_time_only_replays_and_says_the_same(tmp_path: Path) -> None:
     assert "## Figure 1:" in first.read_text() and "## Figure 10:" in first.read_text()
 
 
-def test_claims_between_quotation_marks_are_the_words_of_the_paper(small: tuple[Path, str], shared: Path) -> None:
-    def plain(tex: str) -> str:
-        tex = re.sub(r"(?m)(?<!\\)%.*$", "", tex)
-        for macro, letters in {r"\ce~": "CE ", r"\shp~": "SHP ", r"\emph": "", r"\widetilde": "", "Õ": "O"}.items():
-            tex = tex.replace(macro, letters)
-        return " ".join(re.sub(r"[${}\\~]", "", tex).split())
-
-    text = plain("".join(path.read_text() for path in (shared / "paper").glob("*.tex")))
+def test_claims_between_quotation_marks_are_the_words_of_the_paper(small: tuple[Path, str]) -> None:
+    """The paper's text is not part of the repository: checksums of the quoted words were made from it."""
+    make, known = golden.cutter(), set(golden.paper()["quoted"])
     quotations = set(re.findall(r"^\| “(.*?)” \(", (small[0] / "reproduction.md").read_text(), flags=re.MULTILINE))
     assert len(quotations) > 40
     for quotation in quotations:
-        for part in quotation.split("[...]"):
-            assert plain(part).strip(" ,") in text, part
+        for part in make.quoted_parts(quotation):
+            assert make.digest(part) in known, part
+    assert make.digest("calibeating never helps") not in known
 
 
 def test_every_verdict_says_what_it_asks(small: tuple[Path, str]) -> None:
@@ -213,8 +193,8 @@ def test_one_run_decides_nothing_that_is_random(tmp_path: Path) -> None:
         assert "one run has no standard error" in part
 
 
-def test_data_in_use_are_verified_also_when_the_scores_are_in_the_cache(tmp_path: Path, shared: Path) -> None:
-    settings = Settings(runs=1, data=shared / "data", cache=tmp_path / "cache", trees=TREES, events=EVENTS)
+def test_data_in_use_are_verified_also_when_the_scores_are_in_the_cache(tmp_path: Path) -> None:
+    settings = Settings(runs=1, cache=tmp_path / "cache", trees=TREES, events=EVENTS)
     reproduce(["refits"], settings, tmp_path / "out", to=io.StringIO(), log=io.StringIO())
     bad = tmp_path / "bad"
     bad.mkdir()
@@ -235,7 +215,7 @@ def test_what_an_experiment_does_not_need_is_not_computed() -> None:
 
 
 def test_processes_give_the_same_as_one(tmp_path: Path) -> None:
-    work = [Task("section1", "label", seed) for seed in range(3)]
+    work = [section1.task("label", seed) for seed in range(3)]
     log = Terminal()
     many = tasks.run_all(work, None, tmp_path / "many", jobs=2, log=log)
     one = tasks.run_all(work, None, tmp_path / "one", jobs=1, log=io.StringIO())
@@ -247,7 +227,7 @@ def test_processes_give_the_same_as_one(tmp_path: Path) -> None:
 
 
 def test_times_are_never_taken_from_the_cache(tmp_path: Path) -> None:
-    work = [Task("clock", "", 0, 400), Task("regret", "", 0, 400)]
+    work = [regret.clock_task(0, 400), regret.regret_task(0, 400)]
     first, second = (tasks.run_all(work, None, tmp_path, log=io.StringIO()) for _ in range(2))
     assert not np.array_equal(first["clock"][0]["seconds"], second["clock"][0]["seconds"], equal_nan=True)
     np.testing.assert_array_equal(first["regret"][0]["regret"], second["regret"][0]["regret"])
@@ -256,15 +236,21 @@ def test_times_are_never_taken_from_the_cache(tmp_path: Path) -> None:
 
 def test_an_error_in_a_process_is_a_sentence(tmp_path: Path) -> None:
     with pytest.raises(InvalidInput, match="drift must be one of covariate, label, regression, got 'nope'"):
-        tasks.run_all([Task("section1", "nope", seed) for seed in range(3)], None, tmp_path, jobs=2, log=io.StringIO())
+        tasks.run_all([section1.task("nope", seed) for seed in range(3)], None, tmp_path, jobs=2, log=io.StringIO())
 
 
-def test_without_tqdm_there_is_no_bar(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "tqdm", None)
-    log = Terminal()
-    with tasks.progress(1, 0, log) as step:
-        step("x", 1)
-    assert log.getvalue() == ""
+def test_without_a_home_nothing_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def homeless() -> Path:
+        raise RuntimeError("no home")
+
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    monkeypatch.setattr(Path, "home", homeless)
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    settings = Settings(runs=1, trees=TREES, events=EVENTS)
+    assert settings.cache is None
+    page = reproduce(["label-drift"], settings, tmp_path / "out", to=io.StringIO(), log=io.StringIO())
+    assert "## Figure 10" in page.read_text()
+    assert [path.name for path in tmp_path.iterdir()] == ["out"]
 
 
 def started(tmp_path: Path, runs: int, *more: str) -> subprocess.Popen[str]:
@@ -304,7 +290,7 @@ def test_interrupted_it_stops_with_a_sentence(jobs: str, tmp_path: Path) -> None
     _, said = process.communicate()
     assert process.returncode == 130
     assert said == "calibeat: stopped\n"
-    assert not list(tmp_path.rglob(".part-*"))
+    assert not list(tmp_path.rglob("*.part"))
 
 
 def test_a_process_that_died_is_a_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -341,7 +327,7 @@ def test_a_process_that_died_is_a_sentence(tmp_path: Path, monkeypatch: pytest.M
 def test_garbage_is_answered_with_a_sentence(
     arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert cli.main(["reproduce", *arguments]) == 1
+    assert cli.main(["reproduce", *arguments]) == 2
     error = capsys.readouterr().err
     assert error.startswith("calibeat: ") and said in error
 
@@ -370,7 +356,7 @@ def test_the_command_writes_the_report(
 @pytest.mark.parametrize("library", ["matplotlib", "sklearn", "pandas", "scipy"])
 def test_a_missing_library_is_named(library: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, library, None)
-    with pytest.raises(MissingExtra, match=rf"needs {library} .* pip install 'calibeat\[reproduce\]'"):
+    with pytest.raises(MissingExtra, match=rf"needs {library}: pip install 'calibeat\[reproduce\]'"):
         require_libraries()
 
 

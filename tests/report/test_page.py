@@ -9,8 +9,6 @@ import json
 import math
 import re
 from html.parser import HTMLParser
-from importlib import resources
-from pathlib import Path
 
 import pytest
 from report_payload import HOSTILE, VARIANTS, payload
@@ -18,13 +16,6 @@ from report_payload import HOSTILE, VARIANTS, payload
 from calibeat import report
 from calibeat.report.delays import folded
 from calibeat.report.leaderboard import Scale, bar
-
-ROOT = Path(__file__).parents[2]
-VENDORED = {
-    "uPlot.iife.min.js": "19c8d4c6ad88929a79f4ae49d6f7161566dfd0ba3d15cc495e974f787eb78f1f",
-    "uPlot.min.css": "df630c6a8d6f8eeaff264b50f73ce5b114f646ffd9a0bb74f049b0a00135fa04",
-    "LICENSE-uPlot.txt": "8f989229699b4fe2f1a0432d0e9edc338a8a911e250e2d1b01ecd770a5f5b1bd",
-}
 
 
 class Reader(HTMLParser):
@@ -113,7 +104,7 @@ def test_data_command_and_versions(year, page):
     text = Reader(page).text
     for said in (
         "316,803 read, 309,772 used",
-        "308,772; the first 1,000 are the warm-up and count for nobody",
+        "308,772; the first 1,000 are the warm-up and not scored",
         "outcome is missing",
         "7,031",
         "row 412 of flights-2013.parquet",
@@ -121,7 +112,7 @@ def test_data_command_and_versions(year, page):
         "Outcomes never arrived for 12 events.",
         year["command"],
         "calibeat 0.4.0, python 3.11.9",
-        "before it was told the outcome",
+        "before it learnt the outcome",
     ):
         assert said in text
 
@@ -166,7 +157,7 @@ def test_one_is_not_many():
     text = Reader(report.html(VARIANTS["one of each"]())).text
     for said in (
         "1event judged",
-        "the first is the warm-up and counts for nobody",
+        "the first is the warm-up and not scored",
         "1 outcome was still under way at the last forecast",
         "more with it. 1 event has no outcome at all",
         "Delay1 day",
@@ -210,11 +201,14 @@ def test_only_a_promise_is_said_to_hold(year):
     section, badges = guarantees(year)
     yardstick = ("unpromised", "not promised")
     assert badges == [[(*yardstick, "kept")], [("holds", "holds", "")], [(*yardstick, "not kept")]]
-    assert "nobody promised it" in section and "whatever the log;" not in section
+    assert "nothing is promised" in section
     broken = payload(methods=5)
     for row in broken["certificates"]:
         row.update(promised=True, holds=False)
     assert guarantees(broken)[1] == [[("broken", "broken", "")]] * 3
+    for row in broken["certificates"]:
+        row["in_expectation"] = True
+    assert guarantees(broken)[1] == [[("unpromised", "above, in this draw", "")]] * 3
 
 
 def test_the_line_of_evidence_says_why_it_is_where_it_is(year):
@@ -285,7 +279,7 @@ def test_half_a_character_does_not_stop_the_page():
     broken = payload(methods=2, keys=2)
     broken["title"] = broken["keys"]["rows"][0]["key"] = "caf\udce9"
     page = report.html(broken)
-    assert "caf?" in page
+    assert "caf\\udce9" in page
     page.encode()
 
 
@@ -368,53 +362,3 @@ def test_write_fails_without_touching_what_is_there(year, tmp_path):
         report.write(year, folder)
     assert target.read_text() == "before"
     assert sorted(path.name for path in tmp_path.iterdir()) == ["folder.html", "report.html"]
-
-
-# ---- the vendored library and the colours ------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("name", VENDORED)
-def test_the_vendored_library_is_what_npm_has(name):
-    data = resources.files("calibeat.report").joinpath("vendor", name).read_bytes()
-    assert hashlib.sha256(data).hexdigest() == VENDORED[name]
-
-
-def test_the_library_its_version_and_licence_are_named():
-    vendor = resources.files("calibeat.report").joinpath("vendor")
-    version = re.search(r"v(\d+\.\d+\.\d+)", vendor.joinpath("uPlot.iife.min.js").read_text()[:100]).group(1)
-    assert f"uPlot](https://github.com/leeoniya/uPlot) {version} (MIT)" in (ROOT / "CONTRIBUTING.md").read_text()
-    assert "The MIT License" in vendor.joinpath("LICENSE-uPlot.txt").read_text()
-    assert len(list(vendor.iterdir())) == len(VENDORED)
-
-
-def colours(css, selector):
-    block = css[css.index(selector) :].split("}", 1)[0]
-    return dict(re.findall(r"--([a-z]+): (#[0-9a-f]{6})", block))
-
-
-def luminance(colour):
-    parts = (int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5))
-    red, green, blue = (c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in parts)
-    return 0.2126 * red + 0.7152 * green + 0.0722 * blue
-
-
-def contrast(one, other):
-    light, dark = sorted((luminance(one), luminance(other)), reverse=True)
-    return (light + 0.05) / (dark + 0.05)
-
-
-@pytest.mark.parametrize("selector", [":root {", ':root[data-theme="dark"] {', ":root:not([data-theme]) {"])
-def test_text_and_lines_stand_out_from_the_paper(selector):
-    """The thresholds are those of WCAG 2.2: 4.5 for text, 3 for what is drawn."""
-    css = resources.files("calibeat.report").joinpath("static", "style.css").read_text()
-    named = colours(css, selector)
-    for text in ("ink", "muted"):
-        for behind in ("paper", "card", "wash"):
-            assert contrast(named[text], named[behind]) >= 4.5, (text, behind)
-    for line in ("grey", "blue", "vermilion", "green", "purple", "orange", "sky", "brown", "good", "bad"):
-        assert contrast(named[line], named["paper"]) >= 3, line
-
-
-def test_both_ways_into_the_dark_are_the_same():
-    css = resources.files("calibeat.report").joinpath("static", "style.css").read_text()
-    assert colours(css, ':root[data-theme="dark"] {') == colours(css, ":root:not([data-theme]) {")

@@ -23,12 +23,10 @@ from calibeat import (  # fmt: skip
     CalibeatError,
     Calibrator,
     Fixed,
-    Forecast,
     Hedging,
     Histogram,
     InvalidInput,
     Method,
-    OutcomeConflict,
     Platt,
     Temperature,
     Tracking,
@@ -166,138 +164,6 @@ def test_late_outcomes_that_are_bad(cal: Calibrator) -> None:
     cal.run([0.1, 0.2], [1, math.nan], due=np.array([1, 2**64 - 1], dtype=np.uint64))
     for nothing in (None, "?", math.inf):
         cal.run([0.1, 0.2], [1, nothing], due=[1, 2])
-
-
-# ---- receipts ----------------------------------------------------------------------------------------------------
-
-
-def test_foreign_receipts(cal: Calibrator) -> None:
-    for other in (Calibrator(OPS), Calibrator(TOPS, seed=1), Calibrator(TOPS, stream="paris")):
-        foreign = other.predict(0.5)
-        refused(cal, lambda f=foreign: cal.update(f, 1), "made by another method, seed or stream", UnknownForecast)
-    twin = Calibrator(TOPS)
-    foreign = twin.predict(0.5)
-    refused(cal, lambda: cal.update(foreign, 1), "got one that its twin has made - at event 0", UnknownForecast)
-    late = Forecast.from_dict({**foreign.to_dict(), "event": 3})
-    refused(cal, lambda: cal.update(late, 1), "the 3 that this calibrator has made, got event 3", UnknownForecast)
-    for thing in (0.5, None, tuple(foreign), "x"):
-        refused(cal, lambda t=thing: cal.update(t, 1), "forecast must be a Forecast made by predict, got")
-    twin.update(foreign, 1)  # after all that it is still good at home
-
-
-def test_receipts_of_a_twin_are_told_from_those_of_an_ancestor() -> None:
-    parent = Calibrator(TOPS)
-    before = parent.predict(0.5)
-    child = Calibrator.from_json(parent.to_json())
-    after = parent.predict(0.5)
-    child.predict(0.5)
-    refused(child, lambda: child.update(after, 1), "got one that its twin has made - at event 1", UnknownForecast)
-    child.update(before, 1)
-    assert child.outcomes == 1
-
-
-def test_more_outcomes_than_forecasts(cal: Calibrator) -> None:
-    """A receipt that travels as JSON is a new object each time; what can be noticed without remembering all is this."""
-    text = cal.predict(0.5).to_json()
-    cal.update(Forecast.from_json(text), 1)
-    refused(
-        cal, lambda: cal.update(Forecast.from_json(text), 1), "got one more than the 4 forecasts - at event 3",
-        OutcomeConflict,
-    )  # fmt: skip
-
-
-def test_an_outcome_learnt_before_the_snapshot_was_restored_can_be_learnt_again() -> None:
-    cal = Calibrator(OPS)
-    forecast, text = cal.predict(0.9), cal.to_json()
-    cal.update(forecast, 0)
-    restored = Calibrator.from_json(text)
-    restored.update(forecast, 0)
-    assert restored.to_json() == cal.to_json()
-    restored.update(forecast, 0)  # each of them knows what it has learnt itself
-    cal.update(forecast, 0)
-    assert restored.outcomes == cal.outcomes == 1
-
-
-def test_second_outcomes(cal: Calibrator) -> None:
-    forecast = cal.predict(0.5)
-    cal.update(forecast, 1)
-    before = cal.to_json()
-    cal.update(forecast, 1)
-    assert cal.to_json() == before
-    refused(cal, lambda: cal.update(forecast, 0), "the one already learnt, 1, got 0 - at event 3", OutcomeConflict)
-
-
-def test_receipts_that_were_edited_on_the_way(cal: Calibrator) -> None:
-    alive = cal.predict(0.5)
-    receipt = alive.to_dict()
-    for field, value, message, kind in [
-        ("cell", 10, "forecast cell must be a whole number in [0, 9], got 10", InvalidInput),
-        ("score", 7.0, "score must be in [0, 1], got 7.0", InvalidInput),
-        ("event", 4, "one of the 4 that this calibrator has made, got event 4", UnknownForecast),
-        ("issuer", "me", "made by another method, seed or stream", UnknownForecast),
-    ]:
-        edited = Forecast.from_dict({**receipt, field: value})
-        assert alive._replace(**{field: value}) == edited
-        refused(cal, lambda f=edited: cal.update(f, 1), message, kind)
-    for field, value, message in [
-        ("cell", -1, "forecast cell must be a whole number in [0, 9223372036854775807], got -1"),
-        ("cell", 2.5, "forecast cell must be a whole number"),
-        ("cell", math.inf, "forecast cell must be a whole number"),
-        ("bin", True, "forecast bin must be a whole number"),
-        ("score", math.nan, "forecast score must be a finite number, got nan"),
-        ("score", "0.5", "forecast score must be a finite number, got '0.5'"),
-        ("expert", True, "forecast expert must be a finite number, got True"),
-        ("issuer", 7, "forecast issuer must be a string, got 7"),
-        ("candidates", 7, "forecast candidates must be pairs, got 7"),
-        ("candidates", [[0.5, "1"]], "forecast candidate must be a finite number, got '1'"),
-    ]:
-        with pytest.raises(InvalidInput) as error:
-            Forecast.from_dict({**receipt, field: value})
-        assert message in str(error.value)
-    cal.update(Forecast.from_dict(receipt), 1)
-    raw = Calibrator(BM)
-    edited = Forecast.from_dict({**raw.predict(0.5).to_dict(), "cell": 99})
-    raw.update(edited, 1)  # there is no cell to play
-
-
-def test_receipts_made_by_hand_are_looked_at_like_those_that_travelled() -> None:
-    """Whatever a live receipt is copied or edited into, it is not alive: what it says is checked, and then believed."""
-    edits: list[Callable[[Forecast], Forecast]] = [
-        lambda f: f._replace(score=0.1),
-        lambda f: Forecast(**{**f._asdict(), "score": 0.1}),
-        lambda f: Forecast._make([f[0], 0.1, *f[2:]]),
-    ]
-    for method in (OPS, TOPS):
-        for edit in edits:
-            results = []
-            for others in (0, 1):  # the latest forecast, or not the latest
-                cal = Calibrator(method)
-                receipt = cal.predict(0.9)
-                for _ in range(others):
-                    cal.predict(0.5)
-                cal.update(edit(receipt), 1)
-                results.append(cal.predict_many([0.9])[0])
-            assert results[0] == results[1]
-    auto = Calibrator()  # its mixture was asked about another score
-    receipt = auto.predict(0.9)
-    for edit in [*edits, lambda f: Forecast(*f[:9])]:
-        edited = edit(receipt)
-        refused(auto, lambda f=edited: auto.update(f, 1), "forecast must remember the 12 numbers")
-    auto.predict(0.5)
-    tops = Calibrator(TOPS)
-    receipt = tops.predict(0.9)
-    edited = Forecast(*receipt[:7], 10**6, *receipt[8:])
-    refused(tops, lambda: tops.update(edited, 1), "forecast cell must be a whole number in [0, 9], got 1000000")
-
-
-@pytest.mark.parametrize("text", [
-    "", "{", "[]", "3", "[" * 100_000, None, '{"probability": 0.5}',
-    Calibrator(OPS).predict(0.5).to_json().replace("0.5", '"x"', 1),
-    Calibrator(OPS).predict(0.5).to_json().replace("[[0.5, 1.0]]", "7"),
-])  # fmt: skip
-def test_receipts_that_were_damaged_on_the_way(text: str) -> None:
-    with pytest.raises(InvalidInput, match="forecast"):
-        Forecast.from_json(text)
 
 
 # ---- methods -----------------------------------------------------------------------------------------------------

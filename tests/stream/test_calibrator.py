@@ -4,14 +4,10 @@ from __future__ import annotations
 
 import json
 import logging
-import os
-import subprocess
-import sys
 
 import numpy as np
 import pytest
 from conformance import same
-from conftest import JIT_OFF
 from streams import STREAMS
 
 from calibeat import (
@@ -26,14 +22,12 @@ from calibeat import (
     SWPS,
     TOPS,
     WHB,
-    WPS,
     Calibrator,
     Fixed,
     Forecast,
     Method,
     Platt,
 )
-from calibeat.core import jit as _jit  # fmt: skip
 from calibeat.core.algebra import solve
 from calibeat.core.presets import PRESETS, name_of
 from calibeat.core.refit import Histogram
@@ -141,76 +135,17 @@ def test_history_is_let_go(monkeypatch: pytest.MonkeyPatch) -> None:
         pieces = Calibrator(method)
         for _ in range(20):
             pieces.run(scores, outcomes)
-        assert len(pieces._history.y) <= 2 * window + len(scores) + 30
+        assert len(pieces._history.columns[2]) <= 2 * window + len(scores) + 30
         whole = Calibrator(method)
         whole.run(np.tile(scores, 20), np.tile(outcomes, 20))
-        assert len(whole._history.y) == window  # the columns that the batch needed are given back
+        assert len(whole._history.columns[2]) == window  # the columns that the batch needed are given back
         same(pieces.row, whole.row)
         assert pieces.to_json() == whole.to_json()
         assert len(json.loads(pieces.to_json())["history"]["y"]) == window
     fps = Calibrator(Method(Platt(), Fixed(after=100)))
     fps.run(scores, outcomes)
-    assert len(fps._history.y) == 0
+    assert len(fps._history.columns[2]) == 0
     assert json.loads(fps.to_json())["history"] == {}
-
-
-def test_importing_and_single_events_do_not_touch_numba() -> None:
-    program = """
-import sys, calibeat
-c = calibeat.Calibrator("hops")
-for i in range(50):
-    c.update(c.predict(i / 50), i % 2)
-c.from_json(c.to_json())
-calibeat.metrics.calibration_error([0, 1], [0.1, 0.9])
-w = calibeat.Calibrator(calibeat.Method(calibeat.Platt(), calibeat.FTL(every=5000, after=5000)))
-for i in range(5000):
-    w.update(w.predict(i / 5000), i % 3 == 0)
-assert "numba" not in sys.modules
-"""
-    subprocess.run([sys.executable, "-W", "error", "-c", program], check=True)
-
-
-@pytest.mark.skipif(JIT_OFF, reason="about compiled kernels")
-def test_without_a_folder_to_write_in_it_compiles_and_runs() -> None:
-    program = """
-import pathlib
-def read_only(*arguments, **options):
-    raise PermissionError
-pathlib.Path.mkdir = read_only
-import calibeat
-print(calibeat.Calibrator("ops").predict_many([0.25])[0])
-assert calibeat.core.jit.dispatchers()["predict_many"].stats.cache_path is None
-"""
-    environment = {name: value for name, value in os.environ.items() if name not in ("HOME", "NUMBA_CACHE_DIR")}
-    done = subprocess.run(
-        [sys.executable, "-W", "error", "-c", program], env=environment, capture_output=True, text=True, check=False
-    )
-    assert done.stdout == "0.25\n", done.stderr
-
-
-def test_without_numba_everything_still_works() -> None:
-    program = """
-import sys
-sys.modules["numba"] = None
-import calibeat
-c = calibeat.Calibrator("swps")
-p = c.run([0.2, 0.7, 0.9], [0, 1, 1])
-assert p.tolist() == [0.2, 0.7, 0.9] and c.outcomes == 3
-assert calibeat.core.jit.dispatchers() == {}
-"""
-    subprocess.run([sys.executable, "-W", "error", "-c", program], check=True)
-
-
-@pytest.mark.skipif(not JIT_OFF, reason="about plain kernels")
-def test_with_the_jit_off_nothing_is_compiled() -> None:
-    Calibrator(WPS).run([0.5], [1])
-    assert _jit.dispatchers() == {}
-
-
-@pytest.mark.skipif(JIT_OFF, reason="about compiled kernels")
-def test_compiled_kernels_are_cached_under_a_name_that_changes_with_the_sources() -> None:
-    Calibrator(WPS).run([0.5], [1])
-    assert "kernels-" in str(_jit.dispatchers()["run"].stats.cache_path)
 
 
 def test_a_broken_off_run_has_not_happened(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -222,7 +157,7 @@ def test_a_broken_off_run_has_not_happened(monkeypatch: pytest.MonkeyPatch) -> N
         row[:] = 7.0
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("calibeat.stream.calibrator.compiled", lambda _: interrupted)
+    monkeypatch.setattr("calibeat.stream.calibrator.for_batch", lambda *_: interrupted)
     with pytest.raises(KeyboardInterrupt):
         calibrator.run([0.5], [1])
     assert calibrator.to_json() == before

@@ -1,17 +1,20 @@
 """Columns of data frames: pandas, polars and Arrow come in, and the same kind goes out, with its index.
 
 Rows go by position, as in scikit-learn: an index travels along and is never matched. Without narwhals a column is a
-`MissingExtra`: what comes back must not depend on what happens to be installed. Arrays and lists never touch it.
+`MissingExtra`: the result must not depend on what happens to be installed. Arrays and lists do not need narwhals.
 """
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from calibeat.errors import MissingExtra
+from calibeat.errors import InvalidInput
+
+from .extras import need
 
 NAME = "forecast"  # of a column that is given back
 
@@ -63,14 +66,50 @@ def like(values: Any, forecasts: npt.NDArray[np.float64]) -> Any:
     return native.combine_chunks() if _is_arrow_array(values) else native
 
 
+def read_column(name: str, values: Any) -> tuple[npt.NDArray[Any], bool]:
+    """Any column as a one-dimensional array, and whether its dates have a zone; those come as datetime64 in UTC.
+
+    >>> read_column("scores", [0.25, 0.5])
+    (array([0.25, 0.5 ]), False)
+    """
+    zoned = False
+    if not isinstance(values, _PLAIN):
+        values, zoned = _from_library(name, values)
+    try:
+        array = np.asarray(values)
+    except ValueError as error:
+        raise InvalidInput(f"{name} must be a one-dimensional array, got a ragged {type(values).__name__}") from error
+    if isinstance(values, (list, tuple)) and array.dtype.kind in "US":
+        array = np.array(values, dtype=object)  # NumPy makes text of everything where one thing is text
+    if array.ndim != 1:
+        raise InvalidInput(f"{name} must be a one-dimensional array, got shape {array.shape}")
+    return array, zoned
+
+
+def _from_library(name: str, values: Any) -> tuple[Any, bool]:
+    """The values of a series of a library as an array, and whether they are dates with a zone."""
+    if values is None:
+        raise InvalidInput(f"{name} must be an array or a series, got None")
+    if type(values).__module__.partition(".")[0] == "pandas" and not hasattr(values, "columns"):
+        values = sys.modules["pandas"].Series(values)  # an index or an array of pandas is no series of it
+    series = _column(values)
+    if series is None:
+        raise InvalidInput(f"{name} must be an array or a series, got {type(values).__name__}")
+    import narwhals as nw
+
+    if not isinstance(series.dtype, (nw.Datetime, nw.Date)):
+        return series.to_numpy(), False
+    moments = series.cast(nw.Datetime("us")) if isinstance(series.dtype, nw.Date) else series
+    whole = moments.dt.timestamp("us").fill_null(0).to_numpy().astype(np.int64)
+    dates = np.where(series.is_null().to_numpy(), np.datetime64("NaT"), whole.astype("datetime64[us]"))
+    return dates, getattr(series.dtype, "time_zone", None) is not None
+
+
 def _column(values: Any) -> Any:
     """The values as a narwhals Series; None if they are no column."""
     if _LIBRARIES.isdisjoint(kind.__module__.partition(".")[0] for kind in type(values).__mro__):
         return None
-    try:
-        import narwhals as nw
-    except ImportError as error:
-        raise MissingExtra("columns of data frames need narwhals: pip install 'calibeat[frames]'") from error
+    nw = need("narwhals", extra="frames", what="columns of data frames")
     if _is_arrow_array(values):  # narwhals knows Arrow's columns, which are arrays in chunks
         import pyarrow as pa
 

@@ -16,12 +16,15 @@ _ABANDONED = 3600.0  # seconds after which an unfinished file has no writer any 
 
 
 @contextmanager
-def atomic(path: str | os.PathLike[str], mode: str = "wb", *, check: Any = None) -> Iterator[IO[Any]]:
+def atomic(
+    path: str | os.PathLike[str], mode: str = "wb", *, check: Any = None, sync: bool = True
+) -> Iterator[IO[Any]]:
     """Write a file under a temporary name; it takes its own name, in one step, only when the block ends well.
 
     The temporary name is ``.NAME.<random>.part`` in the same folder, made with O_EXCL, so that no planted link is
-    followed. What was written is on the disk before the old file goes. `check`, if given, is called with the temporary
-    path and may raise: then the old file stays. Unfinished files of writers that were killed are removed.
+    followed. What was written is on the disk before the old file goes (unless `sync` is False, for files with a
+    checksum that can be made again). `check`, if given, is called with the temporary path and may raise: then the old
+    file stays. Unfinished files of writers that were killed are removed.
 
     >>> import tempfile
     >>> folder = Path(tempfile.mkdtemp())
@@ -39,7 +42,8 @@ def atomic(path: str | os.PathLike[str], mode: str = "wb", *, check: Any = None)
         with os.fdopen(handle, mode, encoding=encoding, newline=newline) as file:
             yield file
             file.flush()
-            os.fsync(file.fileno())
+            if sync:
+                os.fsync(file.fileno())
         if check is not None:
             check(part)
         with suppress(FileNotFoundError):  # a file that is replaced keeps its permissions
@@ -48,7 +52,8 @@ def atomic(path: str | os.PathLike[str], mode: str = "wb", *, check: Any = None)
     except BaseException:
         part.unlink(missing_ok=True)
         raise
-    _sync_folder(target.parent)
+    if sync:
+        _sync_folder(target.parent)
 
 
 def sweep(target: Path) -> None:
@@ -94,8 +99,8 @@ def cache_folder(name: str) -> Path | None:
     return None
 
 
-def is_private(folder: Path) -> bool:
-    """Whether a folder, not a link to one, is ours, and nobody else may write to it."""
+def is_private(folder: Path, *owners: int) -> bool:
+    """Whether a folder, not a link to one, is ours (or of one of these owners), and nobody else may write to it."""
     try:
         found = folder.lstat()
     except OSError:
@@ -104,4 +109,4 @@ def is_private(folder: Path) -> bool:
         return False
     if not hasattr(os, "getuid"):
         return True  # Windows: a profile belongs to its user
-    return found.st_uid == os.getuid() and not found.st_mode & 0o022
+    return found.st_uid in (os.getuid(), *owners) and not found.st_mode & 0o022

@@ -30,7 +30,9 @@ def progress(total: int | None, log: TextIO, *, unit: str = "", done: int = 0) -
     except ImportError:
         yield _nothing
         return
-    with tqdm(total=total, initial=done, file=log, unit=f" {unit}", unit_scale=True, leave=False) as bar:
+    with tqdm(
+        total=total, initial=done, file=log, unit=f" {unit}", unit_scale=total is None or total > 1000, leave=False
+    ) as bar:
 
         def step(count: int = 1, what: str = "") -> None:
             if what:

@@ -1,87 +1,264 @@
-"""Times as microseconds: of dates as they are, of numbers by the unit they look like."""
+"""Times of any kind as microseconds since 1970: dates with and without a zone, ISO 8601 text, numbers of a unit.
+
+A date that has no zone is taken for UTC unless a zone is named. Numbers since 1970 count in UTC by definition.
+"""
 
 from __future__ import annotations
 
+import math
+import re
 from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta, timezone, tzinfo
+from typing import Any
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import numpy as np
 import numpy.typing as npt
 
-from calibeat.backtest.replay.chunk import NEVER, Flags, Whole
 from calibeat.errors import InvalidInput
 
-from .types import Vector
+from .types import Flags, Ints, Vector
 
-FINE, MISSING, UNREADABLE = 0, 1, 2
+OK, MISSING, UNREADABLE = 0, 1, 2
 States = npt.NDArray[np.int8]
 
+NEVER = np.iinfo(np.int64).max
 FIRST, LAST = -62_135_596_800_000_000, 253_402_300_799_999_999  # the years 1 to 9999
 SECONDS = "seconds"
 _UNITS = (SECONDS, "seconds since 1970", "milliseconds since 1970", "microseconds since 1970", "nanoseconds since 1970")
 _MICROSECONDS = dict(zip(_UNITS, (1e6, 1e6, 1e3, 1.0, 1e-3), strict=True))
 _DAYS, _MOMENTS = "dates written as YYYYMMDD", "dates written as YYYYMMDDHHMMSS"
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_QUARTER = 900_000_000  # microseconds: within a quarter of an hour no zone changes its offset
+
+
+class ZoneMismatch(InvalidInput):
+    """One column of times has zones and the other has none."""
 
 
 @dataclass(frozen=True, eq=False)
 class Times:
-    """A column of times: microseconds since 1970 where it has dates, numbers of an unknown unit where not."""
+    """A column of times: microseconds since 1970 where it has dates, numbers of an unknown unit where not.
 
-    values: Whole | Vector
+    `naive` says which dates have no zone: a flag for each row, or one for all.
+    """
+
+    values: Ints | Vector
     states: States
     dated: bool
+    naive: Flags | bool = True
 
 
 @dataclass(frozen=True, eq=False)
 class Moments:
     """A column of times in microseconds, `NEVER` where there is none."""
 
-    values: Whole
+    values: Ints
     states: States
+
+
+# ---- one value ---------------------------------------------------------------------------------------------------
+
+
+def is_missing(value: Any) -> bool:
+    """None, NaN, NaT, the NA of pandas, or empty text.
+
+    >>> is_missing(" "), is_missing(float("nan")), is_missing(0)
+    (True, True, False)
+    """
+    if value is None or type(value).__name__ in {"NAType", "NaTType"}:
+        return True
+    if isinstance(value, str):
+        return not value.strip()
+    if isinstance(value, np.datetime64):
+        return bool(np.isnat(value))
+    return isinstance(value, (float, np.floating)) and math.isnan(value)
+
+
+def moment(value: Any) -> tuple[int, bool] | None:
+    """A date as microseconds since 1970, and whether it has no zone; None for what is no date.
+
+    >>> moment("1970-01-01T01:00:00+01:00"), moment("1970-01-01 00:00:01"), moment("soon")
+    ((0, False), (1000000, True), None)
+    """
+    if not isinstance(value, datetime):
+        try:
+            value = datetime.fromisoformat(str(value).strip())
+        except ValueError:
+            return None
+    naive = value.tzinfo is None
+    since = (value.replace(tzinfo=UTC) if naive else value) - _EPOCH
+    return (since.days * 86_400 + since.seconds) * 1_000_000 + since.microseconds, naive
+
+
+def zone_named(name: Any) -> tzinfo:
+    """A time zone: ``"UTC"``, an offset such as ``"+02:00"``, or a name such as ``"Europe/Paris"``.
+
+    >>> zone_named("+02:00").utcoffset(None)
+    datetime.timedelta(seconds=7200)
+    """
+    text = str(name).strip()
+    if text.upper() in {"UTC", "Z", "GMT"}:
+        return UTC
+    if match := re.fullmatch(r"([+-])(\d\d):?(\d\d)", text):
+        shift = timedelta(hours=int(match[2]), minutes=int(match[3]))
+        if shift < timedelta(days=1):
+            return timezone(-shift if match[1] == "-" else shift)
+    try:
+        return ZoneInfo(text)
+    except (ZoneInfoNotFoundError, ValueError, OSError):
+        raise InvalidInput(
+            f"time zone must be UTC, an offset such as +02:00, or a name such as Europe/Paris, got {name!r:.60}"
+        ) from None
+
+
+# ---- a column ----------------------------------------------------------------------------------------------------
+
+
+def read_dates(values: list[Any]) -> Times:
+    """Dates, date objects or ISO 8601 text, one by one."""
+    whole, states = np.zeros(len(values), dtype=np.int64), np.zeros(len(values), dtype=np.int8)
+    naive = np.zeros(len(values), dtype=bool)
+    for row, value in enumerate(values):
+        if is_missing(value):
+            states[row] = MISSING
+        elif (found := moment(value)) is not None:
+            whole[row], naive[row] = found
+        else:
+            states[row] = UNREADABLE
+    return Times(whole, states, dated=True, naive=naive)
+
+
+def read_times(column: npt.NDArray[Any], *, zoned: bool = False) -> Times:
+    """Times in any array: NumPy's dates (`zoned` if they are known to be UTC), numbers, date objects or text.
+
+    Text that is all numbers is read as numbers, as in a CSV.
+
+    >>> read_times(np.array(["1700000000", "1700000060"])).dated
+    False
+    """
+    if column.dtype.kind == "M":
+        return _numpy_dates(column, zoned=zoned)
+    if column.dtype.kind in "iuf":
+        values = column.astype(np.float64)
+        return Times(values, np.where(np.isnan(values), MISSING, OK).astype(np.int8), dated=False)
+    listed = column.tolist()
+    return _numbers_of_text(listed) or read_dates(listed)
+
+
+def _numbers_of_text(values: list[Any]) -> Times | None:
+    """The values as numbers, if there is one and all that are there are numbers."""
+    numbers, states = np.zeros(len(values)), np.zeros(len(values), dtype=np.int8)
+    for row, value in enumerate(values):
+        if is_missing(value):
+            states[row] = MISSING
+            continue
+        if not isinstance(value, (str, int, float)) or isinstance(value, bool):
+            return None
+        try:
+            numbers[row] = float(value)
+        except (ValueError, OverflowError):
+            return None
+    return Times(numbers, states, dated=False) if (states == OK).any() else None
+
+
+def _numpy_dates(column: npt.NDArray[Any], *, zoned: bool) -> Times:
+    years = column.astype("datetime64[Y]").astype(np.int64) + 1970  # microseconds overflow where years do not
+    missing, far = np.isnat(column), (years < 1) | (years > 9999)
+    whole = np.where(far, np.datetime64(0, "us"), column.astype("datetime64[us]")).astype(np.int64)
+    states = np.where(missing, MISSING, np.where(far, UNREADABLE, OK)).astype(np.int8)
+    return Times(whole, states, dated=True, naive=not zoned)
 
 
 @dataclass(eq=False)
 class Clock:
-    """The units of the columns of times: each is settled by the first batch that has any number in it."""
+    """The units and zones of the columns of times. The first batch that has a number in a column settles its unit.
 
+    `zone` is that of dates without one. `how` tells a person how to state it.
+    """
+
+    zone: tzinfo | None = None
+    how: str = "say --time-zone NAME"
     dated: bool = False  # whether the times of the events are dates
     units: dict[str, str] = field(default_factory=dict)
+    _zoned: dict[str, set[bool]] = field(default_factory=dict)  # by role: dates with a zone, dates without, or both
 
     @property
     def notes(self) -> list[str]:
-        """What was taken for what."""
-        return [
-            f"The column of {role}s holds numbers; they were taken for {unit}." for role, unit in self.units.items()
+        """How the columns were read."""
+        numbers = [
+            f"The column of {role}s holds numbers. They were read as {unit}." for role, unit in self.units.items()
+        ]
+        mixed = [role for role, kinds in self._zoned.items() if len(kinds) == 2 and self.zone is None]
+        return numbers + [
+            f"In the column of {role}s some dates have a zone and some have none. Those without were read as UTC."
+            for role in mixed
         ]
 
     def read(self, role: str, column: Times) -> Moments:
         """The column in microseconds; what is no moment becomes unreadable."""
-        fine = column.states == FINE
-        if not fine.any():
-            return Moments(np.full(len(fine), NEVER), column.states)
+        ok = column.states == OK
+        if not ok.any():
+            return Moments(np.full(len(ok), NEVER), column.states)
         if column.dated:
-            whole, good, dated = np.where(fine, column.values, NEVER).astype(np.int64), fine, True
+            whole, good, dated = np.where(ok, column.values, NEVER).astype(np.int64), ok, True
+            naive = np.broadcast_to(np.asarray(column.naive), ok.shape)
         else:
-            whole, good, dated = self._numbers(role, np.where(fine, column.values, 0.0), fine)
+            whole, good, dated = self._numbers(role, np.where(ok, column.values, 0.0), ok)
+            naive = np.broadcast_to(np.asarray(self.units[role] in {_DAYS, _MOMENTS}), ok.shape)
         if dated:
             good = good & (whole >= FIRST) & (whole <= LAST)
+            self._compare_zones(role, naive[good])
+            if self.zone is not None:
+                shifted = good & naive
+                whole[shifted] = in_utc(whole[shifted], self.zone)
         if role == "time":
             self.dated = dated
         whole[~good] = NEVER
-        return Moments(whole, np.where(fine & ~good, UNREADABLE, column.states).astype(np.int8))
+        return Moments(whole, np.where(ok & ~good, UNREADABLE, column.states).astype(np.int8))
 
-    def _numbers(self, role: str, values: Vector, fine: Flags) -> tuple[Whole, Flags, bool]:
+    def _compare_zones(self, role: str, naive: Flags) -> None:
+        """Refuse two columns of which one has zones and the other has none: nobody knows what lies between them."""
+        self._zoned.setdefault(role, set()).update(np.unique(~naive).tolist())
+        kinds = {name: kind for name, kind in self._zoned.items() if kind}
+        bare = next((name for name, kind in kinds.items() if kind == {False}), None)
+        zoned = next((name for name, kind in kinds.items() if kind == {True}), None)
+        if self.zone is None and bare is not None and zoned is not None:
+            raise ZoneMismatch(
+                f"{zoned}s and {bare}s must both have a zone or both have none, got {zoned}s with one and {bare}s "
+                f"without; {self.how} for the zone of the {bare}s"
+            )
+
+    def _numbers(self, role: str, values: Vector, ok: Flags) -> tuple[Ints, Flags, bool]:
         if role not in self.units:
             same = self.units.get("time") == SECONDS  # a clock without a calendar is one for both columns
-            self.units[role] = SECONDS if same else _unit_of(values[fine])
+            self.units[role] = SECONDS if same else _unit_of(values[ok])
         unit = self.units[role]
         if unit in (_DAYS, _MOMENTS):
             whole, good = _written(values, unit)
-            return whole, good & fine, True
+            return whole, good & ok, True
         scaled = values * _MICROSECONDS[unit]
         if unit == SECONDS and np.abs(scaled).max() > 4e18:
             raise InvalidInput(f"times must be dates or seconds, got numbers as large as {np.abs(values).max():g}")
-        good = fine & (np.abs(scaled) <= 4e18)
+        good = ok & (np.abs(scaled) <= 4e18)
         return np.where(good, scaled, 0.0).round().astype(np.int64), good, unit != SECONDS
+
+
+def in_utc(local: Ints, zone: tzinfo) -> Ints:
+    """Microseconds of a local clock in UTC; of an hour that comes twice, the first.
+
+    >>> in_utc(np.array([7200 * 10**6]), zone_named("+02:00")).tolist()
+    [0]
+    """
+    quarters, which = np.unique(local // _QUARTER, return_inverse=True)
+    offsets = np.array([_offset(int(quarter) * _QUARTER, zone) for quarter in quarters.tolist()], dtype=np.int64)
+    return local - offsets[which]
+
+
+def _offset(local: int, zone: tzinfo) -> int:
+    """The offset of a zone in microseconds, at a moment of its local clock."""
+    offset = zone.utcoffset((_EPOCH + timedelta(microseconds=local)).replace(tzinfo=zone))
+    return (offset or timedelta()) // timedelta(microseconds=1)
 
 
 def _unit_of(values: Vector) -> str:
@@ -93,7 +270,7 @@ def _unit_of(values: Vector) -> str:
     return _UNITS[int(np.searchsorted([1e8, 1e11, 1e14, 1e17], largest, side="right"))]
 
 
-def _written(values: Vector, unit: str) -> tuple[Whole, Flags]:
+def _written(values: Vector, unit: str) -> tuple[Ints, Flags]:
     """Numbers whose digits are a date of the years 1900 to 2199, in microseconds; and which of them are."""
     digits = np.where(np.abs(values) < 1e15, values, 0.0).astype(np.int64)
     good = digits == values

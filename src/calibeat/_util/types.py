@@ -8,3 +8,4 @@ import numpy.typing as npt
 Vector = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 Slots = npt.NDArray[np.int32]
+Flags = npt.NDArray[np.bool_]

@@ -21,6 +21,7 @@ def backtest(
     warmup: int | None = None,
     delay: int | str = 0,
     score_kind: str = "probability",
+    time_zone: str | None = None,
     skip_bad: bool = False,
     sort: bool = False,
     seed: int = 0,
@@ -34,26 +35,40 @@ def backtest(
     scores, outcomes : in the order in which the scores were issued: lists, NumPy arrays, or series of pandas, polars
         or Arrow.
     keys : the stream of each event; each key gets parameters of its own.
-    times, outcome_times : when a score was issued and when its outcome was known: an outcome is learnt just before the
-        first score issued at that time or later (and after its own). An outcome that is missing together with its
-        time has not arrived: its event is forecast, and not judged.
+    times, outcome_times : when a score was issued and when its outcome was known. An outcome is learnt before the next
+        forecast after its arrival; outcomes that arrive between two forecasts are learnt in the order of arrival. An
+        outcome that is missing together with its time has not arrived: its event is forecast, and not judged.
     methods : names of presets, methods, or a mapping from names to methods. If not given, ten of constant cost.
     bins : of the calibration error and the reliability diagram.
-    warmup : so many events with an outcome count for nobody; 1,000 or a twentieth of a short log if not given.
+    warmup : so many events with an outcome are not scored, for any method. If not given: a twentieth of the outcomes
+        among the first 20,000 events, which is 1,000 where each has one.
     delay : outcomes arrive so many events late, or so much time: ``"30min"``, ``"2h"``, ``"7d"``.
     score_kind : "probability", "percent" or "logit".
-    skip_bad : count rows that cannot be used, instead of refusing the log.
+    time_zone : of times that are written without one: "UTC", "+02:00" or "Europe/Paris".
+    skip_bad : skip rows that cannot be used and count them, instead of refusing the log.
     sort : put the events in the order of their times.
+    seed : for methods that draw.
     keep_forecasts : also keep every forecast, in ``result.forecasts``.
+    title : of the report.
 
     >>> import calibeat
     >>> result = calibeat.backtest([0.9, 0.6] * 600, [1, 0] * 600, methods="ops", delay=20)
-    >>> result.payload()["delay"]["events_quantiles"]["50%"]
+    >>> result.payload["delay"]["events_quantiles"]["50%"]
     20.0
     """
-    from .run import run_arrays  # now, so that `import calibeat` is light
+    from .options import Options  # now, so that `import calibeat` is light
+    from .run import run_arrays
 
-    return run_arrays(
-        scores, outcomes, keys, times, outcome_times, methods=methods, bins=bins, warmup=warmup, delay=delay,
-        score_kind=score_kind, skip_bad=skip_bad, sort=sort, seed=seed, keep_forecasts=keep_forecasts, title=title,
-    )  # fmt: skip
+    options = Options(
+        methods=methods,
+        bins=bins,
+        warmup=warmup,
+        delay=delay,
+        score_kind=score_kind,
+        time_zone=time_zone,
+        skip_bad=skip_bad,
+        sort=sort,
+        seed=seed,
+        title=title,
+    )
+    return run_arrays(scores, outcomes, keys, times, outcome_times, options, keep_forecasts=keep_forecasts)

@@ -10,11 +10,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from calibeat._util.check import check_choice
+from calibeat._util.extras import need
 from calibeat._util.types import Vector
-from calibeat.errors import InvalidInput, MissingExtra
+from calibeat.errors import InvalidInput
 
 if TYPE_CHECKING:
     from calibeat.report.schema import Payload
+
+MEASURED = (
+    "log_loss", "brier", "ce", "shp", "refinement", "accuracy", "auc", "regret", "log_e_value", "log_e_max",
+)  # fmt: skip
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -61,20 +66,8 @@ class BacktestResult:
     def table(self) -> dict[str, Any]:
         """One array per column, one entry per method."""
         rows = self._payload["table"]
-        names = (
-            "log_loss",
-            "brier",
-            "ce",
-            "shp",
-            "refinement",
-            "accuracy",
-            "auc",
-            "regret",
-            "log_e_value",
-            "log_e_max",
-        )
         columns: dict[str, Any] = {"method": np.array([row["method"] for row in rows])}
-        for name in names:
+        for name in MEASURED:
             columns[name] = _floats([row[name] for row in rows])  # type: ignore[literal-required]  # one of the above
         for name in ("log_loss", "brier", "ce"):
             triples = [row["vs_raw"][name] if row["vs_raw"] else [None] * 3 for row in rows]  # type: ignore[literal-required]  # as above
@@ -104,6 +97,7 @@ class BacktestResult:
             },
         }
 
+    @property
     def payload(self) -> Payload:
         """Everything that the report shows, as JSON-able data."""
         return self._payload
@@ -121,17 +115,12 @@ class BacktestResult:
     def plot(self, ax: Any = None, measure: str = "ce") -> Any:
         """Draw a measure (``"ce"``, ``"log_loss"``, ``"brier"``) of every method over the windows; returns the axes.
 
-        The numbers are `windows`. Needs matplotlib; without `ax` a figure is made of which pyplot knows nothing.
+        The numbers are `windows`. Needs matplotlib. Without `ax` a figure is made that pyplot does not manage.
         """
         check_choice("measure", measure, ("ce", "log_loss", "brier"))
         if ax is None:
-            try:
-                from matplotlib.figure import Figure
-            except ImportError as error:
-                raise MissingExtra(
-                    "a picture needs matplotlib of the extra 'demo': pip install 'calibeat[demo]'"
-                ) from error
-            ax = Figure(figsize=(8.0, 4.0), layout="constrained").add_subplot()
+            figure = need("matplotlib.figure", extra="plot", what="pictures")
+            ax = figure.Figure(figsize=(8.0, 4.0), layout="constrained").add_subplot()
         elif not hasattr(ax, "plot"):
             raise InvalidInput(f"ax must be axes of matplotlib, got {type(ax).__name__}")
         labels = {method["name"]: method["label"] for method in self._payload["methods"]}

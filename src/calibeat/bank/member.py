@@ -1,27 +1,26 @@
-"""One stream of a bank: a calibrator whose row lies in the bank's matrix."""
+"""One stream of a bank: a calibrator that works on a copy of its row and puts it back in one step."""
 
 from __future__ import annotations
 
-from collections.abc import MutableMapping
+from array import array
 from typing import TYPE_CHECKING, Any
 from weakref import WeakValueDictionary
 
 import numpy as np
 import numpy.typing as npt
 
-from calibeat._util.check import check_due, check_outcome, check_outcomes, check_scores, said
+from calibeat._util.check import check_outcome, check_scores, said
 from calibeat._util.types import Vector
-from calibeat.core.jit import compiled
 from calibeat.core.layout import N
 from calibeat.core.randomness import stream_key
 from calibeat.core.stats import EVENTS, LAST, add_losses
 from calibeat.errors import UnknownKey
 from calibeat.stream.calibrator import Calibrator, Number
-from calibeat.stream.forecast import Forecast, Issuer
+from calibeat.stream.forecast import Forecast
 
 from .keys import Key, check_key
-from .loops import add_late_losses
-from .start import learn_late
+from .records import Records
+from .start import pool_after
 
 if TYPE_CHECKING:
     from .bank import Bank
@@ -33,74 +32,103 @@ class Member(Calibrator):
     A copy, a pickle or `to_json` gives a calibrator of its own.
     """
 
-    def __init__(self, bank: Bank, key: Key, issuers: MutableMapping[Key, Issuer]) -> None:
-        self._bank, self._key_of_bank = bank, key
-        self._moves = bank._store.moves
-        self._books: Any = None
+    def __init__(self, bank: Bank, key: Key, slot: int) -> None:
+        self._bank = bank
         self._gone = False
-        slot = bank._known(key)
-        self._begin(bank._method, bank._seed, bank._stream(key), self._row_at(slot))
-        # Two keys may share their draws, but not their receipts.
-        name = f"{stream_key(int(self._issuer, 16), key):016x}"
-        self._issuer = issuers.setdefault(key, Issuer(name))
-        self._adopted = bank._store.adopted(slot)
-        self._refresh()
+        self._whole = memoryview(array("d", bytes(8 * bank._store.stride)))
+        self._stats = self._whole[bank._method.width :]
+        self._begin(bank._method, bank._seed, 0, self._whole[: bank._method.width])
+        self._lock = bank._lock
+        self._aim(key, slot)
 
-    def _row_at(self, slot: int) -> Any:
-        whole = memoryview(self._bank._store.matrix[slot])
-        width = self._bank._method.width
-        self._books = whole[width:]
-        return whole[:width]
+    def _aim(self, key: Key, slot: int) -> None:
+        """Be the member of a key."""
+        bank = self._bank
+        self._moves, self._latest = -1, None  # until all of it is there
+        self._key_of_bank, self._slot = key, slot
+        if bank._independent:
+            self._stream, self._key = key, stream_key(bank._seed, key)
+        self._receipts = bank._members.receipts(key, slot)
+        self._signature = self._receipts.issuer.signature
+        self._take_row()
+        self._moves = bank._store.moves
+
+    def _take_row(self) -> None:
+        store = self._bank._store
+        at = self._slot * store.stride
+        self._whole[:] = store.view[at : at + store.stride]
+        self._events = int(self._stats[EVENTS])
+        if self._receipts.known != self._events:
+            self._receipts.catch_up(self._events)
 
     def _refresh(self) -> None:
-        if self._gone:
-            raise UnknownKey(f"key must be one of the bank's, got {said(self._key_of_bank)}, which it has forgotten")
-        if self._moves != self._bank._store.moves:
-            self._row = self._row_at(self._bank._known(self._key_of_bank))
-            self._moves = self._bank._store.moves
-            self._hand = self._spec, self._row, self._receipt
-            self._take_compiled_kernels()
-        self._events = int(self._books[EVENTS])
+        with self._lock:
+            if self._gone:
+                key = said(self._key_of_bank)
+                raise UnknownKey(f"key must be one of the bank's, got {key}, which it has forgotten")
+            if self._moves != self._bank._store.moves:
+                self._aim(self._key_of_bank, self._bank._known(self._key_of_bank))
+            else:
+                self._take_row()
+
+    def _sign(self) -> str:
+        self._signature = self._receipts.issuer.sign(self._bank._members.life)
+        return self._signature
 
     def predict(self, score: Number) -> Forecast:
-        self._refresh()
-        forecast = super().predict(score)
-        bank = self._bank
-        if bank._writable:
-            bank._clock += 1
-            self._books[EVENTS], self._books[LAST] = float(self._events), float(bank._clock)
-        return forecast
+        with self._lock:
+            self._refresh()
+            return self._predict_taken(score)
 
     def update(self, forecast: Forecast, outcome: Number | np.bool_) -> None:
-        self._bank._check_writable("learn")
-        self._refresh()
-        before = self._row[N]
-        super().update(forecast, outcome)
-        if self._row[N] > before:  # else it was known already
-            y = check_outcome(outcome)
-            add_losses(self._books, 0, forecast.score, forecast.probability, y)
-            self._bank._learn_together(forecast.score, y)
+        with self._lock:
+            self._bank._check_writable("learn")
+            self._refresh()
+            self._update_taken(forecast, outcome)
 
-    def run(self, scores: npt.ArrayLike, outcomes: npt.ArrayLike, *, due: npt.ArrayLike | None = None) -> Vector:
-        bank = self._bank
-        bank._check_writable("learn")
-        self._refresh()
-        if due is None:
-            return bank.run([self._key_of_bank] * len(check_scores(scores)), scores, outcomes)
-        probabilities = check_scores(scores)
-        n = len(probabilities)
-        forecasts = super().run(probabilities, outcomes, due=due)
-        arrivals = check_due(due, n)
-        order = np.argsort(arrivals, kind="stable")
-        order = order[: np.searchsorted(arrivals[order], n)]
-        labels = check_outcomes(outcomes, needed=arrivals < n)
-        compiled(add_late_losses)(np.frombuffer(self._books), probabilities, forecasts, labels, order)
-        if bank._prior:
-            receipt = np.empty(self._method.receipt_width)
-            compiled(learn_late)(self._method.spec, bank._pool, probabilities, labels, order, receipt)
-        bank._clock += n
-        self._books[EVENTS], self._books[LAST] = float(self._events), float(bank._clock)
-        return forecasts
+    def _predict_taken(self, score: Number) -> Forecast:
+        """Forecast from the copy of the row; then count the event, in one step."""
+        bank, view, receipts = self._bank, self._bank._store.view, self._receipts
+        try:
+            forecast = super().predict(score)
+            if bank._writable:
+                clock, events = bank._clock + 1, forecast.event + 1
+                at = self._slot * bank._store.stride + len(self._row)
+                count, time = events + 0.0, clock + 0.0
+                # One line, without a call: an interrupt comes before all of it or after all of it.
+                view[at + EVENTS], view[at + LAST], bank._clock, receipts.known = count, time, clock, events
+        except BaseException:
+            self._latest = None
+            raise
+        return forecast
+
+    def _update_taken(self, forecast: Forecast, outcome: Number | np.bool_) -> None:
+        """Learn on the copy of the row; then put it back, with the pool, in one step."""
+        bank, row = self._bank, self._row
+        store, before = bank._store, row[N]
+        at = self._slot * store.stride
+        try:
+            super().update(forecast, outcome)
+            if row[N] > before:  # else it was known already
+                y = check_outcome(outcome)
+                add_losses(self._stats, 0, forecast.score, forecast.probability, y)  # type: ignore[arg-type]
+                pool = pool_after(bank, forecast.score, y)
+                # One line, without a call in it: an interrupt comes before all of it or after all of it.
+                store.view[at : at + store.stride], bank._pool = self._whole, pool
+        except BaseException:
+            self._latest = None
+            if row[N] > before and store.view[at + N] == before:
+                self._receipts.settled.reopen(forecast.event)
+            raise
+
+    def run(
+        self, scores: npt.ArrayLike, outcomes: npt.ArrayLike, *, due: npt.ArrayLike | None = None, finish: bool = False
+    ) -> Vector:
+        with self._lock:
+            self._bank._check_writable("learn")
+            self._refresh()
+            keys = [self._key_of_bank] * len(check_scores(scores))
+            return self._bank.run(keys, scores, outcomes, due=due, finish=finish)
 
     @classmethod
     def from_json(cls, text: str | bytes) -> Calibrator:
@@ -108,40 +136,42 @@ class Member(Calibrator):
         return Calibrator.from_json(text)
 
 
-class Members:
-    """The members of a bank: one object a key, as long as somebody holds it, and some at hand for single events."""
-
-    MOST = 4096  # kept at hand
+class Members(Records):
+    """The members of a bank: one object a key, as long as somebody holds it, and one that serves single events."""
 
     def __init__(self, bank: Bank) -> None:
-        self._bank = bank
-        self._at_hand: dict[Key, Member] = {}
+        super().__init__(bank)
+        self._serving: Member | None = None
         self._alive: WeakValueDictionary[Key, Member] = WeakValueDictionary()
-        self._issuers: WeakValueDictionary[Key, Issuer] = WeakValueDictionary()  # of receipts that are about
-
-    def at_hand(self, key: Any) -> Member | None:
-        """The member of a key, if it is near."""
-        return self._at_hand.get(key) if type(key) in (int, str) else None
 
     def of(self, key: Any) -> Member:
         """The member of a key."""
-        member = self.at_hand(key)
+        key = check_key(key) if type(key) not in (int, str) else key
+        member = self._alive.get(key)
         if member is None:
-            self._bank._known(key)
-            key = check_key(key)
-            member = self._alive.get(key)
-            if member is None:
-                member = self._alive[key] = Member(self._bank, key, self._issuers)
-            if len(self._at_hand) >= self.MOST:
-                self._at_hand.clear()
-            self._at_hand[key] = member
+            member = self._alive[key] = Member(self._bank, key, self._bank._known(key))
         return member
+
+    def serving(self, key: Key, slot: int) -> Member:
+        """The member that serves single events, at a key."""
+        member = self._serving
+        if member is None:
+            member = self._serving = Member(self._bank, key, slot)
+        elif member._key_of_bank != key or member._moves != self._bank._store.moves:
+            member._aim(key, slot)
+        else:
+            member._take_row()
+        return member
+
+    def is_held(self, key: Key) -> bool:
+        """Whether somebody holds the member of a key."""
+        return key in self._alive
 
     def forget(self, keys: list[Key]) -> None:
         """The keys are gone: their members are of no more use, and their receipts are not those of a later namesake."""
+        super().forget(keys)
+        self._serving = None
         for key in keys:
-            self._at_hand.pop(key, None)
-            self._issuers.pop(key, None)
             member = self._alive.pop(key, None)
             if member is not None:
                 member._gone = True

@@ -1,40 +1,34 @@
-"""`calibeat backtest LOG`: a log on disk through many methods; a verdict, a table, a page."""
+"""`calibeat backtest LOG`: replay a log on disk through many methods; print a verdict and a table, write a page."""
 
 from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from pathlib import Path
-from typing import Any, TextIO
+from typing import TextIO
 
+from calibeat._util.progress import progress
+from calibeat._util.words import visible
 from calibeat.backtest.judge.summary import Source
-from calibeat.backtest.read.arrow import batch_of
-from calibeat.backtest.read.columns import find, rivals
-from calibeat.backtest.read.files import STDIN, LogFile, files_of, require_arrow, sentences
-from calibeat.backtest.read.rows import Batch, Intake, Terms
+from calibeat.backtest.options import SCORE_KINDS, Options
+from calibeat.backtest.read.files import STDIN, LogFile, files_of, require_arrow
+from calibeat.backtest.read.guess import Columns
+from calibeat.backtest.read.log import read_log
+from calibeat.backtest.read.rows import RowReader
 from calibeat.backtest.replay.methods import DEFAULT
 from calibeat.backtest.result import BacktestResult
-from calibeat.backtest.run import SCORE_KINDS, parse_delay, run
+from calibeat.backtest.run import run as replay
 from calibeat.errors import InvalidInput
-from calibeat.report.schema import Column
 from calibeat.report.text import page
 
 from .outputs import Forecasts, check_outputs, folders, stopped_by_sigterm
 
-ROLES = {
-    "score": "score",
-    "outcome": "outcome",
-    "key": "key",
-    "time": "time",
-    "outcome time": "outcome_time",
-    "id": "id",
-}
-
+SUMMARY = "what would have been best on my log? a verdict, a table, a report"
 DESCRIPTION = """\
 Replay a log of scores and outcomes through many methods exactly as production would have: every forecast is made before
-its outcome is known, the same events count for all. Prints which method to use, what it buys and how sure that is."""
+its outcome is known, and all methods are scored on the same events. Prints which method to use, what it buys and how
+sure that is."""
 
 EPILOG = """\
 examples:
@@ -51,9 +45,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "log", metavar="LOG", help="a CSV, Parquet or Arrow file, a glob, a folder, or - for CSV on stdin"
     )
-    columns = parser.add_argument_group("columns")
-    columns.add_argument("--score", metavar="NAME", help="the score; guessed from common names if not given")
-    columns.add_argument("--outcome", metavar="NAME", help="0 or 1, false or true; guessed likewise")
+    columns = parser.add_argument_group(
+        "columns", "Each is guessed from common names if not given, except the key. The guess is reported. "
+        "The word none switches off the guess of a time or an id."
+    )  # fmt: skip
+    columns.add_argument("--score", metavar="NAME", help="the score")
+    columns.add_argument("--outcome", metavar="NAME", help="0 or 1, false or true")
     columns.add_argument("--key", metavar="NAME", help="the stream: each key gets parameters of its own")
     columns.add_argument("--time", metavar="NAME", help="when the score was issued; the log must be in this order")
     columns.add_argument(
@@ -63,146 +60,124 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     columns.add_argument(
         "--score-kind", choices=SCORE_KINDS, default="probability", help="what a score is (%(default)s)"
     )
-    columns.add_argument("--delimiter", metavar="MARK", help="between the columns of a CSV (a comma)")
+    columns.add_argument(
+        "--time-zone", metavar="ZONE", help="of times written without one: UTC, +02:00, Europe/Paris (UTC)"
+    )
+    columns.add_argument("--delimiter", metavar="MARK", help="between the columns of a CSV: a character, or tab (,)")
     how = parser.add_argument_group("the replay")
     how.add_argument("--methods", metavar="NAMES", help=f"presets between commas ({','.join(DEFAULT)})")
+    how.add_argument("--delay", metavar="N|TIME", help="outcomes arrive N events late, or 30min, 2h, 7d late (0)")
     how.add_argument(
-        "--delay", default="0", metavar="N|TIME", help="outcomes arrive N events late, or 30min, 2h, 7d late"
-    )
-    how.add_argument(
-        "--warmup", type=int, metavar="N", help="first events that count for nobody (1000, or 5 %% of a short log)"
+        "--warmup", type=int, metavar="N", help="first outcomes that are not scored (1000, or 5 %% of a short log)"
     )
     how.add_argument("--bins", type=int, default=10, metavar="M", help="of the calibration error (%(default)s)")
     how.add_argument("--seed", type=int, default=0, metavar="N", help="for methods that draw (%(default)s)")
     how.add_argument("--sort", action="store_true", help="put the log in the order of --time, in memory")
-    how.add_argument("--skip-bad", action="store_true", help="count rows that cannot be used instead of stopping")
+    how.add_argument("--skip-bad", action="store_true", help="skip rows that cannot be used, and count them")
     out = parser.add_argument_group("what comes out")
     out.add_argument(
         "--report", type=Path, metavar="FILE.html", help="write the report: one page that needs nothing else"
     )
     out.add_argument("--out", type=Path, metavar="FILE.parquet", help="write every method's forecast of every event")
     out.add_argument("--json", action="store_true", help="print the result as JSON and nothing else")
-    parser.set_defaults(run=run_command)
 
 
-def run_command(options: argparse.Namespace, to: TextIO | None = None, log: TextIO | None = None) -> None:
+def run(args: argparse.Namespace, to: TextIO | None = None, log: TextIO | None = None) -> None:
     """Run `calibeat backtest`."""
     to, log = to or sys.stdout, log or sys.stderr
     require_arrow()
-    _check(options)
-    files = files_of(options.log, options.delimiter)
-    names = [file.name for file in files]
-    title = f"Backtest of {Path(names[0]).name}" + (f" and {len(names) - 1} more" if len(names) > 1 else "")
-    source = Source(title, names, score_kind=options.score_kind, command=getattr(options, "typed", None))
-    terms = Terms(
-        options.score_kind, options.skip_bad, options.sort, *parse_delay(options.delay), trace=options.out is not None
+    _check(args)
+    files = files_of(args.log, _delimiter(args.delimiter))
+    first = visible(Path(files[0].name).name)
+    options = Options(
+        methods=args.methods,
+        bins=args.bins,
+        warmup=args.warmup,
+        delay=args.delay or 0,
+        score_kind=args.score_kind,
+        time_zone=args.time_zone,
+        skip_bad=args.skip_bad,
+        sort=args.sort,
+        seed=args.seed,
+        title=f"Backtest of {first}" + (f" and {len(files) - 1} more" if len(files) > 1 else ""),
+        typed=True,
     )
-    if terms.delay_is_time and options.time is None:
-        raise InvalidInput(f"a delay in time needs --time, got --delay {options.delay} alone")
-    outputs = {"--report": options.report, "--out": options.out}
-    outputs = {option: path for option, path in outputs.items() if path is not None}
-    check_outputs(options.log, files, outputs)
-    intake = Intake(terms)
+    named = {"score": args.score, "outcome": args.outcome, "key": args.key, "time": args.time,
+             "outcome time": args.outcome_time, "id": args.id}  # fmt: skip
+    columns = Columns(named, delayed=args.delay is not None)
+    outputs = {option: path for option, path in (("--report", args.report), ("--out", args.out)) if path is not None}
+    check_outputs(args.log, files, outputs)
+    result = _replayed(args, files, columns, options, log, list(outputs.values()))
+    if args.json:
+        to.write(result.to_json() + "\n")
+        return
+    to.write(page(result.payload))
+    for written in outputs.values():
+        to.write(f"Written: {visible(written.resolve())}\n")
+
+
+def _replayed(
+    args: argparse.Namespace,
+    files: list[LogFile],
+    columns: Columns,
+    options: Options,
+    log: TextIO,
+    outputs: list[Path],
+) -> BacktestResult:
+    """Replay the files and write what was asked for: all of it, or nothing."""
+    reader = RowReader(options, trace=args.out is not None)
+    source = Source(
+        options.title,
+        [file.name for file in files],
+        score_kind=options.score_kind,
+        columns=columns,
+        command=getattr(args, "typed", None),
+    )
+    paths = [file.name if file.path == STDIN else file.path for file in files]
+    keyed = args.key is not None
     with ExitStack() as stack:
         stack.enter_context(stopped_by_sigterm())
-        stack.enter_context(folders(list(outputs.values())))
+        stack.enter_context(folders(outputs))
         forecasts = None
-        if options.out:
-            forecasts = Forecasts(options.out, intake.names, names, keyed=options.key is not None)
-            stack.enter_context(forecasts)
-        with _progress(_total(files), log) as step:
-            payload = run(
-                _read(files, options, source, intake, step), source, intake, methods=options.methods,
-                bins=options.bins, warmup=options.warmup, seed=options.seed, keyed=options.key is not None,
-                late_by_time=options.outcome_time is not None, on_forecasts=forecasts.write if forecasts else None,
-            )  # fmt: skip
+        if args.out:
+            forecasts = stack.enter_context(Forecasts(args.out, reader.names, paths, keyed=keyed))
+        with progress(_total(files), log, unit="rows") as step:
+            payload = replay(
+                read_log(files, columns, options, reader, step),
+                source,
+                reader,
+                keyed=keyed,
+                on_forecasts=forecasts.write if forecasts else None,
+            )
         result = BacktestResult(payload)
         # Both files take their names once both are whole on the disk.
         if forecasts:
             forecasts.close()
-        if options.report:
-            result.to_html(options.report)
-        if forecasts:
-            forecasts.publish()
-    if options.json:
-        to.write(result.to_json() + "\n")
-        return
-    to.write(page(payload))
-    for written in (options.report, options.out):
-        if written:
-            to.write(f"Written: {written.resolve()}\n")
+        if args.report:
+            result.to_html(args.report)
+    return result
 
 
-def _check(options: argparse.Namespace) -> None:
+def _check(args: argparse.Namespace) -> None:
     """What can be known to be wrong before the work."""
-    if options.outcome_time is not None and options.time is None:
-        raise InvalidInput("--outcome-time needs --time to be compared with, got it alone")
-    if options.outcome_time is not None and options.delay != "0":
+    if args.outcome_time is not None and args.delay is not None and args.delay != "0":
         raise InvalidInput("--delay must not be given where --outcome-time says when outcomes arrived, got both")
-    if options.sort and options.time is None:
-        raise InvalidInput("--sort needs --time, got none")
-    if options.delimiter is not None and len(options.delimiter) != 1:
-        raise InvalidInput(f"--delimiter must be one character, got {options.delimiter!r}")
-    if options.out and options.out.suffix.lower() != ".parquet":
-        raise InvalidInput(f"--out must end in .parquet, got {str(options.out)!r}")
+    if args.out and args.out.suffix.lower() != ".parquet":
+        raise InvalidInput(f"--out must end in .parquet, got {str(args.out)!r}")
 
 
-# ---- reading -----------------------------------------------------------------------------------------------------
+def _delimiter(typed: str | None) -> str | None:
+    r"""One character; a tab may be typed as the word or as \t.
 
-
-def _read(
-    files: list[LogFile], options: argparse.Namespace, source: Source, intake: Intake, step: Callable[[int], None]
-) -> Iterator[Batch]:
-    chosen: dict[str, Column] = {}
-
-    def pick(header: list[str], where: str) -> list[str]:
-        for role, option in ROLES.items():
-            asked = chosen[role]["name"] if role in chosen else getattr(options, option)
-            if asked is not None or role in {"score", "outcome"}:
-                found = find(role, asked, header, where)
-                if role not in chosen and found["guessed"] and (others := rivals(role, found["name"], header)):
-                    source.notes.append(f"The {role} was guessed to be in {found['name']!r}; there is also {others}.")
-                chosen.setdefault(role, found)
-        if chosen["score"]["name"] == chosen["outcome"]["name"]:
-            raise InvalidInput(f"score and outcome must be two columns, got {chosen['score']['name']!r} for both")
-        source.columns = chosen
-        return list(dict.fromkeys(column["name"] for column in chosen.values()))
-
-    def bad_row(where: str) -> None:  # pragma: no cover - called from a thread of Arrow, which coverage cannot see
-        intake.rows += 1
-        intake.skip("row has too many or too few fields", where)
-
-    percent = options.score_kind == "percent"
-    for number, file in enumerate(files):
-        for part, rows in file.batches(pick, bad_row if options.skip_bad else None):
-            columns = {role: part.column(column["name"]) for role, column in chosen.items()}
-            with sentences(file.name):
-                batch = batch_of(columns, file.name, rows, number, percent=percent)
-            yield batch
-            step(part.num_rows)
+    >>> _delimiter("tab") == _delimiter("\\t") == "\t", _delimiter(";")
+    (True, ';')
+    """
+    mark = "\t" if typed is not None and typed.lower() in {"\\t", "tab"} else typed
+    if mark is not None and len(mark) != 1:
+        raise InvalidInput(f"--delimiter must be one character, got {mark!r}")
+    return mark
 
 
 def _total(files: list[LogFile]) -> int | None:
     counts = [file.rows() for file in files]
     return None if None in counts else sum(count for count in counts if count is not None)
-
-
-@contextmanager
-def _progress(total: int | None, log: TextIO) -> Iterator[Callable[[int], None]]:
-    """A bar with rate and time left on a terminal, nothing elsewhere."""
-    bar: Any = None
-    if log.isatty():
-        try:
-            from tqdm import tqdm
-        except ImportError:
-            pass
-        else:
-            bar = tqdm(total=total, file=log, unit=" rows", unit_scale=True, leave=False, desc="replaying")
-    try:
-        yield bar.update if bar is not None else lambda _: None
-    finally:
-        if bar is not None:
-            bar.close()
-
-
-__all__ = ["STDIN", "add_arguments", "run_command"]

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
+import argparse
 import sys
-import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
-from importlib import import_module
 from pathlib import Path
 from typing import TextIO
 
@@ -15,19 +12,41 @@ import numpy as np
 import numpy.typing as npt
 
 from calibeat import AUTO, BM, FPS, HOPS, OPS, SWPS, TOPS, WPS, BacktestResult, backtest, metrics
+from calibeat._util.extras import need
+from calibeat._util.progress import progress
 from calibeat.errors import MissingExtra
-from calibeat.paper.drifts import covariate_drift
-from calibeat.paper.flights import flights
-from calibeat.paper.stream import FloatArray, Stream
+from calibeat.examples.drifts import covariate_drift
+from calibeat.examples.flights import flights
+from calibeat.examples.stream import FloatArray, Stream
 
 METHODS = {"raw": BM, "AUTO": AUTO, "FPS": FPS, "WPS": WPS, "SWPS": SWPS, "OPS": OPS, "TOPS": TOPS, "HOPS": HOPS}
-WARM_UP = 1000  # FPS, WPS and SWPS say nothing of their own before they have seen this many outcomes
-LOG_LOSS_CLIP = 1e-5
+UNSCORED = 1000  # outcomes: FPS, WPS and SWPS say nothing of their own before they have seen this many outcomes
+LOG_LOSS_FLOOR = 1e-5
 PICTURE, REPORT = "calibeat-demo.png", "calibeat-report.html"
 
 TITLE = "The model stands still, the world moves: calibration narrows the gap"
 
 BoolArray = npt.NDArray[np.bool_]
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """What can be typed behind `calibeat demo`."""
+    parser.description = (
+        "Train a model on January, replay its scores through February to December with every outcome applied when that "
+        "flight had landed, and compare the methods in a table, a picture and a report."
+    )
+    parser.add_argument(
+        "--out",
+        type=Path,
+        default=Path(),
+        metavar="DIR",
+        help="the folder for the picture and the report (default: this one)",
+    )
+
+
+def run(args: argparse.Namespace) -> None:
+    """Run `calibeat demo`."""
+    run_demo(args.out)
 
 
 @dataclass(frozen=True)
@@ -76,20 +95,19 @@ def run_demo(out: Path, *, stream: Stream | None = None, to: TextIO | None = Non
     flights the paper's covariate drift takes their place; without scikit-learn or matplotlib it raises `MissingExtra`.
     """
     to, log = to or sys.stdout, log or sys.stderr
-    _require_matplotlib()  # now, not when the work is done
-    with _progress(4, log) as step:
-        step("reading the flights of 2013, training on January" if stream is None else stream.name)
+    need("matplotlib", extra="demo", what="the demo")  # now, not when the work is done
+    with progress(4, log) as step:
+        step(0, "reading the flights of 2013, training on January" if stream is None else stream.name)
         stream, notice = _flights_or_drift() if stream is None else (stream, "")
-        through = f"{', '.join(METHODS)} (the first time ever it also compiles)"
-        step(f"replaying {len(stream.scores):,} events through {through}")
+        step(1, f"replaying {len(stream.scores):,} events through {', '.join(METHODS)}")
         result = backtested(stream)
         forecasts = {name: result.forecasts[name.lower()] for name in METHODS}
-        step("counting and drawing")
+        step(1, "counting and drawing")
         counted = counted_events(stream)
         rows = [evaluate(name, stream, forecast, counted) for name, forecast in forecasts.items()]
         out.mkdir(parents=True, exist_ok=True)
         picture = draw(stream, forecasts, counted, out / PICTURE)
-        step("writing the report")
+        step(1, "writing the report")
         page = out / REPORT
         result.to_html(page)
     to.write(f"\n{notice}{report(stream, rows, counted)}\n\n")
@@ -106,13 +124,13 @@ def backtested(stream: Stream) -> BacktestResult:
         times=stream.times,
         outcome_times=stream.known,
         methods={name.lower(): method for name, method in METHODS.items()},
-        warmup=min(WARM_UP, int(stream.labelled.sum()) - 1),
+        warmup=min(UNSCORED, int(stream.labelled.sum()) - 1),
         keep_forecasts=True,
         title=f"{stream.name}: the probability that {stream.event}",
     )
 
 
-def counted_events(stream: Stream, warm_up: int = WARM_UP) -> BoolArray:
+def counted_events(stream: Stream, warm_up: int = UNSCORED) -> BoolArray:
     """The events that are judged, the same for every method: those with an outcome, but for the first `warm_up`."""
     return stream.labelled & (np.cumsum(stream.labelled) > warm_up)
 
@@ -128,7 +146,7 @@ def evaluate(name: str, stream: Stream, forecasts: FloatArray, counted: BoolArra
         ce=metrics.calibration_error(y, p),
         group_ce=float(group_ce),
         brier=metrics.brier_score(y, p),
-        log_loss=metrics.log_loss(y, p, clip=LOG_LOSS_CLIP),
+        log_loss=metrics.log_loss(y, p, clip=LOG_LOSS_FLOOR),
     )
 
 
@@ -146,11 +164,10 @@ def report(stream: Stream, rows: list[Row], counted: BoolArray) -> str:
     """The table, with what it counts above it and how to read it below."""
     raw = next(row for row in rows if row.method == "raw")
     best = min(rows, key=lambda row: row.group_ce)
-    clipped = f"[{LOG_LOSS_CLIP:g}, 1 - {LOG_LOSS_CLIP:g}]"
     return f"""\
 {stream.name}: the probability that {stream.event}.
 {np.count_nonzero(stream.labelled):,} of {len(stream.scores):,} events have an outcome, known {_arrival(stream)}.
-The first {WARM_UP:,} of these count for nobody; every method is judged on the same {np.count_nonzero(counted):,}.
+The first {UNSCORED:,} of these are not scored. All methods are scored on the same {np.count_nonzero(counted):,}.
 
 {table(rows, stream.group_adjective)}
 
@@ -158,7 +175,8 @@ The first {WARM_UP:,} of these count for nobody; every method is judged on the s
 CE: events forecast at about 10 %, 20 %, ... should happen that often; this is the average gap (0.05 = 5 points).
 {stream.group_adjective} CE: the same for each stretch of time alone, where too high and too low cannot cancel: raw
 scores are off by {100 * raw.group_ce:.1f} points, {best.method} by {100 * best.group_ce:.1f}.
-Brier and log-loss also reward telling events apart; log-loss is of forecasts clipped to {clipped}."""
+Brier and log-loss also reward telling events apart. In the log-loss what happened counts as forecast with at least
+{LOG_LOSS_FLOOR:g}."""
 
 
 def table(rows: list[Row], group_adjective: str) -> str:
@@ -181,9 +199,9 @@ def means_in_words(stream: Stream, forecasts: dict[str, FloatArray], counted: Bo
     """What the picture shows, in numbers, and what it does not show."""
     happened = group_means(stream, stream.outcomes, counted)
     gaps = {name: np.abs(group_means(stream, forecasts[name], counted) - happened).mean() for name in DRAWN}
-    said = ", ".join(f"{name} {100 * gap:.1f}" for name, gap in gaps.items())
+    shown = ", ".join(f"{name} {100 * gap:.1f}" for name, gap in gaps.items())
     return f"""\
-The picture: how far each {stream.group_adjective} mean forecast is from what happened, on average in points: {said}.
+The picture: how far each {stream.group_adjective} mean forecast is from what happened, on average in points: {shown}.
 A mean can be right while high forecasts are too high and low ones too low; that is what CE adds."""
 
 
@@ -204,42 +222,7 @@ def _flights_or_drift() -> tuple[Stream, str]:
         return drift, f"No flights here ({error}).\nThe covariate drift of the paper takes their place.\n"
 
 
-@contextmanager
-def _progress(steps: int, log: TextIO) -> Iterator[Callable[[str], None]]:
-    """A bar on a terminal; elsewhere a line as each step begins, so that a log shows progress too."""
-    if log.isatty():
-        try:
-            from tqdm import tqdm
-        except ImportError:
-            pass
-        else:
-            with tqdm(total=steps, file=log, leave=False, bar_format="{bar:20} {n}/{total} {elapsed} {desc}") as bar:
-
-                def advance(what: str) -> None:
-                    bar.update(bar.desc != "")
-                    bar.set_description_str(what)
-
-                yield advance
-            return
-    started, done = time.perf_counter(), 0
-
-    def tell(what: str) -> None:
-        nonlocal done
-        done += 1
-        log.write(f"{time.perf_counter() - started:5.1f} s  {done}/{steps}  {what}\n")
-        log.flush()
-
-    yield tell
-
-
 # ---- picture -----------------------------------------------------------------------------------------------------
-
-
-def _require_matplotlib() -> None:
-    try:
-        import_module("matplotlib")
-    except ImportError as error:
-        raise MissingExtra("the demo needs matplotlib of the extra 'demo': pip install 'calibeat[demo]'") from error
 
 
 def draw(stream: Stream, forecasts: dict[str, FloatArray], counted: BoolArray, path: Path) -> Path:

@@ -1,4 +1,4 @@
-"""What a backtest writes: never over its log, never half, and nothing left behind by a run that fails."""
+"""Outputs of a backtest: never over its log, never half, and a run that fails leaves nothing."""
 
 from __future__ import annotations
 
@@ -14,12 +14,11 @@ from typing import Any
 
 import numpy as np
 
-from calibeat._util.types import Vector
+from calibeat._util.files import atomic
+from calibeat._util.types import Ints, Vector
+from calibeat.backtest.read.batch import Chunk
 from calibeat.backtest.read.files import OURS, STDIN, LogFile, by_suffix
-from calibeat.backtest.replay.chunk import Chunk, Whole
 from calibeat.errors import InvalidInput
-
-_LONGEST = 255 - len(".9999999.part.") - 8  # bytes of a name: what is unfinished has a longer one
 
 
 def check_outputs(log: str, files: Sequence[LogFile], outputs: dict[str, Path]) -> None:
@@ -27,8 +26,6 @@ def check_outputs(log: str, files: Sequence[LogFile], outputs: dict[str, Path]) 
     for option, path in outputs.items():
         if path.is_dir():
             raise InvalidInput(f"{option} must be a file, got the folder {str(path)!r}")
-        if len(os.fsencode(path.name)) > _LONGEST:
-            raise InvalidInput(f"{option} must have a name of {_LONGEST} bytes at most, got {path.name[:40]!r}...")
         there = next(parent for parent in path.absolute().parents if parent.exists())
         if not there.is_dir():
             raise InvalidInput(f"{option} must be in a folder, got {str(path)!r}, and {str(there)!r} is a file")
@@ -99,22 +96,26 @@ def stopped_by_sigterm() -> Iterator[None]:
 
 
 class Forecasts:
-    """Every forecast into a Parquet file beside the target, which takes its name only when all is done."""
+    """Every forecast, written to a Parquet file that takes its name only when the block ends well."""
 
     def __init__(self, target: Path, streams: list[str], sources: list[str], *, keyed: bool) -> None:
-        self._target, self._streams, self._sources, self._keyed = target, streams, sources, keyed
-        self._part = target.with_name(f".{target.name}.{os.getpid()}.part")
+        self._streams, self._sources, self._keyed = streams, sources, keyed
+        self._file = atomic(target)
+        self._open: Any = None
         self._writer: Any = None
         self._event = 0
 
     def __enter__(self) -> Forecasts:
+        self._open = self._file.__enter__()
         return self
 
-    def __exit__(self, *_: object) -> None:
-        self.close()
-        self._part.unlink(missing_ok=True)
+    def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
+        try:
+            self.close()
+        finally:
+            self._file.__exit__(kind, error, trace)
 
-    def write(self, chunk: Chunk, forecasts: dict[str, Vector], place: Whole) -> None:
+    def write(self, chunk: Chunk, forecasts: dict[str, Vector], place: Ints) -> None:
         """One chunk: `row` and `file` (and `id`) find an event in the log, `event` counts them as replayed."""
         import pyarrow as pa
         import pyarrow.parquet as pq
@@ -132,18 +133,14 @@ class Forecasts:
         columns["score"] = chunk.scores
         columns["outcome"] = pa.array(chunk.outcomes, from_pandas=True).cast(pa.int8())
         columns["judged"] = place > 0
-        columns |= {f"forecast_{name}": said for name, said in forecasts.items()}
+        columns |= {f"forecast_{name}": values for name, values in forecasts.items()}
         table = pa.table(columns).replace_schema_metadata({OURS: b"forecasts"})
         if self._writer is None:
-            self._writer = pq.ParquetWriter(self._part, table.schema, compression="zstd")
+            self._writer = pq.ParquetWriter(self._open, table.schema, compression="zstd")
         self._writer.write_table(table)
         self._event += len(chunk)
 
     def close(self) -> None:
-        """All of it is on the disk."""
+        """End the file, which is then whole."""
         if self._writer is not None:
             self._writer.close()
-
-    def publish(self) -> None:
-        """Give the file its name."""
-        self._part.replace(self._target)

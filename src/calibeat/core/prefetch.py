@@ -5,6 +5,7 @@ In plain Python it does nothing; compiled it is one instruction that never waits
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
 import numpy.typing as npt
@@ -14,8 +15,9 @@ def prefetch(array: npt.NDArray[Any], at: int) -> None:
     """Have the cache line of array[at] brought near, to be written."""
 
 
+@cache
 def teach() -> None:  # pragma: no cover - the leg that measures coverage has the JIT off
-    """Tell Numba what `prefetch` is."""
+    """Tell Numba what `prefetch` is, once."""
     from llvmlite import ir
     from numba.core import types
     from numba.extending import intrinsic, overload

@@ -1,6 +1,6 @@
 """The layout of a receipt: what an event of a mixture must remember from its forecast to its outcome.
 
-Methods without `Lanes` and without a `Spline` need no receipt beside the score and the cell.
+Methods without `Lanes`, `Spline` and `Guard` need no receipt beside the score and the cell.
 """
 
 from __future__ import annotations
@@ -17,6 +17,10 @@ FORECAST = 10
 HORIZON_LANE = 11  # what the horizon lane said, 0 while it was asleep
 UNCONTROLLED = 12  # the forecast before residual control
 RECEIPT_WIDTH = 13
+
+# A guard puts two more behind them, or only these two where nothing mixes.
+GUARDED, ISSUED = 0, 1  # the forecast that it was given, clipped, and what it said (of a strict guard: before rounding)
+GUARD_RECEIPT_WIDTH = 2
 
 _WIDTH_OF_0_1 = 12  # seen, clipped score, lanes, OPS, expert, splines, forecast, score
 

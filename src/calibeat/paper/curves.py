@@ -12,7 +12,7 @@ import numpy as np
 from . import claims, figures, published, rules
 from .datasets import DATASETS, DESIGNS
 from .forests import ForestStream
-from .replay import EPSILONS, METHODS
+from .replay import EPSILONS, METHODS, task
 from .section import Section, Table, beside, number, plus_minus
 from .settings import Settings
 from .summary import CSV_HEAD, Summary
@@ -65,7 +65,7 @@ def ten_streams(settings: Settings) -> list[ForestStream]:
 
 def real_tasks(settings: Settings, designs: Sequence[str] = DESIGNS) -> list[Task]:
     """All runs on real data; every experiment on both designs needs the same."""
-    return [Task("replay", stream, seed) for stream in real_streams(settings, designs) for seed in settings.seeds]
+    return [task(stream, seed) for stream in real_streams(settings, designs) for seed in settings.seeds]
 
 
 def drift_tasks(settings: Settings) -> list[Task]:
@@ -75,7 +75,7 @@ def drift_tasks(settings: Settings) -> list[Task]:
 
 def ten_tasks(settings: Settings) -> list[Task]:
     """All runs in ten dimensions."""
-    return [Task("replay", stream, seed) for stream in ten_streams(settings) for seed in settings.seeds]
+    return [task(stream, seed) for stream in ten_streams(settings) for seed in settings.seeds]
 
 
 def summaries(streams: Sequence[ForestStream], results: Results) -> dict[str, Summary]:

@@ -5,9 +5,12 @@ Every row is used as it stands in the paper's metadata table (Table 2). All four
 
 from __future__ import annotations
 
+import gzip
 import hashlib
+import io
 import os
 import warnings
+import zlib
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,9 +18,9 @@ from typing import Any
 import numpy as np
 
 from calibeat.errors import InvalidInput
+from calibeat.examples.stream import FloatArray, IntArray
 
 from .storage import write_text
-from .stream import FloatArray, IntArray
 
 DESIGNS = ("drift", "iid")
 VARIABLE = "CALIBEAT_DATA"
@@ -147,19 +150,36 @@ DATASETS = {
 
 
 def data_folder(given: Path | None, cache: Path) -> Path:
-    """`given`, else the folder that CALIBEAT_DATA names, else the cache; OpenML fills what the cache lacks."""
-    folder = given or (Path(os.environ[VARIABLE]) if os.environ.get(VARIABLE) else None)
+    """The folder with the four datasets: `given`, else that of CALIBEAT_DATA, else that of a checkout, else the cache.
+
+    The cache is filled from OpenML as far as OpenML has the datasets.
+    """
+    folder = given or (Path(os.environ[VARIABLE]) if os.environ.get(VARIABLE) else None) or checkout_folder()
     reasons: list[str] = []
     if folder is None:
         folder = cache / "data"
         for dataset in DATASETS.values():
-            if not (folder / dataset.file).is_file():
+            if file_of(dataset, folder) is None:
                 reasons += fetch(dataset, folder)
-    missing = [dataset.file for dataset in DATASETS.values() if not (folder / dataset.file).is_file()]
+    missing = [dataset.file for dataset in DATASETS.values() if file_of(dataset, folder) is None]
     if missing:
         why = "".join(f" {reason.rstrip('.')}." for reason in dict.fromkeys(reasons))
         raise InvalidInput(f"{folder} must hold the data, but has no {', '.join(missing)}.{why}\n{where_to_get()}")
     return folder
+
+
+def checkout_folder() -> Path | None:
+    """The folder `data` of the repository, if this package is used from a checkout; a wheel does not carry it."""
+    folder = Path(__file__).parents[3] / "data"
+    return folder if all(file_of(dataset, folder) for dataset in DATASETS.values()) else None
+
+
+def file_of(dataset: Dataset, folder: Path) -> Path | None:
+    """The dataset's file, plain or compressed with gzip; None if the folder has neither."""
+    for path in (folder / dataset.file, folder / f"{dataset.file}.gz"):
+        if path.is_file():
+            return path
+    return None
 
 
 def where_to_get() -> str:
@@ -167,7 +187,8 @@ def where_to_get() -> str:
     return "\n".join([
         "The experiments on real data need four public datasets (licence: Creative Commons CC0):",
         *(f"  {dataset.file:20} {dataset.title}, {dataset.source}" for dataset in DATASETS.values()),
-        f"Put the four files in one folder and name it: --data DIR, or the environment variable {VARIABLE}.",
+        "A checkout of calibeat's repository has them in its folder data.",
+        f"Else put the four files in one folder and name it: --data DIR, or the environment variable {VARIABLE}.",
     ])  # fmt: skip
 
 
@@ -204,10 +225,11 @@ def read(dataset: Dataset, folder: Path) -> Any:
     """The file as a data frame, after its checksum was compared."""
     import pandas as pd
 
-    path = folder / dataset.file
-    checksum = hashlib.sha256(path.read_bytes()).hexdigest()
+    path = file_of(dataset, folder) or folder / dataset.file
+    text = content_of(path)
+    checksum = hashlib.sha256(text).hexdigest()
     try:
-        frame = pd.read_csv(path)
+        frame = pd.read_csv(io.BytesIO(text))
         same = checksum == dataset.checksum or content_checksum(dataset, frame) == dataset.content
     except (ValueError, KeyError, UnicodeDecodeError):
         same = False
@@ -217,10 +239,22 @@ def read(dataset: Dataset, folder: Path) -> Any:
     return frame
 
 
+def content_of(path: Path) -> bytes:
+    """The bytes of a file as they are without compression; of a damaged one, as they lie there."""
+    stored = path.read_bytes()
+    if path.suffix != ".gz":
+        return stored
+    try:
+        return gzip.decompress(stored)
+    except (OSError, EOFError, zlib.error):
+        return stored
+
+
 def verify(folder: Path) -> None:
     """Raise unless all four files are the paper's; scores in the cache say nothing of the files that are named."""
     for dataset in DATASETS.values():
-        if hashlib.sha256((folder / dataset.file).read_bytes()).hexdigest() != dataset.checksum:
+        path = file_of(dataset, folder)
+        if path is None or hashlib.sha256(content_of(path)).hexdigest() != dataset.checksum:
             read(dataset, folder)  # it may be the same table, written in another way
 
 

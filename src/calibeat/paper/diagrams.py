@@ -8,11 +8,12 @@ from typing import Any
 
 import numpy as np
 
+from calibeat.examples.stream import FloatArray
+
 from .figures import new_figure, tidy
 from .rain import AIRPORTS, RECORDS
 from .regret import BOUNDS, LEARNERS, RADII, STREAMS
 from .section1 import platt
-from .stream import FloatArray
 
 CURVES = ((1.0, 0.0), (0.5, 0.0), (2.0, 0.0), (1.0, 1.0), (1.0, -1.0), (-1.0, 0.0))  # (a, b)
 SHADES = ("#000000", "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#999999")

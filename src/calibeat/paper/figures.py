@@ -7,9 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from .drifts import T_TRAIN
+from calibeat.examples.drifts import T_TRAIN
+from calibeat.examples.stream import FloatArray
+
 from .section1 import WINDOWS, platt
-from .stream import FloatArray
 from .summary import Summary
 
 BARS = 40  # of a histogram of x

@@ -11,10 +11,11 @@ from typing import Any
 
 import numpy as np
 
+from calibeat.examples.stream import FloatArray
+
 from . import ten
 from .datasets import DATASETS, Dataset, ordered, read, table
 from .storage import load_arrays, save_arrays
-from .stream import FloatArray
 
 TREES = 1000
 WHERE_FROM = ("title", "file", "checksum", "source", "openml")  # of a dataset: not what its rows are

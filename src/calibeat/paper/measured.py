@@ -8,13 +8,14 @@ from typing import Any
 
 import numpy as np
 
+from calibeat.examples.stream import FloatArray
+
 from . import diagrams, refits, regret
 from .datasets import DATASETS, read
 from .forests import ForestStream
 from .rules import MUCH, SLIGHTLY, STANDARD_ERRORS
 from .section import Section, Table, Verdict, number, plural, prose, spread
 from .settings import Settings
-from .stream import FloatArray
 from .tasks import Task
 
 Results = Mapping[str, Sequence[Mapping[str, Any]]]
@@ -30,8 +31,8 @@ RUNS = 5
 
 def table1_tasks(settings: Settings) -> list[Task]:
     """Regret hardly varies: a handful of runs is enough. Time is measured on the first."""
-    regrets = [Task("regret", "", seed, settings.events) for seed in settings.seeds[:RUNS]]
-    return [*regrets, Task("clock", "", settings.seed, settings.events)]
+    regrets = [regret.regret_task(seed, settings.events) for seed in settings.seeds[:RUNS]]
+    return [*regrets, regret.clock_task(settings.seed, settings.events)]
 
 
 def table1(_settings: Settings, results: Results) -> Section:
@@ -195,7 +196,7 @@ def refit_stream(settings: Settings) -> ForestStream:
 
 def refit_tasks(settings: Settings) -> list[Task]:
     """One stream, once."""
-    return [Task("refits", refit_stream(settings), settings.seed)]
+    return [refits.task(refit_stream(settings), settings.seed)]
 
 
 def refit_report(settings: Settings, results: Results) -> Section:

@@ -8,18 +8,29 @@ since the paper's file lacks many rows and has rain in 37 % of the others, on th
 from __future__ import annotations
 
 from itertools import product
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from calibeat import F99, Calibrator
+from calibeat.examples.flights import data_file
+from calibeat.examples.stream import FloatArray
 
-from .flights import data_file
-from .stream import FloatArray
+from .tasks import Arrays, Task
 
 AIRPORTS = ("EWR", "JFK", "LGA")
 RECORDS = ("all hours", "hours of rainy days")
 RAIN = 0.01  # inches in the hour, as in the paper
+
+
+def task(seed: int, hours: int = 0) -> Task:
+    """One run: F99 draws."""
+    return Task(_work, "rain", "", seed, hours)
+
+
+def _work(task: Task, _data: Path | None, _cache: Path) -> Arrays:
+    return run(task.seed, task.small or None)
 
 
 def run(seed: int, hours: int | None = None) -> dict[str, Any]:

@@ -8,10 +8,11 @@ from typing import Any
 
 import numpy as np
 
+from calibeat.examples.stream import FloatArray
+
 from . import diagrams, published, rain
 from .section import NUMBERS, Section, Table, Verdict, number, prose, spread, undecided_if_one
 from .settings import Settings
-from .stream import FloatArray
 from .tasks import Task
 
 Results = Mapping[str, Sequence[Mapping[str, Any]]]
@@ -24,7 +25,7 @@ QUANTITIES = ("forecasts within 0.1 of the average", "share of the usual forecas
 
 def tasks(settings: Settings) -> list[Task]:
     """One run for each seed: F99 draws."""
-    return [Task("rain", "", seed, settings.events) for seed in settings.seeds]
+    return [rain.task(seed, settings.events) for seed in settings.seeds]
 
 
 def settled(hours: int) -> int:

@@ -6,14 +6,17 @@ import warnings
 from collections.abc import Callable
 from functools import partial
 from itertools import product
+from pathlib import Path
 from time import process_time
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
 from calibeat import FTL, Calibrator, Method, Platt
+from calibeat.examples.stream import FloatArray
 
-from .stream import FloatArray
+from .forests import ForestStream, scored
+from .tasks import Arrays, Task
 
 Fit = Callable[[FloatArray, FloatArray], FloatArray]
 
@@ -44,6 +47,16 @@ def scipy_fit(x: FloatArray, y: FloatArray) -> FloatArray:
 PEERS: dict[str, Fit] = {"sklearn LogisticRegression(C=inf)": sklearn_fit, "SciPy L-BFGS-B": scipy_fit}
 REPEATS = 3
 CONTENDERS = ("calibeat WPS", *PEERS)
+
+
+def task(stream: ForestStream, seed: int) -> Task:
+    """All refits of one stream, timed."""
+    return Task(_work, "refits", stream, seed, kept=False)
+
+
+def _work(task: Task, data: Path | None, cache: Path) -> Arrays:
+    stream = cast("ForestStream", task.about)
+    return run(*scored(stream, task.seed, data, cache), stream.calibration, stream.window)
 
 
 def run(

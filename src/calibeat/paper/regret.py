@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from itertools import product
+from pathlib import Path
 from time import process_time
 from typing import Any
 
 import numpy as np
 
 from calibeat import AIOLI, OGD, ONS, Calibrator, Method, Platt, bounds, metrics
+from calibeat.examples.stream import FloatArray
 
-from .stream import FloatArray
+from .tasks import Arrays, Task
 
 LEARNERS = ("OGD", "ONS", "AIOLI", "ONS as used")
 RADII = (1.0, 2.0, 4.0)  # B
@@ -36,6 +38,24 @@ def learner(name: str, radius: float) -> OGD | ONS | AIOLI:
 def lengths(small: int = 0) -> tuple[int, ...]:
     """T; shorter ones for a trial."""
     return (small // 4, small // 2, small) if small else LENGTHS
+
+
+def regret_task(seed: int, small: int = 0) -> Task:
+    """One run of every learner on every stream."""
+    return Task(_regret_work, "regret", "", seed, small)
+
+
+def clock_task(seed: int, small: int = 0) -> Task:
+    """The same, timed."""
+    return Task(_clock_work, "clock", "", seed, small, kept=False)
+
+
+def _regret_work(task: Task, _data: Path | None, _cache: Path) -> Arrays:
+    return run(task.seed, lengths(task.small))
+
+
+def _clock_work(task: Task, _data: Path | None, _cache: Path) -> Arrays:
+    return clock(task.seed, lengths(task.small))
 
 
 def run(seed: int, lengths: tuple[int, ...] = LENGTHS) -> dict[str, Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import cast
 
 import numpy as np
 
@@ -24,9 +25,10 @@ from calibeat import (
     Tracking,
     metrics,
 )
+from calibeat.examples.stream import FloatArray, IntArray
 
 from .forests import ForestStream, scored
-from .stream import FloatArray, IntArray
+from .tasks import Arrays, Task
 
 EPSILONS = (0.05, 0.1, 0.2)
 CALIBEATEN = {
@@ -66,6 +68,15 @@ class Replayed:
     shp: FloatArray
     brier: FloatArray  # at the end
     log_loss: FloatArray
+
+
+def task(stream: ForestStream, seed: int) -> Task:
+    """One run of a stream."""
+    return Task(_work, "replay", stream, seed)
+
+
+def _work(task: Task, data: Path | None, cache: Path) -> Arrays:
+    return dict(run(cast("ForestStream", task.about), task.seed, data, cache))
 
 
 def run(stream: ForestStream, seed: int, data: Path | None, cache: Path) -> dict[str, FloatArray | IntArray]:

@@ -7,12 +7,13 @@ from typing import Any
 
 import numpy as np
 
+from calibeat.examples.drifts import T_TRAIN
+from calibeat.examples.stream import FloatArray
+
 from . import diagrams, figures, published, section1
-from .drifts import T_TRAIN
 from .rules import MUCH, SLIGHTLY
 from .section import NUMBERS, Section, Table, Verdict, beside, number, prose, spread, undecided_if_one
 from .settings import Settings
-from .stream import FloatArray
 from .tasks import Task
 
 Results = Mapping[str, Sequence[Mapping[str, Any]]]
@@ -65,7 +66,7 @@ def pipeline(_settings: Settings, _results: Results) -> Section:
 
 def section1_tasks(kind: str) -> Any:
     """The runs of one drift."""
-    return lambda settings: [Task("section1", kind, seed) for seed in settings.seeds]
+    return lambda settings: [section1.task(kind, seed) for seed in settings.seeds]
 
 
 def section1_report(kind: str, figure: int) -> Any:
@@ -192,7 +193,7 @@ def histograms(run: Mapping[str, FloatArray]) -> Table:
 
 def figure4_tasks(settings: Settings) -> list[Task]:
     """The first runs of two drifts."""
-    return [Task("section1", kind, settings.seed) for kind in ("label", "regression")]
+    return [section1.task(kind, settings.seed) for kind in ("label", "regression")]
 
 
 def figure4(_settings: Settings, results: Results) -> Section:

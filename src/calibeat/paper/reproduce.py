@@ -7,11 +7,12 @@ import time
 from collections.abc import Sequence
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import replace
-from importlib import import_module
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TextIO
 
-from calibeat.errors import CalibeatError, InvalidInput, MissingExtra
+from calibeat._util.extras import need
+from calibeat.errors import CalibeatError, InvalidInput
 
 from . import pages, registry
 from .datasets import data_folder, verify
@@ -24,12 +25,7 @@ LIBRARIES = ("matplotlib", "pandas", "scipy", "sklearn")
 def require_libraries() -> None:
     """Raise `MissingExtra` now, not when the work is half done."""
     for library in LIBRARIES:
-        try:
-            import_module(library)
-        except ImportError as error:
-            raise MissingExtra(
-                f"reproduce needs {library} of the extra 'reproduce': pip install 'calibeat[reproduce]'"
-            ) from error
+        need(library, extra="reproduce", what="reproduce")
 
 
 def reproduce(
@@ -39,8 +35,12 @@ def reproduce(
     to, log = to or sys.stdout, log or sys.stderr
     experiments = registry.chosen(names)
     require_libraries()
+    if settings.cache is None:  # nothing is kept after the command
+        with TemporaryDirectory(prefix="calibeat-") as kept:
+            return reproduce(names, replace(settings, cache=Path(kept)), out, to=to, log=log)
+    cache = settings.cache
     if any(experiment.needs_data for experiment in experiments):
-        folder = data_folder(settings.data, settings.cache)
+        folder = data_folder(settings.data, cache)
         verify(folder)
         settings = replace(settings, data=folder)
     try:
@@ -50,7 +50,7 @@ def reproduce(
     begin = time.perf_counter()
     tasks = [task for experiment in experiments for task in experiment.tasks(settings)]
     try:
-        results = run_all(tasks, settings.data, settings.cache, settings.jobs, log)
+        results = run_all(tasks, settings.data, cache, settings.jobs, log)
     except BrokenProcessPool as error:
         raise CalibeatError("a process of the experiments was killed, perhaps for want of memory - the runs that were "
                             "finished are kept; start again, with fewer --jobs") from error  # fmt: skip

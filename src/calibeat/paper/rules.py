@@ -13,9 +13,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from calibeat import bounds
+from calibeat.examples.stream import FloatArray
 
 from .replay import EPSILONS
-from .stream import FloatArray
 from .summary import Summary
 
 STANDARD_ERRORS = 3.0  # not two: there are hundreds of points, and some would exceed two by chance

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from .stream import FloatArray
+from calibeat.examples.stream import FloatArray
 
 NUMBERS = ("mean", "std", "runs")
 ONE_RUN = "one run has no standard error, so nothing is decided"

@@ -6,14 +6,16 @@ hold b at its value at the start of the window while a moves; `frozen` rows do t
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from calibeat import OPS, Calibrator, Method, metrics
+from calibeat.examples import drifts
+from calibeat.examples.stream import FloatArray
 
-from . import drifts
-from .stream import FloatArray
+from .tasks import Arrays, Task
 
 # (first, last) of t as the paper counts it, from 1; the first 1000 events train.
 WINDOWS = ((1501, 2000), (3501, 4000), (5501, 6000))
@@ -22,6 +24,15 @@ ROWS = tuple(
     + [f"{first}-{last} {who}" for first, last in WINDOWS for who in ("Base", "OPS", "OPS, b frozen")]
 )  # fmt: skip
 GRID = 400  # points of a curve
+
+
+def task(kind: str, seed: int) -> Task:
+    """One run of one drift."""
+    return Task(_work, "section1", kind, seed)
+
+
+def _work(task: Task, _data: Path | None, _cache: Path) -> Arrays:
+    return run(str(task.about), task.seed)
 
 
 def run(kind: str, seed: int) -> dict[str, Any]:

@@ -6,25 +6,31 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from calibeat._util.check import check_whole
+from calibeat._util.files import cache_folder
 
 from .forests import TREES
-from .storage import cache_folder
 
 MOST = 100_000
+
+
+def _cache() -> Path | None:
+    return cache_folder("reproduce")
 
 
 @dataclass(frozen=True)
 class Settings:
     """How many runs, from which seed on, in how many processes, with which data.
 
-    `trees` and `events` make a small version for trials: fewer trees in a forest, shorter streams (0: the paper's).
+    `cache` is the folder for base-model scores and finished runs. None, the default where there is no home, keeps
+    nothing after the command. `trees` and `events` make a small version for trials: fewer trees in a forest, shorter
+    streams (0: the paper's).
     """
 
     runs: int = 20
     seed: int = 0
     jobs: int = 1
     data: Path | None = None
-    cache: Path = field(default_factory=cache_folder)
+    cache: Path | None = field(default_factory=_cache)
     trees: int = TREES
     events: int = 0
 

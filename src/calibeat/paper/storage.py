@@ -1,10 +1,8 @@
-"""Files that are whole or not there: what was computed once is found again after a kill."""
+"""Results on disk: a file is whole or not there, so that what was computed once is found again after a kill."""
 
 from __future__ import annotations
 
 import hashlib
-import os
-import tempfile
 import zipfile
 from functools import cache
 from pathlib import Path
@@ -14,29 +12,14 @@ import numpy as np
 import numpy.typing as npt
 
 import calibeat
-
-
-def cache_folder() -> Path:
-    """Where scores and finished runs are kept: `calibeat/reproduce` of XDG_CACHE_HOME, else of ~/.cache."""
-    try:
-        home = Path.home() / ".cache"
-    except RuntimeError:
-        home = Path(tempfile.gettempdir())
-    return Path(os.environ.get("XDG_CACHE_HOME") or home) / "calibeat" / "reproduce"
+from calibeat._util.files import atomic
 
 
 def save_arrays(path: Path, **arrays: npt.NDArray[Any]) -> None:
-    """Write a compressed .npz beside its place and move it there in one step."""
+    """Write a compressed .npz in one step."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=".part-", suffix=".npz")
-    part = Path(name)
-    try:
-        with os.fdopen(handle, "wb") as file:
-            np.savez_compressed(file, allow_pickle=False, **arrays)
-        part.replace(path)
-    except BaseException:
-        part.unlink(missing_ok=True)
-        raise
+    with atomic(path) as file:
+        np.savez_compressed(file, allow_pickle=False, **arrays)
 
 
 def load_arrays(path: Path) -> dict[str, npt.NDArray[Any]] | None:
@@ -49,11 +32,10 @@ def load_arrays(path: Path) -> dict[str, npt.NDArray[Any]] | None:
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write a text in one step, too."""
+    """Write a text in one step."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    part = path.with_name(f".part-{os.getpid()}-{path.name}")
-    part.write_text(text, encoding="utf-8", newline="\n")
-    part.replace(path)
+    with atomic(path, "w") as file:
+        file.write(text)
 
 
 @cache

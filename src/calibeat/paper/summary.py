@@ -7,10 +7,11 @@ from typing import Any
 
 import numpy as np
 
+from calibeat.examples.stream import FloatArray, IntArray
+
 from .forests import ForestStream
 from .replay import EPSILONS, METHODS
 from .section import number
-from .stream import FloatArray, IntArray
 
 PLAIN = EPSILONS.index(0.1)
 

@@ -1,4 +1,4 @@
-"""Units of work that are done once: each finished one is a file, so that a run that was killed goes on where it was."""
+"""Units of work that are done once. Each finished one is a file, so a killed command resumes."""
 
 from __future__ import annotations
 
@@ -10,13 +10,14 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any, TextIO
 
-from . import rain, refits, regret, replay, section1
-from .forests import ForestStream, scored
+from calibeat._util.progress import Step, progress
+
+from .forests import ForestStream
 from .storage import load_arrays, save_arrays, source_digest
 
 Arrays = dict[str, Any]
@@ -24,17 +25,17 @@ Arrays = dict[str, Any]
 
 @dataclass(frozen=True)
 class Task:
-    """One run: what is computed (`kind`), on what (`about`: a stream, or a name), with which seed."""
+    """One run: what is computed (`work`), on what (`about`: a stream, or a name), with which seed.
 
+    `work` is a function of a module, called with the task, the folder of the datasets and the cache.
+    """
+
+    work: Callable[[Task, Path | None, Path], Arrays]
     kind: str
     about: ForestStream | str
     seed: int
     small: int = 0  # a shorter version for trials: so many events; 0 is the paper's length
-
-    @property
-    def kept(self) -> bool:
-        """A measured time is true of the moment: it is never taken from the cache."""
-        return self.kind not in ("clock", "refits")
+    kept: bool = True  # a measured time is true of the moment: it is never taken from the cache
 
     @property
     def name(self) -> str:
@@ -44,26 +45,9 @@ class Task:
     def path(self, cache: Path) -> Path:
         """Where its result is kept; another version of calibeat does not find it."""
         about = self.about if isinstance(self.about, str) else self.about.key(self.seed)
-        key = {**asdict(self), "about": about, "source": source_digest()}
+        key = {"kind": self.kind, "about": about, "seed": self.seed, "small": self.small, "source": source_digest()}
         digest = hashlib.sha256(json.dumps(key, sort_keys=True).encode()).hexdigest()[:16]
         return cache / "runs" / self.name.replace(" ", "-") / f"{self.seed}-{digest}.npz"
-
-
-def compute(task: Task, data: Path | None, cache: Path) -> Arrays:
-    """Do the work."""
-    small = task.small
-    if isinstance(task.about, ForestStream):
-        if task.kind == "replay":
-            return dict(replay.run(task.about, task.seed, data, cache))
-        scores, outcomes = scored(task.about, task.seed, data, cache)
-        return refits.run(scores, outcomes, task.about.calibration, task.about.window)
-    if task.kind == "section1":
-        return section1.run(task.about, task.seed)
-    if task.kind == "regret":
-        return regret.run(task.seed, regret.lengths(small))
-    if task.kind == "clock":
-        return regret.clock(task.seed, regret.lengths(small))
-    return rain.run(task.seed, small or None)
 
 
 def finish(task: Task, data: Path | None, cache: Path) -> None:
@@ -71,7 +55,7 @@ def finish(task: Task, data: Path | None, cache: Path) -> None:
     path = task.path(cache)
     if load_arrays(path) is None:
         with _quiet():
-            save_arrays(path, **compute(task, data, cache))
+            save_arrays(path, **task.work(task, data, cache))
 
 
 def run_all(
@@ -85,38 +69,37 @@ def run_all(
     left = [task for task in wanted if task.kept and load_arrays(task.path(cache)) is None]
     timed = [task for task in wanted if not task.kept]
     measured: dict[Task, Arrays] = {}
-    with progress(len(wanted), len(wanted) - len(left) - len(timed), log or sys.stderr) as step:
+    done = len(wanted) - len(left) - len(timed)
+    with progress(len(wanted), log or sys.stderr, unit="runs", done=done) as step:
         if jobs == 1 or len(left) <= 1:
             for task in left:
-                step(task.name, 0)
+                step(0, task.name)
                 finish(task, data, cache)
-                step(task.name, 1)
+                step(1, task.name)
         else:
             _in_processes(left, data, cache, jobs, step)
         for task in timed:
-            step(task.name, 0)
+            step(0, task.name)
             with _quiet():
-                measured[task] = compute(task, data, cache)
-            step(task.name, 1)
+                measured[task] = task.work(task, data, cache)
+            step(1, task.name)
     results: dict[str, list[Arrays]] = {}
     for task in wanted:
         arrays = measured.get(task) or load_arrays(task.path(cache))
         if arrays is None:  # pragma: no cover - somebody emptied the cache this very moment
-            arrays = compute(task, data, cache)
+            arrays = task.work(task, data, cache)
         results.setdefault(task.name, []).append(arrays)
     return results
 
 
-def _in_processes(
-    left: list[Task], data: Path | None, cache: Path, jobs: int, step: Callable[[str, int], None]
-) -> None:  # fmt: skip
+def _in_processes(left: list[Task], data: Path | None, cache: Path, jobs: int, step: Step) -> None:
     # Processes are started afresh: a forked one could inherit a lock of a thread that it does not have.
     pool = ProcessPoolExecutor(jobs, mp_context=get_context("spawn"), initializer=_leave_interrupts_to_the_parent)
     try:
         waiting = {pool.submit(finish, task, data, cache): task for task in left}
         for done in as_completed(waiting):
             done.result()
-            step(waiting[done].name, 1)
+            step(1, waiting[done].name)
     finally:
         pool.shutdown(wait=True, cancel_futures=True)
 
@@ -135,23 +118,3 @@ def _quiet() -> Iterator[None]:
         yield
     finally:
         log.setLevel(level)
-
-
-@contextmanager
-def progress(total: int, done: int, log: TextIO) -> Iterator[Callable[[str, int], None]]:
-    """A bar on a terminal, nothing elsewhere."""
-    if not log.isatty():
-        yield lambda _name, _count: None
-        return
-    try:
-        from tqdm import tqdm
-    except ImportError:
-        yield lambda _name, _count: None
-        return
-    with tqdm(total=total, initial=done, file=log, leave=False, unit="run") as bar:
-
-        def step(name: str, count: int) -> None:
-            bar.set_description_str(name)
-            bar.update(count)
-
-        yield step

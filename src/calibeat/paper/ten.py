@@ -15,8 +15,7 @@ from __future__ import annotations
 import numpy as np
 
 from calibeat.errors import InvalidInput
-
-from .stream import FloatArray
+from calibeat.examples.stream import FloatArray
 
 T = 6000
 DIMENSIONS = 10

@@ -53,7 +53,7 @@ def _quantiles(delay: Delay) -> Element:
 
 def _missing(delay: Delay) -> list[str]:
     """Who is not among the quantiles: an outcome that takes long is likelier to be under way when the log ends."""
-    said = []
+    sentences = []
     if delay["too_late"]:
         left_out = (
             "counted in the delays, but not in the forecasts made meanwhile, which would be more"
@@ -61,10 +61,12 @@ def _missing(delay: Delay) -> list[str]:
             else "left out of the table and the picture, which would show longer delays"
         )
         under_way = counted(delay["too_late"], "outcome was", "outcomes were")
-        said.append(f"{under_way} still under way at the last forecast: {left_out} with {_them(delay['too_late'])}.")
+        sentences.append(
+            f"{under_way} still under way at the last forecast: {left_out} with {_them(delay['too_late'])}."
+        )
     if delay["never"]:
-        said.append(f"{counted(delay['never'], 'event has', 'events have')} no outcome at all, and no delay.")
-    return said or ["Every outcome had arrived by the last forecast."]
+        sentences.append(f"{counted(delay['never'], 'event has', 'events have')} no outcome at all, and no delay.")
+    return sentences or ["Every outcome had arrived by the last forecast."]
 
 
 def _them(value: int) -> str:

@@ -1,8 +1,8 @@
 """The report: one HTML file that needs nothing but itself.
 
-What a reader must get without JavaScript (verdict, leaderboard, guarantees, data) is written into the page; the numbers
-behind the pictures travel as JSON and are drawn by static/*.js with uPlot (vendor/). The page allows itself no request,
-and runs no script but ours, by its hash.
+What a reader must get without JavaScript (verdict, leaderboard, guarantees, data) is written into the page. The numbers
+behind the pictures are embedded as JSON and drawn by static/*.js with uPlot (vendor/). The page makes no request and
+runs no script but ours, by its hash.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ import base64
 import hashlib
 import json
 import os
-import tempfile
 from collections.abc import Mapping
 from functools import cache
 from importlib import resources
@@ -19,9 +18,12 @@ from pathlib import Path
 from string import Template
 from typing import Any, cast
 
+from calibeat._util.files import atomic
+
 from . import sections
 from .delays import folded
 from .elements import markup, tag
+from .names import harmless, name
 from .schema import Keys, Payload
 
 SCRIPTS = ("format", "palette", "chart", "pictures", "reliability", "tables", "keys", "start")
@@ -33,7 +35,7 @@ def html(payload: Mapping[str, object]) -> str:
 
     Everything that comes from outside goes through a serialiser: names of columns and keys are text, never markup.
     """
-    told = cast(Payload, payload)
+    told = cast(Payload, harmless(payload))
     parts = sections.page(told)
     links = [tag("a", part.get("aria-label"), href=f"#{part.get('id')}") for part in parts[1:]]
     style, script = _style(), _script()
@@ -41,7 +43,7 @@ def html(payload: Mapping[str, object]) -> str:
         policy=f"default-src 'none'; img-src data:; style-src {_hash(style)}; script-src {_hash(script)}; "
         "base-uri 'none'; form-action 'none'",
         title=markup(tag("title", f"{told['title']} – calibeat")),
-        name=markup(tag("p", told["title"], class_="title")),
+        name=markup(tag("p", name(told["title"]), class_="title")),
         links=" ".join(markup(link) for link in links),
         style=style,
         main="\n".join(markup(part) for part in parts),
@@ -56,17 +58,8 @@ def write(payload: Mapping[str, object], path: str | os.PathLike[str]) -> None:
     text = html(payload)
     target = Path(path)
     target.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8", newline="\n") as file:
-            file.write(text)
-        umask = os.umask(0)
-        os.umask(umask)
-        Path(name).chmod(0o666 & ~umask)  # as any new file; the temporary one is private
-        Path(name).replace(target)
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
-        raise
+    with atomic(target, "w") as file:
+        file.write(text)
 
 
 def embedded(payload: Payload) -> str:

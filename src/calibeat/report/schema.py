@@ -81,6 +81,7 @@ class Bootstrap(TypedDict):
     block_length: int
     resamples: int
     sentence: str
+    legend: str  # how to read the bars of the leaderboard
 
 
 class WindowScores(TypedDict):
@@ -179,6 +180,7 @@ class Certificate(TypedDict):
     observed: Number
     holds: bool
     promised: bool  # whether a theorem says so of this log; where not, it is a yardstick
+    in_expectation: bool  # whether it is promised of the mean over the method's draws, not of each
     applies: str
 
 

@@ -9,9 +9,10 @@ from xml.etree.ElementTree import Element
 from calibeat._util.words import NOTHING, count, decimals, number, percent, significant
 
 from .delays import late_outcomes
-from .elements import tag
+from .elements import Child, tag
 from .frame import figure, how_to_read, needs_script, scroller, section, typeset
 from .leaderboard import COLUMNS, leaderboard
+from .names import name
 from .schema import Certificate, Payload
 
 SCORE_KINDS = {
@@ -23,10 +24,10 @@ CONFIDENCE = {"sure": "We are sure", "likely": "Likely, not certain", "unclear":
 
 
 def verdict(payload: Payload) -> Element:
-    said, data = payload["verdict"], payload["data"]
+    found, data = payload["verdict"], payload["data"]
     table = {row["method"]: row for row in payload["table"]}
-    chosen, raw = table[said["method"]], table[payload["methods"][0]["name"]]
-    label = next(m["label"] for m in payload["methods"] if m["name"] == said["method"])
+    chosen, raw = table[found["method"]], table[payload["methods"][0]["name"]]
+    label = next(m["label"] for m in payload["methods"] if m["name"] == found["method"])
     digits = decimals([raw["log_loss"], raw["ce"], chosen["ce"]])
     figures = [
         (count(data["judged"]), "event judged" if data["judged"] == 1 else "events judged"),
@@ -38,9 +39,9 @@ def verdict(payload: Payload) -> Element:
         figures.append((number(chosen["ce"], digits), f"calibration error, {label}"))
     return tag(
         "section",
-        tag("p", CONFIDENCE[said["confidence"]], class_=f"confidence {said['confidence']}"),
-        tag("h1", typeset(said["headline"]).replace("log-loss", "log\u2011loss")),
-        *(tag("p", typeset(sentence), class_="lead") for sentence in said["sentences"]),
+        tag("p", CONFIDENCE[found["confidence"]], class_=f"confidence {found['confidence']}"),
+        tag("h1", typeset(found["headline"]).replace("log-loss", "log\u2011loss")),
+        *(tag("p", typeset(sentence), class_="lead") for sentence in found["sentences"]),
         tag("dl", *(tag("div", tag("dd", value), tag("dt", name)) for value, name in figures), class_="figures"),
         id="verdict",
     )
@@ -51,16 +52,13 @@ def methods(payload: Payload) -> Element:
     return section(
         "methods",
         "Which method",
-        how_to_read(
-            "Each row is a method judged on the same events. A bar shows the difference to the raw score with its 95 % "
-            "interval: left of the line is better, and an interval that crosses the line settles nothing."
-        ),
+        how_to_read("Each row is a method. All are scored on the same events. " + payload["bootstrap"]["legend"]),
         tag("div", class_="controls", id="leaderboard-metric"),
         scroller("Leaderboard", leaderboard(payload)),
         tag(
             "p",
-            "Every method made its forecast before it was told the outcome; the warm-up counts for nobody, and the "
-            "same events count for all. " + typeset(payload["bootstrap"]["sentence"]),
+            "Every method made its forecast before it learnt the outcome. Warm-up events are not scored. "
+            + typeset(payload["bootstrap"]["sentence"]),
             class_="small",
         ),
         _explained("What the methods are", about),
@@ -85,8 +83,8 @@ def over_time(payload: Payload) -> Element:
         ),
         figure(
             "drift",
-            "What happened (base rate) beside what the raw score said would happen: where the two part, there is "
-            "something to correct.",
+            "The share of ones (base rate) beside the mean raw score. Where the two part, there is something to "
+            "correct.",
         )
         if len(payload["windows"]["start"]) > 1
         else None,
@@ -150,11 +148,11 @@ def _line(payload: Payload) -> str:
     """Why the dotted line is where it is: the best of several methods has several chances to look good by luck."""
     odds = math.exp(payload["evalue"]["threshold"])
     compared = round(odds / 20)
-    said = f"Above the dotted line ({odds:,.0f} to 1) is strong evidence that the raw score is not calibrated"
+    above = f"Above the dotted line ({odds:,.0f} to 1) is strong evidence that the raw score is not calibrated"
     if compared < 2:
-        return f"{said}, whenever you look."
+        return f"{above}, whenever you look."
     return (
-        f"{said}, whenever you look and at whichever method: 20 to 1 would do for one method chosen beforehand, and "
+        f"{above}, whenever you look and at whichever method: 20 to 1 would do for one method chosen beforehand, and "
         f"the line is at {compared} times that because each of the {compared} compared is another chance to cross it "
         "by luck."
     )
@@ -202,15 +200,18 @@ def certificates(payload: Payload) -> Element | None:
         "certificates",
         "Guarantees",
         how_to_read(
-            "A theorem bounds each observed number from above. Where it covers this log the bound is a promise, "
-            "whatever the outcomes, and the badge says whether it holds. Where it does not (the last column says why) "
-            "the bound is a yardstick: that it was kept, or not, is what happened here, and nobody promised it."
+            "A theorem bounds each observed number from above. Where it covers this log the bound is a promise for "
+            "any outcomes, and the badge tells whether it holds. A promise in expectation is about the mean over the "
+            "method's random draws: a single draw may be above it. Where the theorem does not cover this log (the last "
+            "column tells why) the bound is a yardstick, and nothing is promised."
         ),
         scroller("Guarantees", tag("table", tag("thead", head), body, class_="plain")),
     )
 
 
 def _promise(row: Certificate) -> list[Element]:
+    if row["promised"] and row["in_expectation"] and not row["holds"]:
+        return [tag("span", "above, in this draw", class_="badge unpromised")]
     if row["promised"]:
         state = "holds" if row["holds"] else "broken"
         return [tag("span", state, class_=f"badge {state}")]
@@ -221,10 +222,9 @@ def _promise(row: Certificate) -> list[Element]:
 def data(payload: Payload) -> Element:
     log = payload["data"]
     first = "the first is" if log["warmup"] == 1 else f"the first {count(log['warmup'])} are"
-    counts = "counts" if log["warmup"] == 1 else "count"
-    warm_up = f"; {first} the warm-up and {counts} for nobody" if log["warmup"] else ""
-    facts: list[tuple[str, str]] = [
-        ("Read from", ", ".join(log["source"]) or NOTHING),
+    warm_up = f"; {first} the warm-up and not scored" if log["warmup"] else ""
+    facts: list[tuple[str, Child | list[Child]]] = [
+        ("Read from", _names(log["source"])),
         ("Span", " to ".join(_moment(end) for end in log["span"]) if log["span"] else "no times given"),
         ("Rows", f"{count(log['rows'])} read, {count(log['used'])} used"),
         ("Judged", count(log["judged"]) + warm_up),
@@ -236,14 +236,26 @@ def data(payload: Payload) -> Element:
         facts.append(("Keys", count(log["keys"])))
     for role, column in log["columns"].items():
         guessed = " (guessed from its name)" if column["guessed"] else ""
-        facts.append((f"Column: {role.replace('_', ' ')}", column["name"] + guessed))
+        facts.append((f"Column: {role.replace('_', ' ')}", [name(column["name"]), guessed]))
     return section(
         "data",
         "The data",
-        tag("dl", *(tag("div", tag("dt", name), tag("dd", value)) for name, value in facts), class_="facts"),
+        tag("dl", *(_fact(term, value) for term, value in facts), class_="facts"),
         *(tag("p", note) for note in log["notes"]),
         _skipped(payload),
     )
+
+
+def _names(names: Sequence[str]) -> list[Child]:
+    """Names between commas."""
+    listed: list[Child] = []
+    for each in names:
+        listed += [", ", name(each)] if listed else [name(each)]
+    return listed or [NOTHING]
+
+
+def _fact(term: str, value: Child | list[Child]) -> Element:
+    return tag("div", tag("dt", term), tag("dd", *(value if isinstance(value, list) else [value])))
 
 
 def _skipped(payload: Payload) -> Element:
@@ -252,7 +264,11 @@ def _skipped(payload: Payload) -> Element:
         return tag("p", "No row was skipped.", class_="small")
     body = tag("tbody")
     for row in skipped:
-        cells = (tag("td", row["reason"]), tag("td", count(row["count"]), class_="number"), tag("td", row["first"]))
+        cells = (
+            tag("td", row["reason"]),
+            tag("td", count(row["count"]), class_="number"),
+            tag("td", name(row["first"])),
+        )
         body.append(tag("tr", *cells))
     head = tag("tr", *(tag("th", name, scope="col") for name in ("Skipped because", "Rows", "First")))
     return scroller("Skipped rows", tag("table", tag("thead", head), body, class_="plain"))

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import textwrap
+from typing import cast
 
 from calibeat._util.words import decimals
 
+from .names import harmless
 from .schema import Number, Payload, Row
 
 WIDTH = 118
@@ -13,7 +15,8 @@ WIDTH = 118
 
 def page(payload: Payload) -> str:
     """What `calibeat backtest` prints."""
-    said, data = payload["verdict"], payload["data"]
+    payload = cast(Payload, harmless(payload))
+    verdict, data = payload["verdict"], payload["data"]
     columns = ", ".join(
         f"{role} in {column['name']!r}" + (" (guessed)" if column["guessed"] else "")
         for role, column in data["columns"].items()
@@ -26,9 +29,9 @@ def page(payload: Payload) -> str:
     if data["score_kind"] != "probability":
         counted += {"percent": " Scores are percent.", "logit": " Scores are logits."}[data["score_kind"]]
     lines = [
-        f"{said['headline']}.  [{said['confidence']}]",
+        f"{verdict['headline']}.  [{verdict['confidence']}]",
         "",
-        *_filled(" ".join(said["sentences"])),
+        *_filled(" ".join(verdict["sentences"])),
         "",
         *_filled(counted + (f" Columns: {columns}." if columns else "")),
         *(
@@ -39,7 +42,7 @@ def page(payload: Payload) -> str:
         "",
         *leaderboard(payload),
         "",
-        "* best. Lower is better but for AUC. [ ]: 95 % interval of the difference to the raw score.",
+        "* best. Lower is better, except for AUC. [ ]: 95 % interval of the difference to the raw score.",
         *_filled(payload["bootstrap"]["sentence"]),
         *(line for note in data["notes"] for line in _filled(note)),
     ]

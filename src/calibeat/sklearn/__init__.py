@@ -1,5 +1,11 @@
 """calibeat behind scikit-learn's interfaces."""
 
-from .classifier import OnlineCalibratedClassifier, ScoreCalibrator
+from calibeat._util.extras import missing
+
+try:
+    from .classifier import OnlineCalibratedClassifier
+    from .transformer import ScoreCalibrator
+except ImportError as error:
+    raise missing("scikit-learn 1.6 or newer", "sklearn", "calibeat.sklearn") from error
 
 __all__ = ["OnlineCalibratedClassifier", "ScoreCalibrator"]

@@ -1,4 +1,7 @@
-"""The real score of a scikit-learn model, in the form that calibeat takes: a probability of the second class."""
+"""The real score of a scikit-learn model, in the form that calibeat takes.
+
+Of two classes that is a probability of the second one, of more a matrix with a column for each.
+"""
 
 from __future__ import annotations
 
@@ -15,12 +18,18 @@ STRAIGHT = 1e-3  # a margin no further than this share of its spread off a line 
 TOLERATED, USUAL = 10.0, 6.0  # sizes of logits; the clip of the scores is at 11.5
 
 
-def score_method(model: Any, X: Any) -> str:
-    """Which method gives the model's real score: a margin, unless there is none, or it is a probability in disguise."""
+def score_method(model: Any, X: Any, K: int = 2) -> str:
+    """Which method gives the model's real score: a margin, unless there is none, or it only repeats the probability.
+
+    Of more than two classes the probabilities, if there are some: margins of one class against the rest, or of one
+    against one, are no logits of a softmax.
+    """
     margins, probabilities = hasattr(model, "decision_function"), hasattr(model, "predict_proba")
+    if margins and probabilities and K > 2:
+        return "predict_proba"
     if margins and probabilities:
         margin, p = np.asarray(model.decision_function(X)), np.asarray(model.predict_proba(X))
-        usable = margin.ndim == 1 and not (p.ndim == 2 and in_disguise(margin, p[:, -1]))
+        usable = margin.ndim == 1 and not (p.ndim == 2 and looks_like_probability(margin, p[:, -1]))
         return "decision_function" if usable else "predict_proba"
     if margins or probabilities:
         return "decision_function" if margins else "predict_proba"
@@ -29,7 +38,7 @@ def score_method(model: Any, X: Any) -> str:
     )
 
 
-def in_disguise(margin: npt.NDArray[Any], p: npt.NDArray[Any]) -> bool:
+def looks_like_probability(margin: npt.NDArray[Any], p: npt.NDArray[Any]) -> bool:
     """Whether the margin is p, or lies on a line through it, such as 2p - 1, and not on one through the logit of p."""
     m, p = margin.astype(np.float64), p.astype(np.float64)
     if not (np.isfinite(m).all() and np.isfinite(p).all()):
@@ -48,21 +57,24 @@ def _off_the_line(x: Vector, y: Vector) -> float:
     return float(np.abs(dy - slope * dx).max())
 
 
-def outputs(model: Any, method: str, X: Any) -> Vector:
-    """What the model's score method says of the second class: margins, or probabilities."""
+def outputs(model: Any, method: str, X: Any, K: int = 2) -> Vector:
+    """What the model's score method says of the second class, or of each of K: margins, or probabilities."""
     said = np.asarray(getattr(model, method)(X), dtype=np.float64)
-    wanted = (_num_samples(X),) if method == "decision_function" else (_num_samples(X), 2)
+    wanted = (_num_samples(X),) if method == "decision_function" and K == 2 else (_num_samples(X), K)
     if said.shape != wanted:
         raise ValueError(f"{type(model).__name__}.{method} must give an array of shape {wanted}, got {said.shape}")
-    score = said if method == "decision_function" else said[:, 1]
-    if np.isnan(score).any():
-        row = int(np.isnan(score).argmax())
+    score = said if method == "decision_function" or K > 2 else said[:, 1]
+    missing = np.isnan(score) if score.ndim == 1 else np.isnan(score).any(axis=1)
+    if missing.any():
+        row = int(missing.argmax())
         raise ValueError(f"The output of {type(model).__name__}.{method} contains NaN - at row {row}")
     return score
 
 
 def as_probability(score: Vector, *, margin: bool, scale: float) -> Vector:
     """The score as calibeat takes it, so that its logit is the margin divided by its scale."""
+    if score.ndim == 2:
+        return softmax(score / scale) if margin else shares(score)
     return sigmoid(score / scale) if margin else rounded(score)
 
 
@@ -71,6 +83,8 @@ def margin_scale(margins: Vector) -> float:
 
     Scores are clipped at a logit of 11.5: margins in the hundreds would all become one score.
     """
+    if margins.ndim == 2:
+        margins = margins - margins.mean(axis=1, keepdims=True)
     sizes = np.abs(margins[np.isfinite(margins)])
     most = float(np.quantile(sizes, 0.99)) if len(sizes) else 0.0
     return most / USUAL if most > TOLERATED else 1.0
@@ -80,6 +94,19 @@ def sigmoid(margin: Vector) -> Vector:
     """1 / (1 + exp(-margin)), for margins of any size."""
     tame = np.exp(-np.abs(margin))
     return np.where(margin >= 0.0, 1.0, tame) / (1.0 + tame)
+
+
+def softmax(margins: Vector) -> Vector:
+    """Rows of sum 1, for finite margins of any size."""
+    e = np.exp(margins - margins.max(axis=1, keepdims=True))
+    return e / e.sum(axis=1, keepdims=True)
+
+
+def shares(p: Vector) -> Vector:
+    """Rows of sum 1 from those that miss it by rounding (of single precision); more is left, to be complained about."""
+    p = rounded(p)
+    total = p.sum(axis=1, keepdims=True)
+    return np.where(np.abs(total - 1.0) < 1e-3, p / np.where(total > 0.0, total, 1.0), p)
 
 
 def rounded(p: Vector) -> Vector:

@@ -1,20 +1,86 @@
-"""Single events by the compiled kernels: at the first batch if they lie in the cache, or when somebody asks for it."""
+"""Plain or compiled: which way a batch or a single event runs. The bits are the same, so only time is at stake.
+
+A batch runs compiled where the kernels are in memory or in the cache. With nothing compiled, small batches run as
+plain Python until that has taken a second, and then it pays to compile (`for_batch`).
+
+A single event runs as plain Python at first, which is there at once, and never waits for a compilation. It runs
+compiled as soon as the kernels have been loaded: by `warm_up`, at the end of a batch (`load_single_if_cached`), or
+after some thousand plain events (`loaded_after`), if they lie in the cache.
+"""
 
 from __future__ import annotations
 
-from typing import Any
+import sys
+from typing import Any, TypeVar
 
 import numpy as np
 
-from calibeat.core import kernel, loops
+from calibeat.core import jit, kernel, loops
+from calibeat.core.calibeating import Hedging
 from calibeat.core.jit import compiled, is_cached, is_compiled
+from calibeat.core.method import Method
+from calibeat.core.mixtures import Lanes
 from calibeat.core.presets import AUTO, HOPS
 
 SINGLE = (kernel.predict, kernel.settle, kernel.update)
+BATCH = (loops.run, loops.run_late, loops.predict_many)
+
+LOOK_EVERY = 1024  # single events between two looks at whether the compiled kernels are worth loading
+_WORTH_LOADING = 8 * LOOK_EVERY  # plain events in a process; to load Numba and the kernels takes some 0.4 s
 
 _EMPTY = np.empty(0)
 _ONE = np.array([0.5])
 _looked = [False]  # whether this process has looked into the cache
+_plain_events = [0]  # single events that ran as plain Python in this process
+
+Loop = TypeVar("Loop")
+
+
+def for_batch(loop: Loop, method: Method, events: int) -> Loop:
+    """A loop over so many events of a method, compiled or plain, whichever ends sooner.
+
+    >>> from calibeat import OPS
+    >>> from calibeat.core import loops
+    >>> callable(for_batch(loops.run, OPS, 10))
+    True
+    """
+    return jit.for_cost(loop, events * plain_seconds(method))  # type: ignore[type-var]  # a loop is a function
+
+
+def plain_seconds(method: Method) -> float:
+    """About what an event of a batch takes as plain Python (predict and update)."""
+    if method.needs_history:
+        return 500e-6  # its refits look at the past again
+    if isinstance(method.learner, Lanes):
+        return 16e-6
+    return 4e-6 if isinstance(method.calibeater, Hedging) else 3e-6
+
+
+def loaded_after(events: int) -> bool:
+    """Count so many more plain single events; whether the compiled kernels are in memory now.
+
+    They are loaded when enough events were counted and they lie in the cache; nothing is ever compiled here. A host
+    calls this after every `LOOK_EVERY` plain events.
+    """
+    _plain_events[0] += events
+    if _plain_events[0] >= _WORTH_LOADING or "numba" in sys.modules:
+        load_single_if_cached()
+    return single_is_compiled()
+
+
+def load_single_if_cached() -> None:
+    """What a batch does, which has loaded Numba anyway: take what the cache has, and leave it if it has nothing."""
+    if not _looked[0]:
+        _looked[0] = True
+        if is_cached(*SINGLE) and all(  # pragma: no cover - the leg that measures coverage has the JIT off
+            jit.can_load(function, *arguments) for function, arguments in _single_calls()
+        ):
+            _load_single()
+
+
+def single_is_compiled() -> bool:
+    """Whether single events can be served by the compiled kernels."""
+    return is_compiled(*SINGLE)
 
 
 def warm_up(*, bank: bool = False) -> None:
@@ -22,17 +88,18 @@ def warm_up(*, bank: bool = False) -> None:
 
     With ``bank=True`` also those of a `Bank`.
 
-    Single events run as plain Python at first: there at once, and fast enough for most. By the compiled kernels predict
-    and update together take some 2 microseconds whatever the method (AUTO: 18 as plain Python), and the bits do not
-    change. To load them takes half a second; on a machine that has never compiled them it takes a dozen seconds or
-    more, so do it when an image is built, and again when a service starts. (A first batch loads them as well, where
-    they lie compiled in the cache.)
+    Nobody has to call this. Single events run as plain Python at first, which is there at once. Where the compiled
+    kernels lie in the cache, they are loaded at the first batch, or after some thousand single events. Call it to have
+    them from the first event on, or to compile them at a time of your choice: loading takes half a second, and on a
+    machine that has never compiled them it takes several seconds. So call it when an image is built, as the user who
+    owns the installation or the one who will run it, and again when a service starts.
 
     >>> import calibeat
     >>> calibeat.warm_up()
     >>> float(calibeat.Calibrator("ops").predict(0.25))
     0.25
     """
+    jit.announce(*SINGLE, *BATCH)
     spec, row, receipt = AUTO.spec, AUTO.initial_row(), np.zeros(AUTO.receipt_width)  # one signature serves all methods
     run: Any = compiled(loops.run)
     run_late: Any = compiled(loops.run_late)
@@ -47,24 +114,19 @@ def warm_up(*, bank: bool = False) -> None:
         _load_bank()
 
 
-def load_single_if_cached() -> None:
-    """What a batch does, which has loaded Numba anyway: take what the cache has, and leave it if it has nothing."""
-    if not _looked[0]:
-        _looked[0] = True
-        if is_cached(*SINGLE):  # pragma: no cover - the leg that measures coverage has the JIT off
-            _load_single()
-
-
-def single_is_compiled() -> bool:
-    """Whether single events can be served by the compiled kernels."""
-    return is_compiled(*SINGLE)
-
-
 def _load_single() -> None:
+    for function, arguments in _single_calls():
+        compiled(function)(*arguments)
+
+
+def _single_calls() -> list[tuple[Any, tuple[Any, ...]]]:
+    """A call of each kernel of single events: one signature serves all methods."""
     spec, row, receipt = AUTO.spec, AUTO.initial_row(), np.zeros(AUTO.receipt_width)
-    compiled(kernel.predict)(spec, row, 0.5, 0.0, receipt, 0)
-    compiled(kernel.settle)(spec, row, 1.0, 0.0, 0.0, 1.0, 0.5, 0.0, 0, 1.0, receipt, 0)
-    compiled(kernel.update)(spec, row, 2.0, 0.5, 0, 1.0, receipt, 0, _EMPTY, _EMPTY, _EMPTY, 0)
+    return [
+        (kernel.predict, (spec, row, 0.5, 0.0, receipt, 0)),
+        (kernel.settle, (spec, row, 1.0, 0.0, 0.0, 1.0, 0.5, 0.0, 0, 1.0, receipt, 0)),
+        (kernel.update, (spec, row, 2.0, 0.5, 0, 1.0, receipt, 0, *loops.NO_HISTORY)),
+    ]
 
 
 def _load_bank() -> None:

@@ -3,23 +3,20 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+import re
+import struct
+from collections.abc import Callable, Mapping, Sequence
+from numbers import Real
 from typing import Any, NamedTuple
 
 from calibeat._util.check import check_number, check_whole
-from calibeat.core.method import Method
 from calibeat.core.receipt import adopted
 from calibeat.errors import InvalidInput
 
+VERSION = 1
 
-class Issuer(str):
-    """The name of a calibrator on its live receipts; a receipt that travelled carries a plain string."""
-
-    __slots__ = ("__weakref__",)  # a bank finds the issuer of a key as long as receipts of it are about
-
-    def __reduce__(self) -> tuple[type[str], tuple[str]]:
-        """A copy is no longer alive."""
-        return str, (str(self),)
+_HEAD = struct.Struct("<BBHIqqqq8s7d")  # see `Forecast.to_bytes`
+_SIGNATURE = re.compile(r"[0-9a-f]{16}(-[0-9a-f]{8})?")
 
 
 class _Receipt(NamedTuple):
@@ -27,12 +24,12 @@ class _Receipt(NamedTuple):
     score: float
     expert: float
     bin: int
-    candidates: tuple[tuple[float, float], ...]
+    cell: int
     event: int
     seen: int
-    cell: int
     issuer: str
     lanes: tuple[float, ...] = ()
+    hedge: tuple[tuple[float, float], ...] = ()
 
 
 class Forecast(_Receipt):
@@ -48,81 +45,80 @@ class Forecast(_Receipt):
     event : the number of this forecast in its stream, from 0.
     seen : how many outcomes had been learnt when it was made.
     cell : which cell of the calibeater it played.
-    issuer : a fingerprint of the calibrator's method, seed and stream.
+    issuer : a fingerprint of the calibrator's method, seed and stream, and of its life after a restart.
     lanes : what each part of a mixture said (`Lanes`, `Spline`); empty for the methods that have no such parts.
+    hedge : the candidates if there are two, or nothing.
 
-    It is a tuple, so it can be stored as it is, as JSON or in a database, until the outcome comes:
+    It compares like its probability:
 
     >>> from calibeat import Calibrator, Forecast, TOPS
     >>> cal = Calibrator(TOPS)
-    >>> text = cal.predict(0.83).to_json()       # keep it as long as it takes ...
-    >>> cal.update(Forecast.from_json(text), 1)  # ... and bring it back
-    >>> cal.predict(0.83).probability
-    1.0
+    >>> f = cal.predict(0.83)
+    >>> f > 0.5, f == 0.85, f"{f:.1%}"
+    (True, True, '85.0%')
+
+    A receipt is data. Keep it as JSON or as bytes until the outcome comes, and bring it back. If it is delivered
+    twice, it is learnt once:
+
+    >>> text = f.to_json()
+    >>> cal.update(Forecast.from_json(text), 1)
+    >>> cal.update(Forecast.from_json(text), 1)
+    >>> cal.outcomes
+    1
+
+    The JSON has a version, ``"v": 1``. Versions that this calibeat does not know are refused; fields that it does not
+    know are ignored. (``json.dumps(forecast)`` writes the fields as a list, which `from_json` reads as well.)
     """
 
-    # Who has learnt which outcome of it, so that a second one can be recognised.
-    _learnt: tuple[tuple[Issuer, float], ...] = ()
+    __slots__ = ()
 
-    def __new__(cls, *fields: Any, **named: Any) -> Forecast:
-        """By hand, or as a copy: whatever it is made from, such a receipt is not alive."""
-        receipt = super().__new__(cls, *fields, **named)
-        if not isinstance(receipt.issuer, Issuer):
-            return receipt
-        return super().__new__(cls, **{**receipt._asdict(), "issuer": str(receipt.issuer)})
-
-    @classmethod
-    def _make(cls, iterable: Iterable[Any]) -> Forecast:  # type: ignore[override]
-        return cls(*iterable)
+    @property
+    def candidates(self) -> tuple[tuple[float, float], ...]:
+        """The points that could have been said, and their probabilities."""
+        return self.hedge or ((self.probability, 1.0),)
 
     def __float__(self) -> float:
         return self.probability
-
-    def _remembers(self, method: Method) -> bool:
-        """Whether what the mixture said is complete, possible, and agrees with the rest of the receipt."""
-        return method.receipt_is_sound(self.lanes, self.score, self.seen, self.probability)
 
     def __format__(self, spec: str) -> str:
         """As the probability, where a format is asked for: ``f"{forecast:.1%}"``."""
         return format(self.probability, spec) if spec else str(self)
 
-    def _replace(self, **changes: Any) -> Forecast:
-        """An edited receipt is no longer alive: it is looked at as one that travelled."""
-        return self.from_dict({**self.to_dict(), **changes})
+    # ---- as a number ----------------------------------------------------------------------------------------------
+
+    def __lt__(self, other: Any) -> bool:
+        return _compared(self, other, float.__lt__)
+
+    def __le__(self, other: Any) -> bool:
+        return _compared(self, other, float.__le__)
+
+    def __gt__(self, other: Any) -> bool:
+        return _compared(self, other, float.__gt__)
+
+    def __ge__(self, other: Any) -> bool:
+        return _compared(self, other, float.__ge__)
+
+    def __eq__(self, other: object) -> bool:
+        """Two receipts are equal if all their fields are; a number is compared with the probability."""
+        return _compared(self, other, float.__eq__) if isinstance(other, Real) else tuple.__eq__(self, other)  # type: ignore[arg-type]
+
+    def __ne__(self, other: object) -> bool:
+        return not self == other
+
+    def __hash__(self) -> int:
+        return hash(self.probability)
+
+    # ---- as JSON --------------------------------------------------------------------------------------------------
 
     def to_dict(self) -> dict[str, Any]:
         """The fields by name, JSON-able."""
-        return {**self._asdict(), "issuer": str(self.issuer)}
+        receipt = self._asdict()
+        del receipt["hedge"]
+        return {"v": VERSION, **receipt, "candidates": self.candidates}
 
     def to_json(self) -> str:
-        """One line of JSON; `from_json` is the inverse."""
+        """One line of JSON; `from_json` is the inverse, to the last bit."""
         return json.dumps(self.to_dict())
-
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> Forecast:
-        """The inverse of `to_dict`."""
-        if not isinstance(data, Mapping) or set(data) != set(cls._fields):
-            raise InvalidInput(f"forecast must be an object with {', '.join(cls._fields)}, got {data!r:.80}")
-        receipt = dict(data)
-        for name in ("probability", "score", "expert"):
-            receipt[name] = check_number(f"forecast {name}", data[name])
-        for name in ("bin", "event", "seen", "cell"):
-            receipt[name] = check_whole(f"forecast {name}", data[name], 0, 2**63 - 1)
-        if not isinstance(data["issuer"], str):
-            raise InvalidInput(f"forecast issuer must be a string, got {data['issuer']!r:.60}")
-        receipt["issuer"] = str(data["issuer"])  # not alive, whatever it was
-        try:
-            pairs = [(point, share) for point, share in data["candidates"]]
-        except (TypeError, ValueError) as error:
-            raise InvalidInput(f"forecast candidates must be pairs, got {data['candidates']!r:.60}") from error
-        receipt["candidates"] = tuple(
-            (check_number("forecast candidate", point), check_number("forecast candidate", share))
-            for point, share in pairs
-        )
-        if isinstance(data["lanes"], str) or not isinstance(data["lanes"], Sequence):
-            raise InvalidInput(f"forecast lanes must be a list of numbers, got {data['lanes']!r:.60}")
-        receipt["lanes"] = adopted([check_number("forecast lane", said) for said in data["lanes"]])
-        return cls(**receipt)
 
     @classmethod
     def from_json(cls, text: str | bytes) -> Forecast:
@@ -131,4 +127,107 @@ class Forecast(_Receipt):
             data = json.loads(text)
         except (TypeError, ValueError, RecursionError) as error:
             raise InvalidInput(f"forecast must be JSON made by to_json, got {text!r:.60}") from error
+        if isinstance(data, list):
+            data = {**dict(zip(cls._fields, data, strict=False)), "v": VERSION}
+            data["candidates"] = data.pop("hedge", None)
         return cls.from_dict(data)
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Forecast:
+        """The inverse of `to_dict`. It also reads receipts without a version, as calibeat 0.1.0 wrote them."""
+        if not isinstance(data, Mapping):
+            raise InvalidInput(f"forecast must be an object, got {data!r:.60}")
+        _check_version(data.get("v", 0))
+        needed = (*cls._fields[:-1], "candidates")
+        if missing := [name for name in needed if name not in data]:
+            raise InvalidInput(f"forecast must have {', '.join(needed)}, got none for {missing[0]!r} - in {data!r:.80}")
+        numbers = (check_number(f"forecast {name}", data[name]) for name in ("probability", "score", "expert"))
+        places = ("bin", "cell", "event", "seen")
+        counts = (check_whole(f"forecast {name}", data[name], 0, 2**63 - 1) for name in places)
+        if not isinstance(data["issuer"], str):
+            raise InvalidInput(f"forecast issuer must be a string, got {data['issuer']!r:.60}")
+        if isinstance(data["lanes"], str) or not isinstance(data["lanes"], Sequence):
+            raise InvalidInput(f"forecast lanes must be a list of numbers, got {data['lanes']!r:.60}")
+        lanes = adopted([check_number("forecast lane", said) for said in data["lanes"]])
+        return cls(*numbers, *counts, str(data["issuer"]), lanes, _hedge(data["candidates"]))
+
+    # ---- as bytes -------------------------------------------------------------------------------------------------
+
+    def to_bytes(self) -> bytes:
+        """As bytes of one length for each method: 104, and 8 more for each lane (AUTO: 200).
+
+        All little-endian. `from_bytes` is the inverse, to the last bit.
+
+        ======  ==============================================================================
+        bytes   hold
+        ======  ==============================================================================
+        0       the version, 1
+        1       how many candidates are given: 0 or 2
+        2-3     how many lanes follow
+        4-7     the life: the number behind the issuer's name, 0 if it has none
+        8-39    bin, cell, event, seen: whole numbers of 8 bytes
+        40-47   the issuer's name: 16 hexadecimal digits
+        48-71   probability, score, expert: floats of 8 bytes
+        72-103  the two candidates, each a point and its weight: floats, 0 if there are none
+        104-    the lanes: floats
+        ======  ==============================================================================
+
+        >>> from calibeat import Calibrator, Forecast
+        >>> f = Calibrator("ops").predict(0.25)
+        >>> len(f.to_bytes()), Forecast.from_bytes(f.to_bytes()) == f
+        (104, True)
+        """
+        if not _SIGNATURE.fullmatch(self.issuer):
+            raise InvalidInput(f"forecast issuer must be a name made by a calibrator, got {self.issuer!r:.60}")
+        name, _, life = self.issuer.partition("-")
+        first, second = self.hedge or ((0.0, 0.0), (0.0, 0.0))
+        head = _HEAD.pack(
+            VERSION, len(self.hedge), len(self.lanes), int(life or "0", 16), self.bin, self.cell, self.event,
+            self.seen, bytes.fromhex(name), self.probability, self.score, self.expert, *first, *second,
+        )  # fmt: skip
+        return head + struct.pack(f"<{len(self.lanes)}d", *self.lanes)
+
+    @classmethod
+    def from_bytes(cls, data: bytes | bytearray | memoryview) -> Forecast:
+        """The inverse of `to_bytes`."""
+        if not isinstance(data, (bytes, bytearray, memoryview)):
+            raise InvalidInput(f"forecast must be bytes made by to_bytes, got {type(data).__name__}")
+        data = bytes(data)
+        if data:
+            _check_version(data[0])
+        lanes = int.from_bytes(data[2:4], "little")
+        if len(data) != _HEAD.size + 8 * lanes:
+            raise InvalidInput(f"forecast must have {_HEAD.size + 8 * lanes} bytes, got {len(data)}")
+        _, pairs, _, life, *counts, name, probability, score, expert, p, u, q, v = _HEAD.unpack_from(data)
+        issuer = name.hex() + (f"-{life:08x}" if life else "")
+        fields = (probability, score, expert, *counts, issuer, struct.unpack_from(f"<{lanes}d", data, _HEAD.size))
+        named = dict(zip(cls._fields, fields, strict=False))
+        return cls.from_dict({**named, "candidates": ((p, u), (q, v))[:pairs], "v": VERSION})
+
+
+def _compared(forecast: Forecast, other: Any, compare: Callable[[float, float], bool]) -> bool:
+    if isinstance(other, Forecast):
+        return compare(forecast.probability, other.probability)
+    if isinstance(other, Real):
+        return compare(forecast.probability, float(other))
+    return NotImplemented
+
+
+def _check_version(version: Any) -> None:
+    if type(version) is not int or not 0 <= version <= VERSION:
+        raise InvalidInput(
+            f"forecast must be a receipt of version {VERSION} or before, got version {version!r:.20} - "
+            "a newer calibeat may have made it"
+        )
+
+
+def _hedge(candidates: Any) -> tuple[tuple[float, float], ...]:
+    """The candidates of a receipt from outside, if there are two."""
+    try:
+        pairs = [(point, share) for point, share in candidates]
+    except (TypeError, ValueError) as error:
+        raise InvalidInput(f"forecast candidates must be pairs, got {candidates!r:.60}") from error
+    checked = tuple(
+        (check_number("forecast candidate", point), check_number("forecast candidate", share)) for point, share in pairs
+    )
+    return checked if len(checked) > 1 else ()

@@ -17,6 +17,7 @@ from calibeat.core.refit import FTL, Fixed
 from calibeat.errors import InvalidInput
 
 _SLACK = 1024  # with a window, the columns are moved to the front only when this much (or a window more) is stale
+_NOTHING = np.empty(0), np.empty(0), np.empty(0), 0
 
 
 class History:
@@ -31,13 +32,9 @@ class History:
         self._kept = learner if isinstance(learner, (Fixed, FTL)) else None
         self._method = method
         self._wide = method.dimension == 3
-        self.dropped = 0
-        self.x0, self.x1, self.y = np.empty(0), np.empty(0), np.empty(0)
-
-    @property
-    def columns(self) -> tuple[Vector, Vector, Vector, int]:
-        """What the kernels take."""
-        return self.x0, self.x1, self.y, self.dropped
+        # x0, x1, y, and how many events before the first are gone already: what the kernels take. One attribute, so
+        # that an interrupt never finds columns of one time with the number of another.
+        self.columns: tuple[Vector, Vector, Vector, int] = _NOTHING
 
     def reserve(self, learnt: int, more: int) -> None:
         """Make room for `more` outcomes after the first `learnt`."""
@@ -45,36 +42,37 @@ class History:
             return
         if isinstance(self._kept, Fixed):
             more = max(0, min(more, self._kept.after - learnt))
-        filled = min(learnt - self.dropped, len(self.y))
-        if filled + more > len(self.y):
-            size = max(filled + more, 2 * len(self.y), 64)
-            self.x0, self.y = _grown(self.x0, size), _grown(self.y, size)
-            if self._wide:
-                self.x1 = _grown(self.x1, size)
+        x0, x1, y, dropped = self.columns
+        filled = min(learnt - dropped, len(y))
+        if filled + more > len(y):
+            size = max(filled + more, 2 * len(y), 64)
+            self.columns = _grown(x0, size), _grown(x1, size) if self._wide else x1, _grown(y, size), dropped
 
     def refit(self, row: Any, run: Callable[[Any], Any] = compiled) -> None:
         """Fit what is remembered and put the result in the row; `run` makes the kernel plain or compiled."""
         if self._method.features is not None:
-            last = int(row[N]) - self.dropped
-            run(self._method.features.refit)(self._method.spec, row, self.x0, self.x1, self.y, last)
+            x0, x1, y, dropped = self.columns
+            run(self._method.features.refit)(self._method.spec, row, x0, x1, y, int(row[N]) - dropped)
 
     def forget(self, learnt: int) -> None:
         """Let go of what no refit will look at again."""
         if isinstance(self._kept, Fixed):
             if learnt >= self._kept.after:
-                self.x0, self.x1, self.y = np.empty(0), np.empty(0), np.empty(0)
+                self.columns = _NOTHING
         elif self._kept is not None and self._kept.window is not None:
-            window, filled = self._kept.window, learnt - self.dropped
+            x0, x1, y, dropped = self.columns
+            window, filled = self._kept.window, learnt - dropped
             stale = filled - window
             if stale > max(window, _SLACK):
-                self.x0, self.x1, self.y = (column[stale:filled].copy() for column in (self.x0, self.x1, self.y))
-                self.dropped += stale
+                x0, x1, y = (column[stale:filled].copy() for column in (x0, x1, y))
+                self.columns = x0, x1, y, dropped + stale
 
     def remembered(self, learnt: int) -> dict[str, list[float]]:
         """What a snapshot must hold: exactly the outcomes that a later refit can look at."""
-        last = learnt - self.dropped
+        x0, x1, y, dropped = self.columns
+        last = learnt - dropped
         first = last - self._remembered_count(learnt)
-        columns = {"x0": self.x0, "x1": self.x1, "y": self.y} if self._wide else {"x0": self.x0, "y": self.y}
+        columns = {"x0": x0, "x1": x1, "y": y} if self._wide else {"x0": x0, "y": y}
         return {name: column[first:last].tolist() for name, column in columns.items() if last > first}
 
     def restore(self, learnt: int, columns: dict[str, list[float]]) -> None:
@@ -88,8 +86,8 @@ class History:
                 raise InvalidInput(f"history must hold {count} numbers in {name}, got {column!r:.60}")
         if count:
             check_outcomes(columns["y"])
-            self.x0, self.x1, self.y = (np.array(columns.get(name, [])) for name in ("x0", "x1", "y"))
-            self.dropped = learnt - count
+            x0, x1, y = (np.array(columns.get(name, [])) for name in ("x0", "x1", "y"))
+            self.columns = x0, x1, y, learnt - count
 
     def _remembered_count(self, learnt: int) -> int:
         if self._kept is None or (isinstance(self._kept, Fixed) and learnt >= self._kept.after):

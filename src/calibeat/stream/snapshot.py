@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
-from typing import Any, NoReturn
+from typing import Any
+
+import numpy as np
 
 from calibeat._util.check import check_number, check_whole
+from calibeat._util.sealed import checksum as _checksum
+from calibeat._util.sealed import parse as _parse
 from calibeat.core.method import Method
 from calibeat.errors import InvalidInput, SnapshotMismatch
 
 FORMAT = "calibeat/calibrator"
 VERSION = 1
 _FIELDS = ("format", "version", "method", "seed", "stream", "events", "row", "history", "checksum")
+_LATER = ("settled", "lives", "monitors")  # not in the snapshots of calibeat 0.1.0
 
 
 def dump(state: dict[str, Any]) -> str:
@@ -31,14 +35,14 @@ def load(text: str | bytes) -> dict[str, Any]:
         raise SnapshotMismatch(f"snapshot must be of version {VERSION}, got {version!r:.60}")
     if missing := [field for field in _FIELDS if field not in state]:
         raise SnapshotMismatch(f"snapshot must have the field {missing[0]!r}, got {', '.join(state)}")
-    if unknown := [field for field in state if field not in _FIELDS]:
-        raise SnapshotMismatch(f"snapshot must have no field but {', '.join(_FIELDS)}, got {unknown[0]!r:.60}")
+    if unknown := [field for field in state if field not in _FIELDS + _LATER]:
+        raise SnapshotMismatch(f"snapshot must have no field but {', '.join(_FIELDS + _LATER)}, got {unknown[0]!r:.60}")
     try:
         method = Method.from_dict(state["method"])
     except InvalidInput as error:
         raise SnapshotMismatch(f"snapshot must hold a method that this version knows: {error}") from error
     row = state["row"]
-    if not isinstance(row, list) or len(method.adopted_row(row)) != method.width:
+    if not isinstance(row, list) or len(row) not in (method.width, method.old_width):
         got = len(row) if isinstance(row, list) else type(row).__name__
         raise SnapshotMismatch(f"snapshot must have a row of width {method.width} for its method, got {got}")
     checksum = state.pop("checksum")
@@ -49,35 +53,10 @@ def load(text: str | bytes) -> dict[str, Any]:
         )
     try:
         events = check_whole("events", state["events"], 0, 2**53)
-        row = method.adopted_row([check_number(f"row[{i}]", number) for i, number in enumerate(row)])
+        row = [check_number(f"row[{i}]", number) for i, number in enumerate(row)]
+        if len(row) != method.width:
+            row = method.adopted_rows(np.array([row]))[0].tolist()
         method.check_row(row, events)
     except InvalidInput as error:
         raise SnapshotMismatch(f"snapshot must hold what a calibrator can hold: {error}") from error
     return {**state, "method": method, "row": row}
-
-
-def _parse(text: str | bytes) -> dict[str, Any]:
-    if not isinstance(text, (str, bytes)):
-        raise SnapshotMismatch(f"snapshot must be text made by to_json, got {type(text).__name__}")
-    try:
-        state = json.loads(text, parse_constant=_refuse_constant)
-    except json.JSONDecodeError as error:
-        raise SnapshotMismatch(
-            f"snapshot must be whole JSON text, got {error.msg.lower()} at character {error.pos} of {len(text)} - "
-            "it was cut or damaged"
-        ) from error
-    except (ValueError, RecursionError) as error:  # bytes of another encoding, numbers or nesting without end
-        raise SnapshotMismatch(f"snapshot must be JSON text, got what cannot be read: {error}") from error
-    if not isinstance(state, dict):
-        raise SnapshotMismatch(f"snapshot must be a JSON object, got {type(state).__name__}")
-    return state
-
-
-def _refuse_constant(name: str) -> NoReturn:
-    raise SnapshotMismatch(f"snapshot must hold finite numbers, got {name}")
-
-
-def _checksum(state: dict[str, Any]) -> str:
-    """A digest of the values, whatever the order of the fields or the white space."""
-    canonical = json.dumps(state, sort_keys=True, separators=(",", ":"))
-    return hashlib.sha256(canonical.encode()).hexdigest()

@@ -51,12 +51,14 @@ class Bootstrap:
         """By how much `name` is above `other`, with a 95 % interval.
 
         The spread is that of the resamples, its middle the difference on the log: resampling adds noise to a
-        calibration error, which would shift the interval. It is stretched where dependence outlives a run.
+        calibration error, which would shift the interval. It is stretched where dependence outlives a run. It never
+        leaves the possible range: no measure is below zero, so neither can fall by more than it was.
         """
-        d = self._measured[name][measure] - self._measured[other][measure]
+        mine, theirs = self._measured[name][measure], self._measured[other][measure]
+        d = mine - theirs
         draws = self._resampled[name][measure] - self._resampled[other][measure]
         low, high = np.quantile(draws - draws.mean(), [0.025, 0.975]) * self._stretch(name, other, measure)[0]
-        return d, d + float(low), d + float(high)
+        return d, max(d + float(low), -theirs), min(d + float(high), mine)
 
     def outlived(self, name: str, other: str, measure: str = "log_loss") -> bool:
         """Whether the difference depends on its past for longer than a run."""

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 from calibeat import bounds
 from calibeat.backtest.replay.engine import Replayed, Runner
 from calibeat.core.calibeating import Hedging, Tracking
-from calibeat.core.presets import AUTO, HOPS, OPS, TOPS
+from calibeat.core.guard import Guard
+from calibeat.core.presets import AUTO, HOPS, OPS, TOPS, name_of
 from calibeat.report.schema import Certificate
 
-from .measures import overall
+from .measures import number, overall
 
 _WHOLE = "over all {T:,} events, warm-up included"
 
@@ -30,26 +32,29 @@ def certificates(replayed: Replayed) -> list[Certificate]:
         else "It is proved for outcomes that arrive at once; here they were late, and nothing is promised."
     )
     ops, tops, hops, auto = found["ops"], found["tops"], found["hops"], found["auto"]
-    said: list[Certificate] = []
+    listed: list[Certificate] = []
     best = replayed.scores.least_loss(OPS, warmup=True)
     if ops is not None and best is not None:
-        said.append(_regret(replayed, ops, best, T))
+        listed.append(_regret(replayed, ops, best, T))
     if ops is not None and auto is not None:
         gap = _total(replayed, auto) - _total(replayed, ops)
-        said.append(_entry(
+        listed.append(_entry(
             auto, "log-loss", "AUTO loses at most ln 18 + (3/4) ln T + 0.73 + 1e-7 T nats to OPS", bounds.auto_loss(T),
             gap, applies, T, promised=not late,
         ))  # fmt: skip
     if ops is not None and tops is not None and _same_bins(replayed, tops):
         eps = 1.0 / replayed.bins
         gap = _all(replayed, ops)["shp"] - _all(replayed, tops)["shp"]
-        said.append(_entry(
+        listed.append(_entry(
             tops, "sharpness", "SHP of TOPS is at least SHP of OPS less e + e²/4 + (log T + 1)/(e T) (Theorem 3.1)",
             bounds.tops_sharpness(eps, T), gap, applies, T, promised=not late,
         ))  # fmt: skip
     if ops is not None and hops is not None and _same_bins(replayed, hops):
-        said += _hops(replayed, ops, hops, T, applies)
-    return said
+        listed += _hops(replayed, ops, hops, T, applies)
+    for runner in replayed.runners:
+        if runner.method.guard is not None:
+            listed += _guard(replayed, runner, runner.method.guard, T, applies)
+    return listed
 
 
 _METHODS = {"auto": AUTO, "ops": OPS, "tops": TOPS, "hops": HOPS}
@@ -61,13 +66,59 @@ def _hops(replayed: Replayed, ops: Runner, hops: Runner, T: int, applies: str) -
     mine, theirs = _all(replayed, hops), _all(replayed, ops)
     promised = replayed.delays is None
     return [
-        _entry(hops, "calibration error", "CE of HOPS is at most e/2 + 2 sqrt(1/(e² T)) (Theorem 3.2)",
-               bounds.hops_calibration(eps, T), mine["ce"], applies, T, promised=promised),
-        _entry(hops, "sharpness", "SHP of HOPS is at least SHP of OPS less e + (log T + 1)/(e² T) (Theorem 3.2)",
-               bounds.hops_sharpness(eps, T), theirs["shp"] - mine["shp"], applies, T, promised=promised),
-        _entry(hops, "Brier score", "Brier of HOPS is at most Brier of OPS + 2e + e²/4 + (log T + 1)/(e² T) "
-               "(Theorem D.3)", bounds.hops_brier(eps, T), mine["brier"] - theirs["brier"], applies, T,
-               promised=promised),
+        _entry(hops, what, statement, bound, observed, applies, T, promised=promised, in_expectation=True)
+        for what, statement, bound, observed in (
+            (
+                "calibration error",
+                "CE of HOPS is at most e/2 + 2 sqrt(1/(e² T)) (Theorem 3.2)",
+                bounds.hops_calibration(eps, T),
+                mine["ce"],
+            ),
+            (
+                "sharpness",
+                "SHP of HOPS is at least SHP of OPS less e + (log T + 1)/(e² T) (Theorem 3.2)",
+                bounds.hops_sharpness(eps, T),
+                theirs["shp"] - mine["shp"],
+            ),
+            (
+                "Brier score",
+                "Brier of HOPS is at most Brier of OPS + 2e + e²/4 + (log T + 1)/(e² T) (Theorem D.3)",
+                bounds.hops_brier(eps, T),
+                mine["brier"] - theirs["brier"],
+            ),
+        )
+    ]
+
+
+def _guard(replayed: Replayed, runner: Runner, guard: Guard, T: int, applies: str) -> list[Certificate]:
+    """Calibration over its bins (of a strict guard: over any); losses beside its expert, if that was replayed."""
+    applies = f"In expectation over its draws. {applies}"
+    mine, found = _all(replayed, runner), list[tuple[str, str, float, float]]()
+    name = name_of(runner.method)
+    name = name.upper() if name else runner.name
+    if guard.strict is not None:
+        bound = bounds.guard_strict_calibration(T, guard.strict, guard.slack, guard.spring)
+        found.append(
+            ("calibration error", f"CE of {name} over any bins, whoever chooses (Theorem 4)", bound, mine["ce"])
+        )
+    elif guard.bins == replayed.bins:
+        bound = bounds.guard_calibration(T, guard.bins, guard.slack, guard.spring)
+        found.append(
+            ("calibration error", f"CE of {name}, whoever chooses the outcomes (Theorem 1)", bound, mine["ce"])
+        )
+    expert = _runner(replayed, replace(runner.method, guard=None))
+    if expert is not None and guard.strict is None:
+        excess = _total(replayed, runner) - _total(replayed, expert)
+        statement = f"log-loss of {name} is at most that of its expert + ln(G / 2 lam) nats (Theorem 2)"
+        found.append(("log-loss", statement, bounds.guard_log_loss(T, guard.spring), excess))
+        excess = T * (mine["brier"] - _all(replayed, expert)["brier"])
+        statement = f"total Brier score of {name} is at most that of its expert + 2 ln(G / 2 mu) (Theorem 2)"
+        found.append(("Brier score", statement, bounds.guard_brier(T, guard.spring), excess))
+    promised = replayed.delays is None
+    return [
+        _entry(runner, what, f"{statement}, docs/guard.md", bound, observed, applies, T, promised=promised,
+               in_expectation=True)
+        for what, statement, bound, observed in found
     ]  # fmt: skip
 
 
@@ -100,11 +151,21 @@ def _all(replayed: Replayed, runner: Runner) -> dict[str, float]:
 
 
 def _total(replayed: Replayed, runner: Runner) -> float:
-    return float(runner.tally.sums(replayed.blocks.used)[:, 0].sum())
+    """The log-loss of all events without the clip: the theorems are about forecasts as they were made."""
+    return float(runner.tally.sums(replayed.blocks.used)[:, 0].sum() + runner.tally.running[2])
 
 
 def _entry(
-    runner: Runner, what: str, statement: str, bound: float, observed: float, applies: str, T: int, *, promised: bool
+    runner: Runner,
+    what: str,
+    statement: str,
+    bound: float,
+    observed: float,
+    applies: str,
+    T: int,
+    *,
+    promised: bool,
+    in_expectation: bool = False,
 ) -> Certificate:
     whole = _WHOLE.format(T=T)
     return {
@@ -112,8 +173,9 @@ def _entry(
         "what": what,
         "statement": f"{statement}, {whole}",
         "bound": bound,
-        "observed": observed,
+        "observed": number(observed),  # OPS may have given what happened no chance at all
         "holds": observed <= bound,
         "promised": promised,
+        "in_expectation": in_expectation,
         "applies": applies,
     }

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import platform
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib.metadata import PackageNotFoundError, version
 
 import numpy as np
 
 from calibeat._version import __version__
+from calibeat.backtest.read.guess import Columns
 from calibeat.backtest.replay.delays import Delays
 from calibeat.backtest.replay.engine import MOST_KEYS_WITH_CE, Replayed, Runner
+from calibeat.core.calibeating import Hedging
 from calibeat.core.losses import LOSS_FLOOR
 from calibeat.core.mixtures import Lanes
 from calibeat.core.params import params_of
@@ -18,7 +20,6 @@ from calibeat.core.presets import PRESETS, name_of
 from calibeat.core.refit import Histogram
 from calibeat.metrics import calibration_error_of_gaps
 from calibeat.report.schema import (
-    Column,
     Data,
     Delay,
     DifferencesTo,
@@ -39,7 +40,7 @@ from .bootstrap import MEASURES, RESAMPLES, Bootstrap
 from .bootstrap import Triple as Difference
 from .certificates import certificates
 from .measures import MOST_POINTS, auc, iso, log_e_values, number, overall, reliability, windows
-from .verdict import Facts, threshold, verdict
+from .verdict import Facts, legend, threshold, verdict
 
 MOST_KEYS = 2000  # shown
 
@@ -72,7 +73,7 @@ class Source:
     names: list[str]
     rows: int = 0
     skipped: list[Skipped] = field(default_factory=list)
-    columns: dict[str, Column] = field(default_factory=dict)
+    columns: Columns | None = None
     score_kind: str = "probability"
     notes: list[str] = field(default_factory=list)
     keys: list[str] | None = None
@@ -86,31 +87,43 @@ def summarise(replayed: Replayed, source: Source) -> Payload:
     labels = {runner.name: _label(runner) for runner in replayed.runners}
     bootstrap = Bootstrap(tallies, used, blocks.length)
     log_e_max = {name: float(tally.running[1]) for name, tally in tallies.items()}
-    learnt = None if replayed.delays is None else replayed.delays.learnt
-    said = verdict(bootstrap, Facts(labels, blocks.judged, log_e_max, float(replayed.totals[1]), learnt))
+    facts = Facts(
+        labels,
+        blocks.judged,
+        log_e_max,
+        ones=float(replayed.totals[1]),
+        learnt=None if replayed.delays is None else replayed.delays.learnt,
+        ignores_score=frozenset(runner.name for runner in replayed.runners if _ignores_score(runner)),
+        raw_auc=auc(replayed.runners[0].tally)[0],
+        assumption=None if source.columns is None else source.columns.assumption,
+    )
+    found = verdict(bootstrap, facts)
+    raw, *others = labels
     return {
         "schema": 1,
         "title": source.title,
         "command": source.command,
         "versions": _versions(),
         "data": _data(replayed, source),
-        "verdict": said,
+        "verdict": found,
         "methods": [_method(runner) for runner in replayed.runners],
         "table": [_row(replayed, runner, bootstrap) for runner in replayed.runners],
         "bootstrap": {
             "blocks": -(-used // bootstrap.run),
             "block_length": bootstrap.run_events,
             "resamples": RESAMPLES,
-            "sentence": f"Intervals are of a moving-block bootstrap: {RESAMPLES:,} logs put together from runs of "
-            f"{bootstrap.run_events:,} consecutive events. Neighbouring events resemble each other; an interval that "
-            "takes them for independent is too narrow. Where a difference depends on its past for longer than a run, "
-            "its interval is stretched to what longer runs show, up to a quarter of the log; what lasts as long as the "
-            "log itself no interval from it can know.",
+            "sentence": f"The intervals come from a moving-block bootstrap: {RESAMPLES:,} logs put together from runs "
+            f"of {bootstrap.run_events:,} consecutive events. Neighbouring events resemble each other, and an interval "
+            "for independent events would be too narrow. Where a difference depends on its past for longer than a run, "
+            "its interval is stretched to what longer runs show, up to a quarter of the log. No interval can know what "
+            "lasts as long as the log itself. Intervals are for the methods as they were on this log: another fit of a "
+            "method that is fitted once, such as FPS, may do better or worse.",
+            "legend": legend(bootstrap, raw, others),
         },
         "windows": windows(replayed),
         "reliability": reliability(replayed),
         "trajectories": _trajectories(replayed),
-        "keys": _keys(replayed, source, said["method"], labels),
+        "keys": _keys(replayed, source, found["method"], labels),
         "delay": _delay(replayed),
         "certificates": certificates(replayed),
         "evalue": _evalue(replayed),
@@ -129,6 +142,12 @@ def _label(runner: Runner) -> str:
     return "raw" if runner.name == "raw" else runner.name.upper() if runner.name in PRESETS else runner.name
 
 
+def _ignores_score(runner: Runner) -> bool:
+    """Whether the forecasts do not depend on the score, as those of F99."""
+    calibeater = runner.method.calibeater
+    return runner.method.features is None and calibeater == Hedging(start="first", groups=1)
+
+
 def _method(runner: Runner) -> MethodInfo:
     about = ABOUT.get(name_of(runner.method) or "", str(runner.method))
     return {"name": runner.name, "label": _label(runner), "about": about, "seconds": runner.seconds}
@@ -139,25 +158,26 @@ def _data(replayed: Replayed, source: Source) -> Data:
     judged = max(1, blocks.judged)
     notes = [
         (
-            f"Every forecast was made before its outcome was known. The first {blocks.warmup:,} events with an outcome "
-            f"are warm-up and count for nobody; every method is judged on the same {blocks.judged:,} events."
+            f"Every forecast was made before its outcome was learnt. The first {blocks.warmup:,} events with an "
+            f"outcome are warm-up and are not scored. All methods are scored on the same {blocks.judged:,} events."
         ),
-        f"Log-loss counts what was said of an outcome as at least {LOSS_FLOOR:g}: a method may say 0 or 1.",
+        f"In the log-loss an outcome counts as forecast with at least {LOSS_FLOOR:g}: a method may forecast 0 or 1.",
+        *([] if source.columns is None else source.columns.all_notes),
         *source.notes,
     ]
     notes += _oddities(replayed, source.score_kind)
     if replayed.delays is not None:
         notes.append(
-            "An outcome that had not arrived when the log ended was never learnt; its event is judged if the log holds "
-            "the outcome. With late outcomes an e-value wants that neither delays nor later scores depend on outcomes "
-            "still under way."
+            "An outcome that had not arrived when the log ended was never learnt. Its event is scored if the log holds "
+            "the outcome. With late outcomes an e-value is valid if neither delays nor later scores depend on outcomes "
+            "that are still under way."
         )
     # What hedging says is one of a few points: forecasts of one rank are equal indeed.
     error = max(auc(runner.tally)[1] for runner in replayed.runners if not runner.replay.hedges)
     if error < 0.01:  # where it seems more, forecasts are equal indeed
         notes.append(
-            "AUC takes forecasts within 1/256 of one another (towards 0 and towards 1) for equal: it is off by at most "
-            f"{error:.1g}."
+            "For the AUC forecasts within 1/256 of one another (towards 0 and towards 1) count as equal: it is off by "
+            f"at most {error:.1g}."
         )
     return {
         "source": source.names,
@@ -169,7 +189,7 @@ def _data(replayed: Replayed, source: Source) -> Data:
         "mean_score": number(replayed.totals[0] / judged) if blocks.judged else None,
         "span": None if replayed.span is None else [iso(t) for t in replayed.span],
         "skipped": source.skipped,
-        "columns": source.columns,
+        "columns": {} if source.columns is None else dict(source.columns.chosen),
         "keys": None if source.keys is None else len(source.keys),
         "score_kind": source.score_kind,
         "notes": notes,
@@ -183,12 +203,12 @@ def _oddities(replayed: Replayed, score_kind: str) -> list[str]:
     if ones in {0.0, float(replayed.blocks.judged)}:
         notes.append(f"Every judged outcome is {int(ones > 0)}: there is nothing to tell apart, and no AUC.")
     if replayed.scores.distinct == 1 and replayed.events > 1:
-        notes.append("The score is all but constant: a method can learn the level of the outcomes, and no more.")
+        notes.append("The score is all but constant: a method can only learn the share of ones.")
     judged, mean = max(1, replayed.blocks.judged), float(replayed.totals[0])
     if score_kind == "probability" and ones > 0.0 and mean > 20.0 * ones:
         notes.append(
-            f"The mean score is {mean / ones:,.0f} times the share of ones, {ones / judged:.2g}: if the scores are "
-            "percent, say so (--score-kind percent)."
+            f"The mean score is {mean / ones:,.0f} times the share of ones, {ones / judged:.2g}. If the scores are "
+            "percent, say --score-kind percent."
         )
     return notes
 
@@ -246,7 +266,8 @@ def _trajectories(replayed: Replayed) -> Trajectories:
 
 
 def _trajectory(runner: Runner) -> Trajectory:
-    points = [params_of(runner.method, noted.tolist()) for noted in runner.replay.trail]
+    expert = replace(runner.method, guard=None)  # what is noted of a row ends before the guard
+    points = [params_of(expert, noted.tolist()) for noted in runner.replay.trail]
     mixes = isinstance(runner.method.learner, Lanes)
     names = [name for name in points[0] if name in ("a", "b", "c")]
     return {
@@ -286,8 +307,8 @@ def _keys(replayed: Replayed, source: Source, chosen: str, labels: dict[str, str
             },
         })  # fmt: skip
     sentence = (
-        "Every key is a stream of its own, with parameters of its own. First come the keys on which the raw score "
-        f"loses most to {labels[rival]}, in nats over all of their events."
+        "Each key is a stream with parameters of its own. First come the keys on which the raw score loses most to "
+        f"{labels[rival]}, in nats over all of their events."
     )
     if streams > MOST_KEYS_WITH_CE:
         sentence += f" Calibration errors are kept for the first {MOST_KEYS_WITH_CE:,} keys of the log."
@@ -323,13 +344,13 @@ def _delay(replayed: Replayed) -> Delay | None:
 
 def _lateness(replayed: Replayed, delays: Delays, median: Number) -> str:
     """How late outcomes were, and which of them the numbers are about."""
-    said = ["Each outcome was learnt when it had arrived, as in production."]
+    sentences = ["Each outcome was learnt when it had arrived, as in production."]
     if median is None:
-        said.append("No outcome arrived before the last forecast: nothing was learnt.")
+        sentences.append("No outcome arrived before the last forecast: nothing was learnt.")
     else:
         forecasts = "no forecast" if median == 0 else "one forecast" if median == 1 else f"{median:,.0f} forecasts"
         fewer = "" if median == 0 else " or fewer"
-        said.append(
+        sentences.append(
             f"Of the {delays.learnt:,} that arrived before the last forecast, half did so with {forecasts}{fewer} made "
             "meanwhile."
         )
@@ -337,10 +358,10 @@ def _lateness(replayed: Replayed, delays: Delays, median: Number) -> str:
         known = (
             "times of arrival count them, forecasts made meanwhile do not" if delays.timed else "they are not counted"
         )
-        said.append(f"{replayed.too_late:,} arrived after the last forecast, too late to be learnt; {known}.")
+        sentences.append(f"{replayed.too_late:,} arrived after the last forecast, too late to be learnt; {known}.")
     if replayed.never:
-        said.append(f"{replayed.never:,} have not arrived at all.")
-    return " ".join(said)
+        sentences.append(f"{replayed.never:,} have not arrived at all.")
+    return " ".join(sentences)
 
 
 def _evalue(replayed: Replayed) -> Evidence:

@@ -26,6 +26,9 @@ class Facts:
     log_e_max: dict[str, float]
     ones: float | None = None  # among the judged outcomes, where that is known
     learnt: int | None = None  # outcomes that arrived before the last forecast, where they were late
+    ignores_score: frozenset[str] = frozenset()  # methods whose forecasts do not depend on the score
+    raw_auc: float = math.nan
+    assumption: str | None = None  # on the arrival of outcomes, where a column of their times was not used
 
 
 def threshold(methods: int) -> float:
@@ -39,6 +42,36 @@ def threshold(methods: int) -> float:
 
 def verdict(bootstrap: Bootstrap, facts: Facts) -> Verdict:
     """Of the methods in `facts.labels`."""
+    found = _of_measures(bootstrap, facts)
+    if facts.assumption is not None:
+        found["sentences"].append(facts.assumption)
+    if seems_reversed(facts.raw_auc, facts.judged, facts.ones):
+        found["headline"] = f"The score seems reversed: check its column first. As it is: {_lower(found['headline'])}"
+        found["confidence"] = "unclear"
+        found["sentences"].insert(
+            0,
+            f"Of two events with outcomes 1 and 0, the first has the higher score in only {100 * facts.raw_auc:.0f} % "
+            f"of the cases (AUC {facts.raw_auc:.4f}). The column may hold the probability of the other outcome, or 1 "
+            "and 0 may be swapped.",
+        )
+    return found
+
+
+def seems_reversed(auc: float, judged: int, ones: float | None) -> bool:
+    """Whether an AUC is so far below one half that chance is no explanation (four standard errors, and 0.05).
+
+    >>> seems_reversed(0.2, 1000, 300.0), seems_reversed(0.48, 10**6, 3e5), seems_reversed(0.4, 30, 10.0)
+    (True, False, False)
+    """
+    if ones is None or math.isnan(auc) or auc > 0.45:
+        return False
+    zeros = judged - ones
+    # The standard error of Mann and Whitney's statistic where the score says nothing.
+    error = math.sqrt((judged + 1.0) / (12.0 * ones * zeros))
+    return auc < 0.5 - 4.0 * error
+
+
+def _of_measures(bootstrap: Bootstrap, facts: Facts) -> Verdict:
     labels = facts.labels
     raw, *others = labels
     if not others:
@@ -57,14 +90,12 @@ def verdict(bootstrap: Bootstrap, facts: Facts) -> Verdict:
         few = f"Only {counted} judged; below {FEW} the answer is mostly chance."
         return _keep(raw, "unclear", "Too few events to tell: keep the raw score for now", [few, buys])
     if not moved:
-        same = "Every method said what the raw score says: nothing was learnt from this log."
+        same = "Every method gave the raw score back: nothing was learnt from this log."
         return _keep(raw, "unclear", "Keep the raw score: no method differs from it", [same])
     if facts.ones in {0.0, float(facts.judged)}:
-        one = f"Every judged outcome is {int(bool(facts.ones))}. A method that says so looks perfect, and has learnt "
-        return _keep(
-            raw, "unclear", "One kind of outcome only: keep the raw score",
-            [one + "nothing of when the other comes. A log with both is needed."],
-        )  # fmt: skip
+        one = f"Every judged outcome is {int(bool(facts.ones))}. A method that always forecasts it looks perfect. "
+        needed = "It has not learnt when the other outcome comes: a log with both is needed."
+        return _keep(raw, "unclear", "One kind of outcome only: keep the raw score", [one + needed])
     if not _better(bootstrap, best, raw):
         return _raw_stays(bootstrap, raw, best, labels, gain, buys)
     share = -gain[0] / bootstrap.measured(raw, "log_loss")
@@ -99,17 +130,18 @@ def _little_learnt(raw: str, learnt: int) -> Verdict:
 def _use(bootstrap: Bootstrap, ranked: list[str], raw: str, facts: Facts, buys: str) -> Verdict:
     best, labels = ranked[0], facts.labels
     tied = [name for name in ranked[1:] if not _better(bootstrap, best, name)]
-    share = bootstrap.share_better(best, raw)
     outlived = bootstrap.outlived(best, raw)
-    sentences = [buys, f"{labels[best]} beats the raw score in {_share(share)} of the resampled logs."]
+    sentences = [buys]
+    if best in facts.ignores_score:
+        sentences.append(f"{labels[best]} ignores the score: on this log the score is of no use.")
     if outlived:
         sentences.append(_long_memory(bootstrap, best, raw))
+    else:
+        share = _share(bootstrap.share_better(best, raw))
+        sentences.append(f"{labels[best]} beats the raw score in {share} of the resampled logs.")
     if tied:
         named = _listed([labels[name] for name in tied])
-        sentences.append(
-            f"On this log {labels[best]} cannot be told apart from {named} by log-loss; the choice among them is open"
-            + (", that calibration pays is not." if not outlived else ".")
-        )
+        sentences.append(f"On this log {labels[best]} cannot be told apart from {named} by log-loss.")
     elif len(ranked) > 1:
         sentences.append(
             f"It is also better than the next best, {labels[ranked[1]]}, {_beyond(bootstrap, best, ranked[1])}."
@@ -117,18 +149,12 @@ def _use(bootstrap: Bootstrap, ranked: list[str], raw: str, facts: Facts, buys: 
     methods = len(labels) - 1
     evidence = facts.log_e_max[best] - math.log(methods)
     if evidence > math.log(20.0):
-        chosen = f" (allowing for the choice among {methods} methods)" if methods > 1 else ""
+        chosen = f" (this allows for the choice among {methods} methods)" if methods > 1 else ""
         sentences.append(
-            "If the raw score were calibrated, a likelihood ratio as large as the one seen would ever have come up "
-            f"with probability at most {_power(evidence)}{chosen}: it is not calibrated."
+            "The raw score is not calibrated: if it were, the outcomes would favour a method as strongly as they did "
+            f"with probability at most {_power(evidence)}{chosen}."
         )
-    honest = min([raw, *ranked], key=lambda name: bootstrap.measured(name, "ce"))
-    if honest != best and bootstrap.difference(honest, best, "ce")[2] < 0.0:
-        least = bootstrap.measured(honest, "ce")
-        sentences.append(
-            f"If calibration error alone is what you are paid by, {labels[honest]} has the least: "
-            f"{least:.{decimals([least])}f}."
-        )
+    sentences += _least_error(bootstrap, ranked, raw, facts)
     less = -bootstrap.difference(best, raw, "log_loss")[0] / bootstrap.measured(raw, "log_loss")
     return {
         "method": best,
@@ -138,32 +164,46 @@ def _use(bootstrap: Bootstrap, ranked: list[str], raw: str, facts: Facts, buys: 
     }
 
 
+def _least_error(bootstrap: Bootstrap, ranked: list[str], raw: str, facts: Facts) -> list[str]:
+    """The method of least calibration error, if it is another one. One that ignores the score is never named: it
+    forecasts little but the share of ones, which is calibrated and of no use."""
+    best = ranked[0]
+    named = [name for name in [raw, *ranked] if name not in facts.ignores_score or name == best]
+    least = min(named, key=lambda name: bootstrap.measured(name, "ce"))
+    if least == best or bootstrap.difference(least, best, "ce")[2] >= 0.0:
+        return []
+    error = bootstrap.measured(least, "ce")
+    shown = f"{error:.{decimals([error])}f}"
+    return [f"If you care about calibration error alone, {facts.labels[least]} has the least: {shown}."]
+
+
 def _beyond(bootstrap: Bootstrap, best: str, other: str) -> str:
     beyond = bootstrap.difference(best, other, "log_loss")[2] < 0.0
-    return "beyond the 95 % interval" if beyond else "in every eighth of the log"
+    return "beyond the 95 % interval" if beyond else "in each eighth of the log"
 
 
 def _long_memory(bootstrap: Bootstrap, best: str, raw: str) -> str:
     eighths = bootstrap.eighths(best, raw)
-    within = "all eight eighths" if eighths == 8 else f"{eighths} of eight eighths"
-    return (
-        "The gain changes slowly: it depends on its past for longer than the runs of the bootstrap, so the interval "
-        f"was stretched and is a rough one. The gain is there in {within} of the log."
-    )
+    within = "each eighth of the log" if eighths == 8 else f"{eighths} of eight parts of the log"
+    _, _, high = bootstrap.difference(best, raw, "log_loss")
+    slow = "The gain changes slowly, so its interval is wide and rough"
+    if high < 0.0:
+        return f"{slow}. The gain is there in {within}."
+    settled = "which makes it likely, but not sure" if eighths == 8 else "which is not enough"
+    return f"{slow}: it reaches past zero and settles nothing by itself. The gain is there in {within}, {settled}."
 
 
 def _raw_stays(bootstrap: Bootstrap, raw: str, best: str, labels: dict[str, str], gain: Triple, buys: str) -> Verdict:
-    share = bootstrap.share_better(best, raw)
-    slow = [_long_memory(bootstrap, best, raw)] if bootstrap.outlived(best, raw) and gain[0] < 0.0 else []
+    slow = bootstrap.outlived(best, raw) and gain[0] < 0.0
     if gain[1] > 0.0:
         worse = f"Every method loses to the raw score; the best of them, {labels[best]}, beyond the 95 % interval."
-        return _keep(
-            raw, "likely" if bootstrap.outlived(best, raw) else "sure", "Keep the raw score: no method improves it",
-            [worse, buys],
-        )  # fmt: skip
-    unsure = f"{labels[best]} beats the raw score in {_share(share)} of the resampled logs: that may be chance."
+        sure: Literal["sure", "likely"] = "likely" if bootstrap.outlived(best, raw) else "sure"
+        return _keep(raw, sure, "Keep the raw score: no method improves it", [worse, buys])
+    share = _share(bootstrap.share_better(best, raw))
+    unsure = f"{labels[best]} beats the raw score in {share} of the resampled logs: that may be chance."
     certain: Literal["unclear", "likely"] = "unclear" if gain[0] < 0.0 else "likely"
-    return _keep(raw, certain, "Keep the raw score: no method is surely better", [buys, unsure, *slow])
+    why = _long_memory(bootstrap, best, raw) if slow else unsure
+    return _keep(raw, certain, "Keep the raw score: no method is surely better", [buys, why])
 
 
 def _keep(raw: str, confidence: Literal["sure", "likely", "unclear"], headline: str, sentences: list[str]) -> Verdict:
@@ -182,12 +222,35 @@ def _buys(bootstrap: Bootstrap, best: str, raw: str, labels: dict[str, str], gai
     )
 
 
+def legend(bootstrap: Bootstrap, raw: str, methods: list[str]) -> str:
+    """How to read the intervals of the leaderboard, in the words of the verdict."""
+    read = (
+        "A bar shows the difference to the raw score with its 95 % interval: left of the line is better. An interval "
+        "that crosses the line does not settle by itself which is better."
+    )
+    slow = [
+        name
+        for name in methods
+        if bootstrap.difference(name, raw, "log_loss")[2] >= 0.0 and _better(bootstrap, name, raw)
+    ]
+    if not slow:
+        return read
+    return (
+        f"{read} Where a gain changes slowly the interval is wide. Such a gain counts as likely if it is there in each "
+        "eighth of the log."
+    )
+
+
 def _listed(names: list[str]) -> str:
     return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
 
 
 def _share(share: float) -> str:
     return "all" if share == 1.0 else "none" if share == 0.0 else f"{100 * share:.1f} %"
+
+
+def _lower(headline: str) -> str:
+    return headline[0].lower() + headline[1:]
 
 
 def _power(evidence: float) -> str:

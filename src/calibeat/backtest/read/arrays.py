@@ -1,23 +1,24 @@
-"""Columns from Python: NumPy arrays and lists, and through narwhals the series of pandas, polars and Arrow."""
+"""Columns from Python: NumPy arrays and lists, and the series of pandas, polars and Arrow."""
 
 from __future__ import annotations
 
 import math
-import sys
-from collections.abc import Iterator
-from datetime import UTC, datetime
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from calibeat._util.check import check_lengths
-from calibeat._util.times import FINE, MISSING, UNREADABLE, States, Times
-from calibeat.errors import InvalidInput, MissingExtra
+from calibeat._util.columns import read_column
+from calibeat._util.times import MISSING, OK, UNREADABLE, is_missing, read_times
+from calibeat.errors import InvalidInput
 
-from .rows import CHUNK, Batch, Codes, Numbers
+from .batch import CHUNK, Batch, Codes, Numbers
 
 WORDS = {"false": 0.0, "true": 1.0, "no": 0.0, "yes": 1.0, "f": 0.0, "t": 1.0, "n": 0.0, "y": 1.0}
+NEEDED = ("scores", "outcomes")
+ARGUMENTS = {"score": "scores", "outcome": "outcomes", "key": "keys", "time": "times", "outcome time": "outcome_times"}
 Column = npt.NDArray[Any]
 
 
@@ -25,116 +26,60 @@ def batches(
     scores: Any, outcomes: Any, keys: Any = None, times: Any = None, outcome_times: Any = None, *, percent: bool = False
 ) -> Iterator[Batch]:
     """The columns, checked for their lengths, in batches."""
-    named = {"scores": scores, "outcomes": outcomes, "keys": keys, "times": times, "outcome_times": outcome_times}
-    needed = ("scores", "outcomes")
-    columns = {name: _column(name, values) for name, values in named.items() if values is not None or name in needed}
+    given = {"scores": scores, "outcomes": outcomes, "keys": keys, "times": times, "outcome_times": outcome_times}
+    read = {name: read_column(name, values) for name, values in given.items() if values is not None or name in NEEDED}
+    columns = {name: column for name, (column, _) in read.items()}
+    zoned = {name: zone for name, (_, zone) in read.items()}
     check_lengths(**{name: len(column) for name, column in columns.items()})
-    roles = {"score": "scores", "outcome": "outcomes", "key": "keys", "time": "times", "outcome time": "outcome_times"}
-    total = len(columns["scores"])
 
     def batch(at: int) -> Batch:
         part = {name: column[at : at + CHUNK] for name, column in columns.items()}
 
-        def said(role: str, row: int) -> str:
-            value = part[roles[role]][row]
+        def show(role: str, row: int) -> str:
+            value = part[ARGUMENTS[role]][row]
             if isinstance(value, np.datetime64):  # which Python may have no date for
                 return str(value)
             return repr(value.item() if isinstance(value, np.generic) else value)[:60]
 
+        def moments(name: str) -> Any:
+            return read_times(part[name], zoned=zoned[name]) if name in part else None
+
         return Batch(
             _numbers(part["scores"], percent=percent),
             _outcomes(part["outcomes"]),
-            said,
+            show,
             lambda row: f"row {at + row}",
             np.arange(at, at + len(part["scores"])),
             0,
-            _times(part["times"]) if "times" in part else None,
-            _times(part["outcome_times"]) if "outcome_times" in part else None,
+            moments("times"),
+            moments("outcome_times"),
             _codes(part["keys"], at) if "keys" in part else None,
         )
 
-    return (batch(at) for at in range(0, total, CHUNK))
-
-
-def _column(name: str, values: Any) -> Column:
-    if not isinstance(values, (list, tuple, np.ndarray)):
-        values = _from_frame(name, values)
-    try:
-        array = np.asarray(values)
-    except ValueError as error:
-        raise InvalidInput(f"{name} must be a one-dimensional array, got a ragged {type(values).__name__}") from error
-    if isinstance(values, (list, tuple)) and array.dtype.kind in "US":
-        array = np.array(values, dtype=object)  # NumPy makes text of everything where one thing is text
-    if array.ndim != 1:
-        raise InvalidInput(f"{name} must be a one-dimensional array, got shape {array.shape}")
-    return array
-
-
-def _from_frame(name: str, values: Any) -> Any:
-    if values is None:
-        raise InvalidInput(f"{name} must be an array or a series, got None")
-    try:
-        import narwhals as nw
-    except ImportError as error:
-        raise MissingExtra(
-            "series of pandas, polars and Arrow need narwhals of the extra 'backtest': pip install 'calibeat[backtest]'"
-        ) from error
-    try:
-        series = nw.from_native(_as_series(values), series_only=True)
-    except TypeError as error:
-        raise InvalidInput(f"{name} must be an array or a series, got {type(values).__name__}") from error
-    if isinstance(series.dtype, (nw.Datetime, nw.Date)):
-        moments = series.cast(nw.Datetime("us")) if isinstance(series.dtype, nw.Date) else series
-        numbers = moments.dt.timestamp("us")
-        missing = series.is_null().to_numpy()
-        whole = numbers.fill_null(0).to_numpy().astype(np.int64)
-        return np.where(missing, np.datetime64("NaT"), whole.astype("datetime64[us]"))
-    return series.to_numpy()
-
-
-def _as_series(values: Any) -> Any:
-    """A column of a library that is no series of it: an index or array of pandas, an array of Arrow."""
-    library = type(values).__module__.partition(".")[0]
-    if library == "pandas" and not hasattr(values, "columns"):
-        return sys.modules["pandas"].Series(values)
-    if library == "pyarrow" and hasattr(values, "type"):
-        pa = sys.modules["pyarrow"]
-        return values if isinstance(values, pa.ChunkedArray) else pa.chunked_array([values])
-    return values
-
-
-# ---- what stands in a column ---------------------------------------------------------------------------------------
+    return (batch(at) for at in range(0, len(columns["scores"]), CHUNK))
 
 
 def _numbers(column: Column, *, percent: bool = False) -> Numbers:
     if column.dtype.kind in "iuf":
         values = column.astype(np.float64)
-        return Numbers(values, np.where(np.isnan(values), MISSING, FINE).astype(np.int8))
+        return Numbers(values, np.where(np.isnan(values), MISSING, OK).astype(np.int8))
     return _one_by_one(column, _percent if percent else _number)
 
 
 def _outcomes(column: Column) -> Numbers:
-    return _numbers(column.astype(np.float64) if column.dtype.kind == "b" else column) \
-        if column.dtype.kind in "biuf" else _one_by_one(column, outcome_of)  # fmt: skip
+    if column.dtype.kind == "b":
+        column = column.astype(np.float64)
+    return _numbers(column) if column.dtype.kind in "iuf" else _one_by_one(column, outcome_of)
 
 
-def _one_by_one(column: Column, read: Any) -> Numbers:
+def _one_by_one(column: Column, read: Callable[[Any], float | None]) -> Numbers:
     values, states = np.full(len(column), np.nan), np.full(len(column), UNREADABLE, dtype=np.int8)
     for row, value in enumerate(column):
         if is_missing(value):
             states[row] = MISSING
         elif (found := read(value)) is not None:
-            values[row], states[row] = found, FINE
+            values[row], states[row] = found, OK
     return Numbers(values, states)
-
-
-def is_missing(value: Any) -> bool:
-    """None, NaN, NaT, the NA of pandas, or text that is empty."""
-    if value is None or type(value).__name__ in {"NAType", "NaTType"}:
-        return True
-    if isinstance(value, str):
-        return not value.strip()
-    return isinstance(value, (float, np.floating)) and math.isnan(value)
 
 
 def _number(value: Any) -> float | None:
@@ -159,39 +104,6 @@ def outcome_of(value: Any) -> float | None:
     return float(value) if isinstance(value, (bool, np.bool_)) else _number(value)
 
 
-def _times(column: Column) -> Times:
-    if column.dtype.kind == "M":
-        years = column.astype("datetime64[Y]").astype(np.int64) + 1970  # microseconds overflow where years do not
-        missing, far = np.isnat(column), (years < 1) | (years > 9999)
-        whole = np.where(far, np.datetime64(0, "us"), column.astype("datetime64[us]")).astype(np.int64)
-        return Times(whole, np.where(missing, MISSING, np.where(far, UNREADABLE, FINE)).astype(np.int8), dated=True)
-    if column.dtype.kind in "iuf":
-        numbers = _numbers(column)
-        return Times(numbers.values, numbers.states, dated=False)
-    values, states = np.zeros(len(column), dtype=np.int64), np.zeros(len(column), dtype=np.int8)
-    for row, value in enumerate(column):
-        if is_missing(value):
-            states[row] = MISSING
-        elif (found := moment(value)) is not None:
-            values[row] = found
-        else:
-            states[row] = UNREADABLE
-    return Times(values, states, dated=True)
-
-
-def moment(value: Any) -> int | None:
-    """A date as microseconds since 1970; without a zone it is taken for UTC."""
-    if not isinstance(value, datetime):
-        try:
-            value = datetime.fromisoformat(str(value).strip())
-        except ValueError:
-            return None
-    if value.tzinfo is None:
-        value = value.replace(tzinfo=UTC)
-    since = value - datetime(1970, 1, 1, tzinfo=UTC)
-    return (since.days * 86_400 + since.seconds) * 1_000_000 + since.microseconds
-
-
 def _codes(column: Column, first: int) -> Codes:
     if column.dtype.kind in "iubUS":
         names, indices = np.unique(column, return_inverse=True)
@@ -205,6 +117,3 @@ def _codes(column: Column, first: int) -> Codes:
             except TypeError:
                 raise InvalidInput(f"key must be text or a number, got {value!r:.60} - at row {first + row}") from None
     return Codes(codes, list(seen))
-
-
-__all__ = ["States", "batches", "is_missing", "moment", "outcome_of"]

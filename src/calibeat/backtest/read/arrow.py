@@ -1,4 +1,4 @@
-"""Columns from Arrow: what stands in a log, as numbers, times and keys."""
+"""Columns from Arrow as numbers, times and keys."""
 
 from __future__ import annotations
 
@@ -6,28 +6,20 @@ from typing import Any
 
 import numpy as np
 
-from calibeat._util.times import FINE, FIRST, LAST, MISSING, UNREADABLE, States, Times
-from calibeat.backtest.replay.chunk import Whole
+from calibeat._util.times import FIRST, LAST, MISSING, OK, UNREADABLE, States, Times, read_dates
+from calibeat._util.types import Ints
 from calibeat.errors import InvalidInput
 
-from .arrays import moment, outcome_of
-from .rows import Batch, Codes, Numbers
+from .arrays import outcome_of
+from .batch import Batch, Codes, Numbers
 
 
-def batch_of(columns: dict[str, Any], name: str, rows: Whole, file: int = 0, *, percent: bool = False) -> Batch:
+def batch_of(columns: dict[str, Any], name: str, rows: Ints, file: int = 0, *, percent: bool = False) -> Batch:
     """A batch from Arrow columns by role; `rows` are counted from 1, without the header."""
-
-    def said(role: str, row: int) -> str:
-        try:
-            value = columns[role][row].as_py()
-        except (OverflowError, ValueError):  # a moment that Python has no date for
-            value = str(columns[role][row].cast("string"))
-        return repr(value)[:60] if not isinstance(value, str) else f"{value!r:.60}"
-
     return Batch(
         numbers(columns["score"], "score", percent=percent),
         outcomes(columns["outcome"]),
-        said,
+        lambda role, row: shown(columns[role][row]),
         lambda row: f"row {rows[row]:,} of {name}",
         rows,
         file,
@@ -36,6 +28,14 @@ def batch_of(columns: dict[str, Any], name: str, rows: Whole, file: int = 0, *, 
         codes(columns["key"]) if "key" in columns else None,
         _flat(columns["id"], "id").to_pylist() if "id" in columns else None,
     )
+
+
+def shown(value: Any) -> str:
+    """An Arrow scalar as an error message shows it."""
+    try:
+        return f"{value.as_py()!r:.60}"
+    except (OverflowError, ValueError):  # a moment that Python has no date for
+        return f"{value.cast('string')!s:.60}"
 
 
 def numbers(column: Any, role: str, *, percent: bool = False) -> Numbers:
@@ -52,7 +52,7 @@ def numbers(column: Any, role: str, *, percent: bool = False) -> Numbers:
     ):
         raise InvalidInput(f"{role} column must hold numbers, got {kind}")
     values = _float64(pc.cast(column, pa.float64(), safe=False))
-    return Numbers(values, np.where(np.isnan(values), MISSING, FINE).astype(np.int8))
+    return Numbers(values, np.where(np.isnan(values), MISSING, OK).astype(np.int8))
 
 
 def outcomes(column: Any) -> Numbers:
@@ -69,7 +69,7 @@ def outcomes(column: Any) -> Numbers:
     meanings = [np.nan if (found := outcome_of(word)) is None else found for word in encoded.dictionary.to_pylist()]
     indices, missing = _indices(encoded)
     values = np.array([*meanings, np.nan])[indices]
-    states = np.where(missing, MISSING, np.where(np.isnan(values), UNREADABLE, FINE))
+    states = np.where(missing, MISSING, np.where(np.isnan(values), UNREADABLE, OK))
     return Numbers(values, states.astype(np.int8))
 
 
@@ -87,19 +87,14 @@ def times(column: Any, role: str) -> Times:
         found = numbers(column, role)
         return Times(found.values, found.states, dated=False)
     as_numbers = _numbers_of_text(column)
-    if not (as_numbers.states == UNREADABLE).any() and (as_numbers.states == FINE).any():
+    if not (as_numbers.states == UNREADABLE).any() and (as_numbers.states == OK).any():
         return Times(as_numbers.values, as_numbers.states, dated=False)
     for zone in (None, "UTC"):
         try:
             return _dates(pc.cast(column, pa.timestamp("us", zone)))
         except pa.ArrowInvalid:
             continue
-    values, states = np.zeros(len(column), dtype=np.int64), np.zeros(len(column), dtype=np.int8)
-    for row, text in enumerate(column.to_pylist()):
-        found_moment = None if text is None else moment(text)
-        values[row] = found_moment or 0
-        states[row] = MISSING if text is None else UNREADABLE if found_moment is None else FINE
-    return Times(values, states, dated=True)
+    return read_dates(column.to_pylist())
 
 
 def codes(column: Any) -> Codes:
@@ -143,9 +138,9 @@ def _numbers_of_text(column: Any, *, percent: bool = False) -> Numbers:
                 values[row] = float(text.strip().removesuffix("%") if percent else text)
             except ValueError:
                 continue
-            states[row] = MISSING if np.isnan(values[row]) else FINE
+            states[row] = MISSING if np.isnan(values[row]) else OK
         return Numbers(values, states)
-    states = np.where(np.isnan(values), MISSING, FINE).astype(np.int8)
+    states = np.where(np.isnan(values), MISSING, OK).astype(np.int8)
     return Numbers(values, states)
 
 
@@ -158,12 +153,13 @@ def _dates(column: Any) -> Times:
     import pyarrow as pa
 
     missing = _is_null(column)
-    whole: Whole = column.cast(pa.int64()).fill_null(0).to_numpy(zero_copy_only=False)
+    whole: Ints = column.cast(pa.int64()).fill_null(0).to_numpy(zero_copy_only=False)
     far = (whole < FIRST) | (whole > LAST)
-    return Times(whole, np.where(missing, MISSING, np.where(far, UNREADABLE, FINE)).astype(np.int8), dated=True)
+    states = np.where(missing, MISSING, np.where(far, UNREADABLE, OK)).astype(np.int8)
+    return Times(whole, states, dated=True, naive=column.type.tz is None)
 
 
-def _indices(encoded: Any) -> tuple[Whole, States]:
+def _indices(encoded: Any) -> tuple[Ints, States]:
     missing = _is_null(encoded.indices)
     return encoded.indices.fill_null(len(encoded.dictionary)).to_numpy(zero_copy_only=False).astype(np.int64), missing
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import codecs
 import glob
 import io
+import re
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -14,34 +15,33 @@ from typing import Any
 
 import numpy as np
 
-from calibeat.backtest.replay.chunk import Whole
-from calibeat.errors import InvalidInput, MissingExtra
+from calibeat._util.extras import need
+from calibeat._util.types import Ints
+from calibeat._util.words import visible
+from calibeat.errors import InvalidInput
 
-from .rows import CHUNK
+from .batch import CHUNK
 
 CSV, PARQUET, ARROW = "CSV", "Parquet", "Arrow"
+COMPRESSED = {".gz": "gzip", ".bz2": "bz2", ".zst": "zstd"}
 SUFFIXES = {
-    ".csv": CSV, ".tsv": CSV, ".txt": CSV, ".csv.gz": CSV, ".tsv.gz": CSV, ".csv.bz2": CSV, ".csv.zst": CSV,
-    ".parquet": PARQUET, ".pq": PARQUET, ".arrow": ARROW, ".feather": ARROW, ".ipc": ARROW, ".arrows": ARROW,
-}  # fmt: skip
+    **{text + packed: CSV for text in (".csv", ".tsv", ".txt") for packed in ("", *COMPRESSED)},
+    **dict.fromkeys((".parquet", ".pq"), PARQUET),
+    **dict.fromkeys((".arrow", ".feather", ".ipc", ".arrows"), ARROW),
+}
 NOTHING = ["", "NA", "N/A", "NaN", "nan", "null", "NULL", "None", "none", "NaT"]
 STDIN = "-"
 OURS = b"calibeat"  # in the metadata of what --out writes, which is no log
 
 OnBadRow = Callable[[str], None]
-Part = tuple[Any, Whole]  # a record batch, and the numbers of its rows, from 1 and without the header
+Part = tuple[Any, Ints]  # a record batch, and the numbers of its rows, from 1 and without the header
 Pick = Callable[[list[str], str], list[str]]
 _HEAD = 1 << 16  # bytes in which the header has to end
 
 
 def require_arrow() -> None:
     """Raise `MissingExtra` where pyarrow is not installed."""
-    try:
-        import pyarrow as pa  # noqa: F401 - whether it is there
-    except ImportError as error:
-        raise MissingExtra(
-            "logs are read by pyarrow of the extra 'backtest': pip install 'calibeat[backtest]'"
-        ) from error
+    need("pyarrow", extra="backtest", what="logs")
 
 
 @dataclass(frozen=True)
@@ -54,8 +54,13 @@ class LogFile:
 
     @property
     def name(self) -> str:
-        """For people."""
-        return "standard input" if self.path == STDIN else self.path
+        """For people: it can do nothing to a terminal."""
+        return "standard input" if self.path == STDIN else visible(self.path)
+
+    @property
+    def compression(self) -> str | None:
+        """How the file is compressed, by its suffix."""
+        return COMPRESSED.get(Path(self.path).suffix.lower())
 
     def rows(self) -> int | None:
         """How many rows there are, where the file says so; for CSV an estimate from its first megabyte."""
@@ -66,7 +71,7 @@ class LogFile:
                 import pyarrow.parquet as pq
 
                 return int(pq.ParquetFile(self.path).metadata.num_rows)
-        if self.kind == CSV and not self.path.endswith((".gz", ".bz2", ".zst")):
+        if self.kind == CSV and self.compression is None:
             with Path(self.path).open("rb") as file:
                 head = file.read(1 << 20)
             lines = head.count(b"\n")
@@ -109,18 +114,29 @@ class LogFile:
                 reader = parts = ipc.open_stream(source)
             columns = pick(reader.schema.names, self.name)
             for part in parts:
+                chosen = part.select(columns)
+                chosen.validate(full=True)  # Arrow trusts a file: a wrong offset in it would end the process
                 for at in range(0, part.num_rows, CHUNK):
-                    yield part.select(columns).slice(at, CHUNK)
+                    yield chosen.slice(at, CHUNK)
 
     def _csv(self, pick: Pick, on_bad_row: OnBadRow | None) -> Iterator[Part]:
         import pyarrow as pa
+
+        if self.path == STDIN:
+            yield from self._csv_from(sys.stdin.buffer, pick, on_bad_row)
+            return
+        with pa.input_stream(self.path, compression=self.compression) as source:
+            yield from self._csv_from(source, pick, on_bad_row)
+
+    def _csv_from(self, source: Any, pick: Pick, on_bad_row: OnBadRow | None) -> Iterator[Part]:
+        import pyarrow as pa
         from pyarrow import csv
 
-        source: Any = sys.stdin.buffer if self.path == STDIN else pa.input_stream(self.path, compression="detect")
         head = source.read(_HEAD)
         if not head.strip():
             raise InvalidInput(f"{self.name} must hold a header and rows, got nothing")
-        delimiter = self.delimiter or ("\t" if Path(self.path.removesuffix(".gz")).suffix == ".tsv" else ",")
+        tabs = re.search(r"\.tsv(\.\w+)?$", self.path, re.IGNORECASE)
+        delimiter = self.delimiter or ("\t" if tabs else ",")
         columns = pick(_header(head, delimiter, self.name), self.name)
         if not any(mark in head.strip() for mark in b"\r\n"):
             return  # a header without the end of its line, which Arrow does not take
@@ -167,7 +183,7 @@ def _numbered(parts: Iterator[Any]) -> Iterator[Part]:
         first += part.num_rows
 
 
-def _numbers_of_rows(first: int, count: int, dropped: list[int]) -> Whole:
+def _numbers_of_rows(first: int, count: int, dropped: list[int]) -> Ints:
     """The numbers in the file of rows from the `first` that was kept on; rows were dropped before and between them.
 
     >>> _numbers_of_rows(0, 4, [2, 3]).tolist(), _numbers_of_rows(4, 2, [2, 3, 7]).tolist()
@@ -211,11 +227,11 @@ def _header(head: bytes, delimiter: str, name: str) -> list[str]:
     if len(header) == 1:
         other = next((mark for mark in (";", "\t", "|", ",") if mark != delimiter and mark in header[0]), None)
         if other is not None:
-            said = {"\t": "a tab"}.get(other, repr(other))
-            option = "$'\\t'" if other == "\t" else f"'{other}'"
+            shown = "a tab" if other == "\t" else repr(other)
+            option = "tab" if other == "\t" else f"'{other}'"
             raise InvalidInput(
                 f"{name} must have columns between {delimiter!r}, got one column {header[0]!r:.60} - it looks as if "
-                f"they were between {said}: say --delimiter {option}"
+                f"they were between {shown}: say --delimiter {option}"
             )
     return header
 
@@ -228,8 +244,8 @@ def sentences(name: str) -> Iterator[None]:
     try:
         yield
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowKeyError) as error:
-        said = " ".join(str(error).split())
-        raise InvalidInput(f"{name} must be a log that can be read, got: {said:.200}") from error
+        message = " ".join(str(error).split())
+        raise InvalidInput(f"{name} must be a log that can be read, got: {message:.200}") from error
     except OSError as error:
         if error.errno is not None:  # of the system, which names the file
             raise
@@ -240,21 +256,31 @@ def sentences(name: str) -> Iterator[None]:
 
 
 def files_of(log: str, delimiter: str | None = None) -> list[LogFile]:
-    """The files of a log in the order of their names: a file, a folder, a glob, or `-`."""
+    """The files of a log in the order of their names, numbers in them by size: a file, a folder, a glob, or `-`."""
     if log == STDIN:
         return [LogFile(STDIN, CSV, delimiter)]
     path = Path(log)
     if path.is_dir():
-        found = sorted(str(file) for file in path.rglob("*") if file.is_file() and by_suffix(file.name))
+        found = [str(file) for file in path.rglob("*") if file.is_file() and by_suffix(file.name)]
         if not found:
             raise InvalidInput(f"{log} must be a folder with CSV, Parquet or Arrow files, got none in it")
     elif path.exists():
         found = [log]
     else:
-        found = sorted(file for file in glob.glob(log, recursive=True) if Path(file).is_file())  # noqa: PTH207 - as the shell does it
+        found = [file for file in glob.glob(log, recursive=True) if Path(file).is_file()]  # noqa: PTH207 - as the shell does it
         if not found:
             raise InvalidInput(f"log must be a file, a folder, a glob or -, got {log!r}, which is not there")
-    return [LogFile(file, _kind(file), delimiter) for file in found]
+    return [LogFile(file, _kind(file), delimiter) for file in sorted(found, key=natural)]
+
+
+def natural(name: str) -> list[tuple[int, int, str]]:
+    """A key that sorts names as people do: part-2 before part-10.
+
+    >>> sorted(["part-10", "part-2", "part-1b"], key=natural)
+    ['part-1b', 'part-2', 'part-10']
+    """
+    parts = re.split(r"([0-9]+)", name)
+    return [(1, int(part), part) if at % 2 else (0, 0, part) for at, part in enumerate(parts)]
 
 
 def by_suffix(name: str) -> str | None:

@@ -1,58 +1,22 @@
-"""From columns as they came to chunks that the replay can trust: every row is looked at once, here."""
+"""From batches to chunks that the replay can trust. Every row is checked once, here."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, fields
-from typing import Any
+from typing import Any, TypedDict
 
 import numpy as np
 
-from calibeat._util.times import FINE, MISSING, UNREADABLE, Clock, Moments, States, Times
-from calibeat._util.types import Vector
-from calibeat.backtest.replay.chunk import NEVER, Chunk, Flags, Trace, Whole
-from calibeat.backtest.replay.engine import SMALL
+from calibeat._util.times import MISSING, NEVER, OK, UNREADABLE, Clock, Moments
+from calibeat._util.types import Flags, Ints, Vector
+from calibeat.backtest.options import Options
 from calibeat.errors import InvalidInput
-from calibeat.report.schema import Skipped
 
-from . import hints
+from . import guess
+from .batch import CHUNK, FIRST_EVENTS, Batch, Chunk, Codes, Trace
 
-CHUNK = 131_072  # rows to a chunk: enough that a call costs nothing, few enough to stay in the cache
-
-
-@dataclass(frozen=True, eq=False)
-class Numbers:
-    """A column as numbers, and of each whether it was missing or could not be read."""
-
-    values: Vector
-    states: States
-
-
-@dataclass(frozen=True, eq=False)
-class Codes:
-    """A column of keys: an index into `names` for each row, negative where there is none."""
-
-    indices: Whole
-    names: list[Any]
-
-
-@dataclass(frozen=True, eq=False)
-class Batch:
-    """Rows as they came. `said` shows what stood in a column (by its role) at a row, `where` names the row."""
-
-    scores: Numbers
-    outcomes: Numbers
-    said: Callable[[str, int], str]
-    where: Callable[[int], str]
-    rows: Whole  # the number of each row in its file
-    file: int = 0
-    times: Times | None = None
-    outcome_times: Times | None = None
-    keys: Codes | None = None
-    ids: list[Any] | None = None
-
-    def __len__(self) -> int:
-        return len(self.scores.values)
+MOST_GUESSED_IDS = 1_000_000  # ids are kept in memory; of a guessed column no more than these
 
 
 @dataclass(eq=False)
@@ -61,11 +25,11 @@ class _Piece:
 
     scores: Vector
     outcomes: Vector
-    slots: Whole
-    times: Whole | None
-    arrivals: Whole | None  # outcome times
-    rows: Whole | None = None  # where they came from, if that is asked for
-    files: Whole | None = None
+    slots: Ints
+    times: Ints | None
+    arrivals: Ints | None  # outcome times
+    rows: Ints | None = None  # where they came from, if that is asked for
+    files: Ints | None = None
     ids: Any = None
 
     def take(self, rows: Any) -> _Piece:
@@ -78,32 +42,36 @@ class _Piece:
 _COLUMNS = tuple(column.name for column in fields(_Piece))
 
 
-@dataclass(frozen=True)
-class Terms:
-    """How a log is to be taken."""
+class Skipped(TypedDict):
+    """How many rows were left out for one reason, and the first of them."""
 
-    score_kind: str = "probability"  # or "percent" or "logit"
-    skip_bad: bool = False
-    sort: bool = False
-    delay: int = 0  # in events, or in microseconds
-    delay_is_time: bool = False
-    hint: str = "say {option}"  # how a person sets an option here
-    trace: bool = False  # whether chunks say where their events stand in the log
+    reason: str
+    count: int
+    first: str
 
 
 @dataclass(eq=False)
-class Intake:
-    """Checks batches and cuts them into chunks; counts what was skipped, and names the streams."""
+class RowReader:
+    """Checks batches and cuts them into chunks. Counts what was skipped, and names the streams.
 
-    terms: Terms
+    With `trace` chunks tell where their events stand in the log. `guessed` maps roles to columns that were guessed.
+    """
+
+    options: Options
+    trace: bool = False
+    guessed: dict[str, str] = field(default_factory=dict)
     rows: int = 0
     names: list[str] = field(default_factory=list)
-    clock: Clock = field(default_factory=Clock)
-    _skipped: dict[str, list[Any]] = field(default_factory=dict)
+    clock: Clock = field(init=False)
+    _skipped: dict[str, Skipped] = field(default_factory=dict)
     _notes: dict[str, int] = field(default_factory=dict)
     _slots: dict[str, int] = field(default_factory=dict)
     _seen_ids: set[str] = field(default_factory=set)
     _last_time: int | None = None
+
+    def __post_init__(self) -> None:
+        how = self.options.how("--time-zone NAME", "time_zone=NAME")
+        self.clock = Clock(self.options.zone, how)
 
     @property
     def streams(self) -> int:
@@ -113,55 +81,58 @@ class Intake:
     @property
     def skipped(self) -> list[Skipped]:
         """What was left out, by reason."""
-        return [{"reason": reason, "count": n, "first": first} for reason, (n, first) in self._skipped.items()]
+        return list(self._skipped.values())
 
     @property
     def notes(self) -> list[str]:
         """What a reader should know of how the log was read."""
-        odd = [f"{count:,} scores were skipped{said}." for said, count in self._notes.items()]
+        odd = [f"{count:,} scores were skipped{hint}." for hint, count in self._notes.items()]
+        if "id" in self.guessed and len(self._seen_ids) >= MOST_GUESSED_IDS:
+            odd.append(
+                f"The ids of the first {len(self._seen_ids):,} events were compared. Name the column (--id) to compare "
+                "all."
+            )
         return self.clock.notes + odd
 
     def chunks(self, batches: Iterable[Batch]) -> Iterator[Chunk]:
         """The chunks of a log: the first is all of it or has 20,000 events."""
         pieces = (self._check(batch) for batch in batches)
         number = 0
-        for piece in _gathered(_sorted(pieces) if self.terms.sort else pieces):
+        for piece in _gathered(self._sorted(pieces) if self.options.sort else pieces):
             yield self._chunk(piece, number)
             number += len(piece.scores)
 
     def skip(self, reason: str, first: str, count: int = 1) -> None:
         """Count rows that are left out."""
-        entry = self._skipped.setdefault(reason, [0, first])
-        entry[0] += count
+        entry = self._skipped.setdefault(reason, {"reason": reason, "count": 0, "first": first})
+        entry["count"] += count
 
     # ---- rows -----------------------------------------------------------------------------------------------------
 
     def _check(self, batch: Batch) -> _Piece:
         """The rows of a batch that can be used; raises on the first that cannot, unless those are to be skipped."""
-        scores = _probabilities(batch.scores.values, self.terms.score_kind)
+        scores = _probabilities(batch.scores.values, self.options.score_kind)
         times = None if batch.times is None else self.clock.read("time", batch.times)
         arrivals = None if batch.outcome_times is None else self.clock.read("outcome time", batch.outcome_times)
         keep = np.ones(len(batch), dtype=bool)
         # Each look is at the rows before what was found so far: what is raised last was first in the log.
         wrong = self._skip_or_stop(batch, self._problems(batch, scores, times, arrivals), keep)
         again = self._check_ids(batch, keep) if batch.ids is not None else None
-        back = self._check_order(batch, times.values, keep) if times is not None and not self.terms.sort else None
+        back = self._check_order(batch, times.values, keep) if times is not None and not self.options.sort else None
         if found := back or again or wrong:
             raise InvalidInput(found)
         self.rows += len(batch)
-        piece = _Piece(
-            scores, batch.outcomes.values,
-            np.zeros(len(batch), dtype=np.int64) if batch.keys is None else self._slots_of(batch.keys, keep),
-            None if times is None else times.values, None if arrivals is None else arrivals.values,
-        )  # fmt: skip
-        if self.terms.trace:
+        slots = np.zeros(len(batch), dtype=np.int64) if batch.keys is None else self._slots_of(batch.keys, keep)
+        when, known = None if times is None else times.values, None if arrivals is None else arrivals.values
+        piece = _Piece(scores, batch.outcomes.values, slots, when, known)
+        if self.trace:
             piece.rows, piece.files = batch.rows, np.full(len(batch), batch.file)
             piece.ids = None if batch.ids is None else np.array([_name(value) for value in batch.ids], dtype=object)
         return piece.take(keep)
 
     def _skip_or_stop(self, batch: Batch, problems: list[_Problem], keep: Flags) -> str | None:
         order = sorted(problems, key=lambda p: int(p.rows.argmax()))  # the first row that is wrong is named
-        if order and not self.terms.skip_bad:
+        if order and not self.options.skip_bad:
             row = int(order[0].rows.argmax())
             keep[row:] = False
             return order[0].sentence(row)
@@ -183,43 +154,55 @@ class Intake:
 
         def must(role: str, requirement: str, state: str = "") -> Callable[[int], str]:
             def sentence(row: int) -> str:
-                got = "nothing" if state == "missing" else batch.said(role, row)
-                return f"{role} must be {requirement}, got {got} - at {batch.where(row)}"
+                got = "nothing" if state == "missing" else batch.show(role, row)
+                return f"{role} must be {requirement}, got {got} - at {batch.where(row)}{self._about_guess(role)}"
 
             return sentence
 
-        wanted = {"probability": "in [0, 1]", "percent": "in [0, 100]", "logit": "a number"}[self.terms.score_kind]
+        wanted = {"probability": "in [0, 1]", "percent": "in [0, 100]", "logit": "a number"}[self.options.score_kind]
         states = batch.scores.states
-        look(states == MISSING, "score is missing", must("score", wanted, "missing"))
+        gone = must("score", wanted, "missing")
+        look(states == MISSING, "score is missing", lambda row: gone(row) + self._how_to_skip)
         plain = must("score", wanted)
         unreadable = states == UNREADABLE
         if unreadable.any():
-            kind = hints.of_text(batch.said("score", int(unreadable.argmax())))
+            kind = guess.kind_of_text(batch.show("score", int(unreadable.argmax())))
             hint = self._hint(kind, unreadable, plain)
             look(unreadable, "score is not a number", lambda row: plain(row) + hint)
-        outside = (states == FINE) & ~((scores >= 0.0) & (scores <= 1.0))
+        outside = (states == OK) & ~((scores >= 0.0) & (scores <= 1.0))
         if outside.any():
-            probable = self.terms.score_kind == "probability"
-            kind = hints.of_numbers(batch.scores.values[states == FINE]) if probable else ""
+            probable = self.options.score_kind == "probability"
+            kind = guess.kind_of_numbers(batch.scores.values[states == OK]) if probable else ""
             other = self._hint(kind, outside, plain)
             look(outside, f"score is not {wanted}", lambda row: plain(row) + other)
         self._look_at_outcomes(batch, look, must)
         self._look_at_times_and_keys(batch, times, arrivals, look, must)
         return found
 
-    def _hint(self, kind: str, bad: Flags, said: Callable[[int], str]) -> str:
+    def _hint(self, kind: str, bad: Flags, sentence: Callable[[int], str]) -> str:
         """What the scores look like; where so many are of another kind, they are not skipped."""
         if not kind:
             return ""
-        hint, count = hints.sentence(kind, self.terms.hint), int(np.count_nonzero(bad))
-        if self.terms.skip_bad:
-            if hints.no_accident(count, len(bad)):
-                raise InvalidInput(said(int(bad.argmax())) + hint)
+        how = self.options.how(f"--score-kind {kind}", f"score_kind={kind!r}")
+        hint, count = guess.hint_of_kind(kind, how), int(np.count_nonzero(bad))
+        if self.options.skip_bad:
+            if guess.too_many_to_skip(count, len(bad)):
+                raise InvalidInput(sentence(int(bad.argmax())) + hint)
             self._notes[hint] = self._notes.get(hint, 0) + count
         return hint
 
-    @staticmethod
-    def _look_at_outcomes(batch: Batch, look: Any, must: Any) -> None:
+    @property
+    def _how_to_skip(self) -> str:
+        return f"; {self.options.how('--skip-bad', 'skip_bad=True')} to skip such rows and count them"
+
+    def _about_guess(self, role: str) -> str:
+        """How to leave out a column that was guessed."""
+        if role not in self.guessed or role in guess.NEEDED:
+            return ""
+        option = f"{guess.option_of(role)} {guess.NO_COLUMN}"
+        return f"; the {role} was guessed to be in {self.guessed[role]!r}: say {option} to leave it out"
+
+    def _look_at_outcomes(self, batch: Batch, look: Any, must: Any) -> None:
         states, values = batch.outcomes.states, batch.outcomes.values
         missing = states == MISSING
         if batch.outcome_times is not None:  # an outcome without a value or a time has not arrived yet
@@ -227,14 +210,14 @@ class Intake:
             late = must("outcome time", "there where there is an outcome", "missing")
             look(untimed & ~missing, "outcome time is missing", late)
             missing = missing & ~untimed
-        look(missing, "outcome is missing", must("outcome", "0 or 1", "missing"))
-        wrong = (states == UNREADABLE) | ((states == FINE) & (values != 0.0) & (values != 1.0))
+        gone = must("outcome", "0 or 1", "missing")
+        look(missing, "outcome is missing", lambda row: gone(row) + self._how_to_skip)
+        wrong = (states == UNREADABLE) | ((states == OK) & (values != 0.0) & (values != 1.0))
         look(wrong, "outcome is not 0 or 1", must("outcome", "0 or 1 (or false or true)"))
 
-    @staticmethod
     def _look_at_times_and_keys(
-        batch: Batch, times: Moments | None, arrivals: Moments | None, look: Any, must: Any
-    ) -> None:  # fmt: skip
+        self, batch: Batch, times: Moments | None, arrivals: Moments | None, look: Any, must: Any
+    ) -> None:
         moment = "a date of the years 1 to 9999 (ISO 8601) or a number"
         for role, column in (("time", times), ("outcome time", arrivals)):
             if column is not None:
@@ -242,32 +225,37 @@ class Intake:
         if times is not None:
             look(times.states == MISSING, "time is missing", must("time", "there", "missing"))
         if times is not None and arrivals is not None:
-            both = (times.states == FINE) & (arrivals.states == FINE)
+            both = (times.states == OK) & (arrivals.states == OK)
 
             def early(row: int) -> str:
-                said = f"outcome time must not be before the time of its event, {batch.said('time', row)}"
-                return f"{said}, got {batch.said('outcome time', row)} - at {batch.where(row)}"
+                required = f"outcome time must not be before the time of its event, {batch.show('time', row)}"
+                got = f"got {batch.show('outcome time', row)} - at {batch.where(row)}"
+                return f"{required}, {got}{self._about_guess('outcome time')}"
 
             look(both & (arrivals.values < times.values), "outcome time is before the time of its event", early)
         if batch.keys is not None:
             look(batch.keys.indices < 0, "key is missing", must("key", "there", "missing"))
 
     def _check_ids(self, batch: Batch, keep: Flags) -> str | None:
-        ids = batch.ids or []
-        for row in np.flatnonzero(keep).tolist():
-            name = _name(ids[row])
+        if "id" in self.guessed and len(self._seen_ids) >= MOST_GUESSED_IDS:
+            return None
+        rows = np.flatnonzero(keep).tolist()
+        names = [_name((batch.ids or [])[row]) for row in rows]
+        if len(set(names)) == len(names) and self._seen_ids.isdisjoint(names):
+            self._seen_ids.update(names)
+            return None
+        for row, name in zip(rows, names, strict=True):
             if name in self._seen_ids:
-                if not self.terms.skip_bad:
+                if not self.options.skip_bad:
                     keep[row:] = False
-                    return (
-                        f"event id must be there once only, got {batch.said('id', row)} again - at {batch.where(row)}"
-                    )
+                    again = f"event id must be there once only, got {batch.show('id', row)} again"
+                    return f"{again} - at {batch.where(row)}{self._about_guess('id')}"
                 self.skip("event id came before", batch.where(row))
                 keep[row] = False
             self._seen_ids.add(name)
         return None
 
-    def _check_order(self, batch: Batch, times: Whole, keep: Flags) -> str | None:
+    def _check_order(self, batch: Batch, times: Ints, keep: Flags) -> str | None:
         rows = np.flatnonzero(keep)
         if not len(rows):
             return None
@@ -278,11 +266,11 @@ class Intake:
         if not back.any():
             return None
         row = int(rows[back.argmax()])
-        option = self.terms.hint.format(option="--sort to sort it in memory", argument="sort=True to sort it")
-        said = f"time must not go back, got {batch.said('time', row)} after a later one"
-        return f"{said} - at {batch.where(row)}; {option}"
+        how = self.options.how("--sort to sort it in memory", "sort=True to sort it")
+        back_at = f"time must not go back, got {batch.show('time', row)} after a later one"
+        return f"{back_at} - at {batch.where(row)}; {how}{self._about_guess('time')}"
 
-    def _slots_of(self, keys: Codes, keep: Flags) -> Whole:
+    def _slots_of(self, keys: Codes, keep: Flags) -> Ints:
         """The stream of each row that is kept; a key is what it reads as, also where files have it in other types."""
         known = np.zeros(len(keys.names) + 1, dtype=np.int64)  # the last is where there is no key
         for at in np.unique(keys.indices[keep]).tolist():
@@ -294,27 +282,42 @@ class Intake:
             known[at] = slot
         return known[keys.indices]
 
+    def _sorted(self, pieces: Iterable[_Piece]) -> Iterator[_Piece]:
+        """All of the log in the order of its times, equal ones in the order of the rows; in memory."""
+        all_pieces = list(pieces)
+        if not all_pieces:
+            return
+        whole = _joined(all_pieces)
+        if whole.times is None:
+            how = self.options.how("--time NAME", "times=")
+            raise InvalidInput(f"to sort a log needs the time of each event, got none; {how}")
+        order = np.argsort(whole.times, kind="stable")
+        for at in range(0, len(order), CHUNK):
+            yield whole.take(order[at : at + CHUNK])
+
     # ---- arrivals -------------------------------------------------------------------------------------------------
 
     def _chunk(self, piece: _Piece, number: int) -> Chunk:
-        n, delay = len(piece.scores), self.terms.delay
+        options = self.options
         clock = arrivals = None
         if piece.arrivals is not None:
             clock, arrivals = piece.times, piece.arrivals
-        elif delay and self.terms.delay_is_time:
+        elif options.delay_microseconds:
             if piece.times is None:
-                raise InvalidInput("a delay in time needs the time of each event, got none")
-            clock, arrivals = piece.times, piece.times + delay
-        elif delay:
-            clock = np.arange(number, number + n)
-            arrivals = clock + 1 + delay
+                how = options.how("--time NAME", "times=")
+                raise InvalidInput(f"a delay in time needs the time of each event, got none; {how}")
+            clock, arrivals = piece.times, piece.times + options.delay_microseconds
+        elif options.delay_events:
+            clock = np.arange(number, number + len(piece.scores))
+            arrivals = clock + 1 + options.delay_events
         if arrivals is not None:
             arrivals = np.where(np.isnan(piece.outcomes), NEVER, arrivals)
         times = piece.times if self.clock.dated else None
         trace = None
         if piece.rows is not None and piece.files is not None:
             trace = Trace(piece.rows, piece.files, piece.ids)
-        return Chunk(piece.scores, piece.outcomes, piece.slots, clock, arrivals, times, trace)
+        timed = piece.arrivals is not None or options.delay_microseconds > 0
+        return Chunk(piece.scores, piece.outcomes, piece.slots, clock, arrivals, times, trace, clock_is_time=timed)
 
 
 @dataclass(frozen=True, eq=False)
@@ -342,7 +345,7 @@ def _gathered(pieces: Iterable[_Piece]) -> Iterator[_Piece]:
     waiting: list[_Piece] = []
     for piece in pieces:
         waiting.append(piece)
-        if sum(len(one.scores) for one in waiting) >= max(CHUNK // 2, SMALL):
+        if sum(len(one.scores) for one in waiting) >= max(CHUNK // 2, FIRST_EVENTS):
             yield _joined(waiting)
             waiting = []
     if sum(len(one.scores) for one in waiting):
@@ -355,16 +358,3 @@ def _joined(pieces: list[_Piece]) -> _Piece:
         return None if columns[0] is None else np.concatenate(columns)
 
     return _Piece(*(column(name) for name in _COLUMNS))
-
-
-def _sorted(pieces: Iterable[_Piece]) -> Iterator[_Piece]:
-    """All of the log in the order of its times, equal ones in the order of the rows; in memory."""
-    all_pieces = list(pieces)
-    if not all_pieces:
-        return
-    whole = _joined(all_pieces)
-    if whole.times is None:
-        raise InvalidInput("to sort a log needs the time of each event, got none")
-    order = np.argsort(whole.times, kind="stable")
-    for at in range(0, len(order), CHUNK):
-        yield whole.take(order[at : at + CHUNK])

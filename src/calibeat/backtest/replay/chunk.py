@@ -1,70 +1,38 @@
-"""A stretch of the log as the replay takes it, and which outcomes are under way from one stretch to the next."""
+"""Which outcomes are under way from one chunk to the next, and when each is learnt."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
-from calibeat._util.types import Vector
+from calibeat._util.times import NEVER
+from calibeat._util.types import Ints, Vector
+from calibeat.backtest.read.batch import Chunk
 
-Whole = npt.NDArray[np.int64]
-Flags = npt.NDArray[np.bool_]
-
-NEVER = np.iinfo(np.int64).max
-
-
-@dataclass(frozen=True, eq=False)
-class Trace:
-    """Where events stand in the log: row and file of each, and its id where there are ids."""
-
-    rows: Whole
-    files: Whole
-    ids: npt.NDArray[np.object_] | None
-
-
-@dataclass(frozen=True, eq=False)
-class Chunk:
-    """Consecutive events, all checked.
-
-    `outcomes` is NaN where none ever arrives. `slots` says which stream an event belongs to (one stream: all 0).
-    `clock` rises with the events and `arrivals` says, on the same clock, when an outcome is known (`NEVER`: not at
-    all); both are None where every outcome arrives at once. `times` are microseconds since 1970, for people;
-    `trace` is there where it was asked for.
-    """
-
-    scores: Vector
-    outcomes: Vector
-    slots: Whole
-    clock: Whole | None = None
-    arrivals: Whole | None = None
-    times: Whole | None = None
-    trace: Trace | None = None
-
-    def __len__(self) -> int:
-        return len(self.scores)
+__all__ = ["NEVER", "Chunk", "Plan", "Underway"]
 
 
 @dataclass(frozen=True, eq=False)
 class Plan:
-    """What is learnt when, within one chunk: events still under way come first, then those of the chunk.
+    """What is learnt when, within one chunk. Events still under way come first, then those of the chunk.
 
-    Outcome i is learnt just before prediction ``due[i]``; `order` sorts those that are due in this chunk by (due, i);
-    `left` are the events that are under way when the chunk ends.
+    Outcome i is learnt just before prediction ``due[i]``. `order` lists the outcomes that are due in this chunk in the
+    order in which they are learnt: by `due`, then by arrival, then by row. `left` are the events that are still under
+    way when the chunk ends.
     """
 
     first: int
     scores: Vector
     outcomes: Vector
-    slots: Whole
-    due: Whole
-    order: Whole
-    left: Whole
+    slots: Ints
+    due: Ints
+    order: Ints
+    left: Ints
 
 
 class Underway:
-    """The events whose outcomes have not arrived yet; every method remembers its own receipts of them."""
+    """The events whose outcomes have not arrived yet. Every method keeps its own receipts of them."""
 
     def __init__(self) -> None:
         self._scores, self._outcomes = np.empty(0), np.empty(0)
@@ -76,7 +44,7 @@ class Underway:
         return len(self._scores)
 
     def plan(self, chunk: Chunk) -> Plan:
-        """When the outcomes under way and those of the chunk arrive; the next call continues from here."""
+        """When the outcomes under way and those of the chunk arrive. The next call continues from here."""
         if chunk.clock is None or chunk.arrivals is None:
             raise TypeError("a chunk without a clock has nothing under way")
         first, n = len(self), len(chunk)
@@ -90,7 +58,7 @@ class Underway:
         np.maximum(due[first:], np.arange(first + 1, first + n + 1), out=due[first:])
         arrives = arrivals != NEVER
         soon = np.flatnonzero(arrives & (due < first + n))
-        order = soon[np.argsort(due[soon], kind="stable")]
+        order = soon[np.lexsort((arrivals[soon], due[soon]))]  # stable: equal arrivals stay in the order of the rows
         left = np.flatnonzero(arrives & (due >= first + n))
         self.waited = due[order] - first + self._seen - numbers[order]
         self._scores, self._outcomes, self._slots = scores[left], outcomes[left], slots[left]

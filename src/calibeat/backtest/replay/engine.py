@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -11,12 +10,16 @@ from typing import Any
 
 import numpy as np
 
-from calibeat._util.types import Vector
+from calibeat._util.cores import usable_cores
+from calibeat._util.types import Flags, Ints, Vector
+from calibeat.backtest.read.batch import FIRST_EVENTS, Chunk
 from calibeat.core.jit import compiled
 from calibeat.core.method import Method
+from calibeat.core.presets import BM
 from calibeat.core.randomness import numbered, stream_key, uniforms_at
+from calibeat.core.refit import Fixed
 
-from .chunk import Chunk, Flags, Plan, Underway, Whole
+from .chunk import Plan, Underway
 from .delays import Delays
 from .hindsight import ScoreTally
 from .replay import Replay
@@ -24,14 +27,18 @@ from .tally import Blocks, Tally, losses
 
 MOST_MARKS = 300  # points of a trajectory
 MOST_KEYS_WITH_CE = 20_000  # a calibration error per key takes bins x 8 bytes a method
-SMALL, WARM_UP = 20_000, 1000
+MOST_WARM_UP = 1000  # outcomes
 
-OnForecasts = Callable[[Chunk, dict[str, Vector], Whole], None]
+OnForecasts = Callable[[Chunk, dict[str, Vector], Ints], None]
 
 
-def default_warmup(events: int) -> int:
-    """1,000 events, or a twentieth of a log that has fewer than 20,000."""
-    return WARM_UP if events >= SMALL else events // 20
+def default_warmup(outcomes: int) -> int:
+    """A twentieth of the outcomes among the first 20,000 events: 1,000 where each has one.
+
+    >>> default_warmup(20_000), default_warmup(962)
+    (1000, 48)
+    """
+    return min(MOST_WARM_UP, outcomes // 20)
 
 
 @dataclass(eq=False)
@@ -74,15 +81,14 @@ def replay_log(
     bins: int,
     warmup: int | None,
     keyed: bool,
-    timed: bool,
     seed: int,
     streams: Callable[[], int],
     on_forecasts: OnForecasts | None = None,
 ) -> Replayed:
     """Replay every chunk through every method. The first chunk must be the whole log or at least 20,000 events.
 
-    `streams` says how many streams there are so far; `timed`, whether the clock of late outcomes is that of the times;
-    `on_forecasts` gets each chunk with its forecasts and where they were counted.
+    `streams` tells how many streams there are so far. `on_forecasts` gets each chunk with its forecasts and the block
+    in which each was counted.
     """
     first = next(chunks)
     late = first.clock is not None
@@ -90,16 +96,38 @@ def replay_log(
     for name, method in methods:
         at_once = (Replay(method), Tally(bins)) if late and not method.needs_history else None
         runners.append(Runner(name, method, Replay(method), Tally(bins), at_once))
-    blocks = Blocks(default_warmup(len(first)) if warmup is None else warmup)
-    replayed = Replayed(runners, blocks, bins, keyed, Delays(timed=timed) if late else None)
+    known = np.count_nonzero(~np.isnan(first.outcomes[:FIRST_EVENTS]))  # the same however the log is cut
+    blocks = Blocks(default_warmup(int(known)) if warmup is None else warmup)
+    delays = Delays(timed=first.clock_is_time) if late else None
+    replayed = Replayed(runners, blocks, bins, keyed, delays)
+    warm_kernels(first, replayed, streams())
     # Methods do not know of each other, and compiled kernels let go of the interpreter: each thread takes a method.
-    with ThreadPoolExecutor(min(len(runners), os.cpu_count() or 1)) as pool:
+    with ThreadPoolExecutor(min(len(runners), usable_cores())) as pool:
         loop = _Loop(replayed, stream_key(seed, 0), on_forecasts, pool.map)
         loop.feed(first, streams())
         for chunk in chunks:
             loop.feed(chunk, streams())
     replayed.never, replayed.too_late = loop.never, loop.too_late
     return replayed
+
+
+def warm_kernels(first: Chunk, replayed: Replayed, streams: int) -> None:
+    """Compile or load the kernels before any clock runs.
+
+    The first chunk goes through the raw score, and a few events through each kind of refit. Nothing of it is kept.
+    """
+    replay, tally, place = Replay(BM), Tally(replayed.bins), np.where(np.isnan(first.outcomes), -1, 0)
+    draws = np.zeros(len(first))
+    at_once = Chunk(first.scores, np.nan_to_num(first.outcomes), first.slots)
+    forecasts = replay.feed(at_once, None, draws, streams)
+    if first.clock is not None:
+        Replay(BM).feed(first, Underway().plan(first), draws, streams)
+    tally.count(forecasts, first.outcomes, place, draws)
+    if replayed.keyed:
+        tally.count_keys(forecasts, first.outcomes, place, first.slots, streams, MOST_KEYS_WITH_CE)
+    few = Chunk(np.linspace(0.1, 0.9, 40), np.tile([0.0, 1.0], 20), np.zeros(40, dtype=np.int64))
+    for features in {runner.method.features for runner in replayed.runners if runner.method.needs_history}:
+        Replay(Method(features, Fixed(after=40))).feed(few, None, np.zeros(40), 1)
 
 
 class _Loop:
@@ -138,20 +166,20 @@ class _Loop:
 
         def through(runner: Runner) -> Vector:
             began = thread_time()
-            said = runner.replay.feed(chunk, plan, draws, streams, marks)
-            runner.tally.count(said, chunk.outcomes, place, raw_loss)
+            forecasts = runner.replay.feed(chunk, plan, draws, streams, marks)
+            runner.tally.count(forecasts, chunk.outcomes, place, raw_loss)
             if to.keyed:
-                runner.tally.count_keys(said, chunk.outcomes, place, chunk.slots, streams, MOST_KEYS_WITH_CE)
+                runner.tally.count_keys(forecasts, chunk.outcomes, place, chunk.slots, streams, MOST_KEYS_WITH_CE)
             runner.seconds += thread_time() - began
             if runner.at_once is not None:
                 self._at_once(*runner.at_once, chunk, labelled, place, raw_loss, draws, streams)
-            return said
+            return forecasts
 
-        said = list(self._map(through, to.runners))
+        forecasts = list(self._map(through, to.runners))
         self._count(chunk, place, labelled, streams)
         if self._on_forecasts is not None:
             names = [runner.name for runner in to.runners]
-            self._on_forecasts(chunk, dict(zip(names, said, strict=True)), place)
+            self._on_forecasts(chunk, dict(zip(names, forecasts, strict=True)), place)
 
     def _plan(self, chunk: Chunk) -> Plan | None:
         if self._to.delays is None:
@@ -162,15 +190,15 @@ class _Loop:
 
     @staticmethod
     def _at_once(
-        replay: Replay, tally: Tally, chunk: Chunk, labelled: Flags, place: Whole, raw_loss: Vector, draws: Vector,
+        replay: Replay, tally: Tally, chunk: Chunk, labelled: Flags, place: Ints, raw_loss: Vector, draws: Vector,
         streams: int,
     ) -> None:  # fmt: skip
         """As if each outcome had been known at once; a forecast without an outcome changes nothing."""
         known = Chunk(chunk.scores[labelled], chunk.outcomes[labelled], chunk.slots[labelled])
-        said = replay.feed(known, None, draws[labelled], streams)
-        tally.count(said, known.outcomes, place[labelled], raw_loss[labelled])
+        forecasts = replay.feed(known, None, draws[labelled], streams)
+        tally.count(forecasts, known.outcomes, place[labelled], raw_loss[labelled])
 
-    def _count(self, chunk: Chunk, place: Whole, labelled: Flags, streams: int) -> None:
+    def _count(self, chunk: Chunk, place: Ints, labelled: Flags, streams: int) -> None:
         to = self._to
         judged = place > 0
         y, f = chunk.outcomes[judged], chunk.scores[judged]
@@ -188,14 +216,14 @@ class _Loop:
         to.streams = streams
         self._silent += len(chunk) - int(np.count_nonzero(labelled))
 
-    def _numbers(self, chunk: Chunk, streams: int) -> Whole:
+    def _numbers(self, chunk: Chunk, streams: int) -> Ints:
         """The number of each event within its stream."""
         if not self._to.keyed:
             return np.arange(self._to.events, self._to.events + len(chunk))
         self._made = np.concatenate([self._made, np.zeros(max(0, streams - len(self._made)))])
         return numbered(self._made, chunk.slots.astype(np.int32)).view(np.int64)
 
-    def _marks(self, chunk: Chunk) -> Whole:
+    def _marks(self, chunk: Chunk) -> Ints:
         """Events of the chunk at which rows are noted: every stride-th, with a stride that doubles as the log grows."""
         to = self._to
         if to.keyed:

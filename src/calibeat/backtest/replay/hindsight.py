@@ -21,8 +21,8 @@ from .tally import OCTAVES, rank_of
 
 HINDSIGHT_RADIUS = 100.0  # as the learners and `metrics.regret` have it
 SCORE_CLIP = 1e-5  # as the features have it
-FINE = 1024  # steps in an octave
-RANKS = 2 * (2 + OCTAVES * FINE)
+STEPS = 1024  # in an octave
+RANKS = 2 * (2 + OCTAVES * STEPS)
 
 
 @kernel
@@ -34,7 +34,7 @@ def tally_scores(scores: Vector, outcomes: Vector, place: Ints, cells: Vector) -
         part = (0 if place[i] == 0 else 2) + int(outcomes[i])
         f = max(SCORE_CLIP, scores[i])
         f = min(1.0 - SCORE_CLIP, f)
-        at = 3 * (part * RANKS + rank_of(f, FINE))
+        at = 3 * (part * RANKS + rank_of(f, STEPS))
         cells[at] += 1.0
         cells[at + 1] += math.log(f)
         cells[at + 2] += math.log1p(-f)

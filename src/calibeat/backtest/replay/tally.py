@@ -1,7 +1,7 @@
-"""Tallies: what is left of the forecasts when they have gone by. Memory does not grow with the log.
+"""Tallies of forecasts and outcomes. Memory does not grow with the log.
 
-Judged events are counted in blocks of consecutive events; when there are too many blocks, neighbours are merged.
-Everything that the report says of stretches of time, and the bootstrap, is made of these blocks.
+Judged events are counted in blocks of consecutive events. When there are too many blocks, neighbours are merged.
+The report's numbers over time and the bootstrap are made of these blocks.
 """
 
 from __future__ import annotations
@@ -10,38 +10,37 @@ import math
 
 import numpy as np
 
-from calibeat._util.types import Vector
+from calibeat._util.types import Flags, Ints, Vector
 from calibeat.core.calibeating import bin_of
 from calibeat.core.jit import compiled, kernel
 from calibeat.core.losses import LOSS_FLOOR, log_loss
 
-from .chunk import Flags, Whole
-
-LEAST = -math.log1p(-LOSS_FLOOR)  # what was said of an outcome counts as at least LOSS_FLOOR
+LEAST = -math.log1p(-LOSS_FLOOR)  # an outcome counts as forecast with at least LOSS_FLOOR
+MOST_LOSS = -math.log(LOSS_FLOOR)
 MOST_BLOCKS = 4096
-WARM_UP, FIRST_BLOCK = 0, 1  # block 0 takes the warm-up, which only the certificates look at
+WARM_UP_BLOCK, FIRST_BLOCK = 0, 1  # block 0 takes the warm-up, which only the certificates look at
 
 COUNT, FORECAST, OUTCOME = 0, 1, 2  # of a bin
 LOSS, BRIER, HITS, LOG_E = 0, 1, 2, 3  # sums of a block
 
 OCTAVES = 20  # ranks: so many octaves towards 0 and towards 1, and so many steps in each octave:
-FINE = 256
-RANKS = 2 * (2 + OCTAVES * FINE)
+STEPS = 256
+RANKS = 2 * (2 + OCTAVES * STEPS)
 
 
 @kernel
-def rank_of(p: float, fine: int) -> int:
-    """A bin of p that rises with it: relative steps of at most 1/fine towards 0 and towards 1."""
+def rank_of(p: float, steps: int) -> int:
+    """A bin of p that rises with it: relative steps of at most 1/steps towards 0 and towards 1."""
     least = p if p <= 0.5 else 1.0 - p
     rank = 0
     if least >= 0.5**21:
         mantissa, exponent = math.frexp(least)
-        rank = 1 + (exponent + OCTAVES) * fine + int((mantissa - 0.5) * 2.0 * fine)
-    return rank if p <= 0.5 else 2 * (2 + OCTAVES * fine) - 1 - rank
+        rank = 1 + (exponent + OCTAVES) * steps + int((mantissa - 0.5) * 2.0 * steps)
+    return rank if p <= 0.5 else 2 * (2 + OCTAVES * steps) - 1 - rank
 
 
 @kernel
-def losses(scores: Vector, outcomes: Vector, place: Whole, loss: Vector) -> None:
+def losses(scores: Vector, outcomes: Vector, place: Ints, loss: Vector) -> None:
     """The log-loss of the raw score of each event that has a place."""
     for i in range(len(scores)):
         loss[i] = log_loss(scores[i], outcomes[i]) if place[i] >= 0 else 0.0
@@ -49,10 +48,13 @@ def losses(scores: Vector, outcomes: Vector, place: Whole, loss: Vector) -> None
 
 @kernel
 def tally(
-    forecasts: Vector, outcomes: Vector, place: Whole, raw_loss: Vector, bins: int, cells: Vector, sums: Vector,
+    forecasts: Vector, outcomes: Vector, place: Ints, raw_loss: Vector, bins: int, cells: Vector, sums: Vector,
     ranks: Vector, running: Vector,
 ) -> None:  # fmt: skip
-    """Count each event in the block `place` (none if negative); running is the log e-value and its maximum."""
+    """Count each event in the block `place` (none if negative).
+
+    `running` is the log e-value, its maximum, and what the clip took off the log-loss of all events.
+    """
     m = float(bins)
     for i in range(len(forecasts)):
         block = place[i]
@@ -64,6 +66,9 @@ def tally(
         cells[at + 1] += p
         cells[at + 2] += y
         loss = log_loss(p, y)
+        if loss >= MOST_LOSS:
+            told = p if y == 1.0 else 1.0 - p
+            running[2] += (-math.log(told) if told > 0.0 else math.inf) - loss
         # Against a true probability, a forecast inside the clip and a score that counts at least the clip make no bet
         # that wins in the mean.
         log_e = raw_loss[i] - (loss if loss > LEAST else LEAST)
@@ -73,7 +78,7 @@ def tally(
         sums[at + 2] += 1.0 if (p >= 0.5) == (y == 1.0) else 0.0
         sums[at + 3] += log_e
         if block > 0:
-            ranks[rank_of(p, FINE) + (RANKS if y == 1.0 else 0)] += 1.0
+            ranks[rank_of(p, STEPS) + (RANKS if y == 1.0 else 0)] += 1.0
             running[0] += log_e
             if running[0] > running[1]:
                 running[1] = running[0]
@@ -81,7 +86,7 @@ def tally(
 
 @kernel
 def tally_keys(
-    forecasts: Vector, outcomes: Vector, place: Whole, slots: Whole, bins: int, sums: Vector, gaps: Vector
+    forecasts: Vector, outcomes: Vector, place: Ints, slots: Ints, bins: int, sums: Vector, gaps: Vector
 ) -> None:  # fmt: skip
     """Per stream: log-loss and Brier sums, and where `gaps` has room the sum of forecast - outcome of each bin."""
     m = float(bins)
@@ -109,7 +114,7 @@ class Blocks:
         """How many blocks hold events; the last may not be full."""
         return -(-self.judged // self.length)
 
-    def place(self, labelled: Flags, axis: Whole | None, tallies: list[Tally]) -> Whole:
+    def place(self, labelled: Flags, axis: Ints | None, tallies: list[Tally]) -> Ints:
         """The block of each event of a chunk, -1 for one that has no outcome; merges blocks first if need be.
 
         `axis` rises with the events: their times, or their numbers.
@@ -122,7 +127,7 @@ class Blocks:
             for one in tallies:
                 one.merge()
         nth = self.judged + np.arange(count)
-        place = np.where(labelled, WARM_UP, -1)
+        place = np.where(labelled, WARM_UP_BLOCK, -1)
         place[judged] = FIRST_BLOCK + nth // self.length
         if axis is not None and count:
             block, when = nth // self.length, axis[judged]
@@ -152,17 +157,17 @@ class Tally:
         self._cells = np.zeros((MOST_BLOCKS + 1) * bins * 3)
         self._sums = np.zeros((MOST_BLOCKS + 1) * 4)
         self.ranks = np.zeros(2 * RANKS)
-        self.running = np.zeros(2)
+        self.running = np.zeros(3)
         self._key_sums, self._key_gaps = np.empty(0), np.empty(0)
 
-    def count(self, forecasts: Vector, outcomes: Vector, place: Whole, raw_loss: Vector) -> None:
+    def count(self, forecasts: Vector, outcomes: Vector, place: Ints, raw_loss: Vector) -> None:
         """Count a chunk."""
         compiled(tally)(
             forecasts, outcomes, place, raw_loss, self.bins, self._cells, self._sums, self.ranks, self.running
         )
 
     def count_keys(
-        self, forecasts: Vector, outcomes: Vector, place: Whole, slots: Whole, streams: int, most: int
+        self, forecasts: Vector, outcomes: Vector, place: Ints, slots: Ints, streams: int, most: int
     ) -> None:
         """Count a chunk by stream; calibration errors only for the first `most` of them."""
         self._key_sums = _grown(self._key_sums, 2, streams)

@@ -19,7 +19,7 @@ function makeChart(host, spec) {
   const tip = element("div", { class: "tip", hidden: true, "aria-hidden": "true" });
   const live = element("p", { class: "sr-only", role: "status", "aria-live": "polite" });
   const table = element("details", { class: "as-table" }, element("summary", {}, "Show as table"));
-  // Controls stay on the screen: what they chose is said on paper.
+  // Controls stay on the screen: what they chose is written on paper.
   const caption = element("p", { class: "on-paper small" });
   host.append(caption, legend, plot, live, table);
   const hidden = new Set();

@@ -50,7 +50,7 @@ function startKeys(payload) {
     const sizes = rows.map(i => Math.abs(difference(i) ?? 0)).sort((a, b) => a - b);
     const largest = Math.max(1e-12, sizes[Math.floor(0.9 * (sizes.length - 1))] ?? 0);
     table.tBodies[0].replaceChildren(...visible.map(i => element("tr", {}, ...shown.map(({ text, bar }, at) =>
-      at === 0 ? element("th", { scope: "row", class: "key", title: text(i) }, text(i)) :
+      at === 0 ? element("th", { scope: "row", class: "key", title: text(i) }, element("bdi", {}, text(i))) :
         element("td", { class: "number" }, bar ? differenceBar(difference(i), largest) : null, text(i))))));
     if (!visible.length) table.tBodies[0].append(element("tr", {}, element("td", { colspan: shown.length }, "No key matches.")));
     status.textContent = rows.length ? `${count(page * ROWS_A_PAGE + 1)}–${count(page * ROWS_A_PAGE + visible.length)} of ${counted(rows.length, "key")}` : "0 keys";

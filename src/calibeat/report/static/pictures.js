@@ -145,11 +145,11 @@ function drawDelays(payload) {
   if (!host) return;
   const { edges, count: counts } = delay.histogram;
   if (!counts.length) { host.remove(); return; }
-  const said = delay.unit === "time" ? duration : v => number(v, 0);
+  const shown = delay.unit === "time" ? duration : v => number(v, 0);
   makeChart(host, {
     kind: "number", x: counts.map((_, i) => i + 0.5), bars: "middle", direct: false, right: 34, height: 200, xRange: [0, counts.length],
-    xTicks: at => Number.isInteger(at) && known(edges[at]) ? said(edges[at]) : "",
-    title: i => `${said(edges[i])} – ${said(edges[i + 1])}`, format: v => counted(v, "outcome"), range: (_, high) => [0, high * 1.06 || 1],
+    xTicks: at => Number.isInteger(at) && known(edges[at]) ? shown(edges[at]) : "",
+    title: i => `${shown(edges[i])} – ${shown(edges[i + 1])}`, format: v => counted(v, "outcome"), range: (_, high) => [0, high * 1.06 || 1],
     label: "Histogram of delays",
     series: [{ name: "outcomes", label: "outcomes", style: { hue: "blue", dash: [], width: 1 }, values: counts }],
   });

@@ -1,4 +1,4 @@
-// The reliability diagram: what was said against what happened, raw beside one method, for the whole log or one period.
+// The reliability diagram: what was forecast against what happened, raw beside one method, for the whole log or one period.
 function drawReliability(payload, styles) {
   const host = document.getElementById("curves"), { reliability } = payload;
   const raw = payload.methods[0].name;
@@ -48,7 +48,7 @@ function drawReliability(payload, styles) {
     const bin = i => `${number(points[i].bin / reliability.bins, 2)} – ${number((points[i].bin + 1) / reliability.bins, 2)}`;
     return {
       x: points.map(({ x }) => x), series, xRange: range, range: () => range,
-      title: i => `said ${number(points[i].x, digits)} (${bin(i)})`,
+      title: i => `forecast ${number(points[i].x, digits)} (${bin(i)})`,
       note: (one, i) => {
         const { count: counts } = curve(one.name);
         return `happened ${number(one.values[i], digits)} (${number(one.low[i], digits)} to ${number(one.high[i], digits)}) in ${count(counts[points[i].bin])}`;
@@ -65,10 +65,10 @@ function drawReliability(payload, styles) {
   }
 
   const controls = element("div", { class: "controls" });
-  const said = element("output", { class: "period", "aria-live": "polite" });
+  const readout = element("output", { class: "period", "aria-live": "polite" });
   const upper = element("div", { id: "curves-points" }), lower = element("div", { id: "curves-counts" });
   const multiples = element("div", { class: "multiples", role: "group", "aria-label": "Periods" });
-  host.append(controls, said, element("div", { class: "diagrams" }, element("div", {}, upper, lower), multiples));
+  host.append(controls, readout, element("div", { class: "diagrams" }, element("div", {}, upper, lower), multiples));
 
   function diagonal(self) {
     const { ctx } = self, { min, max } = self.scales.x;
@@ -123,7 +123,7 @@ function drawReliability(payload, styles) {
 
   function show() {
     const { label, count: events } = reliability.periods[period];
-    said.textContent = `${label}: ${counted(events, "event")}. Calibration error ${names().map(name => `${styles[name].label} ${number(error(name))}`).join(", ")}.`;
+    readout.textContent = `${label}: ${counted(events, "event")}. Calibration error ${names().map(name => `${styles[name].label} ${number(error(name))}`).join(", ")}.`;
     if (slider) slider.value = period;
     slider?.setAttribute("aria-valuetext", label);
     minis.forEach(({ button }, at) => button.setAttribute("aria-pressed", String(at === period)));

@@ -10,13 +10,13 @@ function isDark() {
 function startTheme() {
   const button = element("button", { type: "button", on: { click: () => {
     root.dataset.theme = isDark() ? "light" : "dark";
-    said();
+    relabel();
     redrawAll();
   } } });
-  const said = () => { button.textContent = isDark() ? "Light" : "Dark"; button.setAttribute("aria-label", `Switch to ${isDark() ? "light" : "dark"} colours`); };
-  said();
+  const relabel = () => { button.textContent = isDark() ? "Light" : "Dark"; button.setAttribute("aria-label", `Switch to ${isDark() ? "light" : "dark"} colours`); };
+  relabel();
   document.getElementById("theme").append(button);
-  dark.addEventListener("change", () => { said(); redrawAll(); });
+  dark.addEventListener("change", () => { relabel(); redrawAll(); });
 }
 
 // Paper is white: canvases must be drawn again before they are printed.

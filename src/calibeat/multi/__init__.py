@@ -1,0 +1,1 @@
+"""Many classes: `MultiCalibrator`, its receipts (`MultiForecast`) and its snapshots."""

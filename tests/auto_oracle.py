@@ -1,0 +1,264 @@
+"""AUTO: the default online calibrator. Readable scalar reference (the oracle); plain Python, no dependencies but numpy.
+
+predict(row, score)         -> receipt      (pure: does not change the row)
+update(row, receipt, y)     changes the row; y in {0,1}; receipts may come back late and in any order
+The forecast is receipt[R_P], the expert (mixture before the spline) is receipt[R_M].
+"""
+
+import math
+
+import numpy as np
+
+# ---- constants -----------------------------------------------------------------------------------------------------
+LO, HI = 1e-5, 1.0 - 1e-5  # scores are clipped to [LO, HI]; a clipped score equal to LO or HI is an ATOM
+EPS = 1e-7  # lane probabilities and the spline forecast live in [EPS, 1-EPS]
+LN4 = math.log(4.0)
+X_ATOM = 6.0  # an atom enters the Kalman lanes as x = -6 or +6
+G_ATOM = LN4 - 6.0 - 2.0 * math.log(1.0 + math.exp(-6.0))  # the matching g
+PRIOR = (0.25, 0.25, 1.0)  # prior variances of (slope a, bend c, offset b)
+RATE = ((0.0, 0.0, 0.0), (1e-4, 1e-4, 1e-4), (1e-3, 1e-3, 1e-3), (0.0, 0.0, 1e-2))  # drift per event / prior variance
+P_CAP = 4.0  # a variance at or above P_CAP * prior receives no more drift
+STEP = 2.0  # a Kalman update moves its own logit by at most STEP
+ONS_RHO, ONS_GAIN, ONS_R = 100.0, 10.0, 100.0  # the paper's ONS: A_0 = 100 I, 1/gamma = 10, ball radius 100
+SHARE = 0.5  # share SHARE/n of the n-th label
+LAG_T, LAG_B = 10.0, 0.05  # late labels: temper 1/(1+lag/10), pull 0.05*lag/n
+KNOTS, X_MAX, L0 = 25, 6.0, 10.0  # spline on x: knots -6, -5.5, .., 6; prior information per knot
+MKNOTS = 11  # spline on m: knots 0, .1, .., 1
+ATOM_N0 = 10.0  # prior events of an atom cell
+CTL_N0, CTL_EDGE, CTL_MIN = 20.0, 1e-6, 1e-4
+
+# ---- row: 152 doubles ------------------------------------------------------------------------------------------------
+A, C, B = 0, 4, 8  # theta of the 4 Kalman lanes, lane-minor: A+k, C+k, B+k
+PAA, PAC, PAB, PCC, PCB, PBB = 12, 16, 20, 24, 28, 32  # covariance, upper triangle, lane-minor
+W = 36  # 6 lane weights: Kalman 0..3, identity, ONS
+V = 42  # 3 weights: mixture m, spline on x, spline on m
+OA, OB, H00, H01, H11 = 45, 46, 47, 48, 49  # ONS
+N = 50  # labels used so far
+ATOM = 51  # S_lo, N_lo, S_hi, N_hi
+KC, KL = 55, 80  # spline on x: offsets and information, 25 each
+MC, ML = 105, 116  # spline on m: offsets and information, 11 each
+CS, CN = 127, 137  # residual control, 10 + 10; 147..151 reserved, zero
+ROW = 152
+# ---- receipt: 11 doubles ---------------------------------------------------------------------------------------------
+R_N, R_F, R_E, R_ONS, R_M, R_S, R_T, R_P = 0, 1, 2, 6, 7, 8, 9, 10
+RECEIPT = 11
+
+
+def new_row():
+    r = np.zeros(ROW)
+    for k in range(4):
+        r[A + k] = 1.0
+        r[PAA + k], r[PCC + k], r[PBB + k] = PRIOR
+    r[W : W + 6] = 1.0 / 6.0
+    r[V : V + 3] = 1.0 / 3.0
+    r[OA], r[H00], r[H11] = 1.0, ONS_RHO, ONS_RHO
+    r[KL : KL + KNOTS] = L0
+    r[ML : ML + MKNOTS] = L0
+    return r
+
+
+def sigmoid(u):
+    if u >= 0.0:
+        return 1.0 / (1.0 + math.exp(-u))
+    e = math.exp(u)
+    return e / (1.0 + e)
+
+
+def clip(p, lo, hi):
+    return min(max(p, lo), hi)
+
+
+def features(f):
+    """-> x for ONS and the spline; (xk, g) for the Kalman lanes; atom index -1, 0 (score 0) or 1 (score 1)"""
+    x = math.log(f) - math.log(1.0 - f)
+    if f <= LO:
+        return x, -X_ATOM, G_ATOM, 0
+    if f >= HI:
+        return x, X_ATOM, G_ATOM, 1
+    return x, x, math.log(f) + math.log(1.0 - f) + LN4, -1
+
+
+def knot(s, last):
+    """position s in units of knots -> left knot j and weight t of the right knot"""
+    s = clip(s, 0.0, last)
+    j = min(int(s), int(last) - 1)
+    return j, s - j
+
+
+def lane(r, k, xk, g):
+    return clip(sigmoid(r[A + k] * xk + r[C + k] * g + r[B + k]), EPS, 1.0 - EPS)
+
+
+def spline(r, m, x, atom):
+    if atom >= 0:  # own cell: shrunken frequency
+        s = (r[ATOM + 2 * atom] + ATOM_N0 * m) / (r[ATOM + 2 * atom + 1] + ATOM_N0)
+    else:  # interpolated logit offset
+        j, t = knot((x + X_MAX) * 2.0, KNOTS - 1.0)
+        s = sigmoid(math.log(m / (1.0 - m)) + (1.0 - t) * r[KC + j] + t * r[KC + j + 1])
+    return clip(s, EPS, 1.0 - EPS)
+
+
+def mspline(r, m):
+    j, t = knot(m * 10.0, MKNOTS - 1.0)
+    return clip(sigmoid(math.log(m / (1.0 - m)) + (1.0 - t) * r[MC + j] + t * r[MC + j + 1]), EPS, 1.0 - EPS)
+
+
+def learn(r, c, info, j, t, e, y):
+    """one step of the knots j, j+1 (offsets at c, information at info) that issued e"""
+    h = e * (1.0 - e)
+    r[info + j] += (1.0 - t) * h
+    r[c + j] += (1.0 - t) * (y - e) / r[info + j]
+    r[info + j + 1] += t * h
+    r[c + j + 1] += t * (y - e) / r[info + j + 1]
+
+
+def predict(r, score, ctl=False):
+    q = np.empty(RECEIPT)
+    f = clip(score, LO, HI)
+    x, xk, g, atom = features(f)
+    m = 0.0
+    for k in range(4):
+        q[R_E + k] = lane(r, k, xk, g)
+        m += r[W + k] * q[R_E + k]
+    q[R_ONS] = clip(sigmoid(r[OA] * x + r[OB]), EPS, 1.0 - EPS)
+    m += r[W + 4] * f
+    m += r[W + 5] * q[R_ONS]
+    m = clip(m, EPS, 1.0 - EPS)
+    s = spline(r, m, x, atom)
+    t = mspline(r, m)
+    p = clip(r[V] * m + r[V + 1] * s + r[V + 2] * t, EPS, 1.0 - EPS)
+    if ctl:
+        b = min(int(p * 10.0), 9)
+        c = clip(p + r[CS + b] / (r[CN + b] + CTL_N0), b / 10.0 + CTL_EDGE, (b + 1) / 10.0 - CTL_EDGE)
+        p = clip(c, min(p, CTL_MIN), max(p, 1.0 - CTL_MIN))
+    q[R_N], q[R_F], q[R_M], q[R_S], q[R_T], q[R_P] = r[N], f, m, s, t, p
+    return q
+
+
+def project(a, b, h00, h01, h11):
+    """H-norm projection of (a,b) on the ball of radius ONS_R (the paper's; never active in any test)"""
+    if a * a + b * b <= ONS_R * ONS_R:
+        return a, b
+    c0, c1, lo, hi = h00 * a + h01 * b, h01 * a + h11 * b, 0.0, 1e12
+    for _ in range(100):
+        mu = 0.5 * (lo + hi)
+        d = (h00 + mu) * (h11 + mu) - h01 * h01
+        u, v = ((h11 + mu) * c0 - h01 * c1) / d, ((h00 + mu) * c1 - h01 * c0) / d
+        if u * u + v * v > ONS_R * ONS_R:
+            lo = mu
+        else:
+            hi = mu
+    return u, v
+
+
+def update(r, q, y):  # noqa: PLR0915 - the whole rule in one place, to be read from top to bottom
+    f, m, s, p = q[R_F], q[R_M], q[R_S], q[R_P]
+    lag = r[N] - q[R_N]  # updates made between this prediction and its label
+    n = r[N] + 1.0
+    x, xk, g, atom = features(f)
+
+    def like(e):
+        return e if y else 1.0 - e
+
+    issued = [q[R_E + k] for k in range(4)] + [f, q[R_ONS]]
+
+    # weights: the likelihoods issued at prediction time; those of the lanes are tempered when the label is late
+    share = SHARE / n
+    w = []
+    for k in range(6):
+        chance = like(issued[k])
+        if lag > 0.0:
+            chance = math.pow(chance, 1.0 / (1.0 + lag / LAG_T))
+        w.append(r[W + k] * chance)
+    t = w[0] + w[1] + w[2] + w[3] + w[4] + w[5]
+    for k in range(6):
+        r[W + k] = (1.0 - share) * (w[k] / t) + share / 6.0
+    v0, v1, v2 = r[V] * like(m), r[V + 1] * like(s), r[V + 2] * like(q[R_T])
+    t = v0 + v1 + v2
+    r[V] = (1.0 - share) * (v0 / t) + share / 3.0
+    r[V + 1] = (1.0 - share) * (v1 / t) + share / 3.0
+    r[V + 2] = (1.0 - share) * (v2 / t) + share / 3.0
+    if lag > 0.0:  # a late label also pulls towards OPS: lane ONS, no splines
+        pull = min(0.5, LAG_B * lag / n)
+        for k in range(6):
+            r[W + k] *= 1.0 - pull
+        r[W + 5] += pull
+        r[V] = (1.0 - pull) * r[V] + pull
+        r[V + 1] *= 1.0 - pull
+        r[V + 2] *= 1.0 - pull
+
+    # Kalman lanes, at their present parameters
+    for k in range(4):
+        e = lane(r, k, xk, g)
+        ka = r[PAA + k] * xk + r[PAC + k] * g + r[PAB + k]
+        kc = r[PAC + k] * xk + r[PCC + k] * g + r[PCB + k]
+        kb = r[PAB + k] * xk + r[PCB + k] * g + r[PBB + k]
+        var = max(ka * xk + kc * g + kb, 0.0)
+        h = e * (1.0 - e)
+        d = 1.0 / (1.0 + h * var)
+        step = (y - e) * d
+        move = abs(step * var)
+        if move > STEP:
+            step *= STEP / move
+        r[A + k] += ka * step
+        r[C + k] += kc * step
+        r[B + k] += kb * step
+        d *= h
+        r[PAA + k] -= d * ka * ka
+        r[PAC + k] -= d * ka * kc
+        r[PAB + k] -= d * ka * kb
+        r[PCC + k] -= d * kc * kc
+        r[PCB + k] -= d * kc * kb
+        r[PBB + k] -= d * kb * kb
+        for i, z in ((0, PAA), (1, PCC), (2, PBB)):
+            if r[z + k] < P_CAP * PRIOR[i]:
+                r[z + k] += RATE[k][i] * PRIOR[i]
+
+    # the paper's ONS lane, at its present parameters
+    e = sigmoid(r[OA] * x + r[OB]) - y
+    d = e * x
+    r[H00] += d * d
+    r[H01] += d * e
+    r[H11] += e * e
+    t = ONS_GAIN / (r[H00] * r[H11] - r[H01] * r[H01])
+    a = r[OA] - (r[H11] * d - r[H01] * e) * t
+    b = r[OB] - (r[H00] * e - r[H01] * d) * t
+    r[OA], r[OB] = project(a, b, r[H00], r[H01], r[H11])
+
+    # splines: around the mixture that was issued, at their present offsets
+    if atom >= 0:
+        r[ATOM + 2 * atom] += y
+        r[ATOM + 2 * atom + 1] += 1.0
+    else:
+        j, t = knot((x + X_MAX) * 2.0, KNOTS - 1.0)
+        learn(r, KC, KL, j, t, spline(r, m, x, atom), y)
+    j, t = knot(m * 10.0, MKNOTS - 1.0)
+    learn(r, MC, ML, j, t, mspline(r, m), y)
+
+    # residual control: the bin of the issued forecast
+    b = min(int(p * 10.0), 9)
+    r[CS + b] += y - p
+    r[CN + b] += 1.0
+    r[N] = n
+
+
+def run(score, outcome, delay=None, ctl=False):
+    """delay: None (immediate) or due times: label i is applied before prediction due[i] (> i), in order (due, i).
+    -> forecast, expert, row"""
+    T = len(score)
+    r, out, ex = new_row(), np.empty(T), np.empty(T)
+    if delay is None:
+        for t in range(T):
+            q = predict(r, score[t], ctl)
+            out[t], ex[t] = q[R_P], q[R_M]
+            update(r, q, float(outcome[t]))
+        return out, ex, r
+    order, j, box = np.argsort(delay, kind="stable"), 0, {}
+    for t in range(T):
+        while j < T and delay[order[j]] <= t:
+            i = order[j]
+            update(r, box.pop(i), float(outcome[i]))
+            j += 1
+        box[t] = predict(r, score[t], ctl)
+        out[t], ex[t] = box[t][R_P], box[t][R_M]
+    return out, ex, r

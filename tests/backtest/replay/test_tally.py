@@ -1,0 +1,65 @@
+"""Blocks, ranks and e-values of the tallies."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from streams import drifting
+
+import calibeat
+from calibeat.backtest.replay import tally as tally_module
+from calibeat.backtest.replay.tally import MOST_BLOCKS, RANKS, STEPS, Blocks, rank_of
+
+N = 3000
+SCORES, OUTCOMES = drifting(N)
+METHODS = ["ops", "tops", "hops"]
+
+
+def test_merged_blocks_lose_nothing(monkeypatch):
+    """The same log through few blocks and through many: the same sums, and windows that are still consecutive."""
+    whole = calibeat.backtest(SCORES, OUTCOMES, methods="ops", warmup=7)
+    monkeypatch.setattr(tally_module, "MOST_BLOCKS", 16)
+    merged = calibeat.backtest(SCORES, OUTCOMES, methods="ops", warmup=7)
+    for column in ("log_loss", "brier", "ce", "shp", "auc", "regret", "log_e_value", "log_e_max"):
+        np.testing.assert_allclose(merged.table[column], whole.table[column], rtol=1e-12)
+    windows = merged.windows
+    np.testing.assert_array_equal(windows["start"][1:], windows["end"][:-1] + 1)
+    assert len(windows["start"]) <= 16
+
+
+def test_times_of_blocks_survive_merging():
+    blocks = Blocks(0)
+    times = np.arange(3 * MOST_BLOCKS + 5) * 10
+    for part in np.array_split(times, 7):
+        blocks.place(np.ones(len(part), dtype=bool), part, [])
+    assert blocks.length == 4 and blocks.judged == len(times)
+    begins = times[::4]
+    np.testing.assert_array_equal(blocks.begin[: blocks.used], begins)
+    np.testing.assert_array_equal(blocks.end[: blocks.used], np.append(begins[1:] - 10, times[-1]))
+
+
+def test_ranks_rise_with_the_forecast():
+    p = np.r_[0.0, 5e-324, np.logspace(-8, np.log10(0.5), 4000), 1 - np.logspace(np.log10(0.5), -8, 4000), 1.0]
+    ranks = [rank_of(float(value), STEPS) for value in p]
+    assert ranks == sorted(ranks) and ranks[0] == 0 and ranks[-1] == RANKS - 1
+    middle = [rank_of(float(value), STEPS) for value in np.arange(1000) / 1000]
+    assert len(set(middle)) == 1000
+
+
+def test_the_e_value_is_no_winning_bet_against_a_score_that_is_right():
+    """Whatever is forecast, also 0, 1 and beyond the clip: in the mean the ratio of an event is at most one."""
+    from calibeat.backtest.replay.tally import tally
+
+    for truth in (0.0, 1e-7, 1e-5, 0.3, 1 - 1e-6, 1.0):
+        for p in (0.0, 1e-6, 0.2, 1 - 1e-7, 1.0):
+            mean = 0.0
+            for y, chance in ((1.0, truth), (0.0, 1.0 - truth)):
+                raw_loss = np.array([tally_module.log_loss(truth, y)])
+                running, place = np.zeros(3), np.array([1])
+                tally(
+                    np.array([p]), np.array([y]), place, raw_loss, 1, np.zeros(6), np.zeros(8), np.zeros(2 * RANKS),
+                    running,
+                )  # fmt: skip
+                mean += chance * math.exp(running[0])
+            assert mean <= 1.0 + 1e-12, (truth, p)

@@ -1,0 +1,59 @@
+"""System components that some tests need and pip does not install.
+
+A test calls ``component("chromium")`` and gets the paths of its programs. Where they are missing, the test skips with a
+reason. In continuous integration (CI=true) it fails instead: there every component must be present.
+
+``python tests/components.py`` prints the option for `coverage report` that leaves out the files of `src` which only run
+where a missing component is present. In continuous integration it prints nothing.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from dataclasses import dataclass
+
+import pytest
+
+
+@dataclass(frozen=True)
+class Component:
+    """Programs that must be on the PATH, how to get them, and the files of `src` that only run with them."""
+
+    title: str
+    programs: tuple[str, ...]
+    how: str
+    files: tuple[str, ...] = ()
+
+
+COMPONENTS = {
+    "chromium": Component("Chromium and its driver", ("chromium", "chromedriver"), "make chromium"),
+}
+
+
+def component(name: str) -> list[str]:
+    """The paths of the component's programs; the test skips where one is missing, and fails if CI is set."""
+    wanted = COMPONENTS[name]
+    found = [path for program in wanted.programs if (path := shutil.which(program))]
+    if len(found) == len(wanted.programs):
+        return found
+    reason = f"needs {wanted.title} ({wanted.how})"
+    if in_ci():
+        pytest.fail(reason)
+    pytest.skip(reason)
+
+
+def in_ci() -> bool:
+    """Whether this is continuous integration, where no component may be missing."""
+    return os.environ.get("CI", "").lower() not in ("", "0", "false")
+
+
+def omitted() -> str:
+    """The option of `coverage report` for the components that are missing here."""
+    missing = [c for c in COMPONENTS.values() if not all(shutil.which(program) for program in c.programs)]
+    files = [file for wanted in missing for file in wanted.files]
+    return f"--omit={','.join(files)}" if files and not in_ci() else ""
+
+
+if __name__ == "__main__":
+    print(omitted())  # noqa: T201 - the Makefile reads it

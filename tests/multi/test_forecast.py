@@ -1,0 +1,101 @@
+"""The receipt of many classes as data."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import numpy as np
+import pytest
+
+from calibeat import InvalidInput, MultiCalibrator, MultiForecast, UnknownForecast
+
+CLASSES = ["cat", "dog", "bird"]
+
+
+@pytest.fixture
+def cal() -> MultiCalibrator:
+    return MultiCalibrator(CLASSES)
+
+
+@pytest.fixture
+def data(cal: MultiCalibrator) -> dict[str, Any]:
+    return json.loads(cal.predict([0.2, 0.3, 0.5]).to_json())
+
+
+def test_it_is_an_array_and_reads_well(cal: MultiCalibrator) -> None:
+    forecast = cal.predict([0.2, 0.3, 0.5])
+    np.testing.assert_array_equal(np.asarray(forecast), forecast.probabilities)
+    copied = np.array(forecast, copy=True)
+    copied[0] = 0.0
+    assert forecast.probabilities[0] > 0.1
+    with pytest.raises(ValueError, match="read-only"):
+        forecast.probabilities[0] = 1.0
+    assert repr(forecast) == "MultiForecast(label='bird', event=0, seen=0)"
+
+
+@pytest.mark.parametrize("method", ["raw", "ots", "multi"])
+def test_json_is_versioned_and_exact(method: str) -> None:
+    forecast = MultiCalibrator(CLASSES, method).predict([0.2, 0.3, 0.5])
+    data = json.loads(forecast.to_json())
+    assert data["v"] == 1
+    assert (data["expert"] is None) == (method != "multi")
+    twin = MultiForecast.from_json(forecast.to_json())
+    assert twin == forecast and hash(twin) == hash(forecast) and twin != data
+    np.testing.assert_array_equal(twin.probabilities, forecast.probabilities)
+    assert MultiForecast.from_dict({**data, "news": 1}) == forecast  # of a later release
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"v": 2}, "forecast must be of version 1, got 2"),
+        ({"v": True}, "forecast must be of version 1, got True"),
+        ({"probabilities": [0.5, 0.5, 0.5]}, "probabilities must be a list of probabilities of sum 1"),
+        ({"probabilities": "abc"}, "probabilities must be a list of probabilities"),
+        ({"score": [0.5, float("nan"), 0.5]}, "score must be a list of probabilities"),
+        ({"score": [0.5, 0.5]}, "as many scores as probabilities, got 2"),
+        ({"expert": [0.5, True, 0.5]}, "expert must be a list of probabilities"),
+        ({"slope": 1e9}, "slope must be in"),
+        ({"event": -1}, "event must be a whole number"),
+        ({"seen": 0.5}, "seen must be a whole number"),
+        ({"issuer": 7}, "issuer must be a string, got 7"),
+        ({"binary": {}}, "forecast must"),
+    ],
+)
+def test_damage_is_named(data: dict[str, Any], change: dict[str, Any], message: str) -> None:
+    with pytest.raises(InvalidInput, match=message):
+        MultiForecast.from_dict({**data, **change})
+
+
+def test_missing_fields_and_foreign_text(data: dict[str, Any]) -> None:
+    del data["score"]
+    with pytest.raises(InvalidInput, match="must have the field 'score'"):
+        MultiForecast.from_dict(data)
+    for text in ("[1]", "{", b"\xff"):
+        with pytest.raises(InvalidInput, match="forecast must be"):
+            MultiForecast.from_json(text)
+
+
+def test_a_calibrator_knows_its_own(cal: MultiCalibrator, data: dict[str, Any]) -> None:
+    with pytest.raises(InvalidInput, match="must be a MultiForecast made by predict, got dict"):
+        cal.update(data, "cat")  # type: ignore[arg-type]
+    other = MultiCalibrator(["a", "b", "c"])
+    with pytest.raises(UnknownForecast, match="made with other classes or by another method - at event 0"):
+        cal.update(other.predict([0.2, 0.3, 0.5]), "cat")
+    for change, error, message in (
+        ({"event": 9}, UnknownForecast, "one of the 1 that this calibrator has made, got event 9"),
+        ({"seen": 5}, InvalidInput, "seen must be a whole number"),
+        ({"expert": None}, InvalidInput, "must hold what its expert said"),
+        ({"probabilities": [1.0, 0.0, 0.0]}, InvalidInput, "must have 3 positive probabilities"),
+        (
+            {"probabilities": [0.5, 0.5], "score": [0.5, 0.5], "expert": [0.5, 0.5]},
+            InvalidInput,
+            "must have 3 positive",
+        ),
+    ):
+        with pytest.raises(error, match=message):
+            cal.update(MultiForecast.from_dict({**data, **change}), "cat")
+    assert cal.outcomes == 0
+    cal.update(MultiForecast.from_dict(data), "cat")
+    assert cal.outcomes == 1

@@ -1,0 +1,99 @@
+"""MULTI against its golden vectors; the same bits everywhere."""
+
+from __future__ import annotations
+
+import golden
+import multi_oracle
+import multi_streams
+import numpy as np
+import pytest
+from conftest import JIT_OFF
+from multi_streams import calibrate
+
+from calibeat import MultiCalibrator
+from calibeat.core.jit import compiled, plain
+from calibeat.multi import kernel, layout
+
+VECTORS = golden.multi()
+
+
+@pytest.mark.parametrize("case", sorted({name.split("/")[0] for name in VECTORS}))
+def test_golden_vectors(case: str) -> None:
+    forecasts, row = calibrate(VECTORS[f"{case}/score"], VECTORS[f"{case}/label"], VECTORS.get(f"{case}/due"))
+    np.testing.assert_allclose(forecasts, VECTORS[f"{case}/forecast"], rtol=1e-11, atol=1e-11)
+    if f"{case}/row" in VECTORS:
+        np.testing.assert_allclose(row, VECTORS[f"{case}/row"], rtol=1e-11, atol=1e-11)
+
+
+@pytest.mark.skipif(JIT_OFF, reason="compares with the JIT on")
+@pytest.mark.parametrize("K", [2, 3, 5, 10, 65])
+@pytest.mark.parametrize("name", multi_streams.STREAMS)
+def test_compiled_has_the_bits_of_plain_python(name: str, K: int) -> None:
+    scores, labels = multi_streams.STREAMS[name](80, K)
+    for due in (None, multi_streams.delays(80, "reordered")):
+        for ours, theirs in zip(
+            calibrate(scores, labels, due), calibrate(scores, labels, due, make=plain), strict=True
+        ):
+            np.testing.assert_array_equal(ours, theirs)
+
+
+def test_due_next_is_immediate() -> None:
+    scores, labels = multi_streams.drifting(200, 5)
+    immediate = calibrate(scores, labels)
+    late = calibrate(scores, labels, np.arange(200) + 1)
+    np.testing.assert_array_equal(late[0], immediate[0])
+
+
+@pytest.mark.parametrize("K", [3, 65])
+@pytest.mark.parametrize("name", ["random", "drifting", "edge"])
+def test_permuting_the_classes_permutes_the_forecasts(name: str, K: int) -> None:
+    scores, labels = multi_streams.STREAMS[name](100, K)
+    if name == "edge":  # the first of equal scores is the named class, whatever the order
+        scores = multi_streams.normalised(scores + 1e-3 * np.random.default_rng(0).random(scores.shape))
+    order = np.random.default_rng(K).permutation(K)
+    there = np.argsort(order)
+    straight = MultiCalibrator(K).run(scores, labels)
+    turned = MultiCalibrator(K).run(scores[:, order], there[labels])
+    np.testing.assert_allclose(turned, straight[:, order], rtol=0, atol=1e-12)
+
+
+def test_two_classes_permuted() -> None:
+    scores, labels = multi_streams.drifting(200, 2)
+    straight = MultiCalibrator(2).run(scores, labels)
+    turned = MultiCalibrator(2).run(scores[:, ::-1], 1 - labels)
+    np.testing.assert_allclose(turned, straight[:, ::-1], rtol=0, atol=1e-12)
+
+
+def test_the_online_temperature_is_the_oracles() -> None:
+    for name in multi_streams.STREAMS:
+        scores, labels = multi_streams.STREAMS[name](150, 4)
+        P = MultiCalibrator(4, method="ots").run(scores, labels)
+        np.testing.assert_allclose(P, multi_oracle.online_temperature(scores, labels), rtol=1e-11, atol=1e-12)
+
+
+@pytest.mark.parametrize("kind", ["coin", "constant", "wrong", "adversary"])
+def test_long_streams_stay_finite(kind: str) -> None:
+    """Short here; `benchmarks/multi.py --stress` runs a million events of each kind."""
+    n, K = (400, 3) if JIT_OFF else (20_000, 3)
+    rng = np.random.default_rng(6)
+    at = rng.integers(0, K, n)
+    streams = {
+        "coin": (np.eye(K)[at], rng.integers(0, K, n)),
+        "constant": (np.full((n, K), 1.0 / K), np.repeat([0, 1], [n // 2, n - n // 2])),
+        "wrong": (np.eye(K)[at], (at + 1) % K),
+        "adversary": (np.eye(K)[at], (at + rng.integers(1, K, n)) % K),
+    }
+    forecasts, row = calibrate(*streams[kind])
+    assert np.isfinite(row).all() and np.isfinite(forecasts).all()
+    assert np.abs(forecasts.sum(axis=1) - 1.0).max() <= 1e-12
+    layout.check_row(layout.MULTI, K, [*row, 0.0, 1.0], n)
+    w = row[layout.W : layout.W + 6]
+    assert w.min() >= 0.4 / (6 * n)
+
+
+def test_evidence_survives_any_ratio() -> None:
+    """A forecast of 1e-304 after a product of 1e-90 is no number of its own."""
+    row = np.array([0.0, 0.0, 0.0, 1e-90])
+    compiled(kernel.compound)(row, 2, 1e-304)
+    compiled(kernel.compound)(row, 2, 1e-20)
+    assert row[2] + np.log(row[3]) == pytest.approx((-90 - 304 - 20) * np.log(10.0))

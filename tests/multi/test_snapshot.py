@@ -1,0 +1,130 @@
+"""Snapshots of many classes: exact, versioned, and checked before anything is believed."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import multi_streams
+import numpy as np
+import pytest
+
+from calibeat import MultiCalibrator, SnapshotMismatch
+from calibeat.multi import layout, snapshot
+
+
+def trained(K: int = 3, method: str = "multi") -> MultiCalibrator:
+    cal = MultiCalibrator(K, method)
+    cal.run(*multi_streams.drifting(80, K))
+    return cal
+
+
+def changed(cal: MultiCalibrator, **changes: Any) -> str:
+    """The snapshot with other content and a right checksum."""
+    state = {**json.loads(cal.to_json()), **changes}
+    del state["checksum"], state["format"], state["version"]
+    return snapshot.dump(state)
+
+
+@pytest.mark.parametrize("method", ["raw", "ots", "multi"])
+@pytest.mark.parametrize("K", [2, 3, 65])
+def test_there_and_back(K: int, method: str) -> None:
+    cal = trained(K, method)
+    twin = MultiCalibrator.from_json(cal.to_json())
+    assert twin.to_json() == cal.to_json()
+    np.testing.assert_array_equal(twin.row, cal.row)
+    assert (twin.classes, twin.method, twin.events, twin.evidence) == (cal.classes, method, 80, cal.evidence)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "whole JSON text"),
+        ("[]", "must be a JSON object"),
+        ('{"format": "calibeat/calibrator"}', "must have the format 'calibeat/multi'"),
+        ('{"format": "calibeat/multi", "version": 99}', "must be of version 1, got 99"),
+        ('{"format": "calibeat/multi", "version": 1}', "must have the field 'classes'"),
+    ],
+)
+def test_foreign_text(text: str, message: str) -> None:
+    with pytest.raises(SnapshotMismatch, match=message):
+        MultiCalibrator.from_json(text)
+
+
+def test_edited_text() -> None:
+    text = trained().to_json().replace('"events": 80', '"events": 81')
+    with pytest.raises(SnapshotMismatch, match="must have the checksum of its content"):
+        MultiCalibrator.from_json(text)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"classes": 4}, "row must have the width"),
+        ({"classes": ["a", "a", "b"]}, "classes must be different"),
+        ({"method": "best"}, "method must be"),
+        ({"logits": 1}, "logits must be True or False"),
+        ({"events": -1}, "events must be a whole number"),
+        ({"events": 81}, "no more labels than its 81 forecasts"),
+        ({"stream": {}}, "snapshot must hold what a calibrator can hold"),
+        ({"stream": {"row": "abc"}}, "row must have the width 155, got str"),
+        ({"stream": {"row": [True] * 155}}, "row must hold finite numbers"),
+        ({"settled": [7] * 80}, "settled must be an object with labels"),
+        ({"settled": {"first": 0, "given_up": 0, "marks": "", "labels": "?"}}, "labels must be in base 64"),
+        ({"settled": {"first": 0, "given_up": 0, "marks": "", "labels": "AAAAAA=="}}, "those of the 0 settled"),
+        ({"settled": {"first": 0, "given_up": 0, "marks": "Aw==", "labels": "CQAAAA=="}}, "those of the 1 settled"),
+        ({"settled": {"first": 0, "given_up": 0, "marks": "Aw==", "labels": "/////w=="}}, "those of the 1 settled"),
+        ({"lives": [[1]]}, "lives must be pairs"),
+    ],
+)
+def test_impossible_content(changes: dict[str, Any], message: str) -> None:
+    with pytest.raises(SnapshotMismatch, match=message):
+        MultiCalibrator.from_json(changed(trained(), **changes))
+
+
+@pytest.mark.parametrize(
+    ("at", "value", "message"),
+    [
+        (layout.N, 80.5, "no more labels"),
+        (layout.W, 0.9, "weights of lanes"),
+        (layout.V, 0.0, "weights of stages"),
+        (layout.Z, 2.0, "weights of spline"),
+        (layout.G, -1.0, "weights of guard"),
+        (layout.SLOPE, 101.0, "slope in"),
+        (layout.SLOPE_INFORMATION, 1.0, "slope in"),
+        (layout.THETA, 1e7, "shared numbers"),
+        (layout.THETA + 3, -1.0, "positive definite"),
+        (layout.OFFSET, 1e3, "offsets"),
+        (layout.KNOWN, 1.0, "information of offsets"),
+        (layout.BIAS, 1e7, "biases"),
+        (layout.BIAS + 3, 0.0, "information of biases"),
+        (layout.BIAS + 24, 0.0, "factors"),
+        (layout.BIAS + 42, 1.0, "information of factors"),
+        (layout.BIAS + 60, -1.0, "confusion factors"),
+        (layout.BIAS + 69, 1.0, "information of confusions"),
+        (-1, 0.0, "evidence"),
+    ],
+)
+def test_impossible_rows(at: int, value: float, message: str) -> None:
+    cal = trained()
+    row = cal._stream.state()["row"]
+    row[at] = value
+    with pytest.raises(SnapshotMismatch, match=message):
+        MultiCalibrator.from_json(changed(cal, stream={"row": row}))
+
+
+def test_impossible_row_of_the_online_temperature() -> None:
+    cal = trained(method="ots")
+    row = cal._stream.state()["row"]
+    row[2] = 1e9
+    with pytest.raises(SnapshotMismatch, match="slope in"):
+        MultiCalibrator.from_json(changed(cal, stream={"row": row}))
+
+
+def test_impossible_pairs() -> None:
+    cal = trained(2)
+    auto = cal._stream.state()["auto"]
+    with pytest.raises(SnapshotMismatch, match="auto must be a snapshot of AUTO"):
+        MultiCalibrator.from_json(changed(cal, stream={"auto": {**auto, "events": 3}}))
+    with pytest.raises(SnapshotMismatch, match="must be AUTO after 70 events"):
+        MultiCalibrator.from_json(changed(cal, events=70))

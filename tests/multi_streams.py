@@ -1,0 +1,121 @@
+"""Streams of many classes that tests run over: random, drifting, adversarial and on the edge."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from calibeat import MultiCalibrator
+from calibeat.core.jit import compiled
+from calibeat.multi import layout, loops
+
+Matrix = NDArray[np.float64]
+Stream = tuple[Matrix, NDArray[np.int64]]
+
+
+def normalised(weights: Matrix) -> Matrix:
+    return weights / weights.sum(axis=1, keepdims=True)
+
+
+def drawn(rng: np.random.Generator, truth: Matrix) -> NDArray[np.int64]:
+    return (rng.random(len(truth))[:, None] > truth.cumsum(axis=1)).sum(axis=1).clip(0, truth.shape[1] - 1)
+
+
+def random(n: int, K: int) -> Stream:
+    """Over-confident scores."""
+    rng = np.random.default_rng([1, K])
+    logits = rng.normal(0, 2, (n, K))
+    return normalised(np.exp(logits)), drawn(rng, normalised(np.exp(0.5 * logits)))
+
+
+def drifting(n: int, K: int) -> Stream:
+    """Class priors that rotate, a temperature that falls."""
+    rng = np.random.default_rng([2, K])
+    logits = rng.normal(0, 1.5, (n, K))
+    phase = np.linspace(0, 6, n)[:, None] - np.arange(K) * 2 * np.pi / K
+    truth = normalised(np.exp(np.linspace(1.5, 0.5, n)[:, None] * logits + 1.5 * np.sin(phase)))
+    return normalised(np.exp(logits)), drawn(rng, truth)
+
+
+def adversarial(n: int, K: int) -> Stream:
+    """The label is always the least probable class of the online temperature."""
+    scores = random(n, K)[0]
+    cal, labels = MultiCalibrator(K, method="ots"), np.empty(n, dtype=np.int64)
+    for i, score in enumerate(scores):
+        forecast = cal.predict(score)
+        labels[i] = int(forecast.probabilities.argmin())
+        cal.update(forecast, int(labels[i]))
+    return scores, labels
+
+
+def edge(n: int, K: int) -> Stream:
+    """Exact 0 and 1, denormals, ties, the floor and its neighbours; labels of probability 0."""
+    rng = np.random.default_rng([3, K])
+    points = [0.0, 0.0, 1.0, 5e-324, 1e-300, 1e-7, np.nextafter(1e-7, 0), np.nextafter(1e-7, 1), 0.25, 0.5]
+    scores = rng.choice(points, (n, K))
+    scores[:, 0] += scores.sum(axis=1) == 0.0
+    scores[::5] = np.eye(K)[rng.integers(0, K, len(scores[::5]))]
+    scores[::7] = 1.0 / K
+    return normalised(scores), rng.integers(0, K, n)
+
+
+def wrong(n: int, K: int) -> Stream:
+    """Sure, and always off by one."""
+    at = np.arange(n) % K
+    return np.eye(K)[at], (at + 1) % K
+
+
+def constant(n: int, K: int) -> Stream:
+    rng = np.random.default_rng([4, K])
+    return normalised(np.tile(np.arange(1.0, K + 1.0), (n, 1))), rng.integers(0, K, n)
+
+
+STREAMS: dict[str, Callable[[int, int], Stream]] = {
+    "random": random, "drifting": drifting, "adversarial": adversarial, "edge": edge, "wrong": wrong,
+    "constant": constant,
+}  # fmt: skip
+
+
+def delays(n: int, kind: str) -> NDArray[np.int64]:
+    """Arrivals: a fixed delay, or one that reorders the labels."""
+    rng = np.random.default_rng(5)
+    return np.arange(n) + (15 if kind == "fixed" else 1 + rng.geometric(0.06, n))
+
+
+def by_event(cal: MultiCalibrator, scores: Matrix, labels: NDArray[Any], due: NDArray[Any] | None = None) -> Matrix:
+    """What `run` does, one event at a time."""
+    n, K = scores.shape
+    due = np.arange(n) + 1 if due is None else due
+    waiting, out = {}, np.empty((n, K))
+    order = sorted(range(n), key=lambda i: (due[i], i))
+    last = n + 1 if (due == np.arange(n) + 1).all() else n
+    for i in range(last):
+        while order and due[order[0]] <= i:
+            j = order.pop(0)
+            cal.update(waiting.pop(j), cal.classes[labels[j]])
+        if i < n:
+            waiting[i] = cal.predict(scores[i])
+            out[i] = waiting[i].probabilities
+    return out
+
+
+def calibrate(
+    scores: NDArray[Any], labels: NDArray[Any], due: NDArray[Any] | None = None, make: Any = compiled
+) -> tuple[NDArray[Any], NDArray[Any]]:
+    """The loops of MULTI alone, as the host calls them; also for two classes, which the host gives to AUTO."""
+    n, K = scores.shape
+    method = layout.MULTI
+    row, flat, out = layout.initial_row(method, K), np.array(scores, dtype=float).ravel(), np.empty(n * K)
+    columns, width = labels.astype(np.int64), layout.receipt_width(method, K)
+    assert make(loops.ready)(K, flat, 0)[0] == loops.GOOD
+    if due is None:
+        make(loops.run)(method, K, row, 0.0, flat, columns, out, np.zeros(width), layout.scratch(K))
+    else:
+        order = np.argsort(due, kind="stable")
+        order = order[: np.searchsorted(due[order], n)]
+        receipts = np.zeros(n * width)
+        make(loops.run_late)(method, K, row, 0.0, flat, columns, out, receipts, layout.scratch(K), due, order)
+    return out.reshape(n, K), row[:-2]

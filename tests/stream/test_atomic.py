@@ -1,0 +1,178 @@
+"""Every call of a calibrator happens as a whole: for other threads, and when it is interrupted at any line."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from itertools import count
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import numpy as np
+import pytest
+
+import calibeat
+from calibeat import AUTO, FTL, HOPS, OPS, TOPS, WHB, Beta, Calibrator, Fixed, Forecast, Method, OutcomeConflict
+from calibeat.stream import history as history_module
+from calibeat.stream import settled as settled_module
+
+SOURCES = str(Path(calibeat.__file__).parent)
+METHODS = {
+    "ops": OPS, "tops": TOPS, "hops": HOPS, "auto": AUTO,
+    "windowed": Method(Beta(), FTL(every=2, after=4, window=4)), "fixed": Method(Beta(), Fixed(after=9)),
+    "histogram": replace(WHB, learner=FTL(every=2, after=4)),
+}  # fmt: skip
+SCORES, OUTCOMES = [0.2, 0.7, 0.4, 0.6, 0.9, 0.1, 0.5, 0.8], [0, 1, 1, 0, 1, 0, 0, 1]
+
+
+# ---- interrupts --------------------------------------------------------------------------------------------------
+
+
+def interrupted_at_each_line(make: Callable[[], Any], work: Callable[[Any], None]) -> Iterator[Any]:
+    """Things on which the work was begun, and broken off before the first line of calibeat, the second, ..."""
+    for last in count(1):
+        thing, lines = make(), count(1)
+
+        def trace(frame: FrameType, event: str, _: Any, lines: Iterator[int] = lines, last: int = last) -> Any:
+            file = frame.f_code.co_filename
+            # Tracing sees a line where `with` gives a lock back, before which no real signal is taken: such a lock
+            # would stay taken. (Those of a calibrator may be taken again by the same thread.)
+            if not file.startswith(SOURCES) or file.endswith("jit.py"):
+                return None
+            if event == "line" and next(lines) == last:
+                raise KeyboardInterrupt
+            return trace
+
+        sys.settrace(trace)
+        try:
+            work(thing)
+        except KeyboardInterrupt:
+            sys.settrace(None)
+            yield thing
+        else:
+            sys.settrace(None)
+            assert last > 10
+            return
+
+
+def begun(method: Method) -> tuple[Calibrator, list[Forecast]]:
+    """A calibrator on its way, with some receipts that wait."""
+    calibrator = Calibrator(method, seed=3)
+    calibrator.run(SCORES, OUTCOMES)
+    return calibrator, [calibrator.predict(score) for score in SCORES[:3]]
+
+
+@pytest.fixture
+def small(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Little is remembered, so that the lines that let go are run too; and plain kernels, which have lines."""
+    monkeypatch.setattr(settled_module, "KEEP", 2)
+    monkeypatch.setattr(history_module, "_SLACK", 1)
+    monkeypatch.setattr("calibeat.stream.calibrator.single_is_compiled", lambda: False)
+
+
+@pytest.mark.parametrize("which", [2, 0], ids=["latest", "late"])
+@pytest.mark.parametrize("name", METHODS)
+@pytest.mark.usefixtures("small")
+def test_an_interrupted_update_has_happened_or_not(name: str, which: int) -> None:
+    done, receipts = begun(METHODS[name])
+    before = done.to_json()
+    done.update(receipts[which], 1)
+    after = done.to_json()
+    assert before != after
+    for calibrator, receipts in interrupted_at_each_line(
+        lambda: begun(METHODS[name]), lambda thing: thing[0].update(thing[1][which], 1)
+    ):
+        assert calibrator.to_json() in (before, after)
+        calibrator.update(receipts[which], 1)  # who was interrupted tries again
+        assert calibrator.to_json() == after
+        with pytest.raises(OutcomeConflict):
+            calibrator.update(receipts[which], 0)
+
+
+@pytest.mark.parametrize("name", METHODS)
+@pytest.mark.usefixtures("small")
+def test_an_interrupted_forecast_was_made_or_not(name: str) -> None:
+    done, _ = begun(METHODS[name])
+    before, receipt = done.to_json(), done.predict(0.3)
+    after = done.to_json()
+    done.update(receipt, 1)
+    for calibrator, _ in interrupted_at_each_line(lambda: begun(METHODS[name]), lambda thing: thing[0].predict(0.3)):
+        state = calibrator.to_json()
+        assert state in (before, after)
+        if state == before:
+            receipt = calibrator.predict(0.3)
+            assert calibrator.to_json() == after
+        calibrator.update(receipt, 1)
+        assert calibrator.to_json() == done.to_json()
+
+
+@pytest.mark.parametrize("late", [False, True])
+@pytest.mark.parametrize("name", ["tops", "windowed"])
+@pytest.mark.usefixtures("small")
+def test_an_interrupted_run_has_happened_or_not(name: str, late: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("calibeat.stream.calibrator.load_single_if_cached", lambda: None)
+    due = np.arange(3) + 2 if late else None
+
+    def work(thing: tuple[Calibrator, list[Forecast]]) -> None:
+        thing[0].run(SCORES[:3], OUTCOMES[:3], due=due)
+
+    done, receipts = begun(METHODS[name])
+    before = done.to_json()
+    work((done, receipts))
+    after = done.to_json()
+    for calibrator, receipts in interrupted_at_each_line(lambda: begun(METHODS[name]), work):
+        state = calibrator.to_json()
+        assert state in (before, after)
+        assert Calibrator.from_json(state).to_json() == state
+        if state == before:
+            work((calibrator, receipts))
+        assert calibrator.to_json() == after
+
+
+# ---- threads -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["ops", "auto", "hops", "windowed"])
+def test_threads_may_share_a_calibrator(name: str) -> None:
+    cal, snapshots = Calibrator(METHODS[name]), []
+    workers, each = 4, 150
+    start = threading.Barrier(workers + 1)
+    events: list[int] = []
+
+    def serve(worker: int) -> None:
+        start.wait()
+        waiting: list[Forecast] = []
+        for i in range(each):
+            forecast = cal.predict((i + worker) % 10 / 10)
+            events.append(forecast.event)
+            waiting.append(forecast)
+            if i % 3 == 0:
+                cal.update(waiting.pop(0), i % 2)
+                cal.peek(0.3)
+        for forecast in waiting:
+            cal.update(Forecast.from_json(forecast.to_json()), 1)
+            cal.update(forecast, 1)
+
+    def watch() -> None:
+        start.wait()
+        for _ in range(20):
+            snapshots.append(cal.to_json())
+            cal.run(SCORES, OUTCOMES)
+            assert np.isfinite(cal.row).all() and cal.outcomes <= cal.events
+
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        with ThreadPoolExecutor(workers + 1) as pool:
+            for done in [pool.submit(watch), *(pool.submit(serve, worker) for worker in range(workers))]:
+                done.result()
+    finally:
+        sys.setswitchinterval(interval)
+    assert cal.events == cal.outcomes == workers * each + 20 * len(SCORES)
+    assert len(set(events)) == len(events)  # no two events have one number
+    for text in snapshots:  # each of them of one moment
+        assert Calibrator.from_json(text).to_json() == text

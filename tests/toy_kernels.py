@@ -1,0 +1,30 @@
+"""Kernels that compile in a moment, for tests of the compiler."""
+
+from __future__ import annotations
+
+from calibeat._util.types import Vector
+from calibeat.core.jit import kernel
+
+
+@kernel
+def square(x: float) -> float:
+    """x^2."""
+    return x * x
+
+
+@kernel
+def sum_of_squares(column: Vector) -> float:
+    """Of all numbers."""
+    total = 0.0
+    for x in column:
+        total += square(x)
+    return total
+
+
+@kernel
+def largest_square(column: Vector) -> float:
+    """Of all numbers."""
+    largest = 0.0
+    for x in column:
+        largest = max(largest, square(x))
+    return largest
