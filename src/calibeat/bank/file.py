@@ -184,6 +184,8 @@ def revived(kind: type[Bank], header: dict[str, Any], sections: Sections, thread
     monitor = Monitor(**header["monitor"]) if "monitor" in header else None
     settings = {name: header[name] for name in ("prior", "independent")}
     bank = kind(method, header["seed"], **settings, threads=threads, monitor=monitor)
+    if len(sections["pool"]) == method.old_width != method.width:
+        sections = _adopted(method, sections)
     _check_lengths(method, header, sections)
     if verify:
         _check_content(method, header, sections)
@@ -197,6 +199,14 @@ def revived(kind: type[Bank], header: dict[str, Any], sections: Sections, thread
     receipts = json.loads(bytes(sections["receipts"])) if "receipts" in sections else []
     bank._members.load(receipts, complete=header.get("receipts") is True)
     return bank
+
+
+def _adopted(method: Method, sections: Sections) -> Sections:
+    """The arrays of a file of version 0.1, whose rows were shorter, in today's layout."""
+    rows = sections["rows"].reshape(-1, method.old_width + STATS)
+    today = np.hstack([method.adopted_rows(rows[:, : method.old_width]), rows[:, method.old_width :]])
+    pool = method.adopted_rows(sections["pool"][None])[0]
+    return {**sections, "rows": today.reshape(-1), "pool": pool}
 
 
 def _pages(size: int) -> int:

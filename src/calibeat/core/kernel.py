@@ -22,6 +22,7 @@ from .evidence import weigh_evidence
 from .features import HISTOGRAM, RAW, features_of, logit_of
 from .guard import centre, clip_expert, guard, guard_step
 from .jit import kernel, single_kernel
+from .lanes import lanes_start, lanes_step, mix
 from .layout import (
     AFTER,
     BALL,
@@ -37,6 +38,7 @@ from .layout import (
     GUARD_CELLS,
     GUARD_RECEIPT,
     HISTOGRAM_BINS,
+    HORIZON,
     LEARNER,
     MIXES,
     OWN,
@@ -62,10 +64,10 @@ from .learners import (
     ogd_step,
     ons_step,
 )
-from .mixtures import inside, lanes_start, lanes_step, mix
-from .receipt import CLIPPED_SCORE, EXPERT, FORECAST, GUARDED, ISSUED, SCORE, SEEN
+from .receipt import EXPERT, FORECAST, GUARDED, ISSUED, SCORE, SEEN
 from .refit import histogram_mean, wants_history, wants_refit
 from .spline import spline, spline_step
+from .weights import clipped, inside
 
 Asked = tuple[float, float, float, float, float]  # the features x, the expert, its logit
 Played = tuple[float, int, int, float, float, float]  # the forecast, the cell; bin, two points, weight of the lower
@@ -94,10 +96,8 @@ def ask(spec: Vector, row: Vector, score: float, receipt: Vector, at: int) -> As
         return x0, x1, x2, p, z
     receipt[at + SEEN] = row[N]
     receipt[at + SCORE] = score
-    f = score if score > clip else clip
-    receipt[at + CLIPPED_SCORE] = f if f < 1.0 - clip else 1.0 - clip
     if spec[LEARNER] == LANES:
-        p, z = mix(row, clip, x0, x1, receipt, at), 0.0
+        p, z = mix(row, clip, x0, x1, int(spec[HORIZON]), receipt, at), 0.0
     else:
         p, z = expert(spec, row, score, x0, x1, x2)
     receipt[at + EXPERT] = inside(p)
@@ -182,7 +182,7 @@ def settle(
     elif learner == AIOLI_STEP:
         aioli_step(row, spec[D], x0, x1, x2, p, z, y, spec[GAIN])
     elif learner == LANES:
-        lanes_step(row, spec[SCORE_CLIP], x0, x1, row[N] + 1.0, y, receipt, at)
+        lanes_step(row, spec[SCORE_CLIP], x0, x1, row[N] + 1.0, y, int(spec[HORIZON]), receipt, at)
     kind = spec[CALIBEATER]
     if kind != KEEP:
         if kind == SPLINE:
@@ -197,8 +197,8 @@ def settle(
         p, q, strict = receipt[place + GUARDED], receipt[place + ISSUED], spec[STRICT] == 1.0
         guard_step(row, int(spec[GUARD]), spec[GUARD_CELLS], strict, p, q, y)
     if spec[MIXES] == 1.0:
-        f, score = receipt[at + CLIPPED_SCORE], receipt[at + SCORE]
-        weigh_evidence(row, int(spec[EVIDENCE]), y, receipt[at + FORECAST], f, score)
+        score = receipt[at + SCORE]
+        weigh_evidence(row, int(spec[EVIDENCE]), y, receipt[at + FORECAST], clipped(score, spec[SCORE_CLIP]), score)
     row[T] = t
     row[N] += 1.0
 
