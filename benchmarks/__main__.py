@@ -32,12 +32,17 @@ TABLES = {
     "threads": "bank:threads",
     "strings": "bank:strings",
     "files": "bank:files",
+    "fold": "fold:fold",
+    "growth": "fold:lock_and_growth",
+    "prefetch": "fold:prefetch",
     "prior": "prior:cold_start",
     "backtest": "backtest:end_to_end",
     "coverage": "coverage:coverage",
+    "guard": "guard:guard",
     "multi": "multi:cost",
     "multi-march": "multi:march",
     "multi-quality": "multi_quality:quality",
+    "monitor": "monitor:monitor",
 }
 
 

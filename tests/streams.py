@@ -15,6 +15,7 @@ from calibeat import (  # fmt: skip
     Beta,
     Calibrator,
     Fixed,
+    Guard,
     Hedging,
     Histogram,
     Lanes,
@@ -61,6 +62,22 @@ def variants() -> dict[str, Method]:
         "histogram once": Method(Histogram(bins=5), Fixed(after=30), Hedging()),
         "histogram sliding": Method(Histogram(bins=5), FTL(every=7, after=9, window=20)),
         **mixtures(),
+        **guarded(),
+    }
+
+
+def guarded() -> dict[str, Method]:
+    """A guard over every kind of expert."""
+    return {
+        "raw guarded": Method(None, None, None, Guard(bins=4)),
+        "raw tracked and guarded": Method(None, None, Tracking(bins=3), Guard(slack=0.0)),
+        "ons guarded strictly": Method(Beta(), ONS(), None, Guard(strict=20)),
+        "tops guarded loosely": Method(Platt(), ONS(), Tracking(), Guard(bins=7, slack=2.0, spring=0.5)),
+        "aioli guarded": Method(Temperature(), AIOLI(), None, Guard()),
+        "ftl guarded": Method(Platt(), FTL(every=25, after=40, window=60), None, Guard()),
+        "histogram guarded": Method(Histogram(bins=5), Fixed(after=30), Tracking(), Guard()),
+        "lanes guarded": Method(Beta(), Lanes(), None, Guard(slack=0.5)),
+        "auto guarded strictly": Method(Beta(), Lanes(), Spline(), Guard(strict=50)),
     }
 
 

@@ -19,9 +19,9 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from scipy.stats import binomtest
 
-from calibeat import AUTO, BM, TOPS, Calibrator, InvalidInput, MissingExtra, backtest, metrics
+from calibeat import AUTO, BM, TOPS, Calibrator, InvalidInput, MissingExtra, Monitor, backtest, metrics
 from calibeat.backtest import BacktestResult
-from calibeat.plot import CalibrationOverTimeDisplay, ReliabilityDisplay, wilson
+from calibeat.plot import CalibrationOverTimeDisplay, MonitorDisplay, ReliabilityDisplay, wilson
 
 
 def events(n: int = 2000) -> tuple[Any, Any]:
@@ -285,3 +285,47 @@ def test_without_matplotlib(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
     with pytest.raises(MissingExtra, match=r"pip install 'calibeat\[plot\]'"):
         ReliabilityDisplay.from_predictions([0, 1], [0.2, 0.8])
+
+
+# ---- the monitor -------------------------------------------------------------------------------------------------
+
+
+def broken(n: int = 3000) -> tuple[Any, Any]:
+    rng = np.random.default_rng(1)
+    forecasts = rng.random(n)
+    return (rng.random(n) < np.where(np.arange(n) < 2000, forecasts, forecasts**3)).astype(int), forecasts
+
+
+def test_a_monitor_shows_its_detector_its_alarms_the_gain_and_the_regions(tmp_path: Path) -> None:
+    y, p = broken()
+    display = MonitorDisplay.from_predictions(
+        y, p, scores=np.sqrt(p), monitor=Monitor(arl=5000, quiet=80), points=60, name="model"
+    )
+    assert display.went.alarms[0].at > 2000
+    assert sum(alarm.page for alarm in display.went.alarms) < len(display.went.alarms)
+    assert display.line_.get_label() == "model"
+    assert display.line_.get_xdata().max() == 3000 and display.line_.get_ydata().min() > 0
+    texts = [text.get_text().strip() for text in display.ax_.texts]
+    assert texts == [alarm.what for alarm in display.went.alarms if alarm.page]
+    assert len(display.axes_) == 3 and display.axes_[1].get_ylabel() == "Brier gain over raw"
+    display.figure_.savefig(tmp_path / "monitor.png")
+    assert (tmp_path / "monitor.png").stat().st_size > 10_000
+    assert display._repr_png_() is not None
+
+
+def test_a_monitor_without_scores_shows_the_evidence_and_draws_where_it_is_told() -> None:
+    y, p = events(300)
+    figure = Figure()
+    axes = figure.subplots(3)
+    display = MonitorDisplay.from_predictions(y, p, points=10, ax=axes)
+    assert display.figure_ is figure and axes[1].get_ylabel() == "evidence since the start"
+    assert (display.went.level == 0.0).all()  # nothing is bet before the warm-up is over
+    alone = Figure().add_subplot()
+    one = MonitorDisplay(display.went, display.regions).plot(alone)
+    MonitorDisplay(display.went, display.regions).plot(alone, name="again")
+    assert one.ax_ is alone and one.axes_ == ()
+    assert alone.get_legend_handles_labels()[1] == ["alarm line", "again"]
+    with pytest.raises(InvalidInput, match="one of matplotlib's axes or three, got 2"):
+        one.plot(axes[:2])
+    with pytest.raises(InvalidInput, match="monitor must be a Monitor, got int"):
+        MonitorDisplay.from_predictions(y, p, monitor=3)

@@ -6,10 +6,32 @@ from .backtest import BacktestResult, backtest
 from .bank.bank import Bank
 from .core.calibeating import Hedging, Tracking
 from .core.features import Beta, Platt, Temperature
+from .core.guard import Guard
 from .core.learners import AIOLI, OGD, ONS
 from .core.method import Method
 from .core.mixtures import Lanes
-from .core.presets import AUTO, BM, F99, FBS, FPS, HOBS, HOPS, OBS, OPS, SWBS, SWPS, TOBS, TOPS, TWHB, WBS, WHB, WPS
+from .core.presets import (
+    AUTO,
+    BM,
+    F99,
+    FBS,
+    FPS,
+    GAUTO,
+    GOPS,
+    GTOPS,
+    HOBS,
+    HOPS,
+    OBS,
+    OPS,
+    SWBS,
+    SWPS,
+    TOBS,
+    TOPS,
+    TWHB,
+    WBS,
+    WHB,
+    WPS,
+)
 from .core.refit import FTL, Fixed, Histogram
 from .core.spline import Spline
 from .errors import (
@@ -22,6 +44,7 @@ from .errors import (
     UnknownKey,
     UnknownMethod,
 )
+from .monitor.monitor import Monitor
 from .multi.calibrator import MultiCalibrator
 from .multi.forecast import MultiForecast
 from .stream.calibrator import Calibrator
@@ -36,6 +59,9 @@ __all__ = [
     "FBS",
     "FPS",
     "FTL",
+    "GAUTO",
+    "GOPS",
+    "GTOPS",
     "HOBS",
     "HOPS",
     "OBS",
@@ -57,12 +83,14 @@ __all__ = [
     "Calibrator",
     "Fixed",
     "Forecast",
+    "Guard",
     "Hedging",
     "Histogram",
     "InvalidInput",
     "Lanes",
     "Method",
     "MissingExtra",
+    "Monitor",
     "MultiCalibrator",
     "MultiForecast",
     "OutcomeConflict",

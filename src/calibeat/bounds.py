@@ -14,6 +14,7 @@ from collections.abc import Callable
 
 from . import _multi_bounds as _multi
 from ._util.check import check_interval, check_whole
+from .core.guard import DELTA, FLOOR
 from .errors import InvalidInput
 
 _LONGEST = 10**15
@@ -197,3 +198,97 @@ def _ball(B: float, T: int) -> tuple[float, int]:
 
 def _bins(eps: float, T: int) -> tuple[float, int]:
     return check_interval("eps", eps, 1e-12, 1.0), check_whole("T", T, 1, _LONGEST)
+
+
+# ---- the guard (docs/guard.md has the proofs) ----------------------------------------------------------------------
+
+
+def guard_calibration(
+    T: int, bins: int = 10, slack: float = 1.0, spring: float = 10.0, brier: float | None = None
+) -> float:
+    """E CE of a `Guard` over its own bins, for any expert and any adaptive opponent (Theorem 1 and Lemma 3).
+
+    `brier` is a Brier score that the forecasts are known to have; without it the bound holds whatever happens.
+
+    >>> from calibeat import bounds
+    >>> round(bounds.guard_calibration(10_000), 3), round(bounds.guard_calibration(10_000, brier=0.15), 3)
+    (0.034, 0.028)
+    """
+    bins = check_whole("bins", bins, 1, 1000)
+    return _guarded(T, bins, slack, spring, brier, width=1.0 / bins, centre=1.0 - 1.0 / bins)
+
+
+def guard_strict_calibration(
+    T: int, cells: int, slack: float = 1.0, spring: float = 10.0, brier: float | None = None
+) -> float:
+    """E CE of ``Guard(strict=cells)`` for every binning: rounding and Theorem 1 with the cells as bins (Theorem 4).
+
+    >>> from calibeat import bounds
+    >>> round(min(bounds.guard_strict_calibration(10_000, cells) for cells in range(2, 100)), 3)
+    0.086
+    """
+    cells = check_whole("cells", cells, 2, 1000)
+    widest = math.sin(0.5 * math.pi / cells)
+    rounding = math.sin(0.25 * math.pi / cells)
+    return rounding + _guarded(T, cells, slack, spring, brier, width=widest, centre=1.0)
+
+
+def guard_log_loss(T: int, spring: float = 10.0, brier: float | None = None) -> float:
+    """E total log-loss of a `Guard` <= that of its expert, clipped to [1e-7, 1 - 1e-7], + this: ln(G / 2 lam) nats.
+
+    The excess reaches this + x with probability at most exp(-x) (Theorem 2).
+
+    >>> from calibeat import bounds
+    >>> round(bounds.guard_log_loss(10_000), 1), round(bounds.guard_log_loss(10_000, brier=0.25), 1)
+    (6.2, 4.9)
+    """
+    spring = check_interval("spring", spring, 1e-3, 1e6)
+    return math.log(_guard_potential(T, spring, brier) / (2.0 * spring))
+
+
+def guard_brier(T: int, spring: float = 10.0, brier: float | None = None) -> float:
+    """E total Brier score of a `Guard` <= that of its clipped expert + this: 2 ln(G / 2 mu) (Theorem 2).
+
+    >>> from calibeat import bounds
+    >>> round(bounds.guard_brier(10_000), 1)
+    12.4
+    """
+    return 2.0 * guard_log_loss(T, spring, brier)
+
+
+def guard_sharpness(eps: float, T: int, spring: float = 10.0) -> float:
+    """E SHP of a `Guard` over TOPS >= SHP(OPS) - this (Theorem 3); eps = 1/m for both.
+
+    >>> from calibeat import bounds
+    >>> round(bounds.guard_sharpness(eps=0.1, T=10_000), 3)
+    0.065
+    """
+    eps, T = _bins(eps, T)
+    r = (math.log(T) + 1.0) / (eps * T) + guard_brier(T, spring) / T + 2e-7
+    return r + eps * math.sqrt(0.25 + r) + eps * eps / 4.0
+
+
+def _guard_potential(T: int, spring: float, brier: float | None) -> float:
+    """G_T = (sqrt(4 lam (1 + floor T) + X) + delta T)^2, with X = T times the Brier score, at most T (Lemma 2)."""
+    T = check_whole("T", T, 1, _LONGEST)
+    x = 1.0 if brier is None else check_interval("brier", brier, 0.0, 1.0)
+    return (math.sqrt(4.0 * spring * (1.0 + FLOOR * T) + x * T) + DELTA * T) ** 2
+
+
+def _guarded(
+    T: int, bins: int, slack: float, spring: float, brier: float | None, *, width: float, centre: float
+) -> float:
+    """Theorem 1; without a Brier score by the iteration of Lemma 3, each step of which is a bound."""
+    T = check_whole("T", T, 1, _LONGEST)
+    slack = check_interval("slack", slack, 0.0, 100.0)
+    spring = check_interval("spring", spring, 1e-3, 1e6)
+
+    def theorem(x: float) -> float:
+        return (slack * math.sqrt(bins * T) / 2.0 + math.sqrt(bins * _guard_potential(T, spring, x))) / T
+
+    if brier is not None:
+        return min(1.0, theorem(brier))
+    x = 1.0
+    for _ in range(200):
+        x = min(x, 0.25 + centre * theorem(x) + width * math.sqrt(x))
+    return min(1.0, theorem(x))

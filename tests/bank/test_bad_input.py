@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import threading
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from banks import bytes_of, events
-from conformance import same
+from banks import bytes_of
 from conftest import JIT_OFF
 
-import calibeat.bank.bank
-import calibeat.bank.loops
+import calibeat.bank.batch
 import calibeat.bank.store
-import calibeat.bank.threads
 from calibeat import OPS, TOPS, WPS, Bank, InvalidInput
 from calibeat.core import jit as _jit
 from calibeat.core.presets import PRESETS
@@ -116,15 +112,19 @@ def test_what_is_broken_off_has_not_happened(name: str, monkeypatch: pytest.Monk
     bank, fresh = Bank(TOPS, prior="pooled"), Bank(TOPS, prior="pooled")
     bank.run(["a", "b", "a"], [0.2, 0.4, 0.6], [0, 1, 1])
     before = bytes_of(bank, tmp_path)
-    kernel = getattr(calibeat.core.loops if name == "run" else calibeat.bank.bank, name)
+    kernel = getattr(calibeat.core.loops if name == "run" else calibeat.bank.batch, name)
     broken = interrupting(_jit.compiled(kernel), at=1)
     with monkeypatch.context() as patch:
-        patch.setattr(calibeat.bank.bank, "compiled", lambda other: broken if other is kernel else _jit.compiled(other))
+        patch.setattr(
+            calibeat.bank.batch, "compiled", lambda other: broken if other is kernel else _jit.compiled(other)
+        )
         with pytest.raises(KeyboardInterrupt):
             bank.run(["n", "a"], [0.1, 0.2], [1, 0])
     with monkeypatch.context() as patch:
         broken = interrupting(_jit.compiled(kernel), at=1)
-        patch.setattr(calibeat.bank.bank, "compiled", lambda other: broken if other is kernel else _jit.compiled(other))
+        patch.setattr(
+            calibeat.bank.batch, "compiled", lambda other: broken if other is kernel else _jit.compiled(other)
+        )
         with pytest.raises(KeyboardInterrupt):
             fresh.run([1], [0.1], [1])
     assert len(fresh) == 0
@@ -133,38 +133,6 @@ def test_what_is_broken_off_has_not_happened(name: str, monkeypatch: pytest.Monk
     again = Bank.load(tmp_path / "b")
     again.run(["a"], [0.5], [1])
     assert before != bytes_of(bank, tmp_path) == bytes_of(again, tmp_path)
-
-
-@pytest.mark.parametrize("failing", ["interrupt", "start", "both"])
-def test_a_large_batch_is_finished_once_begun(failing: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(calibeat.bank.bank, "_WORTH_A_THREAD", 10)
-    monkeypatch.setattr(calibeat.bank.bank, "is_compiled", lambda *_: True)
-    keys, scores, outcomes = events(200, 9)
-    bank, other = Bank(TOPS, threads=4), Bank(TOPS, threads=1)
-    expected = other.run(keys, scores, outcomes)
-    started = [0]
-
-    class Reluctant(threading.Thread):
-        def start(self) -> None:
-            started[0] += 1
-            if started[0] > 1 and failing != "interrupt":
-                raise RuntimeError("can't start new thread")
-            super().start()
-
-        def join(self, timeout: float | None = None) -> None:
-            if failing != "start" and started[0] < 100:
-                started[0] = 100
-                raise KeyboardInterrupt
-            super().join(timeout)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(calibeat.bank.threads, "Thread", Reluctant)
-        if failing == "start":
-            same(bank.run(keys, scores, outcomes), expected)
-        else:
-            with pytest.raises(KeyboardInterrupt):
-                bank.run(keys, scores, outcomes)
-    assert bytes_of(bank, tmp_path) == bytes_of(other, tmp_path)
 
 
 def test_a_row_that_cannot_be_made_is_not_there(monkeypatch: pytest.MonkeyPatch) -> None:

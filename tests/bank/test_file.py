@@ -7,28 +7,17 @@ import json
 import multiprocessing
 import os
 import struct
-import subprocess
-import sys
-import threading
+import time
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from banks import filled, rewritten, with_array
 from conformance import same
 
 import calibeat.bank.file
 from calibeat import AUTO, HOPS, TOPS, Bank, InvalidInput, Method, SnapshotMismatch
-from calibeat.cli.main import main
-
-
-def filled(method: Method = TOPS, *, strings: bool = False, **arguments: Any) -> Bank:
-    rng = np.random.default_rng(3)
-    keys = rng.integers(-5, 40, 500)
-    scores = rng.random(500)
-    bank = Bank(method, seed=4, **arguments)
-    bank.run([f"ключ {key}" for key in keys] if strings else keys, scores, rng.random(500) < 0.2 + 0.5 * scores)
-    return bank
 
 
 @pytest.mark.parametrize("method", [TOPS, HOPS, AUTO], ids=["tops", "hops", "auto"])
@@ -155,33 +144,13 @@ def test_every_damage_is_noticed(tmp_path: Path) -> None:
         Bank.load(damaged)
 
 
-def rewritten(whole: bytes, **changes: Any) -> bytes:
-    """A file with another header, whose checksum is right: what a forger or another version would write."""
-    length = struct.unpack_from("<I", whole, 12)[0]
-    text = json.dumps({**json.loads(whole[48 : 48 + length]), **changes}).encode()
-    start = struct.pack("<8sII32s", b"calibank", 1, len(text), hashlib.sha256(text).digest())
-    return (start + text).ljust(4096, b"\0") + whole[4096:]
-
-
 def without(whole: bytes, field: str) -> bytes:
     length = struct.unpack_from("<I", whole, 12)[0]
     header = json.loads(whole[48 : 48 + length])
     del header[field]
     text = json.dumps(header).encode()
-    start = struct.pack("<8sII32s", b"calibank", 1, len(text), hashlib.sha256(text).digest())
+    start = struct.pack("<8sII32s", b"calibank", 2, len(text), hashlib.sha256(text).digest())
     return (start + text).ljust(4096, b"\0") + whole[4096:]
-
-
-def with_array(whole: bytes, name: str, values: Any) -> bytes:
-    """A file with another array of the same length, checksums included."""
-    length = struct.unpack_from("<I", whole, 12)[0]
-    arrays = json.loads(whole[48 : 48 + length])["arrays"]
-    place = arrays[name]
-    content = np.asarray(values).tobytes()
-    assert len(content) == place["bytes"]
-    place["sha256"] = hashlib.sha256(content).hexdigest()
-    end = place["offset"] + place["bytes"]
-    return rewritten(whole[: place["offset"]] + content + whole[end:], arrays=arrays)
 
 
 def test_what_a_bank_cannot_hold_is_refused(tmp_path: Path) -> None:
@@ -192,14 +161,14 @@ def test_what_a_bank_cannot_hold_is_refused(tmp_path: Path) -> None:
     rotten, ahead = rows.copy(), rows.copy()
     rotten[3, 5] = np.nan
     ahead[2, 1] += 1.0
-    table = bank._store.keys.table.copy()  # type: ignore[union-attr]  # it has keys
+    table = bank._store.index.table.copy()  # type: ignore[union-attr]  # it has keys
     outside, full = table.copy(), np.zeros_like(table)
     outside[table.argmax()] = len(bank)
     pool = np.full(TOPS.width, np.inf)
     cases = {
         "header that can be read": rewritten(whole, arrays=None),
         "'method'": without(whole, "method"),
-        "version 1, got 2": whole[:8] + struct.pack("<I", 2) + whole[12:],
+        "version 1 or 2, got 3": whole[:8] + struct.pack("<I", 3) + whole[12:],
         "method that this version does not know": rewritten(whole, method={"features": None}),
         "keys must be": rewritten(whole, keys="dates"),
         "count must be": rewritten(whole, count=-1),
@@ -261,7 +230,7 @@ def test_a_bank_larger_than_memory_can_be_opened(tmp_path: Path) -> None:
     arrays = {name: {"offset": at, "bytes": size, "sha256": ""} for name, (at, size) in sizes.items()}
     text = json.dumps({**header, "arrays": arrays}).encode()
     with (tmp_path / "large").open("wb") as file:
-        file.write(struct.pack("<8sII32s", b"calibank", 1, len(text), hashlib.sha256(text).digest()) + text)
+        file.write(struct.pack("<8sII32s", b"calibank", 2, len(text), hashlib.sha256(text).digest()) + text)
         file.truncate(4096 * -(-(rows + 8 * count * (TOPS.width + 6)) // 4096))
     if (tmp_path / "large").stat().st_blocks * 512 > 2**20:
         pytest.skip("this file system has no sparse files")
@@ -287,102 +256,75 @@ def test_links_names_and_permissions(tmp_path: Path) -> None:
         Bank.load(tmp_path / "new", threads=0)
 
 
-def test_a_save_beside_learning_can_be_read(tmp_path: Path) -> None:
-    """Nobody should, but a file that cannot be read must never take the place of one that can."""
+def test_a_file_that_cannot_be_read_never_takes_the_place_of_one_that_can(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever goes wrong while writing, the new file is read again before the old one goes."""
     bank = filled()
-    keys, scores = list(bank) * 200, np.linspace(0, 1, 200 * len(bank))
-    learner = threading.Thread(target=lambda: bank.run(keys, scores, scores > 0.5))
-    learner.start()
-    while learner.is_alive():
+    bank.save(tmp_path / "bank")
+    before = (tmp_path / "bank").read_bytes()
+    written = calibeat.bank.file._written
+
+    def garbled(file: Any, array: Any) -> str:
+        digest = written(file, array)
+        file.seek(-1, os.SEEK_CUR)
+        file.write(b"\xee")
+        return digest
+
+    for name, value in (("_written", garbled), ("_pages", lambda size: size + 1)):
+        with monkeypatch.context() as patch:
+            patch.setattr(calibeat.bank.file, name, value)
+            with pytest.raises(SnapshotMismatch):
+                bank.save(tmp_path / "bank")
+        assert (tmp_path / "bank").read_bytes() == before
+        assert [file.name for file in tmp_path.iterdir()] == ["bank"]
+    bank._store.matrix[0, 1] = -1.0  # a state that no bank can have
+    with pytest.raises(SnapshotMismatch, match="at row 0"):
         bank.save(tmp_path / "bank")
-        Bank.load(tmp_path / "bank", verify=True)
-    learner.join()
+    assert (tmp_path / "bank").read_bytes() == before
 
 
-# ---- the command line --------------------------------------------------------------------------------------------
+def test_what_killed_writers_left_is_removed(tmp_path: Path) -> None:
+    bank = filled()
+    old = time.time() - 7200
+    stale = {
+        ".0123456789abcdef.part": b"calibank and more",  # calibeat 0.1, with its header
+        ".fedcba9876543210.part": bytes(4096) + b"rows",  # and without
+        ".bank.0123456789abcdef.part": b"anything",  # of this version, by its name
+    }
+    kept = {
+        ".00000000000000aa.part": b"of another program",
+        ".0123456789abcdeg.part": b"calibank",
+        ".other.0123456789abcdef.part": b"of another target",
+    }
+    for name, content in {**stale, **kept}.items():
+        (tmp_path / name).write_bytes(content)
+        os.utime(tmp_path / name, (old, old))
+    (tmp_path / ".aaaaaaaaaaaaaaaa.part").write_bytes(b"calibank")  # its writer may be at work
+    (tmp_path / ".bbbbbbbbbbbbbbbb.part").symlink_to(tmp_path / ".00000000000000aa.part")
+    bank.save(tmp_path / "bank")
+    left = {path.name for path in tmp_path.iterdir()}
+    assert left == {"bank", *kept, ".aaaaaaaaaaaaaaaa.part", ".bbbbbbbbbbbbbbbb.part"}
 
 
-@pytest.fixture
-def file(tmp_path: Path) -> Path:
-    filled().save(tmp_path / "numbers.bank")
-    filled(strings=True).save(tmp_path / "strings.bank")
-    return tmp_path / "numbers.bank"
+V01 = Path(__file__).parents[1] / "fixtures" / "v0.1"
 
 
-def said(capsys: pytest.CaptureFixture[str], *arguments: object) -> str:
-    assert main(["bank", *map(str, arguments)]) == 0
-    return capsys.readouterr().out
-
-
-def test_info(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    bank = Bank.load(file)
-    text = said(capsys, "info", file)
-    assert "tops" in text and str(len(bank)) in text
-    found = json.loads(said(capsys, "info", file, "--json"))
-    table = bank.table()
-    assert (found["keys"], found["events"], found["seed"]) == (len(bank), 500, 4)
-    assert found["log-loss"] == pytest.approx((table["log_loss"] * table["outcomes"]).sum() / 500)
-    Bank("ops").save(file)
-    assert json.loads(said(capsys, "info", file, "--json"))["log-loss"] is None
-
-
-def test_show(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    bank = Bank.load(file)
-    slot = list(bank).index(-3)
-    found = json.loads(said(capsys, "show", "--json", file, "--", "-3"))
-    assert found == {name: column[slot] for name, column in bank.table().items()}
-    assert "ключ 7" in said(capsys, "show", file.with_name("strings.bank"), "ключ 7")
-
-
-def test_top(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    table = Bank.load(file).table()
-    gains = dict(zip(table["key"].tolist(), (table["raw_log_loss"] - table["log_loss"]).tolist(), strict=True))
-    found = json.loads(said(capsys, "top", file, "--by", "log-loss-gain", "-n", 4, "--json"))
-    assert [row["key"] for row in found] == sorted(gains, key=lambda key: -gains[key])[:4]
-    assert [row["log-loss-gain"] for row in found] == sorted(gains.values())[::-1][:4]
-    worst = json.loads(said(capsys, "top", file, "--ascending", "--json"))
-    assert len(worst) == 10 and worst[0]["log-loss-gain"] == min(gains.values())
-    lines = said(capsys, "top", file, "--by", "events", "-n", 2, "--least", 5).splitlines()
-    assert len(lines) == 3 and lines[0].split()[:2] == ["key", "events"]
-    assert json.loads(said(capsys, "top", file, "--least", 10**6, "--json")) == []
-
-
-def test_keys_can_be_typed_again(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    bank = Bank("ops", seed=12345)
-    bank.run([1234567, 2], [0.5, 0.5], [1, 0])
-    bank.save(tmp_path / "b")
-    assert "1234567" in said(capsys, "top", tmp_path / "b") and "12345\n" in said(capsys, "info", tmp_path / "b")
-    assert "1234567" in said(capsys, "show", tmp_path / "b", "1234567")
-    odd = Bank("ops")
-    odd.run(["a\nb", "\x1b[31m"], [0.5, 0.5], [1, 0])
-    odd.save(tmp_path / "b")
-    shown = said(capsys, "top", tmp_path / "b")
-    assert "'a\\nb'" in shown and "'\\x1b[31m'" in shown and "\x1b" not in shown
-
-
-def test_pipes_and_narrow_terminals(file: Path) -> None:
-    command = [sys.executable, "-m", "calibeat", "bank", "top", str(file.with_name("strings.bank")), "-n", "40"]
-    narrow = subprocess.run(
-        command, env={**os.environ, "PYTHONIOENCODING": "ascii"}, capture_output=True, text=True, check=True
-    )
-    assert "\\u043a" in narrow.stdout and narrow.stderr == ""
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as leaving:
-        assert leaving.stdout is not None and leaving.stderr is not None
-        leaving.stdout.close()
-        assert leaving.stderr.read() == b""
-    assert leaving.returncode == 0
-
-
-def test_mistakes_on_the_command_line(file: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    (tmp_path / "text").write_text("no bank")
-    for arguments, message in (
-        (("info", tmp_path / "none"), "No such file"),
-        (("info", tmp_path / "text"), "must begin with 'calibank'"),
-        (("show", file, "77"), "one of the"),
-        (("show", file, "x"), "key must be a whole number, as all keys of this bank are, got 'x'"),
-    ):
-        assert main(["bank", *map(str, arguments)]) == 2
-        captured = capsys.readouterr()
-        assert message in captured.err and captured.out == "" and "Traceback" not in captured.err
-    with pytest.raises(SystemExit):
-        main(["bank", "top", str(file), "--by", "beauty"])
+@pytest.mark.parametrize("name", ["tops-ints", "auto-strings", "hops-independent"])
+@pytest.mark.parametrize("verify", [False, True])
+def test_files_of_the_first_version(name: str, verify: bool, tmp_path: Path) -> None:
+    expected = json.loads((V01 / "expected.json").read_text())
+    keys, forecasts = expected["banks"][name]["keys"], expected["banks"][name]["forecasts"]
+    later, after = expected["later"], expected["after"]
+    bank, mapped = (Bank.load(V01 / f"{name}.bank", verify=verify, mmap=mmap) for mmap in (False, True))
+    assert mapped.predict_many(keys[:1], later[:1])[0].hex() == forecasts[0]
+    assert [float(p).hex() for p in bank.run(keys, later, after)] == forecasts
+    bank.save(tmp_path / "new")
+    twin = Bank.load(tmp_path / "new")
+    assert list(twin) == list(bank) == list(mapped)
+    same(twin.run(keys, later, after), bank.run(keys, later, after))
+    whole = bytearray((V01 / f"{name}.bank").read_bytes())
+    whole[-5000] ^= 1
+    (tmp_path / "damaged").write_bytes(whole)
+    with pytest.raises(SnapshotMismatch):
+        Bank.load(tmp_path / "damaged")

@@ -16,10 +16,7 @@ import pytest
 from banks import bytes_of, events
 from conformance import same
 
-import calibeat.bank.bank
-import calibeat.bank.loops
 import calibeat.bank.store
-import calibeat.bank.threads
 from calibeat import (
     HOPS,
     OPS,
@@ -45,9 +42,9 @@ def test_shards_come_together(method: Method) -> None:
     one, two = Bank(method, seed=3, independent=True), Bank(method, seed=3, independent=True)
     same(one.run(keys[east], scores[east], outcomes[east]), expected[east])
     same(two.run(keys[~east], scores[~east], outcomes[~east]), expected[~east])
-    idle = {**dict(zip(one, one.table()["idle"], strict=True)), **dict(zip(two, two.table()["idle"], strict=True))}
+    idle = {**dict(zip(one, one.table["idle"], strict=True)), **dict(zip(two, two.table["idle"], strict=True))}
     one.merge(two)
-    assert set(one) == set(whole) and dict(zip(one, one.table()["idle"], strict=True)) == idle
+    assert set(one) == set(whole) and dict(zip(one, one.table["idle"], strict=True)) == idle
     same(one.run(keys, scores, outcomes), whole.run(keys, scores, outcomes))
 
 
@@ -150,7 +147,7 @@ def test_receipts_follow_merge_drop_and_deletion() -> None:
     bank.update(2, receipts[2], 0)
     bank.merge(dropped)
     bank.update(3, bank.predict(3, 0.5), 0)
-    assert dict(zip(bank, bank.table()["outcomes"], strict=True)) == {2: 2, 3: 2, 7: 1, 8: 1}
+    assert dict(zip(bank, bank.table["outcomes"], strict=True)) == {2: 2, 3: 2, 7: 1, 8: 1}
 
 
 def test_a_namesake_is_another_stream() -> None:
@@ -184,7 +181,7 @@ def test_a_member_as_text_is_a_calibrator() -> None:
     assert type(type(bank["a"]).from_json(bank["a"].to_json())) is Calibrator
 
 
-def test_impossible_receipts_do_not_reach_the_books(tmp_path: Path) -> None:
+def test_impossible_receipts_do_not_reach_the_stats(tmp_path: Path) -> None:
     bank = Bank(OPS)
     receipt = bank.predict("k", 0.5)
     before = bytes_of(bank, tmp_path)

@@ -28,22 +28,21 @@ def test_receipts_delivered_again_are_learnt_once_also_after_a_restart(tmp_path:
     bank.run(["a"] * 100, np.linspace(0, 1, 100), [0, 1] * 50)  # a batch in between
     bank.save(tmp_path / "bank")
     for twin in (bank, Bank.load(tmp_path / "bank"), pickle.loads(pickle.dumps(bank))):  # noqa: S301 - our own bytes
-        before = twin.table()["outcomes"].tolist()
+        before = twin.table["outcomes"].tolist()
         for key, receipts in waiting.items():
             twin.update(key, receipts[3], 1)
             with pytest.raises(OutcomeConflict):
                 twin.update(key, receipts[3], 0)
-        assert twin.table()["outcomes"].tolist() == before
+        assert twin.table["outcomes"].tolist() == before
         for key, receipts in waiting.items():
             for receipt in (receipts[0], receipts[4], receipts[0], receipts[1], receipts[2], receipts[4]):
                 twin.update(key, Forecast.from_json(receipt.to_json()), 0)
-        assert twin.table()["outcomes"].tolist() == [155, 55, 50, 5]
+        assert twin.table["outcomes"].tolist() == [155, 55, 50, 5]
         assert [twin[key].events for key in twin] == [155, 55, 50, 5]
 
 
 def test_records_of_keys_without_open_events_are_let_go(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Members, "RECORDS", 10)
-    monkeypatch.setattr(Members, "MOST", 3)
     bank = Bank(OPS)
     receipts = [bank.predict(key, 0.5) for key in range(40)]
     for key in range(30):
@@ -57,7 +56,7 @@ def test_records_of_keys_without_open_events_are_let_go(monkeypatch: pytest.Monk
         bank.update(key, receipts[key], 1)  # with a record or without one
     for key in range(30, 40):
         bank.update(key, receipts[key], 1)
-    assert bank.table()["outcomes"].tolist() == [1] * 60
+    assert bank.table["outcomes"].tolist() == [1] * 60
 
 
 def test_files_of_the_first_version_do_not_know_which_events_are_open() -> None:
@@ -85,4 +84,4 @@ def test_late_outcomes_give_the_type_and_the_bits_of_a_calibrator(prior: str | N
         same(found.to_numpy(), wanted.to_numpy())
     assert state_of(member) == state_of(alone)
     assert bank.events == bank["k"].events == alone.events
-    assert bank.table()["outcomes"].tolist() == [alone.outcomes]
+    assert bank.table["outcomes"].tolist() == [alone.outcomes]

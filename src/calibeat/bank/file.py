@@ -9,6 +9,8 @@ bytes        hold
 48 -         the header, JSON: method, seed, clock, count, and for each array its type, place, length and SHA-256
 then         the arrays, little-endian, each from the beginning of a page of 4096 bytes
 ===========  ===============================================================================================
+
+Version 1, of calibeat 0.1, hashes keys without a seed; its table and hashes are made anew when it is loaded.
 """
 
 from __future__ import annotations
@@ -17,10 +19,12 @@ import hashlib
 import json
 import mmap as memory
 import os
-import secrets
+import re
 import struct
 import sys
-from collections.abc import Callable
+import time
+from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -28,78 +32,105 @@ import numpy as np
 import numpy.typing as npt
 
 from calibeat._util.check import check_choice, check_whole
+from calibeat._util.files import atomic
+from calibeat.core.layout import N
 from calibeat.core.method import Method
-from calibeat.core.stats import EVENTS, STATS
+from calibeat.core.stats import STATS
 from calibeat.errors import InvalidInput, SnapshotMismatch
+
+from .check import check_index, check_rows, check_table, check_text
+from .hashing import MOST_SEED, Seed
 
 if TYPE_CHECKING:
     from .bank import Bank
 
 Sections = dict[str, npt.NDArray[Any]]
 
-MAGIC, VERSION, PAGE = b"calibank", 1, 4096
+MAGIC, VERSION, PAGE = b"calibank", 2, 4096
+_READABLE = (1, 2)
 _AT_ONCE = 2**20  # bytes
+_MOST_HEADER = 2**20  # bytes: ours have a thousand
+_ABANDONED = 3600.0  # seconds
 _START = struct.Struct("<8sII32s")
-_TYPES = {
-    "pool": "<f8", "rows": "<f8", "keys": "<i8", "table": "<i4", "text": "|u1", "marks": "<i8", "receipts": "|u1",
-}  # fmt: skip
+_TYPES = {"pool": "<f8", "rows": "<f8", "keys": "<i8", "table": "<i4", "text": "|u1", "marks": "<i8", "receipts": "|u1"}
 _OF_KEYS = {"none": (), "ints": ("keys", "table"), "strings": ("text", "marks", "table")}
 
 
+# ---- writing -----------------------------------------------------------------------------------------------------
+
+
 def save(bank: Bank, path: Path) -> None:
-    """Write to a file beside the target, and put it in its place when it is whole."""
+    """Write to a file beside the target, read that again, and put it in its place if it holds a bank."""
     target = Path(os.path.realpath(path))
-    arrays = {name: np.ascontiguousarray(array, dtype=_TYPES[name]) for name, array in sections_of(bank).items()}
+    _sweep_old(target.parent)
+    with atomic(target, check=partial(_check_written, type(bank))) as file, bank._lock:
+        _write(file, header_of(bank), sections_of(bank))
+
+
+def _write(file: Any, header: dict[str, Any], sections: Sections) -> None:
+    arrays = {name: np.ascontiguousarray(array, dtype=_TYPES[name]) for name, array in sections.items()}
     places: dict[str, dict[str, Any]] = {
         name: {"offset": 0, "bytes": array.nbytes, "sha256": "0" * 64} for name, array in arrays.items()
     }
-    header = header_of(bank)
     # The header's own length depends on the offsets, which depend on its length: leave room for the largest ones.
     at = _pages(_START.size + len(json.dumps({**header, "arrays": places})) + 20 * len(places))
     for name, array in arrays.items():
         places[name]["offset"] = at
         at += _pages(array.nbytes)
-    temporary = target.with_name(f".{secrets.token_hex(8)}.part")
-    handle = os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666)
-    try:
-        with os.fdopen(handle, "wb") as file:
-            for name, array in arrays.items():
-                file.seek(places[name]["offset"])
-                places[name]["sha256"] = _written(file, array)
-            file.truncate(at)
-            text = json.dumps({**header, "arrays": places}).encode()
-            file.seek(0)
-            file.write(_START.pack(MAGIC, VERSION, len(text), hashlib.sha256(text).digest()) + text)
-            file.flush()
-            os.fsync(file.fileno())
-        if target.exists():
-            temporary.chmod(target.stat().st_mode & 0o777)
-        temporary.replace(target)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
+        file.seek(places[name]["offset"])
+        places[name]["sha256"] = _written(file, array)
+    file.truncate(at)
+    text = json.dumps({**header, "arrays": places}).encode()
+    file.seek(0)
+    file.write(_START.pack(MAGIC, VERSION, len(text), hashlib.sha256(text).digest()) + text)
 
 
 def _written(file: Any, array: npt.NDArray[Any]) -> str:
-    """Write, and hash what was written: a copy, so that it is the same even if somebody learns meanwhile."""
+    """Write, and hash what was written."""
     digest = hashlib.sha256()
     content = array.data.cast("B") if array.nbytes else memoryview(b"")
     for first in range(0, len(content), _AT_ONCE):
-        part = bytes(content[first : first + _AT_ONCE])
+        part = content[first : first + _AT_ONCE]
         digest.update(part)
         file.write(part)
     return digest.hexdigest()
 
 
+def _check_written(kind: type[Bank], part: Path) -> None:
+    """What `load` would say of the new file, before it takes the place of the old one."""
+    load(kind, part, mmap=True, verify=True, threads=1)
+
+
+def _sweep_old(folder: Path) -> None:
+    """Remove what saves of calibeat 0.1 left behind when they were killed: `.<16 hex digits>.part`, an hour old.
+
+    Such a file begins with our magic word, or with a page of zeros: the header was written last.
+    """
+    with suppress(OSError):
+        for path in folder.iterdir():
+            if re.fullmatch(r"\.[0-9a-f]{16}\.part", path.name):
+                with suppress(OSError):
+                    if time.time() - path.lstat().st_mtime > _ABANDONED and path.is_file() and not path.is_symlink():
+                        with path.open("rb") as file:
+                            start = file.read(PAGE)
+                        if start.startswith(MAGIC) or start == bytes(PAGE):
+                            path.unlink()
+
+
+# ---- reading -----------------------------------------------------------------------------------------------------
+
+
 def load(kind: type[Bank], path: Path, *, mmap: bool, verify: bool, threads: int) -> Bank:
     """The bank of a file; anything that is not one, whole and undamaged, is a `SnapshotMismatch`."""
     with path.open("rb") as file:
-        header = _header(path, file)
+        version, header = _header(path, file)
         buffer = _mapped(file) if mmap else _read(file)
     try:
         arrays = _arrays(path, header, buffer, verify=verify)
-        bank = revived(kind, header, arrays, threads, lambda method: _check(method, header, arrays, verify=verify))
-    except (InvalidInput, KeyError, TypeError, ValueError) as error:
+        if version == 1:
+            arrays.pop("table", None)
+        bank = revived(kind, header, arrays, threads, verify=verify)
+    except (InvalidInput, KeyError, TypeError, ValueError, AttributeError, RecursionError, OverflowError) as error:
         raise SnapshotMismatch(f"bank file must hold what a bank can hold: {error} - in {path}") from error
     bank._writable = not mmap
     if bank._writable:  # a bank that cannot learn takes no receipts; and its rows are not to be looked at one by one
@@ -109,13 +140,14 @@ def load(kind: type[Bank], path: Path, *, mmap: bool, verify: bool, threads: int
 
 def copied(kind: type[Bank], header: dict[str, Any], sections: Sections, threads: int) -> Bank:
     """A bank of its own, with what is under way."""
-    bank = revived(kind, header, sections, threads)
+    bank = revived(kind, header, sections, threads, verify=False)
     bank._store.adopt()
     return bank
 
 
 def header_of(bank: Bank) -> dict[str, Any]:
     """What a bank is, without its arrays."""
+    index = bank._store.index
     return {
         "method": bank._method.to_dict(),
         "seed": bank._seed,
@@ -124,7 +156,8 @@ def header_of(bank: Bank) -> dict[str, Any]:
         "clock": bank._clock,
         "count": len(bank),
         "keys": bank._store.kind,
-        "receipts": True,  # those that wait for their outcome are written down; calibeat 0.1.0 did not
+        "hash_seed": None if index is None else index.seed.value,
+        "receipts": bank._members.complete,  # whether all that wait for their outcome are written down
     }
 
 
@@ -135,22 +168,23 @@ def sections_of(bank: Bank) -> Sections:
     return {"pool": bank._pool, **bank._store.arrays(), **({"receipts": text} if receipts else {})}
 
 
-def revived(
-    kind: type[Bank], header: dict[str, Any], sections: Sections, threads: int,
-    check: Callable[[Method], None] | None = None,
-) -> Bank:  # fmt: skip
+def revived(kind: type[Bank], header: dict[str, Any], sections: Sections, threads: int, *, verify: bool) -> Bank:
     """The bank that `header_of` and `sections_of` were taken of; its arrays are these, not copies."""
     try:
         method = Method.from_dict(header["method"])
     except InvalidInput as error:
         raise InvalidInput(f"a method that this version does not know: {error}") from error
     bank = kind(method, header["seed"], prior=header["prior"], independent=header["independent"], threads=threads)
-    if check is not None:
-        check(method)
+    _check_lengths(method, header, sections)
+    if verify:
+        _check_content(method, header, sections)
     bank._clock, bank._pool = header["clock"], sections["pool"].copy()
-    bank._store.restore(header["keys"], header["count"], sections)
+    seed = Seed(header["hash_seed"]) if "table" in sections else None
+    bank._store.restore(header["keys"], seed, header["count"], sections)
+    if verify and bank._store.index is not None:
+        check_index(bank._store.index)
     receipts = json.loads(bytes(sections["receipts"])) if "receipts" in sections else []
-    bank._members.load(receipts if header.get("receipts") is True else None)
+    bank._members.load(receipts, complete=header.get("receipts") is True)
     return bank
 
 
@@ -174,30 +208,40 @@ def _read(file: Any) -> bytearray:
     return buffer
 
 
-def _header(path: Path, file: Any) -> dict[str, Any]:
+def _header(path: Path, file: Any) -> tuple[int, dict[str, Any]]:
     start, size = file.read(_START.size), os.fstat(file.fileno()).st_size
     if len(start) < _START.size or not start.startswith(MAGIC):
         raise SnapshotMismatch(f"bank file must begin with {MAGIC.decode()!r}, got {start[:8]!r} - in {path}")
     _, version, length, digest = _START.unpack(start)
-    if version != VERSION:
-        raise SnapshotMismatch(f"bank file must be of version {VERSION}, got {version} - in {path}")
-    text = file.read(min(length, size))
+    if version not in _READABLE:
+        raise SnapshotMismatch(f"bank file must be of version 1 or {VERSION}, got {version} - in {path}")
+    text = file.read(min(length, size, _MOST_HEADER))
     if hashlib.sha256(text).digest() != digest:
         raise SnapshotMismatch(f"bank file must have an undamaged header, got another checksum - in {path}")
     try:
         header: dict[str, Any] = json.loads(text)
-        end = max(_pages(place["offset"] + place["bytes"]) for place in header["arrays"].values())
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise SnapshotMismatch(f"bank file must have a header that can be read, got {error!r} - in {path}") from error
+        end = max(_end_of(place, size) for place in header["arrays"].values())
+    except (InvalidInput, KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
+        raise SnapshotMismatch(
+            f"bank file must have a header that can be read, got {error!r:.200} - in {path}"
+        ) from error
     if size != end:
         raise SnapshotMismatch(f"bank file must have {end} bytes, got {size} - in {path}, it was cut or damaged")
-    return header
+    return version, header
+
+
+def _end_of(place: dict[str, Any], size: int) -> int:
+    """Where an array ends, which begins at the beginning of a page."""
+    first = check_whole("offset", place["offset"], 0, size)
+    if first % PAGE:
+        raise InvalidInput(f"offset must be a multiple of {PAGE}, got {first}")
+    return _pages(first + check_whole("bytes", place["bytes"], 0, size))
 
 
 def _arrays(path: Path, header: dict[str, Any], buffer: Any, *, verify: bool) -> Sections:
     check_choice("keys", header["keys"], tuple(_OF_KEYS))
     arrays: Sections = {}
-    for name in ("pool", *_OF_KEYS[header["keys"]], "rows", *(("receipts",) if "receipts" in header["arrays"] else ())):
+    for name in ("pool", *_OF_KEYS[header["keys"]], "rows", *(["receipts"] if "receipts" in header["arrays"] else [])):
         place = header["arrays"][name]
         content = memoryview(buffer)[place["offset"] : place["offset"] + place["bytes"]]
         if verify and hashlib.sha256(content).hexdigest() != place["sha256"]:
@@ -206,36 +250,28 @@ def _arrays(path: Path, header: dict[str, Any], buffer: Any, *, verify: bool) ->
     return arrays
 
 
-def _check(method: Method, header: dict[str, Any], arrays: Sections, *, verify: bool) -> None:
-    """What the kernels rely on: lengths that fit together, slots that exist, numbers that are numbers."""
+def _check_lengths(method: Method, header: dict[str, Any], arrays: Sections) -> None:
+    """Lengths that fit together."""
     count, width = check_whole("count", header["count"], 0, 2**31), method.width
     check_whole("clock", header["clock"], 0, 2**53)
+    if "table" in arrays:
+        check_whole("hash_seed", header["hash_seed"], 0, MOST_SEED)
     lengths = {"pool": width, "rows": count * (width + STATS), "keys": count, "marks": 2 * count}
     for name, array in arrays.items():
         if name in lengths and len(array) != lengths[name]:
             raise InvalidInput(f"{name} must have {lengths[name]} numbers, got {len(array)}")
-    if not verify:
-        return
-    _check_rows(arrays["rows"].reshape(-1, width + STATS), width)
-    if not np.isfinite(arrays["pool"]).all():
+    if "table" in arrays and len(arrays["table"]) <= count:
+        raise InvalidInput(f"table must have more than {count} places, got {len(arrays['table'])}")
+
+
+def _check_content(method: Method, header: dict[str, Any], arrays: Sections) -> None:
+    """What the kernels rely on: slots that exist, numbers that a method can have."""
+    check_rows(method, arrays["rows"].reshape(-1, method.width + STATS), header["clock"])
+    pool = arrays["pool"]
+    if not np.isfinite(pool).all():
         raise InvalidInput("pool must hold finite numbers, got others")
+    method.check_row(pool.tolist(), int(pool[N]))
     if "table" in arrays:
-        slots = np.sort(arrays["table"][arrays["table"] != -1])
-        if len(arrays["table"]) <= count or not np.array_equal(slots, np.arange(count)):
-            raise InvalidInput(f"table must point once at each of the {count} slots and have places left, got another")
+        check_table(arrays["table"], header["count"])
     if "marks" in arrays:
-        starts, sizes = arrays["marks"][::2], arrays["marks"][1::2] >> 31
-        if not ((starts >= 0) & (sizes >= 0) & (starts <= len(arrays["text"]) - sizes)).all():
-            raise InvalidInput("marks must point into the text, got others")
-        bytes(arrays["text"]).decode()  # raises a ValueError that says where
-
-
-def _check_rows(rows: npt.NDArray[np.float64], width: int) -> None:
-    """A few thousand at once: the file may be larger than memory."""
-    for first in range(0, len(rows), 4096):
-        part = rows[first : first + 4096]
-        if not np.isfinite(part).all():
-            raise InvalidInput("rows must hold finite numbers, got others")
-        t, n, events = part[:, 0], part[:, 1], part[:, width + EVENTS]
-        if not ((n >= 0) & (n <= t) & (t <= events)).all():
-            raise InvalidInput("rows must count no more outcomes than forecasts, got others")
+        check_text(arrays["text"], arrays["marks"])

@@ -7,37 +7,41 @@ the keys themselves. The tables are plain arrays, so a bank is saved as they are
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from calibeat.core.jit import for_size, kernel
-from calibeat.core.prefetch import prefetch
-from calibeat.core.randomness import mix_words
+from calibeat._util.types import Slots
+from calibeat.core.jit import compiled, for_size
 
-from .keys import IntColumn, Key, KeyColumn, StringColumn
+from .hashing import Hashes, Seed, hash_strings
+from .keys import FEW, IntColumn, Key, KeyColumn, StringColumn
+from .probe import add_ints, add_strings, find_ints, find_strings, home, link
 
-Slots = npt.NDArray[np.int32]
 Arrays = dict[str, npt.NDArray[Any]]
+EVERY = slice(None)
+Chosen = npt.NDArray[np.bool_] | None
 
 MOST_KEYS = 2**31 - 2
 _LEAST = 16
 _FULLEST, _GROWTH = 0.6, 1.15
-AHEAD = 6  # how many keys before its turn, and before the step before, memory is asked for
 _AT_ONCE = 2**16  # keys hashed together: few enough to stay in the cache
 
 
-class Keys(ABC):
-    """The keys of a bank in the order of their slots."""
+class Index(ABC):
+    """The keys of a bank in the order of their slots, and the table that finds them."""
 
-    def __init__(self) -> None:
+    def __init__(self, seed: Seed | None = None) -> None:
+        self.seed = seed or Seed.random()
         self.count = 0
         self.table: Slots = np.full(_LEAST, -1, dtype=np.int32)
 
     def find(self, column: KeyColumn) -> Slots:
         """The slot of each key, -1 for one that is not here."""
+        if len(column) <= FEW:
+            return np.array([self.find_one(key) for key in column.plain()], dtype=np.int32)
         slots = np.empty(len(column), dtype=np.int32)
         for first in range(0, len(column), _AT_ONCE):
             self._find(column, first, min(first + _AT_ONCE, len(column)), slots)
@@ -45,6 +49,8 @@ class Keys(ABC):
 
     def add(self, column: KeyColumn) -> Slots:
         """The slot of each key; one that is not here yet gets the next free slot."""
+        if len(column) <= FEW:
+            return np.array([self.add_one(key) for key in column.plain()], dtype=np.int32)
         slots = np.empty(len(column), dtype=np.int32)
         for first in range(0, len(column), _AT_ONCE):
             at, last = first, min(first + _AT_ONCE, len(column))
@@ -54,25 +60,51 @@ class Keys(ABC):
                 self._reserve(min(room, self.count + last - at), column, at, last)
                 at, self.count = self._add(column, at, last, slots, room)
                 if at < last:
-                    self._resize(int(_GROWTH * len(self.table)) + _LEAST, for_size(link, len(column)))
+                    self._grow()
         return slots
+
+    def find_one(self, key: Any) -> int:
+        """The slot of one key (an int, or the UTF-8 of a string), -1 if it is not here."""
+        return self._probe(key)[0]
+
+    def add_one(self, key: Any) -> int:
+        """The slot of one key, which is new or not."""
+        slot, place = self._probe(key)
+        if slot >= 0:
+            return slot
+        if self.count >= int(_FULLEST * len(self.table)):
+            self._grow()
+            place = self._probe(key)[1]
+        self._append(key)
+        self.table[place] = self.count
+        self.count += 1
+        return self.count - 1
 
     def remove(self, slot: int) -> None:
         """Forget the key of a slot; the key of the last slot moves there."""
         self._unlink(slot)
-        self._drop(slot)
         last = self.count - 1
         if slot != last:
             self.table[self._place(last)] = slot
-            self._move(last, slot)
+        self._move(last, slot)
         self.count = last
 
-    def truncate(self, count: int) -> None:
-        """Forget the keys from slot `count` on."""
-        for slot in range(count, self.count):
-            self._drop(slot)
+    def relink(self, count: int) -> None:
+        """Make the table anew for the keys before slot `count`, whatever state it is in; forget the keys behind."""
         self.count = count
-        self._resize(len(self.table), for_size(link, count, few=100_000))
+        self._resize(len(self.table))
+
+    def _probe(self, key: Any) -> tuple[int, int]:
+        """The slot of a key and its place in the table; or -1 and the free place where it would stand."""
+        table, size, word = self.table, len(self.table), self._hash(key)
+        first = at = home(word, size)
+        while (slot := table.item(at)) >= 0:
+            if self._is(slot, key, word):
+                return slot, at
+            at = at + 1 if at + 1 < size else 0
+            if at == first:  # a table without a free place, in a file that nobody has checked
+                return -1, -1
+        return -1, at
 
     def _unlink(self, slot: int) -> None:
         """Take a slot out of the table, and set those behind it anew: a search must not end at the gap."""
@@ -101,8 +133,13 @@ class Keys(ABC):
     def _home(self, slot: int) -> int:
         return home(int(self._hashes(slot, slot + 1)[0]), len(self.table))
 
-    def _resize(self, size: int, link_all: Callable[..., None]) -> None:
+    def _grow(self) -> None:
+        self._resize(int(_GROWTH * len(self.table)) + _LEAST)
+
+    def _resize(self, size: int) -> None:
+        size = max(size, int(self.count / _FULLEST) + _LEAST)
         table: Slots = np.full(size, -1, dtype=np.int32)
+        link_all = for_size(link, self.count, few=100_000)
         for first in range(0, self.count, _AT_ONCE):
             link_all(table, self._hashes(first, min(first + _AT_ONCE, self.count)), first)
         self.table = table
@@ -120,11 +157,11 @@ class Keys(ABC):
         """The key of a slot."""
 
     @abstractmethod
-    def names(self) -> npt.NDArray[Any]:
-        """All keys, in the order of their slots."""
+    def names(self, slots: Slots | slice = EVERY) -> npt.NDArray[Any]:
+        """The keys of some slots, or of all."""
 
     @abstractmethod
-    def column(self, chosen: npt.NDArray[np.bool_] | None = None) -> KeyColumn:
+    def column(self, chosen: Chosen = None) -> KeyColumn:
         """The keys of all slots, or of some, as they would come in."""
 
     @abstractmethod
@@ -133,7 +170,20 @@ class Keys(ABC):
 
     @abstractmethod
     def restore(self, count: int, arrays: Arrays) -> None:
-        """The inverse of `arrays`, without a copy."""
+        """The inverse of `arrays`, without a copy. Without a table, make one."""
+
+    @abstractmethod
+    def entry(self, slot: int) -> npt.NDArray[np.int64]:
+        """What the list of keys holds of a slot, as a view."""
+
+    @abstractmethod
+    def _hash(self, key: Any) -> int: ...
+
+    @abstractmethod
+    def _is(self, slot: int, key: Any, word: int) -> bool: ...
+
+    @abstractmethod
+    def _append(self, key: Any) -> None: ...
 
     @abstractmethod
     def _find(self, column: Any, first: int, last: int, slots: Slots) -> None: ...
@@ -145,20 +195,17 @@ class Keys(ABC):
     def _reserve(self, room: int, column: Any, first: int, last: int) -> None: ...
 
     @abstractmethod
-    def _hashes(self, first: int, last: int) -> npt.NDArray[np.int32]: ...
+    def _hashes(self, first: int, last: int) -> Hashes: ...
 
     @abstractmethod
     def _move(self, source: int, target: int) -> None: ...
 
-    @abstractmethod
-    def _drop(self, slot: int) -> None: ...
 
-
-class IntKeys(Keys):
+class IntIndex(Index):
     """Keys that are 64-bit integers."""
 
-    def __init__(self) -> None:
-        super().__init__()
+    def __init__(self, seed: Seed | None = None) -> None:
+        super().__init__(seed)
         self._keys: npt.NDArray[np.int64] = np.empty(0, dtype=np.int64)
 
     @property
@@ -168,109 +215,170 @@ class IntKeys(Keys):
     def key(self, slot: int) -> int:
         return int(self._keys[slot])
 
-    def names(self) -> npt.NDArray[np.int64]:
-        return self._keys[: self.count].copy()
+    def names(self, slots: Slots | slice = EVERY) -> npt.NDArray[np.int64]:
+        return self._keys[: self.count][slots].copy()
 
-    def column(self, chosen: npt.NDArray[np.bool_] | None = None) -> IntColumn:
+    def column(self, chosen: Chosen = None) -> IntColumn:
         return IntColumn(self.names() if chosen is None else self._keys[: self.count][chosen])
 
     def arrays(self) -> Arrays:
         return {"keys": self._keys[: self.count], "table": self.table}
 
     def restore(self, count: int, arrays: Arrays) -> None:
-        self.count, self._keys, self.table = count, arrays["keys"], arrays["table"]
+        self.count, self._keys = count, arrays["keys"]
+        if "table" in arrays:
+            self.table = arrays["table"]
+        else:
+            self.relink(count)
+
+    def entry(self, slot: int) -> npt.NDArray[np.int64]:
+        return self._keys[slot : slot + 1]
+
+    def _hash(self, key: int) -> int:
+        return self.seed.of_int(key)
+
+    def _is(self, slot: int, key: int, word: int) -> bool:  # noqa: ARG002 - as for strings
+        return self._keys.item(slot) == key
+
+    def _append(self, key: int) -> None:
+        self._keys = with_room(self._keys, self.count, self.count + 1)
+        self._keys[self.count] = key
 
     def _find(self, column: IntColumn, first: int, last: int, slots: Slots) -> None:
         wanted = column.keys[first:last]
-        for_size(find_ints, len(column))(self._keys, self.table, wanted, hash_ints(wanted), slots[first:last])
+        compiled(find_ints)(self._keys, self.table, wanted, self.seed.of_ints(wanted), slots[first:last])
 
     def _add(self, column: IntColumn, first: int, last: int, slots: Slots, room: int) -> tuple[int, int]:
         wanted = column.keys[first:last]
-        done, count = for_size(add_ints, len(column))(
-            self._keys, self.table, self.count, room, wanted, hash_ints(wanted), slots[first:last]
+        done, count = compiled(add_ints)(
+            self._keys, self.table, self.count, room, wanted, self.seed.of_ints(wanted), slots[first:last]
         )
         return first + int(done), int(count)
 
     def _reserve(self, room: int, column: IntColumn, first: int, last: int) -> None:  # noqa: ARG002 - as for strings
         self._keys = with_room(self._keys, self.count, room)
 
-    def _hashes(self, first: int, last: int) -> npt.NDArray[np.int32]:
-        return hash_ints(self._keys[first:last])
+    def _hashes(self, first: int, last: int) -> Hashes:
+        return self.seed.of_ints(self._keys[first:last])
 
     def _move(self, source: int, target: int) -> None:
         self._keys[target] = self._keys[source]
 
-    def _drop(self, slot: int) -> None:
-        """Nothing has to be done: a number takes no room of its own."""
 
-
-class StringKeys(Keys):
+class StringIndex(Index):
     """Keys that are strings, one behind the other as UTF-8; marks hold the start of each, then its length and hash."""
 
-    def __init__(self) -> None:
-        super().__init__()
+    def __init__(self, seed: Seed | None = None) -> None:
+        super().__init__(seed)
         self._text: npt.NDArray[np.uint8] = np.empty(0, dtype=np.uint8)
         self._marks: npt.NDArray[np.int64] = np.empty((0, 2), dtype=np.int64)
-        self._used = self._gaps = 0  # bytes of text, and how many of them belong to keys that were removed
+        self._used = 0  # bytes of text
 
     @property
     def nbytes(self) -> int:
         return 16 * self.count + self._used + self.table.nbytes
 
     def key(self, slot: int) -> str:
-        start, mark = self._marks[slot].tolist()
-        return bytes(self._text[start : start + (mark >> 31)]).decode()
+        return self._raw(slot).decode()
 
-    def names(self) -> npt.NDArray[np.object_]:
-        return np.array([*self, None], dtype=object)[:-1]  # the None keeps NumPy from looking into a lone string
+    def _raw(self, slot: int) -> bytes:
+        start, mark = self._marks.item(slot, 0), self._marks.item(slot, 1)
+        return self._text[start : start + (mark >> 31)].tobytes()
 
-    def column(self, chosen: npt.NDArray[np.bool_] | None = None) -> StringColumn:
-        slots = range(self.count) if chosen is None else np.flatnonzero(chosen).tolist()
-        return StringColumn.of([self.key(slot) for slot in slots])
+    def names(self, slots: Slots | slice = EVERY) -> npt.NDArray[np.object_]:
+        chosen = range(self.count)[slots] if isinstance(slots, slice) else slots.tolist()
+        names = [*map(self.key, chosen), None]  # the None keeps NumPy from looking into a lone string
+        return np.array(names, dtype=object)[:-1]
+
+    def column(self, chosen: Chosen = None) -> StringColumn:
+        marks = self._marks[: self.count]
+        text, starts = self._gathered(marks if chosen is None else marks[chosen])
+        return StringColumn(text, np.append(starts, len(text)))
 
     def arrays(self) -> Arrays:
-        if self._gaps:  # who was forgotten must not live on in a file
-            self._close_gaps()
-        return {"text": self._text[: self._used], "marks": self._marks[: self.count].reshape(-1), "table": self.table}
+        """Without the text of keys that were forgotten: it must not live on in a file."""
+        marks, text = self._marks[: self.count], self._text[: self._used]
+        if self._has_gaps():
+            text, starts = self._gathered(marks)
+            marks = np.stack([starts, marks[:, 1]], axis=1)
+        return {"text": text, "marks": marks.reshape(-1), "table": self.table}
 
     def restore(self, count: int, arrays: Arrays) -> None:
-        self.count, self._text, self.table = count, arrays["text"], arrays["table"]
-        self._marks, self._used = arrays["marks"].reshape(-1, 2), len(self._text)
+        self.count, self._text, self._marks = count, arrays["text"], arrays["marks"].reshape(-1, 2)
+        self._used = len(self._text)
+        if "table" in arrays:
+            self.table = arrays["table"]
+        else:  # the hashes are of another kind too
+            starts, sizes = self._marks[:, 0].copy(), self._marks[:, 1] >> 31
+            words = self.seed.of_strings(for_size(hash_strings, count), self._text, starts, starts + sizes)
+            self._marks = np.stack([starts, (sizes << 31) | words], axis=1)
+            self.relink(count)
+
+    def relink(self, count: int) -> None:
+        super().relink(count)
+        ends = self._marks[:count, 0] + (self._marks[:count, 1] >> 31)
+        self._used = int(ends.max(initial=0))
+
+    def entry(self, slot: int) -> npt.NDArray[np.int64]:
+        return self._marks[slot]
+
+    def _hash(self, key: bytes) -> int:
+        return self.seed.of_bytes(key)
+
+    def _is(self, slot: int, key: bytes, word: int) -> bool:
+        return self._marks.item(slot, 1) == (len(key) << 31) | word and self._raw(slot) == key
+
+    def _append(self, key: bytes) -> None:
+        self._make_room(self.count + 1, len(key))
+        self._text[self._used : self._used + len(key)] = np.frombuffer(key, dtype=np.uint8)
+        self._marks[self.count] = self._used, (len(key) << 31) | self._hash(key)
+        self._used += len(key)
 
     def _find(self, column: StringColumn, first: int, last: int, slots: Slots) -> None:
-        for_size(find_strings, len(column))(
-            self._text, self._marks.reshape(-1), self.table,
-            column.text, column.offsets[first : last + 1], column.hashes(first, last), slots[first:last],
-        )  # fmt: skip
+        find: Any = compiled(find_strings)
+        find(self._text, self._marks.reshape(-1), self.table, *self._wanted(column, first, last), slots[first:last])
 
     def _add(self, column: StringColumn, first: int, last: int, slots: Slots, room: int) -> tuple[int, int]:
-        done, count, self._used = for_size(add_strings, len(column))(
+        add: Any = compiled(add_strings)
+        done, count, self._used = add(
             self._text, self._marks.reshape(-1), self.table, self.count, self._used, room,
-            column.text, column.offsets[first : last + 1], column.hashes(first, last), slots[first:last],
+            *self._wanted(column, first, last), slots[first:last],
         )  # fmt: skip
         return first + int(done), int(count)
 
+    def _wanted(self, column: StringColumn, first: int, last: int) -> tuple[npt.NDArray[Any], ...]:
+        starts, ends = column.offsets[first:last], column.offsets[first + 1 : last + 1]
+        hashes = self.seed.of_strings(compiled(hash_strings), column.text, starts, ends)
+        return column.text, starts, ends, hashes
+
     def _reserve(self, room: int, column: StringColumn, first: int, last: int) -> None:
-        if 2 * self._gaps > self._used:
-            self._close_gaps()
-        self._text = with_room(self._text, self._used, self._used + int(column.offsets[last] - column.offsets[first]))
+        self._make_room(room, int(column.offsets[last] - column.offsets[first]))
+
+    def _make_room(self, room: int, size: int) -> None:
+        if self._used + size > len(self._text) and self._has_gaps():
+            text, starts = self._gathered(self._marks[: self.count])
+            marks = self._marks.copy()
+            marks[: self.count, 0] = starts
+            self._text, self._marks, self._used = text, marks, len(text)
+        self._text = with_room(self._text, self._used, self._used + size)
         self._marks = with_room(self._marks, self.count, room)
 
-    def _hashes(self, first: int, last: int) -> npt.NDArray[np.int32]:
+    def _hashes(self, first: int, last: int) -> Hashes:
         return (self._marks[first:last, 1] & 0x7FFFFFFF).astype(np.int32)
 
     def _move(self, source: int, target: int) -> None:
+        """The text of the key that was there stays as a gap, until its room is needed or the bank is saved."""
         self._marks[target] = self._marks[source]
 
-    def _drop(self, slot: int) -> None:
-        """The text stays as a gap, until gaps are more than half of it or the bank is saved."""
-        self._gaps += int(self._marks[slot, 1]) >> 31
+    def _has_gaps(self) -> bool:
+        return int((self._marks[: self.count, 1] >> 31).sum()) != self._used
 
-    def _close_gaps(self) -> None:
-        parts = [self._text[start : start + (mark >> 31)] for start, mark in self._marks[: self.count].tolist()]
-        text = np.concatenate([*parts, np.empty(0, dtype=np.uint8)])
-        self._marks[: self.count, 0] = np.cumsum([0, *map(len, parts)])[:-1]
-        self._text, self._used, self._gaps = text, len(text), 0
+    def _gathered(self, marks: npt.NDArray[np.int64]) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64]]:
+        """The text of some keys, one behind the other, and where each starts."""
+        sizes = marks[:, 1] >> 31
+        starts = np.cumsum(sizes) - sizes
+        places = np.repeat(marks[:, 0] - starts, sizes) + np.arange(int(sizes.sum()))
+        return self._text[places], starts
 
 
 def with_room(array: npt.NDArray[Any], used: int, wanted: int) -> npt.NDArray[Any]:
@@ -280,141 +388,3 @@ def with_room(array: npt.NDArray[Any], used: int, wanted: int) -> npt.NDArray[An
     larger = np.empty((max(wanted, len(array) * 3 // 2), *array.shape[1:]), dtype=array.dtype)
     larger[:used] = array[:used]
     return larger
-
-
-def hash_ints(keys: npt.NDArray[np.int64]) -> npt.NDArray[np.int32]:
-    """31 well mixed bits of each key."""
-    words: npt.NDArray[np.uint64] = mix_words(keys.view(np.uint64))
-    return (words >> np.uint64(33)).astype(np.int32)
-
-
-# ---- kernels -----------------------------------------------------------------------------------------------------
-
-
-@kernel
-def home(word: int, size: int) -> int:
-    """The place in a table of any size where a hash of 31 bits belongs (Lemire 2019)."""
-    return (word * size) >> 31
-
-
-@kernel
-def link(table: Slots, hashes: npt.NDArray[np.int32], first: int) -> None:
-    """Put the slots first, first + 1, ... in the table, where there is room for them."""
-    size = len(table)
-    for i in range(len(hashes)):
-        at = home(hashes[i], size)
-        while table[at] >= 0:
-            at = at + 1 if at + 1 < size else 0
-        table[at] = first + i
-
-
-@kernel
-def place_of_int(keys: npt.NDArray[np.int64], table: Slots, key: int, word: int) -> int:
-    """Where the slot of a key stands in the table, or the free place where it would stand."""
-    size = len(table)
-    at = home(word, size)
-    while table[at] >= 0 and keys[table[at]] != key:
-        at = at + 1 if at + 1 < size else 0
-    return at
-
-
-@kernel
-def find_ints(
-    keys: npt.NDArray[np.int64], table: Slots,
-    wanted: npt.NDArray[np.int64], hashes: npt.NDArray[np.int32], slots: Slots,
-) -> None:  # fmt: skip
-    """The slot of each wanted key, or -1."""
-    for i in range(len(wanted)):
-        slots[i] = table[place_of_int(keys, table, wanted[i], hashes[i])]
-
-
-@kernel
-def add_ints(
-    keys: npt.NDArray[np.int64], table: Slots, count: int, room: int,
-    wanted: npt.NDArray[np.int64], hashes: npt.NDArray[np.int32], slots: Slots,
-) -> tuple[int, int]:  # fmt: skip
-    """The slot of each wanted key, new ones added while there is room -> (how many were served, keys now)."""
-    for i in range(len(wanted)):
-        at = place_of_int(keys, table, wanted[i], hashes[i])
-        if table[at] < 0:
-            if count >= room:
-                return i, count
-            keys[count] = wanted[i]
-            table[at] = count
-            count += 1
-        slots[i] = table[at]
-    return len(wanted), count
-
-
-@kernel
-def place_of_string(
-    text: npt.NDArray[np.uint8], marks: npt.NDArray[np.int64], table: Slots,
-    wanted: npt.NDArray[np.uint8], start: int, end: int, word: int,
-) -> int:  # fmt: skip
-    """Where the slot of the key wanted[start:end] stands in the table, or the free place where it would stand."""
-    size = len(table)
-    at = home(word, size)
-    mark = ((end - start) << 31) | word
-    while table[at] >= 0:
-        slot = table[at]
-        if marks[2 * slot + 1] == mark:
-            i, same = marks[2 * slot], start
-            while same < end and text[i] == wanted[same]:
-                i += 1
-                same += 1
-            if same == end:
-                break
-        at = at + 1 if at + 1 < size else 0
-    return at
-
-
-@kernel
-def look_ahead(
-    text: npt.NDArray[np.uint8], marks: npt.NDArray[np.int64], table: Slots, hashes: npt.NDArray[np.int32], i: int
-) -> None:  # fmt: skip
-    """Three steps lead to a key, table, marks and text, each in another place: ask for them well before its turn.
-
-    The first slot that a hash leads to is mostly the right one.
-    """
-    if i + 3 * AHEAD < len(hashes):
-        prefetch(table, home(hashes[i + 3 * AHEAD], len(table)))
-        slot = table[home(hashes[i + 2 * AHEAD], len(table))]
-        if slot >= 0:
-            prefetch(marks, 2 * slot)
-        slot = table[home(hashes[i + AHEAD], len(table))]
-        if slot >= 0:
-            prefetch(text, marks[2 * slot])
-
-
-@kernel
-def find_strings(
-    text: npt.NDArray[np.uint8], marks: npt.NDArray[np.int64], table: Slots,
-    wanted: npt.NDArray[np.uint8], offsets: npt.NDArray[np.int64], hashes: npt.NDArray[np.int32], slots: Slots,
-) -> None:  # fmt: skip
-    """The slot of each wanted key, or -1."""
-    for i in range(len(hashes)):
-        look_ahead(text, marks, table, hashes, i)
-        slots[i] = table[place_of_string(text, marks, table, wanted, offsets[i], offsets[i + 1], hashes[i])]
-
-
-@kernel
-def add_strings(
-    text: npt.NDArray[np.uint8], marks: npt.NDArray[np.int64], table: Slots, count: int, used: int, room: int,
-    wanted: npt.NDArray[np.uint8], offsets: npt.NDArray[np.int64], hashes: npt.NDArray[np.int32], slots: Slots,
-) -> tuple[int, int, int]:  # fmt: skip
-    """The slot of each wanted key, new ones added while there is room -> (how many were served, keys, text used)."""
-    for i in range(len(hashes)):
-        look_ahead(text, marks, table, hashes, i)
-        at = place_of_string(text, marks, table, wanted, offsets[i], offsets[i + 1], hashes[i])
-        if table[at] < 0:
-            if count >= room:
-                return i, count, used
-            marks[2 * count] = used
-            marks[2 * count + 1] = ((offsets[i + 1] - offsets[i]) << 31) | hashes[i]
-            for j in range(offsets[i], offsets[i + 1]):
-                text[used] = wanted[j]
-                used += 1
-            table[at] = count
-            count += 1
-        slots[i] = table[at]
-    return len(hashes), count, used

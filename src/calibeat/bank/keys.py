@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import cached_property
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -20,6 +20,7 @@ Key = int | str
 
 _LEAST, _MOST = -(2**63), 2**63 - 1
 _AT_ONCE = 4096
+FEW = 64  # keys that are looked up one by one, in plain Python, rather than by compiled code
 
 
 @dataclass(frozen=True)
@@ -30,6 +31,10 @@ class IntColumn:
 
     def __len__(self) -> int:
         return len(self.keys)
+
+    def plain(self) -> list[int]:
+        """The keys as a list."""
+        return self.keys.tolist()
 
 
 @dataclass(frozen=True)
@@ -74,15 +79,10 @@ class StringColumn:
             return cls(text, offsets)
         return cls.of(strings.tolist())
 
-    def hashes(self, first: int, last: int) -> npt.NDArray[np.int32]:
-        """31 well mixed bits of each key from first to last."""
-        return self._hashes[first:last]
-
-    @cached_property
-    def _hashes(self) -> npt.NDArray[np.int32]:
-        hashes = np.empty(len(self), dtype=np.int32)
-        for_size(hash_strings, len(self))(self.text, self.offsets, hashes)
-        return hashes
+    def plain(self) -> list[bytes]:
+        """The keys as a list."""
+        text, offsets = self.text.tobytes(), self.offsets.tolist()
+        return [text[start:end] for start, end in pairwise(offsets)]
 
 
 KeyColumn = IntColumn | StringColumn
@@ -107,18 +107,6 @@ def narrow(
     return True
 
 
-@kernel
-def hash_strings(text: npt.NDArray[np.uint8], offsets: npt.NDArray[np.int64], hashes: npt.NDArray[np.int32]) -> None:
-    """FNV-1a in 32 bits, then mixed once more, in numbers that never leave 63 bits: the same in every host."""
-    for i in range(len(hashes)):
-        h = 2166136261
-        for j in range(offsets[i], offsets[i + 1]):
-            h = ((h ^ text[j]) * 16777619) & 0xFFFFFFFF
-        h = ((h ^ (h >> 16)) * 0x45D9F3B) & 0xFFFFFFFF
-        h = ((h ^ (h >> 16)) * 0x45D9F3B) & 0xFFFFFFFF
-        hashes[i] = (h ^ (h >> 16)) & 0x7FFFFFFF
-
-
 def check_key(key: Any) -> Key:
     """One key: an integer of 64 bits or a string."""
     if isinstance(key, str):
@@ -130,6 +118,12 @@ def check_key(key: Any) -> Key:
             raise InvalidInput(f"key must fit into 64 bits, got {said(key)}")
         return int(key)
     raise InvalidInput(f"key must be an int or a string, got {type(key).__name__} {said(key)}")
+
+
+def plain_key(key: Any) -> int | bytes:
+    """One key as an index takes it: an int, or the UTF-8 of a string."""
+    checked = check_key(key)
+    return checked if isinstance(checked, int) else checked.encode()
 
 
 def check_keys(keys: Any) -> KeyColumn:
@@ -178,7 +172,7 @@ def _not_a_key(keys: npt.NDArray[Any]) -> str:
 
 def _of_objects(keys: Any) -> KeyColumn:
     if len(keys) and isinstance(keys[0], str):
-        with suppress(TypeError):  # by the first one that is no string; who that is, is found out below
+        with suppress(TypeError):  # one of them is no string; the loop below finds it
             return StringColumn.of(keys)
     if len(keys) and set(map(type, keys)) == {int} and min(keys) >= _LEAST and max(keys) <= _MOST:
         return IntColumn(np.array(keys, dtype=np.int64))

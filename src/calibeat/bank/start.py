@@ -9,13 +9,17 @@ A calibrator of the same method, the pool, learns from every outcome of every ke
 
 from __future__ import annotations
 
-import numpy as np
-import numpy.typing as npt
+from typing import TYPE_CHECKING
 
-from calibeat._util.types import Slots, Vector
-from calibeat.core.jit import kernel
+import numpy as np
+
+from calibeat._util.types import Ints, Slots, Vector
+from calibeat.core.jit import kernel, plain
 from calibeat.core.kernel import ask, play, settle, start_from
 from calibeat.core.layout import N
+
+if TYPE_CHECKING:
+    from .bank import Bank
 
 
 @kernel
@@ -44,7 +48,8 @@ def pool_rows(
         if slots[i] == opened:
             start_row(spec, pool, fresh, rows[opened * stride : (opened + 1) * stride])
             opened += 1
-        learn(spec, pool, scores[i], outcomes[i], receipt)
+        if outcomes[i] == outcomes[i]:
+            learn(spec, pool, scores[i], outcomes[i], receipt)
 
 
 @kernel
@@ -56,9 +61,38 @@ def learn(spec: Vector, pool: Vector, score: float, y: float, receipt: Vector) -
 
 
 @kernel
-def learn_late(
-    spec: Vector, pool: Vector, scores: Vector, outcomes: Vector, order: npt.NDArray[np.int64], receipt: Vector
+def pool_late_rows(
+    spec: Vector, pool: Vector, fresh: Vector, rows: Vector, stride: int, slots: Slots, opened: int,
+    scores: Vector, outcomes: Vector, arriving: Ints, following: Ints, receipt: Vector,
 ) -> None:  # fmt: skip
-    """The outcomes of one stream that came late, in the order in which they came."""
-    for i in order:
-        learn(spec, pool, scores[i], outcomes[i], receipt)
+    """The same with outcomes that come late: before event i those of arriving[i], following[arriving[i]], ..."""
+    for i in range(len(arriving)):
+        j = arriving[i]
+        while j >= 0:
+            learn(spec, pool, scores[j], outcomes[j], receipt)
+            j = following[j]
+        if i < len(scores) and slots[i] == opened:
+            start_row(spec, pool, fresh, rows[opened * stride : (opened + 1) * stride])
+            opened += 1
+
+
+# ---- by a bank ---------------------------------------------------------------------------------------------------
+
+
+def fresh_row(bank: Bank) -> Vector:
+    """The row that a new key would get now."""
+    row = np.empty(bank._method.width)
+    if bank._prior:
+        plain(start_row)(bank._method.spec, bank._pool, bank._store.fresh, row)
+    else:
+        row[:] = bank._store.fresh
+    return row
+
+
+def pool_after(bank: Bank, score: float, y: float) -> Vector:
+    """The pool when it has learnt an outcome that came alone; the bank's own stays as it is."""
+    if not bank._prior:
+        return bank._pool
+    pool = bank._pool.copy()
+    plain(learn)(bank._method.spec, pool, score, y, np.empty(bank._method.receipt_width))
+    return pool

@@ -14,106 +14,149 @@ from calibeat.core.params import params_of_rows
 from calibeat.core.stats import EVENTS, LAST, LOSSES, STATS
 from calibeat.errors import InvalidInput
 
-from .index import MOST_KEYS, IntKeys, Keys, StringKeys, with_room
+from .hashing import Seed
+from .index import EVERY, MOST_KEYS, Index, IntIndex, StringIndex, with_room
 from .keys import IntColumn, KeyColumn
 
 Columns = dict[str, npt.NDArray[Any]]
+KINDS: dict[str, type[Index]] = {"ints": IntIndex, "strings": StringIndex}
 
 
 class RowStore:
-    """A matrix with a row for each key: the state of a stream, and behind it the books."""
+    """A matrix with a row for each key: the state of a stream, and behind it its stats."""
 
     def __init__(self, method: Method) -> None:
         self.method = method
         self.fresh = method.initial_row()
         self.stride = method.width + STATS
-        self.matrix: npt.NDArray[np.float64] = np.empty((0, self.stride))
-        self.keys: Keys | None = None  # ints or strings: the first key tells
-        self._adopted = np.empty(0)  # of the first rows: forecasts that were made in another bank
+        self.matrix = np.empty((0, self.stride))
+        self.index: Index | None = None  # ints or strings: the first key tells
+        self._adopted = np.empty(
+            0
+        )  # of the first rows: forecasts that were made in another bank; replaced, not changed
         self.moves = 0  # how often rows have changed their place, so that those who look at one notice
 
     def __len__(self) -> int:
-        return 0 if self.keys is None else self.keys.count
+        return 0 if self.index is None else self.index.count
+
+    @property
+    def matrix(self) -> npt.NDArray[np.float64]:
+        """The rows, and room for more."""
+        return self._matrix
+
+    @matrix.setter
+    def matrix(self, matrix: npt.NDArray[np.float64]) -> None:
+        flat: Vector = matrix.reshape(-1)
+        view: Any = flat.data
+        # All rows one behind the other, as the kernels take them, and as plain Python reads and writes them fastest.
+        # One line, so that no interrupt leaves them apart.
+        self._matrix, self.flat, self.view = matrix, flat, view
 
     @property
     def kind(self) -> str:
-        """What the keys are."""
-        return "none" if self.keys is None else "ints" if isinstance(self.keys, IntKeys) else "strings"
-
-    @property
-    def flat(self) -> Vector:
-        """All rows one behind the other, as the kernels take them."""
-        return self.matrix.reshape(-1)
+        """What the keys are: "none", "ints" or "strings"."""
+        return "none" if self.index is None else "ints" if isinstance(self.index, IntIndex) else "strings"
 
     @property
     def nbytes(self) -> int:
         """Bytes of memory that the rows, the keys and their index take."""
-        return len(self) * self.stride * 8 + (0 if self.keys is None else self.keys.nbytes)
+        return len(self) * self.stride * 8 + (0 if self.index is None else self.index.nbytes)
 
     def check(self, column: KeyColumn) -> KeyColumn:
         """The column, if its keys are of the kind that is here."""
-        if self.keys is not None and len(column) and isinstance(column, IntColumn) != isinstance(self.keys, IntKeys):
-            wanted, got = ("ints", "strings") if isinstance(self.keys, IntKeys) else ("strings", "ints")
-            raise InvalidInput(f"keys must be {wanted} like those of the bank, got {got} - at row 0")
+        if len(column):
+            self._check_kind(ints=isinstance(column, IntColumn), where=" - at row 0")
         return column
+
+    def _check_kind(self, *, ints: bool, where: str = "") -> None:
+        if self.index is not None and ints != isinstance(self.index, IntIndex):
+            wanted, got = ("strings", "ints") if ints else ("ints", "strings")
+            raise InvalidInput(f"keys must be {wanted} like those of the bank, got {got}{where}")
 
     def find(self, column: KeyColumn) -> Slots:
         """The slot of each key, -1 for one that is not here."""
-        return np.full(len(column), -1, dtype=np.int32) if self.keys is None else self.keys.find(column)
+        return np.full(len(column), -1, dtype=np.int32) if self.index is None else self.index.find(column)
+
+    def find_one(self, key: int | bytes) -> int:
+        """The slot of one key (an int, or the UTF-8 of a string), -1 if it is not here."""
+        self._check_kind(ints=isinstance(key, int))
+        return -1 if self.index is None else self.index.find_one(key)
 
     def open(self, column: KeyColumn) -> Slots:
         """The slot of each key; new keys get a row, which is that of a stream that has seen nothing."""
-        if self.keys is None:
-            self.keys = IntKeys() if isinstance(column, IntColumn) else StringKeys()
+        if self.index is None:
+            self.index = IntIndex() if isinstance(column, IntColumn) else StringIndex()
         before = len(self)
-        slots = self.keys.add(column)
-        if len(self) > MOST_KEYS:  # pragma: no cover - hundreds of gigabytes of keys
-            raise InvalidInput(f"a bank must have at most {MOST_KEYS} keys, got {len(self)}")
-        if len(self) > before:
-            room = with_room(self.matrix, before, len(self))
-            room[before : len(self), : self.method.width] = self.fresh
-            room[before : len(self), self.method.width :] = 0.0
-            self.matrix = room
-            self.moves += 1
+        slots = self.index.add(column)
+        self._open_from(before)
         return slots
 
-    def truncate(self, count: int) -> None:
-        """Forget the rows from `count` on."""
-        if self.keys is not None:
-            self.keys.truncate(count)
-            if count == 0:
-                self.keys = None
-        self._adopted = self._adopted[:count]
+    def open_one(self, key: int | bytes) -> int:
+        """The slot of one new key."""
+        if self.index is None:
+            self.index = IntIndex() if isinstance(key, int) else StringIndex()
+        before = len(self)
+        self.index.add_one(key)
+        self._open_from(before)
+        return before
+
+    def _open_from(self, before: int) -> None:
+        count = len(self)
+        if count > MOST_KEYS:  # pragma: no cover - hundreds of gigabytes of keys
+            raise InvalidInput(f"a bank must have at most {MOST_KEYS} keys, got {count}")
+        if count > before:
+            room = with_room(self.matrix, before, count)
+            room[before:count, : self.method.width] = self.fresh
+            room[before:count, self.method.width :] = 0.0
+            if room is not self.matrix:
+                self.matrix = room
+
+    def truncate(self, index: Index | None, count: int, adopted: Vector) -> None:
+        """Back to the keys that were in an index, whatever has happened to its table since."""
+        if index is not None:
+            index.relink(count)
+        self.index, self._adopted = index, adopted
         self.moves += 1
 
     def remove(self, slot: int) -> None:
         """Forget a row; the last one takes its place."""
-        assert self.keys is not None  # noqa: S101 - there is a slot, so there are keys
+        assert self.index is not None  # noqa: S101 - there is a slot, so there are keys
         last = len(self) - 1
         self.matrix[slot] = self.matrix[last]
         if slot < len(self._adopted):
-            self._adopted[slot] = self.adopted(last)
-            self._adopted = self._adopted[:last]
-        self.keys.remove(slot)
+            adopted = self._adopted[:last].copy()
+            adopted[slot:][:1] = self.adopted(last)
+            self._adopted = adopted
+        self.index.remove(slot)
         if last == 0:
-            self.keys = None
+            self.index = None
         self.moves += 1
 
     def take(self, column: KeyColumn, other: RowStore) -> None:
         """Rows of another store, whose keys are the column and not here yet."""
         first = len(self)
-        adopted = np.concatenate([self._all_adopted(), other.books(EVENTS)])
+        adopted = np.concatenate([self._all_adopted(), other.stats(EVENTS)])
         self.open(column)
         self.matrix[first : len(self)] = other.matrix[: len(other)]
         self._adopted = adopted
 
     def adopt(self) -> None:
         """From now on: receipts of the forecasts that have been made are accepted, whoever made them."""
-        self._adopted = self.books(EVENTS).copy()
+        self._adopted = self.stats(EVENTS).copy()
+
+    def adopt_some(self, slots: Slots) -> None:
+        """The same, of some rows."""
+        adopted = self._all_adopted()
+        adopted[slots] = self.stats(EVENTS)[slots]
+        self._adopted = adopted
 
     def adopted(self, slot: int) -> int:
         """Below which number forecasts of a row may have been made in another bank."""
         return int(self._adopted[slot]) if slot < len(self._adopted) else 0
+
+    def all_adopted(self) -> Vector:
+        """The same of the first rows; it is replaced, never changed."""
+        return self._adopted
 
     def _all_adopted(self) -> Vector:
         return np.concatenate([self._adopted, np.zeros(len(self) - len(self._adopted))])
@@ -121,37 +164,38 @@ class RowStore:
     def selected(self, chosen: npt.NDArray[np.bool_]) -> RowStore:
         """A copy of some rows."""
         other = RowStore(self.method)
-        if self.keys is not None and chosen.any():
-            other.open(self.keys.column(chosen))
+        if self.index is not None and chosen.any():
+            other.index = type(self.index)(self.index.seed)
+            other.open(self.index.column(chosen))
             other.matrix[: len(other)] = self.matrix[: len(self)][chosen]
             other._adopted = self._all_adopted()[chosen]
         return other
 
     # ---- as columns -----------------------------------------------------------------------------------------------
 
-    def books(self, at: int) -> Vector:
+    def stats(self, at: int) -> Vector:
         """One of the numbers behind the state, of all rows; a view."""
         return self.matrix[: len(self), self.method.width + at]
 
-    def names(self) -> npt.NDArray[Any]:
-        """The keys."""
-        return np.empty(0, dtype=np.int64) if self.keys is None else self.keys.names()
+    def names(self, slots: Slots | slice = EVERY) -> npt.NDArray[Any]:
+        """The keys, of all rows or of some."""
+        return np.empty(0, dtype=np.int64) if self.index is None else self.index.names(slots)
 
-    def params(self) -> Columns:
-        """The parameters of all rows."""
-        return params_of_rows(self.method, self.matrix[: len(self), : self.method.width])
+    def params(self, slots: Slots | slice = EVERY) -> Columns:
+        """The parameters of all rows, or of some."""
+        return params_of_rows(self.method, self.matrix[: len(self), : self.method.width][slots])
 
-    def table(self, clock: int) -> Columns:
-        """What `Bank.table` gives."""
-        learnt = self.matrix[: len(self), N]
+    def table(self, clock: int, slots: Slots | slice = EVERY) -> Columns:
+        """What `Bank.table` gives, of all rows, or of some."""
+        learnt = self.matrix[: len(self), N][slots]
         with np.errstate(invalid="ignore", divide="ignore"):
-            means = {name: self.books(at) / learnt for name, at in LOSSES.items()}
+            means = {name: self.stats(at)[slots] / learnt for name, at in LOSSES.items()}
         return {
-            "key": self.names(),
-            "events": self.books(EVENTS).astype(np.int64),
+            "key": self.names(slots),
+            "events": self.stats(EVENTS)[slots].astype(np.int64),
             "outcomes": learnt.astype(np.int64),
-            "idle": clock - self.books(LAST).astype(np.int64),
-            **self.params(),
+            "idle": clock - self.stats(LAST)[slots].astype(np.int64),
+            **self.params(slots),
             **means,
         }
 
@@ -159,12 +203,12 @@ class RowStore:
 
     def arrays(self) -> Columns:
         """What a file has to hold."""
-        keys = {} if self.keys is None else self.keys.arrays()
+        keys = {} if self.index is None else self.index.arrays()
         return {**keys, "rows": self.matrix[: len(self)].reshape(-1)}
 
-    def restore(self, kind: str, count: int, arrays: Columns) -> None:
+    def restore(self, kind: str, seed: Seed | None, count: int, arrays: Columns) -> None:
         """The inverse of `arrays`, without a copy."""
         if kind != "none":
-            self.keys = IntKeys() if kind == "ints" else StringKeys()
-            self.keys.restore(count, arrays)
+            self.index = KINDS[kind](seed)
+            self.index.restore(count, arrays)
         self.matrix = arrays["rows"].reshape(-1, self.stride)

@@ -25,7 +25,10 @@ class Draws:
         if not self._hedges:
             return np.empty(0)
         streams = self._named(store)[slots] if self._independent else np.uint64(stream_key(self._seed, 0))
-        return uniforms_at(streams, numbered(store.books(EVENTS).copy(), slots))
+        if len(slots) < len(store):  # few events: do not look at all the rows
+            used, slots = np.unique(slots, return_inverse=True)
+            return uniforms_at(streams, numbered(store.stats(EVENTS)[used], slots.astype(np.int32)))
+        return uniforms_at(streams, numbered(store.stats(EVENTS).copy(), slots))
 
     def of_all(self, store: RowStore, column: KeyColumn, slots: Slots) -> Vector:
         """The same where some keys have no slot: each of these is a stream that begins."""
@@ -42,7 +45,7 @@ class Draws:
         self._streams = self._streams[:slot]
 
     def _named(self, store: RowStore) -> npt.NDArray[np.uint64]:
-        streams, keys = self._streams, store.keys  # read once: several threads may ask a bank that nobody changes
+        streams, keys = self._streams, store.index  # read once: several threads may ask a bank that nobody changes
         if len(streams) < len(store) and keys is not None:
             new = [stream_key(self._seed, keys.key(slot)) for slot in range(len(streams), len(store))]
             self._streams = streams = np.concatenate([streams, np.array(new, dtype=np.uint64)])

@@ -11,10 +11,11 @@ from typing import Any
 import numpy as np
 
 from calibeat._util.check import said
+from calibeat._util.words import counted, visible
 from calibeat.bank.bank import Bank
 from calibeat.bank.keys import Key
 from calibeat.core.presets import name_of
-from calibeat.errors import InvalidInput
+from calibeat.errors import InvalidInput, SnapshotMismatch, UnknownKey
 
 # Name -> (column, column to take off, largest first).
 ORDERS: dict[str, tuple[str, str | None, bool]] = {
@@ -26,10 +27,15 @@ ORDERS: dict[str, tuple[str, str | None, bool]] = {
     "idle": ("idle", None, True),
 }
 
+FEW = 30  # outcomes: a mean over fewer says little
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """What can be typed behind `calibeat bank`."""
-    parser.description = "Look into a file written by Bank.save; it is read where it lies, so its size does not matter."
+    parser.description = (
+        "Look into a file written by Bank.save. It is read where it lies: of a large file only what is shown. "
+        "Its checksums, rows and keys are checked with --verify only, which reads all of it."
+    )
     verbs = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
     info = verbs.add_parser("info", help="what the bank is, and what it was worth over all keys")
     show = verbs.add_parser("show", help="everything about one key")
@@ -37,6 +43,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     for verb, command in ((info, _info), (show, _show), (top, _top)):
         verb.add_argument("file", type=Path, metavar="FILE", help="a bank file")
         verb.add_argument("--json", action="store_true", help="for programs")
+        verb.add_argument("--verify", action="store_true", help="read and check the whole file first")
         verb.set_defaults(verb=command)
     show.add_argument("key", metavar="KEY", help="as a number where the keys of the bank are numbers")
     top.add_argument("--by", choices=sorted(ORDERS), default="log-loss-gain", help="what to order by (%(default)s)")
@@ -45,6 +52,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     top.add_argument(
         "--least", type=int, default=1, metavar="N", help="only keys with so many outcomes or more (%(default)s)"
     )
+    top.add_argument(
+        "--few", type=int, default=FEW, metavar="N", help="keys with fewer outcomes come last (%(default)s)"
+    )
 
 
 def run(args: argparse.Namespace) -> None:
@@ -52,7 +62,7 @@ def run(args: argparse.Namespace) -> None:
     args.verb(args)
 
 
-def summary(bank: Bank, path: Path) -> dict[str, Any]:
+def summary(bank: Bank, path: Path, *, verified: bool = False) -> dict[str, Any]:
     """The bank in a few numbers; losses are means over all outcomes of all keys.
 
     >>> import tempfile
@@ -64,21 +74,22 @@ def summary(bank: Bank, path: Path) -> dict[str, Any]:
     >>> found["keys"], found["outcomes"], round(found["raw log-loss"], 4), round(found["log-loss"], 4)
     (2, 3, 1.5702, 1.5912)
     """
-    table = bank.table()
+    table = bank.table
     outcomes = table["outcomes"]
     size = path.stat().st_size
     better = table["log_loss"] < table["raw_log_loss"]
     return {
         "file": str(path),
         "method": name_of(bank.method) or str(bank.method),
-        "seed": bank._seed,
-        "prior": bank._prior,
-        "independent draws": bank._independent,
+        "seed": bank.seed,
+        "prior": bank.prior,
+        "independent draws": bank.independent,
         "keys": len(bank),
-        "kind of keys": bank._store.kind,
+        "kind of keys": bank.kind,
         "events": int(table["events"].sum()),
         "outcomes": int(outcomes.sum()),
         "bytes": size,
+        "checked": "all" if verified else "header and length (--verify: all)",
         "bytes per key": round(size / len(bank), 1) if len(bank) else None,
         **{name.replace("_", " ").replace("log loss", "log-loss"): _mean(table[name], outcomes) for name in _LOSSES},
         "keys with less log-loss than raw": int(better.sum()),
@@ -93,36 +104,49 @@ def _mean(losses: Any, outcomes: Any) -> float | None:
     return float(np.nansum(losses * outcomes) / total) if total else None
 
 
+def _open(options: argparse.Namespace) -> Bank:
+    """The bank of the file, or a sentence."""
+    path = options.file
+    try:
+        return Bank.load(path, mmap=True, verify=options.verify)
+    except FileNotFoundError:
+        raise InvalidInput(f"file must be a bank file, got {visible(path)}, which does not exist") from None
+    except OSError as error:
+        why = (error.strerror or "no reason given").lower()
+        raise InvalidInput(f"file must be a bank file that can be read, got {visible(path)}: {why}") from None
+
+
 def _info(options: argparse.Namespace) -> None:
-    found = summary(Bank.load(options.file, mmap=True), options.file)
+    found = summary(_open(options), options.file, verified=options.verify)
     _print(found, as_json=options.json)
 
 
 def _show(options: argparse.Namespace) -> None:
-    bank = Bank.load(options.file, mmap=True)
-    key: Key = _int(options.key) if bank._store.kind == "ints" else options.key
-    slot = bank._slot(key)
-    if slot < 0:
-        raise InvalidInput(f"key must be one of the {len(bank)} keys of {options.file}, got {said(key)}")
-    one = bank._store.selected(np.arange(len(bank)) == slot)  # not a table of millions
-    found = {name: _plain(column[0]) for name, column in one.table(bank._clock).items()}
+    bank = _open(options)
+    key: Key = _int(options.key) if bank.kind == "ints" else options.key
+    try:
+        found = {name: _plain(column[0]) for name, column in bank.table_of([key]).items()}
+    except UnknownKey:
+        raise InvalidInput(f"key must be one of the {len(bank)} keys of {options.file}, got {said(key)}") from None
+    except (IndexError, UnicodeDecodeError) as error:
+        raise SnapshotMismatch(
+            f"bank file must find its keys, got {error} - in {options.file}, try --verify"
+        ) from error
     _print(found, as_json=options.json)
 
 
 def _top(options: argparse.Namespace) -> None:
-    bank = Bank.load(options.file, mmap=True)
-    table = bank.table()
+    table = _open(options).table
     column, taken, largest_first = ORDERS[options.by]
     values = table[column] - table[taken] if taken else table[column].astype(np.float64)
     chosen = np.flatnonzero((table["outcomes"] >= options.least) & np.isfinite(values))
     order = chosen[np.argsort(values[chosen], kind="stable")]
     if largest_first != options.ascending:
         order = order[::-1]
+    few = table["outcomes"][order] < options.few
+    order = np.concatenate([order[~few], order[few]])[: max(0, options.rows)]
     names = ("key", "events", "outcomes", *_LOSSES)
-    found = [
-        {options.by: float(values[slot]), **{name: _plain(table[name][slot]) for name in names}}
-        for slot in order[: max(0, options.rows)]
-    ]
+    found = [{options.by: float(values[slot]), **{name: _plain(table[name][slot]) for name in names}} for slot in order]
     if options.json:
         print(json.dumps(found))
         return
@@ -132,6 +156,9 @@ def _top(options: argparse.Namespace) -> None:
     for line in (head, *cells):
         pairs = zip(line, widths, strict=True)
         print("  ".join(cell.rjust(width) if i else cell.ljust(width) for i, (cell, width) in enumerate(pairs)))
+    if few.any():
+        verbs = ("have", "come") if few.sum() > 1 else ("has", "comes")
+        print(f"{counted(int(few.sum()), 'key')} {verbs[0]} fewer than {options.few} outcomes and {verbs[1]} last.")
 
 
 def _print(found: dict[str, Any], *, as_json: bool) -> None:

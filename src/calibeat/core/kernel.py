@@ -1,4 +1,4 @@
-"""Predict and update on (spec, row): the only place where features, learner and calibeater meet.
+"""Predict and update on (spec, row): the only place where features, learner, calibeater and guard meet.
 
 ``spec`` is the method as a float64 vector, ``row`` is the stream (`layout` has the indices of both). Kernels work in
 place, allocate nothing per event, raise nothing and draw nothing: the uniform draw ``u`` is an argument. What an event
@@ -20,6 +20,7 @@ from .algebra import sigmoid, theta_dot, theta_start
 from .calibeating import KEEP, SPLINE, TRACK, bin_of, hedge, track, tracking_start
 from .evidence import weigh_evidence
 from .features import HISTOGRAM, RAW, features_of, logit_of
+from .guard import centre, clip_expert, guard, guard_step
 from .jit import kernel
 from .layout import (
     AFTER,
@@ -32,12 +33,18 @@ from .layout import (
     FEATURES,
     GAIN,
     GROUPS,
+    GUARD,
+    GUARD_CELLS,
+    GUARD_RECEIPT,
     HISTOGRAM_BINS,
     LEARNER,
+    MIXES,
     OWN,
     PRIOR,
-    RECEIPT,
     SCORE_CLIP,
+    SLACK,
+    SPRING,
+    STRICT,
     THETA,
     D,
     N,
@@ -56,12 +63,12 @@ from .learners import (
     ons_step,
 )
 from .mixtures import inside, lanes_start, lanes_step, mix
-from .receipt import CLIPPED_SCORE, EXPERT, FORECAST, SCORE, SEEN
+from .receipt import CLIPPED_SCORE, EXPERT, FORECAST, GUARDED, ISSUED, SCORE, SEEN
 from .refit import histogram_mean, wants_history, wants_refit
 from .spline import spline, spline_step
 
 Asked = tuple[float, float, float, float, float]  # the features x, the expert, its logit
-Played = tuple[float, int, int, int, int, float]  # the forecast, the cell; bin, low, high, weight of low
+Played = tuple[float, int, int, float, float, float]  # the forecast, the cell; bin, two points, weight of the lower
 
 
 @kernel
@@ -82,7 +89,7 @@ def ask(spec: Vector, row: Vector, score: float, receipt: Vector, at: int) -> As
     """Features, expert and its logit for the score of a new event; what a mixture needs goes into the receipt."""
     clip = spec[SCORE_CLIP]
     x0, x1, x2 = features_of(spec[FEATURES], clip, score)
-    if spec[RECEIPT] == 0.0:
+    if spec[MIXES] == 0.0:
         p, z = expert(spec, row, score, x0, x1, x2)
         return x0, x1, x2, p, z
     receipt[at + SEEN] = row[N]
@@ -107,10 +114,13 @@ def ask_again(spec: Vector, row: Vector, score: float) -> Asked:
 
 @kernel
 def play(spec: Vector, row: Vector, p: float, x0: float, x1: float, u: float, receipt: Vector, at: int) -> Played:
-    """What the calibeater makes of the expert p -> (forecast, cell, bin, low, high, weight of low)."""
+    """What calibeater and guard make of the expert p -> (forecast, cell, bin, low, high, weight of low).
+
+    The forecast is drawn from two points, low and high; where nothing is drawn they are equal.
+    """
     kind, m = spec[CALIBEATER], spec[BINS]
     b = bin_of(p, m)
-    low, high, weight, cell, forecast = b, b, 1.0, b, p
+    low, high, weight, cell, forecast = p, p, 1.0, b, p
     if kind == TRACK:
         forecast = track(row, int(spec[CELLS]), b, m, spec[PRIOR])
     elif kind == SPLINE:
@@ -120,18 +130,27 @@ def play(spec: Vector, row: Vector, p: float, x0: float, x1: float, u: float, re
         own = b if spec[OWN] == 1.0 else -1
         if spec[GROUPS] != m:
             b = bin_of(p, spec[GROUPS])
-        low, high, d, e = hedge(row, int(spec[CELLS]) + 2 * b * int(m), m, own)
-        said = low if u * (d + e) <= d else high
-        weight, cell, forecast = d / (d + e), b * int(m) + said, (said + 0.5) / m
-    if spec[RECEIPT] > 0.0:
+        left, right, d, e = hedge(row, int(spec[CELLS]) + 2 * b * int(m), m, own)
+        said = left if u * (d + e) <= d else right
+        low, high, weight = (left + 0.5) / m, (right + 0.5) / m, d / (d + e)
+        cell, forecast = b * int(m) + said, (said + 0.5) / m
+    if spec[MIXES] == 1.0:
         receipt[at + FORECAST] = forecast
+    if spec[GUARD] > 0.0:
+        p, strict, place = clip_expert(forecast), spec[STRICT] == 1.0, at + int(spec[GUARD_RECEIPT])
+        low, high, weight = guard(row, int(spec[GUARD]), spec[GUARD_CELLS], spec[SLACK], spec[SPRING], strict, p)
+        forecast = low if u < weight else high
+        receipt[place + GUARDED], receipt[place + ISSUED] = p, forecast
+        if strict:
+            low, high = centre(low, spec[GUARD_CELLS]), centre(high, spec[GUARD_CELLS])
+            forecast = low if u < weight else high
     return forecast, cell, b, low, high, weight
 
 
 @kernel
 def predict(
     spec: Vector, row: Vector, score: float, u: float, receipt: Vector, at: int
-) -> tuple[float, int, float, float, float, float, float, int, int, int, float]:
+) -> tuple[float, int, float, float, float, float, float, int, float, float, float]:
     """Forecast one event; the row is read only -> (forecast, cell, x, expert, its logit, bin, low, high, weight)."""
     x0, x1, x2, p, z = ask(spec, row, score, receipt, at)
     forecast, cell, b, low, high, weight = play(spec, row, p, x0, x1, u, receipt, at)
@@ -173,7 +192,11 @@ def settle(
             cells = int(spec[CELLS]) + 2 * cell
             row[cells] += y
             row[cells + 1] += 1.0
-    if spec[RECEIPT] > 0.0:
+    if spec[GUARD] > 0.0:
+        place = at + int(spec[GUARD_RECEIPT])
+        p, q, strict = receipt[place + GUARDED], receipt[place + ISSUED], spec[STRICT] == 1.0
+        guard_step(row, int(spec[GUARD]), spec[GUARD_CELLS], strict, p, q, y)
+    if spec[MIXES] == 1.0:
         f, score = receipt[at + CLIPPED_SCORE], receipt[at + SCORE]
         weigh_evidence(row, int(spec[EVIDENCE]), y, receipt[at + FORECAST], f, score)
     row[T] = t

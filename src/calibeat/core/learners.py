@@ -45,10 +45,15 @@ class BoundLearner(Learner):
 
 
 def check_diagonal(row: Sequence[float], d: int) -> None:
-    """Raise `InvalidInput` unless the matrix behind theta has a positive diagonal."""
+    """Raise `InvalidInput` unless the matrix behind theta has a positive diagonal, and nothing too large beside it."""
     diagonal = [THETA + d + i * d - i * (i - 1) // 2 for i in range(d)]
-    if not all(row[at] > 0.0 for at in diagonal):
+    if not all(0.0 < row[at] < 1e150 for at in diagonal):
         raise InvalidInput("row must have a matrix with a positive diagonal, got another")
+    for i in range(d):
+        for j in range(i + 1, d):
+            beside = row[diagonal[i] + j - i]
+            if not beside * beside <= row[diagonal[i]] * row[diagonal[j]] * (1.0 + 1e-6):
+                raise InvalidInput("row must have a matrix that is positive definite, got another")
 
 
 @dataclass(frozen=True)

@@ -14,10 +14,9 @@ import numpy as np
 
 from calibeat._util.types import Ints, Slots, Vector
 
-from .calibeating import HEDGE
 from .jit import kernel
 from .kernel import ask, play, predict, remember, settle, update
-from .layout import CALIBEATER, LEARNER, RECEIPT
+from .layout import DRAWS, LEARNER, RECEIPT
 from .learners import REFIT
 from .prefetch import prefetch
 from .stats import EVENTS, LAST, add_losses
@@ -69,7 +68,7 @@ def run(
     end: int,
 ) -> bool:
     """Predict, then learn, event after event up to `end`; an outcome that is NaN is not learnt."""
-    hedged, refits, many = spec[CALIBEATER] == HEDGE, spec[LEARNER] == REFIT, len(slots) > 0
+    draws, refits, many = spec[DRAWS] == 1.0, spec[LEARNER] == REFIT, len(slots) > 0
     slot = 0
     for i in range(place[EVENT], end):
         if many:
@@ -82,7 +81,7 @@ def run(
         row = rows[slot * stride : (slot + 1) * stride]
         score, y, now = scores[i], outcomes[i], t + i + 1.0
         x0, x1, x2, p, z = ask(spec, row, score, receipt, 0)
-        forecast, cell, _, _, _, _ = play(spec, row, p, x0, x1, u[i] if hedged else 0.0, receipt, 0)
+        forecast, cell, _, _, _, _ = play(spec, row, p, x0, x1, u[i] if draws else 0.0, receipt, 0)
         forecasts[i] = forecast
         if stats > 0:
             row[stats + LAST] = now
@@ -127,7 +126,7 @@ def run_late(
 ) -> bool:
     """Predict the events from `begin` on; outcome i, also of an event before `begin`, is learnt just before
     prediction due[i]. `order` sorts the outcomes that arrive by (due, i); `cells` are the cells that were played."""
-    hedged, many, width = spec[CALIBEATER] == HEDGE, len(slots) > 0, int(spec[RECEIPT])
+    draws, many, width = spec[DRAWS] == 1.0, len(slots) > 0, int(spec[RECEIPT])
     arrived = place[ARRIVED]
     slot = 0
     for i in range(place[EVENT], end):
@@ -154,7 +153,7 @@ def run_late(
                 continue
         row = rows[slot * stride : (slot + 1) * stride]
         x0, x1, _, p, _ = ask(spec, row, scores[i], receipts, i * width)
-        draw = u[i - begin] if hedged else 0.0
+        draw = u[i - begin] if draws else 0.0
         forecasts[i], cells[i], _, _, _, _ = play(spec, row, p, x0, x1, draw, receipts, i * width)
         if stats > 0:
             row[stats + EVENTS] += 1.0
@@ -176,10 +175,10 @@ def predict_many(
     receipt: Vector,
 ) -> None:
     """Forecast each score from the row of its slot, or from the fresh row where that is negative."""
-    hedged, many = spec[CALIBEATER] == HEDGE, len(slots) > 0
+    draws, many = spec[DRAWS] == 1.0, len(slots) > 0
     slot = 0
     for i in range(len(scores)):
         if many:
             slot = slots[i]
         row = rows[slot * stride : (slot + 1) * stride] if slot >= 0 else fresh
-        forecasts[i] = predict(spec, row, scores[i], u[i] if hedged else 0.0, receipt, 0)[0]
+        forecasts[i] = predict(spec, row, scores[i], u[i] if draws else 0.0, receipt, 0)[0]

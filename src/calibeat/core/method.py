@@ -1,4 +1,4 @@
-"""A method is three parts: `Method(features, learner, calibeater)`. It fixes the row's layout and the kernels' spec."""
+"""A method is `Method(features, learner, calibeater, guard=None)`. It fixes the row's layout and the kernels' spec."""
 
 from __future__ import annotations
 
@@ -15,13 +15,30 @@ from calibeat.errors import InvalidInput
 
 from .calibeating import DEFAULT_BINS, KEEP
 from .features import RAW, Scaling
-from .layout import BINS, CALIBEATER, CELLS, EVIDENCE, FEATURES, LEARNER, RECEIPT, SPEC_WIDTH, THETA, N, T
+from .guard import Guard, clip_expert
+from .layout import (
+    BINS,
+    CALIBEATER,
+    CELLS,
+    DRAWS,
+    EVIDENCE,
+    FEATURES,
+    GUARD,
+    GUARD_RECEIPT,
+    LEARNER,
+    MIXES,
+    RECEIPT,
+    SPEC_WIDTH,
+    THETA,
+    N,
+    T,
+)
 from .learners import NONE
 from .mixtures import EPS, LARGEST
 from .parts import PARTS, Calibeater, Features, Learner, Part
-from .receipt import CLIPPED_SCORE, FORECAST, RECEIPT_WIDTH, SCORE, SEEN
+from .receipt import CLIPPED_SCORE, FORECAST, GUARD_RECEIPT_WIDTH, RECEIPT_WIDTH, SCORE, SEEN
 
-OPTIONAL: tuple[str, ...] = ()  # slots that are younger than 0.1: empty, they are not in the repr or the dict
+OPTIONAL: tuple[str, ...] = ("guard",)  # slots that are younger than 0.1: empty, they are not in the repr or the dict
 
 
 @dataclass(frozen=True, repr=False)
@@ -34,6 +51,7 @@ class Method:
     learner : what moves the parameters: `ONS`, `OGD`, `AIOLI`, `Lanes`, `Fixed`, `FTL`; None leaves them where they
         start. `Lanes` wants `Beta` features.
     calibeater : what its past residuals do to the expert: `Tracking`, `Hedging`, `Spline`; None leaves it alone.
+    guard : a last stage with a guarantee against any opponent: `Guard`; None issues what the calibeater says.
 
     A variant of a preset replaces a part:
 
@@ -55,6 +73,7 @@ class Method:
     features: Features | None = None
     learner: Learner | None = None
     calibeater: Calibeater | None = None
+    guard: Guard | None = None
 
     def __post_init__(self) -> None:
         for slot, parts in PARTS.items():
@@ -67,6 +86,8 @@ class Method:
             self.features.check_learner(self.learner)
         if self.calibeater is not None:
             self.calibeater.check_features(self.features)
+        if self.guard is not None and self.calibeater is not None and self.calibeater.draws:
+            raise InvalidInput("Guard needs an expert that is not drawn at random, got Hedging as calibeater")
 
     @property
     def parts(self) -> list[Part]:
@@ -88,12 +109,17 @@ class Method:
     @property
     def draws(self) -> bool:
         """Whether forecasts are drawn at random."""
-        return self.calibeater is not None and self.calibeater.draws
+        return self.guard is not None or (self.calibeater is not None and self.calibeater.draws)
+
+    @property
+    def mixes(self) -> bool:
+        """Whether it mixes forecasters by their likelihood, and so keeps evidence against the raw score."""
+        return any(part.receipt for part in self.parts)
 
     @property
     def receipt_width(self) -> int:
         """How many numbers an event must remember, beside its score and cell, until its outcome comes."""
-        return RECEIPT_WIDTH if any(part.receipt for part in self.parts) else 0
+        return RECEIPT_WIDTH * self.mixes + GUARD_RECEIPT_WIDTH * (self.guard is not None)
 
     @cached_property
     def width(self) -> int:
@@ -105,11 +131,18 @@ class Method:
         """How many cells (sum of outcomes, count) the calibeater has; no receipt names another."""
         return 0 if self.calibeater is None else len(self.calibeater.initial()) // 2
 
-    def initial_row(self) -> Vector:
-        """The row of a stream that has seen nothing: [t, n, theta..., matrix..., cells..., evidence]."""
+    @property
+    def _guard_at(self) -> int:
+        """Where the guard's numbers start in the row."""
         cells = [] if self.calibeater is None else self.calibeater.initial()
-        evidence = [0.0, 1.0] if self.receipt_width else []
-        return np.array([0.0, 0.0, *self._initial_parameters(), *cells, *evidence])
+        return THETA + len(self._initial_parameters()) + len(cells)
+
+    def initial_row(self) -> Vector:
+        """The row of a stream that has seen nothing: [t, n, theta..., matrix..., cells..., guard..., evidence]."""
+        cells = [] if self.calibeater is None else self.calibeater.initial()
+        guard = [] if self.guard is None else self.guard.initial()
+        evidence = [0.0, 1.0] if self.mixes else []
+        return np.array([0.0, 0.0, *self._initial_parameters(), *cells, *guard, *evidence])
 
     def _initial_parameters(self) -> list[float]:
         if self.features is None:
@@ -126,6 +159,10 @@ class Method:
         spec[CELLS] = THETA + len(self._initial_parameters())
         spec[RECEIPT] = self.receipt_width
         spec[EVIDENCE] = self.width - 2
+        spec[MIXES], spec[DRAWS] = self.mixes, self.draws
+        if self.guard is not None:
+            spec[GUARD] = self._guard_at
+            spec[GUARD_RECEIPT] = RECEIPT_WIDTH * self.mixes
         spec.flags.writeable = False
         return spec
 
@@ -140,10 +177,13 @@ class Method:
         if not (0 <= n <= t <= events and n == int(n) and t == int(t)):
             raise InvalidInput(f"row must count outcomes in whole numbers up to {events} events, got {n!r} of {t!r}")
         end, cells = len(row), int(self.spec[CELLS])
-        if self.receipt_width:
+        if self.mixes:
             end -= 2
             if not 1e-100 <= row[end + 1] <= 1e100:
                 raise InvalidInput(f"row must hold its evidence as a ratio in [1e-100, 1e+100], got {row[end + 1]!r}")
+        if self.guard is not None:
+            self.guard.check(row[self._guard_at : end], n)
+            end = self._guard_at
         if self.calibeater is not None:
             self.calibeater.check(row[cells:end], n, cells)
         if self.learner is not None and self.features is not None:
@@ -151,11 +191,19 @@ class Method:
 
     def receipt_is_sound(self, receipt: Sequence[float], score: float, seen: int, forecast: float) -> bool:
         """Whether a receipt that travelled is complete and possible, and agrees with its score and its forecast."""
-        if self.receipt_width == 0 or not isinstance(self.features, Scaling):
-            return len(receipt) == 0
+        if len(receipt) != self.receipt_width:
+            return False
+        if self.guard is not None:
+            given, issued = receipt[-GUARD_RECEIPT_WIDTH:]
+            if not self.guard.could_issue(given, issued, forecast):
+                return False
+            forecast = receipt[FORECAST] if self.mixes else given
+            if clip_expert(forecast) != given:
+                return False
+        if not self.mixes or not isinstance(self.features, Scaling):
+            return True
         return (
-            len(receipt) == self.receipt_width
-            and (receipt[SEEN], receipt[SCORE], receipt[FORECAST]) == (seen, score, forecast)
+            (receipt[SEEN], receipt[SCORE], receipt[FORECAST]) == (seen, score, forecast)
             and receipt[CLIPPED_SCORE] == self.features.clipped(score)
             and all(EPS <= receipt[at] <= LARGEST for part in self.parts for at in part.receipt)
         )

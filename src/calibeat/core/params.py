@@ -7,6 +7,7 @@ from typing import Any
 
 from calibeat._util.types import Vector
 
+from .layout import GUARD, THETA
 from .method import Method
 from .parts import Columns
 
@@ -19,9 +20,14 @@ def params_of(method: Method, row: Any) -> dict[str, Any]:
     >>> params_of(OPS, OPS.initial_row().tolist())
     {'a': 1.0, 'b': 0.0}
     """
-    if method.features is None:
-        return {}
-    return method.features.params(row) if method.learner is None else method.learner.params(row, method.features)
+    params: dict[str, Any] = {}
+    if method.features is not None:
+        learner = method.learner
+        params = method.features.params(row) if learner is None else learner.params(row, method.features)
+    if method.guard is not None:
+        at = int(method.spec[GUARD])
+        params = {**params, "guard": method.guard.params(row[at : at + len(method.guard.initial())])}
+    return params
 
 
 def params_of_rows(method: Method, rows: Vector) -> Columns:
@@ -38,4 +44,4 @@ def on_the_ball(method: Method, row: Any) -> bool:
     ball = None if method.learner is None else method.learner.ball
     if ball is None or method.dimension == 0:
         return False
-    return math.hypot(*params_of(method, row).values()) >= ball * (1.0 - 1e-9)
+    return math.hypot(*row[THETA : THETA + method.dimension]) >= ball * (1.0 - 1e-9)

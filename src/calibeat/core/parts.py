@@ -32,7 +32,7 @@ from .layout import CALIBEATER, FEATURES, LEARNER, THETA
 
 Columns = dict[str, npt.NDArray[Any]]
 
-PARTS: dict[str, dict[str, type[Part]]] = {"features": {}, "learner": {}, "calibeater": {}}
+PARTS: dict[str, dict[str, type[Part]]] = {"features": {}, "learner": {}, "calibeater": {}, "guard": {}}
 
 
 class Part:

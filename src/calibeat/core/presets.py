@@ -9,6 +9,7 @@ from calibeat.errors import UnknownMethod
 
 from .calibeating import Hedging, Tracking
 from .features import Beta, Platt
+from .guard import Guard
 from .learners import ONS
 from .method import Method
 from .mixtures import Lanes
@@ -39,6 +40,10 @@ TWHB = Method(Histogram(), FTL(), Tracking())
 
 F99 = Method(None, None, Hedging(start="first", groups=1))
 
+GAUTO = Method(Beta(), Lanes(), Spline(), Guard())
+GOPS = Method(Platt(), ONS(), None, Guard())
+GTOPS = Method(Platt(), ONS(), Tracking(), Guard())
+
 PRESETS: dict[str, Method] = {
     "auto": AUTO,
     "bm": BM,
@@ -57,6 +62,9 @@ PRESETS: dict[str, Method] = {
     "whb": WHB,
     "twhb": TWHB,
     "f99": F99,
+    "gauto": GAUTO,
+    "gops": GOPS,
+    "gtops": GTOPS,
 }
 
 

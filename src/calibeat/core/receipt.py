@@ -1,6 +1,6 @@
 """The layout of a receipt: what an event of a mixture must remember from its forecast to its outcome.
 
-Methods without `Lanes` and without a `Spline` need no receipt beside the score and the cell.
+Methods without `Lanes`, `Spline` and `Guard` need no receipt beside the score and the cell.
 """
 
 from __future__ import annotations
@@ -14,3 +14,7 @@ SCORE_SPLINE, EXPERT_SPLINE = 8, 9  # what the spline on the score and the splin
 FORECAST = 10
 SCORE = 11  # the score as it came
 RECEIPT_WIDTH = 12
+
+# A guard puts two more behind them, or only these two where nothing mixes.
+GUARDED, ISSUED = 0, 1  # the forecast that it was given, clipped, and what it said (of a strict guard: before rounding)
+GUARD_RECEIPT_WIDTH = 2

@@ -78,7 +78,7 @@ def frozen_map(calibrator: Calibrator) -> Export:
     """See `Calibrator.export`."""
     method, row = calibrator.method, calibrator.row.tolist()
     features, learner, calibeater = method.features, method.learner, method.calibeater
-    for part in (calibeater, learner):
+    for part in (method.guard, calibeater, learner):
         if part is not None and part.no_formula:
             name = name_of(method)
             raise InvalidInput(f"export needs {part.no_formula.format(name.upper() if name else method)}")

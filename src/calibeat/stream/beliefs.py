@@ -17,8 +17,10 @@ from calibeat.core.params import on_the_ball, params_of
 from calibeat.core.presets import name_of
 from calibeat.errors import InvalidInput
 from calibeat.export.frozen import Export, frozen_map
+from calibeat.monitor.monitor import Monitor
 
 from .receipts import Receipts
+from .watch import OURS, Watch
 
 
 class Beliefs:
@@ -29,6 +31,7 @@ class Beliefs:
     _row: Any
     _events: int
     _receipts: Receipts
+    _watch: Watch
 
     @property
     def method(self) -> Method:
@@ -46,6 +49,23 @@ class Beliefs:
         """How many outcomes were learnt."""
         self._refresh()
         return int(self._row[layout.N])
+
+    @property
+    def monitor(self) -> Monitor | None:
+        """The monitor of the forecasts, if there is one.
+
+        >>> from calibeat import Calibrator, Monitor
+        >>> cal = Calibrator("ops", monitor=Monitor(arl=100_000))
+        >>> p = cal.run([0.2, 0.7, 0.6], [0, 1, 1])
+        >>> cal.monitor.outcomes, cal.monitor.alarms
+        (3, [])
+        """
+        return self._watch.monitors.get(OURS)
+
+    @property
+    def monitors(self) -> dict[str, Monitor]:
+        """The monitors by what they watch: "ours", "raw", "still"."""
+        return dict(self._watch.monitors)
 
     @property
     def params(self) -> dict[str, Any]:
@@ -93,7 +113,7 @@ class Beliefs:
 
         References: Ville (1939); Shafer, Shen, Vereshchagin & Vovk (2011).
         """
-        if not self._method.receipt_width:
+        if not self._method.mixes:
             raise InvalidInput(
                 "evidence must be kept by a method with Lanes or a Spline, such as AUTO, "
                 f"got {name_of(self._method) or self._method}"

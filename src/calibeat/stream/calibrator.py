@@ -26,6 +26,7 @@ from calibeat.core.jit import compiled, plain
 from calibeat.core.method import Method
 from calibeat.core.presets import AUTO, method_named
 from calibeat.core.randomness import stream_key, uniform, uniforms
+from calibeat.core.receipt import LANE
 from calibeat.errors import InvalidInput, OutcomeConflict, SnapshotMismatch
 
 from . import snapshot
@@ -36,6 +37,7 @@ from .history import History
 from .issuer import Issuer, issuer_name
 from .receipts import Receipts
 from .settled import ZERO, Settled
+from .watch import Watch, Watched
 
 Number = int | float | np.floating[Any] | np.integer[Any]
 
@@ -51,6 +53,8 @@ class Calibrator(Beliefs):
     method : a `Method`, or the name of a preset such as ``"tops"``; AUTO if not given.
     seed : for the draws of a hedging method; the same seed gives the same draws.
     stream : a name for the stream; two streams of one seed draw independently.
+    monitor : a new `Monitor`, which then watches the forecasts; or several by what they watch, ``{"ours": ...,
+        "raw": ..., "still": ...}``: the forecasts, the raw scores, the lane of AUTO that never moves. docs/monitor.md.
 
     >>> from calibeat import Calibrator
     >>> cal = Calibrator()
@@ -72,13 +76,16 @@ class Calibrator(Beliefs):
     happen as a whole, and an interrupted call has happened or has not. docs/receipts.md has the details.
     """
 
-    def __init__(self, method: Method | str = AUTO, seed: int = 0, stream: int | str = 0) -> None:
+    def __init__(
+        self, method: Method | str = AUTO, seed: int = 0, stream: int | str = 0, *, monitor: Watched = None
+    ) -> None:  # fmt: skip
         if not isinstance(method, Method):
             method = method_named(method)
         # A subclass of str, such as NumPy's, has another repr, and would be another stream.
         stream = str.__str__(stream) if isinstance(stream, str) else check_whole("stream", stream, -(2**63), 2**63 - 1)
         row = array("d", method.initial_row())
         self._begin(method, check_whole("seed", seed, -(2**63), 2**63 - 1), stream, row)
+        self._watch = Watch(method, monitor)
 
     def _begin(self, method: Method, seed: int, stream: int | str, row: Any) -> None:
         self._method, self._seed, self._stream = method, seed, stream
@@ -105,6 +112,7 @@ class Calibrator(Beliefs):
         self._receipts = Receipts(method, Issuer(name), Settled())
         self._signature = name
         self._told_about_ball = False
+        self._watch = Watch(method, None)
 
     # ---- one event ------------------------------------------------------------------------------------------------
 
@@ -127,13 +135,14 @@ class Calibrator(Beliefs):
             hedge: tuple[tuple[float, float], ...] = ()
             if low != high:  # the draw matters: only now is it worth making
                 q, cell, *_ = self._predict(spec, row, score, uniform(self._key, event), receipt, 0)
-                m = self._spec[layout.BINS]
-                hedge = ((low + 0.5) / m, weight), ((high + 0.5) / m, 1.0 - weight)
+                hedge = (low, weight), (high, 1.0 - weight)
             seen, lanes = int(self._row[layout.N]), tuple(self._receipt) if self._mixes else ()
             forecast = _new(Forecast, (q, score, p, b, cell, event, seen, signature, lanes, hedge))
             self._asked = x0, x1, x2, p, z
             self._latest = forecast
             self._events = event + 1
+            if self._watch:
+                self._watch.announce(event + 1)
             return forecast
 
     def peek(self, score: Number) -> float:
@@ -189,6 +198,8 @@ class Calibrator(Beliefs):
             try:
                 settled.settle(event, y == 1.0)
                 self._learn(forecast, y, fresh=latest and forecast.seen == n)
+                if self._watch:
+                    self._watch.update(forecast, y)
             except BaseException:
                 if before is not None:
                     self._row[:] = before
@@ -263,8 +274,12 @@ class Calibrator(Beliefs):
             one_stream = self._method.spec, row, len(row), loops.NO_SLOTS, 0, 1, 0, float(events)
             batch = scores, outcomes, self._draws(len(scores)), forecasts, self._scratch(len(scores) if late else 1)
             play, place = for_batch(loop, self._method, len(scores)), loops.place_before()
-            while play(*one_stream, *batch, *history.columns, place, end, *late):
-                history.refit(row)
+            still, width = self._watch.room(len(scores)), self._method.receipt_width if late else 0
+            for stop in range(1, end + 1) if len(still) else (end,):
+                while play(*one_stream, *batch, *history.columns, place, stop, *late):
+                    history.refit(row)
+                if stop <= len(still):  # noted now: a late outcome writes over what the lanes said
+                    still[stop - 1] = batch[-1][(stop - 1) * width + LANE]
             marks = (outcomes + ZERO).astype(np.uint8)
             if late:
                 marks[np.setdiff1d(np.arange(len(scores)), late[-1])] = 0
@@ -277,6 +292,8 @@ class Calibrator(Beliefs):
                 self._view()[:] = before
                 self._events, receipts.settled = events, settled
                 raise
+            if self._watch:
+                self._watch.run(events, scores, forecasts, outcomes, still, late[-2] if late else None, end)
             self._after_learning()
             load_single_if_cached()
             self._take_compiled_kernels()
@@ -328,6 +345,7 @@ class Calibrator(Beliefs):
                 "row": self._row.tolist(),
                 "history": self._history.remembered(self.outcomes),
                 **self._receipts.dump(self._events),
+                **self._watch.dump(),
             }
         return snapshot.dump(state)
 
@@ -343,6 +361,7 @@ class Calibrator(Beliefs):
             name = calibrator._receipts.issuer.name
             calibrator._receipts = Receipts.load(calibrator._method, name, state, calibrator._events, outcomes)
             calibrator._signature = ""  # a new life, which gets its own with its first forecast
+            calibrator._watch = Watch.load(calibrator._method, state.get("monitors", {}), calibrator._events)
         except InvalidInput as error:
             raise SnapshotMismatch(f"snapshot must hold what a calibrator can hold: {error}") from error
         return calibrator

@@ -107,10 +107,10 @@ def issuer_name(method: Method, seed: int, stream: int | str) -> str:
     >>> issuer_name(TOPS, 0, 0)
     'd9169e331ae0b5d7'
     """
-    return f"{stream_key(stream_key(seed, stream), _described(method)):016x}"
+    return f"{stream_key(stream_key(seed, stream), described(method)):016x}"
 
 
-def _described(part: Any) -> str:
+def described(part: Any) -> str:
     """What `repr` gave in calibeat 0.1.0, with those later fields that have another value than by default."""
     if not dataclasses.is_dataclass(part):
         return repr(part)
@@ -119,7 +119,7 @@ def _described(part: Any) -> str:
         for field in dataclasses.fields(part)
         if field.name in _FIRST_FIELDS or getattr(part, field.name) != field.default
     ]
-    return f"{type(part).__name__}({', '.join(f'{name}={_described(value)}' for name, value in fields)})"
+    return f"{type(part).__name__}({', '.join(f'{name}={described(value)}' for name, value in fields)})"
 
 
 def new_life() -> str:

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
-from typing import Any, NoReturn
+from typing import Any
 
 from calibeat._util.check import check_number, check_whole
+from calibeat._util.sealed import checksum as _checksum
+from calibeat._util.sealed import parse as _parse
 from calibeat.core.method import Method
 from calibeat.errors import InvalidInput, SnapshotMismatch
 
 FORMAT = "calibeat/calibrator"
 VERSION = 1
 _FIELDS = ("format", "version", "method", "seed", "stream", "events", "row", "history", "checksum")
-_LATER = ("settled", "lives")  # not in the snapshots of calibeat 0.1.0
+_LATER = ("settled", "lives", "monitors")  # not in the snapshots of calibeat 0.1.0
 
 
 def dump(state: dict[str, Any]) -> str:
@@ -55,30 +56,3 @@ def load(text: str | bytes) -> dict[str, Any]:
     except InvalidInput as error:
         raise SnapshotMismatch(f"snapshot must hold what a calibrator can hold: {error}") from error
     return {**state, "method": method, "row": row}
-
-
-def _parse(text: str | bytes) -> dict[str, Any]:
-    if not isinstance(text, (str, bytes)):
-        raise SnapshotMismatch(f"snapshot must be text made by to_json, got {type(text).__name__}")
-    try:
-        state = json.loads(text, parse_constant=_refuse_constant)
-    except json.JSONDecodeError as error:
-        raise SnapshotMismatch(
-            f"snapshot must be whole JSON text, got {error.msg.lower()} at character {error.pos} of {len(text)} - "
-            "it was cut or damaged"
-        ) from error
-    except (ValueError, RecursionError) as error:  # bytes of another encoding, numbers or nesting without end
-        raise SnapshotMismatch(f"snapshot must be JSON text, got what cannot be read: {error}") from error
-    if not isinstance(state, dict):
-        raise SnapshotMismatch(f"snapshot must be a JSON object, got {type(state).__name__}")
-    return state
-
-
-def _refuse_constant(name: str) -> NoReturn:
-    raise SnapshotMismatch(f"snapshot must hold finite numbers, got {name}")
-
-
-def _checksum(state: dict[str, Any]) -> str:
-    """A digest of the values, whatever the order of the fields or the white space."""
-    canonical = json.dumps(state, sort_keys=True, separators=(",", ":"))
-    return hashlib.sha256(canonical.encode()).hexdigest()

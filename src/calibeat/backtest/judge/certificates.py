@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 from calibeat import bounds
 from calibeat.backtest.replay.engine import Replayed, Runner
 from calibeat.core.calibeating import Hedging, Tracking
-from calibeat.core.presets import AUTO, HOPS, OPS, TOPS
+from calibeat.core.guard import Guard
+from calibeat.core.presets import AUTO, HOPS, OPS, TOPS, name_of
 from calibeat.report.schema import Certificate
 
 from .measures import number, overall
@@ -49,6 +51,9 @@ def certificates(replayed: Replayed) -> list[Certificate]:
         ))  # fmt: skip
     if ops is not None and hops is not None and _same_bins(replayed, hops):
         listed += _hops(replayed, ops, hops, T, applies)
+    for runner in replayed.runners:
+        if runner.method.guard is not None:
+            listed += _guard(replayed, runner, runner.method.guard, T, applies)
     return listed
 
 
@@ -83,6 +88,38 @@ def _hops(replayed: Replayed, ops: Runner, hops: Runner, T: int, applies: str) -
             ),
         )
     ]
+
+
+def _guard(replayed: Replayed, runner: Runner, guard: Guard, T: int, applies: str) -> list[Certificate]:
+    """Calibration over its bins (of a strict guard: over any); losses beside its expert, if that was replayed."""
+    applies = f"In expectation over its draws. {applies}"
+    mine, found = _all(replayed, runner), list[tuple[str, str, float, float]]()
+    name = name_of(runner.method)
+    name = name.upper() if name else runner.name
+    if guard.strict is not None:
+        bound = bounds.guard_strict_calibration(T, guard.strict, guard.slack, guard.spring)
+        found.append(
+            ("calibration error", f"CE of {name} over any bins, whoever chooses (Theorem 4)", bound, mine["ce"])
+        )
+    elif guard.bins == replayed.bins:
+        bound = bounds.guard_calibration(T, guard.bins, guard.slack, guard.spring)
+        found.append(
+            ("calibration error", f"CE of {name}, whoever chooses the outcomes (Theorem 1)", bound, mine["ce"])
+        )
+    expert = _runner(replayed, replace(runner.method, guard=None))
+    if expert is not None and guard.strict is None:
+        excess = _total(replayed, runner) - _total(replayed, expert)
+        statement = f"log-loss of {name} is at most that of its expert + ln(G / 2 lam) nats (Theorem 2)"
+        found.append(("log-loss", statement, bounds.guard_log_loss(T, guard.spring), excess))
+        excess = T * (mine["brier"] - _all(replayed, expert)["brier"])
+        statement = f"total Brier score of {name} is at most that of its expert + 2 ln(G / 2 mu) (Theorem 2)"
+        found.append(("Brier score", statement, bounds.guard_brier(T, guard.spring), excess))
+    promised = replayed.delays is None
+    return [
+        _entry(runner, what, f"{statement}, docs/guard.md", bound, observed, applies, T, promised=promised,
+               in_expectation=True)
+        for what, statement, bound, observed in found
+    ]  # fmt: skip
 
 
 def _regret(replayed: Replayed, ops: Runner, best: tuple[float, tuple[float, ...]], T: int) -> Certificate:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import platform
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib.metadata import PackageNotFoundError, version
 
 import numpy as np
@@ -266,7 +266,8 @@ def _trajectories(replayed: Replayed) -> Trajectories:
 
 
 def _trajectory(runner: Runner) -> Trajectory:
-    points = [params_of(runner.method, noted.tolist()) for noted in runner.replay.trail]
+    expert = replace(runner.method, guard=None)  # what is noted of a row ends before the guard
+    points = [params_of(expert, noted.tolist()) for noted in runner.replay.trail]
     mixes = isinstance(runner.method.learner, Lanes)
     names = [name for name in points[0] if name != "lanes"]
     return {

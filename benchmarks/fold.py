@@ -1,0 +1,193 @@
+"""Serving: single events and groups of a bank, few keys and many; what the lock, a new key and prefetching cost.
+
+Times are CPU seconds of the thread.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable
+from math import nan
+from threading import RLock
+from time import thread_time
+from typing import Any
+
+import numpy as np
+
+import calibeat
+from benchmarks import table
+from calibeat import AUTO, HOPS, TOPS, Bank, Method
+
+METHODS = {"TOPS": TOPS, "AUTO": AUTO, "HOPS": HOPS}
+
+
+def filled(method: Method, keys: int, **arguments: Any) -> tuple[Bank, list[str]]:
+    """A bank whose keys have seen one event each."""
+    bank = Bank(method, **arguments)
+    names = [f"merchant-{key:06d}" for key in range(keys)]
+    bank.run(names, np.full(keys, 0.5), np.ones(keys))
+    return bank, names
+
+
+def spent(work: Callable[[], object]) -> float:
+    """CPU seconds of this thread."""
+    begin = thread_time()
+    work()
+    return thread_time() - begin
+
+
+def by_event(method: Method, keys: int, events: int) -> tuple[float, float, float]:
+    """Seconds to predict, to update later, and to do both at once: one event of a random key after the other."""
+    bank, names = filled(method, keys)
+    rng = random.Random(1)  # noqa: S311 - a benchmark
+    asked = [(rng.choice(names), rng.random()) for _ in range(events)]
+    receipts: list[Any] = []
+    predict = spent(lambda: receipts.extend(bank.predict(key, score) for key, score in asked))
+    update = spent(lambda: [bank.update(key, f, 1) for (key, _), f in zip(asked, receipts, strict=True)])
+    both = spent(lambda: [bank.update(key, bank.predict(key, score), 0) for key, score in asked])
+    return predict, update, both
+
+
+def in_groups(method: Method, keys: int, events: int, group: int, **arguments: Any) -> float:
+    """Seconds of `fold`: half forecasts, half outcomes of earlier ones; receipts to bytes and back included."""
+    bank, names = filled(method, keys, **arguments)
+    rng = random.Random(2)  # noqa: S311 - a benchmark
+    waiting: list[tuple[str, bytes]] = []
+    total = 0.0
+    for _ in range(events // group):
+        late = [waiting.pop(rng.randrange(len(waiting))) for _ in range(min(len(waiting), group // 2))]
+        new = [rng.choice(names) for _ in range(group - len(late))]
+        todo = [key for key, _ in late] + new
+        scores = [nan] * len(late) + [rng.random() for _ in new]
+        outcomes = [rng.randrange(2) for _ in late] + [nan] * len(new)
+        order = rng.sample(range(group), group)
+        columns = [[column[i] for i in order] for column in (todo, scores, outcomes)]
+        receipts = [late[i][1] for i in order if i < len(late)]
+        begin = thread_time()
+        made = bank.fold(*columns, receipts).receipts.tolist()
+        total += thread_time() - begin
+        waiting += zip([todo[i] for i in order if i >= len(late)], made, strict=True)
+    return total
+
+
+def fold(*, quick: bool) -> None:
+    """Single events and groups, at 1,000 and at 100,000 keys."""
+    events = 10_000 if quick else 40_000
+    calibeat.warm_up(bank=True)
+    many = 100_000
+    single, groups, notes = [], [], []
+    for name, method in METHODS.items():
+        few, lot = by_event(method, 1_000, events), by_event(method, many, events)
+        cells = [f"{1e6 * seconds / events:.1f}" for pair in zip(few, lot, strict=True) for seconds in pair]
+        single.append([name, *cells])
+        ratio = max(b / a for a, b in zip(few, lot, strict=True))
+        notes.append(
+            f"{name}: at most {ratio:.2f} times slower at 100,000 keys, goal 2: {table.verdict(met=ratio <= 2)}"
+        )
+    head = ["method", *(f"{what} {keys}" for what in ("predict", "update", "both") for keys in ("1k", "100k"))]
+    table.show(f"serving: microseconds of one event, {events:,} events, string keys", head, single, notes)
+    notes = []
+    for name, method in METHODS.items():
+        found = [in_groups(method, keys, events, 100) for keys in (1_000, many)]
+        found += [in_groups(method, many, events // 4, 10), in_groups(method, many, events, 1_000)]
+        found.append(in_groups(method, many, events, 100, prior="pooled", independent=True))
+        micro = [1e6 * seconds / count for seconds, count in zip(found, [events] * 5, strict=True)]
+        micro[2] *= 4
+        groups.append([name, *(f"{value:.1f}" for value in micro)])
+        notes.append(f"{name}: {micro[1]:.1f} us at 100,000 keys in groups of 100, goal 12: "
+                     + table.verdict(met=micro[1] <= 12))  # fmt: skip
+    head = ["method", "1k keys", "100k keys", "groups of 10", "groups of 1,000", "pooled, independent"]
+    title = f"fold: microseconds of one operation in groups of 100, {events:,} operations, receipts included"
+    table.show(title, head, groups, notes)
+
+
+def lock_and_growth(*, quick: bool) -> None:
+    """What the lock costs when nobody waits for it, and the slowest new key of a growing bank."""
+    lock, rounds = RLock(), 1_000_000
+
+    def locked() -> None:
+        for _ in range(rounds):
+            with lock:
+                pass
+
+    def unlocked() -> None:
+        for _ in range(rounds):
+            pass
+
+    cost = (spent(locked) - spent(unlocked)) / rounds
+    keys = 500_000 if quick else 5_000_000
+    bank = Bank(TOPS)
+    bank.run(np.arange(keys), np.full(keys, 0.5), np.ones(keys))
+    slowest, new = 0.0, 0
+    while new < 4 or (slowest < 0.005 and new < 20_000):
+        key = keys + new
+        slowest = max(slowest, spent(lambda key=key: bank.predict(key, 0.5)))  # type: ignore[misc]
+        new += 1
+    lines = [
+        ["the lock, taken and given back", f"{1e9 * cost:.0f} ns"],
+        [f"the slowest of {new:,} new keys after {keys:,}", f"{1e3 * slowest:.1f} ms"],
+    ]
+    table.show("lock and growth", ["what", "CPU time"], lines)
+
+
+_PREFETCH = """
+import json, sys, numpy as np
+import calibeat.core.prefetch as module
+if sys.argv[1] == "without":
+    def teach():
+        from numba.extending import overload
+        @overload(module.prefetch)
+        def nothing(array, at):
+            return lambda array, at: None
+    module.teach = teach
+from time import thread_time
+from calibeat import TOPS, Bank
+from calibeat.bank.keys import check_keys
+from calibeat.core import loops
+from calibeat.core.jit import compiled
+keys, events = int(sys.argv[2]), int(sys.argv[3])
+rng = np.random.default_rng(1)
+scores, numbers = rng.random(events), rng.integers(0, keys, events)
+outcomes = (rng.random(events) < scores).astype(float)
+names = np.array([f"merchant-{key:07d}" for key in range(keys)])
+found = {}
+for kind, column in (("ints", numbers * 7919), ("strings", names[numbers])):
+    bank = Bank(TOPS, threads=1)
+    bank.run(column[:100], scores[:100], outcomes[:100])
+    bank.run(column, scores, outcomes)
+    checked = check_keys(column)
+    slots = bank._store.find(checked)
+    begin = thread_time()
+    bank._store.find(checked)
+    found[f"look-up of {kind}"] = thread_time() - begin
+where = TOPS.spec, bank._store.flat, bank._store.stride, slots, 0, len(bank), TOPS.width, 0.0
+batch = scores, outcomes, np.empty(0), np.empty(events), np.empty(0), *loops.NO_HISTORY, loops.place_before()
+begin = thread_time()
+compiled(loops.run)(*where, *batch, events)
+found["rows"] = thread_time() - begin
+print(json.dumps(found))
+"""
+
+
+def prefetch(*, quick: bool) -> None:
+    """The same loops with and without asking for memory ahead; each is compiled for itself, in a process of its own."""
+    keys, events = (300_000, 2_000_000) if quick else (1_000_000, 10_000_000)
+    found: dict[str, dict[str, float]] = {}
+    for how in ("with", "without"):
+        with tempfile.TemporaryDirectory() as folder:
+            command = [sys.executable, "-c", _PREFETCH, how, str(keys), str(events)]
+            done = subprocess.run(
+                command, env={**os.environ, "NUMBA_CACHE_DIR": folder}, capture_output=True, text=True, check=True
+            )
+        found[how] = json.loads(done.stdout)
+    lines = [
+        [what, table.nanoseconds(a, events), table.nanoseconds(b, events), f"{b / a:.2f}"]
+        for what, a, b in ((what, found["with"][what], found["without"][what]) for what in found["with"])
+    ]
+    title = f"prefetch: {events:,} events of TOPS over {keys:,} keys in no order"
+    table.show(title, ["step", "with ns", "without ns", "ratio"], lines)

@@ -1,0 +1,245 @@
+"""Martingale intervals: for the mean difference that the methods had in expectation on this log's events.
+
+Letters: forecasts p_j of method j and q of the raw score (j = 0), outcome y, and r, the forecast of the method with the
+least log-loss so far. All but y are known before y::
+
+    s_j = l(p_j, 1) - l(p_j, 0)          b_j = s_j - s_raw          d_j = l(p_j, y) - l(q, y)
+    d_j - E[d_j | past] = b_j (y - mu)
+    V_resid(j, k) = sum b_j b_k (y - r)^2          V_model(j, k) = sum b_j b_k r (1 - r)
+    interval of the mean of E[d_j | past]:  mean d_j +- z sqrt(max(V_resid, V_model)) / n
+
+E[(b (y - r))^2 | past] = b^2 (mu (1 - mu) + (mu - r)^2), so V_resid errs on the safe side for every r, and no
+stationarity is needed. V_model is there for rare outcomes that have not happened yet. Sums only: memory does not grow
+with the log, and chunks of any size give the same bits.
+
+Late labels: outcomes under way at the same time may share a shock. Then the sums of b (y - r) over runs as long as the
+delay vary more than single events do; `Intervals(runs=...)` keeps them, and `half_width` allows for them.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from calibeat._util.types import Ints, Vector
+from calibeat.core.calibeating import bin_of
+from calibeat.core.jit import compiled, kernel
+from calibeat.core.losses import LOSS_FLOOR
+from calibeat.errors import InvalidInput
+
+from .dependence import GROWS, Z, student
+
+LOG_LOSS, BRIER = 0, 1
+RESID, MODEL = 0, 1
+DRAWS, SEED = 4000, 0  # of the normal vectors behind a max-t quantile: an interval is a function of its log
+CLEAR = 3.0  # standard deviations: from there on the sign of a bin's gap is known
+
+
+@kernel
+def slope(measure: int, p: float, clip: float) -> float:
+    """s = l(p, 1) - l(p, 0) of the log-loss or the Brier score."""
+    if measure == BRIER:
+        return 1.0 - 2.0 * p
+    return math.log(max(1.0 - p, clip)) - math.log(max(p, clip))
+
+
+@kernel
+def count_events(
+    P: Vector, y: Vector, place: Ints, clip: float, bins: int, run: int, lead: Vector, L: Vector, S: Vector, B4: Vector,
+    G: Vector, C: Vector, Q: Vector, T: Vector, state: Vector, b: Vector, cell: Ints,
+) -> None:  # fmt: skip
+    """Add a chunk of events. P[j, t] are forecasts, the raw score first.
+
+    `place` < 0: the event does not count; 0: it is of the warm-up and counts for `lead` only.
+    """
+    methods, n = P.shape
+    for t in range(n):
+        if place[t] < 0:
+            continue
+        best = 0
+        for j in range(1, methods):
+            if lead[j] < lead[best]:
+                best = j
+        r = P[best, t]
+        e = y[t] - r
+        for j in range(methods):
+            p = P[j, t]
+            loss = -math.log(max(p if y[t] == 1.0 else 1.0 - p, clip))
+            lead[j] += loss
+            if place[t] > 0:
+                L[LOG_LOSS, j] += loss
+                L[BRIER, j] += (y[t] - p) * (y[t] - p)
+                b[LOG_LOSS, j] = slope(LOG_LOSS, p, clip)
+                b[BRIER, j] = slope(BRIER, p, clip)
+                cell[j] = bin_of(p, float(bins))
+                G[j, cell[j]] += p - y[t]
+        if place[t] == 0:
+            continue
+        state[0] += 1.0
+        for j in range(methods):
+            C[RESID, j, cell[0], cell[j]] += e * e
+            C[MODEL, j, cell[0], cell[j]] += r * (1.0 - r)
+        add_products(methods, b, e, r * (1.0 - r), S, B4, Q)
+        if run > 0 and state[0] % run == 0.0:
+            close_run(methods, Q, T, state)
+
+
+@kernel
+def add_products(methods: int, b: Vector, e: float, v: float, S: Vector, B4: Vector, Q: Vector) -> None:
+    """The products of the contrasts of one event with residual e, whose variance would be v if r were right."""
+    for m in range(2):
+        for j in range(1, methods):
+            bj = b[m, j] - b[m, 0]
+            Q[m, j] += bj * e
+            B4[m, j] += bj * bj * bj * bj * e * e * e * e
+            for i in range(1, j + 1):
+                w = bj * (b[m, i] - b[m, 0])
+                S[RESID, m, i, j] += w * e * e
+                S[MODEL, m, i, j] += w * v
+
+
+@kernel
+def close_run(methods: int, Q: Vector, T: Vector, state: Vector) -> None:
+    """Add the products of the sums over a run, and begin another."""
+    state[1] += 1.0
+    for m in range(2):
+        for j in range(1, methods):
+            for i in range(1, j + 1):
+                T[m, i, j] += Q[m, i] * Q[m, j]
+        for j in range(1, methods):
+            Q[m, j] = 0.0
+
+
+class Intervals:
+    """Sums over a log, and the intervals that follow from them.
+
+    Parameters
+    ----------
+    methods : how many, the raw score included; method 0 is the raw score.
+    bins : of the calibration error.
+    runs : how many consecutive events a run has, where labels are late: their median delay in events. 0: not late.
+    clip : no logarithm sees a probability nearer to 0 or 1.
+
+    >>> rng = np.random.default_rng(0)
+    >>> raw = rng.random(5000)
+    >>> y = (rng.random(5000) < raw**2).astype(float)
+    >>> sums = Intervals(2)
+    >>> sums.add(np.array([raw, raw**2]), y)
+    >>> [round(x, 3) for x in sums.difference(LOG_LOSS, 1)]
+    [-0.087, -0.098, -0.077]
+    """
+
+    def __init__(self, methods: int, bins: int = 10, runs: int = 0, clip: float = LOSS_FLOOR) -> None:
+        self.methods, self.bins, self.runs, self.clip = methods, bins, runs, clip
+        k = methods
+        self.lead = np.zeros(k)  # log-loss so far, with the warm-up
+        self.losses = np.zeros((2, k))
+        self.products = np.zeros((2, 2, k, k))  # resid or model, measure, contrasts to the raw score (upper triangle)
+        self.fourths = np.zeros((2, k))  # sum (b (y - r))^4
+        self.gaps = np.zeros((k, bins))  # sum p - y
+        self.cells = np.zeros((2, k, bins, bins))  # variance of sum y in bin a of the raw score and bin c of method j
+        self._run = np.zeros((2, k))  # of the run under way
+        self.run_products = np.zeros((2, k, k))
+        self._state = np.zeros(2)  # events, runs
+
+    @property
+    def events(self) -> int:
+        """How many events were judged."""
+        return int(self._state[0])
+
+    def add(self, forecasts: Vector, outcomes: Vector, place: Ints | None = None) -> None:
+        """Count a chunk; forecasts[j, t] of method j for event t, in the order of events."""
+        if forecasts.shape != (self.methods, len(outcomes)):
+            raise InvalidInput(f"forecasts must have shape {(self.methods, len(outcomes))}, got {forecasts.shape}")
+        placed = np.ones(len(outcomes), dtype=np.int64) if place is None else place
+        compiled(count_events)(
+            np.ascontiguousarray(forecasts), outcomes, placed, self.clip, self.bins, self.runs, self.lead, self.losses,
+            self.products, self.fourths, self.gaps, self.cells, self._run, self.run_products, self._state,
+            np.empty((2, self.methods)), np.empty(self.methods, dtype=np.int64),
+        )  # fmt: skip
+
+    # ---- log-loss and Brier score ---------------------------------------------------------------------------------
+
+    def variance(self, measure: int, method: int, other: int = 0) -> float:
+        """Of the sum of loss(method) - loss(other)."""
+        return max(_contrast(self.products[kind, measure], method, other) for kind in (RESID, MODEL))
+
+    def half_width(self, measure: int, method: int, other: int = 0, z: float = Z) -> tuple[float, bool]:
+        """Half of the interval's width, and whether it allows for outcomes that moved together.
+
+        It does where the runs show a standard deviation that is larger by more than a quarter.
+        """
+        v, runs = self.variance(measure, method, other), self._state[1]
+        half, shared = z * math.sqrt(v), False
+        if runs >= 2.0:
+            wide = _contrast(self.run_products[measure], method, other) * self.events / (runs * self.runs)
+            if wide > GROWS**2 * v:
+                half, shared = max(half, z / Z * student(runs - 1.0) * math.sqrt(wide)), True
+        return half / max(1, self.events), shared
+
+    def difference(self, measure: int, method: int, other: int = 0, z: float = Z) -> tuple[float, float, float]:
+        """Mean loss(method) - loss(other), and the ends of its interval; z = 1.96 if not told."""
+        d = (self.losses[measure, method] - self.losses[measure, other]) / max(1, self.events)
+        half, _ = self.half_width(measure, method, other, z)
+        return float(d), float(d - half), float(d + half)
+
+    def effective(self, measure: int, method: int) -> float:
+        """As how many events of equal weight the difference to the raw score rests on; 0 without a difference."""
+        fourth = float(self.fourths[measure, method])
+        return float(self.products[RESID, measure, method, method]) ** 2 / fourth if fourth > 0.0 else 0.0
+
+    def simultaneous(self, measure: int, level: float = 0.95, *, one_sided: bool = False) -> float:
+        """The quantile that holds for all methods against the raw score at once (max-t), instead of 1.96.
+
+        For claims about the best of many: ``level=0.975, one_sided=True``.
+        """
+        table = _symmetric(self.products[RESID, measure])[1:, 1:]
+        spread = np.sqrt(np.diag(table))
+        used = spread > 0.0
+        if not used.any():
+            return Z
+        draws = _normal(table[np.ix_(used, used)] / np.outer(spread[used], spread[used]), DRAWS)
+        return float(np.quantile((draws if one_sided else np.abs(draws)).max(axis=1), level))
+
+    # ---- calibration error ----------------------------------------------------------------------------------------
+
+    def luck(self, method: int) -> float:
+        """The calibration error that a perfectly calibrated forecast in these bins shows on average by luck."""
+        variance = np.maximum(self.cells[RESID, method].sum(axis=0), self.cells[MODEL, method].sum(axis=0))
+        return math.sqrt(2.0 / math.pi) * float(np.sqrt(variance).sum()) / max(1, self.events)
+
+    def error_difference(self, method: int) -> tuple[float, float, float]:
+        """Calibration error of a method minus that of the raw score, and an envelope that errs on the safe side.
+
+        It is about the errors against the true chances. A bin whose gap is beyond three standard deviations moves with
+        its sign, the others in whichever direction hurts.
+        """
+        bins, n = self.bins, max(1, self.events)
+        raw, both = self.cells[RESID, 0], self.cells[RESID, method]
+        table = np.block([[np.diag(raw.sum(axis=0)), both], [both.T, np.diag(both.sum(axis=0))]])
+        draws = _normal(table, 1000)
+        gaps = np.concatenate([self.gaps[0], self.gaps[method]])
+        sign = np.repeat([-1.0, 1.0], bins)
+        clear = np.abs(gaps) > CLEAR * np.sqrt(np.diag(table))
+        known = (draws * sign * np.sign(gaps) * clear).sum(axis=1)
+        rest = (np.abs(draws) * ~clear).sum(axis=1)
+        d = float((sign * np.abs(gaps)).sum()) / n
+        low, high = np.quantile(known + rest, 0.975), np.quantile(rest - known, 0.975)
+        return d, d - float(low) / n, d + float(high) / n
+
+
+def _symmetric(upper: Vector) -> Vector:
+    return np.triu(upper) + np.triu(upper, 1).T
+
+
+def _contrast(upper: Vector, method: int, other: int) -> float:
+    table = _symmetric(upper)
+    return max(0.0, float(table[method, method] + table[other, other] - 2.0 * table[method, other]))
+
+
+def _normal(table: Vector, draws: int) -> Vector:
+    """Normal vectors with this covariance."""
+    values, vectors = np.linalg.eigh(table)
+    white = np.random.default_rng(SEED).normal(size=(draws, len(values)))
+    return white * np.sqrt(np.maximum(values, 0.0)) @ vectors.T

@@ -1,0 +1,101 @@
+"""`Bank.run`: all events of a batch or none, by one thread or several."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from calibeat._util.types import Ints, Slots, Vector
+from calibeat.core import loops
+from calibeat.core.jit import compiled, is_compiled
+
+from .keys import KeyColumn
+from .late import Arrivals
+from .start import pool_late_rows, pool_rows
+from .threads import Gate, Part, Serve, parts_of, run_in_threads
+from .undo import Undo, insist
+
+if TYPE_CHECKING:
+    from .bank import Bank
+
+_WORTH_A_THREAD = 20_000  # events; fewer are done before another thread has begun
+
+
+def run_batch(
+    bank: Bank, column: KeyColumn, scores: Vector, outcomes: Vector, due: Ints | None, workers: int
+) -> Vector:
+    """The forecasts of a batch, which is learnt. The caller holds the lock.
+
+    A small batch is undone if it is broken off: its rows are put aside before. A large one, which is compiled, runs in
+    threads that no Ctrl-C reaches; once they have begun it is finished, and the interrupt is raised then.
+    """
+    store, undo, gate = bank._store, Undo(bank), Gate()
+    forecasts = np.empty(len(scores))
+    loop: Any = loops.run if due is None else loops.run_late
+    try:
+        slots = store.open(column)
+        arrivals = None if due is None else Arrivals(due, outcomes, slots, len(store))
+        serve = _server(bank, slots, scores, outcomes, arrivals, forecasts)
+        large = len(scores) >= _WORTH_A_THREAD and is_compiled(loop)
+        if not large:
+            undo.remember(slots)
+        if bank._prior:
+            _teach_pool(bank, undo.count, slots, scores, outcomes, arrivals)
+        done = False
+        if large:
+            workers = max(1, min(workers, len(slots) // _WORTH_A_THREAD))
+            done = run_in_threads(serve, parts_of(slots, len(store), workers), gate)
+        if not done:
+            if large:
+                undo.remember(slots)
+            serve((0, len(store)))
+        bank._clock = undo.clock + len(scores)
+        undo.keep()
+    except BaseException as error:
+        if gate.is_open:
+            insist(gate.finish)
+        if gate.served:
+            bank._clock = undo.clock + len(scores)
+            if gate.failures:
+                bank._broken = f"{type(error).__name__}: {error}"
+        else:  # a compiled loop fails before it begins or not at all
+            insist(undo.restore)
+        raise
+    return forecasts
+
+
+def _server(
+    bank: Bank, slots: Slots, scores: Vector, outcomes: Vector, arrivals: Arrivals | None, forecasts: Vector
+) -> Serve:
+    """What serves the slots of a part. Everything that it needs is made here, and the loop is compiled."""
+    store, method, n = bank._store, bank._method, len(scores)
+    rows = method.spec, store.flat, store.stride, slots
+    events = method.width, float(bank._clock), scores, outcomes, bank._draws.of(store, slots), forecasts
+    loop: Any = compiled(loops.run if arrivals is None else loops.run_late)
+    if arrivals is None:
+
+        def serve(part: Part) -> None:
+            loop(*rows, *part, *events, np.empty(method.receipt_width), *loops.NO_HISTORY, loops.place_before(), n)
+    else:
+        receipts, cells = np.empty(n * method.receipt_width), np.empty(n, dtype=np.int64)
+        late = n + 1, 0, cells, arrivals.moments, arrivals.order
+
+        def serve(part: Part) -> None:
+            loop(*rows, *part, *events, receipts, *loops.NO_HISTORY, loops.place_before(), *late)
+
+    if len(scores) >= _WORTH_A_THREAD:
+        serve((0, 0))  # a first compilation happens here, before anything has changed
+    return serve
+
+
+def _teach_pool(
+    bank: Bank, opened: int, slots: Slots, scores: Vector, outcomes: Vector, arrivals: Arrivals | None
+) -> None:
+    """The pool's way through the batch; it also starts the rows from slot `opened` on."""
+    store, receipt = bank._store, np.empty(bank._method.receipt_width)
+    where = bank._method.spec, bank._pool, store.fresh, store.flat, store.stride, slots, opened, scores, outcomes
+    if arrivals is None:
+        compiled(pool_rows)(*where, receipt)
+    else:
+        compiled(pool_late_rows)(*where, arrivals.heads, arrivals.following, receipt)

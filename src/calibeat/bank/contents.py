@@ -1,0 +1,207 @@
+"""What a bank is and holds, to be looked at: its settings, its keys, its rows, as columns and one by one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from threading import RLock
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from calibeat._util.check import check_choice, check_whole, said
+from calibeat._util.types import Slots
+from calibeat.core.method import Method
+from calibeat.core.presets import AUTO, method_named, name_of
+from calibeat.core.stats import EVENTS
+from calibeat.errors import CalibeatError, InvalidInput, UnknownKey
+
+from .fold import receipt_type
+from .keys import Key, check_keys, plain_key
+from .store import RowStore
+from .threads import thread_count
+from .uniforms import Draws
+
+
+class Contents:
+    """The part of a `Bank` that changes nothing."""
+
+    def __init__(
+        self, method: Method | str = AUTO, seed: int = 0, *,
+        prior: str | None = None, independent: bool = False, threads: int | None = None,
+    ) -> None:  # fmt: skip
+        if not isinstance(method, Method):
+            method = method_named(method)
+        if method.needs_history:
+            raise InvalidInput(
+                f"a bank needs a method that lives in a row, got {said(name_of(method) or method)}, which fits its "
+                "past again - use AUTO, OPS or TOPS, or a Calibrator for each key"
+            )
+        self._method = method
+        self._seed = check_whole("seed", seed, -(2**63), 2**63 - 1)
+        self._prior = None if prior is None else check_choice("prior", prior, ("pooled",))
+        if not isinstance(independent, (bool, np.bool_)):
+            raise InvalidInput(f"independent must be True or False, got {said(independent)}")
+        self._independent = bool(independent)
+        self._threads = thread_count(threads)
+        self._lock = RLock()
+        self._store = RowStore(method)
+        self._pool = method.initial_row()  # the row of the pool
+        self._clock = 0  # forecasts made so far, of all keys
+        self._writable = True
+        self._broken = ""  # why, if a batch was broken off in its middle
+        self._hedges = method.draws
+        self._draws = Draws(self._seed, independent=self._independent, hedges=self._hedges)
+
+    # ---- what it is, and what it believes -------------------------------------------------------------------------
+
+    @property
+    def method(self) -> Method:
+        """The three parts."""
+        return self._method
+
+    @property
+    def seed(self) -> int:
+        """For the draws of a hedging method."""
+        return self._seed
+
+    @property
+    def prior(self) -> str | None:
+        """How a new key starts: "pooled", or None."""
+        return self._prior
+
+    @property
+    def independent(self) -> bool:
+        """Whether keys draw independently."""
+        return self._independent
+
+    @property
+    def kind(self) -> str:
+        """What the keys are: "ints", "strings", or "none" as long as there are no keys."""
+        return self._store.kind
+
+    @property
+    def events(self) -> int:
+        """How many forecasts were made for the keys that are here."""
+        with self._lock:
+            return int(self._store.stats(EVENTS).sum())
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of memory that the rows, the keys and their index take."""
+        return self._store.nbytes
+
+    @property
+    def params(self) -> dict[str, npt.NDArray[Any]]:
+        """The keys and their parameters, as a mapping of arrays that any data frame library takes.
+
+        >>> from calibeat import Bank
+        >>> bank = Bank("ops")
+        >>> p = bank.run([7, 8, 7], [0.5, 0.5, 0.5], [1, 0, 1])
+        >>> {name: column.round(3).tolist() for name, column in bank.params.items()}
+        {'key': [7, 8], 'a': [1.0, 1.0], 'b': [0.098, -0.05]}
+
+        For AUTO also the weight of each lane, named as in `Calibrator.params`.
+        """
+        with self._lock:
+            return {"key": self._store.names(), **self._store.params()}
+
+    @property
+    def table(self) -> dict[str, npt.NDArray[Any]]:
+        """A row for each key, as a mapping of arrays that any data frame library takes.
+
+        ============================  ============================================================================
+        column                        holds
+        ============================  ============================================================================
+        key                           the key
+        events, outcomes              forecasts made, outcomes learnt
+        idle                          events of the whole bank since the last one of this key
+        (parameters)                  as in `params`
+        raw_log_loss, log_loss        mean log-loss of the scores and of the forecasts, over the outcomes learnt
+        raw_brier, brier              their mean Brier score
+        ============================  ============================================================================
+
+        In the log-loss the probability of what happened counts as at least 1e-5. Means over no outcome are NaN.
+
+        >>> from calibeat import Bank
+        >>> bank = Bank("ops")
+        >>> p = bank.run([7, 8, 7], [0.5, 0.5, 0.5], [1, 0, 1])
+        >>> bank.table["log_loss"].round(4)
+        array([0.6808, 0.6931])
+        """
+        with self._lock:
+            return self._store.table(self._clock)
+
+    def table_of(self, keys: Any) -> dict[str, npt.NDArray[Any]]:
+        """The rows of `table` for some keys, without a look at the others. An unknown key is an `UnknownKey`."""
+        with self._lock:
+            return self._store.table(self._clock, self._slots_of(keys))
+
+    @property
+    def receipt_type(self) -> np.dtype[np.void]:
+        """The layout of the receipts of `fold`: ``receipts.view(bank.receipt_type)["event"]``."""
+        return receipt_type(self._method)
+
+    # ---- the keys --------------------------------------------------------------------------------------------------
+
+    def __len__(self) -> int:
+        return len(self._store)
+
+    def __iter__(self) -> Iterator[Key]:
+        with self._lock:
+            return iter([] if self._store.index is None else list(self._store.index))
+
+    def __contains__(self, key: object) -> bool:
+        with self._lock:
+            return self._slot(key) >= 0
+
+    def __repr__(self) -> str:
+        name = name_of(self._method)
+        return f"Bank({name.upper() if name else self._method}, keys={len(self)}, events={self.events})"
+
+    def rows(self, keys: Any) -> npt.NDArray[np.float64]:
+        """The rows of some keys, as a copy: `method.width` numbers of state and six of stats; `set_rows` takes them.
+
+        ``rows[i].tobytes()`` is what a database keeps of a key. An unknown key is an `UnknownKey`.
+
+        >>> from calibeat import Bank
+        >>> east, west = Bank("ops"), Bank("ops")
+        >>> p = east.run(["oslo", "rome"], [0.8, 0.3], [1, 0])
+        >>> west.set_rows(["rome"], east.rows(["rome"]))
+        >>> west.predict_many(["rome"], [0.3]) == east.predict_many(["rome"], [0.3])
+        array([ True])
+        """
+        with self._lock:
+            return self._store.matrix[self._slots_of(keys)]
+
+    # ---- inner -----------------------------------------------------------------------------------------------------
+
+    def _check_not_broken(self) -> None:
+        if self._broken:  # some events of a batch were taken and some were not: that must not go unnoticed
+            raise CalibeatError(
+                f"a bank must be loaded anew after an error in the middle of a batch, got {self._broken}"
+            )
+
+    def _slots_of(self, keys: Any) -> Slots:
+        """The slots of keys that must be here."""
+        slots = self._store.find(self._store.check(check_keys(keys)))
+        missing = slots < 0
+        if missing.any():
+            raise UnknownKey(f"key must be one of the {len(self)} keys of the bank - at row {int(missing.argmax())}")
+        return slots
+
+    def _slot(self, key: Any) -> int:
+        """The slot of a key, -1 if there is none."""
+        try:
+            return self._store.find_one(plain_key(key))
+        except InvalidInput:
+            return -1
+
+    def _known(self, key: Any) -> int:
+        slot = self._slot(key)
+        if slot < 0:
+            raise UnknownKey(f"key must be one of the {len(self)} keys of the bank, got {said(key)}")
+        return slot
+
+    def _stream(self, key: Key) -> Key:
+        return key if self._independent else 0

@@ -1,0 +1,293 @@
+"""`Bank.fold`: forecasts and late outcomes of many keys, mixed, in one compiled pass.
+
+A receipt is what an outcome needs to be learnt, any time later and in any process that has the row of its key. It has
+the layout of `Forecast.to_bytes`: so `Forecast.from_bytes` reads it, and what `to_bytes` wrote may be brought here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from calibeat._util.check import check_lengths, said
+from calibeat._util.types import Ints, Slots, Vector
+from calibeat.core.features import Scaling
+from calibeat.core.jit import compiled, is_compiled, kernel, plain
+from calibeat.core.kernel import ask, ask_again, play, settle
+from calibeat.core.layout import DRAWS, RECEIPT, N
+from calibeat.core.method import Method
+from calibeat.core.mixtures import EPS, LARGEST
+from calibeat.core.receipt import CLIPPED_SCORE, FORECAST, SCORE, SEEN
+from calibeat.core.stats import EVENTS, LAST, STATS, add_losses
+from calibeat.errors import InvalidInput, OutcomeConflict, UnknownForecast, UnknownKey
+from calibeat.stream.forecast import VERSION
+
+from .keys import FEW, Key, KeyColumn
+from .start import learn, start_row
+from .undo import Undo, insist
+
+if TYPE_CHECKING:
+    from .bank import Bank
+    from .member import Members
+
+Flags = npt.NDArray[np.bool_]
+
+
+class Fold(NamedTuple):
+    """What `Bank.fold` gives back."""
+
+    forecasts: Vector  # for each operation: the forecast, NaN where it was an outcome
+    receipts: npt.NDArray[np.void]  # for each forecast, in order: its receipt; ``.tolist()`` gives bytes
+
+
+def receipt_type(method: Method) -> np.dtype[np.void]:
+    """The layout of a receipt, as `Forecast.to_bytes` documents it; `issuer` is the name as a number."""
+    return np.dtype([
+        ("version", "u1"), ("candidates", "u1"), ("numbers", "<u2"), ("life", "<u4"),
+        ("bin", "<i8"), ("cell", "<i8"), ("event", "<i8"), ("seen", "<i8"), ("issuer", ">u8"),
+        ("probability", "<f8"), ("score", "<f8"), ("expert", "<f8"), ("hedge", "<f8", (4,)),
+        ("lanes", "<f8", (method.receipt_width,)),
+    ])  # fmt: skip
+
+
+@kernel
+def fold_rows(
+    spec: Vector, rows: Vector, stride: int, slots: Slots, clock: float, scores: Vector, outcomes: Vector, u: Vector,
+    sources: Ints, forecasts: Vector, experts: Vector, bins: Ints, cells: Ints, events: Ints, seen: Ints,
+    hedges: Vector, receipts: Vector,
+    pooled: bool, pool: Vector, fresh: Vector, opened: int, pool_receipt: Vector,
+) -> int:  # fmt: skip
+    """Operation after operation: a forecast where the outcome is NaN, else the outcome of the forecast at sources[i].
+
+    -> -1, or the operation whose stream had no forecast left without an outcome.
+    """
+    draws, width, stats = spec[DRAWS] == 1.0, int(spec[RECEIPT]), stride - STATS
+    for i in range(len(slots)):
+        row = rows[slots[i] * stride : (slots[i] + 1) * stride]
+        y = outcomes[i]
+        if y == y:  # noqa: PLR0124 - not NaN
+            if row[N] >= row[stats + EVENTS]:
+                return i
+            j = sources[i]
+            score = scores[j]
+            if pooled:
+                learn(spec, pool, score, y, pool_receipt)
+            x0, x1, x2, p, z = ask_again(spec, row, score)
+            settle(spec, row, row[stats + EVENTS], x0, x1, x2, p, z, cells[j], y, receipts, j * width)
+            add_losses(row, stats, score, forecasts[j], y)
+        else:
+            if pooled and slots[i] == opened:
+                start_row(spec, pool, fresh, row)
+                opened += 1
+            seen[i] = int(row[N])
+            events[i] = int(row[stats + EVENTS])
+            x0, x1, x2, p, z = ask(spec, row, scores[i], receipts, i * width)
+            draw = u[i] if draws else 0.0
+            forecasts[i], cells[i], bins[i], low, high, weight = play(spec, row, p, x0, x1, draw, receipts, i * width)
+            experts[i] = p
+            if low != high:
+                hedges[4 * i], hedges[4 * i + 1] = low, weight
+                hedges[4 * i + 2], hedges[4 * i + 3] = high, 1.0 - weight
+            clock += 1.0
+            row[stats + EVENTS] += 1.0
+            row[stats + LAST] = clock
+    return -1
+
+
+class _Operations:
+    """The columns of a call: what is asked, what is brought, and room for what comes of it."""
+
+    def __init__(self, bank: Bank, slots: Slots, scores: Vector, outcomes: Vector, own: Ints) -> None:
+        n, method = len(slots), bank._method
+        self.slots, self.outcomes, self.own = slots, outcomes, own
+        self.asked = np.isnan(outcomes)
+        self.brought = np.flatnonzero(~self.asked & (own < 0))
+        self.sources = np.where(own >= 0, own, np.arange(n))
+        self.keys: list[Key] = bank._store.names(slots).tolist()
+        self.issuers = np.zeros(n, dtype=np.uint64)
+        needed = own < 0
+        fingerprints = [bank._members.fingerprint(self.keys[i]) for i in np.flatnonzero(needed).tolist()]
+        self.issuers[needed] = np.array(fingerprints, dtype=np.uint64)
+        self.scores, self.forecasts, self.experts = scores.copy(), np.full(n, np.nan), np.zeros(n)
+        self.bins, self.cells, self.events, self.seen = np.zeros((4, n), dtype=np.int64)
+        self.hedges, self.lanes = np.zeros((n, 4)), np.zeros((n, method.receipt_width))
+
+    def bring(self, given: npt.NDArray[np.void]) -> None:
+        """The receipts of outcomes whose forecasts were made in earlier calls."""
+        rows = self.brought
+        self.scores[rows], self.forecasts[rows], self.cells[rows] = given["score"], given["probability"], given["cell"]
+        self.lanes[rows], self.events[rows] = given["lanes"], given["event"]
+
+    def run(self, bank: Bank, clock: int, opened: int) -> None:
+        """All operations, on the rows of the bank."""
+        n, method, store = len(self.slots), bank._method, bank._store
+        draws = np.zeros(n)
+        if bank._hedges:
+            draws[self.asked] = bank._draws.of(store, self.slots[self.asked])
+        loop: Any = plain(fold_rows) if n <= FEW and not is_compiled(fold_rows) else compiled(fold_rows)
+        stopped = loop(
+            method.spec, store.flat, store.stride, self.slots, float(clock), self.scores, self.outcomes, draws,
+            self.sources, self.forecasts, self.experts, self.bins, self.cells, self.events, self.seen,
+            self.hedges.reshape(-1), self.lanes.reshape(-1),
+            bank._prior is not None, bank._pool, store.fresh, opened, np.empty(method.receipt_width),
+        )  # fmt: skip
+        if stopped >= 0:
+            raise OutcomeConflict(
+                "outcome must be of a forecast that has none yet, got one more than the forecasts of its key - "
+                f"at row {stopped}"
+            )
+
+    def made(self, bank: Bank) -> npt.NDArray[np.void]:
+        """The receipts of the forecasts."""
+        asked, life = self.asked, bank._members.life
+        made = np.zeros(int(asked.sum()), dtype=receipt_type(bank._method))
+        made["version"], made["numbers"], made["life"] = VERSION, bank._method.receipt_width, int(life or "0", 16)
+        made["candidates"] = 2 * (self.hedges[asked, 3] + self.hedges[asked, 1] > 0.0)
+        made["bin"], made["cell"], made["event"] = self.bins[asked], self.cells[asked], self.events[asked]
+        made["seen"], made["issuer"], made["probability"] = self.seen[asked], self.issuers[asked], self.forecasts[asked]
+        made["score"], made["expert"], made["hedge"] = self.scores[asked], self.experts[asked], self.hedges[asked]
+        made["lanes"] = self.lanes[asked]
+        return made
+
+    def settled(self) -> dict[Key, list[tuple[int, float]]]:
+        """Of each key that had an operation: the events whose outcome was learnt, and which it was."""
+        found: dict[Key, list[tuple[int, float]]] = {key: [] for key in self.keys}
+        for i in np.flatnonzero(~self.asked).tolist():
+            found[self.keys[i]].append((int(self.events[self.sources[i]]), float(self.outcomes[i])))
+        return found
+
+
+def fold(bank: Bank, column: KeyColumn, scores: Vector, outcomes: Vector, receipts: Any, of: Ints | None) -> Fold:
+    """What `Bank.fold` does, on input whose lengths and values were checked. The caller holds the lock."""
+    asked, undo, records = np.isnan(outcomes), Undo(bank), bank._members
+    own = _own_forecasts(asked, of)
+    given = read_receipts(bank._method, receipts, int((~asked & (own < 0)).sum()))
+    settled: dict[Key, list[tuple[int, float]]] = {}
+    events: dict[Key, int] = {}
+    try:
+        slots = _slots(bank, column, asked)
+        undo.remember(slots)
+        operations = _Operations(bank, slots, scores, outcomes, own)
+        _check_own(slots, own)
+        _check_given(bank, given, operations)
+        operations.bring(given)
+        operations.run(bank, undo.clock, undo.count)
+        made, settled = operations.made(bank), operations.settled()
+        events = dict(zip(operations.keys, bank._store.stats(EVENTS)[slots].astype(int).tolist(), strict=True))
+        operations.forecasts[~asked] = np.nan
+        result = Fold(operations.forecasts, made.view(f"V{made.itemsize}"))
+        bank._clock = undo.clock + len(made)
+        undo.keep()
+        _record(records, settled, events)
+    except BaseException:
+        insist(undo.restore)
+        if undo.kept:
+            insist(lambda: _record(records, settled, events))
+        raise
+    return result
+
+
+def _record(records: Members, settled: dict[Key, list[tuple[int, float]]], events: dict[Key, int]) -> None:
+    for key, outcomes in settled.items():
+        records.fold(key, events[key], outcomes)
+
+
+def read_receipts(method: Method, receipts: Any, count: int) -> npt.NDArray[np.void]:
+    """Receipts as records: from a list of bytes, or from an array of them."""
+    kind = receipt_type(method)
+    if isinstance(receipts, np.ndarray):
+        if receipts.dtype.itemsize != kind.itemsize or receipts.dtype.kind != "V" or receipts.ndim != 1:
+            raise InvalidInput(f"receipts must be {kind.itemsize} bytes each, got an array of {receipts.dtype}")
+        joined = receipts.tobytes()
+    elif isinstance(receipts, Sequence) and not isinstance(receipts, (str, bytes)):
+        for row, receipt in enumerate(receipts):
+            if not isinstance(receipt, (bytes, bytearray, memoryview)) or len(receipt) != kind.itemsize:
+                raise InvalidInput(f"receipt must be {kind.itemsize} bytes, got {said(receipt)} - at receipt {row}")
+        joined = b"".join(receipts)
+    else:
+        raise InvalidInput(f"receipts must be a list of bytes, got {type(receipts).__name__}")
+    found = np.frombuffer(joined, dtype=kind)
+    if len(found) != count:
+        raise InvalidInput(f"receipts must be one for each outcome of an earlier call, {count}, got {len(found)}")
+    return found
+
+
+def _own_forecasts(asked: Flags, of: Ints | None) -> Ints:
+    """For an outcome of a forecast in this same call, where that is; -1 for all others."""
+    n = len(asked)
+    if of is None:
+        return np.full(n, -1)
+    check_lengths(keys=n, of=len(of))
+    own = np.where(asked, -1, of)
+    bad = (own < -1) | (own >= np.arange(n)) | ((own >= 0) & ~asked[np.clip(own, 0, n - 1)])
+    if bad.any():
+        row = int(bad.argmax())
+        raise InvalidInput(f"of must be the position of an earlier forecast or -1, got {int(own[row])} - at row {row}")
+    return own
+
+
+def _slots(bank: Bank, column: KeyColumn, asked: Flags) -> Slots:
+    """The slot of each operation; a new key is opened by its first forecast."""
+    store = bank._store
+    slots = store.find(column)
+    new = slots < 0
+    if new.any():
+        slots = store.open(column)
+        # Slots are given in the order of the operations, so the first operation of a new slot is the one that is larger
+        # than all before it.
+        first = new & (slots > np.maximum.accumulate(np.concatenate([[-1], slots[:-1]])))
+        bad = first & ~asked
+        if bad.any():
+            row = int(bad.argmax())
+            raise UnknownKey(f"key must have had a forecast before an outcome, got a new key - at row {row}")
+    return slots
+
+
+def _check_own(slots: Slots, own: Ints) -> None:
+    bad = (own >= 0) & (slots[np.maximum(own, 0)] != slots)
+    if bad.any():
+        row = int(bad.argmax())
+        raise UnknownForecast(f"outcome must be of a forecast of its own key, got another key's - at row {row}")
+
+
+def _check_given(bank: Bank, given: npt.NDArray[np.void], operations: _Operations) -> None:
+    """Raise unless each receipt is one that this bank, or one that it continues, has issued for the key."""
+    method, rows = bank._method, operations.brought
+    states = bank._store.matrix[operations.slots[rows]]
+    events, learnt = states[:, method.width + EVENTS], states[:, N]
+    version = (given["version"] == VERSION) & (given["numbers"] == method.receipt_width)
+    issued = (given["event"] >= 0) & (given["event"] < events)
+    cells = (given["cell"] >= 0) & ((given["cell"] < method.cells) | (method.cells == 0))
+    sound = (given["seen"] >= 0) & (given["seen"] <= learnt) & cells & _is_sound(method, given)
+    checks: list[tuple[Flags, type[Exception], str]] = [
+        (version, InvalidInput, f"receipt must be of version {VERSION} with {method.receipt_width} lanes, got another"),
+        (given["issuer"] == operations.issuers[rows], UnknownForecast,
+         "receipt must be of this bank and this key, got another's"),
+        (issued, UnknownForecast, "receipt must be of a forecast that was made, got a later one"),
+        (sound, InvalidInput, "receipt must be as it was issued, got a damaged one"),
+    ]  # fmt: skip
+    for good, error, sentence in checks:
+        if not good.all():
+            raise error(f"{sentence} - at row {int(rows[int((~good).argmax())])}")
+    for row, event in zip(rows.tolist(), given["event"].tolist(), strict=True):
+        bank._members.check_open(row, operations.keys[row], event)
+
+
+def _is_sound(method: Method, given: npt.NDArray[np.void]) -> Flags:
+    """As `Method.receipt_is_sound`, of many: numbers in their range, which agree where they are there twice."""
+    score, forecast, lanes = given["score"], given["probability"], given["lanes"]
+    if method.guard is not None:  # its receipts are few words more, and not worth a second copy of the rule
+        columns = (lanes.tolist(), score.tolist(), given["seen"].tolist(), forecast.tolist())
+        return np.array([method.receipt_is_sound(*row) for row in zip(*columns, strict=True)], dtype=np.bool_)
+    good: Flags = (score >= 0.0) & (score <= 1.0) & (forecast >= 0.0) & (forecast <= 1.0)
+    if method.receipt_width and isinstance(method.features, Scaling):
+        clip = method.features.clip
+        clipped = np.clip(score, clip, 1.0 - clip)
+        for at, value in ((SEEN, given["seen"]), (SCORE, score), (CLIPPED_SCORE, clipped), (FORECAST, forecast)):
+            good &= lanes[:, at] == value
+        issued = lanes[:, [at for part in method.parts for at in part.receipt]]
+        good &= ((issued >= EPS) & (issued <= LARGEST)).all(axis=1)
+    return good

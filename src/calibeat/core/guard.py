@@ -1,0 +1,268 @@
+"""The guard: a last stage that says the expert's own number unless its record demands otherwise.
+
+Bins [k/m, (k+1)/m), or J cells of equal arc with ``strict=J``. The guard keeps, for each bin, S = sum of (y - q) and
+V = sum of q (1 - q) over what it said there, and two wealths M and N of somebody who bets on the expert against it, in
+log-loss and in Brier score. With D_b = sign(S_b) max(|S_b| - c sqrt(V_b), 0), the part of S_b outside a dead zone, and
+the stiffness K(q) = lam M / (q (1 - q)) + lam N of a spring that holds q to the expert p::
+
+    h_b(q) = D_b - (q - p) K(q)          falls in q inside a bin
+    D_b = 0 in the expert's bin:         say p
+    otherwise walk from p towards the deficit and say the first q where h comes down through zero; where it does so
+    only across an edge e, draw between e - delta and e so that h is zero on average
+
+    after y:  S_b += y - q,  V_b += q (1 - q)          in the bin of q
+              M <- max(floor, M p / q),                for y = 1; (1 - p) / (1 - q) for y = 0
+              N <- max(floor, N (1 + (q - p) (q - y)))
+
+docs/guard.md has the theorems and their proofs.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from calibeat._util.check import check_interval, check_whole
+from calibeat._util.types import Vector
+from calibeat.errors import InvalidInput
+
+from .calibeating import bin_of
+from .jit import kernel, large_kernel
+from .layout import GUARD_CELLS, SLACK, SPRING, STRICT
+from .parts import Part
+
+DELTA = 1e-6  # between the two points of a draw
+FLOOR = 1e-4  # of the wealths: whoever bets on the expert never loses all, so that every stretch has a bound
+INSIDE = 1e-7  # experts are clipped to [INSIDE, 1 - INSIDE]
+MOST_WEALTH = 1e300
+MOST_CELLS = 500  # beyond, the outermost cells come near DELTA
+
+# ---- behind the calibeater's cells in the row --------------------------------------------------------------------
+WEALTH, BRIER_WEALTH = 0, 1  # M, N
+SUMS = 2  # then S and V of each bin
+
+
+@dataclass(frozen=True)
+class Guard(Part):
+    r"""Calibration against anybody, nearly free: moves a forecast no further than the record of its bin demands.
+
+    Parameters
+    ----------
+    bins : m, the bins that are guarded. The promise is for these bins and unions of them.
+    slack : c, the width of the dead zone in standard deviations. 1 where somebody may choose the outcomes, 2 as a
+        safety net that moves few forecasts.
+    spring : lam = mu, how firmly a forecast is held to the expert's.
+    strict : J, to issue the centre of one of J cells of equal arc, edges sin(pi k / 2 J)^2. The promise then covers
+        every binning.
+
+    >>> from dataclasses import replace
+    >>> from calibeat import AUTO, Calibrator, Guard
+    >>> cal = Calibrator(replace(AUTO, guard=Guard()))
+    >>> p = cal.run([0.5] * 40, [1, 1, 1, 0] * 10)
+    >>> round(cal.predict(0.5).probability, 4)
+    0.7473
+    """
+
+    bins: int = 10
+    slack: float = 1.0
+    spring: float = 10.0
+    strict: int | None = None
+
+    slot: ClassVar[str] = "guard"
+    code: ClassVar[float] = 1.0
+    no_formula: ClassVar[str] = (
+        "a map from score to forecast, got {}, whose Guard may draw its forecast at random - export the method without "
+        "its guard"
+    )
+
+    def __post_init__(self) -> None:
+        """Check what was given."""
+        object.__setattr__(self, "bins", check_whole("bins", self.bins, 1, 1000))
+        object.__setattr__(self, "slack", check_interval("slack", self.slack, 0.0, 100.0))
+        object.__setattr__(self, "spring", check_interval("spring", self.spring, 1e-3, 1e6))
+        if self.strict is not None:
+            object.__setattr__(self, "strict", check_whole("strict", self.strict, 2, MOST_CELLS))
+
+    @property
+    def cells(self) -> int:
+        """How many bins are kept: `bins`, or `strict` cells of equal arc."""
+        return self.bins if self.strict is None else self.strict
+
+    def initial(self) -> list[float]:
+        """M = N = 1, and nothing in any bin."""
+        return [1.0, 1.0, *[0.0] * (2 * self.cells)]
+
+    def fill(self, spec: Vector) -> None:
+        spec[GUARD_CELLS], spec[SLACK], spec[SPRING], spec[STRICT] = (
+            self.cells,
+            self.slack,
+            self.spring,
+            self.strict is not None,
+        )
+
+    def check(self, numbers: Sequence[float], n: float) -> None:
+        """Raise `InvalidInput` unless its numbers in a row that has learnt n outcomes are possible."""
+        if not all(FLOOR <= wealth <= MOST_WEALTH for wealth in numbers[:SUMS]):
+            raise InvalidInput(f"row must hold wealths in [{FLOOR:g}, {MOST_WEALTH:g}], got {list(numbers[:SUMS])}")
+        for total, spread in zip(numbers[SUMS::2], numbers[SUMS + 1 :: 2], strict=True):
+            if not (abs(total) <= n and 0.0 <= spread <= 0.25 * n + 1e-9 * n):
+                raise InvalidInput(f"row must sum residuals of {n:g} outcomes in each bin, got {total!r}, {spread!r}")
+
+    def params(self, numbers: Any) -> dict[str, Any]:
+        """Wealth of the expert, and the bins that are out of balance: bin, its edges, the debt D."""
+        out = []
+        for b in range(self.cells):
+            d = debt(numbers, 0, b, self.slack)
+            if d != 0.0:
+                strict = self.strict is not None
+                low, high = guard_edge(float(b), self.cells, strict), guard_edge(b + 1.0, self.cells, strict)
+                out.append({"from": low, "to": high, "debt": d})
+        return {"log_loss_wealth": numbers[WEALTH], "brier_wealth": numbers[BRIER_WEALTH], "out_of_balance": out}
+
+    def could_issue(self, given: float, issued: float, forecast: float) -> bool:
+        """Whether a receipt from outside is one that it could have written."""
+        if not (INSIDE <= given <= 1.0 - INSIDE and 0.0 < issued < 1.0):
+            return False
+        return forecast == (issued if self.strict is None else centre(issued, float(self.strict)))
+
+
+@kernel
+def clip_expert(p: float) -> float:
+    """An expert inside [INSIDE, 1 - INSIDE]."""
+    p = max(INSIDE, p)
+    return min(1.0 - INSIDE, p)
+
+
+@kernel
+def arc_edge(k: float, cells: float) -> float:
+    """The lower edge of cell k of equal arc: sin(pi k / 2 J)^2."""
+    s = math.sin(0.5 * math.pi * k / cells)
+    return s * s
+
+
+@kernel
+def guard_edge(k: float, cells: float, strict: bool) -> float:
+    """The lower edge of bin k."""
+    return arc_edge(k, cells) if strict else k / cells
+
+
+@kernel
+def guard_bin(q: float, cells: float, strict: bool) -> int:
+    """The bin of q: even bins as everywhere, or cells of equal arc."""
+    if not strict:
+        return bin_of(q, cells)
+    k = int(cells * math.asin(math.sqrt(q)) / (0.5 * math.pi))
+    if k > cells - 1.0:
+        k = int(cells) - 1
+    if q < arc_edge(float(k), cells):  # the edges decide, not the rounding of asin
+        k -= 1
+    elif k < cells - 1.0 and q >= arc_edge(k + 1.0, cells):
+        k += 1
+    return k
+
+
+@kernel
+def debt(row: Vector, at: int, b: int, slack: float) -> float:
+    """D_b, the part of S_b outside the dead zone."""
+    s = row[at + SUMS + 2 * b]
+    tau = slack * math.sqrt(row[at + SUMS + 2 * b + 1])
+    if s > tau:
+        return s - tau
+    if s < -tau:
+        return s + tau
+    return 0.0
+
+
+@kernel
+def pull(d: float, p: float, q: float, m: float, n: float) -> float:
+    """h(q), what an outcome 1 instead of 0 adds to half the potential; m = lam M and n = lam N."""
+    return d - (q - p) * (m / (q * (1.0 - q)) + n)
+
+
+@kernel
+def balance(d: float, p: float, m: float, n: float, low: float, high: float) -> float:
+    """The q between low and high where h comes down through zero.
+
+    Newton on q (1 - q) h(q), a cubic that has the sign of h; a step that leaves the bracket becomes a halving.
+    """
+    q = 0.5 * (low + high)
+    for _ in range(200):
+        v = q * (1.0 - q)
+        g = d * v - (q - p) * (m + n * v)
+        if g > 0.0:
+            low = q
+        else:
+            high = q
+        slope = (1.0 - 2.0 * q) * (d - n * (q - p)) - m - n * v
+        step = q - g / slope if slope < 0.0 else low
+        if not low < step < high:
+            step = 0.5 * (low + high)
+            if not low < step < high:
+                return q
+        if abs(step - q) <= 1e-16 * q:
+            return step
+        q = step
+    return q
+
+
+@large_kernel
+def guard(
+    row: Vector, at: int, cells: float, slack: float, spring: float, strict: bool, p: float
+) -> tuple[float, float, float]:
+    """What is said of an expert p in [INSIDE, 1 - INSIDE] -> (low, high, probability of low); low == high: no draw."""
+    b = guard_bin(p, cells, strict)
+    d = debt(row, at, b, slack)
+    if d == 0.0:
+        return p, p, 1.0
+    m, n = spring * row[at + WEALTH], spring * row[at + BRIER_WEALTH]
+    here = p
+    if d > 0.0:
+        while b < cells - 1.0:
+            edge = guard_edge(b + 1.0, cells, strict)
+            below = max(here, edge - DELTA)
+            left = pull(d, p, below, m, n)
+            if left <= 0.0:
+                q = balance(d, p, m, n, here, below)
+                return q, q, 1.0
+            d = debt(row, at, b + 1, slack)
+            right = pull(d, p, edge, m, n)
+            if right <= 0.0:
+                return below, edge, -right / (left - right)
+            b, here = b + 1, edge
+        q = balance(d, p, m, n, here, 1.0)
+        return q, q, 1.0
+    while b > 0:
+        edge = guard_edge(float(b), cells, strict)
+        right = pull(d, p, edge, m, n)
+        if right >= 0.0:
+            q = balance(d, p, m, n, edge, here)
+            return q, q, 1.0
+        below = edge - DELTA
+        d = debt(row, at, b - 1, slack)
+        left = pull(d, p, below, m, n)
+        if left >= 0.0:
+            return below, edge, -right / (left - right)
+        b, here = b - 1, below
+    q = balance(d, p, m, n, 0.0, here)
+    return q, q, 1.0
+
+
+@kernel
+def centre(q: float, cells: float) -> float:
+    """The centre of the cell of equal arc that q lies in: what a strict guard issues."""
+    b = guard_bin(q, cells, True)
+    return 0.5 * (arc_edge(float(b), cells) + arc_edge(b + 1.0, cells))
+
+
+@kernel
+def guard_step(row: Vector, at: int, cells: float, strict: bool, p: float, q: float, y: float) -> None:
+    """Learn outcome y of an event where the expert said p and the guard q (of a strict guard: before rounding)."""
+    b = at + SUMS + 2 * guard_bin(q, cells, strict)
+    row[b] += y - q
+    row[b + 1] += q * (1.0 - q)
+    wealth = row[at + WEALTH] * (p / q if y == 1.0 else (1.0 - p) / (1.0 - q))
+    row[at + WEALTH] = max(FLOOR, wealth)
+    wealth = row[at + BRIER_WEALTH] * (1.0 + (q - p) * (q - y))
+    row[at + BRIER_WEALTH] = max(FLOOR, wealth)

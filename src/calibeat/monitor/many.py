@@ -1,0 +1,293 @@
+"""A monitor for each stream of a bank: a matrix with a row for each slot, and queues where outcomes are late.
+
+A stream gets the same bits as a `Monitor` of its own. The alarm line is that of one stream, and `arl` counts outcomes
+of all streams together: only the stream of an event bets, so the sum of all detectors gains at most one per outcome.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from array import array
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from calibeat._util.check import check_whole
+from calibeat._util.types import Ints, Slots, Vector
+from calibeat.core.jit import compiled, for_size
+from calibeat.errors import InvalidInput
+
+from .alarm import alarm_of
+from .bets import compare, step
+from .layout import ALARMS, CELL, FORECASTS, LAST, PAGES, SINCE, WAITING, N, Settings
+from .rows import EVIDENCE, GAIN_HIGH, GAIN_LOW, LEVEL, READOUTS, bets_made, read_out, read_rows
+from .waiting import Event, Queue
+
+Columns = dict[str, npt.NDArray[Any]]
+Aside = tuple[int, Slots, npt.NDArray[np.float64], dict[int, Queue]]
+
+
+class Broken(NamedTuple):
+    """A list of streams that look broken now, the worst first.
+
+    Attributes
+    ----------
+    slots : which.
+    levels : the detector as a share of the alarm line, and 1 more after an alarm within the last `quiet` outcomes.
+    bound : the expected share of wrong names on such a list is at most this.
+    """
+
+    slots: Slots
+    levels: Vector
+    bound: float
+
+
+class Monitors:
+    """One row of a monitor for each slot, from 0 to `count`."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        self.spec = settings.spec
+        self._plain_spec: Any = tuple(self.spec.tolist())
+        self.stride = settings.width
+        self._fresh = settings.initial_row()
+        self.matrix = np.empty((0, self.stride))
+        self.count = 0
+        self.queues: dict[int, Queue] = {}  # of the slots where something waits
+
+    # ---- slots come and go ----------------------------------------------------------------------------------------
+
+    @property
+    def flat(self) -> Vector:
+        """All rows one behind the other."""
+        return self.matrix.reshape(-1)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of memory that the rows take."""
+        return self.count * self.stride * 8
+
+    def resize(self, count: int) -> None:
+        """So many slots: new ones are fresh, and those behind are forgotten."""
+        if count > len(self.matrix):
+            room = np.empty((max(count, 2 * len(self.matrix)), self.stride))
+            room[: self.count] = self.matrix[: self.count]
+            self.matrix = room
+        if count > self.count:
+            self.matrix[self.count : count] = self._fresh
+        for slot in [slot for slot in self.queues if slot >= count]:
+            del self.queues[slot]
+        self.count = count
+
+    def remove(self, slot: int) -> None:
+        """Forget a slot; the last one takes its place."""
+        last = self.count - 1
+        self.matrix[slot] = self.matrix[last]
+        moved = self.queues.pop(last, None)
+        self.queues.pop(slot, None)
+        if moved is not None and slot != last:
+            self.queues[slot] = moved
+        self.count = last
+
+    def selected(self, chosen: npt.NDArray[np.bool_]) -> Monitors:
+        """Some of the slots, in order, as monitors of their own."""
+        made = Monitors(self.settings)
+        made.matrix = self.matrix[: self.count][chosen]
+        made.count = len(made.matrix)
+        places = np.cumsum(chosen) - 1
+        made.queues = {int(places[slot]): q.copy() for slot, q in self.queues.items() if chosen[slot]}
+        return made
+
+    def take(self, other: Monitors) -> None:
+        """The slots of others, behind those here."""
+        first = self.count
+        self.resize(first + other.count)
+        self.matrix[first : self.count] = other.matrix[: other.count]
+        self.queues |= {first + slot: queue.copy() for slot, queue in other.queues.items()}
+
+    def truncate(self, count: int) -> None:
+        """Forget the slots behind the first `count`, or take those back that were there."""
+        self.count = count
+        for slot in [slot for slot in self.queues if slot >= count]:
+            del self.queues[slot]
+
+    def remember(self, slots: Slots) -> Aside:
+        """What `restore` needs to undo changes of these slots, and of how many there are."""
+        slots = slots[slots < self.count]
+        queues = {slot: self.queues[slot].copy() for slot in slots.tolist() if slot in self.queues}
+        return self.count, slots, self.matrix[slots], queues
+
+    def restore(self, aside: Aside) -> None:
+        """Put the slots back as they were."""
+        count, slots, rows, queues = aside
+        self.truncate(count)
+        self.matrix[slots] = rows
+        for slot in slots.tolist():
+            self.queues.pop(slot, None)
+        self.queues |= {slot: queue.copy() for slot, queue in queues.items()}
+
+    def adopt(self, slots: Slots, events: Vector) -> None:
+        """Rows of these slots came from elsewhere, with so many events: others than here begin anew."""
+        for slot, count in zip(slots.tolist(), events.tolist(), strict=True):
+            if self.matrix[slot, FORECASTS] != count:
+                self.matrix[slot] = self._fresh
+                self.matrix[slot, FORECASTS] = count
+                self.queues.pop(slot, None)
+
+    # ---- outcomes -------------------------------------------------------------------------------------------------
+
+    def at_once(self, slots: Slots, due: Ints | None) -> npt.NDArray[np.bool_]:
+        """Which events of a batch `read` can take: nothing of their slots waits, and no outcome comes too late.
+
+        At the end of a batch all its outcomes have come or never will, so it is read in the order of its events.
+        """
+        busy = np.zeros(self.count, dtype=bool)
+        busy[list(self.queues)] = True
+        if due is not None and len(slots) > self.settings.patience:
+            busy |= np.bincount(slots, minlength=self.count) > self.settings.patience
+        return ~busy[slots]
+
+    def read(self, slots: Slots, first: int, last: int, p: Vector, y: Vector, s: Vector) -> None:
+        """Events that can be read at once (the others have an outcome of -1), of the slots from first to last."""
+        compiled(read_rows)(self.spec, self.flat, self.stride, slots, first, last, p, y, s)
+
+    def read_late(self, slots: Slots, p: Vector, y: Vector, s: Vector, due: Ints | None, events: Ints) -> None:
+        """The other events, one by one; an outcome arrives before the event at its due position, NaN never comes."""
+        arrivals = np.arange(1, len(slots) + 1) if due is None else due
+        moments = [(2 * i + 1, i) for i in events.tolist()]
+        moments += [(2 * (i + 1 if math.isnan(y[i]) else int(arrivals[i])), i) for i in events.tolist()]
+        numbers: dict[int, int] = {}
+        for moment, i in sorted(moments):
+            if moment % 2:
+                numbers[i] = self.announce(int(slots[i]))
+            else:
+                event = None if math.isnan(y[i]) else (p[i].item(), y[i].item(), s[i].item())
+                self.update(int(slots[i]), numbers[i], event)
+
+    def catch_up(self, slot: int, events: int) -> None:
+        """So many forecasts of a slot have been made."""
+        while self.matrix[slot, FORECASTS] < events:
+            self.announce(slot)
+
+    def announce(self, slot: int) -> int:
+        """Say that a forecast of a slot is made -> its number."""
+        queue, row = self._queue(slot), array("d", self.matrix[slot])
+        number = queue.announce()
+        row[FORECASTS] += 1.0
+        row[WAITING] += number
+        try:
+            self._read(row, queue.ready())
+        except BaseException:
+            queue.undo()
+            queue.announced = number
+            raise
+        row[WAITING] -= queue.overdue
+        self.matrix[slot] = row
+        queue.done()
+        return number
+
+    def update(self, slot: int, number: int, event: Event | None) -> None:
+        """Take the outcome of a forecast of a slot, or None if it will never come.
+
+        The bank answers for it: a second one is not looked at.
+        """
+        queue, row = self._queue(slot), array("d", self.matrix[slot])
+        if queue.is_open(number):
+            row[WAITING] -= number
+            try:
+                queue.held[number] = event
+                self._read(row, queue.ready())
+            except BaseException:
+                queue.undo()
+                queue.held.pop(number, None)
+                raise
+            self.matrix[slot] = row
+            queue.done()
+        if queue.next == queue.announced:  # nothing waits: the row says the rest
+            del self.queues[slot]
+
+    def _read(self, row: Any, events: list[Event]) -> None:
+        for p, y, s in events:
+            compare(row, p, y, s)
+            step(self._plain_spec, row, p, y)
+
+    def _queue(self, slot: int) -> Queue:
+        queue = self.queues.get(slot)
+        if queue is None:
+            row = self.matrix[slot]
+            queue = self.queues[slot] = Queue(self.settings.patience)
+            queue.announced = queue.next = int(row[FORECASTS])
+            queue.given_up = queue.announced - int(row[N])
+        return queue
+
+    # ---- what they say --------------------------------------------------------------------------------------------
+
+    def columns(self, slots: Slots) -> Columns:
+        """What a table shows of some slots."""
+        rows = self.matrix[slots]
+        out = self._read_out(slots)
+        cells, ever = rows[:, CELL].astype(np.int64), rows[:, ALARMS] > 0
+        kinds = range(2 * (2 + self.settings.regions))
+        names = np.array([alarm_of(self.settings, 0, 0.0, cell, page=True).what for cell in kinds])
+        return {
+            "alarms": rows[:, ALARMS].astype(np.int64),
+            "pages": rows[:, PAGES].astype(np.int64),
+            "alarm_at": rows[:, LAST].astype(np.int64),
+            "since": np.where(ever, rows[:, SINCE], np.nan),
+            "what": np.where(ever, names[cells], ""),
+            "level": out[:, LEVEL],
+            "log_e": out[:, EVIDENCE],
+            "gain_low": out[:, GAIN_LOW],
+            "gain_high": out[:, GAIN_HIGH],
+        }
+
+    def broken(self) -> Broken:
+        """The longest list of r slots whose level is at least 1/r each."""
+        every = np.arange(self.count, dtype=np.int32)
+        rows, levels = self.matrix[: self.count], self._read_out(every)[:, LEVEL]
+        levels = levels + ((rows[:, ALARMS] > 0) & (rows[:, N] - rows[:, LAST] <= self.settings.quiet))
+        order = np.argsort(-levels, kind="stable").astype(np.int32)
+        enough = levels[order] * np.arange(1, self.count + 1) >= 1.0
+        length = int(np.flatnonzero(enough)[-1]) + 1 if enough.any() else 0
+        warm = float(self.settings.warm)
+        made = for_size(bets_made, self.count)(self.flat, self.stride, self.count, warm)
+        return Broken(order[:length], levels[order[:length]], min(1.0, made / self.settings.arl))
+
+    def miscalibrated(self, alpha: float) -> Slots:
+        """e-BH over the evidence since the start: slots whose forecasts were not calibrated, the clearest first."""
+        every = np.arange(self.count, dtype=np.int32)
+        evidence = self._read_out(every)[:, EVIDENCE]
+        order = np.argsort(-evidence, kind="stable").astype(np.int32)
+        ranks = np.arange(1, self.count + 1)
+        enough = evidence[order] >= np.log(max(1, self.count) / (alpha * ranks))
+        return order[: int(np.flatnonzero(enough)[-1]) + 1 if enough.any() else 0]
+
+    def _read_out(self, slots: Slots) -> npt.NDArray[np.float64]:
+        out = np.empty(READOUTS * len(slots))
+        work = for_size(read_out, len(slots))
+        work(self.spec, self.flat, self.stride, slots.astype(np.int32), self.settings.alpha, out)
+        return out.reshape(-1, READOUTS)
+
+    # ---- as a file ------------------------------------------------------------------------------------------------
+
+    def queues_as_bytes(self) -> npt.NDArray[np.uint8]:
+        """The queues as JSON, in the order of slots."""
+        text = json.dumps([[slot, queue.to_dict()] for slot, queue in sorted(self.queues.items())])
+        return np.frombuffer(text.encode(), dtype=np.uint8)
+
+    @classmethod
+    def restored(cls, settings: Settings, rows: Vector, queues: npt.NDArray[np.uint8], *, verify: bool) -> Monitors:
+        """From the rows of all slots and `queues_as_bytes`."""
+        made = cls(settings)
+        if len(rows) % made.stride:
+            raise InvalidInput(f"monitor rows must have {made.stride} numbers each, got {len(rows)} in all")
+        made.matrix = rows.reshape(-1, made.stride)
+        made.count = len(made.matrix)
+        if verify:
+            settings.check_rows(made.matrix)
+        for slot, state in json.loads(queues.tobytes() or b"[]"):
+            place = check_whole("slot", slot, 0, made.count - 1)
+            made.queues[place] = Queue.from_dict(settings.patience, state)
+        return made

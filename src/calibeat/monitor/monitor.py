@@ -1,0 +1,336 @@
+"""The host of one monitor: it checks what comes in, puts outcomes in order, and turns the row into words."""
+
+from __future__ import annotations
+
+import math
+from array import array
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import asdict
+from threading import RLock
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from calibeat._util.check import (
+    check_due,
+    check_interval,
+    check_lengths,
+    check_number,
+    check_outcome,
+    check_outcomes,
+    check_scores,
+    check_whole,
+)
+from calibeat._util.sealed import seal, unseal
+from calibeat._util.types import Ints, Vector
+from calibeat.core.jit import for_size
+from calibeat.errors import InvalidInput, SnapshotMismatch
+
+from .alarm import Alarm, alarm_of
+from .bets import compare, read, step
+from .layout import ALARMS, CELL, FORECASTS, LAST, PAGES, SINCE, WAITING, N, Settings
+from .readings import Readings
+from .waiting import Event, Queue
+
+FORMAT, VERSION = "calibeat/monitor", 1
+_FIELDS = ("settings", "row", "queue", "alarms")
+_KEPT = 1000  # alarms that are remembered one by one
+
+
+class Monitor(Readings):
+    r"""Watches one column of forecasts and raises an alarm when they are not calibrated any more.
+
+    Under the null hypothesis, "an outcome of forecast p is 1 with probability p, given the outcomes before it", the
+    expected number of alarms by any time t is at most t / arl. Look as often as you like.
+
+    Parameters
+    ----------
+    arl : at most one false alarm per so many outcomes, in expectation (average run length).
+    alpha : level of the e-values, bands and intervals.
+    tolerance : a fault of so many logits or fewer is nobody's business.
+    quiet : outcomes within which a further alarm belongs to the same episode, and does not page.
+    warm : outcomes before the first bet, which measure how strongly outcomes cluster.
+    patience : forecasts after which a missing outcome is given up.
+    regions : of the forecast, 6 or 2; a row takes 140 or 76 numbers.
+
+    >>> import numpy as np
+    >>> from calibeat import Monitor
+    >>> rng = np.random.default_rng(0)
+    >>> forecasts = rng.uniform(size=6000)
+    >>> truth = np.where(np.arange(6000) < 5000, forecasts, 0.6 * forecasts)     # breaks at 5,000
+    >>> monitor = Monitor(arl=100_000)
+    >>> alarms = monitor.run(forecasts, rng.uniform(size=6000) < truth)
+    >>> alarms[0].at, round(alarms[0].since), alarms[0].what, alarms[0].page
+    (5060, 4978, 'too high', True)
+    >>> monitor.counts                         # alarms, and those that page: the fault goes on, nobody is paged twice
+    (8, 1)
+
+    One event at a time, with outcomes that come late and in any order:
+
+    >>> first, second = monitor.announce(), monitor.announce()
+    >>> monitor.update(second, 0.9, 1), monitor.update(first, 0.2, 0)
+    ([], [])
+
+    Several threads may use one monitor.
+
+    References: Shin, Ramdas & Rinaldo, E-detectors (2024); Howard et al., Time-uniform confidence sequences (2021).
+    """
+
+    def __init__(
+        self, arl: float = 1_000_000, alpha: float = 0.05, tolerance: float = 0.0, quiet: int = 1000,
+        warm: int = 1024, patience: int = 100_000, regions: int = 6,
+    ) -> None:  # fmt: skip
+        self._begin(Settings(arl, alpha, tolerance, quiet, warm, patience, regions))
+
+    def _begin(self, settings: Settings) -> None:
+        self._settings = settings
+        self._spec = settings.spec
+        self._plain_spec: Any = tuple(self._spec.tolist())  # what the plain kernels read fastest
+        self._row: Any = array("d", settings.initial_row())
+        self._queue = Queue(settings.patience)
+        self._alarms: deque[Alarm] = deque(maxlen=_KEPT)
+        self._untold: list[Alarm] = []  # raised since `update` or `run` last returned
+        self._hosted = False
+        self._lock = RLock()
+
+    # ---- one event ------------------------------------------------------------------------------------------------
+
+    def announce(self) -> int:
+        """Say that a forecast is made -> its number, from 0, for `update`.
+
+        This may give up the outcome of an old forecast, and alarms may follow from the outcomes behind it: the next
+        `update` or `run` returns them.
+        """
+        with self._lock:
+            self._check_free()
+            return self._announce()
+
+    def update(self, number: int, forecast: float, outcome: Any, score: float | None = None) -> list[Alarm]:
+        """Take the outcome of an announced forecast, in any order -> the alarms raised since the last call.
+
+        Parameters
+        ----------
+        number : as `announce` gave it.
+        forecast : the probability that was forecast.
+        outcome : 0 or 1.
+        score : the raw score, if the gain over it is wanted.
+
+        A second outcome of one number is an `OutcomeConflict`, a number that was never announced an `UnknownForecast`.
+        The outcome of a forecast that was given up is counted in `waiting.too_late` and otherwise ignored.
+
+        >>> from calibeat import Monitor
+        >>> monitor = Monitor()
+        >>> monitor.update(monitor.announce(), 0.7, 1, score=0.9)
+        []
+        """
+        number = check_whole("number", number, 0, 2**53)
+        p = check_interval("forecast", forecast, 0.0, 1.0)
+        y = check_outcome(outcome)
+        s = math.nan if score is None else check_interval("score", score, 0.0, 1.0)
+        with self._lock:
+            self._check_free()
+            if self._queue.counts(number):
+                self._take(number, (p, y, s))
+            else:
+                self._queue.too_late += 1
+            return self._tell()
+
+    # ---- many events ----------------------------------------------------------------------------------------------
+
+    def run(
+        self, forecasts: npt.ArrayLike, outcomes: npt.ArrayLike, scores: npt.ArrayLike | None = None,
+        due: npt.ArrayLike | None = None,
+    ) -> list[Alarm]:  # fmt: skip
+        """Announce and update, event after event; the same bits as doing so one by one -> the alarms raised.
+
+        Parameters
+        ----------
+        forecasts : probabilities in [0, 1].
+        outcomes : 0 or 1.
+        scores : the raw scores, if the gain over them is wanted.
+        due : for late outcomes. Outcome i comes just before forecast ``due[i]`` (> i) of this batch. One that is due
+            after the end, ``due[i] > len(forecasts)``, still waits; its place in `outcomes` may hold anything.
+
+        If something is wrong with one event, none is taken.
+
+        >>> from calibeat import Monitor
+        >>> monitor = Monitor()
+        >>> monitor.run([0.2, 0.7, 0.6], [0, 1, 1], due=[3, 2, 9])
+        []
+        >>> monitor.waiting.outcomes, monitor.waiting.waiting
+        (2, 1)
+        """
+        p = check_scores(forecasts, "forecast")
+        n = len(p)
+        arrivals = None if due is None or n == 0 else check_due(due, n)
+        y = check_outcomes(outcomes, needed=None if arrivals is None else arrivals <= n)
+        check_lengths(forecasts=n, outcomes=len(y))
+        s = np.full(n, np.nan)
+        if scores is not None:
+            s = check_scores(scores)
+            check_lengths(forecasts=n, scores=len(s))
+        with self._lock:
+            self._check_free()
+            self._run(p, y, s, arrivals)
+            return self._tell()
+
+    # ---- for hosts, which have checked everything, hold their own locks and answer for second outcomes -------------
+
+    def _serve(self) -> Monitor:
+        """Become a part of a host: from now on only the host may feed it."""
+        with self._lock:
+            if self._hosted or self._queue.announced:
+                raise InvalidInput("monitor must be new, got one that has seen forecasts or belongs to another host")
+            self._hosted = True
+        return self
+
+    def _check_free(self) -> None:
+        if self._hosted:
+            raise InvalidInput("monitor must be fed by its calibrator, to which it belongs, got a call from outside")
+
+    def _catch_up(self, forecasts: int) -> None:
+        """Announce so many forecasts in all."""
+        while self._queue.announced < forecasts:
+            self._announce()
+
+    def _learn(self, number: int, p: float, y: float, s: float) -> None:
+        """Take an outcome, if its forecast waits for one."""
+        if self._queue.is_open(number):
+            self._take(number, (p, y, s))
+
+    def _run(self, p: Vector, y: Vector, s: Vector, due: Ints | None, *, closed: bool = False) -> None:
+        """A batch; if it is closed, outcomes that are due after its end never come."""
+        # Copies: if the loop is broken off, nothing has happened.
+        queue, n, row, raised = self._queue.copy(), len(p), self._row[:], []
+        if due is None and queue.next == queue.announced:  # nothing waits, nothing will
+            queue.announced += n
+            queue.next += n
+        else:
+            p, y, s = queue.take_many(p, y, s, np.arange(1, n + 1) if due is None else due, closed=closed)
+        row[FORECASTS] = queue.announced
+        row[WAITING] = sum(range(queue.next, queue.announced)) - sum(queue.held)
+        kernel, view, first = for_size(read, len(p)), np.frombuffer(row), 0
+        while first < len(p):
+            alarms, pages = row[ALARMS], row[PAGES]
+            first = kernel(self._spec, view, p, y, s, first)
+            if row[ALARMS] > alarms:
+                raised.append(self._alarm(row, page=row[PAGES] > pages))
+        self._queue = queue
+        self._keep(row, raised)
+
+    # ---- inner ----------------------------------------------------------------------------------------------------
+
+    def _announce(self) -> int:
+        queue, row = self._queue, self._row[:]
+        number = queue.announce()
+        row[FORECASTS] += 1.0
+        row[WAITING] += number
+        try:
+            raised = self._read(row, queue.ready())
+        except BaseException:
+            queue.undo()
+            queue.announced = number
+            raise
+        row[WAITING] -= queue.overdue
+        self._keep(row, raised)
+        return number
+
+    def _take(self, number: int, event: Event) -> None:
+        queue, row = self._queue, self._row[:]
+        row[WAITING] -= number
+        try:
+            queue.held[number] = event
+            raised = self._read(row, queue.ready())
+        except BaseException:
+            queue.undo()
+            queue.held.pop(number, None)
+            raise
+        self._keep(row, raised)
+
+    def _read(self, row: Any, events: Sequence[Event]) -> list[Alarm]:
+        raised = []
+        for p, y, s in events:
+            pages = row[PAGES]
+            if not math.isnan(s):
+                compare(row, p, y, s)
+            if step(self._plain_spec, row, p, y):
+                raised.append(self._alarm(row, page=row[PAGES] > pages))
+        return raised
+
+    def _alarm(self, row: Any, *, page: bool) -> Alarm:
+        return alarm_of(self._settings, int(row[LAST]), row[SINCE], int(row[CELL]), page)
+
+    def _keep(self, row: Any, raised: list[Alarm]) -> None:
+        """It has happened."""
+        self._row = row
+        self._queue.done()
+        self._alarms.extend(raised)
+        if not self._hosted:
+            self._untold.extend(raised)
+
+    def _tell(self) -> list[Alarm]:
+        told = list(self._untold)
+        self._untold.clear()
+        return told
+
+    # ---- state ----------------------------------------------------------------------------------------------------
+
+    def to_json(self) -> str:
+        """The whole state as text: versioned, checksummed, every float exact.
+
+        >>> from calibeat import Monitor
+        >>> monitor = Monitor()
+        >>> alarms = monitor.run([0.2, 0.7], [0, 1])
+        >>> Monitor.from_json(monitor.to_json()).outcomes
+        2
+        """
+        return seal(FORMAT, VERSION, self._state())
+
+    def _state(self) -> dict[str, Any]:
+        with self._lock:
+            alarms = [[alarm.at, alarm.since, alarm.cell, alarm.page] for alarm in self._alarms]
+            queue = self._queue.to_dict()
+            return {"settings": asdict(self._settings), "row": self._row.tolist(), "queue": queue, "alarms": alarms}
+
+    @classmethod
+    def from_json(cls, text: str | bytes) -> Monitor:
+        """Continue from `to_json`. Damaged, foreign or newer text is a `SnapshotMismatch` that says what is wrong."""
+        state = unseal(FORMAT, VERSION, _FIELDS, text)
+        try:
+            return cls._restored(state)
+        except InvalidInput as error:
+            raise SnapshotMismatch(f"snapshot must hold what a monitor can hold: {error}") from error
+
+    @classmethod
+    def _restored(cls, state: Any) -> Monitor:
+        """The inverse of `_state`."""
+        try:
+            return cls._built(state)
+        except (KeyError, TypeError, ValueError) as error:
+            if isinstance(error, InvalidInput):
+                raise
+            raise InvalidInput(f"monitor must be as it was saved, got {error!r:.100}") from error
+
+    @classmethod
+    def _built(cls, state: Any) -> Monitor:
+        monitor = cls(**state["settings"])
+        row = [check_number(f"row[{i}]", number) for i, number in enumerate(state["row"])]
+        settings = monitor._settings
+        settings.check_rows(np.array([row]))
+        monitor._row[:] = array("d", row)
+        queue = monitor._queue = Queue.from_dict(settings.patience, state["queue"])
+        if queue.next != row[N] + queue.given_up or queue.announced != row[FORECASTS]:
+            raise InvalidInput(f"queue must fit the row, got {queue.next} forecasts done, {row[N]:.0f} outcomes read")
+        last = 0
+        for at, since, cell, page in state["alarms"]:
+            last = check_whole("alarm at", at, last + 1, int(row[LAST]))
+            start = check_interval("alarm since", since, 0.0, last)
+            where = check_whole("alarm cell", cell, 0, 2 * settings.regions + 3)
+            monitor._alarms.append(alarm_of(settings, last, start, where, bool(page)))
+        return monitor
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Copies, also those of other processes, are made of the snapshot."""
+        return type(self).from_json, (self.to_json(),)

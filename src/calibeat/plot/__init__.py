@@ -1,0 +1,12 @@
+"""Pictures of calibration in scikit-learn's Display convention, for matplotlib.
+
+A display holds numbers; `plot` draws them on the axes that it is given, or on a figure of its own (`figure_`), and
+leaves matplotlib's global state alone: no pyplot, no styles. With pyplot, pass ``ax=plt.gca()``.
+"""
+
+from calibeat.metrics import wilson
+
+from .calibration import CalibrationOverTimeDisplay, ReliabilityDisplay
+from .monitor import MonitorDisplay
+
+__all__ = ["CalibrationOverTimeDisplay", "MonitorDisplay", "ReliabilityDisplay", "wilson"]

@@ -1,0 +1,234 @@
+"""Many monitors in one matrix: the same bits as one each, slots that come and go, lists with their bounds."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from calibeat import InvalidInput, Monitor
+from calibeat.monitor.layout import ALARMS, FORECASTS, LAST, PHI, N, Settings
+from calibeat.monitor.many import Monitors
+
+SETTINGS = Settings(arl=100, warm=10, quiet=30, patience=8)
+Vector = np.ndarray[tuple[int], np.dtype[np.float64]]
+
+
+def alone(**changes: float) -> Monitor:
+    return Monitor(arl=100, warm=10, quiet=30, **{"patience": 8, **changes})
+
+
+def batch(n: int, keys: int, seed: int) -> tuple[Vector, ...]:
+    rng = np.random.default_rng(seed)
+    p = rng.random(n)
+    return rng.integers(0, keys, n).astype(np.int32), p, (rng.random(n) < p**2).astype(float), np.clip(p + 0.1, 0, 1)
+
+
+def feed(monitors: Monitors, slots: Vector, p: Vector, y: Vector, s: Vector, due: Vector | None = None) -> None:
+    """As a bank does it."""
+    fast = monitors.at_once(slots, due)
+    monitors.read(slots, 0, monitors.count, p, np.where(fast, y, -1.0), s)
+    monitors.read_late(slots, p, y, s, due, np.flatnonzero(~fast))
+
+
+def same(monitors: Monitors, slot: int, monitor: Monitor) -> None:
+    np.testing.assert_array_equal(monitors.matrix[slot], monitor.row)
+
+
+def test_the_same_bits_as_one_each() -> None:
+    slots, p, y, s = batch(3_000, 7, 1)
+    monitors = Monitors(SETTINGS)
+    monitors.resize(7)
+    for part in (slice(0, 1), slice(1, 2_000), slice(2_000, 3_000)):
+        feed(monitors, slots[part], p[part], y[part], s[part])
+    assert not monitors.queues
+    columns = monitors.columns(np.arange(7, dtype=np.int32))
+    for slot in range(7):
+        monitor, own = alone(), slots == slot
+        monitor.run(p[own], y[own], s[own])
+        same(monitors, slot, monitor)
+        last = monitor.alarms[-1]
+        assert (columns["alarms"][slot], columns["pages"][slot]) == monitor.counts
+        assert columns["alarm_at"][slot] == last.at and columns["since"][slot] == last.since
+        assert columns["what"][slot] == last.what
+        assert columns["level"][slot] == monitor.level and columns["log_e"][slot] == monitor.evidence
+        assert (columns["gain_low"][slot], columns["gain_high"][slot]) == monitor.gain[1:]
+
+
+def test_columns_of_a_slot_that_has_seen_nothing() -> None:
+    monitors = Monitors(SETTINGS)
+    monitors.resize(1)
+    columns = monitors.columns(np.array([0], dtype=np.int32))
+    assert columns["what"].tolist() == [""] and math.isnan(columns["since"][0])
+    assert columns["gain_low"].tolist() == [-math.inf] and columns["level"].tolist() == [0.0]
+
+
+@given(st.integers(0, 10**6), st.integers(1, 60), st.integers(0, 2), st.sampled_from([5, 40, 10_000]))
+def test_late_outcomes_are_those_of_one_each(seed: int, longest: int, single: int, patience: int) -> None:
+    """Batches with outcomes that are late or never come, and between them events one by one whose outcomes wait."""
+    keys, n = 4, 160
+    slots, p, y, s = batch(n, keys, seed)
+    rng = np.random.default_rng(seed)
+    y[rng.random(n) < 0.1] = np.nan  # some never come
+    monitors = Monitors(replace(SETTINGS, patience=patience))
+    monitors.resize(keys)
+    each = [alone(patience=patience)._serve() for _ in range(keys)]
+    waiting = []
+    for part in (np.arange(80), np.arange(80, 160)):
+        m = len(part)
+        due = np.where(rng.random(m) < 0.5, np.arange(1, m + 1), np.arange(m) + rng.integers(1, longest + 1, m))
+        due = np.minimum(due, m)  # at the end of a batch everything has come that ever will
+        feed(monitors, slots[part], p[part], y[part], s[part], due)
+        for slot in range(keys):
+            own = np.flatnonzero(slots[part] == slot)
+            # The outcome arrives before the key's own event that is the first at or after the due position.
+            mine = np.where(np.isnan(y[part][own]), 10**6, np.searchsorted(own, due[own]))
+            if len(own):
+                each[slot]._run(p[part][own], y[part][own], s[part][own], mine, closed=True)
+        for slot in rng.integers(0, keys, single).tolist():
+            waiting.append((slot, monitors.announce(slot)))
+            assert each[slot]._announce() == waiting[-1][1]
+    for slot, number in waiting[::-1]:
+        if rng.random() < 0.7:
+            monitors.update(slot, number, (0.4, 1.0, 0.5))
+            each[slot]._learn(number, 0.4, 1.0, 0.5)
+    for slot in range(keys):
+        same(monitors, slot, each[slot])
+        if slot in monitors.queues:
+            assert monitors.queues[slot].count(0, 0.0)[5:7] == each[slot].waiting[5:7]
+    twin = Monitors.restored(
+        monitors.settings, monitors.matrix[:keys].reshape(-1), monitors.queues_as_bytes(), verify=True
+    )
+    assert {slot: queue.to_dict() for slot, queue in twin.queues.items()} == {
+        slot: queue.to_dict() for slot, queue in monitors.queues.items()
+    }
+
+
+def test_rows_from_elsewhere_begin_anew() -> None:
+    slots, p, y, s = batch(60, 3, 1)
+    monitors = Monitors(SETTINGS)
+    monitors.resize(3)
+    feed(monitors, slots, p, y, s)
+    before = monitors.matrix[:3].copy()
+    monitors.announce(2)
+    monitors.adopt(np.array([0, 1, 2], dtype=np.int32), np.array([before[0, FORECASTS], 7.0, 9.0]))
+    np.testing.assert_array_equal(monitors.matrix[0], before[0])
+    assert monitors.matrix[1, FORECASTS] == 7 and monitors.matrix[1, N] == 0 and not monitors.queues
+    monitors.catch_up(1, 9)
+    assert monitors.queues[1].announced == 9 and monitors.queues[1].given_up == 7
+    monitors.update(1, 7, None)  # never comes
+    monitors.update(1, 8, (0.5, 1.0, 0.5))
+    assert monitors.matrix[1, N] == 1 and not monitors.queues
+
+
+def test_one_by_one_and_a_second_outcome_changes_nothing() -> None:
+    monitors = Monitors(SETTINGS)
+    monitors.resize(2)
+    first, second = monitors.announce(1), monitors.announce(1)
+    monitors.update(1, second, (0.4, 1.0, 0.5))
+    monitors.update(1, second, (0.4, 0.0, 0.5))
+    assert monitors.matrix[1, N] == 0
+    monitors.update(1, first, (0.3, 0.0, 0.5))
+    assert monitors.matrix[1, N] == 2 and not monitors.queues
+    before = monitors.matrix[1].copy()
+    for number in (first, second, 2):
+        monitors.update(1, number, (0.4, 1.0, 0.5))
+    np.testing.assert_array_equal(monitors.matrix[1], before)
+    assert not monitors.queues
+
+
+def test_slots_come_and_go() -> None:
+    slots, p, y, s = batch(500, 5, 3)
+    monitors = Monitors(SETTINGS)
+    monitors.resize(5)
+    feed(monitors, slots, p, y, s)
+    for slot in (1, 4):
+        monitors.announce(slot)
+    rows = monitors.matrix[:5].copy()
+    chosen = monitors.selected(np.array([False, True, True, False, True]))
+    np.testing.assert_array_equal(chosen.matrix, rows[[1, 2, 4]])
+    assert sorted(chosen.queues) == [0, 2]
+    both = Monitors(SETTINGS)
+    both.resize(1)
+    both.take(chosen)
+    np.testing.assert_array_equal(both.matrix[1:4], rows[[1, 2, 4]])
+    assert sorted(both.queues) == [1, 3]
+    both.announce(1)
+    assert chosen.queues[0].announced == both.queues[1].announced - 1  # copies
+    monitors.remove(0)  # the last takes its place
+    np.testing.assert_array_equal(monitors.matrix[: monitors.count], rows[[4, 1, 2, 3]])
+    assert sorted(monitors.queues) == [0, 1]
+    monitors.remove(3)
+    monitors.remove(1)
+    assert sorted(monitors.queues) == [0] and monitors.count == 2
+    remembered = monitors.remember(np.array([0, 9], dtype=np.int32))
+    before = monitors.matrix[:2].copy()
+    monitors.announce(0)
+    monitors.resize(4)
+    monitors.announce(3)
+    monitors.resize(2)
+    monitors.restore(remembered)
+    np.testing.assert_array_equal(monitors.matrix[:2], before)
+    assert sorted(monitors.queues) == [0]
+    assert monitors.nbytes == 2 * 140 * 8
+
+
+def test_saved_and_restored() -> None:
+    slots, p, y, s = batch(500, 5, 3)
+    monitors = Monitors(SETTINGS)
+    monitors.resize(5)
+    feed(monitors, slots, p, y, s)
+    monitors.announce(3)
+    arrays = monitors.flat[: 5 * 140].copy(), monitors.queues_as_bytes()
+    twin = Monitors.restored(SETTINGS, *arrays, verify=True)
+    np.testing.assert_array_equal(twin.matrix, monitors.matrix[:5])
+    assert twin.queues[3].to_dict() == monitors.queues[3].to_dict()
+    with pytest.raises(InvalidInput, match="140 numbers each"):
+        Monitors.restored(SETTINGS, arrays[0][:-1], arrays[1], verify=True)
+    bad = arrays[0].copy()
+    bad[2 * 140 + PHI] = 0.0
+    with pytest.raises(InvalidInput, match=r"phi of at least 1.* at row 2"):
+        Monitors.restored(SETTINGS, bad, arrays[1], verify=True)
+    with pytest.raises(InvalidInput, match="row must have 140 numbers, got 3"):
+        SETTINGS.check_rows(np.zeros((1, 3)))
+
+
+def test_the_list_of_broken_streams() -> None:
+    monitors = Monitors(Settings(arl=1e5, warm=0, quiet=200))
+    assert len(monitors.broken().slots) == 0
+    assert len(monitors.miscalibrated(0.05)) == 0
+    keys, n = 40, 500
+    rng = np.random.default_rng(9)
+    monitors.resize(keys)
+    slots = np.tile(np.arange(keys, dtype=np.int32), n)
+    p = rng.random(keys * n)
+    truth = np.where(slots % 10 == 3, p**2.5, p)  # four keys are broken
+    y = (rng.random(keys * n) < truth).astype(float)
+    monitors.read(slots, 0, keys, p, y, p)
+    found = monitors.broken()
+    assert sorted(found.slots.tolist()) == [3, 13, 23, 33]
+    assert (np.diff(found.levels) <= 0).all() and found.levels[-1] >= 1 / 4
+    assert found.bound == pytest.approx(keys * n / 1e5)
+    assert sorted(monitors.miscalibrated(0.05).tolist()) == [3, 13, 23, 33]
+    # An alarm starts the detector again, but its key stays on the list for `quiet` outcomes.
+    recent = monitors.matrix[:keys, ALARMS] > 0
+    assert recent[3]
+    monitors.matrix[:keys, LAST] = np.where(recent, 1.0, 0.0)
+    assert len(monitors.broken().slots) < 4
+
+
+def test_false_pages_of_a_whole_bank_stay_below_the_promise() -> None:
+    """2,000 keys x 100 outcomes, nothing is wrong: arl counts the outcomes of all, so 200,000 / 20,000 = 10 alarms."""
+    rng = np.random.default_rng(12)
+    monitors = Monitors(Settings(arl=20_000, warm=0))
+    keys = 2_000
+    monitors.resize(keys)
+    for _ in range(10):
+        slots = rng.integers(0, keys, 20_000).astype(np.int32)
+        p = rng.random(20_000)
+        monitors.read(slots, 0, keys, p, (rng.random(20_000) < p).astype(float), p)
+    assert monitors.matrix[:keys, ALARMS].sum() <= 10
