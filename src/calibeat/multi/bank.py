@@ -84,7 +84,7 @@ class MultiBank:
 
         >>> from calibeat import MultiBank
         >>> MultiBank(3).run([7, 8, 7], [[0.2, 0.5, 0.3]] * 3, [0, 1, 2]).round(3).tolist()
-        [[0.2, 0.5, 0.3], [0.2, 0.5, 0.3], [0.249, 0.458, 0.294]]
+        [[0.2, 0.5, 0.3], [0.2, 0.5, 0.3], [0.305, 0.416, 0.278]]
         """
         column, matrix = check_keys(keys), check_scores(scores, self._classes, self._logits)
         n = len(matrix)
