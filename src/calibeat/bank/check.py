@@ -169,8 +169,7 @@ def _good_guard(numbers: Matrix, n: Matrix) -> Flags:
     totals, spreads = np.abs(numbers[:, SUMS::2]), numbers[:, SUMS + 1 :: 2]
     bounds = n[:, None]
     sums = (totals <= bounds) & (spreads >= 0.0) & (spreads <= 0.25 * bounds + 1e-9 * bounds)
-    good: Flags = wealth & sums.all(axis=1)
-    return good
+    return np.asarray(wealth & sums.all(axis=1))
 
 
 # ---- keys --------------------------------------------------------------------------------------------------------
