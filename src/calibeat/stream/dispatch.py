@@ -152,5 +152,7 @@ def _load_bank() -> None:
         made = Bank(AUTO, prior="pooled")
         made.run(column, scores, outcomes)
         made.predict_many(column, scores)
+    made.run(column, scores, outcomes, due=keys + 1)
+    made.fold(column, scores, np.full(100, np.nan))
     made = Bank(HOPS)
     made.run(keys, scores, outcomes)
