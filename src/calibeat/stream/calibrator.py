@@ -219,7 +219,7 @@ class Calibrator(Beliefs):
             self._history.reserve(self.outcomes, 1)
             late = forecast.score, forecast.cell, y, receipt, 0
             if self._update(spec, row, float(self._events), *late, *self._history.columns):
-                self._history.refit(self._view(), plain if self._plain else compiled)
+                self._history.refit(self._view(), plain if self._plain else None)
             return
         x0, x1, x2, p, z = self._asked if fresh else kernel.ask_again(self._spec, self._row, forecast.score)
         self._settle(spec, row, float(self._events), x0, x1, x2, p, z, forecast.cell, y, receipt, 0)
