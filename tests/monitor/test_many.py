@@ -100,9 +100,9 @@ def test_late_outcomes_are_those_of_one_each(seed: int, longest: int, single: in
         same(monitors, slot, each[slot])
         if slot in monitors.queues:
             assert monitors.queues[slot].count(0, 0.0)[5:7] == each[slot].waiting[5:7]
-    twin = Monitors.restored(
-        monitors.settings, monitors.matrix[:keys].reshape(-1), monitors.queues_as_bytes(), verify=True
-    )
+    saved = monitors.matrix[:keys].reshape(-1), monitors.queues_as_bytes()
+    twin = Monitors.restored(monitors.settings, *saved, keys)
+    monitors.settings.check_rows(twin.matrix)
     assert {slot: queue.to_dict() for slot, queue in twin.queues.items()} == {
         slot: queue.to_dict() for slot, queue in monitors.queues.items()
     }
@@ -183,16 +183,18 @@ def test_saved_and_restored() -> None:
     monitors.resize(5)
     feed(monitors, slots, p, y, s)
     monitors.announce(3)
-    arrays = monitors.flat[: 5 * 140].copy(), monitors.queues_as_bytes()
-    twin = Monitors.restored(SETTINGS, *arrays, verify=True)
+    rows, queues = monitors.flat[: 5 * 140].copy(), monitors.queues_as_bytes()
+    twin = Monitors.restored(SETTINGS, rows, queues, 5)
     np.testing.assert_array_equal(twin.matrix, monitors.matrix[:5])
     assert twin.queues[3].to_dict() == monitors.queues[3].to_dict()
-    with pytest.raises(InvalidInput, match="140 numbers each"):
-        Monitors.restored(SETTINGS, arrays[0][:-1], arrays[1], verify=True)
-    bad = arrays[0].copy()
-    bad[2 * 140 + PHI] = 0.0
+    with pytest.raises(InvalidInput, match="must have 700 numbers, got 699"):
+        Monitors.restored(SETTINGS, rows[:-1], queues, 5)
+    rows[3 * 140 + N] += 1
+    with pytest.raises(InvalidInput, match=r"waiting outcomes must fit .* at row 3"):
+        Monitors.restored(SETTINGS, rows, queues, 5)
+    rows[2 * 140 + PHI] = 0.0
     with pytest.raises(InvalidInput, match=r"phi of at least 1.* at row 2"):
-        Monitors.restored(SETTINGS, bad, arrays[1], verify=True)
+        SETTINGS.check_rows(rows.reshape(5, 140))
     with pytest.raises(InvalidInput, match="row must have 140 numbers, got 3"):
         SETTINGS.check_rows(np.zeros((1, 3)))
 

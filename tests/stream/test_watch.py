@@ -22,8 +22,8 @@ def events(n: int = 300) -> tuple[Vector, Vector]:
     return scores, (rng.random(n) < scores**2).astype(float)
 
 
-def new() -> Monitor:
-    return Monitor(arl=50, warm=20, quiet=40, patience=60)
+def new(patience: int = 60) -> Monitor:
+    return Monitor(arl=50, warm=20, quiet=40, patience=patience)
 
 
 def three() -> dict[str, Monitor]:
@@ -92,7 +92,7 @@ def test_an_outcome_that_a_batch_never_gets_holds_nobody_up() -> None:
     scores, outcomes = events(100)
     due = np.arange(100) + 1
     due[::10] = 1000
-    cal, alone = Calibrator("ops", monitor=new()), new()
+    cal, alone = Calibrator("ops", monitor=new(patience=1000)), new()
     forecasts = cal.run(scores, np.where(due < 100, outcomes, np.nan), due=due)
     came = due < 100
     alone.run(forecasts[came], outcomes[came], scores[came])

@@ -16,6 +16,7 @@ from calibeat.core.jit import compiled
 from calibeat.core.method import Method
 from calibeat.core.presets import AUTO
 from calibeat.errors import InvalidInput
+from calibeat.monitor.monitor import Monitor
 from calibeat.stream.calibrator import Calibrator, Number
 from calibeat.stream.forecast import Forecast
 
@@ -44,6 +45,8 @@ class Bank(Contents):
     independent : draws of a hedging method. False: key k is ``Calibrator(method, seed)``, to the last bit, so the
         first events of all keys share a draw, and so on. True: it is ``Calibrator(method, seed, stream=k)``, and
         draws of different keys are independent, which matters to sums over keys.
+    monitor : a `Monitor`; each key then has one with its settings, and `arl` counts outcomes of the whole bank. See
+        `broken`, `miscalibrated`, `table` and docs/monitor.md.
     threads : how many for a batch; as many as this process may use processors if not given. Results never depend on it.
 
     >>> from calibeat import Bank, TOPS
@@ -65,9 +68,9 @@ class Bank(Contents):
 
     def __init__(
         self, method: Method | str = AUTO, seed: int = 0, *,
-        prior: str | None = None, independent: bool = False, threads: int | None = None,
+        prior: str | None = None, independent: bool = False, threads: int | None = None, monitor: Monitor | None = None,
     ) -> None:  # fmt: skip
-        super().__init__(method, seed, prior=prior, independent=independent, threads=threads)
+        super().__init__(method, seed, prior=prior, independent=independent, threads=threads, monitor=monitor)
         self._members = Members(self)
 
     # ---- many events ----------------------------------------------------------------------------------------------

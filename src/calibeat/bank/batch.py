@@ -15,6 +15,7 @@ from .late import Arrivals
 from .start import pool_late_rows, pool_rows
 from .threads import Gate, Part, Serve, parts_of, run_in_threads
 from .undo import Undo, insist
+from .watch import Watching
 
 if TYPE_CHECKING:
     from .bank import Bank
@@ -37,6 +38,7 @@ def run_batch(
         slots = store.open(column)
         arrivals = None if due is None else Arrivals(due, outcomes, slots, len(store))
         serve = _server(bank, slots, scores, outcomes, arrivals, forecasts)
+        watch = Watching(store.monitors, slots, scores, forecasts, outcomes, due)
         large = len(scores) >= _WORTH_A_THREAD and is_compiled(loop)
         if not large:
             undo.remember(slots)
@@ -45,11 +47,11 @@ def run_batch(
         done = False
         if large:
             workers = max(1, min(workers, len(slots) // _WORTH_A_THREAD))
-            done = run_in_threads(serve, parts_of(slots, len(store), workers), gate)
+            done = run_in_threads(watch.beside(serve), parts_of(slots, len(store), workers), gate)
         if not done:
             if large:
                 undo.remember(slots)
-            serve((0, len(store)))
+            watch.beside(serve)((0, len(store)))
         bank._clock = undo.clock + len(scores)
         undo.keep()
     except BaseException as error:

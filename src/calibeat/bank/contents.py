@@ -4,17 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from threading import RLock
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from calibeat._util.check import check_choice, check_whole, said
-from calibeat._util.types import Slots
+from calibeat._util.check import check_choice, check_interval, check_whole, said
+from calibeat._util.types import Slots, Vector
 from calibeat.core.method import Method
 from calibeat.core.presets import AUTO, method_named, name_of
 from calibeat.core.stats import EVENTS
 from calibeat.errors import CalibeatError, InvalidInput, UnknownKey
+from calibeat.monitor.layout import Settings
+from calibeat.monitor.many import Monitors
+from calibeat.monitor.monitor import Monitor
 
 from .fold import receipt_type
 from .keys import Key, check_keys, plain_key
@@ -23,12 +26,20 @@ from .threads import thread_count
 from .uniforms import Draws
 
 
+class Broken(NamedTuple):
+    """What `Bank.broken` gives: the keys, their levels, and the bound on the expected share of wrong names."""
+
+    keys: npt.NDArray[Any]
+    levels: Vector
+    bound: float
+
+
 class Contents:
     """The part of a `Bank` that changes nothing."""
 
     def __init__(
         self, method: Method | str = AUTO, seed: int = 0, *,
-        prior: str | None = None, independent: bool = False, threads: int | None = None,
+        prior: str | None = None, independent: bool = False, threads: int | None = None, monitor: Monitor | None = None,
     ) -> None:  # fmt: skip
         if not isinstance(method, Method):
             method = method_named(method)
@@ -45,7 +56,9 @@ class Contents:
         self._independent = bool(independent)
         self._threads = thread_count(threads)
         self._lock = RLock()
-        self._store = RowStore(method)
+        if monitor is not None and not isinstance(monitor, Monitor):
+            raise InvalidInput(f"monitor must be a Monitor, got {said(monitor)}")
+        self._store = RowStore(method, None if monitor is None else monitor.settings)
         self._pool = method.initial_row()  # the row of the pool
         self._clock = 0  # forecasts made so far, of all keys
         self._writable = True
@@ -74,6 +87,11 @@ class Contents:
     def independent(self) -> bool:
         """Whether keys draw independently."""
         return self._independent
+
+    @property
+    def watched(self) -> Settings | None:
+        """The settings of the keys' monitors, if there are any."""
+        return self._store.watched
 
     @property
     def kind(self) -> str:
@@ -119,6 +137,11 @@ class Contents:
         (parameters)                  as in `params`
         raw_log_loss, log_loss        mean log-loss of the scores and of the forecasts, over the outcomes learnt
         raw_brier, brier              their mean Brier score
+        alarms, pages                 with monitors: alarms ever, and how many of them paged
+        alarm_at, since, what         the last alarm: after how many outcomes, since when, what was wrong
+        level                         the detector as a share of the alarm line
+        log_e                         log e-value against "calibrated since the start"
+        gain_low, gain_high           interval of the mean Brier gain over the score, valid at every moment
         ============================  ============================================================================
 
         In the log-loss the probability of what happened counts as at least 1e-5. Means over no outcome are NaN.
@@ -131,6 +154,37 @@ class Contents:
         """
         with self._lock:
             return self._store.table(self._clock)
+
+    def broken(self) -> Broken:
+        """The keys that look broken now, the worst first, with a bound on the wrong names among them.
+
+        It is the longest list of r keys whose level is at least 1/r each; an alarm counts 1 for the next `quiet`
+        outcomes of its key. If `bound` is b, the expected share of wrong names is at most b. docs/monitor.md.
+
+        >>> from calibeat import Bank, Monitor
+        >>> bank = Bank("ops", monitor=Monitor(arl=1_000_000, warm=0))
+        >>> p = bank.run(["oslo", "rome"] * 500, [0.3] * 1000, [0, 1] * 500)
+        >>> bank.broken().keys, bank.miscalibrated()
+        (array(['rome', 'oslo'], dtype=object), array(['rome', 'oslo'], dtype=object))
+        """
+        with self._lock:
+            slots, levels, bound = self._watching().broken()
+            return Broken(self._store.names(slots), levels, bound)
+
+    def miscalibrated(self, alpha: float = 0.05) -> npt.NDArray[Any]:
+        """The keys whose forecasts were not calibrated since the start, the clearest first (e-BH).
+
+        At any one time the expected share of wrong names is at most alpha. Do not collect names over time: the promise
+        is about one list.
+        """
+        level = check_interval("alpha", alpha, 1e-300, 1.0)
+        with self._lock:
+            return self._store.names(self._watching().miscalibrated(level))
+
+    def _watching(self) -> Monitors:
+        if self._store.monitors is None:
+            raise InvalidInput("a bank must have monitors for this, got Bank(..., monitor=None)")
+        return self._store.monitors
 
     def table_of(self, keys: Any) -> dict[str, npt.NDArray[Any]]:
         """The rows of `table` for some keys, without a look at the others. An unknown key is an `UnknownKey`."""

@@ -24,6 +24,7 @@ import struct
 import sys
 import time
 from contextlib import suppress
+from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -37,6 +38,7 @@ from calibeat.core.layout import N
 from calibeat.core.method import Method
 from calibeat.core.stats import STATS
 from calibeat.errors import InvalidInput, SnapshotMismatch
+from calibeat.monitor.monitor import Monitor
 
 from .check import check_index, check_rows, check_table, check_text
 from .hashing import MOST_SEED, Seed
@@ -52,7 +54,11 @@ _AT_ONCE = 2**20  # bytes
 _MOST_HEADER = 2**20  # bytes: ours have a thousand
 _ABANDONED = 3600.0  # seconds
 _START = struct.Struct("<8sII32s")
-_TYPES = {"pool": "<f8", "rows": "<f8", "keys": "<i8", "table": "<i4", "text": "|u1", "marks": "<i8", "receipts": "|u1"}
+_TYPES = {
+    "pool": "<f8", "rows": "<f8", "keys": "<i8", "table": "<i4", "text": "|u1", "marks": "<i8", "receipts": "|u1",
+    "monitors": "<f8", "waiting": "|u1",
+}  # fmt: skip
+_SOMETIMES = ("receipts", "monitors", "waiting")  # not in every file
 _OF_KEYS = {"none": (), "ints": ("keys", "table"), "strings": ("text", "marks", "table")}
 
 
@@ -157,6 +163,7 @@ def header_of(bank: Bank) -> dict[str, Any]:
         "count": len(bank),
         "keys": bank._store.kind,
         "hash_seed": None if index is None else index.seed.value,
+        **({} if bank.watched is None else {"monitor": asdict(bank.watched)}),
         "receipts": bank._members.complete,  # whether all that wait for their outcome are written down
     }
 
@@ -174,7 +181,9 @@ def revived(kind: type[Bank], header: dict[str, Any], sections: Sections, thread
         method = Method.from_dict(header["method"])
     except InvalidInput as error:
         raise InvalidInput(f"a method that this version does not know: {error}") from error
-    bank = kind(method, header["seed"], prior=header["prior"], independent=header["independent"], threads=threads)
+    monitor = Monitor(**header["monitor"]) if "monitor" in header else None
+    settings = {name: header[name] for name in ("prior", "independent")}
+    bank = kind(method, header["seed"], **settings, threads=threads, monitor=monitor)
     _check_lengths(method, header, sections)
     if verify:
         _check_content(method, header, sections)
@@ -183,6 +192,8 @@ def revived(kind: type[Bank], header: dict[str, Any], sections: Sections, thread
     bank._store.restore(header["keys"], seed, header["count"], sections)
     if verify and bank._store.index is not None:
         check_index(bank._store.index)
+    if verify and bank._store.monitors is not None:
+        bank._store.monitors.settings.check_rows(bank._store.monitors.matrix)
     receipts = json.loads(bytes(sections["receipts"])) if "receipts" in sections else []
     bank._members.load(receipts, complete=header.get("receipts") is True)
     return bank
@@ -241,7 +252,7 @@ def _end_of(place: dict[str, Any], size: int) -> int:
 def _arrays(path: Path, header: dict[str, Any], buffer: Any, *, verify: bool) -> Sections:
     check_choice("keys", header["keys"], tuple(_OF_KEYS))
     arrays: Sections = {}
-    for name in ("pool", *_OF_KEYS[header["keys"]], "rows", *(["receipts"] if "receipts" in header["arrays"] else [])):
+    for name in ("pool", *_OF_KEYS[header["keys"]], "rows", *(name for name in _SOMETIMES if name in header["arrays"])):
         place = header["arrays"][name]
         content = memoryview(buffer)[place["offset"] : place["offset"] + place["bytes"]]
         if verify and hashlib.sha256(content).hexdigest() != place["sha256"]:

@@ -23,6 +23,7 @@ from calibeat.core.mixtures import EPS, LARGEST
 from calibeat.core.receipt import CLIPPED_SCORE, FORECAST, SCORE, SEEN
 from calibeat.core.stats import EVENTS, LAST, STATS, add_losses
 from calibeat.errors import InvalidInput, OutcomeConflict, UnknownForecast, UnknownKey
+from calibeat.monitor.many import Monitors
 from calibeat.stream.forecast import VERSION
 
 from .keys import FEW, Key, KeyColumn
@@ -140,6 +141,18 @@ class _Operations:
                 f"at row {stopped}"
             )
 
+    def watch(self, monitors: Monitors | None) -> None:
+        """The same, as the monitors see it."""
+        if monitors is None:
+            return
+        columns = zip(*(c.tolist() for c in (self.slots, self.asked, self.sources, self.outcomes)), strict=True)
+        for slot, asked, j, y in columns:
+            if asked:
+                monitors.announce(slot)
+            else:
+                event = self.forecasts[j].item(), y, self.scores[j].item()
+                monitors.update(slot, int(self.events[j]), event)
+
     def made(self, bank: Bank) -> npt.NDArray[np.void]:
         """The receipts of the forecasts."""
         asked, life = self.asked, bank._members.life
@@ -175,6 +188,7 @@ def fold(bank: Bank, column: KeyColumn, scores: Vector, outcomes: Vector, receip
         _check_given(bank, given, operations)
         operations.bring(given)
         operations.run(bank, undo.clock, undo.count)
+        operations.watch(bank._store.monitors)
         made, settled = operations.made(bank), operations.settled()
         events = dict(zip(operations.keys, bank._store.stats(EVENTS)[slots].astype(int).tolist(), strict=True))
         operations.forecasts[~asked] = np.nan

@@ -11,7 +11,7 @@ from calibeat._util.check import said
 from calibeat._util.types import Slots, Vector
 from calibeat.core.layout import N
 from calibeat.core.method import Method
-from calibeat.core.stats import LAST
+from calibeat.core.stats import EVENTS, LAST
 from calibeat.errors import InvalidInput
 from calibeat.stream.calibrator import Calibrator
 from calibeat.stream.forecast import Forecast
@@ -98,7 +98,7 @@ def drop_idle(bank: Bank, before: int) -> Bank:
 
 def merge(bank: Bank, other: Bank) -> None:
     """Take the keys of another bank."""
-    for what in ("method", "seed", "prior", "independent"):
+    for what in ("method", "seed", "prior", "independent", "watched"):
         our, their = getattr(bank, what), getattr(other, what)
         if our != their:
             raise InvalidInput(f"banks must have the same {what}, got {said(our)} and {said(their)}")
@@ -147,6 +147,8 @@ def set_rows(bank: Bank, column: KeyColumn, rows: Any) -> None:
         undo.remember(slots)
         store.matrix[slots] = matrix
         store.adopt_some(slots)
+        if store.monitors is not None:
+            store.monitors.adopt(slots, store.stats(EVENTS)[slots])
         bank._clock = clock
         store.moves += 1  # so that members look again
         undo.keep()

@@ -15,6 +15,7 @@ from calibeat.core.layout import N
 from calibeat.core.randomness import stream_key
 from calibeat.core.stats import EVENTS, LAST, add_losses
 from calibeat.errors import UnknownKey
+from calibeat.monitor.monitor import Monitor
 from calibeat.stream.calibrator import Calibrator, Number
 from calibeat.stream.forecast import Forecast
 
@@ -97,6 +98,8 @@ class Member(Calibrator):
                 count, time = events + 0.0, clock + 0.0
                 # One line, without a call: an interrupt comes before all of it or after all of it.
                 view[at + EVENTS], view[at + LAST], bank._clock, receipts.known = count, time, clock, events
+                if bank._store.monitors is not None:
+                    bank._store.monitors.catch_up(self._slot, events)
         except BaseException:
             self._latest = None
             raise
@@ -115,6 +118,8 @@ class Member(Calibrator):
                 pool = pool_after(bank, forecast.score, y)
                 # One line, without a call in it: an interrupt comes before all of it or after all of it.
                 store.view[at : at + store.stride], bank._pool = self._whole, pool
+                if store.monitors is not None:
+                    store.monitors.update(self._slot, forecast.event, (forecast.probability, y, forecast.score))
         except BaseException:
             self._latest = None
             if row[N] > before and store.view[at + N] == before:
@@ -129,6 +134,14 @@ class Member(Calibrator):
             self._refresh()
             keys = [self._key_of_bank] * len(check_scores(scores))
             return self._bank.run(keys, scores, outcomes, due=due, finish=finish)
+
+    @property
+    def monitor(self) -> Monitor | None:
+        """A copy of the key's monitor as it is now, if the bank has monitors; of its alarms it knows the last."""
+        with self._lock:
+            self._refresh()
+            monitors = self._bank._store.monitors
+            return None if monitors is None else monitors.monitor(self._slot)
 
     @classmethod
     def from_json(cls, text: str | bytes) -> Calibrator:

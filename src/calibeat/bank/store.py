@@ -13,6 +13,8 @@ from calibeat.core.method import Method
 from calibeat.core.params import params_of_rows
 from calibeat.core.stats import EVENTS, LAST, LOSSES, STATS
 from calibeat.errors import InvalidInput
+from calibeat.monitor.layout import Settings
+from calibeat.monitor.many import Monitors
 
 from .hashing import Seed
 from .index import EVERY, MOST_KEYS, Index, IntIndex, StringIndex, with_room
@@ -25,8 +27,9 @@ KINDS: dict[str, type[Index]] = {"ints": IntIndex, "strings": StringIndex}
 class RowStore:
     """A matrix with a row for each key: the state of a stream, and behind it its stats."""
 
-    def __init__(self, method: Method) -> None:
+    def __init__(self, method: Method, watched: Settings | None = None) -> None:
         self.method = method
+        self.monitors = None if watched is None else Monitors(watched)  # a second matrix, with a row for each slot
         self.fresh = method.initial_row()
         self.stride = method.width + STATS
         self.matrix = np.empty((0, self.stride))
@@ -53,6 +56,11 @@ class RowStore:
         self._matrix, self.flat, self.view = matrix, flat, view
 
     @property
+    def watched(self) -> Settings | None:
+        """What the monitors are asked for, if there are any."""
+        return None if self.monitors is None else self.monitors.settings
+
+    @property
     def kind(self) -> str:
         """What the keys are: "none", "ints" or "strings"."""
         return "none" if self.index is None else "ints" if isinstance(self.index, IntIndex) else "strings"
@@ -60,7 +68,8 @@ class RowStore:
     @property
     def nbytes(self) -> int:
         """Bytes of memory that the rows, the keys and their index take."""
-        return len(self) * self.stride * 8 + (0 if self.index is None else self.index.nbytes)
+        keys = 0 if self.index is None else self.index.nbytes
+        return len(self) * self.stride * 8 + keys + (0 if self.monitors is None else self.monitors.nbytes)
 
     def check(self, column: KeyColumn) -> KeyColumn:
         """The column, if its keys are of the kind that is here."""
@@ -110,6 +119,8 @@ class RowStore:
             room[before:count, self.method.width :] = 0.0
             if room is not self.matrix:
                 self.matrix = room
+            if self.monitors is not None:
+                self.monitors.resize(count)
 
     def truncate(self, index: Index | None, count: int, adopted: Vector) -> None:
         """Back to the keys that were in an index, whatever has happened to its table since."""
@@ -117,12 +128,16 @@ class RowStore:
             index.relink(count)
         self.index, self._adopted = index, adopted
         self.moves += 1
+        if self.monitors is not None:
+            self.monitors.truncate(count)
 
     def remove(self, slot: int) -> None:
         """Forget a row; the last one takes its place."""
         assert self.index is not None  # noqa: S101 - there is a slot, so there are keys
         last = len(self) - 1
         self.matrix[slot] = self.matrix[last]
+        if self.monitors is not None:
+            self.monitors.remove(slot)
         if slot < len(self._adopted):
             adopted = self._adopted[:last].copy()
             adopted[slot:][:1] = self.adopted(last)
@@ -138,6 +153,9 @@ class RowStore:
         adopted = np.concatenate([self._all_adopted(), other.stats(EVENTS)])
         self.open(column)
         self.matrix[first : len(self)] = other.matrix[: len(other)]
+        if self.monitors is not None and other.monitors is not None:
+            self.monitors.truncate(first)
+            self.monitors.take(other.monitors)
         self._adopted = adopted
 
     def adopt(self) -> None:
@@ -163,12 +181,14 @@ class RowStore:
 
     def selected(self, chosen: npt.NDArray[np.bool_]) -> RowStore:
         """A copy of some rows."""
-        other = RowStore(self.method)
+        other = RowStore(self.method, self.watched)
         if self.index is not None and chosen.any():
             other.index = type(self.index)(self.index.seed)
             other.open(self.index.column(chosen))
             other.matrix[: len(other)] = self.matrix[: len(self)][chosen]
             other._adopted = self._all_adopted()[chosen]
+            if self.monitors is not None:
+                other.monitors = self.monitors.selected(chosen)
         return other
 
     # ---- as columns -----------------------------------------------------------------------------------------------
@@ -197,6 +217,7 @@ class RowStore:
             "idle": clock - self.stats(LAST)[slots].astype(np.int64),
             **self.params(slots),
             **means,
+            **({} if self.monitors is None else self.monitors.columns(np.arange(len(self), dtype=np.int32)[slots])),
         }
 
     # ---- as a file ------------------------------------------------------------------------------------------------
@@ -204,7 +225,13 @@ class RowStore:
     def arrays(self) -> Columns:
         """What a file has to hold."""
         keys = {} if self.index is None else self.index.arrays()
-        return {**keys, "rows": self.matrix[: len(self)].reshape(-1)}
+        return {**keys, "rows": self.matrix[: len(self)].reshape(-1), **self._monitor_arrays()}
+
+    def _monitor_arrays(self) -> Columns:
+        if self.monitors is None:
+            return {}
+        rows, queues = self.monitors.matrix[: len(self)].reshape(-1), self.monitors.queues_as_bytes()
+        return {"monitors": rows, "waiting": queues}
 
     def restore(self, kind: str, seed: Seed | None, count: int, arrays: Columns) -> None:
         """The inverse of `arrays`, without a copy."""
@@ -212,3 +239,5 @@ class RowStore:
             self.index = KINDS[kind](seed)
             self.index.restore(count, arrays)
         self.matrix = arrays["rows"].reshape(-1, self.stride)
+        if self.monitors is not None:
+            self.monitors = Monitors.restored(self.monitors.settings, arrays["monitors"], arrays["waiting"], count)

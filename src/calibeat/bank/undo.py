@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from calibeat._util.types import Slots
+from calibeat.monitor.many import Aside
 
 if TYPE_CHECKING:
     from .bank import Bank
@@ -34,6 +35,7 @@ class Undo:
         self.count, self.clock, self._pool = len(store), bank._clock, bank._pool.copy()
         self._adopted = store.all_adopted()
         self._aside: tuple[Slots, npt.NDArray[np.float64]] | None = None
+        self._watched: Aside | None = None
         self._entry: tuple[int, npt.NDArray[np.int64]] | None = None
         self.kept = False
 
@@ -41,12 +43,16 @@ class Undo:
         """Put rows aside that are about to change."""
         slots = np.unique(slots)
         self._aside = slots, self._store.matrix[slots]
+        if self._store.monitors is not None:
+            self._watched = self._store.monitors.remember(slots[slots < self.count])
 
     def remember_key(self, slot: int) -> None:
         """Put a key aside that is about to be forgotten, with its row."""
         self.remember(np.array([slot], dtype=np.int32))
         if self._index is not None:
             self._entry = slot, self._index.entry(slot).copy()
+        if self._store.monitors is not None:  # the last takes its place
+            self._watched = self._store.monitors.remember(np.unique([slot, self.count - 1]).astype(np.int32))
 
     def keep(self) -> None:
         """The change has happened."""
@@ -63,6 +69,8 @@ class Undo:
         if self._entry is not None and self._index is not None:
             slot, entry = self._entry
             self._index.entry(slot)[:] = entry
+        if store.monitors is not None and self._watched is not None:
+            store.monitors.restore(self._watched)
         store.truncate(self._index, self.count, self._adopted)
         bank._draws.forget_from(self.count)
         bank._store, bank._clock = store, self.clock

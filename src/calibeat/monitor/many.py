@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import math
 from array import array
+from dataclasses import asdict
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -22,6 +23,7 @@ from calibeat.errors import InvalidInput
 from .alarm import alarm_of
 from .bets import compare, step
 from .layout import ALARMS, CELL, FORECASTS, LAST, PAGES, SINCE, WAITING, N, Settings
+from .monitor import Monitor
 from .rows import EVIDENCE, GAIN_HIGH, GAIN_LOW, LEVEL, READOUTS, bets_made, read_out, read_rows
 from .waiting import Event, Queue
 
@@ -278,16 +280,31 @@ class Monitors:
         return np.frombuffer(text.encode(), dtype=np.uint8)
 
     @classmethod
-    def restored(cls, settings: Settings, rows: Vector, queues: npt.NDArray[np.uint8], *, verify: bool) -> Monitors:
-        """From the rows of all slots and `queues_as_bytes`."""
+    def restored(cls, settings: Settings, rows: Vector, queues: npt.NDArray[np.uint8], count: int) -> Monitors:
+        """From the rows of all slots, without a copy, and `queues_as_bytes`."""
         made = cls(settings)
-        if len(rows) % made.stride:
-            raise InvalidInput(f"monitor rows must have {made.stride} numbers each, got {len(rows)} in all")
+        if len(rows) != count * made.stride:
+            raise InvalidInput(f"monitors must have {count * made.stride} numbers, got {len(rows)}")
         made.matrix = rows.reshape(-1, made.stride)
-        made.count = len(made.matrix)
-        if verify:
-            settings.check_rows(made.matrix)
-        for slot, state in json.loads(queues.tobytes() or b"[]"):
-            place = check_whole("slot", slot, 0, made.count - 1)
-            made.queues[place] = Queue.from_dict(settings.patience, state)
+        made.count = count
+        for slot, state in json.loads(queues.tobytes()):
+            place = check_whole("slot", slot, 0, count - 1)
+            queue = made.queues[place] = Queue.from_dict(settings.patience, state)
+            n, forecasts = made.matrix[place, N], made.matrix[place, FORECASTS]
+            if queue.announced != forecasts or queue.next != n + queue.given_up:
+                raise InvalidInput(f"waiting outcomes must fit the monitor's row, got others - at row {place}")
+        return made
+
+    def monitor(self, slot: int) -> Monitor:
+        """The monitor of one slot, to be looked at."""
+        row, queue = self.matrix[slot], self._queue(slot)
+        alarm = [int(row[LAST]), row[SINCE].item(), int(row[CELL]), bool(row[PAGES] == row[ALARMS])]
+        state = {
+            "settings": asdict(self.settings), "row": row.tolist(), "queue": queue.to_dict(),
+            "alarms": [alarm] if row[ALARMS] else [],
+        }  # fmt: skip
+        made = Monitor._restored(state)
+        made._hosted = True
+        if queue.next == queue.announced:
+            del self.queues[slot]
         return made
