@@ -252,7 +252,7 @@ class SingleEvents(Beliefs):
         self._history.reserve(int(self._row[layout.N]), 1)
         late = forecast.score, forecast.cell, y, receipt, 0
         if update(spec, row, self._asked[NEXT], *late, *self._history.columns):
-            self._history.refit(self._view(), plain if self._is_plain else compiled)
+            self._history.refit(self._view(), plain if self._is_plain else None)
 
     def _after_learning(self) -> None:
         """For learners that fit their past again."""
