@@ -1,8 +1,9 @@
-"""Two ways to serve one event from Python: the plain kernels, or the compiled ones through Numba's dispatcher.
+"""Ways to serve one event from Python: plain kernels, compiled ones by Numba's dispatcher, or by their entry points.
 
-The same bodies either way, hence the same bits. Plain on an `array` is what `Calibrator` calls: predict, then settle
+The bodies are the same, hence the bits. Plain on an `array` is what `Calibrator` calls at first: predict, then settle
 with what predict has worked out. Plain on an ndarray pays for NumPy scalars. Compiled pays for unboxing its arguments,
-so there it is cheaper to hand over less and work it out again: predict, then update. Loading Numba comes on top, once.
+so there it is cheaper to hand over less and work it out again: predict, then update. The dispatcher also looks at the
+type of each argument; an entry point trusts the caller. Loading Numba comes on top, once.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from benchmarks.stream import drifting
 from benchmarks.timing import always, interleaved
 from calibeat import Method
 from calibeat.core import kernel
-from calibeat.core.jit import compiled
+from calibeat.core.jit import compiled, entry_point
 
 EMPTY = np.empty(0)
 
@@ -33,9 +34,9 @@ def predict_settle(spec: Any, row: Any, scores: list[float], outcomes: list[int]
     return forecast
 
 
-def predict_update(spec: Any, row: Any, scores: list[float], outcomes: list[int]) -> float:
-    """The compiled kernels alone, without a Calibrator around them; gives the last forecast."""
-    predict, update, forecast = compiled(kernel.predict), compiled(kernel.update), 0.0
+def predict_update(predict: Any, update: Any, spec: Any, row: Any, scores: list[float], outcomes: list[int]) -> float:
+    """Compiled kernels alone, without a Calibrator around them; gives the last forecast."""
+    forecast = 0.0
     for event, (score, outcome) in enumerate(zip(scores, outcomes, strict=True)):
         forecast, cell, *_ = predict(spec, row, score, 0.5, EMPTY, 0)
         update(spec, row, event + 1.0, score, cell, float(outcome), EMPTY, 0, EMPTY, EMPTY, EMPTY, 0)
@@ -53,11 +54,25 @@ def plain_ndarray(method: Method, scores: list[float], outcomes: list[int]) -> f
 
 
 def compiled_ndarray(method: Method, scores: list[float], outcomes: list[int]) -> float:
-    """Compiled kernels."""
-    return predict_update(method.spec, method.initial_row(), scores, outcomes)
+    """Compiled kernels by Numba's dispatcher."""
+    kernels = compiled(kernel.predict), compiled(kernel.update)
+    return predict_update(*kernels, method.spec, method.initial_row(), scores, outcomes)
 
 
-PATHS = {"plain, array": plain_array, "plain, ndarray": plain_ndarray, "compiled, ndarray": compiled_ndarray}
+def compiled_direct(method: Method, scores: list[float], outcomes: list[int]) -> float:
+    """Compiled kernels by their entry points."""
+    spec, row = method.spec, method.initial_row()
+    predict = entry_point(kernel.predict, spec, row, 0.5, 0.5, EMPTY, 0)
+    update = entry_point(kernel.update, spec, row, 1.0, 0.5, 0, 1.0, EMPTY, 0, EMPTY, EMPTY, EMPTY, 0)
+    return predict_update(predict, update, spec, row, scores, outcomes)
+
+
+PATHS = {
+    "plain, array": plain_array,
+    "plain, ndarray": plain_ndarray,
+    "compiled": compiled_ndarray,
+    "entry points": compiled_direct,
+}
 
 
 def paths(*, quick: bool) -> None:
@@ -71,11 +86,11 @@ def paths(*, quick: bool) -> None:
         sides: dict[str, Callable[..., object]] = {**PATHS, "Calibrator": loop}
         best = interleaved({title: always(path, method, scores, outcomes) for title, path in sides.items()}, repeats)
         times = [table.microseconds(seconds, events) for seconds in best.values()]
-        ratio = best["compiled, ndarray"] / best["plain, array"]
+        ratio = best["compiled"] / best["plain, array"]
         rows.append([name, *times, f"{ratio:.2f}", "yes" if len(ends) == 1 else "NO"])
     table.show(
         f"paths of one event from Python, {events:,} events",
         ["method", *PATHS, "Calibrator", "compiled / plain", "same bits"],
         rows,
-        [f"CPU us of predict + update, best of {repeats} interleaved; the first three have no host."],
+        [f"CPU us of predict + update, best of {repeats} interleaved; the first four have no host."],
     )

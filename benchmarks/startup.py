@@ -1,86 +1,95 @@
-"""Start: what a fresh interpreter pays to import calibeat, to serve its first event and to make its first run."""
+"""Start: what a fresh interpreter pays to import calibeat, and for its first event, run and backtest."""
 
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 
 from benchmarks import table
 
 IMPORT_GOAL = 0.3  # seconds
 
-# Each program prints {"label": seconds, ..., "numba": whether Numba was loaded by then}; a fresh interpreter runs it.
-PROGRAMS = {
-    "import numpy": """
-import sys, json, time
-begin = time.perf_counter()
+PROLOGUE = "import json, sys, time\n"
+EPILOGUE = """
+print(json.dumps({"seconds": time.process_time() - begin, "numba": "numba" in sys.modules}))
+"""
+STREAM = """
 import numpy
-print(json.dumps({"seconds": time.perf_counter() - begin, "numba": "numba" in sys.modules}))
-""",
-    "import calibeat": """
-import sys, json, time
-begin = time.perf_counter()
-import calibeat
-print(json.dumps({"seconds": time.perf_counter() - begin, "numba": "numba" in sys.modules}))
-""",
-    "first predict + update, after the import": """
-import sys, json, time
-from calibeat import Calibrator, TOPS
-begin = time.perf_counter()
-calibrator = Calibrator(TOPS)
-calibrator.update(calibrator.predict(0.8), 1)
-print(json.dumps({"seconds": time.perf_counter() - begin, "numba": "numba" in sys.modules}))
-""",
-    "next predict + update": """
-import sys, json, time
-from calibeat import Calibrator, TOPS
-calibrator = Calibrator(TOPS)
-calibrator.update(calibrator.predict(0.8), 1)
-begin = time.perf_counter()
-calibrator.update(calibrator.predict(0.8), 1)
-print(json.dumps({"seconds": time.perf_counter() - begin, "numba": "numba" in sys.modules}))
-""",
-    "import numba, after numpy": """
-import sys, json, time
-import numpy
-begin = time.perf_counter()
-import numba
-print(json.dumps({"seconds": time.perf_counter() - begin, "numba": "numba" in sys.modules}))
-""",
-    "first run of 1,000 events, kernels cached": """
-import sys, json, time
-import numpy
-from calibeat import Calibrator, TOPS
-scores, outcomes = numpy.linspace(0.01, 0.99, 1_000), numpy.arange(1_000) % 2.0
-begin = time.perf_counter()
-Calibrator(TOPS).run(scores, outcomes)
-print(json.dumps({"seconds": time.perf_counter() - begin, "numba": "numba" in sys.modules}))
-""",
+from calibeat import AUTO, TOPS, Calibrator, backtest, warm_up
+scores, outcomes = numpy.linspace(0.01, 0.99, 200_000), numpy.arange(200_000) % 2.0
+"""
+
+# What comes before the clock starts, and what is timed, each in a fresh interpreter.
+STEPS = {
+    "import numpy": ("", "import numpy"),
+    "import calibeat": ("", "import calibeat"),
+    "first predict + update, after the import": (
+        STREAM,
+        "calibrator = Calibrator(TOPS); calibrator.update(calibrator.predict(0.8), 1)",
+    ),
+    "next predict + update": (
+        STREAM + "calibrator = Calibrator(TOPS); calibrator.update(calibrator.predict(0.8), 1)",
+        "calibrator.update(calibrator.predict(0.8), 1)",
+    ),
+    "import numba, after numpy": ("import numpy", "import numba"),
+    "first run of 1,000 events, kernels cached": (STREAM, "Calibrator(TOPS).run(scores[:1000], outcomes[:1000])"),
 }
 
+# The same with nothing cached: a folder that is empty at the first step of each line. Goals are CPU seconds.
+FIRSTS: dict[str, tuple[tuple[str, ...], float | None]] = {
+    "first run of 1,000 events (TOPS)": (("Calibrator(TOPS).run(scores[:1000], outcomes[:1000])",), None),
+    "first run of 1,000 events (AUTO)": (("Calibrator(AUTO).run(scores[:1000], outcomes[:1000])",), None),
+    "first run of 200,000 events": (("Calibrator().run(scores, outcomes)",), 4.0),
+    "warm_up()": (("warm_up()",), 6.5),
+    "first backtest of 200,000 events": (("backtest(scores, outcomes)",), 6.6),
+    "the same after a run, in another process": (
+        ("Calibrator().run(scores, outcomes)", "backtest(scores, outcomes)"),
+        2.6,
+    ),
+}
 
-def fresh(program: str) -> tuple[float, bool]:
-    """Seconds and whether Numba was loaded, as a fresh interpreter reports them."""
-    done = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True)
+Answer = tuple[float, bool]
+
+
+def fresh(before: str, timed: str, **settings: str) -> Answer:
+    """CPU seconds and whether Numba was loaded, as a fresh interpreter reports them."""
+    program = f"{PROLOGUE}{before}\nbegin = time.process_time()\n{timed}\n{EPILOGUE}"
+    command, environment = [sys.executable, "-c", program], {**os.environ, **settings}
+    done = subprocess.run(command, env=environment, check=True, capture_output=True, text=True)
     answer = json.loads(done.stdout)
     return float(answer["seconds"]), bool(answer["numba"])
 
 
+def with_nothing_cached(steps: Sequence[str]) -> Answer:
+    """The last of these steps, each in an interpreter of its own, which share a cache that was empty."""
+    with tempfile.TemporaryDirectory() as folder:
+        return [fresh(STREAM, step, NUMBA_CACHE_DIR=folder) for step in steps][-1]
+
+
+def interleaved(rounds: int, lines: Mapping[str, Callable[[], Answer]]) -> dict[str, list[Answer]]:
+    """The answers of each line, round after round."""
+    found: dict[str, list[Answer]] = {name: [] for name in lines}
+    for _ in range(rounds):
+        for name, measure in lines.items():
+            found[name].append(measure())
+    return found
+
+
 def start(*, quick: bool) -> None:
-    """Table: each program's best and median time over interleaved fresh interpreters, after one that warms caches."""
+    """Tables: CPU time of each step over interleaved fresh interpreters, with the kernels cached and without."""
     rounds = 3 if quick else 9
-    found: dict[str, list[tuple[float, bool]]] = {name: [] for name in PROGRAMS}
-    for turn in range(rounds + 1):
-        for name, program in PROGRAMS.items():
-            answer = fresh(program)
-            if turn:
-                found[name].append(answer)
+    steps = {name: partial(fresh, *step) for name, step in STEPS.items()}
+    fresh(STREAM, "warm_up()")  # fills the caches
+    interleaved(1, steps)
     rows = []
-    for name, answers in found.items():
+    for name, answers in interleaved(rounds, steps).items():
         seconds = sorted(s for s, _ in answers)
-        goal = ["", ""]
-        loaded = answers[0][1]
+        goal, loaded = ["", ""], answers[0][1]
         if name == "import calibeat":
             goal = [f"< {IMPORT_GOAL} s, no numba", table.verdict(met=seconds[0] < IMPORT_GOAL and not loaded)]
         elif "predict" in name:
@@ -90,5 +99,18 @@ def start(*, quick: bool) -> None:
         "start of a fresh interpreter",
         ["step", "best ms", "median ms", "numba loaded", "goal", ""],
         rows,
-        [f"{rounds} fresh interpreters per line, interleaved, after a round that fills the caches."],
+        [f"CPU time of {rounds} fresh interpreters per line, interleaved, after a round that fills the caches."],
+    )
+    rounds = 1 if quick else 3
+    firsts = {name: partial(with_nothing_cached, steps) for name, (steps, _) in FIRSTS.items()}
+    rows = []
+    for name, answers in interleaved(rounds, firsts).items():
+        seconds, wanted = sorted(s for s, _ in answers), FIRSTS[name][1]
+        goal = ["", ""] if wanted is None else [f"{wanted} s", table.verdict(met=seconds[0] <= wanted)]
+        rows.append([name, *(f"{s:.2f}" for s in (seconds[0], seconds[-1])), str(answers[0][1]), *goal])
+    table.show(
+        "the first time on a machine: nothing cached",
+        ["step", "best s", "worst s", "numba loaded", "goal", ""],
+        rows,
+        [f"CPU time of {rounds} fresh interpreters per line, interleaved, each with an empty cache."],
     )

@@ -12,7 +12,7 @@ from conftest import JIT_OFF
 from fresh import fresh
 
 from calibeat import AUTO
-from calibeat.core import cache, jit, kernel
+from calibeat.core import cache, jit, kernel, loops
 
 compiling = pytest.mark.skipif(JIT_OFF, reason="about compiled kernels")
 
@@ -176,9 +176,9 @@ print(hasattr(jit.for_cost(toy.sum_of_squares, 1e-6), "signatures"))
 
 def test_with_the_jit_off_the_plain_body_runs() -> None:
     program = """
-from calibeat.core import jit, kernel
-assert jit.for_cost(kernel.run, 1e9).__name__ == "run" and jit.dispatchers() == {}
-assert not jit.is_cached(kernel.run) and not jit.is_compiled(kernel.run)
+from calibeat.core import jit, loops
+assert jit.for_cost(loops.run, 1e9).__name__ == "run" and jit.dispatchers() == {}
+assert not jit.is_cached(loops.run) and not jit.is_compiled(loops.run) and not jit.can_load(loops.run, 1.0)
 """
     fresh(program, NUMBA_DISABLE_JIT="1")
 
@@ -206,8 +206,8 @@ def test_on_a_terminal_it_says_once_that_it_compiles(
     monkeypatch.setattr(jit._linker, "_linked", {})
     stream = Terminal(terminal=terminal)
     monkeypatch.setattr(sys, "stderr", stream)
-    jit.announce(kernel.run, kernel.predict)
-    jit.announce(kernel.run)
+    jit.announce(loops.run, kernel.predict)
+    jit.announce(loops.run)
     jit.announce(kernel.wants_refit)  # takes no second
     expected = "\rcalibeat compiles its kernels, once for this machine and environment: about "
     said = stream.getvalue()
@@ -217,7 +217,7 @@ def test_on_a_terminal_it_says_once_that_it_compiles(
     assert said.startswith(expected) and said.endswith(" seconds\n") and said.count("\n") == 1
     assert 2 <= int(said.removeprefix(expected).split()[0]) <= 20
     monkeypatch.setattr(cache, "writable", lambda: None)
-    jit.announce(kernel.run_late)
+    jit.announce(loops.run_late)
     assert "in each process (no folder for them): about" in stream.getvalue()
     monkeypatch.setattr(sys, "stderr", None)  # a program without a console
     jit.announce(kernel.update)

@@ -71,7 +71,7 @@ def test_no_kernel_calls_another_one_in_a_way_that_is_not_followed() -> None:
 def test_how_much_there_is_to_compile(monkeypatch: pytest.MonkeyPatch) -> None:
     linker = Linker({inner: OPTIONS, outer: OPTIONS}, lambda _: None)
     of_inner, of_both = linker.missing(inner), linker.missing(outer)
-    assert 0 < of_inner < of_both == linker.missing(outer, inner)
+    assert 0 < of_inner < of_both == linker.missing(outer, inner) - of_inner  # inner is called by Python, too
     monkeypatch.setattr("calibeat.core.cache.holds", lambda name: name.startswith("linked-inner"))
     assert linker.missing(outer) == of_both - of_inner
     monkeypatch.setattr("calibeat.core.cache.holds", lambda _: True)

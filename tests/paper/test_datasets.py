@@ -14,7 +14,7 @@ import pytest
 from conftest import DATA
 
 from calibeat import InvalidInput
-from calibeat.paper import datasets, forests, ten
+from calibeat.paper import datasets, forests, shifts
 from calibeat.paper.datasets import DATASETS
 from calibeat.paper.forests import ForestStream
 from calibeat.paper.storage import load_arrays, save_arrays, write_text
@@ -217,23 +217,23 @@ def test_a_real_stream_needs_a_folder() -> None:
 
 def test_shift_in_ten_dimensions() -> None:
     random = np.random.RandomState(0)
-    x, y = ten.covariate_shift(180.0, "text", random)
+    x, y = shifts.covariate_shift(180.0, "text", random)
     assert x.shape == (6000, 10) and set(y) == {0.0, 1.0}
     ends = [np.cov(part.T) for part in (x[:1000], x[2500:3500], x[-1000:])]
     largest = [np.linalg.eigh(cov)[1][:, -1] for cov in ends]
     assert np.linalg.eigvalsh(ends[0])[-1] == pytest.approx(11.0, rel=0.25)  # I + 10 uu'
     assert abs(largest[0] @ largest[2]) > 0.7  # after a half turn it is back
     assert abs(largest[0] @ largest[1]) < 0.5
-    x, _ = ten.covariate_shift(0.0, "published", random)
+    x, _ = shifts.covariate_shift(0.0, "published", random)
     assert np.linalg.eigvalsh(np.cov(x.T))[-1] == pytest.approx(121.0, rel=0.1)
-    x, y = ten.label_shift(0.9, "text", random)
+    x, y = shifts.label_shift(0.9, "text", random)
     assert y[:600].mean() == pytest.approx(0.52, abs=0.06)
     assert y[-600:].mean() == pytest.approx(0.88, abs=0.05)
     assert (x[y == 1].mean(axis=0) - x[y == 0].mean(axis=0)).round(0).tolist() == [1.0, *[0.0] * 9]
-    x, y = ten.label_shift(0.5, "published", random)
+    x, y = shifts.label_shift(0.5, "published", random)
     assert x[y == 1, :2].var(axis=0) == pytest.approx([0.5, 0.5], abs=0.05)
     with pytest.raises(InvalidInput, match="protocol must be one of text, published, got 'papre'"):
-        ten.label_shift(0.5, "papre", random)
+        shifts.label_shift(0.5, "papre", random)
 
 
 def test_files_are_whole_or_not_there(tmp_path: Path) -> None:

@@ -8,14 +8,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from calibeat.paper import claims, measured, pages, rainfall, regret, reports, rules, section, section1
+from calibeat.paper import claims, pages, rain, rules, section, section1, table1
 from calibeat.paper.forests import ForestStream
 from calibeat.paper.replay import EPSILONS, METHODS
 from calibeat.paper.settings import Settings
 from calibeat.paper.summary import Summary
 
 
-def summary(kind: str = "bank", design: str = "drift", runs: int = 4, noise: float = 1e-5, **ce: float) -> Summary:
+def summary(kind: str = "bank", design: str = "drift", runs: int = 12, noise: float = 1e-5, **ce: float) -> Summary:
     """A stream whose methods have these CEs at both of its points, with a little noise; 0.05 where none is said."""
     rng = np.random.default_rng(0)
     shape = len(METHODS), len(EPSILONS)
@@ -52,10 +52,10 @@ def test_never_beaten() -> None:
 
 
 def test_between_two_and_three_standard_errors_is_undecided_and_says_so() -> None:
-    given = summary(runs=4)
+    given = summary(runs=12)
     edited(given, "ce", "OPS", 0.05)
     # Mean 1 and standard error 0.4: two and a half standard errors.
-    edited(given, "ce", "TOPS", 0.05 + 1e-3 * (1 + np.array([-1, -1, 1, 1]) * 0.4 * np.sqrt(3))[:, None, None])
+    edited(given, "ce", "TOPS", 0.05 + 1e-3 * (1 + np.array([-1, 1] * 6) * 0.4 * np.sqrt(11))[:, None, None])
     assert rules.z_scores(given, "TOPS", "OPS") == pytest.approx(2.5)
     found = rules.never_beaten("TOPS", ("OPS",))({"x": given})
     assert found.holds is None and found.fails_at_two and "by 2.50 at most" in found.why
@@ -64,15 +64,30 @@ def test_between_two_and_three_standard_errors_is_undecided_and_says_so() -> Non
     assert rules.both(rules.never_beaten("TOPS", ("OPS",)), rules.most_often_best("BM", ()))({"x": given}).fails_at_two
 
 
+@pytest.mark.parametrize("runs", [1, 2, 9])
 @pytest.mark.parametrize("tops", [0.01, 0.09])
-def test_one_run_decides_nothing(tops: float) -> None:
-    streams = {f"{kind}-{design}": edited(summary(kind, design, runs=1, TOPS=tops), "shp", "BM", 0.5)
+def test_few_runs_decide_nothing(tops: float, runs: int) -> None:
+    streams = {f"{kind}-{design}": edited(summary(kind, design, runs=runs, TOPS=tops), "shp", "BM", 0.5)
                for kind in ("bank", "fetal") for design in ("drift", "iid")}  # fmt: skip
     for claim in (*claims.DRIFT, *claims.IID, *claims.EPSILON, *claims.BETA, *claims.HISTOGRAM):
         verdict = claim.judged(streams)
-        assert verdict.holds is None and "one run has no standard error" in verdict.why and "nan" not in verdict.why
-        assert verdict.asked and pages.said(verdict) == "undecided"
-    assert np.isnan(streams["bank-iid"].std("ce", "OPS")).all()
+        assert verdict.holds is None and verdict.too_few and "a verdict needs at least 10; " in verdict.why
+        assert "nan" not in verdict.why and verdict.asked and pages.said(verdict) == "too few runs to decide"
+    assert np.isnan(streams["bank-iid"].std("ce", "OPS")).all() == (runs == 1)
+
+
+def test_ten_runs_are_enough() -> None:
+    assert section.FEWEST_RUNS == 10
+    found = claims.TEN[0].judged({"x": summary(runs=10, TOPS=0.01)})
+    assert found.holds and not found.too_few
+    verdict = section.Verdict("c", "w", True, "why", "asked")
+    assert section.undecided_if_few([verdict], 10) == [verdict]
+    (few,) = section.undecided_if_few([verdict], 4, 5)
+    assert few.too_few and few.holds is None and few.why == "4 runs, and a verdict needs at least 5; why"
+    assert section.undecided_if_few([verdict], 5, 5) == [verdict]
+
+
+def test_one_run_has_no_deviation() -> None:
     assert np.isnan(section.spread(np.ones((1, 2)))).all()
     assert replace(Settings(), runs=3, seed=5).seeds == range(5, 8)
     assert section1.ROWS[0] == "1-1000 Base"
@@ -169,44 +184,44 @@ def test_verdicts_of_section_1_can_go_both_ways() -> None:
                      *[(50.0, 0.35), (85.0, 0.1), (85.0, 0.1)], *[(40.0, 0.4), (85.0, 0.1), (85.0, 0.1)]])  # fmt: skip
     bad = np.array([(90.0, 0.1), *[(85.0, 0.1), (40.0, 0.4), (40.0, 0.4)] * 3])
     for kind in ("label", "regression"):
-        assert [v.holds for v in reports.section1_verdicts(kind, good)] == [True, True, True]
-        assert [v.holds for v in reports.section1_verdicts(kind, bad)] == [False, False, False]
-    assert "regression-function drift" in reports.section1_verdicts("regression", bad)[2].where
-    assert [v.holds for v in reports.section1_verdicts("covariate", good)] == [
+        assert [v.holds for v in section1.verdicts(kind, good)] == [True, True, True]
+        assert [v.holds for v in section1.verdicts(kind, bad)] == [False, False, False]
+    assert "regression-function drift" in section1.verdicts("regression", bad)[2].where
+    assert [v.holds for v in section1.verdicts("covariate", good)] == [
         False,
         False,
         True,
     ]  # far more than slightly
-    assert [v.holds for v in reports.section1_verdicts("covariate", bad)] == [False, False, False]
+    assert [v.holds for v in section1.verdicts("covariate", bad)] == [False, False, False]
     slightly = good.copy()
     slightly[[1, 2, 4, 5]] = (84.0, 0.11), (85.0, 0.1), (80.0, 0.12), (85.0, 0.1)
-    assert [v.holds for v in reports.section1_verdicts("covariate", slightly)] == [True, True, True]
+    assert [v.holds for v in section1.verdicts("covariate", slightly)] == [True, True, True]
 
 
 def test_verdicts_of_table_1_can_go_both_ways() -> None:
     lengths = (1000, 4000, 16_000)
-    shape = len(regret.LEARNERS), len(regret.RADII), len(regret.STREAMS), len(lengths)
+    shape = len(table1.LEARNERS), len(table1.RADII), len(table1.STREAMS), len(lengths)
     speed = np.ones(shape) * np.array([1.0, 1.2, 4.0, 1.2])[:, None, None, None]
     noise = np.random.default_rng(0).normal(0, 1e-3, (3, *shape))
     like_log, like_root = (np.ones((3, *shape)) * growth + noise for growth in ([3.0, 4.0, 5.0], [3.0, 6.0, 12.0]))
-    assert all(v.holds for v in measured.table1_verdicts(like_log, speed, lengths))
-    assert [v.holds for v in measured.table1_verdicts(like_root, speed, lengths)] == [True, True, True, True, False]
+    assert all(v.holds for v in table1.verdicts(like_log, speed, lengths))
+    assert [v.holds for v in table1.verdicts(like_root, speed, lengths)] == [True, True, True, True, False]
     slow = speed[::-1] * np.array([1.0, 1.0, 9.0])
-    assert not any(v.holds for v in measured.table1_verdicts(1e9 * like_log, slow, lengths))
+    assert not any(v.holds for v in table1.verdicts(1e9 * like_log, slow, lengths))
     # One learner above, but within the noise; and one run.
     unclear = like_log.copy()
     unclear[:, 1, 0, 0] = [[3.0, 4.0, 5.4], [3.0, 4.0, 5.5], [3.0, 4.0, 5.7]]
-    verdict = measured.table1_verdicts(unclear, speed, lengths)[4]
+    verdict = table1.verdicts(unclear, speed, lengths)[4]
     assert verdict.holds is None and "standard errors at most" in verdict.why
-    assert measured.table1_verdicts(like_log[:1], speed, lengths)[4].holds is None
+    assert table1.verdicts(like_log[:1], speed, lengths)[4].holds is None
 
 
 def test_verdicts_on_rain_go_run_by_run_and_look_at_the_point() -> None:
     def holds(*runs: list[float], rate: float = 0.2) -> list[bool | None]:
-        return [v.holds for v in rainfall.verdicts({"x": (rate, rainfall.measured(np.array(runs), rate))})]
+        return [v.holds for v in rain.verdicts({"x": (rate, rain.measured(np.array(runs), rate))})]
 
     assert holds([0.25] * 100, [0.15] * 100) == [True, True]
     assert holds([0.25] * 100, [0.45] * 100) == [False, False]  # always one point, but another one
     assert holds([0.25] * 100, [0.25] * 99 + [0.15]) == [True, False]
     assert holds([0.25] * 100, [0.25] * 90 + [0.45] * 10) == [False, False]
-    assert (rainfall.settled(8000), rainfall.settled(100)) == (2000, 50)
+    assert (rain.settled(8000), rain.settled(100)) == (2000, 50)

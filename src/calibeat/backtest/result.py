@@ -18,8 +18,17 @@ if TYPE_CHECKING:
     from calibeat.report.schema import Payload
 
 MEASURED = (
-    "log_loss", "brier", "ce", "shp", "refinement", "accuracy", "auc", "regret", "log_e_value", "log_e_max",
-)  # fmt: skip
+    "log_loss",
+    "brier",
+    "ce",
+    "shp",
+    "refinement",
+    "accuracy",
+    "auc",
+    "regret",
+    "log_e_value",
+    "log_e_max",
+)
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections import deque
 from collections.abc import Callable
 from itertools import pairwise
@@ -12,6 +11,7 @@ from threading import Event, Thread
 import numpy as np
 
 from calibeat._util.check import check_whole
+from calibeat._util.cores import usable_cores
 from calibeat._util.types import Slots
 
 from .undo import insist
@@ -23,7 +23,7 @@ Serve = Callable[[Part], None]
 def thread_count(threads: int | None) -> int:
     """How many threads somebody asked for; if nobody did, as many as this process may use processors."""
     if threads is None:
-        return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+        return usable_cores()
     return check_whole("threads", threads, 1, 1024)
 
 

@@ -46,9 +46,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "log", metavar="LOG", help="a CSV, Parquet or Arrow file, a glob, a folder, or - for CSV on stdin"
     )
     columns = parser.add_argument_group(
-        "columns", "Each is guessed from common names if not given, except the key. The guess is reported. "
-        "The word none switches off the guess of a time or an id."
-    )  # fmt: skip
+        "columns",
+        "Each is guessed from common names if not given, except the key. The guess is reported. "
+        "The word none switches off the guess of a time or an id.",
+    )
     columns.add_argument("--score", metavar="NAME", help="the score")
     columns.add_argument("--outcome", metavar="NAME", help="0 or 1, false or true")
     columns.add_argument("--key", metavar="NAME", help="the stream: each key gets parameters of its own")
@@ -102,8 +103,14 @@ def run(args: argparse.Namespace, to: TextIO | None = None, log: TextIO | None =
         title=f"Backtest of {first}" + (f" and {len(files) - 1} more" if len(files) > 1 else ""),
         typed=True,
     )
-    named = {"score": args.score, "outcome": args.outcome, "key": args.key, "time": args.time,
-             "outcome time": args.outcome_time, "id": args.id}  # fmt: skip
+    named = {
+        "score": args.score,
+        "outcome": args.outcome,
+        "key": args.key,
+        "time": args.time,
+        "outcome time": args.outcome_time,
+        "id": args.id,
+    }
     columns = Columns(named, delayed=args.delay is not None)
     outputs = {option: path for option, path in (("--report", args.report), ("--out", args.out)) if path is not None}
     check_outputs(args.log, files, outputs)

@@ -31,7 +31,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--jobs", type=int, default=1, metavar="J", help="processes at the same time (default: 1)")
     parser.add_argument(
-        "--data", type=Path, metavar="DIR", help="the folder with the four datasets (default: that of CALIBEAT_DATA)"
+        "--data",
+        type=Path,
+        metavar="DIR",
+        help="the folder with the four datasets (default: CALIBEAT_DATA, or data/ of a checkout)",
     )
 
 

@@ -2,7 +2,7 @@
 
 There are two compiled twins of a kernel. Python calls the *entry*: machine code with a wrapper, stored as such. Other
 kernels call the *linked* one. It is only ever built into them, so it stays LLVM's intermediate code: no wrapper, no
-machine code, no optimisation of its own beyond that of each function. That halves the time of a first compilation, and
+machine code, and no optimisation of its own where it is inlined. That halves the time of a first compilation, and
 what is stored of it serves kernels that are compiled later. The bits are the same, for nothing here may reorder
 arithmetic.
 
@@ -158,8 +158,12 @@ def _library() -> Any:  # pragma: no cover - no JIT
     numba: Any = import_module("numba.core.codegen")
 
     class Library(numba.JITCodeLibrary):  # type: ignore[misc]
+        inlined = True
+
         def _optimize_final_module(self) -> None:
-            """The library that it is built into is optimised as a whole."""
+            """What is inlined is optimised there. Of another function LLVM must know, before that, what it touches."""
+            if not self.inlined:
+                super()._optimize_final_module()
 
         def _finalize_final_module(self) -> None:
             self._finalize_dynamic_globals()
@@ -177,6 +181,7 @@ def _pipeline() -> Any:  # pragma: no cover - no JIT
     class Pipeline(numba.Compiler):  # type: ignore[misc]
         def compile_extra(self, function: Kernel) -> Any:
             self.state.library = _library()(self.state.targetctx.codegen(), function.__qualname__)
+            self.state.library.inlined = bool(self.state.flags.forceinline)
             return super().compile_extra(function)
 
     return Pipeline

@@ -26,7 +26,7 @@ from .link import Linker
 F = TypeVar("F", bound=Callable[..., Any])
 
 _PATIENCE = 1.0  # seconds of plain Python in a process before a kernel is compiled: a quarter of what that takes
-_SECONDS_PER_BYTE = 0.6e-3  # of bytecode, to compile it
+_SECONDS_PER_BYTE = 0.25e-3  # to compile a byte of bytecode
 _WORTH_SAYING = 1.0  # seconds
 
 _KERNELS: dict[Callable[..., Any], dict[str, Any]] = {}  # -> how Numba is to compile it

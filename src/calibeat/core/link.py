@@ -70,19 +70,18 @@ class Linker:
 
     def missing(self, *functions: Kernel) -> int:
         """How much there is to compile for these kernels: bytes of bytecode that neither memory nor the cache has."""
-        found: dict[Kernel, bool] = {}
-        for function in functions:
-            if not self.is_cached(function):
-                self._collect(function, found)
-        linked = (function for function, is_linked in found.items() if is_linked)
-        entries = sum(_size(function.__code__) for function, is_linked in found.items() if not is_linked)
-        return entries + sum(_size(each.__code__) for each in linked if not self._has_linked(each))
+        entries = {function for function in functions if not self.is_cached(function)}
+        linked: set[Kernel] = set()
+        for function in entries:
+            self._collect(function, linked)
+        wanted = [*entries, *(each for each in linked if not self._has_linked(each))]
+        return sum(len(each.__code__.co_code) for each in wanted)
 
-    def _collect(self, function: Kernel, found: dict[Kernel, bool], *, linked: bool = False) -> None:
-        if function not in found:
-            found[function] = linked
-            for callee in self.calls(function).values():
-                self._collect(callee, found, linked=True)
+    def _collect(self, function: Kernel, linked: set[Kernel]) -> None:
+        for callee in self.calls(function).values():
+            if callee not in linked:
+                linked.add(callee)
+                self._collect(callee, linked)
 
     def _has_linked(self, function: Kernel) -> bool:
         made = self._linked.get(function)
@@ -135,10 +134,6 @@ def _names(code: CodeType) -> Iterator[str]:
     for constant in code.co_consts:
         if isinstance(constant, CodeType):
             yield from _names(constant)
-
-
-def _size(code: CodeType) -> int:
-    return len(code.co_code)
 
 
 def _source_of(value: Any) -> str:

@@ -28,7 +28,7 @@ from .rules import (
     unmoved_by_epsilon,
     within_the_theorem,
 )
-from .section import Verdict, undecided_if_one
+from .section import Verdict, undecided_if_few
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ class Claim:
         verdict = Verdict(
             self.text, self.where, found.holds, found.why, found.asked, found.fails_at_two, self.verbatim
         )  # fmt: skip
-        return undecided_if_one([verdict], min(summary.runs for summary in streams.values()))[0]
+        return undecided_if_few([verdict], min(summary.runs for summary in streams.values()))[0]
 
 
 FAMILY = ("BM", "FPS", "WPS", "OPS", "TOPS", "HOPS")

@@ -2,18 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-
-from calibeat.examples.drifts import T_TRAIN
-from calibeat.examples.stream import FloatArray
-
-from .section1 import WINDOWS, platt
 from .summary import Summary
 
-BARS = 40  # of a histogram of x
 # Okabe and Ito's colours, told apart by all kinds of colour vision; lines and markers differ too.
 STYLES: dict[str, tuple[str, str, str]] = {
     "BM": ("#000000", "--", "x"), "FPS": ("#999999", "--", "s"), "WPS": ("#E69F00", "--", "^"),
@@ -73,55 +66,4 @@ def over_time(
         line[0].set_ylabel(label, fontsize=9)
     handles, labels = grid[0][0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside upper center", ncols=len(methods), fontsize=9, frameon=False)
-    return figure
-
-
-# ---- Section 1 ---------------------------------------------------------------------------------------------------
-
-
-def histogram(axes: Any, x: FloatArray) -> None:
-    """Where x lies, the highest bar of height 1."""
-    count, edges = np.histogram(x, bins=BARS)
-    axes.bar(edges[:-1], count / count.max(), np.diff(edges), align="edge", color="0.85", label="histogram of x")
-
-
-def four_times(run: Mapping[str, FloatArray]) -> Any:
-    """x, the truth, the base model and OPS in four stretches of time, OPS as it is where the stretch begins."""
-    figure = new_figure(9.2, 5.2)
-    stretches = ((1, T_TRAIN), *WINDOWS)
-    for i, (axes, (first, last)) in enumerate(zip(figure.subplots(2, 2).flat, stretches, strict=True)):
-        histogram(axes, run["x"][first - 1 : last])
-        axes.plot(run["grid"], run["truth"][i], color="#E69F00", linewidth=2, label="Pr(Y = 1 | X = x)")
-        axes.plot(run["grid"], run["base"], color="#56B4E9", linestyle=":", linewidth=1.8, label="base model")
-        if i:
-            ops = platt(run["base"], float(run["a"][i - 1]), float(run["b"][i - 1]))
-            axes.plot(run["grid"], ops, color="#D55E00", linestyle="--", linewidth=1.6, label="OPS")
-        axes.set_title(f"t = {first} to {last}", fontsize=9)
-        axes.set_ylim(0, 1.05)
-        axes.set_xlabel("x", fontsize=8)
-        tidy(axes)
-        if i == 1:
-            handles, labels = axes.get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside upper center", ncols=4, fontsize=9, frameon=False)
-    return figure
-
-
-def both_small(runs: Mapping[str, Mapping[str, FloatArray]]) -> Any:
-    """Figure 4: label and regression drift side by side, at the last stretch of time and at the first of the test."""
-    figure = new_figure(9.2, 2.9)
-    panels = figure.subplots(1, 4)
-    for k, (kind, run) in enumerate(runs.items()):
-        for j, i in enumerate((1, 3)):
-            axes, (first, last) = panels[2 * k + j], WINDOWS[i - 1]
-            histogram(axes, run["x"][first - 1 : last])
-            axes.plot(run["grid"], run["truth"][i], color="#E69F00", linewidth=2, label="Pr(Y = 1 | X = x)")
-            axes.plot(run["grid"], run["base"], color="#56B4E9", linestyle=":", linewidth=1.8, label="base model")
-            ops = platt(run["base"], float(run["a"][i - 1]), float(run["b"][i - 1]))
-            axes.plot(run["grid"], ops, color="#D55E00", linestyle="--", linewidth=1.6, label="OPS")
-            axes.set_title(f"{kind} drift, t = {first} to {last}", fontsize=8)
-            axes.set_ylim(0, 1.05)
-            axes.set_xlabel("x", fontsize=8)
-            tidy(axes)
-    handles, labels = panels[0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside upper center", ncols=4, fontsize=9, frameon=False)
     return figure

@@ -13,7 +13,7 @@ import numpy as np
 
 from calibeat.examples.stream import FloatArray
 
-from . import ten
+from . import shifts
 from .datasets import DATASETS, Dataset, ordered, read, table
 from .storage import load_arrays, save_arrays
 
@@ -71,7 +71,7 @@ class ForestStream:
         """Everything that the scores depend on."""
         import sklearn
 
-        about: dict[str, Any] = {"spike": ten.SPIKE, "scaled": ten.SCALED, "scale": ten.SCALE}
+        about: dict[str, Any] = {"spike": shifts.SPIKE, "scaled": shifts.SCALED, "scale": shifts.SCALE}
         if self.kind in DATASETS:
             about = {key: value for key, value in asdict(DATASETS[self.kind]).items() if key not in WHERE_FROM}
         versions = {"scikit-learn": sklearn.__version__, "numpy": np.__version__}
@@ -99,7 +99,7 @@ def grow(stream: ForestStream, seed: int, data: Path | None) -> tuple[FloatArray
     from sklearn.ensemble import RandomForestClassifier
 
     # One legacy generator for shuffle, noise and trees, as the published scores were drawn: credit and fetal come out
-    # equal to them to the last bit (tests/test_reproduce_data.py).
+    # equal to them to the last bit (tests/paper/test_datasets.py).
     random = np.random.RandomState(seed)  # scikit-learn takes no other
     if stream.kind in DATASETS:
         dataset = DATASETS[stream.kind]
@@ -112,11 +112,11 @@ def grow(stream: ForestStream, seed: int, data: Path | None) -> tuple[FloatArray
         x, y = features[rows], outcomes[rows]
     else:
         drifts = stream.design == "drift"
-        events = stream.events or ten.T
+        events = stream.events or shifts.T
         if stream.kind == "covariate":
-            x, y = ten.covariate_shift(ten.HALF_TURN if drifts else 0.0, stream.protocol, random, events)
+            x, y = shifts.covariate_shift(shifts.HALF_TURN if drifts else 0.0, stream.protocol, random, events)
         else:
-            x, y = ten.label_shift(ten.LAST_BIAS if drifts else 0.5, stream.protocol, random, events)
+            x, y = shifts.label_shift(shifts.LAST_BIAS if drifts else 0.5, stream.protocol, random, events)
     n = stream.train
     forest = RandomForestClassifier(n_estimators=stream.trees, random_state=random).fit(x[:n], y[:n])
     scores = forest.predict_proba(x[n:])[:, list(forest.classes_).index(1.0)]

@@ -4,37 +4,39 @@ from __future__ import annotations
 
 import csv
 import io
+import json
 import platform
 import re
 from collections.abc import Sequence
+from dataclasses import asdict
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
 from calibeat import __version__
+from calibeat._util.files import atomic
+from calibeat._util.words import counted
 
 from .forests import TREES
 from .registry import EXPERIMENTS, Experiment
 from .rules import MUCH, SLIGHTLY, STANDARD_ERRORS
-from .section import Section, Table, Verdict, plural, prose
+from .section import FEWEST_RUNS, Section, Table, Verdict, prose
 from .settings import Settings
 from .storage import write_text
 
 PAGE, FOLDER = "reproduction.md", "reproduction"
-MADE_WITH = "Made with: "
-HOLDS, FAILS, OPEN = "holds", "**does not hold**", "undecided"
+HOLDS, FAILS, OPEN, TOO_FEW = "holds", "**does not hold**", "undecided", "too few runs to decide"
 AT_TWO = " (at two standard errors: does not hold)"
-FINDING = "- Published: "
 COLOURS = 64
 ABOUT = prose("""
     Every table and figure of *Online Platt Scaling with Calibeating* (Gupta & Ramdas, ICML 2023), computed anew, our
-    numbers beside the paper's. This page is written by `calibeat reproduce`; each section names its command (DIR holds
-    the four datasets). "Paper" is what the paper prints or, where it only plots, the final value of the experiments
-    that were published with it (ten seeds). ± is one standard deviation over the runs, and differences are counted in
-    it. Words between “ and ” are the text's own, with [...] where some are left out; the place named is where to read
-    them in full. Where the text and the published experiments differ, DEVIATIONS.md of the repository says what is
-    done. The paper made 100 runs. To cite these numbers, cite the paper and calibeat with its version (CITATION.cff of
-    the repository); the page, its figures and its CSVs are under calibeat's licence. Made with:
+    numbers beside the paper's. This page is written by `calibeat reproduce`; each section names its command. "Paper" is
+    what the paper prints or, where it only plots, the final value of the experiments that were published with it (ten
+    seeds). ± is one standard deviation over the runs, and differences are counted in it. Words between “ and ” are the
+    text's own, with [...] where some are left out; the place named is where to read them in full. Where the text and
+    the published experiments differ, DEVIATIONS.md of the repository says what is done. The paper made 100 runs. To
+    cite these numbers, cite the paper and calibeat with its version (CITATION.cff of the repository); the page, its
+    figures and its CSVs are under calibeat's licence. Made with:
 """)
 HOW = prose(f"""
     **How claims are judged.** The paper's lines are means over runs, and so are ours. A curve is "clearly" above
@@ -42,8 +44,8 @@ HOW = prose(f"""
     one clear exception, and is undecided if there are exceptions, but none is clear. "Slightly", "almost" and "hardly"
     are a factor of at most {SLIGHTLY:g}, "by a margin" is more; "much" and "significantly" are at least {MUCH:g};
     "typically", "most" and "mostly" are more than half, "often" and "performs well" at least half. These numbers are
-    ours; each verdict shows what it asks. They were not all settled before the first results were seen. Changed
-    afterwards:
+    ours; each verdict shows what it asks. With fewer than {FEWEST_RUNS} runs (Table 1: fewer than five) no claim about
+    a mean is judged. These rules were not all settled before the first results were seen. Changed afterwards:
 """)
 CHANGED = """
     "clearly": from two standard errors to three, for all claims of the form "always" (what two would say is shown);
@@ -67,7 +69,7 @@ LIBRARIES = ("numpy", "numba", "scikit-learn", "scipy", "pandas", "matplotlib")
 
 
 def write(experiment: Experiment, section: Section, settings: Settings, out: Path) -> None:
-    """NAME.md, NAME.csv and the figures of one experiment into OUT/reproduction."""
+    """NAME.md, NAME.csv, NAME.json (the verdicts) and the figures of one experiment into OUT/reproduction."""
     folder = out / FOLDER
     folder.mkdir(parents=True, exist_ok=True)
     for stem, figure in section.figures.items():
@@ -76,6 +78,13 @@ def write(experiment: Experiment, section: Section, settings: Settings, out: Pat
     for stem, table in section.more.items():
         write_text(folder / f"{stem}.csv", comma_separated(table.head, table.rows))
     write_text(folder / f"{experiment.name}.md", markdown(experiment, section, settings))
+    facts = {
+        "heading": heading(experiment),
+        "made_with": made_with(experiment, settings),
+        "verdicts": [asdict(verdict) for verdict in section.verdicts],
+        "findings": section.findings,
+    }
+    write_text(folder / f"{experiment.name}.json", json.dumps(facts, indent=1, ensure_ascii=False) + "\n")
 
 
 def save(figure: Any, path: Path) -> None:
@@ -96,7 +105,8 @@ def save(figure: Any, path: Path) -> None:
     drawn = io.BytesIO()
     figure.savefig(drawn, format="png")
     # A drawing has few colours: with a palette it takes a third of the space.
-    Image.open(drawn).convert("RGB").quantize(COLOURS).save(path.with_suffix(".png"), optimize=True)
+    with atomic(path.with_suffix(".png")) as file:
+        Image.open(drawn).convert("RGB").quantize(COLOURS).save(file, format="PNG", optimize=True)
 
 
 def comma_separated(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
@@ -110,8 +120,7 @@ def comma_separated(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 def markdown(experiment: Experiment, section: Section, settings: Settings) -> str:
     """One experiment's page; its links are relative to its own folder."""
-    shows = ", ".join(experiment.shows)
-    parts = [f"## {f'{shows}: ' if shows else ''}{experiment.title}", *section.words]
+    parts = [f"## {heading(experiment)}", *section.words]
     for stem in section.figures:
         caption = section.captions[stem]
         parts.append(f"![{caption}]({stem}.png)\n\n*{caption}* ([SVG]({stem}.svg))")
@@ -121,11 +130,17 @@ def markdown(experiment: Experiment, section: Section, settings: Settings) -> st
         parts.append(markdown_table(Table("What the text says", ["claim", "in our runs", "asked", "numbers"], rows)))
     if section.findings:
         parts.append("**Known from the published experiments**")
-        parts.append("\n".join(FINDING + finding for finding in section.findings))
+        parts.append(bullets([f"Published: {finding}" for finding in section.findings]))
     files = ", ".join(f"[{stem}.csv]({stem}.csv)" for stem in (experiment.name, *section.more))
     parts.append(f"Every number: {files}. `{command(experiment, settings)}`")
-    parts.append(MADE_WITH + made_with(experiment, settings))
+    parts.append(f"Made with: {made_with(experiment, settings)}")
     return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def heading(experiment: Experiment) -> str:
+    """Figure 5, Figure 8: what they show."""
+    shows = ", ".join(experiment.shows)
+    return f"{shows}: {experiment.title}" if shows else experiment.title
 
 
 def quoted(verdict: Verdict) -> str:
@@ -136,6 +151,8 @@ def quoted(verdict: Verdict) -> str:
 
 def said(verdict: Verdict) -> str:
     """The verdict, and what two standard errors would say if that is something else."""
+    if verdict.too_few:
+        return TOO_FEW
     return {True: HOLDS, False: FAILS, None: OPEN}[verdict.holds] + (AT_TWO if verdict.fails_at_two else "")
 
 
@@ -149,18 +166,20 @@ def markdown_table(table: Table) -> str:
 
 def assemble(out: Path) -> Path:
     """OUT/reproduction.md from the pages of all the experiments that are there, in the order of the list."""
-    files = {name: out / FOLDER / f"{name}.md" for name in EXPERIMENTS}
-    pages = [file.read_text(encoding="utf-8") for file in files.values() if file.is_file()]
-    whole = "\n".join(pages)
-    made = sorted(set(re.findall(rf"^{re.escape(MADE_WITH)}(.*)$", whole, flags=re.MULTILINE)))
-    headings = [page.splitlines()[0].removeprefix("## ") for page in pages]
+    folder = out / FOLDER
+    names = [name for name in EXPERIMENTS if (folder / f"{name}.json").is_file()]
+    pages = [(folder / f"{name}.md").read_text(encoding="utf-8") for name in names]
+    facts = [json.loads((folder / f"{name}.json").read_text(encoding="utf-8")) for name in names]
     parts = [
         "# The paper, reproduced",
         ABOUT,
-        bullets(made),
-        *summary(whole),
+        bullets(sorted({about["made_with"] for about in facts})),
+        *summary(
+            [Verdict(**verdict) for about in facts for verdict in about["verdicts"]],
+            [finding for about in facts for finding in about["findings"]],
+        ),
         "The numbers stand beside each claim, in its section:",
-        bullets([f"[{heading}](#{anchor(heading)})" for heading in headings]),
+        bullets([f"[{about['heading']}](#{anchor(about['heading'])})" for about in facts]),
         HOW,
         bullets([prose(line) for line in CHANGED.split(";\n")]),
         *(re.sub(r"\]\((?!https?:|#)", f"]({FOLDER}/", page) for page in pages),
@@ -170,30 +189,29 @@ def assemble(out: Path) -> Path:
     return path
 
 
-def summary(whole: str) -> list[str]:
-    """How many claims hold, those that do not, and what was known before; from the sections' own tables."""
-    verdicts = "|".join(map(re.escape, (HOLDS, FAILS, OPEN)))
-    found = re.findall(rf"^\| (.*?) \| ({verdicts})({re.escape(AT_TWO)})? \|", whole, flags=re.MULTILINE)
-    held, failed, undecided = ([claim for claim, verdict, _ in found if verdict == v] for v in (HOLDS, FAILS, OPEN))
-    at_two = sum(bool(more) for _, _, more in found)
-    known = re.findall(rf"^{re.escape(FINDING)}(.*)$", whole, flags=re.MULTILINE)
-    counted = f"Of the claims of the text, **{len(held)} hold** in these runs, **{len(failed)} do not**, and "
-    counted += (
-        f"{len(undecided)} {'is' if len(undecided) == 1 else 'are'} undecided: the means speak against the claim, "
-    )
-    counted += "but within the noise of the runs."
+def summary(verdicts: Sequence[Verdict], findings: Sequence[str]) -> list[str]:
+    """How many claims hold, those that do not, and what was known before."""
+    judged = [verdict for verdict in verdicts if not verdict.too_few]
+    held, failed, undecided = ([v for v in judged if v.holds is holds] for holds in (True, False, None))
+    text = f"Of the claims of the text, **{len(held)} hold** in these runs, **{len(failed)} do not**, and "
+    text += f"{len(undecided)} {'is' if len(undecided) == 1 else 'are'} undecided: the means speak against the "
+    text += "claim, but within the noise of the runs."
     if undecided:
-        counted += f" If two standard errors were enough, {at_two} of the undecided would not hold."
+        at_two = sum(verdict.fails_at_two for verdict in undecided)
+        text += f" If two standard errors were enough, {at_two} of the undecided would not hold."
+    if len(judged) < len(verdicts):
+        few = len(verdicts) - len(judged)
+        text += f" {few} more {'was' if few == 1 else 'were'} not judged: too few runs to decide."
     return [
-        counted,
+        text,
         "Those that do not hold:" if failed else "",
-        bullets(failed),
+        bullets([quoted(verdict) for verdict in failed]),
         "Undecided:" if undecided else "",
-        bullets([claim + more for claim, verdict, more in found if verdict == OPEN]),
+        bullets([quoted(verdict) + (AT_TWO if verdict.fails_at_two else "") for verdict in undecided]),
         "What the published experiments themselves do not bear out of the text, and what our runs say:"
-        if known
+        if findings
         else "",
-        bullets(known),
+        bullets(findings),
     ]
 
 
@@ -212,7 +230,7 @@ def command(experiment: Experiment, settings: Settings) -> str:
     count = experiment.runs(settings)
     runs = f" --runs {count}" if experiment.most_runs > 1 else ""
     seed = f" --seed {settings.seed}" if settings.seed and count else ""
-    return f"calibeat reproduce {experiment.name}{runs}{seed}{' --data DIR' if experiment.needs_data else ''}"
+    return f"calibeat reproduce {experiment.name}{runs}{seed}"
 
 
 def made_with(experiment: Experiment, settings: Settings) -> str:
@@ -222,7 +240,7 @@ def made_with(experiment: Experiment, settings: Settings) -> str:
     )  # fmt: skip
     count, first = experiment.runs(settings), settings.seed
     seeds = f"seed {first}" if count == 1 else f"seeds {first} to {first + count - 1}"
-    return (f"{plural(count, 'run')}, {seeds}; " if count else "") + f"{versions()}.{small}"
+    return (f"{counted(count, 'run')}, {seeds}; " if count else "") + f"{versions()}.{small}"
 
 
 def versions() -> str:

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import difflib
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
+from calibeat._util.words import did_you_mean, duration
 from calibeat.errors import InvalidInput
 
-from . import curves, measured, rainfall, reports
+from . import platt, rain, real, refits, section1, table1, table2, ten
 from .section import Section
 from .settings import MOST, Settings
-from .tasks import Task
-
-Results = Mapping[str, Sequence[Mapping[str, Any]]]
+from .tasks import Results, Task
 
 FOREST_SECONDS = 2.6  # one forest of 1000 trees with its scores, on one core
 STREAM_SECONDS = 0.1  # one stream replayed through every method at every epsilon
@@ -55,37 +52,37 @@ EXPERIMENTS = {
     experiment.name: experiment
     for experiment in (
         Experiment("platt", ("Figure 1",), "Platt scaling, online logistic regression, calibeating", nothing,
-                   reports.platt, most_runs=0),
-        Experiment("pipeline", ("Figure 2",), "Online adversarial post-hoc calibration", nothing, reports.pipeline,
+                   platt.figure1, most_runs=0),
+        Experiment("pipeline", ("Figure 2",), "Online adversarial post-hoc calibration", nothing, platt.figure2,
                    most_runs=0),
-        Experiment("covariate-drift", ("Figure 3",), "Section 1: covariate drift", reports.section1_tasks("covariate"),
-                   reports.section1_report("covariate", 3), seconds=0.2),
+        Experiment("covariate-drift", ("Figure 3",), "Section 1: covariate drift", section1.tasks("covariate"),
+                   section1.report("covariate", 3), seconds=0.2),
         Experiment("small-drifts", ("Figure 4",), "Section 1: label and regression-function drift, the short version",
-                   reports.figure4_tasks, reports.figure4, most_runs=1),
-        Experiment("table1", ("Table 1",), "Regret and running time of OGD, ONS and AIOLI", measured.table1_tasks,
-                   measured.table1, seconds=5.0, most_runs=measured.RUNS),
+                   section1.figure4_tasks, section1.figure4, most_runs=1),
+        Experiment("table1", ("Table 1",), "Regret and running time of OGD, ONS and AIOLI", table1.tasks,
+                   table1.report, seconds=5.0, most_runs=table1.RUNS),
         Experiment("real-drift", ("Figure 5", "Figure 8"), "Four real datasets with drift: CE and SHP over time",
-                   curves.drift_tasks, curves.drift, needs_data=True, forests=4),
+                   real.drift_tasks, real.drift, needs_data=True, forests=4),
         Experiment("real-iid", ("Figure 6", "Figure 9"), "Four real datasets, i.i.d.: CE and SHP over time",
-                   curves.real_tasks, curves.iid, needs_data=True, forests=8),
+                   real.tasks, real.iid, needs_data=True, forests=8),
         Experiment("ten-dimensions", ("Figure 7",), "Covariate and label drift in ten dimensions, text and published",
-                   curves.ten_tasks, curves.ten_dimensions, forests=8),
-        Experiment("datasets", ("Table 2",), "The four datasets: sizes, designs, checksums", nothing, measured.datasets,
+                   ten.tasks, ten.report, forests=8),
+        Experiment("datasets", ("Table 2",), "The four datasets: sizes, designs, checksums", nothing, table2.report,
                    needs_data=True, most_runs=0),
-        Experiment("label-drift", ("Figure 10",), "Section 1: label drift", reports.section1_tasks("label"),
-                   reports.section1_report("label", 10), seconds=0.2),
+        Experiment("label-drift", ("Figure 10",), "Section 1: label drift", section1.tasks("label"),
+                   section1.report("label", 10), seconds=0.2),
         Experiment("regression-drift", ("Figure 11",), "Section 1: regression-function drift",
-                   reports.section1_tasks("regression"), reports.section1_report("regression", 11), seconds=0.2),
-        Experiment("epsilon", ("Figure 12", "Figure 13"), "Bins of width 0.05 and 0.2", curves.real_tasks,
-                   curves.epsilons, needs_data=True, forests=8),
-        Experiment("beta", ("Figure 14",), "Online beta scaling and its calibeating variants", curves.real_tasks,
-                   curves.beta, needs_data=True, forests=8),
-        Experiment("histogram", ("Figure 15",), "Windowed histogram binning", curves.real_tasks, curves.histogram,
+                   section1.tasks("regression"), section1.report("regression", 11), seconds=0.2),
+        Experiment("epsilon", ("Figure 12", "Figure 13"), "Bins of width 0.05 and 0.2", real.tasks,
+                   real.epsilons, needs_data=True, forests=8),
+        Experiment("beta", ("Figure 14",), "Online beta scaling and its calibeating variants", real.tasks,
+                   real.beta, needs_data=True, forests=8),
+        Experiment("histogram", ("Figure 15",), "Windowed histogram binning", real.tasks, real.histogram,
                    needs_data=True, forests=8),
-        Experiment("rain", ("Figure 16",), "F99 on hourly rain", rainfall.tasks, rainfall.report,
+        Experiment("rain", ("Figure 16",), "F99 on hourly rain", rain.tasks, rain.report,
                    seconds=0.2),
         Experiment("refits", (), "Not in the paper: the time of WPS beside SciPy and scikit-learn",
-                   measured.refit_tasks, measured.refit_report, needs_data=True, forests=1, seconds=2.0,
+                   refits.tasks, refits.report, needs_data=True, forests=1, seconds=2.0,
                    most_runs=1),
     )
 }  # fmt: skip
@@ -95,18 +92,18 @@ def chosen(names: Sequence[str]) -> list[Experiment]:
     """The experiments of these names, in the order of the list; "all", or nothing, is every one."""
     wanted = set(names) or {"all"}
     for name in sorted(wanted - {"all"} - set(EXPERIMENTS)):
-        close = meant(name)
-        hint = f"did you mean {' or '.join(map(repr, close))}?" if close else f"there are all, {', '.join(EXPERIMENTS)}"
-        raise InvalidInput(f"NAME must be one of the experiments, got {name!r:.60} - {hint}")
+        close = f" - did you mean {' or '.join(map(repr, found))}?" if (found := meant(name)) else ""
+        hint = close or did_you_mean(name, EXPERIMENTS) or f" - there are all, {', '.join(EXPERIMENTS)}"
+        raise InvalidInput(f"NAME must be one of the experiments, got {name!r:.60}{hint}")
     return [experiment for name, experiment in EXPERIMENTS.items() if "all" in wanted or name in wanted]
 
 
 def meant(name: str) -> list[str]:
-    """Experiments that show the figure or table of this name, or begin with it; else the one that is spelt like it."""
+    """Experiments that show the figure or table of this name, or else begin with it."""
     plain = re.sub(r"[\W_]", "", name.lower()).replace("fig", "figure").replace("figureure", "figure")
     shows = [e.name for e in EXPERIMENTS.values() if plain in {s.lower().replace(" ", "") for s in e.shows}]
     begins = [known for known in EXPERIMENTS if name and known.startswith(name.lower())]
-    return shows or begins or difflib.get_close_matches(name, EXPERIMENTS, n=1, cutoff=0.5)
+    return shows or begins
 
 
 def listing(settings: Settings, names: Sequence[str] = ()) -> str:
@@ -115,7 +112,11 @@ def listing(settings: Settings, names: Sequence[str] = ()) -> str:
     for experiment in chosen(names):
         first, again = experiment.estimate(settings)
         needs = " [needs the data]" if experiment.needs_data else ""
-        shows, first_time, once_more = ", ".join(experiment.shows) or "-", duration(first), duration(again)
+        shows, first_time, once_more = (
+            ", ".join(experiment.shows) or "-",
+            duration(max(1.0, first)),
+            duration(max(1.0, again)),
+        )
         lines.append(f"{experiment.name:17} {shows:21} {first_time:>10} {once_more:>7}  {experiment.title}{needs}")
     lines += [
         f"Estimates for --runs {settings.runs} --jobs {settings.jobs}; AGAIN is when the scores are in the cache.",
@@ -124,8 +125,6 @@ def listing(settings: Settings, names: Sequence[str] = ()) -> str:
     return "\n".join(lines)
 
 
-def duration(seconds: float) -> str:
-    """For people: 8 s, 3 min, 2 h."""
-    if seconds < 100:
-        return f"{max(1.0, seconds):.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 6000 else f"{seconds / 3600:.1f} h"
+def estimated(seconds: float) -> str:
+    """A duration of which two digits at most are known."""
+    return duration(float(f"{max(1.0, seconds):.2g}"))

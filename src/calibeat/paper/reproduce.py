@@ -12,10 +12,12 @@ from tempfile import TemporaryDirectory
 from typing import TextIO
 
 from calibeat._util.extras import need
+from calibeat._util.words import counted
 from calibeat.errors import CalibeatError, InvalidInput
 
 from . import pages, registry
 from .datasets import data_folder, verify
+from .section import Verdict
 from .settings import Settings
 from .tasks import run_all
 
@@ -26,6 +28,17 @@ def require_libraries() -> None:
     """Raise `MissingExtra` now, not when the work is half done."""
     for library in LIBRARIES:
         need(library, extra="reproduce", what="reproduce")
+
+
+def outcome_of(verdicts: Sequence[Verdict]) -> str:
+    """How many claims hold, in a few words."""
+    if not verdicts:
+        return "no claims to decide"
+    if all(verdict.too_few for verdict in verdicts):
+        return f"{counted(len(verdicts), 'claim')} not judged: too few runs to decide"
+    found = [verdict.holds for verdict in verdicts]
+    open_ = f", {found.count(None)} undecided" if None in found else ""
+    return f"{found.count(True)} of {len(found)} claims hold{open_}"
 
 
 def reproduce(
@@ -58,10 +71,7 @@ def reproduce(
     for experiment in experiments:
         section = experiment.report(settings, results)
         pages.write(experiment, section, settings, out)
-        verdicts = [verdict.holds for verdict in section.verdicts]
-        said = f"{verdicts.count(True)} of {len(verdicts)} claims hold" if verdicts else "no claims to decide"
-        said += f", {verdicts.count(None)} undecided" if None in verdicts else ""
-        to.write(f"{experiment.name:17} {', '.join(experiment.shows):21} {said}\n")
+        to.write(f"{experiment.name:17} {', '.join(experiment.shows):21} {outcome_of(section.verdicts)}\n")
         if experiment.name == "refits":
             to.writelines(f"  {row[0]:34} {row[1]:>8} s  {row[2]:>5} x\n" for row in section.csv_rows)
     page = pages.assemble(out)

@@ -8,18 +8,20 @@ from typing import Any
 
 import numpy as np
 
+from calibeat._util.words import counted
 from calibeat.examples.stream import FloatArray
 
 NUMBERS = ("mean", "std", "runs")
-ONE_RUN = "one run has no standard error, so nothing is decided"
+FEWEST_RUNS = 10  # with fewer, a standard error is itself mostly noise, and no claim about a mean is decided
 
 
 @dataclass(frozen=True)
 class Verdict:
     """A claim of the text, whether it holds in our runs, the numbers that say so, and the rule that was applied.
 
-    `holds` is None where the means speak against the claim, but by no more than the runs' noise; `fails_at_two` says
-    that it would not hold if two standard errors were enough. `verbatim` claims are in the text's own words.
+    `holds` is None where nothing is decided: the means speak against the claim, but by no more than the runs' noise, or
+    there were too few runs (`too_few`). `fails_at_two` says that it would not hold if two standard errors were enough.
+    `verbatim` claims are in the text's own words.
     """
 
     claim: str
@@ -29,6 +31,7 @@ class Verdict:
     asked: str
     fails_at_two: bool = False
     verbatim: bool = True
+    too_few: bool = False
 
 
 @dataclass(frozen=True)
@@ -60,16 +63,12 @@ def prose(text: str) -> str:
     return " ".join(text.split())
 
 
-def plural(count: int, noun: str) -> str:
-    """1 run, 2 runs."""
-    return f"{count} {noun}" + ("" if count == 1 else "s")
-
-
-def undecided_if_one(verdicts: Iterable[Verdict], runs: int) -> list[Verdict]:
-    """The verdicts, each undecided if there was only one run."""
-    if runs > 1:
+def undecided_if_few(verdicts: Iterable[Verdict], runs: int, fewest: int = FEWEST_RUNS) -> list[Verdict]:
+    """The verdicts, each undecided if there were fewer than `fewest` runs."""
+    if runs >= fewest:
         return list(verdicts)
-    return [replace(v, holds=None, fails_at_two=False, why=f"{ONE_RUN}; {v.why}") for v in verdicts]
+    why = f"{counted(runs, 'run')}, and a verdict needs at least {fewest}"
+    return [replace(v, holds=None, fails_at_two=False, too_few=True, why=f"{why}; {v.why}") for v in verdicts]
 
 
 def spread(values: FloatArray) -> FloatArray:

@@ -7,7 +7,7 @@ import json
 import logging
 import signal
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -21,6 +21,7 @@ from .forests import ForestStream
 from .storage import load_arrays, save_arrays, source_digest
 
 Arrays = dict[str, Any]
+Results = Mapping[str, Sequence[Mapping[str, Any]]]  # of all runs, by the task's name
 
 
 @dataclass(frozen=True)

@@ -38,17 +38,33 @@ def certificates(replayed: Replayed) -> list[Certificate]:
         listed.append(_regret(replayed, ops, best, T))
     if ops is not None and auto is not None:
         gap = _total(replayed, auto) - _total(replayed, ops)
-        listed.append(_entry(
-            auto, "log-loss", "AUTO loses at most ln 18 + (3/4) ln T + 0.73 + 1e-7 T nats to OPS", bounds.auto_loss(T),
-            gap, applies, T, promised=not late,
-        ))  # fmt: skip
+        listed.append(
+            _entry(
+                auto,
+                "log-loss",
+                "AUTO loses at most ln 18 + (3/4) ln T + 0.73 + 1e-7 T nats to OPS",
+                bounds.auto_loss(T),
+                gap,
+                applies,
+                T,
+                promised=not late,
+            )
+        )
     if ops is not None and tops is not None and _same_bins(replayed, tops):
         eps = 1.0 / replayed.bins
         gap = _all(replayed, ops)["shp"] - _all(replayed, tops)["shp"]
-        listed.append(_entry(
-            tops, "sharpness", "SHP of TOPS is at least SHP of OPS less e + e²/4 + (log T + 1)/(e T) (Theorem 3.1)",
-            bounds.tops_sharpness(eps, T), gap, applies, T, promised=not late,
-        ))  # fmt: skip
+        listed.append(
+            _entry(
+                tops,
+                "sharpness",
+                "SHP of TOPS is at least SHP of OPS less e + e²/4 + (log T + 1)/(e T) (Theorem 3.1)",
+                bounds.tops_sharpness(eps, T),
+                gap,
+                applies,
+                T,
+                promised=not late,
+            )
+        )
     if ops is not None and hops is not None and _same_bins(replayed, hops):
         listed += _hops(replayed, ops, hops, T, applies)
     for runner in replayed.runners:

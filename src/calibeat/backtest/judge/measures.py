@@ -135,8 +135,13 @@ def periods(replayed: Replayed) -> list[tuple[str, int, int]]:
     return parts
 
 
-_UNITS = (("datetime64[h]", "%d %b %Y, %H h"), ("datetime64[D]", "%d %b %Y"), ("datetime64[M]", "%b %Y"),
-          ("quarter", ""), ("datetime64[Y]", "%Y"))  # fmt: skip
+_UNITS = (
+    ("datetime64[h]", "%d %b %Y, %H h"),
+    ("datetime64[D]", "%d %b %Y"),
+    ("datetime64[M]", "%b %Y"),
+    ("quarter", ""),
+    ("datetime64[Y]", "%Y"),
+)
 
 
 def _calendar(begins: list[int]) -> list[tuple[str, int, int]] | None:

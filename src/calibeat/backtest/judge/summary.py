@@ -292,20 +292,22 @@ def _keys(replayed: Replayed, source: Source, chosen: str, labels: dict[str, str
     rows: list[KeyRow] = []
     for slot in order.tolist():
         n, ones, _ = replayed.key_counts[slot].tolist()
-        rows.append({
-            "key": source.keys[slot],
-            "events": int(n),
-            "base_rate": ones / n,
-            "raw_log_loss": float(by_key[raw][0][slot, 0]) / n,
-            "methods": {
-                name: {
-                    "log_loss": float(sums[slot, 0]) / n,
-                    "brier": float(sums[slot, 1]) / n,
-                    "ce": float(calibration_error_of_gaps(gaps[slot], n)) if slot < len(gaps) else None,
-                }
-                for name, (sums, gaps) in by_key.items()
-            },
-        })  # fmt: skip
+        rows.append(
+            {
+                "key": source.keys[slot],
+                "events": int(n),
+                "base_rate": ones / n,
+                "raw_log_loss": float(by_key[raw][0][slot, 0]) / n,
+                "methods": {
+                    name: {
+                        "log_loss": float(sums[slot, 0]) / n,
+                        "brier": float(sums[slot, 1]) / n,
+                        "ce": float(calibration_error_of_gaps(gaps[slot], n)) if slot < len(gaps) else None,
+                    }
+                    for name, (sums, gaps) in by_key.items()
+                },
+            }
+        )
     sentence = (
         "Each key is a stream with parameters of its own. First come the keys on which the raw score loses most to "
         f"{labels[rival]}, in nats over all of their events."

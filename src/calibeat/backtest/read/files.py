@@ -159,10 +159,12 @@ class LogFile:
             read_options=csv.ReadOptions(block_size=4 << 20, use_threads=False),  # threads do not number the rows
             parse_options=csv.ParseOptions(delimiter=delimiter, newlines_in_values=True, invalid_row_handler=bad_row),
             convert_options=csv.ConvertOptions(
-                include_columns=columns, column_types=dict.fromkeys(columns, pa.string()), null_values=NOTHING,
+                include_columns=columns,
+                column_types=dict.fromkeys(columns, pa.string()),
+                null_values=NOTHING,
                 strings_can_be_null=True,
             ),
-        )  # fmt: skip
+        )
         first = 0
         for part in parts:
             rows = _numbers_of_rows(first, part.num_rows, dropped)

@@ -190,9 +190,15 @@ class _Loop:
 
     @staticmethod
     def _at_once(
-        replay: Replay, tally: Tally, chunk: Chunk, labelled: Flags, place: Ints, raw_loss: Vector, draws: Vector,
+        replay: Replay,
+        tally: Tally,
+        chunk: Chunk,
+        labelled: Flags,
+        place: Ints,
+        raw_loss: Vector,
+        draws: Vector,
         streams: int,
-    ) -> None:  # fmt: skip
+    ) -> None:
         """As if each outcome had been known at once; a forecast without an outcome changes nothing."""
         known = Chunk(chunk.scores[labelled], chunk.outcomes[labelled], chunk.slots[labelled])
         forecasts = replay.feed(known, None, draws[labelled], streams)

@@ -48,9 +48,16 @@ def losses(scores: Vector, outcomes: Vector, place: Ints, loss: Vector) -> None:
 
 @kernel
 def tally(
-    forecasts: Vector, outcomes: Vector, place: Ints, raw_loss: Vector, bins: int, cells: Vector, sums: Vector,
-    ranks: Vector, running: Vector,
-) -> None:  # fmt: skip
+    forecasts: Vector,
+    outcomes: Vector,
+    place: Ints,
+    raw_loss: Vector,
+    bins: int,
+    cells: Vector,
+    sums: Vector,
+    ranks: Vector,
+    running: Vector,
+) -> None:
     """Count each event in the block `place` (none if negative).
 
     `running` is the log e-value, its maximum, and what the clip took off the log-loss of all events.
@@ -87,7 +94,7 @@ def tally(
 @kernel
 def tally_keys(
     forecasts: Vector, outcomes: Vector, place: Ints, slots: Ints, bins: int, sums: Vector, gaps: Vector
-) -> None:  # fmt: skip
+) -> None:
     """Per stream: log-loss and Brier sums, and where `gaps` has room the sum of forecast - outcome of each bin."""
     m = float(bins)
     room = len(gaps) // bins

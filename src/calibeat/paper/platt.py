@@ -1,19 +1,18 @@
-"""Figures 1, 2 and 16 and the picture of Table 1."""
+"""Figures 1 and 2: what Platt scaling, online logistic regression and calibeating are."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from itertools import pairwise, product
+from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
-from calibeat.examples.stream import FloatArray
-
 from .figures import new_figure, tidy
-from .rain import AIRPORTS, RECORDS
-from .regret import BOUNDS, LEARNERS, RADII, STREAMS
+from .section import Section, Verdict
 from .section1 import platt
+from .settings import Settings
+from .tasks import Results
 
 CURVES = ((1.0, 0.0), (0.5, 0.0), (2.0, 0.0), (1.0, 1.0), (1.0, -1.0), (-1.0, 0.0))  # (a, b)
 SHADES = ("#000000", "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#999999")
@@ -30,7 +29,52 @@ sum of l(y, p) against
 the best fixed w"""
 
 
-def platt_curves() -> Any:
+def figure1(_settings: Settings, _results: Results) -> Section:
+    """Figure 1."""
+    f = np.linspace(0.1, 0.9, 9)
+    rows = [
+        [f"{a:g}", f"{b:g}", f"{x:.1f}", f"{value:.6f}"]
+        for a, b in CURVES
+        for x, value in zip(f, platt(f, a, b), strict=True)
+    ]
+    flipped = platt(f, -1.0, 0.0)
+    tempered = np.abs(platt(f, 0.5, 0.0) - 0.5) <= np.abs(f - 0.5)
+    return Section(
+        words=["Panel (a) is drawn from the formula; (b) and (c) are the paper's protocol and its picture, in words."],
+        figures={"figure-1": draw_figure1()},
+        captions={"figure-1": "Figure 1: Platt scaling, online logistic regression, calibeating"},
+        csv_head=["a", "b", "score", "m(score)"],
+        csv_rows=rows,
+        verdicts=[
+            Verdict("is the identity mapping", "Section 1, of a = 1, b = 0",
+                    bool(np.allclose(platt(f, 1.0, 0.0), f, atol=1e-12)), "on a grid of scores", "to 1e-12"),
+            Verdict("if f is overconfident, that is if f(x) values are skewed towards 0 or 1, we can pick a",
+                    "Section 1, of a between 0 and 1", bool(tempered.all()),
+                    "a = 0.5 moves every score of a grid towards one half", "no score moves away from it"),
+            Verdict("The counter-intuitive choice a < 0 can also make sense if f's predictions oppose reality",
+                    "Section 1", bool(np.allclose(flipped, 1.0 - f, atol=1e-12)), "a = -1 turns f into 1 - f",
+                    "to 1e-12 on a grid of scores"),
+        ],
+    )  # fmt: skip
+
+
+def figure2(_settings: Settings, _results: Results) -> Section:
+    """Figure 2."""
+    return Section(
+        words=[
+            "A diagram without numbers. `Calibrator(TOPS)` is its second and third box; `paper/forests.py` its first."
+        ],
+        figures={"figure-2": draw_figure2()},
+        captions={"figure-2": "Figure 2: online adversarial post-hoc calibration"},
+        csv_head=["step", "what"],
+        csv_rows=[["1", "train"], ["2", "online post-hoc calibration"], ["3", "calibeating"], ["4", "outcome"]],
+    )
+
+
+# ---- pictures ----------------------------------------------------------------------------------------------------
+
+
+def draw_figure1() -> Any:
     """Figure 1: Platt's maps, online logistic regression, and calibeating."""
     figure = new_figure(10.6, 3.1)
     left, middle, right = figure.subplots(1, 3, width_ratios=(1.25, 1, 1))
@@ -51,7 +95,7 @@ def platt_curves() -> Any:
     return figure
 
 
-def pipeline() -> Any:
+def draw_figure2() -> Any:
     """Figure 2: a model trained once, and what learns behind it from every outcome."""
     figure = new_figure(10.4, 1.1)
     axes = figure.subplots()
@@ -78,40 +122,3 @@ def boxes(axes: Any, words: Sequence[str], *, across: bool = False) -> None:
         start = (x0 + 0.1, y0) if across else (x0, y0 - 0.06)
         end = (x1 - 0.1, y1) if across else (x1, y1 + 0.06)
         axes.annotate("", end, start, arrowprops=arrow)
-
-
-def regrets(mean: FloatArray, lengths: FloatArray) -> Any:
-    """Table 1: regret against T for each stream at B = 2, the bounds as thin lines."""
-    figure = new_figure(9.6, 3.0)
-    j = RADII.index(2.0)
-    for axes, (k, stream) in zip(figure.subplots(1, len(STREAMS)), enumerate(STREAMS), strict=True):
-        for i, name in enumerate(LEARNERS):
-            colour, marker = ("#E69F00", "#0072B2", "#009E73", "#56B4E9")[i], "^oDs"[i]
-            axes.plot(lengths, mean[i, j, k], color=colour, marker=marker, linewidth=1.6, label=name)
-            bound = [BOUNDS[name](RADII[j], int(length)) for length in lengths]
-            axes.plot(lengths, bound, color=colour, linestyle=":", linewidth=1)
-        axes.set_xscale("log")
-        axes.set_yscale("symlog", linthresh=10)
-        axes.set_title(f"{stream}, B = 2", fontsize=9)
-        axes.set_xlabel("T", fontsize=8)
-        tidy(axes)
-    figure.axes[0].set_ylabel("regret (dotted: bound)", fontsize=8)
-    figure.axes[0].legend(fontsize=8, frameon=False)
-    return figure
-
-
-def rain(run: Mapping[str, FloatArray]) -> Any:
-    """Figure 16: what F99 says hour after hour, and how often it has rained so far."""
-    figure = new_figure(9.6, 4.6)
-    panels = figure.subplots(len(RECORDS), len(AIRPORTS))
-    for axes, (record, airport) in zip(panels.flat, product(RECORDS, AIRPORTS), strict=True):
-        said, rained = run[f"forecasts {record}, {airport}"], run[f"outcomes {record}, {airport}"]
-        hours = np.arange(1, len(said) + 1)
-        axes.plot(hours, said, ".", markersize=2, color="#0072B2", label="F99 says", rasterized=True)
-        axes.plot(hours, np.cumsum(rained) / hours, color="#D55E00", linewidth=1.2, label="share of rainy hours so far")
-        axes.set_title(f"{airport}, {record}", fontsize=9)
-        axes.set_ylim(0, 0.7)
-        axes.set_xlabel("hour", fontsize=8)
-        tidy(axes)
-    figure.axes[0].legend(fontsize=8, frameon=False)
-    return figure
