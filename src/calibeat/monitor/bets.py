@@ -71,11 +71,12 @@ def means(spec: Vector, p: float) -> tuple[float, float, float, float]:
 @kernel
 def log_bets(m0: float, m1: float, m2: float, m3: float, y: float, phi: float) -> tuple[float, float, float, float]:
     """g = (d y - log m) / phi, with the four means m."""
+    w = 1.0 / phi
     return (
-        (SMALL * y - math.log(m0)) / phi,
-        (LARGE * y - math.log(m1)) / phi,
-        (-SMALL * y - math.log(m2)) / phi,
-        (-LARGE * y - math.log(m3)) / phi,
+        (SMALL * y - math.log(m0)) * w,
+        (LARGE * y - math.log(m1)) * w,
+        (-SMALL * y - math.log(m2)) * w,
+        (-LARGE * y - math.log(m3)) * w,
     )
 
 
