@@ -19,7 +19,7 @@ import numpy as np
 
 from calibeat._util.check import check_outcome, check_score
 from calibeat.core import kernel, layout
-from calibeat.core.jit import compiled, plain
+from calibeat.core.jit import plain
 from calibeat.core.kernel import LATEST, NEXT, SEEN_THEN, SHUT
 from calibeat.core.method import Method
 from calibeat.core.randomness import stream_key, uniform
