@@ -11,6 +11,7 @@ from calibeat._util.types import Ints, Vector
 from calibeat.errors import InvalidInput
 from calibeat.report.schema import Payload
 
+from .judge.compare import Counting
 from .judge.summary import Source, summarise
 from .options import Options
 from .read import arrays
@@ -70,6 +71,13 @@ def run(
     """Replay the batches by the options of the reader. What the reader learns of the log goes into `source`."""
     options = reader.options
     methods, notes = chosen(options.methods, keyed=keyed)
+    counting = Counting(options.bins)
+
+    def hand_on(chunk: Chunk, forecasts: dict[str, Vector], place: Ints) -> None:
+        counting.add(chunk, forecasts, place)
+        if on_forecasts is not None:
+            on_forecasts(chunk, forecasts, place)
+
     try:
         replayed = replay_log(
             reader.chunks(batches),
@@ -79,7 +87,7 @@ def run(
             keyed=keyed,
             seed=options.seed,
             streams=lambda: reader.streams,
-            on_forecasts=on_forecasts,
+            on_forecasts=hand_on,
         )
     except StopIteration:
         got = f"{reader.rows:,} that were all skipped" if reader.rows else "a header at most"
@@ -96,4 +104,4 @@ def run(
     source.notes += notes + reader.notes
     if keyed:
         source.keys = list(reader.names)
-    return summarise(replayed, source)
+    return summarise(replayed, source, counting.sums)
