@@ -1,4 +1,4 @@
-"""How good the forecasts are on the development streams, beside other libraries, and when outcomes are late.
+"""How good the forecasts are on the development streams, beside other libraries.
 
 The streams lie in `shared/streams/dev.npz` beside the repository. Every method sees the same scores and outcomes, each
 outcome right after its forecast; the first events of a stream (`warm_up`) count for nobody, and are what FPS, WPS, SWPS
@@ -179,63 +179,4 @@ def stream_by_stream(grid: dict[str, NDArray[np.float64]], names: list[str], col
         rows.append([name, *(text + ("*" if text == best else " ") for text in shown)])
     table.show(
         f"{MEASURES[column]} by stream", ["stream", *SHOWN], rows, ["Times 1000, mean over seeds; * best shown."]
-    )
-
-
-# ---- late outcomes -----------------------------------------------------------------------------------------------
-
-DELAYS = (0, 50, 200, 1000)
-RIVALS = ("SWPS", "OPS", "TOPS", "AUTO")
-
-
-def late_loss(contender: str, named: Named, delay: int) -> float:
-    """Log-loss times 1000 with every outcome `delay` events late, after the warm-up."""
-    method, y = told_when(METHODS[contender], named.warm_up), named.stream.outcomes
-    due = None if delay == 0 else np.arange(len(y)) + 1 + delay
-    p = Calibrator(method, seed=0).run(named.stream.scores, y, due=due)
-    return 1000.0 * metrics.log_loss(y[named.warm_up :], p[named.warm_up :], clip=CLIP)
-
-
-def regimes(events: int = 100_000, length: int = 800) -> Named:
-    """A score that says nothing, and a rate of outcomes that jumps between 5 % and 95 %: the past misleads the late."""
-    rng = np.random.default_rng(0)
-    scores = np.clip(0.5 + rng.normal(0.0, 0.01, events), 0.0, 1.0)
-    rate = np.where(np.arange(events) // length % 2 == 0, 0.95, 0.05)
-    return Named("regimes", Stream(scores, (rng.random(events) < rate).astype(np.float64), scores))
-
-
-def delays(*, quick: bool) -> None:
-    """Table: log-loss on the flights and on the development streams, by how late the outcomes are."""
-    from calibeat.examples.flights import flights
-
-    flown = flights()
-    known = flown.labelled
-    scores, outcomes = flown.scores[known], flown.outcomes[known]
-    groups = {"flights": [Named("flights", Stream(scores, outcomes, scores))], "regimes of 800": [regimes()]}
-    if STREAMS.exists():
-        groups["development streams"] = read(SEEDS[:1], 20_000) if quick else read(SEEDS, 10**9)
-    rows = []
-    for group, members in groups.items():
-        names = sorted({named.name for named in members})
-        for delay in DELAYS:
-            losses = np.array([
-                np.mean(
-                    [[late_loss(rival, n, delay) for rival in RIVALS] for n in members if n.name == name], axis=0
-                )
-                for name in names
-            ])  # fmt: skip
-            gain = losses[:, RIVALS.index("AUTO")] - losses[:, RIVALS.index("OPS")]
-            rows.append([
-                f"{group}, {delay} late", *(f"{loss:.1f}" for loss in losses.mean(axis=0)), f"{gain.mean():+.1f}",
-                f"{gain.max():+.1f} {names[int(gain.argmax())]}", f"{(gain < 0).sum()} of {len(gain)}",
-            ])  # fmt: skip
-    table.show(
-        "log-loss when outcomes are late",
-        ["outcomes", *RIVALS, "AUTO - OPS", "worst", "better"],
-        rows,
-        [
-            "Times 1000, every outcome the same number of events late; means over seeds, then over streams.",
-            "flights: those with an outcome, which is asked for the same number of flights later.",
-            "regimes of 800: the score says nothing, and the rate jumps between 5 % and 95 % every 800 events.",
-        ],
     )
