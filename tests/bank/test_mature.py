@@ -58,7 +58,7 @@ def test_a_member_has_it_too() -> None:
 
 
 def test_keys_that_start_from_a_pool_forecast_what_it_has_learnt() -> None:
-    """A key whose first event comes before the pool has learnt anything forecasts the raw score; a later one does not."""
+    """A key whose first event comes before the pool has learnt anything forecasts the raw score; others do not."""
     keys, scores, outcomes = np.arange(40), np.full(40, 0.3), np.ones(40)
     forecasts = Bank(TOPS, prior="pooled").run(keys, scores, outcomes, mature=20)
     same(forecasts[:21], scores[:21])

@@ -56,7 +56,7 @@ def test_a_backtest_equals_a_calibrator(name: str, cut: int, monkeypatch: pytest
 @pytest.mark.parametrize("mature", [40, "280s"])
 @pytest.mark.parametrize("cut", [10**6, 350])
 def test_the_later_of_arrival_and_age(mature: Any, cut: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Arrivals are apart by whole steps of the clock, so that outcomes that arrive together are in the order of rows."""
+    """Arrivals are apart by whole steps of the clock: outcomes that arrive together are learnt in the order of rows."""
     monkeypatch.setattr(arrays, "CHUNK", cut)
     monkeypatch.setattr(rows, "CHUNK", cut)
     monkeypatch.setattr(rows, "FIRST_EVENTS", cut)
