@@ -208,7 +208,7 @@ def auto_late(row_or_calibrator: Any) -> float:
     True
     """
     _, row = _late_row(row_or_calibrator)
-    return lanes_late(row_or_calibrator) + spline_late(row_or_calibrator) + 1.01e-7 * row[N]
+    return float(lanes_late(row_or_calibrator) + spline_late(row_or_calibrator) + 1.01e-7 * row[N])
 
 
 def _late_row(row_or_calibrator: Any) -> tuple[Method, Sequence[float]]:
