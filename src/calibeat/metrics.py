@@ -30,8 +30,8 @@ from ._util.check import (
 )
 from ._util.types import Vector
 from .core.features import Beta, Platt, Scaling
-from .core.fit import fit
-from .core.jit import compiled
+from .core.fit import PLAIN_SECONDS, fit
+from .core.jit import for_cost
 from .core.method import Method
 from .core.presets import method_named
 from .errors import InvalidInput
@@ -287,7 +287,8 @@ def best_parameters(
     x = _design(family, f)
     d = len(family.names)
     x0, x1 = np.ascontiguousarray(x[:, 0]), np.ascontiguousarray(x[:, 1]) if d == 3 else np.empty(0)
-    return tuple(compiled(fit)(float(d), x0, x1, y, np.empty(0), 0, len(y), 0.0, 0.0, 0.0, radius)[:d])
+    best = for_cost(fit, PLAIN_SECONDS * len(y))
+    return tuple(best(float(d), x0, x1, y, np.empty(0), 0, len(y), 0.0, 0.0, 0.0, radius)[:d])
 
 
 def _design(family: Scaling, scores: Vector) -> Vector:
