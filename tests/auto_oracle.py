@@ -1,4 +1,4 @@
-"""AUTO: the default online calibrator. Readable scalar reference (the oracle); plain Python, no dependencies but numpy.
+"""AUTO, with late labels ("horizon lane" and "staleness temper"): a readable scalar reference, the oracle.
 
 predict(row, score)         -> receipt      (pure: does not change the row)
 update(row, receipt, y)     changes the row; y in {0,1}; receipts may come back late and in any order
@@ -21,13 +21,20 @@ P_CAP = 4.0  # a variance at or above P_CAP * prior receives no more drift
 STEP = 2.0  # a Kalman update moves its own logit by at most STEP
 ONS_RHO, ONS_GAIN, ONS_R = 100.0, 10.0, 100.0  # the paper's ONS: A_0 = 100 I, 1/gamma = 10, ball radius 100
 SHARE = 0.5  # share SHARE/n of the n-th label
-LAG_T, LAG_B = 10.0, 0.05  # late labels: temper 1/(1+lag/10), pull 0.05*lag/n
+H_PRIOR, H_DRIFT, H_LAG = (
+    0.3,
+    1e-4,
+    30.0,
+)  # horizon lane: prior variance, drift per event / prior variance, temper 1/(1+mean lag/30)
+DELAY_N = 1000.0  # labels that the mean lag looks back on
+X_CLIP, L_CLIP = 6.0, 8.0  # logits that the horizon lane looks at: score, other lanes
+LAZY = 1.1  # weights are flattened when the temper 1+G has grown by a tenth
 KNOTS, X_MAX, L0 = 25, 6.0, 10.0  # spline on x: knots -6, -5.5, .., 6; prior information per knot
 MKNOTS = 11  # spline on m: knots 0, .1, .., 1
 ATOM_N0 = 10.0  # prior events of an atom cell
 CTL_N0, CTL_EDGE, CTL_MIN = 20.0, 1e-6, 1e-4
 
-# ---- row: 152 doubles ------------------------------------------------------------------------------------------------
+# ---- row: 188 doubles ------------------------------------------------------------------------------------------------
 A, C, B = 0, 4, 8  # theta of the 4 Kalman lanes, lane-minor: A+k, C+k, B+k
 PAA, PAC, PAB, PCC, PCB, PBB = 12, 16, 20, 24, 28, 32  # covariance, upper triangle, lane-minor
 W = 36  # 6 lane weights: Kalman 0..3, identity, ONS
@@ -37,11 +44,15 @@ N = 50  # labels used so far
 ATOM = 51  # S_lo, N_lo, S_hi, N_hi
 KC, KL = 55, 80  # spline on x: offsets and information, 25 each
 MC, ML = 105, 116  # spline on m: offsets and information, 11 each
-CS, CN = 127, 137  # residual control, 10 + 10; 147..151 reserved, zero
-ROW = 152
-# ---- receipt: 11 doubles ---------------------------------------------------------------------------------------------
-R_N, R_F, R_E, R_ONS, R_M, R_S, R_T, R_P = 0, 1, 2, 6, 7, 8, 9, 10
-RECEIPT = 11
+CS, CN = 127, 137  # residual control, 10 + 10
+GW, TW, GV, TV = 147, 148, 149, 150  # nats that stale weights have cost, and the temper in force: lanes, splines
+WH = 151  # weight of the horizon lane; 0 while no label was ever late
+HT, HP = 152, 159  # horizon lane: 7 parameters, 28 numbers of its covariance (upper triangle, by rows)
+DELAY = 187  # mean lag of the last labels
+ROW = 188
+# ---- receipt: 13 doubles ---------------------------------------------------------------------------------------------
+R_N, R_F, R_E, R_ONS, R_M, R_S, R_T, R_P, R_H, R_V = 0, 1, 2, 6, 7, 8, 9, 10, 11, 12
+RECEIPT = 13
 
 
 def new_row():
@@ -54,7 +65,42 @@ def new_row():
     r[OA], r[H00], r[H11] = 1.0, ONS_RHO, ONS_RHO
     r[KL : KL + KNOTS] = L0
     r[ML : ML + MKNOTS] = L0
+    r[TW] = r[TV] = 1.0
+    r[HT + 1 : HT + 7] = 1.0 / 6.0
+    for i in range(7):
+        r[HP + tri(i, i)] = H_PRIOR
     return r
+
+
+def tri(i, j):
+    """place of (i, j), i <= j, in the packed upper triangle of a 7 x 7 matrix"""
+    return i * 7 - i * (i - 1) // 2 + (j - i)
+
+
+def logit(p):
+    return math.log(p / (1.0 - p))
+
+
+def said(q, x):
+    """what the horizon lane looks at: 1 and the logits of the six lanes as they were issued"""
+    return [1.0, clip(x, -X_CLIP, X_CLIP), clip(logit(q[R_ONS]), -L_CLIP, L_CLIP)] + [
+        clip(logit(q[R_E + k]), -L_CLIP, L_CLIP) for k in range(4)
+    ]
+
+
+def unlearnt(phi):
+    """the horizon lane at its prior: the mean logit of the six lanes"""
+    z = 0.0
+    for i in range(1, 7):
+        z += phi[i] * (1.0 / 6.0)
+    return clip(sigmoid(z), EPS, 1.0 - EPS)
+
+
+def horizon(r, phi):
+    z = 0.0
+    for i in range(7):
+        z += r[HT + i] * phi[i]
+    return clip(sigmoid(z), EPS, 1.0 - EPS)
 
 
 def sigmoid(u):
@@ -123,10 +169,15 @@ def predict(r, score, ctl=False):
     q[R_ONS] = clip(sigmoid(r[OA] * x + r[OB]), EPS, 1.0 - EPS)
     m += r[W + 4] * f
     m += r[W + 5] * q[R_ONS]
+    q[R_H] = 0.0
+    if r[WH] > 0.0:  # some label has been late: the horizon lane speaks
+        q[R_H] = horizon(r, said(q, x))
+        m += r[WH] * q[R_H]
     m = clip(m, EPS, 1.0 - EPS)
     s = spline(r, m, x, atom)
     t = mspline(r, m)
     p = clip(r[V] * m + r[V + 1] * s + r[V + 2] * t, EPS, 1.0 - EPS)
+    q[R_V] = p  # before control
     if ctl:
         b = min(int(p * 10.0), 9)
         c = clip(p + r[CS + b] / (r[CN + b] + CTL_N0), b / 10.0 + CTL_EDGE, (b + 1) / 10.0 - CTL_EDGE)
@@ -151,6 +202,33 @@ def project(a, b, h00, h01, h11):
     return u, v
 
 
+def reweigh(r, at, L, parts, share, issued, lag, g):
+    """weights r[at] of parts that gave the outcome the probabilities L; r[g] staleness, r[g + 1] temper in force.
+    issued: the probability that the mixture gave to the outcome when the forecast was made"""
+    K = len(at)
+    stale = 0.0
+    if lag > 0.0:  # what the same lanes would have scored under the weights of now
+        fresh = 0.0
+        for k in range(K):
+            fresh += r[at[k]] * L[k]
+        stale = max(math.log(fresh / issued), 0.0)
+    u, t = [], 0.0
+    for k in range(K):
+        u.append(r[at[k]] * (L[k] if r[g + 1] == 1.0 else math.pow(L[k], 1.0 / r[g + 1])))
+        t += u[k]
+    for k in range(K):
+        r[at[k]] = (1.0 - share) * (u[k] / t) + share / parts[k]
+    r[g] += stale
+    if 1.0 + r[g] > LAZY * r[g + 1]:  # the past counts for less: flatten the weights towards the prior
+        c, t = r[g + 1] / (1.0 + r[g]), 0.0
+        for k in range(K):
+            r[at[k]] = math.pow(r[at[k]], c) * math.pow(1.0 / parts[k], 1.0 - c)
+            t += r[at[k]]
+        for k in range(K):
+            r[at[k]] /= t
+        r[g + 1] = 1.0 + r[g]
+
+
 def update(r, q, y):  # noqa: PLR0915 - the whole rule in one place, to be read from top to bottom
     f, m, s, p = q[R_F], q[R_M], q[R_S], q[R_P]
     lag = r[N] - q[R_N]  # updates made between this prediction and its label
@@ -161,31 +239,57 @@ def update(r, q, y):  # noqa: PLR0915 - the whole rule in one place, to be read 
         return e if y else 1.0 - e
 
     issued = [q[R_E + k] for k in range(4)] + [f, q[R_ONS]]
-
-    # weights: the likelihoods issued at prediction time; those of the lanes are tempered when the label is late
     share = SHARE / n
-    w = []
-    for k in range(6):
-        chance = like(issued[k])
-        if lag > 0.0:
-            chance = math.pow(chance, 1.0 / (1.0 + lag / LAG_T))
-        w.append(r[W + k] * chance)
-    t = w[0] + w[1] + w[2] + w[3] + w[4] + w[5]
-    for k in range(6):
-        r[W + k] = (1.0 - share) * (w[k] / t) + share / 6.0
-    v0, v1, v2 = r[V] * like(m), r[V + 1] * like(s), r[V + 2] * like(q[R_T])
-    t = v0 + v1 + v2
-    r[V] = (1.0 - share) * (v0 / t) + share / 3.0
-    r[V + 1] = (1.0 - share) * (v1 / t) + share / 3.0
-    r[V + 2] = (1.0 - share) * (v2 / t) + share / 3.0
-    if lag > 0.0:  # a late label also pulls towards OPS: lane ONS, no splines
-        pull = min(0.5, LAG_B * lag / n)
+    r[DELAY] += (lag - r[DELAY]) / min(n, DELAY_N)  # 0 while no label was ever late
+    if lag > 0.0 and r[WH] == 0.0:  # the first late label wakes the horizon lane
         for k in range(6):
-            r[W + k] *= 1.0 - pull
-        r[W + 5] += pull
-        r[V] = (1.0 - pull) * r[V] + pull
-        r[V + 1] *= 1.0 - pull
-        r[V + 2] *= 1.0 - pull
+            r[W + k] *= 6.0 / 7.0
+        r[WH] = 1.0 / 7.0
+    awake = r[WH] > 0.0
+    if awake:
+        phi = said(q, x)
+        issued.append(q[R_H] if q[R_H] > 0.0 else unlearnt(phi))  # asleep when the forecast was made: its prior
+    parts = [7.0] * 7 if awake else [6.0] * 6  # prior weights are 1/parts
+    reweigh(
+        r,
+        [W + k for k in range(6)] + ([WH] if awake else []),
+        [like(e) for e in issued],
+        parts,
+        share,
+        like(m),
+        lag,
+        GW,
+    )
+    reweigh(r, [V, V + 1, V + 2], [like(m), like(s), like(q[R_T])], [3.0] * 3, share, like(q[R_V]), lag, GV)
+
+    # horizon lane: logistic regression of the outcome on what the lanes had said, slower the later the labels are
+    if awake:
+        e, eta = (
+            horizon(r, phi),
+            1.0 / (1.0 + r[DELAY] / H_LAG),
+        )  # the same for all labels: a label's own lag may tell its outcome
+        K = [0.0] * 7
+        for i in range(7):
+            for j in range(7):
+                K[i] += r[HP + tri(min(i, j), max(i, j))] * phi[j]
+        var = 0.0
+        for i in range(7):
+            var += phi[i] * K[i]
+        var = max(var, 0.0)
+        h = eta * e * (1.0 - e)
+        d = 1.0 / (1.0 + h * var)
+        step = eta * (y - e) * d
+        move = abs(step * var)
+        if move > STEP:
+            step *= STEP / move
+        for i in range(7):
+            r[HT + i] += K[i] * step
+        d *= h
+        for i in range(7):
+            for j in range(i, 7):
+                r[HP + tri(i, j)] -= d * K[i] * K[j]
+            if r[HP + tri(i, i)] < P_CAP * H_PRIOR:
+                r[HP + tri(i, i)] += eta * H_DRIFT * H_PRIOR
 
     # Kalman lanes, at their present parameters
     for k in range(4):
@@ -262,3 +366,38 @@ def run(score, outcome, delay=None, ctl=False):
         box[t] = predict(r, score[t], ctl)
         out[t], ex[t] = box[t][R_P], box[t][R_M]
     return out, ex, r
+
+
+# ---- our row -----------------------------------------------------------------------------------------------------
+
+# Where the reference keeps what calibeat's row has: (first index there, first index here, how many).
+SAME = (
+    (A, 2, 36),
+    (W, 38, 6),
+    (OA, 44, 5),
+    (GW, 49, 2),
+    (DELAY, 51, 1),
+    (V, 52, 3),
+    (ATOM, 55, 4),
+    (KC, 59, 92),
+    (GV, 151, 2),
+    (WH, 155, 36),
+    (N, 1, 1),
+)
+
+
+def as_reference(row):
+    """A row of AUTO in the order of the reference; it also has t, and two numbers of evidence."""
+    there = np.zeros(ROW)
+    for at, here, count in SAME:
+        there[at : at + count] = row[here : here + count]
+    return there
+
+
+def from_reference(there, fresh):
+    """The inverse, with t and the evidence of a fresh row."""
+    row = np.array(fresh)
+    for at, here, count in SAME:
+        row[here : here + count] = there[at : at + count]
+    row[0] = row[1]
+    return row

@@ -52,9 +52,12 @@ def scores(stem: str) -> Arrays:
 def auto() -> dict[str, Arrays]:
     """AUTO's vectors by stream; `idx` holds the events whose forecasts are stored."""
     streams: dict[str, Arrays] = {}
-    for key, values in _read(LARGER / "auto" / "golden_open.npz" if LARGER else HERE / "auto.npz").items():
+    now = _read(LARGER / "auto" / "golden_open.npz" if LARGER else HERE / "auto.npz")
+    late = _read(LARGER / "auto" / "golden_late_open.npz" if LARGER else HERE / "auto_late.npz")
+    for key, values in [*now.items(), *late.items()]:
         stream, _, array = key.partition("/")
-        streams.setdefault(stream, {})[array] = values
+        if stream != "own_abrupt_late":  # as outcomes were learnt before there was a horizon lane
+            streams.setdefault(stream, {})[array] = values
     for arrays in streams.values():
         arrays.setdefault("idx", np.arange(len(arrays["score"])))
     return streams

@@ -10,12 +10,23 @@ B is the radius of the ball of parameters compared with, T the number of events,
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
 
 from . import _multi_bounds as _multi
 from ._util.check import check_interval, check_whole
 from .core.guard import DELTA, FLOOR
+from .core.layout import CELLS, HORIZON, STALENESS, N
+from .core.method import Method
+from .core.mixtures import Lanes
+from .core.presets import AUTO, name_of
+from .core.spline import SPLINE_STALENESS, Spline
 from .errors import InvalidInput
+
+LEAN = replace(AUTO, learner=Lanes(horizon=False))  # AUTO without a horizon lane
 
 _LONGEST = 10**15
 
@@ -152,6 +163,73 @@ def auto_loss(T: int) -> float:
     """
     T = check_whole("T", T, 1, _LONGEST)
     return math.log(18.0) + 0.75 * math.log(T) + 0.73 + 1.01e-7 * T
+
+
+def lanes_late(row_or_calibrator: Any) -> float:
+    """Log-loss of the expert of `Lanes` <= that of any one lane + this, however late the outcomes came.
+
+    (1 + G) (ln K + c ln T + ln Gamma(1 - c)) + G,  c = (1 - 1/K)/2,  K = 7 lanes, or 6 while no outcome was late
+
+    G is the staleness that the row has counted (`calibeat.core.weights`): a certificate that can be printed at any
+    time, not a bound that is known beforehand. T is the number of outcomes learnt, and losses are over their events.
+    A lane's loss is that of what it issued: for OPS, that of OPS which learns each outcome when AUTO does. Total nats.
+    """
+    method, row = _late_row(row_or_calibrator)
+    at = int(method.spec[HORIZON])
+    return _late(7.0 if at > 0 and row[at] > 0.0 else 6.0, row[N], row[STALENESS])
+
+
+def spline_late(row_or_calibrator: Any) -> float:
+    """Log-loss of AUTO (control=0) <= that of its expert + this, however late the outcomes came.
+
+    The same as `lanes_late`, for K = 3: the expert and its two corrections.
+    """
+    method, row = _late_row(row_or_calibrator)
+    return _late(3.0, row[N], row[int(method.spec[CELLS]) + SPLINE_STALENESS])
+
+
+def auto_late(row_or_calibrator: Any) -> float:
+    """Log-loss of AUTO <= that of any one of its lanes, OPS with the same delays included, + this.
+
+    The sum of the two above, and 1.01e-7 T for lanes that are clipped to [1e-7, 1 - 1e-7]. It holds for outcomes in
+    any order, at any time or never. With outcomes at once it is `auto_loss`.
+
+    Parameters
+    ----------
+    row_or_calibrator : a `Calibrator` of AUTO, or its row.
+
+    >>> from calibeat import Calibrator, bounds
+    >>> cal = Calibrator()
+    >>> p = cal.run([0.8, 0.6] * 50, [1, 0] * 50)                                    # outcomes at once
+    >>> round(bounds.auto_late(cal), 2), round(bounds.auto_loss(100), 2)
+    (7.07, 7.07)
+    >>> p = cal.run([0.8, 0.6] * 50, [1, 0] * 50, due=[i + 20 for i in range(100)])  # 19 forecasts late
+    >>> bounds.auto_late(cal) < 20.0
+    True
+    """
+    _, row = _late_row(row_or_calibrator)
+    return lanes_late(row_or_calibrator) + spline_late(row_or_calibrator) + 1.01e-7 * row[N]
+
+
+def _late_row(row_or_calibrator: Any) -> tuple[Method, Sequence[float]]:
+    """The method and the row: of a calibrator, or of a row of AUTO with or without a horizon lane."""
+    method, row = getattr(row_or_calibrator, "method", None), getattr(row_or_calibrator, "row", row_or_calibrator)
+    if method is None:
+        method = next((known for known in (AUTO, LEAN) if np.shape(row) == (known.width,)), None)
+    if method is None or not isinstance(method.learner, Lanes) or not isinstance(method.calibeater, Spline):
+        got = np.shape(row) if method is None else name_of(method) or method
+        raise InvalidInput(
+            f"bounds of late outcomes need a Calibrator with Lanes and a Spline, or a row of AUTO, got {got}"
+        )
+    return method, row
+
+
+def _late(parts: float, T: float, stale: float) -> float:
+    """(1 + G) (ln K + c ln T + ln Gamma(1 - c)) + G with c = (1 - 1/K)/2; 0 before the first outcome."""
+    if T == 0.0:
+        return 0.0
+    c = 0.5 * (1.0 - 1.0 / parts)
+    return (1.0 + stale) * (math.log(parts) + c * math.log(T) + math.lgamma(1.0 - c)) + stale
 
 
 _BY_NAME: dict[str, Callable[[float, int], float]] = {

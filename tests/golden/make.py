@@ -1,6 +1,6 @@
 """Cut the golden vectors of this folder from the larger set: python tests/golden/make.py FOLDER
 
-FOLDER holds the larger set: `golden/open` (streams and scores), `auto/golden_open.npz`, `streams/dev.npz` and
+FOLDER holds the larger set: `golden/open` (streams and scores), `auto/golden*_open.npz`, `streams/dev.npz` and
 `paper/*.tex`. The README beside this script says what the files hold. Nothing is computed here: every number is copied
 from the larger set. Running the script again gives the same arrays.
 """
@@ -140,6 +140,7 @@ def main(source: Path) -> None:
     for name in SCORES:
         save(HERE / "scores" / f"{name}_seed0.npz", load(source / "golden" / "open" / "scores" / f"{name}_seed0.npz"))
     save(HERE / "auto.npz", thin_auto(load(source / "auto" / "golden_open.npz")))
+    save(HERE / "auto_late.npz", thin_auto(load(source / "auto" / "golden_late_open.npz")))
     development = load(source / "streams" / "dev.npz")
     save(HERE / "abrupt.npz", {name: development[f"own_abrupt/0/{name}"] for name in ("score", "outcome")})
     tex = "".join(path.read_text() for path in sorted((source / "paper").glob("*.tex")))

@@ -6,29 +6,41 @@ asked about the rows that look odd, and its word counts.
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import numpy.typing as npt
 
 from calibeat.core.calibeating import MOST_IMAGINED, Hedging, Tracking
-from calibeat.core.layout import CELLS, THETA, N, T
-from calibeat.core.learners import AIOLI, OGD, ONS
-from calibeat.core.method import Method
-from calibeat.core.mixtures import (
-    CAP_AC,
-    CAP_B,
+from calibeat.core.guard import FLOOR, MOST_WEALTH, SUMS, Guard
+from calibeat.core.horizon import HORIZON_CAP
+from calibeat.core.lanes import CAP_AC, CAP_B
+from calibeat.core.layout import (
+    CELLS,
     COV_AB,
     COV_AC,
     COV_CB,
+    HORIZON_COVARIANCE,
+    HORIZON_THETA,
+    HORIZON_WEIGHT,
+    MEAN_LAG,
     OPS_A,
     OPS_B,
     OPS_MATRIX,
     SLOPE,
+    STALENESS,
+    TEMPER,
+    THETA,
     VAR_A,
     VAR_B,
     VAR_C,
     WEIGHT,
-    Lanes,
+    N,
+    T,
 )
+from calibeat.core.learners import AIOLI, OGD, ONS
+from calibeat.core.method import Method
+from calibeat.core.mixtures import Lanes
 from calibeat.core.parts import Features
 from calibeat.core.spline import (
     ATOMS,
@@ -39,6 +51,8 @@ from calibeat.core.spline import (
     RESIDUAL,
     SCORE_INFORMATION,
     SCORE_OFFSETS,
+    SPLINE_STALENESS,
+    SPLINE_TEMPER,
     Spline,
 )
 from calibeat.core.stats import EVENTS, LAST, STATS
@@ -49,7 +63,7 @@ from .index import Index
 Matrix = npt.NDArray[np.float64]
 Flags = npt.NDArray[np.bool_]
 
-_KNOWN = (Features, ONS, AIOLI, OGD, Lanes, Tracking, Hedging, Spline)
+_KNOWN = (Features, ONS, AIOLI, OGD, Lanes, Tracking, Hedging, Spline, Guard)
 _AT_ONCE = 4096  # rows; the file may be larger than memory
 _MOST = 2.0**53  # counts above are no longer exact
 
@@ -88,7 +102,9 @@ def _odd(method: Method, rows: Matrix) -> Flags:
 
     A part that is not known here makes all rows odd: slow, and still right.
     """
-    cells, end = int(method.spec[CELLS]), rows.shape[1] - 2 * method.mixes
+    tail = 0 if method.learner is None else len(method.learner.tail())
+    cells, evidence = int(method.spec[CELLS]), rows.shape[1] - tail - 2 * method.mixes
+    end = evidence - (0 if method.guard is None else len(method.guard.initial()))
     known = all(isinstance(part, _KNOWN) for part in method.parts)
     expected = cells + (0 if method.calibeater is None else len(method.calibeater.initial()))
     if not known or expected != end:
@@ -99,20 +115,23 @@ def _odd(method: Method, rows: Matrix) -> Flags:
         if isinstance(method.learner, (ONS, AIOLI)):
             good &= _good_matrix(rows, method.dimension)
         elif isinstance(method.learner, Lanes):
-            good &= _good_lanes(rows, n)
+            good &= _good_lanes(rows, n, rows[:, rows.shape[1] - tail :])
         if isinstance(method.calibeater, Spline):
             good &= _good_spline(rows[:, cells:end], n)
         elif method.calibeater is not None:
-            good &= _good_cells(rows[:, cells:end], n, MOST_IMAGINED * isinstance(method.calibeater, Tracking))
-    if method.mixes:
-        good &= (rows[:, end + 1] >= 1e-100) & (rows[:, end + 1] <= 1e100)
+            imagined = MOST_IMAGINED if isinstance(method.calibeater, Tracking) else 0.0
+            good &= _good_cells(rows[:, cells:end], n, imagined)
+        if method.guard is not None:
+            good &= _good_guard(rows[:, end:evidence], n)
+        if method.mixes:
+            good &= (rows[:, evidence + 1] >= 1e-100) & (rows[:, evidence + 1] <= 1e100)
     return ~good
 
 
 def _good_matrix(rows: Matrix, d: int) -> Flags:
     """As `learners.check_diagonal`."""
     diagonal = [THETA + d + i * d - i * (i - 1) // 2 for i in range(d)]
-    good: Flags = ((rows[:, diagonal] > 0.0) & (rows[:, diagonal] < 1e150)).all(axis=1)
+    good: Any = ((rows[:, diagonal] > 0.0) & (rows[:, diagonal] < 1e150)).all(axis=1)
     for i in range(d):
         for j in range(i + 1, d):
             beside, product = rows[:, diagonal[i] + j - i], rows[:, diagonal[i]] * rows[:, diagonal[j]]
@@ -123,7 +142,8 @@ def _good_matrix(rows: Matrix, d: int) -> Flags:
 def _good_cells(cells: Matrix, n: Matrix, imagined: float) -> Flags:
     totals, counts = cells[:, ::2], cells[:, 1::2]
     whole = (counts == np.floor(counts)) & ((imagined > 0.0) | (totals == np.floor(totals)))
-    return (whole & (totals >= 0.0) & (totals <= counts) & (counts <= n[:, None] + imagined)).all(axis=1)
+    good: Flags = (whole & (totals >= 0.0) & (totals <= counts) & (counts <= n[:, None] + imagined)).all(axis=1)
+    return good
 
 
 def _good_weights(weights: Matrix, n: Matrix) -> Flags:
@@ -131,8 +151,24 @@ def _good_weights(weights: Matrix, n: Matrix) -> Flags:
     return each.all(axis=1) & (np.abs(weights.sum(axis=1) - 1.0) <= 0.9e-9)
 
 
-def _good_lanes(rows: Matrix, n: Matrix) -> Flags:
-    """As `Lanes.check`."""
+def _good_temper(stale: Matrix, temper: Matrix) -> Flags:
+    """As `mixtures.check_temper`."""
+    return (stale >= 0.0) & (temper >= 1.0) & (temper <= 1.0 + stale)
+
+
+def _good_horizon(lane: Matrix) -> Flags:
+    """As `mixtures.check_horizon`."""
+    theta, packed = lane[:, HORIZON_THETA:HORIZON_COVARIANCE], lane[:, HORIZON_COVARIANCE:]
+    i, j = np.triu_indices(theta.shape[1])
+    variances = packed[:, i == j]
+    bounded = (variances > 0.0).all(axis=1) & (variances <= 1.1 * HORIZON_CAP).all(axis=1)
+    covariances = (packed**2 <= variances[:, i] * variances[:, j] * (1.0 + 1e-6)).all(axis=1)
+    small: Any = (np.abs(theta) <= 1e6).all(axis=1)
+    return bounded & covariances & small
+
+
+def _good_lanes(rows: Matrix, n: Matrix, lane: Matrix) -> Flags:
+    """As `Lanes.check`; `lane` is the horizon lane, of no width where there is none."""
     parameters = rows[:, [*range(SLOPE, VAR_A), OPS_A, OPS_B]]
     aa, cc, bb = (rows[:, at : at + 4] for at in (VAR_A, VAR_C, VAR_B))
     variances = (aa > 0.0) & (aa <= 1.1 * CAP_AC) & (cc > 0.0) & (cc <= 1.1 * CAP_AC) & (bb > 0.0) & (bb <= 1.1 * CAP_B)
@@ -141,7 +177,13 @@ def _good_lanes(rows: Matrix, n: Matrix) -> Flags:
     h00, h01, h11 = rows[:, OPS_MATRIX : OPS_MATRIX + 3].T
     positive = (h00 > 0.0) & (h00 < 1e150) & (h11 > 0.0) & (h11 < 1e150) & (h01 * h01 < h00 * h11)
     bounded = (np.abs(parameters) <= 1e6).all(axis=1)
-    return _good_weights(rows[:, WEIGHT : WEIGHT + 6], n) & bounded & variances.all(axis=1) & positive
+    weights = _good_weights(rows[:, WEIGHT : WEIGHT + 6], n)
+    if lane.shape[1]:
+        seven = np.column_stack([rows[:, WEIGHT : WEIGHT + 6], lane[:, HORIZON_WEIGHT]])
+        asleep = lane[:, HORIZON_WEIGHT] == 0.0
+        weights = ((asleep & weights) | (~asleep & _good_weights(seven, n))) & _good_horizon(lane)
+    lags = _good_temper(rows[:, STALENESS], rows[:, TEMPER]) & (rows[:, MEAN_LAG] >= 0.0) & (rows[:, MEAN_LAG] <= n)
+    return weights & bounded & variances.all(axis=1) & positive & lags
 
 
 def _good_spline(cells: Matrix, n: Matrix) -> Flags:
@@ -150,9 +192,19 @@ def _good_spline(cells: Matrix, n: Matrix) -> Flags:
     offsets = cells[:, [*range(SCORE_OFFSETS, SCORE_INFORMATION), *range(EXPERT_OFFSETS, EXPERT_INFORMATION)]]
     knots = (information >= INFORMATION).all(axis=1) & (np.abs(offsets) <= 700.0).all(axis=1)
     totals = np.concatenate([cells[:, ATOMS:SCORE_OFFSETS:2], np.abs(cells[:, RESIDUAL:COUNT])], axis=1)
-    counts = np.concatenate([cells[:, ATOMS + 1 : SCORE_OFFSETS : 2], cells[:, COUNT:]], axis=1)
+    counts = np.concatenate([cells[:, ATOMS + 1 : SCORE_OFFSETS : 2], cells[:, COUNT : COUNT + 10]], axis=1)
     sums = ((totals >= 0.0) & (totals <= counts) & (counts <= n[:, None])).all(axis=1)
-    return _good_weights(cells[:, :ATOMS], n) & knots & sums
+    temper = _good_temper(cells[:, SPLINE_STALENESS], cells[:, SPLINE_TEMPER])
+    return _good_weights(cells[:, :ATOMS], n) & knots & sums & temper
+
+
+def _good_guard(numbers: Matrix, n: Matrix) -> Flags:
+    """As `Guard.check`."""
+    wealth = ((numbers[:, :SUMS] >= FLOOR) & (numbers[:, :SUMS] <= MOST_WEALTH)).all(axis=1)
+    totals, spreads = np.abs(numbers[:, SUMS::2]), numbers[:, SUMS + 1 :: 2]
+    bounds = n[:, None]
+    sums = (totals <= bounds) & (spreads >= 0.0) & (spreads <= 0.25 * bounds + 1e-9 * bounds)
+    return np.asarray(wealth & sums.all(axis=1))
 
 
 # ---- keys --------------------------------------------------------------------------------------------------------

@@ -144,6 +144,19 @@ def load(kind: type[Bank], path: Path, *, mmap: bool, verify: bool, threads: int
     return bank
 
 
+def save_sections(path: Path, header: dict[str, Any], sections: Sections, check: Any) -> None:
+    """A file of this format with another content; `check` looks at it before it takes the place of an old one."""
+    with atomic(Path(os.path.realpath(path)), check=check) as file:
+        _write(file, header, sections)
+
+
+def load_sections(path: Path) -> tuple[dict[str, Any], Sections]:
+    """The inverse of `save_sections`, with checksums compared."""
+    with path.open("rb") as file:
+        _, header = _header(path, file)
+        return header, _arrays(path, header, _read(file), verify=True)
+
+
 def copied(kind: type[Bank], header: dict[str, Any], sections: Sections, threads: int) -> Bank:
     """A bank of its own, with what is under way."""
     bank = revived(kind, header, sections, threads, verify=False)
@@ -184,6 +197,8 @@ def revived(kind: type[Bank], header: dict[str, Any], sections: Sections, thread
     monitor = Monitor(**header["monitor"]) if "monitor" in header else None
     settings = {name: header[name] for name in ("prior", "independent")}
     bank = kind(method, header["seed"], **settings, threads=threads, monitor=monitor)
+    if len(sections["pool"]) == method.old_width != method.width:
+        sections = _adopted(method, sections)
     _check_lengths(method, header, sections)
     if verify:
         _check_content(method, header, sections)
@@ -197,6 +212,14 @@ def revived(kind: type[Bank], header: dict[str, Any], sections: Sections, thread
     receipts = json.loads(bytes(sections["receipts"])) if "receipts" in sections else []
     bank._members.load(receipts, complete=header.get("receipts") is True)
     return bank
+
+
+def _adopted(method: Method, sections: Sections) -> Sections:
+    """The arrays of a file of version 0.1, whose rows were shorter, in today's layout."""
+    rows = sections["rows"].reshape(-1, method.old_width + STATS)
+    today = np.hstack([method.adopted_rows(rows[:, : method.old_width]), rows[:, method.old_width :]])
+    pool = method.adopted_rows(sections["pool"][None])[0]
+    return {**sections, "rows": today.reshape(-1), "pool": pool}
 
 
 def _pages(size: int) -> int:

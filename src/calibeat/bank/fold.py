@@ -19,9 +19,9 @@ from calibeat.core.jit import compiled, is_compiled, kernel, plain
 from calibeat.core.kernel import ask, ask_again, play, settle
 from calibeat.core.layout import DRAWS, RECEIPT, N
 from calibeat.core.method import Method
-from calibeat.core.mixtures import EPS, LARGEST
-from calibeat.core.receipt import CLIPPED_SCORE, FORECAST, SCORE, SEEN
+from calibeat.core.receipt import FORECAST, HORIZON_LANE, SCORE, SEEN
 from calibeat.core.stats import EVENTS, LAST, STATS, add_losses
+from calibeat.core.weights import EPS, LARGEST
 from calibeat.errors import InvalidInput, OutcomeConflict, UnknownForecast, UnknownKey
 from calibeat.monitor.many import Monitors
 from calibeat.stream.forecast import VERSION
@@ -293,15 +293,15 @@ def _check_given(bank: Bank, given: npt.NDArray[np.void], operations: _Operation
 def _is_sound(method: Method, given: npt.NDArray[np.void]) -> Flags:
     """As `Method.receipt_is_sound`, of many: numbers in their range, which agree where they are there twice."""
     score, forecast, lanes = given["score"], given["probability"], given["lanes"]
+    good: Flags = (score >= 0.0) & (score <= 1.0) & (forecast >= 0.0) & (forecast <= 1.0)
     if method.guard is not None:  # its receipts are few words more, and not worth a second copy of the rule
         columns = (lanes.tolist(), score.tolist(), given["seen"].tolist(), forecast.tolist())
-        return np.array([method.receipt_is_sound(*row) for row in zip(*columns, strict=True)], dtype=np.bool_)
-    good: Flags = (score >= 0.0) & (score <= 1.0) & (forecast >= 0.0) & (forecast <= 1.0)
+        return good & np.array([method.receipt_is_sound(*row) for row in zip(*columns, strict=True)], dtype=np.bool_)
     if method.receipt_width and isinstance(method.features, Scaling):
-        clip = method.features.clip
-        clipped = np.clip(score, clip, 1.0 - clip)
-        for at, value in ((SEEN, given["seen"]), (SCORE, score), (CLIPPED_SCORE, clipped), (FORECAST, forecast)):
+        for at, value in ((SEEN, given["seen"]), (SCORE, score), (FORECAST, forecast)):
             good &= lanes[:, at] == value
+        horizon = lanes[:, HORIZON_LANE]
+        good &= (horizon == 0.0) | ((horizon >= EPS) & (horizon <= LARGEST))
         issued = lanes[:, [at for part in method.parts for at in part.receipt]]
         good &= ((issued >= EPS) & (issued <= LARGEST)).all(axis=1)
     return good

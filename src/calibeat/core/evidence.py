@@ -7,7 +7,7 @@ import math
 from calibeat._util.types import Vector
 
 from .jit import kernel
-from .mixtures import inside, likelihood
+from .weights import inside, likelihood
 
 
 @kernel

@@ -14,14 +14,15 @@ from __future__ import annotations
 
 import math
 
-from calibeat._util.types import Vector
+from calibeat._util.types import Bytes, Vector
 
 from .algebra import sigmoid, theta_dot, theta_start
 from .calibeating import KEEP, SPLINE, TRACK, bin_of, hedge, track, tracking_start
 from .evidence import weigh_evidence
 from .features import HISTOGRAM, RAW, features_of, logit_of
 from .guard import centre, clip_expert, guard, guard_step
-from .jit import kernel
+from .jit import kernel, single_kernel
+from .lanes import lanes_start, lanes_step, mix
 from .layout import (
     AFTER,
     BALL,
@@ -37,6 +38,7 @@ from .layout import (
     GUARD_CELLS,
     GUARD_RECEIPT,
     HISTOGRAM_BINS,
+    HORIZON,
     LEARNER,
     MIXES,
     OWN,
@@ -62,10 +64,10 @@ from .learners import (
     ogd_step,
     ons_step,
 )
-from .mixtures import inside, lanes_start, lanes_step, mix
-from .receipt import CLIPPED_SCORE, EXPERT, FORECAST, GUARDED, ISSUED, SCORE, SEEN
+from .receipt import EXPERT, FORECAST, GUARDED, ISSUED, SCORE, SEEN
 from .refit import histogram_mean, wants_history, wants_refit
 from .spline import spline, spline_step
+from .weights import clipped, inside
 
 Asked = tuple[float, float, float, float, float]  # the features x, the expert, its logit
 Played = tuple[float, int, int, float, float, float]  # the forecast, the cell; bin, two points, weight of the lower
@@ -94,10 +96,8 @@ def ask(spec: Vector, row: Vector, score: float, receipt: Vector, at: int) -> As
         return x0, x1, x2, p, z
     receipt[at + SEEN] = row[N]
     receipt[at + SCORE] = score
-    f = score if score > clip else clip
-    receipt[at + CLIPPED_SCORE] = f if f < 1.0 - clip else 1.0 - clip
     if spec[LEARNER] == LANES:
-        p, z = mix(row, clip, x0, x1, receipt, at), 0.0
+        p, z = mix(row, clip, x0, x1, int(spec[HORIZON]), receipt, at), 0.0
     else:
         p, z = expert(spec, row, score, x0, x1, x2)
     receipt[at + EXPERT] = inside(p)
@@ -182,7 +182,7 @@ def settle(
     elif learner == AIOLI_STEP:
         aioli_step(row, spec[D], x0, x1, x2, p, z, y, spec[GAIN])
     elif learner == LANES:
-        lanes_step(row, spec[SCORE_CLIP], x0, x1, row[N] + 1.0, y, receipt, at)
+        lanes_step(row, spec[SCORE_CLIP], x0, x1, row[N] + 1.0, y, int(spec[HORIZON]), receipt, at)
     kind = spec[CALIBEATER]
     if kind != KEEP:
         if kind == SPLINE:
@@ -197,8 +197,8 @@ def settle(
         p, q, strict = receipt[place + GUARDED], receipt[place + ISSUED], spec[STRICT] == 1.0
         guard_step(row, int(spec[GUARD]), spec[GUARD_CELLS], strict, p, q, y)
     if spec[MIXES] == 1.0:
-        f, score = receipt[at + CLIPPED_SCORE], receipt[at + SCORE]
-        weigh_evidence(row, int(spec[EVIDENCE]), y, receipt[at + FORECAST], f, score)
+        score = receipt[at + SCORE]
+        weigh_evidence(row, int(spec[EVIDENCE]), y, receipt[at + FORECAST], clipped(score, spec[SCORE_CLIP]), score)
     row[T] = t
     row[N] += 1.0
 
@@ -256,3 +256,63 @@ def start_from(spec: Vector, pool: Vector, row: Vector) -> None:
         theta_start(spec[D], pool, row)
     if spec[CALIBEATER] == TRACK:
         tracking_start(pool, row, int(spec[CELLS]), spec[BINS])
+
+
+# ---- one event at a time -------------------------------------------------------------------------------------------
+# A call from Python costs more than the arithmetic of an event, and each number that goes in or comes out adds to it.
+# So what lies between the forecast and the outcome of the latest event stays in an array, `asked`: features, expert and
+# logit, and then these.
+
+CELL_PLAYED = 5
+SEEN_THEN = 6  # outcomes learnt when the forecast was made
+LATEST = 7  # the number of the event; -1 if none
+NEXT = 8  # the number of the next event
+SHUT = 9  # 1 while a longer piece of work wants nobody between its steps
+ASKED = 10
+
+
+@single_kernel
+def predict_one(
+    spec: Vector, row: Vector, score: float, asked: Vector, receipt: Vector
+) -> tuple[float, float, int, int, int]:
+    """`predict` for a method that does not draw -> (forecast, expert, bin, outcomes learnt so far, event).
+
+    The event is counted. It is -1, and nothing has happened, while `asked` is shut.
+    """
+    if asked[SHUT] != 0.0:
+        return 0.0, 0.0, 0, 0, -1
+    asked[LATEST] = -1.0  # until all of it is there
+    x0, x1, x2, p, z = ask(spec, row, score, receipt, 0)
+    forecast, cell, b, _, _, _ = play(spec, row, p, x0, x1, 0.0, receipt, 0)
+    event = asked[NEXT]
+    asked[0] = x0
+    asked[1] = x1
+    asked[2] = x2
+    asked[3] = p
+    asked[4] = z
+    asked[CELL_PLAYED] = cell
+    asked[SEEN_THEN] = row[N]
+    asked[NEXT] = event + 1.0
+    asked[LATEST] = event
+    return forecast, p, b, int(row[N]), int(event)
+
+
+@single_kernel
+def settle_one(
+    spec: Vector, row: Vector, event: int, y: float, asked: Vector, receipt: Vector, marks: Bytes, first: int
+) -> bool:
+    """Learn the outcome of the latest event, and mark it as settled: 2 for a zero, 3 for a one.
+
+    False, and nothing has happened, if it is not the latest one, if another outcome was learnt since its forecast, if
+    it has a mark already, or while `asked` is shut. `marks` are of the events from `first` on; the last of them is not
+    0 if they are not in use any more.
+    """
+    at, last = event - first, len(marks) - 1
+    if asked[SHUT] != 0.0 or asked[LATEST] != event or asked[SEEN_THEN] != row[N] or not 0 <= at < last:
+        return False
+    if marks[at] != 0 or marks[last] != 0:
+        return False
+    x0, x1, x2, p, z = asked[0], asked[1], asked[2], asked[3], asked[4]
+    settle(spec, row, asked[NEXT], x0, x1, x2, p, z, int(asked[CELL_PLAYED]), y, receipt, 0)
+    marks[at] = 3 if y == 1.0 else 2
+    return True

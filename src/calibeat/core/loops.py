@@ -19,7 +19,7 @@ from .kernel import ask, play, predict, remember, settle, update
 from .layout import DRAWS, LEARNER, RECEIPT
 from .learners import REFIT
 from .prefetch import prefetch
-from .stats import EVENTS, LAST, add_losses
+from .stats import EVENTS, LAST, STATS, add_losses
 
 LINE = 8  # numbers in a cache line
 AHEAD = 6  # how many events before its turn a row is asked for
@@ -42,6 +42,7 @@ def fetch_row(rows: Vector, stride: int, slot: int) -> None:
     begin = slot * stride
     for at in range(begin, begin + min(stride, MOST_FETCHED), LINE):
         prefetch(rows, at)
+    prefetch(rows, begin + stride - STATS)
     prefetch(rows, begin + stride - 1)
 
 
@@ -99,7 +100,7 @@ def run(
 
 
 @kernel
-def run_late(
+def run_late(  # noqa: C901 - one loop for all hosts
     spec: Vector,
     rows: Vector,
     stride: int,

@@ -25,6 +25,7 @@ from .layout import (
     FEATURES,
     GUARD,
     GUARD_RECEIPT,
+    HORIZON,
     LEARNER,
     MIXES,
     RECEIPT,
@@ -34,9 +35,9 @@ from .layout import (
     T,
 )
 from .learners import NONE
-from .mixtures import EPS, LARGEST
 from .parts import PARTS, Calibeater, Features, Learner, Part
-from .receipt import CLIPPED_SCORE, FORECAST, GUARD_RECEIPT_WIDTH, RECEIPT_WIDTH, SCORE, SEEN
+from .receipt import FORECAST, GUARD_RECEIPT_WIDTH, HORIZON_LANE, RECEIPT_WIDTH, SCORE, SEEN
+from .weights import EPS, LARGEST
 
 OPTIONAL: tuple[str, ...] = ("guard",)  # slots that are younger than 0.1: empty, they are not in the repr or the dict
 
@@ -123,7 +124,7 @@ class Method:
 
     @cached_property
     def width(self) -> int:
-        """How many float64 numbers the state of one stream takes: AUTO 150, OPS 7, TOPS 27, HOPS 207."""
+        """How many float64 numbers the state of one stream takes: AUTO 191, OPS 7, TOPS 27, HOPS 207."""
         return len(self.initial_row())
 
     @property
@@ -137,12 +138,16 @@ class Method:
         cells = [] if self.calibeater is None else self.calibeater.initial()
         return THETA + len(self._initial_parameters()) + len(cells)
 
+    @property
+    def _tail(self) -> list[float]:
+        return [] if self.learner is None else self.learner.tail()
+
     def initial_row(self) -> Vector:
-        """The row of a stream that has seen nothing: [t, n, theta..., matrix..., cells..., guard..., evidence]."""
+        """The row of a stream that has seen nothing: [t, n, theta, matrix, cells, guard, evidence, tail]."""
         cells = [] if self.calibeater is None else self.calibeater.initial()
         guard = [] if self.guard is None else self.guard.initial()
         evidence = [0.0, 1.0] if self.mixes else []
-        return np.array([0.0, 0.0, *self._initial_parameters(), *cells, *guard, *evidence])
+        return np.array([0.0, 0.0, *self._initial_parameters(), *cells, *guard, *evidence, *self._tail])
 
     def _initial_parameters(self) -> list[float]:
         if self.features is None:
@@ -158,7 +163,9 @@ class Method:
             part.fill(spec)
         spec[CELLS] = THETA + len(self._initial_parameters())
         spec[RECEIPT] = self.receipt_width
-        spec[EVIDENCE] = self.width - 2
+        end = self.width - len(self._tail)
+        spec[EVIDENCE] = end - 2
+        spec[HORIZON] = end if self._tail else 0
         spec[MIXES], spec[DRAWS] = self.mixes, self.draws
         if self.guard is not None:
             spec[GUARD] = self._guard_at
@@ -176,7 +183,7 @@ class Method:
         t, n = row[T], row[N]
         if not (0 <= n <= t <= events and n == int(n) and t == int(t)):
             raise InvalidInput(f"row must count outcomes in whole numbers up to {events} events, got {n!r} of {t!r}")
-        end, cells = len(row), int(self.spec[CELLS])
+        end, cells = len(row) - len(self._tail), int(self.spec[CELLS])
         if self.mixes:
             end -= 2
             if not 1e-100 <= row[end + 1] <= 1e100:
@@ -188,6 +195,27 @@ class Method:
             self.calibeater.check(row[cells:end], n, cells)
         if self.learner is not None and self.features is not None:
             self.learner.check(row, self.features, n)
+
+    @property
+    def old_width(self) -> int:
+        """The width of its rows in version 0.1, before there were late outcomes to keep numbers about."""
+        return self.width - len(self._tail) - sum(part.later_numbers for part in self.parts)
+
+    def adopted_rows(self, rows: Vector) -> Vector:
+        """Rows that version 0.1 wrote in today's layout: numbers that are younger are as in a new row.
+
+        >>> from calibeat import AUTO
+        >>> AUTO.adopted_rows(np.zeros((3, AUTO.old_width))).shape
+        (3, 191)
+        """
+        later = [0 if part is None else part.later_numbers for part in (self.learner, self.calibeater)]
+        adopted = np.tile(self.initial_row(), (len(rows), 1))
+        cells, end, old_end = int(self.spec[CELLS]), self.width - len(self._tail), rows.shape[1]
+        evidence = 2 * self.mixes
+        adopted[:, : cells - later[0]] = rows[:, : cells - later[0]]
+        adopted[:, cells : end - evidence - later[1]] = rows[:, cells - later[0] : old_end - evidence]
+        adopted[:, end - evidence : end] = rows[:, old_end - evidence :]
+        return adopted
 
     def receipt_is_sound(self, receipt: Sequence[float], score: float, seen: int, forecast: float) -> bool:
         """Whether a receipt that travelled is complete and possible, and agrees with its score and its forecast."""
@@ -204,8 +232,8 @@ class Method:
             return True
         return (
             (receipt[SEEN], receipt[SCORE], receipt[FORECAST]) == (seen, score, forecast)
-            and receipt[CLIPPED_SCORE] == self.features.clipped(score)
             and all(EPS <= receipt[at] <= LARGEST for part in self.parts for at in part.receipt)
+            and (receipt[HORIZON_LANE] == 0.0 or EPS <= receipt[HORIZON_LANE] <= LARGEST)
         )
 
     # ---- as data --------------------------------------------------------------------------------------------------

@@ -42,6 +42,7 @@ class Part:
     code: ClassVar[float]
     receipt: ClassVar[tuple[int, ...]] = ()  # the places of the receipt that it looks at again, all probabilities
     no_formula: ClassVar[str] = ""  # why it cannot be exported; the name of the method goes in {}
+    later_numbers: ClassVar[int] = 0  # how many of its numbers, the last ones, are younger than 0.1
     later_fields: ClassVar[tuple[str, ...]] = ()  # younger than 0.1: at their default, not in the repr or the dict
 
     def __init_subclass__(cls) -> None:
@@ -116,6 +117,10 @@ class Learner(Part):
     def initial(self, features: Features) -> list[float]:
         """The learner's numbers in the row of a stream that has seen nothing: theta, then what else it keeps."""
         return features.initial()
+
+    def tail(self) -> list[float]:
+        """More of its numbers, for the end of the row: those that most events do not touch."""
+        return []
 
     def check(self, row: Sequence[float], features: Features, n: float) -> None:
         """Raise `InvalidInput` unless its numbers in a row that has learnt n outcomes are possible."""

@@ -20,9 +20,10 @@ from .features import Scaling
 from .formula import Expression, Formula, at_the_clip, clamped
 from .jit import kernel, large_kernel
 from .layout import BINS, CONTROL
-from .mixtures import EPS, LARGEST, SHARE, inside, likelihood, pull_of
+from .mixtures import check_temper
 from .parts import Calibeater, Features
-from .receipt import CLIPPED_SCORE, EXPERT, EXPERT_SPLINE, FORECAST, SCORE_SPLINE, SEEN
+from .receipt import EXPERT, EXPERT_SPLINE, FORECAST, SCORE, SCORE_SPLINE, SEEN, UNCONTROLLED
+from .weights import EPS, LARGEST, LAZY, SHARE, clipped, flatten, inside, likelihood, power, staleness
 
 KNOTS, X_MAX = 25, 6.0  # spline on the score's logit: knots -6, -5.5, ..., 6
 EXPERT_KNOTS = 11  # spline on the expert: knots 0, 0.1, ..., 1
@@ -38,6 +39,7 @@ EXPERT_OFFSETS = SCORE_INFORMATION + KNOTS  # spline on the expert
 EXPERT_INFORMATION = EXPERT_OFFSETS + EXPERT_KNOTS
 RESIDUAL = EXPERT_INFORMATION + EXPERT_KNOTS  # sums of outcome - forecast of each tenth
 COUNT = RESIDUAL + CONTROL_BINS
+SPLINE_STALENESS, SPLINE_TEMPER = COUNT + CONTROL_BINS, COUNT + CONTROL_BINS + 1  # as those of `Lanes`
 
 
 @dataclass(frozen=True)
@@ -73,7 +75,8 @@ class Spline(Calibeater):
 
     code: ClassVar[float] = SPLINE
     bins: ClassVar[int] = 10  # type: ignore[misc]  # `Forecast.bin` speaks of tenths, as without a calibeater
-    receipt: ClassVar[tuple[int, ...]] = (EXPERT, SCORE_SPLINE, EXPERT_SPLINE)
+    receipt: ClassVar[tuple[int, ...]] = (EXPERT, SCORE_SPLINE, EXPERT_SPLINE, UNCONTROLLED)
+    later_numbers: ClassVar[int] = 2
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "control", check_interval("Spline control", self.control, 0.0, 1.0))
@@ -86,7 +89,7 @@ class Spline(Calibeater):
     def initial(self) -> list[float]:
         zeros, known = [0.0] * KNOTS, [INFORMATION] * KNOTS
         expert = [*zeros[:EXPERT_KNOTS], *known[:EXPERT_KNOTS]]
-        return [*[1.0 / 3.0] * 3, *[0.0] * 4, *zeros, *known, *expert, *[0.0] * (2 * CONTROL_BINS)]
+        return [*[1.0 / 3.0] * 3, *[0.0] * 4, *zeros, *known, *expert, *[0.0] * (2 * CONTROL_BINS), 0.0, 1.0]
 
     def fill(self, spec: Vector) -> None:
         super().fill(spec)
@@ -104,10 +107,11 @@ class Spline(Calibeater):
         offsets = (*cells[SCORE_OFFSETS:SCORE_INFORMATION], *cells[EXPERT_OFFSETS:EXPERT_INFORMATION])
         if not all(abs(offset) <= 700.0 for offset in offsets):
             raise InvalidInput("row must have knots with offsets in [-700, 700], got others")
-        atoms, control = cells[ATOMS:SCORE_OFFSETS], zip(cells[RESIDUAL:COUNT], cells[COUNT:], strict=True)
+        atoms, control = cells[ATOMS:SCORE_OFFSETS], zip(cells[RESIDUAL:COUNT], cells[COUNT:], strict=False)
         pairs = [(atoms[0], atoms[1]), (atoms[2], atoms[3]), *((abs(total), count) for total, count in control)]
         if not all(0.0 <= total <= count <= n for total, count in pairs):
             raise InvalidInput("row must have sums of outcomes within their counts, got others")
+        check_temper(cells[SPLINE_STALENESS], cells[SPLINE_TEMPER])
 
     def export(self, formula: Formula, cells: list[float], features: Features | None) -> None:
         """`spline` on the frozen row."""
@@ -184,7 +188,7 @@ def shifted(m: float, c: float) -> float:
 @kernel
 def corrected(row: Vector, clip: float, x: float, cells: int, receipt: Vector, at: int) -> tuple[float, float]:
     """What the two splines say now of the issued expert."""
-    m, f = receipt[at + EXPERT], receipt[at + CLIPPED_SCORE]
+    m, f = receipt[at + EXPERT], clipped(receipt[at + SCORE], clip)
     if f <= clip or f >= 1.0 - clip:
         cell = cells + ATOMS + (2 if f > 0.5 else 0)
         s = inside((row[cell] + ATOM_PRIOR * m) / (row[cell + 1] + ATOM_PRIOR))
@@ -202,6 +206,7 @@ def spline(row: Vector, clip: float, x: float, cells: int, control: float, recei
     receipt[at + SCORE_SPLINE], receipt[at + EXPERT_SPLINE] = s, r
     weight = cells + SPLINE_WEIGHT
     p = inside(row[weight] * receipt[at + EXPERT] + row[weight + 1] * s + row[weight + 2] * r)
+    receipt[at + UNCONTROLLED] = p
     if control > 0.0:
         b = tenth(p)
         c = p + control * row[cells + RESIDUAL + b] / (row[cells + COUNT + b] + CONTROL_PRIOR)
@@ -221,22 +226,12 @@ def tenth(p: float) -> int:
 @large_kernel
 def spline_step(row: Vector, clip: float, x: float, cells: int, n: float, y: float, receipt: Vector, at: int) -> None:
     """Learn y, the n-th outcome: the weights judge what was issued, the knots move from where they are now."""
-    m, f, p = receipt[at + EXPERT], receipt[at + CLIPPED_SCORE], receipt[at + FORECAST]
+    m, f, p = receipt[at + EXPERT], clipped(receipt[at + SCORE], clip), receipt[at + FORECAST]
     s, r = receipt[at + SCORE_SPLINE], receipt[at + EXPERT_SPLINE]
-    lag, weight = n - 1.0 - receipt[at + SEEN], cells + SPLINE_WEIGHT
-    u0 = row[weight] * likelihood(m, y)
-    u1 = row[weight + 1] * likelihood(s, y)
-    u2 = row[weight + 2] * likelihood(r, y)
-    alpha = SHARE / n
-    pull = 0.0
-    if lag > 0.0:
-        pull = pull_of(lag, n)
+    lag = n - 1.0 - receipt[at + SEEN]
+    weigh_splines(row, cells, n, lag, y, m, s, r, receipt[at + UNCONTROLLED])
+    if lag > 0.0:  # else nothing has moved, and what was issued is what they say now
         s, r = corrected(row, clip, x, cells, receipt, at)
-    keep = (1.0 - pull) * (1.0 - alpha) / (u0 + u1 + u2)
-    gift = (1.0 - pull) * (alpha / 3.0)
-    row[weight] = keep * u0 + gift + pull
-    row[weight + 1] = keep * u1 + gift
-    row[weight + 2] = keep * u2 + gift
     if f <= clip or f >= 1.0 - clip:
         cell = cells + ATOMS + (2 if f > 0.5 else 0)
         row[cell] += y
@@ -249,6 +244,30 @@ def spline_step(row: Vector, clip: float, x: float, cells: int, n: float, y: flo
     b = tenth(p)  # also without control, so that it can be switched on for a stream that has run without
     row[cells + RESIDUAL + b] += y - p
     row[cells + COUNT + b] += 1.0
+
+
+@kernel
+def weigh_splines(
+    row: Vector, cells: int, n: float, lag: float, y: float, m: float, s: float, r: float, issued: float
+) -> None:
+    """The weights of the expert and of the two splines (`weights` has the formulas)."""
+    weight, stale, temper = cells + SPLINE_WEIGHT, 0.0, row[cells + SPLINE_TEMPER]
+    l0, l1, l2 = likelihood(m, y), likelihood(s, y), likelihood(r, y)
+    if lag > 0.0:
+        fresh = row[weight] * l0 + row[weight + 1] * l1 + row[weight + 2] * l2
+        stale = staleness(fresh, likelihood(issued, y))
+    if temper != 1.0:
+        l0, l1, l2 = power(l0, 1.0 / temper), power(l1, 1.0 / temper), power(l2, 1.0 / temper)
+    u0, u1, u2 = row[weight] * l0, row[weight + 1] * l1, row[weight + 2] * l2
+    alpha = SHARE / n
+    keep, gift = (1.0 - alpha) / (u0 + u1 + u2), alpha / 3.0
+    row[weight] = keep * u0 + gift
+    row[weight + 1] = keep * u1 + gift
+    row[weight + 2] = keep * u2 + gift
+    if stale > 0.0:
+        row[cells + SPLINE_STALENESS] += stale
+        if 1.0 + row[cells + SPLINE_STALENESS] > LAZY * temper:
+            flatten(row, weight, 3, 0, cells + SPLINE_TEMPER, 1.0 / 3.0)
 
 
 @kernel

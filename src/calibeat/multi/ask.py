@@ -6,8 +6,8 @@ import math
 
 from calibeat._util.types import Vector
 from calibeat.core.jit import kernel
-from calibeat.core.mixtures import EPS, inside
 from calibeat.core.spline import EXPERT_KNOTS, knot
+from calibeat.core.weights import EPS, inside
 
 from .layout import (
     BIAS,

@@ -21,8 +21,8 @@ from __future__ import annotations
 
 from calibeat._util.types import Vector
 from calibeat.core.jit import kernel
-from calibeat.core.mixtures import EPS
 from calibeat.core.spline import EXPERT_KNOTS, knot, move_knots
+from calibeat.core.weights import EPS
 
 from .ask import ask_lanes, ask_stages, ask_top, online_temperature, read
 from .layout import (

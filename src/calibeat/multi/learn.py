@@ -6,7 +6,8 @@ import math
 
 from calibeat._util.types import Vector
 from calibeat.core.jit import kernel
-from calibeat.core.mixtures import LAG_TEMPER, ONS_GAIN, ONS_RADIUS, SHARE, STEP, pull_of
+from calibeat.core.lanes import ONS_GAIN, ONS_RADIUS, STEP
+from calibeat.core.weights import SHARE
 
 from .ask import online_temperature, place
 from .layout import (
@@ -29,8 +30,16 @@ from .layout import (
     Z,
 )
 
+LAG_TEMPER, LAG_PULL, MOST_PULL = 10.0, 0.05, 0.5  # late labels: L^(1/(1 + lag/10)), and a pull of 0.05 lag/n
 # How much of the past a lane keeps at each label: of the shared numbers, and of the biases.
 KEEP_1, KEEP_2, KEEP_BIAS_3 = 1.0 - 1.0 / 1000.0, 1.0 - 1.0 / 300.0, 1.0 - 1.0 / 50.0
+
+
+@kernel
+def pull_of(lag: float, n: float) -> float:
+    """How far a late label pulls the weights towards the plain parts: by how few lags fit in the past."""
+    pull = LAG_PULL * lag / n
+    return pull if pull < MOST_PULL else MOST_PULL
 
 
 @kernel

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import numpy as np
+
 from calibeat._util.check import check_number, check_whole
 from calibeat._util.sealed import checksum as _checksum
 from calibeat._util.sealed import parse as _parse
@@ -40,7 +42,7 @@ def load(text: str | bytes) -> dict[str, Any]:
     except InvalidInput as error:
         raise SnapshotMismatch(f"snapshot must hold a method that this version knows: {error}") from error
     row = state["row"]
-    if not isinstance(row, list) or len(row) != method.width:
+    if not isinstance(row, list) or len(row) not in (method.width, method.old_width):
         got = len(row) if isinstance(row, list) else type(row).__name__
         raise SnapshotMismatch(f"snapshot must have a row of width {method.width} for its method, got {got}")
     checksum = state.pop("checksum")
@@ -52,6 +54,8 @@ def load(text: str | bytes) -> dict[str, Any]:
     try:
         events = check_whole("events", state["events"], 0, 2**53)
         row = [check_number(f"row[{i}]", number) for i, number in enumerate(row)]
+        if len(row) != method.width:
+            row = method.adopted_rows(np.array([row]))[0].tolist()
         method.check_row(row, events)
     except InvalidInput as error:
         raise SnapshotMismatch(f"snapshot must hold what a calibrator can hold: {error}") from error

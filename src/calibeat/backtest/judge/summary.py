@@ -269,7 +269,7 @@ def _trajectory(runner: Runner) -> Trajectory:
     expert = replace(runner.method, guard=None)  # what is noted of a row ends before the guard
     points = [params_of(expert, noted.tolist()) for noted in runner.replay.trail]
     mixes = isinstance(runner.method.learner, Lanes)
-    names = [name for name in points[0] if name != "lanes"]
+    names = [name for name in points[0] if name in ("a", "b", "c")]
     return {
         "params": {name: [number(point[name]) for point in points] for name in names},
         "lanes": {lane: [number(point["lanes"][lane]) for point in points] for lane in points[0]["lanes"]}

@@ -27,7 +27,7 @@ class Replay:
     def __init__(self, method: Method) -> None:
         self.method = method
         self.hedges = method.draws
-        self.trail: list[Vector] = []  # the row before its calibeater's cells, at the marks asked for
+        self.trail: list[Vector] = []  # the row without its cells, at the marks asked for
         self._initial = method.initial_row()
         self._rows = self._initial.copy()
         self._history = History(method)
@@ -75,7 +75,13 @@ class Replay:
             while play(self.method.spec, *rows, float(self._made), *events, *history.columns, place, stop, *late):
                 history.refit(self._rows)
             if at < len(stops):
-                self.trail.append(self._rows[: int(self.method.spec[CELLS])].copy())
+                self.trail.append(self._noted())
+
+    def _noted(self) -> Vector:
+        """The row without its cells, which say nothing of the parameters."""
+        tail = [] if self.method.learner is None else self.method.learner.tail()
+        row = self._rows[: len(self._initial)]
+        return np.concatenate([row[: int(self.method.spec[CELLS])], row[len(row) - len(tail) :]])
 
     def _open(self, streams: int) -> None:
         """Room for so many streams, each starting from nothing."""
