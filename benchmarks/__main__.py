@@ -38,6 +38,7 @@ TABLES = {
     "prior": "prior:cold_start",
     "backtest": "backtest:end_to_end",
     "coverage": "coverage:coverage",
+    "walks": "walks:walks",
     "guard": "guard:guard",
     "multi": "multi:cost",
     "multi-march": "multi:march",

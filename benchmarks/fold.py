@@ -47,9 +47,16 @@ def by_event(method: Method, keys: int, events: int) -> tuple[float, float, floa
     asked = [(rng.choice(names), rng.random()) for _ in range(events)]
     receipts: list[Any] = []
     predict = spent(lambda: receipts.extend(bank.predict(key, score) for key, score in asked))
-    update = spent(lambda: [bank.update(key, f, 1) for (key, _), f in zip(asked, receipts, strict=True)])
-    both = spent(lambda: [bank.update(key, bank.predict(key, score), 0) for key, score in asked])
-    return predict, update, both
+
+    def later() -> None:
+        for (key, _), receipt in zip(asked, receipts, strict=True):
+            bank.update(key, receipt, 1)
+
+    def at_once() -> None:
+        for key, score in asked:
+            bank.update(key, bank.predict(key, score), 0)
+
+    return predict, spent(later), spent(at_once)
 
 
 def in_groups(method: Method, keys: int, events: int, group: int, **arguments: Any) -> float:
@@ -65,10 +72,10 @@ def in_groups(method: Method, keys: int, events: int, group: int, **arguments: A
         scores = [nan] * len(late) + [rng.random() for _ in new]
         outcomes = [rng.randrange(2) for _ in late] + [nan] * len(new)
         order = rng.sample(range(group), group)
-        columns = [[column[i] for i in order] for column in (todo, scores, outcomes)]
+        keys_, scores_, outcomes_ = ([column[i] for i in order] for column in (todo, scores, outcomes))
         receipts = [late[i][1] for i in order if i < len(late)]
         begin = thread_time()
-        made = bank.fold(*columns, receipts).receipts.tolist()
+        made = bank.fold(keys_, scores_, outcomes_, receipts).receipts.tolist()
         total += thread_time() - begin
         waiting += zip([todo[i] for i in order if i >= len(late)], made, strict=True)
     return total

@@ -108,17 +108,17 @@ def marches(K: int, events: int) -> Iterator[tuple[str, Vector, Ints]]:
     yield "rotating, off by one", one[np.arange(events) % K], (np.arange(events) + 1) % K
 
 
-def adversary(K: int, events: int) -> tuple[Vector, float]:
-    """A row after labels that were always the least probable class, and the largest loss."""
+def adversary(K: int, events: int) -> tuple[Vector, float, float]:
+    """A row after labels that were always the least probable class, the largest loss, and how far a sum was off."""
     predict, settle = compiled(kernel.predict), compiled(kernel.settle)
     row, receipt, work = layout.initial_row(layout.MULTI, K), np.zeros(2 * K + 2), layout.scratch(K)
-    forecast, worst = np.empty(K), 0.0
+    forecast, worst, off = np.empty(K), 0.0, 0.0
     for score in stream(K, events, seed=1)[0]:
         predict(layout.MULTI, K, row, score, receipt, work, forecast)
         y = int(forecast.argmin())
-        worst = max(worst, -math.log(forecast[y]))
+        worst, off = max(worst, -math.log(forecast[y])), max(off, abs(float(forecast.sum()) - 1.0))
         settle(layout.MULTI, K, row, y, receipt, work, float(forecast[y]))
-    return row, worst
+    return row, worst, off
 
 
 def march(*, quick: bool) -> None:
@@ -129,10 +129,10 @@ def march(*, quick: bool) -> None:
             cal = MultiCalibrator(K)
             P = cal.run(scores, labels)
             off = np.abs(P.sum(axis=1) - 1.0).max()
-            loss = -np.log(P[np.arange(events), labels]).min(), -np.log(P[np.arange(events), labels]).max()
-            rows.append(_line(f"K = {K}, {name}", cal.row, events, float(loss[1]), bool(off <= 1e-12)))
-        row, worst = adversary(K, events // 10)
-        rows.append(_line(f"K = {K}, adversary, {events // 10:,}", row[:-2], events // 10, worst, sums=True))
+            loss = -float(np.log(P[np.arange(events), labels].min()))
+            rows.append(_line(f"K = {K}, {name}", cal.row, events, loss, sums=bool(off <= 1e-12)))
+        row, worst, off = adversary(K, events)
+        rows.append(_line(f"K = {K}, adversary", row[:-2], events, worst, sums=off <= 1e-12))
     table.show(
         "MULTI after a million labels of each kind (300,000 for K = 10)",
         ["stream", "largest loss", "least eigenvalue of H", "largest |theta|", "largest |bias|", "least weight n", ""],
@@ -141,7 +141,7 @@ def march(*, quick: bool) -> None:
     )
 
 
-def _line(name: str, row: Vector, events: int, loss: float, sums: bool) -> list[str]:
+def _line(name: str, row: Vector, events: int, loss: float, *, sums: bool) -> list[str]:
     K = next(K for K in (3, 10) if layout.width(layout.MULTI, K) == len(row))
     lanes = row[layout.THETA : layout.OFFSET].reshape(4, layout.THETA_WIDTH)
     H = lanes[:, [3, 4, 5, 4, 6, 7, 5, 7, 8]].reshape(4, 3, 3)

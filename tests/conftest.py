@@ -38,6 +38,7 @@ UNMEASURED = (
     "test_conformance.py",
     "test_gallery.py",
     "test_river.py::test_the_checks_of_river",
+    "test_river_multi.py::test_the_checks_of_river",
 )
 # `make test-quick` leaves these out: they take long, and what they test seldom breaks alone.
 SLOW = (
@@ -49,6 +50,7 @@ SLOW = (
     "report/test_screens.py",
     "test_gallery.py",
     "test_river.py::test_the_checks_of_river",
+    "test_river_multi.py::test_the_checks_of_river",
 )
 # The run without the JIT shows that kernels as plain Python give the golden numbers, and reaches their lines. That they
 # give the bits of the compiled ones, for every method and stream, is shown by `test_conformance`, which starts both.

@@ -76,7 +76,7 @@ for warm in (False, True):
         results = np.concatenate([*results, now.row, late.row])
         same(results, plain.setdefault(name, results))
     calibeat.warm_up()
-assert {"predict", "settle", "update", "run", "run_late", "predict_many"} == set(_jit.dispatchers())
+assert {"predict", "settle", "update", "run", "run_late", "predict_many"} <= set(_jit.dispatchers())
 assert all(len(dispatcher.signatures) == 1 for dispatcher in _jit.dispatchers().values())
 """
     environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parent)}

@@ -38,7 +38,7 @@ def numbers(text: str, what: str) -> list[float]:
 
 def test_every_script_is_on_the_page() -> None:
     page = PAGE.read_text()
-    assert len(SCRIPTS) == 6
+    assert len(SCRIPTS) == 7
     for script in SCRIPTS:
         assert f"(gallery/{script.name})" in page and f"python docs/gallery/{script.name}" in page, script.name
 
@@ -82,6 +82,14 @@ def test_export(capsys: pytest.CaptureFixture[str]) -> None:
     assert said.count("at most 1e-12 apart: True") == 2
     assert "def calibrate(score):" in said and "CASE WHEN CAST(score AS DOUBLE PRECISION) >= 0 AND" in said
     assert said[said.index("CASE WHEN") :].strip() in PAGE.read_text()  # shown as it was printed, to the last line
+
+
+def test_many_classes(capsys: pytest.CaptureFixture[str]) -> None:
+    said = printed("with_many_classes", capsys)
+    for what in ("log-loss", "class-wise CE"):
+        for raw, ots, multi in (numbers(said, what)[:3], numbers(said, what)[3:]):
+            assert multi < ots < raw
+    assert "lane with the most weight: fast" in said
 
 
 def test_ops_in_river_has_the_parameters_of_rivers_newton(capsys: pytest.CaptureFixture[str]) -> None:

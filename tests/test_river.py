@@ -316,11 +316,11 @@ def test_what_is_refused() -> None:
     model = OnlineCalibrated(linear_model.LogisticRegression())
     x = {"x": 1.0}
     for error, message, work in (
-        (ValueError, r"one of the two labels \(False, True\), got 'spam' - name them by",
+        (ValueError, r"one of the labels \(False, True\), got 'spam' - name them by",
          lambda: model.learn_one(x, "spam")),
         (ValueError, r"must speak of the labels \('no', 'yes'\), got {False: 0.5, True: 0.5}",
          lambda: OnlineCalibrated(linear_model.LogisticRegression(), labels=("no", "yes")).learn_one(x, "yes")),
-        (ValueError, "got 2 .* more than two classes are not supported", lambda: model.learn_one(x, 2)),
+        (ValueError, "got 2 .* name all of them if there are more", lambda: model.learn_one(x, 2)),
         (ValueError, "got None", lambda: model.learn_one(x, None)),
         (ValueError, "takes no sample weights", lambda: model.learn_one(x, True, w=2.0)),
         (ValueError, "must have predict_proba_one, got LinearRegression",

@@ -45,6 +45,7 @@ from .errors import (
     UnknownMethod,
 )
 from .monitor.monitor import Monitor
+from .multi.bank import MultiBank
 from .multi.calibrator import MultiCalibrator
 from .multi.forecast import MultiForecast
 from .stream.calibrator import Calibrator
@@ -91,6 +92,7 @@ __all__ = [
     "Method",
     "MissingExtra",
     "Monitor",
+    "MultiBank",
     "MultiCalibrator",
     "MultiForecast",
     "OutcomeConflict",

@@ -24,6 +24,8 @@ from ._util.extras import missing
 from .core.calibeating import bin_of
 from .core.method import Method
 from .metrics import of_bins
+from .multi.calibrator import METHODS, MultiCalibrator
+from .multi.forecast import MultiForecast
 from .stream.calibrator import Calibrator
 from .stream.forecast import Forecast
 
@@ -38,16 +40,17 @@ __all__ = ["Brier", "CalibrationError", "OnlineCalibrated", "Sharpness"]
 
 
 class OnlineCalibrated(base.Wrapper[base.Classifier], base.Classifier):
-    """A binary classifier behind a `Calibrator`; both learn from every label.
+    """A classifier behind a `Calibrator` (a `MultiCalibrator`); both learn from every label.
 
     Parameters
     ----------
     model
-        A binary classifier, or a pipeline that ends with one, with `predict_proba_one`.
+        A classifier, or a pipeline that ends with one, with `predict_proba_one`.
     method
-        The name of a preset, such as `"auto"` or `"tops"`, or a `Method`.
+        The name of a preset, such as `"auto"` or `"tops"`, or a `Method`; of more than two labels `"auto"` (which is
+        `"multi"`), `"ots"` or `"raw"`.
     labels
-        The negative and the positive label.
+        The negative and the positive label; or all the labels, if there are more than two.
     seed
         For the draws of a hedging method.
     remember
@@ -72,27 +75,35 @@ class OnlineCalibrated(base.Wrapper[base.Classifier], base.Classifier):
     >>> model.predict_one({"x": 1.2}), model.calibrator.outcomes
     (True, 80)
 
+    Three classes:
+
+    >>> model = OnlineCalibrated(naive_bayes.GaussianNB(), labels=("cat", "dog", "bird"))
+    >>> for x, y in [(1.0, "cat"), (2.0, "dog"), (3.0, "bird"), (2.5, "dog")] * 20:
+    ...     model.learn_one({"x": x}, y)
+    >>> model.predict_one({"x": 1.1}), len(model.predict_proba_one({"x": 1.1}))
+    ('cat', 3)
+
     """
 
     def __init__(
         self,
         model: base.Classifier,
         method: str | Method = "auto",
-        labels: tuple[Label, Label] = (False, True),
+        labels: tuple[Label, ...] = (False, True),
         seed: int = 0,
         remember: int = 0,
     ) -> None:
         if not hasattr(model, "predict_proba_one"):
             raise ValueError(f"model must have predict_proba_one, got {type(model).__name__}")
-        if not isinstance(labels, (tuple, list)) or len(labels) != 2 or labels[0] == labels[1]:
-            raise ValueError(f"labels must be two different ones, (negative, positive), got {labels!r}")
+        if not isinstance(labels, (tuple, list)) or len(labels) < 2 or len(set(labels)) != len(labels):
+            raise ValueError(f"labels must be two different ones, (negative, positive), or more, got {labels!r}")
         self.model = model
         self.method = method
         self.labels = labels
         self.seed = seed
         self.remember = check_whole("remember", remember, 0, 10**9)
-        self.calibrator = Calibrator(method, seed)
-        self._waiting: OrderedDict[Any, Forecast] = OrderedDict()
+        self.calibrator: Any = Calibrator(method, seed) if len(labels) == 2 else _of_many(labels, method)
+        self._waiting: OrderedDict[Any, Forecast | MultiForecast] = OrderedDict()
 
     @property
     def _wrapped_model(self) -> base.Classifier:
@@ -100,7 +111,7 @@ class OnlineCalibrated(base.Wrapper[base.Classifier], base.Classifier):
 
     @property
     def _multiclass(self) -> bool:
-        return False
+        return len(self.labels) > 2
 
     @classmethod
     def _unit_test_params(cls) -> Iterator[dict[str, Any]]:
@@ -116,36 +127,42 @@ class OnlineCalibrated(base.Wrapper[base.Classifier], base.Classifier):
             )
         if y not in self.labels:
             raise ValueError(
-                f"y must be one of the two labels {self.labels!r}, got {y!r} - name them by "
-                f"{type(self).__name__}(model, labels=(negative, positive)); more than two classes are not supported"
+                f"y must be one of the labels {self.labels!r}, got {y!r} - name them by "
+                f"{type(self).__name__}(model, labels=(negative, positive)), or name all of them if there are more"
             )
         key = _key(x) if self._waiting else None
-        score = None if key in self._waiting else check_score(self._score(x, **kwargs))
+        score = None if key in self._waiting else self._score(x, **kwargs)
+        if isinstance(score, float):
+            check_score(score)
         self.model.learn_one(x, y, **kwargs)  # before anything of ours moves: it may refuse
         forecast = self._waiting.pop(key) if score is None else self.calibrator.predict(score)
-        self.calibrator.update(forecast, int(y == self.labels[1]))
+        self.calibrator.update(forecast, y if self._multiclass else int(y == self.labels[1]))
 
     def predict_proba_one(self, x: Any, **kwargs: Any) -> dict[Any, float]:
-        """The calibrated probabilities of both labels."""
+        """The calibrated probabilities of all labels."""
         score = self._score(x, **kwargs)
         if self.remember:
             key = _key(x)
             forecast = self._waiting[key] = self.calibrator.predict(score)
             self._waiting.move_to_end(key)  # asked again, it is the newest
-            p = forecast.probability
+            answer: Any = forecast.probabilities if isinstance(forecast, MultiForecast) else forecast.probability
             if len(self._waiting) > self.remember:
                 self._waiting.popitem(last=False)
         else:
-            p = self.calibrator.peek(score)
-        return {self.labels[0]: 1.0 - p, self.labels[1]: p}
+            answer = self.calibrator.peek(score)
+        if self._multiclass:
+            return dict(zip(self.labels, answer.tolist(), strict=True))
+        return {self.labels[0]: 1.0 - answer, self.labels[1]: answer}
 
-    def _score(self, x: Any, **kwargs: Any) -> float:
-        """The model's probability of the positive label; a half while it has none."""
-        negative, positive = self.labels
+    def _score(self, x: Any, **kwargs: Any) -> Any:
+        """The model's probability of the positive label, or of each of many; all alike while it has none."""
         try:
             answer = self.model.predict_proba_one(x, **kwargs)
         except NotImplementedError:
             raise NotImplementedError(f"{self.model} has no predict_proba_one, which a calibrator needs") from None
+        if self._multiclass:
+            return self._score_of_many(answer)
+        negative, positive = self.labels
         if not answer:
             return 0.5
         if positive not in answer and negative not in answer:
@@ -157,6 +174,29 @@ class OnlineCalibrated(base.Wrapper[base.Classifier], base.Classifier):
         if math.isnan(p):
             raise ValueError(f"predict_proba_one of {self.model} must give probabilities, got {answer!r}")
         return min(max(p, 0.0), 1.0) if -1e-6 < p < 1.0 + 1e-6 else p
+
+    def _score_of_many(self, answer: dict[Any, float]) -> list[float]:
+        """A probability for each label; 0 for one that the model has not met."""
+        if unknown := [label for label, p in answer.items() if label not in self.labels and p > 0.0]:
+            raise ValueError(
+                f"predict_proba_one of {self.model} must speak of the labels {self.labels!r}, got {unknown[0]!r}"
+            )
+        scores = [float(answer.get(label, 0.0)) for label in self.labels]
+        total = math.fsum(scores)
+        if not answer or total == 0.0:
+            return [1.0 / len(scores)] * len(scores)
+        if not (min(scores) > -1e-6 and abs(total - 1.0) < 1e-3):
+            raise ValueError(f"predict_proba_one of {self.model} must give probabilities of sum 1, got {answer!r}")
+        return [max(p, 0.0) / total for p in scores]
+
+
+def _of_many(labels: Any, method: Any) -> MultiCalibrator:
+    if not isinstance(method, str) or method not in ("auto", *METHODS):
+        raise ValueError(
+            f"method must be 'auto' (which is 'multi'), 'multi', 'ots' or 'raw' for {len(labels)} labels, "
+            f"got {said(method)}"
+        )
+    return MultiCalibrator(list(labels), "multi" if method == "auto" else method)
 
 
 def _key(x: Any) -> Any:

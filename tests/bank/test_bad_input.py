@@ -168,4 +168,6 @@ def test_bad_arguments() -> None:
 def test_a_bank_can_be_warmed_up() -> None:
     calibeat.warm_up(bank=True)
     if not JIT_OFF:
-        assert {"run", "predict_many", "pool_rows", "add_ints", "add_strings"} <= set(_jit.dispatchers())
+        assert {"run", "run_late", "fold_rows", "predict_many", "pool_rows", "add_ints", "add_strings"} <= set(
+            _jit.dispatchers()
+        )

@@ -174,7 +174,7 @@ def test_slots_come_and_go() -> None:
     monitors.restore(remembered)
     np.testing.assert_array_equal(monitors.matrix[:2], before)
     assert sorted(monitors.queues) == [0]
-    assert monitors.nbytes == 2 * 140 * 8
+    assert monitors.nbytes == 2 * 144 * 8
 
 
 def test_saved_and_restored() -> None:
@@ -183,7 +183,7 @@ def test_saved_and_restored() -> None:
     monitors.resize(5)
     feed(monitors, slots, p, y, s)
     monitors.announce(3)
-    rows, queues = monitors.flat[: 5 * 140].copy(), monitors.queues_as_bytes()
+    rows, queues = monitors.matrix[:5].reshape(-1), monitors.queues_as_bytes()
     twin = Monitors.restored(SETTINGS, rows, queues, 5)
     np.testing.assert_array_equal(twin.matrix, monitors.matrix[:5])
     assert twin.queues[3].to_dict() == monitors.queues[3].to_dict()

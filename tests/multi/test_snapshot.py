@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 from calibeat import MultiCalibrator, SnapshotMismatch
-from calibeat.multi import layout, snapshot
+from calibeat._util.sealed import seal
+from calibeat.multi import layout
 
 
 def trained(K: int = 3, method: str = "multi") -> MultiCalibrator:
@@ -23,7 +24,7 @@ def changed(cal: MultiCalibrator, **changes: Any) -> str:
     """The snapshot with other content and a right checksum."""
     state = {**json.loads(cal.to_json()), **changes}
     del state["checksum"], state["format"], state["version"]
-    return snapshot.dump(state)
+    return seal("calibeat/multi", 1, state)
 
 
 @pytest.mark.parametrize("method", ["raw", "ots", "multi"])

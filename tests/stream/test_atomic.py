@@ -19,12 +19,13 @@ import calibeat
 from calibeat import AUTO, FTL, HOPS, OPS, TOPS, WHB, Beta, Calibrator, Fixed, Forecast, Method, OutcomeConflict
 from calibeat.stream import history as history_module
 from calibeat.stream import settled as settled_module
+from calibeat.stream.dispatch import SINGLE
 
 SOURCES = str(Path(calibeat.__file__).parent)
 METHODS = {
     "ops": OPS, "tops": TOPS, "hops": HOPS, "auto": AUTO,
-    "windowed": Method(Beta(), FTL(every=2, after=4, window=4)), "fixed": Method(Beta(), Fixed(after=9)),
-    "histogram": replace(WHB, learner=FTL(every=2, after=4)),
+    "windowed": Method(Beta(), FTL(every=2, after=4, window=4)), "fixed": replace(WHB, learner=Fixed(after=9)),
+    "histogram": replace(WHB, learner=FTL(every=2, after=4, window=4)),
 }  # fmt: skip
 SCORES, OUTCOMES = [0.2, 0.7, 0.4, 0.6, 0.9, 0.1, 0.5, 0.8], [0, 1, 1, 0, 1, 0, 0, 1]
 
@@ -71,7 +72,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
     """Little is remembered, so that the lines that let go are run too; and plain kernels, which have lines."""
     monkeypatch.setattr(settled_module, "KEEP", 2)
     monkeypatch.setattr(history_module, "_SLACK", 1)
-    monkeypatch.setattr("calibeat.stream.calibrator.single_is_compiled", lambda: False)
+    monkeypatch.setattr("calibeat.stream.single.single_kernels", lambda: SINGLE)
 
 
 @pytest.mark.parametrize("which", [2, 0], ids=["latest", "late"])
@@ -111,7 +112,7 @@ def test_an_interrupted_forecast_was_made_or_not(name: str) -> None:
 
 
 @pytest.mark.parametrize("late", [False, True])
-@pytest.mark.parametrize("name", ["tops", "windowed"])
+@pytest.mark.parametrize("name", ["tops", "histogram"])
 @pytest.mark.usefixtures("small")
 def test_an_interrupted_run_has_happened_or_not(name: str, late: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("calibeat.stream.calibrator.load_single_if_cached", lambda: None)

@@ -221,7 +221,7 @@ SENSELESS: list[tuple[Callable[[], Any], str]] = [
     (lambda: Histogram(bins=True), "Histogram bins must be a whole number in [1, 10000], got True"),
     (lambda: Calibrator(OPS, seed="x"), "seed must be a whole number"),
     (lambda: Calibrator(OPS, stream=0.5), "stream must be a whole number"),
-    (lambda: Method.from_dict({"features": None}), "method must be an object with features, learner, calibeater, got"),
+    (lambda: Method.from_dict({"features": None}), "an object with features, learner, calibeater, guard, got"),
     (lambda: Method.from_dict([]), "method must be an object with"),
     (lambda: Method.from_dict({**OPS.to_dict(), "learner": {"kind": "adam"}}), "learner must name one of ons, ogd"),
     (lambda: Method.from_dict({**OPS.to_dict(), "learner": {"kind": ["ons"]}}), "learner must name one of ons, ogd"),
@@ -244,6 +244,9 @@ FUNCTIONS = [
 ]  # fmt: skip
 
 
+MANY = [metrics.brier_score, metrics.log_loss]  # which take the forecasts of many classes too
+
+
 @pytest.mark.parametrize("metric", FUNCTIONS, ids=lambda metric: metric.__name__)
 def test_metrics(metric: Callable[..., Any]) -> None:
     for arguments, message in [
@@ -251,7 +254,7 @@ def test_metrics(metric: Callable[..., Any]) -> None:
         (([], []), "arrays must not be empty"),
         (([0, 1], [0.5, 1.5]), "forecast must be in [0, 1], got 1.5 - at row 1"),
         (([0, 7], [0.5, 0.5]), "got 7.0 - at row 1"),
-        (([0, 1], [[0.5, 0.5]]), "forecasts must be a one-dimensional array"),
+        (([0, 1], [[0.5, 0.5]]), "arrays must have the same length" if metric in MANY else "must be a one-dimensional"),
     ]:
         with pytest.raises(InvalidInput) as error:
             metric(*arguments)

@@ -113,7 +113,7 @@ from calibeat.stream import dispatch
 def compiled_after(cal, most):
     for event in range(most):
         cal.update(cal.predict(event % 100 / 100), event % 3 == 0)
-        if dispatch.single_is_compiled() and not cal._plain:
+        if dispatch.single_is_compiled() and not cal._is_plain:
             return event
 cal, twin = Calibrator(), Calibrator()
 assert compiled_after(cal, 8 * 1024 - 2) is None and "numba" not in sys.modules
@@ -134,7 +134,6 @@ def test_looking_costs_nothing_where_there_is_nothing(monkeypatch: pytest.Monkey
     monkeypatch.setattr(dispatch, "_plain_events", [0])
     monkeypatch.setattr(dispatch, "is_cached", lambda *_: False)
     monkeypatch.setattr(dispatch, "single_is_compiled", lambda: False)
-    monkeypatch.setattr("calibeat.stream.calibrator.single_is_compiled", lambda: False)
     monkeypatch.setattr(dispatch, "_WORTH_LOADING", 2 * dispatch.LOOK_EVERY)
     monkeypatch.delitem(dispatch.sys.modules, "numba", raising=False)
     cal = Calibrator(OPS)
@@ -142,4 +141,4 @@ def test_looking_costs_nothing_where_there_is_nothing(monkeypatch: pytest.Monkey
         assert dispatch._looked == [False]
         cal.predict(event % 2)
     assert dispatch._looked == [True] and dispatch._plain_events == [2 * dispatch.LOOK_EVERY]
-    assert cal._plain
+    assert cal._is_plain

@@ -6,9 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from calibeat.errors import MissingExtra
-
 from .columns import _LIBRARIES
+from .extras import need
 from .types import Vector
 
 
@@ -51,9 +50,6 @@ def _frame(values: Any) -> Any:
         return None
     if _LIBRARIES.isdisjoint(kind.__module__.partition(".")[0] for kind in type(values).__mro__):
         return None
-    try:
-        import narwhals as nw
-    except ImportError as error:  # pragma: no cover - where narwhals is not installed
-        raise MissingExtra("data frames need narwhals: pip install 'calibeat[frames]'") from error
+    nw = need("narwhals", "frames", "data frames")
     frame = nw.from_native(values, eager_only=True, pass_through=True)
     return frame if isinstance(frame, nw.DataFrame) else None

@@ -6,10 +6,13 @@ asked about the rows that look odd, and its word counts.
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import numpy.typing as npt
 
 from calibeat.core.calibeating import MOST_IMAGINED, Hedging, Tracking
+from calibeat.core.guard import FLOOR, MOST_WEALTH, SUMS, Guard
 from calibeat.core.horizon import HORIZON_CAP
 from calibeat.core.lanes import CAP_AC, CAP_B
 from calibeat.core.layout import (
@@ -60,7 +63,7 @@ from .index import Index
 Matrix = npt.NDArray[np.float64]
 Flags = npt.NDArray[np.bool_]
 
-_KNOWN = (Features, ONS, AIOLI, OGD, Lanes, Tracking, Hedging, Spline)
+_KNOWN = (Features, ONS, AIOLI, OGD, Lanes, Tracking, Hedging, Spline, Guard)
 _AT_ONCE = 4096  # rows; the file may be larger than memory
 _MOST = 2.0**53  # counts above are no longer exact
 
@@ -100,7 +103,8 @@ def _odd(method: Method, rows: Matrix) -> Flags:
     A part that is not known here makes all rows odd: slow, and still right.
     """
     tail = 0 if method.learner is None else len(method.learner.tail())
-    cells, end = int(method.spec[CELLS]), rows.shape[1] - tail - 2 * method.mixes
+    cells, evidence = int(method.spec[CELLS]), rows.shape[1] - tail - 2 * method.mixes
+    end = evidence - (0 if method.guard is None else len(method.guard.initial()))
     known = all(isinstance(part, _KNOWN) for part in method.parts)
     expected = cells + (0 if method.calibeater is None else len(method.calibeater.initial()))
     if not known or expected != end:
@@ -115,16 +119,19 @@ def _odd(method: Method, rows: Matrix) -> Flags:
         if isinstance(method.calibeater, Spline):
             good &= _good_spline(rows[:, cells:end], n)
         elif method.calibeater is not None:
-            good &= _good_cells(rows[:, cells:end], n, MOST_IMAGINED * isinstance(method.calibeater, Tracking))
-    if method.mixes:
-        good &= (rows[:, end + 1] >= 1e-100) & (rows[:, end + 1] <= 1e100)
+            imagined = MOST_IMAGINED if isinstance(method.calibeater, Tracking) else 0.0
+            good &= _good_cells(rows[:, cells:end], n, imagined)
+        if method.guard is not None:
+            good &= _good_guard(rows[:, end:evidence], n)
+        if method.mixes:
+            good &= (rows[:, evidence + 1] >= 1e-100) & (rows[:, evidence + 1] <= 1e100)
     return ~good
 
 
 def _good_matrix(rows: Matrix, d: int) -> Flags:
     """As `learners.check_diagonal`."""
     diagonal = [THETA + d + i * d - i * (i - 1) // 2 for i in range(d)]
-    good: Flags = ((rows[:, diagonal] > 0.0) & (rows[:, diagonal] < 1e150)).all(axis=1)
+    good: Any = ((rows[:, diagonal] > 0.0) & (rows[:, diagonal] < 1e150)).all(axis=1)
     for i in range(d):
         for j in range(i + 1, d):
             beside, product = rows[:, diagonal[i] + j - i], rows[:, diagonal[i]] * rows[:, diagonal[j]]
@@ -135,7 +142,8 @@ def _good_matrix(rows: Matrix, d: int) -> Flags:
 def _good_cells(cells: Matrix, n: Matrix, imagined: float) -> Flags:
     totals, counts = cells[:, ::2], cells[:, 1::2]
     whole = (counts == np.floor(counts)) & ((imagined > 0.0) | (totals == np.floor(totals)))
-    return (whole & (totals >= 0.0) & (totals <= counts) & (counts <= n[:, None] + imagined)).all(axis=1)
+    good: Flags = (whole & (totals >= 0.0) & (totals <= counts) & (counts <= n[:, None] + imagined)).all(axis=1)
+    return good
 
 
 def _good_weights(weights: Matrix, n: Matrix) -> Flags:
@@ -155,7 +163,8 @@ def _good_horizon(lane: Matrix) -> Flags:
     variances = packed[:, i == j]
     bounded = (variances > 0.0).all(axis=1) & (variances <= 1.1 * HORIZON_CAP).all(axis=1)
     covariances = (packed**2 <= variances[:, i] * variances[:, j] * (1.0 + 1e-6)).all(axis=1)
-    return bounded & covariances & (np.abs(theta) <= 1e6).all(axis=1)
+    small: Any = (np.abs(theta) <= 1e6).all(axis=1)
+    return bounded & covariances & small
 
 
 def _good_lanes(rows: Matrix, n: Matrix, lane: Matrix) -> Flags:
@@ -187,6 +196,15 @@ def _good_spline(cells: Matrix, n: Matrix) -> Flags:
     sums = ((totals >= 0.0) & (totals <= counts) & (counts <= n[:, None])).all(axis=1)
     temper = _good_temper(cells[:, SPLINE_STALENESS], cells[:, SPLINE_TEMPER])
     return _good_weights(cells[:, :ATOMS], n) & knots & sums & temper
+
+
+def _good_guard(numbers: Matrix, n: Matrix) -> Flags:
+    """As `Guard.check`."""
+    wealth = ((numbers[:, :SUMS] >= FLOOR) & (numbers[:, :SUMS] <= MOST_WEALTH)).all(axis=1)
+    totals, spreads = np.abs(numbers[:, SUMS::2]), numbers[:, SUMS + 1 :: 2]
+    bounds = n[:, None]
+    sums = (totals <= bounds) & (spreads >= 0.0) & (spreads <= 0.25 * bounds + 1e-9 * bounds)
+    return np.asarray(wealth & sums.all(axis=1))
 
 
 # ---- keys --------------------------------------------------------------------------------------------------------

@@ -144,6 +144,19 @@ def load(kind: type[Bank], path: Path, *, mmap: bool, verify: bool, threads: int
     return bank
 
 
+def save_sections(path: Path, header: dict[str, Any], sections: Sections, check: Any) -> None:
+    """A file of this format with another content; `check` looks at it before it takes the place of an old one."""
+    with atomic(Path(os.path.realpath(path)), check=check) as file:
+        _write(file, header, sections)
+
+
+def load_sections(path: Path) -> tuple[dict[str, Any], Sections]:
+    """The inverse of `save_sections`, with checksums compared."""
+    with path.open("rb") as file:
+        _, header = _header(path, file)
+        return header, _arrays(path, header, _read(file), verify=True)
+
+
 def copied(kind: type[Bank], header: dict[str, Any], sections: Sections, threads: int) -> Bank:
     """A bank of its own, with what is under way."""
     bank = revived(kind, header, sections, threads, verify=False)

@@ -293,10 +293,10 @@ def _check_given(bank: Bank, given: npt.NDArray[np.void], operations: _Operation
 def _is_sound(method: Method, given: npt.NDArray[np.void]) -> Flags:
     """As `Method.receipt_is_sound`, of many: numbers in their range, which agree where they are there twice."""
     score, forecast, lanes = given["score"], given["probability"], given["lanes"]
+    good: Flags = (score >= 0.0) & (score <= 1.0) & (forecast >= 0.0) & (forecast <= 1.0)
     if method.guard is not None:  # its receipts are few words more, and not worth a second copy of the rule
         columns = (lanes.tolist(), score.tolist(), given["seen"].tolist(), forecast.tolist())
-        return np.array([method.receipt_is_sound(*row) for row in zip(*columns, strict=True)], dtype=np.bool_)
-    good: Flags = (score >= 0.0) & (score <= 1.0) & (forecast >= 0.0) & (forecast <= 1.0)
+        return good & np.array([method.receipt_is_sound(*row) for row in zip(*columns, strict=True)], dtype=np.bool_)
     if method.receipt_width and isinstance(method.features, Scaling):
         for at, value in ((SEEN, given["seen"]), (SCORE, score), (FORECAST, forecast)):
             good &= lanes[:, at] == value

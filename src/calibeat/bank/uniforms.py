@@ -26,8 +26,8 @@ class Draws:
             return np.empty(0)
         streams = self._named(store)[slots] if self._independent else np.uint64(stream_key(self._seed, 0))
         if len(slots) < len(store):  # few events: do not look at all the rows
-            used, slots = np.unique(slots, return_inverse=True)
-            return uniforms_at(streams, numbered(store.stats(EVENTS)[used], slots.astype(np.int32)))
+            used, places = np.unique(slots, return_inverse=True)
+            return uniforms_at(streams, numbered(store.stats(EVENTS)[used], places.astype(np.int32)))
         return uniforms_at(streams, numbered(store.stats(EVENTS).copy(), slots))
 
     def of_all(self, store: RowStore, column: KeyColumn, slots: Slots) -> Vector:

@@ -83,13 +83,16 @@ class _Store:  # pragma: no cover - no JIT
     def save_overload(self, types: Any, result: Any) -> None:
         """Keep a compiled kernel, unless it holds addresses that are of this process only."""
         dumps: Any = import_module("numba.core.serialize").dumps
-        if not result.library.has_dynamic_globals:
+        if not result.library.has_dynamic_globals and self._is_complete(result):
             cache.write(self._name(types, result.codegen), dumps(self._reduced(result)))
 
     def _name(self, types: Any, codegen: Any) -> str:
         """The title, and a hash of the argument types and of the processor with its features."""
         key = repr((str(types), codegen.magic_tuple()))
         return f"{self._title}-{hashlib.sha256(key.encode()).hexdigest()[:16]}"
+
+    def _is_complete(self, result: Any) -> bool:  # noqa: ARG002 - of linked kernels there is something to ask
+        return True
 
     def _reduced(self, result: Any) -> Any:
         return result._reduce()
@@ -101,20 +104,21 @@ class _Store:  # pragma: no cover - no JIT
 class _LinkedStore(_Store):  # pragma: no cover - no JIT
     """The same for linked kernels: intermediate code instead of machine code."""
 
+    def _is_complete(self, result: Any) -> bool:
+        """Whether it needs no initialisation when it is loaded; no kernel has needed one."""
+        return not (result.reload_init or getattr(result.library, "_reload_init", ()))
+
     def _reduced(self, result: Any) -> Any:
         described = result.fndesc
         described.typemap = described.calltypes = None  # large, and of use only while it is compiled
         bitcode = result.library._get_module_for_linking().as_bitcode()
-        return result.library.name, bitcode, described, result.signature, tuple(result.library._reload_init)
+        return result.library.name, bitcode, described, result.signature
 
     def _rebuild(self, target: Any, data: Any) -> Any:
         compile_result: Any = import_module("numba.core.compiler").compile_result
         parse_bitcode: Any = import_module("llvmlite.binding").parse_bitcode
-        name, bitcode, described, signature, reload_init = data
-        for initialise in reload_init:
-            initialise()
+        name, bitcode, described, signature = data
         library = _library()(target.codegen(), name)
-        library._reload_init.update(reload_init)
         library._final_module = parse_bitcode(bitcode)
         library._finalize_final_module()
         return compile_result(
@@ -125,7 +129,7 @@ class _LinkedStore(_Store):  # pragma: no cover - no JIT
             signature=signature,
             objectmode=False,
             lifted=(),
-            reload_init=reload_init,
+            reload_init=(),
         )
 
 

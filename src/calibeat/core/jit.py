@@ -63,6 +63,15 @@ def rare_kernel(function: F) -> F:
     return function
 
 
+def single_kernel(function: F) -> F:
+    """Mark a kernel that Python calls for one event: it keeps the interpreter's lock, so no other thread comes between.
+
+    To give the lock back and to take it again would cost as much as the event.
+    """
+    _KERNELS[function] = {"error_model": "numpy", "forceinline": True, "_nrt": False, "nogil": False}
+    return function
+
+
 # ---- the compiled twin -------------------------------------------------------------------------------------------
 
 

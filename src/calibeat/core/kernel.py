@@ -14,14 +14,14 @@ from __future__ import annotations
 
 import math
 
-from calibeat._util.types import Vector
+from calibeat._util.types import Bytes, Vector
 
 from .algebra import sigmoid, theta_dot, theta_start
 from .calibeating import KEEP, SPLINE, TRACK, bin_of, hedge, track, tracking_start
 from .evidence import weigh_evidence
 from .features import HISTOGRAM, RAW, features_of, logit_of
 from .guard import centre, clip_expert, guard, guard_step
-from .jit import kernel
+from .jit import kernel, single_kernel
 from .lanes import lanes_start, lanes_step, mix
 from .layout import (
     AFTER,
@@ -256,3 +256,63 @@ def start_from(spec: Vector, pool: Vector, row: Vector) -> None:
         theta_start(spec[D], pool, row)
     if spec[CALIBEATER] == TRACK:
         tracking_start(pool, row, int(spec[CELLS]), spec[BINS])
+
+
+# ---- one event at a time -------------------------------------------------------------------------------------------
+# A call from Python costs more than the arithmetic of an event, and each number that goes in or comes out adds to it.
+# So what lies between the forecast and the outcome of the latest event stays in an array, `asked`: features, expert and
+# logit, and then these.
+
+CELL_PLAYED = 5
+SEEN_THEN = 6  # outcomes learnt when the forecast was made
+LATEST = 7  # the number of the event; -1 if none
+NEXT = 8  # the number of the next event
+SHUT = 9  # 1 while a longer piece of work wants nobody between its steps
+ASKED = 10
+
+
+@single_kernel
+def predict_one(
+    spec: Vector, row: Vector, score: float, asked: Vector, receipt: Vector
+) -> tuple[float, float, int, int, int]:
+    """`predict` for a method that does not draw -> (forecast, expert, bin, outcomes learnt so far, event).
+
+    The event is counted. It is -1, and nothing has happened, while `asked` is shut.
+    """
+    if asked[SHUT] != 0.0:
+        return 0.0, 0.0, 0, 0, -1
+    asked[LATEST] = -1.0  # until all of it is there
+    x0, x1, x2, p, z = ask(spec, row, score, receipt, 0)
+    forecast, cell, b, _, _, _ = play(spec, row, p, x0, x1, 0.0, receipt, 0)
+    event = asked[NEXT]
+    asked[0] = x0
+    asked[1] = x1
+    asked[2] = x2
+    asked[3] = p
+    asked[4] = z
+    asked[CELL_PLAYED] = cell
+    asked[SEEN_THEN] = row[N]
+    asked[NEXT] = event + 1.0
+    asked[LATEST] = event
+    return forecast, p, b, int(row[N]), int(event)
+
+
+@single_kernel
+def settle_one(
+    spec: Vector, row: Vector, event: int, y: float, asked: Vector, receipt: Vector, marks: Bytes, first: int
+) -> bool:
+    """Learn the outcome of the latest event, and mark it as settled: 2 for a zero, 3 for a one.
+
+    False, and nothing has happened, if it is not the latest one, if another outcome was learnt since its forecast, if
+    it has a mark already, or while `asked` is shut. `marks` are of the events from `first` on; the last of them is not
+    0 if they are not in use any more.
+    """
+    at, last = event - first, len(marks) - 1
+    if asked[SHUT] != 0.0 or asked[LATEST] != event or asked[SEEN_THEN] != row[N] or not 0 <= at < last:
+        return False
+    if marks[at] != 0 or marks[last] != 0:
+        return False
+    x0, x1, x2, p, z = asked[0], asked[1], asked[2], asked[3], asked[4]
+    settle(spec, row, asked[NEXT], x0, x1, x2, p, z, int(asked[CELL_PLAYED]), y, receipt, 0)
+    marks[at] = 3 if y == 1.0 else 2
+    return True

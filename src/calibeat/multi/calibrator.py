@@ -12,11 +12,11 @@ import numpy.typing as npt
 
 from calibeat._util.check import check_choice, check_due, check_interval, check_whole
 from calibeat._util.matrix import like_matrix
+from calibeat._util.sealed import seal, unseal
 from calibeat._util.types import Vector
 from calibeat.errors import InvalidInput, SnapshotMismatch
 from calibeat.stream.issuer import Issuer
 
-from . import snapshot
 from .check import Classes, Label, check_scores
 from .export import MultiExport
 from .forecast import MultiForecast
@@ -25,6 +25,8 @@ from .receipts import PENDING, Receipts
 from .vector import VectorStream
 
 METHODS = ("raw", "ots", "multi")
+FORMAT, VERSION = "calibeat/multi", 1
+FIELDS = ("classes", "method", "logits", "events", "stream", "settled", "lives")
 
 
 class MultiCalibrator:
@@ -296,7 +298,7 @@ class MultiCalibrator:
         np.True_
         """
         with self._lock:
-            return snapshot.dump({
+            return seal(FORMAT, VERSION, {
                 "classes": self._classes.given,
                 "method": self._method,
                 "logits": self._logits,
@@ -308,7 +310,7 @@ class MultiCalibrator:
     @classmethod
     def from_json(cls, text: str | bytes) -> MultiCalibrator:
         """Continue from `to_json`. Damaged, foreign or newer text is a `SnapshotMismatch` that says what is wrong."""
-        state = snapshot.load(text)
+        state = unseal(FORMAT, VERSION, FIELDS, text)
         try:
             calibrator = cls(state["classes"], state["method"], state["logits"])
             events = check_whole("events", state["events"], 0, 2**53)

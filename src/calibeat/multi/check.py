@@ -62,7 +62,7 @@ class Classes:
             bad = (array < 0) | (array >= self.count)
             if bad.any():
                 self._refuse(array[bad.argmax()].item(), int(bad.argmax()))
-            return np.ascontiguousarray(array, dtype=np.int64)
+            return np.array(array, dtype=np.int64)
         # A list keeps the type of each element, which NumPy would change: [1, "a"] is no list of strings.
         items = list(values) if isinstance(values, (list, tuple)) else array.tolist()
         columns = np.zeros(length, dtype=np.int64)

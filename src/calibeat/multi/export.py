@@ -111,7 +111,7 @@ class MultiExport:
     >>> P = cal.run([[0.2, 0.5, 0.3], [0.1, 0.1, 0.8]] * 20, [0, 2] * 20)
     >>> space = {}
     >>> exec(cal.export().python, space)
-    >>> ours, theirs = cal.peek([0.2, 0.5, 0.3]), space["calibrate"]([0.2, 0.5, 0.3])
+    >>> ours, theirs = cal.peek([0.2, 0.5, 0.3]).tolist(), space["calibrate"]([0.2, 0.5, 0.3])
     >>> max(abs(p - q) for p, q in zip(ours, theirs)) < 1e-12
     True
     """

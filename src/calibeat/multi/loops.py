@@ -84,3 +84,41 @@ def predict_many(
     """Forecast every score from the same row."""
     for i in range(len(scores) // K):
         predict(method, K, row, scores[i * K : (i + 1) * K], receipt, work, forecasts[i * K : (i + 1) * K])
+
+
+# ---- many streams: rows one behind the other, `slots` says which is whose -------------------------------------------
+
+
+@kernel
+def run_rows(
+    method: int, K: int, rows: Vector, stride: int, slots: Ints, scores: Vector, labels: Ints, forecasts: Vector,
+    receipt: Vector, work: Vector,
+) -> None:  # fmt: skip
+    """Predict, then learn, each event on the row of its key; a label of -1 is not known, and not learnt."""
+    for i in range(len(labels)):
+        row, forecast = rows[slots[i] * stride : (slots[i] + 1) * stride], forecasts[i * K : (i + 1) * K]
+        predict(method, K, row, scores[i * K : (i + 1) * K], receipt, work, forecast)
+        if labels[i] >= 0:
+            settle(method, K, row, labels[i], receipt, work, forecast[labels[i]])
+        row[T] += 1.0
+
+
+@kernel
+def run_rows_late(
+    method: int, K: int, rows: Vector, stride: int, slots: Ints, scores: Vector, labels: Ints, forecasts: Vector,
+    receipts: Vector, work: Vector, moments: Ints, order: Ints,
+) -> None:  # fmt: skip
+    """Predict every event; label i is learnt just before event moments[i]. `order` sorts by (moment, i)."""
+    width = len(receipts) // len(labels)
+    arrived = 0
+    for i in range(len(labels) + 1):
+        while arrived < len(order) and moments[order[arrived]] <= i:
+            j = order[arrived]
+            row, y = rows[slots[j] * stride : (slots[j] + 1) * stride], labels[j]
+            update(method, K, row, y, receipts[j * width : (j + 1) * width], work, forecasts[j * K + y])
+            arrived += 1
+        if i == len(labels):
+            break
+        row, receipt = rows[slots[i] * stride : (slots[i] + 1) * stride], receipts[i * width : (i + 1) * width]
+        predict(method, K, row, scores[i * K : (i + 1) * K], receipt, work, forecasts[i * K : (i + 1) * K])
+        row[T] += 1.0

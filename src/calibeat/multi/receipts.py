@@ -119,8 +119,8 @@ class Receipts:
         except (TypeError, ValueError, binascii.Error) as error:
             raise InvalidInput(f"settled labels must be in base 64, got {data['settled']!r:.60}") from error
         receipts.settled = Settled.load(settled, events, outcomes)
-        first, marks = receipts.settled.span
-        known = np.frombuffer(bytes(marks), dtype=np.uint8) == ONE
+        first, marks, _ = receipts.settled.span
+        known = np.frombuffer(marks.rstrip(b"\0"), dtype=np.uint8) == ONE
         if len(known) != len(columns) or not ((columns >= 0) == known).all() or (columns >= K).any():
             raise InvalidInput(f"settled labels must be those of the {int(known.sum())} settled events, got others")
         receipts._first, receipts._columns = first, array("i", columns.tolist())

@@ -8,5 +8,13 @@ from calibeat.metrics import wilson
 
 from .calibration import CalibrationOverTimeDisplay, ReliabilityDisplay
 from .monitor import MonitorDisplay
+from .multi import ClasswiseReliabilityDisplay, ConfidenceReliabilityDisplay
 
-__all__ = ["CalibrationOverTimeDisplay", "MonitorDisplay", "ReliabilityDisplay", "wilson"]
+__all__ = [
+    "CalibrationOverTimeDisplay",
+    "ClasswiseReliabilityDisplay",
+    "ConfidenceReliabilityDisplay",
+    "MonitorDisplay",
+    "ReliabilityDisplay",
+    "wilson",
+]

@@ -12,6 +12,7 @@ import numpy as np
 from calibeat._util.check import check_interval
 from calibeat._util.types import Vector
 from calibeat.core import layout
+from calibeat.core.kernel import NEXT
 from calibeat.core.method import Method
 from calibeat.core.params import on_the_ball, params_of
 from calibeat.core.presets import name_of
@@ -27,11 +28,20 @@ class Beliefs:
     """The readable half of `Calibrator`. Each reading is of one moment, whatever other threads do."""
 
     _method: Method
-    _lock: RLock  # type: ignore[valid-type]  # a function that makes one, to the type checker
+    _lock: RLock
     _row: Any
-    _events: int
+    _asked: Any
     _receipts: Receipts
     _watch: Watch
+
+    @property
+    def _events(self) -> int:
+        """How many forecasts were made; it stands where the kernels count it."""
+        return int(self._asked[NEXT])
+
+    @_events.setter
+    def _events(self, events: int) -> None:
+        self._asked[NEXT] = events
 
     @property
     def method(self) -> Method:
@@ -86,14 +96,14 @@ class Beliefs:
         """
         with self._lock:
             self._refresh()
-            return params_of(self._method, self._row)
+            return params_of(self._method, self._row[:])
 
     @property
     def on_the_ball(self) -> bool:
         """Whether the parameters lie on the ball that bounds them: separable data, or a radius that is too small."""
         with self._lock:
             self._refresh()
-            return on_the_ball(self._method, self._row)
+            return on_the_ball(self._method, self._row[:])
 
     @property
     def evidence(self) -> float:
@@ -121,7 +131,8 @@ class Beliefs:
         at = int(self._method.spec[layout.EVIDENCE])
         with self._lock:
             self._refresh()
-            return float(self._row[at] + math.log(self._row[at + 1]))
+            row = self._row[:]
+            return float(row[at] + math.log(row[at + 1]))
 
     def alarm(self, alpha: float = 0.05) -> bool:
         """Whether the evidence now speaks against "the raw score is calibrated" at level alpha.

@@ -17,12 +17,12 @@ import numpy as np
 
 from calibeat.core import jit, kernel, loops
 from calibeat.core.calibeating import Hedging
-from calibeat.core.jit import compiled, is_cached, is_compiled
+from calibeat.core.jit import compiled, entry_point, is_cached, is_compiled
 from calibeat.core.method import Method
 from calibeat.core.mixtures import Lanes
 from calibeat.core.presets import AUTO, HOPS
 
-SINGLE = (kernel.predict, kernel.settle, kernel.update)
+SINGLE = (kernel.predict_one, kernel.settle_one, kernel.predict, kernel.update)
 BATCH = (loops.run, loops.run_late, loops.predict_many)
 
 LOOK_EVERY = 1024  # single events between two looks at whether the compiled kernels are worth loading
@@ -31,6 +31,7 @@ _WORTH_LOADING = 8 * LOOK_EVERY  # plain events in a process; to load Numba and 
 _EMPTY = np.empty(0)
 _ONE = np.array([0.5])
 _looked = [False]  # whether this process has looked into the cache
+_entry_points: list[Any] = []
 _plain_events = [0]  # single events that ran as plain Python in this process
 
 Loop = TypeVar("Loop")
@@ -122,11 +123,25 @@ def _load_single() -> None:
 def _single_calls() -> list[tuple[Any, tuple[Any, ...]]]:
     """A call of each kernel of single events: one signature serves all methods."""
     spec, row, receipt = AUTO.spec, AUTO.initial_row(), np.zeros(AUTO.receipt_width)
+    asked = np.zeros(kernel.ASKED)
     return [
+        (kernel.predict_one, (spec, row, 0.5, asked, receipt)),
+        (kernel.settle_one, (spec, row, 0, 1.0, asked, receipt, np.zeros(2, dtype=np.uint8), 0)),
         (kernel.predict, (spec, row, 0.5, 0.0, receipt, 0)),
-        (kernel.settle, (spec, row, 1.0, 0.0, 0.0, 1.0, 0.5, 0.0, 0, 1.0, receipt, 0)),
         (kernel.update, (spec, row, 2.0, 0.5, 0, 1.0, receipt, 0, *loops.NO_HISTORY)),
     ]
+
+
+def single_kernels() -> tuple[Any, ...]:
+    """The kernels of single events, in the order of `SINGLE`: without Numba's dispatch, or as plain Python.
+
+    The former want NumPy's arrays and the types of `_single_calls`, and check nothing.
+    """
+    if not single_is_compiled():
+        return SINGLE
+    if not _entry_points:  # pragma: no cover - the leg that measures coverage has the JIT off
+        _entry_points.extend(entry_point(function, *arguments) for function, arguments in _single_calls())
+    return tuple(_entry_points)  # pragma: no cover - as above
 
 
 def _load_bank() -> None:
@@ -137,5 +152,7 @@ def _load_bank() -> None:
         made = Bank(AUTO, prior="pooled")
         made.run(column, scores, outcomes)
         made.predict_many(column, scores)
+    made.run(column, scores, outcomes, due=keys + 1)
+    made.fold(column, scores, np.full(100, np.nan))
     made = Bank(HOPS)
     made.run(keys, scores, outcomes)

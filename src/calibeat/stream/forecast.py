@@ -100,7 +100,7 @@ class Forecast(_Receipt):
 
     def __eq__(self, other: object) -> bool:
         """Two receipts are equal if all their fields are; a number is compared with the probability."""
-        return _compared(self, other, float.__eq__) if isinstance(other, Real) else tuple.__eq__(self, other)  # type: ignore[arg-type]
+        return _compared(self, other, float.__eq__) if isinstance(other, Real) else tuple.__eq__(self, other)
 
     def __ne__(self, other: object) -> bool:
         return not self == other
@@ -141,15 +141,15 @@ class Forecast(_Receipt):
         needed = (*cls._fields[:-1], "candidates")
         if missing := [name for name in needed if name not in data]:
             raise InvalidInput(f"forecast must have {', '.join(needed)}, got none for {missing[0]!r} - in {data!r:.80}")
-        numbers = (check_number(f"forecast {name}", data[name]) for name in ("probability", "score", "expert"))
+        p, score, expert = (check_number(f"forecast {name}", data[name]) for name in ("probability", "score", "expert"))
         places = ("bin", "cell", "event", "seen")
-        counts = (check_whole(f"forecast {name}", data[name], 0, 2**63 - 1) for name in places)
+        b, cell, event, seen = (check_whole(f"forecast {name}", data[name], 0, 2**63 - 1) for name in places)
         if not isinstance(data["issuer"], str):
             raise InvalidInput(f"forecast issuer must be a string, got {data['issuer']!r:.60}")
         if isinstance(data["lanes"], str) or not isinstance(data["lanes"], Sequence):
             raise InvalidInput(f"forecast lanes must be a list of numbers, got {data['lanes']!r:.60}")
         lanes = adopted([check_number("forecast lane", said) for said in data["lanes"]])
-        return cls(*numbers, *counts, str(data["issuer"]), lanes, _hedge(data["candidates"]))
+        return cls(p, score, expert, b, cell, event, seen, str(data["issuer"]), lanes, _hedge(data["candidates"]))
 
     # ---- as bytes -------------------------------------------------------------------------------------------------
 

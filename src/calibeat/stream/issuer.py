@@ -84,9 +84,9 @@ class Issuer:
 
     def dump(self, events: int, settled: int) -> list[list[Any]]:
         """The lives that matter: those with an event that is made, and not settled for sure."""
-        lives = [list(life) for life in self.lives if life[0] < events]
-        ends = [life[0] for life in lives[1:]] + [events]
-        kept = [life for life, end in zip(lives, ends, strict=False) if end > settled]
+        lives = [life for life in self.lives if life[0] < events]
+        ends = [first for first, _ in lives[1:]] + [events]
+        kept = [list(life) for life, end in zip(lives, ends, strict=False) if end > settled]
         return [] if kept == [[0, ""]] else kept
 
     def load(self, data: Any, events: int) -> None:

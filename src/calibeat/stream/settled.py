@@ -22,9 +22,9 @@ import binascii
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from calibeat._util.check import check_whole
+from calibeat._util.types import Bytes
 from calibeat.errors import InvalidInput
 
 KEEP = 4096
@@ -34,7 +34,9 @@ OPEN = 0  # no outcome yet
 CLOSED = 1  # none will be learnt any more, and nobody knows which one was
 ZERO, ONE = 2, 3  # this outcome was learnt
 
-Marks = npt.NDArray[np.uint8]
+Span = tuple[int, bytearray, Bytes]
+
+_LEAST = 32  # marks that there is room for at first
 
 
 class Settled:
@@ -52,69 +54,69 @@ class Settled:
     {'first': 0, 'given_up': 0, 'marks': 'Iw=='}
     """
 
-    __slots__ = ("given_up", "keep", "limit", "span")
+    __slots__ = ("given_up", "keep", "span")
 
     def __init__(self, first: int = 0, *, keep: int | None = None) -> None:
         self.keep = KEEP if keep is None else keep
-        self.span = first, bytearray()  # the first event that has a mark, and the marks; later events are open
-        self.limit = 2 * self.keep  # so many marks, and it is worth to look for some to let go
         self.given_up = 0  # events before this one may have been given up
+        # The first event that has a mark, and the marks: as bytes, and as the array that compiled kernels write in.
+        # Their last byte is 0 as long as they are in use. Events that have no mark yet are open.
+        self.span = _span(first, b"", _LEAST)
 
     def mark(self, event: int) -> int:
         """What is known of an event."""
-        first, marks = self.span
+        first, marks, _ = self.span
         at = event - first
         if at < 0:
             return CLOSED
-        return marks[at] if at < len(marks) else OPEN
+        return marks[at] if at < len(marks) - 1 else OPEN
 
     def settle(self, event: int, outcome: int) -> None:
         """Mark an event that is open."""
-        first, marks = self.span
+        first, marks, _ = self.span
         at = event - first
-        if at == len(marks):
-            marks.append(ZERO + outcome)
-            if at >= self.limit:
-                self.let_go()
-        elif at < len(marks):
+        if at >= len(marks) - 1:
+            room = bytes(marks[:-1]) + bytes(at + 1 - len(marks)) + bytes((ZERO + outcome,))
+            self._replace(first, room, event + 1)
+        else:
             marks[at] = ZERO + outcome
-        elif at < MOST:
-            marks += bytes(at - len(marks)) + bytes((ZERO + outcome,))
-        else:  # far ahead of all the others
-            self._replace(first, bytes(marks) + bytes(at - len(marks)) + bytes((ZERO + outcome,)))
+
+    def make_room(self, event: int) -> None:
+        """See to it that there is room for the mark of an event that is open, and let go of what is too old."""
+        first, marks, _ = self.span
+        if event - first >= len(marks) - 1:
+            self._replace(first, bytes(marks[:-1]), event + 1)
 
     def reopen(self, event: int) -> None:
         """Take `settle` back, whether or not it came to pass; the event was open before."""
-        first, marks = self.span
-        if 0 <= event - first < len(marks):
+        first, marks, _ = self.span
+        if 0 <= event - first < len(marks) - 1:
             marks[event - first] = OPEN
 
-    def after(self, event: int, marks: Marks) -> Settled:
+    def after(self, event: int, marks: Bytes) -> Settled:
         """A copy in which the events from `event` on, none of which has a mark yet, have these."""
-        first, known = self.span
+        first, known, _ = self.span
+        before = bytes(known[: event - first]) if event >= first else b""
         made = Settled(keep=self.keep)
         made.given_up = self.given_up
-        made._replace(first, bytes(known) + bytes(event - first - len(known)) + marks.tobytes())
+        made._replace(first, before + bytes(event - first - len(before)) + marks.tobytes(), 0)
         return made
 
-    def let_go(self) -> None:
-        """Forget what is too old. Called now and then, by whoever adds marks."""
-        first, marks = self.span
-        self._replace(first, marks)
-        self.limit = len(self.span[1]) + self.keep
+    def seal(self, *, sealed: bool = True) -> None:
+        """Another one has taken its place: no kernel that still holds these marks writes there."""
+        self.span[1][-1] = sealed
 
     def is_open_before(self, event: int) -> bool:
         """Whether some event before this one has no outcome yet."""
-        first, marks = self.span
-        return first + len(marks) < event or marks.find(OPEN, 0, event - first) >= 0
+        first, marks, _ = self.span
+        return first + len(marks) - 1 < event or marks.find(OPEN, 0, max(0, event - first)) >= 0
 
     def overtaken(self) -> bool:
         """Whether an outcome was learnt before that of an earlier event."""
-        marks = self.span[1].rstrip(b"\0")
-        return marks.find(OPEN) >= 0 or self.given_up > 0
+        return OPEN in self.span[1].rstrip(b"\0") or self.given_up > 0
 
-    def _replace(self, first: int, marks: bytes | bytearray) -> None:
-        """Take these marks, without those that are too old."""
+    def _replace(self, first: int, marks: bytes, end: int) -> None:
+        """Take these marks, without those that are too old, and with room up to the event `end` and some more."""
         marks = marks.rstrip(b"\0")
         oldest = marks.find(OPEN)
         stale = (len(marks) if oldest < 0 else oldest) - self.keep
@@ -122,7 +124,10 @@ class Settled:
             stale = len(marks) - MOST
             self.given_up = max(self.given_up, first + marks.rfind(OPEN, 0, stale) + 1)
         stale = max(stale, 0)
-        self.span = first + stale, bytearray(marks[stale:])
+        kept = marks[stale:]
+        room = max(len(kept), end - first - stale)
+        old, self.span = self.span, _span(first + stale, kept, room + min(max(room, _LEAST), self.keep))
+        old[1][-1] = 1  # who still holds them must not write there any more
 
     # ---- as data --------------------------------------------------------------------------------------------------
 
@@ -130,8 +135,8 @@ class Settled:
         """As JSON-able data: two bits for each mark, four to a byte, the first one lowest, in base 64."""
         copy = Settled(keep=self.keep)
         copy.given_up = self.given_up
-        copy._replace(*self.span)
-        first, marks = copy.span
+        copy._replace(self.span[0], bytes(self.span[1][:-1]), 0)
+        first, marks = copy.span[0], copy.span[1].rstrip(b"\0")
         fours = np.frombuffer(marks + bytes(-len(marks) % 4), dtype=np.uint8).reshape(-1, 4)
         packed = (fours << np.array([0, 2, 4, 6], dtype=np.uint8)).sum(axis=1, dtype=np.uint8)
         return {"first": first, "given_up": copy.given_up, "marks": base64.b64encode(packed.tobytes()).decode()}
@@ -148,14 +153,14 @@ class Settled:
         except (TypeError, ValueError, binascii.Error) as error:
             raise InvalidInput(f"settled marks must be in base 64, got {data['marks']!r:.60}") from error
         fours = (packed[:, None] >> np.array([0, 2, 4, 6], dtype=np.uint8)) & 3
-        first, marks = settled.span[0], bytearray(fours.tobytes().rstrip(b"\0"))
+        first, marks = settled.span[0], fours.tobytes().rstrip(b"\0")
         known = marks.count(ZERO) + marks.count(ONE)
         if first + len(marks) > events or len(marks) > MOST or known > outcomes:
             raise InvalidInput(
                 f"settled must fit the {outcomes} outcomes of {events} events, got {known} up to event "
                 f"{first + len(marks)}"
             )
-        settled.span = first, marks
+        settled._replace(first, marks, 0)
         return settled
 
     @classmethod
@@ -165,3 +170,9 @@ class Settled:
         If not, each of the last `MOST` events may still get an outcome, once; the host counts them.
         """
         return cls(events if outcomes >= events else max(0, events - MOST), keep=keep)
+
+
+def _span(first: int, marks: bytes, room: int) -> Span:
+    content = bytearray(room + 1)
+    content[: len(marks)] = marks
+    return first, content, np.frombuffer(content, dtype=np.uint8)

@@ -1,0 +1,72 @@
+"""The name on a receipt never changes; the lives behind it tell a calibrator from its copies."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import make_dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from calibeat import OPS, Calibrator, InvalidInput
+from calibeat.stream import issuer as issuer_module
+from calibeat.stream.issuer import Issuer
+
+FIXTURES = Path(__file__).parents[1] / "fixtures" / "v0.1"
+
+
+@pytest.mark.parametrize("name", ["auto", "ops", "tops", "hops", "obs", "tobs", "wps", "whb", "f99", "ogd"])
+def test_names_are_those_of_the_first_version(name: str) -> None:
+    cal = Calibrator.from_json((FIXTURES / f"{name}.snapshot.json").read_text())
+    receipt = json.loads(json.loads((FIXTURES / f"{name}.receipts.json").read_text())[0])
+    assert Calibrator(cal.method, 7, "paris").predict(0.5).issuer == receipt["issuer"]
+
+
+def test_a_field_that_a_part_gets_later_does_not_change_a_name() -> None:
+    before = make_dataclass("Part", [("gamma", float, 0.1)])
+    after = make_dataclass("Part", [("gamma", float, 0.1), ("fancy", bool, False)])
+    described = issuer_module.described
+    assert described(before()) == described(after()) == repr(before()) != described(after(fancy=True))
+
+
+@pytest.mark.parametrize("stream", [np.str_("paris"), type("Name", (str,), {"__repr__": lambda _: "?"})("paris")])
+def test_any_kind_of_string_names_the_same_stream(stream: Any) -> None:
+    cal, plain = Calibrator("hops", stream=stream), Calibrator("hops", stream="paris")
+    assert cal.predict(0.5) == plain.predict(0.5)
+    restored, receipt = Calibrator.from_json(cal.to_json()), plain.predict(0.5)
+    scores, outcomes = np.linspace(0, 1, 50), np.arange(50) % 2
+    assert cal.predict(0.5) == receipt
+    assert cal.run(scores, outcomes).tolist() == plain.run(scores, outcomes).tolist()
+    restored.update(Calibrator("hops", stream="paris").predict(0.5), 1)
+
+
+def test_lives() -> None:
+    issuer = Issuer("0123456789abcdef")
+    issuer.begin(0)  # restored before the first event: a life of its own
+    assert issuer.signature == "" and issuer.sign("0000000a") == issuer.sign() == "0123456789abcdef-0000000a"
+    issuer.begin(5)
+    issuer.begin(5)
+    assert [first for first, _ in issuer.lives] == [0, 5]
+    assert issuer.dump(5, 0) == [[0, "0000000a"]] and issuer.dump(6, 5) == [[5, None]]
+    twin = Issuer("0123456789abcdef")
+    twin.load([[3, "0000000a"], [7, None]], 9)
+    assert twin.issued(1, "anybody's") and twin.issued(4, "0123456789abcdef-0000000a")
+    assert not twin.issued(8, "0123456789abcdef-0000000a")
+    assert twin.is_own("0123456789abcdef-00000000") and not twin.is_own("0123456789abcde")
+
+
+@pytest.mark.parametrize("data", [
+    None, {}, [[0]], [[0, 7]], [["x", ""]], [[-1, ""]], [[10, ""]], [[3, ""], [2, ""]], [[0, "short"]], [7],
+    [[0, ""]] * 65,
+])  # fmt: skip
+def test_lives_that_cannot_be(data: Any) -> None:
+    with pytest.raises(InvalidInput, match=r"lives|life"):
+        Issuer("0123456789abcdef").load(data, 9)
+
+
+def test_a_random_life_is_never_the_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(issuer_module.secrets, "randbelow", lambda _: 0)
+    cal = Calibrator.from_json(Calibrator(OPS).to_json())
+    assert cal.predict(0.5).issuer.endswith("-00000001")

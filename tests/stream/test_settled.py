@@ -1,0 +1,82 @@
+"""The memory of settled events against a dictionary that forgets nothing."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from calibeat import InvalidInput
+from calibeat.stream import settled as settled_module
+from calibeat.stream.settled import CLOSED, ONE, OPEN, ZERO, Settled
+
+
+@pytest.mark.parametrize(("keep", "most"), [(4096, 4_194_304), (3, 4_194_304), (3, 40)])
+@pytest.mark.parametrize("seed", range(5))
+def test_it_knows_what_a_dictionary_knows(keep: int, most: int, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(settled_module, "MOST", most)
+    rng = np.random.default_rng(seed)
+    settled, known, events = Settled(keep=keep), dict[int, int](), 0
+    for _ in range(300):
+        if rng.random() < 0.1:  # a batch, of which some outcomes never come
+            marks = rng.choice([OPEN, ZERO, ONE], 20, p=[0.2, 0.4, 0.4]).astype(np.uint8)
+            known |= {events + i: int(mark) for i, mark in enumerate(marks) if mark}
+            settled = settled.after(events, marks)
+            events += 20
+        events += int(rng.integers(0, 3))
+        event = max(0, events - 1 - int(rng.exponential(10)))
+        if event < events and event not in known and settled.mark(event) == OPEN:
+            outcome = int(rng.integers(0, 2))
+            settled.settle(event, outcome)
+            known[event] = ZERO + outcome
+        if rng.random() < 0.1:
+            settled = Settled.load(settled.dump(), events, len(known), keep=keep)
+        oldest = next(event for event in range(settled.given_up, events + 1) if event not in known)
+        top = max(known, default=-1) + 1
+        for event in range(events):
+            mark = settled.mark(event)
+            if event >= max(oldest - keep, top - most):  # what the docs promise
+                assert mark == known.get(event, OPEN)
+            elif mark == CLOSED:
+                assert event in known or event < settled.given_up
+            else:
+                assert mark == known.get(event, OPEN)
+        assert settled.is_open_before(events) == any(settled.mark(event) == OPEN for event in range(events))
+        assert len(settled.span[1]) <= 2 * min(most, top - max(oldest - keep, 0)) + 2 * keep + 64
+
+
+def test_it_does_not_matter_how_the_marks_came() -> None:
+    marks = np.array([ZERO, ONE, OPEN, ONE, OPEN, ZERO] * 50, dtype=np.uint8)
+    whole, single = Settled(keep=4).after(0, marks), Settled(keep=4)
+    for event, mark in enumerate(marks):
+        if mark:
+            single.settle(event, int(mark) - ZERO)
+    assert whole.dump() == single.dump() == Settled.load(single.dump(), 300, 200, keep=4).dump()
+    assert whole.overtaken() and not Settled().overtaken()
+    single.reopen(299)
+    single.reopen(10**6)
+    assert single.mark(299) == OPEN and single.dump() != whole.dump()
+
+
+def test_what_was_let_go_is_not_written_to_any_more() -> None:
+    settled = Settled()
+    first, old, _ = settled.span
+    for event in range(100):
+        settled.settle(event, 1)
+    assert old[-1] == 1 and settled.span[1] is not old and settled.span[1][-1] == 0
+    settled.seal()
+    assert settled.span[1][-1] == 1
+    settled.seal(sealed=False)
+    assert settled.span[1][-1] == 0 and first == 0
+
+
+@pytest.mark.parametrize("data", [
+    None, [], {"first": 0}, {"first": 0, "given_up": 0, "marks": 7}, {"first": 0, "given_up": 0, "marks": "?"},
+    {"first": -1, "given_up": 0, "marks": ""}, {"first": 11, "given_up": 0, "marks": ""},
+    {"first": 0, "given_up": 1, "marks": ""}, {"first": 8, "given_up": 0, "marks": "qqo="},
+    {"first": 0, "given_up": 0, "marks": "qqo="}, {"first": 0.5, "given_up": 0, "marks": ""},
+])  # fmt: skip
+def test_what_cannot_be(data: Any) -> None:
+    with pytest.raises(InvalidInput, match="settled"):
+        Settled.load(data, events=10, outcomes=3)
