@@ -103,7 +103,7 @@ def regimes(events: int, length: int = 800) -> Named:
 
 def flown() -> Named | None:
     """The flights of the demo, as far as their outcome is known; None where the data is not installed."""
-    from calibeat.paper.flights import flights
+    from calibeat.examples.flights import flights
 
     try:
         year = flights()
