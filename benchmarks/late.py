@@ -7,6 +7,7 @@ A stream is played with every pattern of delays that fits into it twenty times. 
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -75,7 +76,7 @@ def generated(events: int) -> list[Named]:
     rng = np.random.default_rng(0)
     t = np.arange(events)
     wander = np.cumsum(rng.normal(0.0, 0.02, events))
-    worlds = {
+    worlds: dict[str, tuple[Any, Any]] = {
         "calibrated": (1.0, 0.0),
         "too sure": (0.4, 0.3),
         "jumps": (np.where(t // 4000 % 2 == 0, 1.2, 0.6), np.where(t // 4000 % 2 == 0, 0.8, -0.8)),

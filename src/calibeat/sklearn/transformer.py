@@ -50,7 +50,7 @@ class ScoreCalibrator(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     >>> labels = rng.random(2000) < 0.3 + 0.4 * scores
     >>> calibrator = ScoreCalibrator(delay=0).fit(scores, labels)
     >>> calibrator.transform([[0.05], [0.95]]).round(1).tolist()
-    [[0.4], [0.6]]
+    [[0.3], [0.7]]
     """
 
     calibrator_: Calibrator
