@@ -8,19 +8,18 @@ and WHB get before their first fit. Vowpal Wabbit and river learn on the logit o
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
-from pathlib import Path
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks import peers, table
+from benchmarks.development import SEEDS, STREAMS, Named, read, told_when
 from benchmarks.stream import CLIP, Stream
 from calibeat import (
     AUTO,
     BM,
     FPS,
-    FTL,
     HOPS,
     OBS,
     OPS,
@@ -30,14 +29,11 @@ from calibeat import (
     WHB,
     WPS,
     Calibrator,
-    Fixed,
-    Method,
     Spline,
     metrics,  # fmt: skip
 )
 
-STREAMS = Path(__file__).parents[2] / "shared" / "streams" / "dev.npz"
-SEEDS, BLOCK = (0, 1, 2), 500
+BLOCK = 500
 
 METHODS = {
     "BM": BM, "FPS": FPS, "WPS": WPS, "SWPS": SWPS, "OPS": OPS, "TOPS": TOPS, "HOPS": HOPS, "OBS": OBS, "TOBS": TOBS,
@@ -51,42 +47,6 @@ MEASURES = ("log-loss", "Brier", "CE", "block CE")
 SHOWN = ("SWPS", "OPS", "TOPS", "OBS", "Vowpal Wabbit", "river SGD", "AUTO", "AUTO control")
 
 Vector = NDArray[np.float64]
-
-
-@dataclass(frozen=True)
-class Named:
-    """A development stream with one of its seeds."""
-
-    name: str
-    stream: Stream
-
-    @property
-    def warm_up(self) -> int:
-        """How many events count for nobody."""
-        if self.name.startswith("fetal"):
-            return 300
-        return 500 if self.name.split("_")[0] in ("cov1", "lab1", "reg1") else 1000
-
-
-def read(seeds: tuple[int, ...], longest: int) -> list[Named]:
-    """The development streams of these seeds, as far as they have them, but for those that are too long."""
-    found = []
-    with np.load(STREAMS) as file:
-        for name in sorted({key.split("/")[0] for key in file}):
-            for seed in (seed for seed in seeds if f"{name}/{seed}/score" in file):
-                scores = file[f"{name}/{seed}/score"].astype(np.float64)
-                if len(scores) <= longest:
-                    clipped = np.clip(scores, CLIP, 1.0 - CLIP)
-                    outcomes = file[f"{name}/{seed}/outcome"].astype(np.float64)
-                    found.append(Named(name, Stream(scores, outcomes, np.log(clipped / (1.0 - clipped)))))
-    return found
-
-
-def told_when(method: Method, warm_up: int) -> Method:
-    """A method that refits, with its first fit after the warm-up."""
-    if isinstance(method.learner, (Fixed, FTL)):
-        return replace(method, learner=replace(method.learner, after=warm_up))
-    return method
 
 
 def forecasts_of(contender: str, named: Named) -> Vector:

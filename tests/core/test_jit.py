@@ -150,6 +150,9 @@ f = toy.sum_of_squares
 for _ in range(9):
     assert jit.for_cost(f, 0.1).__name__ == "run" and not jit.is_compiled(f)
 assert "numba" not in sys.modules
+with jit.compiling_at_once():
+    assert hasattr(jit.for_cost(toy.square, 0.0), "signatures")
+assert not hasattr(jit.for_cost(f, 0.0), "signatures")
 twin = jit.for_cost(f, 0.2)     # now plain Python has taken more than a second
 assert jit.is_compiled(f) and twin is jit.compiled(f) is jit.for_cost(f, 0.0)
 assert jit.for_size(toy.largest_square, 64).__name__ == "run" and not jit.is_compiled(toy.largest_square)

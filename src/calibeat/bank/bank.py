@@ -178,7 +178,7 @@ class Bank(Contents):
         >>> len(stored), len(stored[0])
         (2, 104)
         >>> bank.fold(["rome", "oslo", "oslo"], [nan, nan, 0.8], [0, 1, nan], stored[::-1]).forecasts.round(4)
-        array([   nan,    nan, 0.8066])
+        array([   nan,    nan, 0.8092])
         """
         column = check_keys(keys)
         labels = check_labels(outcomes)

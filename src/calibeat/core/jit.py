@@ -13,7 +13,8 @@ from __future__ import annotations
 import os
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from types import ModuleType
 from typing import Any, TypeVar
 
@@ -26,6 +27,7 @@ from .link import Linker
 F = TypeVar("F", bound=Callable[..., Any])
 
 _PATIENCE = 1.0  # seconds of plain Python in a process before a kernel is compiled: a quarter of what that takes
+_in_a_hurry = [0]  # how many blocks of `compiling_at_once` are open
 _SECONDS_PER_BYTE = 0.25e-3  # to compile a byte of bytecode
 _WORTH_SAYING = 1.0  # seconds
 
@@ -116,7 +118,17 @@ def for_cost(function: F, seconds: float) -> F:
             return compiled(function)
         _not_cached.add(function)
     _spent[0] += seconds
-    return plain(function) if _spent[0] < _PATIENCE else compiled(function)
+    return plain(function) if _spent[0] < _PATIENCE and not _in_a_hurry[0] else compiled(function)
+
+
+@contextmanager
+def compiling_at_once() -> Iterator[None]:
+    """Within this block everything that can be compiled is, however small: for `warm_up`."""
+    _in_a_hurry[0] += 1
+    try:
+        yield
+    finally:
+        _in_a_hurry[0] -= 1
 
 
 def for_size(function: F, size: int, few: int = 64) -> F:

@@ -14,7 +14,7 @@ from calibeat._util.cores import usable_cores
 from calibeat._util.types import Flags, Ints, Vector
 from calibeat.backtest.options import Maturity
 from calibeat.backtest.read.batch import FIRST_EVENTS, Chunk
-from calibeat.core.jit import compiled
+from calibeat.core.jit import for_size
 from calibeat.core.method import Method
 from calibeat.core.presets import AUTO, BM
 from calibeat.core.randomness import numbered, stream_key, uniforms_at
@@ -185,7 +185,7 @@ class _Loop:
         marks = self._marks(chunk)
         draws = uniforms_at(np.uint64(self._key), self._numbers(chunk, streams).view(np.uint64))
         raw_loss = np.empty(len(chunk))
-        compiled(losses)(chunk.scores, chunk.outcomes, place, raw_loss)
+        for_size(losses, len(chunk))(chunk.scores, chunk.outcomes, place, raw_loss)
         to.scores.count(chunk.scores, chunk.outcomes, place)
 
         def through(runner: Runner) -> Vector:

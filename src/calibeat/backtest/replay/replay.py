@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 
 from calibeat._util.types import Ints, Vector
-from calibeat.core.jit import compiled
 from calibeat.core.layout import CELLS, N
 from calibeat.core.loops import NO_SLOTS, place_before, run, run_late
 from calibeat.core.method import Method
+from calibeat.stream.dispatch import for_batch
 from calibeat.stream.history import History
 
 from .chunk import Chunk, Plan
@@ -72,7 +72,8 @@ class Replay:
         streams = len(self._rows) // width
         known = slots.astype(np.int32) if streams > 1 else NO_SLOTS
         rows: tuple[Any, ...] = self._rows, width, known, 0, streams, 0
-        play, place, history = compiled(loop), place_before(span[0]), self._history
+        play = for_batch(loop, self.method, span[1] - span[0])
+        place, history = place_before(span[0]), self._history
         for at, stop in enumerate([*stops.tolist(), span[1]]):
             while play(self.method.spec, *rows, float(self._made), *events, *history.columns, place, stop, *late):
                 history.refit(self._rows)
