@@ -1,7 +1,7 @@
 """Plain or compiled: which way a batch or a single event runs. The bits are the same, so only time is at stake.
 
-A batch runs compiled where the kernels are in memory or in the cache. With nothing compiled, small batches run as
-plain Python until that has taken a second, and then it pays to compile (`for_batch`).
+A batch runs compiled where the kernels are in memory or in the cache. With nothing compiled, batches run as plain
+Python until that has taken a tenth of what it would take to compile; from then on it pays to compile (`for_batch`).
 
 A single event runs as plain Python at first, which is there at once, and never waits for a compilation. It runs
 compiled as soon as the kernels have been loaded: by `warm_up`, at the end of a batch (`load_single_if_cached`), or
