@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 from river import drift
 
-from benchmarks import table
+from benchmarks import table, watch
 from benchmarks.timing import always, interleaved
 from calibeat import TOPS, Calibrator, Monitor
 from calibeat.core.jit import compiled, kernel
@@ -117,7 +117,9 @@ def monitor(*, quick: bool) -> None:
     detection(quick=quick)
     ageing(quick=quick)
     late(quick=quick)
+    watch.keys(BREAKS, quick=quick)
     speed(quick=quick)
+    watch.cost(quick=quick)
 
 
 def false_alarms(*, quick: bool) -> None:
@@ -224,14 +226,14 @@ def ageing(*, quick: bool) -> None:
             for _ in range(streams):
                 p = rng.random(calm + more)
                 y = (rng.random(calm + more) < np.where(np.arange(calm + more) < calm, p, BREAKS[name](p))) * 1.0
-                watch = Monitor(arl=100_000, warm=0)
+                made = Monitor(arl=100_000, warm=0)
                 if calm:
-                    watch.run(p[:calm], y[:calm])
+                    made.run(p[:calm], y[:calm])
                 first, rejected = math.inf, math.inf
                 for at in range(calm, calm + more, 25):
-                    alarms = watch.run(p[at : at + 25], y[at : at + 25])
+                    alarms = made.run(p[at : at + 25], y[at : at + 25])
                     first = min(first, *(alarm.at - calm for alarm in alarms), math.inf)
-                    if watch.alarm(0.001):
+                    if made.alarm(0.001):
                         rejected = min(rejected, at + 25.0 - calm)
                     if math.isfinite(first + rejected):
                         break
@@ -296,9 +298,9 @@ def _watched(p: Floats, y: Floats, warm: int) -> tuple[int, float]:
 
 
 def _by_event(p: list[float], y: list[int]) -> None:
-    watch = Monitor()
+    made = Monitor()
     for forecast, outcome in zip(p, y, strict=True):
-        watch.update(watch.announce(), forecast, outcome)
+        made.update(made.announce(), forecast, outcome)
 
 
 def speed(*, quick: bool) -> None:

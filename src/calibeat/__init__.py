@@ -1,6 +1,6 @@
 """Online probability calibration: scores in, probabilities you can trust out, learning from every outcome."""
 
-from . import bounds, metrics
+from . import bounds, late, metrics
 from ._version import __version__
 from .backtest import BacktestResult, backtest
 from .bank.bank import Bank
@@ -107,6 +107,7 @@ __all__ = [
     "__version__",
     "backtest",
     "bounds",
+    "late",
     "metrics",
     "warm_up",
 ]

@@ -151,7 +151,12 @@ def of_bins(count: npt.ArrayLike, sum_p: npt.ArrayLike, sum_y: npt.ArrayLike) ->
 
 
 def calibration_error_of_gaps(gaps: npt.ArrayLike, count: npt.ArrayLike) -> Any:
-    """The calibration error from the sum of forecast - outcome of each bin and the number of events of all bins."""
+    """The calibration error from the sum of forecast - outcome of each bin and the number of events of all bins.
+
+    >>> from calibeat import metrics
+    >>> float(metrics.calibration_error_of_gaps([1.0, -2.0], 10))
+    0.3
+    """
     return np.abs(np.asarray(gaps)).sum(axis=-1) / count
 
 

@@ -15,8 +15,11 @@ import pytest
 from banks import content
 
 import calibeat
+import calibeat.bank.fold
 from calibeat import AUTO, HOPS, TOPS, Bank, Method
 from calibeat.bank.check import check_index
+from calibeat.bank.member import Member, Members
+from calibeat.bank.store import RowStore
 from calibeat.bank.undo import Undo, insist
 
 OURS = str(Path(calibeat.__file__).parent)
@@ -42,22 +45,25 @@ class _Tracer:
         return self
 
 
-def break_off_everywhere(make: Callable[[], Any], act: Callable[[Any], Any], bank_of: Callable[[Any], Bank]) -> int:
-    """Act on a copy, broken off at each line; whatever the line, the bank is as before or as after. How many lines."""
+def break_off_everywhere(
+    make: Callable[[], Any], act: Callable[[Any], Any], bank_of: Callable[[Any], Bank], step: int = 1
+) -> int:
+    """Act on a copy, broken off at each line (or at every third, where there are many); whatever the line, the bank is
+    as before or as after. How many lines."""
     finished = make()
     act(finished)
     before, after = content(bank_of(make()), receipts=True), content(bank_of(finished), receipts=True)
     outcomes = set()
-    for line in range(100_000):
+    for line in range(0, 100_000, step):
         thing = make()
-        tracer = _Tracer(line)
+        tracer, coverage = _Tracer(line), sys.gettrace()
         sys.settrace(tracer)
         try:
             act(thing)
         except KeyboardInterrupt:
             pass
         finally:
-            sys.settrace(None)
+            sys.settrace(coverage)
         bank = bank_of(thing)
         now = content(bank, receipts=True)
         assert now in (before, after), line
@@ -116,7 +122,7 @@ def test_run_with_late_outcomes() -> None:
     def act(bank: Bank) -> None:
         bank.run(["a", "n", "a"], [0.2, 0.4, 0.9], [1, 0, 1], due=[2, 2, 5])
 
-    break_off_everywhere(lambda: filled(TOPS, "pooled"), act, lambda bank: bank)
+    break_off_everywhere(lambda: filled(TOPS, "pooled"), act, lambda bank: bank, step=3)
 
 
 def test_fold() -> None:
@@ -127,7 +133,7 @@ def test_fold() -> None:
     def act(pair: Any) -> None:
         pair[0].fold(["a", "n", "b"], [nan, 0.3, 0.6], [1, nan, nan], pair[1])
 
-    break_off_everywhere(make, act, lambda pair: pair[0])
+    break_off_everywhere(make, act, lambda pair: pair[0], step=3)
 
 
 @pytest.mark.parametrize("names", [("a", "b", "c"), (1, 2, 3), ("alone",)], ids=["strings", "ints", "alone"])
@@ -165,6 +171,51 @@ def test_rows_in() -> None:
     break_off_everywhere(
         lambda: filled(names=("x", "a")), lambda bank: bank.set_rows(["a", "n"], rows), lambda bank: bank
     )
+
+
+@pytest.mark.parametrize(
+    ("what", "act"),
+    [
+        ((Members, "forget"), lambda bank: bank.__delitem__("a")),
+        ((Members, "forget"), lambda bank: bank.drop_idle(before=2)),
+        ((calibeat.bank.fold, "_record"), lambda bank: bank.fold(["a"], [0.5], [nan])),
+        ((Member, "_predict_taken"), lambda bank: bank.predict("new", 0.5)),
+        ((RowStore, "remove"), lambda bank: bank.__delitem__("a")),
+        ((RowStore, "take"), lambda bank: bank.merge(filled(names=("x", "y")))),
+    ],
+)
+def test_what_was_done_is_finished_and_what_was_not_is_undone(
+    what: Any, act: Callable[[Bank], Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The same at single places, without a tracer."""
+    bank, done = filled(), filled()
+    act(done)
+    before, after = content(bank, receipts=True), content(done, receipts=True)
+    original, calls = getattr(*what), [0]
+
+    def breaking_off(*arguments: Any) -> Any:
+        calls[0] += 1
+        if calls[0] == 1:
+            raise KeyboardInterrupt
+        return original(*arguments)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(*what, breaking_off)
+        with pytest.raises(KeyboardInterrupt):
+            act(bank)
+    assert content(bank, receipts=True) in (before, after)
+    if content(bank, receipts=True) == before:
+        act(bank)
+    assert content(bank, receipts=True) == after
+
+
+def test_a_bad_score_leaves_the_member_as_it_was() -> None:
+    bank = filled()
+    receipt = bank.predict("a", 0.5)
+    with pytest.raises(calibeat.InvalidInput):
+        bank.predict("a", 2.0)
+    bank.update("a", receipt, 1)
+    assert bank["a"].events == bank["a"].outcomes == 3
 
 
 def test_an_interrupt_while_putting_back_is_outwaited() -> None:

@@ -14,7 +14,26 @@ from streams import STREAMS
 from calibeat import Monitor
 from calibeat.core.jit import compiled, plain
 from calibeat.monitor.bets import log_bets, means, read
-from calibeat.monitor.layout import BLOCKS, BRIER, LOG, PAIRS, Settings
+from calibeat.monitor.layout import (
+    ALARMS,
+    BLOCKS,
+    BRIER,
+    CELL,
+    CLOSED,
+    DETECTOR,
+    LAST,
+    LOG,
+    PAGES,
+    PAIRS,
+    PHI,
+    REGION,
+    REGIONS,
+    SINCE,
+    TAIL,
+    WHOLE,
+    N,
+    Settings,
+)
 from calibeat.monitor.readout import radius, region_log_e, wide_log_e
 
 Vector = np.ndarray[tuple[int], np.dtype[np.float64]]
@@ -39,8 +58,14 @@ def log_e(monitor: Monitor) -> list[float]:
 
 def golden_row(row: Vector, n: int) -> Vector:
     """Our row in the order of the golden one, which has counts of blocks and no log-loss."""
-    blocks = [[*row[BLOCKS + 4 * i : BLOCKS + 4 * i + 4], max(0, n // h - 1)] for i, h in enumerate(oracle.SCALES)]
-    return np.concatenate([row[:7], np.zeros(6), *blocks, row[28:]])
+    head = [row[N], row[PHI], row[ALARMS], row[PAGES], row[LAST], row[SINCE], row[CELL]]
+    blocks = [
+        [*row[BLOCKS + 2 * i : BLOCKS + 2 * i + 2], row[CLOSED + 2 * i], row[CLOSED + 2 * i + 1], max(0, n // h - 1)]
+        for i, h in enumerate(oracle.SCALES)
+    ]
+    regions = row[REGIONS:-TAIL].reshape(-1, REGION)
+    detectors = [row[WHOLE:REGIONS], regions[:, DETECTOR:].ravel()]
+    return np.concatenate([head, np.zeros(6), *blocks, regions[:, :DETECTOR].ravel(), *detectors])
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -17,7 +17,7 @@ from monitors import same, small, stream
 
 from calibeat import InvalidInput, Monitor, OutcomeConflict, SnapshotMismatch, UnknownForecast
 from calibeat._util.sealed import seal
-from calibeat.monitor.layout import ALARMS, PHI, N
+from calibeat.monitor.layout import ALARMS, PHI, REGIONS, WHOLE, N
 
 # ---- the same bits however it is fed -----------------------------------------------------------------------------
 
@@ -151,8 +151,8 @@ def damaged(change: Any) -> str:
         (lambda s: s["row"].__setitem__(N, 0.5), "counts that are whole numbers"),
         (lambda s: s["row"].__setitem__(PHI, 0.5), "phi of at least 1"),
         (lambda s: s["row"].__setitem__(ALARMS, 0), "pages <= alarms"),
-        (lambda s: s["row"].__setitem__(-1, -1.0), "detectors"),
-        (lambda s: s["row"].__setitem__(28, 9.0), "regions"),
+        (lambda s: s["row"].__setitem__(WHOLE, -1.0), "detectors"),
+        (lambda s: s["row"].__setitem__(REGIONS, 9.0), "regions"),
         (lambda s: s.update(queue=3), "queue must have"),
         (lambda s: s["queue"].update(held=3), "held must be a list"),
         (lambda s: s["queue"].update(held=[[1]]), "lists of number"),

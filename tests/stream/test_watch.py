@@ -12,6 +12,7 @@ from streams import mixtures
 from calibeat import AUTO, TOPS, Calibrator, Forecast, InvalidInput, Monitor, SnapshotMismatch
 from calibeat._util.sealed import checksum
 from calibeat.core.receipt import LANE
+from calibeat.monitor.layout import FORECASTS
 
 Vector = np.ndarray[tuple[int], np.dtype[np.float64]]
 
@@ -98,7 +99,7 @@ def test_an_outcome_that_a_batch_never_gets_holds_nobody_up() -> None:
     alone.run(forecasts[came], outcomes[came], scores[came])
     assert cal.monitor is not None
     assert cal.monitor.waiting[:3] == (100, 89, 0) and cal.monitor.waiting.given_up == 11
-    np.testing.assert_array_equal(np.delete(cal.monitor.row, [14, 15]), np.delete(alone.row, [14, 15]))
+    np.testing.assert_array_equal(np.delete(cal.monitor.row, FORECASTS), np.delete(alone.row, FORECASTS))
     waiting = cal.predict(0.5)
     cal.run(scores, np.where(due < 100, outcomes, np.nan), due=due)  # behind one that waits
     assert cal.monitor.waiting[:3] == (201, 178, 1) and cal.monitor.waiting.held == 89

@@ -163,7 +163,8 @@ def _good_horizon(lane: Matrix) -> Flags:
     variances = packed[:, i == j]
     bounded = (variances > 0.0).all(axis=1) & (variances <= 1.1 * HORIZON_CAP).all(axis=1)
     covariances = (packed**2 <= variances[:, i] * variances[:, j] * (1.0 + 1e-6)).all(axis=1)
-    return bounded & covariances & (np.abs(theta) <= 1e6).all(axis=1)
+    small: Any = (np.abs(theta) <= 1e6).all(axis=1)
+    return bounded & covariances & small
 
 
 def _good_lanes(rows: Matrix, n: Matrix, lane: Matrix) -> Flags:

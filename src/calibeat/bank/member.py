@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from array import array
 from typing import TYPE_CHECKING, Any
-from weakref import WeakValueDictionary
 
 import numpy as np
 import numpy.typing as npt
@@ -127,13 +126,20 @@ class Member(Calibrator):
             raise
 
     def run(
-        self, scores: npt.ArrayLike, outcomes: npt.ArrayLike, *, due: npt.ArrayLike | None = None, finish: bool = False
+        self,
+        scores: npt.ArrayLike,
+        outcomes: npt.ArrayLike,
+        *,
+        due: npt.ArrayLike | None = None,
+        mature: Any = None,
+        times: Any = None,
+        finish: bool = False,
     ) -> Vector:
         with self._lock:
             self._bank._check_writable("learn")
             self._refresh()
             keys = [self._key_of_bank] * len(check_scores(scores))
-            return self._bank.run(keys, scores, outcomes, due=due, finish=finish)
+            return self._bank.run(keys, scores, outcomes, due=due, mature=mature, times=times, finish=finish)
 
     @property
     def monitor(self) -> Monitor | None:
@@ -155,12 +161,11 @@ class Members(Records):
     def __init__(self, bank: Bank) -> None:
         super().__init__(bank)
         self._serving: Member | None = None
-        self._alive: WeakValueDictionary[Key, Member] = WeakValueDictionary()
 
     def of(self, key: Any) -> Member:
         """The member of a key."""
         key = check_key(key) if type(key) not in (int, str) else key
-        member = self._alive.get(key)
+        member: Member | None = self._alive.get(key)
         if member is None:
             member = self._alive[key] = Member(self._bank, key, self._bank._known(key))
         return member
@@ -175,10 +180,6 @@ class Members(Records):
         else:
             member._take_row()
         return member
-
-    def is_held(self, key: Key) -> bool:
-        """Whether somebody holds the member of a key."""
-        return key in self._alive
 
     def forget(self, keys: list[Key]) -> None:
         """The keys are gone: their members are of no more use, and their receipts are not those of a later namesake."""

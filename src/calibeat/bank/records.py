@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
+from weakref import WeakValueDictionary
 
 from calibeat.core.layout import N
 from calibeat.core.randomness import stream_key
@@ -33,6 +34,7 @@ class Records:
     def __init__(self, bank: Bank) -> None:
         self._bank = bank
         self._records: dict[Key, Receipts] = {}
+        self._alive: WeakValueDictionary[Key, Any] = WeakValueDictionary()  # the members that somebody holds
         self._many = self.RECORDS
         self._described = described(bank._method)
         self._shared: int | None = None  # the fingerprint of keys that share their draws, before their own is added
@@ -75,13 +77,9 @@ class Records:
     def _sweep(self) -> None:
         """Let go of the records of keys without an open event."""
         for key, events in self._counts():
-            if not self.is_held(key) and not self._records[key].is_open(events):
+            if key not in self._alive and not self._records[key].is_open(events):
                 del self._records[key]
         self._many = max(self.RECORDS, 2 * len(self._records))
-
-    def is_held(self, key: Key) -> bool:  # noqa: ARG002 - see `Members`
-        """Whether somebody holds the member of a key."""
-        return False
 
     def _counts(self) -> list[tuple[Key, int]]:
         """The keys with a record, and how many forecasts each has had."""

@@ -161,6 +161,8 @@ class RowStore:
     def adopt(self) -> None:
         """From now on: receipts of the forecasts that have been made are accepted, whoever made them."""
         self._adopted = self.stats(EVENTS).copy()
+        if self.monitors is not None:
+            self.monitors.realign()
 
     def adopt_some(self, slots: Slots) -> None:
         """The same, of some rows."""

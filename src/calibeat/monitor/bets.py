@@ -12,10 +12,11 @@ from calibeat.core.jit import kernel, large_kernel
 
 from .layout import (
     ALARMS,
-    BLOCK,
     BLOCKS,
     BRIER,
     CELL,
+    CLOSED,
+    DETECTOR,
     DOWN,
     EDGE,
     KINDS,
@@ -28,11 +29,12 @@ from .layout import (
     QUIET,
     REGION,
     REGIONS,
-    SCOPE,
     SINCE,
+    SURE,
     UP,
     WARM,
     WEALTH,
+    WHOLE,
     N,
 )
 
@@ -71,11 +73,12 @@ def means(spec: Vector, p: float) -> tuple[float, float, float, float]:
 @kernel
 def log_bets(m0: float, m1: float, m2: float, m3: float, y: float, phi: float) -> tuple[float, float, float, float]:
     """g = (d y - log m) / phi, with the four means m."""
+    w = 1.0 / phi
     return (
-        (SMALL * y - math.log(m0)) / phi,
-        (LARGE * y - math.log(m1)) / phi,
-        (-SMALL * y - math.log(m2)) / phi,
-        (-LARGE * y - math.log(m3)) / phi,
+        (SMALL * y - math.log(m0)) * w,
+        (LARGE * y - math.log(m1)) * w,
+        (-SMALL * y - math.log(m2)) * w,
+        (-LARGE * y - math.log(m3)) * w,
     )
 
 
@@ -99,7 +102,8 @@ def bet(spec: Vector, row: Vector, t: float, region: int, p: float, y: float) ->
     phi = row[PHI]
     m0, m1, m2, m3 = means(spec, p)
     g0, g1, g2, g3 = log_bets(m0, m1, m2, m3, y, phi)
-    wealth = REGIONS + REGION * region + WEALTH
+    home = REGIONS + REGION * region
+    wealth = home + WEALTH
     row[wealth] += g0
     row[wealth + 1] += g1
     row[wealth + 2] += g2
@@ -111,42 +115,45 @@ def bet(spec: Vector, row: Vector, t: float, region: int, p: float, y: float) ->
         a, b, c, d = E_SMALL / m0, E_LARGE / m1, I_SMALL / m2, I_LARGE / m3
     else:
         a, b, c, d = 1.0 / m0, 1.0 / m1, 1.0 / m2, 1.0 / m3
-    whole = REGIONS + REGION * int(spec[KINDS])
-    low, high = detect(row, whole, t, a, b, c, d)
+    low, high = detect(row, WHOLE, t, a, b, c, d)
     best, cell = low, 0
     if high > best:
         best, cell = high, 1
     if p < 0.5:  # "sure" turns the tilt round below one half
-        low, high = detect(row, whole + SCOPE, t, c, d, a, b)
+        low, high = detect(row, SURE, t, c, d, a, b)
     else:
-        low, high = detect(row, whole + SCOPE, t, a, b, c, d)
+        low, high = detect(row, SURE, t, a, b, c, d)
     if low > best:
         best, cell = low, 2
     if high > best:
         best, cell = high, 3
-    low, high = detect(row, whole + SCOPE * (2 + region), t, a, b, c, d)
+    low, high = detect(row, home + DETECTOR, t, a, b, c, d)
     if low > best:
         best, cell = low, 4 + 2 * region
     if high > best:
         best, cell = high, 5 + 2 * region
     if best < spec[LINE]:
         return False
-    raise_alarm(spec, row, t, cell, whole)
+    raise_alarm(spec, row, t, cell)
     return True
 
 
 @large_kernel
-def raise_alarm(spec: Vector, row: Vector, t: float, cell: int, whole: int) -> None:
+def raise_alarm(spec: Vector, row: Vector, t: float, cell: int) -> None:
     """Note the alarm of a cell (2 x scope + direction), and start all detectors again."""
-    at = whole + SCOPE * (cell // 2) + 2 * (cell % 2)
+    scope = cell // 2
+    at = (WHOLE if scope == 0 else SURE if scope == 1 else REGIONS + REGION * (scope - 2) + DETECTOR) + 2 * (cell % 2)
     if row[ALARMS] == 0.0 or t - row[LAST] > spec[QUIET]:
         row[PAGES] += 1.0
     row[ALARMS] += 1.0
     row[LAST] = t
     row[SINCE] = (row[at + 4] + row[at + 5]) / (row[at] + row[at + 1])
     row[CELL] = cell
-    for i in range(whole, whole + SCOPE * (2 + int(spec[KINDS]))):
+    for i in range(WHOLE, REGIONS):
         row[i] = 0.0
+    for b in range(int(spec[KINDS])):
+        for i in range(REGIONS + REGION * b + DETECTOR, REGIONS + REGION * (b + 1)):
+            row[i] = 0.0
 
 
 @kernel
@@ -155,10 +162,10 @@ def scatter(row: Vector, t: float, p: float, r: float) -> None:
     v = p * (1.0 - p)
     row[BLOCKS] += r
     row[BLOCKS + 1] += v
-    row[BLOCKS + BLOCK] += r
-    row[BLOCKS + BLOCK + 1] += v
-    row[BLOCKS + 2 * BLOCK] += r
-    row[BLOCKS + 2 * BLOCK + 1] += v
+    row[BLOCKS + 2] += r
+    row[BLOCKS + 3] += v
+    row[BLOCKS + 4] += r
+    row[BLOCKS + 5] += v
     if int(t) % SCALES[0] == 0:
         close_blocks(row, int(t))
 
@@ -168,16 +175,16 @@ def close_blocks(row: Vector, n: int) -> None:
     """phi = max(1, max over scales of (8 + sum of half squared differences of neighbouring z) / (8 + how many))."""
     phi = 1.0
     for i in range(3):
-        at, count = BLOCKS + BLOCK * i, n // SCALES[i] - 1
+        at, closed, count = BLOCKS + 2 * i, CLOSED + 2 * i, n // SCALES[i] - 1
         if n % SCALES[i] == 0:
             z = row[at] / math.sqrt(row[at + 1]) if row[at + 1] > 0.0 else 0.0
             if count > 0:
-                row[at + 3] += 0.5 * (z - row[at + 2]) * (z - row[at + 2])
+                row[closed + 1] += 0.5 * (z - row[closed]) * (z - row[closed])
             row[at] = 0.0
             row[at + 1] = 0.0
-            row[at + 2] = z
+            row[closed] = z
         if count > 0:
-            phi = max(phi, (K0 + row[at + 3]) / (K0 + count))
+            phi = max(phi, (K0 + row[closed + 1]) / (K0 + count))
     row[PHI] = phi
 
 

@@ -2,14 +2,15 @@
 
 The row, with R regions::
 
-    n, phi, alarms, pages, last, since, cell         outcomes read, dispersion, counts, the last alarm
-    (S, V, c) Brier, (S, V, c) log-loss, pairs       gain over the raw score
-    forecasts, sum of the numbers that wait          announced forecasts
-    3 x (sum g, sum v, last z, sum of half d^2)      dispersion, blocks of 128, 1024, 8192
-    R x (count, sum p, sum y, sum (y-p)^2, 4 x W)    regions; W = log wealth since the start
-    (2 + R) x (4 x R, 4 x S)                         detectors of: all events, "sure", each region
+    n, phi, Brier (S, V, c), log-loss (S, V, c), pairs, forecasts     counts, dispersion, gain over the raw score
+    3 x (sum g, sum v)                                                dispersion, blocks of 128, 1024, 8192
+    2 x (4 R, 4 S)                                                    detectors of all events and of "sure"
+    R x (count, sum p, sum y, sum (y-p)^2, 4 W, 4 R, 4 S)             regions; W = log wealth since the start
+    alarms, pages, last, since, cell, sum of the numbers that wait    the last alarm, and what waits
+    3 x (last z, sum of half d^2)                                     dispersion, blocks that are closed
 
-The four bets are in the order +0.25, +1, -0.25, -1. Six regions take 140 numbers, two take 76.
+The four bets are in the order +0.25, +1, -0.25, -1. Six regions take 140 numbers, two take 76. What an outcome touches
+comes first and in groups of eight, which is a cache line; what it seldom touches is counted from the end of the row.
 """
 
 from __future__ import annotations
@@ -25,13 +26,14 @@ from calibeat._util.types import Vector
 from calibeat.errors import InvalidInput
 
 # ---- the row -----------------------------------------------------------------------------------------------------
-N, PHI, ALARMS, PAGES, LAST, SINCE, CELL = range(7)
-BRIER, LOG, PAIRS = 7, 10, 13  # BRIER and LOG are followed by V and c
-FORECASTS, WAITING = 14, 15
-BLOCKS, BLOCK = 16, 4  # three blocks of four numbers
-REGIONS, REGION = 28, 8  # where the regions start, and how many numbers one takes
-COUNT, SUM_P, SUM_Y, SQUARES, WEALTH = 0, 1, 2, 3, 4  # in a region
-SCOPE = 8  # numbers of a detector: four R, four S
+N, PHI = 0, 1
+BRIER, LOG, PAIRS, FORECASTS = 2, 5, 8, 9  # BRIER and LOG are followed by V and c
+BLOCKS = 10  # three pairs
+WHOLE, SURE = 16, 24  # detectors: four R, four S
+REGIONS, REGION = 32, 16  # where the regions start, and how many numbers one takes
+COUNT, SUM_P, SUM_Y, SQUARES, WEALTH, DETECTOR = 0, 1, 2, 3, 4, 8  # in a region
+ALARMS, PAGES, LAST, SINCE, CELL, WAITING, CLOSED = range(-12, -5)  # CLOSED: three pairs
+TAIL = 12
 
 # ---- the spec ----------------------------------------------------------------------------------------------------
 LINE, UP, DOWN, QUIET, WARM, KINDS, EDGE = range(7)  # from EDGE on: the inner edges of the regions
@@ -72,7 +74,7 @@ class Settings:
     @property
     def width(self) -> int:
         """How many numbers a row takes."""
-        return REGIONS + REGION * self.regions + SCOPE * (2 + self.regions)
+        return REGIONS + REGION * self.regions + TAIL
 
     @property
     def spec(self) -> Vector:
@@ -95,8 +97,10 @@ class Settings:
         """Raise unless a monitor with these settings can hold each of the rows."""
         if rows.ndim != 2 or rows.shape[1] != self.width:
             raise InvalidInput(f"row must have {self.width} numbers, got {rows.shape[-1]}")
-        n, at = rows[:, N], REGIONS + REGION * self.regions
-        regions, detectors = rows[:, REGIONS:at].reshape(-1, self.regions, REGION), rows[:, at:]
+        n = rows[:, N]
+        regions = rows[:, REGIONS:-TAIL].reshape(-1, self.regions, REGION)
+        own = regions[:, :, DETECTOR:].reshape(len(rows), DETECTOR * self.regions)
+        detectors = np.hstack([rows[:, WHOLE:REGIONS], own])
         whole = rows[:, [N, ALARMS, PAGES, LAST, CELL, PAIRS, FORECASTS]]
         counted = (whole >= 0.0) & (whole <= 2.0**53) & (whole == np.floor(whole))
         sums = (regions[:, :, :WEALTH] >= 0.0).all(axis=(1, 2))

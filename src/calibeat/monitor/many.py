@@ -24,7 +24,7 @@ from .alarm import alarm_of
 from .bets import compare, step
 from .layout import ALARMS, CELL, FORECASTS, LAST, PAGES, SINCE, WAITING, N, Settings
 from .monitor import Monitor
-from .rows import EVIDENCE, GAIN_HIGH, GAIN_LOW, LEVEL, READOUTS, bets_made, read_out, read_rows
+from .rows import EVIDENCE, GAIN_HIGH, GAIN_LOW, LEVEL, LINE, READOUTS, bets_made, read_out, read_rows
 from .waiting import Event, Queue
 
 Columns = dict[str, npt.NDArray[Any]]
@@ -53,18 +53,27 @@ class Monitors:
         self.settings = settings
         self.spec = settings.spec
         self._plain_spec: Any = tuple(self.spec.tolist())
-        self.stride = settings.width
         self._fresh = settings.initial_row()
-        self.matrix = np.empty((0, self.stride))
+        self._make_room(0)
         self.count = 0
         self.queues: dict[int, Queue] = {}  # of the slots where something waits
 
     # ---- slots come and go ----------------------------------------------------------------------------------------
 
-    @property
-    def flat(self) -> Vector:
-        """All rows one behind the other."""
-        return self.matrix.reshape(-1)
+    def _make_room(self, rows: int) -> None:
+        """Rows that begin with a cache line each."""
+        width = self.settings.width
+        self.stride = -(-width // LINE) * LINE
+        whole = np.empty(rows * self.stride + LINE)
+        first = -(whole.ctypes.data // whole.itemsize) % LINE
+        self.flat = whole[first : first + rows * self.stride]  # all rows one behind the other
+        self.matrix: npt.NDArray[np.float64] = self.flat.reshape(rows, self.stride)[:, :width]
+
+    def realign(self) -> None:
+        """Move rows that lie as a file has them to where the kernels read them fastest."""
+        rows = self.matrix[: self.count]
+        self._make_room(self.count)
+        self.matrix[:] = rows
 
     @property
     def nbytes(self) -> int:
@@ -74,9 +83,9 @@ class Monitors:
     def resize(self, count: int) -> None:
         """So many slots: new ones are fresh, and those behind are forgotten."""
         if count > len(self.matrix):
-            room = np.empty((max(count, 2 * len(self.matrix)), self.stride))
-            room[: self.count] = self.matrix[: self.count]
-            self.matrix = room
+            before = self.matrix[: self.count]
+            self._make_room(max(count, 2 * len(self.matrix)))
+            self.matrix[: self.count] = before
         if count > self.count:
             self.matrix[self.count : count] = self._fresh
         for slot in [slot for slot in self.queues if slot >= count]:
@@ -96,8 +105,9 @@ class Monitors:
     def selected(self, chosen: npt.NDArray[np.bool_]) -> Monitors:
         """Some of the slots, in order, as monitors of their own."""
         made = Monitors(self.settings)
-        made.matrix = self.matrix[: self.count][chosen]
-        made.count = len(made.matrix)
+        rows = self.matrix[: self.count][chosen]
+        made.resize(len(rows))
+        made.matrix[:] = rows
         places = np.cumsum(chosen) - 1
         made.queues = {int(places[slot]): q.copy() for slot, q in self.queues.items() if chosen[slot]}
         return made
@@ -153,7 +163,7 @@ class Monitors:
 
     def read(self, slots: Slots, first: int, last: int, p: Vector, y: Vector, s: Vector) -> None:
         """Events that can be read at once (the others have an outcome of -1), of the slots from first to last."""
-        compiled(read_rows)(self.spec, self.flat, self.stride, slots, first, last, p, y, s)
+        compiled(read_rows)(self.spec, self.flat, self.stride, self.settings.width, slots, first, last, p, y, s)
 
     def read_late(self, slots: Slots, p: Vector, y: Vector, s: Vector, due: Ints | None, events: Ints) -> None:
         """The other events, one by one; an outcome arrives before the event at its due position, NaN never comes."""
@@ -269,7 +279,7 @@ class Monitors:
     def _read_out(self, slots: Slots) -> npt.NDArray[np.float64]:
         out = np.empty(READOUTS * len(slots))
         work = for_size(read_out, len(slots))
-        work(self.spec, self.flat, self.stride, slots.astype(np.int32), self.settings.alpha, out)
+        work(self.spec, self.flat, self.stride, self.settings.width, slots.astype(np.int32), self.settings.alpha, out)
         return out.reshape(-1, READOUTS)
 
     # ---- as a file ------------------------------------------------------------------------------------------------
@@ -283,10 +293,10 @@ class Monitors:
     def restored(cls, settings: Settings, rows: Vector, queues: npt.NDArray[np.uint8], count: int) -> Monitors:
         """From the rows of all slots, without a copy, and `queues_as_bytes`."""
         made = cls(settings)
-        if len(rows) != count * made.stride:
-            raise InvalidInput(f"monitors must have {count * made.stride} numbers, got {len(rows)}")
-        made.matrix = rows.reshape(-1, made.stride)
-        made.count = count
+        if len(rows) != count * settings.width:
+            raise InvalidInput(f"monitors must have {count * settings.width} numbers, got {len(rows)}")
+        made.flat, made.stride, made.count = rows, settings.width, count
+        made.matrix = rows.reshape(-1, settings.width)
         for slot, state in json.loads(queues.tobytes()):
             place = check_whole("slot", slot, 0, count - 1)
             queue = made.queues[place] = Queue.from_dict(settings.patience, state)

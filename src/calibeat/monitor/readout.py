@@ -13,17 +13,19 @@ from calibeat.core.jit import kernel, plain
 
 from .layout import (
     COUNT,
+    DETECTOR,
     KINDS,
     LINE,
     PAIRS,
     PHI,
     REGION,
     REGIONS,
-    SCOPE,
     SQUARES,
     SUM_P,
     SUM_Y,
+    SURE,
     WEALTH,
+    WHOLE,
     Settings,
 )
 
@@ -41,10 +43,10 @@ class Gain(NamedTuple):
 @kernel
 def level(spec: Vector, row: Vector) -> float:
     """The highest detector as a share of the alarm line."""
-    best = 0.0
-    kinds = int(spec[KINDS])
-    first = REGIONS + REGION * kinds
-    for at in range(first, first + SCOPE * (2 + kinds), SCOPE):
+    best = max(row[WHOLE] + row[WHOLE + 1], row[WHOLE + 2] + row[WHOLE + 3])
+    best = max(best, row[SURE] + row[SURE + 1], row[SURE + 2] + row[SURE + 3])
+    for b in range(int(spec[KINDS])):
+        at = REGIONS + REGION * b + DETECTOR
         best = max(best, row[at] + row[at + 1], row[at + 2] + row[at + 3])
     return best / spec[LINE]
 

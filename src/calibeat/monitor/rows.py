@@ -9,7 +9,7 @@ from calibeat.core.jit import kernel
 from calibeat.core.prefetch import prefetch
 
 from .bets import compare, region_of, step
-from .layout import BRIER, FORECASTS, KINDS, PAIRS, REGION, REGIONS, SCOPE, N
+from .layout import BRIER, DETECTOR, FORECASTS, PAIRS, REGION, REGIONS, SURE, WHOLE, N
 from .readout import evidence, level, radius
 
 LINE = 8  # numbers in a cache line
@@ -19,25 +19,21 @@ LEVEL, EVIDENCE, GAIN_LOW, GAIN_HIGH, READOUTS = 0, 1, 2, 3, 4
 
 @kernel
 def fetch(spec: Vector, rows: Vector, at: int, p: float) -> None:
-    """Ask for the parts of a row that an outcome of forecast p touches."""
-    kinds, b = int(spec[KINDS]), region_of(spec, p)
-    for line in range(at, at + REGIONS, LINE):
-        prefetch(rows, line)
-    region = at + REGIONS + REGION * b
+    """Ask for the cache lines of a row that an outcome of forecast p touches."""
+    prefetch(rows, at)
+    prefetch(rows, at + LINE)
+    prefetch(rows, at + WHOLE)
+    prefetch(rows, at + SURE)
+    region = at + REGIONS + REGION * region_of(spec, p)
     prefetch(rows, region)
-    prefetch(rows, region + REGION - 1)
-    scopes = at + REGIONS + REGION * kinds
-    prefetch(rows, scopes)
-    prefetch(rows, scopes + SCOPE)
-    prefetch(rows, scopes + 2 * SCOPE - 1)
-    prefetch(rows, scopes + SCOPE * (2 + b))
-    prefetch(rows, scopes + SCOPE * (3 + b) - 1)
+    prefetch(rows, region + DETECTOR)
 
 
 @kernel
 def read_rows(
-    spec: Vector, rows: Vector, stride: int, slots: Slots, first: int, last: int, p: Vector, y: Vector, s: Vector
-) -> None:
+    spec: Vector, rows: Vector, stride: int, width: int, slots: Slots, first: int, last: int,
+    p: Vector, y: Vector, s: Vector,
+) -> None:  # fmt: skip
     """Announce and read each outcome on the row of its slot; only the slots from first to last.
 
     p are the forecasts, s the raw scores. An outcome of NaN never comes; one that is negative is not for this loop.
@@ -48,7 +44,7 @@ def read_rows(
         if first <= ahead < last:
             fetch(spec, rows, ahead * stride, p[i + AHEAD])
         if first <= slots[i] < last and not y[i] < 0.0:
-            row = rows[slots[i] * stride : (slots[i] + 1) * stride]
+            row = rows[slots[i] * stride : slots[i] * stride + width]
             row[FORECASTS] += 1.0
             if y[i] == y[i]:
                 compare(row, p[i], y[i], s[i])
@@ -56,10 +52,10 @@ def read_rows(
 
 
 @kernel
-def read_out(spec: Vector, rows: Vector, stride: int, slots: Slots, alpha: float, out: Vector) -> None:
+def read_out(spec: Vector, rows: Vector, stride: int, width: int, slots: Slots, alpha: float, out: Vector) -> None:
     """Level, evidence and the ends of the Brier gain of each slot, one behind the other."""
     for i in range(len(slots)):
-        row = rows[slots[i] * stride : (slots[i] + 1) * stride]
+        row = rows[slots[i] * stride : slots[i] * stride + width]
         at = READOUTS * i
         out[at + LEVEL] = level(spec, row)
         out[at + EVIDENCE] = evidence(spec, row)

@@ -106,7 +106,7 @@ def warm_up(*, bank: bool = False) -> None:
     batch = _ONE, np.ones(1), _EMPTY, np.empty(1), receipt, *loops.NO_HISTORY
     one, none = np.ones(1, dtype=np.int64), np.empty(0, dtype=np.int64)
     run(*stream, *batch, loops.place_before(), 1)
-    run_late(*stream, *batch, loops.place_before(), 1, 0, one, one, none)
+    run_late(*stream, *batch, loops.place_before(), 1, 0, one, one, none, 0)
     compiled(loops.predict_many)(spec, row, len(row), row, loops.NO_SLOTS, _ONE, _EMPTY, np.empty(1), receipt)
     _load_single()
     if bank:

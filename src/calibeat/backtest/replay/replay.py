@@ -24,8 +24,9 @@ _NOTHING = np.empty(0, dtype=np.int64)
 class Replay:
     """One method on its way through the log: a row for every stream, and the receipts of what is under way."""
 
-    def __init__(self, method: Method) -> None:
+    def __init__(self, method: Method, *, raw_first: bool = False) -> None:
         self.method = method
+        self.raw_first = raw_first  # whether a stream forecasts the raw score until it has learnt an outcome
         self.hedges = method.draws
         self.trail: list[Vector] = []  # the row without its cells, at the marks asked for
         self._initial = method.initial_row()
@@ -56,7 +57,8 @@ class Replay:
         cells[: plan.first] = self._cells
         receipts[: plan.first] = self._receipts.reshape(plan.first, width)
         events = plan.scores, plan.outcomes, draws, forecasts, receipts.reshape(-1)
-        late = plan.first, cells, plan.due, plan.order
+        streams = len(self._rows) // len(self._initial)
+        late = plan.first, cells, plan.due, plan.order, streams if self.raw_first else 0
         # To forecast does not move a row: a row is noted after its event, so after the outcomes that came before it.
         self._play(run_late, plan.slots, events, (plan.first, total), plan.first + marks + 1, *late)
         self._cells, self._receipts = cells[plan.left], receipts[plan.left].reshape(-1)
