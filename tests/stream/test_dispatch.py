@@ -60,7 +60,7 @@ def test_a_large_batch_is_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(jit, "for_cost", lambda loop, seconds: asked.append((loop, seconds)) or "twin")
     assert dispatch.for_batch(loops.run, OPS, 1_000_000) == "twin"
     assert asked == [(loops.run, 1_000_000 * dispatch.plain_seconds(OPS))]
-    assert asked[0][1] > 1.0  # more than the patience
+    assert asked[0][1] > 1.0  # more than anybody waits for
 
 
 @compiling
