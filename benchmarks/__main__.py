@@ -27,7 +27,7 @@ TABLES = {
     "auto": "auto:cost",
     "march": "auto:march",
     "quality": "quality:quality",
-    "late": "quality:delays",
+    "late": "late:late",
     "bank": "bank:millions",
     "threads": "bank:threads",
     "strings": "bank:strings",

@@ -1,4 +1,4 @@
-"""How good the forecasts are on the development streams, beside other libraries, and when outcomes are late.
+"""How good the forecasts are on the development streams, beside other libraries.
 
 The streams lie in `shared/streams/dev.npz` beside the repository. Every method sees the same scores and outcomes, each
 outcome right after its forecast; the first events of a stream (`warm_up`) count for nobody, and are what FPS, WPS, SWPS
@@ -8,19 +8,18 @@ and WHB get before their first fit. Vowpal Wabbit and river learn on the logit o
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
-from pathlib import Path
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks import peers, table
+from benchmarks.development import SEEDS, STREAMS, Named, read, told_when
 from benchmarks.stream import CLIP, Stream
 from calibeat import (
     AUTO,
     BM,
     FPS,
-    FTL,
     HOPS,
     OBS,
     OPS,
@@ -30,14 +29,11 @@ from calibeat import (
     WHB,
     WPS,
     Calibrator,
-    Fixed,
-    Method,
     Spline,
     metrics,  # fmt: skip
 )
 
-STREAMS = Path(__file__).parents[2] / "shared" / "streams" / "dev.npz"
-SEEDS, BLOCK = (0, 1, 2), 500
+BLOCK = 500
 
 METHODS = {
     "BM": BM, "FPS": FPS, "WPS": WPS, "SWPS": SWPS, "OPS": OPS, "TOPS": TOPS, "HOPS": HOPS, "OBS": OBS, "TOBS": TOBS,
@@ -51,42 +47,6 @@ MEASURES = ("log-loss", "Brier", "CE", "block CE")
 SHOWN = ("SWPS", "OPS", "TOPS", "OBS", "Vowpal Wabbit", "river SGD", "AUTO", "AUTO control")
 
 Vector = NDArray[np.float64]
-
-
-@dataclass(frozen=True)
-class Named:
-    """A development stream with one of its seeds."""
-
-    name: str
-    stream: Stream
-
-    @property
-    def warm_up(self) -> int:
-        """How many events count for nobody."""
-        if self.name.startswith("fetal"):
-            return 300
-        return 500 if self.name.split("_")[0] in ("cov1", "lab1", "reg1") else 1000
-
-
-def read(seeds: tuple[int, ...], longest: int) -> list[Named]:
-    """The development streams of these seeds, as far as they have them, but for those that are too long."""
-    found = []
-    with np.load(STREAMS) as file:
-        for name in sorted({key.split("/")[0] for key in file}):
-            for seed in (seed for seed in seeds if f"{name}/{seed}/score" in file):
-                scores = file[f"{name}/{seed}/score"].astype(np.float64)
-                if len(scores) <= longest:
-                    clipped = np.clip(scores, CLIP, 1.0 - CLIP)
-                    outcomes = file[f"{name}/{seed}/outcome"].astype(np.float64)
-                    found.append(Named(name, Stream(scores, outcomes, np.log(clipped / (1.0 - clipped)))))
-    return found
-
-
-def told_when(method: Method, warm_up: int) -> Method:
-    """A method that refits, with its first fit after the warm-up."""
-    if isinstance(method.learner, (Fixed, FTL)):
-        return replace(method, learner=replace(method.learner, after=warm_up))
-    return method
 
 
 def forecasts_of(contender: str, named: Named) -> Vector:
@@ -179,63 +139,4 @@ def stream_by_stream(grid: dict[str, NDArray[np.float64]], names: list[str], col
         rows.append([name, *(text + ("*" if text == best else " ") for text in shown)])
     table.show(
         f"{MEASURES[column]} by stream", ["stream", *SHOWN], rows, ["Times 1000, mean over seeds; * best shown."]
-    )
-
-
-# ---- late outcomes -----------------------------------------------------------------------------------------------
-
-DELAYS = (0, 50, 200, 1000)
-RIVALS = ("SWPS", "OPS", "TOPS", "AUTO")
-
-
-def late_loss(contender: str, named: Named, delay: int) -> float:
-    """Log-loss times 1000 with every outcome `delay` events late, after the warm-up."""
-    method, y = told_when(METHODS[contender], named.warm_up), named.stream.outcomes
-    due = None if delay == 0 else np.arange(len(y)) + 1 + delay
-    p = Calibrator(method, seed=0).run(named.stream.scores, y, due=due)
-    return 1000.0 * metrics.log_loss(y[named.warm_up :], p[named.warm_up :], clip=CLIP)
-
-
-def regimes(events: int = 100_000, length: int = 800) -> Named:
-    """A score that says nothing, and a rate of outcomes that jumps between 5 % and 95 %: the past misleads the late."""
-    rng = np.random.default_rng(0)
-    scores = np.clip(0.5 + rng.normal(0.0, 0.01, events), 0.0, 1.0)
-    rate = np.where(np.arange(events) // length % 2 == 0, 0.95, 0.05)
-    return Named("regimes", Stream(scores, (rng.random(events) < rate).astype(np.float64), scores))
-
-
-def delays(*, quick: bool) -> None:
-    """Table: log-loss on the flights and on the development streams, by how late the outcomes are."""
-    from calibeat.examples.flights import flights
-
-    flown = flights()
-    known = flown.labelled
-    scores, outcomes = flown.scores[known], flown.outcomes[known]
-    groups = {"flights": [Named("flights", Stream(scores, outcomes, scores))], "regimes of 800": [regimes()]}
-    if STREAMS.exists():
-        groups["development streams"] = read(SEEDS[:1], 20_000) if quick else read(SEEDS, 10**9)
-    rows = []
-    for group, members in groups.items():
-        names = sorted({named.name for named in members})
-        for delay in DELAYS:
-            losses = np.array([
-                np.mean(
-                    [[late_loss(rival, n, delay) for rival in RIVALS] for n in members if n.name == name], axis=0
-                )
-                for name in names
-            ])  # fmt: skip
-            gain = losses[:, RIVALS.index("AUTO")] - losses[:, RIVALS.index("OPS")]
-            rows.append([
-                f"{group}, {delay} late", *(f"{loss:.1f}" for loss in losses.mean(axis=0)), f"{gain.mean():+.1f}",
-                f"{gain.max():+.1f} {names[int(gain.argmax())]}", f"{(gain < 0).sum()} of {len(gain)}",
-            ])  # fmt: skip
-    table.show(
-        "log-loss when outcomes are late",
-        ["outcomes", *RIVALS, "AUTO - OPS", "worst", "better"],
-        rows,
-        [
-            "Times 1000, every outcome the same number of events late; means over seeds, then over streams.",
-            "flights: those with an outcome, which is asked for the same number of flights later.",
-            "regimes of 800: the score says nothing, and the rate jumps between 5 % and 95 % every 800 events.",
-        ],
     )

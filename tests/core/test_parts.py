@@ -35,16 +35,17 @@ def lines_of(folder: str) -> Iterator[tuple[str, str]]:
 
 @pytest.mark.parametrize("part", EVERY, ids=lambda part: part.__name__)
 def test_every_part_says_the_same_things(part: type[Part]) -> None:
-    assert issubclass(part, (Features, Learner, Calibeater))
     made = part()
     spec = np.zeros(100)
     made.fill(spec)
     assert made.code in spec
-    for name in ("initial", "fill", "check", "params", "export"):
-        assert callable(getattr(part, name, None)) or (name == "params" and issubclass(part, Calibeater))
+    for name in ("initial", "fill", "check"):
+        assert callable(getattr(part, name, None))
+    assert hasattr(part, "params") or issubclass(part, Calibeater)  # its cells say nothing of parameters
+    assert hasattr(part, "export") or made.no_formula
 
 
-@pytest.mark.parametrize("folder", ["core", "export", "bank"])
+@pytest.mark.parametrize("folder", ["core", "export"])
 def test_no_ladder_over_the_kinds_of_parts(folder: str) -> None:
     """A part may look at the features that it needs; nobody else asks what a part is."""
     allowed = {"Scaling", "Beta"}
@@ -116,5 +117,6 @@ def test_the_repr_of_a_method_is_that_of_its_parts() -> None:
     )
     for method in variants().values():
         shown = (f"{slot}={getattr(method, slot)!r}" for slot in ("features", "learner", "calibeater"))
-        assert repr(method) == f"Method({', '.join(shown)})"
-        assert list(method.to_dict()) == ["features", "learner", "calibeater"]
+        guard = [] if method.guard is None else [f"guard={method.guard!r}"]
+        assert repr(method) == f"Method({', '.join([*shown, *guard])})"
+        assert list(method.to_dict()) == ["features", "learner", "calibeater", *(["guard"] if guard else [])]

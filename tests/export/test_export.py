@@ -24,7 +24,6 @@ from calibeat import (
     OPS,
     TOPS,
     Calibrator,
-    Hedging,
     InvalidInput,
     Method,
     MissingExtra,
@@ -35,7 +34,7 @@ from calibeat import (
 from calibeat.export.frozen import Export
 
 METHODS = {
-    **{name: m for name, m in variants().items() if not {type(m.calibeater), type(m.learner)} & {Hedging, AIOLI}},
+    **{name: m for name, m in variants().items() if not any(part.no_formula for part in m.parts)},
     "a thousand bins": Method(Platt(), None, Tracking(bins=1000)),
     "a slope without end": Method(Platt(start=(5000.0, 0.0)), None),
     "the same, tracked": Method(Platt(start=(-5000.0, 3.0)), None, Tracking()),

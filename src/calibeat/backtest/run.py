@@ -87,6 +87,7 @@ def run(
             keyed=keyed,
             seed=options.seed,
             streams=lambda: reader.streams,
+            maturity=options.maturity,
             on_forecasts=hand_on,
         )
     except StopIteration:

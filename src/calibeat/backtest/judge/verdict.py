@@ -31,6 +31,7 @@ class Facts:
     learnt: int | None = None  # outcomes that arrived before the last forecast, where they were late
     ignores_score: frozenset[str] = frozenset()  # methods whose forecasts do not depend on the score
     raw_auc: float = math.nan
+    ages: str | None = None  # what to say of ones and zeros that come at clearly different ages
     assumption: str | None = None  # on the arrival of outcomes, where a column of their times was not used
 
 
@@ -46,13 +47,13 @@ def threshold(methods: int) -> float:
 def verdict(compared: Comparison, facts: Facts) -> Verdict:
     """Of the methods in `facts.labels`.
 
-    ======  =========================================================================================================
-    gain    the log-loss is below the raw score's beyond the interval of a claim, on this log
-    sure    a gain; elsewhere too, by the stretched block bootstrap; and dependence does not outlive its runs
-    likely  a gain; elsewhere too, or in each eighth of the log
-    ======  =========================================================================================================
+    A gain: the log-loss is below the raw score's beyond the interval of a claim, on this log. Sure: a gain, elsewhere
+    too by the stretched block bootstrap, and dependence does not outlive its runs. Likely: a gain, and elsewhere too or
+    in each eighth of the log.
     """
     found = _of_measures(compared, facts)
+    if facts.ages is not None:
+        found["sentences"].append(facts.ages)
     if facts.assumption is not None:
         found["sentences"].append(facts.assumption)
     if seems_reversed(facts.raw_auc, facts.judged, facts.ones):
