@@ -28,7 +28,7 @@ def batch(method: Method, stream: Stream) -> NDArray[np.float64]:
 
 def loop(method: Method, scores: list[float], outcomes: list[int], *, warm: bool = False) -> None:
     """The stream through a fresh Calibrator, predict and update in turn: by the plain kernels, or the compiled ones."""
-    with patch("calibeat.stream.calibrator.single_is_compiled", return_value=warm):
+    with patch("calibeat.stream.dispatch.single_is_compiled", return_value=warm):
         calibrator = Calibrator(method, seed=0)
     predict, update = calibrator.predict, calibrator.update
     for score, outcome in zip(scores, outcomes, strict=True):
