@@ -3,8 +3,9 @@ PYTHON ?= python3
 RUNS ?= 20
 BIN := .venv/bin
 INSTALL := $(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt
-# On all cores; tests that share something expensive, such as a browser, are one group and stay in one process.
-PYTEST := $(BIN)/python -m pytest -n auto --dist loadgroup
+# On all cores. Tests that share something expensive, such as a browser, are one group and stay in one process. A process
+# that dies is an error at once, with the name of its test.
+PYTEST := $(BIN)/python -m pytest -n auto --dist loadgroup --max-worker-restart=0
 
 .PHONY: help venv demo test test-quick chromium lint reproduce bench format clean
 

@@ -115,7 +115,7 @@ def millions(*, quick: bool) -> None:
         notes.append(f"{name}: {rate:.2f} million events per second on one core{goal}.")
         notes.append(f"{name}: the rows cost {ratio:.2f} times the floor, goal 3: {table.verdict(met=ratio <= 3)}.")
         notes.append(
-            f"{name}: {8 * TOPS.width} bytes of state, {index:.1f} of books and index per key, goal 64: "
+            f"{name}: {8 * TOPS.width} bytes of state, {index:.1f} of stats and index per key, goal 64: "
             f"{table.verdict(met=index <= 64)}; {spent}."
         )
     head = ["keys", "opened", "run ns", "rate", "look-up ns", "rows ns", "floor ns", "rows/floor", "rows/C loop"]

@@ -13,7 +13,7 @@ from functools import partial
 
 import numpy as np
 
-from benchmarks import quality, table
+from benchmarks import development, table
 from benchmarks.quality import Vector
 from benchmarks.stream import CLIP, Stream
 from benchmarks.timing import Maker, interleaved
@@ -60,7 +60,7 @@ def numbers(*, quick: bool) -> None:
     table.show("Bounds of the guard, m = 10, c = 1", head, rows)
 
 
-def made() -> list[quality.Named]:
+def made() -> list[development.Named]:
     """Streams with a known truth: what the model says, and a world that is not so, or moves."""
     found = []
     for seed in SEEDS:
@@ -73,15 +73,15 @@ def made() -> list[quality.Named]:
             }[name]  # fmt: skip
             outcomes = (rng.random(n) < 1.0 / (1.0 + np.exp(-truth))).astype(np.float64)
             scores = np.clip(1.0 / (1.0 + np.exp(-logits)), CLIP, 1.0 - CLIP)
-            found.append(quality.Named(name, Stream(scores, outcomes, logits)))
+            found.append(development.Named(name, Stream(scores, outcomes, logits)))
     return found
 
 
 def benign(*, quick: bool) -> None:
     """Log-loss, Brier, CE (times 1000), means over streams, with the share of forecasts that the guard moved."""
     groups = {"made here": made()}
-    if quality.STREAMS.exists():
-        groups["development streams"] = quality.read(SEEDS[:1], 20_000) if quick else quality.read(SEEDS, 10**9)
+    if development.STREAMS.exists():
+        groups["development streams"] = development.read(SEEDS[:1], 20_000) if quick else development.read(SEEDS, 10**9)
     for title, found in groups.items():
         rows = []
         for name, method in METHODS.items():

@@ -12,9 +12,12 @@ from benchmarks import floor, table
 from benchmarks.peers import NEWTON, PARTIAL_FIT, PEERS, SGD, contender
 from benchmarks.stream import Stream, drifting
 from benchmarks.timing import always, interleaved
-from calibeat import BM, F99, HOBS, HOPS, OBS, OPS, TOBS, TOPS, Calibrator, Method, warm_up
+from calibeat import AUTO, BM, F99, HOBS, HOPS, OBS, OPS, TOBS, TOPS, Calibrator, Method, warm_up
+from calibeat.stream.dispatch import SINGLE, single_kernels
 
-PRESETS = {"OPS": OPS, "TOPS": TOPS, "HOPS": HOPS, "OBS": OBS, "TOBS": TOBS, "HOBS": HOBS, "BM": BM, "F99": F99}
+PRESETS = {
+    "AUTO": AUTO, "OPS": OPS, "TOPS": TOPS, "HOPS": HOPS, "OBS": OBS, "TOBS": TOBS, "HOBS": HOBS, "BM": BM, "F99": F99,
+}  # fmt: skip
 
 FLOOR_GOALS = {"OPS": 1.5, "TOPS": 1.8, "HOPS": 4.0}  # times the C loop, at most
 EVENT_GOAL = 4.0  # us, predict + update
@@ -28,11 +31,15 @@ def batch(method: Method, stream: Stream) -> NDArray[np.float64]:
 
 def loop(method: Method, scores: list[float], outcomes: list[int], *, warm: bool = False) -> None:
     """The stream through a fresh Calibrator, predict and update in turn: by the plain kernels, or the compiled ones."""
-    with patch("calibeat.stream.dispatch.single_is_compiled", return_value=warm):
+    kernels = single_kernels() if warm else SINGLE
+    with (
+        patch("calibeat.stream.single.single_kernels", return_value=kernels),
+        patch("calibeat.stream.single.loaded_after", return_value=False),
+    ):
         calibrator = Calibrator(method, seed=0)
-    predict, update = calibrator.predict, calibrator.update
-    for score, outcome in zip(scores, outcomes, strict=True):
-        update(predict(score), outcome)
+        predict, update = calibrator.predict, calibrator.update
+        for score, outcome in zip(scores, outcomes, strict=True):
+            update(predict(score), outcome)
 
 
 def against_floor(*, quick: bool) -> None:

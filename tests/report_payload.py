@@ -144,6 +144,7 @@ def payload(
         },
         "keys": key_table(rng, names, keys, loss) if keys else None,
         "delay": {
+            "ages": None,
             "unit": "time",
             "quantiles": {"50%": 11_400, "90%": 21_000, "99%": 41_000, "max": 91_000},
             "events_quantiles": {"50%": 176, "90%": 331, "99%": 502, "max": 1110},

@@ -21,6 +21,7 @@ from calibeat import Calibrator, Method
 from calibeat.core import jit as _jit
 
 METHODS = variants() | extremes()
+PATH = os.pathsep.join([str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")])
 
 
 @pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
@@ -47,7 +48,7 @@ def everything() -> dict[str, list[str]]:
 @pytest.mark.skipif(JIT_OFF, reason="compares with the JIT on")
 def test_jit_on_and_off_are_bitwise_equal() -> None:
     program = "import json, sys, test_conformance as t; json.dump(t.everything(), sys.stdout)"
-    environment = {**os.environ, "NUMBA_DISABLE_JIT": "1", "PYTHONPATH": str(Path(__file__).parent)}
+    environment = {**os.environ, "NUMBA_DISABLE_JIT": "1", "PYTHONPATH": PATH}
     plain = subprocess.run(
         [sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=True
     ).stdout
@@ -76,10 +77,11 @@ for warm in (False, True):
         results = np.concatenate([*results, now.row, late.row])
         same(results, plain.setdefault(name, results))
     calibeat.warm_up()
-assert {"predict", "settle", "update", "run", "run_late", "predict_many"} <= set(_jit.dispatchers())
+single = {"predict_one", "settle_one", "predict", "update"}
+assert single | {"run", "run_late", "predict_many"} <= set(_jit.dispatchers())
 assert all(len(dispatcher.signatures) == 1 for dispatcher in _jit.dispatchers().values())
 """
-    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parent)}
+    environment = {**os.environ, "PYTHONPATH": PATH}
     subprocess.run([sys.executable, "-W", "error", "-c", program], env=environment, check=True)
     # They are in the cache now: the next process finds them at its first batch, and not before.
     program = """
@@ -91,7 +93,7 @@ cal = Calibrator()
 cal.update(cal.predict(0.5), 1)
 assert "numba" not in sys.modules
 cal.run([0.5], [1])
-assert warm.single_is_compiled() and cal._predict is Calibrator("ops")._predict is _jit.dispatchers()["predict"]
+assert warm.single_is_compiled() and not cal._is_plain and cal._asking[0] is Calibrator("ops")._asking[0]
 """
     subprocess.run([sys.executable, "-W", "error", "-c", program], env=environment, check=True)
 

@@ -47,7 +47,7 @@ def test_public_names_are_documented_with_an_example() -> None:
             assert thing.__doc__, name
         if inspect.isclass(thing) and not issubclass(thing, Exception):
             assert ">>>" in thing.__doc__, name
-    for module in (calibeat.metrics, calibeat.bounds):
+    for module in (calibeat.metrics, calibeat.bounds, calibeat.late):
         for name, function in inspect.getmembers(module, inspect.isfunction):
             if function.__module__ == module.__name__ and not name.startswith("_"):
                 assert ">>>" in (function.__doc__ or ""), name

@@ -173,6 +173,12 @@ def lanes_late(row_or_calibrator: Any) -> float:
     G is the staleness that the row has counted (`calibeat.core.weights`): a certificate that can be printed at any
     time, not a bound that is known beforehand. T is the number of outcomes learnt, and losses are over their events.
     A lane's loss is that of what it issued: for OPS, that of OPS which learns each outcome when AUTO does. Total nats.
+
+    >>> from calibeat import Calibrator, bounds
+    >>> cal = Calibrator()
+    >>> p = cal.run([0.3, 0.7] * 50, [0, 1] * 50)
+    >>> round(bounds.lanes_late(cal), 2)      # outcomes came at once
+    4.14
     """
     method, row = _late_row(row_or_calibrator)
     at = int(method.spec[HORIZON])
@@ -183,6 +189,12 @@ def spline_late(row_or_calibrator: Any) -> float:
     """Log-loss of AUTO (control=0) <= that of its expert + this, however late the outcomes came.
 
     The same as `lanes_late`, for K = 3: the expert and its two corrections.
+
+    >>> from calibeat import Calibrator, bounds
+    >>> cal = Calibrator()
+    >>> p = cal.run([0.3, 0.7] * 50, [0, 1] * 50)
+    >>> round(bounds.spline_late(cal), 2)
+    2.94
     """
     method, row = _late_row(row_or_calibrator)
     return _late(3.0, row[N], row[int(method.spec[CELLS]) + SPLINE_STALENESS])
@@ -208,7 +220,7 @@ def auto_late(row_or_calibrator: Any) -> float:
     True
     """
     _, row = _late_row(row_or_calibrator)
-    return lanes_late(row_or_calibrator) + spline_late(row_or_calibrator) + 1.01e-7 * row[N]
+    return float(lanes_late(row_or_calibrator) + spline_late(row_or_calibrator) + 1.01e-7 * row[N])
 
 
 def _late_row(row_or_calibrator: Any) -> tuple[Method, Sequence[float]]:
@@ -229,7 +241,7 @@ def _late(parts: float, T: float, stale: float) -> float:
     if T == 0.0:
         return 0.0
     c = 0.5 * (1.0 - 1.0 / parts)
-    return (1.0 + stale) * (math.log(parts) + c * math.log(T) + math.lgamma(1.0 - c)) + stale
+    return float((1.0 + stale) * (math.log(parts) + c * math.log(T) + math.lgamma(1.0 - c)) + stale)
 
 
 _BY_NAME: dict[str, Callable[[float, int], float]] = {

@@ -30,8 +30,8 @@ from ._util.check import (
 )
 from ._util.types import Vector
 from .core.features import Beta, Platt, Scaling
-from .core.fit import fit
-from .core.jit import compiled
+from .core.fit import PLAIN_SECONDS, fit
+from .core.jit import for_cost
 from .core.method import Method
 from .core.presets import method_named
 from .errors import InvalidInput
@@ -151,7 +151,12 @@ def of_bins(count: npt.ArrayLike, sum_p: npt.ArrayLike, sum_y: npt.ArrayLike) ->
 
 
 def calibration_error_of_gaps(gaps: npt.ArrayLike, count: npt.ArrayLike) -> Any:
-    """The calibration error from the sum of forecast - outcome of each bin and the number of events of all bins."""
+    """The calibration error from the sum of forecast - outcome of each bin and the number of events of all bins.
+
+    >>> from calibeat import metrics
+    >>> float(metrics.calibration_error_of_gaps([1.0, -2.0], 10))
+    0.3
+    """
     return np.abs(np.asarray(gaps)).sum(axis=-1) / count
 
 
@@ -282,7 +287,8 @@ def best_parameters(
     x = _design(family, f)
     d = len(family.names)
     x0, x1 = np.ascontiguousarray(x[:, 0]), np.ascontiguousarray(x[:, 1]) if d == 3 else np.empty(0)
-    return tuple(compiled(fit)(float(d), x0, x1, y, np.empty(0), 0, len(y), 0.0, 0.0, 0.0, radius)[:d])
+    best = for_cost(fit, PLAIN_SECONDS * len(y))
+    return tuple(best(float(d), x0, x1, y, np.empty(0), 0, len(y), 0.0, 0.0, 0.0, radius)[:d])
 
 
 def _design(family: Scaling, scores: Vector) -> Vector:

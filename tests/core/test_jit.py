@@ -147,13 +147,18 @@ def test_an_entry_point_is_not_the_dispatcher() -> None:
 def test_small_batches_run_plain_until_compiling_pays(tmp_path: Path) -> None:
     program = f"""{TOY}
 f = toy.sum_of_squares
+enough = jit._PATIENCE * jit._SECONDS_PER_BYTE * jit._linker.missing(f)
+assert 0.0 < enough < 0.1
 for _ in range(9):
-    assert jit.for_cost(f, 0.1).__name__ == "run" and not jit.is_compiled(f)
+    assert jit.for_cost(f, 0.1 * enough).__name__ == "run" and not jit.is_compiled(f)
 assert "numba" not in sys.modules
-twin = jit.for_cost(f, 0.2)     # now plain Python has taken more than a second
+with jit.compiling_at_once():
+    assert hasattr(jit.for_cost(toy.square, 0.0), "signatures")
+assert not hasattr(jit.for_cost(f, 0.0), "signatures")
+twin = jit.for_cost(f, 0.2 * enough)     # now plain Python has taken too long
 assert jit.is_compiled(f) and twin is jit.compiled(f) is jit.for_cost(f, 0.0)
 assert jit.for_size(toy.largest_square, 64).__name__ == "run" and not jit.is_compiled(toy.largest_square)
-assert jit.for_size(toy.largest_square, 65) is jit.compiled(toy.largest_square)
+assert jit.for_size(toy.largest_square, 10**9) is jit.compiled(toy.largest_square)
 """
     fresh(program, NUMBA_CACHE_DIR=str(tmp_path))
 

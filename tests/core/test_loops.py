@@ -70,7 +70,7 @@ def test_many_late_rows_are_many_late_streams(method: Method) -> None:
     forecasts, receipts = np.empty(300), np.empty(300 * method.receipt_width)
     events = scores, outcomes, draws(slots, 3), forecasts, receipts
     cells = np.empty(300, dtype=np.int64)
-    rows = play(loops.run_late, method, slots, events, [7, 150, 300], 0, cells, due, order)
+    rows = play(loops.run_late, method, slots, events, [7, 150, 300], 0, cells, due, order, 0)
     for slot in range(2):
         cal = Calibrator(method, seed=3)
         expected = cal.run(scores[slot::2], outcomes[slot::2], due=due[slot::2] // 2)

@@ -234,3 +234,48 @@ def test_false_pages_of_a_whole_bank_stay_below_the_promise() -> None:
         p = rng.random(20_000)
         monitors.read(slots, 0, keys, p, (rng.random(20_000) < p).astype(float), p)
     assert monitors.matrix[:keys, ALARMS].sum() <= 10
+
+
+def test_a_call_that_is_broken_off_has_not_happened(monkeypatch: pytest.MonkeyPatch) -> None:
+    monitors = Monitors(replace(SETTINGS, patience=4))
+    monitors.resize(1)
+    numbers = [monitors.announce(0) for _ in range(4)]
+    for number in numbers[1:]:
+        monitors.update(0, number, (0.4, 1.0, 0.5))
+    before, queue = monitors.matrix.copy(), monitors.queues[0].to_dict()
+
+    def broken(*_: float) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr("calibeat.monitor.many.compare", broken)
+        for work in (lambda: monitors.update(0, numbers[0], (0.4, 1.0, 0.5)), lambda: monitors.announce(0)):
+            with pytest.raises(KeyboardInterrupt):
+                work()
+            np.testing.assert_array_equal(monitors.matrix, before)
+            assert monitors.queues[0].to_dict() == queue
+    monitors.announce(0)  # gives up the first, and reads the others
+    assert monitors.matrix[0, N] == 3 and monitors.queues[0].given_up == 1
+
+
+def test_slots_behind_the_first_are_forgotten() -> None:
+    monitors = Monitors(SETTINGS)
+    monitors.resize(3)
+    monitors.announce(2)
+    monitors.resize(2)
+    assert not monitors.queues
+    monitors.resize(3)
+    monitors.announce(2)
+    monitors.truncate(2)
+    assert not monitors.queues and monitors.count == 2
+
+
+def test_what_never_comes_is_remembered_behind_what_waits() -> None:
+    monitor = alone(patience=100)._serve()
+    monitor._announce()
+    nothing = np.full(3, np.nan)
+    for _ in range(2):
+        monitor._run(np.full(3, 0.5), np.array([1.0, np.nan, 0.0]), nothing, np.array([1, 9, 3]), closed=True)
+    assert monitor.waiting[:3] == (7, 4, 1) and monitor.waiting.given_up == 2
+    monitor._learn(0, 0.5, 1.0, np.nan)
+    assert monitor.outcomes == 5 and monitor.waiting.waiting == 0 and monitor.waiting.given_up == 2

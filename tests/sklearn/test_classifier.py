@@ -295,22 +295,6 @@ def test_the_order_of_the_classes_is_that_of_the_base() -> None:
         assert np.allclose(model.predict_proba(X), plain.predict_proba(X)[:, ::-1], atol=1e-9)
 
 
-class Nameless(Said):
-    """One that keeps its classes to itself."""
-
-    def fit(self, X: Any, y: Any) -> Nameless:
-        self.model_ = LogisticRegression().fit(X, y)
-        return self
-
-    def decision_function(self, X: Any) -> Any:
-        return self.model_.decision_function(X)
-
-
-def test_a_base_that_does_not_name_its_classes_has_those_of_y() -> None:
-    X, y = events(200)
-    assert OnlineCalibratedClassifier(Nameless()).fit(X, y).classes_.tolist() == ["no", "yes"]
-
-
 def test_names_of_features_do_not_outlive_a_fit() -> None:
     X, y = events(200)
     model = OnlineCalibratedClassifier(LogisticRegression()).fit(pd.DataFrame(X, columns=["a", "b", "c"]), y)

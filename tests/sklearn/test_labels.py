@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
-from classifiers import events
+from classifiers import Said, events
 from sklearn.linear_model import LogisticRegression
 
 from calibeat.sklearn import OnlineCalibratedClassifier, ScoreCalibrator
@@ -23,3 +25,19 @@ def test_weights_by_position_are_refused_too() -> None:
     ):
         with pytest.raises(TypeError, match="does not support sample_weight: each outcome happened once"):
             work()
+
+
+class Nameless(Said):
+    """One that keeps its classes to itself."""
+
+    def fit(self, X: Any, y: Any) -> Nameless:
+        self.model_ = LogisticRegression().fit(X, y)
+        return self
+
+    def decision_function(self, X: Any) -> Any:
+        return self.model_.decision_function(X)
+
+
+def test_a_base_that_does_not_name_its_classes_has_those_of_y() -> None:
+    X, y = events(200)
+    assert OnlineCalibratedClassifier(Nameless()).fit(X, y).classes_.tolist() == ["no", "yes"]

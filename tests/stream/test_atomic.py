@@ -48,14 +48,15 @@ def interrupted_at_each_line(make: Callable[[], Any], work: Callable[[Any], None
                 raise KeyboardInterrupt
             return trace
 
+        others = sys.gettrace()  # who measures coverage
         sys.settrace(trace)
         try:
             work(thing)
         except KeyboardInterrupt:
-            sys.settrace(None)
+            sys.settrace(others)
             yield thing
         else:
-            sys.settrace(None)
+            sys.settrace(others)
             assert last > 10
             return
 

@@ -170,3 +170,21 @@ def test_a_matrix_that_rounding_has_made_singular_is_still_solved() -> None:
     deep = solve(3.0, 4.0, 2.0, 2.0, 1.0, 1.0, 1.0, 2.0, 1.0, 1.0)
     assert np.isfinite(deep).all()
     assert 2.0 * deep[0] + deep[1] + deep[2] == pytest.approx(1.0)
+
+
+def test_a_run_that_is_broken_off_while_it_is_put_in_place_has_not_happened(monkeypatch: pytest.MonkeyPatch) -> None:
+    calibrator = Calibrator(TOPS)
+    receipt = calibrator.predict(0.3)
+    before = calibrator.to_json()
+
+    def broken(_: object, *, sealed: bool = True) -> None:
+        if sealed:
+            raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr("calibeat.stream.settled.Settled.seal", broken)
+        with pytest.raises(KeyboardInterrupt):
+            calibrator.run([0.5], [1])
+    assert calibrator.to_json() == before
+    calibrator.update(receipt, 1)
+    assert calibrator.outcomes == 1

@@ -53,7 +53,6 @@ print("numba" in sys.modules)
 
 def test_what_plain_python_costs() -> None:
     assert dispatch.plain_seconds(OPS) < dispatch.plain_seconds(HOPS) < dispatch.plain_seconds(AUTO)
-    assert dispatch.plain_seconds(WPS) > dispatch.plain_seconds(AUTO)
 
 
 def test_a_large_batch_is_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -61,7 +60,7 @@ def test_a_large_batch_is_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(jit, "for_cost", lambda loop, seconds: asked.append((loop, seconds)) or "twin")
     assert dispatch.for_batch(loops.run, OPS, 1_000_000) == "twin"
     assert asked == [(loops.run, 1_000_000 * dispatch.plain_seconds(OPS))]
-    assert asked[0][1] > 1.0  # more than the patience
+    assert asked[0][1] > 1.0  # more than anybody waits for
 
 
 @compiling

@@ -271,6 +271,7 @@ def test_receipts_that_were_edited_on_the_way(cal: Calibrator) -> None:
         ("expert", True, "forecast expert must be a finite number, got True"),
         ("issuer", 7, "forecast issuer must be a string, got 7"),
         ("candidates", 7, "forecast candidates must be pairs, got 7"),
+        ("lanes", "0.5", "forecast lanes must be a list of numbers, got '0.5'"),
         ("candidates", [[0.5, "1"]], "forecast candidate must be a finite number, got '1'"),
     ]:
         with pytest.raises(InvalidInput) as error:
@@ -329,6 +330,6 @@ def test_snapshots_and_receipts_of_the_first_version(name: str) -> None:
             cal.update(receipt, 1 - y)
         cal = Calibrator.from_json(cal.to_json())
     forecasts = cal.run(expected["later"], expected["after"])
-    if name != "auto":  # it learns late outcomes otherwise than 0.1 did (see test_old_files)
+    if name != "auto":  # which learns late outcomes otherwise than it did; test_old_files has its reference
         assert [x.hex() for x in forecasts.tolist()] == expected["streams"][name]
     assert calibeat.Calibrator.from_json(cal.to_json()).to_json() == cal.to_json()

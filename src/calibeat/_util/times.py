@@ -17,6 +17,7 @@ import numpy.typing as npt
 
 from calibeat.errors import InvalidInput
 
+from .check import check_whole
 from .types import Flags, Ints, Vector
 
 OK, MISSING, UNREADABLE = 0, 1, 2
@@ -30,6 +31,19 @@ _MICROSECONDS = dict(zip(_UNITS, (1e6, 1e6, 1e3, 1.0, 1e-3), strict=True))
 _DAYS, _MOMENTS = "dates written as YYYYMMDD", "dates written as YYYYMMDDHHMMSS"
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _QUARTER = 900_000_000  # microseconds: within a quarter of an hour no zone changes its offset
+
+
+_SECOND = 1_000_000
+_DURATIONS = {
+    "us": 1,
+    "ms": 1_000,
+    "s": _SECOND,
+    "min": 60 * _SECOND,
+    "h": 3600 * _SECOND,
+    "d": 86_400 * _SECOND,
+    "w": 7 * 86_400 * _SECOND,
+}
+_LONGEST = 365_250 * _DURATIONS["d"]
 
 
 class ZoneMismatch(InvalidInput):
@@ -110,6 +124,41 @@ def zone_named(name: Any) -> tzinfo:
         raise InvalidInput(
             f"time zone must be UTC, an offset such as +02:00, or a name such as Europe/Paris, got {name!r:.60}"
         ) from None
+
+
+def check_age(what: str, age: Any) -> tuple[int, bool]:
+    """A number of events, or a time in microseconds; and whether it is the latter.
+
+    >>> check_age("delay", "2h"), check_age("delay", "100"), check_age("delay", timedelta(seconds=1))
+    ((7200000000, True), (100, False), (1000000, True))
+    """
+    if isinstance(age, np.timedelta64):
+        age = age.astype("timedelta64[us]").item()
+    if isinstance(age, timedelta):
+        if not timedelta(0) <= age <= timedelta(microseconds=_LONGEST):
+            raise InvalidInput(f"{what} must be a time from 0 to 1,000 years, got {age!r}")
+        return age // timedelta(microseconds=1), True
+    if not isinstance(age, str):
+        return check_whole(what, age, 0, 10**15), False
+    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([a-z]*)\s*", age.lower())
+    if match and not match[2] and "." not in match[1]:
+        return check_whole(what, int(match[1]), 0, 10**15), False
+    if match and match[2] in _DURATIONS:
+        microseconds = float(match[1]) * _DURATIONS[match[2]]
+        if microseconds > _LONGEST:
+            raise InvalidInput(f"{what} must be 1,000 years at most, got {age!r}")
+        return int(microseconds), True
+    raise InvalidInput(f"{what} must be a number of events or a time such as 30s, 30min, 2h or 7d, got {age!r}")
+
+
+def duration_named(microseconds: int) -> str:
+    """A time as a person types it, in the largest unit that leaves a whole number.
+
+    >>> duration_named(7 * 86_400_000_000), duration_named(90 * 60_000_000)
+    ('7d', '90min')
+    """
+    unit = next(name for name in ("d", "h", "min", "s", "ms", "us") if microseconds % _DURATIONS[name] == 0)
+    return f"{microseconds // _DURATIONS[unit]}{unit}"
 
 
 # ---- a column ----------------------------------------------------------------------------------------------------

@@ -20,6 +20,7 @@ def backtest(
     bins: int = 10,
     warmup: int | None = None,
     delay: int | str = 0,
+    mature: Any = None,
     score_kind: str = "probability",
     time_zone: str | None = None,
     skip_bad: bool = False,
@@ -43,6 +44,9 @@ def backtest(
     warmup : so many events with an outcome are not scored, for any method. If not given: a twentieth of the outcomes
         among the first 20,000 events, which is 1,000 where each has one.
     delay : outcomes arrive so many events late, or so much time: ``"30min"``, ``"2h"``, ``"7d"``.
+    mature : the age at which outcomes are learnt, ones and zeros alike: so many events, or a time such as ``"7d"``. An
+        outcome that arrives later is learnt when it arrives. Until a stream has learnt its first outcome, forecasts are
+        the raw scores. See docs/late-outcomes.md.
     score_kind : "probability", "percent" or "logit".
     time_zone : of times that are written without one: "UTC", "+02:00" or "Europe/Paris".
     skip_bad : skip rows that cannot be used and count them, instead of refusing the log.
@@ -64,6 +68,7 @@ def backtest(
         bins=bins,
         warmup=warmup,
         delay=delay,
+        mature=mature,
         score_kind=score_kind,
         time_zone=time_zone,
         skip_bad=skip_bad,

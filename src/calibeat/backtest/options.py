@@ -2,28 +2,34 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from datetime import tzinfo
 from functools import cached_property
 from typing import Any
 
 from calibeat._util.check import check_choice, check_whole
-from calibeat._util.times import zone_named
+from calibeat._util.times import check_age, zone_named
 from calibeat.errors import InvalidInput
 
 SCORE_KINDS = ("probability", "percent", "logit")
-_SECOND = 1_000_000
-_MICROSECONDS = {
-    "us": 1,
-    "ms": 1_000,
-    "s": _SECOND,
-    "min": 60 * _SECOND,
-    "h": 3600 * _SECOND,
-    "d": 86_400 * _SECOND,
-    "w": 7 * 86_400 * _SECOND,
-}
-_LONGEST = 365_250 * _MICROSECONDS["d"]
+
+
+@dataclass(frozen=True)
+class Maturity:
+    """The age at which an outcome may be learnt: so many further forecasts, or so many microseconds.
+
+    >>> Maturity.of("2h")
+    Maturity(events=0, microseconds=7200000000)
+    """
+
+    events: int = 0
+    microseconds: int = 0
+
+    @classmethod
+    def of(cls, age: Any) -> Maturity:
+        """As a person writes it."""
+        value, is_time = check_age("mature", age)
+        return cls(microseconds=value) if is_time else cls(events=value)
 
 
 @dataclass(frozen=True)
@@ -38,6 +44,7 @@ class Options:
     bins: int = 10
     warmup: int | None = None
     delay: int | str = 0
+    mature: Any = None  # the age at which outcomes are learnt; None: when they arrive
     score_kind: str = "probability"
     time_zone: str | None = None  # of times that have none
     skip_bad: bool = False
@@ -53,6 +60,10 @@ class Options:
             check_whole("warmup", self.warmup, 0, 10**15)
         check_whole("seed", self.seed, -(2**63), 2**63 - 1)
         _ = self._late, self.zone
+        if self.delay_events and self.maturity is not None and self.maturity.microseconds:
+            raise InvalidInput(
+                f"mature must be a number of events where delay is one, got {self.mature!r} and {self.delay!r}"
+            )
 
     def how(self, option: str, argument: str) -> str:
         """How a person sets an option here, as the end of a message."""
@@ -77,23 +88,9 @@ class Options:
 
     @cached_property
     def _late(self) -> tuple[int, bool]:
-        return parse_delay(self.delay)
+        return check_age("delay", self.delay)
 
-
-def parse_delay(delay: Any) -> tuple[int, bool]:
-    """A delay in events, or in microseconds; and whether it is the latter.
-
-    >>> parse_delay("2h"), parse_delay("100")
-    ((7200000000, True), (100, False))
-    """
-    if not isinstance(delay, str):
-        return check_whole("delay", delay, 0, 10**15), False
-    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([a-z]*)\s*", delay.lower())
-    if match and not match[2] and "." not in match[1]:
-        return check_whole("delay", int(match[1]), 0, 10**15), False
-    if match and match[2] in _MICROSECONDS:
-        microseconds = float(match[1]) * _MICROSECONDS[match[2]]
-        if microseconds > _LONGEST:
-            raise InvalidInput(f"delay must be 1,000 years at most, got {delay!r}")
-        return int(microseconds), True
-    raise InvalidInput(f"delay must be a number of events or a time such as 30s, 30min, 2h or 7d, got {delay!r}")
+    @cached_property
+    def maturity(self) -> Maturity | None:
+        """The age at which outcomes are learnt; None: when they arrive."""
+        return None if self.mature is None else Maturity.of(self.mature)

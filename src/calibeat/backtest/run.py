@@ -79,6 +79,7 @@ def run(
             keyed=keyed,
             seed=options.seed,
             streams=lambda: reader.streams,
+            maturity=options.maturity,
             on_forecasts=on_forecasts,
         )
     except StopIteration:

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from calibeat._util.check import check_due, check_lengths, check_score, check_scores, check_whole
+from calibeat._util.check import check_lengths, check_score, check_scores, check_whole
 from calibeat._util.columns import like
 from calibeat._util.types import Vector
 from calibeat.core import loops
@@ -16,6 +16,7 @@ from calibeat.core.jit import compiled
 from calibeat.core.method import Method
 from calibeat.core.presets import AUTO
 from calibeat.errors import InvalidInput
+from calibeat.late import due_of
 from calibeat.monitor.monitor import Monitor
 from calibeat.stream.calibrator import Calibrator, Number
 from calibeat.stream.forecast import Forecast
@@ -82,6 +83,8 @@ class Bank(Contents):
         outcomes: Any,
         *,
         due: Any = None,
+        mature: Any = None,
+        times: Any = None,
         finish: bool = False,
         threads: int | None = None,
     ) -> Any:
@@ -95,6 +98,10 @@ class Bank(Contents):
         due : for late outcomes, positions in this batch. Outcome i arrives before event ``due[i]`` (> i), whatever its
             key, and is learnt before the next event of its own key; of several at once the earlier event's comes first.
             One that is due at ``len(scores)`` or later never arrives, and its place in `outcomes` may hold anything.
+        mature : the age at which an outcome is learnt, ones and zeros alike: so many positions of this batch, or a time
+            such as ``"30min"`` with `times`. One that is due later than that is learnt when it is due. Until a key has
+            learnt its first outcome its forecasts are the raw scores (unless it started from what a pool had learnt).
+        times : when each score was issued, in order, where `mature` is a time.
         finish : outcomes that are due later are learnt at the end, after the last event.
         threads : for this batch, instead of the bank's own number.
 
@@ -112,7 +119,7 @@ class Bank(Contents):
         """
         column, probabilities = check_keys(keys), check_scores(scores)
         n = len(probabilities)
-        arrivals = None if due is None else check_due(due, n) if n else np.empty(0, dtype=np.int64)
+        arrivals = due_of(n, due, mature, times)
         if arrivals is not None and finish:
             arrivals = np.minimum(arrivals, n)
         last = n if finish else n - 1
@@ -121,7 +128,8 @@ class Bank(Contents):
         workers = self._threads if threads is None else thread_count(threads)
         with self._lock:
             self._check_writable("learn")
-            return like(scores, run_batch(self, self._store.check(column), probabilities, labels, arrivals, workers))
+            batch = self._store.check(column), probabilities, labels, arrivals, workers
+            return like(scores, run_batch(self, *batch, raw_first=mature is not None))
 
     def predict_many(self, keys: Any, scores: Any) -> Any:
         """Forecast many scores from the present state: no receipts, nothing learnt, nothing changed.
@@ -170,7 +178,7 @@ class Bank(Contents):
         >>> len(stored), len(stored[0])
         (2, 104)
         >>> bank.fold(["rome", "oslo", "oslo"], [nan, nan, 0.8], [0, 1, nan], stored[::-1]).forecasts.round(4)
-        array([   nan,    nan, 0.8066])
+        array([   nan,    nan, 0.8092])
         """
         column = check_keys(keys)
         labels = check_labels(outcomes)

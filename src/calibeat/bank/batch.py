@@ -9,6 +9,7 @@ import numpy as np
 from calibeat._util.types import Ints, Slots, Vector
 from calibeat.core import loops
 from calibeat.core.jit import compiled, is_compiled
+from calibeat.core.layout import N
 
 from .keys import KeyColumn
 from .late import Arrivals
@@ -24,7 +25,14 @@ _WORTH_A_THREAD = 20_000  # events; fewer are done before another thread has beg
 
 
 def run_batch(
-    bank: Bank, column: KeyColumn, scores: Vector, outcomes: Vector, due: Ints | None, workers: int
+    bank: Bank,
+    column: KeyColumn,
+    scores: Vector,
+    outcomes: Vector,
+    due: Ints | None,
+    workers: int,
+    *,
+    raw_first: bool = False,
 ) -> Vector:
     """The forecasts of a batch, which is learnt. The caller holds the lock.
 
@@ -37,7 +45,8 @@ def run_batch(
     try:
         slots = store.open(column)
         arrivals = None if due is None else Arrivals(due, outcomes, slots, len(store))
-        serve = _server(bank, slots, scores, outcomes, arrivals, forecasts)
+        raw_below = _raw_below(bank, slots, arrivals if raw_first else None)
+        serve = _server(bank, slots, scores, outcomes, arrivals, forecasts, raw_below)
         watch = Watching(store.monitors, slots, scores, forecasts, outcomes, due)
         large = len(scores) >= _WORTH_A_THREAD and is_compiled(loop)
         if not large:
@@ -68,7 +77,13 @@ def run_batch(
 
 
 def _server(
-    bank: Bank, slots: Slots, scores: Vector, outcomes: Vector, arrivals: Arrivals | None, forecasts: Vector
+    bank: Bank,
+    slots: Slots,
+    scores: Vector,
+    outcomes: Vector,
+    arrivals: Arrivals | None,
+    forecasts: Vector,
+    raw_below: int,
 ) -> Serve:
     """What serves the slots of a part. Everything that it needs is made here, and the loop is compiled."""
     store, method, n = bank._store, bank._method, len(scores)
@@ -81,7 +96,7 @@ def _server(
             loop(*rows, *part, *events, np.empty(method.receipt_width), *loops.NO_HISTORY, loops.place_before(), n)
     else:
         receipts, cells = np.empty(n * method.receipt_width), np.empty(n, dtype=np.int64)
-        late = n + 1, 0, cells, arrivals.moments, arrivals.order
+        late = n + 1, 0, cells, arrivals.moments, arrivals.order, raw_below
 
         def serve(part: Part) -> None:
             loop(*rows, *part, *events, receipts, *loops.NO_HISTORY, loops.place_before(), *late)
@@ -89,6 +104,19 @@ def _server(
     if len(scores) >= _WORTH_A_THREAD:
         serve((0, 0))  # a first compilation happens here, before anything has changed
     return serve
+
+
+def _raw_below(bank: Bank, slots: Slots, arrivals: Arrivals | None) -> int:
+    """Streams of slots below this forecast the raw score until they have learnt an outcome.
+
+    Those that start from a pool that has learnt something do not. Slots are given in the order of first events.
+    """
+    if arrivals is None or (bank._prior and bank._pool[N] > 0.0):
+        return 0
+    if not bank._prior:
+        return len(bank._store)
+    first = int((arrivals.heads >= 0).argmax()) if (arrivals.heads >= 0).any() else len(slots)
+    return int(slots[:first].max(initial=-1)) + 1
 
 
 def _teach_pool(

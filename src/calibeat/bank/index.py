@@ -60,7 +60,7 @@ class Index(ABC):
                 self._reserve(min(room, self.count + last - at), column, at, last)
                 at, self.count = self._add(column, at, last, slots, room)
                 if at < last:
-                    self._grow()
+                    self._grow(compiled(link))
         return slots
 
     def find_one(self, key: Any) -> int:
@@ -73,7 +73,7 @@ class Index(ABC):
         if slot >= 0:
             return slot
         if self.count >= int(_FULLEST * len(self.table)):
-            self._grow()
+            self._grow(self._link())
             place = self._probe(key)[1]
         self._append(key)
         self.table[place] = self.count
@@ -92,7 +92,7 @@ class Index(ABC):
     def relink(self, count: int) -> None:
         """Make the table anew for the keys before slot `count`, whatever state it is in; forget the keys behind."""
         self.count = count
-        self._resize(len(self.table))
+        self._resize(len(self.table), self._link())
 
     def _probe(self, key: Any) -> tuple[int, int]:
         """The slot of a key and its place in the table; or -1 and the free place where it would stand."""
@@ -133,13 +133,16 @@ class Index(ABC):
     def _home(self, slot: int) -> int:
         return home(int(self._hashes(slot, slot + 1)[0]), len(self.table))
 
-    def _grow(self) -> None:
-        self._resize(int(_GROWTH * len(self.table)) + _LEAST)
+    def _grow(self, link_all: Any) -> None:
+        self._resize(int(_GROWTH * len(self.table)) + _LEAST, link_all)
 
-    def _resize(self, size: int) -> None:
+    def _link(self) -> Any:
+        """Plain for so many keys that plain Python is done before Numba is loaded: single events never wait for it."""
+        return for_size(link, self.count, few=100_000)
+
+    def _resize(self, size: int, link_all: Any) -> None:
         size = max(size, int(self.count / _FULLEST) + _LEAST)
         table: Slots = np.full(size, -1, dtype=np.int32)
-        link_all = for_size(link, self.count, few=100_000)
         for first in range(0, self.count, _AT_ONCE):
             link_all(table, self._hashes(first, min(first + _AT_ONCE, self.count)), first)
         self.table = table

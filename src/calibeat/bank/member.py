@@ -126,13 +126,20 @@ class Member(Calibrator):
             raise
 
     def run(
-        self, scores: npt.ArrayLike, outcomes: npt.ArrayLike, *, due: npt.ArrayLike | None = None, finish: bool = False
+        self,
+        scores: npt.ArrayLike,
+        outcomes: npt.ArrayLike,
+        *,
+        due: npt.ArrayLike | None = None,
+        mature: Any = None,
+        times: Any = None,
+        finish: bool = False,
     ) -> Vector:
         with self._lock:
             self._bank._check_writable("learn")
             self._refresh()
             keys = [self._key_of_bank] * len(check_scores(scores))
-            return self._bank.run(keys, scores, outcomes, due=due, finish=finish)
+            return self._bank.run(keys, scores, outcomes, due=due, mature=mature, times=times, finish=finish)
 
     @property
     def monitor(self) -> Monitor | None:

@@ -23,23 +23,22 @@ class Watching:
             at_once = monitors.at_once(slots, due)
             self._read_at_once = np.where(at_once, outcomes, -1.0)
             self._others = np.flatnonzero(~at_once)
-            self._watch((0, 0))  # a first compilation happens here, before anything has changed
+            self._watch(monitors, (0, 0))  # a first compilation happens here, before anything has changed
 
     def beside(self, serve: Serve) -> Serve:
         """What serves a part and then watches it."""
-        if self._monitors is None:
+        monitors = self._monitors
+        if monitors is None:
             return serve
 
         def both(part: Part) -> None:
             serve(part)
-            self._watch(part)
+            self._watch(monitors, part)
 
         return both
 
-    def _watch(self, part: Part) -> None:
-        monitors, slots = self._monitors, self._slots
-        if monitors is None:
-            return
+    def _watch(self, monitors: Monitors, part: Part) -> None:
+        slots = self._slots
         monitors.read(slots, *part, self._forecasts, self._read_at_once, self._scores)
         inside = (slots[self._others] >= part[0]) & (slots[self._others] < part[1])
         monitors.read_late(slots, self._forecasts, self._outcomes, self._scores, self._due, self._others[inside])

@@ -69,6 +69,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     how.add_argument("--methods", metavar="NAMES", help=f"presets between commas ({','.join(DEFAULT)})")
     how.add_argument("--delay", metavar="N|TIME", help="outcomes arrive N events late, or 30min, 2h, 7d late (0)")
     how.add_argument(
+        "--mature", metavar="N|TIME", help="outcomes are learnt at this age, ones and zeros alike: N events, 30min, 7d"
+    )
+    how.add_argument(
         "--warmup", type=int, metavar="N", help="first outcomes that are not scored (1000, or 5 %% of a short log)"
     )
     how.add_argument("--bins", type=int, default=10, metavar="M", help="of the calibration error (%(default)s)")
@@ -95,6 +98,7 @@ def run(args: argparse.Namespace, to: TextIO | None = None, log: TextIO | None =
         bins=args.bins,
         warmup=args.warmup,
         delay=args.delay or 0,
+        mature=args.mature,
         score_kind=args.score_kind,
         time_zone=args.time_zone,
         skip_bad=args.skip_bad,

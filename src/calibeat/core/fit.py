@@ -10,6 +10,7 @@ from .algebra import Triple, project, solve, store_theta
 from .jit import kernel, rare_kernel
 from .layout import BALL, THETA, WINDOW, D
 
+PLAIN_SECONDS = 20e-6  # of a fit as plain Python, for each event that it looks at (about)
 FLAT = 1e-290  # a Hessian below this is as good as zero: divisions by it overflow
 
 Derivatives = tuple[float, float, float, float, float, float, float, float, float]

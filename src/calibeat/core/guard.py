@@ -62,7 +62,7 @@ class Guard(Part):
     >>> cal = Calibrator(replace(AUTO, guard=Guard()))
     >>> p = cal.run([0.5] * 40, [1, 1, 1, 0] * 10)
     >>> round(cal.predict(0.5).probability, 4)
-    0.7473
+    0.7182
     """
 
     bins: int = 10

@@ -13,7 +13,8 @@ from __future__ import annotations
 import os
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from types import ModuleType
 from typing import Any, TypeVar
 
@@ -25,7 +26,8 @@ from .link import Linker
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-_PATIENCE = 1.0  # seconds of plain Python in a process before a kernel is compiled: a quarter of what that takes
+_PATIENCE = 0.1  # a kernel is compiled when plain Python has taken this share of the time that compiling takes
+_in_a_hurry = [0]  # how many blocks of `compiling_at_once` are open
 _SECONDS_PER_BYTE = 0.25e-3  # to compile a byte of bytecode
 _WORTH_SAYING = 1.0  # seconds
 
@@ -33,8 +35,7 @@ _KERNELS: dict[Callable[..., Any], dict[str, Any]] = {}  # -> how Numba is to co
 _COMPILED: dict[Callable[..., Any], Callable[..., Any]] = {}
 _LOCK = threading.Lock()
 _announced: set[Callable[..., Any]] = set()
-_not_cached: set[Callable[..., Any]] = set()  # when this process looked
-_spent = [0.0]  # seconds of plain Python, as far as they were announced
+_left: dict[Callable[..., Any], float] = {}  # seconds of plain Python until a kernel, which is not cached, is compiled
 
 
 # ---- marks -------------------------------------------------------------------------------------------------------
@@ -106,17 +107,27 @@ def entry_point(function: F, *examples: Any) -> F:
 def for_cost(function: F, seconds: float) -> F:
     """The compiled twin where it is in memory or in the cache, or pays; else the plain body. The same bits.
 
-    `seconds` is about what the call will take as plain Python. While nothing is compiled, plain Python runs until it
-    has taken a second in this process; a compilation takes several.
+    `seconds` is about what the call will take as plain Python. The calls of a kernel run plain as long as all of them
+    together take less than a tenth of the time that it would take to compile it.
     """
-    if _disabled() or is_compiled(function):
+    if _disabled() or _in_a_hurry[0] or is_compiled(function):
         return compiled(function)
-    if function not in _not_cached:
+    if function not in _left:
         if is_cached(function):
             return compiled(function)
-        _not_cached.add(function)
-    _spent[0] += seconds
-    return plain(function) if _spent[0] < _PATIENCE else compiled(function)
+        _left[function] = _PATIENCE * _SECONDS_PER_BYTE * _linker.missing(function)
+    _left[function] -= seconds
+    return plain(function) if _left[function] > 0.0 else compiled(function)
+
+
+@contextmanager
+def compiling_at_once() -> Iterator[None]:
+    """Within this block everything that can be compiled is, however small: for `warm_up`."""
+    _in_a_hurry[0] += 1
+    try:
+        yield
+    finally:
+        _in_a_hurry[0] -= 1
 
 
 def for_size(function: F, size: int, few: int = 64) -> F:

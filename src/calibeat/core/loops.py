@@ -16,7 +16,7 @@ from calibeat._util.types import Ints, Slots, Vector
 
 from .jit import kernel
 from .kernel import ask, play, predict, remember, settle, update
-from .layout import DRAWS, LEARNER, RECEIPT
+from .layout import DRAWS, LEARNER, RECEIPT, N
 from .learners import REFIT
 from .prefetch import prefetch
 from .stats import EVENTS, LAST, STATS, add_losses
@@ -124,9 +124,11 @@ def run_late(  # noqa: C901 - one loop for all hosts
     cells: Ints,
     due: Ints,
     order: Ints,
+    raw_below: int,
 ) -> bool:
     """Predict the events from `begin` on; outcome i, also of an event before `begin`, is learnt just before
-    prediction due[i]. `order` sorts the outcomes that arrive by (due, i); `cells` are the cells that were played."""
+    prediction due[i]. `order` sorts the outcomes that arrive by (due, i); `cells` are the cells that were played. A
+    stream of a slot below `raw_below` forecasts the raw score until it has learnt its first outcome."""
     draws, many, width = spec[DRAWS] == 1.0, len(slots) > 0, int(spec[RECEIPT])
     arrived = place[ARRIVED]
     slot = 0
@@ -156,6 +158,8 @@ def run_late(  # noqa: C901 - one loop for all hosts
         x0, x1, _, p, _ = ask(spec, row, scores[i], receipts, i * width)
         draw = u[i - begin] if draws else 0.0
         forecasts[i], cells[i], _, _, _, _ = play(spec, row, p, x0, x1, draw, receipts, i * width)
+        if slot < raw_below and row[N] == 0.0:
+            forecasts[i] = scores[i]
         if stats > 0:
             row[stats + EVENTS] += 1.0
             row[stats + LAST] = t + (i - begin) + 1.0

@@ -99,7 +99,8 @@ class Settings:
             raise InvalidInput(f"row must have {self.width} numbers, got {rows.shape[-1]}")
         n = rows[:, N]
         regions = rows[:, REGIONS:-TAIL].reshape(-1, self.regions, REGION)
-        detectors = np.hstack([rows[:, WHOLE:REGIONS], regions[:, :, DETECTOR:].reshape(len(rows), DETECTOR * self.regions)])
+        own = regions[:, :, DETECTOR:].reshape(len(rows), DETECTOR * self.regions)
+        detectors = np.hstack([rows[:, WHOLE:REGIONS], own])
         whole = rows[:, [N, ALARMS, PAGES, LAST, CELL, PAIRS, FORECASTS]]
         counted = (whole >= 0.0) & (whole <= 2.0**53) & (whole == np.floor(whole))
         sums = (regions[:, :, :WEALTH] >= 0.0).all(axis=(1, 2))

@@ -21,6 +21,7 @@ def late_outcomes(payload: Payload) -> Element | None:
         "delay",
         "Late outcomes",
         tag("p", typeset(delay["sentence"])),
+        _different_ages(delay),
         _quantiles(delay),
         figure(
             "histogram",
@@ -29,6 +30,17 @@ def late_outcomes(payload: Payload) -> Element | None:
         ),
         _immediate(payload, delay),
     )
+
+
+def _different_ages(delay: Delay) -> Element | None:
+    ages = delay["ages"]
+    if ages is None or not ages["differ"]:
+        return None
+    advice = (
+        f"Learn both at the same age, such as {ages['mature']} (--mature), by which 95 % of each kind are known. In "
+        "production, hold each outcome back until it has that age, and act on the raw score until the first has."
+    )
+    return tag("p", f"{typeset(ages['sentence'])} {advice}", id="ages")
 
 
 def _quantiles(delay: Delay) -> Element:
@@ -42,6 +54,7 @@ def _quantiles(delay: Delay) -> Element:
     if delay["unit"] == "time":
         cells = (tag("td", shown(value), class_="number") for value in delay["quantiles"].values())
         body.append(tag("tr", tag("th", "Delay", scope="row"), *cells))
+        body.extend(_by_outcome(delay))
     later = {name: delay["events_quantiles"].get(name) for name in delay["quantiles"]}
     if delay["unit"] == "events":
         later = delay["quantiles"]
@@ -49,6 +62,21 @@ def _quantiles(delay: Delay) -> Element:
     body.append(tag("tr", tag("th", "Forecasts made meanwhile", scope="row"), *cells))
     missing = tag("p", " ".join(_missing(delay)), class_="small")
     return tag("div", scroller("Delay", tag("table", tag("thead", head), body, class_="plain")), missing)
+
+
+def _by_outcome(delay: Delay) -> list[Element]:
+    ages = delay["ages"]
+    if ages is None:
+        return []
+    rows = (("Delay of ones", ages["ones"]), ("Delay of zeros", ages["zeros"]))
+    return [
+        tag(
+            "tr",
+            tag("th", label, scope="row"),
+            *(tag("td", duration(values.get(name)), class_="number") for name in delay["quantiles"]),
+        )
+        for label, values in rows
+    ]
 
 
 def _missing(delay: Delay) -> list[str]:

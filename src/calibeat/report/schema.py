@@ -161,6 +161,15 @@ class Immediate(TypedDict):
     ce: Number
 
 
+class AgesByOutcome(TypedDict):
+    ones: dict[str, Number]  # quantiles of the ages of ones at their arrival, in seconds
+    zeros: dict[str, Number]
+    ones_later: Number  # share of the pairs of a one and a zero in which the one has the higher age
+    differ: bool  # whether they are clearly different
+    mature: str  # an age by which 95 % of both are known
+    sentence: str  # nothing, where they are not clearly different
+
+
 class Delay(TypedDict):
     unit: Literal["events", "time"]
     quantiles: dict[str, Number]
@@ -170,6 +179,7 @@ class Delay(TypedDict):
     histogram: Histogram
     sentence: str
     immediate: dict[str, Immediate] | None
+    ages: AgesByOutcome | None
 
 
 class Certificate(TypedDict):

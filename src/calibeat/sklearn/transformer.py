@@ -48,7 +48,7 @@ class ScoreCalibrator(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     >>> rng = np.random.default_rng(0)
     >>> scores = rng.random(2000)
     >>> labels = rng.random(2000) < 0.3 + 0.4 * scores
-    >>> calibrator = ScoreCalibrator().fit(scores, labels)
+    >>> calibrator = ScoreCalibrator(delay=0).fit(scores, labels)
     >>> calibrator.transform([[0.05], [0.95]]).round(1).tolist()
     [[0.3], [0.7]]
     """

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from calibeat._util.check import check_due, check_lengths, check_outcomes, check_scores, check_whole
+from calibeat._util.check import check_lengths, check_outcomes, check_scores, check_whole
 from calibeat._util.columns import like
 from calibeat._util.types import Vector
 from calibeat.core import layout, loops
@@ -18,6 +18,7 @@ from calibeat.core.presets import AUTO, method_named
 from calibeat.core.randomness import uniforms
 from calibeat.core.receipt import LANE
 from calibeat.errors import InvalidInput, SnapshotMismatch
+from calibeat.late import due_of
 
 from . import snapshot
 from .dispatch import for_batch, load_single_if_cached
@@ -74,8 +75,15 @@ class Calibrator(SingleEvents):
     # ---- many events ----------------------------------------------------------------------------------------------
 
     def run(
-        self, scores: npt.ArrayLike, outcomes: npt.ArrayLike, *, due: npt.ArrayLike | None = None, finish: bool = False
-    ) -> Vector:  # fmt: skip
+        self,
+        scores: npt.ArrayLike,
+        outcomes: npt.ArrayLike,
+        *,
+        due: npt.ArrayLike | None = None,
+        mature: Any = None,
+        times: Any = None,
+        finish: bool = False,
+    ) -> Vector:
         """Predict and then update, event after event; the same bits as doing so one by one.
 
         Parameters
@@ -84,6 +92,10 @@ class Calibrator(SingleEvents):
         outcomes : 0 or 1 (False or True).
         due : for late outcomes. Outcome i is learnt just before prediction ``due[i]`` (> i), in order of (due, i);
             one that is due at ``len(scores)`` or later never arrives, and its place in `outcomes` may hold anything.
+        mature : the age at which an outcome is learnt, ones and zeros alike: so many further forecasts, or a time
+            such as ``"30min"`` or a timedelta, with `times`. An outcome that is due later is learnt when it is due.
+            Until the first outcome is learnt the forecasts are the raw scores. See docs/late-outcomes.md.
+        times : when each score was issued, in order, where `mature` is a time.
         finish : outcomes that are due later are learnt at the end, after the last prediction.
 
         Returns the forecasts, as a column if the scores are one. If something is wrong with one event, none is taken.
@@ -91,14 +103,16 @@ class Calibrator(SingleEvents):
         >>> from calibeat import Calibrator, OPS
         >>> Calibrator(OPS).run([0.5, 0.5, 0.5], [1, 1, 1], due=[2, 3, 3]).round(4)
         array([0.5   , 0.5   , 0.5125])
+        >>> Calibrator("hops").run([0.5, 0.6, 0.7], [1, 1, 1], mature=1).round(4)    # raw until an outcome has matured
+        array([0.5 , 0.6 , 0.75])
         """
         probabilities = check_scores(scores)
         n = len(probabilities)
-        if due is None:
+        arrivals = due_of(n, due, mature, times)
+        if arrivals is None:
             labels = check_outcomes(outcomes)
             check_lengths(scores=n, outcomes=len(labels))
             return like(scores, self._run(loops.run, n, probabilities, labels))
-        arrivals = check_due(due, n) if n else np.empty(0, dtype=np.int64)
         if finish:
             arrivals = np.minimum(arrivals, n)
         last = n if finish else n - 1
@@ -106,8 +120,8 @@ class Calibrator(SingleEvents):
         check_lengths(scores=n, outcomes=len(labels))
         order = np.argsort(arrivals, kind="stable")
         order = order[: np.searchsorted(arrivals[order], last, side="right")]
-        played = np.empty(n, dtype=np.int64)
-        return like(scores, self._run(loops.run_late, last + 1, probabilities, labels, 0, played, arrivals, order))
+        late = 0, np.empty(n, dtype=np.int64), arrivals, order, int(mature is not None)
+        return like(scores, self._run(loops.run_late, last + 1, probabilities, labels, *late))
 
     def _run(self, loop: Any, end: int, scores: Vector, outcomes: Vector, *late: Any) -> Vector:
         """Work on a copy of the row: if anything breaks off the loop, nothing has happened."""
@@ -132,7 +146,7 @@ class Calibrator(SingleEvents):
                 marks = (outcomes + ZERO).astype(np.uint8)
                 if late:
                     never = np.ones(len(scores), dtype=np.bool_)
-                    never[late[-1]] = False
+                    never[late[-2]] = False
                     marks[never] = OPEN
                 after, before = settled.after(events, marks), self._row[:]
                 self._view()[:] = row
@@ -141,7 +155,7 @@ class Calibrator(SingleEvents):
                 receipts.settled = after
                 settled.seal()
                 if self._watch:
-                    self._watch.run(events, scores, forecasts, outcomes, still, late[-2] if late else None, end)
+                    self._watch.run(events, scores, forecasts, outcomes, still, late[-3] if late else None, end)
             except BaseException:
                 if before is not None:
                     self._row[:] = before

@@ -1,7 +1,7 @@
 """Plain or compiled: which way a batch or a single event runs. The bits are the same, so only time is at stake.
 
-A batch runs compiled where the kernels are in memory or in the cache. With nothing compiled, small batches run as
-plain Python until that has taken a second, and then it pays to compile (`for_batch`).
+A batch runs compiled where the kernels are in memory or in the cache. With nothing compiled, batches run as plain
+Python until that has taken a tenth of what it would take to compile; from then on it pays to compile (`for_batch`).
 
 A single event runs as plain Python at first, which is there at once, and never waits for a compilation. It runs
 compiled as soon as the kernels have been loaded: by `warm_up`, at the end of a batch (`load_single_if_cached`), or
@@ -20,7 +20,7 @@ from calibeat.core.calibeating import Hedging
 from calibeat.core.jit import compiled, entry_point, is_cached, is_compiled
 from calibeat.core.method import Method
 from calibeat.core.mixtures import Lanes
-from calibeat.core.presets import AUTO, HOPS
+from calibeat.core.presets import AUTO
 
 SINGLE = (kernel.predict_one, kernel.settle_one, kernel.predict, kernel.update)
 BATCH = (loops.run, loops.run_late, loops.predict_many)
@@ -49,9 +49,7 @@ def for_batch(loop: Loop, method: Method, events: int) -> Loop:
 
 
 def plain_seconds(method: Method) -> float:
-    """About what an event of a batch takes as plain Python (predict and update)."""
-    if method.needs_history:
-        return 500e-6  # its refits look at the past again
+    """About what an event of a batch takes as plain Python (predict and update, without the refits)."""
     if isinstance(method.learner, Lanes):
         return 16e-6
     return 4e-6 if isinstance(method.calibeater, Hedging) else 3e-6
@@ -84,22 +82,8 @@ def single_is_compiled() -> bool:
     return is_compiled(*SINGLE)
 
 
-def warm_up(*, bank: bool = False) -> None:
-    """Load every compiled kernel now; calibrators made from then on serve single events by them too.
-
-    With ``bank=True`` also those of a `Bank`.
-
-    Nobody has to call this. Single events run as plain Python at first, which is there at once. Where the compiled
-    kernels lie in the cache, they are loaded at the first batch, or after some thousand single events. Call it to have
-    them from the first event on, or to compile them at a time of your choice: loading takes half a second, and on a
-    machine that has never compiled them it takes several seconds. So call it when an image is built, as the user who
-    owns the installation or the one who will run it, and again when a service starts.
-
-    >>> import calibeat
-    >>> calibeat.warm_up()
-    >>> float(calibeat.Calibrator("ops").predict(0.25))
-    0.25
-    """
+def warm_streams() -> None:
+    """Load, or compile, the kernels of a `Calibrator`: see `calibeat.warm_up`."""
     jit.announce(*SINGLE, *BATCH)
     spec, row, receipt = AUTO.spec, AUTO.initial_row(), np.zeros(AUTO.receipt_width)  # one signature serves all methods
     run: Any = compiled(loops.run)
@@ -108,11 +92,9 @@ def warm_up(*, bank: bool = False) -> None:
     batch = _ONE, np.ones(1), _EMPTY, np.empty(1), receipt, *loops.NO_HISTORY
     one, none = np.ones(1, dtype=np.int64), np.empty(0, dtype=np.int64)
     run(*stream, *batch, loops.place_before(), 1)
-    run_late(*stream, *batch, loops.place_before(), 1, 0, one, one, none)
+    run_late(*stream, *batch, loops.place_before(), 1, 0, one, one, none, 0)
     compiled(loops.predict_many)(spec, row, len(row), row, loops.NO_SLOTS, _ONE, _EMPTY, np.empty(1), receipt)
     _load_single()
-    if bank:
-        _load_bank()
 
 
 def _load_single() -> None:
@@ -142,17 +124,3 @@ def single_kernels() -> tuple[Any, ...]:
     if not _entry_points:  # pragma: no cover - the leg that measures coverage has the JIT off
         _entry_points.extend(entry_point(function, *arguments) for function, arguments in _single_calls())
     return tuple(_entry_points)  # pragma: no cover - as above
-
-
-def _load_bank() -> None:
-    from calibeat.bank.bank import Bank  # which makes calibrators, which look here
-
-    scores, outcomes, keys = np.full(100, 0.5), np.ones(100), np.arange(100)
-    for column in (keys, keys.astype("U")):
-        made = Bank(AUTO, prior="pooled")
-        made.run(column, scores, outcomes)
-        made.predict_many(column, scores)
-    made.run(column, scores, outcomes, due=keys + 1)
-    made.fold(column, scores, np.full(100, np.nan))
-    made = Bank(HOPS)
-    made.run(keys, scores, outcomes)

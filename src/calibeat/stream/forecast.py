@@ -154,7 +154,7 @@ class Forecast(_Receipt):
     # ---- as bytes -------------------------------------------------------------------------------------------------
 
     def to_bytes(self) -> bytes:
-        """As bytes of one length for each method: 104, and 8 more for each lane (AUTO: 200).
+        """As bytes of one length for each method: 104, and 8 more for each lane (AUTO: 208).
 
         All little-endian. `from_bytes` is the inverse, to the last bit.
 

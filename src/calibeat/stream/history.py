@@ -10,13 +10,13 @@ import numpy as np
 
 from calibeat._util.check import check_outcomes
 from calibeat._util.types import Vector
+from calibeat.core.fit import PLAIN_SECONDS
 from calibeat.core.jit import for_cost
 from calibeat.core.layout import N
 from calibeat.core.method import Method
 from calibeat.core.refit import FTL, Fixed
 from calibeat.errors import InvalidInput
 
-_PLAIN_SECONDS = 20e-6  # of a refit as plain Python, for each outcome that it looks at
 _SLACK = 1024  # with a window, the columns are moved to the front only when this much (or a window more) is stale
 _NOTHING = np.empty(0), np.empty(0), np.empty(0), 0
 
@@ -54,7 +54,7 @@ class History:
         if self._method.features is not None:
             x0, x1, y, dropped = self.columns
             kernel, filled = self._method.features.refit, int(row[N]) - dropped
-            fit = for_cost(kernel, _PLAIN_SECONDS * filled) if run is None else run(kernel)
+            fit = for_cost(kernel, PLAIN_SECONDS * filled) if run is None else run(kernel)
             fit(self._method.spec, row, x0, x1, y, filled)
 
     def forget(self, learnt: int) -> None:

@@ -77,15 +77,9 @@ class Settled:
         at = event - first
         if at >= len(marks) - 1:
             room = bytes(marks[:-1]) + bytes(at + 1 - len(marks)) + bytes((ZERO + outcome,))
-            self._replace(first, room, event + 1)
+            self._replace(first, room)
         else:
             marks[at] = ZERO + outcome
-
-    def make_room(self, event: int) -> None:
-        """See to it that there is room for the mark of an event that is open, and let go of what is too old."""
-        first, marks, _ = self.span
-        if event - first >= len(marks) - 1:
-            self._replace(first, bytes(marks[:-1]), event + 1)
 
     def reopen(self, event: int) -> None:
         """Take `settle` back, whether or not it came to pass; the event was open before."""
@@ -99,7 +93,7 @@ class Settled:
         before = bytes(known[: event - first]) if event >= first else b""
         made = Settled(keep=self.keep)
         made.given_up = self.given_up
-        made._replace(first, before + bytes(event - first - len(before)) + marks.tobytes(), 0)
+        made._replace(first, before + bytes(event - first - len(before)) + marks.tobytes())
         return made
 
     def seal(self, *, sealed: bool = True) -> None:
@@ -115,8 +109,8 @@ class Settled:
         """Whether an outcome was learnt before that of an earlier event."""
         return OPEN in self.span[1].rstrip(b"\0") or self.given_up > 0
 
-    def _replace(self, first: int, marks: bytes, end: int) -> None:
-        """Take these marks, without those that are too old, and with room up to the event `end` and some more."""
+    def _replace(self, first: int, marks: bytes) -> None:
+        """Take these marks, without those that are too old, and with room for some more."""
         marks = marks.rstrip(b"\0")
         oldest = marks.find(OPEN)
         stale = (len(marks) if oldest < 0 else oldest) - self.keep
@@ -125,8 +119,8 @@ class Settled:
             self.given_up = max(self.given_up, first + marks.rfind(OPEN, 0, stale) + 1)
         stale = max(stale, 0)
         kept = marks[stale:]
-        room = max(len(kept), end - first - stale)
-        old, self.span = self.span, _span(first + stale, kept, room + min(max(room, _LEAST), self.keep))
+        room = len(kept) + min(max(len(kept), _LEAST), self.keep)
+        old, self.span = self.span, _span(first + stale, kept, room)
         old[1][-1] = 1  # who still holds them must not write there any more
 
     # ---- as data --------------------------------------------------------------------------------------------------
@@ -135,7 +129,7 @@ class Settled:
         """As JSON-able data: two bits for each mark, four to a byte, the first one lowest, in base 64."""
         copy = Settled(keep=self.keep)
         copy.given_up = self.given_up
-        copy._replace(self.span[0], bytes(self.span[1][:-1]), 0)
+        copy._replace(self.span[0], bytes(self.span[1][:-1]))
         first, marks = copy.span[0], copy.span[1].rstrip(b"\0")
         fours = np.frombuffer(marks + bytes(-len(marks) % 4), dtype=np.uint8).reshape(-1, 4)
         packed = (fours << np.array([0, 2, 4, 6], dtype=np.uint8)).sum(axis=1, dtype=np.uint8)
@@ -160,7 +154,7 @@ class Settled:
                 f"settled must fit the {outcomes} outcomes of {events} events, got {known} up to event "
                 f"{first + len(marks)}"
             )
-        settled._replace(first, marks, 0)
+        settled._replace(first, marks)
         return settled
 
     @classmethod

@@ -59,7 +59,7 @@ class SingleEvents(Beliefs):
         self._aside: Any = array("d", self._receipt)  # the same, of forecasts that are not made
         self._history = History(method)
         self._keeps, self._hedges = method.needs_history, method.draws
-        self._watch = Watch(method, None)
+        self._watch, self._is_watched = Watch(method, None), False
         self._take_kernels()
         self._key = stream_key(self._seed, self._stream)
         name = issuer_name(method, seed, stream)
@@ -79,13 +79,13 @@ class SingleEvents(Beliefs):
             receipt = np.frombuffer(self._receipt) if width else np.empty(0)
             spec, row, asked = self._method.spec, self._view(), np.frombuffer(self._asked)
         lanes_of = Struct(f"{width}d").unpack if width else None
-        alone = self._is_plain or bool(self._watch) or not _ONE_AT_A_TIME
+        alone = self._is_plain or self._is_watched or not _ONE_AT_A_TIME
         self._others = predict, update, spec, row, receipt
         self._settling = None if alone or self._keeps else (settle_one, spec, row, asked, receipt)
         self._asking = None if alone or self._hedges else (predict_one, spec, row, asked, receipt, lanes_of)
 
     def _set_watch(self, watch: Watch) -> None:
-        self._watch = watch
+        self._watch, self._is_watched = watch, bool(watch)
         if watch:  # monitors want to be told of every event
             self._take_kernels()
 
@@ -143,7 +143,7 @@ class SingleEvents(Beliefs):
             else:  # pragma: no cover - as above
                 asked[:] = array("d", (x0, x1, x2, p, z, cell, n, event, events, 1.0))
             self._latest = forecast
-            if self._watch:
+            if self._is_watched:
                 self._watch.announce(events)
             return forecast
         finally:
@@ -226,7 +226,7 @@ class SingleEvents(Beliefs):
                 marks[at] = ZERO + (y == 1.0)
             else:
                 receipts.settled.settle(event, y == 1.0)
-            if self._watch:
+            if self._is_watched:
                 self._watch.update(forecast, y)
         except BaseException:
             if before is not None:

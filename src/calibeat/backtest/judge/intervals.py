@@ -24,7 +24,7 @@ import numpy as np
 
 from calibeat._util.types import Ints, Vector
 from calibeat.core.calibeating import bin_of
-from calibeat.core.jit import compiled, kernel
+from calibeat.core.jit import for_size, kernel
 from calibeat.core.losses import LOSS_FLOOR
 from calibeat.errors import InvalidInput
 
@@ -153,7 +153,7 @@ class Intervals:
         if forecasts.shape != (self.methods, len(outcomes)):
             raise InvalidInput(f"forecasts must have shape {(self.methods, len(outcomes))}, got {forecasts.shape}")
         placed = np.ones(len(outcomes), dtype=np.int64) if place is None else place
-        compiled(count_events)(
+        for_size(count_events, 10 * self.methods * len(outcomes))(
             np.ascontiguousarray(forecasts), outcomes, placed, self.clip, self.bins, self.runs, self.lead, self.losses,
             self.products, self.fourths, self.gaps, self.cells, self._run, self.run_products, self._state,
             np.empty((2, self.methods)), np.empty(self.methods, dtype=np.int64),

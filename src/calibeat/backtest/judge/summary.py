@@ -10,7 +10,6 @@ import numpy as np
 
 from calibeat._version import __version__
 from calibeat.backtest.read.guess import Columns
-from calibeat.backtest.replay.delays import Delays
 from calibeat.backtest.replay.engine import MOST_KEYS_WITH_CE, Replayed, Runner
 from calibeat.core.calibeating import Hedging
 from calibeat.core.losses import LOSS_FLOOR
@@ -21,10 +20,8 @@ from calibeat.core.refit import Histogram
 from calibeat.metrics import calibration_error_of_gaps
 from calibeat.report.schema import (
     Data,
-    Delay,
     DifferencesTo,
     Evidence,
-    Immediate,
     KeyRow,
     Keys,
     MethodInfo,
@@ -39,6 +36,7 @@ from calibeat.report.schema import (
 from .bootstrap import MEASURES, RESAMPLES, Bootstrap
 from .bootstrap import Triple as Difference
 from .certificates import certificates
+from .lateness import delay, notice_of_ages
 from .measures import MOST_POINTS, auc, iso, log_e_values, number, overall, reliability, windows
 from .verdict import Facts, legend, threshold, verdict
 
@@ -96,6 +94,7 @@ def summarise(replayed: Replayed, source: Source) -> Payload:
         ignores_score=frozenset(runner.name for runner in replayed.runners if _ignores_score(runner)),
         raw_auc=auc(replayed.runners[0].tally)[0],
         assumption=None if source.columns is None else source.columns.assumption,
+        ages=notice_of_ages(replayed, labels),
     )
     found = verdict(bootstrap, facts)
     raw, *others = labels
@@ -124,7 +123,7 @@ def summarise(replayed: Replayed, source: Source) -> Payload:
         "reliability": reliability(replayed),
         "trajectories": _trajectories(replayed),
         "keys": _keys(replayed, source, found["method"], labels),
-        "delay": _delay(replayed),
+        "delay": delay(replayed),
         "certificates": certificates(replayed),
         "evalue": _evalue(replayed),
     }
@@ -139,7 +138,13 @@ def _versions() -> dict[str, str]:
 
 
 def _label(runner: Runner) -> str:
-    return "raw" if runner.name == "raw" else runner.name.upper() if runner.name in PRESETS else runner.name
+    name = runner.name.removesuffix(_maturing(runner))
+    return "raw" if name == "raw" else (name.upper() if name in PRESETS else name) + _maturing(runner)
+
+
+def _maturing(runner: Runner) -> str:
+    """The end of the name of a method that learns outcomes at another age than the rest."""
+    return f", mature {runner.age}" if runner.age else ""
 
 
 def _ignores_score(runner: Runner) -> bool:
@@ -150,6 +155,8 @@ def _ignores_score(runner: Runner) -> bool:
 
 def _method(runner: Runner) -> MethodInfo:
     about = ABOUT.get(name_of(runner.method) or "", str(runner.method))
+    if runner.age:
+        about += f" Every outcome is learnt at an age of {runner.age}; until then it forecasts the raw score."
     return {"name": runner.name, "label": _label(runner), "about": about, "seconds": runner.seconds}
 
 
@@ -171,6 +178,11 @@ def _data(replayed: Replayed, source: Source) -> Data:
             "An outcome that had not arrived when the log ended was never learnt. Its event is scored if the log holds "
             "the outcome. With late outcomes an e-value is valid if neither delays nor later scores depend on outcomes "
             "that are still under way."
+        )
+    if replayed.maturity is not None:
+        notes.append(
+            "Each outcome was learnt when it had arrived and had reached the age that was asked for. Until a stream "
+            "had learnt its first outcome, every method forecast the raw score."
         )
     # What hedging says is one of a few points: forecasts of one rank are equal indeed.
     error = max(auc(runner.tally)[1] for runner in replayed.runners if not runner.replay.hedges)
@@ -315,55 +327,6 @@ def _keys(replayed: Replayed, source: Source, chosen: str, labels: dict[str, str
     if streams > MOST_KEYS_WITH_CE:
         sentence += f" Calibration errors are kept for the first {MOST_KEYS_WITH_CE:,} keys of the log."
     return {"total": streams, "shown": len(rows), "sentence": sentence, "rows": rows}
-
-
-def _delay(replayed: Replayed) -> Delay | None:
-    delays = replayed.delays
-    if delays is None:
-        return None
-    used = replayed.blocks.used
-    sizes, scale = (delays.time, 1e-6) if delays.timed else (delays.events, 1.0)
-    quantiles = {name: None if value is None else value * scale for name, value in sizes.quantiles().items()}
-    later = delays.events.quantiles()
-    edges, counts = sizes.by_octave()
-    at_once: dict[str, Immediate] = {}
-    for runner in replayed.runners:
-        if runner.at_once is not None:
-            tally = runner.at_once[1]
-            measured = overall(tally.cells(used)[1:], tally.sums(used)[1:])
-            at_once[runner.name] = {"log_loss": number(measured["log_loss"]), "ce": number(measured["ce"])}
-    return {
-        "unit": "time" if delays.timed else "events",
-        "quantiles": quantiles,
-        "events_quantiles": later,
-        "never": replayed.never,
-        "too_late": replayed.too_late,
-        "histogram": {"edges": [edge * scale for edge in edges], "count": counts},
-        "sentence": _lateness(replayed, delays, later["50%"]),
-        "immediate": at_once or None,
-    }
-
-
-def _lateness(replayed: Replayed, delays: Delays, median: Number) -> str:
-    """How late outcomes were, and which of them the numbers are about."""
-    sentences = ["Each outcome was learnt when it had arrived, as in production."]
-    if median is None:
-        sentences.append("No outcome arrived before the last forecast: nothing was learnt.")
-    else:
-        forecasts = "no forecast" if median == 0 else "one forecast" if median == 1 else f"{median:,.0f} forecasts"
-        fewer = "" if median == 0 else " or fewer"
-        sentences.append(
-            f"Of the {delays.learnt:,} that arrived before the last forecast, half did so with {forecasts}{fewer} made "
-            "meanwhile."
-        )
-    if replayed.too_late:
-        known = (
-            "times of arrival count them, forecasts made meanwhile do not" if delays.timed else "they are not counted"
-        )
-        sentences.append(f"{replayed.too_late:,} arrived after the last forecast, too late to be learnt; {known}.")
-    if replayed.never:
-        sentences.append(f"{replayed.never:,} have not arrived at all.")
-    return " ".join(sentences)
 
 
 def _evalue(replayed: Replayed) -> Evidence:

@@ -28,6 +28,7 @@ class Facts:
     learnt: int | None = None  # outcomes that arrived before the last forecast, where they were late
     ignores_score: frozenset[str] = frozenset()  # methods whose forecasts do not depend on the score
     raw_auc: float = math.nan
+    ages: str | None = None  # what to say of ones and zeros that come at clearly different ages
     assumption: str | None = None  # on the arrival of outcomes, where a column of their times was not used
 
 
@@ -43,6 +44,8 @@ def threshold(methods: int) -> float:
 def verdict(bootstrap: Bootstrap, facts: Facts) -> Verdict:
     """Of the methods in `facts.labels`."""
     found = _of_measures(bootstrap, facts)
+    if facts.ages is not None:
+        found["sentences"].append(facts.ages)
     if facts.assumption is not None:
         found["sentences"].append(facts.assumption)
     if seems_reversed(facts.raw_auc, facts.judged, facts.ones):

@@ -300,6 +300,7 @@ class RowReader:
     def _chunk(self, piece: _Piece, number: int) -> Chunk:
         options = self.options
         clock = arrivals = None
+        timed = piece.arrivals is not None or options.delay_microseconds > 0
         if piece.arrivals is not None:
             clock, arrivals = piece.times, piece.arrivals
         elif options.delay_microseconds:
@@ -310,13 +311,18 @@ class RowReader:
         elif options.delay_events:
             clock = np.arange(number, number + len(piece.scores))
             arrivals = clock + 1 + options.delay_events
+        elif options.maturity is not None:  # every outcome is there at once, and learnt at its age
+            if options.maturity.microseconds and piece.times is None:
+                how = options.how("--time NAME", "times=")
+                raise InvalidInput(f"an age in time needs the time of each event, got none; {how}")
+            timed = bool(options.maturity.microseconds)
+            clock = arrivals = piece.times if timed else np.arange(number, number + len(piece.scores))
         if arrivals is not None:
             arrivals = np.where(np.isnan(piece.outcomes), NEVER, arrivals)
         times = piece.times if self.clock.dated else None
         trace = None
         if piece.rows is not None and piece.files is not None:
             trace = Trace(piece.rows, piece.files, piece.ids)
-        timed = piece.arrivals is not None or options.delay_microseconds > 0
         return Chunk(piece.scores, piece.outcomes, piece.slots, clock, arrivals, times, trace, clock_is_time=timed)
 
 

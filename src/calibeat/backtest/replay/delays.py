@@ -28,6 +28,19 @@ class Sizes:
         place = (exponent - 1) * _STEPS + ((mantissa - 0.5) * 2 * _STEPS).astype(np.int64)
         self._count += np.bincount(place, minlength=len(self._count))
 
+    @property
+    def total(self) -> int:
+        """How many were counted."""
+        return int(self._count.sum())
+
+    def share_above(self, other: Sizes) -> float:
+        """Of all pairs of a number of these and one of the others, the share in which the former is larger.
+
+        Pairs within a step count half.
+        """
+        below = np.cumsum(other._count) - other._count / 2.0
+        return float(self._count @ below) / max(1.0, float(self.total) * other.total)
+
     def quantiles(self) -> dict[str, float | None]:
         """By name: the number that so many percent do not exceed, up to the width of a step."""
         total = self._count.sum()

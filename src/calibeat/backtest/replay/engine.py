@@ -12,13 +12,15 @@ import numpy as np
 
 from calibeat._util.cores import usable_cores
 from calibeat._util.types import Flags, Ints, Vector
+from calibeat.backtest.options import Maturity
 from calibeat.backtest.read.batch import FIRST_EVENTS, Chunk
-from calibeat.core.jit import compiled
+from calibeat.core.jit import for_size
 from calibeat.core.method import Method
-from calibeat.core.presets import BM
+from calibeat.core.presets import AUTO, BM
 from calibeat.core.randomness import numbered, stream_key, uniforms_at
 from calibeat.core.refit import Fixed
 
+from .ages import Ages, ages_of
 from .chunk import Plan, Underway
 from .delays import Delays
 from .hindsight import ScoreTally
@@ -50,6 +52,8 @@ class Runner:
     replay: Replay
     tally: Tally
     at_once: tuple[Replay, Tally] | None  # the same with outcomes that arrive at once, where they are late
+    underway: Underway | None = None  # where it learns outcomes at another age than the rest of the replay
+    age: str = ""  # that age, as a person types it
     seconds: float = 0.0
 
 
@@ -62,6 +66,8 @@ class Replayed:
     bins: int
     keyed: bool
     delays: Delays | None
+    maturity: Maturity | None = None  # the age at which every method learns outcomes
+    ages: Ages | None = None  # of ones and of zeros, where outcomes have times of arrival
     scores: ScoreTally = field(default_factory=ScoreTally)
     events: int = 0
     never: int = 0  # events without an outcome
@@ -83,23 +89,30 @@ def replay_log(
     keyed: bool,
     seed: int,
     streams: Callable[[], int],
+    maturity: Maturity | None = None,
     on_forecasts: OnForecasts | None = None,
 ) -> Replayed:
     """Replay every chunk through every method. The first chunk must be the whole log or at least 20,000 events.
 
     `streams` tells how many streams there are so far. `on_forecasts` gets each chunk with its forecasts and the block
-    in which each was counted.
+    in which each was counted. With a maturity all methods learn outcomes at that age. Without, if ones and zeros come
+    at clearly different ages in the first chunk, one method more is replayed: AUTO (or the first method) with such an
+    age.
     """
     first = next(chunks)
     late = first.clock is not None
     runners = []
     for name, method in methods:
         at_once = (Replay(method), Tally(bins)) if late and not method.needs_history else None
-        runners.append(Runner(name, method, Replay(method), Tally(bins), at_once))
+        replay = Replay(method, raw_first=maturity is not None)
+        runners.append(Runner(name, method, replay, Tally(bins), at_once))
+    ages = Ages() if first.clock_is_time else None
+    if maturity is None and first.clock_is_time:
+        runners += _with_maturity(first, runners, bins)
     known = np.count_nonzero(~np.isnan(first.outcomes[:FIRST_EVENTS]))  # the same however the log is cut
     blocks = Blocks(default_warmup(int(known)) if warmup is None else warmup)
     delays = Delays(timed=first.clock_is_time) if late else None
-    replayed = Replayed(runners, blocks, bins, keyed, delays)
+    replayed = Replayed(runners, blocks, bins, keyed, delays, maturity, ages)
     warm_kernels(first, replayed, streams())
     # Methods do not know of each other, and compiled kernels let go of the interpreter: each thread takes a method.
     with ThreadPoolExecutor(min(len(runners), usable_cores())) as pool:
@@ -109,6 +122,17 @@ def replay_log(
             loop.feed(chunk, streams())
     replayed.never, replayed.too_late = loop.never, loop.too_late
     return replayed
+
+
+def _with_maturity(first: Chunk, runners: list[Runner], bins: int) -> list[Runner]:
+    """AUTO, or the first method, with outcomes of one age, if ones and zeros come at clearly different ages."""
+    ages, others = ages_of(first), [runner for runner in runners if runner.method != BM]
+    if not others or not ages.differ:
+        return []
+    of = next((runner for runner in others if runner.method == AUTO), others[0])
+    maturity, age = ages.maturity
+    replay, underway = Replay(of.method, raw_first=True), Underway(maturity)
+    return [Runner(f"{of.name}, mature {age}", of.method, replay, Tally(bins), None, underway, age)]
 
 
 def warm_kernels(first: Chunk, replayed: Replayed, streams: int) -> None:
@@ -135,7 +159,7 @@ class _Loop:
 
     def __init__(self, replayed: Replayed, key: int, on_forecasts: OnForecasts | None, over: Any) -> None:
         self._to, self._key, self._on_forecasts, self._map = replayed, key, on_forecasts, over
-        self._underway = Underway()
+        self._underway = Underway(replayed.maturity)
         self._silent = 0
         self._stride = 1
         self._made = np.zeros(1)  # forecasts per stream, for the draws
@@ -161,12 +185,13 @@ class _Loop:
         marks = self._marks(chunk)
         draws = uniforms_at(np.uint64(self._key), self._numbers(chunk, streams).view(np.uint64))
         raw_loss = np.empty(len(chunk))
-        compiled(losses)(chunk.scores, chunk.outcomes, place, raw_loss)
+        for_size(losses, len(chunk))(chunk.scores, chunk.outcomes, place, raw_loss)
         to.scores.count(chunk.scores, chunk.outcomes, place)
 
         def through(runner: Runner) -> Vector:
             began = thread_time()
-            forecasts = runner.replay.feed(chunk, plan, draws, streams, marks)
+            mine = plan if runner.underway is None else runner.underway.plan(chunk)
+            forecasts = runner.replay.feed(chunk, mine, draws, streams, marks)
             runner.tally.count(forecasts, chunk.outcomes, place, raw_loss)
             if to.keyed:
                 runner.tally.count_keys(forecasts, chunk.outcomes, place, chunk.slots, streams, MOST_KEYS_WITH_CE)
@@ -186,6 +211,8 @@ class _Loop:
             return None
         plan = self._underway.plan(chunk)
         self._to.delays.count(chunk, self._underway.waited)
+        if self._to.ages is not None:
+            self._to.ages.count(chunk)
         return plan
 
     @staticmethod

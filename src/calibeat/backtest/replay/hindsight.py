@@ -13,8 +13,8 @@ import numpy as np
 
 from calibeat._util.types import Ints, Vector
 from calibeat.core.features import Beta, Scaling
-from calibeat.core.fit import fit
-from calibeat.core.jit import compiled, kernel
+from calibeat.core.fit import PLAIN_SECONDS, fit
+from calibeat.core.jit import for_cost, for_size, kernel
 from calibeat.core.method import Method
 
 from .tally import OCTAVES, rank_of
@@ -49,7 +49,7 @@ class ScoreTally:
 
     def count(self, scores: Vector, outcomes: Vector, place: Ints) -> None:
         """Count a chunk: place 0 is the warm-up, a negative one is left out."""
-        compiled(tally_scores)(scores, outcomes, place, self._cells)
+        for_size(tally_scores, len(scores))(scores, outcomes, place, self._cells)
 
     @property
     def distinct(self) -> int:
@@ -82,7 +82,8 @@ class ScoreTally:
             x0 = x0 - x1
         d = family.dimension
         start = 0.0, 0.0, 0.0
-        theta = compiled(fit)(float(d), x0, x1, y, weight, 0, len(y), *start, HINDSIGHT_RADIUS)[:d]
+        best = for_cost(fit, PLAIN_SECONDS * len(y))
+        theta = best(float(d), x0, x1, y, weight, 0, len(y), *start, HINDSIGHT_RADIUS)[:d]
         z = theta[0] * x0
         if d > 1:
             z += theta[1] * x1 + theta[2] if d == 3 else theta[1]

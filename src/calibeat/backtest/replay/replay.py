@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 
 from calibeat._util.types import Ints, Vector
-from calibeat.core.jit import compiled
 from calibeat.core.layout import CELLS, N
 from calibeat.core.loops import NO_SLOTS, place_before, run, run_late
 from calibeat.core.method import Method
+from calibeat.stream.dispatch import for_batch
 from calibeat.stream.history import History
 
 from .chunk import Chunk, Plan
@@ -24,8 +24,9 @@ _NOTHING = np.empty(0, dtype=np.int64)
 class Replay:
     """One method on its way through the log: a row for every stream, and the receipts of what is under way."""
 
-    def __init__(self, method: Method) -> None:
+    def __init__(self, method: Method, *, raw_first: bool = False) -> None:
         self.method = method
+        self.raw_first = raw_first  # whether a stream forecasts the raw score until it has learnt an outcome
         self.hedges = method.draws
         self.trail: list[Vector] = []  # the row without its cells, at the marks asked for
         self._initial = method.initial_row()
@@ -56,7 +57,8 @@ class Replay:
         cells[: plan.first] = self._cells
         receipts[: plan.first] = self._receipts.reshape(plan.first, width)
         events = plan.scores, plan.outcomes, draws, forecasts, receipts.reshape(-1)
-        late = plan.first, cells, plan.due, plan.order
+        streams = len(self._rows) // len(self._initial)
+        late = plan.first, cells, plan.due, plan.order, streams if self.raw_first else 0
         # To forecast does not move a row: a row is noted after its event, so after the outcomes that came before it.
         self._play(run_late, plan.slots, events, (plan.first, total), plan.first + marks + 1, *late)
         self._cells, self._receipts = cells[plan.left], receipts[plan.left].reshape(-1)
@@ -70,7 +72,8 @@ class Replay:
         streams = len(self._rows) // width
         known = slots.astype(np.int32) if streams > 1 else NO_SLOTS
         rows: tuple[Any, ...] = self._rows, width, known, 0, streams, 0
-        play, place, history = compiled(loop), place_before(span[0]), self._history
+        play = for_batch(loop, self.method, span[1] - span[0])
+        place, history = place_before(span[0]), self._history
         for at, stop in enumerate([*stops.tolist(), span[1]]):
             while play(self.method.spec, *rows, float(self._made), *events, *history.columns, place, stop, *late):
                 history.refit(self._rows)

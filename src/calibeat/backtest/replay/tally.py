@@ -12,7 +12,7 @@ import numpy as np
 
 from calibeat._util.types import Flags, Ints, Vector
 from calibeat.core.calibeating import bin_of
-from calibeat.core.jit import compiled, kernel
+from calibeat.core.jit import for_size, kernel
 from calibeat.core.losses import LOSS_FLOOR, log_loss
 
 LEAST = -math.log1p(-LOSS_FLOOR)  # an outcome counts as forecast with at least LOSS_FLOOR
@@ -169,7 +169,7 @@ class Tally:
 
     def count(self, forecasts: Vector, outcomes: Vector, place: Ints, raw_loss: Vector) -> None:
         """Count a chunk."""
-        compiled(tally)(
+        for_size(tally, len(outcomes))(
             forecasts, outcomes, place, raw_loss, self.bins, self._cells, self._sums, self.ranks, self.running
         )
 
@@ -179,7 +179,9 @@ class Tally:
         """Count a chunk by stream; calibration errors only for the first `most` of them."""
         self._key_sums = _grown(self._key_sums, 2, streams)
         self._key_gaps = _grown(self._key_gaps, self.bins, min(streams, most), most)
-        compiled(tally_keys)(forecasts, outcomes, place, slots, self.bins, self._key_sums, self._key_gaps)
+        for_size(tally_keys, len(outcomes))(
+            forecasts, outcomes, place, slots, self.bins, self._key_sums, self._key_gaps
+        )
 
     def merge(self) -> None:
         """Merge the blocks by pairs; the warm-up stays by itself."""
