@@ -12,7 +12,7 @@ import math
 
 from calibeat._util.types import Vector
 
-from .jit import kernel, large_kernel
+from .jit import kernel
 from .layout import HORIZON_COVARIANCE, HORIZON_THETA, HORIZON_WEIGHT, MEAN_LAG, WEIGHT
 from .weights import squashed
 
@@ -90,7 +90,7 @@ def dot(
     return row[i0] + row[i1] * x + row[i2] * o + row[i3] * l0 + row[i4] * l1 + row[i5] * l2 + row[i6] * l3  # phi_0 is 1
 
 
-@large_kernel
+@kernel
 def horizon_step(
     row: Vector, lane: int, y: float, x: float, o: float, l0: float, l1: float, l2: float, l3: float
 ) -> None:

@@ -76,7 +76,7 @@ def lane_logits(row: Vector, x: float, g: float, logit: float) -> tuple[float, f
     return z0, z1, z2, z3, row[OPS_A] * logit + row[OPS_B]
 
 
-@large_kernel
+@kernel
 def mix(row: Vector, clip: float, x0: float, x1: float, horizon: int, receipt: Vector, at: int) -> float:
     """The expert, for a receipt that holds the score; what each lane says is put in the receipt."""
     f = clipped(receipt[at + SCORE], clip)
@@ -102,7 +102,7 @@ def mix(row: Vector, clip: float, x0: float, x1: float, horizon: int, receipt: V
 # ---- learning ----------------------------------------------------------------------------------------------------
 
 
-@large_kernel
+@large_kernel  # and what it calls is inlined into it: a call that is not inlined passes two arrays, some 20 ns
 def lanes_step(
     row: Vector, clip: float, x0: float, x1: float, n: float, y: float, horizon: int, receipt: Vector, at: int
 ) -> None:
@@ -145,7 +145,7 @@ def weigh_lanes(
     row[w + 5] = keep * u5 + gift
 
 
-@large_kernel
+@kernel
 def late_step(
     row: Vector,
     f: float,

@@ -199,7 +199,7 @@ def corrected(row: Vector, clip: float, x: float, cells: int, receipt: Vector, a
     return s, shifted(m, (1.0 - t) * row[cells + EXPERT_OFFSETS + j] + t * row[cells + EXPERT_OFFSETS + j + 1])
 
 
-@large_kernel
+@kernel
 def spline(row: Vector, clip: float, x: float, cells: int, control: float, receipt: Vector, at: int) -> float:
     """The forecast, for a receipt that holds f and m; what each spline says is put in the receipt."""
     s, r = corrected(row, clip, x, cells, receipt, at)

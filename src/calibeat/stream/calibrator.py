@@ -145,7 +145,9 @@ class Calibrator(SingleEvents):
                         still[stop - 1] = batch[-1][(stop - 1) * width + LANE]
                 marks = (outcomes + ZERO).astype(np.uint8)
                 if late:
-                    marks[np.setdiff1d(np.arange(len(scores)), late[-2])] = OPEN
+                    never = np.ones(len(scores), dtype=np.bool_)
+                    never[late[-2]] = False
+                    marks[never] = OPEN
                 after, before = settled.after(events, marks), self._row[:]
                 self._view()[:] = row
                 self._events = events + len(scores)
