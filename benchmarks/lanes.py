@@ -12,12 +12,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from calibeat import AUTO, Calibrator, Forecast, warm_up
-from calibeat.core.mixtures import LANE_NAMES
+from calibeat.core.mixtures import HORIZON_NAME, LANE_NAMES
 from calibeat.examples.flights import flights
 from calibeat.examples.stream import Stream
 
 # Okabe and Ito's colours, told apart by all kinds of colour vision.
-COLOURS = ("#0072B2", "#56B4E9", "#E69F00", "#D55E00", "#999999", "#009E73")
+COLOURS = ("#0072B2", "#56B4E9", "#E69F00", "#D55E00", "#999999", "#009E73", "#CC79A7")
 SHORTER = 1000  # events from one look at the weights to the next: about a day of flights
 
 
@@ -63,7 +63,7 @@ def draw(stream: Stream, path: Path) -> None:
     rate.set_title("Late flights, by the thousand: the world moves from day to day", loc="left", fontsize=11)
     rate.set_ylim(0, None)
     for axes, (title, weights) in zip(below, panels.items(), strict=True):
-        axes.stackplot(x, weights, colors=COLOURS, labels=LANE_NAMES, linewidth=0)
+        axes.stackplot(x, weights, colors=COLOURS, labels=(*LANE_NAMES, HORIZON_NAME), linewidth=0)
         axes.set_title(f"Whom AUTO trusts, {title}", loc="left", fontsize=11)
         axes.set_ylim(0, 1)
     below[0].legend(loc="upper left", bbox_to_anchor=(1.005, 1.0), frameon=False, reverse=True, fontsize=10)

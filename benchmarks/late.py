@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks import table
-from benchmarks.development import STREAMS, Named, read, told_when
-from benchmarks.quality import METHODS, SEEDS, Vector
+from benchmarks.development import SEEDS, STREAMS, Named, read, told_when
+from benchmarks.quality import METHODS, Vector
 from benchmarks.stream import CLIP, Stream
 from calibeat import AUTO, Calibrator, metrics
 from calibeat.examples.drifts import covariate_drift
@@ -40,7 +40,7 @@ def exponential(mean: float) -> Callable[[Vector, np.random.Generator], Vector]:
 
 def batches(length: int) -> Callable[[Vector, np.random.Generator], Vector]:
     """The outcomes of so many events arrive together."""
-    return lambda y, _: length - 1.0 - np.arange(len(y)) % length
+    return lambda y, _: np.asarray(length - 1.0 - np.arange(len(y)) % length, dtype=np.float64)
 
 
 def clicks(y: Vector, rng: np.random.Generator) -> Vector:

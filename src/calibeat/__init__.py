@@ -4,6 +4,7 @@ from . import bounds, late, metrics
 from ._version import __version__
 from .backtest import BacktestResult, backtest
 from .bank.bank import Bank
+from .bank.warm import warm_up
 from .core.calibeating import Hedging, Tracking
 from .core.features import Beta, Platt, Temperature
 from .core.guard import Guard
@@ -49,7 +50,6 @@ from .multi.bank import MultiBank
 from .multi.calibrator import MultiCalibrator
 from .multi.forecast import MultiForecast
 from .stream.calibrator import Calibrator
-from .stream.dispatch import warm_up
 from .stream.forecast import Forecast
 
 __all__ = [

@@ -20,7 +20,7 @@ from calibeat.core.calibeating import Hedging
 from calibeat.core.jit import compiled, entry_point, is_cached, is_compiled
 from calibeat.core.method import Method
 from calibeat.core.mixtures import Lanes
-from calibeat.core.presets import AUTO, HOPS
+from calibeat.core.presets import AUTO
 
 SINGLE = (kernel.predict_one, kernel.settle_one, kernel.predict, kernel.update)
 BATCH = (loops.run, loops.run_late, loops.predict_many)
@@ -82,22 +82,8 @@ def single_is_compiled() -> bool:
     return is_compiled(*SINGLE)
 
 
-def warm_up(*, bank: bool = False) -> None:
-    """Load every compiled kernel now; calibrators made from then on serve single events by them too.
-
-    With ``bank=True`` also those of a `Bank`.
-
-    Nobody has to call this. Single events run as plain Python at first, which is there at once. Where the compiled
-    kernels lie in the cache, they are loaded at the first batch, or after some thousand single events. Call it to have
-    them from the first event on, or to compile them at a time of your choice: loading takes half a second, and on a
-    machine that has never compiled them it takes several seconds. So call it when an image is built, as the user who
-    owns the installation or the one who will run it, and again when a service starts.
-
-    >>> import calibeat
-    >>> calibeat.warm_up()
-    >>> float(calibeat.Calibrator("ops").predict(0.25))
-    0.25
-    """
+def warm_streams() -> None:
+    """Load, or compile, the kernels of a `Calibrator`: see `calibeat.warm_up`."""
     jit.announce(*SINGLE, *BATCH)
     spec, row, receipt = AUTO.spec, AUTO.initial_row(), np.zeros(AUTO.receipt_width)  # one signature serves all methods
     run: Any = compiled(loops.run)
@@ -109,9 +95,6 @@ def warm_up(*, bank: bool = False) -> None:
     run_late(*stream, *batch, loops.place_before(), 1, 0, one, one, none, 0)
     compiled(loops.predict_many)(spec, row, len(row), row, loops.NO_SLOTS, _ONE, _EMPTY, np.empty(1), receipt)
     _load_single()
-    if bank:
-        with jit.compiling_at_once():
-            _load_bank()
 
 
 def _load_single() -> None:
@@ -141,17 +124,3 @@ def single_kernels() -> tuple[Any, ...]:
     if not _entry_points:  # pragma: no cover - the leg that measures coverage has the JIT off
         _entry_points.extend(entry_point(function, *arguments) for function, arguments in _single_calls())
     return tuple(_entry_points)  # pragma: no cover - as above
-
-
-def _load_bank() -> None:
-    from calibeat.bank.bank import Bank  # which makes calibrators, which look here
-
-    scores, outcomes, keys = np.full(100, 0.5), np.ones(100), np.arange(100)
-    for column in (keys, keys.astype("U")):
-        made = Bank(AUTO, prior="pooled")
-        made.run(column, scores, outcomes)
-        made.predict_many(column, scores)
-    made.run(column, scores, outcomes, due=keys + 1)
-    made.fold(column, scores, np.full(100, np.nan))
-    made = Bank(HOPS)
-    made.run(keys, scores, outcomes)
