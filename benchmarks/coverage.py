@@ -26,17 +26,24 @@ def coverage(*, quick: bool) -> None:
     logs = 20 if quick else 100
     rows = [
         [f"{n:,}", f"{rho:g}", *(f"{share:.0%}" for share in _covered(n, rho, logs))]
-        for n in (1000, 30_000) for rho in (0.0, 0.9, 0.99, 0.999)
-    ]  # fmt: skip
-    show(f"Coverage of 95 % intervals of a difference in log-loss, {logs} logs each",
-         ["events", "rho", "this log", "elsewhere"],
-         rows, ["rho: correlation of the hidden state of one event with that of the next."])  # fmt: skip
+        for n in (1000, 30_000)
+        for rho in (0.0, 0.9, 0.99, 0.999)
+    ]
+    show(
+        f"Coverage of 95 % intervals of a difference in log-loss, {logs} logs each",
+        ["events", "rho", "this log", "elsewhere"],
+        rows,
+        ["rho: correlation of the hidden state of one event with that of the next."],
+    )
     rows = []
     for n, rho in ((3000, 0.999), (10_000, 0.9995)):
         found = Counter(_verdict(n, rho, seed) for seed in range(logs))
         rows.append([f"{n:,}", f"{rho:g}", *(str(found[key]) for key in ("sure", "likely", "raw"))])
-    show(f"Verdicts on FPS where the raw score is right in the long run, {logs} logs each",
-         ["events", "rho", "use FPS, sure", "use FPS, likely", "keep raw"], rows)  # fmt: skip
+    show(
+        f"Verdicts on FPS where the raw score is right in the long run, {logs} logs each",
+        ["events", "rho", "use FPS, sure", "use FPS, likely", "keep raw"],
+        rows,
+    )
 
 
 def _wave(rng: np.random.Generator, n: int, rho: float) -> Vector:

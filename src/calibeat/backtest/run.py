@@ -61,12 +61,7 @@ def _in_the_order_of_the_rows(kept: list[tuple[Ints, dict[str, Vector]]], rows: 
 
 
 def run(
-    batches: Iterable[Batch],
-    source: Source,
-    reader: RowReader,
-    *,
-    keyed: bool,
-    on_forecasts: OnForecasts | None = None,
+    batches: Iterable[Batch], source: Source, reader: RowReader, *, keyed: bool, on_forecasts: OnForecasts | None = None
 ) -> Payload:
     """Replay the batches by the options of the reader. What the reader learns of the log goes into `source`."""
     options = reader.options
