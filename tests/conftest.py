@@ -37,6 +37,7 @@ UNMEASURED = (
     "report/test_screens.py",
     "test_conformance.py",
     "test_gallery.py",
+    "test_hosts.py",
     "test_river.py::test_the_checks_of_river",
     "test_river_multi.py::test_the_checks_of_river",
 )
@@ -51,6 +52,7 @@ SLOW = (
     "test_gallery.py",
     "test_river.py::test_the_checks_of_river",
     "test_river_multi.py::test_the_checks_of_river",
+    "test_hosts.py",
 )
 # The run without the JIT shows that kernels as plain Python give the golden numbers, and reaches their lines. That they
 # give the bits of the compiled ones, for every method and stream, is shown by `test_conformance`, which starts both.

@@ -99,7 +99,7 @@ class ScoreCalibrator(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
             raise ValueError(f"scale must be 'probability' or 'logit', got {self.scale!r}")
         calibrator = binary_calibrator(self) if reset else self.calibrator_
         reader = copy(self)  # which takes down the features; they are ours once everything has been looked at
-        said, _ = reader._read(X, reset=reset)
+        said, _ = reader._read(X, reset=reset)  # noqa: SLF001 - a copy of itself
         if y is None:
             raise ValueError(f"This {type(self).__name__} estimator requires y to be passed, but the target y is None.")
         y = checked_labels(y)
