@@ -112,10 +112,10 @@ def test_receipts_may_be_a_ring_as_long_as_the_longest_delay(room: int) -> None:
     order = order[: np.searchsorted(due[order], 300)]
     assert loops.receipts_under_way(due, order, 300) == 41
     row, forecasts, cells = AUTO.initial_row(), np.empty(300), np.empty(300, dtype=np.int64)
-    compiled(loops.run_late)(
-        AUTO.spec, row, len(row), loops.NO_SLOTS, 0, 1, 0, 0.0, scores, outcomes, np.empty(0), forecasts,
-        np.full(room * AUTO.receipt_width, np.nan), *loops.NO_HISTORY, loops.place_before(), 300, 0, cells, due, order, 0,
-    )  # fmt: skip
+    stream = AUTO.spec, row, len(row), loops.NO_SLOTS, 0, 1, 0, 0.0
+    batch = scores, outcomes, np.empty(0), forecasts, np.full(room * AUTO.receipt_width, np.nan)
+    late = loops.place_before(), 300, 0, cells, due, order, 0
+    compiled(loops.run_late)(*stream, *batch, *loops.NO_HISTORY, *late)
     cal = Calibrator(AUTO)
     same(forecasts, cal.run(scores, outcomes, due=due))
     same(row, cal.row.copy())
