@@ -131,17 +131,31 @@ def march(*, quick: bool) -> None:
             sound &= bool(np.isfinite(p).all() and np.isfinite(cal.row).all())
             lowest = min(lowest, np.linalg.eigvalsh(covariances(cal.row)).min())
         met = sound and lowest > 0.0 and low >= 0.0 and high <= 1.0
-        rows.append([
-            name, f"{low:.1e}", f"{1.0 - high:.1e}", f"{lowest:.1e}", f"{np.abs(cal.row[2:14]).max():.1f}",
-            f"{cal.row[38:44].min():.1e}", table.verdict(met=met),
-        ])  # fmt: skip
+        rows.append(
+            [
+                name,
+                f"{low:.1e}",
+                f"{1.0 - high:.1e}",
+                f"{lowest:.1e}",
+                f"{np.abs(cal.row[2:14]).max():.1f}",
+                f"{cal.row[38:44].min():.1e}",
+                table.verdict(met=met),
+            ]
+        )
     steps = events // 20
     row = adversary(steps)
     lowest = np.linalg.eigvalsh(covariances(row)).min()
-    rows.append([
-        f"adversary, {steps:,}", "", "", f"{lowest:.1e}", f"{np.abs(row[2:14]).max():.1f}", f"{row[38:44].min():.1e}",
-        table.verdict(met=bool(np.isfinite(row).all() and lowest > 0.0)),
-    ])  # fmt: skip
+    rows.append(
+        [
+            f"adversary, {steps:,}",
+            "",
+            "",
+            f"{lowest:.1e}",
+            f"{np.abs(row[2:14]).max():.1f}",
+            f"{row[38:44].min():.1e}",
+            table.verdict(met=bool(np.isfinite(row).all() and lowest > 0.0)),
+        ]
+    )
     table.show(
         f"AUTO after {events:,} outcomes of each kind",
         ["stream", "least forecast", "1 - largest", "least eigenvalue of P", "largest |theta|", "least weight", ""],

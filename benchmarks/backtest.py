@@ -71,9 +71,7 @@ def command(folder: Path, rows: int) -> Run:
         raise RuntimeError(f"the command ended with {process.returncode}")
     seconds = perf_counter() - began
     log.unlink()
-    return Run(
-        rows, seconds, usage.ru_utime + usage.ru_stime, usage.ru_maxrss / 1024, report.stat().st_size / 1e6
-    )  # fmt: skip
+    return Run(rows, seconds, usage.ru_utime + usage.ru_stime, usage.ru_maxrss / 1024, report.stat().st_size / 1e6)
 
 
 def kernels(rows: int) -> float:
@@ -139,12 +137,19 @@ def end_to_end(*, quick: bool) -> None:
         "calibeat backtest log.parquet --report report.html, ten methods",
         ["rows", "wall s", "CPU s", "ns per row (CPU)", "peak memory MB", "report MB", f"< {MOST_MEMORY_MB:.0f} MB"],
         [
-            [f"{run.rows:,}", f"{run.wall:.1f}", f"{run.cpu:.1f}", table.nanoseconds(run.cpu, run.rows),
-             f"{run.memory_mb:.0f}", f"{run.report_mb:.2f}", table.verdict(met=run.memory_mb < MOST_MEMORY_MB)]
+            [
+                f"{run.rows:,}",
+                f"{run.wall:.1f}",
+                f"{run.cpu:.1f}",
+                table.nanoseconds(run.cpu, run.rows),
+                f"{run.memory_mb:.0f}",
+                f"{run.report_mb:.2f}",
+                table.verdict(met=run.memory_mb < MOST_MEMORY_MB),
+            ]
             for run in runs
         ],
         notes,
-    )  # fmt: skip
+    )
     last = next((run for run in reversed(runs) if run.rows <= 10_000_000), runs[-1])
     sample = RIVER_ROWS // (10 if quick else 1)
     alone, river = kernels(last.rows), by_river(sample) * last.rows / sample
@@ -153,14 +158,24 @@ def end_to_end(*, quick: bool) -> None:
         ["what", "CPU s", "beside the command", "goal", ""],
         [
             ["the command, end to end", f"{last.cpu:.1f}", "1.00", "", ""],
-            ["the kernels alone (Calibrator.run)", f"{alone:.1f}", f"1 / {last.cpu / alone:.2f}",
-             f">= 1 / {MOST_OVERHEAD:.0f}", table.verdict(met=last.cpu <= MOST_OVERHEAD * alone)],
-            ["river, the same methods wrapped, three measures", f"{river:.0f}", f"{river / last.cpu:.0f}",
-             f">= {LEAST_SPEEDUP:.0f}", table.verdict(met=river >= LEAST_SPEEDUP * last.cpu)],
+            [
+                "the kernels alone (Calibrator.run)",
+                f"{alone:.1f}",
+                f"1 / {last.cpu / alone:.2f}",
+                f">= 1 / {MOST_OVERHEAD:.0f}",
+                table.verdict(met=last.cpu <= MOST_OVERHEAD * alone),
+            ],
+            [
+                "river, the same methods wrapped, three measures",
+                f"{river:.0f}",
+                f"{river / last.cpu:.0f}",
+                f">= {LEAST_SPEEDUP:.0f}",
+                table.verdict(met=river >= LEAST_SPEEDUP * last.cpu),
+            ],
         ],
         [
             f"river: progressive_val_score on {sample:,} rows, scaled.",
             f"By the clock the command takes {last.wall:.1f} s: {river / last.wall:.0f} times less than river's CPU.",
             "The command runs a method a thread; these are the CPU seconds of all threads.",
         ],
-    )  # fmt: skip
+    )

@@ -103,11 +103,19 @@ def millions(*, quick: bool) -> None:
         touched = in_c("touch", bank, slots)
         computed = in_c("tops_rows", bank, slots, scores, outcomes, forecasts)
         rate = events / whole / 1e6
-        lines.append([
-            name, f"{len(bank):,}", table.nanoseconds(whole, events), f"{rate:.2f} million/s",
-            table.nanoseconds(lookup, events), table.nanoseconds(update, events), table.nanoseconds(touched, events),
-            f"{update / touched:.2f}", f"{update / computed:.2f}",
-        ])  # fmt: skip
+        lines.append(
+            [
+                name,
+                f"{len(bank):,}",
+                table.nanoseconds(whole, events),
+                f"{rate:.2f} million/s",
+                table.nanoseconds(lookup, events),
+                table.nanoseconds(update, events),
+                table.nanoseconds(touched, events),
+                f"{update / touched:.2f}",
+                f"{update / computed:.2f}",
+            ]
+        )
         goal = f", goal 3: {table.verdict(met=rate >= 3)}" if name == "Zipf 1.1" else ""
         index = bank.nbytes / len(bank) - 8 * TOPS.width
         ratio = update / touched
@@ -191,10 +199,16 @@ def strings(*, quick: bool) -> None:
         sizes[name] = bank.nbytes / len(bank)
     first, again = found["int64"]
     lines = [
-        [name, table.nanoseconds(a, events), f"{a / first:.2f}", table.nanoseconds(b, events), f"{b / again:.2f}",
-         f"{sizes[name]:.0f}"]
+        [
+            name,
+            table.nanoseconds(a, events),
+            f"{a / first:.2f}",
+            table.nanoseconds(b, events),
+            f"{b / again:.2f}",
+            f"{sizes[name]:.0f}",
+        ]
         for name, (a, b) in found.items()
-    ]  # fmt: skip
+    ]
     notes = [
         f"{name}: {max(a / first, b / again):.2f} times at most, goal 3: "
         + table.verdict(met=max(a / first, b / again) <= 3)

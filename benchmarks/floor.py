@@ -48,9 +48,13 @@ def run(name: str, stream: Stream, flags: tuple[str, ...] = ()) -> NDArray[np.fl
     forecasts = np.empty(len(stream.scores))
     loop = getattr(library(flags), name.lower())
     loop(
-        ctypes.c_int64(len(forecasts)), address(stream.scores), address(stream.outcomes),
-        ctypes.c_uint64(stream_key(0, 0)), address(row), address(forecasts),
-    )  # fmt: skip
+        ctypes.c_int64(len(forecasts)),
+        address(stream.scores),
+        address(stream.outcomes),
+        ctypes.c_uint64(stream_key(0, 0)),
+        address(row),
+        address(forecasts),
+    )
     return forecasts
 
 

@@ -105,8 +105,9 @@ def fold(*, quick: bool) -> None:
         micro = [1e6 * seconds / count for seconds, count in zip(found, [events] * 5, strict=True)]
         micro[2] *= 4
         groups.append([name, *(f"{value:.1f}" for value in micro)])
-        notes.append(f"{name}: {micro[1]:.1f} us at 100,000 keys in groups of 100, goal 12: "
-                     + table.verdict(met=micro[1] <= 12))  # fmt: skip
+        notes.append(
+            f"{name}: {micro[1]:.1f} us at 100,000 keys in groups of 100, goal 12: " + table.verdict(met=micro[1] <= 12)
+        )
     head = ["method", "1k keys", "100k keys", "groups of 10", "groups of 1,000", "pooled, independent"]
     title = f"fold: microseconds of one operation in groups of 100, {events:,} operations, receipts included"
     table.show(title, head, groups, notes)

@@ -20,9 +20,17 @@ from benchmarks.timing import Maker, interleaved
 from calibeat import AUTO, F99, GAUTO, GOPS, GTOPS, HOPS, OPS, TOPS, Calibrator, Guard, Method, bounds, metrics
 
 METHODS: dict[str, Method] = {
-    "OPS": OPS, "AUTO": AUTO, "TOPS": TOPS, "HOPS": HOPS, "F99": F99, "GOPS": GOPS, "GTOPS": GTOPS, "GAUTO": GAUTO,
-    "GAUTO c=2": replace(AUTO, guard=Guard(slack=2.0)), "strict J=50": replace(AUTO, guard=Guard(strict=50)),
-}  # fmt: skip
+    "OPS": OPS,
+    "AUTO": AUTO,
+    "TOPS": TOPS,
+    "HOPS": HOPS,
+    "F99": F99,
+    "GOPS": GOPS,
+    "GTOPS": GTOPS,
+    "GAUTO": GAUTO,
+    "GAUTO c=2": replace(AUTO, guard=Guard(slack=2.0)),
+    "strict J=50": replace(AUTO, guard=Guard(strict=50)),
+}
 WARM_UP = 1000
 SEEDS = (0, 1, 2)
 
@@ -35,10 +43,13 @@ def numbers(*, quick: bool) -> None:
         strict = min(bounds.guard_strict_calibration(T, cells) for cells in range(2, 100 if quick else 400))
         calibration = [
             bounds.guard_calibration(T),
-            bounds.guard_calibration(T, brier=0.25), bounds.guard_calibration(T, brier=0.15),
-            bounds.guard_calibration(T, slack=0.0), bounds.guard_calibration(T, slack=2.0),
-            bounds.guard_calibration(T, bins=50), strict,
-        ]  # fmt: skip
+            bounds.guard_calibration(T, brier=0.25),
+            bounds.guard_calibration(T, brier=0.15),
+            bounds.guard_calibration(T, slack=0.0),
+            bounds.guard_calibration(T, slack=2.0),
+            bounds.guard_calibration(T, bins=50),
+            strict,
+        ]
         hops = f"{bounds.hops_calibration(0.1, T):.3f} ({bounds.hops_calibration(eps, T):.3f})"
         excess = [f"{bounds.guard_log_loss(T):.1f}", f"{bounds.guard_brier(T):.1f}"]
         sharpness = f"{bounds.guard_sharpness(0.1, T):.3f}, {bounds.hops_sharpness(0.1, T):.3f}"
@@ -68,9 +79,11 @@ def made() -> list[development.Named]:
             rng = np.random.default_rng((seed, len(name)))
             logits, t = rng.normal(-3.0 if name == "rare" else 0.0, 1.5, n), np.arange(n)
             truth = {
-                "sure": 0.5 * logits, "drift": logits + 1.5 * np.sin(t / 1500),
-                "jumps": logits + np.where(t // 2000 % 2, 1.0, -1.0), "rare": 0.8 * logits - 0.3,
-            }[name]  # fmt: skip
+                "sure": 0.5 * logits,
+                "drift": logits + 1.5 * np.sin(t / 1500),
+                "jumps": logits + np.where(t // 2000 % 2, 1.0, -1.0),
+                "rare": 0.8 * logits - 0.3,
+            }[name]
             outcomes = (rng.random(n) < 1.0 / (1.0 + np.exp(-truth))).astype(np.float64)
             scores = np.clip(1.0 / (1.0 + np.exp(-logits)), CLIP, 1.0 - CLIP)
             found.append(development.Named(name, Stream(scores, outcomes, logits)))

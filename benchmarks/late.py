@@ -49,15 +49,17 @@ def clicks(y: Vector, rng: np.random.Generator) -> Vector:
 
 
 PATTERNS = {
-    **{f"{late} late": Pattern(late, lambda y, _, late=late: np.full(len(y), float(late)))  # type: ignore[misc]
-       for late in (0, 10, 100, 200, 1000, 5000)},
+    **{
+        f"{late} late": Pattern(late, lambda y, _, late=late: np.full(len(y), float(late)))  # type: ignore[misc]
+        for late in (0, 10, 100, 200, 1000, 5000)
+    },
     "exponential, mean 200": Pattern(200, exponential(200)),
     "exponential, mean 1000": Pattern(1000, exponential(1000)),
     "batches of 500": Pattern(500, batches(500)),
     "batches of 2000": Pattern(2000, batches(2000)),
     "1 % are 1000 late": Pattern(1000, lambda y, rng: np.where(rng.random(len(y)) < 0.01, 1000.0, 0.0)),
     "ones 50, zeros 1000 late": Pattern(TIME_OUT, clicks),
-}  # fmt: skip
+}
 
 
 def due_of(pattern: Pattern, y: Vector) -> Ints:
@@ -146,17 +148,25 @@ def by_delay(streams: Sequence[Named], delays: int) -> None:
     for label, pattern in PATTERNS.items():
         members = [named for named in streams if len(named.stream.scores) >= delays * pattern.size]
         names = sorted({named.name for named in members})
-        losses = np.array([
-            np.mean([[loss(rival, n, pattern) for rival in RIVALS] for n in members if n.name == name], axis=0)
-            for name in names
-        ])  # fmt: skip
+        losses = np.array(
+            [
+                np.mean([[loss(rival, n, pattern) for rival in RIVALS] for n in members if n.name == name], axis=0)
+                for name in names
+            ]
+        )
         gain = losses[:, RIVALS.index("AUTO")] - losses[:, RIVALS.index("OPS")]
         least = losses[:, [RIVALS.index(rival) for rival in ("BM", "OPS", "TOPS")]].min(axis=1)
         over = losses[:, RIVALS.index("AUTO")] - least
-        rows.append([
-            label, str(len(names)), *(f"{value:.1f}" for value in losses.mean(axis=0)), f"{gain.mean():+.1f}",
-            f"{(gain < 0.0).sum()} of {len(gain)}", f"{over.max():+.1f} {names[int(over.argmax())]}",
-        ])  # fmt: skip
+        rows.append(
+            [
+                label,
+                str(len(names)),
+                *(f"{value:.1f}" for value in losses.mean(axis=0)),
+                f"{gain.mean():+.1f}",
+                f"{(gain < 0.0).sum()} of {len(gain)}",
+                f"{over.max():+.1f} {names[int(over.argmax())]}",
+            ]
+        )
     table.show(
         f"log-loss when outcomes are late, development streams of at least {delays} delays",
         ["outcomes", "streams", *RIVALS, "AUTO - OPS", "better than OPS", "worst against the best other"],

@@ -20,9 +20,24 @@ from benchmarks.stream import Stream, drifting
 from calibeat import FTL, Calibrator, Fixed, Histogram, Method
 
 PRESETS = (
-    "AUTO", "BM", "OPS", "TOPS", "HOPS", "OBS", "TOBS", "HOBS", "F99",
-    "FPS", "FBS", "WPS", "WBS", "SWPS", "SWBS", "WHB", "TWHB",
-)  # fmt: skip
+    "AUTO",
+    "BM",
+    "OPS",
+    "TOPS",
+    "HOPS",
+    "OBS",
+    "TOBS",
+    "HOBS",
+    "F99",
+    "FPS",
+    "FBS",
+    "WPS",
+    "WBS",
+    "SWPS",
+    "SWBS",
+    "WHB",
+    "TWHB",
+)
 SLICE = 1_000
 FEW = 10_000
 
@@ -99,20 +114,41 @@ def growth(*, quick: bool) -> None:
             and late.row == early.row
             and late.text <= early.text + SLACK
         )
-        rows.append([
-            name, str(late.row), str(early.text), f"{late.text}{mark}", str(early.held), f"{late.held}{mark}",
-            f"{(late.resident - early.resident) / 1024:.0f}{mark}", str(first.held), str(last.held),
-            "yes" if constant else "no", "" if looks_back(method) else table.verdict(met=constant),
-        ])  # fmt: skip
+        rows.append(
+            [
+                name,
+                str(late.row),
+                str(early.text),
+                f"{late.text}{mark}",
+                str(early.held),
+                f"{late.held}{mark}",
+                f"{(late.resident - early.resident) / 1024:.0f}{mark}",
+                str(first.held),
+                str(last.held),
+                "yes" if constant else "no",
+                "" if looks_back(method) else table.verdict(met=constant),
+            ]
+        )
     few, lots, ones = (f"{n:,}" for n in (FEW, many, single))
     table.show(
         "bytes kept",
-        ["preset", "row", f"JSON {few}", f"JSON {lots}", f"run {few}", f"run {lots}", "RSS growth KiB",
-         f"events {few}", f"events {ones}", "constant", "goal"],
+        [
+            "preset",
+            "row",
+            f"JSON {few}",
+            f"JSON {lots}",
+            f"run {few}",
+            f"run {lots}",
+            "RSS growth KiB",
+            f"events {few}",
+            f"events {ones}",
+            "constant",
+            "goal",
+        ],
         rows,
         [
             f"run, events: bytes held (tracemalloc) after run in slices of {SLICE:,} and after predict + update.",
             "RSS growth: of the process between the two points of run. The goal exempts Fixed, FTL and Histogram.",
             f"* at {lagging:,} events: refits on all the past are not worth waiting for.",
         ],
-    )  # fmt: skip
+    )

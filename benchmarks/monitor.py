@@ -143,14 +143,29 @@ def false_alarms(*, quick: bool) -> None:
             if stream < rivals:
                 for rival in others:
                     others[rival] += len(by_river(rival, p, y))
-        lines.append([
-            name, *(f"{count / streams:.2f}" for count in alarms), *(f"{count / streams:.3f}" for count in ever),
-            *(f"{count / streams:.2f}" for count in classical), *(f"{count / rivals:.2f}" for count in others.values()),
-        ])  # fmt: skip
+        lines.append(
+            [
+                name,
+                *(f"{count / streams:.2f}" for count in alarms),
+                *(f"{count / streams:.3f}" for count in ever),
+                *(f"{count / streams:.2f}" for count in classical),
+                *(f"{count / rivals:.2f}" for count in others.values()),
+            ]
+        )
     table.show(
         f"false alarms: {streams} calibrated streams of {n:,} outcomes for each law",
-        ["scores", "alarms, warm 0", "alarms", "e >= 20, warm 0", "e >= 20", "gap z", "Spiegelhalter", "ADWIN",
-         "Page-Hinkley", "DDM"],
+        [
+            "scores",
+            "alarms, warm 0",
+            "alarms",
+            "e >= 20, warm 0",
+            "e >= 20",
+            "gap z",
+            "Spiegelhalter",
+            "ADWIN",
+            "Page-Hinkley",
+            "DDM",
+        ],
         lines,
         [
             "alarms per stream at arl 10,000: 1.00 is allowed.",
@@ -158,7 +173,7 @@ def false_alarms(*, quick: bool) -> None:
             "gap z, Spiegelhalter: share in which the classical test at 5 % ever rejects, from outcome 100 on.",
             f"River's detectors at their defaults: alarms per stream, {rivals} streams. They promise no rate.",
         ],
-    )  # fmt: skip
+    )
 
 
 def _classical(p: Floats, y: Floats) -> Floats:

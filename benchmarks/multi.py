@@ -81,11 +81,17 @@ def cost(*, quick: bool) -> None:
             make()()  # compiled before anybody's clock runs
         best = interleaved(sides, repeats)
         ratio = best["run"] / best["plain"]
-        rows.append([
-            str(K), *(f"{1e9 * best[name] / events:.0f}" for name in ("plain", "run")), f"{ratio:.1f}",
-            "" if goal is None else f"{goal:.0f}", "" if goal is None else table.verdict(met=ratio <= goal),
-            f"{1e9 * best['late'] / events:.0f}", str(layout.width(layout.MULTI, K)),
-        ])  # fmt: skip
+        rows.append(
+            [
+                str(K),
+                *(f"{1e9 * best[name] / events:.0f}" for name in ("plain", "run")),
+                f"{ratio:.1f}",
+                "" if goal is None else f"{goal:.0f}",
+                "" if goal is None else table.verdict(met=ratio <= goal),
+                f"{1e9 * best['late'] / events:.0f}",
+                str(layout.width(layout.MULTI, K)),
+            ]
+        )
     table.show(
         "MULTI beside a plain compiled softmax with one online Newton step",
         ["K", "plain ns", "run ns", "times", "goal", "", "100 late ns", "numbers a stream"],
@@ -149,6 +155,11 @@ def _line(name: str, row: Vector, events: int, loss: float, *, sums: bool) -> li
     least = float(np.linalg.eigvalsh(H).min())
     met = bool(np.isfinite(row).all() and least > 0.0 and sums)
     return [
-        name, f"{loss:.1f}", f"{least:.2f}", f"{np.abs(lanes[:, :3]).max():.1f}", f"{np.abs(biases).max():.1f}",
-        f"{row[layout.W : layout.W + 6].min() * events:.3f}", table.verdict(met=met),
-    ]  # fmt: skip
+        name,
+        f"{loss:.1f}",
+        f"{least:.2f}",
+        f"{np.abs(lanes[:, :3]).max():.1f}",
+        f"{np.abs(biases).max():.1f}",
+        f"{row[layout.W : layout.W + 6].min() * events:.3f}",
+        table.verdict(met=met),
+    ]

@@ -57,10 +57,16 @@ def made(*, quick: bool) -> Iterator[tuple[str, Stream]]:
     """The streams of this file."""
     events = 2500 if quick else 8000
     for K, kind in (
-        (3, "over-confident"), (5, "priors jump"), (10, "priors rotate"), (10, "temperature drifts"),
-        (10, "confused pairs"), (100, "over-confident"), (100, "confused pairs"), (6, "mixed logits"),
+        (3, "over-confident"),
+        (5, "priors jump"),
+        (10, "priors rotate"),
+        (10, "temperature drifts"),
+        (10, "confused pairs"),
+        (100, "over-confident"),
+        (100, "confused pairs"),
+        (6, "mixed logits"),
         (10, "calibrated"),
-    ):  # fmt: skip
+    ):
         yield f"{kind}, K = {K}", _made(K, events, 0, kind)
 
 
@@ -185,9 +191,11 @@ def _show(title: str, results: dict[str, dict[str, list[float]]]) -> None:
         line = [f"{by_method[method][0]:.1f}" if method in by_method else "" for method in METHODS]
         rows.append([name, *line, f"{ahead:+.1f}", best])
     table.show(
-        f"log-loss x 1000, {title}", ["stream", *METHODS, "multi against the best other", "which is"], rows,
+        f"log-loss x 1000, {title}",
+        ["stream", *METHODS, "multi against the best other", "which is"],
+        rows,
         [f"The first {WARM:,} events are not scored. Sliding: refitted every {EVERY} events on the last {WINDOW:,}."],
-    )  # fmt: skip
+    )
     everywhere = [method for method in METHODS if all(method in by for by in results.values())]
     means = {m: np.mean([by[m] for by in results.values()], axis=0) for m in everywhere}
     table.show(

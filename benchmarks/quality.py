@@ -16,29 +16,24 @@ from numpy.typing import NDArray
 from benchmarks import peers, table
 from benchmarks.development import SEEDS, STREAMS, Named, read, told_when
 from benchmarks.stream import CLIP, Stream
-from calibeat import (
-    AUTO,
-    BM,
-    FPS,
-    HOPS,
-    OBS,
-    OPS,
-    SWPS,
-    TOBS,
-    TOPS,
-    WHB,
-    WPS,
-    Calibrator,
-    Spline,
-    metrics,  # fmt: skip
-)
+from calibeat import AUTO, BM, FPS, HOPS, OBS, OPS, SWPS, TOBS, TOPS, WHB, WPS, Calibrator, Spline, metrics
 
 BLOCK = 500
 
 METHODS = {
-    "BM": BM, "FPS": FPS, "WPS": WPS, "SWPS": SWPS, "OPS": OPS, "TOPS": TOPS, "HOPS": HOPS, "OBS": OBS, "TOBS": TOBS,
-    "WHB": WHB, "AUTO": AUTO, "AUTO control": replace(AUTO, calibeater=Spline(control=1.0)),
-}  # fmt: skip
+    "BM": BM,
+    "FPS": FPS,
+    "WPS": WPS,
+    "SWPS": SWPS,
+    "OPS": OPS,
+    "TOPS": TOPS,
+    "HOPS": HOPS,
+    "OBS": OBS,
+    "TOBS": TOBS,
+    "WHB": WHB,
+    "AUTO": AUTO,
+    "AUTO control": replace(AUTO, calibeater=Spline(control=1.0)),
+}
 OTHERS: dict[str, Callable[[Stream], list[float]]] = {
     "Vowpal Wabbit": lambda stream: peers.quiet(peers.wabbit_native, peers.wabbit(), stream),
     "river SGD": lambda stream: peers.quiet(peers.river, peers.sgd(), stream),
@@ -66,10 +61,12 @@ def measured(contender: str, named: Named) -> list[float]:
     return [
         1000.0 * value
         for value in (
-            metrics.log_loss(y, p, clip=CLIP), metrics.brier_score(y, p), metrics.calibration_error(y, p),
+            metrics.log_loss(y, p, clip=CLIP),
+            metrics.brier_score(y, p),
+            metrics.calibration_error(y, p),
             float(np.mean(blocks)),
         )
-    ]  # fmt: skip
+    ]
 
 
 def quality(*, quick: bool) -> None:

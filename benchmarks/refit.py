@@ -56,9 +56,7 @@ def growth(*, quick: bool) -> None:
         seconds[title] = list(interleaved(sides, repeats).values())
     for title, fit in PEERS.items():
         optimum[title] = fit(stream.logits, stream.outcomes)
-        seconds[title] = [
-            scaled(fit, stream, range(learner.after, n + 1, learner.every), sample) for n in lengths
-        ]  # fmt: skip
+        seconds[title] = [scaled(fit, stream, range(learner.after, n + 1, learner.every), sample) for n in lengths]
     rows = []
     for title, times in seconds.items():
         ratios = [f"{late / early:.2f}" for early, late in pairwise(times)]

@@ -16,8 +16,16 @@ from calibeat import AUTO, BM, F99, HOBS, HOPS, OBS, OPS, TOBS, TOPS, Calibrator
 from calibeat.stream.dispatch import SINGLE, single_kernels
 
 PRESETS = {
-    "AUTO": AUTO, "OPS": OPS, "TOPS": TOPS, "HOPS": HOPS, "OBS": OBS, "TOBS": TOBS, "HOBS": HOBS, "BM": BM, "F99": F99,
-}  # fmt: skip
+    "AUTO": AUTO,
+    "OPS": OPS,
+    "TOPS": TOPS,
+    "HOPS": HOPS,
+    "OBS": OBS,
+    "TOBS": TOBS,
+    "HOBS": HOBS,
+    "BM": BM,
+    "F99": F99,
+}
 
 FLOOR_GOALS = {"OPS": 1.5, "TOPS": 1.8, "HOPS": 4.0}  # times the C loop, at most
 EVENT_GOAL = 4.0  # us, predict + update
@@ -51,10 +59,17 @@ def against_floor(*, quick: bool) -> None:
         best = interleaved({"run": always(batch, PRESETS[name], stream)} | floor.contenders(name, stream), repeats)
         plain, native = (best[flags] for flags in floor.FLAGS)
         ratio = best["run"] / plain
-        rows.append([
-            name, *(table.nanoseconds(t, events) for t in (plain, native, best["run"])), f"{ratio:.2f}",
-            f"{best['run'] / native:.2f}", f"{goal:.1f}", table.verdict(met=ratio <= goal), f"{difference.max():.1e}",
-        ])  # fmt: skip
+        rows.append(
+            [
+                name,
+                *(table.nanoseconds(t, events) for t in (plain, native, best["run"])),
+                f"{ratio:.2f}",
+                f"{best['run'] / native:.2f}",
+                f"{goal:.1f}",
+                table.verdict(met=ratio <= goal),
+                f"{difference.max():.1e}",
+            ]
+        )
     table.show(
         f"run beside a hand-written C loop, {events:,} events",
         ["method", "C ns", "C native ns", "run ns", "run / C", "run / native", "goal", "", "max |difference|"],
@@ -116,6 +131,8 @@ def by_event(*, quick: bool) -> None:
         f"predict + update from Python, {events:,} events",
         ["contender", "us", "goal", "warmed up us", "goal", "river Newton / us", "river SGD / us"],
         rows,
-        [f"CPU time per event, best of {repeats} interleaved; warmed up: after calibeat.warm_up().",
-         f"Goal: under {EVENT_GOAL:.0f} us and faster than river's Newton."],
-    )  # fmt: skip
+        [
+            f"CPU time per event, best of {repeats} interleaved; warmed up: after calibeat.warm_up().",
+            f"Goal: under {EVENT_GOAL:.0f} us and faster than river's Newton.",
+        ],
+    )

@@ -56,10 +56,15 @@ def _one_bank(after: Change, arl: float, count: int, broken: int, outcomes: int,
     found = first[np.isfinite(first)]
     listed, named = bank.broken().keys, bank.miscalibrated(0.1)
     return [
-        f"{len(found)} of {broken}", str(false), f"{count * outcomes / arl:.0f}",
-        f"{np.median(found):.0f}" if len(found) else "", str(len(listed)), str(int((listed < broken).sum())),
-        str(len(named)), str(int((named < broken).sum())),
-    ]  # fmt: skip
+        f"{len(found)} of {broken}",
+        str(false),
+        f"{count * outcomes / arl:.0f}",
+        f"{np.median(found):.0f}" if len(found) else "",
+        str(len(listed)),
+        str(int((listed < broken).sum())),
+        str(len(named)),
+        str(int((named < broken).sum())),
+    ]
 
 
 def _rows(bank: Bank, chosen: NDArray[np.int64]) -> Floats:

@@ -26,9 +26,7 @@ class Component:
     files: tuple[str, ...] = ()
 
 
-COMPONENTS = {
-    "chromium": Component("Chromium and its driver", ("chromium", "chromedriver"), "make chromium"),
-}
+COMPONENTS = {"chromium": Component("Chromium and its driver", ("chromium", "chromedriver"), "make chromium")}
 
 
 def component(name: str) -> list[str]:

@@ -101,9 +101,7 @@ def gain(P: Floats, Y: Floats, S: Floats) -> tuple[float, float, float]:
 def log_gain(P: Floats, Y: Floats, S: Floats) -> tuple[float, float, float]:
     """Sum, V, c of the log-loss gain, with clipped scores."""
     P, S = ([min(max(q, 1e-5), 1 - 1e-5) for q in column] for column in (P, S))
-    d = [
-        math.log(p if y else 1 - p) - math.log(s if y else 1 - s) for p, y, s in zip(P, Y, S, strict=True)
-    ]  # fmt: skip
+    d = [math.log(p if y else 1 - p) - math.log(s if y else 1 - s) for p, y, s in zip(P, Y, S, strict=True)]
     b = [logit(p) - logit(s) for p, s in zip(P, S, strict=True)]
     return sum(d), sum((k * (y - p)) ** 2 for k, p, y in zip(b, P, Y, strict=True)), max(map(abs, b))
 

@@ -70,9 +70,18 @@ class Oracle:
         p[top] = said[0]
         forecast = (self.g @ np.array([p, lanes[5]]) + 1e-7) / (1 + self.K * 1e-7)
         return {
-            "forecast": forecast, "phi": phi, "lanes": lanes, "stages": stages, "named": named, "hats": hats,
-            "top": top, "ct": ct, "t": t, "hat": hat, "p": p,
-        }  # fmt: skip
+            "forecast": forecast,
+            "phi": phi,
+            "lanes": lanes,
+            "stages": stages,
+            "named": named,
+            "hats": hats,
+            "top": top,
+            "ct": ct,
+            "t": t,
+            "hat": hat,
+            "p": p,
+        }
 
     def predict(self, score: Vector) -> tuple[Vector, tuple[int, Vector, Vector, Vector]]:
         q = self.parts(score)

@@ -74,9 +74,13 @@ def constant(n: int, K: int) -> Stream:
 
 
 STREAMS: dict[str, Callable[[int, int], Stream]] = {
-    "random": random, "drifting": drifting, "adversarial": adversarial, "edge": edge, "wrong": wrong,
+    "random": random,
+    "drifting": drifting,
+    "adversarial": adversarial,
+    "edge": edge,
+    "wrong": wrong,
     "constant": constant,
-}  # fmt: skip
+}
 
 
 def delays(n: int, kind: str) -> NDArray[np.int64]:

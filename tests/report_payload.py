@@ -53,12 +53,18 @@ def payload(
             "log_loss": loss[name],
             "brier": loss[name] * 0.31,
             "ce": quality[name],
+            "ce_luck": 0.0011,
             "shp": 0.081 - quality[name] / 10,
             "refinement": 0.1417 + quality[name] / 50,
             "accuracy": 0.784 - quality[name] / 9,
             "auc": 0.701 if name != "raw" else 0.688,
             "vs_raw": None if name == "raw" else against(name, "raw"),
-            "vs_best_other": None if other is None else {"method": other, **against(name, other)},
+            "vs_best_other": None
+            if other is None
+            else {"method": other, **against(name, other), "ce": [quality[name] - quality[other], None, None]},
+            "elsewhere": None
+            if name == "raw"
+            else {"low": -0.2, "high": 0.1, "outlived": False, "eighths": [loss[name] - loss["raw"]] * 8},
             "regret": None if name in ("raw", "whb") else -1012.5 - 900 * quality[name],
             "log_e_value": 0.0 if name == "raw" else judged * (loss["raw"] - loss[name]),
             "log_e_max": 0.0 if name == "raw" else judged * (loss["raw"] - loss[name]) + 3,
@@ -79,7 +85,7 @@ def payload(
         for n in names
     }
     return {
-        "schema": 1,
+        "schema": 2,
         "title": "flights-2013.parquet",
         "command": "calibeat backtest flights-2013.parquet --outcome late --time departs --key carrier --report r.html",
         "versions": {"calibeat": "0.4.0", "python": "3.11.9", "numpy": "2.4.6", "numba": "0.68.1"},
@@ -119,13 +125,17 @@ def payload(
             for i, n in enumerate(names)
         ],
         "table": [row(name) for name in names],
+        "intervals": {
+            "quantile_of_best": 2.31,
+            "run_events": 176,
+            "legend": "A bar shows the difference to the raw score with its 95 % interval: left of the line is better.",
+            "sentence": "95 % of such intervals hold the difference that these forecasts had in expectation.",
+        },
         "bootstrap": {
             "blocks": 68,
             "block_length": 4541,
             "resamples": 2000,
-            "legend": "A bar shows the difference to the raw score with its 95 % interval: left of the line is better.",
-            "sentence": "95 % intervals from 2,000 resamples of a moving-block bootstrap with blocks of 4,541 events: "
-            "neighbouring events are alike, and intervals that ignore it are too narrow.",
+            "sentence": "A moving-block bootstrap with 2,000 resamples and blocks of 4,541 events is the check.",
         },
         "windows": {
             "by": by,

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
-from calibeat import (  # fmt: skip
+from calibeat import (
     AIOLI,
     FTL,
     OGD,

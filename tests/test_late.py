@@ -25,10 +25,15 @@ def test_an_age_in_events_is_a_due_computed_for_them() -> None:
     [
         [0, 60, 60, 3600, 7260],
         np.array([0, 60, 60, 3600, 7260], dtype="datetime64[s]"),
-        ["1970-01-01T00:00:00Z", "1970-01-01T00:01:00Z", "1970-01-01T01:01:00+01:00", "1970-01-01T01:00Z",
-         "1970-01-01T02:01Z"],
+        [
+            "1970-01-01T00:00:00Z",
+            "1970-01-01T00:01:00Z",
+            "1970-01-01T01:01:00+01:00",
+            "1970-01-01T01:00Z",
+            "1970-01-01T02:01Z",
+        ],
     ],
-)  # fmt: skip
+)
 @pytest.mark.parametrize("age", ["1h", "60min", timedelta(hours=1), np.timedelta64(1, "h")])
 def test_an_age_in_time_ends_before_the_first_forecast_that_is_so_much_later(times: Any, age: Any) -> None:
     assert late.due_of(5, mature=age, times=times).tolist() == [3, 4, 4, 4, 5]

@@ -84,8 +84,11 @@ def test_labels_of_classes_and_frames(stream: multi_streams.Stream) -> None:
     classes = list("abcde")
     words, frame = [classes[k] for k in y], pd.DataFrame(P, columns=classes)
     for metric in (
-        metrics.log_loss, metrics.brier_score, metrics.top_label_calibration_error, metrics.classwise_calibration_error,
-    ):  # fmt: skip
+        metrics.log_loss,
+        metrics.brier_score,
+        metrics.top_label_calibration_error,
+        metrics.classwise_calibration_error,
+    ):
         assert metric(words, frame, classes=classes) == metric(y, P)
         assert metric(pd.Series(words), P, classes=classes) == metric(y.tolist(), P.tolist())
 

@@ -142,13 +142,27 @@ HOURS = pd.date_range("2026-01-01", periods=400, freq="h")
 UTC = HOURS.tz_localize("UTC")
 
 
-@pytest.mark.parametrize("times", [
-    HOURS, pd.Series(HOURS), pl.Series(HOURS), pa.array(HOURS), HOURS.to_numpy(), list(HOURS.to_pydatetime()),
-    [str(hour) for hour in HOURS], [hour.isoformat() + "+00:00" for hour in HOURS], UTC, pd.Series(UTC), pl.Series(UTC),
-    pd.Series(HOURS.tz_localize("UTC").tz_convert("Asia/Tokyo")), list(UTC.to_pydatetime()),
-    pd.period_range("2026-01-01", periods=400, freq="h"),
-    pd.Series(pd.period_range("2026-01-01", periods=400, freq="h")),
-], ids=lambda times: f"{type(times).__module__}.{type(times).__name__}"[:40])  # fmt: skip
+@pytest.mark.parametrize(
+    "times",
+    [
+        HOURS,
+        pd.Series(HOURS),
+        pl.Series(HOURS),
+        pa.array(HOURS),
+        HOURS.to_numpy(),
+        list(HOURS.to_pydatetime()),
+        [str(hour) for hour in HOURS],
+        [hour.isoformat() + "+00:00" for hour in HOURS],
+        UTC,
+        pd.Series(UTC),
+        pl.Series(UTC),
+        pd.Series(HOURS.tz_localize("UTC").tz_convert("Asia/Tokyo")),
+        list(UTC.to_pydatetime()),
+        pd.period_range("2026-01-01", periods=400, freq="h"),
+        pd.Series(pd.period_range("2026-01-01", periods=400, freq="h")),
+    ],
+    ids=lambda times: f"{type(times).__module__}.{type(times).__name__}"[:40],
+)
 def test_times_on_the_axis(times: Any) -> None:
     y, p = events(400)
     display = CalibrationOverTimeDisplay.from_predictions(y, p, times=times, windows=4)
@@ -181,14 +195,17 @@ def test_windows_are_as_wide_as_their_time() -> None:
     assert len(CalibrationOverTimeDisplay.from_predictions(y[:7], p[:7]).x) == 7
 
 
-@pytest.mark.parametrize(("times", "message"), [
-    ([3, 1, 2], r"time must not go back, got 1 after 3 - at row 1"),
-    (["2026-01-02", "2026-01-03", "2026-01-01"], "must not go back, got 2026-01-01 after 2026-01-03 - at row 2"),
-    (pd.Series([HOURS[0], pd.NaT, HOURS[1]]), "must be a date or a number, got nothing - at row 1"),
-    ([1.0, 2.0, np.nan], "must be a date or a number, got nothing - at row 2"),
-    (["2026-01-02", "soon", "2026-01-03"], "must be a date or a number, got 'soon' - at row 1"),
-    ([[1], [2], [3]], "must be a one-dimensional array"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("times", "message"),
+    [
+        ([3, 1, 2], r"time must not go back, got 1 after 3 - at row 1"),
+        (["2026-01-02", "2026-01-03", "2026-01-01"], "must not go back, got 2026-01-01 after 2026-01-03 - at row 2"),
+        (pd.Series([HOURS[0], pd.NaT, HOURS[1]]), "must be a date or a number, got nothing - at row 1"),
+        ([1.0, 2.0, np.nan], "must be a date or a number, got nothing - at row 2"),
+        (["2026-01-02", "soon", "2026-01-03"], "must be a date or a number, got 'soon' - at row 1"),
+        ([[1], [2], [3]], "must be a one-dimensional array"),
+    ],
+)
 def test_times_that_are_none(times: Any, message: str) -> None:
     with pytest.raises(InvalidInput, match=message):
         CalibrationOverTimeDisplay.from_predictions([0, 1, 1], [0.1, 0.2, 0.3], times=times)
@@ -271,12 +288,16 @@ def test_what_is_refused() -> None:
         ("bins must be", lambda: ReliabilityDisplay.from_predictions(y, p, bins=0)),
         ("confidence must be", lambda: ReliabilityDisplay.from_predictions(y, p, confidence=95)),
         ("must be a BacktestResult, got Calibrator", lambda: ReliabilityDisplay.from_backtest(Calibrator(BM))),
-        ("must be one of those replayed, raw, auto, mine, got 'ops'",
-         lambda: ReliabilityDisplay.from_backtest(replayed(), method="ops")),
-        ("must be one of those replayed, raw, auto, mine, got 3",
-         lambda: ReliabilityDisplay.from_backtest(replayed(), method=3)),
+        (
+            "must be one of those replayed, raw, auto, mine, got 'ops'",
+            lambda: ReliabilityDisplay.from_backtest(replayed(), method="ops"),
+        ),
+        (
+            "must be one of those replayed, raw, auto, mine, got 3",
+            lambda: ReliabilityDisplay.from_backtest(replayed(), method=3),
+        ),
         ("period must be", lambda: ReliabilityDisplay.from_backtest(replayed(), period=700)),
-    ):  # fmt: skip
+    ):
         with pytest.raises(InvalidInput, match=message):
             work()
 

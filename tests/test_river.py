@@ -316,28 +316,39 @@ def test_what_is_refused() -> None:
     model = OnlineCalibrated(linear_model.LogisticRegression())
     x = {"x": 1.0}
     for error, message, work in (
-        (ValueError, r"one of the labels \(False, True\), got 'spam' - name them by",
-         lambda: model.learn_one(x, "spam")),
-        (ValueError, r"must speak of the labels \('no', 'yes'\), got {False: 0.5, True: 0.5}",
-         lambda: OnlineCalibrated(linear_model.LogisticRegression(), labels=("no", "yes")).learn_one(x, "yes")),
+        (
+            ValueError,
+            r"one of the labels \(False, True\), got 'spam' - name them by",
+            lambda: model.learn_one(x, "spam"),
+        ),
+        (
+            ValueError,
+            r"must speak of the labels \('no', 'yes'\), got {False: 0.5, True: 0.5}",
+            lambda: OnlineCalibrated(linear_model.LogisticRegression(), labels=("no", "yes")).learn_one(x, "yes"),
+        ),
         (ValueError, "got 2 .* name all of them if there are more", lambda: model.learn_one(x, 2)),
         (ValueError, "got None", lambda: model.learn_one(x, None)),
         (ValueError, "takes no sample weights", lambda: model.learn_one(x, True, w=2.0)),
-        (ValueError, "must have predict_proba_one, got LinearRegression",
-         lambda: OnlineCalibrated(linear_model.LinearRegression())),
+        (
+            ValueError,
+            "must have predict_proba_one, got LinearRegression",
+            lambda: OnlineCalibrated(linear_model.LinearRegression()),
+        ),
         (ValueError, "two different ones", lambda: OnlineCalibrated(Recorder(), labels=(1, True))),
         (ValueError, "did you mean 'tops'", lambda: OnlineCalibrated(linear_model.LogisticRegression(), "topps")),
-        (NotImplementedError, "has no predict_proba_one",
-         lambda: OnlineCalibrated(LabelsOnly()).predict_proba_one(x)),
-        (ValueError, "must give probabilities, got .*nan",
-         lambda: OnlineCalibrated(Holes()).learn_one({"p": math.nan}, True)),
+        (NotImplementedError, "has no predict_proba_one", lambda: OnlineCalibrated(LabelsOnly()).predict_proba_one(x)),
+        (
+            ValueError,
+            "must give probabilities, got .*nan",
+            lambda: OnlineCalibrated(Holes()).learn_one({"p": math.nan}, True),
+        ),
         (ValueError, r"score must be in \[0, 1\], got 1.5", lambda: OnlineCalibrated(Holes()).predict_one({"p": 1.5})),
         (ValueError, "remember must be a whole number", lambda: OnlineCalibrated(Recorder(), remember=-1)),
         (ValueError, "bins must be a whole number", lambda: CalibrationError(bins=0)),
         (ValueError, r"must be in \[0, 1\], got nan", lambda: Brier().update(True, math.nan)),
         (ValueError, "w must be a weight of 0 or more, got -1", lambda: Brier().update(True, 0.5, w=-1)),
         (ValueError, "w must be a weight of 0 or more, got nan", lambda: Sharpness().update(True, 0.5, w=math.nan)),
-    ):  # fmt: skip
+    ):
         with pytest.raises(error, match=message):
             work()
     assert model.calibrator.outcomes == 0

@@ -39,8 +39,12 @@ def test_the_table_has_the_best_other():
     table, rows = result.table, result.payload["table"]
     for at, row in enumerate(rows):
         assert table["best_other"][at] == row["vs_best_other"]["method"] != row["method"]
-        ends = [table[f"ce_vs_best_other{end}"][at] for end in ("", "_low", "_high")]
-        assert ends == row["vs_best_other"]["ce"] and ends[1] <= ends[0] <= ends[2]
+        ends = [table[f"brier_vs_best_other{end}"][at] for end in ("", "_low", "_high")]
+        assert ends == row["vs_best_other"]["brier"] and ends[1] <= ends[0] <= ends[2]
+        assert table["ce_vs_best_other"][at] == row["vs_best_other"]["ce"][0]
+        assert [table[f"elsewhere_{end}"][at] for end in ("low", "high")] == (
+            [row["elsewhere"]["low"], row["elsewhere"]["high"]] if at else pytest.approx([np.nan] * 2, nan_ok=True)
+        )
     assert calibeat.backtest(SCORES, OUTCOMES, methods="raw").table["best_other"].tolist() == [""]
 
 

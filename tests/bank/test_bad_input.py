@@ -77,9 +77,14 @@ def test_bad_single_events_leave_the_bank_as_it_was(tmp_path: Path) -> None:
     receipt = bank.predict("a", 0.5)
     before = bytes_of(bank, tmp_path)
     for key, score, message in (
-        ("n", 1.5, "score must be in"), (None, 0.5, "key must be an int or a string"), (1, 0.5, "strings like those"),
-        ("\ud800", 0.5, "UTF-8"), (2**70, 0.5, "64 bits"), ([1], 0.5, "got list"), (True, 0.5, "got bool"),
-    ):  # fmt: skip
+        ("n", 1.5, "score must be in"),
+        (None, 0.5, "key must be an int or a string"),
+        (1, 0.5, "strings like those"),
+        ("\ud800", 0.5, "UTF-8"),
+        (2**70, 0.5, "64 bits"),
+        ([1], 0.5, "got list"),
+        (True, 0.5, "got bool"),
+    ):
         with pytest.raises(InvalidInput, match=message):
             bank.predict(key, score)  # type: ignore[arg-type]
     for key, what, outcome in (("a", receipt, 2), ("a", "receipt", 1), ("a", receipt._replace(score=3.0), 1)):
@@ -156,9 +161,11 @@ def test_bad_arguments() -> None:
     with pytest.raises(InvalidInput, match="lives in a row"):
         Bank(replace(WPS, learner=replace(WPS.learner, every=7)))
     for arguments, message in (
-        ({"seed": 0.5}, "seed must be a whole number"), ({"prior": "pool"}, "prior must be 'pooled', got 'pool'"),
-        ({"threads": 0}, "threads must be a whole number"), ({"independent": "yes"}, "independent must be True or"),
-    ):  # fmt: skip
+        ({"seed": 0.5}, "seed must be a whole number"),
+        ({"prior": "pool"}, "prior must be 'pooled', got 'pool'"),
+        ({"threads": 0}, "threads must be a whole number"),
+        ({"independent": "yes"}, "independent must be True or"),
+    ):
         with pytest.raises(InvalidInput, match=message):
             Bank(OPS, **arguments)  # type: ignore[arg-type]
     with pytest.raises(InvalidInput, match="threads"):

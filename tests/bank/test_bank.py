@@ -77,8 +77,12 @@ def test_events_batches_and_threads_agree(
     expected = whole.run(keys, scores, outcomes, threads=1)
     for threads in (2, 3, 7):
         other = Bank(method, seed=5, prior=prior, independent=True, threads=threads)
-        same(np.concatenate([other.run(keys[i : i + 100], scores[i : i + 100], outcomes[i : i + 100])
-                             for i in range(0, 400, 100)]), expected)  # fmt: skip
+        same(
+            np.concatenate(
+                [other.run(keys[i : i + 100], scores[i : i + 100], outcomes[i : i + 100]) for i in range(0, 400, 100)]
+            ),
+            expected,
+        )
         assert bytes_of(other, tmp_path) == bytes_of(whole, tmp_path)
     single = Bank(method, seed=5, prior=prior, independent=True)
     said = []
@@ -316,9 +320,14 @@ def test_every_kind_of_column_gives_the_same_bank(tmp_path: Path) -> None:
     many = [f"k{i % 70}" for i in range(200)]
     for names in (words, wide, many):
         columns: list[Any] = [
-            names, tuple(names), np.array(names), np.array(names).astype(">U20"), np.array(names, dtype=object),
-            np.array(names, dtype=np.dtypes.StringDType()), [np.str_(name) for name in names],
-        ]  # fmt: skip
+            names,
+            tuple(names),
+            np.array(names),
+            np.array(names).astype(">U20"),
+            np.array(names, dtype=object),
+            np.array(names, dtype=np.dtypes.StringDType()),
+            [np.str_(name) for name in names],
+        ]
         assert len({column_bytes(column, tmp_path) for column in columns}) == 1
     for numbers in ([3, 1, 3, -7, 2**62, 1], [i % 70 for i in range(200)]):
         columns = [

@@ -54,10 +54,14 @@ def test_a_mapped_bank_is_for_reading(tmp_path: Path) -> None:
     assert mapped.predict(999, 0.3).probability == bank.predict_many([999], [0.3])[0] and 999 not in mapped
     assert mapped[key].params == bank[key].params
     for action in (
-        lambda: mapped.run([key], [0.5], [1]), lambda: mapped.update(key, said, 1), lambda: mapped.merge(Bank(TOPS)),
-        lambda: mapped.drop_idle(before=3), lambda: mapped.__delitem__(key), lambda: mapped[key].update(said, 1),
+        lambda: mapped.run([key], [0.5], [1]),
+        lambda: mapped.update(key, said, 1),
+        lambda: mapped.merge(Bank(TOPS)),
+        lambda: mapped.drop_idle(before=3),
+        lambda: mapped.__delitem__(key),
+        lambda: mapped[key].update(said, 1),
         lambda: mapped[key].run([0.5], [1]),
-    ):  # fmt: skip
+    ):
         with pytest.raises(InvalidInput, match="opened with mmap=True cannot"):
             action()
     mapped.save(tmp_path / "copy")
@@ -225,8 +229,12 @@ def test_a_bank_larger_than_memory_can_be_opened(tmp_path: Path) -> None:
     table = 4096 * 2
     keys = table + 4096 * -(-4 * 2 * count // 4096)
     rows = keys + 4096 * -(-8 * count // 4096)
-    sizes = {"pool": (4096, 8 * TOPS.width), "keys": (keys, 8 * count), "table": (table, 8 * count),
-             "rows": (rows, 8 * count * (TOPS.width + 6))}  # fmt: skip
+    sizes = {
+        "pool": (4096, 8 * TOPS.width),
+        "keys": (keys, 8 * count),
+        "table": (table, 8 * count),
+        "rows": (rows, 8 * count * (TOPS.width + 6)),
+    }
     arrays = {name: {"offset": at, "bytes": size, "sha256": ""} for name, (at, size) in sizes.items()}
     text = json.dumps({**header, "arrays": arrays}).encode()
     with (tmp_path / "large").open("wb") as file:

@@ -197,7 +197,7 @@ def test_whatever_is_wrong_is_named_and_nothing_is_taken(method: Method) -> None
         ((["a"], [nan], [1], [damaged(a, bank, "seen", 40)]), {}, InvalidInput, "as it was issued"),
         ((["a"], [nan], [1], [damaged(a, bank, "score", nan)]), {}, InvalidInput, "as it was issued"),
         ((["a"], [nan], [1], [damaged(a, bank, "probability", 1.5)]), {}, InvalidInput, "as it was issued"),
-    ]  # fmt: skip
+    ]
     if method is TOPS:
         cases.append(((["a"], [nan], [1], [damaged(a, bank, "cell", 10)]), {}, InvalidInput, "as it was issued"))
     if method is AUTO:
@@ -226,7 +226,7 @@ def test_rows_in_are_checked() -> None:
         ([2], rows, InvalidInput, r"shape \(1, 33\), got float64 of shape \(2, 33\)"),
         ([2, 1], rows.astype(np.float32), InvalidInput, "float32"),
         (["a", "b"], rows, InvalidInput, "ints like those of the bank"),
-    ):  # fmt: skip
+    ):
         with pytest.raises(error, match=message):
             bank.set_rows(keys, what)
         assert content(bank) == before

@@ -43,9 +43,15 @@ def fnv(text: bytes) -> int:
 
 # Pairs of blocks, each of which leads FNV-1a from one state to the same next one.
 PAIRS = [
-    ("009f8a", "099aa0"), ("10298b", "1498b8"), ("2088eb", "243938"), ("319dfa", "389cc0"),
-    ("4059db", "442828"), ("50c28c", "5482f0"), ("6282fc", "66c280"), ("73298b", "7798b8"),
-]  # fmt: skip
+    ("009f8a", "099aa0"),
+    ("10298b", "1498b8"),
+    ("2088eb", "243938"),
+    ("319dfa", "389cc0"),
+    ("4059db", "442828"),
+    ("50c28c", "5482f0"),
+    ("6282fc", "66c280"),
+    ("73298b", "7798b8"),
+]
 
 
 def colliding_strings() -> list[str]:

@@ -17,18 +17,7 @@ from banks import bytes_of, events
 from conformance import same
 
 import calibeat.bank.store
-from calibeat import (
-    HOPS,
-    OPS,
-    TOPS,
-    Bank,
-    Calibrator,
-    Forecast,
-    InvalidInput,
-    Method,
-    UnknownForecast,
-    UnknownKey,
-)
+from calibeat import HOPS, OPS, TOPS, Bank, Calibrator, Forecast, InvalidInput, Method, UnknownForecast, UnknownKey
 
 # ---- merge and drop ------------------------------------------------------------------------------------------------
 
@@ -228,9 +217,12 @@ def test_words_that_are_more_than_words() -> None:
     numbers.run(array("q", [1, 2]), [0.5] * 2, [1] * 2)
     assert list(numbers) == [0, 1, 2]
     for keys, message in (
-        (deque(["a", 1]), "got int 1 after str 'a' - at row 1"), (deque([2, True]), "got bool True - at row 1"),
-        (bytearray(b"ab"), "got bytearray"), (memoryview(b"ab"), "got memoryview"), (b"ab", "got bytes"),
-    ):  # fmt: skip
+        (deque(["a", 1]), "got int 1 after str 'a' - at row 1"),
+        (deque([2, True]), "got bool True - at row 1"),
+        (bytearray(b"ab"), "got bytearray"),
+        (memoryview(b"ab"), "got memoryview"),
+        (b"ab", "got bytes"),
+    ):
         with pytest.raises(InvalidInput, match=message):
             Bank(OPS).run(keys, [0.5, 0.5], [1, 1])
 

@@ -50,9 +50,9 @@ def same_as_calibrators(bank: Bank, keys: Any, scores: Vector, outcomes: Vector)
 def test_the_same_bits_as_one_each_in_batches() -> None:
     keys, scores, outcomes = events()
     bank = watched()
-    forecasts = np.concatenate([
-        bank.run(keys[part], scores[part], outcomes[part]) for part in (slice(0, 1), slice(1, 500), slice(500, 900))
-    ])  # fmt: skip
+    forecasts = np.concatenate(
+        [bank.run(keys[part], scores[part], outcomes[part]) for part in (slice(0, 1), slice(1, 500), slice(500, 900))]
+    )
     np.testing.assert_array_equal(forecasts, Bank(TOPS).run(keys, scores, outcomes))
     same_as_calibrators(bank, keys, scores, outcomes)
     assert Bank(TOPS).watched is None and bank.watched == template().settings

@@ -28,10 +28,16 @@ N = 300
 SCORES, OUTCOMES = drifting(N)
 MOMENTS = np.datetime64("2024-03-01T00:00:00", "us") + np.arange(N) * np.timedelta64(30, "m")
 KNOWN = MOMENTS + np.timedelta64(2, "h")
-TABLE = pa.table({
-    "at": MOMENTS, "p": SCORES, "clicked": OUTCOMES.astype(np.int8), "country": ["fr", "de"] * (N // 2),
-    "known": KNOWN, "event": np.arange(N),
-})  # fmt: skip
+TABLE = pa.table(
+    {
+        "at": MOMENTS,
+        "p": SCORES,
+        "clicked": OUTCOMES.astype(np.int8),
+        "country": ["fr", "de"] * (N // 2),
+        "known": KNOWN,
+        "event": np.arange(N),
+    }
+)
 
 
 class Terminal(io.StringIO):
@@ -85,7 +91,7 @@ def payload(typed, *arguments):
 def test_every_format_says_the_same(typed):
     expected = calibeat.backtest(
         SCORES, OUTCOMES, TABLE["country"].to_pylist(), MOMENTS, KNOWN, methods="ops,hops"
-    ).payload  # fmt: skip
+    ).payload
     options = ("--time", "at", "--outcome-time", "known", "--key", "country", "--methods", "ops,hops")
     for name in ("log.csv", "log.parquet", "log.feather", "log.arrows", "log.csv.gz"):
         found = payload(typed, write(name), *options)
@@ -128,14 +134,18 @@ def test_standard_input(typed, monkeypatch):
 def test_types_that_logs_come_in(typed):
     """Numbers as decimals, text as categories, outcomes as booleans, times as dates or seconds: all read alike."""
     plain = payload(typed, write("log.parquet"), "--methods", "ops", "--time", "at", "--key", "country")
-    odd = pa.table({
-        "p": pa.array([f"{s!r}" for s in SCORES.tolist()]).dictionary_encode(),
-        "clicked": OUTCOMES.astype(bool),
-        "at": TABLE["at"].cast(pa.timestamp("us", "UTC")),
-        "country": TABLE["country"].cast(pa.large_string()),
-    })  # fmt: skip
-    assert payload(typed, write("odd.parquet", odd), "--methods", "ops", "--time", "at", "--key", "country")["table"] \
-        == plain["table"]  # fmt: skip
+    odd = pa.table(
+        {
+            "p": pa.array([f"{s!r}" for s in SCORES.tolist()]).dictionary_encode(),
+            "clicked": OUTCOMES.astype(bool),
+            "at": TABLE["at"].cast(pa.timestamp("us", "UTC")),
+            "country": TABLE["country"].cast(pa.large_string()),
+        }
+    )
+    assert (
+        payload(typed, write("odd.parquet", odd), "--methods", "ops", "--time", "at", "--key", "country")["table"]
+        == plain["table"]
+    )
     seconds = odd.set_column(2, "at", TABLE["at"].cast(pa.timestamp("s")).cast(pa.int64()))
     found = payload(typed, write("s.parquet", seconds), "--methods", "ops", "--time", "at", "--key", "country")
     assert found["data"]["span"] == plain["data"]["span"]
@@ -145,11 +155,15 @@ def test_types_that_logs_come_in(typed):
         "seconds.csv": [str(m.astype(np.int64)) for m in MOMENTS.astype("datetime64[s]")],
     }.items():
         texts = TABLE.set_column(0, "at", pa.array(column))
-        assert payload(typed, write(name, texts), "--methods", "ops", "--time", "at")["data"]["span"] \
-            == plain["data"]["span"], name  # fmt: skip
+        assert (
+            payload(typed, write(name, texts), "--methods", "ops", "--time", "at")["data"]["span"]
+            == plain["data"]["span"]
+        ), name
     dates = TABLE.set_column(0, "at", TABLE["at"].cast(pa.timestamp("us")).cast(pa.date32(), safe=False))
-    assert payload(typed, write("dates.parquet", dates), "--methods", "ops", "--time", "at")["data"]["span"][0] \
-        == "2024-03-01T00:00:00"  # fmt: skip
+    assert (
+        payload(typed, write("dates.parquet", dates), "--methods", "ops", "--time", "at")["data"]["span"][0]
+        == "2024-03-01T00:00:00"
+    )
     decimal = TABLE.set_column(1, "p", pa.array(SCORES.round(4).tolist()).cast(pa.decimal128(5, 4)))
     assert payload(typed, write("decimal.parquet", decimal), "--methods", "ops")["data"]["used"] == N
     words = TABLE.set_column(2, "clicked", pa.array([("no", "YES ")[int(y)] for y in OUTCOMES]))
@@ -184,19 +198,44 @@ def test_forecasts_are_written_for_every_event(typed):
     missing = TABLE.set_column(2, "clicked", pa.array([*OUTCOMES[:-1].astype(int).tolist(), None]))
     missing = missing.set_column(4, "known", pa.array([*KNOWN[:-1].tolist(), None], pa.timestamp("us")))
     code, out, _ = typed(
-        write("log.parquet", missing), "--methods", "ops,hops", "--out", "deep/f.parquet", "--key", "country", "--time",
-        "at", "--outcome-time", "known", "--warmup", "10",
-    )  # fmt: skip
+        write("log.parquet", missing),
+        "--methods",
+        "ops,hops",
+        "--out",
+        "deep/f.parquet",
+        "--key",
+        "country",
+        "--time",
+        "at",
+        "--outcome-time",
+        "known",
+        "--warmup",
+        "10",
+    )
     assert code == 0 and "Written: " in out
     found = pq.read_table("deep/f.parquet")
     assert found.column_names == [
-        "event", "row", "file", "key", "time", "score", "outcome", "judged", "forecast_raw", "forecast_ops",
+        "event",
+        "row",
+        "file",
+        "key",
+        "time",
+        "score",
+        "outcome",
+        "judged",
+        "forecast_raw",
+        "forecast_ops",
         "forecast_hops",
-    ]  # fmt: skip
+    ]
     expected = calibeat.backtest(
-        SCORES, np.append(OUTCOMES[:-1], np.nan), TABLE["country"].to_pylist(), MOMENTS,
-        np.append(KNOWN[:-1], np.datetime64("NaT")), methods="ops,hops", keep_forecasts=True,
-    )  # fmt: skip
+        SCORES,
+        np.append(OUTCOMES[:-1], np.nan),
+        TABLE["country"].to_pylist(),
+        MOMENTS,
+        np.append(KNOWN[:-1], np.datetime64("NaT")),
+        methods="ops,hops",
+        keep_forecasts=True,
+    )
     np.testing.assert_array_equal(found["forecast_hops"].to_numpy(), expected.forecasts["hops"])
     np.testing.assert_array_equal(found["judged"].to_numpy(), (np.arange(N) >= 10) & (np.arange(N) < N - 1))
     assert found["key"].to_pylist() == TABLE["country"].to_pylist()
@@ -233,9 +272,12 @@ def test_ctrl_c_leaves_no_half_written_file(folder):
     """A real interrupt, in the middle of a log that never ends."""
     arguments = ["backtest", "-", "--out", "f.parquet", "--report", "r.html", "--methods", "ops", "--warmup", "1"]
     process = subprocess.Popen(
-        [sys.executable, "-m", "calibeat", *arguments], stdin=subprocess.PIPE, stderr=subprocess.PIPE, cwd=folder,
+        [sys.executable, "-m", "calibeat", *arguments],
+        stdin=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        cwd=folder,
         env={**os.environ, "NUMBA_DISABLE_JIT": "1"},
-    )  # fmt: skip
+    )
     with process:
         process.stdin.write(b"p,y\n" + b"0.5,1\n0.25,0\n" * 900_000)
         process.stdin.flush()

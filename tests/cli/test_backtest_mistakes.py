@@ -20,10 +20,16 @@ N = 300
 SCORES, OUTCOMES = drifting(N)
 MOMENTS = np.datetime64("2024-03-01T00:00:00", "us") + np.arange(N) * np.timedelta64(30, "m")
 KNOWN = MOMENTS + np.timedelta64(2, "h")
-TABLE = pa.table({
-    "at": MOMENTS, "p": SCORES, "clicked": OUTCOMES.astype(np.int8), "country": ["fr", "de"] * (N // 2),
-    "known": KNOWN, "event": np.arange(N),
-})  # fmt: skip
+TABLE = pa.table(
+    {
+        "at": MOMENTS,
+        "p": SCORES,
+        "clicked": OUTCOMES.astype(np.int8),
+        "country": ["fr", "de"] * (N // 2),
+        "known": KNOWN,
+        "event": np.arange(N),
+    }
+)
 
 
 @pytest.fixture
@@ -67,48 +73,57 @@ def payload(typed, *arguments):
     return json.loads(out)
 
 
-@pytest.mark.parametrize(("text", "options", "said"), [
-    ("", "", "log.csv must hold a header and rows, got nothing"),
-    ("\n\n", "", "got nothing"),
-    ("p,y\n", "", "log must hold at least one row that can be used, got a header at most"),
-    ("p,y\n", "--time y --sort", "got a header at most"),
-    ("p\r,y\n0.5,1\n", "", "outcome column must be named"),
-    ("p;y\n0.5;1\n", "", "it looks as if they were between ';': say --delimiter ';'"),
-    ("p\ty\n0.5\t1\n", "", "between a tab: say --delimiter tab"),
-    ("p,y\n0.5,1\n", "--delimiter ;", "it looks as if they were between ',': say --delimiter ','"),
-    ("x\n1\n", "", "score column must be named, got no column of a usual name; say --score with one of 'x'"),
-    ("scroe,y\n0.5,1\n", "", "did you mean 'scroe'?"),
-    ("p,y\n0.5,1\n", "--score q", "score column 'q' is not in log.csv; there are 'p', 'y'"),
-    ("p,clicked\n0.5,1\n", "--outcome click", "outcome column 'click' is not in log.csv - did you mean 'clicked'?"),
-    ("p,y,p\n0.5,1,0.2\n", "", "score column must be there once, got 2 named 'p' in log.csv"),
-    ("p,y\n0.5,1\n", "--key k", "key column 'k' is not in log.csv"),
-    ("p,y\n0.5,maybe\n", "", "outcome must be 0 or 1 (or false or true), got 'maybe' - at row 1 of log.csv"),
-    ("p,y\n0.5,1\n0.5,2\n", "", "got '2' - at row 2 of log.csv"),
-    ("p,y\n0.5,1\n0.5,\n", "", "outcome must be 0 or 1, got nothing - at row 2 of log.csv"),
-    ("p,y\nNA,1\n0.5,1\n", "", "score must be in [0, 1], got nothing - at row 1 of log.csv"),
-    ("p,y\n0.5,1\nhigh,1\n ,1\n", "", "score must be in [0, 1], got 'high' - at row 2 of log.csv"),
-    ("p,y\n0.5,1\n nan,1\nx,1\n", "", "score must be in [0, 1], got nothing - at row 2 of log.csv"),
-    ("p,y\n50,1\n20,0\n", "", "the scores look like percent: say --score-kind percent"),
-    ("p,y\n-2.5,1\n1.5,0\n", "", "the scores look like logits: say --score-kind logit"),
-    ("p,y,t\n0.5,1,2024-01-02\n0.5,0,2024-01-01\n", "--time t",
-     "time must not go back, got '2024-01-01' after a later one - at row 2 of log.csv; say --sort"),
-    ("p,y,t\n0.5,1,soon\n", "--time t",
-     "time must be a date of the years 1 to 9999 (ISO 8601) or a number, got 'soon' - at row 1 of log.csv"),
-    ("p,y,t\n0.5,1,\n0.5,1,x\n", "--time t", "time must be there, got nothing - at row 1"),
-    ("p,y,k\n0.5,1,\n", "--key k", "key must be there, got nothing - at row 1 of log.csv"),
-    ("i,p,y\na,0.5,1\nb,0.5,1\na,0.5,0\n", "--id i", "event id must be there once only, got 'a' again - at row 3"),
-    ("p,y\n0.5,1\n0.5\n", "", "row must have 2 fields, got 1 in '0.5' - at row 2 of log.csv"),
-    ("p,y\n0.5,1\n", "--warmup 1", "warmup must be less than the 1 events that have an outcome, got 1"),
-    ("p,y\n0.5,1\n", "--methods opps", "did you mean 'ops'?"),
-    ("p,y\n0.5,1\n", "--delay 3h", "a delay in time needs the time of each event, got none; say --time NAME"),
-    ("p,y\n0.5,1\n", "--delay 3x", "delay must be a number of events or a time"),
-    ("p,y\n0.5,1\n", "--sort", "to sort a log needs the time of each event, got none; say --time NAME"),
-    ("p,y\n0.5,1\n", "--outcome-time y", "--outcome-time needs --time"),
-    ("p,y\n0.5,1\n", "--time p --outcome-time y --delay 3", "got both"),
-    ("p,y\n0.5,1\n", "--delimiter ab", "--delimiter must be one character, got 'ab'"),
-    ("p,y\n0.5,1\n", "--out f.csv", "--out must end in .parquet, got 'f.csv'"),
-    ("p,y\n0.5,1\n", "--report .", "--report must be a file, got the folder '.'"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("text", "options", "said"),
+    [
+        ("", "", "log.csv must hold a header and rows, got nothing"),
+        ("\n\n", "", "got nothing"),
+        ("p,y\n", "", "log must hold at least one row that can be used, got a header at most"),
+        ("p,y\n", "--time y --sort", "got a header at most"),
+        ("p\r,y\n0.5,1\n", "", "outcome column must be named"),
+        ("p;y\n0.5;1\n", "", "it looks as if they were between ';': say --delimiter ';'"),
+        ("p\ty\n0.5\t1\n", "", "between a tab: say --delimiter tab"),
+        ("p,y\n0.5,1\n", "--delimiter ;", "it looks as if they were between ',': say --delimiter ','"),
+        ("x\n1\n", "", "score column must be named, got no column of a usual name; say --score with one of 'x'"),
+        ("scroe,y\n0.5,1\n", "", "did you mean 'scroe'?"),
+        ("p,y\n0.5,1\n", "--score q", "score column 'q' is not in log.csv; there are 'p', 'y'"),
+        ("p,clicked\n0.5,1\n", "--outcome click", "outcome column 'click' is not in log.csv - did you mean 'clicked'?"),
+        ("p,y,p\n0.5,1,0.2\n", "", "score column must be there once, got 2 named 'p' in log.csv"),
+        ("p,y\n0.5,1\n", "--key k", "key column 'k' is not in log.csv"),
+        ("p,y\n0.5,maybe\n", "", "outcome must be 0 or 1 (or false or true), got 'maybe' - at row 1 of log.csv"),
+        ("p,y\n0.5,1\n0.5,2\n", "", "got '2' - at row 2 of log.csv"),
+        ("p,y\n0.5,1\n0.5,\n", "", "outcome must be 0 or 1, got nothing - at row 2 of log.csv"),
+        ("p,y\nNA,1\n0.5,1\n", "", "score must be in [0, 1], got nothing - at row 1 of log.csv"),
+        ("p,y\n0.5,1\nhigh,1\n ,1\n", "", "score must be in [0, 1], got 'high' - at row 2 of log.csv"),
+        ("p,y\n0.5,1\n nan,1\nx,1\n", "", "score must be in [0, 1], got nothing - at row 2 of log.csv"),
+        ("p,y\n50,1\n20,0\n", "", "the scores look like percent: say --score-kind percent"),
+        ("p,y\n-2.5,1\n1.5,0\n", "", "the scores look like logits: say --score-kind logit"),
+        (
+            "p,y,t\n0.5,1,2024-01-02\n0.5,0,2024-01-01\n",
+            "--time t",
+            "time must not go back, got '2024-01-01' after a later one - at row 2 of log.csv; say --sort",
+        ),
+        (
+            "p,y,t\n0.5,1,soon\n",
+            "--time t",
+            "time must be a date of the years 1 to 9999 (ISO 8601) or a number, got 'soon' - at row 1 of log.csv",
+        ),
+        ("p,y,t\n0.5,1,\n0.5,1,x\n", "--time t", "time must be there, got nothing - at row 1"),
+        ("p,y,k\n0.5,1,\n", "--key k", "key must be there, got nothing - at row 1 of log.csv"),
+        ("i,p,y\na,0.5,1\nb,0.5,1\na,0.5,0\n", "--id i", "event id must be there once only, got 'a' again - at row 3"),
+        ("p,y\n0.5,1\n0.5\n", "", "row must have 2 fields, got 1 in '0.5' - at row 2 of log.csv"),
+        ("p,y\n0.5,1\n", "--warmup 1", "warmup must be less than the 1 events that have an outcome, got 1"),
+        ("p,y\n0.5,1\n", "--methods opps", "did you mean 'ops'?"),
+        ("p,y\n0.5,1\n", "--delay 3h", "a delay in time needs the time of each event, got none; say --time NAME"),
+        ("p,y\n0.5,1\n", "--delay 3x", "delay must be a number of events or a time"),
+        ("p,y\n0.5,1\n", "--sort", "to sort a log needs the time of each event, got none; say --time NAME"),
+        ("p,y\n0.5,1\n", "--outcome-time y", "--outcome-time needs --time"),
+        ("p,y\n0.5,1\n", "--time p --outcome-time y --delay 3", "got both"),
+        ("p,y\n0.5,1\n", "--delimiter ab", "--delimiter must be one character, got 'ab'"),
+        ("p,y\n0.5,1\n", "--out f.csv", "--out must end in .parquet, got 'f.csv'"),
+        ("p,y\n0.5,1\n", "--report .", "--report must be a file, got the folder '.'"),
+    ],
+)
 def test_mistakes_get_a_sentence(typed, text, options, said):
     Path("log.csv").write_text(text)
     code, out, err = typed("log.csv", *options.split())
@@ -148,8 +163,19 @@ def test_whatever_is_typed_into_a_log_there_is_no_traceback(typed):
     random = Random(0)  # noqa: S311 - no secret
     odd = [*"0.,;\n\r\t\"'-eN \x00é", "nan", "inf", "1e999", "true", "2024-13-01", "9999-12-31", "9" * 20, '""', "1_0"]
     rows = [f"2024-01-{day:02d},0.{day},{day % 2},{'abc'[day % 3]},{day}" for day in range(10, 29)]
-    options = ["--time t", "--key k", "--id id", "--skip-bad", "--delay 3", "--score-kind logit", "--sort --time t",
-               "--delay 2h --time t", "--time t --outcome-time id", "--outcome k", "--time id"]  # fmt: skip
+    options = [
+        "--time t",
+        "--key k",
+        "--id id",
+        "--skip-bad",
+        "--delay 3",
+        "--score-kind logit",
+        "--sort --time t",
+        "--delay 2h --time t",
+        "--time t --outcome-time id",
+        "--outcome k",
+        "--time id",
+    ]
     codes = []
     for _ in range(60):
         text = "\n".join(["t,p,y,k,id", *rows]) + "\n"
@@ -164,27 +190,36 @@ def test_whatever_is_typed_into_a_log_there_is_no_traceback(typed):
 
 
 def test_bad_rows_are_skipped_and_counted_where_asked(typed):
-    Path("log.csv").write_text("id,p,y,k\n1,0.5,1,a\n2,,1,a\n3,1.5,0,a\n4,0.5,,a\n5,x,1,a\n6,0.5,9,a\n7,0.5,1,\n"
-                               "1,0.5,1,a\n8,0.5\n9,0.25,0,b\n")  # fmt: skip
+    Path("log.csv").write_text(
+        "id,p,y,k\n1,0.5,1,a\n2,,1,a\n3,1.5,0,a\n4,0.5,,a\n5,x,1,a\n6,0.5,9,a\n7,0.5,1,\n1,0.5,1,a\n8,0.5\n9,0.25,0,b\n"
+    )
     data = payload(typed, "log.csv", "--skip-bad", "--id", "id", "--key", "k")["data"]
     assert (data["rows"], data["used"], data["keys"]) == (10, 2, 2)
     reasons = {skipped["reason"]: skipped["count"] for skipped in data["skipped"]}
     assert reasons == {
-        "row has too many or too few fields": 1, "score is missing": 1, "score is not in [0, 1]": 1,
-        "outcome is missing": 1, "score is not a number": 1, "outcome is not 0 or 1": 1, "key is missing": 1,
+        "row has too many or too few fields": 1,
+        "score is missing": 1,
+        "score is not in [0, 1]": 1,
+        "outcome is missing": 1,
+        "score is not a number": 1,
+        "outcome is not 0 or 1": 1,
+        "key is missing": 1,
         "event id came before": 1,
-    }  # fmt: skip
+    }
     first = {skipped["reason"]: skipped["first"] for skipped in data["skipped"]}
     assert first["score is missing"] == "row 2 of log.csv"
     code, out, _ = typed("log.csv", "--skip-bad", "--id", "id", "--key", "k")
     assert code == 0 and "Skipped 1: score is missing, first at row 2 of log.csv." in out
 
 
-@pytest.mark.parametrize(("text", "said"), [
-    ("p,y\n0.3,1\n", "Only one event was judged"),
-    ("p,y\n" + "0.3,1\n0.4,1\n" * 120, "Every judged outcome is 1: there is nothing to tell apart, and no AUC."),
-    ("p,y\n" + "0.3,1\n0.3,0\n" * 120, "The score is all but constant"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("p,y\n0.3,1\n", "Only one event was judged"),
+        ("p,y\n" + "0.3,1\n0.4,1\n" * 120, "Every judged outcome is 1: there is nothing to tell apart, and no AUC."),
+        ("p,y\n" + "0.3,1\n0.3,0\n" * 120, "The score is all but constant"),
+    ],
+)
 def test_odd_logs_get_a_sensible_answer(typed, text, said):
     Path("log.csv").write_text(text)
     code, out, err = typed("log.csv", "--report", "r.html")

@@ -75,9 +75,14 @@ def beginning(stream, n):
     due = None if stream.due is None else np.minimum(stream.due[:n], n)
     times, known = (None if column is None else column[:n] for column in (stream.times, stream.known))
     return replace(
-        stream, scores=stream.scores[:n], outcomes=stream.outcomes[:n], due=due, group=stream.group[:n], times=times,
+        stream,
+        scores=stream.scores[:n],
+        outcomes=stream.outcomes[:n],
+        due=due,
+        group=stream.group[:n],
+        times=times,
         known=known,
-    )  # fmt: skip
+    )
 
 
 # ---- covariate drift ---------------------------------------------------------------------------------------------

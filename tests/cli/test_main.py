@@ -40,10 +40,14 @@ def test_demo_gets_its_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -
     assert asked == [tmp_path]
 
 
-@pytest.mark.parametrize(("error", "code", "said"), [
-    (MissingExtra("needs the extra"), 2, "calibeat: needs the extra"), (KeyboardInterrupt(), 130, "calibeat: stopped"),
-    (PermissionError(13, "not here"), 2, "calibeat: [Errno 13] not here"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("error", "code", "said"),
+    [
+        (MissingExtra("needs the extra"), 2, "calibeat: needs the extra"),
+        (KeyboardInterrupt(), 130, "calibeat: stopped"),
+        (PermissionError(13, "not here"), 2, "calibeat: [Errno 13] not here"),
+    ],
+)
 def test_errors_are_sentences(
     error: BaseException, code: int, said: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -41,20 +41,26 @@ def files():
     return sorted(str(path) for path in Path().rglob("*"))
 
 
-@pytest.mark.parametrize(("arguments", "said"), [
-    ("logs/log.parquet --out logs/log.parquet", "--out must not be the log itself, got 'logs/log.parquet'"),
-    ("logs/log.parquet --report logs/../logs/log.parquet", "--report must not be the log itself"),
-    ("logs/log.parquet --out link.parquet", "--out must not be the log itself"),
-    ("logs/log.parquet --out x.parquet --report ./x.parquet", "--report and --out must be two files, got 'x.parquet'"),
-    ("logs --out logs/f.parquet", "--out must not be among the files of the log, got 'logs/f.parquet'"),
-    ("logs --out logs/deep/f.parquet", "--out must not be among the files of the log"),
-    ("logs/*.parquet --out logs/f.parquet", "the next run would read it"),
-    ("logs/**/*.parquet --out logs/deep/f.parquet", "the next run would read it"),
-    ("logs/log.parquet --out here.parquet", "--out must be a file, got the folder 'here.parquet'"),
-    ("logs/log.parquet --report logs/log.parquet/r.html", "logs/log.parquet' is a file"),
-    (f"logs/log.parquet --report {'x' * 251}.html", "File name too long"),
-    ("nowhere.csv --out new/f.parquet --report new/r.html", "which is not there"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ("logs/log.parquet --out logs/log.parquet", "--out must not be the log itself, got 'logs/log.parquet'"),
+        ("logs/log.parquet --report logs/../logs/log.parquet", "--report must not be the log itself"),
+        ("logs/log.parquet --out link.parquet", "--out must not be the log itself"),
+        (
+            "logs/log.parquet --out x.parquet --report ./x.parquet",
+            "--report and --out must be two files, got 'x.parquet'",
+        ),
+        ("logs --out logs/f.parquet", "--out must not be among the files of the log, got 'logs/f.parquet'"),
+        ("logs --out logs/deep/f.parquet", "--out must not be among the files of the log"),
+        ("logs/*.parquet --out logs/f.parquet", "the next run would read it"),
+        ("logs/**/*.parquet --out logs/deep/f.parquet", "the next run would read it"),
+        ("logs/log.parquet --out here.parquet", "--out must be a file, got the folder 'here.parquet'"),
+        ("logs/log.parquet --report logs/log.parquet/r.html", "logs/log.parquet' is a file"),
+        (f"logs/log.parquet --report {'x' * 251}.html", "File name too long"),
+        ("nowhere.csv --out new/f.parquet --report new/r.html", "which is not there"),
+    ],
+)
 def test_what_cannot_or_must_not_be_written_is_refused_first(typed, arguments, said):
     Path("link.parquet").symlink_to("logs/log.parquet")
     Path("here.parquet").mkdir()
@@ -118,8 +124,11 @@ def test_the_mask_of_the_process_is_left_alone(typed, monkeypatch):
 def test_sigterm_leaves_no_half_written_file(tmp_path):
     process = subprocess.Popen(
         [sys.executable, "-m", "calibeat", "backtest", "-", "--out", "new/f.parquet", "--methods", "ops"],
-        stdin=subprocess.PIPE, stderr=subprocess.PIPE, cwd=tmp_path, env={**os.environ, "NUMBA_DISABLE_JIT": "1"},
-    )  # fmt: skip
+        stdin=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        cwd=tmp_path,
+        env={**os.environ, "NUMBA_DISABLE_JIT": "1"},
+    )
     with process:
         process.stdin.write(b"p,y\n" + b"0.5,1\n0.25,0\n" * 900_000)
         process.stdin.flush()
@@ -138,9 +147,7 @@ def test_sigterm_leaves_no_half_written_file(tmp_path):
 
 def test_signals_end_the_run_in_the_main_thread_only(typed, capsys, monkeypatch):
     before = signal.getsignal(signal.SIGTERM)
-    monkeypatch.setattr(
-        result.BacktestResult, "to_html", lambda *_: signal.raise_signal(signal.SIGTERM)
-    )  # fmt: skip
+    monkeypatch.setattr(result.BacktestResult, "to_html", lambda *_: signal.raise_signal(signal.SIGTERM))
     assert typed("logs/log.parquet", "--report", "r.html", "--out", "f.parquet")[0] == 143
     assert signal.getsignal(signal.SIGTERM) == before and not list(Path().glob("*.parquet"))
 

@@ -290,17 +290,20 @@ def test_receipts_of_0_1_are_taken_over() -> None:
     assert adopted(new) == new and adopted(()) == ()
 
 
-@pytest.mark.parametrize(("at", "value", "message"), [
-    (49, -1.0, "temper from 1 to 1 [+] its staleness"),
-    (50, 0.5, "temper from 1 to 1 [+] its staleness"),
-    (50, 1e9, "temper from 1 to 1 [+] its staleness"),
-    (51, 1e9, "mean lag of at most its"),
-    (152, 0.0, "temper from 1 to 1 [+] its staleness"),
-    (155, 0.9, "weights of lanes that sum to one"),
-    (156, 1e7, "horizon lane with parameters"),
-    (163, -0.1, "horizon lane with positive variances"),
-    (164, 0.9, "horizon lane with positive variances"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("at", "value", "message"),
+    [
+        (49, -1.0, "temper from 1 to 1 [+] its staleness"),
+        (50, 0.5, "temper from 1 to 1 [+] its staleness"),
+        (50, 1e9, "temper from 1 to 1 [+] its staleness"),
+        (51, 1e9, "mean lag of at most its"),
+        (152, 0.0, "temper from 1 to 1 [+] its staleness"),
+        (155, 0.9, "weights of lanes that sum to one"),
+        (156, 1e7, "horizon lane with parameters"),
+        (163, -0.1, "horizon lane with positive variances"),
+        (164, 0.9, "horizon lane with positive variances"),
+    ],
+)
 def test_a_damaged_row_is_refused(at: int, value: float, message: str) -> None:
     cal = Calibrator(AUTO)
     cal.run(*STREAMS["random"](), due=np.arange(300) + 20)

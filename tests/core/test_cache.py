@@ -6,6 +6,7 @@ import os
 import pickle
 import stat
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from conftest import JIT_OFF
@@ -140,6 +141,20 @@ def test_folders_and_files_that_nobody_used_for_a_month_go(home: Path, monkeypat
     cache._remove_old_files.cache_clear()
     cache.write("c-1", b"code")
     assert {path.name for path in folder.iterdir()} == {"c-1"}
+
+
+def test_what_vanishes_meanwhile_is_not_there(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another process may remove a folder or a file at any moment."""
+    gone = home / "gone"
+    assert not cache._is_old(gone) and cache._names_in(gone) == []
+    monkeypatch.setattr(cache, "readable", lambda: [gone])
+    assert cache.read("a-1") is None and not cache.holds("a-1")
+
+
+def test_a_program_may_choose_the_folder(monkeypatch: pytest.MonkeyPatch) -> None:
+    chosen = SimpleNamespace(config=SimpleNamespace(CACHE_DIR="there"))
+    monkeypatch.setitem(cache.sys.modules, "numba", chosen)
+    assert cache._chosen_by_user() == "there"
 
 
 def test_a_disk_that_is_full_is_no_error(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:

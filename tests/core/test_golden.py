@@ -84,9 +84,23 @@ def test_hedging_fed_the_stored_draws(stem: str, array: str) -> None:
     forecasts, row = np.empty(len(keep)), method.initial_row()
     outcomes = vectors["y"][keep].astype(float)
     compiled(loops.run)(
-        method.spec, row, len(row), loops.NO_SLOTS, 0, 1, 0, 0.0, experts[keep], outcomes, draws, forecasts,
-        np.empty(0), *loops.NO_HISTORY, loops.place_before(), len(keep),
-    )  # fmt: skip
+        method.spec,
+        row,
+        len(row),
+        loops.NO_SLOTS,
+        0,
+        1,
+        0,
+        0.0,
+        experts[keep],
+        outcomes,
+        draws,
+        forecasts,
+        np.empty(0),
+        *loops.NO_HISTORY,
+        loops.place_before(),
+        len(keep),
+    )
     # The same mid-point every time; the published ones are written with another rounding.
     np.testing.assert_allclose(forecasts, vectors[array][keep], rtol=0, atol=2e-16)
 

@@ -95,8 +95,12 @@ def test_the_oracle(cells, strict, slack):
     np.testing.assert_allclose(kernel.row[:2], [oracle.M, oracle.N], rtol=1e-6)
 
 
-@given(st.lists(st.tuples(st.floats(0, 1), st.integers(0, 1), st.floats(0, 1)), max_size=60),
-       st.sampled_from([0.0, 1.0, 2.0]), st.sampled_from([0.01, 10.0]), st.booleans())  # fmt: skip
+@given(
+    st.lists(st.tuples(st.floats(0, 1), st.integers(0, 1), st.floats(0, 1)), max_size=60),
+    st.sampled_from([0.0, 1.0, 2.0]),
+    st.sampled_from([0.01, 10.0]),
+    st.booleans(),
+)
 def test_one_step_never_adds_more_than_the_proof_allows(events, slack, spring, strict):
     """Lemma 2: for both outcomes, on average over the draw, at every step."""
     kernel = Kernel(12, slack, spring, strict)
@@ -212,11 +216,16 @@ def test_the_bounds_of_the_design():
     for T, row in table.items():
         ours = (
             bounds.guard_calibration(T),
-            bounds.guard_calibration(T, brier=0.25), bounds.guard_calibration(T, brier=0.15),
-            bounds.guard_calibration(T, slack=0.0), bounds.guard_calibration(T, slack=2.0),
-            bounds.guard_calibration(T, bins=50), min(bounds.guard_strict_calibration(T, J) for J in range(2, 300)),
-            bounds.guard_log_loss(T), bounds.guard_brier(T), bounds.guard_sharpness(0.1, T),
-        )  # fmt: skip
+            bounds.guard_calibration(T, brier=0.25),
+            bounds.guard_calibration(T, brier=0.15),
+            bounds.guard_calibration(T, slack=0.0),
+            bounds.guard_calibration(T, slack=2.0),
+            bounds.guard_calibration(T, bins=50),
+            min(bounds.guard_strict_calibration(T, J) for J in range(2, 300)),
+            bounds.guard_log_loss(T),
+            bounds.guard_brier(T),
+            bounds.guard_sharpness(0.1, T),
+        )
         assert ours == pytest.approx(row, rel=0.02, abs=6e-4)
 
 

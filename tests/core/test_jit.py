@@ -179,6 +179,29 @@ print(hasattr(jit.for_cost(toy.sum_of_squares, 1e-6), "signatures"))
     assert fresh(program, NUMBA_CACHE_DIR=str(tmp_path)) == "False False False\nFalse\n"
 
 
+def test_the_account_of_plain_python(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In this process, whatever is compiled in it: what counts is the share of the time of a compilation."""
+    cached = [False]
+    monkeypatch.setattr(jit, "_disabled", lambda: False)
+    monkeypatch.setattr(jit, "is_cached", lambda _: cached[0])
+    monkeypatch.setattr(jit, "is_compiled", lambda _: False)
+    monkeypatch.setattr(jit, "compiled", lambda _: "compiled")
+    monkeypatch.setattr(jit, "_left", {})
+    monkeypatch.setattr(jit, "_PATIENCE", 0.1)
+    monkeypatch.setattr(jit, "_SECONDS_PER_BYTE", 1.0)
+    monkeypatch.setattr(jit._linker, "missing", lambda _: 100)  # it takes 100 seconds
+    assert jit.for_cost(kernel.ask_again, 9.0) != "compiled"
+    assert jit.for_cost(kernel.update, 9.0) != "compiled"  # each kernel has an account of its own
+    with jit.compiling_at_once():
+        assert jit.for_cost(kernel.update, 0.0) == "compiled"
+    assert jit.for_cost(kernel.ask_again, 2.0) == "compiled"
+    cached[0] = True
+    assert jit.for_cost(kernel.settle, 0.0) == "compiled"
+    assert jit.for_size(kernel.settle, 65) == "compiled" != jit.for_size(kernel.settle, 64)
+    monkeypatch.setattr(jit, "_disabled", lambda: True)
+    assert not jit.can_load(kernel.settle)
+
+
 def test_with_the_jit_off_the_plain_body_runs() -> None:
     program = """
 from calibeat.core import jit, loops

@@ -41,9 +41,15 @@ def test_the_digest_changes_with_all_that_a_kernel_is_made_from(monkeypatch: pyt
     before = digest()
     assert digest() == before
     for name, value in (
-        ("SCALE", 2.0000000000000004), ("SCALE", 2), ("TABLE", TABLE + 1), ("PAIR", (1, (2.5, "y"))), ("PAIR", [1]),
-        ("inner", lambda x: x), ("len", Linker), ("math", np),
-    ):  # fmt: skip
+        ("SCALE", 2.0000000000000004),
+        ("SCALE", 2),
+        ("TABLE", TABLE + 1),
+        ("PAIR", (1, (2.5, "y"))),
+        ("PAIR", [1]),
+        ("inner", lambda x: x),
+        ("len", Linker),
+        ("math", np),
+    ):
         with monkeypatch.context() as patch:
             patch.setitem(globals(), name, value)
             assert digest() != before, name

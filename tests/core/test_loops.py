@@ -23,9 +23,20 @@ def play(loop: Any, method: Method, slots: Any, events: tuple[Any, ...], stops: 
     place = loops.place_before()
     for stop in stops:
         due = compiled(loop)(
-            method.spec, rows.reshape(-1), width, slots.astype(np.int32), 0, streams, stats, 0.0, *events,
-            *loops.NO_HISTORY, place, stop, *late,
-        )  # fmt: skip
+            method.spec,
+            rows.reshape(-1),
+            width,
+            slots.astype(np.int32),
+            0,
+            streams,
+            stats,
+            0.0,
+            *events,
+            *loops.NO_HISTORY,
+            place,
+            stop,
+            *late,
+        )
         assert not due and place[0] == stop
     return rows
 
@@ -86,9 +97,23 @@ def test_only_the_slots_of_a_thread_are_played() -> None:
     rows, forecasts = np.tile(TOPS.initial_row(), 3), np.full(300, -1.0)
     place = loops.place_before()
     compiled(loops.run)(
-        TOPS.spec, rows, TOPS.width, slots, 1, 2, 0, 0.0, scores, outcomes, np.empty(0), forecasts, np.empty(0),
-        *loops.NO_HISTORY, place, 300,
-    )  # fmt: skip
+        TOPS.spec,
+        rows,
+        TOPS.width,
+        slots,
+        1,
+        2,
+        0,
+        0.0,
+        scores,
+        outcomes,
+        np.empty(0),
+        forecasts,
+        np.empty(0),
+        *loops.NO_HISTORY,
+        place,
+        300,
+    )
     assert (forecasts[slots != 1] == -1.0).all()
     same(forecasts[slots == 1], Calibrator(TOPS).run(scores[1::3], outcomes[1::3]))
 

@@ -38,7 +38,7 @@ METHODS = {
     "a thousand bins": Method(Platt(), None, Tracking(bins=1000)),
     "a slope without end": Method(Platt(start=(5000.0, 0.0)), None),
     "the same, tracked": Method(Platt(start=(-5000.0, 3.0)), None, Tracking()),
-}  # fmt: skip
+}
 
 
 def trained(method: Method, events: int) -> Calibrator:
@@ -130,9 +130,9 @@ def by_sqlite(exported: Export, scores: list[float | None]) -> list[float | None
 
 def by_duckdb(exported: Export, scores: list[float | None]) -> list[float | None]:
     with duckdb.connect() as database:
-        database.execute("CREATE TABLE log AS SELECT unnest(?) AS id, unnest(?)::DOUBLE AS score", [
-            list(range(len(scores))), scores,
-        ])  # fmt: skip
+        database.execute(
+            "CREATE TABLE log AS SELECT unnest(?) AS id, unnest(?)::DOUBLE AS score", [list(range(len(scores))), scores]
+        )
         answer = database.execute(f"SELECT {exported.sql} FROM log ORDER BY id")  # noqa: S608 - our text
         return [row[0] for row in answer.fetchall()]
 
@@ -197,7 +197,7 @@ KINDS = {
     "DECIMAL(9, 4)": [0.1, 0.5, 0.25, 1, 0],
     "NUMERIC(5, 3)": [0.125, 0.999],
     "REAL": [0.5, 0.25, 1.0],
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -231,8 +231,17 @@ def test_text_that_is_no_number() -> None:
             database.execute(f"SELECT {exported.sql} FROM (SELECT 'abc' AS score)").fetchall()  # noqa: S608 - our text
 
 
-@pytest.mark.parametrize("method", [BM, OPS, OBS, Method(Temperature(), None), Method(Platt(start=(0.05, 2.0)), None),
-                                    Method(Platt(start=(5000.0, 0.0)), None)])  # fmt: skip
+@pytest.mark.parametrize(
+    "method",
+    [
+        BM,
+        OPS,
+        OBS,
+        Method(Temperature(), None),
+        Method(Platt(start=(0.05, 2.0)), None),
+        Method(Platt(start=(5000.0, 0.0)), None),
+    ],
+)
 def test_onnx(method: Method) -> None:
     cal = trained(method, 250)
     session = onnxruntime.InferenceSession(cal.export().onnx())

@@ -12,9 +12,19 @@ from pathlib import Path
 import numpy as np
 
 KEEP = {
-    "cifar_rot": 300, "satimage_rf": 300, "letter_mlp": 200, "synth3_jump": 400, "satimage_nb": 300, "flightdelay": 300,
-    "synth1000": 8, "late_fixed100": 450, "late_random": 450, "edge4": 600, "two": 500, "constant": 400,
-}  # fmt: skip
+    "cifar_rot": 300,
+    "satimage_rf": 300,
+    "letter_mlp": 200,
+    "synth3_jump": 400,
+    "satimage_nb": 300,
+    "flightdelay": 300,
+    "synth1000": 8,
+    "late_fixed100": 450,
+    "late_random": 450,
+    "edge4": 600,
+    "two": 500,
+    "constant": 400,
+}
 
 
 def main() -> None:

@@ -11,15 +11,7 @@ import numpy as np
 import pytest
 from conftest import JIT_OFF
 
-from calibeat import (
-    AUTO,
-    Calibrator,
-    InvalidInput,
-    MultiCalibrator,
-    MultiForecast,
-    OutcomeConflict,
-    UnknownForecast,
-)
+from calibeat import AUTO, Calibrator, InvalidInput, MultiCalibrator, MultiForecast, OutcomeConflict, UnknownForecast
 from calibeat.multi import layout, vector
 
 CLASSES = ["cat", "dog", "bird"]

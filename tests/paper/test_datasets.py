@@ -118,16 +118,28 @@ def test_openml_fills_the_cache(data: Path, tmp_path: Path, monkeypatch: pytest.
     lines = ["@RELATION credit", *(f"@ATTRIBUTE {name} REAL" for name in names[:-1]), "@ATTRIBUTE y {0,1}", "@DATA"]
     arff = ("\n".join(lines) + "\n" + frame.to_csv(index=False, header=False)).encode()
     description = {
-        "id": "42477", "name": "credit", "description": "", "version": "1", "format": "ARFF", "status": "active",
-        "url": "https://www.openml.org/data/v1/download/21854401", "default_target_attribute": "y",
+        "id": "42477",
+        "name": "credit",
+        "description": "",
+        "version": "1",
+        "format": "ARFF",
+        "status": "active",
+        "url": "https://www.openml.org/data/v1/download/21854401",
+        "default_target_attribute": "y",
         "md5_checksum": hashlib.md5(arff).hexdigest(),  # noqa: S324 - OpenML's checksum, not ours
-    }  # fmt: skip
+    }
     features = [
-        {"index": str(i), "name": name, "data_type": "nominal" if name == "y" else "numeric",
-         "is_target": str(name == "y").lower(), "is_ignore": "false", "is_row_identifier": "false",
-         "number_of_missing_values": "0"}
+        {
+            "index": str(i),
+            "name": name,
+            "data_type": "nominal" if name == "y" else "numeric",
+            "is_target": str(name == "y").lower(),
+            "is_ignore": "false",
+            "is_row_identifier": "false",
+            "number_of_missing_values": "0",
+        }
         for i, name in enumerate(names)
-    ]  # fmt: skip
+    ]
     answers = {
         "api/v1/json/data/42477": json.dumps({"data_set_description": description}).encode(),
         "api/v1/json/data/features/42477": json.dumps({"data_features": {"feature": features}}).encode(),
@@ -163,9 +175,9 @@ def test_designs(name: str, data: Path) -> None:
     assert (np.maximum.accumulate(key[drift]) - key[drift]).max() <= most
 
 
-@pytest.mark.parametrize(("stream", "stem"), [
-    (ForestStream("fetal", "drift"), "fetal_drift"), (ForestStream("credit", "iid"), "credit_iid"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("stream", "stem"), [(ForestStream("fetal", "drift"), "fetal_drift"), (ForestStream("credit", "iid"), "credit_iid")]
+)
 def test_forests_are_those_of_the_published_experiments(stream: ForestStream, stem: str, data: Path) -> None:
     theirs = golden.scores(f"{stem}_seed0")
     scores, outcomes = forests.grow(stream, 0, data)
@@ -200,10 +212,12 @@ def test_scores_are_kept_by_what_they_depend_on(tmp_path: Path) -> None:
     assert first[0].dtype == np.float64
     assert path.stat().st_mtime_ns == made
     others = [
-        ForestStream("label", "iid", "text", 3, 64), ForestStream("label", "drift", "published", 3, 64),
-        ForestStream("label", "drift", "text", 4, 64), ForestStream("label", "drift", "text", 3, 65),
+        ForestStream("label", "iid", "text", 3, 64),
+        ForestStream("label", "drift", "published", 3, 64),
+        ForestStream("label", "drift", "text", 4, 64),
+        ForestStream("label", "drift", "text", 3, 65),
         ForestStream("bank", "drift"),
-    ]  # fmt: skip
+    ]
     paths = {path, stream.path(1, tmp_path), *(other.path(0, tmp_path) for other in others)}
     assert len(paths) == len(others) + 2
     path.write_bytes(path.read_bytes()[:50])  # cut: made again, never believed

@@ -20,9 +20,9 @@ def printed(value: float, like: str) -> str:
     return f"{value:.{len(like.partition('.')[2])}f}"
 
 
-@pytest.mark.parametrize(("stem", "kind", "frozen"), [
-    ("sec1_cov_seed0", "covariate", False), ("sec1_label_seed0", "label", True),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("stem", "kind", "frozen"), [("sec1_cov_seed0", "covariate", False), ("sec1_label_seed0", "label", True)]
+)
 def test_printed_tables_of_section_1(stem: str, kind: str, frozen: bool) -> None:
     g = golden.load(stem)
     a, b = section1.trajectory(PUBLISHED_OPS, g["scores"], g["y"])

@@ -66,15 +66,25 @@ def test_numbers_of_figures_are_those_of_the_paper() -> None:
     """By the labels of the source: what we call Figure 5 is what the paper calls so."""
     labels = {label: name for name, found in golden.paper()["floats"] for label in found}
     for label, name in {
-        "fig:methology-summary": "pipeline", "fig:cov-shift-illustration": "covariate-drift",
-        "fig:intro-platt-figure": "platt", "fig:label-shift-small": "small-drifts",
+        "fig:methology-summary": "pipeline",
+        "fig:cov-shift-illustration": "covariate-drift",
+        "fig:intro-platt-figure": "platt",
+        "fig:label-shift-small": "small-drifts",
         "tab:lr-regret-runningtime": "table1",
-        "fig:real-data-ce": "real-drift", "fig:real-data-shp": "real-drift", "fig:real-data-iid-ce": "real-iid",
-        "fig:real-data-iid-shp": "real-iid", "fig:synthetic-exps": "ten-dimensions", "tab:metadata": "datasets",
-        "fig:label-shift-illustration": "label-drift", "fig:regression-shift-illustration": "regression-drift",
-        "fig:real-data-eps-0.05": "epsilon", "fig:real-data-eps-0.2": "epsilon", "fig:real-data-tops": "beta",
-        "fig:real-data-bs": "histogram", "fig:foster99-pfg-rain": "rain",
-    }.items():  # fmt: skip
+        "fig:real-data-ce": "real-drift",
+        "fig:real-data-shp": "real-drift",
+        "fig:real-data-iid-ce": "real-iid",
+        "fig:real-data-iid-shp": "real-iid",
+        "fig:synthetic-exps": "ten-dimensions",
+        "tab:metadata": "datasets",
+        "fig:label-shift-illustration": "label-drift",
+        "fig:regression-shift-illustration": "regression-drift",
+        "fig:real-data-eps-0.05": "epsilon",
+        "fig:real-data-eps-0.2": "epsilon",
+        "fig:real-data-tops": "beta",
+        "fig:real-data-bs": "histogram",
+        "fig:foster99-pfg-rain": "rain",
+    }.items():
         assert labels[label] in EXPERIMENTS[name].shows, label
 
 
@@ -134,10 +144,13 @@ def test_two_runs_judge_no_claim_that_depends_on_them(small: tuple[Path, str]) -
 def test_the_page_counts_verdicts() -> None:
     one = section.Verdict("TOPS is best", "Figure 5", True, "why", "asked")
     verdicts = [
-        one, one, replace(one, holds=False, claim="OPS is best"), replace(one, holds=None, claim="Who knows"),
+        one,
+        one,
+        replace(one, holds=False, claim="OPS is best"),
+        replace(one, holds=None, claim="Who knows"),
         replace(one, holds=None, fails_at_two=True, claim="Hardly", verbatim=False),
         replace(one, holds=None, too_few=True, claim="Unjudged"),
-    ]  # fmt: skip
+    ]
     text = "\n".join(pages.summary(verdicts, ["a finding"]))
     assert "**2 hold** in these runs, **1 do not**, and 2 are undecided" in text
     assert "If two standard errors were enough, 1 of the undecided would not hold." in text
@@ -244,23 +257,29 @@ def test_a_process_that_died_is_a_sentence(tmp_path: Path, monkeypatch: pytest.M
 # ---- arguments ---------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("arguments", "said"), [
-    (["real-drfit"], "NAME must be one of the experiments, got 'real-drfit' - did you mean 'real-drift'?"),
-    (["zzzz"], "got 'zzzz' - there are all, platt, pipeline"),
-    (["platt", "--runs", "0"], "--runs must be a whole number in [1, 100000], got 0"),
-    (["platt", "--jobs", "-3"], "--jobs must be a whole number"),
-    (["platt", "--seed", "-1"], "--seed must be a whole number"),
-    (["platt", "--seed", str(2**40)], "--seed must be a whole number"),
-    (["real-iid", "--data", "/no/such/folder"], "/no/such/folder must hold the data, but has no bank.csv, credit.csv"),
-    (["refits", "--data", "/no/such/folder"], "/no/such/folder must hold the data"),
-    (["platt", "--out", "/dev/null/x"], "--out must be a folder or a new name, got /dev/null/x - Not a directory"),
-    (["platt", "--out", "/dev/null"], "--out must be a folder or a new name, got /dev/null - File exists"),
-    (["real"], "got 'real' - did you mean 'real-drift' or 'real-iid'?"),
-    (["figure5"], "did you mean 'real-drift'?"),
-    (["Figure 16"], "did you mean 'rain'?"),
-    (["fig. 7"], "did you mean 'ten-dimensions'?"),
-    (["--list", "foo"], "NAME must be one of the experiments, got 'foo'"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["real-drfit"], "NAME must be one of the experiments, got 'real-drfit' - did you mean 'real-drift'?"),
+        (["zzzz"], "got 'zzzz' - there are all, platt, pipeline"),
+        (["platt", "--runs", "0"], "--runs must be a whole number in [1, 100000], got 0"),
+        (["platt", "--jobs", "-3"], "--jobs must be a whole number"),
+        (["platt", "--seed", "-1"], "--seed must be a whole number"),
+        (["platt", "--seed", str(2**40)], "--seed must be a whole number"),
+        (
+            ["real-iid", "--data", "/no/such/folder"],
+            "/no/such/folder must hold the data, but has no bank.csv, credit.csv",
+        ),
+        (["refits", "--data", "/no/such/folder"], "/no/such/folder must hold the data"),
+        (["platt", "--out", "/dev/null/x"], "--out must be a folder or a new name, got /dev/null/x - Not a directory"),
+        (["platt", "--out", "/dev/null"], "--out must be a folder or a new name, got /dev/null - File exists"),
+        (["real"], "got 'real' - did you mean 'real-drift' or 'real-iid'?"),
+        (["figure5"], "did you mean 'real-drift'?"),
+        (["Figure 16"], "did you mean 'rain'?"),
+        (["fig. 7"], "did you mean 'ten-dimensions'?"),
+        (["--list", "foo"], "NAME must be one of the experiments, got 'foo'"),
+    ],
+)
 def test_garbage_is_answered_with_a_sentence(
     arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]
 ) -> None:

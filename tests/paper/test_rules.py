@@ -67,8 +67,11 @@ def test_between_two_and_three_standard_errors_is_undecided_and_says_so() -> Non
 @pytest.mark.parametrize("runs", [1, 2, 9])
 @pytest.mark.parametrize("tops", [0.01, 0.09])
 def test_few_runs_decide_nothing(tops: float, runs: int) -> None:
-    streams = {f"{kind}-{design}": edited(summary(kind, design, runs=runs, TOPS=tops), "shp", "BM", 0.5)
-               for kind in ("bank", "fetal") for design in ("drift", "iid")}  # fmt: skip
+    streams = {
+        f"{kind}-{design}": edited(summary(kind, design, runs=runs, TOPS=tops), "shp", "BM", 0.5)
+        for kind in ("bank", "fetal")
+        for design in ("drift", "iid")
+    }
     for claim in (*claims.DRIFT, *claims.IID, *claims.EPSILON, *claims.BETA, *claims.HISTOGRAM):
         verdict = claim.judged(streams)
         assert verdict.holds is None and verdict.too_few and "a verdict needs at least 10; " in verdict.why
@@ -126,7 +129,7 @@ def test_slightly_is_one_number() -> None:
     for claim, epsilon, fine, wrong in (
         (claims.EPSILON[3], 0.05, (0.041, 0.049), (0.039, 0.051)),
         (claims.EPSILON[4], 0.2, (0.051, 0.062), (0.049, 0.063)),
-    ):  # fmt: skip
+    ):
         assert "slightly" in claim.text
         for level in (*fine, *wrong):
             given = {"x": edited(summary(), "ce", "HOPS", level, epsilon)}
@@ -180,18 +183,20 @@ def test_rules_together() -> None:
 
 
 def test_verdicts_of_section_1_can_go_both_ways() -> None:
-    good = np.array([(90.0, 0.1), *[(60.0, 0.3), (85.0, 0.1), (85.0, 0.1)],
-                     *[(50.0, 0.35), (85.0, 0.1), (85.0, 0.1)], *[(40.0, 0.4), (85.0, 0.1), (85.0, 0.1)]])  # fmt: skip
+    good = np.array(
+        [
+            (90.0, 0.1),
+            *[(60.0, 0.3), (85.0, 0.1), (85.0, 0.1)],
+            *[(50.0, 0.35), (85.0, 0.1), (85.0, 0.1)],
+            *[(40.0, 0.4), (85.0, 0.1), (85.0, 0.1)],
+        ]
+    )
     bad = np.array([(90.0, 0.1), *[(85.0, 0.1), (40.0, 0.4), (40.0, 0.4)] * 3])
     for kind in ("label", "regression"):
         assert [v.holds for v in section1.verdicts(kind, good)] == [True, True, True]
         assert [v.holds for v in section1.verdicts(kind, bad)] == [False, False, False]
     assert "regression-function drift" in section1.verdicts("regression", bad)[2].where
-    assert [v.holds for v in section1.verdicts("covariate", good)] == [
-        False,
-        False,
-        True,
-    ]  # far more than slightly
+    assert [v.holds for v in section1.verdicts("covariate", good)] == [False, False, True]  # far more than slightly
     assert [v.holds for v in section1.verdicts("covariate", bad)] == [False, False, False]
     slightly = good.copy()
     slightly[[1, 2, 4, 5]] = (84.0, 0.11), (85.0, 0.1), (80.0, 0.12), (85.0, 0.1)

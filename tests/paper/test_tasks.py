@@ -65,9 +65,12 @@ def started(tmp_path: Path, runs: int, *more: str) -> subprocess.Popen[str]:
     """The command, begun, with a first run finished."""
     command = [sys.executable, "-m", "calibeat", "reproduce", "covariate-drift", "--runs", str(runs), *more]
     process = subprocess.Popen(
-        [*command, "--out", str(tmp_path / "out")], env={**os.environ, "XDG_CACHE_HOME": str(tmp_path)},
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-    )  # fmt: skip
+        [*command, "--out", str(tmp_path / "out")],
+        env={**os.environ, "XDG_CACHE_HOME": str(tmp_path)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
     while not list(tmp_path.rglob("runs/*/[0-9]*.npz")):
         assert process.poll() is None, process.communicate()
         time.sleep(0.02)

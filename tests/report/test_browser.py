@@ -155,7 +155,8 @@ def test_intervals_of_another_metric(year):
     assert heading(year, "#leaderboard", "Log-loss against raw")
     press(year, one(year, "#leaderboard-metric input"), Keys.ARROW_RIGHT, Keys.ARROW_RIGHT)
     assert heading(year, "#leaderboard", "CE against raw")
-    assert "−0.04300" in "".join(column(year, "#leaderboard", 2))
+    shown = "".join(column(year, "#leaderboard", 2))
+    assert "−0.0430" in shown and "less, beyond luck" in shown and " to −" not in shown  # no interval
 
 
 def test_keys_are_found_sorted_and_turned(year):

@@ -71,7 +71,8 @@ def test_verdict_and_leaderboard_are_there_without_javascript(year, page):
     rows = [attributes["data-method"] for tag, attributes in seen.tags if "data-method" in attributes]
     assert rows == sorted(rows, key=lambda name: {row["method"]: row["log_loss"] for row in year["table"]}[name])
     assert "0.4747" in text and "−0.05730" in text and "−0.07796 to −0.03665" in text
-    assert sum(attributes.get("class") == "bar better" for tag, attributes in seen.tags if tag == "svg") == 3 * 9
+    assert sum(attributes.get("class") == "bar better" for tag, attributes in seen.tags if tag == "svg") == 2 * 9
+    assert text.count("less, beyond luck") == 9 and text.count("luck 0.0011") == 10  # calibration error: no interval
 
 
 def test_every_section_is_there_and_linked_to(page):
@@ -215,7 +216,7 @@ def test_the_line_of_evidence_says_why_it_is_where_it_is(year):
     text = Reader(report.html(year)).text
     assert "(180 to 1)" in text and "each of the 9 compared is another chance to cross it by luck" in text
     two = Reader(report.html(payload(methods=2))).text
-    assert "Above the dotted line (20 to 1) is strong evidence" in two and "by luck" not in two
+    assert "Above the dotted line (20 to 1) is strong evidence" in two and "cross it by luck" not in two
 
 
 # ---- bars of delays ------------------------------------------------------------------------------------------------
@@ -330,6 +331,15 @@ def test_an_interval_beyond_the_scale_ends_in_an_arrow():
     assert shapes(bar([-0.5, -0.6, -0.4], scale)) == ["zero", "range", "dot"]
     assert shapes(bar([5.0, 4.0, 6.0], scale)) == ["zero", "range", "beyond"]
     assert shapes(bar([-0.9, -1.5, -0.3], scale)) == ["zero", "range", "dot", "beyond"]
+
+
+def test_a_calibration_error_is_less_or_more_only_beyond_its_envelope():
+    told = payload(methods=5)
+    for row, ends in zip(told["table"][1:], ([-0.3, -0.1], [0.1, 0.3], [-0.1, 0.3], [None, None]), strict=True):
+        row["vs_raw"]["ce"] = [0.0, *ends]
+        row["vs_best_other"]["ce"][0] = None
+    text = Reader(report.html(told)).text
+    assert (text.count("less, beyond luck"), text.count("more, beyond luck"), text.count("may be luck")) == (1, 1, 1)
 
 
 def test_an_interval_is_better_worse_or_open():

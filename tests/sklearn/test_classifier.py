@@ -12,12 +12,7 @@ import pandas as pd
 import polars as pl
 import pytest
 from classifiers import Said, by_hand, events
-from sklearn.base import (
-    BaseEstimator,
-    ClassNamePrefixFeaturesOutMixin,
-    TransformerMixin,
-    clone,
-)
+from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin, clone
 from sklearn.exceptions import NotFittedError
 from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression
@@ -44,24 +39,45 @@ CLASSIFIER_FAILS = {
     "check_estimators_nan_inf": FIRST_FIT + "; and 5 of its 10 rows, which have one class, would have to fit the base",
 }
 LOGIT_FAILS = {
-    **dict.fromkeys((
-        "check_dont_overwrite_parameters", "check_n_features_in_after_fitting", "check_dtype_object",
-        "check_estimator_sparse_array", "check_f_contiguous_array_estimator", "check_transformer_data_not_an_array",
-        "check_transformer_general", "check_methods_sample_order_invariance", "check_methods_subset_invariance",
-        "check_fit2d_1sample", "check_fit2d_1feature", "check_dict_unchanged", "check_n_features_in",
-        "check_fit2d_predict1d",
-    ), ONE_COLUMN),
+    **dict.fromkeys(
+        (
+            "check_dont_overwrite_parameters",
+            "check_n_features_in_after_fitting",
+            "check_dtype_object",
+            "check_estimator_sparse_array",
+            "check_f_contiguous_array_estimator",
+            "check_transformer_data_not_an_array",
+            "check_transformer_general",
+            "check_methods_sample_order_invariance",
+            "check_methods_subset_invariance",
+            "check_fit2d_1sample",
+            "check_fit2d_1feature",
+            "check_dict_unchanged",
+            "check_n_features_in",
+            "check_fit2d_predict1d",
+        ),
+        ONE_COLUMN,
+    ),
     "check_fit1d": "the check wants one-dimensional input to be refused, and here it is a score for each event",
-}  # fmt: skip
+}
 PROBABILITY_FAILS = {
     **{name: NO_PROBABILITIES for name in LOGIT_FAILS if name != "check_fit1d"},
-    **dict.fromkeys((
-        "check_estimators_overwrite_params", "check_estimators_fit_returns_self", "check_readonly_memmap_input",
-        "check_positive_only_tag_during_fit", "check_estimators_dtypes", "check_pipeline_consistency",
-        "check_estimators_pickle", "check_transformer_preserve_dtypes", "check_fit_idempotent",
-        "check_fit_check_is_fitted",
-    ), NO_PROBABILITIES),
-}  # fmt: skip
+    **dict.fromkeys(
+        (
+            "check_estimators_overwrite_params",
+            "check_estimators_fit_returns_self",
+            "check_readonly_memmap_input",
+            "check_positive_only_tag_during_fit",
+            "check_estimators_dtypes",
+            "check_pipeline_consistency",
+            "check_estimators_pickle",
+            "check_transformer_preserve_dtypes",
+            "check_fit_idempotent",
+            "check_fit_check_is_fitted",
+        ),
+        NO_PROBABILITIES,
+    ),
+}
 
 
 def expected_failures(estimator: Any) -> dict[str, str]:
@@ -332,8 +348,11 @@ def test_what_a_classifier_refuses() -> None:
     for error, message, work in (
         (ValueError, r"previously unseen labels: \['no', 'yes'\]", lambda: wrap(three).fit(X, y)),
         (ValueError, "two classes, got one class only so far", lambda: wrap(LogisticRegression()).fit(X, ["no"] * 100)),
-        (ValueError, r"first 50 of 100 rows, which must have both classes \['a', 'b'\], got \['a'\]",
-         lambda: wrap(LogisticRegression()).fit(X, ["a"] * 50 + ["b"] * 50)),
+        (
+            ValueError,
+            r"first 50 of 100 rows, which must have both classes \['a', 'b'\], got \['a'\]",
+            lambda: wrap(LogisticRegression()).fit(X, ["a"] * 50 + ["b"] * 50),
+        ),
         (ValueError, r"previously unseen labels: \['maybe'\]", lambda: fitted.partial_fit(X[:2], ["yes", "maybe"])),
         (ValueError, r"previously unseen labels: \[0, 1\]", lambda: wrap(frozen).fit(X, np.arange(100) % 2)),
         (ValueError, "classes must be", lambda: fitted.partial_fit(X, y, classes=["a", "b"])),
@@ -343,8 +362,11 @@ def test_what_a_classifier_refuses() -> None:
         (TypeError, "does not support sample_weight", lambda: wrap(frozen).fit(X, y, sample_weight=np.ones(100))),
         (TypeError, "does not support sample_weight", lambda: fitted.partial_fit(X, y, sample_weight=np.ones(100))),
         (TypeError, "unexpected arguments: weights", lambda: wrap(frozen).fit(X, y, weights=1)),
-        (AttributeError, "Said has none of the following attributes: decision_function, predict_proba",
-         lambda: wrap(Said()).fit(X, y)),
+        (
+            AttributeError,
+            "Said has none of the following attributes: decision_function, predict_proba",
+            lambda: wrap(Said()).fit(X, y),
+        ),
         (NotFittedError, "call 'fit' first", lambda: wrap(LogisticRegression()).partial_fit(X, y)),
         (NotFittedError, "not fitted", lambda: wrap(FrozenEstimator(LogisticRegression())).fit(X, y)),
         (NotFittedError, "not fitted", lambda: wrap(frozen).predict_proba(X)),
@@ -356,7 +378,7 @@ def test_what_a_classifier_refuses() -> None:
         (ValueError, "inconsistent numbers of samples", lambda: wrap(LogisticRegression()).fit(X, y[:50])),
         (ValueError, "Unknown label type", lambda: wrap(LogisticRegression()).fit(X, X[:, 0])),
         (ValueError, "features", lambda: fitted.partial_fit(X[:, :2], y)),
-    ):  # fmt: skip
+    ):
         with pytest.raises(error, match=message):
             work()
     assert fitted.calibrator_.outcomes == 50  # nothing of what was refused was learnt

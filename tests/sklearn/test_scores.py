@@ -33,10 +33,15 @@ def test_probabilities_enter_by_their_logit(base: Any) -> None:
     assert np.allclose(model.predict_proba([[1.0]])[0, 1], 1 / (1 + np.exp(-1)), atol=0.02)
 
 
-@pytest.mark.parametrize(("base", "used"), [
-    (LogisticRegression(), "decision_function"), (LinearSVC(), "decision_function"), (SVC(), "decision_function"),
-    (RandomForestClassifier(5, random_state=0), "predict_proba"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("base", "used"),
+    [
+        (LogisticRegression(), "decision_function"),
+        (LinearSVC(), "decision_function"),
+        (SVC(), "decision_function"),
+        (RandomForestClassifier(5, random_state=0), "predict_proba"),
+    ],
+)
 def test_the_real_score_of_a_model(base: Any, used: str) -> None:
     X, y = events(300)
     model = OnlineCalibratedClassifier(base, OPS).fit(X, y)
@@ -68,10 +73,17 @@ class Told(Said):
     def decision_function(self, X: Any) -> Any:
         p, margin = self.predict_proba(X)[:, 1], self.model_.decision_function(X)
         ways = {
-            "2p - 1": 2 * p - 1, "p - 1/2": p - 0.5, "half": p.astype(np.float16), "single": p.astype(np.float32),
-            "3p + 7": 3 * p + 7, "logit": margin, "3 logits": 3 * margin, "column": margin[:, None],
-            "two columns": np.column_stack([-margin, margin]), "nan": np.full(len(p), np.nan),
-        }  # fmt: skip
+            "2p - 1": 2 * p - 1,
+            "p - 1/2": p - 0.5,
+            "half": p.astype(np.float16),
+            "single": p.astype(np.float32),
+            "3p + 7": 3 * p + 7,
+            "logit": margin,
+            "3 logits": 3 * margin,
+            "column": margin[:, None],
+            "two columns": np.column_stack([-margin, margin]),
+            "nan": np.full(len(p), np.nan),
+        }
         return ways[self.way]
 
 

@@ -92,8 +92,11 @@ def test_what_a_transformer_refuses() -> None:
     y = [0, 1, 1]
     fitted = ScoreCalibrator().fit([0.1, 0.5, 0.7], y)
     for error, message, work in (
-        (ValueError, r"score must be in \[0, 1\], got 1.3 - at row 2",
-         lambda: ScoreCalibrator().fit([0.1, 0.2, 1.3], y)),
+        (
+            ValueError,
+            r"score must be in \[0, 1\], got 1.3 - at row 2",
+            lambda: ScoreCalibrator().fit([0.1, 0.2, 1.3], y),
+        ),
         (ValueError, "contains NaN", lambda: ScoreCalibrator().fit([0.1, 0.2, np.nan], y)),
         (ValueError, "sum to 1, got .* at row 1", lambda: ScoreCalibrator().fit([[0.5, 0.5], [0.5, 0.6]], [0, 1])),
         (ValueError, "one column or the two of predict_proba, got 3", lambda: ScoreCalibrator().fit(np.eye(3), y)),
@@ -106,6 +109,6 @@ def test_what_a_transformer_refuses() -> None:
         (ValueError, "unseen labels", lambda: fitted.partial_fit([0.1], [2])),
         (TypeError, "sample_weight", lambda: fitted.fit([0.1, 0.5, 0.7], y, sample_weight=[1, 2, 3])),
         (NotFittedError, "not fitted", lambda: ScoreCalibrator().transform([0.5])),
-    ):  # fmt: skip
+    ):
         with pytest.raises(error, match=message):
             work()

@@ -23,10 +23,14 @@ from calibeat.stream.dispatch import SINGLE
 
 SOURCES = str(Path(calibeat.__file__).parent)
 METHODS = {
-    "ops": OPS, "tops": TOPS, "hops": HOPS, "auto": AUTO,
-    "windowed": Method(Beta(), FTL(every=2, after=4, window=4)), "fixed": replace(WHB, learner=Fixed(after=9)),
+    "ops": OPS,
+    "tops": TOPS,
+    "hops": HOPS,
+    "auto": AUTO,
+    "windowed": Method(Beta(), FTL(every=2, after=4, window=4)),
+    "fixed": replace(WHB, learner=Fixed(after=9)),
     "histogram": replace(WHB, learner=FTL(every=2, after=4, window=4)),
-}  # fmt: skip
+}
 SCORES, OUTCOMES = [0.2, 0.7, 0.4, 0.6, 0.9, 0.1, 0.5, 0.8], [0, 1, 1, 0, 1, 0, 0, 1]
 
 

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import calibeat
-from calibeat import (  # fmt: skip
+from calibeat import (
     AIOLI,
     BM,
     FTL,
@@ -145,14 +145,17 @@ def test_arrays_of_nothing(cal: Calibrator) -> None:
     refused(cal, lambda: cal.run([], [], due=[]), "arrays must not be empty")
 
 
-@pytest.mark.parametrize(("due", "message"), [
-    ([1, 1], "due must be later than its own position 1, got 1 - at row 1"),
-    ([0, 2], "due must be later than its own position 0, got 0 - at row 0"),
-    ([1], "arrays must have the same length, got scores 2, due 1"),
-    ([1.0, 2.0], "due must be a one-dimensional array of whole numbers, got 1 dimensions of float64"),
-    ([[1, 2]], "due must be a one-dimensional array of whole numbers, got 2 dimensions of int64"),
-    ([[1], [2, 3]], "due must be a one-dimensional array of whole numbers, got [[1], [2, 3]]"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("due", "message"),
+    [
+        ([1, 1], "due must be later than its own position 1, got 1 - at row 1"),
+        ([0, 2], "due must be later than its own position 0, got 0 - at row 0"),
+        ([1], "arrays must have the same length, got scores 2, due 1"),
+        ([1.0, 2.0], "due must be a one-dimensional array of whole numbers, got 1 dimensions of float64"),
+        ([[1, 2]], "due must be a one-dimensional array of whole numbers, got 2 dimensions of int64"),
+        ([[1], [2, 3]], "due must be a one-dimensional array of whole numbers, got [[1], [2, 3]]"),
+    ],
+)
 def test_due(cal: Calibrator, due: Any, message: str) -> None:
     refused(cal, lambda: cal.run([0.1, 0.2], [0, 1], due=due), message)
 
@@ -169,13 +172,16 @@ def test_late_outcomes_that_are_bad(cal: Calibrator) -> None:
 # ---- methods -----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("name", "message"), [
-    ("topps", "method must be one of the presets, got 'topps' - did you mean 'tops'?"),
-    ("ons", "got 'ons' - did you mean 'ops'?"),
-    ("zebra crossing", "got 'zebra crossing' - there are auto, bm, ops, tops"),
-    (7, "method must be a Method or the name of a preset, got int 7"),
-    (Platt(), "method must be a Method or the name of a preset, got Platt"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("topps", "method must be one of the presets, got 'topps' - did you mean 'tops'?"),
+        ("ons", "got 'ons' - did you mean 'ops'?"),
+        ("zebra crossing", "got 'zebra crossing' - there are auto, bm, ops, tops"),
+        (7, "method must be a Method or the name of a preset, got int 7"),
+        (Platt(), "method must be a Method or the name of a preset, got Platt"),
+    ],
+)
 def test_unknown_methods(name: Any, message: str) -> None:
     with pytest.raises(UnknownMethod) as error:
         Calibrator(name)
@@ -226,7 +232,7 @@ SENSELESS: list[tuple[Callable[[], Any], str]] = [
     (lambda: Method.from_dict({**OPS.to_dict(), "learner": {"kind": "adam"}}), "learner must name one of ons, ogd"),
     (lambda: Method.from_dict({**OPS.to_dict(), "learner": {"kind": ["ons"]}}), "learner must name one of ons, ogd"),
     (lambda: Method.from_dict({**OPS.to_dict(), "learner": {"kind": "ons"}}), "ONS must have gamma, radius, rho, got"),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(("make", "message"), SENSELESS)
@@ -239,9 +245,16 @@ def test_senseless_methods_and_hyper_parameters(make: Callable[[], Any], message
 # ---- metrics and bounds ------------------------------------------------------------------------------------------
 
 FUNCTIONS = [
-    metrics.calibration_error, metrics.sharpness, metrics.refinement, metrics.brier_score, metrics.log_loss,
-    metrics.accuracy, metrics.reliability_curve, metrics.true_calibration_error, metrics.true_accuracy,
-]  # fmt: skip
+    metrics.calibration_error,
+    metrics.sharpness,
+    metrics.refinement,
+    metrics.brier_score,
+    metrics.log_loss,
+    metrics.accuracy,
+    metrics.reliability_curve,
+    metrics.true_calibration_error,
+    metrics.true_accuracy,
+]
 
 
 MANY = [metrics.brier_score, metrics.log_loss]  # which take the forecasts of many classes too
@@ -277,7 +290,7 @@ WRONG_OPTIONS: list[tuple[Callable[[], Any], str]] = [
     (lambda: bounds.best_epsilon(100, None), "bound must be one of tops_sharpness"),
     (lambda: metrics.regret(Platt, [0.5], [0], [0.5], 1.0), "regret is against the parameters of a Platt()"),
     (lambda: bounds.best_epsilon(100, "ops"), "bound must be one of tops_sharpness, hops_sharpness"),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(("call", "message"), WRONG_OPTIONS)
@@ -289,9 +302,13 @@ def test_wrong_options(call: Callable[[], Any], message: str) -> None:
 
 def test_errors_have_one_root_and_the_builtin_kinds_that_people_catch() -> None:
     kinds = {
-        "InvalidInput": ValueError, "UnknownMethod": ValueError, "UnknownForecast": KeyError,
-        "MissingExtra": ImportError, "SnapshotMismatch": Exception, "OutcomeConflict": Exception,
-    }  # fmt: skip
+        "InvalidInput": ValueError,
+        "UnknownMethod": ValueError,
+        "UnknownForecast": KeyError,
+        "MissingExtra": ImportError,
+        "SnapshotMismatch": Exception,
+        "OutcomeConflict": Exception,
+    }
     for name, builtin in kinds.items():
         error = getattr(calibeat, name)
         assert issubclass(error, CalibeatError)

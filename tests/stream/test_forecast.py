@@ -26,11 +26,15 @@ def test_every_way_gives_the_same_bits(name: str) -> None:
     sizes = set()
     for forecast in some(name):
         ways = [
-            Forecast.from_json(forecast.to_json()), Forecast.from_json(forecast.to_json().encode()),
-            Forecast.from_json(json.dumps(forecast)), Forecast.from_dict(forecast.to_dict()),
-            Forecast.from_bytes(forecast.to_bytes()), Forecast.from_bytes(bytearray(forecast.to_bytes())),
-            pickle.loads(pickle.dumps(forecast)), forecast._replace(),  # noqa: S301 - our own bytes
-        ]  # fmt: skip
+            Forecast.from_json(forecast.to_json()),
+            Forecast.from_json(forecast.to_json().encode()),
+            Forecast.from_json(json.dumps(forecast)),
+            Forecast.from_dict(forecast.to_dict()),
+            Forecast.from_bytes(forecast.to_bytes()),
+            Forecast.from_bytes(bytearray(forecast.to_bytes())),
+            pickle.loads(pickle.dumps(forecast)),  # noqa: S301 - our own bytes
+            forecast._replace(),
+        ]
         sizes.add(len(forecast.to_bytes()))
         for other in ways:
             assert type(other) is Forecast
@@ -73,19 +77,40 @@ def test_it_compares_like_its_probability() -> None:
 GOOD = Calibrator("ops").predict(0.5)
 
 
-@pytest.mark.parametrize("text", [
-    "", "{", "3", "[]", "[0.5]", "[" * 100_000, None, '{"probability": 0.5}', "null",
-    GOOD.to_json().replace("0.5", '"x"', 1), GOOD.to_json().replace("[[0.5, 1.0]]", "7"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "{",
+        "3",
+        "[]",
+        "[0.5]",
+        "[" * 100_000,
+        None,
+        '{"probability": 0.5}',
+        "null",
+        GOOD.to_json().replace("0.5", '"x"', 1),
+        GOOD.to_json().replace("[[0.5, 1.0]]", "7"),
+    ],
+)
 def test_json_that_was_damaged_on_the_way(text: Any) -> None:
     with pytest.raises(InvalidInput, match="forecast"):
         Forecast.from_json(text)
 
 
-@pytest.mark.parametrize("data", [
-    b"", b"\x01", GOOD.to_bytes()[:-1], GOOD.to_bytes() + b"\0",
-    GOOD.to_bytes()[:48] + b"\xff" * 8 + GOOD.to_bytes()[56:], "text", None, GOOD,
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"",
+        b"\x01",
+        GOOD.to_bytes()[:-1],
+        GOOD.to_bytes() + b"\0",
+        GOOD.to_bytes()[:48] + b"\xff" * 8 + GOOD.to_bytes()[56:],
+        "text",
+        None,
+        GOOD,
+    ],
+)
 def test_bytes_that_were_damaged_on_the_way(data: Any) -> None:
     with pytest.raises(InvalidInput, match="forecast"):
         Forecast.from_bytes(data)

@@ -57,10 +57,22 @@ def test_lives() -> None:
     assert twin.is_own("0123456789abcdef-00000000") and not twin.is_own("0123456789abcde")
 
 
-@pytest.mark.parametrize("data", [
-    None, {}, [[0]], [[0, 7]], [["x", ""]], [[-1, ""]], [[10, ""]], [[3, ""], [2, ""]], [[0, "short"]], [7],
-    [[0, ""]] * 65,
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "data",
+    [
+        None,
+        {},
+        [[0]],
+        [[0, 7]],
+        [["x", ""]],
+        [[-1, ""]],
+        [[10, ""]],
+        [[3, ""], [2, ""]],
+        [[0, "short"]],
+        [7],
+        [[0, ""]] * 65,
+    ],
+)
 def test_lives_that_cannot_be(data: Any) -> None:
     with pytest.raises(InvalidInput, match=r"lives|life"):
         Issuer("0123456789abcdef").load(data, 9)

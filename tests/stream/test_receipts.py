@@ -15,17 +15,7 @@ from conformance import same
 from streams import STREAMS
 
 import calibeat
-from calibeat import (
-    BM,
-    OPS,
-    TOPS,
-    CalibeatError,
-    Calibrator,
-    Forecast,
-    InvalidInput,
-    OutcomeConflict,
-    UnknownForecast,
-)
+from calibeat import BM, OPS, TOPS, CalibeatError, Calibrator, Forecast, InvalidInput, OutcomeConflict, UnknownForecast
 from calibeat.stream import settled as settled_module
 from calibeat.stream.snapshot import _checksum
 

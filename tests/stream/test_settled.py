@@ -71,12 +71,22 @@ def test_what_was_let_go_is_not_written_to_any_more() -> None:
     assert settled.span[1][-1] == 0 and first == 0
 
 
-@pytest.mark.parametrize("data", [
-    None, [], {"first": 0}, {"first": 0, "given_up": 0, "marks": 7}, {"first": 0, "given_up": 0, "marks": "?"},
-    {"first": -1, "given_up": 0, "marks": ""}, {"first": 11, "given_up": 0, "marks": ""},
-    {"first": 0, "given_up": 1, "marks": ""}, {"first": 8, "given_up": 0, "marks": "qqo="},
-    {"first": 0, "given_up": 0, "marks": "qqo="}, {"first": 0.5, "given_up": 0, "marks": ""},
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "data",
+    [
+        None,
+        [],
+        {"first": 0},
+        {"first": 0, "given_up": 0, "marks": 7},
+        {"first": 0, "given_up": 0, "marks": "?"},
+        {"first": -1, "given_up": 0, "marks": ""},
+        {"first": 11, "given_up": 0, "marks": ""},
+        {"first": 0, "given_up": 1, "marks": ""},
+        {"first": 8, "given_up": 0, "marks": "qqo="},
+        {"first": 0, "given_up": 0, "marks": "qqo="},
+        {"first": 0.5, "given_up": 0, "marks": ""},
+    ],
+)
 def test_what_cannot_be(data: Any) -> None:
     with pytest.raises(InvalidInput, match="settled"):
         Settled.load(data, events=10, outcomes=3)

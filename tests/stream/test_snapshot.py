@@ -87,33 +87,50 @@ def test_what_is_wrong_is_said(text: str) -> None:
     refused("{}", "snapshot must have the format 'calibeat/calibrator', got None")
 
 
-@pytest.mark.parametrize(("field", "value", "message"), [
-    ("seed", "x", "seed must be a whole number"),
-    ("stream", 0.5, "stream must be a whole number"),
-    ("events", -1, "events must be a whole number"),
-    ("events", 10**400, "events must be a whole number"),
-    ("row", ["x"] * 27, "row[0] must be a finite number, got 'x'"),
-    ("row", [None] * 27, "row[0] must be a finite number, got None"),
-    ("row", [True] * 27, "row[0] must be a finite number, got True"),
-    ("row", [10**400] * 27, "row[0] must be a finite number, got 1000"),
-    ("row", [0.0, 0.5] + [0.0] * 25, "row must count outcomes in whole numbers"),
-    ("row", [0.0, 9e9] + [0.0] * 25, "row must count outcomes in whole numbers"),
-    ("row", [9.0, 9.0, 1.0, 0.0, 0.0, 0.0, 1.0] + [0.0] * 20, "a matrix with a positive diagonal"),
-    ("row", [9.0, 9.0, 1.0, 0.0, 1.0, 0.0, 1.0, 2.0, 1.0] + [0.0] * 18, "row must count ones among outcomes, got 2.0"),
-    ("row", [9.0, 9.0, 1.0, 0.0, 1.0, 0.0, 1.0, 0.5, 1.5] + [0.0] * 18, "row must count ones among outcomes, got 0.5"),
-    ("history", {"x0": [1.0], "y": [1.0]}, "history must hold"),
-    ("history", [], "history must hold"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("field", "value", "message"),
+    [
+        ("seed", "x", "seed must be a whole number"),
+        ("stream", 0.5, "stream must be a whole number"),
+        ("events", -1, "events must be a whole number"),
+        ("events", 10**400, "events must be a whole number"),
+        ("row", ["x"] * 27, "row[0] must be a finite number, got 'x'"),
+        ("row", [None] * 27, "row[0] must be a finite number, got None"),
+        ("row", [True] * 27, "row[0] must be a finite number, got True"),
+        ("row", [10**400] * 27, "row[0] must be a finite number, got 1000"),
+        ("row", [0.0, 0.5] + [0.0] * 25, "row must count outcomes in whole numbers"),
+        ("row", [0.0, 9e9] + [0.0] * 25, "row must count outcomes in whole numbers"),
+        ("row", [9.0, 9.0, 1.0, 0.0, 0.0, 0.0, 1.0] + [0.0] * 20, "a matrix with a positive diagonal"),
+        (
+            "row",
+            [9.0, 9.0, 1.0, 0.0, 1.0, 0.0, 1.0, 2.0, 1.0] + [0.0] * 18,
+            "row must count ones among outcomes, got 2.0",
+        ),
+        (
+            "row",
+            [9.0, 9.0, 1.0, 0.0, 1.0, 0.0, 1.0, 0.5, 1.5] + [0.0] * 18,
+            "row must count ones among outcomes, got 0.5",
+        ),
+        ("history", {"x0": [1.0], "y": [1.0]}, "history must hold"),
+        ("history", [], "history must hold"),
+    ],
+)
 def test_nonsense_with_a_right_checksum(text: str, field: str, value: Any, message: str) -> None:
     state = {**json.loads(text), field: value}
     del state["checksum"]
     refused(json.dumps({**state, "checksum": _checksum(state)}), message)
 
 
-@pytest.mark.parametrize(("place", "value", "message"), [
-    (2, 1e9, "row must have 1 to 5 bins in use, got 1000000000.0"), (2, 0.0, "1 to 5 bins in use, got 0.0"),
-    (2, 2.5, "row must have 1 to 5 bins in use, got 2.5"), (3, 0.99, "rising edges"), (7, 1.5, "means in [0, 1]"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("place", "value", "message"),
+    [
+        (2, 1e9, "row must have 1 to 5 bins in use, got 1000000000.0"),
+        (2, 0.0, "1 to 5 bins in use, got 0.0"),
+        (2, 2.5, "row must have 1 to 5 bins in use, got 2.5"),
+        (3, 0.99, "rising edges"),
+        (7, 1.5, "means in [0, 1]"),
+    ],
+)
 def test_histograms_that_cannot_be(place: int, value: float, message: str) -> None:
     calibrator = Calibrator(Method(Histogram(5), FTL(after=4, every=2)))
     calibrator.run([0.2, 0.8, 0.4, 0.3, 0.6], [0, 1, 1, 0, 1])
@@ -124,10 +141,18 @@ def test_histograms_that_cannot_be(place: int, value: float, message: str) -> No
 
 
 @pytest.mark.parametrize("learner", [FTL(every=5, after=10), FTL(every=5, after=10, window=20), Fixed(after=200)])
-@pytest.mark.parametrize("history", [
-    {}, {"x0": [1.0]}, {"x0": [1.0] * 20, "y": [1.0] * 19}, {"x0": ["a"] * 20, "y": [1.0] * 20},
-    {"x0": [1.0] * 20, "y": [0.5] * 20}, {"x0": [1.0] * 20, "y": [1.0] * 20, "x1": []}, {"x0": 3, "y": 3},
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "history",
+    [
+        {},
+        {"x0": [1.0]},
+        {"x0": [1.0] * 20, "y": [1.0] * 19},
+        {"x0": ["a"] * 20, "y": [1.0] * 20},
+        {"x0": [1.0] * 20, "y": [0.5] * 20},
+        {"x0": [1.0] * 20, "y": [1.0] * 20, "x1": []},
+        {"x0": 3, "y": 3},
+    ],
+)
 def test_history_that_cannot_be(learner: FTL | Fixed, history: Any) -> None:
     calibrator = Calibrator(Method(Platt(), learner))
     calibrator.run(*(column[:100] for column in STREAMS["random"]()))

@@ -109,10 +109,16 @@ def test_decimals_are_numbers() -> None:
     want = Calibrator(OPS).run(SCORES, OUTCOMES).tolist()
     labels = [Decimal(outcome) for outcome in OUTCOMES]
     for column in (
-        exact, np.array(exact), pd.Series(exact), pd.Series(exact, dtype=pd.ArrowDtype(pa.decimal128(5, 2))),
-        pl.Series(exact), pl.Series(exact, dtype=pl.Decimal(10, 4)), pa.array(exact), pa.chunked_array([exact]),
+        exact,
+        np.array(exact),
+        pd.Series(exact),
+        pd.Series(exact, dtype=pd.ArrowDtype(pa.decimal128(5, 2))),
+        pl.Series(exact),
+        pl.Series(exact, dtype=pl.Decimal(10, 4)),
+        pa.array(exact),
+        pa.chunked_array([exact]),
         duckdb.sql("SELECT unnest([0.2, 0.7, 0.6, 0.9])::DECIMAL(9, 3) AS s").to_arrow_table()["s"],
-    ):  # fmt: skip
+    ):
         assert as_list(Calibrator(OPS).run(column, labels)) == pytest.approx(want, abs=1e-12)
     cal = Calibrator(OPS)
     cal.update(cal.predict(Decimal("0.2")), Decimal(0))
@@ -134,8 +140,14 @@ def test_rows_go_by_position_whatever_the_index_says() -> None:
 
 def test_metrics_take_columns(kind: Callable[[Any], Any]) -> None:
     y, p = kind(OUTCOMES), kind(SCORES)
-    for metric in (metrics.calibration_error, metrics.sharpness, metrics.refinement, metrics.brier_score,
-                   metrics.log_loss, metrics.accuracy):  # fmt: skip
+    for metric in (
+        metrics.calibration_error,
+        metrics.sharpness,
+        metrics.refinement,
+        metrics.brier_score,
+        metrics.log_loss,
+        metrics.accuracy,
+    ):
         assert metric(y, p) == metric(OUTCOMES, SCORES)
     assert metrics.true_calibration_error(p, p) == 0.0 and metrics.true_accuracy(p, p) > 0.5
     assert metrics.regret(OPS, p, y, p) == metrics.regret(OPS, SCORES, OUTCOMES, SCORES)
@@ -143,21 +155,34 @@ def test_metrics_take_columns(kind: Callable[[Any], Any]) -> None:
     assert np.array_equal(metrics.reliability_curve(y, p).count, metrics.reliability_curve(OUTCOMES, SCORES).count)
 
 
-@pytest.mark.parametrize("booleans", [
-    pd.Series([False, True, True, False]), pd.Series([False, True, True, False], dtype="boolean"),
-    pl.Series([False, True, True, False]), pa.array([False, True, True, False]),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "booleans",
+    [
+        pd.Series([False, True, True, False]),
+        pd.Series([False, True, True, False], dtype="boolean"),
+        pl.Series([False, True, True, False]),
+        pa.array([False, True, True, False]),
+    ],
+)
 def test_outcomes_may_be_booleans_and_scores_may_not(booleans: Any) -> None:
     assert Calibrator(OPS).run(SCORES, booleans).tolist() == Calibrator(OPS).run(SCORES, OUTCOMES).tolist()
     with pytest.raises(InvalidInput, match=r"score must be a number in \[0, 1\], got an array of bool .* at row 0"):
         Calibrator(OPS).run(booleans, OUTCOMES)
 
 
-@pytest.mark.parametrize("scores", [
-    pd.Series([0.1, 0.2, None, 0.3]), pd.Series([0.1, 0.2, None, 0.3], dtype="Float64"),
-    pl.Series([0.1, 0.2, None, 0.3]), pa.array([0.1, 0.2, None, 0.3]), pl.Series([0.1, 0.2, 1.3, 0.3]),
-    pd.Series([1, 0, 2, 1]), pd.Series([1, 0, None, 1], dtype="Int64"),
-], ids=lambda values: f"{type(values).__module__.split('.')[0]}-{type(values).__name__}")  # fmt: skip
+@pytest.mark.parametrize(
+    "scores",
+    [
+        pd.Series([0.1, 0.2, None, 0.3]),
+        pd.Series([0.1, 0.2, None, 0.3], dtype="Float64"),
+        pl.Series([0.1, 0.2, None, 0.3]),
+        pa.array([0.1, 0.2, None, 0.3]),
+        pl.Series([0.1, 0.2, 1.3, 0.3]),
+        pd.Series([1, 0, 2, 1]),
+        pd.Series([1, 0, None, 1], dtype="Int64"),
+    ],
+    ids=lambda values: f"{type(values).__module__.split('.')[0]}-{type(values).__name__}",
+)
 def test_bad_and_missing_scores_are_named_by_their_row(scores: Any) -> None:
     cal = Calibrator(OPS)
     with pytest.raises(InvalidInput, match=r"score must be in \[0, 1\], got .* - at row 2"):
@@ -168,11 +193,19 @@ def test_bad_and_missing_scores_are_named_by_their_row(scores: Any) -> None:
 MISSING = [0, None, 1, 0]
 
 
-@pytest.mark.parametrize("outcomes", [
-    pd.Series([0.0, np.nan, 1.0, 0.0]), pd.Series(MISSING, dtype="Int64"), pl.Series(MISSING), pa.array(MISSING),
-    pl.Series([False, None, True, False]), pd.Series([False, None, True, False], dtype="boolean"),
-    pa.chunked_array([[False, None], [True, False]]),
-], ids=lambda values: f"{type(values).__module__.split('.')[0]}-{type(values).__name__}")  # fmt: skip
+@pytest.mark.parametrize(
+    "outcomes",
+    [
+        pd.Series([0.0, np.nan, 1.0, 0.0]),
+        pd.Series(MISSING, dtype="Int64"),
+        pl.Series(MISSING),
+        pa.array(MISSING),
+        pl.Series([False, None, True, False]),
+        pd.Series([False, None, True, False], dtype="boolean"),
+        pa.chunked_array([[False, None], [True, False]]),
+    ],
+    ids=lambda values: f"{type(values).__module__.split('.')[0]}-{type(values).__name__}",
+)
 def test_missing_outcomes_matter_where_they_are_due(outcomes: Any) -> None:
     with pytest.raises(InvalidInput, match=r"outcome must be 0 or 1, got .* - at row 1"):
         Calibrator(OPS).run(SCORES, outcomes)
@@ -181,13 +214,20 @@ def test_missing_outcomes_matter_where_they_are_due(outcomes: Any) -> None:
     assert Calibrator(OPS).run(SCORES, outcomes, due=never).tolist() == want.tolist()
 
 
-@pytest.mark.parametrize(("scores", "said"), [
-    (pd.DataFrame({"a": SCORES}), "one-dimensional array, got shape"), (pl.DataFrame({"a": SCORES}), "got shape"),
-    (pa.table({"a": SCORES}), "got shape"), (pl.LazyFrame({"a": SCORES}), "got shape"), (pa.scalar(0.5), "got shape"),
-    (pl.Series(list("abcd")), "got an array of <U1 that starts with 'a'"), (pl.Series([[0.1]] * 4), "at row 0"),
-    (pd.Series(list("abcd"), dtype="category"), "got str 'a' - at row 0"),
-    (pl.Series([], dtype=pl.Float64), "arrays must have the same length"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("scores", "said"),
+    [
+        (pd.DataFrame({"a": SCORES}), "one-dimensional array, got shape"),
+        (pl.DataFrame({"a": SCORES}), "got shape"),
+        (pa.table({"a": SCORES}), "got shape"),
+        (pl.LazyFrame({"a": SCORES}), "got shape"),
+        (pa.scalar(0.5), "got shape"),
+        (pl.Series(list("abcd")), "got an array of <U1 that starts with 'a'"),
+        (pl.Series([[0.1]] * 4), "at row 0"),
+        (pd.Series(list("abcd"), dtype="category"), "got str 'a' - at row 0"),
+        (pl.Series([], dtype=pl.Float64), "arrays must have the same length"),
+    ],
+)
 def test_what_is_no_column_of_numbers(scores: Any, said: str) -> None:
     with pytest.raises(InvalidInput, match=said):
         Calibrator(OPS).run(scores, OUTCOMES)
@@ -242,10 +282,17 @@ def test_a_bank_takes_columns_of_keys(keys: Any, kind: Callable[[Any], Any]) -> 
     assert as_list(bank.predict_many(keys, kind(SCORES))) == want.predict_many(WORDS, SCORES).tolist()
 
 
-@pytest.mark.parametrize("keys", [
-    pd.Series(["a", None, "b", "c"], dtype="string"), pl.Series(["a", None, "b", "c"]), pa.array(["a", None, "b", "c"]),
-    pd.Series([1, None, 2, 3], dtype="Int64"), pl.Series([1, None, 2, 3]), pa.array([1, None, 2, 3]),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "keys",
+    [
+        pd.Series(["a", None, "b", "c"], dtype="string"),
+        pl.Series(["a", None, "b", "c"]),
+        pa.array(["a", None, "b", "c"]),
+        pd.Series([1, None, 2, 3], dtype="Int64"),
+        pl.Series([1, None, 2, 3]),
+        pa.array([1, None, 2, 3]),
+    ],
+)
 def test_missing_keys_are_named_by_their_row(keys: Any) -> None:
     bank = Bank(TOPS)
     with pytest.raises(InvalidInput, match=r"key must be an int or a string, got .* - at row 1"):

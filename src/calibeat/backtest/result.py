@@ -21,6 +21,7 @@ MEASURED = (
     "log_loss",
     "brier",
     "ce",
+    "ce_luck",
     "shp",
     "refinement",
     "accuracy",
@@ -38,10 +39,12 @@ class BacktestResult:
     Attributes
     ----------
     table : a mapping from the name of a column to one value a method: ``method``, ``log_loss``, ``brier``, ``ce``,
-        ``shp``, ``refinement``, ``accuracy``, ``auc``, ``regret``, ``log_e_value``, ``log_e_max``, and the differences
-        to the raw score with their 95 % intervals: ``log_loss_vs_raw``, ``log_loss_low``, ``log_loss_high``, ...;
-        likewise to the best other method, whose name is in ``best_other``: ``log_loss_vs_best_other``,
-        ``log_loss_vs_best_other_low``, ``log_loss_vs_best_other_high``, ...
+        ``ce_luck`` (what luck alone would show), ``shp``, ``refinement``, ``accuracy``, ``auc``, ``regret``,
+        ``log_e_value``, ``log_e_max``, and the differences to the raw score with their 95 % intervals on this log:
+        ``log_loss_vs_raw``, ``log_loss_low``, ``log_loss_high``, ...; likewise to the best other method, whose name is
+        in ``best_other``: ``log_loss_vs_best_other``, ``log_loss_vs_best_other_low``, ``log_loss_vs_best_other_high``,
+        ... For ``ce`` the ends are an envelope that errs on the safe side, and NaN against the best other method.
+        ``elsewhere_low`` and ``elsewhere_high``: what resampled stretches show of ``log_loss_vs_raw``.
     windows : a mapping: ``start``, ``end``, ``count``, ``base_rate``, ``mean_score`` of each window, and for each
         method a mapping of its ``ce``, ``log_loss`` and ``brier`` in each.
     forecasts : the forecasts of every method in the order of the rows, NaN where one was skipped, if `backtest` was
@@ -87,6 +90,9 @@ class BacktestResult:
                 columns[f"{name}_{suffix}"] = _floats([triple[k] for triple in triples])
         others = [row["vs_best_other"]["method"] if row["vs_best_other"] else "" for row in rows]
         columns["best_other"] = np.array(others)
+        for end in ("low", "high"):
+            ends = [row["elsewhere"][end] if row["elsewhere"] else None for row in rows]
+            columns[f"elsewhere_{end}"] = _floats(ends)
         return columns
 
     @property

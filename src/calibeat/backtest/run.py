@@ -11,6 +11,7 @@ from calibeat._util.types import Ints, Vector
 from calibeat.errors import InvalidInput
 from calibeat.report.schema import Payload
 
+from .judge.compare import Counting
 from .judge.summary import Source, summarise
 from .options import Options
 from .read import arrays
@@ -60,16 +61,18 @@ def _in_the_order_of_the_rows(kept: list[tuple[Ints, dict[str, Vector]]], rows: 
 
 
 def run(
-    batches: Iterable[Batch],
-    source: Source,
-    reader: RowReader,
-    *,
-    keyed: bool,
-    on_forecasts: OnForecasts | None = None,
+    batches: Iterable[Batch], source: Source, reader: RowReader, *, keyed: bool, on_forecasts: OnForecasts | None = None
 ) -> Payload:
     """Replay the batches by the options of the reader. What the reader learns of the log goes into `source`."""
     options = reader.options
     methods, notes = chosen(options.methods, keyed=keyed)
+    counting = Counting(options.bins)
+
+    def hand_on(chunk: Chunk, forecasts: dict[str, Vector], place: Ints) -> None:
+        counting.add(chunk, forecasts, place)
+        if on_forecasts is not None:
+            on_forecasts(chunk, forecasts, place)
+
     try:
         replayed = replay_log(
             reader.chunks(batches),
@@ -80,7 +83,7 @@ def run(
             seed=options.seed,
             streams=lambda: reader.streams,
             maturity=options.maturity,
-            on_forecasts=on_forecasts,
+            on_forecasts=hand_on,
         )
     except StopIteration:
         got = f"{reader.rows:,} that were all skipped" if reader.rows else "a header at most"
@@ -97,4 +100,4 @@ def run(
     source.notes += notes + reader.notes
     if keyed:
         source.keys = list(reader.names)
-    return summarise(replayed, source)
+    return summarise(replayed, source, counting.sums)

@@ -68,9 +68,15 @@ class Bank(Contents):
     """
 
     def __init__(
-        self, method: Method | str = AUTO, seed: int = 0, *,
-        prior: str | None = None, independent: bool = False, threads: int | None = None, monitor: Monitor | None = None,
-    ) -> None:  # fmt: skip
+        self,
+        method: Method | str = AUTO,
+        seed: int = 0,
+        *,
+        prior: str | None = None,
+        independent: bool = False,
+        threads: int | None = None,
+        monitor: Monitor | None = None,
+    ) -> None:
         super().__init__(method, seed, prior=prior, independent=independent, threads=threads, monitor=monitor)
         self._members = Members(self)
 
@@ -309,7 +315,7 @@ class Bank(Contents):
     @classmethod
     def load(
         cls, path: str | os.PathLike[str], *, mmap: bool = False, verify: bool = True, threads: int | None = None
-    ) -> Bank:  # fmt: skip
+    ) -> Bank:
         """Continue from a file; one that was cut, damaged or is no bank is a `SnapshotMismatch`.
 
         Parameters

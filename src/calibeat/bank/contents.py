@@ -38,9 +38,15 @@ class Contents:
     """The part of a `Bank` that changes nothing."""
 
     def __init__(
-        self, method: Method | str = AUTO, seed: int = 0, *,
-        prior: str | None = None, independent: bool = False, threads: int | None = None, monitor: Monitor | None = None,
-    ) -> None:  # fmt: skip
+        self,
+        method: Method | str = AUTO,
+        seed: int = 0,
+        *,
+        prior: str | None = None,
+        independent: bool = False,
+        threads: int | None = None,
+        monitor: Monitor | None = None,
+    ) -> None:
         if not isinstance(method, Method):
             method = method_named(method)
         if method.needs_history:

@@ -55,9 +55,16 @@ _MOST_HEADER = 2**20  # bytes: ours have a thousand
 _ABANDONED = 3600.0  # seconds
 _START = struct.Struct("<8sII32s")
 _TYPES = {
-    "pool": "<f8", "rows": "<f8", "keys": "<i8", "table": "<i4", "text": "|u1", "marks": "<i8", "receipts": "|u1",
-    "monitors": "<f8", "waiting": "|u1",
-}  # fmt: skip
+    "pool": "<f8",
+    "rows": "<f8",
+    "keys": "<i8",
+    "table": "<i4",
+    "text": "|u1",
+    "marks": "<i8",
+    "receipts": "|u1",
+    "monitors": "<f8",
+    "waiting": "|u1",
+}
 _SOMETIMES = ("receipts", "monitors", "waiting")  # not in every file
 _OF_KEYS = {"none": (), "ints": ("keys", "table"), "strings": ("text", "marks", "table")}
 

@@ -46,21 +46,51 @@ class Fold(NamedTuple):
 
 def receipt_type(method: Method) -> np.dtype[np.void]:
     """The layout of a receipt, as `Forecast.to_bytes` documents it; `issuer` is the name as a number."""
-    return np.dtype([
-        ("version", "u1"), ("candidates", "u1"), ("numbers", "<u2"), ("life", "<u4"),
-        ("bin", "<i8"), ("cell", "<i8"), ("event", "<i8"), ("seen", "<i8"), ("issuer", ">u8"),
-        ("probability", "<f8"), ("score", "<f8"), ("expert", "<f8"), ("hedge", "<f8", (4,)),
-        ("lanes", "<f8", (method.receipt_width,)),
-    ])  # fmt: skip
+    return np.dtype(
+        [
+            ("version", "u1"),
+            ("candidates", "u1"),
+            ("numbers", "<u2"),
+            ("life", "<u4"),
+            ("bin", "<i8"),
+            ("cell", "<i8"),
+            ("event", "<i8"),
+            ("seen", "<i8"),
+            ("issuer", ">u8"),
+            ("probability", "<f8"),
+            ("score", "<f8"),
+            ("expert", "<f8"),
+            ("hedge", "<f8", (4,)),
+            ("lanes", "<f8", (method.receipt_width,)),
+        ]
+    )
 
 
 @kernel
 def fold_rows(
-    spec: Vector, rows: Vector, stride: int, slots: Slots, clock: float, scores: Vector, outcomes: Vector, u: Vector,
-    sources: Ints, forecasts: Vector, experts: Vector, bins: Ints, cells: Ints, events: Ints, seen: Ints,
-    hedges: Vector, receipts: Vector,
-    pooled: bool, pool: Vector, fresh: Vector, opened: int, pool_receipt: Vector,
-) -> int:  # fmt: skip
+    spec: Vector,
+    rows: Vector,
+    stride: int,
+    slots: Slots,
+    clock: float,
+    scores: Vector,
+    outcomes: Vector,
+    u: Vector,
+    sources: Ints,
+    forecasts: Vector,
+    experts: Vector,
+    bins: Ints,
+    cells: Ints,
+    events: Ints,
+    seen: Ints,
+    hedges: Vector,
+    receipts: Vector,
+    pooled: bool,
+    pool: Vector,
+    fresh: Vector,
+    opened: int,
+    pool_receipt: Vector,
+) -> int:
     """Operation after operation: a forecast where the outcome is NaN, else the outcome of the forecast at sources[i].
 
     -> -1, or the operation whose stream had no forecast left without an outcome.
@@ -130,11 +160,29 @@ class _Operations:
             draws[self.asked] = bank._draws.of(store, self.slots[self.asked])
         loop: Any = plain(fold_rows) if n <= FEW and not is_compiled(fold_rows) else compiled(fold_rows)
         stopped = loop(
-            method.spec, store.flat, store.stride, self.slots, float(clock), self.scores, self.outcomes, draws,
-            self.sources, self.forecasts, self.experts, self.bins, self.cells, self.events, self.seen,
-            self.hedges.reshape(-1), self.lanes.reshape(-1),
-            bank._prior is not None, bank._pool, store.fresh, opened, np.empty(method.receipt_width),
-        )  # fmt: skip
+            method.spec,
+            store.flat,
+            store.stride,
+            self.slots,
+            float(clock),
+            self.scores,
+            self.outcomes,
+            draws,
+            self.sources,
+            self.forecasts,
+            self.experts,
+            self.bins,
+            self.cells,
+            self.events,
+            self.seen,
+            self.hedges.reshape(-1),
+            self.lanes.reshape(-1),
+            bank._prior is not None,
+            bank._pool,
+            store.fresh,
+            opened,
+            np.empty(method.receipt_width),
+        )
         if stopped >= 0:
             raise OutcomeConflict(
                 "outcome must be of a forecast that has none yet, got one more than the forecasts of its key - "
@@ -278,11 +326,14 @@ def _check_given(bank: Bank, given: npt.NDArray[np.void], operations: _Operation
     sound = (given["seen"] >= 0) & (given["seen"] <= learnt) & cells & _is_sound(method, given)
     checks: list[tuple[Flags, type[Exception], str]] = [
         (version, InvalidInput, f"receipt must be of version {VERSION} with {method.receipt_width} lanes, got another"),
-        (given["issuer"] == operations.issuers[rows], UnknownForecast,
-         "receipt must be of this bank and this key, got another's"),
+        (
+            given["issuer"] == operations.issuers[rows],
+            UnknownForecast,
+            "receipt must be of this bank and this key, got another's",
+        ),
         (issued, UnknownForecast, "receipt must be of a forecast that was made, got a later one"),
         (sound, InvalidInput, "receipt must be as it was issued, got a damaged one"),
-    ]  # fmt: skip
+    ]
     for good, error, sentence in checks:
         if not good.all():
             raise error(f"{sentence} - at row {int(rows[int((~good).argmax())])}")

@@ -109,7 +109,7 @@ def short_hash(text: Bytes, start: int, end: int, point: int, begin: int, mask: 
 @kernel
 def hash_strings(
     text: Bytes, starts: Offsets, ends: Offsets, point: int, begin: int, mask: int, hashes: Hashes
-) -> None:  # fmt: skip
+) -> None:
     """The hash of each string that is not long."""
     for i in range(len(hashes)):
         if ends[i] - starts[i] <= LONG:

@@ -344,9 +344,15 @@ class StringIndex(Index):
     def _add(self, column: StringColumn, first: int, last: int, slots: Slots, room: int) -> tuple[int, int]:
         add: Any = compiled(add_strings)
         done, count, self._used = add(
-            self._text, self._marks.reshape(-1), self.table, self.count, self._used, room,
-            *self._wanted(column, first, last), slots[first:last],
-        )  # fmt: skip
+            self._text,
+            self._marks.reshape(-1),
+            self.table,
+            self.count,
+            self._used,
+            room,
+            *self._wanted(column, first, last),
+            slots[first:last],
+        )
         return first + int(done), int(count)
 
     def _wanted(self, column: StringColumn, first: int, last: int) -> tuple[npt.NDArray[Any], ...]:

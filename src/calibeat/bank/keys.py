@@ -91,7 +91,7 @@ KeyColumn = IntColumn | StringColumn
 @kernel
 def narrow(
     codes: npt.NDArray[np.uint32], width: int, text: npt.NDArray[np.uint8], offsets: npt.NDArray[np.int64]
-) -> bool:  # fmt: skip
+) -> bool:
     """Strings of a fixed width, filled up with zeros, one behind the other; False if one is not plain ASCII."""
     used = 0
     for i in range(len(offsets) - 1):

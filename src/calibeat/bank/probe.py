@@ -111,9 +111,15 @@ def look_ahead(text: Bytes, marks: Numbers, table: Slots, hashes: Hashes, i: int
 
 @kernel
 def find_strings(
-    text: Bytes, marks: Numbers, table: Slots,
-    wanted: Bytes, starts: Offsets, ends: Offsets, hashes: Hashes, slots: Slots,
-) -> None:  # fmt: skip
+    text: Bytes,
+    marks: Numbers,
+    table: Slots,
+    wanted: Bytes,
+    starts: Offsets,
+    ends: Offsets,
+    hashes: Hashes,
+    slots: Slots,
+) -> None:
     """The slot of each wanted key, or -1."""
     for i in range(len(hashes)):
         look_ahead(text, marks, table, hashes, i)
@@ -122,9 +128,18 @@ def find_strings(
 
 @kernel
 def add_strings(
-    text: Bytes, marks: Numbers, table: Slots, count: int, used: int, room: int,
-    wanted: Bytes, starts: Offsets, ends: Offsets, hashes: Hashes, slots: Slots,
-) -> tuple[int, int, int]:  # fmt: skip
+    text: Bytes,
+    marks: Numbers,
+    table: Slots,
+    count: int,
+    used: int,
+    room: int,
+    wanted: Bytes,
+    starts: Offsets,
+    ends: Offsets,
+    hashes: Hashes,
+    slots: Slots,
+) -> tuple[int, int, int]:
     """The slot of each wanted key, new ones added while there is room -> (how many were served, keys, text used)."""
     for i in range(len(hashes)):
         look_ahead(text, marks, table, hashes, i)

@@ -62,9 +62,19 @@ def learn(spec: Vector, pool: Vector, score: float, y: float, receipt: Vector) -
 
 @kernel
 def pool_late_rows(
-    spec: Vector, pool: Vector, fresh: Vector, rows: Vector, stride: int, slots: Slots, opened: int,
-    scores: Vector, outcomes: Vector, arriving: Ints, following: Ints, receipt: Vector,
-) -> None:  # fmt: skip
+    spec: Vector,
+    pool: Vector,
+    fresh: Vector,
+    rows: Vector,
+    stride: int,
+    slots: Slots,
+    opened: int,
+    scores: Vector,
+    outcomes: Vector,
+    arriving: Ints,
+    following: Ints,
+    receipt: Vector,
+) -> None:
     """The same with outcomes that come late: before event i those of arriving[i], following[arriving[i]], ..."""
     for i in range(len(arriving)):
         j = arriving[i]

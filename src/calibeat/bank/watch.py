@@ -14,9 +14,14 @@ class Watching:
     """A batch as the monitors see it; without monitors, nothing."""
 
     def __init__(
-        self, monitors: Monitors | None, slots: Slots, scores: Vector, forecasts: Vector, outcomes: Vector,
+        self,
+        monitors: Monitors | None,
+        slots: Slots,
+        scores: Vector,
+        forecasts: Vector,
+        outcomes: Vector,
         due: Ints | None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self._monitors, self._slots, self._due = monitors, slots, due
         self._scores, self._forecasts, self._outcomes = scores, forecasts, outcomes
         if monitors is not None:

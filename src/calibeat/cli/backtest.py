@@ -128,12 +128,7 @@ def run(args: argparse.Namespace, to: TextIO | None = None, log: TextIO | None =
 
 
 def _replayed(
-    args: argparse.Namespace,
-    files: list[LogFile],
-    columns: Columns,
-    options: Options,
-    log: TextIO,
-    outputs: list[Path],
+    args: argparse.Namespace, files: list[LogFile], columns: Columns, options: Options, log: TextIO, outputs: list[Path]
 ) -> BacktestResult:
     """Replay the files and write what was asked for: all of it, or nothing."""
     reader = RowReader(options, trace=args.out is not None)

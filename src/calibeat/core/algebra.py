@@ -28,16 +28,7 @@ def sigmoid(z: float) -> float:
 
 @kernel
 def solve(
-    d: float,
-    a00: float,
-    a01: float,
-    a02: float,
-    a11: float,
-    a12: float,
-    a22: float,
-    g0: float,
-    g1: float,
-    g2: float,
+    d: float, a00: float, a01: float, a02: float, a11: float, a12: float, a22: float, g0: float, g1: float, g2: float
 ) -> Triple:
     """A^-1 g for a symmetric positive definite A of d rows, by LDL'; numbers beyond d are not read.
 

@@ -197,12 +197,12 @@ def balance(d: float, p: float, m: float, n: float, low: float, high: float) -> 
             high = q
         slope = (1.0 - 2.0 * q) * (d - n * (q - p)) - m - n * v
         step = q - g / slope if slope < 0.0 else low
+        if abs(step - q) <= 1e-16:
+            return step
         if not low < step < high:
             step = 0.5 * (low + high)
             if not low < step < high:
                 return q
-        if abs(step - q) <= 1e-16 * q:
-            return step
         q = step
     return q
 

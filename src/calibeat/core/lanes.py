@@ -147,16 +147,7 @@ def weigh_lanes(
 
 @kernel
 def late_step(
-    row: Vector,
-    f: float,
-    x0: float,
-    x1: float,
-    n: float,
-    lag: float,
-    y: float,
-    horizon: int,
-    receipt: Vector,
-    at: int,
+    row: Vector, f: float, x0: float, x1: float, n: float, lag: float, y: float, horizon: int, receipt: Vector, at: int
 ) -> None:
     """The weights, and the horizon lane, of a stream that has had late outcomes (`weights` has the formulas)."""
     e0, e1, e2, e3 = receipt[at + LANE], receipt[at + LANE + 1], receipt[at + LANE + 2], receipt[at + LANE + 3]

@@ -310,9 +310,11 @@ class Monitors:
         row, queue = self.matrix[slot], self._queue(slot)
         alarm = [int(row[LAST]), row[SINCE].item(), int(row[CELL]), bool(row[PAGES] == row[ALARMS])]
         state = {
-            "settings": asdict(self.settings), "row": row.tolist(), "queue": queue.to_dict(),
+            "settings": asdict(self.settings),
+            "row": row.tolist(),
+            "queue": queue.to_dict(),
             "alarms": [alarm] if row[ALARMS] else [],
-        }  # fmt: skip
+        }
         made = Monitor._restored(state)
         made._hosted = True
         if queue.next == queue.announced:

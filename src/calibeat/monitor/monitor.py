@@ -79,9 +79,15 @@ class Monitor(Readings):
     """
 
     def __init__(
-        self, arl: float = 1_000_000, alpha: float = 0.05, tolerance: float = 0.0, quiet: int = 1000,
-        warm: int = 1024, patience: int = 100_000, regions: int = 6,
-    ) -> None:  # fmt: skip
+        self,
+        arl: float = 1_000_000,
+        alpha: float = 0.05,
+        tolerance: float = 0.0,
+        quiet: int = 1000,
+        warm: int = 1024,
+        patience: int = 100_000,
+        regions: int = 6,
+    ) -> None:
         self._begin(Settings(arl, alpha, tolerance, quiet, warm, patience, regions))
 
     def _begin(self, settings: Settings) -> None:
@@ -140,9 +146,12 @@ class Monitor(Readings):
     # ---- many events ----------------------------------------------------------------------------------------------
 
     def run(
-        self, forecasts: npt.ArrayLike, outcomes: npt.ArrayLike, scores: npt.ArrayLike | None = None,
+        self,
+        forecasts: npt.ArrayLike,
+        outcomes: npt.ArrayLike,
+        scores: npt.ArrayLike | None = None,
         due: npt.ArrayLike | None = None,
-    ) -> list[Alarm]:  # fmt: skip
+    ) -> list[Alarm]:
         """Announce and update, event after event; the same bits as doing so one by one -> the alarms raised.
 
         Parameters

@@ -143,15 +143,17 @@ def table_of(settings: Settings, row: Vector) -> Table:
     halves = [plain(radius)(row[PHI] * state[SQUARES], 1.0, settings.alpha / (2 * regions)) for state in states]
     gap, half = outcome - forecast, np.array(halves) / some
     log_e = [[plain(region_log_e)(row, b, side) for b in range(regions)] for side in (0, 1)]
-    return Table({
-        "low": np.array(edges[:-1]),
-        "high": np.array(edges[1:]),
-        "count": count.astype(np.int64),
-        "forecast": forecast,
-        "outcome": outcome,
-        "gap": gap,
-        "gap_low": gap - half,
-        "gap_high": gap + half,
-        "log_e_too_low": np.array(log_e[0]),
-        "log_e_too_high": np.array(log_e[1]),
-    })  # fmt: skip
+    return Table(
+        {
+            "low": np.array(edges[:-1]),
+            "high": np.array(edges[1:]),
+            "count": count.astype(np.int64),
+            "forecast": forecast,
+            "outcome": outcome,
+            "gap": gap,
+            "gap_low": gap - half,
+            "gap_high": gap + half,
+            "log_e_too_low": np.array(log_e[0]),
+            "log_e_too_high": np.array(log_e[1]),
+        }
+    )

@@ -31,9 +31,17 @@ def fetch(spec: Vector, rows: Vector, at: int, p: float) -> None:
 
 @kernel
 def read_rows(
-    spec: Vector, rows: Vector, stride: int, width: int, slots: Slots, first: int, last: int,
-    p: Vector, y: Vector, s: Vector,
-) -> None:  # fmt: skip
+    spec: Vector,
+    rows: Vector,
+    stride: int,
+    width: int,
+    slots: Slots,
+    first: int,
+    last: int,
+    p: Vector,
+    y: Vector,
+    s: Vector,
+) -> None:
     """Announce and read each outcome on the row of its slot; only the slots from first to last.
 
     p are the forecasts, s the raw scores. An outcome of NaN never comes; one that is negative is not for this loop.

@@ -37,9 +37,12 @@ class Trace:
 
 
 def trace(
-    monitor: Monitor, forecasts: npt.ArrayLike, outcomes: npt.ArrayLike, scores: npt.ArrayLike | None = None,
+    monitor: Monitor,
+    forecasts: npt.ArrayLike,
+    outcomes: npt.ArrayLike,
+    scores: npt.ArrayLike | None = None,
     points: int = 300,
-) -> Trace:  # fmt: skip
+) -> Trace:
     """Run the monitor over a stream, in the order of forecasts, and note its numbers at `points` outcomes.
 
     >>> from calibeat import Monitor

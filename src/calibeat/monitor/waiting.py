@@ -183,9 +183,13 @@ class Queue:
         """JSON-able."""
         held = [[number, *_as_json(event)] for number, event in sorted(self.held.items())]
         return {
-            "announced": self.announced, "next": self.next, "held": held, "given_up": self.given_up,
-            "too_late": self.too_late, "lost": list(self.lost),
-        }  # fmt: skip
+            "announced": self.announced,
+            "next": self.next,
+            "held": held,
+            "given_up": self.given_up,
+            "too_late": self.too_late,
+            "lost": list(self.lost),
+        }
 
     @classmethod
     def from_dict(cls, patience: int, state: Any) -> Queue:

@@ -298,14 +298,18 @@ class MultiCalibrator:
         np.True_
         """
         with self._lock:
-            return seal(FORMAT, VERSION, {
-                "classes": self._classes.given,
-                "method": self._method,
-                "logits": self._logits,
-                "events": self._events,
-                "stream": self._stream.state(),
-                **self._receipts.dump(self._events),
-            })  # fmt: skip
+            return seal(
+                FORMAT,
+                VERSION,
+                {
+                    "classes": self._classes.given,
+                    "method": self._method,
+                    "logits": self._logits,
+                    "events": self._events,
+                    "stream": self._stream.state(),
+                    **self._receipts.dump(self._events),
+                },
+            )
 
     @classmethod
     def from_json(cls, text: str | bytes) -> MultiCalibrator:

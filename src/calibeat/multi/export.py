@@ -135,14 +135,16 @@ class MultiExport:
     @property
     def json(self) -> str:
         """The numbers, the method and the classes as JSON."""
-        return json.dumps({
-            "format": FORMAT,
-            "version": VERSION,
-            "method": self.method,
-            "classes": list(self.classes),
-            "logits": self.logits,
-            "numbers": self.numbers,
-        })  # fmt: skip
+        return json.dumps(
+            {
+                "format": FORMAT,
+                "version": VERSION,
+                "method": self.method,
+                "classes": list(self.classes),
+                "logits": self.logits,
+                "numbers": self.numbers,
+            }
+        )
 
 
 def frozen_numbers(method: int, K: int, row: Vector) -> dict[str, Any]:

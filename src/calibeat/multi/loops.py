@@ -42,9 +42,16 @@ def ready(K: int, scores: Vector, logits: int) -> tuple[int, int, int]:
 
 @kernel
 def run(
-    method: int, K: int, row: Vector, t: float, scores: Vector, labels: Ints, forecasts: Vector, receipt: Vector,
+    method: int,
+    K: int,
+    row: Vector,
+    t: float,
+    scores: Vector,
+    labels: Ints,
+    forecasts: Vector,
+    receipt: Vector,
     work: Vector,
-) -> None:  # fmt: skip
+) -> None:
     """Predict, then learn, event after event; t forecasts were made before."""
     for i in range(len(labels)):
         forecast = forecasts[i * K : (i + 1) * K]
@@ -55,9 +62,18 @@ def run(
 
 @kernel
 def run_late(
-    method: int, K: int, row: Vector, t: float, scores: Vector, labels: Ints, forecasts: Vector, receipts: Vector,
-    work: Vector, due: Ints, order: Ints,
-) -> None:  # fmt: skip
+    method: int,
+    K: int,
+    row: Vector,
+    t: float,
+    scores: Vector,
+    labels: Ints,
+    forecasts: Vector,
+    receipts: Vector,
+    work: Vector,
+    due: Ints,
+    order: Ints,
+) -> None:
     """Predict every event; label i is learnt just before prediction due[i]. `order` sorts by (due, i).
 
     Those in `order` that are due after the last prediction are learnt at the end.
@@ -80,7 +96,7 @@ def run_late(
 @kernel
 def predict_many(
     method: int, K: int, row: Vector, scores: Vector, forecasts: Vector, receipt: Vector, work: Vector
-) -> None:  # fmt: skip
+) -> None:
     """Forecast every score from the same row."""
     for i in range(len(scores) // K):
         predict(method, K, row, scores[i * K : (i + 1) * K], receipt, work, forecasts[i * K : (i + 1) * K])
@@ -91,9 +107,17 @@ def predict_many(
 
 @kernel
 def run_rows(
-    method: int, K: int, rows: Vector, stride: int, slots: Ints, scores: Vector, labels: Ints, forecasts: Vector,
-    receipt: Vector, work: Vector,
-) -> None:  # fmt: skip
+    method: int,
+    K: int,
+    rows: Vector,
+    stride: int,
+    slots: Ints,
+    scores: Vector,
+    labels: Ints,
+    forecasts: Vector,
+    receipt: Vector,
+    work: Vector,
+) -> None:
     """Predict, then learn, each event on the row of its key; a label of -1 is not known, and not learnt."""
     for i in range(len(labels)):
         row, forecast = rows[slots[i] * stride : (slots[i] + 1) * stride], forecasts[i * K : (i + 1) * K]
@@ -105,9 +129,19 @@ def run_rows(
 
 @kernel
 def run_rows_late(
-    method: int, K: int, rows: Vector, stride: int, slots: Ints, scores: Vector, labels: Ints, forecasts: Vector,
-    receipts: Vector, work: Vector, moments: Ints, order: Ints,
-) -> None:  # fmt: skip
+    method: int,
+    K: int,
+    rows: Vector,
+    stride: int,
+    slots: Ints,
+    scores: Vector,
+    labels: Ints,
+    forecasts: Vector,
+    receipts: Vector,
+    work: Vector,
+    moments: Ints,
+    order: Ints,
+) -> None:
     """Predict every event; label i is learnt just before event moments[i]. `order` sorts by (moment, i)."""
     width = len(receipts) // len(labels)
     arrived = 0

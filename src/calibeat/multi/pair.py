@@ -49,9 +49,7 @@ class PairStream:
             raise InvalidInput(f"forecast must hold the receipt of AUTO, got none - at event {forecast.event}")
         self._auto.update(forecast.binary, y)
 
-    def run(
-        self, scores: Vector, labels: Ints, events: int, late: tuple[Ints, Ints] | None, *, finish: bool
-    ) -> Vector:  # fmt: skip
+    def run(self, scores: Vector, labels: Ints, events: int, late: tuple[Ints, Ints] | None, *, finish: bool) -> Vector:
         """Predict and learn, event after event; AUTO counts the events itself."""
         del events
         column, due = np.ascontiguousarray(scores[:, 1]), None if late is None else late[0]

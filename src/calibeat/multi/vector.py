@@ -78,9 +78,7 @@ class VectorStream:
         expert = () if forecast.expert is None else forecast.expert
         return np.concatenate(([forecast.seen, slope], forecast.score, expert))
 
-    def run(
-        self, scores: Vector, labels: Ints, events: int, late: tuple[Ints, Ints] | None, *, finish: bool
-    ) -> Vector:  # fmt: skip
+    def run(self, scores: Vector, labels: Ints, events: int, late: tuple[Ints, Ints] | None, *, finish: bool) -> Vector:
         """Predict and learn, event after event. If anything breaks off the loop, nothing has happened."""
         del finish  # the order in `late` says it
         row, forecasts = self.row.copy(), np.empty(scores.shape)

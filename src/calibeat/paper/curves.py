@@ -35,9 +35,11 @@ def beaten(summary: Summary, method: str, rivals: Sequence[str]) -> str:
 
 
 def final_table(
-    found: Mapping[str, Summary], methods: Sequence[str], theirs: Mapping[str, Mapping[str, float]] | None = None,
+    found: Mapping[str, Summary],
+    methods: Sequence[str],
+    theirs: Mapping[str, Mapping[str, float]] | None = None,
     their_runs: int = published.SEEDS,
-) -> Table:  # fmt: skip
+) -> Table:
     """Final CE: ours, the published one, their distance in our standard deviations and in standard errors."""
     theirs = theirs or published.FINAL_CE
     rows, far, compared = [], 0, 0

@@ -184,12 +184,14 @@ def file_of(dataset: Dataset, folder: Path) -> Path | None:
 
 def where_to_get() -> str:
     """What a person has to do who has no data."""
-    return "\n".join([
-        "The experiments on real data need four public datasets (licence: Creative Commons CC0):",
-        *(f"  {dataset.file:20} {dataset.title}, {dataset.source}" for dataset in DATASETS.values()),
-        "A checkout of calibeat's repository has them in its folder data.",
-        f"Else put the four files in one folder and name it: --data DIR, or the environment variable {VARIABLE}.",
-    ])  # fmt: skip
+    return "\n".join(
+        [
+            "The experiments on real data need four public datasets (licence: Creative Commons CC0):",
+            *(f"  {dataset.file:20} {dataset.title}, {dataset.source}" for dataset in DATASETS.values()),
+            "A checkout of calibeat's repository has them in its folder data.",
+            f"Else put the four files in one folder and name it: --data DIR, or the environment variable {VARIABLE}.",
+        ]
+    )
 
 
 def fetch(dataset: Dataset, folder: Path) -> list[str]:
@@ -234,8 +236,10 @@ def read(dataset: Dataset, folder: Path) -> Any:
     except (ValueError, KeyError, UnicodeDecodeError):
         same = False
     if not same:
-        raise InvalidInput(f"{path} must be the file that the paper used (SHA-256 {dataset.checksum[:12]}...), got "
-                           f"{checksum[:12]}... - get it again from {dataset.source}")  # fmt: skip
+        raise InvalidInput(
+            f"{path} must be the file that the paper used (SHA-256 {dataset.checksum[:12]}...), got "
+            f"{checksum[:12]}... - get it again from {dataset.source}"
+        )
     return frame
 
 

@@ -9,12 +9,20 @@ from .summary import Summary
 
 # Okabe and Ito's colours, told apart by all kinds of colour vision; lines and markers differ too.
 STYLES: dict[str, tuple[str, str, str]] = {
-    "BM": ("#000000", "--", "x"), "FPS": ("#999999", "--", "s"), "WPS": ("#E69F00", "--", "^"),
-    "OPS": ("#0072B2", "-", "o"), "TOPS": ("#009E73", "-", "D"), "HOPS": ("#D55E00", "-", "v"),
-    "WBS": ("#A6761D", "--", "<"), "OBS": ("#56B4E9", "-", "o"), "TOBS": ("#CC79A7", "-", "D"),
-    "HOBS": ("#882255", "-", "v"), "WHB": ("#E69F00", ":", "s"), "TWHB": ("#E69F00", "-", "P"),
+    "BM": ("#000000", "--", "x"),
+    "FPS": ("#999999", "--", "s"),
+    "WPS": ("#E69F00", "--", "^"),
+    "OPS": ("#0072B2", "-", "o"),
+    "TOPS": ("#009E73", "-", "D"),
+    "HOPS": ("#D55E00", "-", "v"),
+    "WBS": ("#A6761D", "--", "<"),
+    "OBS": ("#56B4E9", "-", "o"),
+    "TOBS": ("#CC79A7", "-", "D"),
+    "HOBS": ("#882255", "-", "v"),
+    "WHB": ("#E69F00", ":", "s"),
+    "TWHB": ("#E69F00", "-", "P"),
     "AUTO": ("#332288", "-", "*"),
-}  # fmt: skip
+}
 
 
 def new_figure(width: float, height: float) -> Any:
@@ -40,9 +48,12 @@ def tidy(axes: Any) -> None:
 
 
 def over_time(
-    rows: Sequence[tuple[str, Sequence[Summary]]], methods: Sequence[str], metric: str, epsilon: float = 0.1,
+    rows: Sequence[tuple[str, Sequence[Summary]]],
+    methods: Sequence[str],
+    metric: str,
+    epsilon: float = 0.1,
     dotted: Sequence[str] = (),
-) -> Any:  # fmt: skip
+) -> Any:
     """One panel for each stream, one line for each method, bars of one standard deviation over the runs."""
     columns = max(len(summaries) for _, summaries in rows)
     figure = new_figure(2.9 * columns, 2.6 * len(rows) + 0.5)
@@ -55,10 +66,19 @@ def over_time(
                 mean, std = summary.mean(metric, method, epsilon), summary.std(metric, method, epsilon)
                 every = max(1, len(mean) // 6)
                 axes.errorbar(
-                    summary.points, mean, yerr=std if summary.runs > 1 else None, color=colour, linewidth=1.4,
-                    linestyle=":" if method in dotted else style, marker=marker, markersize=4, elinewidth=0.7,
-                    markevery=(i % every, every), errorevery=(i % every, every), label=method,
-                )  # fmt: skip
+                    summary.points,
+                    mean,
+                    yerr=std if summary.runs > 1 else None,
+                    color=colour,
+                    linewidth=1.4,
+                    linestyle=":" if method in dotted else style,
+                    marker=marker,
+                    markersize=4,
+                    elinewidth=0.7,
+                    markevery=(i % every, every),
+                    errorevery=(i % every, every),
+                    label=method,
+                )
             axes.set_title(summary.stream.title + (f", {title}" if title else ""), fontsize=9)
             axes.set_xlabel("t", fontsize=8)
             axes.set_ylim(bottom=0 if metric == "ce" else None)

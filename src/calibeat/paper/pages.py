@@ -235,9 +235,11 @@ def command(experiment: Experiment, settings: Settings) -> str:
 
 def made_with(experiment: Experiment, settings: Settings) -> str:
     """Runs, seeds and versions: everything that the numbers depend on."""
-    small = "" if settings.trees == TREES and not settings.events else (
-        f" Not the paper's size: {settings.trees} trees, {settings.events or 'all'} events."
-    )  # fmt: skip
+    small = (
+        ""
+        if settings.trees == TREES and not settings.events
+        else (f" Not the paper's size: {settings.trees} trees, {settings.events or 'all'} events.")
+    )
     count, first = experiment.runs(settings), settings.seed
     seeds = f"seed {first}" if count == 1 else f"seeds {first} to {first + count - 1}"
     return (f"{counted(count, 'run')}, {seeds}; " if count else "") + f"{versions()}.{small}"

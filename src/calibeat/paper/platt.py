@@ -46,16 +46,29 @@ def figure1(_settings: Settings, _results: Results) -> Section:
         csv_head=["a", "b", "score", "m(score)"],
         csv_rows=rows,
         verdicts=[
-            Verdict("is the identity mapping", "Section 1, of a = 1, b = 0",
-                    bool(np.allclose(platt(f, 1.0, 0.0), f, atol=1e-12)), "on a grid of scores", "to 1e-12"),
-            Verdict("if f is overconfident, that is if f(x) values are skewed towards 0 or 1, we can pick a",
-                    "Section 1, of a between 0 and 1", bool(tempered.all()),
-                    "a = 0.5 moves every score of a grid towards one half", "no score moves away from it"),
-            Verdict("The counter-intuitive choice a < 0 can also make sense if f's predictions oppose reality",
-                    "Section 1", bool(np.allclose(flipped, 1.0 - f, atol=1e-12)), "a = -1 turns f into 1 - f",
-                    "to 1e-12 on a grid of scores"),
+            Verdict(
+                "is the identity mapping",
+                "Section 1, of a = 1, b = 0",
+                bool(np.allclose(platt(f, 1.0, 0.0), f, atol=1e-12)),
+                "on a grid of scores",
+                "to 1e-12",
+            ),
+            Verdict(
+                "if f is overconfident, that is if f(x) values are skewed towards 0 or 1, we can pick a",
+                "Section 1, of a between 0 and 1",
+                bool(tempered.all()),
+                "a = 0.5 moves every score of a grid towards one half",
+                "no score moves away from it",
+            ),
+            Verdict(
+                "The counter-intuitive choice a < 0 can also make sense if f's predictions oppose reality",
+                "Section 1",
+                bool(np.allclose(flipped, 1.0 - f, atol=1e-12)),
+                "a = -1 turns f into 1 - f",
+                "to 1e-12 on a grid of scores",
+            ),
         ],
-    )  # fmt: skip
+    )
 
 
 def figure2(_settings: Settings, _results: Results) -> Section:
@@ -90,8 +103,16 @@ def draw_figure1() -> Any:
     middle.set_axis_off()
     middle.text(0.02, 0.97, PROTOCOL, va="top", family="monospace", fontsize=8, transform=middle.transAxes)
     right.set_title("(c) Calibeating applied to OPS", fontsize=10)
-    boxes(right, ("score f(x)", "OPS: expert p", "bin of p: [0.7, 0.8)", "past outcomes of the bin: 85 % ones",
-                  "TOPS says 0.85, HOPS hedges"))  # fmt: skip
+    boxes(
+        right,
+        (
+            "score f(x)",
+            "OPS: expert p",
+            "bin of p: [0.7, 0.8)",
+            "past outcomes of the bin: 85 % ones",
+            "TOPS says 0.85, HOPS hedges",
+        ),
+    )
     return figure
 
 
@@ -100,9 +121,11 @@ def draw_figure2() -> Any:
     figure = new_figure(10.4, 1.1)
     axes = figure.subplots()
     steps = (
-        "train the base model f\non some of the data", "online post-hoc calibration\nof the stream's f(x): OPS",
-        "calibeating of the expert:\nTOPS, HOPS", "forecast p, then outcome y,\nwhich teaches both",
-    )  # fmt: skip
+        "train the base model f\non some of the data",
+        "online post-hoc calibration\nof the stream's f(x): OPS",
+        "calibeating of the expert:\nTOPS, HOPS",
+        "forecast p, then outcome y,\nwhich teaches both",
+    )
     boxes(axes, steps, across=True)
     return figure
 

@@ -99,14 +99,32 @@ def report(_settings: Settings, results: Results) -> Section:
         by_run = measured(said[:, settled(hours) :], rate)
         found[name] = rate, by_run
         mean, std = by_run.mean(axis=0), spread(by_run)
-        rows.append([name, f"{hours:,}", f"{rate:.3f}", f"{mean[0]:.3f}", f"{by_run[:, 0].min():.3f}",
-                     f"{np.median(by_run[:, 2]):.2f}", f"{mean[1]:.3f}", f"{by_run[:, 1].min():.3f}"])  # fmt: skip
+        rows.append(
+            [
+                name,
+                f"{hours:,}",
+                f"{rate:.3f}",
+                f"{mean[0]:.3f}",
+                f"{by_run[:, 0].min():.3f}",
+                f"{np.median(by_run[:, 2]):.2f}",
+                f"{mean[1]:.3f}",
+                f"{by_run[:, 1].min():.3f}",
+            ]
+        )
         csv_rows += [[name, "hours", str(hours), "", str(len(runs))], [name, "rain", f"{rate:.6f}", "", str(len(runs))]]
         csv_rows += [
             [name, quantity, number(mean[i]), number(std[i]), str(len(runs))] for i, quantity in enumerate(QUANTITIES)
         ]
-    head = ["record", "hours", "share with rain", "forecasts within 0.1 of it", "in the worst run", "usual forecast",
-            "share of it", "in the worst run"]  # fmt: skip
+    head = [
+        "record",
+        "hours",
+        "share with rain",
+        "forecasts within 0.1 of it",
+        "in the worst run",
+        "usual forecast",
+        "share of it",
+        "in the worst run",
+    ]
     return Section(
         words=[prose((__doc__ or "").split("\n\n")[1]), WORDS],
         tables=[Table(f"F99 on hourly rain; forecasts are those after the first {SETTLED:,} hours", head, rows)],
@@ -129,16 +147,23 @@ def verdicts(found: Mapping[str, tuple[float, FloatArray]]) -> list[Verdict]:
     shares = "; ".join(f"{name} {s.mean():.1%}, in the worst run {s.min():.1%}" for name, s in near.items())
     counts = "; ".join(f"{name} in {hits.sum()} of {len(hits)} runs" for name, hits in one.items())
     return [
-        Verdict("F99's hedging algorithm simply predicts the average y_t value in the long run", "Section 3.3",
-                all(bool((share > MOSTLY).all()) for share in near.values()),
-                f"forecasts within {GRID_STEP} of the average: {shares}",
-                f"after {SETTLED:,} instances, more than {MOSTLY:.0%} of them, in every run on every record"),
-        Verdict("after around 2000 instances, the forecaster always predicts 0.35. This is close to the average number "
-                "of instances that it did rain", "Appendix D", all(bool(hits.all()) for hits in one.values()),
-                f"always the same grid point, and that near the average: {counts}",
-                f"after {SETTLED:,} instances one grid point only, within {GRID_STEP} of the average, in every run on "
-                "every record"),
-    ]  # fmt: skip
+        Verdict(
+            "F99's hedging algorithm simply predicts the average y_t value in the long run",
+            "Section 3.3",
+            all(bool((share > MOSTLY).all()) for share in near.values()),
+            f"forecasts within {GRID_STEP} of the average: {shares}",
+            f"after {SETTLED:,} instances, more than {MOSTLY:.0%} of them, in every run on every record",
+        ),
+        Verdict(
+            "after around 2000 instances, the forecaster always predicts 0.35. This is close to the average number "
+            "of instances that it did rain",
+            "Appendix D",
+            all(bool(hits.all()) for hits in one.values()),
+            f"always the same grid point, and that near the average: {counts}",
+            f"after {SETTLED:,} instances one grid point only, within {GRID_STEP} of the average, in every run on "
+            "every record",
+        ),
+    ]
 
 
 def curves(run: Mapping[str, FloatArray]) -> Table:

@@ -156,9 +156,14 @@ def beta(settings: Settings, results: Results) -> Section:
 def histogram(settings: Settings, results: Results) -> Section:
     """Figure 15."""
     section = _family(
-        settings, results, HISTOGRAM, "figure-15", "Figure 15: histogram binning", claims.HISTOGRAM,
+        settings,
+        results,
+        HISTOGRAM,
+        "figure-15",
+        "Figure 15: histogram binning",
+        claims.HISTOGRAM,
         dotted=("WHB", "OPS", "OBS"),
-    )  # fmt: skip
+    )
     section.words.append(
         "The paper does not say how many bins WHB has; 20, as in the published experiments. Equal scores stay together."
     )
@@ -166,9 +171,14 @@ def histogram(settings: Settings, results: Results) -> Section:
 
 
 def _family(
-    settings: Settings, results: Results, methods: Sequence[str], stem: str, caption: str,
-    judged: Sequence[claims.Claim], dotted: Sequence[str] = (),
-) -> Section:  # fmt: skip
+    settings: Settings,
+    results: Results,
+    methods: Sequence[str],
+    stem: str,
+    caption: str,
+    judged: Sequence[claims.Claim],
+    dotted: Sequence[str] = (),
+) -> Section:
     found = summaries(streams(settings), results)
     rows = [rows_of(found, "iid", "i.i.d."), rows_of(found, "drift", "drift")]
     return Section(

@@ -63,7 +63,7 @@ def _work(task: Task, data: Path | None, cache: Path) -> Arrays:
 
 def run(
     scores: FloatArray, outcomes: FloatArray, calibration: int, window: int, repeats: int = REPEATS
-) -> dict[str, Any]:  # fmt: skip
+) -> dict[str, Any]:
     """CPU seconds of all refits of a stream by [turn, contender], their number, and the last parameters."""
     from threadpoolctl import threadpool_limits  # a dependency of scikit-learn
 
@@ -87,9 +87,7 @@ def run(
             begin = process_time()
             theta[i] = contender()
             seconds[turn, i] = process_time() - begin
-    return {
-        "seconds": seconds, "theta": theta, "refits": np.array(len(ends)), "events": np.array(len(scores)),
-    }  # fmt: skip
+    return {"seconds": seconds, "theta": theta, "refits": np.array(len(ends)), "events": np.array(len(scores))}
 
 
 # ---- the report --------------------------------------------------------------------------------------------------
@@ -112,10 +110,18 @@ def report(settings: Settings, results: Results) -> Section:
     turns: FloatArray = run["seconds"]
     best, usual, varied = turns.min(axis=0), turns.mean(axis=0), spread(turns)
     rows = [
-        [contender, f"{best[i]:.3f}", f"{best[i] / best[0]:.1f}", f"{usual[i]:.4f}", number(varied[i], 4),
-         str(len(turns)), f"{run['theta'][i, 0]:.5f}", f"{run['theta'][i, 1]:.5f}"]
+        [
+            contender,
+            f"{best[i]:.3f}",
+            f"{best[i] / best[0]:.1f}",
+            f"{usual[i]:.4f}",
+            number(varied[i], 4),
+            str(len(turns)),
+            f"{run['theta'][i, 0]:.5f}",
+            f"{run['theta'][i, 1]:.5f}",
+        ]
         for i, contender in enumerate(CONTENDERS)
-    ]  # fmt: skip
+    ]
     caption = f"CPU seconds on one thread; the best of {len(turns)} turns, and all of them"
     about = f"{int(run['refits'])} refits on all the past of {name}, {int(run['events']):,} events"
     head = ["contender", "seconds", "times ours", "mean", "std", "turns", "last a", "last b"]
@@ -124,7 +130,7 @@ def report(settings: Settings, results: Results) -> Section:
         tables=[Table(caption, head, rows)],
         csv_head=["contender", "seconds", "times_ours", "seconds_mean", "seconds_std", "turns", "a", "b"],
         csv_rows=rows,
-    )  # fmt: skip
+    )
 
 
 WORDS = prose("""

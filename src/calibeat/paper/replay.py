@@ -32,9 +32,12 @@ from .tasks import Arrays, Task
 
 EPSILONS = (0.05, 0.1, 0.2)
 CALIBEATEN = {
-    "TOPS": ("OPS", Tracking), "HOPS": ("OPS", Hedging), "TOBS": ("OBS", Tracking), "HOBS": ("OBS", Hedging),
+    "TOPS": ("OPS", Tracking),
+    "HOPS": ("OPS", Hedging),
+    "TOBS": ("OBS", Tracking),
+    "HOBS": ("OBS", Hedging),
     "TWHB": ("WHB", Tracking),
-}  # fmt: skip
+}
 EXPERTS = ("BM", "FPS", "WPS", "SWPS", "OPS", "OPS (AIOLI)", "FBS", "WBS", "SWBS", "OBS", "WHB", "AUTO")
 METHODS = (*EXPERTS, *CALIBEATEN)
 LOG_LOSS_CLIP = 1e-5
@@ -87,7 +90,7 @@ def run(stream: ForestStream, seed: int, data: Path | None, cache: Path) -> dict
 
 def replay(
     scores: FloatArray, outcomes: FloatArray, calibration: int, window: int, seed: int = 0, name: str = ""
-) -> Replayed:  # fmt: skip
+) -> Replayed:
     """Every method on one stream; metrics are over the events from T_cal on."""
     at = points(len(scores), calibration, window)
     shape = len(METHODS), len(EPSILONS)

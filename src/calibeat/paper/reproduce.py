@@ -65,8 +65,10 @@ def reproduce(
     try:
         results = run_all(tasks, settings.data, cache, settings.jobs, log)
     except BrokenProcessPool as error:
-        raise CalibeatError("a process of the experiments was killed, perhaps for want of memory - the runs that were "
-                            "finished are kept; start again, with fewer --jobs") from error  # fmt: skip
+        raise CalibeatError(
+            "a process of the experiments was killed, perhaps for want of memory - the runs that were "
+            "finished are kept; start again, with fewer --jobs"
+        ) from error
     computed = time.perf_counter() - begin
     for experiment in experiments:
         section = experiment.report(settings, results)

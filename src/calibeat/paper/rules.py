@@ -115,7 +115,7 @@ def both(*rules: Decide) -> Decide:
 
 def within(
     values: Mapping[str, float], what: str, least: float, most: float, share: float = 1.0, digits: int = 2
-) -> Decided:  # fmt: skip
+) -> Decided:
     """The values lie in [least, most], on every stream or on more than a share of them."""
     inside = sum(least <= value <= most for value in values.values())
     span = f"at least {least:g}" if most == np.inf else f"at most {most:g}" if not least else f"{least:g} to {most:g}"
@@ -221,8 +221,10 @@ def unmoved_by_epsilon(methods: Sequence[str]) -> Decide:
     def decide(streams: Streams) -> Decided:
         moved = {
             (abs(summary.final("ce", method, epsilon)[0] - summary.final("ce", method)[0]), method, name, epsilon)
-            for name, summary in streams.items() for method in methods for epsilon in EPSILONS
-        }  # fmt: skip
+            for name, summary in streams.items()
+            for method in methods
+            for epsilon in EPSILONS
+        }
         most, method, name, epsilon = max(moved)
         why = f"largest move from epsilon 0.1: {most:.4f} ({method} on {name} at {epsilon:g})"
         return Decided(most <= AT_FIRST_GLANCE, why, f"final CE moves by at most {AT_FIRST_GLANCE:g}")
@@ -235,10 +237,11 @@ def epsilon_ratio(method: str, epsilons: Sequence[float], least: float, most: fl
 
     def decide(streams: Streams) -> Decided:
         found = {
-            (f"{name} ({epsilon:g})" if len(epsilons) > 1 else name):
-            summary.final("ce", method, epsilon)[0] / summary.final("ce", method)[0]
-            for name, summary in streams.items() for epsilon in epsilons
-        }  # fmt: skip
+            (f"{name} ({epsilon:g})" if len(epsilons) > 1 else name): summary.final("ce", method, epsilon)[0]
+            / summary.final("ce", method)[0]
+            for name, summary in streams.items()
+            for epsilon in epsilons
+        }
         of = " and ".join(f"{epsilon:g}" for epsilon in epsilons)
         return within(found, f"final CE of {method} at {of} over that at 0.1", least, most)
 
@@ -250,8 +253,9 @@ def within_the_theorem(streams: Streams) -> Decided:
     worst = max(
         summary.final("ce", "HOPS", epsilon)[0]
         / bounds.hops_calibration(epsilon, int(summary.points[-1]) - summary.stream.calibration)
-        for summary in streams.values() for epsilon in EPSILONS
-    )  # fmt: skip
+        for summary in streams.values()
+        for epsilon in EPSILONS
+    )
     why = f"the largest share of the bound that is reached, over streams and epsilons: {worst:.2f}"
     return Decided(worst <= 1.0, why, "mean final CE at most the bound, for every stream and epsilon")
 

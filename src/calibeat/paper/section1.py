@@ -28,9 +28,8 @@ BARS = 40  # of a histogram of x
 # (first, last) of t as the paper counts it, from 1; the first 1000 events train.
 WINDOWS = ((1501, 2000), (3501, 4000), (5501, 6000))
 ROWS = tuple(
-    ["1-1000 Base"]
-    + [f"{first}-{last} {who}" for first, last in WINDOWS for who in ("Base", "OPS", "OPS, b frozen")]
-)  # fmt: skip
+    ["1-1000 Base"] + [f"{first}-{last} {who}" for first, last in WINDOWS for who in ("Base", "OPS", "OPS, b frozen")]
+)
 GRID = 400  # points of a curve
 
 
@@ -54,9 +53,14 @@ def run(kind: str, seed: int) -> dict[str, Any]:
     starts = [first - 1 - drifts.T_TRAIN for first, _ in WINDOWS]
     grid = np.linspace(drift.x.min(), drift.x.max(), GRID)
     return {
-        "table": rows, "a": a[starts], "b": b[starts], "x": drift.x, "grid": grid, "base": score(grid),
+        "table": rows,
+        "a": a[starts],
+        "b": b[starts],
+        "x": drift.x,
+        "grid": grid,
+        "base": score(grid),
         "truth": np.stack([drifts.probability(kind, grid, first - 1) for first in (1, *(w[0] for w in WINDOWS))]),
-    }  # fmt: skip
+    }
 
 
 def trajectory(method: Method, scores: FloatArray, outcomes: FloatArray) -> tuple[FloatArray, FloatArray]:
@@ -71,9 +75,13 @@ def trajectory(method: Method, scores: FloatArray, outcomes: FloatArray) -> tupl
 
 
 def table(
-    train_scores: FloatArray, train_truth: FloatArray, scores: FloatArray, truth: FloatArray,
-    a: FloatArray, b: FloatArray,
-) -> FloatArray:  # fmt: skip
+    train_scores: FloatArray,
+    train_truth: FloatArray,
+    scores: FloatArray,
+    truth: FloatArray,
+    a: FloatArray,
+    b: FloatArray,
+) -> FloatArray:
     """One row of (accuracy in percent, CE) for each of `ROWS`."""
     rows = [measured(train_truth, train_scores)]
     for first, last in WINDOWS:
@@ -119,8 +127,13 @@ def report(kind: str, figure: int) -> Any:
             # Printed OPS rows of label and regression drift hold b at the window's start; those of covariate do not.
             frozen, plain = name.endswith("frozen"), name.endswith("OPS")
             theirs = None if frozen == (kind == "covariate") and (frozen or plain) else printed.get(name.split(",")[0])
-            rows.append([name, *beside(accuracy, accuracy_std, theirs and theirs[0], 2),
-                         *beside(ce, ce_std, theirs and theirs[1], 4)])  # fmt: skip
+            rows.append(
+                [
+                    name,
+                    *beside(accuracy, accuracy_std, theirs and theirs[0], 2),
+                    *beside(ce, ce_std, theirs and theirs[1], 4),
+                ]
+            )
             csv_rows += [
                 [name, metric, number(value), number(deviation), str(len(runs))]
                 for metric, value, deviation in (("accuracy", accuracy, accuracy_std), ("ce", ce, ce_std))
@@ -174,19 +187,28 @@ def verdicts(kind: str, mean: FloatArray) -> list[Verdict]:
     if kind == "covariate":
         gains = ops[1, 0] / base[1, 0], base[1, 1] / ops[1, 1]
         return [
-            Verdict("The OPS model recognizes the good performance of f and does not modify it much",
-                    "Section 1.2, 1501-2000",
-                    bool(abs(ops[0, 0] - base[0, 0]) < 2.0 and abs(ops[0, 1] - base[0, 1]) < 0.02),
-                    pairs[0], "mean accuracy within 2 points and mean CE within 0.02 of the base model's"),
-            Verdict("it offers slightly better calibration and accuracy", "Section 1.2, 3501-4000",
-                    bool(min(gains) > 1.0 and max(gains) <= SLIGHTLY),
-                    f"{pairs[1]}; better by factors of {gains[0]:.2f} and {gains[1]:.2f}",
-                    f"both better, by a factor of at most {SLIGHTLY:g}"),
-            Verdict("the OPS model flips the prediction, achieving high accuracy and calibration",
-                    "Section 1.2, 5501-6000",
-                    bool(ops[2, 0] > 80.0 and base[2, 0] < 50.0 and MUCH * ops[2, 1] <= base[2, 1]), pairs[2],
-                    f"accuracy from below 50 % to above 80 %, and CE at least {MUCH:g} times smaller"),
-        ]  # fmt: skip
+            Verdict(
+                "The OPS model recognizes the good performance of f and does not modify it much",
+                "Section 1.2, 1501-2000",
+                bool(abs(ops[0, 0] - base[0, 0]) < 2.0 and abs(ops[0, 1] - base[0, 1]) < 0.02),
+                pairs[0],
+                "mean accuracy within 2 points and mean CE within 0.02 of the base model's",
+            ),
+            Verdict(
+                "it offers slightly better calibration and accuracy",
+                "Section 1.2, 3501-4000",
+                bool(min(gains) > 1.0 and max(gains) <= SLIGHTLY),
+                f"{pairs[1]}; better by factors of {gains[0]:.2f} and {gains[1]:.2f}",
+                f"both better, by a factor of at most {SLIGHTLY:g}",
+            ),
+            Verdict(
+                "the OPS model flips the prediction, achieving high accuracy and calibration",
+                "Section 1.2, 5501-6000",
+                bool(ops[2, 0] > 80.0 and base[2, 0] < 50.0 and MUCH * ops[2, 1] <= base[2, 1]),
+                pairs[2],
+                f"accuracy from below 50 % to above 80 %, and CE at least {MUCH:g} times smaller",
+            ),
+        ]
     better, drift = ops - base, "label drift" if kind == "label" else "regression-function drift"
     worse = bool((np.diff(base[:, 1]) > 0).all() and (kind == "label" or (np.diff(base[:, 0]) < 0).all()))
     said, asked = {
@@ -195,14 +217,29 @@ def verdicts(kind: str, mean: FloatArray) -> list[Verdict]:
     }[kind]
     apparent = "The improvement in calibration and accuracy of OPS over the base model is visually apparent"
     return [
-        Verdict(said, "Section 1.2", worse and bool(MUCH * ops[-1, 1] <= base[-1, 1]), "; ".join(pairs),
-                f"the base model is worse from window to window ({asked}), and OPS's CE at the end is at least "
-                f"{MUCH:g} times smaller"),
-        Verdict(apparent, f"Figure 4, calibration, {drift}", bool((better[:, 1] < 0).all()), "; ".join(pairs),
-                "OPS's mean CE is lower in each of the three windows"),
-        Verdict(apparent, f"Figure 4, accuracy, {drift}", bool((better[:, 0] > 0).all()), "; ".join(pairs),
-                "OPS's mean accuracy is higher in each of the three windows"),
-    ]  # fmt: skip
+        Verdict(
+            said,
+            "Section 1.2",
+            worse and bool(MUCH * ops[-1, 1] <= base[-1, 1]),
+            "; ".join(pairs),
+            f"the base model is worse from window to window ({asked}), and OPS's CE at the end is at least "
+            f"{MUCH:g} times smaller",
+        ),
+        Verdict(
+            apparent,
+            f"Figure 4, calibration, {drift}",
+            bool((better[:, 1] < 0).all()),
+            "; ".join(pairs),
+            "OPS's mean CE is lower in each of the three windows",
+        ),
+        Verdict(
+            apparent,
+            f"Figure 4, accuracy, {drift}",
+            bool((better[:, 0] > 0).all()),
+            "; ".join(pairs),
+            "OPS's mean accuracy is higher in each of the three windows",
+        ),
+    ]
 
 
 def curves(run: Mapping[str, FloatArray]) -> Table:
@@ -250,7 +287,7 @@ def figure4(_settings: Settings, results: Results) -> Section:
             **{f"figure-4-{kind}": curves(run) for kind, run in runs.items()},
             **{f"figure-4-{kind}-histograms": histograms(run) for kind, run in runs.items()},
         },
-    )  # fmt: skip
+    )
 
 
 # ---- pictures ----------------------------------------------------------------------------------------------------

@@ -30,8 +30,11 @@ FLIP = 500  # so many events until the curve of the second stream turns round
 REPEATS = 5
 START = (0.0, 0.0)  # of (a, b): the centre of the ball, from which the bounds count
 BOUNDS = {
-    "OGD": bounds.ogd_regret, "ONS": bounds.ons_regret, "AIOLI": bounds.aioli_regret, "ONS as used": bounds.ons_regret,
-}  # fmt: skip
+    "OGD": bounds.ogd_regret,
+    "ONS": bounds.ons_regret,
+    "AIOLI": bounds.aioli_regret,
+    "ONS as used": bounds.ons_regret,
+}
 
 
 def learner(name: str, radius: float) -> OGD | ONS | AIOLI:
@@ -75,9 +78,7 @@ def run(seed: int, lengths: tuple[int, ...] = LENGTHS) -> dict[str, Any]:
         forecasts = Calibrator(method).run(scores, outcomes)
         for m, length in enumerate(lengths):
             part = slice(0, length)
-            regrets[i, j, k, m] = metrics.regret(
-                Platt(), scores[part], outcomes[part], forecasts[part], radius=radius
-            )  # fmt: skip
+            regrets[i, j, k, m] = metrics.regret(Platt(), scores[part], outcomes[part], forecasts[part], radius=radius)
     return {"regret": regrets, "lengths": np.array(lengths)}
 
 
@@ -155,8 +156,16 @@ def report(_settings: Settings, results: Results) -> Section:
             times = [number(times[at], 1) for times in (fastest, usual, varied)]
             csv_rows.append([*who, str(length), *measured, *times, str(len(seconds)) if times[0] else ""])
         first, last = mean[i, j, k, 0], mean[i, j, k, -1]
-        rows.append([*who, f"{first:.0f}", f"{last:.0f}", f"{limits[-1]:.0f}", f"{last / limits[-1]:.2f}",
-                     number(fastest[i, j, k, -1], 0)])  # fmt: skip
+        rows.append(
+            [
+                *who,
+                f"{first:.0f}",
+                f"{last:.0f}",
+                f"{limits[-1]:.0f}",
+                f"{last / limits[-1]:.2f}",
+                number(fastest[i, j, k, -1], 0),
+            ]
+        )
     ends = [f"T = {lengths[0]:,}", f"T = {lengths[-1]:,}"]
     caption = f"Regret at {ends[0]} and {ends[1]}, mean of {counted(len(runs), 'run')}; the bound at the latter, the "
     caption += f"share of it; CPU time, best of {len(seconds)} turns on the first run"
@@ -165,11 +174,23 @@ def report(_settings: Settings, results: Results) -> Section:
         tables=[Table(caption, ["learner", "B", "stream", *ends, "bound", "share", "ns/event"], rows)],
         figures={"table-1": draw(mean, np.array(lengths, dtype=float))},
         captions={"table-1": "Table 1 measured: regret against T, with the bounds"},
-        csv_head=["learner", "B", "stream", "T", "regret_mean", "regret_std", "runs", "bound", "ns_per_event_best",
-                  "ns_per_event_mean", "ns_per_event_std", "turns"],
+        csv_head=[
+            "learner",
+            "B",
+            "stream",
+            "T",
+            "regret_mean",
+            "regret_std",
+            "runs",
+            "bound",
+            "ns_per_event_best",
+            "ns_per_event_mean",
+            "ns_per_event_std",
+            "turns",
+        ],
         csv_rows=csv_rows,
         verdicts=undecided_if_few(verdicts(regrets, fastest, lengths), len(runs), RUNS),
-    )  # fmt: skip
+    )
 
 
 def verdicts(regrets: FloatArray, fastest: FloatArray, lengths: Sequence[int]) -> list[Verdict]:
@@ -178,29 +199,47 @@ def verdicts(regrets: FloatArray, fastest: FloatArray, lengths: Sequence[int]) -
     def listed(values: FloatArray, shown: str) -> str:
         return ", ".join(f"{name} {value:{shown}}" for name, value in zip(LEARNERS, values, strict=True))
 
-    bounds = np.array([
-        [[[BOUNDS[name](radius, length) for length in lengths]] for radius in RADII]
-        for name in LEARNERS
-    ])  # fmt: skip
+    bounds = np.array(
+        [[[[BOUNDS[name](radius, length) for length in lengths]] for radius in RADII] for name in LEARNERS]
+    )
     share = (regrets.max(axis=0) / bounds).max(axis=(1, 2, 3))
     per_event = np.nanmin(fastest, axis=(1, 2))  # by learner and T
     growth, last = per_event[:, -1] / per_event[:, 0], per_event[:, -1]
     times = f"ns per event at the longest T: {listed(last, '.0f')}"
     return [
-        Verdict("Regret: OGD B sqrt T, ONS e^B log T, AIOLI B log(BT)", "Table 1 and Theorem 2.1",
-                bool((share <= 1.0).all()),
-                f"largest regret over its bound, over all runs, B, streams and T: {listed(share, '.2f')}",
-                "at most the bound of `calibeat.bounds` in every run", verbatim=False),
-        Verdict("Running time: T for OGD and ONS, T log T for AIOLI", "Table 1", bool((growth < MUCH).all()),
-                f"time per event at the longest T over that at the shortest: {listed(growth, '.2f')}. AIOLI is linear "
-                "here, by one scalar equation for each event", f"below {MUCH:g} times", verbatim=False),
-        Verdict("a second-order method like ONS runs almost as fast as a first-order method like OGD", "Table 1",
-                bool(last[1] <= SLIGHTLY * last[0]), times, f"ONS takes at most {SLIGHTLY:g} times as long"),
-        Verdict("we found ONS to be significantly faster than AIOLI while also giving better calibration",
-                "Section 2.2, the first half", bool(MUCH * last[1] <= last[2]), times,
-                f"AIOLI takes at least {MUCH:g} times as long"),
+        Verdict(
+            "Regret: OGD B sqrt T, ONS e^B log T, AIOLI B log(BT)",
+            "Table 1 and Theorem 2.1",
+            bool((share <= 1.0).all()),
+            f"largest regret over its bound, over all runs, B, streams and T: {listed(share, '.2f')}",
+            "at most the bound of `calibeat.bounds` in every run",
+            verbatim=False,
+        ),
+        Verdict(
+            "Running time: T for OGD and ONS, T log T for AIOLI",
+            "Table 1",
+            bool((growth < MUCH).all()),
+            f"time per event at the longest T over that at the shortest: {listed(growth, '.2f')}. AIOLI is linear "
+            "here, by one scalar equation for each event",
+            f"below {MUCH:g} times",
+            verbatim=False,
+        ),
+        Verdict(
+            "a second-order method like ONS runs almost as fast as a first-order method like OGD",
+            "Table 1",
+            bool(last[1] <= SLIGHTLY * last[0]),
+            times,
+            f"ONS takes at most {SLIGHTLY:g} times as long",
+        ),
+        Verdict(
+            "we found ONS to be significantly faster than AIOLI while also giving better calibration",
+            "Section 2.2, the first half",
+            bool(MUCH * last[1] <= last[2]),
+            times,
+            f"AIOLI takes at least {MUCH:g} times as long",
+        ),
         logarithmic(regrets, growth),
-    ]  # fmt: skip
+    ]
 
 
 def logarithmic(regrets: FloatArray, growth: FloatArray) -> Verdict:
@@ -219,13 +258,15 @@ def logarithmic(regrets: FloatArray, growth: FloatArray) -> Verdict:
     )
     return Verdict(
         "we identify AIOLI and Online Newton Step (ONS) as the best candidates for implementing OPS, since they both "
-        "have O(log T) regret and Õ(T) running time", "Section 2.1", holds,
+        "have O(log T) regret and Õ(T) running time",
+        "Section 2.1",
+        holds,
         f"regret gained in the last step of T over that in the step before, over all B, stationary and adversary: "
         f"{shown}{most}; with hyper-parameters of the theorems",
         f"at most {HALF_WAY:g} for both (log T has 1, sqrt T has 2), and time per event as above; above it by less "
         f"than {STANDARD_ERRORS:g} standard errors leaves it undecided",
         fails_at_two=bool(holds is None and by_two.any()),
-    )  # fmt: skip
+    )
 
 
 WORDS = prose(f"""

@@ -16,9 +16,21 @@ def report(settings: Settings, _results: Results) -> Section:
         count = "" if frame is None else f"{len(frame):,}"
         rate = "" if frame is None else f"{frame[dataset.target].isin(dataset.positive).mean():.3f}"
         noise = "-1, 0 or 1" if dataset.integer_noise else f"N(0, {dataset.noise:g})" if dataset.noise else "none"
-        rows.append([dataset.title, str(dataset.train), str(dataset.calibration), str(dataset.window), dataset.sort_by,
-                     noise, count, f"{dataset.rows or len(frame) if frame is not None else 0:,}", rate,
-                     dataset.checksum[:12], dataset.source])  # fmt: skip
+        rows.append(
+            [
+                dataset.title,
+                str(dataset.train),
+                str(dataset.calibration),
+                str(dataset.window),
+                dataset.sort_by,
+                noise,
+                count,
+                f"{dataset.rows or len(frame) if frame is not None else 0:,}",
+                rate,
+                dataset.checksum[:12],
+                dataset.source,
+            ]
+        )
     head = [
         "name",
         "T_train",
@@ -32,12 +44,7 @@ def report(settings: Settings, _results: Results) -> Section:
         "SHA-256",
         "link to dataset",
     ]
-    return Section(
-        words=[WORDS],
-        tables=[Table("The four datasets", head, rows)],
-        csv_head=head,
-        csv_rows=rows,
-    )  # fmt: skip
+    return Section(words=[WORDS], tables=[Table("The four datasets", head, rows)], csv_head=head, csv_rows=rows)
 
 
 WORDS = prose("""

@@ -43,14 +43,17 @@ def report(settings: Settings, results: Results) -> Section:
     section = Section(
         words=[WORDS],
         tables=[
-            final_table({n: s for n, s in found.items() if s.stream.protocol == protocol}, PLATT,
-                        {f"covariate-drift-{protocol}": {"WPS": published.WPS_HALF_TURN[protocol] * SCALE}})
+            final_table(
+                {n: s for n, s in found.items() if s.stream.protocol == protocol},
+                PLATT,
+                {f"covariate-drift-{protocol}": {"WPS": published.WPS_HALF_TURN[protocol] * SCALE}},
+            )
             for protocol in PROTOCOLS
         ],
         csv_head=CSV_HEAD,
         csv_rows=[row for s in found.values() for row in s.csv_rows((*PLATT, *OURS), (0.1,))],
         more={"ten-dimensions-scores": scores_csv(found, (*PLATT, *OURS))},
-    )  # fmt: skip
+    )
     for protocol in PROTOCOLS:
         part = {name: summary for name, summary in found.items() if summary.stream.protocol == protocol}
         rows = [

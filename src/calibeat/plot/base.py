@@ -67,9 +67,16 @@ class Display:
                 text.set_text(said)
                 return
         self.ax_.text(
-            0.99, height + 0.01, said, ha="right", va="bottom", transform=self.ax_.transAxes, fontsize="x-small",
-            color="0.35", gid=COUNTED,
-        )  # fmt: skip
+            0.99,
+            height + 0.01,
+            said,
+            ha="right",
+            va="bottom",
+            transform=self.ax_.transAxes,
+            fontsize="x-small",
+            color="0.35",
+            gid=COUNTED,
+        )
 
     def _finish(self, xlabel: str, ylabel: str) -> None:
         self.ax_.set(xlabel=xlabel, ylabel=ylabel)

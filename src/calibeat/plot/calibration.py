@@ -211,9 +211,15 @@ class CalibrationOverTimeDisplay(Display):
         start, end = (np.array(_without_zone(windows[side]), dtype=kind) for side in ("start", "end"))
         error = windows["methods"][method]["ce"]
         made = cls(
-            start + (end - start) // 2, error, count, noise, start=start, end=end, by=windows["by"],
+            start + (end - start) // 2,
+            error,
+            count,
+            noise,
+            start=start,
+            end=end,
+            by=windows["by"],
             name=name or _label(payload, method),
-        )  # fmt: skip
+        )
         return made.plot(ax, **kwargs)
 
     def plot(self, ax: Any = None, name: str | None = None, **kwargs: Any) -> Self:

@@ -107,9 +107,16 @@ class MonitorDisplay(Display):
             axes.axvline(alarm.at, color="C3" if alarm.page else "0.7", linewidth=1.0, alpha=0.7, zorder=1)
             if alarm.page:
                 axes.text(
-                    alarm.at, 0.98, f" {alarm.what}", transform=axes.get_xaxis_transform(), rotation=90, va="top",
-                    ha="right", fontsize="x-small", color="C3",
-                )  # fmt: skip
+                    alarm.at,
+                    0.98,
+                    f" {alarm.what}",
+                    transform=axes.get_xaxis_transform(),
+                    rotation=90,
+                    va="top",
+                    ha="right",
+                    fontsize="x-small",
+                    color="C3",
+                )
         axes.set_yscale("log")
         axes.set_ylim(top=4.0)
         self._finish("outcomes read", "detector / alarm line")

@@ -35,14 +35,19 @@ MEASURES = (
     Measure("accuracy", "Accuracy", "share of events on the right side of one half; higher is better", "high"),
     Measure("auc", "AUC", "how often a positive event is ranked above a negative one; higher is better", "high"),
 )
-AGAINST_RAW = "difference to the raw score with its 95 % interval; negative is better"
+CE = [measure.field for measure in MEASURES].index("ce")
+AGAINST_RAW = "difference to the raw score on this log with its 95 % interval; negative is better"
+CE_AGAINST_RAW = "difference to the raw score; less or more only where luck cannot explain it"
+LUCK = "the calibration error that perfectly calibrated forecasts in these bins would show by luck"
 AGAINST_OTHER = "the same difference to the best of the other methods"
 REGRET = "nats lost in all to the best fixed parameters in hindsight; negative where nothing fixed was as good"
 E_VALUE = "logarithm of how many times more probable the outcomes were under the method than under the raw score"
 TIME = "how long the replay took"
 COLUMNS = (
     *((measure.label, measure.explained) for measure in MEASURES),
+    ("CE, luck", LUCK),
     ("Against raw", AGAINST_RAW),
+    ("CE against raw", CE_AGAINST_RAW),
     ("Against the best other", AGAINST_OTHER),
     ("Regret", REGRET),
     ("ln e-value", E_VALUE),
@@ -56,7 +61,8 @@ def leaderboard(payload: Payload) -> Element:
     about = {method["name"]: method for method in payload["methods"]}
     head = tag("tr", _heading("Method", "text", "the name; what it does is told below"), _named(MEASURES[0]))
     for metric, label in METRICS:
-        head.append(_heading(f"{label} against raw", "low", AGAINST_RAW, metric))
+        explained = CE_AGAINST_RAW if metric == "ce" else AGAINST_RAW
+        head.append(_heading(f"{label} against raw", "low", explained, metric))
         head.append(_heading("Against the best other", "low", AGAINST_OTHER, metric))
     head.extend(_named(m) for m in MEASURES[1:])
     head.append(_heading("Regret", "low", REGRET))
@@ -77,6 +83,8 @@ def leaderboard(payload: Payload) -> Element:
         for metric, _ in METRICS:
             line.extend(_differences(row, metric, scales[metric], labels))
         line.extend(measured[1:])
+        luck = f"luck {number(row['ce_luck'], decimals(columns['ce']))}"
+        measured[CE].append(tag("span", luck, class_="luck", title=LUCK))
         line.append(_cell(row["regret"], number(row["regret"], 1)))
         line.append(_cell(row["log_e_value"], number(row["log_e_value"], 1)))
         line.append(_cell(info["seconds"], duration(info["seconds"])))
@@ -115,12 +123,14 @@ def _other(row: Row, metric: Metric) -> Triple | None:
     return None if row["vs_best_other"] is None else _whole(row["vs_best_other"][metric])
 
 
-def _whole(triple: Triple | None) -> Triple | None:
+def _whole(triple: Triple) -> Triple | None:
     """Nothing, where the difference or an end of its interval is unknown."""
-    return None if triple is None or None in triple else triple
+    return None if None in triple else triple
 
 
 def _differences(row: Row, metric: Metric, scale: Scale, labels: dict[str, str]) -> list[Element]:
+    if metric == "ce":
+        return _error_differences(row, scale.digits, labels)
     against_raw, against_other = _interval(row, metric), _other(row, metric)
     cells = []
     for triple, picture, name in (
@@ -131,6 +141,28 @@ def _differences(row: Row, metric: Metric, scale: Scale, labels: dict[str, str])
         cells.append(tag("td", picture, text, class_="interval", data_metric=metric))
         if triple is not None:
             cells[-1].set("data-value", repr(triple[0]))
+    return cells
+
+
+def _error_differences(row: Row, digits: int, labels: dict[str, str]) -> list[Element]:
+    """Calibration errors have no honest interval: the difference, and whether luck may explain it."""
+    cells = []
+    for against in (row["vs_raw"], row["vs_best_other"]):
+        difference, low, high = (None, None, None) if against is None else against["ce"]
+        cell = tag("td", class_="interval", data_metric="ce")
+        cells.append(cell)
+        if difference is None:
+            cell.text = NOTHING
+            continue
+        cell.set("data-value", repr(difference))
+        shown = tag("span", tag("span", number(difference, digits, sign=True), class_="difference"), class_="triple")
+        if low is not None and high is not None:
+            luck = "less, beyond luck" if high < 0 else "more, beyond luck" if low > 0 else "may be luck"
+            shown.append(tag("span", luck, class_="ends"))
+        if against is row["vs_best_other"] and row["vs_best_other"] is not None:
+            other = row["vs_best_other"]["method"]
+            shown.append(tag("span", f" to {labels.get(other, other)}", class_="to"))
+        cell.append(shown)
     return cells
 
 

@@ -53,7 +53,16 @@ class MethodInfo(TypedDict):
 class Differences(TypedDict):
     log_loss: Triple
     brier: Triple
-    ce: Triple
+    ce: Triple  # its ends are those of the envelope against the raw score, None against another method
+
+
+class Elsewhere(TypedDict):
+    """How the difference to the raw score in log-loss varies along the log: a check, not the printed interval."""
+
+    low: Number  # by the block bootstrap
+    high: Number
+    outlived: bool  # whether the difference depends on its past for longer than a run
+    eighths: list[Number]  # the mean difference in each; empty where the log is too short
 
 
 class DifferencesTo(Differences):
@@ -65,15 +74,26 @@ class Row(TypedDict):
     log_loss: Number
     brier: Number
     ce: Number
+    ce_luck: Number  # what a perfectly calibrated forecast in these bins would show by luck
     shp: Number
     refinement: Number
     accuracy: Number
     auc: Number
     vs_raw: Differences | None
     vs_best_other: DifferencesTo | None
+    elsewhere: Elsewhere | None
     regret: Number
     log_e_value: Number
     log_e_max: Number
+
+
+class Intervals(TypedDict):
+    """Martingale intervals of the differences in log-loss and Brier score, for this log's events."""
+
+    quantile_of_best: float  # instead of 1.96, where the best of many is claimed to beat the raw score
+    run_events: int  # where labels are late: over so many events they may move together; 0 where they are not
+    sentence: str
+    legend: str  # how to read the bars of the leaderboard
 
 
 class Bootstrap(TypedDict):
@@ -81,7 +101,6 @@ class Bootstrap(TypedDict):
     block_length: int
     resamples: int
     sentence: str
-    legend: str  # how to read the bars of the leaderboard
 
 
 class WindowScores(TypedDict):
@@ -202,7 +221,7 @@ class Evidence(TypedDict):
 
 
 class Payload(TypedDict):
-    schema: Literal[1]
+    schema: Literal[2]
     title: str
     command: str | None
     versions: dict[str, str]
@@ -210,6 +229,7 @@ class Payload(TypedDict):
     verdict: Verdict
     methods: list[MethodInfo]
     table: list[Row]
+    intervals: Intervals
     bootstrap: Bootstrap
     windows: Windows
     reliability: Reliability

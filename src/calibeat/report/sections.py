@@ -33,10 +33,11 @@ def verdict(payload: Payload) -> Element:
         (count(data["judged"]), "event judged" if data["judged"] == 1 else "events judged"),
         (percent(data["base_rate"]), "base rate"),
         (percent(data["mean_score"]), "mean raw score"),
-        (number(raw["ce"], digits), "calibration error, raw"),
+        (number(raw["ce"], digits), f"calibration error, raw (luck alone {number(raw['ce_luck'], digits)})"),
     ]
     if chosen is not raw:
-        figures.append((number(chosen["ce"], digits), f"calibration error, {label}"))
+        luck = number(chosen["ce_luck"], digits)
+        figures.append((number(chosen["ce"], digits), f"calibration error, {label} (luck alone {luck})"))
     return tag(
         "section",
         tag("p", CONFIDENCE[found["confidence"]], class_=f"confidence {found['confidence']}"),
@@ -52,13 +53,13 @@ def methods(payload: Payload) -> Element:
     return section(
         "methods",
         "Which method",
-        how_to_read("Each row is a method. All are scored on the same events. " + payload["bootstrap"]["legend"]),
+        how_to_read("Each row is a method. All are scored on the same events. " + payload["intervals"]["legend"]),
         tag("div", class_="controls", id="leaderboard-metric"),
         scroller("Leaderboard", leaderboard(payload)),
         tag(
             "p",
             "Every method made its forecast before it learnt the outcome. Warm-up events are not scored. "
-            + typeset(payload["bootstrap"]["sentence"]),
+            + typeset(f"{payload['intervals']['sentence']} {payload['bootstrap']['sentence']}"),
             class_="small",
         ),
         _explained("What the methods are", about),

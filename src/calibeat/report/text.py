@@ -42,7 +42,8 @@ def page(payload: Payload) -> str:
         "",
         *leaderboard(payload),
         "",
-        "* best. Lower is better, except for AUC. [ ]: 95 % interval of the difference to the raw score.",
+        "* best. Lower is better, except for AUC. [ ]: 95 % interval of the difference to the raw score on this log.",
+        *_filled(payload["intervals"]["sentence"]),
         *_filled(payload["bootstrap"]["sentence"]),
         *(line for note in data["notes"] for line in _filled(note)),
     ]
@@ -58,8 +59,9 @@ def leaderboard(payload: Payload) -> list[str]:
     columns = [
         ["", *(labels[row["method"]].ljust(width) for row in rows)],
         _column("log-loss", [row["log_loss"] for row in rows], digits),
-        ["against raw", *(_against_raw(row, digits) for row in rows)],
+        ["against raw, on this log", *(_against_raw(row, digits) for row in rows)],
         _column("CE", [row["ce"] for row in rows]),
+        ["luck alone", *(_number(row["ce_luck"], decimals(row["ce"] for row in rows)) for row in rows)],
         _column("Brier", [row["brier"] for row in rows]),
         _column("AUC", [row["auc"] for row in rows], 4, largest=True),
     ]
@@ -72,10 +74,14 @@ def leaderboard(payload: Payload) -> list[str]:
 
 def _column(head: str, values: list[Number], digits: int | None = None, *, largest: bool = False) -> list[str]:
     digits = decimals(values) if digits is None else digits
-    shown = ["-" if value is None else f"{value:.{digits}f}" for value in values]
+    shown = [_number(value, digits) for value in values]
     known = [text for text in shown if text != "-"]
     best = (max if largest else min)(known, key=float) if known else ""
     return [f"{head} ", *(text + ("*" if text == best else " ") for text in shown)]
+
+
+def _number(value: Number, digits: int) -> str:
+    return "-" if value is None else f"{value:.{digits}f}"
 
 
 def _against_raw(row: Row, digits: int) -> str:

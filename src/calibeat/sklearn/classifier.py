@@ -192,7 +192,7 @@ class OnlineCalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstima
 
     def _take(
         self, model: Any, classes: Labels, method: str, scale: float, calibrator: Calibrator | MultiCalibrator
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.estimator_, self.classes_, self.calibrator_ = model, classes, calibrator
         self.score_method_, self.margin_scale_ = method, scale
         take_features(self, model)

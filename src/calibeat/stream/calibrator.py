@@ -63,7 +63,7 @@ class Calibrator(SingleEvents):
 
     def __init__(
         self, method: Method | str = AUTO, seed: int = 0, stream: int | str = 0, *, monitor: Watched = None
-    ) -> None:  # fmt: skip
+    ) -> None:
         if not isinstance(method, Method):
             method = method_named(method)
         # A subclass of str, such as NumPy's, has another repr, and would be another stream.

@@ -182,9 +182,21 @@ class Forecast(_Receipt):
         name, _, life = self.issuer.partition("-")
         first, second = self.hedge or ((0.0, 0.0), (0.0, 0.0))
         head = _HEAD.pack(
-            VERSION, len(self.hedge), len(self.lanes), int(life or "0", 16), self.bin, self.cell, self.event,
-            self.seen, bytes.fromhex(name), self.probability, self.score, self.expert, *first, *second,
-        )  # fmt: skip
+            VERSION,
+            len(self.hedge),
+            len(self.lanes),
+            int(life or "0", 16),
+            self.bin,
+            self.cell,
+            self.event,
+            self.seen,
+            bytes.fromhex(name),
+            self.probability,
+            self.score,
+            self.expert,
+            *first,
+            *second,
+        )
         return head + struct.pack(f"<{len(self.lanes)}d", *self.lanes)
 
     @classmethod

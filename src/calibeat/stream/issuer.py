@@ -22,10 +22,29 @@ MOST_LIVES = 64
 
 # The fields of methods and parts in calibeat 0.1.0. Those that came later are part of a name only where they are set:
 # the name of a stream is on receipts that people have stored, and must not change when a part gets a field.
-_FIRST_FIELDS = frozenset({
-    "features", "learner", "calibeater", "start", "clip", "gamma", "rho", "radius", "diameter", "gradient", "lam",
-    "bound", "after", "every", "window", "bins", "prior", "groups", "control",
-})  # fmt: skip
+_FIRST_FIELDS = frozenset(
+    {
+        "features",
+        "learner",
+        "calibeater",
+        "start",
+        "clip",
+        "gamma",
+        "rho",
+        "radius",
+        "diameter",
+        "gradient",
+        "lam",
+        "bound",
+        "after",
+        "every",
+        "window",
+        "bins",
+        "prior",
+        "groups",
+        "control",
+    }
+)
 
 # The first event of a life, and its number: 8 hexadecimal digits, nothing for the very first life, None for one that
 # has issued no receipt yet.

@@ -104,7 +104,7 @@ class Receipts:
     @classmethod
     def load(
         cls, method: Method, name: str, data: dict[str, Any], events: int, outcomes: int, *, keep: int | None = None
-    ) -> Receipts:  # fmt: skip
+    ) -> Receipts:
         """The inverse of `dump`, in a new life. Snapshots of calibeat 0.1.0 have no such data."""
         issuer = Issuer(name)
         issuer.load(data.get("lives", []), events)

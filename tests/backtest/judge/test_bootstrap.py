@@ -24,7 +24,8 @@ def test_intervals_hold_the_difference_and_are_the_same_every_time():
     assert d == pytest.approx(-0.1) and low <= d <= high < 0
     assert boot.difference("raw", "it", "log_loss")[0] == -d
     assert again.difference("it", "raw", "ce")[1:] == pytest.approx(boot.difference("it", "raw", "ce")[1:], abs=1e-6)
-    assert boot.run == 30 and boot.share_better("it", "raw") == 1.0
+    assert boot.run == 30 and boot.eighths("it", "raw") == pytest.approx([-0.1] * 8)
+    assert tallied(raw=raw[:7], it=raw[:7] - 0.1).eighths("it", "raw") == []
 
 
 def test_intervals_are_wider_where_events_depend_on_their_neighbours():
@@ -91,7 +92,7 @@ def test_students_quantiles():
 
 def test_the_bootstrap_says_what_it_cannot_know():
     sentence = calibeat.backtest(SCORES, OUTCOMES, methods="ops").payload["bootstrap"]["sentence"]
-    assert "stretched" in sentence and "as long as the log" in sentence
+    assert "elsewhere" in sentence and "stretched" in sentence and "as long as the log" in sentence
 
 
 def test_no_interval_leaves_the_possible_range():
@@ -108,11 +109,10 @@ def test_no_interval_leaves_the_possible_range():
         )
 
 
-def test_the_table_of_a_drifting_log_stays_in_range():
+def test_the_check_of_a_drifting_log_stays_in_range():
     rng = np.random.default_rng(3)
     scores = rng.random(4000)
     outcomes = rng.random(4000) < np.where(np.arange(4000) < 2000, scores, 1.0 - scores)
-    table = calibeat.backtest(scores, outcomes).table
-    for measure in ("log_loss", "brier", "ce"):
-        assert np.all(table[f"{measure}_low"][1:] >= -table[measure][0] - 1e-12)
-        assert np.all(table[f"{measure}_high"][1:] <= table[measure][1:] + 1e-12)
+    table = calibeat.backtest(scores, outcomes, methods="auto,ops,tops").table
+    assert np.all(table["elsewhere_low"][1:] >= -table["log_loss"][0] - 1e-12)
+    assert np.all(table["elsewhere_high"][1:] <= table["log_loss"][1:] + 1e-12)

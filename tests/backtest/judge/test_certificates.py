@@ -24,8 +24,14 @@ def test_certificates_hold_where_outcomes_come_at_once():
         scores, outcomes, methods=["auto", "ops", "tops", "hops"], warmup=50, keep_forecasts=True
     )
     said = {(entry["method"], entry["what"]): entry for entry in result.payload["certificates"]}
-    assert set(said) == {("ops", "regret"), ("auto", "log-loss"), ("tops", "sharpness"), ("hops", "calibration error"),
-                         ("hops", "sharpness"), ("hops", "Brier score")}  # fmt: skip
+    assert set(said) == {
+        ("ops", "regret"),
+        ("auto", "log-loss"),
+        ("tops", "sharpness"),
+        ("hops", "calibration error"),
+        ("hops", "sharpness"),
+        ("hops", "Brier score"),
+    }
     assert all(entry["holds"] for entry in said.values())
     p = result.forecasts
     tops = said["tops", "sharpness"]

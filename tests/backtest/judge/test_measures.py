@@ -55,9 +55,13 @@ def test_windows_are_the_measures_of_their_events(result):
     assert len(windows["start"]) >= 10
     assert windows["start"][0] == 101 and windows["end"][-1] == N
     for start, end, ce, loss, rate in zip(
-        windows["start"], windows["end"], windows["methods"]["ops"]["ce"], windows["methods"]["ops"]["log_loss"],
-        windows["base_rate"], strict=True,
-    ):  # fmt: skip
+        windows["start"],
+        windows["end"],
+        windows["methods"]["ops"]["ce"],
+        windows["methods"]["ops"]["log_loss"],
+        windows["base_rate"],
+        strict=True,
+    ):
         y, p = OUTCOMES[start - 1 : end], result.forecasts["ops"][start - 1 : end]
         assert ce == pytest.approx(metrics.calibration_error(y, p))
         assert loss == pytest.approx(metrics.log_loss(y, p))

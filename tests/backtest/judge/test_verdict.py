@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import math
+from html import escape
 
 import numpy as np
 import pytest
 from streams import drifting
-from tallies import said_of, tallied
+from tallies import compared, said_of, tallied
 
 import calibeat
 from calibeat import F99, OPS
-from calibeat.backtest.judge.verdict import legend
+from calibeat.backtest.judge.compare import Comparison
+from calibeat.backtest.judge.intervals import Intervals
+from calibeat.backtest.judge.verdict import LEGEND, Facts, verdict
 from calibeat.report import html
 from calibeat.report.text import page
 
@@ -30,11 +33,14 @@ def test_the_verdict_keeps_the_raw_score_when_that_is_the_answer():
     raw = rng.exponential(1.0, 900)
     worse = said_of(raw=raw, ops=raw + 0.1)
     assert worse["method"] == "raw" and worse["confidence"] == "sure" and "no method improves it" in worse["headline"]
-    same = said_of(raw=raw, ops=raw + rng.normal(0.001, 1, 900))
-    assert same["method"] == "raw" and same["confidence"] in {"unclear", "likely"}
-    perhaps = said_of(raw=raw, ops=raw + rng.normal(-0.03, 1, 900))
+    raw += 3.0
+    noise = rng.normal(0, 1, 900)
+    same = said_of(raw=raw, ops=raw + noise - noise.mean() + 0.001)
+    assert same["method"] == "raw" and same["confidence"] == "likely"
+    perhaps = said_of(raw=raw, ops=raw + noise - noise.mean() - 0.03)
     assert perhaps["method"] == "raw" and perhaps["confidence"] == "unclear"
     assert any("may be chance" in sentence for sentence in perhaps["sentences"])
+    raw -= 2.0
     tiny = said_of(raw=raw, ops=raw - 0.0001)
     assert tiny["method"] == "raw" and "hardly better" in tiny["headline"]
     few = said_of(judged=150, raw=raw, ops=raw - 0.5)
@@ -51,19 +57,36 @@ def test_the_verdict_names_a_method_and_those_it_cannot_tell_apart():
     assert sure["method"] == "ops" and sure["confidence"] == "sure" and sure["headline"].startswith("Use OPS: 1")
     assert any("next best, TOPS" in sentence for sentence in sure["sentences"])
     tied = said_of(log_e=50.0, raw=raw, ops=raw - 0.3, tops=raw - 0.3 + rng.normal(0.0, 0.3, 900), auto=raw - 0.29999)
-    assert tied["confidence"] == "likely"
+    assert tied["confidence"] == "sure"  # of the gain against the raw score
     assert any("cannot be told apart" in sentence for sentence in tied["sentences"])
     assert any("1e-21" in sentence for sentence in tied["sentences"])
     some = said_of(log_e=4.0, raw=raw, ops=raw - 0.3)
     assert any("at most 0.018" in sentence for sentence in some["sentences"])
-    assert "beats the raw score in all" in some["sentences"][1]
+    assert "Resampled stretches of the log show it too: it is sure" in some["sentences"][2]
+    assert not any("resampled logs" in sentence for sentence in some["sentences"])
 
 
-def test_calibration_error_alone_may_speak_for_another():
-    raw = 1.0 + np.random.default_rng(8).exponential(1.0, 900)
-    said = said_of(ce={"raw": 0.2, "ops": 0.1, "tops": 0.05}, raw=raw, ops=raw - 0.3, tops=raw - 0.2)
-    assert said["method"] == "ops"
-    assert any("TOPS has the least: 0.0500" in sentence for sentence in said["sentences"])
+def test_calibration_error_alone_may_speak_for_another_beyond_luck():
+    """OPS has the least log-loss and TOPS the least calibration error; HOPS has less than OPS, but within luck."""
+    rng = np.random.default_rng(8)
+    truth = rng.choice([0.15, 0.35, 0.55, 0.75, 0.85], 4000)
+    y = (rng.random(4000) < truth).astype(float)
+    sharp = truth + 0.07
+    flat = np.full(4000, y.mean())
+
+    def least(**forecasts):
+        sums = Intervals(len(forecasts))
+        sums.add(np.array(list(forecasts.values())), y)
+        losses = {name: -np.log(np.where(y == 1.0, p, 1.0 - p)) for name, p in forecasts.items()}
+        ce = {name: calibeat.metrics.calibration_error(y, p, bins=10) for name, p in forecasts.items()}
+        facts = Facts({name: name.upper() for name in forecasts}, 4000, dict.fromkeys(forecasts, 0.0))
+        found = verdict(Comparison(list(forecasts), tallied(ce, **losses), sums), facts)
+        return found["method"], " ".join(found["sentences"])
+
+    method, said = least(raw=truth + 0.14, ops=sharp, tops=flat)
+    assert method == "ops" and "TOPS has the least, beyond luck: 0.00" in said and "less, beyond luck" in said
+    method, said = least(raw=truth + 0.14, ops=sharp, hops=np.where(truth < 0.5, sharp, sharp + 0.001))
+    assert method in {"ops", "hops"} and "has the least" not in said
 
 
 def test_a_calibrated_score_is_kept():
@@ -79,15 +102,63 @@ def test_a_gain_that_changes_slowly_is_likely_at_best():
     steps = np.repeat(rng.random(9), 100)
     slow = said_of(raw=raw, ops=raw - 0.3 - 0.2 * steps)
     assert slow["method"] == "ops" and slow["confidence"] == "likely"
-    assert any("changes slowly" in s and "in each eighth of the log" in s for s in slow["sentences"])
-    trend = np.linspace(0.001, 1.2, 900) ** 3  # large at the end only, and yet always there
+    assert any("changes slowly" in s and "in all eight eighths of the log" in s for s in slow["sentences"])
+    trend = np.linspace(0.1, 1.2, 900) ** 3  # large at the end only, and yet always there
     always = said_of(raw=raw + 2, ops=raw + 2 - trend, tops=raw + 2 - trend * 0.5)
     assert always["method"] == "ops" and always["confidence"] == "likely"
-    assert any("in each eighth of the log" in s for s in always["sentences"])
-    chance = said_of(raw=raw, ops=raw - 0.05 + np.repeat([0.4, -0.4, 0.4, -0.5, 0.4, -0.4, 0.4, -0.5, 0.1], 100))
-    assert chance["method"] == "raw" and any("of eight parts of the log" in s for s in chance["sentences"])
+    assert any("in all eight eighths of the log" in s and "to -1." in s for s in always["sentences"])
+    parts = np.repeat([0.4, -0.4, 0.4, -0.5, 0.4, -0.6, 0.4, -0.7, 0.1], 100)
+    here = said_of(raw=raw, ops=raw - 0.05 + parts)
+    assert here["method"] == "raw" and here["confidence"] == "unclear"
+    assert here["headline"] == "Keep the raw score: better on this log, not throughout"
+    assert "eighth of the log it lost to the raw score, by +0.2" in here["sentences"][-1]
     worse = said_of(raw=raw, ops=raw + 0.5 + 0.1 * steps)
-    assert worse["method"] == "raw" and worse["confidence"] == "likely"
+    assert worse["method"] == "raw" and worse["confidence"] == "sure"
+
+
+def test_a_gain_that_resampled_stretches_show_is_likely_where_an_eighth_lacks_it():
+    """Independent differences: beyond both intervals, and one eighth is unlucky. It is sure; slow ones are likely."""
+    rng = np.random.default_rng(3)
+    raw = 1.0 + rng.exponential(0.01, 1600)
+    parts = np.repeat(np.tile([0.02, -0.3, -0.3, -0.3, -0.3, -0.3, -0.3, -0.3], 1), 200)
+    found = said_of(judged=1600, raw=raw, ops=raw + parts)
+    compare = compared(raw=raw, ops=raw + parts)
+    assert compare.elsewhere("ops")[2] < 0.0 and not compare.throughout("ops")
+    assert found["method"] == "ops"
+    assert any("in 7 of the eight eighths" in s for s in found["sentences"])
+
+
+def test_the_best_of_many_needs_more_than_the_method_chosen_beforehand():
+    """A gain between 1.96 and the max-t quantile is one for AUTO, and none for the best of many."""
+    rng = np.random.default_rng(2)
+    raw = 0.7 + rng.exponential(0.01, 2000)
+    noise = rng.normal(0.0, 0.3, (4, 2000))
+    noise -= noise.mean(axis=1, keepdims=True)
+    lost = {name: raw + part + 0.05 for name, part in zip(("tops", "hops", "obs"), noise[1:], strict=True)}
+    for gain in np.linspace(0.0, 0.05, 200):  # until it is just beyond the printed interval
+        near = {"raw": raw, "ops": raw + noise[0] - gain, **lost}
+        if compared(**near).difference("ops", "raw", "log_loss")[2] < 0.0:
+            break
+    assert compared(**near).claim("ops")[2] > 0.0
+    assert 2.1 < compared(**near).most < 2.7
+    many = said_of(judged=2000, **near)
+    assert many["method"] == "raw" and any("the best of 4 methods" in s for s in many["sentences"])
+    renamed = {"auto" if name == "ops" else name: values for name, values in near.items()}
+    assert compared(**renamed).claim("auto")[2] < 0.0
+    # AUTO is chosen too where a better one of many does not get there.
+    better = {**renamed, "ops": near["ops"] - 1e-5}
+    assert not any("the best of" in s for s in said_of(judged=2000, **better)["sentences"])
+    assert "AUTO" in said_of(judged=2000, **better)["sentences"][0]
+    assert compared(raw=raw, ops=raw - 0.1).quantile("ops") == pytest.approx(1.959964)
+
+
+def test_a_difference_that_rests_on_a_few_events_settles_nothing():
+    raw = np.full(900, 0.7)
+    ops = raw.copy()
+    ops[[100, 300, 500]] -= 0.65
+    found = said_of(raw=raw, ops=ops)
+    assert (found["method"], found["confidence"]) == ("raw", "unclear")
+    assert found["headline"].startswith("Too few events decide") and "rests on about one event" in found["sentences"][0]
 
 
 def test_the_choice_among_many_methods_is_allowed_for():
@@ -142,34 +213,38 @@ def test_one_kind_of_outcome_settles_nothing(y):
 def test_small_differences_are_shown_with_the_digits_they_need():
     raw = 1.0 + np.random.default_rng(9).exponential(1e-9, 900)
     said = said_of(raw=raw, ops=raw - 2.5e-5)
-    assert "-0.0000250" in said["sentences"][0] and "+0.0000 " not in said["sentences"][0]
+    assert "by 0.0000250" in said["sentences"][0] and "+0.0000 " not in said["sentences"][0]
 
 
 def test_verdict_interval_and_legend_say_the_same():
     rng = np.random.default_rng(1)
     seen = set()
-    for _ in range(40):
+    for _ in range(30):
         raw, it = steps(rng)
-        found = said_of(raw=raw, it=it)
-        boot = tallied(raw=raw, it=it)
-        _, _, high = boot.difference("it", "raw", "log_loss")
-        text, words = " ".join(found["sentences"]), legend(boot, "raw", ["it"])
-        assert "settles nothing." not in words
-        if found["method"] == "it" and high >= 0.0:
-            assert found["confidence"] == "likely" and "reaches past zero and settles nothing by itself" in text
-            assert "in each eighth of the log, which makes it likely, but not sure" in text
-            assert "counts as likely if it is there in each eighth" in words and "resampled logs" not in text
-        elif found["method"] == "it":
-            assert "counts as likely" not in words and "past zero" not in text
-        seen.add((found["method"], high >= 0.0))
-    assert ("it", True) in seen
+        found, compare = said_of(raw=raw, it=it), compared(raw=raw, it=it)
+        _, _, high = compare.claim("it")
+        text = " ".join(found["sentences"])
+        elsewhere = compare.elsewhere("it")[2] < 0.0
+        if found["method"] == "it":
+            assert high < 0.0 and (elsewhere or compare.throughout("it"))
+            sure = elsewhere and not compare.outlived("it")
+            assert found["confidence"] == ("sure" if sure else "likely")
+            assert ("it is sure" in text) == sure and ("likely, not sure" in text) == (not sure)
+        else:
+            assert high >= 0.0 or "not throughout" in text
+        seen.add((found["method"], found["confidence"]))
+    assert ("it", "likely") in seen
+    assert '"Sure": the gain is beyond the interval, and resampled stretches of the log show it too' in LEGEND
+    assert '"Likely": it is beyond the interval, and either they show it or each eighth of the log does' in LEGEND
 
 
-def test_the_legend_is_printed():
+def test_the_legend_and_the_sentence_are_printed():
     result = calibeat.backtest(SCORES, OUTCOMES, methods="ops")
-    words = result.payload["bootstrap"]["legend"]
-    assert "does not settle by itself" in words
-    assert words.replace("95 %", "95\u00a0%") in html(result.payload)
+    told = result.payload["intervals"]
+    assert told["legend"] == LEGEND and "not for other times" in told["sentence"]
+    assert "No interval is printed for calibration error" in told["sentence"]
+    assert escape(told["legend"], quote=False).replace("95 %", "95\u00a0%") in html(result.payload)
+    assert " ".join(told["sentence"].split()) in " ".join(page(result.payload).split())
 
 
 def test_a_method_that_ignores_the_score_is_never_recommended_for_its_calibration():

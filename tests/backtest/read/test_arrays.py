@@ -45,8 +45,11 @@ def test_lists_and_arrays_of_any_kind():
 def test_series_of_other_libraries(library):
     module = pytest.importorskip(library)
     pytest.importorskip("narwhals")
-    make = {"pandas": getattr(module, "Series", None), "polars": lambda v: module.Series("v", v),
-            "pyarrow": lambda v: module.chunked_array([module.array(v)])}[library]  # fmt: skip
+    make = {
+        "pandas": getattr(module, "Series", None),
+        "polars": lambda v: module.Series("v", v),
+        "pyarrow": lambda v: module.chunked_array([module.array(v)]),
+    }[library]
     known = MOMENTS + np.timedelta64(5, "h")
     plain = run(SCORES, OUTCOMES, KEYS, MOMENTS, known)
     theirs = run(make(SCORES), make(OUTCOMES.astype(bool)), make(KEYS.tolist()), make(MOMENTS), make(known))
@@ -75,8 +78,9 @@ def test_dates_of_pandas_and_polars_with_zones_and_gaps():
     assert same(plain, run(SCORES, outcomes, None, polars.Series(MOMENTS), polars.Series(known)))
     days = [dt.date(2024, 3, 1)] * (N // 2) + [dt.date(2024, 3, 2)] * (N // 2)
     assert run(SCORES, OUTCOMES, None, polars.Series(days)).payload["data"]["span"] == [
-        "2024-03-01T00:00:00", "2024-03-02T00:00:00",
-    ]  # fmt: skip
+        "2024-03-01T00:00:00",
+        "2024-03-02T00:00:00",
+    ]
     missing = pandas.array([True, None] * 5, dtype="boolean")
     with pytest.raises(InvalidInput, match="outcome must be 0 or 1, got nothing - at row 1"):
         run(SCORES[:10], pandas.Series(missing))
@@ -121,24 +125,27 @@ def test_without_narwhals_arrays_still_work(monkeypatch):
 # ---- what is wrong with them -------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("scores", "outcomes", "said"), [
-    ([], [], "must not be empty"),
-    ([0.5], [1, 0], "same length, got scores 1, outcomes 2"),
-    ([0.5, 1.3], [1, 0], r"score must be in \[0, 1\], got 1.3 - at row 1"),
-    ([0.5, float("nan")], [1, 0], r"score must be in \[0, 1\], got nothing - at row 1"),
-    ([0.5, "x"], [1, 0], r"score must be in \[0, 1\], got 'x' - at row 1"),
-    ([0.5, True], [1, 0], None),
-    ([[0.5]], [1], r"one-dimensional array, got shape \(1, 1\)"),
-    ([[0.5], [0.5, 0.4]], [1, 0], "ragged"),
-    ([0.5, 0.5], [1, 2], r"outcome must be 0 or 1 \(or false or true\), got 2 - at row 1"),
-    ([0.5, 0.5], [1, "maybe"], "got 'maybe' - at row 1"),
-    ([0.5, 0.5], ["1", {}], r"got \{\} - at row 1"),
-    ([30.0, 20.0, 95.0], [1, 0, 1], "look like percent: say score_kind='percent'"),
-    ([-3.0, 2.0, 0.5], [1, 0, 1], "look like logits: say score_kind='logit'"),
-    ([-3000.0, 2.0, 0.5], [1, 0, 1], "got -3000.0 - at row 0; the scores look like logits"),
-    ([0.1, 2000.0, 0.5], [1, 0, 1], "got 2000.0 - at row 1$"),
-    (7, [1], "scores must be an array or a series, got int"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("scores", "outcomes", "said"),
+    [
+        ([], [], "must not be empty"),
+        ([0.5], [1, 0], "same length, got scores 1, outcomes 2"),
+        ([0.5, 1.3], [1, 0], r"score must be in \[0, 1\], got 1.3 - at row 1"),
+        ([0.5, float("nan")], [1, 0], r"score must be in \[0, 1\], got nothing - at row 1"),
+        ([0.5, "x"], [1, 0], r"score must be in \[0, 1\], got 'x' - at row 1"),
+        ([0.5, True], [1, 0], None),
+        ([[0.5]], [1], r"one-dimensional array, got shape \(1, 1\)"),
+        ([[0.5], [0.5, 0.4]], [1, 0], "ragged"),
+        ([0.5, 0.5], [1, 2], r"outcome must be 0 or 1 \(or false or true\), got 2 - at row 1"),
+        ([0.5, 0.5], [1, "maybe"], "got 'maybe' - at row 1"),
+        ([0.5, 0.5], ["1", {}], r"got \{\} - at row 1"),
+        ([30.0, 20.0, 95.0], [1, 0, 1], "look like percent: say score_kind='percent'"),
+        ([-3.0, 2.0, 0.5], [1, 0, 1], "look like logits: say score_kind='logit'"),
+        ([-3000.0, 2.0, 0.5], [1, 0, 1], "got -3000.0 - at row 0; the scores look like logits"),
+        ([0.1, 2000.0, 0.5], [1, 0, 1], "got 2000.0 - at row 1$"),
+        (7, [1], "scores must be an array or a series, got int"),
+    ],
+)
 def test_bad_columns_are_refused_with_a_sentence(scores, outcomes, said):
     if said is None:
         assert run(scores, outcomes).payload["data"]["judged"] == 2  # NumPy has made a number of it
@@ -171,9 +178,12 @@ def test_bad_rows_are_skipped_and_counted_where_asked():
     data = run(scores, outcomes, skip_bad=True).payload["data"]
     assert (data["rows"], data["used"]) == (7, 2)
     assert {s["reason"]: (s["count"], s["first"]) for s in data["skipped"]} == {
-        "score is missing": (1, "row 1"), "score is not in [0, 1]": (1, "row 2"), "score is not a number": (1, "row 3"),
-        "outcome is missing": (1, "row 4"), "outcome is not 0 or 1": (1, "row 6"),
-    }  # fmt: skip
+        "score is missing": (1, "row 1"),
+        "score is not in [0, 1]": (1, "row 2"),
+        "score is not a number": (1, "row 3"),
+        "outcome is missing": (1, "row 4"),
+        "outcome is not 0 or 1": (1, "row 6"),
+    }
     with pytest.raises(InvalidInput, match="at least one row that can be used, got 2 that were all skipped"):
         run([2.0, 0.5], [1, 7], skip_bad=True)
     with pytest.raises(InvalidInput, match="look like percent"):  # not so many rows: that is another kind of score
@@ -195,8 +205,14 @@ def test_time_must_not_go_back():
     ):
         run(SCORES, OUTCOMES, None, times)
     shuffled = np.random.default_rng(0).permutation(N)
-    sorted_again = run(SCORES[shuffled], OUTCOMES[shuffled], KEYS[shuffled], MOMENTS[shuffled],
-                       MOMENTS[shuffled] + np.timedelta64(7, "h"), sort=True)  # fmt: skip
+    sorted_again = run(
+        SCORES[shuffled],
+        OUTCOMES[shuffled],
+        KEYS[shuffled],
+        MOMENTS[shuffled],
+        MOMENTS[shuffled] + np.timedelta64(7, "h"),
+        sort=True,
+    )
     assert same(sorted_again, run(SCORES, OUTCOMES, KEYS, MOMENTS, MOMENTS + np.timedelta64(7, "h")))
 
 

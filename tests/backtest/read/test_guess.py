@@ -51,20 +51,28 @@ def told(typed, *arguments):
     return json.loads(out)
 
 
-@pytest.mark.parametrize(("time", "known", "number"), [
-    ("timestamp", "outcome_time", "id"), ("at", "known_at", "event_id"), ("Event Time", "labelTime", "UUID"),
-    ("scored_at", "conversion_time", "transaction_id"), ("date", "resolved_at", "request_id"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("time", "known", "number"),
+    [
+        ("timestamp", "outcome_time", "id"),
+        ("at", "known_at", "event_id"),
+        ("Event Time", "labelTime", "UUID"),
+        ("scored_at", "conversion_time", "transaction_id"),
+        ("date", "resolved_at", "request_id"),
+    ],
+)
 def test_times_and_ids_are_guessed_and_reported(typed, time, known, number):
     name = log(**{number: np.arange(N), time: TIMES, known: KNOWN})
     named = told(typed, name, "--time", time, "--outcome-time", known, "--id", number)
     found = told(typed, name)
     assert found["table"] == named["table"] and found["delay"]["quantiles"]["50%"] == 30 * 3600
     assert found["data"]["columns"] == {
-        "score": {"name": "score", "guessed": True}, "outcome": {"name": "outcome", "guessed": True},
-        "time": {"name": time, "guessed": True}, "outcome time": {"name": known, "guessed": True},
+        "score": {"name": "score", "guessed": True},
+        "outcome": {"name": "outcome", "guessed": True},
+        "time": {"name": time, "guessed": True},
+        "outcome time": {"name": known, "guessed": True},
         "id": {"name": number, "guessed": True},
-    }  # fmt: skip
+    }
     out = typed(name, "--report", "r.html")[1]
     assert f"time in '{time}' (guessed), outcome time in '{known}' (guessed), id in '{number}' (guessed)" in out
     assert AT_ONCE not in out and f"{known}</bdi> (guessed from its name)" in Path("r.html").read_text()
@@ -89,14 +97,17 @@ def test_an_outcome_time_that_is_not_used_is_reported_in_the_verdict(typed):
     assert AT_ONCE in " ".join(told(typed, log("alone.csv", outcome_time=KNOWN))["verdict"]["sentences"])
 
 
-@pytest.mark.parametrize(("times", "known", "reason"), [
-    (TIMES, [f"{k % 28 + 1}/12/2024" for k in range(N)], "it cannot be read, got '1/12/2024'"),
-    (TIMES, [""] * N, "it is empty"),
-    (TIMES, TIMES - np.timedelta64(1, "D"), "300 of the first 300 are before the time of their event"),
-    (["soon"] * N, KNOWN, "the times of the events are not known (--time)"),
-    ([*TIMES[:-1], ""], KNOWN, "the times of the events are not known (--time)"),
-    (np.arange(N), [1e300 if k else 1 for k in range(N)], "it cannot be read (times must be dates or seconds"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("times", "known", "reason"),
+    [
+        (TIMES, [f"{k % 28 + 1}/12/2024" for k in range(N)], "it cannot be read, got '1/12/2024'"),
+        (TIMES, [""] * N, "it is empty"),
+        (TIMES, TIMES - np.timedelta64(1, "D"), "300 of the first 300 are before the time of their event"),
+        (["soon"] * N, KNOWN, "the times of the events are not known (--time)"),
+        ([*TIMES[:-1], ""], KNOWN, "the times of the events are not known (--time)"),
+        (np.arange(N), [1e300 if k else 1 for k in range(N)], "it cannot be read (times must be dates or seconds"),
+    ],
+)
 def test_a_guess_that_the_first_rows_contradict_is_dropped(typed, times, known, reason):
     found = told(typed, log(time=times, outcome_time=known))
     assert found["delay"] is None and "outcome time" not in found["data"]["columns"]

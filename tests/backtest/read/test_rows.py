@@ -68,9 +68,7 @@ def test_an_outcome_before_its_event_is_refused_or_counted():
     with pytest.raises(InvalidInput, match=said):
         run(SCORES, OUTCOMES, None, SECONDS, known)
     data = run(SCORES, OUTCOMES, None, SECONDS, known, skip_bad=True).payload["data"]
-    assert data["skipped"] == [
-        {"reason": "outcome time is before the time of its event", "count": 1, "first": "row 7"}
-    ]  # fmt: skip
+    assert data["skipped"] == [{"reason": "outcome time is before the time of its event", "count": 1, "first": "row 7"}]
 
 
 def test_dates_written_as_numbers():
@@ -115,8 +113,10 @@ def test_times_beyond_the_calendar_get_a_sentence(typed):
 
 
 def test_columns_that_are_none_or_of_odd_things():
-    for columns, said in (((None, OUTCOMES), "scores must be an array or a series, got None"),
-                          ((SCORES, None), "outcomes must be an array or a series, got None")):  # fmt: skip
+    for columns, said in (
+        ((None, OUTCOMES), "scores must be an array or a series, got None"),
+        ((SCORES, None), "outcomes must be an array or a series, got None"),
+    ):
         with pytest.raises(InvalidInput, match=said):
             run(*columns)
     with pytest.raises(InvalidInput, match=r"key must be text or a number, got \{'a': 1\} - at row 0"):
@@ -174,18 +174,21 @@ def test_the_first_row_that_is_wrong_is_named(typed):
         "row 3 ": ("p,y,i", [(0.4, 1, "a"), (0.4, 1, "b"), (0.4, 1, "a"), (7, 1, "c")], ("--id", "i")),
         "row 4 ": ("p,y,i", [(0.4, 1, 1), (0.4, 1, 2), (0.4, 1, 3), (7, 1, 1), (0.4, 1, 1)], ("--id", "i")),
         "row 5 ": ("p,y,t", [(0.4, 1, k) for k in (5, 6, 7, 8, 1)] + [(7, 1, 9)], ("--time", "t")),
-    }  # fmt: skip
+    }
     for said, (head, rows, options) in cases.items():
         code, _, err = typed(csv(head=head, rows=rows), *options)
         assert code == 2 and f"- at {said}" in err, (said, err)
 
 
-@pytest.mark.parametrize(("scores", "said"), [
-    ([f"{100 * s:.1f}%" for s in SCORES], "the scores look like percent: say --score-kind percent"),
-    ([f"{s:.4f}".replace(".", ",") for s in SCORES], "the scores have decimal commas: write them with a point"),
-    ([3 * s for s in SCORES], "the scores look like percent: say --score-kind percent"),
-    ([s if k % 15 else 1.5 + s for k, s in enumerate(SCORES)], "the scores look like percent"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("scores", "said"),
+    [
+        ([f"{100 * s:.1f}%" for s in SCORES], "the scores look like percent: say --score-kind percent"),
+        ([f"{s:.4f}".replace(".", ",") for s in SCORES], "the scores have decimal commas: write them with a point"),
+        ([3 * s for s in SCORES], "the scores look like percent: say --score-kind percent"),
+        ([s if k % 15 else 1.5 + s for k, s in enumerate(SCORES)], "the scores look like percent"),
+    ],
+)
 def test_scores_of_another_kind_are_not_passed_over(typed, scores, said):
     rows = [(f'"{s}"', int(y)) for s, y in zip(scores, OUTCOMES, strict=True)]
     for options in ((), ("--skip-bad",)):

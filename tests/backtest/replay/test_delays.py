@@ -18,7 +18,7 @@ def test_delays_are_counted():
     times = np.arange(N) * 60
     result = calibeat.backtest(
         SCORES, OUTCOMES, times=times, outcome_times=times + 3600, methods=["ops"], warmup=100
-    ).payload["delay"]  # fmt: skip
+    ).payload["delay"]
     assert result["unit"] == "time" and set(result["quantiles"].values()) == {3600.0}
     assert set(result["events_quantiles"].values()) == {59.0}
     assert (result["never"], result["too_late"]) == (0, 60) and "60 arrived after the last" in result["sentence"]

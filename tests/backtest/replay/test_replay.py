@@ -167,9 +167,15 @@ def test_every_key_is_a_calibrator_of_its_own(method, size, monkeypatch):
     arrivals = np.maximum(arrivals, clock)  # what is known before its event is refused
     outcomes = np.where(missing, np.nan, OUTCOMES)
     late = calibeat.backtest(
-        SCORES, outcomes, keys, clock, np.where(missing, np.nan, arrivals), methods={"it": method}, keep_forecasts=True,
+        SCORES,
+        outcomes,
+        keys,
+        clock,
+        np.where(missing, np.nan, arrivals),
+        methods={"it": method},
+        keep_forecasts=True,
         warmup=10,
-    )  # fmt: skip
+    )
     calibrators = {key: Calibrator(method) for key in np.unique(keys)}
     told = one_by_one([calibrators[key] for key in keys], due, arrivals)
     np.testing.assert_array_equal(late.forecasts["it"], told)
@@ -181,15 +187,13 @@ def test_no_forecast_knows_an_outcome_before_its_time(name):
     clock, arrivals, due = late_log()
     arrivals = np.maximum(np.where(arrivals == NEVER, clock + 30, arrivals), clock)
     due = np.maximum(np.searchsorted(clock, arrivals), np.arange(N) + 1)
-    told = calibeat.backtest(
-        SCORES, OUTCOMES, times=clock, outcome_times=arrivals, methods=[name], keep_forecasts=True
-    )  # fmt: skip
+    told = calibeat.backtest(SCORES, OUTCOMES, times=clock, outcome_times=arrivals, methods=[name], keep_forecasts=True)
     for i in (0, 57, 130):
         other = OUTCOMES.copy()
         other[i] = 1.0 - other[i]
         retold = calibeat.backtest(
             SCORES, other, times=clock, outcome_times=arrivals, methods=[name], keep_forecasts=True
-        )  # fmt: skip
+        )
         np.testing.assert_array_equal(told.forecasts[name][: due[i]], retold.forecasts[name][: due[i]])
         if name == "auto":
             assert not np.array_equal(told.forecasts[name][due[i] :], retold.forecasts[name][due[i] :])
@@ -208,9 +212,12 @@ def test_the_jit_changes_no_bit(tmp_path):
     )
 
     run = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, check=True,
+        [sys.executable, "-c", script],
+        capture_output=True,
+        text=True,
+        check=True,
         env={**os.environ, "NUMBA_DISABLE_JIT": "1", "PYTHONPATH": str(Path(__file__).parents[2])},
-    )  # fmt: skip
+    )
     plain = np.load(tmp_path / "f.npz")
     s, y = drifting(300)
     here = calibeat.backtest(s, y, delay=5, methods=["auto", "hops", "swps"], keep_forecasts=True)

@@ -58,8 +58,15 @@ def test_the_e_value_is_no_winning_bet_against_a_score_that_is_right():
                 raw_loss = np.array([tally_module.log_loss(truth, y)])
                 running, place = np.zeros(3), np.array([1])
                 tally(
-                    np.array([p]), np.array([y]), place, raw_loss, 1, np.zeros(6), np.zeros(8), np.zeros(2 * RANKS),
+                    np.array([p]),
+                    np.array([y]),
+                    place,
+                    raw_loss,
+                    1,
+                    np.zeros(6),
+                    np.zeros(8),
+                    np.zeros(2 * RANKS),
                     running,
-                )  # fmt: skip
+                )
                 mean += chance * math.exp(running[0])
             assert mean <= 1.0 + 1e-12, (truth, p)

@@ -1,5 +1,6 @@
-"""Intervals by the moving-block bootstrap: runs of consecutive events are resampled, so that what depends on its
-neighbours stays beside them. Intervals that take events for independent are too narrow on a log."""
+"""Would it hold elsewhere? The moving-block bootstrap resamples runs of consecutive events, so that what depends on its
+neighbours stays beside them. It tells how other stretches of a log differ. The printed intervals are those of
+`intervals`, which are for this log."""
 
 from __future__ import annotations
 
@@ -25,6 +26,7 @@ class Bootstrap:
         self.run = max(1, round(used**0.5))  # in blocks: as many runs as blocks in a run
         self.run_events = self.run * length
         count = next(iter(tallies.values())).cells(used)[1:, :, COUNT].sum(axis=1)
+        self._count = count
         columns = [count[:, None]]
         for tally in tallies.values():
             sums, cells = tally.sums(used)[1:], tally.cells(used)[1:]
@@ -64,10 +66,13 @@ class Bootstrap:
         """Whether the difference depends on its past for longer than a run."""
         return self._stretch(name, other, measure)[1]
 
-    def eighths(self, name: str, other: str) -> int:
-        """In how many eighths of the log `name` has the lower log-loss; 0 where there are fewer than eight blocks."""
+    def eighths(self, name: str, other: str) -> list[float]:
+        """By how much the log-loss of `name` is above the other's in each eighth; empty for fewer than eight blocks."""
         series = self._blocks[name][0] - self._blocks[other][0]
-        return sum(float(part.sum()) < 0.0 for part in np.array_split(series, 8)) if len(series) >= 8 else 0
+        if len(series) < 8:
+            return []
+        parts = zip(np.array_split(series, 8), np.array_split(self._count, 8), strict=True)
+        return [float(sums.sum() / count.sum()) for sums, count in parts]
 
     def _stretch(self, name: str, other: str, measure: str) -> tuple[float, bool]:
         wanted = min(name, other), max(name, other), measure
@@ -75,10 +80,6 @@ class Bootstrap:
             at = MEASURES.index(measure)
             self._stretched[wanted] = stretch(self._blocks[name][at] - self._blocks[other][at], self.run)
         return self._stretched[wanted]
-
-    def share_better(self, name: str, other: str, measure: str = "log_loss") -> float:
-        """In which share of the resamples `name` is below `other`."""
-        return float(np.mean(self._resampled[name][measure] < self._resampled[other][measure]))
 
 
 def _linear(sums: Vector) -> Vector:

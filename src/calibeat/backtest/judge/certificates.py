@@ -132,10 +132,19 @@ def _guard(replayed: Replayed, runner: Runner, guard: Guard, T: int, applies: st
         found.append(("Brier score", statement, bounds.guard_brier(T, guard.spring), excess))
     promised = replayed.delays is None
     return [
-        _entry(runner, what, f"{statement}, docs/guard.md", bound, observed, applies, T, promised=promised,
-               in_expectation=True)
+        _entry(
+            runner,
+            what,
+            f"{statement}, docs/guard.md",
+            bound,
+            observed,
+            applies,
+            T,
+            promised=promised,
+            in_expectation=True,
+        )
         for what, statement, bound, observed in found
-    ]  # fmt: skip
+    ]
 
 
 def _regret(replayed: Replayed, ops: Runner, best: tuple[float, tuple[float, ...]], T: int) -> Certificate:

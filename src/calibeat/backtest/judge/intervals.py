@@ -46,9 +46,24 @@ def slope(measure: int, p: float, clip: float) -> float:
 
 @kernel
 def count_events(
-    P: Vector, y: Vector, place: Ints, clip: float, bins: int, run: int, lead: Vector, L: Vector, S: Vector, B4: Vector,
-    G: Vector, C: Vector, Q: Vector, T: Vector, state: Vector, b: Vector, cell: Ints,
-) -> None:  # fmt: skip
+    P: Vector,
+    y: Vector,
+    place: Ints,
+    clip: float,
+    bins: int,
+    run: int,
+    lead: Vector,
+    L: Vector,
+    S: Vector,
+    B4: Vector,
+    G: Vector,
+    C: Vector,
+    Q: Vector,
+    T: Vector,
+    state: Vector,
+    b: Vector,
+    cell: Ints,
+) -> None:
     """Add a chunk of events. P[j, t] are forecasts, the raw score first.
 
     `place` < 0: the event does not count; 0: it is of the warm-up and counts for `lead` only.
@@ -154,10 +169,24 @@ class Intervals:
             raise InvalidInput(f"forecasts must have shape {(self.methods, len(outcomes))}, got {forecasts.shape}")
         placed = np.ones(len(outcomes), dtype=np.int64) if place is None else place
         for_size(count_events, 10 * self.methods * len(outcomes))(
-            np.ascontiguousarray(forecasts), outcomes, placed, self.clip, self.bins, self.runs, self.lead, self.losses,
-            self.products, self.fourths, self.gaps, self.cells, self._run, self.run_products, self._state,
-            np.empty((2, self.methods)), np.empty(self.methods, dtype=np.int64),
-        )  # fmt: skip
+            np.ascontiguousarray(forecasts),
+            outcomes,
+            placed,
+            self.clip,
+            self.bins,
+            self.runs,
+            self.lead,
+            self.losses,
+            self.products,
+            self.fourths,
+            self.gaps,
+            self.cells,
+            self._run,
+            self.run_products,
+            self._state,
+            np.empty((2, self.methods)),
+            np.empty(self.methods, dtype=np.int64),
+        )
 
     # ---- log-loss and Brier score ---------------------------------------------------------------------------------
 

@@ -25,7 +25,6 @@ from calibeat.report.schema import (
     KeyRow,
     Keys,
     MethodInfo,
-    Number,
     Payload,
     Row,
     Skipped,
@@ -33,12 +32,13 @@ from calibeat.report.schema import (
     Trajectory,
 )
 
-from .bootstrap import MEASURES, RESAMPLES, Bootstrap
-from .bootstrap import Triple as Difference
+from .bootstrap import RESAMPLES, Bootstrap
 from .certificates import certificates
+from .compare import Comparison, differences, elsewhere
+from .intervals import Intervals
 from .lateness import delay, notice_of_ages
 from .measures import MOST_POINTS, auc, iso, log_e_values, number, overall, reliability, windows
-from .verdict import Facts, legend, threshold, verdict
+from .verdict import INTERVALS, LEGEND, Facts, threshold, verdict
 
 MOST_KEYS = 2000  # shown
 
@@ -78,12 +78,14 @@ class Source:
     command: str | None = None
 
 
-def summarise(replayed: Replayed, source: Source) -> Payload:
+def summarise(replayed: Replayed, source: Source, sums: Intervals) -> Payload:
     """The contract with the report; see `calibeat.report.schema`."""
     blocks, used = replayed.blocks, replayed.blocks.used
     tallies = {runner.name: runner.tally for runner in replayed.runners}
     labels = {runner.name: _label(runner) for runner in replayed.runners}
     bootstrap = Bootstrap(tallies, used, blocks.length)
+    named = next((runner.name for runner in replayed.runners if name_of(runner.method) == "auto"), None)
+    compared = Comparison(list(labels), bootstrap, sums, named)
     log_e_max = {name: float(tally.running[1]) for name, tally in tallies.items()}
     facts = Facts(
         labels,
@@ -96,28 +98,30 @@ def summarise(replayed: Replayed, source: Source) -> Payload:
         assumption=None if source.columns is None else source.columns.assumption,
         ages=notice_of_ages(replayed, labels),
     )
-    found = verdict(bootstrap, facts)
-    raw, *others = labels
+    found = verdict(compared, facts)
     return {
-        "schema": 1,
+        "schema": 2,
         "title": source.title,
         "command": source.command,
         "versions": _versions(),
         "data": _data(replayed, source),
         "verdict": found,
         "methods": [_method(runner) for runner in replayed.runners],
-        "table": [_row(replayed, runner, bootstrap) for runner in replayed.runners],
+        "table": [_row(replayed, runner, compared) for runner in replayed.runners],
+        "intervals": {
+            "quantile_of_best": compared.most,
+            "run_events": sums.runs,
+            "sentence": INTERVALS,
+            "legend": LEGEND,
+        },
         "bootstrap": {
             "blocks": -(-used // bootstrap.run),
             "block_length": bootstrap.run_events,
             "resamples": RESAMPLES,
-            "sentence": f"The intervals come from a moving-block bootstrap: {RESAMPLES:,} logs put together from runs "
-            f"of {bootstrap.run_events:,} consecutive events. Neighbouring events resemble each other, and an interval "
-            "for independent events would be too narrow. Where a difference depends on its past for longer than a run, "
-            "its interval is stretched to what longer runs show, up to a quarter of the log. No interval can know what "
-            "lasts as long as the log itself. Intervals are for the methods as they were on this log: another fit of a "
-            "method that is fitted once, such as FPS, may do better or worse.",
-            "legend": legend(bootstrap, raw, others),
+            "sentence": "Whether a gain would hold elsewhere is checked by a moving-block bootstrap: "
+            f"{RESAMPLES:,} logs put together from runs of {bootstrap.run_events:,} consecutive events, stretched to "
+            "what longer runs show where a difference depends on its past for longer than a run. It cannot know what "
+            "lasts as long as the log itself, nor another fit of a method that is fitted once, such as FPS.",
         },
         "windows": windows(replayed),
         "reliability": reliability(replayed),
@@ -225,7 +229,7 @@ def _oddities(replayed: Replayed, score_kind: str) -> list[str]:
     return notes
 
 
-def _row(replayed: Replayed, runner: Runner, bootstrap: Bootstrap) -> Row:
+def _row(replayed: Replayed, runner: Runner, compared: Comparison) -> Row:
     used = replayed.blocks.used
     tally = runner.tally
     measured = overall(tally.cells(used)[1:], tally.sums(used)[1:])
@@ -242,28 +246,21 @@ def _row(replayed: Replayed, runner: Runner, bootstrap: Bootstrap) -> Row:
         "refinement": number(measured["refinement"]),
         "accuracy": number(measured["accuracy"]),
         "auc": number(area),
-        "vs_raw": None if is_raw else _differences(bootstrap, runner.name, raw),
-        "vs_best_other": _best_other(replayed, runner.name, bootstrap),
+        "ce_luck": number(compared.luck(runner.name)),
+        "vs_raw": None if is_raw else differences(compared, runner.name, raw),
+        "vs_best_other": _best_other(replayed, runner.name, compared),
+        "elsewhere": None if is_raw else elsewhere(compared, runner.name),
         "regret": None if best is None else number(float(tally.sums(used)[1:, 0].sum()) - best[0]),
         "log_e_value": None if is_raw else number(float(tally.running[0])),
         "log_e_max": None if is_raw else number(float(tally.running[1])),
     }
 
 
-def _differences(bootstrap: Bootstrap, name: str, other: str) -> DifferencesTo:
-    found = {measure: _triple(bootstrap.difference(name, other, measure)) for measure in MEASURES}
-    return {"method": other, "log_loss": found["log_loss"], "brier": found["brier"], "ce": found["ce"]}
-
-
-def _triple(difference: Difference) -> list[Number]:
-    return [number(value) for value in difference]
-
-
-def _best_other(replayed: Replayed, name: str, bootstrap: Bootstrap) -> DifferencesTo | None:
+def _best_other(replayed: Replayed, name: str, compared: Comparison) -> DifferencesTo | None:
     others = [runner.name for runner in replayed.runners if runner.name != name]
     if not others:
         return None
-    return _differences(bootstrap, name, min(others, key=lambda other: bootstrap.measured(other, "log_loss")))
+    return differences(compared, name, min(others, key=lambda other: compared.measured(other, "log_loss")))
 
 
 def _trajectories(replayed: Replayed) -> Trajectories:

@@ -14,24 +14,88 @@ from calibeat._util.words import did_you_mean
 from calibeat.errors import InvalidInput
 
 SCORE_NAMES = (
-    "score", "probability", "prob", "proba", "p", "y_score", "y_prob", "y_proba", "predicted_probability", "prediction",
-    "predicted", "pred", "p_hat", "phat", "y_pred", "yhat", "forecast", "confidence", "model_score",
-)  # fmt: skip
+    "score",
+    "probability",
+    "prob",
+    "proba",
+    "p",
+    "y_score",
+    "y_prob",
+    "y_proba",
+    "predicted_probability",
+    "prediction",
+    "predicted",
+    "pred",
+    "p_hat",
+    "phat",
+    "y_pred",
+    "yhat",
+    "forecast",
+    "confidence",
+    "model_score",
+)
 OUTCOME_NAMES = (
-    "outcome", "label", "y", "y_true", "target", "actual", "result", "truth", "class", "clicked", "click",
-    "converted", "conversion", "default", "fraud", "churned", "churn",
-)  # fmt: skip
+    "outcome",
+    "label",
+    "y",
+    "y_true",
+    "target",
+    "actual",
+    "result",
+    "truth",
+    "class",
+    "clicked",
+    "click",
+    "converted",
+    "conversion",
+    "default",
+    "fraud",
+    "churned",
+    "churn",
+)
 TIME_NAMES = (
-    "time", "timestamp", "datetime", "at", "ts", "date", "event_time", "event_timestamp", "event_date",
-    "prediction_time", "prediction_timestamp", "predicted_at", "score_time", "score_timestamp", "scored_at",
-    "forecast_time", "forecast_at", "issued_at", "created_at", "requested_at", "request_time", "served_at",
-)  # fmt: skip
+    "time",
+    "timestamp",
+    "datetime",
+    "at",
+    "ts",
+    "date",
+    "event_time",
+    "event_timestamp",
+    "event_date",
+    "prediction_time",
+    "prediction_timestamp",
+    "predicted_at",
+    "score_time",
+    "score_timestamp",
+    "scored_at",
+    "forecast_time",
+    "forecast_at",
+    "issued_at",
+    "created_at",
+    "requested_at",
+    "request_time",
+    "served_at",
+)
 OUTCOME_TIME_NAMES = tuple(
     f"{what}_{when}"
-    for what in ("outcome", "label", "known", "labelled", "labeled", "resolved", "settled", "feedback", "clicked",
-                 "click", "converted", "conversion", "matured")
+    for what in (
+        "outcome",
+        "label",
+        "known",
+        "labelled",
+        "labeled",
+        "resolved",
+        "settled",
+        "feedback",
+        "clicked",
+        "click",
+        "converted",
+        "conversion",
+        "matured",
+    )
     for when in ("time", "timestamp", "at", "date", "datetime", "ts", "on")
-)  # fmt: skip
+)
 ID_NAMES = ("id", "event_id", "prediction_id", "forecast_id", "request_id", "transaction_id", "uuid", "guid")
 
 USUAL_NAMES = {
