@@ -38,7 +38,7 @@ def late(method: Method, events: int, scores: Vector, outcomes: Vector) -> Vecto
 
 def cost(*, quick: bool) -> None:
     """Table: ns per event of `run`, us per event of predict + update; best of interleaved repeats."""
-    events, repeats = (200_000, 3) if quick else (2_000_000, 5)
+    events, repeats = (100_000, 3) if quick else (500_000, 9)
     stream = drifting(events)
     sides = {name: always(batch, method, stream) for name, method in METHODS.items() if "late" not in name}
     for name, method in METHODS.items():

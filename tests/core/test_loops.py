@@ -127,3 +127,20 @@ def test_a_loop_stops_where_a_refit_is_due() -> None:
     while compiled(loops.run)(method.spec, row, len(row), loops.NO_SLOTS, 0, 1, 0, 0.0, *batch):
         stops.append(int(place[0]))
     assert stops == [40, 65, 90, 115, 140, 165, 190, 215, 240, 265, 290]
+
+
+@pytest.mark.parametrize("room", [41, 57, 299, 300])
+def test_receipts_may_be_a_ring_as_long_as_the_longest_delay(room: int) -> None:
+    scores, outcomes = STREAMS["drifting"]()
+    due = delays(300)
+    order = np.argsort(due, kind="stable")
+    order = order[: np.searchsorted(due[order], 300)]
+    assert loops.receipts_under_way(due, order, 300) == 41
+    row, forecasts, cells = AUTO.initial_row(), np.empty(300), np.empty(300, dtype=np.int64)
+    stream = AUTO.spec, row, len(row), loops.NO_SLOTS, 0, 1, 0, 0.0
+    batch = scores, outcomes, np.empty(0), forecasts, np.full(room * AUTO.receipt_width, np.nan)
+    late = loops.place_before(), 300, 0, cells, due, order, 0
+    compiled(loops.run_late)(*stream, *batch, *loops.NO_HISTORY, *late)
+    cal = Calibrator(AUTO)
+    same(forecasts, cal.run(scores, outcomes, due=due))
+    same(row, cal.row.copy())

@@ -19,6 +19,7 @@ from calibeat import OPS, Bank, Calibrator, Method, Platt
 from calibeat._util.types import Vector
 from calibeat.core.layout import BALL, GAIN
 from calibeat.core.learners import ONS_STEP
+from calibeat.core.params import params_of, params_of_rows
 from calibeat.core.parts import PARTS, Calibeater, Features, Learner, Part
 
 SOURCE = Path(calibeat.__file__).parent
@@ -104,6 +105,16 @@ def test_a_new_learner_needs_nothing_else(timid: Method) -> None:
     assert bank["k"].params == cal.params and set(cal.params) == {"a", "b"}
     assert set(cal.export().numbers) == {"a", "b", "clip"}
     assert json.loads(cal.to_json())["method"]["learner"] == {"kind": "timid", "step": 5.0}
+
+
+def test_params_of_rows_that_nobody_moves() -> None:
+    still, raw = Method(Platt(start=(0.5, 0.25))), Method()
+    rows = np.tile(still.initial_row(), (3, 1))
+    assert {name: column.tolist() for name, column in params_of_rows(still, rows).items()} == {
+        "a": [0.5] * 3,
+        "b": [0.25] * 3,
+    }
+    assert params_of_rows(raw, np.zeros((3, 2))) == {} == params_of(raw, [0.0, 0.0])
 
 
 # ---- what names a stream never changes ---------------------------------------------------------------------------

@@ -53,10 +53,6 @@ class Scaling(Features):
     def initial(self) -> list[float]:
         return list(self.start)
 
-    def clipped(self, score: float) -> float:
-        """f, the score inside [clip, 1 - clip]."""
-        return min(max(score, self.clip), 1.0 - self.clip)
-
     @property
     def logit(self) -> Expression:
         """The logit of f, as the kernel makes it of the features."""

@@ -31,6 +31,15 @@ NO_SLOTS: Slots = np.empty(0, dtype=np.int32)
 NO_HISTORY: tuple[Vector, Vector, Vector, int] = np.empty(0), np.empty(0), np.empty(0), 0
 
 
+def receipts_under_way(due: Ints, order: Ints, events: int) -> int:
+    """How many receipts `run_late` has to keep at once: as many as the longest delay, and one at least.
+
+    >>> receipts_under_way(np.array([1, 5, 3]), np.array([0, 2]), 3)
+    1
+    """
+    return min(max(1, int((due[order] - order).max(initial=1))), events)
+
+
 def place_before(event: int = 0) -> Ints:
     """The place of a loop that has not begun: the first event to play."""
     return np.array([event, 0])
@@ -128,8 +137,13 @@ def run_late(  # noqa: C901 - one loop for all hosts
 ) -> bool:
     """Predict the events from `begin` on; outcome i, also of an event before `begin`, is learnt just before
     prediction due[i]. `order` sorts the outcomes that arrive by (due, i); `cells` are the cells that were played. A
-    stream of a slot below `raw_below` forecasts the raw score until it has learnt its first outcome."""
+    stream of a slot below `raw_below` forecasts the raw score until it has learnt its first outcome.
+
+    Where `receipts` has room for fewer than all events, it is a ring: event i has place i modulo that room, which must
+    be at least the longest delay."""
     draws, many, width = spec[DRAWS] == 1.0, len(slots) > 0, int(spec[RECEIPT])
+    room = len(receipts) // width if width > 0 else len(scores)
+    ring = room < len(scores)
     arrived = place[ARRIVED]
     slot = 0
     for i in range(place[EVENT], end):
@@ -145,7 +159,8 @@ def run_late(  # noqa: C901 - one loop for all hosts
             if stats > 0:
                 now = row[stats + EVENTS]
                 add_losses(row, stats, score, forecasts[j], y)
-            if update(spec, row, now, score, cells[j], y, receipts, j * width, h0, h1, hy, dropped):
+            at = (j % room if ring else j) * width
+            if update(spec, row, now, score, cells[j], y, receipts, at, h0, h1, hy, dropped):
                 place[EVENT], place[ARRIVED] = i, arrived
                 return True
         if i == len(scores):  # one step behind the last event: only what arrives there is learnt
@@ -155,9 +170,10 @@ def run_late(  # noqa: C901 - one loop for all hosts
             if not first <= slot < last:
                 continue
         row = rows[slot * stride : (slot + 1) * stride]
-        x0, x1, _, p, _ = ask(spec, row, scores[i], receipts, i * width)
+        at = (i % room if ring else i) * width
+        x0, x1, _, p, _ = ask(spec, row, scores[i], receipts, at)
         draw = u[i - begin] if draws else 0.0
-        forecasts[i], cells[i], _, _, _, _ = play(spec, row, p, x0, x1, draw, receipts, i * width)
+        forecasts[i], cells[i], _, _, _, _ = play(spec, row, p, x0, x1, draw, receipts, at)
         if slot < raw_below and row[N] == 0.0:
             forecasts[i] = scores[i]
         if stats > 0:

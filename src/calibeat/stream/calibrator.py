@@ -135,14 +135,15 @@ class Calibrator(SingleEvents):
                 history.reserve(int(row[layout.N]), len(scores))
                 forecasts = np.empty(len(scores))
                 one_stream = self._method.spec, row, len(row), loops.NO_SLOTS, 0, 1, 0, float(events)
-                batch = scores, outcomes, self._draws(len(scores)), forecasts, self._scratch(len(scores) if late else 1)
+                held = loops.receipts_under_way(late[2], late[3], len(scores)) if late else 1
+                batch = scores, outcomes, self._draws(len(scores)), forecasts, self._scratch(held)
                 play, place = for_batch(loop, self._method, len(scores)), loops.place_before()
                 still, width = self._watch.room(len(scores)), self._method.receipt_width if late else 0
                 for stop in range(1, end + 1) if len(still) else (end,):
                     while play(*one_stream, *batch, *history.columns, place, stop, *late):
                         history.refit(row)
                     if stop <= len(still):  # noted now: a late outcome writes over what the lanes said
-                        still[stop - 1] = batch[-1][(stop - 1) * width + LANE]
+                        still[stop - 1] = batch[-1][(stop - 1) % held * width + LANE]
                 marks = (outcomes + ZERO).astype(np.uint8)
                 if late:
                     never = np.ones(len(scores), dtype=np.bool_)
