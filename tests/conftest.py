@@ -47,15 +47,19 @@ SLOW = (
     "backtest/judge/test_verdict.py::test_verdict_interval_and_legend_say_the_same",
     "bank/test_bad_input.py::test_a_bank_can_be_warmed_up",
     "bank/test_file.py::test_processes_share_a_file",
+    "bank/test_member.py::test_records_of_keys_without_open_events_are_let_go",
     "core/test_against_oracle.py",
     "core/test_jit.py",
     "core/test_oracle.py",
+    "multi/test_against_oracle.py",
     "paper",
     "report/test_browser.py",
     "report/test_screens.py",
     "sklearn/test_classifier.py::test_the_checks_of_scikit_learn",
+    "test_conformance.py::test_jit_on_and_off_are_bitwise_equal",
     "test_gallery.py",
     "test_river.py::test_the_checks_of_river",
+    "test_river_multi.py::test_the_checks_of_river",
 )
 # The run without the JIT shows that kernels as plain Python give the golden numbers, and reaches their lines. That they
 # give the bits of the compiled ones, for every method and stream, is shown by `test_conformance`, which starts both.
