@@ -43,12 +43,21 @@ UNMEASURED = (
 )
 # `make test-quick` leaves these out: they take long, and what they test seldom breaks alone.
 SLOW = (
+    "backtest/judge/test_bootstrap.py",
+    "backtest/judge/test_verdict.py::test_some_method_crosses_the_threshold_in_few_calibrated_logs",
+    "backtest/judge/test_verdict.py::test_verdict_interval_and_legend_say_the_same",
+    "bank/test_bad_input.py::test_a_bank_can_be_warmed_up",
+    "bank/test_file.py::test_processes_share_a_file",
+    "bank/test_member.py::test_records_of_keys_without_open_events_are_let_go",
     "core/test_against_oracle.py",
+    "core/test_jit.py",
     "core/test_oracle.py",
     "multi/test_against_oracle.py",
     "paper",
     "report/test_browser.py",
     "report/test_screens.py",
+    "sklearn/test_classifier.py::test_the_checks_of_scikit_learn",
+    "test_conformance.py::test_jit_on_and_off_are_bitwise_equal",
     "test_gallery.py",
     "test_river.py::test_the_checks_of_river",
     "test_river_multi.py::test_the_checks_of_river",

@@ -22,7 +22,7 @@ def test_a_pipe_stays_quiet() -> None:
 def test_a_terminal_shows_what_is_done_and_how_much_is_left() -> None:
     log = Terminal()
     with progress(4, log, unit="runs", done=1) as step:
-        assert "1.00/4.00" in log.getvalue()
+        assert "1/4" in log.getvalue()
         step(0, "forests")
         step(3)
     assert "forests" in log.getvalue() and "runs" in log.getvalue()
@@ -34,6 +34,12 @@ def test_a_bar_without_an_end() -> None:
     with progress(None, log, unit="rows") as step:
         step(5)
     assert "rows" in log.getvalue()
+
+
+def test_large_numbers_are_short() -> None:
+    log = Terminal()
+    with progress(2_000_000, log, unit="rows"):
+        assert "/2.00M" in log.getvalue()
 
 
 def test_the_bar_is_removed_when_the_work_fails() -> None:
