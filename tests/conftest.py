@@ -65,11 +65,14 @@ SLOW = (
 )
 # The run without the JIT shows that kernels as plain Python give the golden numbers, and reaches their lines. That they
 # give the bits of the compiled ones, for every method and stream, is shown by `test_conformance`, which starts both.
-collect_ignore = (
-    ["core/test_against_oracle.py", "core/test_oracle.py", "core/test_theorems.py", "multi/test_against_oracle.py"]
-    if JIT_OFF
-    else []
+NOT_PLAIN = (
+    "core/test_against_oracle.py",
+    "core/test_jit.py",
+    "core/test_oracle.py",
+    "core/test_theorems.py",
+    "multi/test_against_oracle.py",
 )
+collect_ignore = [*NOT_PLAIN] if JIT_OFF else []
 # Tests that use one of these fixtures, which take seconds to make, run in one process.
 SHARED_FIXTURES = ("chrome", "small")
 

@@ -204,7 +204,7 @@ def balance(d: float, p: float, m: float, n: float, low: float, high: float) -> 
             if not low < step < high:
                 return q
         q = step
-    return q
+    return q  # pragma: no cover - a dozen steps are enough; the end of the loop is for the compiler
 
 
 @large_kernel
