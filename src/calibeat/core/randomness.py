@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from calibeat._util.types import Ints, Slots, Vector
 
-from .jit import compiled, kernel
+from .jit import compilable, compiled
 
 _MASK = 0xFFFFFFFFFFFFFFFF
 _GOLDEN = 0x9E3779B97F4A7C15
@@ -49,7 +49,7 @@ def mix_words(x: Any) -> Any:
     return x ^ (x >> 31)
 
 
-@kernel
+@compilable
 def number_events(counts: Vector, slots: Slots, numbers: Ints) -> None:
     """Which event of its own stream each event is; `counts` says how many each stream has had, and is counted on."""
     for i in range(len(slots)):
