@@ -15,7 +15,7 @@ import numpy.typing as npt
 from calibeat._util.check import check_lengths, shown
 from calibeat._util.types import Ints, Slots, Vector
 from calibeat.core.features import Scaling
-from calibeat.core.jit import compilable, compiled, is_compiled, plain
+from calibeat.core.jit import compilable
 from calibeat.core.kernel import ask, ask_again, play, settle
 from calibeat.core.layout import DRAWS, RECEIPT, N
 from calibeat.core.method import Method
@@ -24,9 +24,10 @@ from calibeat.core.stats import EVENTS, LAST, STATS, add_losses
 from calibeat.core.weights import EPS, LARGEST
 from calibeat.errors import InvalidInput, OutcomeConflict, UnknownForecast, UnknownKey
 from calibeat.monitor.many import Monitors
+from calibeat.stream.dispatch import for_batch
 from calibeat.stream.forecast import VERSION
 
-from .keys import FEW, Key, KeyColumn
+from .keys import Key, KeyColumn
 from .start import learn, start_row
 from .undo import Undo, insist
 
@@ -158,7 +159,7 @@ class _Operations:
         draws = np.zeros(n)
         if bank._hedges:
             draws[self.asked] = bank._draws.of(store, self.slots[self.asked])
-        loop: Any = plain(fold_rows) if n <= FEW and not is_compiled(fold_rows) else compiled(fold_rows)
+        loop: Any = for_batch(fold_rows, method, n)
         stopped = loop(
             method.spec,
             store.flat,

@@ -11,7 +11,7 @@ from __future__ import annotations
 import numpy as np
 
 from calibeat._util.types import Ints, Slots, Vector
-from calibeat.core.jit import compilable, compiled
+from calibeat.core.jit import compilable, for_size
 
 
 @compilable
@@ -59,8 +59,8 @@ class Arrivals:
     def __init__(self, due: Ints, outcomes: Vector, slots: Slots, count: int) -> None:
         n = len(due)
         self.heads, self.following = np.full(n + 1, -1), np.full(n, -1)
-        compiled(arrivals)(due, outcomes, self.heads, self.following)
+        for_size(arrivals, n)(due, outcomes, self.heads, self.following)
         self.moments = np.full(n, -1)
-        compiled(wait_for_key)(slots, self.heads, self.following, np.full(count, n), self.moments)
+        for_size(wait_for_key, n)(slots, self.heads, self.following, np.full(count, n), self.moments)
         order = np.empty(n, dtype=np.int64)
-        self.order = order[: compiled(in_order)(self.moments, np.full(n + 1, -1), np.full(n, -1), order)]
+        self.order = order[: for_size(in_order, n)(self.moments, np.full(n + 1, -1), np.full(n, -1), order)]
