@@ -43,6 +43,25 @@ class Verdict(TypedDict):
     confidence: Literal["sure", "likely", "unclear"]
 
 
+class Happened(TypedDict):
+    """Of `count` events, forecast at `forecast` on average, the share `outcome` happened."""
+
+    method: str
+    count: int
+    forecast: float
+    outcome: float
+
+
+class Answer(TypedDict):
+    """What a manager reads: events of about the same forecast, how sure, what to do."""
+
+    happened: list[Happened]  # the raw score, and the chosen method if that is another
+    sure: str
+    library: list[str]  # lines of Python that deploy the choice
+    service: list[str] | None  # the same as commands
+    note: str
+
+
 class MethodInfo(TypedDict):
     name: str
     label: str
@@ -269,4 +288,7 @@ class Payload(TypedDict):
     delay: Delay | None
     certificates: list[Certificate]
     evalue: Evidence
-    paging: NotRequired[Paging]  # since schema 3
+    # Since schema 3:
+    paging: NotRequired[Paging]
+    answer: NotRequired[Answer]
+    created: NotRequired[str]  # ISO, UTC

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import platform
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 
 import numpy as np
@@ -32,6 +33,7 @@ from calibeat.report.schema import (
     Trajectory,
 )
 
+from .answer import answer
 from .bootstrap import RESAMPLES, Bootstrap
 from .certificates import certificates
 from .compare import Comparison, differences, elsewhere
@@ -130,6 +132,8 @@ def summarise(replayed: Replayed, source: Source, observed: Observed) -> Payload
         "delay": delay(replayed),
         "certificates": certificates(replayed),
         "evalue": _evalue(replayed),
+        "created": datetime.now(UTC).isoformat(timespec="seconds"),
+        "answer": answer(replayed, found),
         "paging": observed.watch.told(found["method"], labels),
     }
 
