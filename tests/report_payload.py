@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from report_parts import START, key_table, number, paging, reliability, smooth, stamps, trajectory
+from report_parts import START, decisions, key_table, number, paging, reliability, smooth, stamps, trajectory
 
 NAMES = ("raw", "auto", "ops", "tops", "hops", "obs", "tobs", "wps", "swps", "whb")
 HOSTILE = '</script><script>document.title="broken"</script><!--<img src=x onerror=alert(1)>&amp;"\''
@@ -187,6 +187,7 @@ def payload(
             "service": None if best == "raw" else [f"calibeat serve --store calibeat.db --method {best}"],
             "note": "" if best == "raw" else "Hold each outcome back until it is 7d old.",
         },
+        "decisions": decisions(names, xs, by, judged),
         "paging": paging(rng, names, xs, by),
     }
 
@@ -206,6 +207,8 @@ def unknown() -> dict[str, Any]:
     gone["paging"].update(arl=1e6, methods={n: nothing(m) for n, m in told["paging"]["methods"].items()})
     for watched in gone["paging"]["methods"].values():
         watched["shown"] = []
+    gone["decisions"] = {**told["decisions"], "curve": nothing(told["decisions"]["curve"])}
+    gone["decisions"]["curve"]["threshold"] = told["decisions"]["curve"]["threshold"]
     gone["evalue"]["threshold"] = told["evalue"]["threshold"]  # known before the first event
     return gone
 
@@ -213,6 +216,7 @@ def unknown() -> dict[str, Any]:
 def from_python() -> dict[str, Any]:
     told = payload(methods=3, keys=0, time=False)
     told["command"] = None
+    told["decisions"].update(costs=None, actions=[], over_time=None, sentence="")
     told["data"].update(span=None, skipped=[], source=[], columns={}, notes=[], score_kind="logit")
     told["delay"] = None
     return told
@@ -278,12 +282,13 @@ def hostile() -> dict[str, Any]:
     told["reliability"]["periods"][1]["label"] = HOSTILE
     told["trajectories"]["methods"]["auto"]["lanes"] = {HOSTILE: told["evalue"]["methods"]["auto"]}
     told["certificates"][0]["statement"] = HOSTILE
+    told["decisions"]["sentence"] = HOSTILE
     told["answer"].update(sure=HOSTILE, library=[HOSTILE], service=[HOSTILE], note=HOSTILE)
     told["paging"]["sentence"] = told["paging"]["methods"]["raw"]["shown"][0]["what"] = HOSTILE
     return told
 
 
-SINCE_3 = ("paging", "answer", "created")
+SINCE_3 = ("paging", "answer", "created", "decisions")
 
 
 def schema_2() -> dict[str, Any]:

@@ -270,6 +270,50 @@ class Paging(TypedDict):
     methods: dict[str, Watched]  # not all of them
 
 
+class Prices(TypedDict):
+    """Act where the forecast is at least the threshold fp / (fp + fn)."""
+
+    threshold: float
+    fp: float  # what an action for nothing costs
+    fn: float  # what a missed event costs; 1 where only the threshold was given
+    given: bool
+
+
+class Action(TypedDict):
+    method: str
+    actions: int
+    hits: int  # actions where it happened
+    for_nothing: int
+    missed: int
+    new: int  # actions where the raw score does not act, and how many of them were right
+    new_hits: int
+    dropped: int  # the other way round
+    dropped_hits: int
+    cost: float
+    cost_per_1000: float
+    saved_per_1000: Triple  # against the raw score, with its 95 % interval
+
+
+class ActionsOverTime(TypedDict):
+    by: Axis
+    x: list[str | int]
+    methods: dict[str, list[list[float]]]  # saved against the raw score so far, low, high
+
+
+class DecisionCurve(TypedDict):
+    threshold: list[float]
+    everyone: list[Number]  # net benefit of acting on every event
+    methods: dict[str, list[Number]]
+
+
+class Decisions(TypedDict):
+    curve: DecisionCurve
+    costs: Prices | None  # nothing below without them
+    actions: list[Action]
+    over_time: ActionsOverTime | None
+    sentence: str
+
+
 class Payload(TypedDict):
     schema: Literal[3]
     title: str
@@ -290,5 +334,6 @@ class Payload(TypedDict):
     evalue: Evidence
     # Since schema 3:
     paging: NotRequired[Paging]
+    decisions: NotRequired[Decisions]
     answer: NotRequired[Answer]
     created: NotRequired[str]  # ISO, UTC

@@ -8,6 +8,7 @@ from xml.etree.ElementTree import Element
 
 from calibeat._util.words import NOTHING, count, percent, significant
 
+from .decisions import decisions
 from .delays import late_outcomes
 from .elements import Child, tag
 from .frame import figure, how_to_read, needs_script, scroller, section, typeset
@@ -279,6 +280,7 @@ def page(payload: Payload) -> list[Element]:
     parts: Iterable[Element | None] = (
         verdict(payload),
         methods(payload),
+        decisions(payload),
         over_time(payload),
         reliability(payload),
         trajectories(payload),

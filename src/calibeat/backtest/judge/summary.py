@@ -37,6 +37,7 @@ from .answer import answer
 from .bootstrap import RESAMPLES, Bootstrap
 from .certificates import certificates
 from .compare import Comparison, differences, elsewhere
+from .decisions import decisions
 from .lateness import delay, notice_of_ages
 from .measures import MOST_POINTS, auc, iso, log_e_values, number, overall, reliability, windows
 from .observe import Observed
@@ -134,6 +135,7 @@ def summarise(replayed: Replayed, source: Source, observed: Observed) -> Payload
         "evalue": _evalue(replayed),
         "created": datetime.now(UTC).isoformat(timespec="seconds"),
         "answer": answer(replayed, found),
+        "decisions": decisions(replayed, observed.deciding, labels, found["method"], sums.runs),
         "paging": observed.watch.told(found["method"], labels),
     }
 

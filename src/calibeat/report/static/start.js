@@ -57,6 +57,7 @@ root.classList.add("scripted");
 startTheme();
 startPrinting();
 startLeaderboard(payload, styles);
+drawDecisions(payload, styles);
 drawWindows(payload, styles);
 drawDrift(payload);
 drawReliability(payload, styles);
