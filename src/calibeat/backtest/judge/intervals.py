@@ -63,8 +63,9 @@ def count_events(
     state: Vector,
     b: Vector,
     cell: Ints,
+    led: Vector,
 ) -> None:
-    """Add a chunk of events. P[j, t] are forecasts, the raw score first.
+    """Add a chunk of events. P[j, t] are forecasts, the raw score first; r goes to `led`.
 
     `place` < 0: the event does not count; 0: it is of the warm-up and counts for `lead` only.
     """
@@ -77,6 +78,7 @@ def count_events(
             if lead[j] < lead[best]:
                 best = j
         r = P[best, t]
+        led[t] = r
         e = y[t] - r
         for j in range(methods):
             p = P[j, t]
@@ -163,11 +165,15 @@ class Intervals:
         """How many events were judged."""
         return int(self._state[0])
 
-    def add(self, forecasts: Vector, outcomes: Vector, place: Ints | None = None) -> None:
-        """Count a chunk; forecasts[j, t] of method j for event t, in the order of events."""
+    def add(self, forecasts: Vector, outcomes: Vector, place: Ints | None = None) -> Vector:
+        """Count a chunk; forecasts[j, t] of method j for event t, in the order of events -> r, the leader's forecasts.
+
+        r is not told for events that do not count.
+        """
         if forecasts.shape != (self.methods, len(outcomes)):
             raise InvalidInput(f"forecasts must have shape {(self.methods, len(outcomes))}, got {forecasts.shape}")
         placed = np.ones(len(outcomes), dtype=np.int64) if place is None else place
+        led = np.zeros(len(outcomes))
         for_size(count_events, 10 * self.methods * len(outcomes))(
             np.ascontiguousarray(forecasts),
             outcomes,
@@ -186,7 +192,9 @@ class Intervals:
             self._state,
             np.empty((2, self.methods)),
             np.empty(self.methods, dtype=np.int64),
+            led,
         )
+        return led
 
     # ---- log-loss and Brier score ---------------------------------------------------------------------------------
 

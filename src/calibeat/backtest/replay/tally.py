@@ -7,6 +7,8 @@ The report's numbers over time and the bootstrap are made of these blocks.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
+from typing import Protocol
 
 import numpy as np
 
@@ -85,7 +87,9 @@ def tally(
         sums[at + 2] += 1.0 if (p >= 0.5) == (y == 1.0) else 0.0
         sums[at + 3] += log_e
         if block > 0:
-            ranks[rank_of(p, STEPS) + (RANKS if y == 1.0 else 0)] += 1.0
+            rank = rank_of(p, STEPS)
+            ranks[rank + (RANKS if y == 1.0 else 0)] += 1.0
+            ranks[rank + 2 * RANKS] += p
             running[0] += log_e
             if running[0] > running[1]:
                 running[1] = running[0]
@@ -107,6 +111,13 @@ def tally_keys(
                 gaps[slot * bins + bin_of(p, m)] += p - y
 
 
+class Merging(Protocol):
+    """What counts in blocks."""
+
+    def merge(self) -> None:
+        """Merge the blocks by pairs."""
+
+
 class Blocks:
     """Which block a judged event falls in: the same for every method, and when it happened."""
 
@@ -121,7 +132,7 @@ class Blocks:
         """How many blocks hold events; the last may not be full."""
         return -(-self.judged // self.length)
 
-    def place(self, labelled: Flags, axis: Ints | None, tallies: list[Tally]) -> Ints:
+    def place(self, labelled: Flags, axis: Ints | None, tallies: Sequence[Merging]) -> Ints:
         """The block of each event of a chunk, -1 for one that has no outcome; merges blocks first if need be.
 
         `axis` rises with the events: their times, or their numbers.
@@ -163,7 +174,7 @@ class Tally:
         self.bins = bins
         self._cells = np.zeros((MOST_BLOCKS + 1) * bins * 3)
         self._sums = np.zeros((MOST_BLOCKS + 1) * 4)
-        self.ranks = np.zeros(2 * RANKS)
+        self.ranks = np.zeros(3 * RANKS)  # zeros, ones, sum of forecasts of each rank
         self.running = np.zeros(3)
         self._key_sums, self._key_gaps = np.empty(0), np.empty(0)
 
