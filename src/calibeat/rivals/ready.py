@@ -132,13 +132,17 @@ class RiverSGD:
         self.rate = check_scale("rate", rate)
         one = optim.initializers.Constant(1.0)  # the raw score: river would start from nothing
         self._model = linear.LogisticRegression(optim.SGD(self.rate), intercept_lr=self.rate, initializer=one)
+        self._began = False
 
     def predict(self, score: float) -> float:
-        """The probability of the outcome True."""
+        """The probability of the outcome True; before the first step, the score."""
+        if not self._began:
+            return score
         return float(self._model.predict_proba_one({"logit": logit(score)})[True])
 
     def update(self, score: float, outcome: float) -> None:
         """One gradient step."""
+        self._began = True
         self._model.learn_one({"logit": logit(score)}, outcome == 1.0)
 
 

@@ -137,7 +137,7 @@ def test_arrays_of_arrow_and_indexes_of_pandas():
         InvalidInput, match="scores must be an array or a series where outcomes are given, got DataFrame; say outcome="
     ):
         run(pandas.DataFrame({"p": SCORES}), OUTCOMES)
-    with pytest.raises(InvalidInput, match="scores must be an array or a series, got Table"):
+    with pytest.raises(InvalidInput, match="scores must be an array or a series where outcomes are given, got Table"):
         run(pa.table({"p": SCORES}), OUTCOMES)
 
 

@@ -22,7 +22,8 @@ def is_frame(values: Any) -> bool:
     """
     if isinstance(values, Mapping):
         return True
-    return not isinstance(values, _PLAIN) and (hasattr(values, "columns") or hasattr(values, "column_names"))
+    kind = type(values)  # a lazy frame would warn if its own columns were asked for
+    return not isinstance(values, _PLAIN) and (hasattr(kind, "columns") or hasattr(kind, "column_names"))
 
 
 def columns_of(frame: Any, names: Mapping[str, str]) -> dict[str, Any]:

@@ -230,10 +230,14 @@ class RowReader:
     def _look_at_times_and_keys(
         self, batch: Batch, times: Moments | None, arrivals: Moments | None, look: Any, must: Any
     ) -> None:
-        moment = "a date of the years 1 to 9999 (ISO 8601) or a number"
+        form = self.options.time_format
+        moment = "a date of the years 1 to 9999 (ISO 8601) or a number" if form is None else f"of the format {form!r}"
+        how = self.options.how("--time-format FORMAT", "time_format=")
+        hint = f"; {how} for another kind, such as %d/%m/%Y" if form is None else ""
         for role, column in (("time", times), ("outcome time", arrivals)):
             if column is not None:
-                look(column.states == UNREADABLE, f"{role} cannot be read", must(role, moment))
+                plain = must(role, moment)
+                look(column.states == UNREADABLE, f"{role} cannot be read", lambda row, say=plain: say(row) + hint)
         if times is not None:
             look(times.states == MISSING, "time is missing", must("time", "there", "missing"))
         if times is not None and arrivals is not None:
