@@ -11,12 +11,13 @@ from calibeat._version import __version__
 
 from . import wire
 from .limits import Limits
+from .operations import ForecastEvent, OutcomeEvent
 from .parameters import HISTORY, LIMIT_ONLY, NONE, RELIABILITY, STREAMS, Parameters
 from .store.reader import Reliability, StreamInfo, Totals
 
 _COMPONENTS = (
-    wire.ForecastEvent,
-    wire.OutcomeEvent,
+    ForecastEvent,
+    OutcomeEvent,
     wire.ForecastBatch,
     wire.OutcomeBatch,
     wire.ForecastAnswer,

@@ -1,8 +1,8 @@
 """uvicorn's HTTP protocol with the service's limits, and a short way for the two hot routes.
 
-A hot request needs no task, coroutine or future: `FastCall` stands where uvicorn keeps the cycle of a request, waits for
-its group's commit, and is written to the transport. Everything else, pipelined hot requests included, goes through ASGI
-as usual. Only `cycle`, `pipeline` and the parser's callbacks of uvicorn's class are relied on.
+A hot request needs no task, coroutine or future: `FastCall` stands where uvicorn keeps the cycle of a request, waits
+for its group's commit, and is written to the transport. Everything else, pipelined hot requests included, goes
+through ASGI as usual. Only `cycle`, `pipeline` and the parser's callbacks of uvicorn's class are relied on.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import httptools
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from .hot import FORBIDDEN, NOT_JSON, UNAUTHORIZED, WRONG_HOST, Call
+from .hot import Call
 from .wire import error_body
 
 if TYPE_CHECKING:
@@ -113,7 +113,7 @@ class Protocol(HttpToolsProtocol):
         self.deadline = self.loop.time() + self.limits.request_seconds
         if len(self.connections) > self.limits.connections:
             self.refuse(
-                503, "too_many_connections", f"connections must be {self.limits.connections} at most; try again"
+                503, "too_many_connections", f"there are {self.limits.connections} connections already; try again"
             )
 
     # ---- bytes in -------------------------------------------------------------------------------------------------
@@ -186,7 +186,7 @@ class Protocol(HttpToolsProtocol):
 
     def on_body(self, body: bytes) -> None:
         """A part of the body."""
-        call = self.cycle
+        call: Any = self.cycle
         if not isinstance(call, FastCall):
             if call is not None and not self.lingering:
                 super().on_body(body)
@@ -201,7 +201,7 @@ class Protocol(HttpToolsProtocol):
         """The request is whole."""
         self.receiving, self.current = False, None
         self.deadline = self.loop.time() + self.limits.answer_seconds
-        call = self.cycle
+        call: Any = self.cycle
         if not isinstance(call, FastCall):
             if call is not None and not self.lingering:
                 super().on_message_complete()
@@ -241,7 +241,8 @@ class Protocol(HttpToolsProtocol):
         """Answer with an error and close, but let the client read it first: it may still be sending."""
         hot = self.service.hot
         hot.refused[code] = hot.refused.get(code, 0) + 1
-        cycle, unfinished = self.cycle, self.current
+        cycle: Any = self.cycle
+        unfinished = self.current
         self.lingering = True  # whatever else comes is not read
         self.receiving = self.in_head = False
         if cycle is not None and cycle is not unfinished and not cycle.response_complete and not force:
@@ -286,6 +287,3 @@ def sweep(connections: Any, now: float) -> None:
     for connection in list(connections):
         if connection.deadline < now:
             connection.expire()
-
-
-__all__ = ["FORBIDDEN", "NOT_JSON", "UNAUTHORIZED", "WRONG_HOST", "FastCall", "Protocol", "extra_headers", "sweep"]
