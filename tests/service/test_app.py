@@ -67,7 +67,9 @@ def test_a_batch_is_answered_in_its_order(http: httpx.Client) -> None:
     answers = http.post("/v1/forecasts", json={"events": events}).json()["forecasts"]
     assert [answer["id"] for answer in answers] == [event["id"] for event in events]
     assert [answer["stream"] for answer in answers] == [event["stream"] for event in events]
-    assert [answer["probability"] for answer in answers] == pytest.approx([event["score"] for event in events], abs=2e-5)
+    assert [answer["probability"] for answer in answers] == pytest.approx(
+        [event["score"] for event in events], abs=2e-5
+    )
 
 
 def test_a_batch_is_taken_whole_or_refused_whole(http: httpx.Client) -> None:
@@ -86,7 +88,9 @@ def test_a_batch_is_taken_whole_or_refused_whole(http: httpx.Client) -> None:
 
 
 def test_an_unknown_id_is_404(http: httpx.Client) -> None:
-    message = refused(http.post("/v1/outcomes", json={"stream": "no", "id": "no-1", "outcome": 1}), 404, "unknown", "id")
+    message = refused(
+        http.post("/v1/outcomes", json={"stream": "no", "id": "no-1", "outcome": 1}), 404, "unknown", "id"
+    )
     assert "'no-1'" in message
 
 
@@ -152,7 +156,9 @@ def test_a_bad_body_is_explained(http: httpx.Client, body: bytes, code: str, at:
 
 
 def test_bad_outcomes_are_explained(http: httpx.Client) -> None:
-    message = refused(http.post("/v1/outcomes", json={"stream": "s", "id": "i", "outcome": 2}), 400, "invalid", "outcome")
+    message = refused(
+        http.post("/v1/outcomes", json={"stream": "s", "id": "i", "outcome": 2}), 400, "invalid", "outcome"
+    )
     assert message == "outcome must be 0 or 1, got 2"
     refused(http.post("/v1/outcomes", json={"id": "i", "outcome": 1}), 400, "invalid", "stream")
     refused(http.post("/v1/outcomes", content=b"{", headers={"content-type": "application/json"}), 400, "malformed")
@@ -175,7 +181,14 @@ def test_other_content_types_are_refused(http: httpx.Client, kind: str) -> None:
 
 
 def test_unknown_paths_and_methods_have_the_shape_of_errors(http: httpx.Client) -> None:
-    for path in ("/nothing", "/v1/streams/a/b/c", "/v1/streams/a/nothing", "/v1/streams/a/", "/v1/forecasts/", "/static/../app.py"):
+    for path in (
+        "/nothing",
+        "/v1/streams/a/b/c",
+        "/v1/streams/a/nothing",
+        "/v1/streams/a/",
+        "/v1/forecasts/",
+        "/static/../app.py",
+    ):
         refused(http.get(path), 404, "not_found")
     answer = http.get("/v1/forecasts")
     assert "POST" in refused(answer, 405, "method_not_allowed")

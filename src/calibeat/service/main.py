@@ -66,12 +66,10 @@ def serve(options: Options, ready: Ready | None = None) -> int | None:
         raise InvalidInput(f"workers must be 1 or more, got {options.workers}")
     if options.listen_fd is not None:
         return _serve_one(options, socket.socket(fileno=options.listen_fd), ready)
-    listener = server.listen(options.host, options.port)
-    if options.workers > 1:
-        with closing(StoredTokens(options.store)) as stored:
-            token_book(options, stored)
-        return Supervisor(options.workers, listener, options.typed).run()
-    return _serve_one(options, listener, ready)
+    with server.listen(options.host, options.port) as listener:
+        if options.workers > 1:
+            return Supervisor(options.workers, listener, options.typed).run()
+        return _serve_one(options, listener, ready)
 
 
 def _serve_one(options: Options, listener: socket.socket, ready: Ready | None) -> int | None:

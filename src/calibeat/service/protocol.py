@@ -106,7 +106,7 @@ class Protocol(HttpToolsProtocol):
         self.service: Service = self.config.app  # type: ignore[assignment]
         self.limits = self.service.limits
         self.lingering = False
-        self.in_head, self.received = True, 0
+        self.in_head, self.received, self.fed = True, 0, 0
         self.receiving = False
         self.headers = []
         self.current: Any = None  # the cycle whose request is not whole yet
@@ -123,6 +123,7 @@ class Protocol(HttpToolsProtocol):
         if self.lingering or self.parser is None:
             return
         self.received += len(data)
+        self.fed = len(data)
         try:
             self.parser.feed_data(data)
         except httptools.HttpParserUpgrade:  # the request itself was taken as any other
@@ -140,7 +141,7 @@ class Protocol(HttpToolsProtocol):
         self.url = b""
         self.headers = []
         self.in_head = self.receiving = True
-        self.received = 0
+        self.received, self.fed = self.fed, 0  # what is fed now counts for the first request in it
         self.current = None
         self.deadline = self.loop.time() + self.limits.request_seconds
 
@@ -249,11 +250,13 @@ class Protocol(HttpToolsProtocol):
             cycle.keep_alive = False  # an earlier request waits for its commit: it is answered, then the end
             self.deadline = self.loop.time() + self.limits.answer_seconds
             return
-        started = cycle is not None and not cycle.response_complete and getattr(cycle, "response_started", False)
+        answered = unfinished is not None and (
+            unfinished.response_complete or getattr(unfinished, "response_started", False)
+        )
         if isinstance(cycle, FastCall):
             cycle.response_complete = True
         self.deadline = self.loop.time() + LINGER
-        if not started:
+        if not answered:
             self.write(status, error_body(code, message), keep_alive=False)
         if self.transport.can_write_eof():
             self.transport.write_eof()
