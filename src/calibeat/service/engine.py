@@ -220,11 +220,15 @@ class Engine:
         """The bank does its part; the rows of the streams that were touched are put beside the other changes."""
         asked = plan.operations
         if asked.keys:
-            made = self.bank.fold(asked.keys, asked.scores, asked.outcomes, asked.receipts, of=asked.of)
+            made = self.bank.fold(
+                asked.keys, np.array(asked.scores), np.array(asked.outcomes), asked.receipts, of=asked.of
+            )
             changes = plan.finish(made.forecasts.tolist(), made.receipts.tolist())
         else:
             changes = plan.finish([], [])
-        touched = [state for state in changes.streams.values() if state.events]
+        touched = list(changes.streams.values())
+        for state in touched:
+            state.version += 1
         if touched:
             rows = self.bank.rows([state.name for state in touched])
             rows[:, self.bank.method.width + LAST] = 0.0  # the clock of a bank, which says nothing of a stream

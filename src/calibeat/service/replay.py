@@ -83,8 +83,14 @@ def streams_of(connection: Any, with_state: bool = True) -> Iterator[list[Stream
             (found[0].number, last),
         ):
             if row[0] in by_number:
-                by_number[row[0]].log.append(Logged(*row[1:5], _bytes(row[5]), row[6], row[7], row[8]))
+                by_number[row[0]].log.append(_logged(*row[1:]))
         yield found
+
+
+def _logged(
+    nth: int, seq: int, score: float, forecast: float, receipt: Any, status: int, outcome: Any, outcome_seq: Any
+) -> Logged:
+    return Logged(nth, seq, score, forecast, _bytes(receipt), status, outcome, outcome_seq)
 
 
 def _bytes(value: Any) -> bytes | None:

@@ -41,9 +41,6 @@ class Store(Protocol):
     def read_after(self, stream: int, nth: int) -> dict[int, tuple[float, float, float]]:
         """The learnt events of a stream after one of its forecasts: number -> (forecast, outcome, score)."""
 
-    def earliest(self, status: int) -> float | None:
-        """The earliest time of an event of a status."""
-
     def write(self, changes: Changes) -> None:
         """Everything that a group changes."""
 
