@@ -9,7 +9,7 @@ import sqlite3
 from array import array
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from calibeat.errors import CalibeatError, InvalidInput, SnapshotMismatch
 
@@ -17,8 +17,9 @@ from . import schema
 from .records import CALIBRATED, RAW, Changes, Record, StreamState
 
 BUSY = 10.0  # seconds to wait for a token command that writes
-_EVENT = "stream, nth, id, seq, time, score, forecast, receipt, status, outcome"
-_STREAM = "number, name, seq, events, outcomes, pending, held, expired, alarms, last_time, sums, state, monitor"
+EVENT_COLUMNS = "stream, nth, id, seq, time, score, forecast, receipt, status, outcome"
+STREAM_COLUMNS = "number, name, seq, events, outcomes, pending, held, expired, alarms, version, last_time, "
+STREAM_COLUMNS += "sums, state, monitor"
 _MOST_ARGUMENTS = 32_766  # in one statement of SQLite
 
 
@@ -29,7 +30,7 @@ class StoreGone(CalibeatError):
 class SqliteConnection:
     """A connection with the few calls that everything but the writing of groups needs."""
 
-    types = {
+    types: ClassVar[dict[str, str]] = {
         "text": "TEXT",
         "whole": "INTEGER",
         "small": "INTEGER",
@@ -84,6 +85,10 @@ class SqliteConnection:
     def begin(self) -> None:
         """Begin a transaction that writes."""
         self.database.execute("BEGIN IMMEDIATE")
+
+    def begin_reading(self) -> None:
+        """Everything that is read from now on is of one moment."""
+        self.database.execute("BEGIN")
 
     def commit(self) -> None:
         """On the disk when this returns."""
@@ -165,7 +170,7 @@ class SqliteStore:
             for state in map(
                 stream_state,
                 self.connection.all(
-                    f"SELECT {_STREAM} FROM stream WHERE name IN (SELECT value FROM json_each(?))",  # noqa: S608
+                    f"SELECT {STREAM_COLUMNS} FROM stream WHERE name IN (SELECT value FROM json_each(?))",  # noqa: S608
                     (json.dumps(wanted, ensure_ascii=False),),
                 ),
             )
@@ -179,14 +184,14 @@ class SqliteStore:
     def known(self, ids: Collection[str]) -> dict[str, Record]:
         """The events that are there already, by their id."""
         rows = self.connection.all(
-            f"SELECT {_EVENT} FROM event WHERE id IN (SELECT value FROM json_each(?))",  # noqa: S608 - our own columns
+            f"SELECT {EVENT_COLUMNS} FROM event WHERE id IN (SELECT value FROM json_each(?))",  # noqa: S608 - our own columns
             (json.dumps(list(ids), ensure_ascii=False),),
         )
         return {row[2]: Record(*row) for row in rows}
 
     def due(self, status: int, before: float, limit: int) -> list[tuple[str, Record]]:
         """Events of a status whose forecast was made at this time or before, the earliest first: (stream, event)."""
-        columns = ", ".join(f"e.{column}" for column in _EVENT.split(", "))
+        columns = ", ".join(f"e.{column}" for column in EVENT_COLUMNS.split(", "))
         rows = self.connection.all(
             # The status stands in the text, not in an argument, so that the index over part of the table is used.
             f"SELECT s.name, {columns} FROM event e JOIN stream s ON s.number = e.stream "  # noqa: S608
@@ -195,10 +200,13 @@ class SqliteStore:
         )
         return [(row[0], Record(*row[1:])) for row in rows]
 
-    def earliest(self, status: int) -> float | None:
-        """The earliest time of an event of a status."""
-        found = self.connection.all(f"SELECT min(time) FROM event WHERE status = {int(status)}")  # noqa: S608
-        return None if found[0][0] is None else float(found[0][0])
+    def read_after(self, stream: int, nth: int) -> dict[int, tuple[float, float, float]]:
+        """The learnt events of a stream after one of its forecasts: number -> (forecast, outcome, score)."""
+        rows = self.connection.all(
+            "SELECT nth, forecast, outcome, score FROM event WHERE stream = ? AND nth > ? AND outcome_seq IS NOT NULL",
+            (stream, nth),
+        )
+        return {number: (forecast, float(outcome), score) for number, forecast, outcome, score in rows}
 
     def write(self, changes: Changes) -> None:
         """Everything that a group changes."""
@@ -215,14 +223,14 @@ class SqliteStore:
             "FROM new WHERE event.stream = new.stream AND event.nth = new.nth",
         )
         self._many(
-            "INSERT INTO stream (number, name, seq, events, outcomes, pending, held, expired, alarms, last_time, "
-            "error, raw_error, sums, state, monitor) VALUES ",
+            "INSERT INTO stream (number, name, seq, events, outcomes, pending, held, expired, alarms, version, "
+            "last_time, error, raw_error, sums, state, monitor) VALUES ",
             [stream_row(state) for state in changes.streams.values()],
             " ON CONFLICT (number) DO UPDATE SET seq = excluded.seq, events = excluded.events, "
             "outcomes = excluded.outcomes, pending = excluded.pending, held = excluded.held, "
-            "expired = excluded.expired, alarms = excluded.alarms, last_time = excluded.last_time, "
-            "error = excluded.error, raw_error = excluded.raw_error, sums = excluded.sums, state = excluded.state, "
-            "monitor = excluded.monitor",
+            "expired = excluded.expired, alarms = excluded.alarms, version = excluded.version, "
+            "last_time = excluded.last_time, error = excluded.error, raw_error = excluded.raw_error, "
+            "sums = excluded.sums, state = excluded.state, monitor = excluded.monitor",
         )
         self._many(
             "INSERT INTO rollup (stream, hour, kind, tenth, forecasts, outcomes, sum_p, sum_y, log_loss) VALUES ",
@@ -300,6 +308,7 @@ def stream_row(s: StreamState) -> tuple[Any, ...]:
         s.held,
         s.expired,
         s.alarms,
+        s.version,
         s.last_time,
         s.error(CALIBRATED),
         s.error(RAW),
@@ -312,12 +321,14 @@ def stream_row(s: StreamState) -> tuple[Any, ...]:
 def stream_state(row: tuple[Any, ...]) -> StreamState:
     """The inverse, of the columns that an engine reads."""
     state = StreamState(row[0], row[1])
-    state.seq, state.events, state.outcomes, state.pending, state.held, state.expired, state.alarms = row[2:9]
-    state.last_time = row[9] or 0.0
-    if row[10] is not None:
-        state.sums = array("d", bytes(row[10]))
-    state.row = None if row[11] is None else bytes(row[11])
-    state.monitor = None if row[12] is None else bytes(row[12])
+    state.seq, state.events, state.outcomes, state.pending, state.held, state.expired, state.alarms, state.version = (
+        row[2:10]
+    )
+    state.last_time = row[10] or 0.0
+    if row[11] is not None:
+        state.sums = array("d", bytes(row[11]))
+    state.row = None if row[12] is None else bytes(row[12])
+    state.monitor = None if row[13] is None else bytes(row[13])
     state.is_new = state.row is None
     return state
 
