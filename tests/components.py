@@ -26,7 +26,10 @@ class Component:
     files: tuple[str, ...] = ()
 
 
-COMPONENTS = {"chromium": Component("Chromium and its driver", ("chromium", "chromedriver"), "make chromium")}
+COMPONENTS = {
+    "chromium": Component("Chromium and its driver", ("chromium", "chromedriver"), "make chromium"),
+    "java": Component("Java for Spark", ("java",), "make java", ("src/calibeat/spark/*",)),
+}
 
 
 def component(name: str) -> list[str]:
