@@ -7,7 +7,7 @@ INSTALL := $(BIN)/pip install --quiet --disable-pip-version-check --constraint c
 # that dies is an error at once, with the name of its test.
 PYTEST := $(BIN)/python -m pytest -n auto --dist loadgroup --max-worker-restart=0
 
-.PHONY: help venv demo test test-quick chromium lint reproduce bench format clean
+.PHONY: help venv demo test test-quick chromium lint docs reproduce bench release test-lowest format clean
 
 help: ## what can be made
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -53,6 +53,11 @@ lint: .venv/dev ## ruff, mypy, and who may import whom
 format: .venv/dev ## let ruff lay out the code
 	$(BIN)/ruff check --fix
 	$(BIN)/ruff format
+
+# The site is browsed by its own tests when it is built: search, console, phone, dark mode, links.
+docs: .venv/docs chromium ## the site into out/site, warnings are errors; then its tests in a browser
+	$(BIN)/python -m sphinx --fail-on-warning --keep-going --quiet --jobs auto -d out/doctrees docs out/site
+	CALIBEAT_SITE=out/site $(BIN)/python -m pytest -q tests/docs/test_site.py
 
 reproduce: .venv/reproduce ## the paper's tables and figures into docs/ (RUNS=20)
 	$(BIN)/calibeat reproduce all --runs $(RUNS) --jobs 2 --out docs
