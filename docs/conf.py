@@ -57,6 +57,7 @@ warnings.filterwarnings("ignore", message=".*cannot be cached.*")
 html_context = {"default_mode": "auto"}
 html_theme = "pydata_sphinx_theme"
 html_title = "calibeat"
+html_favicon = "_static/favicon.svg"
 html_static_path = ["_static"]
 html_css_files = ["site.css"]
 html_math_renderer = "mathml"

@@ -37,7 +37,7 @@ def in_numpydoc(_app: Sphinx, _what: str, _name: str, _obj: object, _options: An
         rule = lines[at + 1].strip() if at + 1 < len(lines) else ""
         if line in SECTIONS and set(rule) == {"-"}:
             section = line
-        elif section and line and not line.startswith(" ") and not set(line) == {"-"} and " : " not in line:
+        elif section and line and not line.startswith(" ") and set(line) != {"-"} and " : " not in line:
             section = "" if not lines[at - 1].strip() else section
         if example:
             out.append(line)
@@ -52,7 +52,7 @@ def in_numpydoc(_app: Sphinx, _what: str, _name: str, _obj: object, _options: An
     lines[:] = out
 
 
-def not_ours(_app: Sphinx, _what: str, name: str, _obj: object, skip: bool, _options: Any) -> bool | None:
+def not_ours(_app: Sphinx, _what: str, name: str, _obj: object, _skip: bool, _options: Any) -> bool | None:
     """Leave out what scikit-learn adds to every estimator."""
     return True if ADDED.fullmatch(name) else None
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 
 from sphinx.application import Sphinx
-from sphinx.util import logging
 
 from . import api, commands, methods
 from .pages import DOCS, ROOT, SHOWN, relink, write
@@ -27,15 +26,15 @@ def root_pages() -> None:
 
 
 def before(_app: Sphinx) -> None:
-    report = logging.getLogger(__name__).info
+    """Write the pages."""
     root_pages()
-    api.generate(report)
-    commands.generate(report)
-    methods.generate(report)
+    api.generate()
+    commands.generate()
+    methods.generate()
 
 
 def read(_app: Sphinx, name: str, source: list[str]) -> None:
-    """Links to files that the site shows as pages lead to the pages. ``name?`` in a toctree is listed if it is there."""
+    """Links to files that the site shows as pages lead there. ``name?`` in a toctree is listed if it exists."""
     folder = (DOCS / name).parent
     if not (DOCS / f"{name}.md").is_file():
         return

@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import dataclasses
 import tomllib
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -25,10 +24,17 @@ FAMILIES = {
 }
 COST = "python -m benchmarks presets"
 REPRODUCE = "calibeat reproduce real-drift real-iid --runs 100"
+HEAD = ["preset", "in a sentence", "numbers of state", "ns per event"]
+ABOUT = """# Methods
+
+A method is three parts and an optional guard: `Method(features, learner, calibeater, guard=None)`. A preset only picks
+parts. `Calibrator(TOPS)` and `Calibrator("tops")` are the same.
+[Choose a method](../../how-to/choose-method.md) helps to choose."""
 SCORE_ONLY = "**No features.** The expert is the score itself: $p_t = f_t$."
 
 
 def rows_of(path: Path) -> list[dict[str, str]]:
+    """A CSV file."""
     with path.open(encoding="utf-8", newline="") as file:
         return list(csv.DictReader(file))
 
@@ -57,25 +63,26 @@ def formula(method: Method, words: dict[str, str]) -> str:
 
 def parameters(method: Method) -> str:
     """Every hyper-parameter with the preset's value."""
-    rows = []
-    for part in method.parts:
-        name = type(part).__name__
-        for field in dataclasses.fields(part):  # type: ignore[arg-type]
-            rows.append([f"[`{name}`](../api/{name}.md)", f"`{field.name}`", f"`{getattr(part, field.name)!r}`"])
+    rows = [
+        [f"[`{name}`](../api/{name}.md)", f"`{field.name}`", f"`{getattr(part, field.name)!r}`"]
+        for part in method.parts
+        for name in [type(part).__name__]
+        for field in dataclasses.fields(part)  # type: ignore[arg-type]
+    ]
     if not rows:
         return "It has none."
     return table(["part", "hyper-parameter", "value"], rows) + "\n\nThe pages of the parts say what each one does."
 
 
-def size(method: Method) -> str:
+def size(name: str, method: Method) -> str:
     """State and receipt, from the layout of the row."""
     text = f"One row of {method.width} float64 numbers for a stream: {8 * method.width:,} bytes. It never grows."
     if method.needs_history:
-        per_event = 8 * (method.dimension if method.dimension > 1 else 2)
-        text += f" The host also keeps past outcomes, {per_event} bytes each."
+        each = 24 if method.dimension == 3 else 16
+        text += f" The host also keeps past outcomes, {each} bytes each."
     if method.receipt_width:
         text += f" A receipt remembers {method.receipt_width} numbers beside the score and its cell."
-    return text + " `calibeat.OPS.width` and the like give the number."
+    return f"{text} `calibeat.{name.upper()}.width` gives the number."
 
 
 def guarantee(facts: dict[str, Any]) -> str:
@@ -84,8 +91,8 @@ def guarantee(facts: dict[str, Any]) -> str:
         return "None is stated for it."
     rows = []
     for function, words, arguments in facts["guarantee"]:
-        call = f"bounds.{function}({', '.join(f'{key}={value:,}'.replace(',', '_') for key, value in arguments.items())})"
-        rows.append([words, f"`{call}`", f"{getattr(bounds, function)(**arguments):.3g}"])
+        inside = ", ".join(f"{key}={value:,}".replace(",", "_") for key, value in arguments.items())
+        rows.append([words, f"`bounds.{function}({inside})`", f"{getattr(bounds, function)(**arguments):.3g}"])
     return table(["what is promised", "call", "value"], rows)
 
 
@@ -94,7 +101,7 @@ def finals() -> dict[str, dict[str, tuple[float, float, str]]]:
     found: dict[str, dict[str, tuple[float, float, str]]] = {}
     for name in ("real-drift", "real-iid"):
         for row in rows_of(DOCS / "reproduction" / f"{name}.csv"):
-            if float(row["epsilon"]) == 0.1:  # the last point of a stream is the final one
+            if float(row["epsilon"]) == 0.1:  # rows are in the order of time: the last one of a stream stays
                 values = float(row["ce_mean"]), float(row["ce_std"]), row["runs"]
                 found.setdefault(row["method"], {})[row["stream"]] = values
     return found
@@ -103,13 +110,14 @@ def finals() -> dict[str, dict[str, tuple[float, float, str]]]:
 def against_paper(name: str, ours: dict[str, tuple[float, float, str]]) -> str:
     """Final calibration errors on the paper's eight real streams."""
     if not ours:
-        return f"{name.upper()} is not in the paper, and not in its experiments."
-    rows, runs = [], ""
+        return f"{name.upper()} is not in the paper's experiments on real data."
+    rows = []
     for stream, published in FINAL_CE.items():
-        mean, std, runs = ours[stream]
+        mean, std, _ = ours[stream]
         paper = published.get(name.upper())
         rows.append([stream, f"{mean:.4f} ± {std:.4f}", f"{paper / 10_000:.4f}" if paper else "–"])
-    words = f"Final calibration error on the paper's eight real streams, ours as mean ± standard deviation of {runs} runs"
+    runs = next(iter(ours.values()))[2]
+    words = f"Final calibration error on the paper's real streams, ours as mean ± standard deviation of {runs} runs"
     known = any(name.upper() in published for published in FINAL_CE.values())
     words += ", the paper's as the mean of the ten published runs." if known else ". The paper has no numbers for it."
     return f"{words}\n\n{table(['stream', 'ours', 'paper'], rows)}\n\nCommand: `{REPRODUCE}`"
@@ -119,8 +127,7 @@ def cost(name: str, costs: dict[str, dict[str, str]]) -> str:
     """Nanoseconds of a batch."""
     row = costs[name.upper()]
     text = f"{row['run ns']} ns of CPU time for an event in `run`, {row['times OPS']} times OPS"
-    text += f" ({int(row['events']):,} events; two shared cores of an AMD EPYC; trust the ratio). Command: `{COST}`."
-    return text
+    return f"{text} ({int(row['events']):,} events; two shared cores; trust the ratio). Command: `{COST}`."
 
 
 def page(name: str, facts: dict[str, Any], words: dict[str, str], costs: Any, ours: Any) -> str:
@@ -128,7 +135,7 @@ def page(name: str, facts: dict[str, Any], words: dict[str, str], costs: Any, ou
     method = PRESETS[name]
     parts = [
         f"# {name.upper()}",
-        f"{facts['line'][:1].upper()}{facts['line'][1:]}.",
+        f"**{facts['line'][:1].upper()}{facts['line'][1:]}.**",
         f"```python\n{name.upper()} = {spelled(method)}\n```",
         "## Formula",
         formula(method, words),
@@ -138,7 +145,7 @@ def page(name: str, facts: dict[str, Any], words: dict[str, str], costs: Any, ou
         "## Hyper-parameters",
         parameters(method),
         "## State size",
-        size(method),
+        size(name, method),
         "## Cost",
         cost(name, costs),
         "## Guarantee",
@@ -150,7 +157,7 @@ def page(name: str, facts: dict[str, Any], words: dict[str, str], costs: Any, ou
     return "\n\n".join(part for part in parts if part)
 
 
-def generate(_report: Callable[[str], None]) -> None:
+def generate() -> None:
     """All pages, and the table of them."""
     with (HERE / "methods.toml").open("rb") as file:
         facts = tomllib.load(file)
@@ -159,18 +166,13 @@ def generate(_report: Callable[[str], None]) -> None:
         raise ValueError(f"methods.toml must describe every preset, got {set(facts) ^ set(PRESETS)} on one side only")
     costs = {row["preset"]: row for row in rows_of(HERE / "cost.csv")}
     ours = finals()
-    parts = [
-        "# Methods",
-        "A method is three parts and an optional guard: `Method(features, learner, calibeater, guard=None)`. A preset only "
-        "picks parts. `Calibrator(TOPS)` and `Calibrator(\"tops\")` are the same. "
-        "[Choose a method](../../how-to/choose-method.md) helps to choose.",
-    ]
+    parts = [ABOUT]
     for family, names in FAMILIES.items():
         rows = []
         for name in names:
             write(f"{FOLDER}/{name}.md", page(name, facts[name], words, costs, ours))
-            method = PRESETS[name]
-            rows.append([f"[{name.upper()}]({name}.md)", facts[name]["line"], str(method.width), costs[name.upper()]["run ns"]])
-        parts += [f"## {family}", table(["preset", "in a sentence", "numbers of state", "ns per event"], rows), toctree(list(names), "hidden")]
+            width, nanoseconds = str(PRESETS[name].width), costs[name.upper()]["run ns"]
+            rows.append([f"[{name.upper()}]({name}.md)", facts[name]["line"], width, nanoseconds])
+        parts += [f"## {family}", table(HEAD, rows), toctree(list(names), "hidden")]
     parts.append(f"State sizes come from the methods themselves, times from `{COST}`.")
     write(f"{FOLDER}/index.md", "\n\n".join(parts))

@@ -8,6 +8,7 @@ from pathlib import Path
 
 DOCS = Path(__file__).parents[1]
 ROOT = DOCS.parent
+OUT = DOCS  # where pages are written
 # Files of the repository's root that the site shows as pages.
 SHOWN = {
     "CONTRIBUTING.md": "explanation/design.md",
@@ -21,7 +22,7 @@ REMARK = "<!-- Written by docs/_site when the site is built. -->\n\n"
 
 def write(page: str, text: str) -> str:
     """Write docs/PAGE unless it is there with this text; its name for a toctree."""
-    path = DOCS / page
+    path = OUT / page
     path.parent.mkdir(parents=True, exist_ok=True)
     text = REMARK + text.rstrip() + "\n"
     if not path.is_file() or path.read_text(encoding="utf-8") != text:
