@@ -21,7 +21,6 @@ class Desk:
     def __init__(self, url: str, **settings: Any) -> None:
         self.now = START
         self.engine = Engine.open(url, Settings(**{"method": "tops", **settings}), clock=lambda: self.now)
-        self._ids = 0
 
     def ask(self, *events: tuple[Any, ...]) -> Any:
         """A request of forecasts: (stream, id, score[, time])."""
@@ -49,17 +48,20 @@ class Desk:
     def play(self, n: int, *, streams: int = 3, seed: int = 0, late: int = 5) -> None:
         """Some events of some streams, with outcomes that come late; a few never."""
         rng = np.random.default_rng(seed)
-        open_events: list[tuple[str, str, int]] = []
-        for _ in range(n):
-            self._ids += 1
-            name, score = f"s{rng.integers(streams)}", float(rng.random())
-            self.ask((name, f"p{seed}-{self._ids}", score))
-            open_events.append((name, f"p{seed}-{self._ids}", int(rng.random() < score**2)))
+        open_events: list[OutcomeEvent] = []
+        requests: list[list[Any]] = []
+        for at in range(n):
+            name, score, event = f"s{rng.integers(streams)}", float(rng.random()), f"p{seed}-{at}"
+            requests.append([ForecastEvent(name, event, score)])
+            open_events.append(OutcomeEvent(name, event, int(rng.random() < score**2)))
             if len(open_events) > late:
-                event = open_events.pop(int(rng.integers(len(open_events))))
+                outcome = open_events.pop(int(rng.integers(len(open_events))))
                 if rng.random() < 0.9:
-                    self.tell(event)
-            self.now += float(rng.random() * 100.0)
+                    requests.append([outcome])
+            if len(requests) > 9 or at == n - 1:
+                self.group(*requests)
+                requests = []
+                self.now += float(rng.random() * 1000.0)
 
     def close(self) -> None:
         """Close the store."""

@@ -15,7 +15,7 @@ import numpy as np
 from calibeat.bank.bank import Bank
 from calibeat.bank.monitors import first_unread, give_up, monitor_states
 from calibeat.core.losses import log_loss
-from calibeat.core.stats import EVENTS, LAST
+from calibeat.core.stats import EVENTS, LAST, STATS
 
 from . import replay
 from .replay import Logged, Replay, Stream, streams_of
@@ -126,9 +126,8 @@ def _new_base(bank: Bank, stream: Stream, before: Todo) -> None:
     if stream.base_seq == 0:
         return
     replay.run(bank, stream, before)
-    row = (
-        bank.rows([stream.name]) if before else np.array([[*bank.method.initial_row(), 0, 0, 0, 0, 0, 0]], dtype=float)
-    )
+    fresh = np.concatenate([bank.method.initial_row(), np.zeros(STATS)])[None, :]
+    row = bank.rows([stream.name]) if before else fresh
     row[:, bank.method.width + EVENTS] = stream.base_events
     row[:, bank.method.width + LAST] = 0.0
     bank.set_rows([stream.name], row)
