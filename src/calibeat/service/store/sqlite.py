@@ -99,6 +99,15 @@ class SqliteConnection:
         if self.database.in_transaction:
             self.database.execute("ROLLBACK")
 
+    def integrity(self) -> list[str]:
+        """What SQLite itself finds wrong with the file."""
+        return [str(found) for (found,) in self.all("PRAGMA integrity_check") if found != "ok"]
+
+    def size(self) -> int:
+        """Bytes on the disk, with the write-ahead log."""
+        files = (self.path, self.path.with_name(self.path.name + "-wal"))
+        return sum(file.stat().st_size for file in files if file.exists())
+
     def version(self) -> int:
         """A number that changes whenever another connection commits."""
         return int(self.all("PRAGMA data_version")[0][0])
