@@ -107,7 +107,9 @@ def test_a_full_queue_over_real_http(tmp_path: Path) -> None:
 
         async def storm() -> list[int]:
             async with httpx.AsyncClient(base_url=url) as http:
-                bodies = [{"events": [{"stream": "s", "id": f"{i}-{j}", "score": 0.5} for j in range(50)]} for i in range(40)]
+                bodies = [
+                    {"events": [{"stream": "s", "id": f"{i}-{j}", "score": 0.5} for j in range(50)]} for i in range(40)
+                ]
                 answers = await asyncio.gather(*(http.post("/v1/forecasts", json=body) for body in bodies))
                 assert all(a.headers["retry-after"] == "1" for a in answers if a.status_code == 503)
                 return [answer.status_code for answer in answers]
@@ -130,7 +132,7 @@ def test_a_store_that_cannot_be_read_is_not_ready(tmp_path: Path, caplog: pytest
 def test_one_answer_that_cannot_be_sent_does_not_stop_the_others(caplog: pytest.LogCaptureFixture) -> None:
     class Broken(Call):
         def send(self, status: int, body: bytes) -> None:
-            raise OSError("gone")
+            raise OSError("gone", status, body)
 
     sent: list[tuple[int, bytes]] = []
 

@@ -239,7 +239,9 @@ def _with_whole_outcomes(body: bytes) -> bytes | None:
     try:
         found: Any = msgspec.json.decode(body)
         events = [found, *found["events"]] if "events" in found else [found]
-        parts = [event for event in events if isinstance(event.get("outcome"), float) and event["outcome"] in {0.0, 1.0}]
+        parts = [
+            event for event in events if isinstance(event.get("outcome"), float) and event["outcome"] in {0.0, 1.0}
+        ]
     except (msgspec.MsgspecError, TypeError, AttributeError):
         return None
     for event in parts:
