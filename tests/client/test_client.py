@@ -247,11 +247,17 @@ def test_a_buffer_is_emptied_when_the_service_is_back() -> None:
         await client.close()
         assert client.buffered == 0
 
+    async def patient(server: Failing) -> None:
+        async with AsyncClient(server.url, retries=QUICK) as client:
+            assert float(await client.predict("s", 0.5)) == 0.5
+
     with Failing(503) as server:
         asyncio.run(everything(server))
+    with Failing(503, 0, 200) as server:
+        asyncio.run(patient(server))
     with Failing(503) as server:
         client = Client(server.url, retries=Retries(0, first=0.0))
-        assert client.outcome("s", "e", 1) == "buffered"
+        assert client.outcomes([{"stream": "s", "id": "e", "outcome": 1}]) == ["buffered"]
         server.statuses[:] = [200]
         assert client.outcomes([{"stream": "s", "id": "e", "outcome": 1}]) == ["learnt"]
         server.statuses[:] = [503, 200]

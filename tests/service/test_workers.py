@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import signal
 import socket
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -25,19 +27,22 @@ def children(pid: int) -> list[int]:
 
 
 def test_two_workers(server: Postgres) -> None:
-    with service_apart(server.database(), "--workers", "2", "--method", "ops") as found:
+    with ExitStack() as stack, service_apart(server.database(), "--workers", "2", "--method", "ops") as found:
         assert "with 2 workers" in found.line and "password" not in found.line
-        events = [{"stream": f"s{i % 5}", "id": f"e{i}", "score": i / 100} for i in range(100)]
-        answers = [httpx.post(f"{found.url}/v1/forecasts", json=event).json() for event in events]
-        assert [httpx.post(f"{found.url}/v1/forecasts", json=event).json() for event in events] == answers
+        connections = [stack.enter_context(httpx.Client(base_url=found.url)) for _ in range(6)]  # to both of them
+        turn = itertools.cycle(connections)
+        events = [{"stream": f"s{i % 5}", "id": f"e{i}", "score": i / 100} for i in range(60)]
+        answers = [next(turn).post("/v1/forecasts", json=event).json() for event in events]
+        assert [next(turn).post("/v1/forecasts", json=event).json() for event in reversed(events)] == answers[::-1]
         told = [{"stream": e["stream"], "id": e["id"], "outcome": 1} for e in events]
-        assert {httpx.post(f"{found.url}/v1/outcomes", json=each).json()["status"] for each in told} == {"learnt"}
-        assert httpx.get(f"{found.url}/v1/totals").json()["outcomes"] == 100
+        assert {next(turn).post("/v1/outcomes", json=each).json()["status"] for each in told} == {"learnt"}
+        assert next(turn).get("/v1/totals").json()["outcomes"] == 60
         before = children(found.process.pid)
         assert len(before) == 2
         os.kill(before[0], signal.SIGKILL)
         wait_until(lambda: len(children(found.process.pid)) == 2 and before[0] not in children(found.process.pid))
-        assert {httpx.post(f"{found.url}/v1/outcomes", json=each).json()["status"] for each in told} == {"repeated"}
+        again = httpx.post(f"{found.url}/v1/outcomes", json={"events": told}).json()["outcomes"]
+        assert {each["status"] for each in again} == {"repeated"}
         status, errors = found.end(signal.SIGTERM)
         assert status == 0
         assert f"worker {before[0]} ended with status -9; another is started" in errors

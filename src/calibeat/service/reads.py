@@ -168,8 +168,6 @@ class Routes:
 
     async def ready(self, _: Request) -> Response:
         """The store answers, too."""
-        if self.service.stopping:
-            raise Refusal("stopping", "the service is stopping", None, 503)
         try:
             await self.reads.ask(lambda reader: reader.ping())
         except Exception as error:  # noqa: BLE001 - whatever it is, the store cannot be read
