@@ -6,6 +6,7 @@ import fcntl
 import json
 import os
 import sqlite3
+import time
 from array import array
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
@@ -154,6 +155,8 @@ class SqliteStore:
         self.connection.begin()
         try:
             schema.migrate(self.connection, str(self.path))
+            # A file that cannot be written is noticed now, not at the first event.
+            schema.set_meta(self.connection, "opened", repr(time.time()))
         except BaseException:
             self.connection.rollback()
             raise
