@@ -173,3 +173,35 @@ def decisions(names: tuple[str, ...], xs: list[Any], by: str, judged: int) -> di
         "over_time": {"by": by, "x": few, "methods": {name: path(i) for i, name in enumerate(names)}},
         "sentence": "Act where the forecast is 20 % or more. AUTO decides otherwise on 12,000 of 308,772 events.",
     }
+
+
+def history(rng: np.random.Generator, xs: list[Any], by: str) -> dict[str, Any]:
+    n = len(xs)
+    median = 0.25 + smooth(rng, n, 0.05)
+
+    def period(i: int) -> dict[str, Any]:
+        return {
+            "label": f"Period {i + 1}",
+            "count": 25_000 + i,
+            "missing": 0.02 + i / 100,
+            "base_rate": 0.2,
+            "mean_score": 0.3,
+            "ones_delay": 3600.0 * (i + 1),
+            "zeros_delay": 86_400.0,
+            "psi": 0.0123 * i if i else None,
+        }
+
+    return {
+        "by": by,
+        "unit": "day" if by == "time" else "512 events",
+        "start": xs,
+        "count": [1000 + i for i in range(n)],
+        "missing": np.abs(smooth(rng, n, 0.1)).tolist(),
+        "ones_delay": [7200.0 + 10 * i for i in range(n)],
+        "zeros_delay": [86_400.0] * n,
+        "delay_is_time": by == "time",
+        "score_low": (median - 0.2).tolist(),
+        "score_median": median.tolist(),
+        "score_high": (median + 0.4).tolist(),
+        "periods": [period(i) for i in range(4)],
+    }

@@ -76,7 +76,7 @@ def test_charts_show_their_methods(year):
     shades = dict(year.execute_script(COLOURS + script + "return all"))
     assert shades.keys() == {
         *("windows", "drift", "curves", "params", "lanes", "evalue", "histogram"),
-        *("detector", "gain", "saved", "benefit"),
+        *("detector", "gain", "saved", "benefit", "volume", "missing", "delays", "scores"),
     }
     assert shades["windows"] > 8 and min(shades.values()) > 3
 
@@ -246,7 +246,7 @@ def test_arrow_keys_walk_through_a_chart_and_say_where_they_are(year):
     "figure",
     [
         *("windows", "drift", "curves-points", "curves-counts", "params", "lanes", "evalue", "histogram"),
-        *("detector", "gain", "saved", "benefit"),
+        *("detector", "gain", "saved", "benefit", "volume", "missing", "delays", "scores"),
     ],
 )
 def test_every_chart_answers_the_keyboard_and_can_be_read_as_a_table(year, figure):

@@ -90,6 +90,7 @@ def test_every_section_is_there_and_linked_to(page):
         "keys",
         "delay",
         "certificates",
+        "history",
         "data",
         "repeat",
     ]
@@ -99,7 +100,7 @@ def test_every_section_is_there_and_linked_to(page):
 
 def test_every_picture_says_how_to_read_it(page):
     figures = re.findall(r"<figure.*?</figure>", page, re.DOTALL)
-    assert len(figures) == 11
+    assert len(figures) == 15
     assert all("How to read it. " in figure and "noscript" in figure for figure in figures)
 
 

@@ -12,6 +12,7 @@ from .decisions import decisions
 from .delays import late_outcomes
 from .elements import Child, tag
 from .frame import figure, how_to_read, needs_script, scroller, section, typeset
+from .history import history
 from .leaderboard import COLUMNS, leaderboard
 from .names import name
 from .paging import paging
@@ -289,6 +290,7 @@ def page(payload: Payload) -> list[Element]:
         keys(payload),
         late_outcomes(payload),
         certificates(payload),
+        history(payload),
         data(payload),
         repeat(payload),
     )

@@ -96,7 +96,7 @@ def test_a_threshold_of_ranks_is_exact_everywhere():
 def test_chunks_of_any_size_give_the_same_bits():
     """The blocks merge twice on the way, in other chunks at other moments."""
     P, whole = {"raw": SCORES, "half": 0.5 * SCORES}, None
-    for cuts in ((0, N), (0, 1, 4000, 4097, 8300, N)):
+    for cuts in ((0, N), (0, 1, 400, 401, 4000, 4097, 8300, N)):
         deciding = Deciding(Options(cost_fp=FP, cost_fn=FN).costs)
         for a, b in pairwise(cuts):
             part = slice(a, b)

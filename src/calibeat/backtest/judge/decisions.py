@@ -42,17 +42,16 @@ def count_actions(P: Vector, y: Vector, place: Ints, r: Vector, t: float, sums: 
         at, raw, e = place[i] - 1, P[0, i] >= t, y[i] - r[i]
         for j in range(methods):
             act = P[j, i] >= t
-            row = sums[j, at]
             if act:
-                row[ACTS] += 1.0
-                row[HITS] += y[i]
+                sums[j, at, ACTS] += 1.0
+                sums[j, at, HITS] += y[i]
             if act != raw:
                 which = NEW if act else DROPPED
-                row[which] += 1.0
-                row[which + 1] += y[i]
-                row[RESID] += e * e
-                row[MODEL] += r[i] * (1.0 - r[i])
-                row[GAP] += e if act else -e
+                sums[j, at, which] += 1.0
+                sums[j, at, which + 1] += y[i]
+                sums[j, at, RESID] += e * e
+                sums[j, at, MODEL] += r[i] * (1.0 - r[i])
+                sums[j, at, GAP] += e if act else -e
 
 
 class Deciding:

@@ -12,6 +12,7 @@ from calibeat.core.presets import name_of
 
 from .compare import Counting
 from .decisions import Deciding
+from .history import History
 from .intervals import Intervals
 from .watch import Watch
 
@@ -22,6 +23,7 @@ class Observed:
     def __init__(self, options: Options, methods: Sequence[tuple[str, Method]]) -> None:
         self._counting = Counting(options.bins)
         self.deciding = None if options.costs is None else Deciding(options.costs)
+        self.history = History()
         self.watch = Watch(named=next((name for name, method in methods if name_of(method) == "auto"), None))
 
     def add(self, chunk: Chunk, forecasts: dict[str, Vector], place: Ints) -> None:
@@ -29,6 +31,7 @@ class Observed:
         leader = self._counting.add(chunk, forecasts, place)
         if self.deciding is not None:
             self.deciding.add(chunk, forecasts, place, leader)
+        self.history.add(chunk)
         self.watch.add(chunk, forecasts, place)
 
     @property

@@ -136,6 +136,7 @@ def summarise(replayed: Replayed, source: Source, observed: Observed) -> Payload
         "created": datetime.now(UTC).isoformat(timespec="seconds"),
         "answer": answer(replayed, found),
         "decisions": decisions(replayed, observed.deciding, labels, found["method"], sums.runs),
+        "history": observed.history.told(),
         "paging": observed.watch.told(found["method"], labels),
     }
 

@@ -66,6 +66,7 @@ drawEvidence(payload, styles);
 drawPaging(payload, styles);
 startKeys(payload);
 drawDelays(payload);
+drawHistory(payload);
 startScrollers();
 startCopying();
 root.dataset.ready = "";
