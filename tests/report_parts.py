@@ -104,7 +104,11 @@ def reliability(
             )
     months = [(START + timedelta(days=30 * i)).strftime("%b %Y") for i in range(periods)]
     labels = [{"label": label, "count": 25_000} for label in ["whole log", *months]]
-    return {"bins": 10, "periods": labels, "methods": curves}
+    mass = {name: {**parts[0], "edge": [k / 10 for k in range(10)]} for name, parts in curves.items()}
+    for one in mass.values():
+        one["count"] = [v and 12_000 for v in one["count"]]
+        one["forecast"] = [v if v is None else v * 0.6 for v in one["forecast"]]
+    return {"bins": 10, "periods": labels, "methods": curves, "mass": mass}
 
 
 def key_table(rng: np.random.Generator, names: tuple[str, ...], keys: int, loss: dict[str, float]) -> dict[str, Any]:
@@ -128,7 +132,12 @@ def key_table(rng: np.random.Generator, names: tuple[str, ...], keys: int, loss:
                 "methods": scores,
             }
         )
+    differ = [
+        {"key": row["key"], "events": row["events"], "forecast": 0.3, "outcome": 0.25, "gap": [-0.05, -0.09, -0.01]}
+        for row in rows[:10]
+    ]
     return {
+        "differ": {"method": names[-1], "tested": keys, "beyond": 1, "rows": differ} if keys > 2 else None,
         "total": keys + 17,
         "shown": keys,
         "sentence": f"The {keys} of {keys + 17} keys with the largest loss are listed.",

@@ -210,6 +210,8 @@ def unknown() -> dict[str, Any]:
         watched["shown"] = []
     gone["decisions"] = {**told["decisions"], "curve": nothing(told["decisions"]["curve"])}
     gone["decisions"]["curve"]["threshold"] = told["decisions"]["curve"]["threshold"]
+    gone["reliability"]["mass"] = {}
+    gone["keys"]["differ"] = None
     gone["evalue"]["threshold"] = told["evalue"]["threshold"]  # known before the first event
     return gone
 
@@ -285,6 +287,7 @@ def hostile() -> dict[str, Any]:
     told["reliability"]["periods"][1]["label"] = HOSTILE
     told["trajectories"]["methods"]["auto"]["lanes"] = {HOSTILE: told["evalue"]["methods"]["auto"]}
     told["certificates"][0]["statement"] = HOSTILE
+    told["keys"]["differ"]["rows"][0]["key"] = HOSTILE
     told["decisions"]["sentence"] = told["history"]["periods"][0]["label"] = HOSTILE
     told["answer"].update(sure=HOSTILE, library=[HOSTILE], service=[HOSTILE], note=HOSTILE)
     told["paging"]["sentence"] = told["paging"]["methods"]["raw"]["shown"][0]["what"] = HOSTILE
@@ -297,6 +300,7 @@ SINCE_3 = ("paging", "answer", "created", "decisions", "history")
 def schema_2() -> dict[str, Any]:
     """As the version before wrote it."""
     told = {name: part for name, part in payload(methods=3).items() if name not in SINCE_3}
+    del told["reliability"]["mass"], told["keys"]["differ"]
     return {**told, "schema": 2}
 
 

@@ -278,6 +278,20 @@ def test_the_slider_and_the_small_pictures_change_the_period(year):
     assert texts(year, said)[0] == whole and picture(year, "#curves") == before
 
 
+def test_bins_of_equal_mass_are_of_the_whole_log(year):
+    press(year, one(year, "#period"), Keys.ARROW_RIGHT)
+    first = picture(year, "#curves")
+    mass = one(year, "#curves input[value=mass]")
+    press(year, mass, Keys.SPACE)
+    assert picture(year, "#curves") != first and texts(year, "#curves output")[0].startswith("whole log")
+    assert not one(year, "#curves-counts").is_displayed()
+    press(year, one(year, "#curves-points .plot"), Keys.HOME)
+    assert "in 12,000" in texts(year, "#curves-points [role=status]")[0]
+    press(year, one(year, "#period"), Keys.ARROW_RIGHT)
+    assert one(year, "#curves input[value=width]").is_selected() and one(year, "#curves-counts").is_displayed()
+    assert picture(year, "#curves") == first
+
+
 def test_lanes_are_stacked_and_close_the_gap_of_a_hidden_one(year):
     press(year, one(year, "#lanes .plot"), Keys.HOME)
     said, drawn = texts(year, "#lanes [role=status]")[0], picture(year, "#lanes")

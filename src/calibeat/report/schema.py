@@ -151,10 +151,15 @@ class Curve(TypedDict):
     high: list[Number]
 
 
+class MassCurve(Curve):
+    edge: list[float]  # the least forecast of each bin
+
+
 class Reliability(TypedDict):
     bins: int
     periods: list[Period]
     methods: dict[str, list[Curve]]
+    mass: NotRequired[dict[str, MassCurve]]  # the whole log in bins of equal mass; since schema 3
 
 
 class Trajectory(TypedDict):
@@ -182,7 +187,25 @@ class KeyRow(TypedDict):
     methods: dict[str, KeyScores]
 
 
+class KeyDifference(TypedDict):
+    """A key on which the forecasts of a method are off. `gap` is outcome - forecast; its interval is for all keys."""
+
+    key: str
+    events: int
+    forecast: float
+    outcome: float
+    gap: Triple
+
+
+class KeysThatDiffer(TypedDict):
+    method: str
+    tested: int
+    beyond: int  # beyond luck
+    rows: list[KeyDifference]
+
+
 class Keys(TypedDict):
+    differ: NotRequired[KeysThatDiffer | None]  # since schema 3
     total: int
     shown: int
     sentence: str

@@ -9,10 +9,9 @@ import pytest
 
 import calibeat
 from calibeat import InvalidInput
-from calibeat.backtest.judge.decisions import HALF, RANKS, Deciding, threshold_of
+from calibeat.backtest.judge.decisions import Deciding
 from calibeat.backtest.options import Options
 from calibeat.backtest.read.batch import Chunk
-from calibeat.backtest.replay.tally import STEPS, rank_of
 
 N, WARM = 9_500, 300
 RNG = np.random.default_rng(21)
@@ -85,12 +84,6 @@ def test_net_benefit_at_every_threshold(result):
         benefit = (acts * y[:, None]).mean(axis=0) - (acts * (1 - y)[:, None]).mean(axis=0) * odds
         assert curve["methods"][name] == pytest.approx(benefit)
     assert curve["everyone"] == pytest.approx(y.mean() - (1 - y.mean()) * odds)
-
-
-def test_a_threshold_of_ranks_is_exact_everywhere():
-    for rank in (1, 2, 257, HALF - 2, HALF - 1, HALF, HALF + 1, RANKS - 300, RANKS - 1):
-        t = threshold_of(rank)
-        assert rank_of(t, STEPS) >= rank > rank_of(float(np.nextafter(t, 0.0)), STEPS), rank
 
 
 def test_chunks_of_any_size_give_the_same_bits():

@@ -17,6 +17,7 @@ from calibeat.backtest.replay.tally import OCTAVES, rank_of
 from calibeat.core.jit import for_size, kernel
 from calibeat.report.schema import DataOverTime, DataPeriod, Number
 
+from .mass import groups_of
 from .measures import MOST_PERIODS, calendar, cuts, iso, number
 
 SECOND = 1_000_000
@@ -168,11 +169,7 @@ def psi(reference: Vector, counts: Vector) -> float:
     >>> psi(np.full(100, 10.0), np.full(100, 7.0))
     0.0
     """
-    path, some = np.cumsum(reference), np.flatnonzero(reference)
-    tenth = ((path - 0.5 * reference) / path[-1] * GROUPS).astype(np.int64)
-    # A rank that the reference does not have goes with the one below it that it has.
-    below = some[np.maximum(np.searchsorted(some, np.arange(len(reference)), side="right") - 1, 0)]
-    _, group = np.unique(tenth[below], return_inverse=True)
+    group = groups_of(reference, GROUPS)
     shares = []
     for each in (counts, reference):
         inside = np.bincount(group, each) + 0.5

@@ -110,13 +110,13 @@ def cuts(used: int, parts: int) -> list[int]:
 
 
 def reliability(replayed: Replayed) -> Reliability:
-    """Counts, mean forecasts and mean outcomes per bin with Wilson's intervals: the whole log, then its periods."""
+    """Counts, mean forecasts and mean outcomes per bin with their bands: the whole log, then its periods."""
     used = replayed.blocks.used
     parts = periods(replayed)
     raw = replayed.runners[0].tally.cells(used)[1:]
     listed: list[Period] = [{"label": label, "count": int(raw[a:b, :, COUNT].sum())} for label, a, b in parts]
     methods = {
-        r.name: [_curve(r.tally.cells(used)[1:][a:b].sum(axis=0)) for _, a, b in parts] for r in replayed.runners
+        r.name: [curve_of(r.tally.cells(used)[1:][a:b].sum(axis=0)) for _, a, b in parts] for r in replayed.runners
     }
     return {"bins": replayed.bins, "periods": listed, "methods": methods}
 
@@ -172,11 +172,17 @@ def _label(microseconds: int, pattern: str) -> str:
     return moment.strftime(pattern) if pattern else f"Q{(moment.month + 2) // 3} {moment.year}"
 
 
-def _curve(cells: Vector) -> Curve:
+def curve_of(cells: Vector) -> Curve:
+    """From bins x (count, sum of forecasts, sum of outcomes), with a band that holds for all bins at once (95 %).
+
+    In a bin the mean outcome is off the mean chance by at most a normal deviation of variance m (1 - m) / n, m the mean
+    chance: chances that differ vary less. No stationarity is needed. So the band is Wilson's, with the level of
+    Bonferroni for as many bins as hold events.
+    """
     count, forecast, outcome = cells.T
     some = np.where(count > 0, count, np.nan)
     rate = outcome / some
-    low, high = wilson(rate, some)
+    low, high = wilson(rate, some, 1.0 - 0.05 / max(1, int(np.count_nonzero(count))))
     return {
         "count": count.astype(int).tolist(),
         "forecast": [number(v) for v in forecast / some],
