@@ -194,7 +194,7 @@ def test_keys_that_differ_most():
     html = re.search(r'<table[^>]*id="keys-differ".*?</table>', report.html(payload()), re.DOTALL).group(0)
     text = Reader(html).text.replace("\u00a0", " ")
     assert "carrier-0000/EWR-LAX" in text and "30.0 %25.0 %−5.0−9.0 to −1.0" in text
-    assert "400 keys with enough events 1 is off beyond luck" in Reader(report.html(payload())).text
+    assert "400 keys with enough events 1 is off beyond luck," in Reader(report.html(payload())).text
     assert "the mean forecast of the raw score is" in Reader(report.html(VARIANTS["one method"]())).text
     assert 'id="keys-differ"' not in report.html(VARIANTS["one window"]())
 

@@ -46,7 +46,9 @@ def run_arrays(
     reader = RowReader(options, trace=keep_forecasts)
     percent = options.score_kind == "percent"
     batches = arrays.batches(scores, outcomes, keys, times, outcome_times, percent=percent)
-    source = Source(options.title, ["arrays"], score_kind=options.score_kind)
+    more = {"keys": keys, "times": times, "outcome_times": outcome_times}
+    columns = ["scores", "outcomes", *(f"{name}={name}" for name, column in more.items() if column is not None)]
+    source = Source(options.title, ["arrays"], score_kind=options.score_kind, command=options.call(*columns))
     payload = run(batches, source, reader, keyed=keys is not None, on_forecasts=keep if keep_forecasts else None)
     return BacktestResult(payload, _in_the_order_of_the_rows(kept, reader.rows))
 

@@ -51,12 +51,12 @@ def _differ(payload: Payload, differ: KeysThatDiffer) -> list[Element]:
         body.append(line)
     named = ("Key", "Events", "Forecast", "Happened", "Gap, in points", "95 %, for all keys at once")
     head = tag("tr", *(tag("th", label, scope="col") for label in named))
-    beyond = f"{counted(differ['beyond'], 'is', 'are')} off beyond luck"
+    beyond = f"{counted(differ['beyond'], 'is', 'are')} off" if differ["beyond"] else "none is off"
     return [
         tag("h3", "Keys that differ most"),
         how_to_read(
             f"The keys on which the mean forecast of {who} is farthest from what happened. Of "
-            f"{count(differ['tested'])} keys with enough events {beyond}: their interval does not hold 0."
+            f"{count(differ['tested'])} keys with enough events {beyond} beyond luck, by an interval that is without 0."
         ),
         scroller("Keys that differ most", tag("table", tag("thead", head), body, class_="plain", id="keys-differ")),
     ]
