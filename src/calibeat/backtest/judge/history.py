@@ -101,10 +101,11 @@ class History:
         before = self.width
         self._unit += 1
         ratio = self.width // before
-        at = (self._first + np.arange(MOST_BINS)) // ratio
+        at = (self._first + np.arange(self._used)) // ratio
         merged = np.zeros_like(self._sums)
-        np.add.at(merged, at - at[0], self._sums)
-        self._first, self._sums = int(at[0]), merged
+        self._first //= ratio
+        np.add.at(merged, at - self._first, self._sums[: self._used])
+        self._sums, self._used = merged, int(at[-1]) + 1 - self._first if self._used else 0
 
     # ---- what it found -----------------------------------------------------------------------------------------------
 
