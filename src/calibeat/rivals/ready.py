@@ -6,6 +6,7 @@ Those of scikit-learn forecast the raw score until they have learnt 50 outcomes 
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable
 from typing import Any
@@ -25,7 +26,7 @@ def logit(score: float) -> float:
     return math.log(f / (1.0 - f))
 
 
-class _Window:
+class _Window(ABC):
     """The last outcomes, and a fit to them now and then."""
 
     def __init__(self, window: int = 5000, every: int = 500) -> None:
@@ -47,8 +48,9 @@ class _Window:
                 self._fit(x, y)
                 self._fitted = True
 
+    @abstractmethod
     def _fit(self, x: Any, y: Any) -> None:
-        raise NotImplementedError
+        """Fit to scores x and outcomes y."""
 
 
 class Isotonic(_Window):

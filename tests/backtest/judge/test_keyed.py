@@ -9,7 +9,7 @@ import numpy as np
 import calibeat
 from calibeat import metrics
 
-N = 6000
+N = 3000
 RNG = np.random.default_rng(0)
 SCORES = RNG.random(N)
 KEYS = RNG.integers(0, 60, N)
