@@ -85,6 +85,7 @@ def test_every_section_is_there_and_linked_to(page):
         "reliability",
         "learnt",
         "evidence",
+        "paging",
         "keys",
         "delay",
         "certificates",
@@ -97,7 +98,7 @@ def test_every_section_is_there_and_linked_to(page):
 
 def test_every_picture_says_how_to_read_it(page):
     figures = re.findall(r"<figure.*?</figure>", page, re.DOTALL)
-    assert len(figures) == 7
+    assert len(figures) == 9
     assert all("How to read it. " in figure and "noscript" in figure for figure in figures)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal, TypedDict
+from typing import Literal, NotRequired, TypedDict
 
 Number = float | None
 Axis = Literal["time", "event"]
@@ -220,8 +220,39 @@ class Evidence(TypedDict):
     methods: dict[str, list[Number]]
 
 
+class Page(TypedDict):
+    """An alarm of a monitor that pages, with those that follow it closely. Places are on the axis of `Paging`."""
+
+    at: str | int
+    heard: str | int | None  # when the last outcome that it rests on had arrived; None if that is not on the axis
+    since: str | int  # the estimated start
+    what: str
+    low: float  # of the forecasts that it concerns
+    high: float
+    alarms: int  # in the episode, the first included
+    last: str | int
+
+
+class Watched(TypedDict):
+    alarms: int
+    pages: int
+    shown: list[Page]  # all, or the first hundred and the latest hundred
+    gain: Triple  # Brier score of the raw score less that of the method, with its confidence sequence
+    x: list[str | int]
+    level: list[Number]  # of the detector, as a share of the alarm line
+    gains: list[Triple]
+
+
+class Paging(TypedDict):
+    by: Axis
+    arl: float
+    outcomes: int
+    sentence: str
+    methods: dict[str, Watched]  # not all of them
+
+
 class Payload(TypedDict):
-    schema: Literal[2]
+    schema: Literal[3]
     title: str
     command: str | None
     versions: dict[str, str]
@@ -238,3 +269,4 @@ class Payload(TypedDict):
     delay: Delay | None
     certificates: list[Certificate]
     evalue: Evidence
+    paging: NotRequired[Paging]  # since schema 3

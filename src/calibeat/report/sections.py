@@ -13,6 +13,7 @@ from .elements import Child, tag
 from .frame import figure, how_to_read, needs_script, scroller, section, typeset
 from .leaderboard import COLUMNS, leaderboard
 from .names import name
+from .paging import paging
 from .schema import Certificate, Payload
 
 SCORE_KINDS = {
@@ -302,6 +303,7 @@ def page(payload: Payload) -> list[Element]:
         reliability(payload),
         trajectories(payload),
         evidence(payload),
+        paging(payload),
         keys(payload),
         late_outcomes(payload),
         certificates(payload),

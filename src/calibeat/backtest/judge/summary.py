@@ -35,9 +35,9 @@ from calibeat.report.schema import (
 from .bootstrap import RESAMPLES, Bootstrap
 from .certificates import certificates
 from .compare import Comparison, differences, elsewhere
-from .intervals import Intervals
 from .lateness import delay, notice_of_ages
 from .measures import MOST_POINTS, auc, iso, log_e_values, number, overall, reliability, windows
+from .observe import Observed
 from .verdict import INTERVALS, LEGEND, Facts, threshold, verdict
 
 MOST_KEYS = 2000  # shown
@@ -78,9 +78,9 @@ class Source:
     command: str | None = None
 
 
-def summarise(replayed: Replayed, source: Source, sums: Intervals) -> Payload:
+def summarise(replayed: Replayed, source: Source, observed: Observed) -> Payload:
     """The contract with the report; see `calibeat.report.schema`."""
-    blocks, used = replayed.blocks, replayed.blocks.used
+    blocks, used, sums = replayed.blocks, replayed.blocks.used, observed.sums
     tallies = {runner.name: runner.tally for runner in replayed.runners}
     labels = {runner.name: _label(runner) for runner in replayed.runners}
     bootstrap = Bootstrap(tallies, used, blocks.length)
@@ -100,7 +100,7 @@ def summarise(replayed: Replayed, source: Source, sums: Intervals) -> Payload:
     )
     found = verdict(compared, facts)
     return {
-        "schema": 2,
+        "schema": 3,
         "title": source.title,
         "command": source.command,
         "versions": _versions(),
@@ -130,6 +130,7 @@ def summarise(replayed: Replayed, source: Source, sums: Intervals) -> Payload:
         "delay": delay(replayed),
         "certificates": certificates(replayed),
         "evalue": _evalue(replayed),
+        "paging": observed.watch.told(found["method"], labels),
     }
 
 

@@ -55,6 +55,7 @@ drawDrift(payload);
 drawReliability(payload, styles);
 drawLearnt(payload);
 drawEvidence(payload, styles);
+drawPaging(payload, styles);
 startKeys(payload);
 drawDelays(payload);
 startScrollers();
