@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from calibeat.bank.bank import Bank
+from calibeat.bank.monitors import alarms_of, first_unread, give_up, monitor_states, set_monitor_states
 from calibeat.core.stats import LAST
 
 from .group import Answer, Plan, Request
@@ -26,7 +27,7 @@ from .operations import Event, ForecastEvent, OutcomeEvent, Refusal, check_event
 from .settings import Settings
 from .setup import bank_of, settle_meta, warm
 from .store import Store, open_store
-from .store.records import HELD, LEARNT, PENDING, Alarm, Record, StreamState
+from .store.records import HELD, LEARNT, PENDING, Alarm, Changes, Record, StreamState
 
 __all__ = ["Answer", "Engine", "Settings"]
 
@@ -85,7 +86,7 @@ class Engine:
             raise
         return engine
 
-    # ---- from any thread ----------------------------------------------------------------------------------------------
+    # ---- from any thread --------------------------------------------------------------------------------------------
 
     def start(self, deliver: Deliver) -> None:
         """Start the thread; `deliver` is called on it once for each committed group, with (ticket, answer) pairs."""
@@ -94,7 +95,7 @@ class Engine:
         self._thread.start()
 
     def submit(self, ticket: object, events: list[ForecastEvent] | list[OutcomeEvent]) -> None:
-        """Queue a request: forecasts or outcomes, not both. Never waits; a full queue and bad events are a `Refusal`."""
+        """Queue a request: forecasts or outcomes, not both. Never waits; a full queue or a bad event is a `Refusal`."""
         check_events(events)
         if not events or any(type(event) is not type(events[0]) for event in events):
             raise Refusal("invalid", "events must be one or more of one kind, got none or both kinds")
@@ -161,10 +162,7 @@ class Engine:
                     raise
                 self.store.rollback()
                 self._forget()
-        try:
-            self._deliver(answers)
-        except Exception:  # an error of those who answer must not stop the one who writes
-            _log.exception("answers could not be delivered")
+        self._tell(self._deliver, answers)
 
     def process(self, requests: list[Request]) -> list[tuple[Any, Answer]]:
         """Do a group and commit it -> the answers. Only the engine's thread, or a test without one, may call it."""
@@ -192,6 +190,8 @@ class Engine:
         else:
             store.rollback()
         self._count(plan, sum(len(events) for _, events in requests))
+        if changes.alarms and self.on_alarm is not None:
+            self._tell(self.on_alarm, changes.alarms)
         return [(ticket, plan.answer(at)) for at, (ticket, _) in enumerate(requests)]
 
     def _take_in(self, loaded: dict[str, StreamState]) -> None:
@@ -200,15 +200,23 @@ class Engine:
         if old:
             rows = np.frombuffer(b"".join(state.row or b"" for state in old)).reshape(len(old), -1)
             self.bank.set_rows([state.name for state in old], rows)
+            if self.bank.watched is not None:
+                self._take_in_monitors(old)
             for state in old:
-                state.row = None
+                state.row = state.monitor = None
         for state in loaded.values():
             if state.is_new and state.name in self.bank:  # made by a group that was not committed
                 del self.bank[state.name]
             state.is_new = False
         self._streams.update(loaded)
 
-    def _apply(self, plan: Plan, now: float) -> Any:
+    def _take_in_monitors(self, streams: list[StreamState]) -> None:
+        """The same for their monitors; one that the store does not have begins anew."""
+        known = [(state, state.monitor) for state in streams if state.monitor is not None]
+        held = [self.store.read_after(state.number, first_unread(monitor)) for state, monitor in known]
+        set_monitor_states(self.bank, [state.name for state, _ in known], [monitor for _, monitor in known], held)
+
+    def _apply(self, plan: Plan, now: float) -> Changes:
         """The bank does its part; the rows of the streams that were touched are put beside the other changes."""
         asked = plan.operations
         if asked.keys:
@@ -222,7 +230,22 @@ class Engine:
             rows[:, self.bank.method.width + LAST] = 0.0  # the clock of a bank, which says nothing of a stream
             for state, row in zip(touched, rows, strict=True):
                 state.row = row.tobytes()
+            if self.bank.watched is not None:
+                self._watch(touched, plan, now)
         return changes
+
+    def _watch(self, touched: list[StreamState], plan: Plan, now: float) -> None:
+        """What the monitors know, and new alarms, beside the other changes."""
+        names = [state.name for state in touched]
+        give_up(self.bank, plan.given_up)
+        for state, monitor in zip(touched, monitor_states(self.bank, names), strict=True):
+            state.monitor = monitor
+        for state, (count, alarm) in zip(touched, alarms_of(self.bank, names), strict=True):
+            if alarm is not None and count > state.alarms:
+                plan.changes.alarms.append(
+                    Alarm(state.number, state.name, now, alarm.at, alarm.since, alarm.what, alarm.page)
+                )
+            state.alarms = count
 
     # ---- outcomes that are old enough, forecasts that are too old ---------------------------------------------------
 
@@ -264,6 +287,13 @@ class Engine:
                 plan.give_up(self._streams[name], record)
 
     # ---- inner ------------------------------------------------------------------------------------------------------
+
+    def _tell(self, listener: Callable[[Any], None], what: Any) -> None:
+        """An error of those who listen must not stop the one who writes."""
+        try:
+            listener(what)
+        except Exception:  # noqa: BLE001 - whatever it is
+            _log.exception("what was committed could not be delivered")
 
     def _forget(self) -> None:
         """Everything is read anew from the store."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from math import nan
-from typing import Any
+from typing import Any, cast
 
 from .operations import (
     CONFLICT,
@@ -74,6 +74,7 @@ class Plan:
         self.answers: list[Answer | list[Record]] = []  # a list of records until the forecasts are made
         self._settled: dict[str, Record] = {}
         self.learnt = self.held = self.expired = self.repeated = 0
+        self.given_up: list[tuple[str, int]] = []  # stream and number of forecasts whose outcome is not waited for
         self.pending = 0  # more pending events than before
         self.rejected: dict[str, int] = {}
 
@@ -86,9 +87,9 @@ class Plan:
     def take(self, events: list[ForecastEvent] | list[OutcomeEvent]) -> None:
         """The next request."""
         if events and type(events[0]) is ForecastEvent:
-            self.answers.append(self._forecasts(events))  # type: ignore[arg-type]  # all are of one kind
+            self.answers.append(self._forecasts(events))
         else:
-            self.answers.append([self._outcome(event) for event in events])  # type: ignore[arg-type]
+            self.answers.append([self._outcome(event) for event in cast(list[OutcomeEvent], events)])
 
     def _forecasts(self, events: list[ForecastEvent]) -> list[Record] | Refusal:
         """All of a batch, or none of it."""
@@ -109,10 +110,7 @@ class Plan:
                 self._reject("conflict")
                 what = "stream" if record.stream != state.number else "score"
                 return Refusal(
-                    "conflict",
-                    f"id must be new or come with the same {what}, got {event.id!r} - at event {at}",
-                    at,
-                    409,
+                    "conflict", f"id must be new or have the {what} it had, got {event.id!r} - at event {at}", at, 409
                 )
             found.append(record)
         for state, record in new:
@@ -157,7 +155,7 @@ class Plan:
         self.changes.corrections.append(Correction(record, event.outcome, time))
         return CORRECTED
 
-    # ---- what happens to an event -------------------------------------------------------------------------------------
+    # ---- what happens to an event -----------------------------------------------------------------------------------
 
     def _hold(self, state: StreamState, record: Record) -> None:
         record.status = records.HELD
@@ -194,6 +192,7 @@ class Plan:
             self.learn(state, record, records.ASSUMED)
             return
         record.status, record.receipt = records.EXPIRED, None
+        self.given_up.append((state.name, record.nth))
         state.pending -= 1
         self.pending -= 1
         state.expired += 1
@@ -234,5 +233,5 @@ class Plan:
         """What a request is told, once everything is on the disk."""
         found = self.answers[at]
         if isinstance(found, list) and found and isinstance(found[0], Record):
-            return [record.forecast for record in found]  # type: ignore[union-attr]  # all are records
-        return found  # type: ignore[return-value]
+            return [record.forecast for record in found]
+        return cast(Answer, found)

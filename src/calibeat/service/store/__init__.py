@@ -13,7 +13,7 @@ from .reader import Reader
 from .records import Changes, Record, StreamState
 from .sqlite import SqliteConnection, SqliteStore
 
-__all__ = ["Reader", "Store", "open_reader", "open_store"]
+__all__ = ["Reader", "Store", "open_connection", "open_reader", "open_store"]
 
 
 class Store(Protocol):
@@ -37,6 +37,9 @@ class Store(Protocol):
 
     def due(self, status: int, before: float, limit: int) -> list[tuple[str, Record]]:
         """Events of a status whose forecast was made at this time or before, the earliest first."""
+
+    def read_after(self, stream: int, nth: int) -> dict[int, tuple[float, float, float]]:
+        """The learnt events of a stream after one of its forecasts: number -> (forecast, outcome, score)."""
 
     def earliest(self, status: int) -> float | None:
         """The earliest time of an event of a status."""
@@ -62,6 +65,16 @@ def open_store(url: str) -> Store:
     from .postgres import PostgresStore  # psycopg is needed only here
 
     return PostgresStore(url)
+
+
+def open_connection(url: str, *, write: bool = False) -> Any:
+    """A plain connection, for the commands."""
+    path = sqlite_path(url)
+    if path is not None:
+        return SqliteConnection(path, read_only=not write)
+    from .postgres import PostgresConnection
+
+    return PostgresConnection(url)
 
 
 def open_reader(url: str) -> Reader:

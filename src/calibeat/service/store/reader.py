@@ -141,8 +141,8 @@ class Reader:
     """
 
     def __init__(self, connection: Any, writer: Callable[[], Any]) -> None:
-        self._connection, self._writer, self._lock = connection, writer, threading.Lock()
-        self.tokens = Tokens(self)
+        self._connection, self._lock = connection, threading.Lock()
+        self.tokens = Tokens(self._all, writer)
 
     def close(self) -> None:
         """Close the connection."""
@@ -271,9 +271,10 @@ class Reader:
         """The latest alarms, the newest first."""
         rows = self._all(
             "SELECT a.number, s.name, a.time, a.at, a.since, a.what, a.page FROM alarm a "
-            f"JOIN stream s ON s.number = a.stream ORDER BY a.number DESC LIMIT {max(1, min(MOST, limit))}"
+            "JOIN stream s ON s.number = a.stream ORDER BY a.number DESC LIMIT ?",
+            (max(1, min(MOST, limit)),),
         )
-        return [AlarmInfo(*row[:6], page=bool(row[6])) for row in rows]
+        return [AlarmInfo(n, name, time, at, since, what, bool(page)) for n, name, time, at, since, what, page in rows]
 
     def totals(self) -> Totals:
         """The whole store."""
@@ -288,7 +289,7 @@ class Reader:
         )[0]
         outcomes = int(counts[2])
         means = [loss / outcomes if outcomes else None for loss in losses]
-        return Totals(*map(int, counts), oldest, *means)
+        return Totals(*map(int, counts), oldest, *means)  # type: ignore[call-arg]  # seven counts, then three
 
     def version(self) -> int:
         """A number that changes with every commit."""
@@ -303,12 +304,12 @@ class Reader:
 class Tokens:
     """The table of tokens. Whoever hashes them gives and gets hashes only."""
 
-    def __init__(self, reader: Reader) -> None:
-        self._reader = reader
+    def __init__(self, read: Callable[[str], list[tuple[Any, ...]]], writer: Callable[[], Any]) -> None:
+        self._read, self._writer = read, writer
 
     def add(self, name: str, scope: str, hash: str) -> None:  # noqa: A002 - the word of the table
         """A new token; a name that is taken is refused."""
-        writer = self._reader._writer()
+        writer = self._writer()
         try:
             added = writer.run(
                 "INSERT INTO token (name, scope, hash, created) VALUES (?, ?, ?, ?) ON CONFLICT (name) DO NOTHING",
@@ -321,12 +322,12 @@ class Tokens:
 
     def list(self) -> list[Token]:
         """All tokens, also revoked ones, the oldest first."""
-        rows = self._reader._all("SELECT name, scope, hash, created, revoked FROM token ORDER BY created, name")
+        rows = self._read("SELECT name, scope, hash, created, revoked FROM token ORDER BY created, name")
         return [Token(*row) for row in rows]
 
     def revoke(self, name: str) -> bool:
         """Revoke a token -> whether there was one that was valid."""
-        writer = self._reader._writer()
+        writer = self._writer()
         try:
             return bool(
                 writer.run("UPDATE token SET revoked = ? WHERE name = ? AND revoked IS NULL", (time.time(), name))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 from calibeat.errors import SnapshotMismatch
 
@@ -16,8 +16,8 @@ MIGRATIONS: dict[int, tuple[str, ...]] = {
             events {whole} NOT NULL DEFAULT 0, outcomes {whole} NOT NULL DEFAULT 0, pending {whole} NOT NULL DEFAULT 0,
             held {whole} NOT NULL DEFAULT 0, expired {whole} NOT NULL DEFAULT 0, alarms {whole} NOT NULL DEFAULT 0,
             last_time {float}, error {float}, raw_error {float}, sums {bytes}, state {bytes}, monitor {bytes},
-            since {whole} NOT NULL DEFAULT 0, base_seq {whole} NOT NULL DEFAULT 0, base_events {whole} NOT NULL DEFAULT 0,
-            base {bytes}, base_monitor {bytes})""",
+            since {whole} NOT NULL DEFAULT 0, base_seq {whole} NOT NULL DEFAULT 0,
+            base_events {whole} NOT NULL DEFAULT 0, base {bytes}, base_monitor {bytes})""",
         """CREATE TABLE event (
             stream {whole} NOT NULL, nth {whole} NOT NULL, id {text} NOT NULL UNIQUE, seq {whole} NOT NULL,
             time {float} NOT NULL, score {float} NOT NULL, forecast {float} NOT NULL, receipt {bytes},
@@ -37,7 +37,8 @@ MIGRATIONS: dict[int, tuple[str, ...]] = {
             number {number} PRIMARY KEY, stream {whole} NOT NULL, time {float} NOT NULL, at {whole} NOT NULL,
             since {float} NOT NULL, what TEXT NOT NULL, page {small} NOT NULL)""",
         """CREATE TABLE token (
-            name {text} PRIMARY KEY, scope TEXT NOT NULL, hash TEXT NOT NULL, created {float} NOT NULL, revoked {float})""",
+            name {text} PRIMARY KEY, scope TEXT NOT NULL, hash TEXT NOT NULL, created {float} NOT NULL,
+            revoked {float})""",
     )
 }
 VERSION = max(MIGRATIONS)
@@ -46,7 +47,7 @@ VERSION = max(MIGRATIONS)
 class Connection(Protocol):
     """A database, as far as what is not hot needs to know it. Statements have question marks for their arguments."""
 
-    types: dict[str, str]
+    types: ClassVar[dict[str, str]]
 
     def all(self, statement: str, arguments: Any = ()) -> list[tuple[Any, ...]]:
         """The rows that a statement gives."""

@@ -9,7 +9,7 @@ import sqlite3
 from array import array
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from calibeat.errors import CalibeatError, InvalidInput, SnapshotMismatch
 
@@ -29,7 +29,7 @@ class StoreGone(CalibeatError):
 class SqliteConnection:
     """A connection with the few calls that everything but the writing of groups needs."""
 
-    types = {
+    types: ClassVar[dict[str, str]] = {
         "text": "TEXT",
         "whole": "INTEGER",
         "small": "INTEGER",
@@ -84,6 +84,10 @@ class SqliteConnection:
     def begin(self) -> None:
         """Begin a transaction that writes."""
         self.database.execute("BEGIN IMMEDIATE")
+
+    def begin_reading(self) -> None:
+        """Everything that is read from now on is of one moment."""
+        self.database.execute("BEGIN")
 
     def commit(self) -> None:
         """On the disk when this returns."""
@@ -194,6 +198,14 @@ class SqliteStore:
             (before, limit),
         )
         return [(row[0], Record(*row[1:])) for row in rows]
+
+    def read_after(self, stream: int, nth: int) -> dict[int, tuple[float, float, float]]:
+        """The learnt events of a stream after one of its forecasts: number -> (forecast, outcome, score)."""
+        rows = self.connection.all(
+            "SELECT nth, forecast, outcome, score FROM event WHERE stream = ? AND nth > ? AND outcome_seq IS NOT NULL",
+            (stream, nth),
+        )
+        return {number: (forecast, float(outcome), score) for number, forecast, outcome, score in rows}
 
     def earliest(self, status: int) -> float | None:
         """The earliest time of an event of a status."""
