@@ -86,6 +86,7 @@ class Overview:
     page: int
     pages: int
     rows: list[Row]
+    needs_token: bool = False  # whether a reader has to log in
 
 
 def overview(reader: Reader, now: float, order: str = "attention", search: str = "", page: int = 1) -> Overview:
@@ -139,7 +140,7 @@ def alarm_rows(reader: Reader, where: str, arguments: tuple[Any, ...], limit: in
         f"{where} ORDER BY a.number DESC LIMIT {limit}",
         arguments,
     )
-    return [AlarmRow(*row[:7], bool(row[7])) for row in rows]
+    return [AlarmRow(*row, bool(page)) for *row, page in rows]
 
 
 def _matching(search: str) -> tuple[str, tuple[Any, ...]]:
