@@ -1,0 +1,45 @@
+// Light or dark, on paper, and copying a command.
+const dark = matchMedia("(prefers-color-scheme: dark)");
+
+function isDark() {
+  return root.dataset.theme ? root.dataset.theme === "dark" : dark.matches;
+}
+
+function startTheme() {
+  const button = element("button", { type: "button", on: { click: () => {
+    root.dataset.theme = isDark() ? "light" : "dark";
+    relabel();
+    redrawAll();
+  } } });
+  const relabel = () => { button.textContent = isDark() ? "Light" : "Dark"; button.setAttribute("aria-label", `Switch to ${isDark() ? "light" : "dark"} colours`); };
+  relabel();
+  document.getElementById("theme").append(button);
+  dark.addEventListener("change", () => { relabel(); redrawAll(); });
+}
+
+// Paper is white: canvases must be drawn again before they are printed.
+function startPrinting() {
+  let before;
+  addEventListener("beforeprint", () => { before = root.dataset.theme; root.dataset.theme = "light"; redrawAll(); });
+  addEventListener("afterprint", () => {
+    if (before === undefined) delete root.dataset.theme;
+    else root.dataset.theme = before;
+    redrawAll();
+  });
+}
+
+function startCopying() {
+  const command = document.getElementById("command");
+  if (!command) return;
+  const status = element("span", { class: "small", role: "status" });
+  const button = element("button", { type: "button", id: "copy", on: { click: async () => {
+    try {
+      await navigator.clipboard.writeText(command.textContent);
+      status.textContent = "Copied.";
+    } catch {
+      getSelection().selectAllChildren(command);
+      status.textContent = "Selected: press Ctrl-C or Cmd-C.";
+    }
+  } } }, "Copy");
+  command.closest(".command").append(element("div", { class: "controls" }, button, status));
+}
