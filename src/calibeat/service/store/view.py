@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from calibeat.bank.bank import Bank
+from calibeat.core.params import params_of
 from calibeat.core.presets import method_named
 from calibeat.errors import InvalidInput
 from calibeat.metrics import wilson
@@ -97,6 +98,8 @@ class View:
     span: str
     series: Series
     reliability: Curves
+    params: dict[str, float]
+    lanes: dict[str, float]  # weights of the experts that AUTO mixes; empty for other methods
     map: Map | None  # None for methods that draw: each forecast is one of several
     delays: list[Delay]
     alarms: list[AlarmRow]
@@ -116,6 +119,7 @@ def view(reader: Reader, now: float, name: str, span: str = "month") -> View | N
     end = min(int(last), max(int(first), int(now // HOUR)))
     length = SPANS[span]
     start = int(first) if length is None else max(int(first), end - length + 1)
+    params, lanes = _learnt(meta["method"], bytes(state))
     return View(
         stream=info,
         method=meta["method"],
@@ -123,6 +127,8 @@ def view(reader: Reader, now: float, name: str, span: str = "month") -> View | N
         span=span,
         series=_series(reader, number, start, end),
         reliability=_reliability(reader, number, int(first), end, array("d", bytes(sums))),
+        params=params,
+        lanes=lanes,
         map=_map(meta["method"], bytes(state)),
         delays=reader.delays(name) or [],
         alarms=alarm_rows(reader, "WHERE a.stream = ?", (number,), ALARMS),
@@ -215,6 +221,20 @@ def _week_label(week: int, year: int) -> str:
 
 
 # ---- what was learnt ------------------------------------------------------------------------------------------------
+
+
+def _learnt(method: str, state: bytes) -> tuple[dict[str, float], dict[str, float]]:
+    """Parameters by their names in the paper, and the weights of the lanes."""
+    chosen = method_named(method)
+    params, lanes = dict[str, float](), dict[str, float]()
+    for name, value in params_of(chosen, np.frombuffer(state)[: chosen.width].tolist()).items():
+        if name == "lanes":
+            lanes = {lane: float(weight) for lane, weight in value.items()}
+        elif isinstance(value, dict):
+            params |= {f"{name} {part}": float(v) for part, v in value.items() if isinstance(v, float)}
+        else:
+            params[name] = float(value)
+    return params, lanes
 
 
 def _map(method: str, state: bytes) -> Map | None:
