@@ -12,7 +12,9 @@ const RANK_WORDS = {
   recent: "Streams with the latest forecast come first.",
   name: "In the order of their names.",
 };
-const COLUMNS = ["Stream", "Calibration error, raw → now", "Log-loss, raw → now", "Pending", "Forecasts", "Last forecast"];
+// Names of the columns, and what they are called where each row is a card.
+const COLUMNS = ["Stream", "Calibration error, raw → calibrated", "Log-loss, raw → calibrated", "Pending", "Forecasts", "Last forecast"];
+const CARDS = ["Error", "Log-loss", "Pending", "Forecasts", "Last forecast"];
 const WORST = 0.3; // where the bar of an error is full
 
 function makeList(choose) {
@@ -21,10 +23,10 @@ function makeList(choose) {
   let data = null;
 
   // ---- made once ----
-  const figures = makeFigures(["forecasts", "pending", "calibration error, raw → now", "alarms in 7 days"]);
+  const figures = makeFigures(["forecasts", "pending", "calibration error, raw → calibrated", "alarms in 7 days"]);
   const title = element("h1", {}, "Streams");
-  const alarms = element("ul", { class: "alarms" }), quiet = element("p", { class: "small" });
-  const watched = element("section", { class: "inner", "aria-labelledby": "alarms-title" }, element("h2", { id: "alarms-title" }, "Latest alarms"), alarms, quiet);
+  const alarms = element("ul", { class: "alarms" });
+  const watched = element("section", { class: "inner", "aria-labelledby": "alarms-title" }, element("h2", { id: "alarms-title" }, "Latest alarms"), alarms);
   const search = element("input", { type: "search", id: "search", placeholder: "part of a name", autocomplete: "off", spellcheck: "false", maxlength: 200 });
   const ranks = choice("Rank by", RANKS, state.order, order => go({ order, page: 1 }));
   const words = element("p", { class: "small", id: "rank-words" });
@@ -35,7 +37,7 @@ function makeList(choose) {
   const back = element("button", { type: "button", on: { click: () => go({ page: data.page - 1 }) } }, "Previous");
   const on = element("button", { type: "button", on: { click: () => go({ page: data.page + 1 }) } }, "Next");
   const pager = element("div", { class: "controls pager" }, back, status, on);
-  const streams = element("section", { class: "inner", "aria-labelledby": "ranked-title" }, element("h2", { id: "ranked-title" }, "Ranked"),
+  const streams = element("section", { class: "inner", "aria-labelledby": "ranked-title" }, element("h2", { id: "ranked-title" }, "All streams"),
     element("div", { class: "controls" }, element("label", { class: "select" }, element("span", {}, "Find"), search), ranks),
     words, element("div", { class: "sideways" }, element("div", { class: "scroller" }, table)), pager);
   const full = element("div", {}, figures.list, watched, streams);
@@ -80,11 +82,11 @@ function makeList(choose) {
   const rows = new Map();
 
   function makeRow() {
-    const cells = COLUMNS.slice(1).map(name => element("td", { role: "cell", class: "number", "data-label": name }));
+    const cells = CARDS.map(name => element("td", { role: "cell", class: "number", "data-label": name }));
     const texts = cells.map(() => element("span", {})), notes = cells.map(() => element("span", { class: "note" }));
     const link = element("a", {}), badge = element("span", { class: "badge broken", hidden: true });
     const bars = errorBars();
-    cells.forEach((cell, i) => cell.append(...(i === 0 ? [bars.picture] : []), texts[i], notes[i]));
+    cells.forEach((cell, i) => cell.append(...(i === 0 ? [bars.picture] : []), notes[i], texts[i]));
     const row = element("tr", { role: "row" }, element("th", { scope: "row", role: "rowheader" }, link, badge), ...cells);
     return { row, texts, notes, link, badge, bars };
   }
@@ -140,11 +142,10 @@ function makeList(choose) {
       [count(data.events), `${count(data.outcomes)} with an outcome`],
       [count(data.pending), data.pending ? `oldest ${age(now() - data.oldest_pending)}` : "every outcome is there"],
       [pair(data.raw_error, data.error), "mean over outcomes"],
-      [count(data.fresh_alarms), data.monitored ? "every stream is watched" : "no stream is watched"],
+      [count(data.fresh_alarms), data.monitored ? "every stream is watched" : "nobody watches: serve --monitor does"],
     ]);
     fillAlarms(alarms, data.alarms, true);
-    quiet.hidden = data.alarms.length > 0;
-    write(quiet, data.monitored ? "No alarm so far." : "No stream is watched: calibeat serve --monitor watches every stream.");
+    watched.hidden = data.alarms.length === 0;
     write(words, RANK_WORDS[state.order]);
     fillRows();
     const first = (data.page - 1) * 25;

@@ -25,6 +25,9 @@ function age(seconds) {
 
 const ago = at => !known(at) ? NOTHING : at > now() + 60 ? `in ${age(at - now())}` : `${age(now() - at)} ago`;
 
+// Powers of two seconds are no round hours: two digits say enough.
+const roughly = seconds => duration(+(seconds >= 86400 ? +(seconds / 86400).toPrecision(2) * 86400 : seconds >= 3600 ? +(seconds / 3600).toPrecision(2) * 3600 : seconds >= 60 ? +(seconds / 60).toPrecision(2) * 60 : seconds));
+
 const stamp = at => `${asDate(at)}, ${asMinute(at)}`;
 
 // The name of a stream is anybody's text: it goes in as text, in its own direction of writing.

@@ -91,12 +91,12 @@ function drawDelayBins(host) {
     bins = delayBins(delays);
     return {
       x: bins.map((_, i) => i + 0.5), xRange: [0, Math.max(1, bins.length)],
-      title: i => `${duration(bins[i].from)} – ${duration(bins[i].within)}`,
+      title: i => `${roughly(bins[i].from)} – ${roughly(bins[i].within)}`,
       series: [{ name: "outcomes", label: "outcomes", style: { hue: "blue", dash: [], width: 1 }, values: bins.map(bin => bin.count) }],
     };
   }, {
     kind: "number", bars: "middle", direct: false, right: 34, height: 180, format: v => counted(v, "outcome"), range: (_, high) => [0, high * 1.06 || 1],
-    xTicks: at => Number.isInteger(at) && bins[at] ? duration(bins[at].from) : at === bins.length && at ? duration(bins[at - 1].within) : "",
+    xTicks: at => Number.isInteger(at) && bins[at] ? roughly(bins[at].from) : at === bins.length && at ? roughly(bins[at - 1].within) : "",
     label: "How late outcomes came",
   });
 }

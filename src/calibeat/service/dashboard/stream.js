@@ -1,9 +1,8 @@
 // The screen of one stream.
 const SPANS = [["day", "24 hours"], ["week", "7 days"], ["month", "30 days"], ["all", "All"]];
-const OF_PARAMS = {
-  a: "slope of the score's logit", b: "shift, or the slope of the second feature", c: "shift", mean_lag: "outcomes waited for, on average",
-  temper: "how sharply the lanes are weighed",
-};
+const MIXED = { a: "slope", b: "offset", c: "bend", mean_lag: "outcomes learnt between a forecast and its own", temper: "1: weights are not tempered for late outcomes" };
+const BETA = { a: "weight of log(score)", b: "weight of log(1 − score)", c: "offset" };
+const PLATT = { a: "slope of the score's logit", b: "offset" };
 
 function makeStream(choose) {
   const host = byId("stream");
@@ -11,7 +10,7 @@ function makeStream(choose) {
 
   const title = element("h1", { id: "stream-name", tabindex: -1 });
   const lead = element("p", { class: "lead" });
-  const figures = makeFigures(["calibration error, raw → now", "log-loss, raw → now", "pending", "half of the outcomes come within"]);
+  const figures = makeFigures(["calibration error, raw → calibrated", "log-loss, raw → calibrated", "pending", "half of the outcomes come within"]);
   const alarms = element("ul", { class: "alarms" }), quiet = element("p", { class: "small" });
   const spans = choice("Show", SPANS, span, to => choose(name, to));
   const place = id => element("figure", { id, class: "chart" });
@@ -23,7 +22,7 @@ function makeStream(choose) {
 
   const learnt = [
     part("time-part", "Forecast against outcome", element("div", { class: "controls" }, spans),
-      howToRead("The dark line is how often it happened, with its 95 % interval. The calibrated line should stay inside the band; the raw score shows what the model said."), places.overtime),
+      howToRead("The band is how often it happened, with its 95 % interval. The calibrated line should stay inside it. The raw score is what the model said."), places.overtime),
     part("reliability-part", "Reliability",
       howToRead("Each point is a tenth of the forecasts: what was forecast, and how often it happened. On the diagonal both agree. Whiskers are 95 % intervals."), places.curves),
     part("raw-part", "Raw against calibrated", howToRead("Log-loss, lower is better. The calibrated line should lie below the raw one."), places.losses),
@@ -51,8 +50,8 @@ function makeStream(choose) {
     write(lead, `${counted(stream.events, "forecast")}, ${count(stream.outcomes)} with an outcome. The last one was made ${ago(stream.last_event)}. Method: ${method.toUpperCase()}.`);
     const late = medianDelay(data.delays);
     figures.write([
-      [pair(stream.raw_error, stream.error), ""], [pair(stream.raw_log_loss, stream.log_loss, 4), ""],
-      [count(stream.pending), stream.pending ? `oldest ${age(oldest)}` : ""], [late === null ? NOTHING : duration(late), ""],
+      [pair(stream.raw_error, stream.error), ""], [pair(stream.raw_log_loss, stream.log_loss), ""],
+      [count(stream.pending), stream.pending ? `oldest ${age(oldest)}` : ""], [late === null ? NOTHING : roughly(late), ""],
     ]);
     fillAlarms(alarms, raised, false);
     quiet.hidden = raised.length > 0;
@@ -62,11 +61,11 @@ function makeStream(choose) {
   }
 
   function facts() {
-    const key = JSON.stringify([data.params, data.lanes]);
+    const key = JSON.stringify([data.params, data.lanes]), notes = "mean_lag" in data.params ? MIXED : "c" in data.params ? BETA : PLATT;
     if (params.dataset.key === key) return;
     params.dataset.key = key;
     params.replaceChildren(...Object.entries(data.params).map(([param, value]) => element("div", {},
-      element("dt", {}, param.replaceAll("_", " ")), element("dd", {}, element("span", { class: "value" }, number(value, 3)), element("span", { class: "note" }, OF_PARAMS[param] ?? "")))));
+      element("dt", {}, param.replaceAll("_", " ")), element("dd", {}, element("span", { class: "value" }, number(value, 3)), element("span", { class: "note" }, notes[param] ?? "")))));
     const weights = Object.entries(data.lanes).sort((a, b) => b[1] - a[1]);
     lanesPart.hidden = !weights.length;
     lanes.replaceChildren(...weights.map(([lane, weight]) => element("li", {}, element("span", {}, lane), laneBar(weight), element("span", { class: "number" }, percent(weight)))));

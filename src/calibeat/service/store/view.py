@@ -23,7 +23,8 @@ from .records import CALIBRATED, HOUR, RAW, TENTHS
 
 SPANS = {"day": 24, "week": 168, "month": 30 * 24, "all": None}  # in hours
 WIDTHS = (1, 2, 3, 6, 12, 24, 48, 168, 336, 672, 2688, 8736)  # hours of a point
-POINTS = 168  # at most, of a picture
+POINTS, FEWEST = 168, 14  # of a picture
+ENOUGH = 40  # outcomes of a point, on average
 WEEK = 168
 MONDAY = 72  # 1970 began on a Thursday: so many hours after a Monday
 WEEKS = 10
@@ -136,14 +137,19 @@ def view(reader: Reader, now: float, name: str, span: str = "month") -> View | N
 
 
 def _series(reader: Reader, number: int, start: int, end: int) -> Series:
-    width = next((w for w in WIDTHS if (end - start) // w < POINTS), WIDTHS[-1])
+    within = (number, start, end)
+    learnt = reader.select(
+        "SELECT sum(outcomes) FROM rollup WHERE stream = ? AND hour >= ? AND hour <= ? AND kind = 0", within
+    )[0][0]
+    points = min(POINTS, max(FEWEST, int(learnt or 0) // ENOUGH))  # a point of few outcomes shows luck
+    width = next((w for w in WIDTHS if (end - start) // w < points), WIDTHS[-1])
     rows = reader.select(
         f"SELECT (hour + {MONDAY}) / {width}, sum(CASE WHEN kind = 0 THEN forecasts ELSE 0 END), "  # noqa: S608
         "sum(CASE WHEN kind = 0 THEN outcomes ELSE 0 END), sum(CASE WHEN kind = 0 THEN sum_p ELSE 0 END), "
         "sum(CASE WHEN kind = 1 THEN sum_p ELSE 0 END), sum(CASE WHEN kind = 0 THEN sum_y ELSE 0 END), "
         "sum(CASE WHEN kind = 0 THEN log_loss ELSE 0 END), sum(CASE WHEN kind = 1 THEN log_loss ELSE 0 END) "
         "FROM rollup WHERE stream = ? AND hour >= ? AND hour <= ? GROUP BY 1 ORDER BY 1",
-        (number, start, end),
+        within,
     )
     made = Series(width * HOUR)
     for at, forecasts, outcomes, *sums in rows:
@@ -187,7 +193,11 @@ def _reliability(reader: Reader, number: int, first: int, end: int, sums: array[
         for row in reader.select(select.format(what=f"(hour + {MONDAY}) / {WEEK}") + within, (number, since, end)):
             found[int(row[0])].append(row)
         year = _day(end).year
-        parts += [(_week_label(week, year), _cells(found[week])) for week in sorted(found, reverse=True)]
+        parts += [
+            (_week_label(week, year), _cells(found[week]))
+            for week in sorted(found, reverse=True)
+            if sum(row[3] for row in found[week])
+        ]
     curves = {name: [_curve(cells, kind) for _, cells in parts] for name, kind in KINDS.items()}
     periods = [Period(label, sum(curves["raw"][i].count)) for i, (label, _) in enumerate(parts)]
     return Curves(BINS, periods, curves)
