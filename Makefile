@@ -7,7 +7,7 @@ INSTALL := $(BIN)/pip install --quiet --disable-pip-version-check --constraint c
 # that dies is an error at once, with the name of its test.
 PYTEST := $(BIN)/python -m pytest -n auto --dist loadgroup --max-worker-restart=0
 
-.PHONY: help venv demo test test-quick chromium lint reproduce bench format clean
+.PHONY: help venv demo test test-quick chromium postgres lint reproduce bench format clean
 
 help: ## what can be made
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -28,7 +28,7 @@ demo: .venv/demo ## a year of flights: a table, and a picture and a report in ou
 
 # Folders whose tests run kernels. Coverage of both runs counts: the lines of a kernel are seen only in plain Python.
 PLAIN := $(wildcard tests/core tests/multi tests/monitor tests/stream tests/bank tests/backtest/replay tests/backtest/test_replay.py)
-test: .venv/dev chromium ## the whole suite; then, without the JIT, what runs the kernels; the coverage of both
+test: .venv/dev chromium postgres ## the whole suite; then, without the JIT, what runs the kernels; the coverage of both
 	@rm -f .coverage
 	$(PYTEST) --cov --cov-report= --cov-fail-under=0
 	NUMBA_DISABLE_JIT=1 $(PYTEST) $(PLAIN) --cov --cov-append --cov-report= --cov-fail-under=0
@@ -43,6 +43,12 @@ chromium: ## the browser of the tests, from Debian's packages unless there is on
 	@which chromium chromedriver >/dev/null || { \
 	  $(SUDO) apt-get update -qq && $(SUDO) env DEBIAN_FRONTEND=noninteractive \
 	  apt-get install -y -qq --no-install-recommends chromium chromium-driver; } || echo "no Chromium: its tests will skip"
+
+# The service is tested with a real PostgreSQL. Debian starts no server of its own: the tests start one, as another user.
+postgres: ## the database of the tests, from Debian's packages unless there is one
+	@ls /usr/lib/postgresql/*/bin/postgres >/dev/null 2>&1 || which postgres >/dev/null || { \
+	  $(SUDO) apt-get update -qq && $(SUDO) env DEBIAN_FRONTEND=noninteractive \
+	  apt-get install -y -qq --no-install-recommends postgresql; } || echo "no PostgreSQL: its tests will skip"
 
 lint: .venv/dev ## ruff, mypy, and who may import whom
 	$(BIN)/ruff check

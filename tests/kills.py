@@ -16,6 +16,7 @@ import sys
 import threading
 import time
 from collections import defaultdict
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -101,10 +102,8 @@ class Worker:
         self._reader.join(timeout=60)
         for pipe in (self.process.stdin, self.process.stdout):
             if pipe is not None:
-                try:
+                with suppress(OSError):
                     pipe.close()
-                except OSError:
-                    pass
         return status
 
 
@@ -114,7 +113,7 @@ class Clients:
 
     seed: int
     streams: int = 20
-    told: dict[str, tuple[str, float, float]] = field(default_factory=dict)  # id -> stream, score, forecast
+    told: dict[str, tuple[str, float, float]] = field(default_factory=dict)  # name -> stream, score, forecast
     acknowledged: dict[str, list[tuple[str, int]]] = field(default_factory=lambda: defaultdict(list))
     waiting: dict[int, list[Any]] = field(default_factory=dict)  # requests without an answer, by ticket
     wrong: list[str] = field(default_factory=list)
@@ -134,26 +133,26 @@ class Clients:
             made = [self._tickets, "forecasts", events]
         else:
             ids = dice.choices(list(self.told), k=dice.randint(1, 5))
-            made = [self._tickets, "outcomes", [self._outcome(id) for id in ids]]
+            made = [self._tickets, "outcomes", [self._outcome(name) for name in ids]]
         self.waiting[self._tickets] = made
         return made
 
     def _forecast(self) -> list[Any]:
         if self.told and self.random.random() < 0.1:
             self.repeats += 1
-            id, (stream, score, _) = self.random.choice(list(self.told.items()))
-            return [stream, id, score]
+            name, (stream, score, _) = self.random.choice(list(self.told.items()))
+            return [stream, name, score]
         self._ids += 1
         return [f"stream-{self.random.randrange(self.streams)}", f"e{self._ids}", self.random.random()]
 
-    def _outcome(self, id: str) -> list[Any]:
+    def _outcome(self, name: str) -> list[Any]:
         if self.random.random() < 0.03:
-            return ["stream-0", f"never-{id}", 1]
-        stream, score, _ = self.told[id]
-        if id in self.acknowledged:
+            return ["stream-0", f"never-{name}", 1]
+        stream, score, _ = self.told[name]
+        if name in self.acknowledged:
             self.repeats += 1
-            return [stream, id, self.random.randrange(2)]  # the same or a contradiction
-        return [stream, id, int(self.random.random() < score)]
+            return [stream, name, self.random.randrange(2)]  # the same or a contradiction
+        return [stream, name, int(self.random.random() < score)]
 
     def hear(self, line: str) -> None:
         """An answer: it must fit everything that was said before."""
@@ -165,16 +164,16 @@ class Clients:
             self.wrong.append(f"a batch was refused: {answer}")
             return
         for event, told in zip(request[2], answer, strict=True):
-            stream, id = event[:2]
+            stream, name = event[:2]
             if request[1] == "forecasts":
                 now = (stream, event[2], told)
-                if self.told.setdefault(id, now) != now:
-                    self.wrong.append(f"a forecast changed: {self.told[id]} and {now}")
-            elif id.startswith("never-"):
+                if self.told.setdefault(name, now) != now:
+                    self.wrong.append(f"a forecast changed: {self.told[name]} and {now}")
+            elif name.startswith("never-"):
                 if told != "unknown":
                     self.wrong.append(f"an outcome of nothing was {told}")
             else:
-                self.acknowledged[id].append((told, event[2]))
+                self.acknowledged[name].append((told, event[2]))
 
 
 def run(url: str, method: str, kills: int, *, workers: int = 1, seed: int = 0, log: Any = None) -> Clients:
@@ -237,24 +236,24 @@ def compare(clients: Clients, url: str) -> dict[str, Any]:
     try:
         names = dict(connection.all("SELECT number, name FROM stream"))
         stored = {
-            id: (names[stream], score, forecast, outcome)
-            for id, stream, score, forecast, outcome in connection.all(
+            name: (names[stream], score, forecast, outcome)
+            for name, stream, score, forecast, outcome in connection.all(
                 "SELECT id, stream, score, forecast, outcome FROM event"
             )
         }
     finally:
         connection.close()
-    lost = [id for id in clients.told if id not in stored]
-    changed = [id for id, told in clients.told.items() if id in stored and stored[id][:3] != told]
+    lost = [name for name in clients.told if name not in stored]
+    changed = [name for name, told in clients.told.items() if name in stored and stored[name][:3] != told]
     lost_outcomes, doubled, contradicted = [], [], []
-    for id, answers in clients.acknowledged.items():
-        outcome = stored[id][3] if id in stored else None
+    for name, answers in clients.acknowledged.items():
+        outcome = stored[name][3] if name in stored else None
         if outcome is None:
-            lost_outcomes.append(id)
-        doubled += [id] * (sum(status == "learnt" for status, _ in answers) > 1)
+            lost_outcomes.append(name)
+        doubled += [name] * (sum(status == "learnt" for status, _ in answers) > 1)
         for status, sent in answers:
             if (status == "conflict") == (sent == outcome) or status not in {"learnt", "repeated", "conflict"}:
-                contradicted.append(id)
+                contradicted.append(name)
     replay = replay_check(url)
     return {
         "forecasts": len(clients.told),

@@ -35,6 +35,7 @@ Deliver = Callable[[list[tuple[Any, Answer]]], None]
 OnAlarm = Callable[[list[Alarm]], None]
 
 AT_ONCE = 1000  # events that expire or mature in one group
+LOOK = 1.0  # seconds from one look for what has come of age to the next
 FATAL = 70  # the exit status after a failed commit
 TRIES = 20
 
@@ -70,7 +71,7 @@ class Engine:
         self._stopping = False
         self._thread: threading.Thread | None = None
         self._deliver: Deliver = lambda _: None
-        self._next_mature = self._next_expiry = 0.0  # when there may be something to do
+        self._looked = -np.inf  # when it was looked for what has come of age
 
     @classmethod
     def open(cls, store_url: str, settings: Settings, clock: Callable[[], float] = time.time) -> Engine:
@@ -223,11 +224,15 @@ class Engine:
         """The bank does its part; the rows of the streams that were touched are put beside the other changes."""
         asked = plan.operations
         if asked.keys:
-            made = self.bank.fold(asked.keys, asked.scores, asked.outcomes, asked.receipts, of=asked.of)
+            made = self.bank.fold(
+                asked.keys, np.array(asked.scores), np.array(asked.outcomes), asked.receipts, of=asked.of
+            )
             changes = plan.finish(made.forecasts.tolist(), made.receipts.tolist())
         else:
             changes = plan.finish([], [])
-        touched = [state for state in changes.streams.values() if state.events]
+        touched = list(changes.streams.values())
+        for state in touched:
+            state.version += 1
         if touched:
             rows = self.bank.rows([state.name for state in touched])
             rows[:, self.bank.method.width + LAST] = 0.0  # the clock of a bank, which says nothing of a stream
@@ -254,29 +259,22 @@ class Engine:
 
     def _idle(self) -> float | None:
         """How long to wait if nobody comes."""
-        if self.settings.mature is None and self.settings.expire is None:
-            return None
-        return max(0.01, min(1.0, min(self._next_mature, self._next_expiry) - self.clock()))
+        ages = self.settings.mature is not None or self.settings.expire is not None
+        return LOOK if ages else None
 
     def _is_due(self) -> bool:
-        now = self.clock()
-        return now >= self._next_mature or now >= self._next_expiry
+        """Whether it is time to look for what has come of age; also after the clock has gone back."""
+        return not self._looked <= self.clock() < self._looked + LOOK
 
     def _due(self, now: float) -> tuple[list[tuple[str, Record]], list[tuple[str, Record]]]:
         """Outcomes that are old enough to be learnt, and forecasts that are given up."""
         mature, expire = self.settings.mature, self.settings.expire
-        due: list[tuple[str, Record]] = []
-        expiring: list[tuple[str, Record]] = []
-        if mature is None:
-            self._next_mature = np.inf
-        elif now >= self._next_mature:
-            due = self.store.due(HELD, now - mature, AT_ONCE)
-            self._next_mature = now + 1.0 if len(due) < AT_ONCE else now
-        if expire is None:
-            self._next_expiry = np.inf
-        elif now >= self._next_expiry:
-            expiring = self.store.due(PENDING, now - expire, AT_ONCE)
-            self._next_expiry = now + 1.0 if len(expiring) < AT_ONCE else now
+        if not self._is_due():
+            return [], []
+        due = [] if mature is None else self.store.due(HELD, now - mature, AT_ONCE)
+        expiring = [] if expire is None else self.store.due(PENDING, now - expire, AT_ONCE)
+        more = len(due) == AT_ONCE or len(expiring) == AT_ONCE
+        self._looked = -np.inf if more else now
         return due, expiring
 
     def _age(self, plan: Plan, due: list[tuple[str, Record]], expiring: list[tuple[str, Record]]) -> None:

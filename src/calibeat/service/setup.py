@@ -27,14 +27,12 @@ def settle_meta(store: Store, settings: Settings) -> tuple[str, int]:
     if "method" not in meta:
         method, seed = (settings.method or DEFAULT).lower(), settings.seed or 0
         _check_method(method)
-        store.begin()
-        try:
-            write_meta(store.connection, method, seed, settings.monitor)
-        except BaseException:
-            store.rollback()
-            raise
-        store.commit()
-        return method, seed
+        claim_meta(store.connection, method, seed, settings.monitor)
+        meta = get_meta(store.connection)  # another worker may have been first
+    elif json.loads(meta.get("monitor", "null")) != settings.monitor:
+        # Monitors that begin, end or change in the middle cannot be replayed.
+        set_meta(store.connection, "monitor", json.dumps(settings.monitor))
+        set_meta(store.connection, "monitor_whole", "0")
     method, seed = meta["method"], int(meta["seed"])
     check_described(meta)
     if settings.method is not None and settings.method.lower() != method:
@@ -47,12 +45,13 @@ def settle_meta(store: Store, settings: Settings) -> tuple[str, int]:
     return method, seed
 
 
-def write_meta(connection: Connection, method: str, seed: int, monitor: float | None) -> None:
-    """What a replay needs to know."""
-    set_meta(connection, "method", method)
-    set_meta(connection, "seed", str(seed))
-    set_meta(connection, "described", description_of(method))
-    set_meta(connection, "monitor", json.dumps(monitor))
+def claim_meta(connection: Connection, method: str, seed: int, monitor: float | None) -> None:
+    """What a replay needs to know, in one statement; whoever comes second changes nothing."""
+    known = {"method": method, "seed": str(seed), "described": description_of(method), "monitor": json.dumps(monitor)}
+    connection.run(
+        "INSERT INTO meta (name, value) VALUES (?, ?), (?, ?), (?, ?), (?, ?) ON CONFLICT (name) DO NOTHING",
+        [part for pair in known.items() for part in pair],
+    )
 
 
 def description_of(method: str) -> str:

@@ -94,12 +94,14 @@ class StreamState:
         "row",
         "seq",
         "sums",
+        "version",
     )
 
     def __init__(self, number: int, name: str) -> None:
         self.number, self.name = number, name
         self.seq = 0  # operations so far: forecasts and learnt outcomes in one order, without a gap
         self.events = self.outcomes = self.pending = self.held = self.expired = self.alarms = 0
+        self.version = 0  # how often it was written
         self.last_time = 0.0
         self.sums = array("d", bytes(8 * SUMS))
         self.row: bytes | None = None  # the bank's row, between the store and the bank only

@@ -15,6 +15,7 @@ MIGRATIONS: dict[int, tuple[str, ...]] = {
             number {number} PRIMARY KEY, name {text} NOT NULL UNIQUE, seq {whole} NOT NULL DEFAULT 0,
             events {whole} NOT NULL DEFAULT 0, outcomes {whole} NOT NULL DEFAULT 0, pending {whole} NOT NULL DEFAULT 0,
             held {whole} NOT NULL DEFAULT 0, expired {whole} NOT NULL DEFAULT 0, alarms {whole} NOT NULL DEFAULT 0,
+            version {whole} NOT NULL DEFAULT 0,
             last_time {float}, error {float}, raw_error {float}, sums {bytes}, state {bytes}, monitor {bytes},
             since {whole} NOT NULL DEFAULT 0, base_seq {whole} NOT NULL DEFAULT 0,
             base_events {whole} NOT NULL DEFAULT 0, base {bytes}, base_monitor {bytes})""",

@@ -17,8 +17,9 @@ from . import schema
 from .records import CALIBRATED, RAW, Changes, Record, StreamState
 
 BUSY = 10.0  # seconds to wait for a token command that writes
-_EVENT = "stream, nth, id, seq, time, score, forecast, receipt, status, outcome"
-_STREAM = "number, name, seq, events, outcomes, pending, held, expired, alarms, last_time, sums, state, monitor"
+EVENT_COLUMNS = "stream, nth, id, seq, time, score, forecast, receipt, status, outcome"
+STREAM_COLUMNS = "number, name, seq, events, outcomes, pending, held, expired, alarms, version, last_time, "
+STREAM_COLUMNS += "sums, state, monitor"
 _MOST_ARGUMENTS = 32_766  # in one statement of SQLite
 
 
@@ -98,6 +99,15 @@ class SqliteConnection:
         if self.database.in_transaction:
             self.database.execute("ROLLBACK")
 
+    def integrity(self) -> list[str]:
+        """What SQLite itself finds wrong with the file."""
+        return [str(found) for (found,) in self.all("PRAGMA integrity_check") if found != "ok"]
+
+    def size(self) -> int:
+        """Bytes on the disk, with the write-ahead log."""
+        files = (self.path, self.path.with_name(self.path.name + "-wal"))
+        return sum(file.stat().st_size for file in files if file.exists())
+
     def version(self) -> int:
         """A number that changes whenever another connection commits."""
         return int(self.all("PRAGMA data_version")[0][0])
@@ -169,7 +179,7 @@ class SqliteStore:
             for state in map(
                 stream_state,
                 self.connection.all(
-                    f"SELECT {_STREAM} FROM stream WHERE name IN (SELECT value FROM json_each(?))",  # noqa: S608
+                    f"SELECT {STREAM_COLUMNS} FROM stream WHERE name IN (SELECT value FROM json_each(?))",  # noqa: S608
                     (json.dumps(wanted, ensure_ascii=False),),
                 ),
             )
@@ -183,14 +193,14 @@ class SqliteStore:
     def known(self, ids: Collection[str]) -> dict[str, Record]:
         """The events that are there already, by their id."""
         rows = self.connection.all(
-            f"SELECT {_EVENT} FROM event WHERE id IN (SELECT value FROM json_each(?))",  # noqa: S608 - our own columns
+            f"SELECT {EVENT_COLUMNS} FROM event WHERE id IN (SELECT value FROM json_each(?))",  # noqa: S608 - our own columns
             (json.dumps(list(ids), ensure_ascii=False),),
         )
         return {row[2]: Record(*row) for row in rows}
 
     def due(self, status: int, before: float, limit: int) -> list[tuple[str, Record]]:
         """Events of a status whose forecast was made at this time or before, the earliest first: (stream, event)."""
-        columns = ", ".join(f"e.{column}" for column in _EVENT.split(", "))
+        columns = ", ".join(f"e.{column}" for column in EVENT_COLUMNS.split(", "))
         rows = self.connection.all(
             # The status stands in the text, not in an argument, so that the index over part of the table is used.
             f"SELECT s.name, {columns} FROM event e JOIN stream s ON s.number = e.stream "  # noqa: S608
@@ -207,11 +217,6 @@ class SqliteStore:
         )
         return {number: (forecast, float(outcome), score) for number, forecast, outcome, score in rows}
 
-    def earliest(self, status: int) -> float | None:
-        """The earliest time of an event of a status."""
-        found = self.connection.all(f"SELECT min(time) FROM event WHERE status = {int(status)}")  # noqa: S608
-        return None if found[0][0] is None else float(found[0][0])
-
     def write(self, changes: Changes) -> None:
         """Everything that a group changes."""
         self._many(
@@ -227,14 +232,14 @@ class SqliteStore:
             "FROM new WHERE event.stream = new.stream AND event.nth = new.nth",
         )
         self._many(
-            "INSERT INTO stream (number, name, seq, events, outcomes, pending, held, expired, alarms, last_time, "
-            "error, raw_error, sums, state, monitor) VALUES ",
+            "INSERT INTO stream (number, name, seq, events, outcomes, pending, held, expired, alarms, version, "
+            "last_time, error, raw_error, sums, state, monitor) VALUES ",
             [stream_row(state) for state in changes.streams.values()],
             " ON CONFLICT (number) DO UPDATE SET seq = excluded.seq, events = excluded.events, "
             "outcomes = excluded.outcomes, pending = excluded.pending, held = excluded.held, "
-            "expired = excluded.expired, alarms = excluded.alarms, last_time = excluded.last_time, "
-            "error = excluded.error, raw_error = excluded.raw_error, sums = excluded.sums, state = excluded.state, "
-            "monitor = excluded.monitor",
+            "expired = excluded.expired, alarms = excluded.alarms, version = excluded.version, "
+            "last_time = excluded.last_time, error = excluded.error, raw_error = excluded.raw_error, "
+            "sums = excluded.sums, state = excluded.state, monitor = excluded.monitor",
         )
         self._many(
             "INSERT INTO rollup (stream, hour, kind, tenth, forecasts, outcomes, sum_p, sum_y, log_loss) VALUES ",
@@ -312,6 +317,7 @@ def stream_row(s: StreamState) -> tuple[Any, ...]:
         s.held,
         s.expired,
         s.alarms,
+        s.version,
         s.last_time,
         s.error(CALIBRATED),
         s.error(RAW),
@@ -324,12 +330,14 @@ def stream_row(s: StreamState) -> tuple[Any, ...]:
 def stream_state(row: tuple[Any, ...]) -> StreamState:
     """The inverse, of the columns that an engine reads."""
     state = StreamState(row[0], row[1])
-    state.seq, state.events, state.outcomes, state.pending, state.held, state.expired, state.alarms = row[2:9]
-    state.last_time = row[9] or 0.0
-    if row[10] is not None:
-        state.sums = array("d", bytes(row[10]))
-    state.row = None if row[11] is None else bytes(row[11])
-    state.monitor = None if row[12] is None else bytes(row[12])
+    state.seq, state.events, state.outcomes, state.pending, state.held, state.expired, state.alarms, state.version = (
+        row[2:10]
+    )
+    state.last_time = row[10] or 0.0
+    if row[11] is not None:
+        state.sums = array("d", bytes(row[11]))
+    state.row = None if row[12] is None else bytes(row[12])
+    state.monitor = None if row[13] is None else bytes(row[13])
     state.is_new = state.row is None
     return state
 
