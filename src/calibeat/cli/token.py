@@ -31,9 +31,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     listing.add_argument("--json", action="store_true", help="for programs")
 
 
-def run(args: argparse.Namespace) -> int | None:
+def run(args: argparse.Namespace) -> None:
     """Run `calibeat token`."""
-    return args.verb(args)  # type: ignore[no-any-return]
+    args.verb(args)
 
 
 def _reader(store: str) -> Reader:
@@ -70,12 +70,11 @@ def _list(args: argparse.Namespace) -> None:
         print(json.dumps(rows))
         return
     for row in rows:
-        print(
-            f"{row['name']}  {row['scope']}  {row['created']}" + (f"  revoked {row['revoked']}" * bool(row["revoked"]))
-        )
+        ended = f"  revoked {row['revoked']}" if row["revoked"] else ""
+        print(f"{row['name']}  {row['scope']}  {row['created']}{ended}")
 
 
-def _revoke(args: argparse.Namespace) -> int | None:
+def _revoke(args: argparse.Namespace) -> None:
     reader = open_reader(args.store)
     try:
         if not reader.tokens.revoke(args.name):
@@ -83,7 +82,6 @@ def _revoke(args: argparse.Namespace) -> int | None:
     finally:
         reader.close()
     print(f"{args.name} is revoked")
-    return None
 
 
 def _day(seconds: float) -> str:

@@ -88,12 +88,12 @@ class AsyncClient:
 
     async def stream(self, name: str) -> dict[str, Any]:
         """What the service knows of a stream."""
-        return await self._run(self._say.get(shared.stream_path(name)))  # type: ignore[no-any-return]
+        return await self._run(self._say.get(shared.stream_path(name)))
 
     async def streams(self, after: str | None = None, limit: int = 100) -> list[dict[str, Any]]:
         """Streams by name, `limit` of them after the one that is named."""
         found = await self._run(self._say.get(shared.streams_path(after, limit)))
-        return found["streams"]  # type: ignore[no-any-return]
+        return found["streams"]
 
     async def close(self) -> None:
         """Try once more to deliver what waits, then close the connections."""
@@ -118,7 +118,7 @@ class AsyncClient:
             try:
                 step = steps.send(reply)
             except StopIteration as end:
-                return end.value  # type: ignore[no-any-return]
+                return end.value
             reply = None
             if isinstance(step, Pause):
                 await asyncio.sleep(step.seconds)

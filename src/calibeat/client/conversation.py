@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 from calibeat.errors import CalibeatError
 
 from . import shared
-from .errors import Busy, Unreachable
+from .errors import Busy, Unreachable, error_of
 from .shared import Answer, Buffer, Retries
 
 T = TypeVar("T")
@@ -152,7 +152,7 @@ class Conversation:
             if reply.status and reply.status not in shared.AGAIN:
                 return shared.decode(reply.status, reply.content)
             if reply.status:
-                error = shared.error_of(reply.status, reply.content)
+                error = error_of(reply.status, reply.content)
             else:
                 error = Unreachable(f"the service must be reachable, got: {reply.content.decode()}")
             if attempt + 1 < most:

@@ -67,7 +67,7 @@ class Client:
         return self._run(self._say.predict(shared.forecast_event(stream, score, id, time)))
 
     def predict_many(self, events: Iterable[Mapping[str, Any]]) -> list[Answer]:
-        """Calibrate many scores: events with `stream`, `score`, and `id` and `time` if wanted; answers in their order."""
+        """Calibrate many scores: events with `stream`, `score`, and `id` and `time` if wanted; answers in order."""
         return self._run(self._say.predict_many(events))
 
     def outcome(
@@ -104,11 +104,11 @@ class Client:
 
     def stream(self, name: str) -> dict[str, Any]:
         """What the service knows of a stream."""
-        return self._run(self._say.get(shared.stream_path(name)))  # type: ignore[no-any-return]
+        return self._run(self._say.get(shared.stream_path(name)))
 
     def streams(self, after: str | None = None, limit: int = 100) -> list[dict[str, Any]]:
         """Streams by name, `limit` of them after the one that is named."""
-        return self._run(self._say.get(shared.streams_path(after, limit)))["streams"]  # type: ignore[no-any-return]
+        return self._run(self._say.get(shared.streams_path(after, limit)))["streams"]
 
     def close(self) -> None:
         """Try once more to deliver what waits, then close the connections."""
@@ -133,7 +133,7 @@ class Client:
             try:
                 step = steps.send(reply)
             except StopIteration as end:
-                return end.value  # type: ignore[no-any-return]
+                return end.value
             reply = None
             if isinstance(step, Pause):
                 clock.sleep(step.seconds)

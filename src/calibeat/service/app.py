@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from typing import Any
+from typing import Any, ClassVar
 
 from starlette.types import Receive, Scope, Send
 
@@ -28,8 +28,8 @@ class Service:
     """Everything that answers HTTP."""
 
     # PUT of an outcome is POST: what a second outcome does is a setting of the service.
-    hot_methods = {"/v1/forecasts": ("POST",), "/v1/outcomes": ("POST", "PUT")}
-    hot_paths = {path.encode(): path for path in READERS}
+    hot_methods: ClassVar = {"/v1/forecasts": ("POST",), "/v1/outcomes": ("POST", "PUT")}
+    hot_paths: ClassVar[dict[bytes, str]] = {path.encode(): path for path in READERS}
 
     def __init__(
         self, hot: Hot, reads: Reads, tokens: TokenBook, limits: Limits, access_log: AccessLog | None = None

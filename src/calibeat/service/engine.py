@@ -98,7 +98,7 @@ class Engine:
     def submit(
         self, ticket: object, events: list[ForecastEvent] | list[OutcomeEvent], *, checked: bool = False
     ) -> None:
-        """Queue a request: forecasts or outcomes, not both. Never waits; a full queue and bad events are a `Refusal`."""
+        """Queue a request: forecasts or outcomes, not both. Never waits; a full queue or a bad event is a `Refusal`."""
         if not checked:  # HTTP checks while it reads
             check_events(events)
             if not events or any(type(event) is not type(events[0]) for event in events):

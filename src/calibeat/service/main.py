@@ -6,9 +6,12 @@ import asyncio
 import logging
 import socket
 import sys
+from collections.abc import Callable
+from contextlib import ExitStack, closing
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 from calibeat.errors import InvalidInput
 
@@ -20,8 +23,8 @@ from .hot import Hot
 from .limits import DEFAULT
 from .reads import Reads
 from .settings import Settings
-from .store import open_reader, sqlite_path
-from .tokens import Refresher, TokenBook
+from .store import Reader, open_reader, sqlite_path
+from .tokens import Refresher, Scope, TokenBook
 from .webhook import Webhook, read_secret
 from .workers import Supervisor
 
@@ -44,8 +47,15 @@ class Options:
     typed: tuple[str, ...] = ()  # the command line, for workers
 
 
-def serve(options: Options) -> int | None:
-    """Serve until a signal comes, and return it."""
+Ready = Callable[[str, Callable[[], None]], None]
+
+
+def serve(options: Options, ready: Ready | None = None) -> int | None:
+    """Serve until a signal comes, and return it.
+
+    `ready` is called with the address and with a function that stops the service, as SIGTERM would; without it, one
+    line with the address is printed.
+    """
     logging.basicConfig(stream=sys.stderr, level=logging.WARNING, format="calibeat: %(levelname)s: %(message)s")
     if options.workers > 1 and sqlite_path(options.store) is not None:
         raise InvalidInput(
@@ -55,76 +65,105 @@ def serve(options: Options) -> int | None:
     if options.workers < 1:
         raise InvalidInput(f"workers must be 1 or more, got {options.workers}")
     if options.listen_fd is not None:
-        return _serve_one(options, socket.socket(fileno=options.listen_fd))
-    listener = server.listen(options.host, options.port)
-    if options.workers > 1:
-        tokens(options)
-        return Supervisor(options.workers, listener, options.typed).run()
-    return _serve_one(options, listener)
+        return _serve_one(options, socket.socket(fileno=options.listen_fd), ready)
+    with server.listen(options.host, options.port) as listener:
+        if options.workers > 1:
+            return Supervisor(options.workers, listener, options.typed).run()
+        return _serve_one(options, listener, ready)
 
 
-def _serve_one(options: Options, listener: socket.socket) -> int | None:
+def _serve_one(options: Options, listener: socket.socket, ready: Ready | None) -> int | None:
     """One process: an engine, its routes, its signals."""
     limits = replace(DEFAULT, **options.limits)
     limits = replace(limits, connections=server.room_for(limits.connections))
     secret = read_secret(options.webhook_secret)
     webhook = Webhook(options.store, options.webhook, secret) if options.webhook else None
-    engine = Engine.open(options.store, options.settings)
-    try:
-        book = tokens(options)
-    except BaseException:
-        engine.stop()
-        raise
-    refresher = Refresher(book, lambda: _read_tokens(options.store))
-    hot = Hot(engine, book, limits)
-    reads = Reads(options.store, engine.numbers)
-    access_log = AccessLog() if options.access_log else None
-    service = Service(hot, reads, book, limits, access_log)
+    with ExitStack() as stack:
+        engine = Engine.open(options.store, options.settings)
+        unstarted = stack.enter_context(ExitStack())
+        unstarted.callback(engine.store.close)  # once it has started, the engine does that itself
+        stored = stack.enter_context(closing(StoredTokens(options.store)))
+        book = token_book(options, stored)
+        refresher = Refresher(book, stored.read)
+        hot = Hot(engine, book, limits)
+        reads = stack.enter_context(closing(Reads(options.store, engine.numbers)))
+        access_log = AccessLog() if options.access_log else None
+        service = Service(hot, reads, book, limits, access_log)
 
-    def started(loop: asyncio.AbstractEventLoop) -> None:
-        hot.use(loop)
-        engine.start(hot.deliver)
-        refresher.start()
-        if webhook is not None:
-            webhook.start()
+        def started(loop: asyncio.AbstractEventLoop) -> None:
+            hot.use(loop)
+            unstarted.pop_all()
+            engine.start(hot.deliver)
+            stack.callback(engine.stop)
+            refresher.start()
+            stack.callback(refresher.stop)
+            if webhook is not None:
+                webhook.start()
+                stack.callback(webhook.stop)
 
-    try:
-        return server.run(
-            service, listener, started=started, ready=lambda: _announce(options, listener), tls=options.tls
-        )
-    finally:
-        engine.stop()
-        refresher.stop()
-        reads.close()
-        if webhook is not None:
-            webhook.stop()
+        def said(running: server.Server) -> None:
+            where = server.address(listener, tls=options.tls is not None)
+            if ready is not None:
+                ready(where, running.stop)
+                return
+            alone = "; no token yet, so only this machine can connect" if book.is_open else ""
+            sys.stdout.write(f"calibeat serves {shown(options.store)} at {where}{alone}\n")
+            sys.stdout.flush()
+
+        return server.run(service, listener, started=started, ready=said, tls=options.tls)
 
 
-def tokens(options: Options) -> TokenBook:
+def token_book(options: Options, stored: StoredTokens) -> TokenBook:
     """The tokens of the store. Without any, only this machine may connect."""
     loopback = server.is_loopback(options.host)
     book = TokenBook(open_without_tokens=loopback)
-    book.refresh(_read_tokens(options.store))
+    book.refresh(stored.read())
     if not loopback and not book.scopes:
         raise InvalidInput(
             f"host must be loopback as long as there is no token, got {options.host}: "
-            f"`calibeat token create --store {options.store} --scope write --name NAME` makes one"
+            "`calibeat token create --store STORE --scope write --name NAME` makes one"
         )
     return book
 
 
-def _read_tokens(store: str) -> list[tuple[bytes, Any]]:
-    """The hashes and scopes of the tokens that are not revoked."""
-    reader = open_reader(store)
-    try:
-        return [(bytes.fromhex(token.hash), token.scope) for token in reader.tokens.list() if token.revoked is None]
-    finally:
-        reader.close()
+class StoredTokens:
+    """The tokens as the store has them, over a connection that is opened again when it fails."""
+
+    def __init__(self, store: str) -> None:
+        self._store = store
+        self._reader: Reader | None = None
+
+    def read(self) -> list[tuple[bytes, Scope]]:
+        """The hashes and scopes of the tokens that are not revoked."""
+        if self._reader is None:
+            self._reader = open_reader(self._store)
+        try:
+            found = self._reader.tokens.list()
+        except Exception:
+            self.close()
+            raise
+        return [(bytes.fromhex(token.hash), _scope(token.scope)) for token in found if token.revoked is None]
+
+    def close(self) -> None:
+        """Close the connection."""
+        reader, self._reader = self._reader, None
+        if reader is not None:
+            reader.close()
 
 
-def _announce(options: Options, listener: socket.socket) -> None:
-    """The one line that says where the service is."""
-    where = server.address(listener, tls=options.tls is not None)
-    open_to = "" if _read_tokens(options.store) else "; no token yet, so only this machine can connect"
-    sys.stdout.write(f"calibeat serves {options.store} at {where}{open_to}\n")
-    sys.stdout.flush()
+def _scope(text: str) -> Scope:
+    return "write" if text == "write" else "read"
+
+
+def shown(store: str) -> str:
+    """A store as it may be printed: without a password.
+
+    >>> shown("postgresql://me:secret@db.example/calibeat?password=secret"), shown("calibeat.db")
+    ('postgresql://me@db.example/calibeat', 'calibeat.db')
+    """
+    if sqlite_path(store) is not None:
+        return store
+    parts = urlsplit(store)
+    user, _, host = parts.netloc.rpartition("@")
+    name = user.partition(":")[0]
+    return f"{parts.scheme}://{name + '@' if name else ''}{host}{parts.path}"

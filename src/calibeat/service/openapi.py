@@ -11,6 +11,7 @@ from calibeat._version import __version__
 
 from . import wire
 from .limits import Limits
+from .operations import ForecastEvent, OutcomeEvent
 from .parameters import HISTORY, LIMIT_ONLY, NONE, RELIABILITY, STREAMS, Parameters
 from .pages import OVERVIEW, VIEW
 from .store.overview import Overview
@@ -18,8 +19,8 @@ from .store.reader import Reliability, StreamInfo, Totals
 from .store.view import View
 
 _COMPONENTS = (
-    wire.ForecastEvent,
-    wire.OutcomeEvent,
+    ForecastEvent,
+    OutcomeEvent,
     wire.ForecastBatch,
     wire.OutcomeBatch,
     wire.ForecastAnswer,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import Annotated, Literal
+from typing import Annotated
 
 from calibeat._util.check import said
 from calibeat._util.extras import missing
@@ -38,7 +38,7 @@ Name = Annotated[str, msgspec.Meta(min_length=1, max_length=LONGEST, extra_json_
 Score = Annotated[float, msgspec.Meta(ge=0.0, le=1.0)]
 Time = Annotated[float, msgspec.Meta(ge=0.0, le=LATEST, description="seconds since 1970")]
 Probability = Annotated[float, msgspec.Meta(ge=0.0, le=1.0)]
-Outcome = Literal[0, 1]
+Outcome = Annotated[int, msgspec.Meta(ge=0, le=1)]
 
 
 class ForecastEvent(msgspec.Struct, frozen=True, gc=False, forbid_unknown_fields=True):
@@ -108,9 +108,9 @@ def _problem(event: Event) -> str:
 
 
 def is_text(name: str) -> bool:
-    """Whether a name has no control characters.
+    r"""Whether a name has no control characters.
 
-    >>> is_text("paris"), is_text("a\\tb")
+    >>> is_text("paris"), is_text("a\tb")
     (True, False)
     """
     return _UNREADABLE.search(name) is None

@@ -8,8 +8,9 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import parse_qsl
 
+from .operations import is_text
 from .store.reader import MOST, ORDERS
-from .wire import LAST_TIME, LONGEST_NAME, bad, is_text
+from .wire import LAST_TIME, LONGEST_NAME, bad
 
 
 def is_readable(name: str) -> bool:

@@ -1,8 +1,8 @@
 """uvicorn's HTTP protocol with the service's limits, and a short way for the two hot routes.
 
-A hot request needs no task, coroutine or future: `FastCall` stands where uvicorn keeps the cycle of a request, waits for
-its group's commit, and is written to the transport. Everything else, pipelined hot requests included, goes through ASGI
-as usual. Only `cycle`, `pipeline` and the parser's callbacks of uvicorn's class are relied on.
+A hot request needs no task, coroutine or future: `FastCall` stands where uvicorn keeps the cycle of a request, waits
+for its group's commit, and is written to the transport. Everything else, pipelined hot requests included, goes
+through ASGI as usual. Only `cycle`, `pipeline` and the parser's callbacks of uvicorn's class are relied on.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import httptools
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from .hot import FORBIDDEN, NOT_JSON, UNAUTHORIZED, WRONG_HOST, Call
+from .hot import Call
 from .wire import error_body
 
 if TYPE_CHECKING:
@@ -106,14 +106,14 @@ class Protocol(HttpToolsProtocol):
         self.service: Service = self.config.app  # type: ignore[assignment]
         self.limits = self.service.limits
         self.lingering = False
-        self.in_head, self.received = True, 0
+        self.in_head, self.received, self.fed = True, 0, 0
         self.receiving = False
         self.headers = []
         self.current: Any = None  # the cycle whose request is not whole yet
         self.deadline = self.loop.time() + self.limits.request_seconds
         if len(self.connections) > self.limits.connections:
             self.refuse(
-                503, "too_many_connections", f"connections must be {self.limits.connections} at most; try again"
+                503, "too_many_connections", f"there are {self.limits.connections} connections already; try again"
             )
 
     # ---- bytes in -------------------------------------------------------------------------------------------------
@@ -123,6 +123,7 @@ class Protocol(HttpToolsProtocol):
         if self.lingering or self.parser is None:
             return
         self.received += len(data)
+        self.fed = len(data)
         try:
             self.parser.feed_data(data)
         except httptools.HttpParserUpgrade:  # the request itself was taken as any other
@@ -140,7 +141,7 @@ class Protocol(HttpToolsProtocol):
         self.url = b""
         self.headers = []
         self.in_head = self.receiving = True
-        self.received = 0
+        self.received, self.fed = self.fed, 0  # what is fed now counts for the first request in it
         self.current = None
         self.deadline = self.loop.time() + self.limits.request_seconds
 
@@ -186,7 +187,7 @@ class Protocol(HttpToolsProtocol):
 
     def on_body(self, body: bytes) -> None:
         """A part of the body."""
-        call = self.cycle
+        call: Any = self.cycle
         if not isinstance(call, FastCall):
             if call is not None and not self.lingering:
                 super().on_body(body)
@@ -201,7 +202,7 @@ class Protocol(HttpToolsProtocol):
         """The request is whole."""
         self.receiving, self.current = False, None
         self.deadline = self.loop.time() + self.limits.answer_seconds
-        call = self.cycle
+        call: Any = self.cycle
         if not isinstance(call, FastCall):
             if call is not None and not self.lingering:
                 super().on_message_complete()
@@ -241,18 +242,21 @@ class Protocol(HttpToolsProtocol):
         """Answer with an error and close, but let the client read it first: it may still be sending."""
         hot = self.service.hot
         hot.refused[code] = hot.refused.get(code, 0) + 1
-        cycle, unfinished = self.cycle, self.current
+        cycle: Any = self.cycle
+        unfinished = self.current
         self.lingering = True  # whatever else comes is not read
         self.receiving = self.in_head = False
         if cycle is not None and cycle is not unfinished and not cycle.response_complete and not force:
             cycle.keep_alive = False  # an earlier request waits for its commit: it is answered, then the end
             self.deadline = self.loop.time() + self.limits.answer_seconds
             return
-        started = cycle is not None and not cycle.response_complete and getattr(cycle, "response_started", False)
+        answered = unfinished is not None and (
+            unfinished.response_complete or getattr(unfinished, "response_started", False)
+        )
         if isinstance(cycle, FastCall):
             cycle.response_complete = True
         self.deadline = self.loop.time() + LINGER
-        if not started:
+        if not answered:
             self.write(status, error_body(code, message), keep_alive=False)
         if self.transport.can_write_eof():
             self.transport.write_eof()
@@ -286,6 +290,3 @@ def sweep(connections: Any, now: float) -> None:
     for connection in list(connections):
         if connection.deadline < now:
             connection.expire()
-
-
-__all__ = ["FORBIDDEN", "NOT_JSON", "UNAUTHORIZED", "WRONG_HOST", "FastCall", "Protocol", "extra_headers", "sweep"]

@@ -7,7 +7,6 @@ import logging
 import secrets
 from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl, unquote
@@ -83,7 +82,7 @@ class Routes:
     def __init__(self, service: Service) -> None:
         self.service, self.reads = service, service.reads
 
-    async def streams(self, request: Request, asked: dict[str, Any]) -> Any:
+    async def streams(self, asked: dict[str, Any]) -> Any:
         """A page of streams."""
         limit = asked.pop("limit", 100)
         found = await self.reads.ask(lambda reader: reader.streams(limit=limit, **asked))
@@ -107,11 +106,11 @@ class Routes:
         found = await self.reads.ask(lambda reader: reader.delays(name))
         return None if found is None else DelaysAnswer(found)
 
-    async def alarms(self, request: Request, asked: dict[str, Any]) -> Any:
+    async def alarms(self, asked: dict[str, Any]) -> Any:
         """The latest alarms of all streams."""
         return AlarmsAnswer(await self.reads.ask(lambda reader: reader.alarms(asked.get("limit", 100))))
 
-    async def totals(self, request: Request, asked: dict[str, Any]) -> Any:
+    async def totals(self, _: dict[str, Any]) -> Any:
         """The whole store in numbers."""
         return await self.reads.ask(lambda reader: reader.totals())
 
@@ -150,35 +149,35 @@ class Routes:
 
     # ---- for machines -----------------------------------------------------------------------------------------------
 
-    async def metrics(self, request: Request) -> Response:
+    async def metrics(self, _: Request) -> Response:
         """Prometheus text."""
         totals = await self.reads.ask(lambda reader: reader.totals())
         service = self.service
         text = prometheus.render(service.reads.numbers, totals, service.hot.refused)
         return Response(text, headers=SAFE, media_type=prometheus.MEDIA_TYPE)
 
-    async def alive(self, request: Request) -> Response:
+    async def alive(self, _: Request) -> Response:
         """The process answers."""
         return _json(Health("alive"))
 
-    async def ready(self, request: Request) -> Response:
+    async def ready(self, _: Request) -> Response:
         """The store answers, too."""
         if self.service.stopping:
             raise Refusal("stopping", "the service is stopping", None, 503)
         try:
             await self.reads.ask(lambda reader: reader.ping())
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 - whatever it is, the store cannot be read
             log.warning("the store cannot be read: %s", error)
             raise Refusal("not_ready", "the store must be readable, got an error; the log has it", None, 503) from None
         return _json(Health("ready"))
 
-    async def schema(self, request: Request) -> Response:
+    async def schema(self, _: Request) -> Response:
         """The description of all this."""
         return _json(openapi.document(self.service.limits), headers={"cache-control": "max-age=60"})
 
     # ---- the page ---------------------------------------------------------------------------------------------------
 
-    async def page(self, request: Request) -> Response:
+    async def page(self, _: Request) -> Response:
         """The dashboard: a page without data, so it needs no token; what it asks for does."""
         return pages.file(request, "index.html", {**SAFE, "content-security-policy": POLICY})
 
@@ -207,7 +206,7 @@ class Routes:
         )
         return response
 
-    async def logout(self, request: Request) -> Response:
+    async def logout(self, _: Request) -> Response:
         """Forget the cookie."""
         response = Response(status_code=HTTPStatus.SEE_OTHER, headers={**SAFE, "location": "/"})
         response.delete_cookie(COOKIE, httponly=True, samesite="strict")
@@ -238,12 +237,12 @@ class Routes:
 
         return handle
 
-    def asking(self, handler: Callable[[Request, dict[str, Any]], Awaitable[Any]], parameters: Parameters) -> Handler:
+    def asking(self, handler: Callable[[dict[str, Any]], Awaitable[Any]], parameters: Parameters) -> Handler:
         """A handler that returns a value, with checked parameters."""
 
         async def handle(request: Request) -> Response:
             asked = parameters.read(request.url.query)
-            return _json(await handler(request, asked), headers={"etag": request.state.tag})
+            return _json(await handler(asked), headers={"etag": request.state.tag})
 
         return self.reading(handle)
 
@@ -293,7 +292,7 @@ def cold_routes(service: Service) -> Starlette:
     return app
 
 
-async def _unreachable(request: Request) -> Response:  # pragma: no cover - here for 405 and its Allow header
+async def _unreachable(_: Request) -> Response:  # pragma: no cover - here for 405 and its Allow header
     raise HTTPException(404)
 
 
@@ -308,6 +307,3 @@ async def _refused(request: Request, error: HTTPException) -> Response:
     allow = (error.headers or {}).get("Allow", "")
     message = sentence.format(path=request.url.path, method=request.method, allow=allow)
     return _json(error_body(code, message), error.status_code, dict(error.headers or {}))
-
-
-__all__ = ["COOKIE", "POLICY", "Reads", "cold_routes", "partial"]

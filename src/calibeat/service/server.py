@@ -9,6 +9,7 @@ import signal
 import socket
 import ssl
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from types import FrameType
 from typing import Any
@@ -28,14 +29,17 @@ SPARE_FILES = 64  # descriptors that are not connections
 class Server(uvicorn.Server):
     """Stops on SIGTERM and SIGINT after the last answers, and tells which of the two it was."""
 
-    def __init__(self, config: uvicorn.Config, ready: Callable[[], None]) -> None:
+    def __init__(self, config: uvicorn.Config, ready: Callable[[Server], None]) -> None:
         super().__init__(config)
         self.stopped_by: int | None = None
         self._ready = ready
 
     @contextlib.contextmanager
-    def capture_signals(self) -> Iterator[None]:  # type: ignore[override]
+    def capture_signals(self) -> Iterator[None]:
         """As uvicorn, but the signal is not raised again: the exit code is ours."""
+        if threading.current_thread() is not threading.main_thread():
+            yield  # only the main thread hears signals
+            return
         wanted = (signal.SIGINT, signal.SIGTERM)
         before = {number: signal.signal(number, self.handle_exit) for number in wanted}
         try:
@@ -52,7 +56,11 @@ class Server(uvicorn.Server):
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Say that the service is ready when it is."""
         await super().startup(sockets)
-        self._ready()
+        self._ready(self)
+
+    def stop(self) -> None:
+        """Stop as a signal would; any thread may call it."""
+        self.should_exit = True
 
     async def on_tick(self, counter: int) -> bool:
         """Ten times a second."""
@@ -66,7 +74,7 @@ def run(
     listener: socket.socket,
     *,
     started: Callable[[asyncio.AbstractEventLoop], None],
-    ready: Callable[[], None],
+    ready: Callable[[Server], None],
     tls: tuple[str, str] | None = None,
 ) -> int | None:
     """Serve until a signal comes, and return it. `started` is called with the loop before the first connection."""
@@ -126,7 +134,7 @@ def listen(host: str, port: int) -> socket.socket:
     """A bound socket, or a sentence."""
     try:
         family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-        return socket.create_server(address[:2], family=family, backlog=BACKLOG)  # type: ignore[arg-type]
+        return socket.create_server(address[:2], family=family, backlog=BACKLOG)
     except (OSError, OverflowError) as error:
         reason = getattr(error, "strerror", None) or error
         raise InvalidInput(f"host and port must be free to listen on, got {host}:{port}: {reason}") from None

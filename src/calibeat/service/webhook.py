@@ -93,8 +93,8 @@ class Webhook:
         while not self._stop.is_set():
             rows = connection.all(
                 "SELECT a.number, s.name, a.time, a.at, a.since, a.what, a.page FROM alarm a "
-                f"JOIN stream s ON s.number = a.stream WHERE a.number > ? ORDER BY a.number LIMIT {AT_ONCE}",
-                (delivered,),
+                "JOIN stream s ON s.number = a.stream WHERE a.number > ? ORDER BY a.number LIMIT ?",
+                (delivered, AT_ONCE),
             )
             if not rows:
                 return

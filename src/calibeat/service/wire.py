@@ -153,9 +153,9 @@ _encode = msgspec.json.Encoder().encode
 
 
 def error_body(code: str, message: str, at: int | str | None = None) -> bytes:
-    """
+    r"""
     >>> error_body("conflict", "id 'e1' is taken", 3)
-    b'{"error":{"code":"conflict","message":"id \\'e1\\' is taken","at":3}}'
+    b'{"error":{"code":"conflict","message":"id \'e1\' is taken","at":3}}'
     """
     return _encode(ErrorAnswer(ErrorDetail(code, message, at)))
 
@@ -194,11 +194,11 @@ def read_forecasts(body: bytes, most: int) -> Asked:
     except msgspec.DecodeError as error:
         raise explained(error, body) from None
     if found.events is UNSET:
-        stream, id, score = found.stream, found.id, found.score
-        if stream is UNSET or id is UNSET or score is UNSET:
+        stream, name, score = found.stream, found.id, found.score
+        if stream is UNSET or name is UNSET or score is UNSET:
             raise _missing(found, ("stream", "id", "score"))
         time = found.time
-        events: list[Any] = [ForecastEvent(stream, id, score, None if time is UNSET else time)]
+        events: list[Any] = [ForecastEvent(stream, name, score, None if time is UNSET else time)]
     else:
         events = _many(found, ("stream", "id", "score", "time"), most)
     if b"\\" in body or b"\x7f" in body:  # without a backslash JSON can hold no control character but this one
@@ -219,11 +219,11 @@ def read_outcomes(body: bytes, most: int) -> Asked:
     except msgspec.DecodeError as error:
         raise explained(error, body) from None
     if found.events is UNSET:
-        stream, id, outcome = found.stream, found.id, found.outcome
-        if stream is UNSET or id is UNSET or outcome is UNSET:
+        stream, name, outcome = found.stream, found.id, found.outcome
+        if stream is UNSET or name is UNSET or outcome is UNSET:
             raise _missing(found, ("stream", "id", "outcome"))
         time = found.time
-        events: list[Any] = [OutcomeEvent(stream, id, outcome, None if time is UNSET else time)]
+        events: list[Any] = [OutcomeEvent(stream, name, outcome, None if time is UNSET else time)]
     else:
         events = _many(found, ("stream", "id", "outcome", "time"), most)
     if b"\\" in body or b"\x7f" in body:
@@ -238,7 +238,7 @@ def _many(found: Any, fields: tuple[str, ...], most: int) -> list[Any]:
         raise bad("events must hold one event at least, got none", "events")
     if len(found.events) > most:
         raise Refusal("too_many", f"events must be {most} at most, got {len(found.events)}", "events", 413)
-    return found.events  # type: ignore[no-any-return]
+    return found.events
 
 
 def _missing(found: Any, fields: tuple[str, ...]) -> Refusal:
