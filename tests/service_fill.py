@@ -36,11 +36,15 @@ def fill(
     days: float,
     *,
     method: str = "auto",
-    monitor: float | None = 100_000.0,
+    monitor: float | None = 20_000.0,
+    expire: float | None = 7 * DAY,
     end: float = END,
     seed: int = 0,
 ) -> None:
-    """Forecasts over `days` up to `end`, and the outcomes that had come by then."""
+    """Forecasts over `days` up to `end`, and the outcomes that had come by then.
+
+    Monitors read in the order of forecasts: without `expire` they would wait for the outcomes that never come.
+    """
     rng = np.random.default_rng(seed)
     shares = np.array([stream.share for stream in streams])
     which = rng.choice(len(streams), events, p=shares / shares.sum())
@@ -52,7 +56,7 @@ def fill(
     due = times + median[which] * rng.lognormal(0.0, 0.7, events)
     due[rng.random(events) < never[which]] = np.inf
     clock = [end]
-    engine = Engine.open(str(path), Settings(method=method, monitor=monitor), clock=lambda: clock[0])
+    engine = Engine.open(str(path), Settings(method=method, monitor=monitor, expire=expire), clock=lambda: clock[0])
     order, told = np.argsort(due), 0
     names = [stream.name for stream in streams]
     for first in range(0, events, GROUP):

@@ -12,8 +12,8 @@ from calibeat._version import __version__
 from . import wire
 from .limits import Limits
 from .operations import ForecastEvent, OutcomeEvent
-from .parameters import HISTORY, LIMIT_ONLY, NONE, RELIABILITY, STREAMS, Parameters
 from .pages import OVERVIEW, VIEW
+from .parameters import HISTORY, LIMIT_ONLY, NONE, RELIABILITY, STREAMS, Parameters
 from .store.overview import Overview
 from .store.reader import Reliability, StreamInfo, Totals
 from .store.view import View

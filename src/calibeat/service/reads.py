@@ -114,7 +114,7 @@ class Routes:
         """The whole store in numbers."""
         return await self.reads.ask(lambda reader: reader.totals())
 
-    async def overview(self, request: Request, asked: dict[str, Any]) -> Any:
+    async def overview(self, asked: dict[str, Any]) -> Any:
         """The first screen of the dashboard."""
         return await pages.ask_overview(self.service, asked)
 
@@ -177,7 +177,7 @@ class Routes:
 
     # ---- the page ---------------------------------------------------------------------------------------------------
 
-    async def page(self, _: Request) -> Response:
+    async def page(self, request: Request) -> Response:
         """The dashboard: a page without data, so it needs no token; what it asks for does."""
         return pages.file(request, "index.html", {**SAFE, "content-security-policy": POLICY})
 

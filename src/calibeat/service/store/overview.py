@@ -21,7 +21,7 @@ ROWS = 25  # on a page
 LATEST = 5  # alarms
 MOST_PAGES = 1_000_000
 
-# "attention": fresh alarms, then what miscalibration costs in all: outcomes x squared error, the Brier score's own unit.
+# "attention": fresh alarms, then what miscalibration costs in all: outcomes x squared error, as the Brier score counts.
 _COST = "coalesce(error * error * outcomes, 0) DESC"
 ORDERS = {
     "attention": f"coalesce(fresh, 0) DESC, {_COST}, pending DESC, name",

@@ -1,4 +1,4 @@
-"""One stream on the dashboard: over time, its reliability by week, what was learnt, how late outcomes are, its alarms."""
+"""One stream on the dashboard: over time, reliability by week, what was learnt, how late outcomes are, its alarms."""
 
 from __future__ import annotations
 
