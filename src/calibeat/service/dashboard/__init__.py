@@ -1,7 +1,7 @@
 """The dashboard: one page, put together from files of the report and of this folder. There is no build step.
 
-The browser asks for `index.html`, `dashboard.css`, `dashboard.js` and `icon.svg`. The charts, tables and colours are the
-very files of `calibeat.report`, so the two pages look alike.
+The browser asks for `index.html`, `dashboard.css`, `dashboard.js` and `icon.svg`. The charts, tables and colours are
+the very files of `calibeat.report`, so the two pages look alike.
 """
 
 from __future__ import annotations

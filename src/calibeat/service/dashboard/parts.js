@@ -49,10 +49,10 @@ function makeFigures(names) {
 // What, where, since when. The monitor counts outcomes; the time of that forecast is easier to use, where it is known.
 function alarmItem(alarm, withStream) {
   const region = /^(.*) from ([\d.e+-]+) to ([\d.e+-]+)$/.exec(alarm.what);
-  const where = region ? ` for forecasts from ${region[2]} to ${region[3]}` : "";
+  const where = region ? ` where they are from ${region[2]} to ${region[3]}` : "";
   const since = known(alarm.since_time) ? `since about ${stamp(alarm.since_time)} (outcome ${count(alarm.since)})` : `since about outcome ${count(alarm.since)}`;
   return element("li", { class: alarm.page ? "page" : "repeat" },
-    element("p", { class: "what" }, ...(withStream ? [streamLink(alarm.stream), ": "] : []), element("strong", {}, `${region ? region[1] : alarm.what}`), where),
+    element("p", { class: "what" }, ...(withStream ? [streamLink(alarm.stream), ": "] : []), element("strong", {}, `forecasts ${region ? region[1] : alarm.what}`), where),
     element("p", { class: "small" }, `${since} · raised ${stamp(alarm.time)}, at outcome ${count(alarm.at)}${alarm.page ? "" : " · same episode as the one before"}`));
 }
 

@@ -25,14 +25,35 @@ function timeAxis({ start, seconds }) {
 }
 
 function drawOverTime(host) {
-  return lazily(host, ({ series }) => {
+  return lazily(host, ({ series, alarms }) => {
     const { x, when } = timeAxis(series);
     return {
-      x, title: i => `${when(i)} · ${counted(series.outcomes[i], "outcome")}`,
+      x, title: i => `${when(i)} · ${counted(series.outcomes[i], "outcome")}`, behind: self => markAlarms(self, alarms),
       series: [line("happened", series.happened, { low: series.low, high: series.high }), line("calibrated", series.forecast), line("raw", series.score)],
       note: (one, i) => one.low ? `${percent(one.values[i])} (${percent(one.low[i])} to ${percent(one.high[i])})` : percent(one.values[i]),
     };
   }, { kind: "time", bandOnly: true, format: percent, yTicks: v => `${+(100 * v).toPrecision(6)}\u00a0%`, label: "Mean forecast, mean raw score and how often it happened, over time" });
+}
+
+// An upright line where an alarm was raised; the list of alarms says the same in words.
+function markAlarms(self, alarms) {
+  const { ctx, bbox } = self, scale = uPlot.pxRatio;
+  ctx.save();
+  ctx.strokeStyle = ctx.fillStyle = colour("bad");
+  ctx.lineWidth = scale;
+  ctx.setLineDash([4 * scale, 3 * scale]);
+  ctx.font = `${11 * scale}px system-ui, sans-serif`;
+  for (const { time, page } of alarms) {
+    const at = Math.round(self.valToPos(time, "x", true));
+    if (!page || at < bbox.left || at > bbox.left + bbox.width) continue;
+    ctx.beginPath();
+    ctx.moveTo(at, bbox.top);
+    ctx.lineTo(at, bbox.top + bbox.height);
+    ctx.stroke();
+    ctx.textAlign = at > bbox.left + bbox.width - 40 * scale ? "right" : "left";
+    ctx.fillText("alarm", at + (ctx.textAlign === "left" ? 4 : -4) * scale, bbox.top + 11 * scale);
+  }
+  ctx.restore();
 }
 
 function drawLosses(host) {

@@ -136,7 +136,9 @@ def alarm_rows(reader: Reader, where: str, arguments: tuple[Any, ...], limit: in
     rows = reader.select(
         "SELECT a.number, s.name, a.time, a.at, a.since, e.time, a.what, a.page FROM alarm a "  # noqa: S608
         "JOIN stream s ON s.number = a.stream "
-        "LEFT JOIN event e ON e.stream = a.stream AND e.nth = CAST(a.since AS INTEGER) "
+        # Monitors count outcomes. Forecasts that were given up are spread over them.
+        "LEFT JOIN event e ON e.stream = a.stream "
+        "AND e.nth = CAST(a.since * (s.events - s.pending - s.held) / nullif(s.outcomes, 0) AS INTEGER) "
         f"{where} ORDER BY a.number DESC LIMIT {limit}",
         arguments,
     )
