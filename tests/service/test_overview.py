@@ -10,15 +10,10 @@ from calibeat.service.store import open_reader
 from calibeat.service.store.overview import ORDERS, ROWS, overview
 
 
-@pytest.fixture
-def url(tmp_path):
-    return str(tmp_path / "calibeat.db")
-
-
-@pytest.fixture
-def reader(url):
+@pytest.fixture(scope="module")
+def reader(module_url):
     """Three streams: much pending, badly calibrated, and one that has raised an alarm."""
-    with desk(url, method="ops") as service:
+    with desk(module_url, method="ops") as service:
         service.ask(*(("waiting", f"w{i}", 0.5) for i in range(60)))
         service.tell(("waiting", "w0", 1))
         service.now += 10.0
@@ -28,12 +23,12 @@ def reader(url):
         service.ask(*(("Loud_100%", f"l{i}", 0.5) for i in range(120)))
         service.tell(*(("Loud_100%", f"l{i}", i % 2) for i in range(110)))
         connection = service.engine.store.connection
-        number = connection.all("SELECT number FROM stream WHERE name = 'Loud_100%'")[0][0]
+        number = connection.all("SELECT number FROM stream WHERE name = ?", ("Loud_100%",))[0][0]
         connection.run(
             "INSERT INTO alarm (stream, time, at, since, what, page) VALUES (?, ?, 100, 90.5, 'too sure', 1)",
             (number, service.now),
         )
-    opened = open_reader(url)
+    opened = open_reader(module_url)
     yield opened
     opened.close()
 

@@ -12,6 +12,7 @@ from calibeat import Calibrator
 from calibeat.core.losses import log_loss
 from calibeat.errors import InvalidInput
 from calibeat.metrics import wilson
+from calibeat.service.operations import ForecastEvent, OutcomeEvent
 from calibeat.service.store import open_reader
 from calibeat.service.store.view import POINTS, view
 
@@ -19,23 +20,23 @@ MONDAY = 1_794_787_200.0  # 16 November 2026, 00:00 UTC
 
 
 @pytest.fixture(scope="module")
-def filled(tmp_path_factory):
+def filled(module_url):
     """Five weeks of one stream, a forecast every two hours; the outcomes of the last day are missing."""
-    url = str(tmp_path_factory.mktemp("view") / "calibeat.db")
     rng = np.random.default_rng(0)
     times = MONDAY - 35 * DAY + 7200.0 * np.arange(420)
     scores = rng.random(420).round(3)
     outcomes = (rng.random(420) < scores**2).astype(int)
-    with desk(url, method="tops") as service:
-        service.now = float(times[0])
+    with desk(module_url, method="tops") as service:
         forecasts = []
         for i in range(420):
             service.now = float(times[i]) + 600.0
-            forecasts += service.ask(("rome", f"e{i}", float(scores[i]), float(times[i])))
-            if i < 408:
-                service.tell(("rome", f"e{i}", int(outcomes[i])))
+            (told,), *_ = service.group(
+                [ForecastEvent("rome", f"e{i}", float(scores[i]), float(times[i]))],
+                *([[OutcomeEvent("rome", f"e{i}", int(outcomes[i]))]] if i < 408 else []),
+            )
+            forecasts.append(told)
         service.ask(("silent", "s1", 0.4, float(times[-1])))
-    reader = open_reader(url)
+    reader = open_reader(module_url)
     yield reader, times, scores, np.array(forecasts), outcomes
     reader.close()
 
