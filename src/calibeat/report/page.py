@@ -37,6 +37,7 @@ SCRIPTS = (
     "reliability",
     "tables",
     "keys",
+    "theme",
     "start",
 )
 DIGITS = 6  # more than a pixel or a table shows, and a third of the bytes
