@@ -7,7 +7,7 @@ INSTALL := $(BIN)/pip install --quiet --disable-pip-version-check --constraint c
 # that dies is an error at once, with the name of its test.
 PYTEST := $(BIN)/python -m pytest -n auto --dist loadgroup --max-worker-restart=0
 
-.PHONY: help venv demo test test-quick chromium postgres java lint reproduce bench format clean
+.PHONY: help venv demo test test-quick chromium postgres java lint docs reproduce bench release test-lowest format clean
 
 help: ## what can be made
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -45,10 +45,13 @@ DEBIAN := $(SUDO) apt-get update -qq && $(SUDO) env DEBIAN_FRONTEND=noninteracti
 chromium: ## the browser of the tests
 	@which chromium chromedriver >/dev/null || { $(DEBIAN) chromium chromium-driver; } || echo "no Chromium: its tests will skip"
 
-# The tests start a server of their own, as another user: PostgreSQL refuses to run as root.
+# The tests start a server of their own, as another user: PostgreSQL refuses to run as root. Debian's package would start one
+# too, unless it is told not to.
+NO_CLUSTER := $(SUDO) mkdir -p /etc/postgresql-common && \
+	echo "create_main_cluster = false" | $(SUDO) tee /etc/postgresql-common/createcluster.conf >/dev/null
 postgres: ## the database of the tests
-	@ls /usr/lib/postgresql/*/bin/postgres >/dev/null 2>&1 || which postgres >/dev/null || { $(DEBIAN) postgresql; } \
-	  || echo "no PostgreSQL: its tests will skip"
+	@ls /usr/lib/postgresql/*/bin/postgres >/dev/null 2>&1 || which postgres >/dev/null || { \
+	  $(NO_CLUSTER) && $(DEBIAN) -o Dpkg::Options::=--force-confold postgresql; } || echo "no PostgreSQL: its tests will skip"
 
 java: ## the Java runtime of Spark
 	@which java >/dev/null || { $(DEBIAN) openjdk-17-jre-headless; } || echo "no Java: the tests of Spark will skip"
@@ -62,6 +65,11 @@ lint: .venv/dev ## ruff, mypy, and who may import whom
 format: .venv/dev ## let ruff lay out the code
 	$(BIN)/ruff check --fix
 	$(BIN)/ruff format
+
+# The site is browsed by its own tests when it is built: search, console, phone, dark mode, links.
+docs: .venv/docs chromium ## the site into out/site, warnings are errors; then its tests in a browser
+	$(BIN)/python -m sphinx --fail-on-warning --keep-going --quiet --jobs auto -d out/doctrees docs out/site
+	CALIBEAT_SITE=out/site $(BIN)/python -m pytest -q tests/docs/test_site.py
 
 reproduce: .venv/reproduce ## the paper's tables and figures into docs/ (RUNS=20)
 	$(BIN)/calibeat reproduce all --runs $(RUNS) --jobs 2 --out docs

@@ -16,7 +16,11 @@ from pathlib import Path
 from benchmarks.serve_load import Measured, load
 from benchmarks.table import show, verdict
 
-LOADS = {"1 event, 64 connections": (64, 1), "1 event, 256 connections": (256, 1), "100 events, 64 connections": (64, 100)}
+LOADS = {
+    "1 event, 64 connections": (64, 1),
+    "1 event, 256 connections": (256, 1),
+    "100 events, 64 connections": (64, 100),
+}
 GOAL, LATENCY = 0.5, 50.0
 
 
@@ -114,9 +118,7 @@ def throughput(*, quick: bool) -> None:
         _paced(found, peak / 2, seconds)
 
 
-def _table(
-    title: str, results: dict[str, list[tuple[Measured, float]]], found: dict[str, Contender]
-) -> None:
+def _table(title: str, results: dict[str, list[tuple[Measured, float]]], found: dict[str, Contender]) -> None:
     rates = {name: statistics.median(m.rate for m, _ in turns) for name, turns in results.items()}
     rows = []
     for name, turns in results.items():

@@ -84,7 +84,18 @@ def _wrk(url: str, connections: int, seconds: float, batch: int, pause: float) -
         script = Path(folder) / "load.lua"
         script.write_text(_LUA % (uuid.uuid4().hex[:8], batch, STREAMS))
         lag = str(2 * connections)
-        command = ["wrk", "-t1", f"-c{connections}", f"-d{seconds:g}s", "-s", str(script), url, "--", lag, f"{pause:.0f}"]
+        command = [
+            "wrk",
+            "-t1",
+            f"-c{connections}",
+            f"-d{seconds:g}s",
+            "-s",
+            str(script),
+            url,
+            "--",
+            lag,
+            f"{pause:.0f}",
+        ]
         done = subprocess.run(command, capture_output=True, text=True, check=True)
     found = re.search(r"\{.*\}", done.stdout)
     if found is None:
@@ -170,7 +181,5 @@ if __name__ == "__main__":
 
     target, *numbers = sys.argv[1:]
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        result = runner.run(
-            _measure(target, int(numbers[0]), float(numbers[1]), int(numbers[2]), float(numbers[3]))
-        )
+        result = runner.run(_measure(target, int(numbers[0]), float(numbers[1]), int(numbers[2]), float(numbers[3])))
     sys.stdout.write(json.dumps(vars(result)))

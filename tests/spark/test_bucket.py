@@ -89,7 +89,11 @@ def test_late_outcomes_have_the_bits_of_one_bank_however_batches_are_cut() -> No
                 got |= {name: p for name, status, p in rows if status == "forecast"}
             assert got == by_id
             stored = [table for page in bucket._rows._store.pages() for table in [bucket._rows._read(page)]]
-            rows = {k: row for table in stored for k, row in zip(*(table[c].to_pylist() for c in ("key", "row")), strict=True)}
+            rows = {
+                k: row
+                for table in stored
+                for k, row in zip(*(table[c].to_pylist() for c in ("key", "row")), strict=True)
+            }
             own_rows = bank.rows(sorted(rows))
             own_rows[:, bank.method.width + LAST] = 0.0
             assert [rows[key] for key in sorted(rows)] == to_bytes(own_rows)
@@ -155,7 +159,10 @@ def frame(*operations: tuple[str, str, int, float, float], reason: str | None = 
 
 def test_frames_of_pandas_in_and_out() -> None:
     bucket, handle = bucket_of(expire=16_000_000), Handle()
-    good, bad = frame(("a", "1", 0, 0.7, nan)), frame(("a", "2", 0, 1.7, nan), reason="score must be in [0, 1], got 1.7")
+    good, bad = (
+        frame(("a", "1", 0, 0.7, nan)),
+        frame(("a", "2", 0, 1.7, nan), reason="score must be in [0, 1], got 1.7"),
+    )
     with pytest.raises(InvalidInput, match=r"score must be in \[0, 1\], got 1\.7 - at key 'a', id '2'"):
         list(serve(bucket, handle, [good, bad], stop=True))
     side, forecasts = serve(bucket, handle, [good, bad], stop=False)

@@ -121,7 +121,15 @@ def test_a_stream_that_starts_from_a_bank_and_expires_events(spark: Any, tmp_pat
     bank.run(scores["key"].to_numpy(), scores["score"].to_numpy(), np.ones(len(scores)))
     bad = scores[:1].assign(id=77_777, score=1.5)
     folder = Folder(
-        spark, tmp_path, method="ops", state=bank, expire="1h", expire_as=0, watermark="0 seconds", bad="side", learnt=True
+        spark,
+        tmp_path,
+        method="ops",
+        state=bank,
+        expire="1h",
+        expire_as=0,
+        watermark="0 seconds",
+        bad="side",
+        learnt=True,
     )
     first = outcomes["time"] < scores["time"].iloc[2000]
     early = outcomes[first]
@@ -157,7 +165,10 @@ def test_what_a_stream_refuses(spark: Any) -> None:
     refused("outcome must be a column of the frame, got 'label'", outcome="label")
     refused("time column must hold timestamps, got long", time="id")
     refused("buckets must be a whole number", buckets=0)
-    refused("strings in one stream and numbers in the other", second=outcomes.withColumn("key", outcomes["key"].cast("string")))
+    refused(
+        "strings in one stream and numbers in the other",
+        second=outcomes.withColumn("key", outcomes["key"].cast("string")),
+    )
     refused("strings in one of state and scores", state=_strings())
     refused("state must be of auto, got rows of ops", state=_strings("ops"))
 

@@ -62,7 +62,14 @@ class Bucket:
         key = ("key", pa.string() if rules.strings else pa.int64())
         self._rows = Pages(rows, pa.schema([("hash", pa.int64()), key, ("row", pa.binary())]), rules.pages)
         numbers = [(name, pa.float64()) for name in ("score", "forecast", "outcome")]
-        known = [("key_hash", pa.int64()), ("id", pa.string()), ("state", pa.int8()), ("time", pa.int64()), *numbers, ("receipt", pa.binary())]
+        known = [
+            ("key_hash", pa.int64()),
+            ("id", pa.string()),
+            ("state", pa.int8()),
+            ("time", pa.int64()),
+            *numbers,
+            ("receipt", pa.binary()),
+        ]
         self._events = Pages(events, pa.schema([("hash", pa.int64()), key, *known]), rules.pages)
 
     # ---- one micro-batch ------------------------------------------------------------------------------------------
@@ -100,7 +107,9 @@ class Bucket:
     def expired(self, now: int) -> dict[str, list[Any]]:
         """Forget events whose time is over by now, and tell which of them had no outcome, or no score."""
         limit = now - (self.rules.expire or 0)
-        gone = [entry for table in self._events.sweep(lambda t: t["time"].to_numpy() <= limit) for entry in _entries(table)]
+        gone = [
+            entry for table in self._events.sweep(lambda t: t["time"].to_numpy() <= limit) for entry in _entries(table)
+        ]
         fold = _Fold()
         for entry in sorted(gone, key=lambda entry: (entry.time, str(entry.key), entry.id)):
             if entry.state == EARLY:

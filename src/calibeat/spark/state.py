@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from calibeat._util.check import said
+from calibeat._util.check import shown
 from calibeat.bank.bank import Bank
 from calibeat.bank.travel import row_width, rows_in, rows_out
 from calibeat.core.method import Method
@@ -116,7 +116,7 @@ def check_same(found: list[tuple[Any, Any]], wanted: str | None = None) -> str:
     """The one description of all rows, given the distinct pairs of method and version."""
     for method, version in found:
         if version != VERSION:
-            raise SnapshotMismatch(f"state must be of version {VERSION}, got {said(version)}")
+            raise SnapshotMismatch(f"state must be of version {VERSION}, got {shown(version)}")
         if wanted is not None and method != wanted:
             raise SnapshotMismatch(f"state must be of {wanted}, got rows of {method}")
     if len(found) > 1:

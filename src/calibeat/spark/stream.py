@@ -13,9 +13,9 @@ from calibeat.core.method import Method
 from calibeat.errors import InvalidInput
 
 from .bucket import Bucket, Rules
-from .rows import column_of, microseconds, quoted
+from .rows import column_of, quoted
 from .session import check_frame, check_libraries
-from .state import STATE, VERSION, check_same, check_state, described, from_bank, frame_of
+from .state import VERSION, check_same, check_state, described, from_bank
 
 OUTPUT = (
     "key {key}, id string, time timestamp, status string, score double, forecast double, outcome double, reason string"
@@ -125,7 +125,7 @@ def _check_columns(
 
 
 def _operations(
-    scores: Any, outcomes: Any, names: tuple[str, str, str, str], times: tuple[str, str], strings: bool  # noqa: FBT001
+    scores: Any, outcomes: Any, names: tuple[str, str, str, str], times: tuple[str, str], strings: bool
 ) -> Any:
     """Both streams as one, with the same columns."""
     from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
@@ -219,13 +219,13 @@ def _processor(rules: Rules, *, stop: bool) -> Any:
             states = [handle.getMapState(name, "page int", "content binary") for name in ("rows", "events")]
             self.bucket = Bucket(rules, *(MapPages(state) for state in states))
 
-        def handleInputRows(self, key: Any, rows: Iterator[Any], timerValues: Any) -> Iterator[Any]:  # noqa: N802, N803, ARG002
+        def handleInputRows(self, key: Any, rows: Iterator[Any], timerValues: Any) -> Iterator[Any]:  # noqa: N802, ARG002
             yield from serve(self.bucket, self.handle, rows, stop=stop)
 
-        def handleExpiredTimer(self, key: Any, timerValues: Any, expiredTimerInfo: Any) -> Iterator[Any]:  # noqa: N802, N803, ARG002
+        def handleExpiredTimer(self, key: Any, timerValues: Any, expiredTimerInfo: Any) -> Iterator[Any]:  # noqa: N802, ARG002
             yield from told(self.bucket.expired(timerValues.getCurrentWatermarkInMs() * 1000))
 
-        def handleInitialState(self, key: Any, initialState: Any, timerValues: Any) -> None:  # noqa: N802, N803, ARG002
+        def handleInitialState(self, key: Any, initialState: Any, timerValues: Any) -> None:  # noqa: N802, ARG002
             start(self.bucket, initialState)
 
         def close(self) -> None:
@@ -288,7 +288,9 @@ def start(bucket: Bucket, frame: Any) -> None:
 # ---- state out ---------------------------------------------------------------------------------------------------
 
 
-def stream_state(spark: Any, checkpoint: str | os.PathLike[str], *, method: Method | str = "auto", seed: int = 0) -> Any:
+def stream_state(
+    spark: Any, checkpoint: str | os.PathLike[str], *, method: Method | str = "auto", seed: int = 0
+) -> Any:
     """The rows of all keys of a stream as a state frame, read from its checkpoint after the last finished micro-batch.
 
     `method` and `seed` must be those of the stream. Events that wait for outcomes stay in the checkpoint.
