@@ -54,9 +54,9 @@ def backtest(
     partitions : of the keys; as Spark has it set if not given. Results never depend on it.
     options : the others of `calibeat.backtest`: methods, bins, warmup, delay, mature, score_kind, skip_bad, ...
 
-    With keys the workers replay the methods, each its own keys. Without keys, and where a delay or an age is a number of
-    events of the whole log, the driver replays them while it reads. Contenders that learn from all keys at once (a pooled
-    start, other libraries) are replayed by the driver too. Memory does not grow with the log.
+    With keys the workers replay the methods, each its own keys. Without keys, and where a delay or an age is a number
+    of events of the whole log, the driver replays them while it reads. It also replays contenders that learn from all
+    keys at once (a pooled start) and those of other libraries. Memory does not grow with the log.
     """
     check_libraries("calibeat.spark")
     check_frame(frame)
@@ -98,7 +98,12 @@ def _by_keys(options: Options, *, keyed: bool) -> dict[str, Method]:
 
 
 def _replayed(
-    log: Any, methods: dict[str, Method], columns: dict[str, str], orders: list[str], partitions: int | None, options: Options
+    log: Any,
+    methods: dict[str, Method],
+    columns: dict[str, str],
+    orders: list[str],
+    partitions: int | None,
+    options: Options,
 ) -> Any:
     from pyspark.sql.types import DoubleType, StructField, StructType
 
@@ -121,7 +126,7 @@ def _batches(log: Any, columns: dict[str, str], reader: Made) -> Iterator[Batch]
     first = 0
     for table in in_tables(batch for parcel in parcels for batch in unpacked(parcel["content"])):
         reader.add(first, table)
-        roles = {role: table[name] for role, name in columns.items()}
+        roles = {role: table[name].combine_chunks() for role, name in columns.items()}
         yield batch_of(roles, "the frame", np.arange(first, first + len(table)), 0, reader.options)
         first += len(table)
 

@@ -46,17 +46,15 @@ class PartitionReplay:
 
     def __call__(self, batches: Iterator[Any]) -> Iterator[Any]:
         """Batches of Arrow in, the same with forecasts out."""
-        import pyarrow as pa
-
         reader = RowReader(replace(self.options, methods=None, skip_bad=True, sort=False), trace=True)
-        waiting: list[Any] = []
+        waiting: list[tuple[int, Any]] = []
 
         def read() -> Iterator[Batch]:
             first = 1
             for table in in_tables(batches):
                 waiting.append((first, table))
                 rows = np.arange(first, first + len(table))
-                roles = {role: table[name] for role, name in self.columns.items()}
+                roles = {role: table[name].combine_chunks() for role, name in self.columns.items()}
                 yield batch_of(roles, "the frame", rows, 0, reader.options)
                 first += len(table)
 
@@ -67,10 +65,10 @@ class PartitionReplay:
             made.append((chunk.trace.rows, replays.feed(chunk, reader.streams)))
             # A chunk may hold the beginning of the last table read; what lies before that table is complete.
             while len(waiting) > 1:
-                yield from self._with_forecasts(*waiting.pop(0), made)
+                first, table = waiting.pop(0)
+                yield from self._with_forecasts(first, table, made)
         for first, table in waiting:
             yield from self._with_forecasts(first, table, made)
-        del pa
 
     def _with_forecasts(self, first: int, table: Any, made: list[tuple[Ints, list[Vector]]]) -> Iterator[Any]:
         import pyarrow as pa
@@ -82,7 +80,7 @@ class PartitionReplay:
             here = (rows >= first) & (rows < first + len(table))
             for column, values in zip(columns, forecasts, strict=True):
                 column[rows[here] - first] = values[here]
-        while made and made[0][0][-1] < first + len(table):
+        while made and made[0][0].max(initial=0) < first + len(table):
             made.pop(0)
         for name, column in zip(names, columns, strict=True):
             table = table.append_column(name, pa.array(column))
@@ -183,7 +181,8 @@ class _Known:
     """A replay whose forecasts were made elsewhere."""
 
     def __init__(self, made: Made, method: Method, column: str) -> None:
-        self.hedges, self.trail = method.draws, []
+        self.hedges = method.draws
+        self.trail: list[Vector] = []
         self._made, self._column = made, column
 
     def feed(self, chunk: Chunk, _plan: Any, _draws: Vector, _streams: int, _marks: Any = None) -> Vector:
