@@ -226,8 +226,8 @@ def test_forecasts_are_written_for_every_event(typed):
         "forecast_raw",
         "forecast_ops",
         "forecast_hops",
-        "forecast_OPS, without keys",
-        "forecast_OPS, pooled start",
+        "forecast_OPS without keys",
+        "forecast_OPS with a pooled start",
     ]
     expected = calibeat.backtest(
         SCORES,

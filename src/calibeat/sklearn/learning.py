@@ -40,6 +40,15 @@ def take_features(estimator: Any, other: Any) -> None:
             delattr(estimator, name)
 
 
+def delay_of_fit(delay: int | None, rows: int) -> int:
+    """How late the labels of `fit` come: as told, or by a quarter of the rows, and at least one.
+
+    Nothing tells `fit` how far ahead it will be asked. All labels at the end make AUTO too careful, each in turn too
+    bold; a quarter is better than both on most streams (docs/gallery.md).
+    """
+    return max(1, rows // 4) if delay is None else check_whole("delay", delay, 0, sys.maxsize)
+
+
 def learn_late(calibrator: Calibrator | MultiCalibrator, scores: Vector, outcomes: Any, delay: int | None) -> None:
     """Forecast row after row and learn the outcome of each `delay` rows later, or (also None) at the end."""
     n = len(scores)

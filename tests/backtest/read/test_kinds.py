@@ -264,6 +264,28 @@ def test_a_time_that_is_not_of_the_format(typed, wrong):
         calibeat.backtest([0.5, 0.5], [1, 0], time_format="iso")
 
 
+def test_objects_and_gaps_beside_times_of_a_format():
+    shown = [moment.strftime("%d/%m/%Y %H:%M") for moment in MOMENTS]
+    shown[3], known = MOMENTS[3], [*shown[:5], None, *shown[6:]]
+    labels = np.where(np.arange(N) == 5, np.nan, OUTCOMES)
+    found = calibeat.backtest(SCORES, labels, None, shown, known, methods="ops", time_format="%d/%m/%Y %H:%M")
+    assert found.payload["delay"]["never"] == 1 and found.payload["data"]["span"][0] == "2024-01-30T22:00:00"
+
+
+def test_times_of_which_one_column_has_a_zone(typed):
+    rows = [(p, y, f"{t}Z", t) for p, y, t in zip(SCORES.tolist(), ONES, MOMENTS, strict=True)]
+    Path("log.csv").write_text(text(*zip(*rows, strict=True), head="p,y,time,known_at"))
+    code, err = typed("log.csv")
+    assert code == 2 and "must both have a zone or both have none" in err and "say --time-zone NAME" in err
+
+
+def test_scores_of_odd_text(typed):
+    for word, said in ((" inf ", "got ' inf '"), ("1_0", "got '1_0'"), ("nan", "got nothing")):
+        Path("log.csv").write_text(f"p,y\n0.5,1\n{word},0\n")
+        code, err = typed("log.csv")
+        assert code == 2 and f"score must be in [0, 1], {said} - at row 2 of log.csv" in err, word
+
+
 def test_times_of_a_format_with_a_zone(typed):
     shown = [f"{moment:%d/%m/%Y %H:%M} +0200" for moment in MOMENTS]
     Path("log.csv").write_text(text(SCORES.tolist(), ONES, shown, head="p,y,t"))

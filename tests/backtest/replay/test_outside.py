@@ -140,10 +140,10 @@ def test_another_model_is_replayed_on_its_own_scores(cut, late):  # noqa: ARG001
 def test_keys_are_also_tried_without_and_with_a_pooled_start(cut, method, late):  # noqa: ARG001
     found = replayed(SCORES, OUTCOMES, KEYS, methods={"it": method}, **late)
     due = np.arange(N) + 18 if late else None  # a bank learns what comes between two events of a key by position
-    assert list(found) == ["raw", "it", "it, without keys", "it, pooled start"]
-    assert found["it, without keys"] == Calibrator(method).run(SCORES, OUTCOMES, due=due).tolist()
+    assert list(found) == ["raw", "it", "it without keys", "it with a pooled start"]
+    assert found["it without keys"] == Calibrator(method).run(SCORES, OUTCOMES, due=due).tolist()
     pooled = Bank(method, prior="pooled").run(KEYS, SCORES, OUTCOMES, due=due)
-    assert found["it, pooled start"] == pooled.tolist()
+    assert found["it with a pooled start"] == pooled.tolist()
     assert found["it"] == Bank(method).run(KEYS, SCORES, OUTCOMES, due=due).tolist()
 
 

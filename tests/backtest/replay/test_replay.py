@@ -232,6 +232,6 @@ def test_the_jit_changes_no_bit(tmp_path):
 
 def test_methods_that_look_back_are_left_out_where_there_are_keys():
     result = calibeat.backtest(SCORES, OUTCOMES, ["x", "y"] * (N // 2), methods=["ops", "swps"])
-    assert result.table["method"].tolist() == ["raw", "ops", "OPS, without keys", "OPS, pooled start"]
+    assert result.table["method"].tolist() == ["raw", "ops", "OPS without keys", "OPS with a pooled start"]
     assert any("SWPS left out" in note for note in result.payload["data"]["notes"])
     assert SWPS.needs_history

@@ -19,7 +19,7 @@ def sentence_on_keys(compared: Comparison, variants: KeyVariants, labels: dict[s
     losses = {name: compared.measured(name, "log_loss") for name in kinds}
     best, *others = sorted(kinds, key=losses.__getitem__)
     ends = [compared.difference(best, other, "log_loss") for other in others]
-    digits = decimals([difference for difference, _, _ in ends])
+    digits = decimals(losses.values())
     shown = ", ".join(f"{losses[name]:.{digits}f} {kinds[name]}" for name in kinds)
     tied = [kinds[other] for other, (_, _, high) in zip(others, ends, strict=True) if high >= 0.0]
     settled = "beyond the 95 % interval" if not tied else f"not to be told apart from {' and '.join(tied)}"

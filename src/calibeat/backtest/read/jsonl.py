@@ -51,8 +51,6 @@ def read_json_lines(source: Any, name: str, pick: Pick, on_bad_row: OnBadRow | N
             yield part.slice(at, CHUNK), numbers[at : at + CHUNK]
         if reader.broken is not None:  # what comes before the broken row may be wrong too, and is then named
             raise InvalidInput(reader.broken)
-    if reader is None:
-        raise InvalidInput(f"{name} must hold an object a line, got nothing")
 
 
 def _check_beginning(block: bytes, name: str) -> None:

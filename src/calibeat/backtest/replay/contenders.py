@@ -10,7 +10,7 @@ from calibeat.core.presets import AUTO, BM, PRESETS
 
 from .outside import OneStream, Outside, PooledStart, column_method, other_score_method
 
-WITHOUT_KEYS, POOLED_START = "without keys", "pooled start"
+WITHOUT_KEYS, POOLED_START = "without keys", "with a pooled start"
 
 Named = tuple[str, Method]
 
@@ -54,7 +54,7 @@ def with_key_variants(methods: list[Named]) -> tuple[list[Named], KeyVariants | 
     name, method = next(((name, method) for name, method in ours if method == AUTO), ours[0])
     shown = name.upper() if name in PRESETS else name
     taken = dict(methods)
-    variants = KeyVariants(name, *(_free(f"{shown}, {kind}", taken) for kind in (WITHOUT_KEYS, POOLED_START)))
+    variants = KeyVariants(name, *(_free(f"{shown} {kind}", taken) for kind in (WITHOUT_KEYS, POOLED_START)))
     one = Outside(
         about=f"{shown} on all events as one stream: keys are not looked at.",
         make=lambda raw_first: OneStream(method, raw_first=raw_first),
