@@ -45,6 +45,8 @@ TABLES = {
     "multi-march": "multi:march",
     "multi-quality": "multi_quality:quality",
     "monitor": "monitor:monitor",
+    "serve": "serve:throughput",
+    "soak": "serve:soak",
 }
 
 

@@ -106,7 +106,7 @@ def quoted(verdict: Verdict) -> str:
     return f"{claim} ({verdict.where})"
 
 
-def said(verdict: Verdict) -> str:
+def shown(verdict: Verdict) -> str:
     """The verdict, and what two standard errors would say if that is something else."""
     if verdict.too_few:
         return TOO_FEW

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from . import reader
-from .pages import AT_TWO, FOLDER, anchor, bullets, markdown_table, quoted, said
+from .pages import AT_TWO, FOLDER, anchor, bullets, markdown_table, quoted, shown
 from .registry import EXPERIMENTS
 from .rules import MUCH, SLIGHTLY, STANDARD_ERRORS
 from .section import FEWEST_RUNS, Table, Verdict, prose
@@ -144,7 +144,7 @@ def sentences(heading: str, verdicts: Sequence[Verdict]) -> str:
     """The sentences that one experiment decides."""
     if not verdicts:
         return ""
-    rows = [[quoted(v), said(v), v.asked, v.why] for v in verdicts]
+    rows = [[quoted(v), shown(v), v.asked, v.why] for v in verdicts]
     table = markdown_table(Table("", ["claim", "in our runs", "asked", "numbers"], rows))
     return f"**{heading}**\n\n{table.removeprefix('****').strip()}"
 
