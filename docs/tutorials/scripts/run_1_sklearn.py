@@ -11,8 +11,8 @@ You need ``pip install 'calibeat[sklearn,plot]'``.
 # %%
 # A world that drifts
 # -------------------
-# Customers buy or do not. What they buy depends on price and age. Month by month, fewer of them buy, and the price counts
-# for less.
+# Customers buy or do not. What they buy depends on price and age. Month by month, fewer of them buy, and the price
+# counts for less.
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -37,8 +37,8 @@ model.classes_
 # %%
 # calibeat behind it
 # ------------------
-# ``FrozenEstimator`` says that the model is fitted already. ``partial_fit`` is for labels that have arrived: here, once a
-# month. Forecasts come first, labels after.
+# ``FrozenEstimator`` says that the model is fitted already. ``partial_fit`` is for labels that have arrived: here,
+# once a month. Forecasts come first, labels after.
 
 from calibeat.sklearn import OnlineCalibratedClassifier
 

@@ -19,8 +19,8 @@ from calibeat.river import Brier, CalibrationError, OnlineCalibrated
 # %%
 # With and without
 # ----------------
-# ``progressive_val_score`` asks for each forecast first and shows the label after. The wrapper asks the model for its score
-# before the model learns, so the calibrator never sees a score of a model that knows the answer.
+# ``progressive_val_score`` asks for each forecast first and shows the label after. The wrapper asks the model for its
+# score before the model learns, so the calibrator never sees a score of a model that knows the answer.
 
 for name, model in (
     ("naive Bayes", naive_bayes.GaussianNB()),

@@ -35,8 +35,8 @@ except OutcomeConflict as error:
 # %%
 # A batch: due
 # ------------
-# ``due[i]`` is the position of the forecast just before which outcome i arrives. Here every outcome comes 500 events late,
-# and the world changes in the middle.
+# ``due[i]`` is the position of the forecast just before which outcome i arrives. Here every outcome comes 500 events
+# late, and the world changes in the middle.
 
 import numpy as np
 
@@ -73,8 +73,8 @@ ax.legend(frameon=False)
 # %%
 # Ones come soon, zeros at a time-out
 # -----------------------------------
-# A click is known within minutes. That there was none is known only when the time is up. Then the first outcomes to come are
-# all ones, and every method is misled. ``mature`` learns all outcomes at one age.
+# A click is known within minutes. That there was none is known only when the time is up. Then the first outcomes to
+# come are all ones, and every method is misled. ``mature`` learns all outcomes at one age.
 
 wait = np.where(outcomes, 50, 1000)
 misled = Calibrator().run(scores, outcomes, due=np.arange(T) + 1 + wait)

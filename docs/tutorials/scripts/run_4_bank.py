@@ -2,8 +2,8 @@
 A bank of keys
 ==============
 
-One model serves a thousand shops. It is right on average and wrong in each shop. A `Bank` keeps a calibrator for each key,
-in one matrix.
+One model serves a thousand shops. It is right on average and wrong in each shop. A `Bank` keeps a calibrator for each
+key, in one matrix.
 
 You need ``pip install 'calibeat[plot]'``.
 """
@@ -30,7 +30,8 @@ outcomes = rng.random(EVENTS) < 1 / (1 + np.exp(-logit))
 # %%
 # One calibrator for all, one for each
 # ------------------------------------
-# The order of the arrays is the order of the events. ``prior="pooled"`` starts a new key from what all keys have in common.
+# The order of the arrays is the order of the events. ``prior="pooled"`` starts a new key from what all keys have in
+# common.
 
 from calibeat import Calibrator
 
@@ -73,7 +74,7 @@ with tempfile.TemporaryDirectory() as folder:
     again = Bank.load(path)
     print(again)
     print(f"{path.stat().st_size / len(again):.0f} bytes a key")
-again["shop-0000"].peek(0.3) == bank["shop-0000"].peek(0.3)
+print(again["shop-0000"].peek(0.3) == bank["shop-0000"].peek(0.3))
 
 # %%
 # ``calibeat bank top shops.bank --by log-loss-gain`` lists the shops that gain most. :doc:`/bank` has the rest.

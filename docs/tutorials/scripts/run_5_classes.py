@@ -34,8 +34,8 @@ labels = y[rows]
 # %%
 # Three methods
 # -------------
-# ``raw`` leaves the scores alone. ``ots`` is online temperature scaling: one number. ``multi`` is calibeat's own and the
-# default.
+# ``raw`` leaves the scores alone. ``ots`` is online temperature scaling: one number. ``multi`` is calibeat's own and
+# the default.
 
 from calibeat import MultiCalibrator, metrics
 
