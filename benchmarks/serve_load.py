@@ -1,6 +1,7 @@
 """The load of `benchmarks serve`: half forecasts, half outcomes of forecasts that were answered a while ago.
 
-`wrk` makes it where it is installed, for it takes little of the machine; otherwise a Python process does (`python -m benchmarks.serve_load URL CONNECTIONS SECONDS BATCH RATE`).
+`wrk` makes it where it is installed, for it takes little of the machine. Otherwise a Python process does:
+`python -m benchmarks.serve_load URL CONNECTIONS SECONDS BATCH RATE`.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import tempfile
 import time
 import uuid
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -162,6 +164,10 @@ class _Connection(asyncio.Protocol):
             self.done.set_result(None)
 
 
+def _same(connection: _Connection) -> _Connection:
+    return connection
+
+
 async def _measure(url: str, connections: int, seconds: float, batch: int, rate: float) -> Measured:
     parts = urlsplit(url)
     start = time.perf_counter()
@@ -169,7 +175,7 @@ async def _measure(url: str, connections: int, seconds: float, batch: int, rate:
     loop = asyncio.get_running_loop()
     made = [_Connection(number, batch, interval, start + seconds) for number in range(connections)]
     for connection in made:
-        await loop.create_connection(lambda c=connection: c, parts.hostname, parts.port)  # type: ignore[misc]
+        await loop.create_connection(partial(_same, connection), parts.hostname or "", parts.port or 80)
     await asyncio.gather(*(connection.done for connection in made))
     times = sorted(time for connection in made for time in connection.times)
     p50, p99 = (1e3 * times[min(len(times) - 1, int(share * len(times)))] for share in (0.5, 0.99))

@@ -16,6 +16,7 @@ import sys
 import threading
 import time
 from collections import defaultdict
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -54,7 +55,7 @@ def serve(url: str, method: str) -> None:
 class Worker:
     """A process with an engine, as the clients see it."""
 
-    def __init__(self, url: str, method: str, log: Any) -> None:
+    def __init__(self, url: str, method: str, log: Any, before: Any = None) -> None:
         environment = {**os.environ, "NUMBA_DISABLE_JIT": "1"}  # starts in half a second; the bits are the same
         self.process = subprocess.Popen(
             [sys.executable, __file__, url, method],
@@ -63,6 +64,7 @@ class Worker:
             stderr=log,
             text=True,
             env=environment,
+            preexec_fn=before,  # noqa: PLW1509 - limits of the process, in a test
         )
         self.answers: queue.SimpleQueue[str | None] = queue.SimpleQueue()
         self._reader = threading.Thread(target=self._read, daemon=True)
@@ -85,10 +87,10 @@ class Worker:
         except OSError:
             pass
 
-    def kill(self) -> None:
-        """At once, without a word."""
+    def kill(self) -> int:
+        """At once, without a word -> the exit status, which is its own if it had ended before."""
         self.process.send_signal(signal.SIGKILL)
-        self._end()
+        return self._end()
 
     def stop(self) -> int:
         """Let it finish -> its exit status."""
@@ -101,10 +103,8 @@ class Worker:
         self._reader.join(timeout=60)
         for pipe in (self.process.stdin, self.process.stdout):
             if pipe is not None:
-                try:
+                with suppress(OSError):
                     pipe.close()
-                except OSError:
-                    pass
         return status
 
 
@@ -114,7 +114,7 @@ class Clients:
 
     seed: int
     streams: int = 20
-    told: dict[str, tuple[str, float, float]] = field(default_factory=dict)  # id -> stream, score, forecast
+    told: dict[str, tuple[str, float, float]] = field(default_factory=dict)  # name -> stream, score, forecast
     acknowledged: dict[str, list[tuple[str, int]]] = field(default_factory=lambda: defaultdict(list))
     waiting: dict[int, list[Any]] = field(default_factory=dict)  # requests without an answer, by ticket
     wrong: list[str] = field(default_factory=list)
@@ -134,26 +134,26 @@ class Clients:
             made = [self._tickets, "forecasts", events]
         else:
             ids = dice.choices(list(self.told), k=dice.randint(1, 5))
-            made = [self._tickets, "outcomes", [self._outcome(id) for id in ids]]
+            made = [self._tickets, "outcomes", [self._outcome(name) for name in ids]]
         self.waiting[self._tickets] = made
         return made
 
     def _forecast(self) -> list[Any]:
         if self.told and self.random.random() < 0.1:
             self.repeats += 1
-            id, (stream, score, _) = self.random.choice(list(self.told.items()))
-            return [stream, id, score]
+            name, (stream, score, _) = self.random.choice(list(self.told.items()))
+            return [stream, name, score]
         self._ids += 1
         return [f"stream-{self.random.randrange(self.streams)}", f"e{self._ids}", self.random.random()]
 
-    def _outcome(self, id: str) -> list[Any]:
+    def _outcome(self, name: str) -> list[Any]:
         if self.random.random() < 0.03:
-            return ["stream-0", f"never-{id}", 1]
-        stream, score, _ = self.told[id]
-        if id in self.acknowledged:
+            return ["stream-0", f"never-{name}", 1]
+        stream, score, _ = self.told[name]
+        if name in self.acknowledged:
             self.repeats += 1
-            return [stream, id, self.random.randrange(2)]  # the same or a contradiction
-        return [stream, id, int(self.random.random() < score)]
+            return [stream, name, self.random.randrange(2)]  # the same or a contradiction
+        return [stream, name, int(self.random.random() < score)]
 
     def hear(self, line: str) -> None:
         """An answer: it must fit everything that was said before."""
@@ -165,16 +165,16 @@ class Clients:
             self.wrong.append(f"a batch was refused: {answer}")
             return
         for event, told in zip(request[2], answer, strict=True):
-            stream, id = event[:2]
+            stream, name = event[:2]
             if request[1] == "forecasts":
                 now = (stream, event[2], told)
-                if self.told.setdefault(id, now) != now:
-                    self.wrong.append(f"a forecast changed: {self.told[id]} and {now}")
-            elif id.startswith("never-"):
+                if self.told.setdefault(name, now) != now:
+                    self.wrong.append(f"a forecast changed: {self.told[name]} and {now}")
+            elif name.startswith("never-"):
                 if told != "unknown":
                     self.wrong.append(f"an outcome of nothing was {told}")
             else:
-                self.acknowledged[id].append((told, event[2]))
+                self.acknowledged[name].append((told, event[2]))
 
 
 def run(url: str, method: str, kills: int, *, workers: int = 1, seed: int = 0, log: Any = None) -> Clients:
@@ -186,7 +186,7 @@ def run(url: str, method: str, kills: int, *, workers: int = 1, seed: int = 0, l
         victim = moments.randrange(workers)
         _work(clients, alive, moments.uniform(0.02, 0.4))
         alive[victim].kill()
-        _drain(clients, alive[victim])
+        drain(clients, alive[victim])
         alive[victim] = Worker(url, method, log)
         for request in list(clients.waiting.values()):  # the same ids once more
             alive[moments.randrange(workers)].send(request)
@@ -195,7 +195,7 @@ def run(url: str, method: str, kills: int, *, workers: int = 1, seed: int = 0, l
         status = worker.stop()
         if status:
             clients.wrong.append(f"a worker ended with status {status}")
-        _drain(clients, worker)
+        drain(clients, worker)
     if clients.waiting:
         clients.wrong.append(f"{len(clients.waiting)} requests were never answered")
     return clients
@@ -219,7 +219,7 @@ def _work(clients: Clients, alive: list[Worker], seconds: float) -> None:
             heard += 1
 
 
-def _drain(clients: Clients, worker: Worker) -> None:
+def drain(clients: Clients, worker: Worker) -> None:
     """What was answered before the end was committed."""
     while (line := worker.answers.get(timeout=60)) is not None:
         clients.hear(line)
@@ -237,24 +237,24 @@ def compare(clients: Clients, url: str) -> dict[str, Any]:
     try:
         names = dict(connection.all("SELECT number, name FROM stream"))
         stored = {
-            id: (names[stream], score, forecast, outcome)
-            for id, stream, score, forecast, outcome in connection.all(
+            name: (names[stream], score, forecast, outcome)
+            for name, stream, score, forecast, outcome in connection.all(
                 "SELECT id, stream, score, forecast, outcome FROM event"
             )
         }
     finally:
         connection.close()
-    lost = [id for id in clients.told if id not in stored]
-    changed = [id for id, told in clients.told.items() if id in stored and stored[id][:3] != told]
+    lost = [name for name in clients.told if name not in stored]
+    changed = [name for name, told in clients.told.items() if name in stored and stored[name][:3] != told]
     lost_outcomes, doubled, contradicted = [], [], []
-    for id, answers in clients.acknowledged.items():
-        outcome = stored[id][3] if id in stored else None
+    for name, answers in clients.acknowledged.items():
+        outcome = stored[name][3] if name in stored else None
         if outcome is None:
-            lost_outcomes.append(id)
-        doubled += [id] * (sum(status == "learnt" for status, _ in answers) > 1)
+            lost_outcomes.append(name)
+        doubled += [name] * (sum(status == "learnt" for status, _ in answers) > 1)
         for status, sent in answers:
             if (status == "conflict") == (sent == outcome) or status not in {"learnt", "repeated", "conflict"}:
-                contradicted.append(id)
+                contradicted.append(name)
     replay = replay_check(url)
     return {
         "forecasts": len(clients.told),

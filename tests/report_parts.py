@@ -104,7 +104,11 @@ def reliability(
             )
     months = [(START + timedelta(days=30 * i)).strftime("%b %Y") for i in range(periods)]
     labels = [{"label": label, "count": 25_000} for label in ["whole log", *months]]
-    return {"bins": 10, "periods": labels, "methods": curves}
+    mass = {name: {**parts[0], "edge": [k / 10 for k in range(10)]} for name, parts in curves.items()}
+    for one in mass.values():
+        one["count"] = [v and 12_000 for v in one["count"]]
+        one["forecast"] = [v if v is None else v * 0.6 for v in one["forecast"]]
+    return {"bins": 10, "periods": labels, "methods": curves, "mass": mass}
 
 
 def key_table(rng: np.random.Generator, names: tuple[str, ...], keys: int, loss: dict[str, float]) -> dict[str, Any]:
@@ -128,7 +132,12 @@ def key_table(rng: np.random.Generator, names: tuple[str, ...], keys: int, loss:
                 "methods": scores,
             }
         )
+    differ = [
+        {"key": row["key"], "events": row["events"], "forecast": 0.3, "outcome": 0.25, "gap": [-0.05, -0.09, -0.01]}
+        for row in rows[:10]
+    ]
     return {
+        "differ": {"method": names[-1], "tested": keys, "beyond": 1, "rows": differ} if keys > 2 else None,
         "total": keys + 17,
         "shown": keys,
         "sentence": f"The {keys} of {keys + 17} keys with the largest loss are listed.",
@@ -172,4 +181,36 @@ def decisions(names: tuple[str, ...], xs: list[Any], by: str, judged: int) -> di
         "actions": [action(i, name) for i, name in enumerate(names)],
         "over_time": {"by": by, "x": few, "methods": {name: path(i) for i, name in enumerate(names)}},
         "sentence": "Act where the forecast is 20 % or more. AUTO decides otherwise on 12,000 of 308,772 events.",
+    }
+
+
+def history(rng: np.random.Generator, xs: list[Any], by: str) -> dict[str, Any]:
+    n = len(xs)
+    median = 0.25 + smooth(rng, n, 0.05)
+
+    def period(i: int) -> dict[str, Any]:
+        return {
+            "label": f"Period {i + 1}",
+            "count": 25_000 + i,
+            "missing": 0.02 + i / 100,
+            "base_rate": 0.2,
+            "mean_score": 0.3,
+            "ones_delay": 3600.0 * (i + 1),
+            "zeros_delay": 86_400.0,
+            "psi": 0.0123 * i if i else None,
+        }
+
+    return {
+        "by": by,
+        "unit": "day" if by == "time" else "512 events",
+        "start": xs,
+        "count": [1000 + i for i in range(n)],
+        "missing": np.abs(smooth(rng, n, 0.1)).tolist(),
+        "ones_delay": [7200.0 + 10 * i for i in range(n)],
+        "zeros_delay": [86_400.0] * n,
+        "delay_is_time": by == "time",
+        "score_low": (median - 0.2).tolist(),
+        "score_median": median.tolist(),
+        "score_high": (median + 0.4).tolist(),
+        "periods": [period(i) for i in range(4)],
     }

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from report_parts import START, decisions, key_table, number, paging, reliability, smooth, stamps, trajectory
+from report_parts import START, decisions, history, key_table, number, paging, reliability, smooth, stamps, trajectory
 
 NAMES = ("raw", "auto", "ops", "tops", "hops", "obs", "tobs", "wps", "swps", "whb")
 HOSTILE = '</script><script>document.title="broken"</script><!--<img src=x onerror=alert(1)>&amp;"\''
@@ -188,6 +188,7 @@ def payload(
             "note": "" if best == "raw" else "Hold each outcome back until it is 7d old.",
         },
         "decisions": decisions(names, xs, by, judged),
+        "history": history(rng, xs, by),
         "paging": paging(rng, names, xs, by),
     }
 
@@ -209,6 +210,8 @@ def unknown() -> dict[str, Any]:
         watched["shown"] = []
     gone["decisions"] = {**told["decisions"], "curve": nothing(told["decisions"]["curve"])}
     gone["decisions"]["curve"]["threshold"] = told["decisions"]["curve"]["threshold"]
+    gone["reliability"]["mass"] = {}
+    gone["keys"]["differ"] = None
     gone["evalue"]["threshold"] = told["evalue"]["threshold"]  # known before the first event
     return gone
 
@@ -223,7 +226,9 @@ def from_python() -> dict[str, Any]:
 
 
 def without_delay() -> dict[str, Any]:
-    return {**payload(methods=3), "delay": None}
+    told = {**payload(methods=3), "delay": None}
+    told["history"].update(ones_delay=None, zeros_delay=None, missing=[0.0] * len(told["history"]["start"]))
+    return told
 
 
 def one_window() -> dict[str, Any]:
@@ -282,18 +287,20 @@ def hostile() -> dict[str, Any]:
     told["reliability"]["periods"][1]["label"] = HOSTILE
     told["trajectories"]["methods"]["auto"]["lanes"] = {HOSTILE: told["evalue"]["methods"]["auto"]}
     told["certificates"][0]["statement"] = HOSTILE
-    told["decisions"]["sentence"] = HOSTILE
+    told["keys"]["differ"]["rows"][0]["key"] = HOSTILE
+    told["decisions"]["sentence"] = told["history"]["periods"][0]["label"] = HOSTILE
     told["answer"].update(sure=HOSTILE, library=[HOSTILE], service=[HOSTILE], note=HOSTILE)
     told["paging"]["sentence"] = told["paging"]["methods"]["raw"]["shown"][0]["what"] = HOSTILE
     return told
 
 
-SINCE_3 = ("paging", "answer", "created", "decisions")
+SINCE_3 = ("paging", "answer", "created", "decisions", "history")
 
 
 def schema_2() -> dict[str, Any]:
     """As the version before wrote it."""
     told = {name: part for name, part in payload(methods=3).items() if name not in SINCE_3}
+    del told["reliability"]["mass"], told["keys"]["differ"]
     return {**told, "schema": 2}
 
 

@@ -77,3 +77,11 @@ def test_the_top_fits_and_its_code_can_be_copied(chrome, tmp_path, width, dark):
     click(chrome, "#expert summary")
     assert one(chrome, "#expert p").is_displayed()
     assert browser.complaints(chrome) == []
+
+
+def test_the_terminal_tells_what_follows():
+    said = " ".join(terminal(payload()).split())
+    assert "AUTO decides otherwise on 12,000" in said and "A monitor of AUTO would have paged once." in said
+    assert "Deploy it: calibeat serve --store calibeat.db --method auto" in said
+    old = terminal(VARIANTS["schema 2"]())
+    assert "Deploy" not in old and "paged" not in old

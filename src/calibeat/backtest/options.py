@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from datetime import tzinfo
 from functools import cached_property
 from typing import Any
@@ -104,6 +104,19 @@ class Options:
             check_interval(name, cost, 1e-9, 1e12) for name, cost in (("cost_fp", false_alarm), ("cost_fn", missed))
         )
         return Costs(fp / (fp + fn), fp, fn, given=True)
+
+    def call(self, *columns: str) -> str:
+        """The call of `calibeat.backtest` that has these options.
+
+        >>> Options(delay="2h", threshold=0.3).call("scores", "outcomes")
+        "calibeat.backtest(scores, outcomes, delay='2h', threshold=0.3)"
+        """
+        told = [
+            f"{each.name}={getattr(self, each.name)!r}"
+            for each in fields(self)
+            if each.name != "typed" and repr(getattr(self, each.name)) != repr(each.default)
+        ]
+        return f"calibeat.backtest({', '.join([*columns, *told])})"
 
     def how(self, option: str, argument: str) -> str:
         """How a person sets an option here, as the end of a message."""

@@ -38,7 +38,9 @@ def run_arrays(table: Table, options: Options, *, keep_forecasts: bool = False) 
 
     reader = RowReader(options, trace=keep_forecasts)
     batches = arrays.batches(**columns, others=table.others, options=options)
-    source = Source(options.title, ["arrays"], score_kind=options.score_kind)
+    more = [name for name, column in columns.items() if name not in {"scores", "outcomes"} and column is not None]
+    call = options.call("scores", "outcomes", *(f"{name}={name}" for name in more))
+    source = Source(options.title, ["arrays"], score_kind=options.score_kind, command=call)
     payload = run(
         batches,
         source,

@@ -6,7 +6,7 @@ import argparse
 import sys
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TextIO
+from typing import Any, TextIO
 
 from calibeat._util.progress import progress
 from calibeat._util.words import visible
@@ -37,6 +37,7 @@ examples:
   calibeat backtest 'logs/*.parquet' --score p --outcome clicked --time at --report report.html
   calibeat backtest log.csv --time at --outcome-time known_at --key country --out forecasts.parquet
   calibeat backtest log.jsonl --score p_old --score p_new --rival p_platt --methods auto,ops,isotonic
+  calibeat backtest --store calibeat.db
   zcat log.csv.gz | calibeat backtest - --delay 500 --json"""
 
 
@@ -45,7 +46,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.description, parser.epilog = DESCRIPTION, EPILOG
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.add_argument(
-        "log", metavar="LOG", help="a CSV, JSON Lines, Parquet or Arrow file, a glob, a folder, or - for text on stdin"
+        "log",
+        metavar="LOG",
+        nargs="?",
+        help="a CSV, JSON Lines, Parquet or Arrow file, a glob, a folder, or - for text on stdin",
+    )
+    parser.add_argument(
+        "--store", metavar="STORE", help="in the place of LOG: the store of a service; the key is the stream"
     )
     columns = parser.add_argument_group(
         "columns",
@@ -112,7 +119,7 @@ def run(args: argparse.Namespace, to: TextIO | None = None, log: TextIO | None =
     to, log = to or sys.stdout, log or sys.stderr
     require_arrow()
     _check(args)
-    files = files_of(args.log, _delimiter(args.delimiter))
+    files = files_of(args.log, _delimiter(args.delimiter)) if args.store is None else _store(args)
     first = visible(Path(files[0].name).name)
     options = Options(
         methods=args.methods,
@@ -149,7 +156,7 @@ def run(args: argparse.Namespace, to: TextIO | None = None, log: TextIO | None =
     }
     columns = Columns(named, delayed=args.delay is not None)
     outputs = {option: path for option, path in (("--report", args.report), ("--out", args.out)) if path is not None}
-    check_outputs(args.log, files, outputs)
+    check_outputs(args.log or args.store, files, outputs)
     result = _replayed(args, files, columns, options, log, outputs=list(outputs.values()), others=others)
     if args.json:
         to.write(result.to_json() + "\n")
@@ -204,8 +211,19 @@ def _replayed(
     return result
 
 
+def _store(args: argparse.Namespace) -> list[LogFile]:
+    """The store as the only file of the log; its columns have fixed names."""
+    from calibeat.service.export import StoreLog  # with the service's libraries, which other logs do not need
+
+    args.key = args.key or "stream"
+    found: Any = StoreLog(args.store)  # it does what a LogFile does
+    return [found]
+
+
 def _check(args: argparse.Namespace) -> None:
     """What can be known to be wrong before the work."""
+    if (args.log is None) == (args.store is None):
+        raise InvalidInput(f"LOG or --store must be given, got {'both' if args.log else 'neither'}")
     if args.outcome_time is not None and args.delay is not None and args.delay != "0":
         raise InvalidInput("--delay must not be given where --outcome-time says when outcomes arrived, got both")
     if args.out and args.out.suffix.lower() != ".parquet":

@@ -151,10 +151,15 @@ class Curve(TypedDict):
     high: list[Number]
 
 
+class MassCurve(Curve):
+    edge: list[float]  # the least forecast of each bin
+
+
 class Reliability(TypedDict):
     bins: int
     periods: list[Period]
     methods: dict[str, list[Curve]]
+    mass: NotRequired[dict[str, MassCurve]]  # the whole log in bins of equal mass; since schema 3
 
 
 class Trajectory(TypedDict):
@@ -182,7 +187,25 @@ class KeyRow(TypedDict):
     methods: dict[str, KeyScores]
 
 
+class KeyDifference(TypedDict):
+    """A key on which the forecasts of a method are off. `gap` is outcome - forecast; its interval is for all keys."""
+
+    key: str
+    events: int
+    forecast: float
+    outcome: float
+    gap: Triple
+
+
+class KeysThatDiffer(TypedDict):
+    method: str
+    tested: int
+    beyond: int  # beyond luck
+    rows: list[KeyDifference]
+
+
 class Keys(TypedDict):
+    differ: NotRequired[KeysThatDiffer | None]  # since schema 3
     total: int
     shown: int
     sentence: str
@@ -314,6 +337,34 @@ class Decisions(TypedDict):
     sentence: str
 
 
+class DataPeriod(TypedDict):
+    label: str
+    count: int
+    missing: Number  # share of events without an outcome
+    base_rate: Number
+    mean_score: Number
+    ones_delay: Number  # medians, to within an eighth
+    zeros_delay: Number
+    psi: Number  # population stability index of the scores against the first period, which has none
+
+
+class DataOverTime(TypedDict):
+    """What happened to the data, in bins of `unit`."""
+
+    by: Axis
+    unit: str
+    start: list[str | int]
+    count: list[int]
+    missing: list[Number]
+    ones_delay: list[Number] | None  # None where outcomes came at once
+    zeros_delay: list[Number] | None
+    delay_is_time: bool  # seconds, else forecasts made meanwhile
+    score_low: list[Number]  # the 10th, 50th and 90th percentile, to within 1/16
+    score_median: list[Number]
+    score_high: list[Number]
+    periods: list[DataPeriod]
+
+
 class Payload(TypedDict):
     schema: Literal[3]
     title: str
@@ -335,5 +386,6 @@ class Payload(TypedDict):
     # Since schema 3:
     paging: NotRequired[Paging]
     decisions: NotRequired[Decisions]
+    history: NotRequired[DataOverTime]
     answer: NotRequired[Answer]
     created: NotRequired[str]  # ISO, UTC

@@ -11,7 +11,9 @@ from calibeat._util.words import NOTHING, count, percent, significant
 from .decisions import decisions
 from .delays import late_outcomes
 from .elements import Child, tag
-from .frame import figure, how_to_read, needs_script, scroller, section, typeset
+from .frame import figure, how_to_read, scroller, section, typeset
+from .history import history
+from .keys import keys
 from .leaderboard import COLUMNS, leaderboard
 from .names import name
 from .paging import paging
@@ -78,8 +80,9 @@ def reliability(payload: Payload) -> Element:
         figure(
             "curves",
             "A point on the diagonal keeps its word: of the events given 30 %, 30 % happen. Above it the forecast "
-            "was too low, below it too high; the shaded bands are 95 % intervals, the bars below count the events."
-            + small,
+            "was too low, below it too high. The shaded bands hold for all points of a curve at once (95 %): where one "
+            "misses the diagonal, luck is no explanation. The bars below count the events; bins of equal mass hold as "
+            "many events each." + small,
         ),
     )
 
@@ -133,24 +136,6 @@ def _line(payload: Payload) -> str:
         f"{above}, whenever you look and at whichever method: 20 to 1 would do for one method chosen beforehand, and "
         f"the line is at {compared} times that because each of the {compared} compared is another chance to cross it "
         "by luck."
-    )
-
-
-def keys(payload: Payload) -> Element | None:
-    table = payload["keys"]
-    if table is None:
-        return None
-    return section(
-        "keys",
-        "By key",
-        how_to_read(
-            "Worst keys first. A negative difference means that the method did better than the raw score on that key."
-        ),
-        tag("p", table["sentence"], class_="small"),
-        tag("div", class_="controls", id="keys-controls"),
-        scroller("Keys", tag("table", id="keys-table", class_="sortable")),
-        tag("div", class_="controls pager", id="keys-pager"),
-        needs_script(),
     )
 
 
@@ -289,6 +274,7 @@ def page(payload: Payload) -> list[Element]:
         keys(payload),
         late_outcomes(payload),
         certificates(payload),
+        history(payload),
         data(payload),
         repeat(payload),
     )

@@ -80,7 +80,7 @@ def _about(share: float) -> str:
     >>> _about(0.3499), _about(0.0123), _about(0.00021)
     ('35 %', '1.2 %', '0.021 %')
     """
-    if 0.1 <= share <= 0.95:
+    if 0.1 <= share <= 0.99:
         return f"{100 * share:.0f} %"
     return f"{100 * share:.1f} %" if share > 0.001 else percent(share).replace("\u00a0", " ")
 

@@ -35,6 +35,7 @@ Deliver = Callable[[list[tuple[Any, Answer]]], None]
 OnAlarm = Callable[[list[Alarm]], None]
 
 AT_ONCE = 1000  # events that expire or mature in one group
+LOOK = 1.0  # seconds from one look for what has come of age to the next
 FATAL = 70  # the exit status after a failed commit
 TRIES = 20
 
@@ -70,7 +71,7 @@ class Engine:
         self._stopping = False
         self._thread: threading.Thread | None = None
         self._deliver: Deliver = lambda _: None
-        self._next_mature = self._next_expiry = 0.0  # when there may be something to do
+        self._looked = -np.inf  # when it was looked for what has come of age
 
     @classmethod
     def open(cls, store_url: str, settings: Settings, clock: Callable[[], float] = time.time) -> Engine:
@@ -217,7 +218,10 @@ class Engine:
         """The same for their monitors; one that the store does not have begins anew."""
         known = [(state, state.monitor) for state in streams if state.monitor is not None]
         held = [self.store.read_after(state.number, first_unread(monitor)) for state, monitor in known]
-        set_monitor_states(self.bank, [state.name for state, _ in known], [monitor for _, monitor in known], held)
+        names = [state.name for state, _ in known]
+        set_monitor_states(self.bank, names, [monitor for _, monitor in known], held)
+        for (state, _), alarms in zip(known, alarms_of(self.bank, names), strict=True):
+            state.pages = alarms.pages
 
     def _apply(self, plan: Plan, now: float) -> Changes:
         """The bank does its part; the rows of the streams that were touched are put beside the other changes."""
@@ -247,40 +251,34 @@ class Engine:
         give_up(self.bank, plan.given_up)
         for state, monitor in zip(touched, monitor_states(self.bank, names), strict=True):
             state.monitor = monitor
-        for state, (count, alarm) in zip(touched, alarms_of(self.bank, names), strict=True):
-            if alarm is not None and count > state.alarms:
+        for state, (count, pages, last) in zip(touched, alarms_of(self.bank, names), strict=True):
+            if last is not None and count > state.alarms:
+                # Of several alarms in one group the last is told. It pages if any of them did.
                 plan.changes.alarms.append(
-                    Alarm(state.number, state.name, now, alarm.at, alarm.since, alarm.what, alarm.page)
+                    Alarm(state.number, state.name, now, last.at, last.since, last.what, pages > state.pages)
                 )
-            state.alarms = count
+            state.alarms, state.pages = count, pages
 
     # ---- outcomes that are old enough, forecasts that are too old ---------------------------------------------------
 
     def _idle(self) -> float | None:
         """How long to wait if nobody comes."""
-        if self.settings.mature is None and self.settings.expire is None:
-            return None
-        return max(0.01, min(1.0, min(self._next_mature, self._next_expiry) - self.clock()))
+        ages = self.settings.mature is not None or self.settings.expire is not None
+        return LOOK if ages else None
 
     def _is_due(self) -> bool:
-        now = self.clock()
-        return now >= self._next_mature or now >= self._next_expiry
+        """Whether it is time to look for what has come of age; also after the clock has gone back."""
+        return not self._looked <= self.clock() < self._looked + LOOK
 
     def _due(self, now: float) -> tuple[list[tuple[str, Record]], list[tuple[str, Record]]]:
         """Outcomes that are old enough to be learnt, and forecasts that are given up."""
         mature, expire = self.settings.mature, self.settings.expire
-        due: list[tuple[str, Record]] = []
-        expiring: list[tuple[str, Record]] = []
-        if mature is None:
-            self._next_mature = np.inf
-        elif now >= self._next_mature:
-            due = self.store.due(HELD, now - mature, AT_ONCE)
-            self._next_mature = now + 1.0 if len(due) < AT_ONCE else now
-        if expire is None:
-            self._next_expiry = np.inf
-        elif now >= self._next_expiry:
-            expiring = self.store.due(PENDING, now - expire, AT_ONCE)
-            self._next_expiry = now + 1.0 if len(expiring) < AT_ONCE else now
+        if not self._is_due():
+            return [], []
+        due = [] if mature is None else self.store.due(HELD, now - mature, AT_ONCE)
+        expiring = [] if expire is None else self.store.due(PENDING, now - expire, AT_ONCE)
+        more = len(due) == AT_ONCE or len(expiring) == AT_ONCE
+        self._looked = -np.inf if more else now
         return due, expiring
 
     def _age(self, plan: Plan, due: list[tuple[str, Record]], expiring: list[tuple[str, Record]]) -> None:

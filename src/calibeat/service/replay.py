@@ -24,7 +24,7 @@ STREAMS = 500  # read at once
 _STREAM = (
     "number, name, seq, events, outcomes, pending, held, expired, since, base_seq, base_events, base, base_monitor"
 )
-_EVENT = "stream, nth, seq, score, forecast, receipt, status, outcome, outcome_seq"
+_EVENT = "stream, nth, seq, score, forecast, receipt, status, outcome, outcome_seq, time, outcome_time"
 
 
 @dataclass
@@ -39,6 +39,8 @@ class Logged:
     status: int
     outcome: int | None
     outcome_seq: int | None
+    time: float
+    outcome_time: float | None
     replayed: float = nan  # what the replay says
 
 
@@ -87,10 +89,8 @@ def streams_of(connection: Any, with_state: bool = True) -> Iterator[list[Stream
         yield found
 
 
-def _logged(
-    nth: int, seq: int, score: float, forecast: float, receipt: Any, status: int, outcome: Any, outcome_seq: Any
-) -> Logged:
-    return Logged(nth, seq, score, forecast, _bytes(receipt), status, outcome, outcome_seq)
+def _logged(nth: int, seq: int, score: float, forecast: float, receipt: Any, *others: Any) -> Logged:
+    return Logged(nth, seq, score, forecast, _bytes(receipt), *others)
 
 
 def _bytes(value: Any) -> bytes | None:
@@ -170,6 +170,7 @@ class Replay:
     streams: int = 0
     forecasts: int = 0
     outcomes: int = 0
+    corrected: int = 0  # outcomes that took the place of others
     differences: list[str] = field(default_factory=list)  # sentences, one for each stream that differs
 
     @property
@@ -222,6 +223,6 @@ def _compare(bank: Bank, stream: Stream, todo: list[tuple[int, Logged, bool]]) -
     row, monitor = finish(bank, stream)
     if row != stream.state:
         return "the row differs"
-    if stream.monitor is not None and bank.watched is not None and monitor != stream.monitor:
+    if monitor is not None and stream.since == 0 and monitor != stream.monitor:
         return "the monitor differs"
     return ""

@@ -16,7 +16,7 @@ from calibeat.stream.issuer import described
 
 from .settings import Settings
 from .store import Store
-from .store.schema import Connection, get_meta
+from .store.schema import Connection, get_meta, set_meta
 
 DEFAULT = "auto"
 
@@ -29,6 +29,10 @@ def settle_meta(store: Store, settings: Settings) -> tuple[str, int]:
         _check_method(method)
         claim_meta(store.connection, method, seed, settings.monitor)
         meta = get_meta(store.connection)  # another worker may have been first
+    elif json.loads(meta.get("monitor", "null")) != settings.monitor:
+        # Monitors that begin, end or change in the middle cannot be replayed.
+        set_meta(store.connection, "monitor", json.dumps(settings.monitor))
+        set_meta(store.connection, "monitor_whole", "0")
     method, seed = meta["method"], int(meta["seed"])
     check_described(meta)
     if settings.method is not None and settings.method.lower() != method:

@@ -9,10 +9,9 @@ import pytest
 
 import calibeat
 from calibeat import InvalidInput
-from calibeat.backtest.judge.decisions import HALF, RANKS, Deciding, threshold_of
+from calibeat.backtest.judge.decisions import Deciding
 from calibeat.backtest.options import Options
 from calibeat.backtest.read.batch import Chunk
-from calibeat.backtest.replay.tally import STEPS, rank_of
 
 N, WARM = 9_500, 300
 RNG = np.random.default_rng(21)
@@ -87,16 +86,10 @@ def test_net_benefit_at_every_threshold(result):
     assert curve["everyone"] == pytest.approx(y.mean() - (1 - y.mean()) * odds)
 
 
-def test_a_threshold_of_ranks_is_exact_everywhere():
-    for rank in (1, 2, 257, HALF - 2, HALF - 1, HALF, HALF + 1, RANKS - 300, RANKS - 1):
-        t = threshold_of(rank)
-        assert rank_of(t, STEPS) >= rank > rank_of(float(np.nextafter(t, 0.0)), STEPS), rank
-
-
 def test_chunks_of_any_size_give_the_same_bits():
     """The blocks merge twice on the way, in other chunks at other moments."""
     P, whole = {"raw": SCORES, "half": 0.5 * SCORES}, None
-    for cuts in ((0, N), (0, 1, 4000, 4097, 8300, N)):
+    for cuts in ((0, N), (0, 1, 400, 401, 4000, 4097, 8300, N)):
         deciding = Deciding(Options(cost_fp=FP, cost_fn=FN).costs)
         for a, b in pairwise(cuts):
             part = slice(a, b)

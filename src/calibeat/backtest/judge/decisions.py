@@ -20,15 +20,15 @@ from calibeat._util.types import Ints, Vector
 from calibeat.backtest.options import Costs
 from calibeat.backtest.read.batch import Chunk
 from calibeat.backtest.replay.engine import Replayed
-from calibeat.backtest.replay.tally import MOST_BLOCKS, OCTAVES, RANKS, STEPS, Blocks, Tally, rank_of
+from calibeat.backtest.replay.tally import MOST_BLOCKS, RANKS, STEPS, Blocks, Tally, rank_of
 from calibeat.core.jit import compilable, for_size
 from calibeat.report.schema import Action, ActionsOverTime, DecisionCurve, Decisions
 
 from .dependence import GROWS, Z, student
+from .mass import threshold_of
 from .measures import cuts_of, iso, number
 
 ACTS, HITS, NEW, NEW_ONES, DROPPED, DROPPED_ONES, RESID, MODEL, GAP, WIDTH = range(10)
-HALF = RANKS // 2
 THRESHOLDS = 99  # of the curve
 
 
@@ -42,17 +42,16 @@ def count_actions(P: Vector, y: Vector, place: Ints, r: Vector, t: float, sums: 
         at, raw, e = place[i] - 1, P[0, i] >= t, y[i] - r[i]
         for j in range(methods):
             act = P[j, i] >= t
-            row = sums[j, at]
             if act:
-                row[ACTS] += 1.0
-                row[HITS] += y[i]
+                sums[j, at, ACTS] += 1.0
+                sums[j, at, HITS] += y[i]
             if act != raw:
                 which = NEW if act else DROPPED
-                row[which] += 1.0
-                row[which + 1] += y[i]
-                row[RESID] += e * e
-                row[MODEL] += r[i] * (1.0 - r[i])
-                row[GAP] += e if act else -e
+                sums[j, at, which] += 1.0
+                sums[j, at, which + 1] += y[i]
+                sums[j, at, RESID] += e * e
+                sums[j, at, MODEL] += r[i] * (1.0 - r[i])
+                sums[j, at, GAP] += e if act else -e
 
 
 class Deciding:
@@ -175,26 +174,6 @@ def _sentence(actions: list[Action], chosen: str, labels: dict[str, str], costs:
 
 
 # ---- net benefit -----------------------------------------------------------------------------------------------------
-
-
-def threshold_of(rank: int) -> float:
-    """The least forecast of a rank or a higher one: rank_of(p) >= rank where p >= threshold_of(rank).
-
-    >>> rank = rank_of(0.3, STEPS)
-    >>> t = threshold_of(rank)
-    >>> t <= 0.3, rank_of(t, STEPS) == rank, rank_of(np.nextafter(t, 0.0), STEPS) == rank - 1
-    (True, True, True)
-    """
-
-    def least(k: int) -> float:
-        octave, step = divmod(k - 1, STEPS)
-        return (0.5 + step / (2.0 * STEPS)) * 2.0 ** (octave - OCTAVES)
-
-    if rank < HALF:
-        return least(rank)
-    below = RANKS - 1 - rank  # of 1 - p, which is in that rank or a lower one
-    edge = 0.5 if below == HALF - 1 else 1.0 - least(below + 1)
-    return float(np.nextafter(edge, 1.0))
 
 
 def curve(replayed: Replayed) -> DecisionCurve:

@@ -142,7 +142,7 @@ class Intervals:
     >>> raw = rng.random(5000)
     >>> y = (rng.random(5000) < raw**2).astype(float)
     >>> sums = Intervals(2)
-    >>> sums.add(np.array([raw, raw**2]), y)
+    >>> leader = sums.add(np.array([raw, raw**2]), y)
     >>> [round(x, 3) for x in sums.difference(LOG_LOSS, 1)]
     [-0.087, -0.098, -0.077]
     """

@@ -19,20 +19,33 @@ function startTheme() {
   dark.addEventListener("change", () => { relabel(); redrawAll(); });
 }
 
+// Canvases of three pixels a point are as sharp on paper as a printer is.
+const ON_PAPER = 3;
+
+function drawFor(ratio) {
+  window.devicePixelRatio = ratio;
+  pixels.query.dispatchEvent(new Event("change"));
+}
+
 // Paper is white: canvases must be drawn again before they are printed.
 function startPrinting() {
+  const screen = window.devicePixelRatio;
   const expert = document.getElementById("expert");
   let before, open;
   addEventListener("beforeprint", () => {
     before = root.dataset.theme;
     root.dataset.theme = "light";
     if (expert) { open = expert.open; expert.open = true; }
+    colours = null;
+    drawFor(Math.max(ON_PAPER, screen));
     redrawAll();
   });
   addEventListener("afterprint", () => {
     if (expert) expert.open = open;
     if (before === undefined) delete root.dataset.theme;
     else root.dataset.theme = before;
+    colours = null;
+    drawFor(screen);
     redrawAll();
   });
 }
@@ -66,6 +79,7 @@ drawEvidence(payload, styles);
 drawPaging(payload, styles);
 startKeys(payload);
 drawDelays(payload);
+drawHistory(payload);
 startScrollers();
 startCopying();
 root.dataset.ready = "";

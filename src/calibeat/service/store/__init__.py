@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Protocol
 from urllib.parse import unquote
@@ -13,7 +14,7 @@ from .reader import Reader
 from .records import Changes, Record, StreamState
 from .sqlite import SqliteConnection, SqliteStore
 
-__all__ = ["Reader", "Store", "open_connection", "open_reader", "open_store"]
+__all__ = ["Reader", "Store", "open_connection", "open_reader", "open_store", "owned"]
 
 
 class Store(Protocol):
@@ -72,6 +73,34 @@ def open_connection(url: str, *, write: bool = False) -> Any:
     from .postgres import PostgresConnection
 
     return PostgresConnection(url)
+
+
+@contextmanager
+def owned(url: str) -> Iterator[Any]:
+    """A connection of the only one who uses the store, in a transaction that is committed at the end."""
+    path = sqlite_path(url)
+    if path is not None:
+        if not path.exists():
+            raise FileNotFoundError(f"store must exist, got nothing - at {path}")
+        store = SqliteStore(path)
+        connection: Any = store.connection
+        close = store.close
+    else:
+        from .postgres import PostgresConnection
+
+        connection = PostgresConnection(url)
+        close = connection.close
+    try:
+        if path is None:
+            connection.own()
+        connection.begin()
+        yield connection
+        connection.commit()
+    except BaseException:
+        connection.rollback()
+        raise
+    finally:
+        close()
 
 
 def open_reader(url: str) -> Reader:

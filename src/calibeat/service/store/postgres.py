@@ -91,6 +91,14 @@ class PostgresConnection:
         text = self.all("SELECT pg_current_snapshot()::text")[0][0]
         return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=7).digest(), "big")
 
+    def integrity(self) -> list[str]:
+        """PostgreSQL looks after its own files (pg_amcheck)."""
+        return []
+
+    def size(self) -> int:
+        """Bytes of the database."""
+        return int(self.all("SELECT pg_database_size(current_database())")[0][0])
+
     def own(self) -> None:
         """Be the only one who uses the store, or raise."""
         if not self.all("SELECT pg_try_advisory_lock(?)", (_USED,))[0][0]:

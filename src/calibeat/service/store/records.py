@@ -90,6 +90,7 @@ class StreamState:
         "name",
         "number",
         "outcomes",
+        "pages",
         "pending",
         "row",
         "seq",
@@ -101,6 +102,7 @@ class StreamState:
         self.number, self.name = number, name
         self.seq = 0  # operations so far: forecasts and learnt outcomes in one order, without a gap
         self.events = self.outcomes = self.pending = self.held = self.expired = self.alarms = 0
+        self.pages = 0  # alarms that paged; the monitor's bytes have it too
         self.version = 0  # how often it was written
         self.last_time = 0.0
         self.sums = array("d", bytes(8 * SUMS))

@@ -6,6 +6,7 @@ import fcntl
 import json
 import os
 import sqlite3
+import time
 from array import array
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
@@ -99,6 +100,15 @@ class SqliteConnection:
         if self.database.in_transaction:
             self.database.execute("ROLLBACK")
 
+    def integrity(self) -> list[str]:
+        """What SQLite itself finds wrong with the file."""
+        return [str(found) for (found,) in self.all("PRAGMA integrity_check") if found != "ok"]
+
+    def size(self) -> int:
+        """Bytes on the disk, with the write-ahead log."""
+        files = (self.path, self.path.with_name(self.path.name + "-wal"))
+        return sum(file.stat().st_size for file in files if file.exists())
+
     def version(self) -> int:
         """A number that changes whenever another connection commits."""
         return int(self.all("PRAGMA data_version")[0][0])
@@ -145,6 +155,8 @@ class SqliteStore:
         self.connection.begin()
         try:
             schema.migrate(self.connection, str(self.path))
+            # A file that cannot be written is noticed now, not at the first event.
+            schema.set_meta(self.connection, "opened", repr(time.time()))
         except BaseException:
             self.connection.rollback()
             raise
