@@ -47,6 +47,8 @@ TABLES = {
     "monitor": "monitor:monitor",
     "serve": "serve:throughput",
     "soak": "serve:soak",
+    "spark": "spark:scale",
+    "spark-kill": "spark_kill:kills",
 }
 
 
