@@ -153,8 +153,8 @@ def run_stream(
         .parquet(str(folder / name))
         for name in ("scores", "outcomes")
     ]
-    columns = {"key": "key", "id": "id", "score": "score", "outcome": "outcome", "time": "time"}
-    told = on_spark.calibrate_stream(*frames, **columns, method="tops", **options)
+    names = {"key": "key", "id": "id", "score": "score", "outcome": "outcome", "time": "time"}
+    told = on_spark.calibrate_stream(frames[0], frames[1], **{**names, "method": "tops", **options})
     writer = told.writeStream.format("parquet").option("path", str(folder / "out"))
     query = writer.option("checkpointLocation", str(folder / "checkpoint")).trigger(availableNow=True).start()
     query.awaitTermination()
@@ -198,7 +198,7 @@ def _small_batch(spark: Any, folder: Path, pending: int, count: int) -> None:
         .parquet(str(folder / name))
         for name in ("scores", "outcomes")
     ]
-    columns = {"key": "key", "id": "id", "score": "score", "outcome": "outcome", "time": "time"}
+    columns: dict[str, Any] = {"key": "key", "id": "id", "score": "score", "outcome": "outcome", "time": "time"}
     told = on_spark.calibrate_stream(*frames, **columns, method="tops", pages=count)
     writer = told.writeStream.format("parquet").option("path", str(folder / "out"))
     query = writer.option("checkpointLocation", str(folder / "checkpoint")).trigger(availableNow=True).start()

@@ -30,7 +30,7 @@ from calibeat import spark as on_spark
 from calibeat.bank.travel import rows_out
 from calibeat.spark.state import to_bytes
 
-COLUMNS = {"key": "key", "id": "id", "score": "score", "outcome": "outcome", "time": "time"}
+COLUMNS: dict[str, Any] = {"key": "key", "id": "id", "score": "score", "outcome": "outcome", "time": "time"}
 
 
 def kills(*, quick: bool) -> None:
@@ -159,7 +159,7 @@ def drive(what: str, folder: Path, address: str) -> None:
         if what == "batch":
             log = spark.read.parquet(str(folder / "log"))
             shutil.rmtree(folder / "out", ignore_errors=True)
-            names = {"key": "key", "score": "score", "outcome": "outcome", "order": "id"}
+            names: dict[str, Any] = {"key": "key", "score": "score", "outcome": "outcome", "order": "id"}
             result = on_spark.calibrate(log, **names, method="tops", path=folder / "out")
             forecasts, state = result.forecasts.selectExpr("cast(id as string) id", "forecast"), result.state
         else:
