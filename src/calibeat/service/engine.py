@@ -95,11 +95,14 @@ class Engine:
         self._thread = threading.Thread(target=self._run, name="calibeat-engine", daemon=True)
         self._thread.start()
 
-    def submit(self, ticket: object, events: list[ForecastEvent] | list[OutcomeEvent]) -> None:
+    def submit(
+        self, ticket: object, events: list[ForecastEvent] | list[OutcomeEvent], *, checked: bool = False
+    ) -> None:
         """Queue a request: forecasts or outcomes, not both. Never waits; a full queue or a bad event is a `Refusal`."""
-        check_events(events)
-        if not events or any(type(event) is not type(events[0]) for event in events):
-            raise Refusal("invalid", "events must be one or more of one kind, got none or both kinds")
+        if not checked:  # HTTP checks while it reads
+            check_events(events)
+            if not events or any(type(event) is not type(events[0]) for event in events):
+                raise Refusal("invalid", "events must be one or more of one kind, got none or both kinds")
         with self._wake:
             if self._stopping:
                 raise Refusal("stopping", "the service must run to take events, got one that stops", None, 503)
