@@ -47,6 +47,7 @@ TABLES = {
     "monitor": "monitor:monitor",
     "serve": "serve:throughput",
     "soak": "serve:soak",
+    "abandoned": "serve:abandoned",
 }
 
 
