@@ -81,10 +81,12 @@ def test_every_section_is_there_and_linked_to(page):
     assert sections == [
         "verdict",
         "methods",
+        "decisions",
         "time",
         "reliability",
         "learnt",
         "evidence",
+        "paging",
         "keys",
         "delay",
         "certificates",
@@ -97,7 +99,7 @@ def test_every_section_is_there_and_linked_to(page):
 
 def test_every_picture_says_how_to_read_it(page):
     figures = re.findall(r"<figure.*?</figure>", page, re.DOTALL)
-    assert len(figures) == 7
+    assert len(figures) == 11
     assert all("How to read it. " in figure and "noscript" in figure for figure in figures)
 
 

@@ -36,6 +36,9 @@ def backtest(
     skip_bad: bool = False,
     sort: bool = False,
     seed: int = 0,
+    threshold: float | None = None,
+    cost_fp: float | None = None,
+    cost_fn: float | None = None,
     keep_forecasts: bool = False,
     title: str = "Backtest",
 ) -> BacktestResult:
@@ -74,6 +77,10 @@ def backtest(
     skip_bad : skip rows that cannot be used and count them, instead of refusing the log.
     sort : put the events in the order of their times.
     seed : for methods that draw.
+    threshold : act where the forecast is at least this; the report then tells what calibrated forecasts change in
+        actions and cost. Or, instead of it:
+    cost_fp, cost_fn : what an action for nothing costs, and what a missed event costs. Their threshold is
+        cost_fp / (cost_fp + cost_fn).
     keep_forecasts : also keep every forecast, in ``result.forecasts``.
     title : of the report.
 
@@ -106,6 +113,9 @@ def backtest(
         skip_bad=skip_bad,
         sort=sort,
         seed=seed,
+        threshold=threshold,
+        cost_fp=cost_fp,
+        cost_fn=cost_fn,
         title=title,
     )
     table = Table.of(

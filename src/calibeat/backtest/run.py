@@ -10,7 +10,7 @@ from calibeat._util.types import Ints, Vector
 from calibeat.errors import InvalidInput
 from calibeat.report.schema import Payload
 
-from .judge.compare import Counting
+from .judge.observe import Observed
 from .judge.summary import Source, summarise
 from .options import Options
 from .read import arrays
@@ -79,10 +79,10 @@ def run(
         methods, variants = with_key_variants(methods)
     methods, more = with_others(methods, others or {}, asked=options.methods is not None)
     notes += more
-    counting = Counting(options.bins)
+    observed = Observed(options, methods)
 
     def hand_on(chunk: Chunk, forecasts: dict[str, Vector], place: Ints) -> None:
-        counting.add(chunk, forecasts, place)
+        observed.add(chunk, forecasts, place)
         if on_forecasts is not None:
             on_forecasts(chunk, forecasts, place)
 
@@ -115,4 +115,4 @@ def run(
     source.notes += notes + reader.notes
     if keyed:
         source.keys = list(reader.names)
-    return summarise(replayed, source, counting.sums)
+    return summarise(replayed, source, observed)

@@ -95,6 +95,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     how.add_argument("--seed", type=int, default=0, metavar="N", help="for methods that draw (%(default)s)")
     how.add_argument("--sort", action="store_true", help="put the log in the order of --time, in memory")
     how.add_argument("--skip-bad", action="store_true", help="skip rows that cannot be used, and count them")
+    act = parser.add_argument_group("decisions", "What calibrated forecasts change in actions and cost.")
+    act.add_argument("--threshold", type=float, metavar="T", help="act where the forecast is at least T")
+    act.add_argument("--cost-fp", type=float, metavar="C", help="what an action for nothing costs; with --cost-fn")
+    act.add_argument("--cost-fn", type=float, metavar="C", help="what a missed event costs; T is FP / (FP + FN)")
     out = parser.add_argument_group("what comes out")
     out.add_argument(
         "--report", type=Path, metavar="FILE.html", help="write the report: one page that needs nothing else"
@@ -125,6 +129,9 @@ def run(args: argparse.Namespace, to: TextIO | None = None, log: TextIO | None =
         skip_bad=args.skip_bad,
         sort=args.sort,
         seed=args.seed,
+        threshold=args.threshold,
+        cost_fp=args.cost_fp,
+        cost_fn=args.cost_fn,
         title=f"Backtest of {first}" + (f" and {len(files) - 1} more" if len(files) > 1 else ""),
         typed=True,
     )

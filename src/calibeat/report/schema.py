@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal, TypedDict
+from typing import Literal, NotRequired, TypedDict
 
 Number = float | None
 Axis = Literal["time", "event"]
@@ -41,6 +41,25 @@ class Verdict(TypedDict):
     headline: str
     sentences: list[str]
     confidence: Literal["sure", "likely", "unclear"]
+
+
+class Happened(TypedDict):
+    """Of `count` events, forecast at `forecast` on average, the share `outcome` happened."""
+
+    method: str
+    count: int
+    forecast: float
+    outcome: float
+
+
+class Answer(TypedDict):
+    """What a manager reads: events of about the same forecast, how sure, what to do."""
+
+    happened: list[Happened]  # the raw score, and the chosen method if that is another
+    sure: str
+    library: list[str]  # lines of Python that deploy the choice
+    service: list[str] | None  # the same as commands
+    note: str
 
 
 class MethodInfo(TypedDict):
@@ -220,8 +239,83 @@ class Evidence(TypedDict):
     methods: dict[str, list[Number]]
 
 
+class Page(TypedDict):
+    """An alarm of a monitor that pages, with those that follow it closely. Places are on the axis of `Paging`."""
+
+    at: str | int
+    heard: str | int | None  # when the last outcome that it rests on had arrived; None if that is not on the axis
+    since: str | int  # the estimated start
+    what: str
+    low: float  # of the forecasts that it concerns
+    high: float
+    alarms: int  # in the episode, the first included
+    last: str | int
+
+
+class Watched(TypedDict):
+    alarms: int
+    pages: int
+    shown: list[Page]  # all, or the first hundred and the latest hundred
+    gain: Triple  # Brier score of the raw score less that of the method, with its confidence sequence
+    x: list[str | int]
+    level: list[Number]  # of the detector, as a share of the alarm line
+    gains: list[Triple]
+
+
+class Paging(TypedDict):
+    by: Axis
+    arl: float
+    outcomes: int
+    sentence: str
+    methods: dict[str, Watched]  # not all of them
+
+
+class Prices(TypedDict):
+    """Act where the forecast is at least the threshold fp / (fp + fn)."""
+
+    threshold: float
+    fp: float  # what an action for nothing costs
+    fn: float  # what a missed event costs; 1 where only the threshold was given
+    given: bool
+
+
+class Action(TypedDict):
+    method: str
+    actions: int
+    hits: int  # actions where it happened
+    for_nothing: int
+    missed: int
+    new: int  # actions where the raw score does not act, and how many of them were right
+    new_hits: int
+    dropped: int  # the other way round
+    dropped_hits: int
+    cost: float
+    cost_per_1000: float
+    saved_per_1000: Triple  # against the raw score, with its 95 % interval
+
+
+class ActionsOverTime(TypedDict):
+    by: Axis
+    x: list[str | int]
+    methods: dict[str, list[list[float]]]  # saved against the raw score so far, low, high
+
+
+class DecisionCurve(TypedDict):
+    threshold: list[float]
+    everyone: list[Number]  # net benefit of acting on every event
+    methods: dict[str, list[Number]]
+
+
+class Decisions(TypedDict):
+    curve: DecisionCurve
+    costs: Prices | None  # nothing below without them
+    actions: list[Action]
+    over_time: ActionsOverTime | None
+    sentence: str
+
+
 class Payload(TypedDict):
-    schema: Literal[2]
+    schema: Literal[3]
     title: str
     command: str | None
     versions: dict[str, str]
@@ -238,3 +332,8 @@ class Payload(TypedDict):
     delay: Delay | None
     certificates: list[Certificate]
     evalue: Evidence
+    # Since schema 3:
+    paging: NotRequired[Paging]
+    decisions: NotRequired[Decisions]
+    answer: NotRequired[Answer]
+    created: NotRequired[str]  # ISO, UTC

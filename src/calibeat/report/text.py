@@ -9,6 +9,7 @@ from calibeat._util.words import decimals
 
 from .names import harmless
 from .schema import Number, Payload, Row
+from .top import example
 
 WIDTH = 118
 
@@ -30,6 +31,7 @@ def page(payload: Payload) -> str:
         counted += {"percent": " Scores are percent.", "logit": " Scores are logits."}[data["score_kind"]]
     lines = [
         f"{verdict['headline']}.  [{verdict['confidence']}]",
+        *_filled(example(payload)),
         "",
         *_filled(" ".join(verdict["sentences"])),
         "",

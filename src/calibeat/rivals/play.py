@@ -8,7 +8,7 @@ from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
-from calibeat._util.check import said
+from calibeat._util.check import shown
 from calibeat._util.types import Vector
 from calibeat.errors import InvalidInput
 
@@ -43,13 +43,13 @@ def maker_of(thing: Any, name: str = "rival") -> Callable[[], Rival]:
     """
     if isinstance(thing, type) or not isinstance(thing, Rival):
         if not callable(thing):
-            raise InvalidInput(f"{name} must have predict(score) and update(score, outcome), got {said(thing)}")
+            raise InvalidInput(f"{name} must have predict(score) and update(score, outcome), got {shown(thing)}")
 
         def make() -> Rival:
             made = thing()
             if not isinstance(made, Rival):
                 raise InvalidInput(
-                    f"{name} must make an object with predict(score) and update(score, outcome), got {said(made)}"
+                    f"{name} must make an object with predict(score) and update(score, outcome), got {shown(made)}"
                 )
             return made
 
@@ -65,7 +65,7 @@ def probability_of(rival: Rival, score: float, name: str, event: int) -> float:
     except (TypeError, ValueError):
         p = -1.0
     if not 0.0 <= p <= 1.0:
-        raise InvalidInput(f"{name} must predict a probability in [0, 1], got {said(answer)} - at event {event}")
+        raise InvalidInput(f"{name} must predict a probability in [0, 1], got {shown(answer)} - at event {event}")
     return p
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from calibeat._util.check import check_whole, said
+from calibeat._util.check import check_whole, shown
 from calibeat._util.types import Vector
 from calibeat.multi.calibrator import METHODS, MultiCalibrator
 from calibeat.stream.calibrator import Calibrator
@@ -26,7 +26,7 @@ def new_calibrator(estimator: Any, classes: Any) -> Calibrator | MultiCalibrator
     if not isinstance(method, str) or method not in ("auto", *METHODS):
         raise ValueError(
             f"method must be 'auto' (which is 'multi'), 'multi', 'ots' or 'raw' for a base of {len(classes)} classes, "
-            f"got {said(method)}"
+            f"got {shown(method)}"
         )
     return MultiCalibrator(classes, "multi" if method == "auto" else method)
 

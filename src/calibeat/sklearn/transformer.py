@@ -87,8 +87,8 @@ class ScoreCalibrator(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     def transform(self, X: Any) -> Vector:
         """Forecasts, in the shape of X; a column of a data frame if X is one."""
         check_is_fitted(self)
-        said, shape = self._read(X, reset=False)
-        p = self.calibrator_.predict_many(self._as_probability(said, self.margin_scale_))
+        scores, shape = self._read(X, reset=False)
+        p = self.calibrator_.predict_many(self._as_probability(scores, self.margin_scale_))
         if len(shape) > 1:
             return np.column_stack([1.0 - p, p]) if shape[1] == 2 else p.reshape(shape)
         kind = _get_output_config("transform", self)["dense"]
@@ -100,24 +100,24 @@ class ScoreCalibrator(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
             raise ValueError(f"scale must be 'probability' or 'logit', got {self.scale!r}")
         calibrator = binary_calibrator(self) if reset else self.calibrator_
         reader = copy(self)  # which takes down the features; they are ours once everything has been looked at
-        said, _ = reader._read(X, reset=reset)  # noqa: SLF001 - a copy of itself
+        scores, _ = reader._read(X, reset=reset)  # noqa: SLF001 - a copy of itself
         if y is None:
             raise ValueError(f"This {type(self).__name__} estimator requires y to be passed, but the target y is None.")
         y = checked_labels(y)
-        check_consistent_length(said, y)
+        check_consistent_length(scores, y)
         if not reset:
             check_classes(classes, self.classes_)
         labels = two_classes(y, classes) if reset else self.classes_
         outcomes = outcomes_of(y, labels)
-        scale = (margin_scale(said) if self.scale == "logit" else 1.0) if reset else self.margin_scale_
-        delay = None if together else delay_of_fit(self.delay, len(said))
-        learn_late(calibrator, self._as_probability(said, scale), outcomes, delay)
+        scale = (margin_scale(scores) if self.scale == "logit" else 1.0) if reset else self.margin_scale_
+        delay = None if together else delay_of_fit(self.delay, len(scores))
+        learn_late(calibrator, self._as_probability(scores, scale), outcomes, delay)
         self.calibrator_, self.classes_, self.margin_scale_ = calibrator, labels, scale
         take_features(self, reader)
         return self
 
-    def _as_probability(self, said: Vector, scale: float) -> Vector:
-        return as_probability(said, margin=self.scale == "logit", scale=scale)
+    def _as_probability(self, scores: Vector, scale: float) -> Vector:
+        return as_probability(scores, margin=self.scale == "logit", scale=scale)
 
     def _read(self, X: Any, *, reset: bool) -> tuple[Vector, tuple[int, ...]]:
         """Scores as they came, without those of the first of two classes, and the shape in which they came."""

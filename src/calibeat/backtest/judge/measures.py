@@ -47,7 +47,7 @@ def overall(cells: Vector, sums: Vector) -> dict[str, float]:
 
 def auc(tally: Tally) -> tuple[float, float]:
     """The area under the ROC curve and by how much it may be off: forecasts of one rank count as equal."""
-    zeros, ones = tally.ranks[:RANKS], tally.ranks[RANKS:]
+    zeros, ones = tally.ranks[:RANKS], tally.ranks[RANKS : 2 * RANKS]
     pairs = float(zeros.sum() * ones.sum())
     if pairs == 0.0:
         return math.nan, math.nan
@@ -60,9 +60,7 @@ def auc(tally: Tally) -> tuple[float, float]:
 
 def windows(replayed: Replayed) -> Windows:
     """Windows of as many events each, at most 200, with the errors of every method in each."""
-    blocks, used = replayed.blocks, replayed.blocks.used
-    most = min(MOST_WINDOWS, used)
-    cuts = _cuts(used, max(min(10, most), min(most, blocks.judged // EVENTS_PER_WINDOW)))
+    blocks, used, cuts = replayed.blocks, replayed.blocks.used, cuts_of(replayed)
     timed = replayed.span is not None
     start: list[str] | list[int]
     end: list[str] | list[int]
@@ -84,6 +82,13 @@ def windows(replayed: Replayed) -> Windows:
         "mean_score": [number(total[FORECAST] / total[COUNT]) for total in whole],
         "methods": {r.name: _window_scores(r.tally, used, pairs) for r in replayed.runners},
     }
+
+
+def cuts_of(replayed: Replayed) -> list[int]:
+    """The blocks at which windows begin, and the end of the last."""
+    most = min(MOST_WINDOWS, replayed.blocks.used)
+    windows = max(min(10, most), min(most, replayed.blocks.judged // EVENTS_PER_WINDOW))
+    return _cuts(replayed.blocks.used, windows)
 
 
 def _window_scores(tally: Tally, used: int, pairs: Sequence[tuple[int, int]]) -> WindowScores:

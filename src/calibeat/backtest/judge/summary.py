@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import platform
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 
 import numpy as np
@@ -32,13 +33,15 @@ from calibeat.report.schema import (
     Trajectory,
 )
 
+from .answer import answer
 from .bootstrap import RESAMPLES, Bootstrap
 from .certificates import certificates
 from .compare import Comparison, differences, elsewhere
-from .intervals import Intervals
+from .decisions import decisions
 from .keyed import sentence_on_keys
 from .lateness import delay, notice_of_ages
 from .measures import MOST_POINTS, auc, iso, log_e_values, number, overall, reliability, windows
+from .observe import Observed
 from .verdict import INTERVALS, LEGEND, Facts, threshold, verdict
 
 MOST_KEYS = 2000  # shown
@@ -79,9 +82,9 @@ class Source:
     command: str | None = None
 
 
-def summarise(replayed: Replayed, source: Source, sums: Intervals) -> Payload:
+def summarise(replayed: Replayed, source: Source, observed: Observed) -> Payload:
     """The contract with the report; see `calibeat.report.schema`."""
-    blocks, used = replayed.blocks, replayed.blocks.used
+    blocks, used, sums = replayed.blocks, replayed.blocks.used, observed.sums
     tallies = {runner.name: runner.tally for runner in replayed.runners}
     labels = {runner.name: _label(runner) for runner in replayed.runners}
     bootstrap = Bootstrap(tallies, used, blocks.length)
@@ -103,7 +106,7 @@ def summarise(replayed: Replayed, source: Source, sums: Intervals) -> Payload:
     if replayed.key_variants is not None:
         found["sentences"].append(sentence_on_keys(compared, replayed.key_variants, labels))
     return {
-        "schema": 2,
+        "schema": 3,
         "title": source.title,
         "command": source.command,
         "versions": _versions(),
@@ -133,6 +136,10 @@ def summarise(replayed: Replayed, source: Source, sums: Intervals) -> Payload:
         "delay": delay(replayed),
         "certificates": certificates(replayed),
         "evalue": _evalue(replayed),
+        "created": datetime.now(UTC).isoformat(timespec="seconds"),
+        "answer": answer(replayed, found),
+        "decisions": decisions(replayed, observed.deciding, labels, found["method"], sums.runs),
+        "paging": observed.watch.told(found["method"], labels),
     }
 
 

@@ -21,9 +21,16 @@ function startTheme() {
 
 // Paper is white: canvases must be drawn again before they are printed.
 function startPrinting() {
-  let before;
-  addEventListener("beforeprint", () => { before = root.dataset.theme; root.dataset.theme = "light"; redrawAll(); });
+  const expert = document.getElementById("expert");
+  let before, open;
+  addEventListener("beforeprint", () => {
+    before = root.dataset.theme;
+    root.dataset.theme = "light";
+    if (expert) { open = expert.open; expert.open = true; }
+    redrawAll();
+  });
   addEventListener("afterprint", () => {
+    if (expert) expert.open = open;
     if (before === undefined) delete root.dataset.theme;
     else root.dataset.theme = before;
     redrawAll();
@@ -31,30 +38,32 @@ function startPrinting() {
 }
 
 function startCopying() {
-  const command = document.getElementById("command");
-  if (!command) return;
-  const status = element("span", { class: "small", role: "status" });
-  const button = element("button", { type: "button", id: "copy", on: { click: async () => {
-    try {
-      await navigator.clipboard.writeText(command.textContent);
-      status.textContent = "Copied.";
-    } catch {
-      getSelection().selectAllChildren(command);
-      status.textContent = "Selected: press Ctrl-C or Cmd-C.";
-    }
-  } } }, "Copy");
-  command.closest(".command").append(element("div", { class: "controls" }, button, status));
+  for (const command of document.querySelectorAll(".command code")) {
+    const status = element("span", { class: "small", role: "status" });
+    const button = element("button", { type: "button", id: command.id ? "copy" : null, on: { click: async () => {
+      try {
+        await navigator.clipboard.writeText(command.textContent);
+        status.textContent = "Copied.";
+      } catch {
+        getSelection().selectAllChildren(command);
+        status.textContent = "Selected: press Ctrl-C or Cmd-C.";
+      }
+    } } }, "Copy");
+    command.closest(".command").append(element("div", { class: "controls" }, button, status));
+  }
 }
 
 root.classList.add("scripted");
 startTheme();
 startPrinting();
 startLeaderboard(payload, styles);
+drawDecisions(payload, styles);
 drawWindows(payload, styles);
 drawDrift(payload);
 drawReliability(payload, styles);
 drawLearnt(payload);
 drawEvidence(payload, styles);
+drawPaging(payload, styles);
 startKeys(payload);
 drawDelays(payload);
 startScrollers();
