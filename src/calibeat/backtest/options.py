@@ -56,7 +56,11 @@ class Options:
     delay: int | str = 0
     mature: Any = None  # the age at which outcomes are learnt; None: when they arrive
     score_kind: str = "probability"
+    positive: Any = None  # the value of an outcome that counts as 1; None: 1, true, yes
+    decimal: str = "."  # the mark before the decimals of numbers in text
     time_zone: str | None = None  # of times that have none
+    time_format: str | None = None  # of times in text, as in strptime; None: ISO 8601 or numbers
+    blank_key: str | None = None  # the stream of events whose key is missing; None: they are bad rows
     skip_bad: bool = False
     sort: bool = False
     seed: int = 0
@@ -68,6 +72,11 @@ class Options:
 
     def __post_init__(self) -> None:
         check_choice("score_kind", self.score_kind, SCORE_KINDS)
+        check_choice("decimal", self.decimal, (".", ","))
+        if self.time_format is not None and "%" not in self.time_format:
+            raise InvalidInput(f"time_format must be a format such as %d/%m/%Y %H:%M, got {self.time_format!r:.60}")
+        if self.blank_key is not None and not str(self.blank_key).strip():
+            raise InvalidInput(f"blank_key must be a name, got {self.blank_key!r}")
         check_whole("bins", self.bins, 1, 100)
         if self.warmup is not None:
             check_whole("warmup", self.warmup, 0, 10**15)

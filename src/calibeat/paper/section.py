@@ -21,7 +21,8 @@ class Verdict:
 
     `holds` is None where nothing is decided: the means speak against the claim, but by no more than the runs' noise, or
     there were too few runs (`too_few`). `fails_at_two` says that it would not hold if two standard errors were enough.
-    `verbatim` claims are in the text's own words.
+    `verbatim` claims are in the text's own words. `better` says that the claim fails only because the result is better
+    for the paper's method than the text says.
     """
 
     claim: str
@@ -32,6 +33,7 @@ class Verdict:
     fails_at_two: bool = False
     verbatim: bool = True
     too_few: bool = False
+    better: bool = False
 
 
 @dataclass(frozen=True)
@@ -78,8 +80,8 @@ def spread(values: FloatArray) -> FloatArray:
 
 def plus_minus(mean: float, std: float, digits: int = 4, scale: float = 1.0) -> str:
     """A mean with its standard deviation; one run has none."""
-    said = f"{scale * mean:.{digits}f}"
-    return said if np.isnan(std) else f"{said} ± {scale * std:.{digits}f}"
+    text = f"{scale * mean:.{digits}f}"
+    return text if np.isnan(std) else f"{text} ± {scale * std:.{digits}f}"
 
 
 def number(value: float, digits: int = 6) -> str:
@@ -89,8 +91,8 @@ def number(value: float, digits: int = 6) -> str:
 
 def beside(ours: float, std: float, theirs: float | None, digits: int = 4, scale: float = 1.0) -> list[str]:
     """Cells "ours | paper | difference in standard deviations"; empty where the paper gives no number."""
-    said = plus_minus(ours, std, digits, scale)
+    text = plus_minus(ours, std, digits, scale)
     if theirs is None:
-        return [said, "", ""]
+        return [text, "", ""]
     gap = f"{(scale * ours - theirs) / (scale * std):+.1f}" if std > 0 else ""
-    return [said, f"{theirs:.{digits}f}", gap]
+    return [text, f"{theirs:.{digits}f}", gap]

@@ -21,7 +21,7 @@ from calibeat.backtest.options import Costs
 from calibeat.backtest.read.batch import Chunk
 from calibeat.backtest.replay.engine import Replayed
 from calibeat.backtest.replay.tally import MOST_BLOCKS, RANKS, STEPS, Blocks, Tally, rank_of
-from calibeat.core.jit import for_size, kernel
+from calibeat.core.jit import compilable, for_size
 from calibeat.report.schema import Action, ActionsOverTime, DecisionCurve, Decisions
 
 from .dependence import GROWS, Z, student
@@ -32,7 +32,7 @@ ACTS, HITS, NEW, NEW_ONES, DROPPED, DROPPED_ONES, RESID, MODEL, GAP, WIDTH = ran
 THRESHOLDS = 99  # of the curve
 
 
-@kernel
+@compilable
 def count_actions(P: Vector, y: Vector, place: Ints, r: Vector, t: float, sums: Vector) -> None:
     """Add a chunk. P[j, i] are forecasts, the raw score first; sums[j, block] as listed above."""
     methods, n = P.shape

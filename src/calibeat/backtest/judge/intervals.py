@@ -24,7 +24,7 @@ import numpy as np
 
 from calibeat._util.types import Ints, Vector
 from calibeat.core.calibeating import bin_of
-from calibeat.core.jit import for_size, kernel
+from calibeat.core.jit import compilable, for_size
 from calibeat.core.losses import LOSS_FLOOR
 from calibeat.errors import InvalidInput
 
@@ -36,7 +36,7 @@ DRAWS, SEED = 4000, 0  # of the normal vectors behind a max-t quantile: an inter
 CLEAR = 3.0  # standard deviations: from there on the sign of a bin's gap is known
 
 
-@kernel
+@compilable
 def slope(measure: int, p: float, clip: float) -> float:
     """s = l(p, 1) - l(p, 0) of the log-loss or the Brier score."""
     if measure == BRIER:
@@ -44,7 +44,7 @@ def slope(measure: int, p: float, clip: float) -> float:
     return math.log(max(1.0 - p, clip)) - math.log(max(p, clip))
 
 
-@kernel
+@compilable
 def count_events(
     P: Vector,
     y: Vector,
@@ -102,7 +102,7 @@ def count_events(
             close_run(methods, Q, T, state)
 
 
-@kernel
+@compilable
 def add_products(methods: int, b: Vector, e: float, v: float, S: Vector, B4: Vector, Q: Vector) -> None:
     """The products of the contrasts of one event with residual e, whose variance would be v if r were right."""
     for m in range(2):
@@ -116,7 +116,7 @@ def add_products(methods: int, b: Vector, e: float, v: float, S: Vector, B4: Vec
                 S[MODEL, m, i, j] += w * v
 
 
-@kernel
+@compilable
 def close_run(methods: int, Q: Vector, T: Vector, state: Vector) -> None:
     """Add the products of the sums over a run, and begin another."""
     state[1] += 1.0

@@ -35,6 +35,7 @@ from .bootstrap import RESAMPLES, Bootstrap
 from .certificates import certificates
 from .compare import Comparison, differences, elsewhere
 from .decisions import decisions
+from .keyed import sentence_on_keys
 from .keys import by_key
 from .lateness import delay, notice_of_ages
 from .mass import mass_curve
@@ -99,6 +100,8 @@ def summarise(replayed: Replayed, source: Source, observed: Observed) -> Payload
         ages=notice_of_ages(replayed, labels),
     )
     found = verdict(compared, facts)
+    if replayed.key_variants is not None:
+        found["sentences"].append(sentence_on_keys(compared, replayed.key_variants, labels))
     return {
         "schema": 3,
         "title": source.title,

@@ -14,7 +14,7 @@ import numpy as np
 
 from calibeat._util.types import Flags, Ints, Vector
 from calibeat.core.calibeating import bin_of
-from calibeat.core.jit import for_size, kernel
+from calibeat.core.jit import compilable, for_size
 from calibeat.core.losses import LOSS_FLOOR, log_loss
 
 LEAST = -math.log1p(-LOSS_FLOOR)  # an outcome counts as forecast with at least LOSS_FLOOR
@@ -30,7 +30,7 @@ STEPS = 256
 RANKS = 2 * (2 + OCTAVES * STEPS)
 
 
-@kernel
+@compilable
 def rank_of(p: float, steps: int) -> int:
     """A bin of p that rises with it: relative steps of at most 1/steps towards 0 and towards 1."""
     least = p if p <= 0.5 else 1.0 - p
@@ -41,14 +41,14 @@ def rank_of(p: float, steps: int) -> int:
     return rank if p <= 0.5 else 2 * (2 + OCTAVES * steps) - 1 - rank
 
 
-@kernel
+@compilable
 def losses(scores: Vector, outcomes: Vector, place: Ints, loss: Vector) -> None:
     """The log-loss of the raw score of each event that has a place."""
     for i in range(len(scores)):
         loss[i] = log_loss(scores[i], outcomes[i]) if place[i] >= 0 else 0.0
 
 
-@kernel
+@compilable
 def tally(
     forecasts: Vector,
     outcomes: Vector,
@@ -95,7 +95,7 @@ def tally(
                 running[1] = running[0]
 
 
-@kernel
+@compilable
 def tally_keys(
     forecasts: Vector, outcomes: Vector, place: Ints, slots: Ints, bins: int, sums: Vector, gaps: Vector
 ) -> None:
