@@ -59,7 +59,16 @@ def test_the_store_in_numbers(reader):
 def test_each_row_is_what_the_reader_says_of_the_stream(reader):
     for row in overview(reader, START + 20).rows:
         info = reader.stream(row.name)
-        for field in ("events", "outcomes", "pending", "oldest_pending", "error", "raw_error", "log_loss", "raw_log_loss"):
+        for field in (
+            "events",
+            "outcomes",
+            "pending",
+            "oldest_pending",
+            "error",
+            "raw_error",
+            "log_loss",
+            "raw_log_loss",
+        ):
             assert getattr(row, field) == getattr(info, field), field
         assert row.last_event == info.last_event
 
