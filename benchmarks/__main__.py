@@ -20,6 +20,7 @@ TABLES = {
     "floor": "speed:against_floor",
     "peers": "speed:against_peers",
     "events": "speed:by_event",
+    "presets": "presets:cost",
     "dispatch": "dispatch:paths",
     "refit": "refit:growth",
     "memory": "memory:growth",

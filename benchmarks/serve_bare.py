@@ -40,7 +40,9 @@ async def outcomes(request: Request) -> Response:
     """Outcomes are read and answered; nothing is learnt."""
     events, single = read_outcomes(await request.body(), 10_000)
     answers = [OutcomeAnswerOfMany(e.stream, e.id, "learnt") for e in events]
-    return Response(_encode(OutcomeAnswer("learnt") if single else OutcomeAnswers(answers)), media_type="application/json")
+    return Response(
+        _encode(OutcomeAnswer("learnt") if single else OutcomeAnswers(answers)), media_type="application/json"
+    )
 
 
 app = Starlette(

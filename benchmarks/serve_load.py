@@ -1,6 +1,7 @@
 """The load of `benchmarks serve`: half forecasts, half outcomes of forecasts that were answered a while ago.
 
-`wrk` makes it where it is installed, for it takes little of the machine; otherwise a Python process does (`python -m benchmarks.serve_load URL CONNECTIONS SECONDS BATCH RATE`).
+`wrk` makes it where it is installed, for it takes little of the machine. Otherwise a Python process does:
+`python -m benchmarks.serve_load URL CONNECTIONS SECONDS BATCH RATE`.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import tempfile
 import time
 import uuid
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -84,7 +86,18 @@ def _wrk(url: str, connections: int, seconds: float, batch: int, pause: float) -
         script = Path(folder) / "load.lua"
         script.write_text(_LUA % (uuid.uuid4().hex[:8], batch, STREAMS))
         lag = str(2 * connections)
-        command = ["wrk", "-t1", f"-c{connections}", f"-d{seconds:g}s", "-s", str(script), url, "--", lag, f"{pause:.0f}"]
+        command = [
+            "wrk",
+            "-t1",
+            f"-c{connections}",
+            f"-d{seconds:g}s",
+            "-s",
+            str(script),
+            url,
+            "--",
+            lag,
+            f"{pause:.0f}",
+        ]
         done = subprocess.run(command, capture_output=True, text=True, check=True)
     found = re.search(r"\{.*\}", done.stdout)
     if found is None:
@@ -151,6 +164,10 @@ class _Connection(asyncio.Protocol):
             self.done.set_result(None)
 
 
+def _same(connection: _Connection) -> _Connection:
+    return connection
+
+
 async def _measure(url: str, connections: int, seconds: float, batch: int, rate: float) -> Measured:
     parts = urlsplit(url)
     start = time.perf_counter()
@@ -158,7 +175,7 @@ async def _measure(url: str, connections: int, seconds: float, batch: int, rate:
     loop = asyncio.get_running_loop()
     made = [_Connection(number, batch, interval, start + seconds) for number in range(connections)]
     for connection in made:
-        await loop.create_connection(lambda c=connection: c, parts.hostname, parts.port)  # type: ignore[misc]
+        await loop.create_connection(partial(_same, connection), parts.hostname or "", parts.port or 80)
     await asyncio.gather(*(connection.done for connection in made))
     times = sorted(time for connection in made for time in connection.times)
     p50, p99 = (1e3 * times[min(len(times) - 1, int(share * len(times)))] for share in (0.5, 0.99))
@@ -170,7 +187,5 @@ if __name__ == "__main__":
 
     target, *numbers = sys.argv[1:]
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        result = runner.run(
-            _measure(target, int(numbers[0]), float(numbers[1]), int(numbers[2]), float(numbers[3]))
-        )
+        result = runner.run(_measure(target, int(numbers[0]), float(numbers[1]), int(numbers[2]), float(numbers[3])))
     sys.stdout.write(json.dumps(vars(result)))

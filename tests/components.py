@@ -32,6 +32,7 @@ COMPONENTS = {
     "postgres": Component(
         "PostgreSQL", ("postgres", "initdb"), "make postgres", ("src/calibeat/service/store/postgres.py",)
     ),
+    "java": Component("Java for Spark", ("java",), "make java", ("src/calibeat/spark/*",)),
 }
 # Debian keeps the programs of each version of PostgreSQL in a folder that is not on the PATH.
 POSTGRES = sorted(Path("/usr/lib/postgresql").glob("*/bin"), key=lambda folder: -float(folder.parent.name))

@@ -55,7 +55,7 @@ def serve(url: str, method: str) -> None:
 class Worker:
     """A process with an engine, as the clients see it."""
 
-    def __init__(self, url: str, method: str, log: Any) -> None:
+    def __init__(self, url: str, method: str, log: Any, before: Any = None) -> None:
         environment = {**os.environ, "NUMBA_DISABLE_JIT": "1"}  # starts in half a second; the bits are the same
         self.process = subprocess.Popen(
             [sys.executable, __file__, url, method],
@@ -64,6 +64,7 @@ class Worker:
             stderr=log,
             text=True,
             env=environment,
+            preexec_fn=before,  # noqa: PLW1509 - limits of the process, in a test
         )
         self.answers: queue.SimpleQueue[str | None] = queue.SimpleQueue()
         self._reader = threading.Thread(target=self._read, daemon=True)
@@ -86,10 +87,10 @@ class Worker:
         except OSError:
             pass
 
-    def kill(self) -> None:
-        """At once, without a word."""
+    def kill(self) -> int:
+        """At once, without a word -> the exit status, which is its own if it had ended before."""
         self.process.send_signal(signal.SIGKILL)
-        self._end()
+        return self._end()
 
     def stop(self) -> int:
         """Let it finish -> its exit status."""
@@ -185,7 +186,7 @@ def run(url: str, method: str, kills: int, *, workers: int = 1, seed: int = 0, l
         victim = moments.randrange(workers)
         _work(clients, alive, moments.uniform(0.02, 0.4))
         alive[victim].kill()
-        _drain(clients, alive[victim])
+        drain(clients, alive[victim])
         alive[victim] = Worker(url, method, log)
         for request in list(clients.waiting.values()):  # the same ids once more
             alive[moments.randrange(workers)].send(request)
@@ -194,7 +195,7 @@ def run(url: str, method: str, kills: int, *, workers: int = 1, seed: int = 0, l
         status = worker.stop()
         if status:
             clients.wrong.append(f"a worker ended with status {status}")
-        _drain(clients, worker)
+        drain(clients, worker)
     if clients.waiting:
         clients.wrong.append(f"{len(clients.waiting)} requests were never answered")
     return clients
@@ -218,7 +219,7 @@ def _work(clients: Clients, alive: list[Worker], seconds: float) -> None:
             heard += 1
 
 
-def _drain(clients: Clients, worker: Worker) -> None:
+def drain(clients: Clients, worker: Worker) -> None:
     """What was answered before the end was committed."""
     while (line := worker.answers.get(timeout=60)) is not None:
         clients.hear(line)

@@ -104,7 +104,11 @@ def reliability(
             )
     months = [(START + timedelta(days=30 * i)).strftime("%b %Y") for i in range(periods)]
     labels = [{"label": label, "count": 25_000} for label in ["whole log", *months]]
-    return {"bins": 10, "periods": labels, "methods": curves}
+    mass = {name: {**parts[0], "edge": [k / 10 for k in range(10)]} for name, parts in curves.items()}
+    for one in mass.values():
+        one["count"] = [v and 12_000 for v in one["count"]]
+        one["forecast"] = [v if v is None else v * 0.6 for v in one["forecast"]]
+    return {"bins": 10, "periods": labels, "methods": curves, "mass": mass}
 
 
 def key_table(rng: np.random.Generator, names: tuple[str, ...], keys: int, loss: dict[str, float]) -> dict[str, Any]:
@@ -128,9 +132,85 @@ def key_table(rng: np.random.Generator, names: tuple[str, ...], keys: int, loss:
                 "methods": scores,
             }
         )
+    differ = [
+        {"key": row["key"], "events": row["events"], "forecast": 0.3, "outcome": 0.25, "gap": [-0.05, -0.09, -0.01]}
+        for row in rows[:10]
+    ]
     return {
+        "differ": {"method": names[-1], "tested": keys, "beyond": 1, "rows": differ} if keys > 2 else None,
         "total": keys + 17,
         "shown": keys,
         "sentence": f"The {keys} of {keys + 17} keys with the largest loss are listed.",
         "rows": rows,
+    }
+
+
+def decisions(names: tuple[str, ...], xs: list[Any], by: str, judged: int) -> dict[str, Any]:
+    """At a threshold of 20 %: the later a method is listed, the less it saves."""
+    t = (np.arange(1, 100) / 100).tolist()
+    few = xs[:: max(1, len(xs) // 40)]
+
+    def action(i: int, name: str) -> dict[str, Any]:
+        saved = 0.0 if name == "raw" else 6.5 - i
+        return {
+            "method": name,
+            "actions": 90_000 + i,
+            "hits": 40_000 + i,
+            "for_nothing": 50_000,
+            "missed": 32_000 - i,
+            "new": 5_000 * (i > 0),
+            "new_hits": 2_100 * (i > 0),
+            "dropped": 7_000 * (i > 0),
+            "dropped_hits": 900 * (i > 0),
+            "cost": 0.25 * 50_000 + 32_000 - judged * saved / 1000,
+            "cost_per_1000": 144.1 - saved,
+            "saved_per_1000": [saved, saved - 2.5 * (i > 0), saved + 2.5 * (i > 0)],
+        }
+
+    def path(i: int) -> list[list[float]]:
+        grown = np.linspace(0, (6.5 - i) * judged / 1000, len(few))
+        return np.column_stack([grown, grown - 200, grown + 200]).tolist()
+
+    return {
+        "curve": {
+            "threshold": t,
+            "everyone": [0.24 - 0.76 * x / (1 - x) for x in t],
+            "methods": {name: [0.24 * (1 - x) ** (1.5 + 0.05 * i) for x in t] for i, name in enumerate(names)},
+        },
+        "costs": {"threshold": 0.2, "fp": 0.25, "fn": 1.0, "given": False},
+        "actions": [action(i, name) for i, name in enumerate(names)],
+        "over_time": {"by": by, "x": few, "methods": {name: path(i) for i, name in enumerate(names)}},
+        "sentence": "Act where the forecast is 20 % or more. AUTO decides otherwise on 12,000 of 308,772 events.",
+    }
+
+
+def history(rng: np.random.Generator, xs: list[Any], by: str) -> dict[str, Any]:
+    n = len(xs)
+    median = 0.25 + smooth(rng, n, 0.05)
+
+    def period(i: int) -> dict[str, Any]:
+        return {
+            "label": f"Period {i + 1}",
+            "count": 25_000 + i,
+            "missing": 0.02 + i / 100,
+            "base_rate": 0.2,
+            "mean_score": 0.3,
+            "ones_delay": 3600.0 * (i + 1),
+            "zeros_delay": 86_400.0,
+            "psi": 0.0123 * i if i else None,
+        }
+
+    return {
+        "by": by,
+        "unit": "day" if by == "time" else "512 events",
+        "start": xs,
+        "count": [1000 + i for i in range(n)],
+        "missing": np.abs(smooth(rng, n, 0.1)).tolist(),
+        "ones_delay": [7200.0 + 10 * i for i in range(n)],
+        "zeros_delay": [86_400.0] * n,
+        "delay_is_time": by == "time",
+        "score_low": (median - 0.2).tolist(),
+        "score_median": median.tolist(),
+        "score_high": (median + 0.4).tolist(),
+        "periods": [period(i) for i in range(4)],
     }

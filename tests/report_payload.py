@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from report_parts import START, key_table, number, paging, reliability, smooth, stamps, trajectory
+from report_parts import START, decisions, history, key_table, number, paging, reliability, smooth, stamps, trajectory
 
 NAMES = ("raw", "auto", "ops", "tops", "hops", "obs", "tobs", "wps", "swps", "whb")
 HOSTILE = '</script><script>document.title="broken"</script><!--<img src=x onerror=alert(1)>&amp;"\''
@@ -176,6 +176,19 @@ def payload(
             "threshold": float(np.log(20 * max(1, len(names) - 1))),
             "methods": {name: grown[name].tolist() for name in names},
         },
+        "created": "2026-11-16T08:15:02+00:00",
+        "answer": {
+            "happened": [
+                {"method": n, "count": 21_000 + i, "forecast": 0.3412 + i / 100, "outcome": (0.2104, 0.3498)[i]}
+                for i, n in enumerate(dict.fromkeys(("raw", best)))
+            ],
+            "sure": "We are sure: the gain is beyond luck on this log (95 %).",
+            "library": ["from calibeat import Calibrator", "", f'cal = Calibrator("{best}")'],
+            "service": None if best == "raw" else [f"calibeat serve --store calibeat.db --method {best}"],
+            "note": "" if best == "raw" else "Hold each outcome back until it is 7d old.",
+        },
+        "decisions": decisions(names, xs, by, judged),
+        "history": history(rng, xs, by),
         "paging": paging(rng, names, xs, by),
     }
 
@@ -191,10 +204,14 @@ def nothing(value: Any) -> Any:
 
 def unknown() -> dict[str, Any]:
     told = payload(methods=3, windows=6, keys=3)
-    gone = {name: nothing(part) if name not in ("delay", "verdict") else part for name, part in told.items()}
+    gone = {name: nothing(part) if name not in ("delay", "verdict", "answer") else part for name, part in told.items()}
     gone["paging"].update(arl=1e6, methods={n: nothing(m) for n, m in told["paging"]["methods"].items()})
     for watched in gone["paging"]["methods"].values():
         watched["shown"] = []
+    gone["decisions"] = {**told["decisions"], "curve": nothing(told["decisions"]["curve"])}
+    gone["decisions"]["curve"]["threshold"] = told["decisions"]["curve"]["threshold"]
+    gone["reliability"]["mass"] = {}
+    gone["keys"]["differ"] = None
     gone["evalue"]["threshold"] = told["evalue"]["threshold"]  # known before the first event
     return gone
 
@@ -202,13 +219,16 @@ def unknown() -> dict[str, Any]:
 def from_python() -> dict[str, Any]:
     told = payload(methods=3, keys=0, time=False)
     told["command"] = None
+    told["decisions"].update(costs=None, actions=[], over_time=None, sentence="")
     told["data"].update(span=None, skipped=[], source=[], columns={}, notes=[], score_kind="logit")
     told["delay"] = None
     return told
 
 
 def without_delay() -> dict[str, Any]:
-    return {**payload(methods=3), "delay": None}
+    told = {**payload(methods=3), "delay": None}
+    told["history"].update(ones_delay=None, zeros_delay=None, missing=[0.0] * len(told["history"]["start"]))
+    return told
 
 
 def one_window() -> dict[str, Any]:
@@ -267,13 +287,20 @@ def hostile() -> dict[str, Any]:
     told["reliability"]["periods"][1]["label"] = HOSTILE
     told["trajectories"]["methods"]["auto"]["lanes"] = {HOSTILE: told["evalue"]["methods"]["auto"]}
     told["certificates"][0]["statement"] = HOSTILE
+    told["keys"]["differ"]["rows"][0]["key"] = HOSTILE
+    told["decisions"]["sentence"] = told["history"]["periods"][0]["label"] = HOSTILE
+    told["answer"].update(sure=HOSTILE, library=[HOSTILE], service=[HOSTILE], note=HOSTILE)
     told["paging"]["sentence"] = told["paging"]["methods"]["raw"]["shown"][0]["what"] = HOSTILE
     return told
 
 
+SINCE_3 = ("paging", "answer", "created", "decisions", "history")
+
+
 def schema_2() -> dict[str, Any]:
     """As the version before wrote it."""
-    told = {name: part for name, part in payload(methods=3).items() if name != "paging"}
+    told = {name: part for name, part in payload(methods=3).items() if name not in SINCE_3}
+    del told["reliability"]["mass"], told["keys"]["differ"]
     return {**told, "schema": 2}
 
 

@@ -32,7 +32,7 @@ def service_here(store: object, *, settings: Settings | None = None, **options: 
 
     def run() -> None:
         try:
-            serve(Options(str(store), settings or Settings(method="ops"), port=0, **options), announce)
+            serve(Options(str(store), settings or Settings(method="ops"), **{"port": 0, **options}), announce)
         except BaseException as error:  # noqa: BLE001 - raised again below
             failed.append(error)
             is_ready.set()

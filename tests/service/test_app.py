@@ -118,6 +118,17 @@ def test_each_outcome_of_a_batch_has_its_own_status(http: httpx.Client) -> None:
     assert [each["id"] for each in answer] == [event["id"] for event in events]
 
 
+def test_whole_numbers_may_have_a_point(http: httpx.Client) -> None:
+    http.post("/v1/forecasts", json={"events": [{"stream": "p", "id": f"point-{i}", "score": 0.5} for i in range(3)]})
+    assert http.post("/v1/outcomes", json={"stream": "p", "id": "point-0", "outcome": 1.0}).json()["status"] == "learnt"
+    events = [{"stream": "p", "id": "point-1", "outcome": 0.0}, {"stream": "p", "id": "point-2", "outcome": 1}]
+    answer = http.post("/v1/outcomes", json={"events": events}).json()["outcomes"]
+    assert [each["status"] for each in answer] == ["learnt", "learnt"]
+    refused(http.post("/v1/outcomes", json={"stream": "p", "id": "x", "outcome": 0.5}), 400, "invalid", "outcome")
+    bad = [{"stream": "p", "id": "x", "outcome": 1.0}, 7]
+    refused(http.post("/v1/outcomes", json={"events": bad}), 400, "invalid", 0)
+
+
 # ---- what is refused ---------------------------------------------------------------------------------------------
 
 GOOD = {"stream": "s", "id": "i", "score": 0.5}

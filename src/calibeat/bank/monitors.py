@@ -7,13 +7,13 @@ holds, because an earlier one is missing, are not among them: whoever stores the
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from calibeat.errors import InvalidInput
 from calibeat.monitor.alarm import Alarm, alarm_of
-from calibeat.monitor.layout import ALARMS, CELL, FORECASTS, LAST, PAGES, SINCE, N
+from calibeat.monitor.layout import ALARMS, CELL, FORECASTS, LAST, PAGES, SINCE, N, Settings
 from calibeat.monitor.many import Monitors
 from calibeat.monitor.waiting import Event, Queue
 
@@ -66,6 +66,15 @@ def set_monitor_states(bank: Bank, keys: Any, states: Sequence[bytes], held: Seq
                 queue.held = {number: event for number, event in waiting.items() if number > following}
 
 
+def readings(settings: Settings, state: bytes) -> dict[str, Any]:
+    """What a stored monitor says, by the names of `Bank.table`: alarms, level, evidence, gain."""
+    monitors = Monitors(settings)
+    monitors.resize(1)
+    monitors.matrix[0] = np.frombuffer(state, count=settings.width)
+    columns = monitors.columns(np.zeros(1, dtype=np.int32))
+    return {name: column[0].item() for name, column in columns.items()}
+
+
 def give_up(bank: Bank, events: Iterable[tuple[str, int]]) -> None:
     """The outcomes of these forecasts (key, number) will never come: those behind them need not wait."""
     with bank._lock:
@@ -75,15 +84,22 @@ def give_up(bank: Bank, events: Iterable[tuple[str, int]]) -> None:
                 monitors.update(bank._known(key), number, None)
 
 
-def alarms_of(bank: Bank, keys: Any) -> list[tuple[int, Alarm | None]]:
-    """For each of some keys: how many alarms there were, and the last one."""
+class Alarms(NamedTuple):
+    """How many alarms a key has had, how many of them paged, and the last one."""
+
+    count: int
+    pages: int
+    last: Alarm | None
+
+
+def alarms_of(bank: Bank, keys: Any) -> list[Alarms]:
+    """The alarms of some keys."""
     with bank._lock:
         monitors = bank._watching()
-        found: list[tuple[int, Alarm | None]] = []
+        found: list[Alarms] = []
         for row in monitors.matrix[bank._slots_of(keys)]:
-            count, alarm = int(row[ALARMS]), None
+            count, pages, last = int(row[ALARMS]), int(row[PAGES]), None
             if count:
-                paged = bool(row[PAGES] == row[ALARMS])
-                alarm = alarm_of(monitors.settings, int(row[LAST]), float(row[SINCE]), int(row[CELL]), page=paged)
-            found.append((count, alarm))
+                last = alarm_of(monitors.settings, int(row[LAST]), float(row[SINCE]), int(row[CELL]), pages == count)
+            found.append(Alarms(count, pages, last))
         return found

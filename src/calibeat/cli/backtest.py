@@ -6,7 +6,7 @@ import argparse
 import sys
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TextIO
+from typing import Any, TextIO
 
 from calibeat._util.progress import progress
 from calibeat._util.words import visible
@@ -21,6 +21,7 @@ from calibeat.backtest.result import BacktestResult
 from calibeat.backtest.run import run as replay
 from calibeat.errors import InvalidInput
 from calibeat.report.text import page
+from calibeat.rivals.ready import READY
 
 from .outputs import Forecasts, check_outputs, folders, stopped_by_sigterm
 
@@ -35,6 +36,8 @@ examples:
   calibeat backtest log.csv
   calibeat backtest 'logs/*.parquet' --score p --outcome clicked --time at --report report.html
   calibeat backtest log.csv --time at --outcome-time known_at --key country --out forecasts.parquet
+  calibeat backtest log.jsonl --score p_old --score p_new --rival p_platt --methods auto,ops,isotonic
+  calibeat backtest --store calibeat.db
   zcat log.csv.gz | calibeat backtest - --delay 500 --json"""
 
 
@@ -43,16 +46,29 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.description, parser.epilog = DESCRIPTION, EPILOG
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.add_argument(
-        "log", metavar="LOG", help="a CSV, Parquet or Arrow file, a glob, a folder, or - for CSV on stdin"
+        "log",
+        metavar="LOG",
+        nargs="?",
+        help="a CSV, JSON Lines, Parquet or Arrow file, a glob, a folder, or - for text on stdin",
+    )
+    parser.add_argument(
+        "--store", metavar="STORE", help="in the place of LOG: the store of a service; the key is the stream"
     )
     columns = parser.add_argument_group(
         "columns",
         "Each is guessed from common names if not given, except the key. The guess is reported. "
         "The word none switches off the guess of a time or an id.",
     )
-    columns.add_argument("--score", metavar="NAME", help="the score")
-    columns.add_argument("--outcome", metavar="NAME", help="0 or 1, false or true")
+    columns.add_argument(
+        "--score", metavar="NAME", action="append", help="the score; again for each further model to compare"
+    )
+    columns.add_argument("--outcome", metavar="NAME", help="0 or 1, -1 or 1, false or true; see --positive")
+    columns.add_argument("--positive", metavar="VALUE", help="the outcome that counts as 1; every other counts as 0")
+    columns.add_argument(
+        "--rival", metavar="NAME", action="append", help="forecasts of another method, to be judged beside ours"
+    )
     columns.add_argument("--key", metavar="NAME", help="the stream: each key gets parameters of its own")
+    columns.add_argument("--blank-key", metavar="KEY", help="the stream of events whose key is missing")
     columns.add_argument("--time", metavar="NAME", help="when the score was issued; the log must be in this order")
     columns.add_argument(
         "--outcome-time", metavar="NAME", help="when the outcome was known: it is learnt then, not before"
@@ -64,9 +80,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     columns.add_argument(
         "--time-zone", metavar="ZONE", help="of times written without one: UTC, +02:00, Europe/Paris (UTC)"
     )
-    columns.add_argument("--delimiter", metavar="MARK", help="between the columns of a CSV: a character, or tab (,)")
+    columns.add_argument(
+        "--time-format", metavar="FORMAT", help="of times in text, such as '%%d/%%m/%%Y %%H:%%M' (ISO 8601)"
+    )
+    columns.add_argument("--decimal", metavar="MARK", default=".", help="before the decimals of numbers in text (.)")
+    columns.add_argument(
+        "--delimiter", metavar="MARK", help="between the columns of a CSV: a character, or tab (detected)"
+    )
     how = parser.add_argument_group("the replay")
-    how.add_argument("--methods", metavar="NAMES", help=f"presets between commas ({','.join(DEFAULT)})")
+    how.add_argument(
+        "--methods", metavar="NAMES", help=f"presets, {', '.join(READY)}, between commas ({','.join(DEFAULT)})"
+    )
     how.add_argument("--delay", metavar="N|TIME", help="outcomes arrive N events late, or 30min, 2h, 7d late (0)")
     how.add_argument(
         "--mature", metavar="N|TIME", help="outcomes are learnt at this age, ones and zeros alike: N events, 30min, 7d"
@@ -78,6 +102,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     how.add_argument("--seed", type=int, default=0, metavar="N", help="for methods that draw (%(default)s)")
     how.add_argument("--sort", action="store_true", help="put the log in the order of --time, in memory")
     how.add_argument("--skip-bad", action="store_true", help="skip rows that cannot be used, and count them")
+    act = parser.add_argument_group("decisions", "What calibrated forecasts change in actions and cost.")
+    act.add_argument("--threshold", type=float, metavar="T", help="act where the forecast is at least T")
+    act.add_argument("--cost-fp", type=float, metavar="C", help="what an action for nothing costs; with --cost-fn")
+    act.add_argument("--cost-fn", type=float, metavar="C", help="what a missed event costs; T is FP / (FP + FN)")
     out = parser.add_argument_group("what comes out")
     out.add_argument(
         "--report", type=Path, metavar="FILE.html", help="write the report: one page that needs nothing else"
@@ -91,7 +119,7 @@ def run(args: argparse.Namespace, to: TextIO | None = None, log: TextIO | None =
     to, log = to or sys.stdout, log or sys.stderr
     require_arrow()
     _check(args)
-    files = files_of(args.log, _delimiter(args.delimiter))
+    files = files_of(args.log, _delimiter(args.delimiter)) if args.store is None else _store(args)
     first = visible(Path(files[0].name).name)
     options = Options(
         methods=args.methods,
@@ -100,25 +128,36 @@ def run(args: argparse.Namespace, to: TextIO | None = None, log: TextIO | None =
         delay=args.delay or 0,
         mature=args.mature,
         score_kind=args.score_kind,
+        positive=args.positive,
+        decimal=args.decimal,
         time_zone=args.time_zone,
+        time_format=args.time_format,
+        blank_key=args.blank_key,
         skip_bad=args.skip_bad,
         sort=args.sort,
         seed=args.seed,
+        threshold=args.threshold,
+        cost_fp=args.cost_fp,
+        cost_fn=args.cost_fn,
         title=f"Backtest of {first}" + (f" and {len(files) - 1} more" if len(files) > 1 else ""),
         typed=True,
     )
+    scores = args.score or [None]
+    others = {f"score {at}": name for at, name in enumerate(scores[1:], 2)}
+    others |= {f"rival {at}": name for at, name in enumerate(args.rival or [], 1)}
     named = {
-        "score": args.score,
+        "score": scores[0],
         "outcome": args.outcome,
         "key": args.key,
         "time": args.time,
         "outcome time": args.outcome_time,
         "id": args.id,
+        **others,
     }
     columns = Columns(named, delayed=args.delay is not None)
     outputs = {option: path for option, path in (("--report", args.report), ("--out", args.out)) if path is not None}
-    check_outputs(args.log, files, outputs)
-    result = _replayed(args, files, columns, options, log, list(outputs.values()))
+    check_outputs(args.log or args.store, files, outputs)
+    result = _replayed(args, files, columns, options, log, outputs=list(outputs.values()), others=others)
     if args.json:
         to.write(result.to_json() + "\n")
         return
@@ -128,7 +167,14 @@ def run(args: argparse.Namespace, to: TextIO | None = None, log: TextIO | None =
 
 
 def _replayed(
-    args: argparse.Namespace, files: list[LogFile], columns: Columns, options: Options, log: TextIO, outputs: list[Path]
+    args: argparse.Namespace,
+    files: list[LogFile],
+    columns: Columns,
+    options: Options,
+    log: TextIO,
+    *,
+    outputs: list[Path],
+    others: dict[str, str],
 ) -> BacktestResult:
     """Replay the files and write what was asked for: all of it, or nothing."""
     reader = RowReader(options, trace=args.out is not None)
@@ -153,6 +199,7 @@ def _replayed(
                 source,
                 reader,
                 keyed=keyed,
+                others=others,
                 on_forecasts=forecasts.write if forecasts else None,
             )
         result = BacktestResult(payload)
@@ -164,8 +211,19 @@ def _replayed(
     return result
 
 
+def _store(args: argparse.Namespace) -> list[LogFile]:
+    """The store as the only file of the log; its columns have fixed names."""
+    from calibeat.service.export import StoreLog  # with the service's libraries, which other logs do not need
+
+    args.key = args.key or "stream"
+    found: Any = StoreLog(args.store)  # it does what a LogFile does
+    return [found]
+
+
 def _check(args: argparse.Namespace) -> None:
     """What can be known to be wrong before the work."""
+    if (args.log is None) == (args.store is None):
+        raise InvalidInput(f"LOG or --store must be given, got {'both' if args.log else 'neither'}")
     if args.outcome_time is not None and args.delay is not None and args.delay != "0":
         raise InvalidInput("--delay must not be given where --outcome-time says when outcomes arrived, got both")
     if args.out and args.out.suffix.lower() != ".parquet":

@@ -12,7 +12,7 @@ from urllib.parse import quote
 
 import msgspec
 
-from calibeat._util.check import said
+from calibeat._util.check import shown
 from calibeat._util.extras import need
 from calibeat.errors import InvalidInput
 
@@ -65,7 +65,7 @@ def library() -> Any:
 def options(url: str, token: str | None, timeout: float) -> dict[str, Any]:
     """The arguments of both clients of httpx."""
     if not isinstance(url, str) or not url.startswith(("http://", "https://")):
-        raise InvalidInput(f"url must begin with http:// or https://, got {said(url)}")
+        raise InvalidInput(f"url must begin with http:// or https://, got {shown(url)}")
     headers = {"content-type": "application/json", "user-agent": "calibeat"}
     if token is not None:
         headers["authorization"] = f"Bearer {token}"
@@ -86,7 +86,7 @@ def forecast_event(stream: str, score: float, id: str | None, time: float | None
 def outcome_event(stream: str, id: str, outcome: int, time: float | None) -> dict[str, Any]:  # noqa: A002
     """One outcome as the service reads it."""
     if outcome not in (0, 1):
-        raise InvalidInput(f"outcome must be 0 or 1, got {said(outcome)}")
+        raise InvalidInput(f"outcome must be 0 or 1, got {shown(outcome)}")
     event: dict[str, Any] = {"stream": stream, "id": id, "outcome": int(outcome)}
     return event if time is None else event | {"time": float(time)}
 

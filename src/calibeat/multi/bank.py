@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from calibeat._util.check import check_choice, check_due, check_whole, said
+from calibeat._util.check import check_choice, check_due, check_whole, shown
 from calibeat._util.columns import to_array
 from calibeat._util.matrix import like_matrix
 from calibeat._util.types import Ints, Vector
@@ -254,7 +254,7 @@ class _Rows:
 
     def row(self, key: Key, name: int | bytes) -> Vector:
         if self.index is None or not self.has(name):
-            raise UnknownKey(f"key must be one of the {len(self)} in the bank, got {said(key)}")
+            raise UnknownKey(f"key must be one of the {len(self)} in the bank, got {shown(key)}")
         return self.matrix[self.index.find_one(name), :-2].copy()
 
     def table(self) -> dict[str, npt.NDArray[Any]]:

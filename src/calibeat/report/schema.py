@@ -43,6 +43,25 @@ class Verdict(TypedDict):
     confidence: Literal["sure", "likely", "unclear"]
 
 
+class Happened(TypedDict):
+    """Of `count` events, forecast at `forecast` on average, the share `outcome` happened."""
+
+    method: str
+    count: int
+    forecast: float
+    outcome: float
+
+
+class Answer(TypedDict):
+    """What a manager reads: events of about the same forecast, how sure, what to do."""
+
+    happened: list[Happened]  # the raw score, and the chosen method if that is another
+    sure: str
+    library: list[str]  # lines of Python that deploy the choice
+    service: list[str] | None  # the same as commands
+    note: str
+
+
 class MethodInfo(TypedDict):
     name: str
     label: str
@@ -132,10 +151,15 @@ class Curve(TypedDict):
     high: list[Number]
 
 
+class MassCurve(Curve):
+    edge: list[float]  # the least forecast of each bin
+
+
 class Reliability(TypedDict):
     bins: int
     periods: list[Period]
     methods: dict[str, list[Curve]]
+    mass: NotRequired[dict[str, MassCurve]]  # the whole log in bins of equal mass; since schema 3
 
 
 class Trajectory(TypedDict):
@@ -163,7 +187,25 @@ class KeyRow(TypedDict):
     methods: dict[str, KeyScores]
 
 
+class KeyDifference(TypedDict):
+    """A key on which the forecasts of a method are off. `gap` is outcome - forecast; its interval is for all keys."""
+
+    key: str
+    events: int
+    forecast: float
+    outcome: float
+    gap: Triple
+
+
+class KeysThatDiffer(TypedDict):
+    method: str
+    tested: int
+    beyond: int  # beyond luck
+    rows: list[KeyDifference]
+
+
 class Keys(TypedDict):
+    differ: NotRequired[KeysThatDiffer | None]  # since schema 3
     total: int
     shown: int
     sentence: str
@@ -251,6 +293,78 @@ class Paging(TypedDict):
     methods: dict[str, Watched]  # not all of them
 
 
+class Prices(TypedDict):
+    """Act where the forecast is at least the threshold fp / (fp + fn)."""
+
+    threshold: float
+    fp: float  # what an action for nothing costs
+    fn: float  # what a missed event costs; 1 where only the threshold was given
+    given: bool
+
+
+class Action(TypedDict):
+    method: str
+    actions: int
+    hits: int  # actions where it happened
+    for_nothing: int
+    missed: int
+    new: int  # actions where the raw score does not act, and how many of them were right
+    new_hits: int
+    dropped: int  # the other way round
+    dropped_hits: int
+    cost: float
+    cost_per_1000: float
+    saved_per_1000: Triple  # against the raw score, with its 95 % interval
+
+
+class ActionsOverTime(TypedDict):
+    by: Axis
+    x: list[str | int]
+    methods: dict[str, list[list[float]]]  # saved against the raw score so far, low, high
+
+
+class DecisionCurve(TypedDict):
+    threshold: list[float]
+    everyone: list[Number]  # net benefit of acting on every event
+    methods: dict[str, list[Number]]
+
+
+class Decisions(TypedDict):
+    curve: DecisionCurve
+    costs: Prices | None  # nothing below without them
+    actions: list[Action]
+    over_time: ActionsOverTime | None
+    sentence: str
+
+
+class DataPeriod(TypedDict):
+    label: str
+    count: int
+    missing: Number  # share of events without an outcome
+    base_rate: Number
+    mean_score: Number
+    ones_delay: Number  # medians, to within an eighth
+    zeros_delay: Number
+    psi: Number  # population stability index of the scores against the first period, which has none
+
+
+class DataOverTime(TypedDict):
+    """What happened to the data, in bins of `unit`."""
+
+    by: Axis
+    unit: str
+    start: list[str | int]
+    count: list[int]
+    missing: list[Number]
+    ones_delay: list[Number] | None  # None where outcomes came at once
+    zeros_delay: list[Number] | None
+    delay_is_time: bool  # seconds, else forecasts made meanwhile
+    score_low: list[Number]  # the 10th, 50th and 90th percentile, to within 1/16
+    score_median: list[Number]
+    score_high: list[Number]
+    periods: list[DataPeriod]
+
+
 class Payload(TypedDict):
     schema: Literal[3]
     title: str
@@ -269,4 +383,9 @@ class Payload(TypedDict):
     delay: Delay | None
     certificates: list[Certificate]
     evalue: Evidence
-    paging: NotRequired[Paging]  # since schema 3
+    # Since schema 3:
+    paging: NotRequired[Paging]
+    decisions: NotRequired[Decisions]
+    history: NotRequired[DataOverTime]
+    answer: NotRequired[Answer]
+    created: NotRequired[str]  # ISO, UTC

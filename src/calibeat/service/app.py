@@ -35,7 +35,6 @@ class Service:
         self, hot: Hot, reads: Reads, tokens: TokenBook, limits: Limits, access_log: AccessLog | None = None
     ) -> None:
         self.hot, self.reads, self.tokens, self.limits, self.access_log = hot, reads, tokens, limits, access_log
-        self.stopping = False
         self._cold = cold_routes(self)
 
     # ---- checks that need only the headers ------------------------------------------------------------------------

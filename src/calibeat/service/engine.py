@@ -218,7 +218,10 @@ class Engine:
         """The same for their monitors; one that the store does not have begins anew."""
         known = [(state, state.monitor) for state in streams if state.monitor is not None]
         held = [self.store.read_after(state.number, first_unread(monitor)) for state, monitor in known]
-        set_monitor_states(self.bank, [state.name for state, _ in known], [monitor for _, monitor in known], held)
+        names = [state.name for state, _ in known]
+        set_monitor_states(self.bank, names, [monitor for _, monitor in known], held)
+        for (state, _), alarms in zip(known, alarms_of(self.bank, names), strict=True):
+            state.pages = alarms.pages
 
     def _apply(self, plan: Plan, now: float) -> Changes:
         """The bank does its part; the rows of the streams that were touched are put beside the other changes."""
@@ -248,12 +251,13 @@ class Engine:
         give_up(self.bank, plan.given_up)
         for state, monitor in zip(touched, monitor_states(self.bank, names), strict=True):
             state.monitor = monitor
-        for state, (count, alarm) in zip(touched, alarms_of(self.bank, names), strict=True):
-            if alarm is not None and count > state.alarms:
+        for state, (count, pages, last) in zip(touched, alarms_of(self.bank, names), strict=True):
+            if last is not None and count > state.alarms:
+                # Of several alarms in one group the last is told. It pages if any of them did.
                 plan.changes.alarms.append(
-                    Alarm(state.number, state.name, now, alarm.at, alarm.since, alarm.what, alarm.page)
+                    Alarm(state.number, state.name, now, last.at, last.since, last.what, pages > state.pages)
                 )
-            state.alarms = count
+            state.alarms, state.pages = count, pages
 
     # ---- outcomes that are old enough, forecasts that are too old ---------------------------------------------------
 

@@ -6,13 +6,14 @@ import asyncio
 import logging
 import socket
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+from calibeat._util.words import visible
 from calibeat.errors import InvalidInput
 
 from . import server
@@ -24,9 +25,12 @@ from .limits import DEFAULT
 from .reads import Reads
 from .settings import Settings
 from .store import Reader, open_reader, sqlite_path
+from .store.records import Alarm
 from .tokens import Refresher, Scope, TokenBook
 from .webhook import Webhook, read_secret
 from .workers import Supervisor
+
+log = logging.getLogger("calibeat.service")
 
 
 @dataclass(frozen=True)
@@ -80,6 +84,7 @@ def _serve_one(options: Options, listener: socket.socket, ready: Ready | None) -
     webhook = Webhook(options.store, options.webhook, secret) if options.webhook else None
     with ExitStack() as stack:
         engine = Engine.open(options.store, options.settings)
+        engine.on_alarm = _log_alarms
         unstarted = stack.enter_context(ExitStack())
         unstarted.callback(engine.store.close)  # once it has started, the engine does that itself
         stored = stack.enter_context(closing(StoredTokens(options.store)))
@@ -111,6 +116,12 @@ def _serve_one(options: Options, listener: socket.socket, ready: Ready | None) -
             sys.stdout.flush()
 
         return server.run(service, listener, started=started, ready=said, tls=options.tls)
+
+
+def _log_alarms(alarms: Sequence[Alarm]) -> None:
+    for alarm in alarms:
+        kind = "page" if alarm.page else "alarm"
+        log.warning("%s: %s in stream %s, at outcome %d", kind, alarm.what, visible(alarm.name), alarm.at)
 
 
 def token_book(options: Options, stored: StoredTokens) -> TokenBook:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from typing import Annotated
 
-from calibeat._util.check import said
+from calibeat._util.check import shown
 from calibeat._util.extras import missing
 
 try:
@@ -95,15 +95,15 @@ def _problem(event: Event) -> str:
     """What is wrong with an event, or nothing."""
     if type(event) is ForecastEvent:
         if type(event.score) is not float or not 0.0 <= event.score <= 1.0:
-            return f"score must be in [0, 1], got {said(event.score)}"
+            return f"score must be in [0, 1], got {shown(event.score)}"
     elif type(event) is OutcomeEvent:
         if type(event.outcome) is not int or not 0 <= event.outcome <= 1:
-            return f"outcome must be 0 or 1, got {said(event.outcome)}"
+            return f"outcome must be 0 or 1, got {shown(event.outcome)}"
     else:
         return f"event must be a forecast or an outcome, got {type(event).__name__}"
     time = event.time
     if time is not None and not (type(time) in {int, float} and 0.0 <= time <= LATEST):
-        return f"time must be in seconds since 1970, from 0 to {LATEST:.0f}, got {said(time)}"
+        return f"time must be in seconds since 1970, from 0 to {LATEST:.0f}, got {shown(time)}"
     return _bad_name("stream", event.stream) or _bad_name("id", event.id)
 
 
@@ -118,8 +118,8 @@ def is_text(name: str) -> bool:
 
 def _bad_name(what: str, text: object) -> str:
     if type(text) is not str or not 0 < len(text) <= LONGEST:
-        got = said(text) if not isinstance(text, str) else f"{len(text)}"
+        got = shown(text) if not isinstance(text, str) else f"{len(text)}"
         return f"{what} must be a text of 1 to {LONGEST} characters, got {got}"
     if _UNREADABLE.search(text):
-        return f"{what} must be text without control characters, got {said(text)}"
+        return f"{what} must be text without control characters, got {shown(text)}"
     return ""

@@ -7,6 +7,7 @@ import logging
 import secrets
 from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl, unquote
@@ -58,7 +59,20 @@ class Reads:
 
     async def ask(self, question: Callable[[Reader], Any]) -> Any:
         """Ask the store something, on the reader's thread."""
-        return await asyncio.get_running_loop().run_in_executor(self._threads, lambda: question(self.reader()))
+        return await asyncio.get_running_loop().run_in_executor(self._threads, self._ask, question)
+
+    def _ask(self, question: Callable[[Reader], Any]) -> Any:
+        try:
+            return question(self.reader())
+        except Exception:  # such as a database that was started anew: the next question gets a new connection
+            self._drop()
+            raise
+
+    def _drop(self) -> None:
+        reader, self._reader = self._reader, None
+        if reader is not None:
+            with suppress(Exception):
+                reader.close()
 
     async def tag(self) -> str:
         """What an answer is labelled with: it changes with every commit."""
@@ -67,8 +81,7 @@ class Reads:
     def close(self) -> None:
         """Close the reader."""
         self._threads.shutdown(wait=True, cancel_futures=True)
-        if self._reader is not None:
-            self._reader.close()
+        self._drop()
 
 
 def _json(content: Any, status: int = 200, headers: dict[str, str] | None = None) -> Response:
@@ -161,8 +174,6 @@ class Routes:
 
     async def ready(self, _: Request) -> Response:
         """The store answers, too."""
-        if self.service.stopping:
-            raise Refusal("stopping", "the service is stopping", None, 503)
         try:
             await self.reads.ask(lambda reader: reader.ping())
         except Exception as error:  # noqa: BLE001 - whatever it is, the store cannot be read

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from calibeat._util.check import check_interval, check_whole, said
+from calibeat._util.check import check_interval, check_whole, shown
 from calibeat.errors import InvalidInput
 
 LONGEST_AGE = 365_250.0 * 86_400.0  # seconds
@@ -48,7 +48,7 @@ class Settings:
         for name in ("group", "queue", "queue_events"):
             check_whole(name, getattr(self, name), 1, 2**31)
         if self.expire_as not in {None, 0, 1}:
-            raise InvalidInput(f"expire_as must be 0, 1 or None, got {said(self.expire_as)}")
+            raise InvalidInput(f"expire_as must be 0, 1 or None, got {shown(self.expire_as)}")
         if self.expire_as is not None and self.expire is None:
             raise InvalidInput("expire_as must come with expire, got no expire")
         if self.expire is not None and self.mature is not None and self.expire <= self.mature:

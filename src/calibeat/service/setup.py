@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from math import nan
 
-from calibeat._util.check import said
+from calibeat._util.check import shown
 from calibeat.bank.bank import Bank
 from calibeat.core.jit import compiling_at_once
 from calibeat.core.method import Method
@@ -71,7 +71,7 @@ def check_described(meta: dict[str, str]) -> None:
 def _check_method(name: str) -> Method:
     method = method_named(name)
     if method.needs_history:
-        raise InvalidInput(f"method must be one that lives in a row, such as auto or tops, got {said(name)}")
+        raise InvalidInput(f"method must be one that lives in a row, such as auto or tops, got {shown(name)}")
     return method
 
 

@@ -14,6 +14,7 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,7 @@ import msgspec
 
 from calibeat.errors import InvalidInput
 
-from .store import open_reader
+from .store import open_connection
 from .store.schema import get_meta, set_meta
 
 log = logging.getLogger("calibeat.service")
@@ -58,19 +59,23 @@ class Webhook:
         if not url.startswith(("http://", "https://")):
             raise InvalidInput(f"webhook must begin with http:// or https://, got {url!r:.100}")
         self._store, self._url, self._secret, self._pause = store, url, secret, pause
-        self._stop, self._new = threading.Event(), threading.Event()
+        self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="calibeat-webhook", daemon=True)
         self._opener = urllib.request.build_opener(_NoRedirect)
 
     def start(self) -> None:
         """Alarms from now on, and those that an earlier process could not deliver."""
-        with_reader(self._store, self._begin)
+        self._with_connection(self._begin)
         self._thread.start()
 
     def stop(self) -> None:
         """What is not delivered yet stays in the store."""
         self._stop.set()
         self._thread.join()
+
+    def _with_connection(self, use: Callable[[Any], None]) -> None:
+        with closing(open_connection(self._store, write=True)) as connection:
+            use(connection)
 
     def _begin(self, connection: Any) -> None:
         if DELIVERED not in get_meta(connection):
@@ -81,7 +86,7 @@ class Webhook:
         failures = 0
         while not self._stop.wait(min(LONGEST_PAUSE, self._pause * 2.0**failures) if failures else LOOK * self._pause):
             try:
-                with_reader(self._store, self._deliver)
+                self._with_connection(self._deliver)
                 failures = 0
             except Exception as error:  # noqa: BLE001 - the receiver's or the store's fault: later again
                 failures = min(failures + 1, 10)
@@ -131,16 +136,3 @@ class Webhook:
 class _NoRedirect(urllib.request.HTTPRedirectHandler):
     def redirect_request(self, *_: Any) -> None:
         """A signed alarm goes to the address that was configured, and to no other."""
-
-
-def with_reader(store: str, use: Callable[[Any], None]) -> None:
-    """Use a connection that may write, and close it."""
-    reader = open_reader(store)
-    try:
-        connection = reader._writer()  # noqa: SLF001
-        try:
-            use(connection)
-        finally:
-            connection.close()
-    finally:
-        reader.close()

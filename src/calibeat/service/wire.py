@@ -217,7 +217,10 @@ def read_outcomes(body: bytes, most: int) -> Asked:
     try:
         found = _outcomes.decode(body)
     except msgspec.DecodeError as error:
-        raise explained(error, body) from None
+        whole = _with_whole_outcomes(body)
+        if whole is None:
+            raise explained(error, body) from None
+        return read_outcomes(whole, most)
     if found.events is UNSET:
         stream, name, outcome = found.stream, found.id, found.outcome
         if stream is UNSET or name is UNSET or outcome is UNSET:
@@ -229,6 +232,21 @@ def read_outcomes(body: bytes, most: int) -> Asked:
     if b"\\" in body or b"\x7f" in body:
         _refuse_controls(events, many=found.events is not UNSET)
     return Asked(events, found.events is UNSET)
+
+
+def _with_whole_outcomes(body: bytes) -> bytes | None:
+    """The body with 0 and 1 where it has 0.0 and 1.0, which are whole numbers to JSON; None if it has none of them."""
+    try:
+        found: Any = msgspec.json.decode(body)
+        events = [found, *found["events"]] if "events" in found else [found]
+        parts = [
+            event for event in events if isinstance(event.get("outcome"), float) and event["outcome"] in {0.0, 1.0}
+        ]
+    except (msgspec.MsgspecError, TypeError, AttributeError):
+        return None
+    for event in parts:
+        event["outcome"] = int(event["outcome"])
+    return msgspec.json.encode(found) if parts else None
 
 
 def _many(found: Any, fields: tuple[str, ...], most: int) -> list[Any]:

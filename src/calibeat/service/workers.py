@@ -37,7 +37,9 @@ class Supervisor:
         wanted = (signal.SIGINT, signal.SIGTERM)
         before = {number: signal.signal(number, self._stop) for number in wanted}
         try:
-            lines = [self._start(index) for index in range(self._count)]
+            for index in range(self._count):
+                self._start(index)
+            lines = [self._line(index) for index in range(self._count)]
             sys.stdout.write(lines[0].rstrip("\n") + f" with {self._count} workers\n")
             sys.stdout.flush()
             while self._stopped_by is None:
@@ -52,8 +54,8 @@ class Supervisor:
     def _stop(self, number: int, _: FrameType | None) -> None:
         self._stopped_by = self._stopped_by or number
 
-    def _start(self, index: int) -> str:
-        """Start a worker -> the line that it prints when it is ready; nothing if it ends before."""
+    def _start(self, index: int) -> None:
+        """Start a worker."""
         handle = self._listener.fileno()
         more = ["--workers", "1", "--listen-fd", str(handle)] + ([] if index == 0 else ["--no-webhook"])
         worker = subprocess.Popen(  # noqa: S603 - ourselves
@@ -63,8 +65,11 @@ class Supervisor:
             text=True,
         )
         self.workers[index], self._started[index] = worker, time.monotonic()
-        assert worker.stdout is not None  # noqa: S101 - a pipe was asked for
-        line = worker.stdout.readline()
+
+    def _line(self, index: int) -> str:
+        """The line that a worker prints when it is ready."""
+        pipe = self.workers[index].stdout
+        line = "" if pipe is None else pipe.readline()
         if not line and self._stopped_by is None:
             raise WorkersFailed("a worker must be able to start, got one that ended; its reason stands above")
         return line

@@ -6,7 +6,9 @@ event. It is raised once their outcomes have arrived, which `Episode.heard` tell
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
@@ -20,6 +22,7 @@ from calibeat.report.schema import Axis, Page, Paging, Watched
 from .measures import iso, number
 
 MOST_POINTS = 300  # of a trail; an even number, so that points are thinned by pairs
+FIRST_STRIDE = 128  # outcomes from point to point: enough for the compiled kernels
 MOST_EPISODES = 200  # kept: the first half of them, and the latest
 
 
@@ -39,17 +42,19 @@ class Trail:
 
     def __init__(self, arl: float) -> None:
         self.monitor = Monitor(arl=arl)
-        self.stride = 1
+        self.stride = FIRST_STRIDE
         self._raised = False  # since the last point
         self.points: list[tuple[int, int, float, float, float, float]] = []  # outcomes, axis, level, gain, low, high
         self.episodes: list[Episode] = []
         self._begin: int | None = None
+        self._end = 0
 
     def add(self, forecasts: Vector, outcomes: Vector, scores: Vector, axis: Ints, heard: Ints | None = None) -> None:
         """Read events with their outcomes; `axis` rises with them: times, or numbers of events."""
         first, begun = 0, self.monitor.outcomes
         if self._begin is None and len(axis):
             self._begin = int(axis[0])
+        self._end = int(axis[-1]) if len(axis) else self._end
         while first < len(forecasts):
             last = min(len(forecasts), first + self.stride - (begun + first) % self.stride)
             part = slice(first, last)
@@ -81,16 +86,25 @@ class Trail:
         pairs = zip(self.points[::2], self.points[1::2], strict=True)
         self.points = [(*b[:2], max(a[2], b[2]), *b[3:]) for a, b in pairs]
 
+    @property
+    def path(self) -> list[tuple[int, int, float, float, float, float]]:
+        """The points, and where the monitor stands now."""
+        n = self.monitor.outcomes
+        if not n or (self.points and self.points[-1][0] == n):
+            return self.points
+        level = 1.0 if self._raised else self.monitor.level
+        return [*self.points, (n, self._end, level, *self.monitor.gain)]
+
     def axis_of(self, outcome: float) -> int:
         """Where an outcome stands on the axis, to within a stride: the estimated start of a fault."""
         begin = 0 if self._begin is None else self._begin
-        return int(np.interp(outcome, [0, *(p[0] for p in self.points)], [begin, *(p[1] for p in self.points)]))
+        return int(np.interp(outcome, [0, *(p[0] for p in self.path)], [begin, *(p[1] for p in self.path)]))
 
 
 class Watch:
     """The hook of a replay: a trail for the raw score, for the method `named`, and for the leader of the first chunk.
 
-    A monitor costs about as much as two methods, so not every method has one. If the log fits in the first chunk, the
+    A monitor costs about as much as a method, so not every method has one. If the log fits in the first chunk, the
     leader is the method with the least log-loss of all.
     """
 
@@ -103,6 +117,11 @@ class Watch:
 
     def add(self, chunk: Chunk, forecasts: dict[str, Vector], place: Ints) -> None:
         """Take a chunk in the order of its events; those without an outcome are not read."""
+        for task in self.tasks(chunk, forecasts, place):
+            task()
+
+    def tasks(self, chunk: Chunk, forecasts: dict[str, Vector], place: Ints) -> list[Callable[[], None]]:
+        """The same as one task for each monitor, which may run at the same time."""
         if self._timed is None:
             self._timed = chunk.times is not None
             self.trails = {name: Trail(self.arl) for name in _watched(chunk.outcomes, forecasts, place, self.named)}
@@ -111,8 +130,11 @@ class Watch:
         axis = (event if chunk.times is None else chunk.times)[known]
         heard = self._when_heard(chunk, known)
         self._events += len(chunk)
-        for name, trail in self.trails.items():
-            trail.add(forecasts[name][known], chunk.outcomes[known], chunk.scores[known], axis, heard)
+        outcomes, scores = chunk.outcomes[known], chunk.scores[known]
+        return [
+            partial(trail.add, forecasts[name][known], outcomes, scores, axis, heard)
+            for name, trail in self.trails.items()
+        ]
 
     def _when_heard(self, chunk: Chunk, known: np.ndarray[tuple[int], np.dtype[np.bool_]]) -> Ints | None:
         """When the outcomes of each event and of all before it had arrived; None if that is not on the axis."""
@@ -154,6 +176,7 @@ def _trail(trail: Trail, *, timed: bool) -> Watched:
     def moment(at: int) -> str | int:
         return iso(at) if timed else at
 
+    path = trail.path
     alarms, pages = trail.monitor.counts
     mean, low, high = trail.monitor.gain
     shown: list[Page] = [
@@ -174,9 +197,9 @@ def _trail(trail: Trail, *, timed: bool) -> Watched:
         "pages": pages,
         "shown": shown,
         "gain": [number(mean), number(low), number(high)],
-        "x": [moment(point[1]) for point in trail.points],
-        "level": [number(point[2]) for point in trail.points],
-        "gains": [[number(value) for value in point[3:]] for point in trail.points],
+        "x": [moment(point[1]) for point in path],
+        "level": [number(point[2]) for point in path],
+        "gains": [[number(value) for value in point[3:]] for point in path],
     }
 
 

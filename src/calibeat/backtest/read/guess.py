@@ -108,6 +108,7 @@ USUAL_NAMES = {
 }
 NEEDED = ("score", "outcome")
 NO_COLUMN = "none"  # what a person types so that nothing is guessed
+OTHERS = ("rival ", "score ")  # how the role of a further column of probabilities begins
 
 
 class Column(TypedDict):
@@ -124,6 +125,15 @@ def option_of(role: str) -> str:
     '--outcome-time'
     """
     return "--" + role.replace(" ", "-")
+
+
+def is_other(role: str) -> bool:
+    """Whether a role is that of a rival's forecasts, or of another model's scores.
+
+    >>> is_other("rival 1"), is_other("score 2"), is_other("score")
+    (True, True, False)
+    """
+    return role.startswith(OTHERS)
 
 
 # ---- columns -----------------------------------------------------------------------------------------------------
@@ -147,10 +157,14 @@ class Columns:
         """The columns to read from a file with this header."""
         if self.chosen:
             for role, column in self.chosen.items():
-                _check(role, column["name"], header, where, guessed=column["guessed"])
+                check_column(role, column["name"], header, where, guessed=column["guessed"])
         else:
             for role in USUAL_NAMES:
                 self._choose(role, header, where)
+            for role, name in self.asked.items():
+                if is_other(role) and name is not None:
+                    check_column(role, name, header, where)
+                    self.chosen[role] = {"name": name, "guessed": False}
             self._settle_times()
             if self.chosen["score"]["name"] == self.chosen["outcome"]["name"]:
                 raise InvalidInput(
@@ -200,7 +214,7 @@ class Columns:
         asked = self.asked.get(role)
         usual = _usual(role, header)
         if asked is not None and (asked != NO_COLUMN or NO_COLUMN in header or role in NEEDED):
-            _check(role, asked, header, where)
+            check_column(role, asked, header, where)
             self.chosen[role] = {"name": asked, "guessed": False}
         elif asked is not None:
             if usual:
@@ -208,7 +222,7 @@ class Columns:
         elif role in NEEDED and not usual:
             raise InvalidInput(_not_named(role, header))
         elif usual:
-            _check(role, usual[0], header, where)
+            check_column(role, usual[0], header, where)
             self.chosen[role] = {"name": usual[0], "guessed": True}
             if others := [name for name in usual[1:] if name not in self._named()]:
                 shown = ", ".join(map(repr, others))
@@ -248,7 +262,8 @@ def _plain(name: str) -> str:
     return re.sub(r"[\s.-]+", "_", humps).lower()
 
 
-def _check(role: str, name: str, header: Sequence[str], where: str, *, guessed: bool = False) -> None:
+def check_column(role: str, name: str, header: Sequence[str], where: str, *, guessed: bool = False) -> None:
+    """Refuse a column that is not there, or there more than once."""
     if name not in header:
         hint = did_you_mean(name, header) or f"; there are {_all(header)}"
         if guessed and role not in NEEDED:
@@ -302,7 +317,7 @@ def kind_of_text(shown: str) -> str:
 def hint_of_kind(kind: str, how: str) -> str:
     """The end of an error message; `how` tells how a person sets the kind."""
     if kind == "comma":
-        return "; the scores have decimal commas: write them with a point"
+        return f"; the numbers have decimal commas: {how}"
     name = {"percent": "percent", "logit": "logits"}[kind]
     return f"; the scores look like {name}: {how}"
 

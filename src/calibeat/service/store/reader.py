@@ -5,6 +5,7 @@ Everything comes from the rows of streams and from the hourly roll-ups, never fr
 
 from __future__ import annotations
 
+import json
 import threading
 import time
 from array import array
@@ -14,9 +15,11 @@ from typing import Any
 
 import numpy as np
 
+from calibeat.bank.monitors import readings
 from calibeat.core.params import params_of_rows
 from calibeat.core.presets import method_named
 from calibeat.errors import InvalidInput
+from calibeat.monitor.monitor import Monitor
 
 from .records import CALIBRATED, DELAY_COUNT, DELAYS, HOUR, LOG_LOSS, RAW, RAW_LOG_LOSS, SUMS
 from .schema import get_meta
@@ -29,7 +32,9 @@ ORDERS = {
     "error": "coalesce(error, -1) DESC, name",
     "recent": "coalesce(last_time, 0) DESC, name",
 }
-_STREAM = "number, name, events, outcomes, pending, held, expired, alarms, last_time, error, raw_error, sums, state"
+_STREAM = (
+    "number, name, events, outcomes, pending, held, expired, alarms, last_time, error, raw_error, sums, state, monitor"
+)
 MOST = 1000
 
 
@@ -196,7 +201,8 @@ class Reader:
         return self._info(rows[0], whole=True) if rows else None
 
     def _info(self, row: tuple[Any, ...], *, whole: bool = False) -> StreamInfo:
-        number, name, events, outcomes, pending, held, expired, alarms, last, error, raw_error, sums, state = row
+        number, name, events, outcomes, pending, held, expired, alarms, last, error, raw_error, sums = row[:12]
+        state, monitor = row[12:]
         numbers = array("d", bytes(sums)) if sums is not None else array("d", bytes(8 * SUMS))
         oldest = None
         if pending:
@@ -216,6 +222,7 @@ class Reader:
             raw_error=raw_error,
             error=error,
             params=self._params(bytes(state)) if whole and state is not None else {},
+            monitor=self._monitor(bytes(monitor)) if whole and monitor is not None else None,
         )
 
     def _params(self, state: bytes) -> dict[str, float]:
@@ -223,6 +230,12 @@ class Reader:
             method = method_named(get_meta(self._connection)["method"])
         columns = params_of_rows(method, np.frombuffer(state)[None, : method.width])
         return {name: float(column[0]) for name, column in columns.items()}
+
+    def _monitor(self, state: bytes) -> dict[str, Any]:
+        with self._lock:
+            arl = json.loads(get_meta(self._connection)["monitor"])
+        found = readings(Monitor(arl=arl).settings, state) if arl is not None else {}
+        return {name: None if value != value else value for name, value in found.items()}  # noqa: PLR0124 - NaN
 
     def _number(self, name: str) -> int | None:
         rows = self._all("SELECT number FROM stream WHERE name = ?", (name,))

@@ -6,7 +6,7 @@ import fcntl
 import json
 import os
 import sqlite3
-from array import array
+import time
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, ClassVar
@@ -154,6 +154,8 @@ class SqliteStore:
         self.connection.begin()
         try:
             schema.migrate(self.connection, str(self.path))
+            # A file that cannot be written is noticed now, not at the first event.
+            schema.set_meta(self.connection, "opened", repr(time.time()))
         except BaseException:
             self.connection.rollback()
             raise
@@ -335,7 +337,7 @@ def stream_state(row: tuple[Any, ...]) -> StreamState:
     )
     state.last_time = row[10] or 0.0
     if row[11] is not None:
-        state.sums = array("d", bytes(row[11]))
+        state.restore(bytes(row[11]))
     state.row = None if row[12] is None else bytes(row[12])
     state.monitor = None if row[13] is None else bytes(row[13])
     state.is_new = state.row is None
