@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
 import shlex
-import sqlite3
 import time
 
 import browser
@@ -122,7 +122,7 @@ def test_alarms_say_what_where_and_since_when(page, url):
     assert len(every(page, "#stream .alarms li")) >= len(listed) > 0
 
 
-def test_hostile_names_stay_names(page, url):
+def test_hostile_names_stay_names(page):
     assert set(HOSTILE) < set(rows(page))
     for name in HOSTILE:
         link = next(a for a in every(page, "#streams tbody a") if a.get_attribute("title") == name)
@@ -325,7 +325,7 @@ def test_the_colours_can_be_switched(page):
 def test_a_screen_reader_finds_names_for_everything(chrome, url, place):
     open_dashboard(chrome, url + place)
     unnamed = chrome.execute_script(
-        "const named = e => e.labels?.length || e.getAttribute('aria-label') || e.innerText?.trim() || e.textContent.trim();"
+        "const named = e => e.labels?.length || e.getAttribute('aria-label') || e.textContent.trim();"
         "return [...document.querySelectorAll('input, select, button, a, [role=region]')]"
         ".filter(e => e.checkVisibility() && !named(e)).map(e => e.outerHTML)"
     )
@@ -335,7 +335,7 @@ def test_a_screen_reader_finds_names_for_everything(chrome, url, place):
     headings = chrome.execute_script(
         "return [...document.querySelectorAll('h1, h2, h3')].filter(h => h.checkVisibility()).map(h => +h.tagName[1])"
     )
-    assert all(after - before <= 1 for before, after in zip(headings, headings[1:], strict=False))
+    assert all(after - before <= 1 for before, after in itertools.pairwise(headings))
 
 
 # ---- first steps and the door ------------------------------------------------------------------------------------
@@ -390,52 +390,3 @@ def test_the_page_forbids_foreign_and_inline_scripts(chrome, url):
     time.sleep(0.1)
     assert chrome.execute_script("return window.run") is None
     assert any("Content Security Policy" in said for said in browser.complaints(chrome))
-
-
-# ---- what is sent ------------------------------------------------------------------------------------------------
-
-
-def test_files_are_sent_once(url):
-    for name in ("dashboard.js", "dashboard.css", "icon.svg", "../"):
-        first = httpx.get(f"{url}/static/{name}")
-        again = httpx.get(f"{url}/static/{name}", headers={"if-none-match": first.headers["etag"]})
-        assert first.status_code == 200 and again.status_code == 304 and not again.content
-    assert httpx.get(f"{url}/static/nothing.js").status_code == 404
-
-
-@pytest.mark.parametrize(
-    ("path", "message"),
-    [
-        ("/v1/overview?order=size", "order must be one of attention, alarms, "),
-        ("/v1/overview?page=0", "page must be a whole number from 1 to "),
-        ("/v1/overview?limit=3", "parameter must be one of order, search, page, got 'limit'"),
-        ("/v1/view?span=week", "stream must be given, got no name"),
-        ("/v1/view?stream=paris&span=year", "span must be one of day, week, month, all, got 'year'"),
-    ],
-)
-def test_bad_questions_are_refused_with_a_sentence(url, path, message):
-    answer = httpx.get(url + path)
-    assert answer.status_code == 400 and message in answer.json()["error"]["message"]
-
-
-def test_the_page_scans_no_events(url, chrome, tmp_path):
-    """The overview and the view of a stream read rows of streams, roll-ups and alarms, and events by an index."""
-    from calibeat.service.store import open_reader
-    from calibeat.service.store.overview import overview as ask_overview
-    from calibeat.service.store.view import view
-
-    store = tmp_path / "calibeat.db"
-    fill(store, STREAMS[:2], 300, 10)
-    reader = open_reader(str(store))
-    asked = []
-    reader._connection.database.set_trace_callback(asked.append)
-    ask_overview(reader, time.time())
-    view(reader, time.time(), "paris")
-    reader.close()
-    database = sqlite3.connect(store)
-    for statement in asked:
-        if statement.lstrip().startswith("SELECT"):
-            plan = " ".join(str(row[3]) for row in database.execute(f"EXPLAIN QUERY PLAN {statement}"))
-            assert "SCAN event" not in plan.replace("SCAN event USING", "") and "SCAN e " not in plan, plan
-            assert "SCAN rollup" not in plan, plan
-    database.close()

@@ -123,20 +123,9 @@ def _style() -> str:
 
 @cache
 def _script() -> str:
-    return script([_text("static", f"{name}.js") for name in SCRIPTS])
-
-
-def script(parts: list[str]) -> str:
-    """Our scripts in a scope of their own, behind uPlot; the page of the service is made in the same way."""
-    ours = "\n".join(parts)
-    # uPlot draws canvases for the pixels of this screen, and again when they change. Paper has more of them: what uPlot
-    # asks the screen is kept, so that static/theme.js can tell it so.
-    crisp = (
-        "window.devicePixelRatio = Math.max(2, window.devicePixelRatio || 1);"
-        "const pixels = {}; { const ask = window.matchMedia.bind(window); window.matchMedia = query => "
-        "query.includes('resolution') ? pixels.query = ask(query) : ask(query); }"
-    )
-    return f'\n{crisp}\n{_text("vendor", "uPlot.iife.min.js")}\n(() => {{\n"use strict";\n{ours}\n}})();\n'
+    ours = "\n".join(_text("static", f"{name}.js") for name in SCRIPTS)
+    library = _text("static", "pixels.js") + _text("vendor", "uPlot.iife.min.js")
+    return f'\n{library}\n(() => {{\n"use strict";\n{ours}\n}})();\n'
 
 
 def _text(*path: str) -> str:

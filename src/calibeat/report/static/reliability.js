@@ -143,13 +143,13 @@ function drawReliability(payload, styles) {
 
   function choose(at) {
     period = at;
-    readout.setAttribute("aria-live", "polite");
     if (period !== 0 && equal === "mass") {
       equal = "width";
       const input = bins?.querySelector("input[value=width]");
       if (input) input.checked = true;
     }
     lower.hidden = equal === "mass";  // as many events in each: nothing to count
+    readout.setAttribute("aria-live", "polite");
     above.update(shape());
     below.update(bars());
     show();

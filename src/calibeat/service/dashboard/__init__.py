@@ -11,8 +11,6 @@ from dataclasses import dataclass
 from functools import cache
 from importlib import resources
 
-from calibeat.report.page import script
-
 # In the order in which the browser needs them.
 SHARED = ("format", "palette", "chart", "reliability", "tables", "theme")  # of the report
 OWN = ("parts", "fetching", "login", "list", "pictures", "stream", "start")
@@ -42,6 +40,8 @@ def asset(name: str) -> Asset | None:
 def _assets() -> dict[str, Asset]:
     shared = [_text("calibeat.report", "static", f"{name}.js") for name in SHARED]
     own = [_text(__package__, f"{name}.js") for name in OWN]
+    script = "\n".join([*shared, *own])
+    library = _text("calibeat.report", "static", "pixels.js") + _text("calibeat.report", "vendor", "uPlot.iife.min.js")
     style = [
         _text("calibeat.report", "vendor", "uPlot.min.css"),
         _text("calibeat.report", "static", "style.css"),
@@ -49,7 +49,7 @@ def _assets() -> dict[str, Asset]:
     ]
     return {
         "index.html": _asset(_text(__package__, "index.html"), "text/html"),
-        "dashboard.js": _asset(script([*shared, *own]), "text/javascript"),
+        "dashboard.js": _asset(f'{library}\n(() => {{\n"use strict";\n{script}\n}})();\n', "text/javascript"),
         "dashboard.css": _asset("\n".join(style), "text/css"),
         "icon.svg": _asset(_text(__package__, "icon.svg"), "image/svg+xml"),
     }
