@@ -7,7 +7,7 @@ from pathlib import Path
 
 from browser import browser, open_page, screenshot
 
-WIDTH, HEIGHT = 1280, 1480
+WIDTH, HEIGHT = 1280, 2010
 
 
 def main(report: str, picture: str) -> None:

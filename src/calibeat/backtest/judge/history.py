@@ -14,7 +14,7 @@ import numpy as np
 from calibeat._util.types import Ints, Vector
 from calibeat.backtest.read.batch import Chunk
 from calibeat.backtest.replay.tally import OCTAVES, rank_of
-from calibeat.core.jit import for_size, kernel
+from calibeat.core.jit import compilable, for_size
 from calibeat.report.schema import DataOverTime, DataPeriod, Number
 
 from .mass import groups_of
@@ -42,7 +42,7 @@ WIDTH = ONE_DELAYS + DELAYS
 GROUPS = 10  # of scores, of equal mass in the first period, for the PSI
 
 
-@kernel
+@compilable
 def count_events(at: Ints, scores: Vector, outcomes: Vector, waited: Ints, sums: Vector) -> None:
     """Add a chunk: event i is in bin at[i], and its outcome came after waited[i] (negative: at once or never)."""
     for i in range(len(at)):
