@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from calibeat.errors import InvalidInput
+
 from .result import BacktestResult
 
 __all__ = ["BacktestResult", "backtest"]
@@ -28,6 +30,7 @@ def backtest(
     seed: int = 0,
     keep_forecasts: bool = False,
     title: str = "Backtest",
+    classes: Any = None,
 ) -> BacktestResult:
     """Replay scores and outcomes through many methods, exactly as production would have, and compare them.
 
@@ -54,14 +57,25 @@ def backtest(
     seed : for methods that draw.
     keep_forecasts : also keep every forecast, in ``result.forecasts``.
     title : of the report.
+    classes : the names of the classes, where the scores are a matrix without names.
+
+    **Many classes.** Where `scores` is a matrix or a data frame of K columns, the outcomes are labels: the names of the
+    columns (without what all share, such as ``p_``), of `classes`, or column numbers. The methods are then "raw", "fts"
+    and "swts" (temperature scaling that is fixed, or fitted on a sliding window), "ots" and "multi". There are no keys
+    and no `mature`. See docs/multiclass.md.
 
     >>> import calibeat
     >>> result = calibeat.backtest([0.9, 0.6] * 600, [1, 0] * 600, methods="ops", delay=20)
     >>> result.payload["delay"]["events_quantiles"]["50%"]
     20.0
+    >>> result = calibeat.backtest([[0.6, 0.3, 0.1]] * 1200, [0, 1, 2] * 400, methods="multi")
+    >>> result.best, result.table["classwise_ce"].round(2).tolist()
+    ('multi', [0.18, 0.02])
     """
+    from calibeat._util.matrix import is_matrix
+
     from .options import Options  # now, so that `import calibeat` is light
-    from .run import run_arrays
+    from .run import check_times, run_arrays
 
     options = Options(
         methods=methods,
@@ -76,4 +90,15 @@ def backtest(
         seed=seed,
         title=title,
     )
+    check_times(times, outcome_times, options)
+    if is_matrix(scores):
+        from .classes.run import run_matrix
+
+        if keys is not None:
+            raise InvalidInput("keys must not be given with many classes, got some")
+        return run_matrix(
+            scores, outcomes, times, outcome_times, options, classes=classes, keep_forecasts=keep_forecasts
+        )
+    if classes is not None:
+        raise InvalidInput("classes must be given with a matrix of scores only, got a vector of them")
     return run_arrays(scores, outcomes, keys, times, outcome_times, options, keep_forecasts=keep_forecasts)

@@ -22,6 +22,14 @@ from .replay.methods import chosen
 from .result import BacktestResult
 
 
+def check_times(times: Any, outcome_times: Any, options: Options) -> None:
+    """Raise if arguments contradict each other on when outcomes arrive."""
+    if outcome_times is not None and times is None:
+        raise InvalidInput("outcome_times need times to be compared with, got none")
+    if outcome_times is not None and (options.delay_events or options.delay_microseconds):
+        raise InvalidInput("delay must not be set where outcome_times say when outcomes arrived, got both")
+
+
 def run_arrays(
     scores: Any,
     outcomes: Any,
@@ -33,10 +41,6 @@ def run_arrays(
     keep_forecasts: bool = False,
 ) -> BacktestResult:
     """`calibeat.backtest`."""
-    if outcome_times is not None and times is None:
-        raise InvalidInput("outcome_times need times to be compared with, got none")
-    if outcome_times is not None and (options.delay_events or options.delay_microseconds):
-        raise InvalidInput("delay must not be set where outcome_times say when outcomes arrived, got both")
     kept: list[tuple[Ints, dict[str, Vector]]] = []
 
     def keep(chunk: Chunk, forecasts: dict[str, Vector], _: Ints) -> None:

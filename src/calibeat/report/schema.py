@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal, TypedDict
+from typing import Literal, NotRequired, TypedDict
 
 Number = float | None
 Axis = Literal["time", "event"]
@@ -220,6 +220,37 @@ class Evidence(TypedDict):
     methods: dict[str, list[Number]]
 
 
+class ClassMethod(TypedDict):
+    """What a method did for each class that is shown."""
+
+    classwise_ce: Number  # the mean over all classes, shown or not
+    ce: list[Number]
+    mean: list[Number]  # forecast
+    curves: list[Curve]
+
+
+class Priors(TypedDict):
+    """Shares of the classes that are shown, over stretches of the log."""
+
+    by: Axis
+    x: list[str] | list[int]  # where each stretch begins
+    happened: list[list[Number]]  # a list for each class
+    scores: list[list[Number]]  # the mean raw score
+    forecasts: dict[str, list[list[Number]]]  # the mean forecast of each method
+    times: list[list[Number]] | None  # how many times as common as the scores assume, by MULTI's biases
+
+
+class Classes(TypedDict):
+    """Many classes. In the rest of the payload forecasts are confidences of the top class, outcomes its hits."""
+
+    total: int
+    names: list[str]  # of those that are shown, the most common first
+    count: list[int]  # judged labels
+    mean_score: list[Number]
+    methods: dict[str, ClassMethod]
+    priors: Priors
+
+
 class Payload(TypedDict):
     schema: Literal[2]
     title: str
@@ -238,3 +269,4 @@ class Payload(TypedDict):
     delay: Delay | None
     certificates: list[Certificate]
     evalue: Evidence
+    classes: NotRequired[Classes]  # where there are more than two outcomes

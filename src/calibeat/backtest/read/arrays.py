@@ -45,7 +45,7 @@ def batches(
             return read_times(part[name], zoned=zoned[name]) if name in part else None
 
         return Batch(
-            _numbers(part["scores"], percent=percent),
+            numbers(part["scores"], percent=percent),
             _outcomes(part["outcomes"]),
             show,
             lambda row: f"row {at + row}",
@@ -53,13 +53,13 @@ def batches(
             0,
             moments("times"),
             moments("outcome_times"),
-            _codes(part["keys"], at) if "keys" in part else None,
+            codes(part["keys"], at) if "keys" in part else None,
         )
 
     return (batch(at) for at in range(0, len(columns["scores"]), CHUNK))
 
 
-def _numbers(column: Column, *, percent: bool = False) -> Numbers:
+def numbers(column: Column, *, percent: bool = False) -> Numbers:
     if column.dtype.kind in "iuf":
         values = column.astype(np.float64)
         return Numbers(values, np.where(np.isnan(values), MISSING, OK).astype(np.int8))
@@ -69,7 +69,7 @@ def _numbers(column: Column, *, percent: bool = False) -> Numbers:
 def _outcomes(column: Column) -> Numbers:
     if column.dtype.kind == "b":
         column = column.astype(np.float64)
-    return _numbers(column) if column.dtype.kind in "iuf" else _one_by_one(column, outcome_of)
+    return numbers(column) if column.dtype.kind in "iuf" else _one_by_one(column, outcome_of)
 
 
 def _one_by_one(column: Column, read: Callable[[Any], float | None]) -> Numbers:
@@ -104,16 +104,16 @@ def outcome_of(value: Any) -> float | None:
     return float(value) if isinstance(value, (bool, np.bool_)) else _number(value)
 
 
-def _codes(column: Column, first: int) -> Codes:
+def codes(column: Column, first: int, role: str = "key") -> Codes:
     if column.dtype.kind in "iubUS":
         names, indices = np.unique(column, return_inverse=True)
         return Codes(indices.astype(np.int64), names.tolist())
     seen: dict[Any, int] = {}
-    codes = np.full(len(column), -1, dtype=np.int64)
+    found = np.full(len(column), -1, dtype=np.int64)
     for row, value in enumerate(column.tolist()):
         if not is_missing(value):
             try:
-                codes[row] = seen.setdefault(value, len(seen))
+                found[row] = seen.setdefault(value, len(seen))
             except TypeError:
-                raise InvalidInput(f"key must be text or a number, got {value!r:.60} - at row {first + row}") from None
-    return Codes(codes, list(seen))
+                raise InvalidInput(f"{role} must be text or a number, got {value!r:.60} - at row {first + row}") from None
+    return Codes(found, list(seen))

@@ -26,7 +26,7 @@ def batch_of(columns: dict[str, Any], name: str, rows: Ints, file: int = 0, *, p
         times(columns["time"], "time") if "time" in columns else None,
         times(columns["outcome time"], "outcome time") if "outcome time" in columns else None,
         codes(columns["key"]) if "key" in columns else None,
-        _flat(columns["id"], "id").to_pylist() if "id" in columns else None,
+        flat(columns["id"], "id").to_pylist() if "id" in columns else None,
     )
 
 
@@ -99,12 +99,12 @@ def times(column: Any, role: str) -> Times:
 
 def codes(column: Any) -> Codes:
     """Keys as indices into those of this batch."""
-    encoded = _plain(_flat(column, "key")).dictionary_encode()
+    encoded = _plain(flat(column, "key")).dictionary_encode()
     indices, missing = _indices(encoded)
     return Codes(np.where(missing, -1, indices), encoded.dictionary.to_pylist())
 
 
-def _flat(column: Any, role: str) -> Any:
+def flat(column: Any, role: str) -> Any:
     import pyarrow as pa
 
     if pa.types.is_nested(column.type):

@@ -147,7 +147,7 @@ class Columns:
         """The columns to read from a file with this header."""
         if self.chosen:
             for role, column in self.chosen.items():
-                _check(role, column["name"], header, where, guessed=column["guessed"])
+                check_column(role, column["name"], header, where, guessed=column["guessed"])
         else:
             for role in USUAL_NAMES:
                 self._choose(role, header, where)
@@ -198,9 +198,9 @@ class Columns:
 
     def _choose(self, role: str, header: Sequence[str], where: str) -> None:
         asked = self.asked.get(role)
-        usual = _usual(role, header)
+        usual = usual(role, header)
         if asked is not None and (asked != NO_COLUMN or NO_COLUMN in header or role in NEEDED):
-            _check(role, asked, header, where)
+            check_column(role, asked, header, where)
             self.chosen[role] = {"name": asked, "guessed": False}
         elif asked is not None:
             if usual:
@@ -208,7 +208,7 @@ class Columns:
         elif role in NEEDED and not usual:
             raise InvalidInput(_not_named(role, header))
         elif usual:
-            _check(role, usual[0], header, where)
+            check_column(role, usual[0], header, where)
             self.chosen[role] = {"name": usual[0], "guessed": True}
             if others := [name for name in usual[1:] if name not in self._named()]:
                 shown = ", ".join(map(repr, others))
@@ -232,7 +232,7 @@ class Columns:
             self.drop("outcome time", "the times of the events are not known (--time)")
 
 
-def _usual(role: str, header: Sequence[str]) -> list[str]:
+def usual(role: str, header: Sequence[str]) -> list[str]:
     """The columns of a usual name for the role, the most usual first."""
     by_plain_name = {_plain(name): name for name in reversed(header)}
     return [by_plain_name[name] for name in USUAL_NAMES[role] if name in by_plain_name]
@@ -248,7 +248,7 @@ def _plain(name: str) -> str:
     return re.sub(r"[\s.-]+", "_", humps).lower()
 
 
-def _check(role: str, name: str, header: Sequence[str], where: str, *, guessed: bool = False) -> None:
+def check_column(role: str, name: str, header: Sequence[str], where: str, *, guessed: bool = False) -> None:
     if name not in header:
         hint = did_you_mean(name, header) or f"; there are {_all(header)}"
         if guessed and role not in NEEDED:

@@ -60,6 +60,7 @@ class RowReader:
     options: Options
     trace: bool = False
     guessed: dict[str, str] = field(default_factory=dict)
+    least: int = max(CHUNK // 2, FIRST_EVENTS)  # events in a chunk
     rows: int = 0
     names: list[str] = field(default_factory=list)
     clock: Clock = field(init=False)
@@ -98,7 +99,7 @@ class RowReader:
         """The chunks of a log: the first is all of it or has 20,000 events."""
         pieces = (self._check(batch) for batch in batches)
         number = 0
-        for piece in _gathered(self._sorted(pieces) if self.options.sort else pieces):
+        for piece in _gathered(self._sorted(pieces) if self.options.sort else pieces, self.least):
             yield self._chunk(piece, number)
             number += len(piece.scores)
 
@@ -111,7 +112,7 @@ class RowReader:
 
     def _check(self, batch: Batch) -> _Piece:
         """The rows of a batch that can be used; raises on the first that cannot, unless those are to be skipped."""
-        scores = _probabilities(batch.scores.values, self.options.score_kind)
+        scores = self._probabilities(batch)
         times = None if batch.times is None else self.clock.read("time", batch.times)
         arrivals = None if batch.outcome_times is None else self.clock.read("outcome time", batch.outcome_times)
         keep = np.ones(len(batch), dtype=bool)
@@ -159,6 +160,15 @@ class RowReader:
 
             return sentence
 
+        self._look_at_scores(batch, scores, look, must)
+        self._look_at_outcomes(batch, look, must)
+        self._look_at_times_and_keys(batch, times, arrivals, look, must)
+        return found
+
+    def _probabilities(self, batch: Batch) -> Vector:
+        return _probabilities(batch.scores.values, self.options.score_kind)
+
+    def _look_at_scores(self, batch: Batch, scores: Vector, look: Any, must: Any) -> None:
         wanted = {"probability": "in [0, 1]", "percent": "in [0, 100]", "logit": "a number"}[self.options.score_kind]
         states = batch.scores.states
         gone = must("score", wanted, "missing")
@@ -175,9 +185,6 @@ class RowReader:
             kind = guess.kind_of_numbers(batch.scores.values[states == OK]) if probable else ""
             other = self._hint(kind, outside, plain)
             look(outside, f"score is not {wanted}", lambda row: plain(row) + other)
-        self._look_at_outcomes(batch, look, must)
-        self._look_at_times_and_keys(batch, times, arrivals, look, must)
-        return found
 
     def _hint(self, kind: str, bad: Flags, sentence: Callable[[int], str]) -> str:
         """What the scores look like; where so many are of another kind, they are not skipped."""
@@ -346,12 +353,12 @@ def _probabilities(values: Vector, kind: str) -> Vector:
     return values
 
 
-def _gathered(pieces: Iterable[_Piece]) -> Iterator[_Piece]:
+def _gathered(pieces: Iterable[_Piece], least: int) -> Iterator[_Piece]:
     """Pieces put together until there is enough for a chunk."""
     waiting: list[_Piece] = []
     for piece in pieces:
         waiting.append(piece)
-        if sum(len(one.scores) for one in waiting) >= max(CHUNK // 2, FIRST_EVENTS):
+        if sum(len(one.scores) for one in waiting) >= least:
             yield _joined(waiting)
             waiting = []
     if sum(len(one.scores) for one in waiting):
