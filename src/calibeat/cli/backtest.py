@@ -10,6 +10,8 @@ from typing import TextIO
 
 from calibeat._util.progress import progress
 from calibeat._util.words import visible
+from calibeat.backtest.classes.read import ClassColumns, ClassReader
+from calibeat.backtest.classes.run import run as replay_classes
 from calibeat.backtest.judge.summary import Source
 from calibeat.backtest.options import SCORE_KINDS, Options
 from calibeat.backtest.read.files import STDIN, LogFile, files_of, require_arrow
@@ -35,6 +37,7 @@ examples:
   calibeat backtest log.csv
   calibeat backtest 'logs/*.parquet' --score p --outcome clicked --time at --report report.html
   calibeat backtest log.csv --time at --outcome-time known_at --key country --out forecasts.parquet
+  calibeat backtest log.parquet --scores 'p_*' --label y --report report.html
   zcat log.csv.gz | calibeat backtest - --delay 500 --json"""
 
 
@@ -52,6 +55,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     columns.add_argument("--score", metavar="NAME", help="the score")
     columns.add_argument("--outcome", metavar="NAME", help="0 or 1, false or true")
+    columns.add_argument(
+        "--scores",
+        metavar="NAMES",
+        help="many classes: the columns of the scores between commas, a pattern such as 'p_*', or a column of lists",
+    )
+    columns.add_argument("--label", metavar="NAME", help="many classes: the name or the column number of the class")
+    columns.add_argument("--classes", metavar="NAMES", help="many classes: their names between commas, for --scores")
     columns.add_argument("--key", metavar="NAME", help="the stream: each key gets parameters of its own")
     columns.add_argument("--time", metavar="NAME", help="when the score was issued; the log must be in this order")
     columns.add_argument(
@@ -60,6 +70,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     columns.add_argument("--id", metavar="NAME", help="the event's id, to find duplicates; all are kept in memory")
     columns.add_argument(
         "--score-kind", choices=SCORE_KINDS, default="probability", help="what a score is (%(default)s)"
+    )
+    columns.add_argument(
+        "--logits", dest="score_kind", action="store_const", const="logit", help="short for --score-kind logit"
     )
     columns.add_argument(
         "--time-zone", metavar="ZONE", help="of times written without one: UTC, +02:00, Europe/Paris (UTC)"
@@ -115,7 +128,7 @@ def run(args: argparse.Namespace, to: TextIO | None = None, log: TextIO | None =
         "outcome time": args.outcome_time,
         "id": args.id,
     }
-    columns = Columns(named, delayed=args.delay is not None)
+    columns = _class_columns(args) if args.scores else Columns(named, delayed=args.delay is not None)
     outputs = {option: path for option, path in (("--report", args.report), ("--out", args.out)) if path is not None}
     check_outputs(args.log, files, outputs)
     result = _replayed(args, files, columns, options, log, list(outputs.values()))
@@ -131,7 +144,9 @@ def _replayed(
     args: argparse.Namespace, files: list[LogFile], columns: Columns, options: Options, log: TextIO, outputs: list[Path]
 ) -> BacktestResult:
     """Replay the files and write what was asked for: all of it, or nothing."""
-    reader = RowReader(options, trace=args.out is not None)
+    many = isinstance(columns, ClassColumns)
+    trace = args.out is not None
+    reader = ClassReader(options, trace=trace, source=columns) if many else RowReader(options, trace=trace)
     source = Source(
         options.title,
         [file.name for file in files],
@@ -148,13 +163,12 @@ def _replayed(
         if args.out:
             forecasts = stack.enter_context(Forecasts(args.out, reader.names, paths, keyed=keyed))
         with progress(_total(files), log, unit="rows") as step:
-            payload = replay(
-                read_log(files, columns, options, reader, step),
-                source,
-                reader,
-                keyed=keyed,
-                on_forecasts=forecasts.write if forecasts else None,
-            )
+            on_forecasts = forecasts.write if forecasts else None
+            batches = read_log(files, columns, options, reader, step, columns.batch if many else None)
+            if isinstance(reader, ClassReader):
+                payload = replay_classes(batches, source, reader, on_forecasts=on_forecasts)
+            else:
+                payload = replay(batches, source, reader, keyed=keyed, on_forecasts=on_forecasts)
         result = BacktestResult(payload)
         # Both files take their names once both are whole on the disk.
         if forecasts:
@@ -170,6 +184,25 @@ def _check(args: argparse.Namespace) -> None:
         raise InvalidInput("--delay must not be given where --outcome-time says when outcomes arrived, got both")
     if args.out and args.out.suffix.lower() != ".parquet":
         raise InvalidInput(f"--out must end in .parquet, got {str(args.out)!r}")
+
+
+    given = [
+        option
+        for option, value in (("--score", args.score), ("--outcome", args.outcome), ("--key", args.key))
+        if args.scores and value is not None
+    ]
+    if given:
+        raise InvalidInput(f"{given[0]} must not be given with --scores, got both")
+    if args.scores and args.mature is not None:
+        raise InvalidInput("--mature must not be given with --scores: labels are learnt as they arrive")
+    if not args.scores and (args.label is not None or args.classes is not None):
+        raise InvalidInput("--label and --classes are for many classes: name the columns of the scores with --scores")
+
+
+def _class_columns(args: argparse.Namespace) -> ClassColumns:
+    asked = {"label": args.label, "time": args.time, "outcome time": args.outcome_time, "id": args.id}
+    classes = None if args.classes is None else [name.strip() for name in args.classes.split(",")]
+    return ClassColumns(asked, delayed=args.delay is not None, scores=args.scores, classes=classes)
 
 
 def _delimiter(typed: str | None) -> str | None:

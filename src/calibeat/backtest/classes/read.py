@@ -61,7 +61,7 @@ class ClassColumns(guess.Columns):
 
     def _choose_label(self, header: Sequence[str], where: str) -> None:
         asked = self.asked.get(LABEL)
-        usual = guess.usual("outcome", header)
+        usual = guess.usual_columns("outcome", header)
         name = asked if asked is not None else next(iter(usual), None)
         if name is None:
             raise InvalidInput(

@@ -90,6 +90,7 @@ def replay_log(
         Stretches(FORECASTS + len(runners), K),
         counts=np.zeros(K),
     )
+    _warm_kernels(first, K)
     with ThreadPoolExecutor(min(len(runners), usable_cores())) as pool:
         loop = _Loop(replayed, on_forecasts, pool.map)
         loop.feed_all(first)
@@ -97,6 +98,16 @@ def replay_log(
             loop.feed_all(chunk)
     replayed.too_late = loop.too_late
     return replayed
+
+
+def _warm_kernels(first: Chunk, K: int) -> None:
+    """Compile or load the kernels before any clock runs: the first part goes through, and nothing of it is kept."""
+    part = _part(first, slice(0, max(256, NUMBERS_IN_PART // K)))
+    nothing, labels = np.empty(0, dtype=np.int64), columns_of(part.outcomes)
+    plan = None if part.clock is None else Underway().plan(replace(part, scores=part.scores[:, 1]))
+    for name in ("raw", "fts"):
+        forecasts = replay_of(name, K).feed(part, labels, plan, nothing)
+    ClassTally(2, K).count_classes(forecasts, labels, np.where(labels < 0, -1, 0), part.scores)
 
 
 class _Loop:
