@@ -144,9 +144,9 @@ def _replayed(
     args: argparse.Namespace, files: list[LogFile], columns: Columns, options: Options, log: TextIO, outputs: list[Path]
 ) -> BacktestResult:
     """Replay the files and write what was asked for: all of it, or nothing."""
-    many = isinstance(columns, ClassColumns)
     trace = args.out is not None
-    reader = ClassReader(options, trace=trace, source=columns) if many else RowReader(options, trace=trace)
+    many = columns if isinstance(columns, ClassColumns) else None
+    reader = ClassReader(options, trace=trace, source=many) if many else RowReader(options, trace=trace)
     source = Source(
         options.title,
         [file.name for file in files],
@@ -164,7 +164,7 @@ def _replayed(
             forecasts = stack.enter_context(Forecasts(args.out, reader.names, paths, keyed=keyed))
         with progress(_total(files), log, unit="rows") as step:
             on_forecasts = forecasts.write if forecasts else None
-            batches = read_log(files, columns, options, reader, step, columns.batch if many else None)
+            batches = read_log(files, columns, options, reader, step, many.batch if many else None)
             if isinstance(reader, ClassReader):
                 payload = replay_classes(batches, source, reader, on_forecasts=on_forecasts)
             else:
@@ -184,7 +184,6 @@ def _check(args: argparse.Namespace) -> None:
         raise InvalidInput("--delay must not be given where --outcome-time says when outcomes arrived, got both")
     if args.out and args.out.suffix.lower() != ".parquet":
         raise InvalidInput(f"--out must end in .parquet, got {str(args.out)!r}")
-
 
     given = [
         option

@@ -26,7 +26,7 @@ from .elements import markup, tag
 from .names import harmless, name
 from .schema import Keys, Payload
 
-SCRIPTS = ("format", "palette", "chart", "pictures", "reliability", "tables", "keys", "start")
+SCRIPTS = ("format", "palette", "chart", "pictures", "reliability", "classes", "tables", "keys", "start")
 DIGITS = 6  # more than a pixel or a table shows, and a third of the bytes
 
 

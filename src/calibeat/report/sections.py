@@ -8,10 +8,11 @@ from xml.etree.ElementTree import Element
 
 from calibeat._util.words import NOTHING, count, decimals, number, percent, significant
 
+from . import classes
 from .delays import late_outcomes
 from .elements import Child, tag
 from .frame import figure, how_to_read, needs_script, scroller, section, typeset
-from .leaderboard import COLUMNS, leaderboard
+from .leaderboard import columns_of, leaderboard
 from .names import name
 from .schema import Certificate, Payload
 
@@ -29,15 +30,19 @@ def verdict(payload: Payload) -> Element:
     chosen, raw = table[found["method"]], table[payload["methods"][0]["name"]]
     label = next(m["label"] for m in payload["methods"] if m["name"] == found["method"])
     digits = decimals([raw["log_loss"], raw["ce"], chosen["ce"]])
+    if "classes" in payload:
+        rates = [(percent(data["base_rate"]), "accuracy, raw"), (percent(data["mean_score"]), "mean confidence, raw")]
+    else:
+        rates = [(percent(data["base_rate"]), "base rate"), (percent(data["mean_score"]), "mean raw score")]
+    error = "top-label CE" if "classes" in payload else "calibration error"
     figures = [
         (count(data["judged"]), "event judged" if data["judged"] == 1 else "events judged"),
-        (percent(data["base_rate"]), "base rate"),
-        (percent(data["mean_score"]), "mean raw score"),
-        (number(raw["ce"], digits), f"calibration error, raw (luck alone {number(raw['ce_luck'], digits)})"),
+        *rates,
+        (number(raw["ce"], digits), f"{error}, raw (luck alone {number(raw['ce_luck'], digits)})"),
     ]
     if chosen is not raw:
         luck = number(chosen["ce_luck"], digits)
-        figures.append((number(chosen["ce"], digits), f"calibration error, {label} (luck alone {luck})"))
+        figures.append((number(chosen["ce"], digits), f"{error}, {label} (luck alone {luck})"))
     return tag(
         "section",
         tag("p", CONFIDENCE[found["confidence"]], class_=f"confidence {found['confidence']}"),
@@ -63,7 +68,7 @@ def methods(payload: Payload) -> Element:
             class_="small",
         ),
         _explained("What the methods are", about),
-        _explained("What the columns mean", COLUMNS),
+        _explained("What the columns mean", columns_of(payload)),
     )
 
 
@@ -229,9 +234,7 @@ def data(payload: Payload) -> Element:
         ("Span", " to ".join(_moment(end) for end in log["span"]) if log["span"] else "no times given"),
         ("Rows", f"{count(log['rows'])} read, {count(log['used'])} used"),
         ("Judged", count(log["judged"]) + warm_up),
-        ("Base rate", percent(log["base_rate"])),
-        ("Mean raw score", percent(log["mean_score"])),
-        ("Scores are", SCORE_KINDS[log["score_kind"]]),
+        *_scores(payload),
     ]
     if log["keys"] is not None:
         facts.append(("Keys", count(log["keys"])))
@@ -245,6 +248,21 @@ def data(payload: Payload) -> Element:
         *(tag("p", note) for note in log["notes"]),
         _skipped(payload),
     )
+
+
+def _scores(payload: Payload) -> list[tuple[str, Child | list[Child]]]:
+    """What the scores are, and their means."""
+    log, kinds = payload["data"], SCORE_KINDS
+    rate, mean = percent(log["base_rate"]), percent(log["mean_score"])
+    if "classes" not in payload:
+        return [("Base rate", rate), ("Mean raw score", mean), ("Scores are", kinds[log["score_kind"]])]
+    kind = "logits; made probabilities by softmax" if log["score_kind"] == "logit" else kinds[log["score_kind"]]
+    return [
+        ("Classes", count(payload["classes"]["total"])),
+        ("Accuracy of the raw scores", rate),
+        ("Mean raw confidence", mean),
+        ("Scores are", kind),
+    ]
 
 
 def _names(names: Sequence[str]) -> list[Child]:
@@ -295,12 +313,14 @@ def _moment(text: str) -> str:
 
 def page(payload: Payload) -> list[Element]:
     """Every section that this payload has something for, in reading order."""
+    if "classes" in payload:
+        middle = classes.pictures(payload)
+    else:
+        middle = [over_time(payload), reliability(payload), trajectories(payload)]
     parts: Iterable[Element | None] = (
         verdict(payload),
         methods(payload),
-        over_time(payload),
-        reliability(payload),
-        trajectories(payload),
+        *middle,
         evidence(payload),
         keys(payload),
         late_outcomes(payload),

@@ -28,6 +28,7 @@ def page(payload: Payload) -> str:
     counted += f", from {data['span'][0]} to {data['span'][1]}." if data["span"] else "."
     if data["score_kind"] != "probability":
         counted += {"percent": " Scores are percent.", "logit": " Scores are logits."}[data["score_kind"]]
+    area = "" if "classes" in payload else ", except for AUC"
     lines = [
         f"{verdict['headline']}.  [{verdict['confidence']}]",
         "",
@@ -42,8 +43,7 @@ def page(payload: Payload) -> str:
         "",
         *leaderboard(payload),
         "",
-        f"* best. Lower is better{'' if 'classes' in payload else ', except for AUC'}. [ ]: 95 % interval of the difference "
-        "to the raw score on this log.",
+        f"* best. Lower is better{area}. [ ]: 95 % interval of the difference to the raw score on this log.",
         *_filled(payload["intervals"]["sentence"]),
         *_filled(payload["bootstrap"]["sentence"]),
         *(line for note in data["notes"] for line in _filled(note)),

@@ -6,8 +6,8 @@ far, y the label, D_j = s_j - s_raw::
     d_j - E[d_j | past] = D_j(y) - sum_k mu_k D_j(k)
     V_resid(i, j) = sum (D_i(y) - E_r D_i) (D_j(y) - E_r D_j)          V_model(i, j) = sum Cov_r(D_i, D_j)
 
-E[(D(y) - E_r D)^2 | past] = Var_mu D + (E_mu D - E_r D)^2, so V_resid errs on the safe side for every r. For two classes
-these are the sums of the binary intervals.
+E[(D(y) - E_r D)^2 | past] = Var_mu D + (E_mu D - E_r D)^2, so V_resid errs on the safe side for every r. For two
+classes these are the sums of the binary intervals.
 """
 
 from __future__ import annotations
@@ -67,44 +67,82 @@ def count_classes(
         if place[t] == 0:
             continue
         state[0] += 1.0
-        for j in range(methods):
-            top, squares = 0, 0.0
-            for k in range(K):
-                p = P[j, t, k]
-                squares += p * p
-                if p > P[j, t, top]:
-                    top = k
-                s[LOG_LOSS, j, k] = -math.log(max(p, clip))
-                s[BRIER, j, k] = -2.0 * p
-            L[BRIER, j] += squares - 2.0 * P[j, t, y] + 1.0
-            hit, chance = 1.0 if top == y else 0.0, P[best, t, top]
-            cell[j] = bin_of(P[j, t, top], float(bins))
-            G[j, cell[j]] += P[j, t, top] - hit
-            gap[j] = hit - chance
-            own[RESID, j, cell[j]] += gap[j] * gap[j]
-            own[MODEL, j, cell[j]] += chance * (1.0 - chance)
-            C[RESID, j, cell[0], cell[j]] += gap[0] * gap[j]
-        for m in range(2):
-            for j in range(methods - 1, -1, -1):  # the raw scores last: the others are taken less them
-                mean = 0.0
-                for k in range(K):
-                    s[m, j, k] -= s[m, 0, k] if j > 0 else 0.0
-                    mean += P[best, t, k] * s[m, j, k]
-                for k in range(K):
-                    s[m, j, k] -= mean
-                e[m, j] = s[m, j, y]
-        for m in range(2):
-            for j in range(1, methods):
-                Q[m, j] += e[m, j]
-                B4[m, j] += e[m, j] ** 4
-                for i in range(1, j + 1):
-                    v = 0.0
-                    for k in range(K):
-                        v += P[best, t, k] * s[m, i, k] * s[m, j, k]
-                    S[RESID, m, i, j] += e[m, i] * e[m, j]
-                    S[MODEL, m, i, j] += v
+        count_tops(K, P, t, y, best, bins, L, G, C, own, gap, cell)
+        losses_by_class(K, P, t, y, best, clip, s, e)
+        add_products(K, P, t, best, s, e, S, B4, Q)
         if run > 0 and state[0] % run == 0.0:
             close_run(methods, Q, T, state)
+
+
+@kernel
+def count_tops(
+    K: int,
+    P: Vector,
+    t: int,
+    y: int,
+    best: int,
+    bins: int,
+    L: Vector,
+    G: Vector,
+    C: Vector,
+    own: Vector,
+    gap: Vector,
+    cell: Ints,
+) -> None:
+    """The Brier score of each method, and its top class: the bin of its confidence, whether it was right, r of it."""
+    for j in range(P.shape[0]):
+        top, squares = 0, 0.0
+        for k in range(K):
+            p = P[j, t, k]
+            squares += p * p
+            if p > P[j, t, top]:
+                top = k
+        L[BRIER, j] += squares - 2.0 * P[j, t, y] + 1.0
+        hit, chance = 1.0 if top == y else 0.0, P[best, t, top]
+        cell[j] = bin_of(P[j, t, top], float(bins))
+        G[j, cell[j]] += P[j, t, top] - hit
+        gap[j] = hit - chance
+        own[RESID, j, cell[j]] += gap[j] * gap[j]
+        own[MODEL, j, cell[j]] += chance * (1.0 - chance)
+        C[RESID, j, cell[0], cell[j]] += gap[0] * gap[j]
+
+
+@kernel
+def losses_by_class(K: int, P: Vector, t: int, y: int, best: int, clip: float, s: Vector, e: Vector) -> None:
+    """s <- D_j(k) - E_r D_j of both measures, and e <- its value at the label."""
+    for j in range(P.shape[0]):
+        for k in range(K):
+            s[LOG_LOSS, j, k] = -math.log(max(P[j, t, k], clip))
+            s[BRIER, j, k] = -2.0 * P[j, t, k]  # without what is the same for every label
+            if j > 0:
+                s[LOG_LOSS, j, k] -= s[LOG_LOSS, 0, k]
+                s[BRIER, j, k] -= s[BRIER, 0, k]
+    for m in range(2):
+        for j in range(1, P.shape[0]):
+            mean = 0.0
+            for k in range(K):
+                mean += P[best, t, k] * s[m, j, k]
+            for k in range(K):
+                s[m, j, k] -= mean
+            e[m, j] = s[m, j, y]
+
+
+@kernel
+def add_products(
+    K: int, P: Vector, t: int, best: int, s: Vector, e: Vector, S: Vector, B4: Vector, Q: Vector
+) -> None:
+    """The products of the contrasts of one event: at its label, and in the mean if r were right."""
+    methods = P.shape[0]
+    for m in range(2):
+        for j in range(1, methods):
+            Q[m, j] += e[m, j]
+            B4[m, j] += e[m, j] * e[m, j] * e[m, j] * e[m, j]
+            for i in range(1, j + 1):
+                v = 0.0
+                for k in range(K):
+                    v += P[best, t, k] * s[m, i, k] * s[m, j, k]
+                S[RESID, m, i, j] += e[m, i] * e[m, j]
+                S[MODEL, m, i, j] += v
 
 
 class ClassIntervals(Intervals):

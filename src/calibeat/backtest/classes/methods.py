@@ -88,7 +88,7 @@ def replay_of(name: str, K: int) -> ClassReplay:
 
 
 class VectorReplay:
-    """"raw", "ots" and "multi", by the loops of `MultiBank`."""
+    """The methods of a `MultiCalibrator` ("raw", "ots" and "multi"), by the loops of `MultiBank`."""
 
     def __init__(self, name: str, K: int) -> None:
         self.method, self.K = layout.CODES[name], K

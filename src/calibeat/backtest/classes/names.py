@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import fnmatch
-import os
 import re
 from collections.abc import Sequence
 from typing import Any
@@ -57,8 +56,8 @@ def class_names(columns: Sequence[str]) -> list[list[str]]:
     >>> class_names(["p_cat", "p_car"])
     [['cat', 'car'], ['t', 'r'], ['p_cat', 'p_car']]
     """
-    prefix = os.path.commonprefix(list(columns))
-    suffix = os.path.commonprefix([name[::-1] for name in columns])[::-1]
+    prefix = _shared(columns)
+    suffix = _shared([name[::-1] for name in columns])[::-1]
     to_mark = re.match(rf".*[{re.escape(_MARKS)}]", prefix)
     from_mark = re.search(rf"[{re.escape(_MARKS)}].*$", suffix)
     ends = (to_mark[0] if to_mark else "", from_mark[0] if from_mark else ""), (prefix, suffix)
@@ -66,6 +65,12 @@ def class_names(columns: Sequence[str]) -> list[list[str]]:
     ways.append(list(columns))
     good = [way for way in ways if all(way) and len(set(way)) == len(way)]
     return [way for at, way in enumerate(good) if way not in good[:at]]
+
+
+def _shared(names: Sequence[str]) -> str:
+    """What all names begin with."""
+    low, high = min(names), max(names)  # what these two share, all share
+    return low[: next((at for at, (a, b) in enumerate(zip(low, high, strict=False)) if a != b), len(low))]
 
 
 def _between(name: str, prefix: str, suffix: str) -> str:

@@ -210,7 +210,9 @@ class ClassArrays:
     def batches(self, labels: Any, times: Any, outcome_times: Any) -> Iterator[Batch]:
         """The columns, checked for their lengths, in batches."""
         given = {"labels": labels, "times": times, "outcome_times": outcome_times}
-        read = {name: read_column(name, values) for name, values in given.items() if values is not None or name == "labels"}
+        read = {
+            name: read_column(name, values) for name, values in given.items() if values is not None or name == "labels"
+        }
         columns = {name: column for name, (column, _) in read.items()}
         check_lengths(scores=len(self.matrix), **{name: len(column) for name, column in columns.items()})
         size = max(1024, min(CHUNK, NUMBERS_IN_BATCH // self.matrix.shape[1]))
@@ -275,7 +277,7 @@ class ClassReader(RowReader):
         scores[good] = usable
         return scores
 
-    def _look_at_scores(self, batch: Batch, scores: Vector, look: Any, must: Any) -> None:
+    def _look_at_scores(self, batch: Batch, scores: Vector, look: Any, must: Any) -> None:  # noqa: ARG002 - as its base
         kind = self.options.score_kind
         given = batch.scores.values / (100.0 if kind == "percent" else 1.0)
         for rows, bad, reason, requirement in _wrong(given, batch.scores.states, logits=kind == "logit"):
@@ -291,7 +293,8 @@ class ClassReader(RowReader):
                 missing = batch.scores.states[row, column] == MISSING
                 got = "nothing" if missing else batch.show(str(column), row)
                 end = self._how_to_skip if missing else hint
-                return f"score must be {requirement}, got {got} - at {batch.where(row)}, column {self._name(column)!r}{end}"
+                place = f"{batch.where(row)}, column {self._name(column)!r}"
+                return f"score must be {requirement}, got {got} - at {place}{end}"
 
             look(rows, reason, sentence)
 
@@ -299,13 +302,11 @@ class ClassReader(RowReader):
         """A hint at another kind of score, where most rows are wrong."""
         if self.options.score_kind != "probability" or not guess.too_many_to_skip(int(rows.sum()), len(rows)):
             return ""
-        values = batch.scores.values
-        if reason == NEGATIVE:
-            return f"; the scores look like logits: {self.options.how('--logits', 'score_kind=' + repr('logit'))}"
-        sums = values[rows].sum(axis=1)
-        if reason == WRONG_SUM and np.median(np.abs(sums - 100.0)) < 1.0:
-            return f"; the scores look like percent: {self.options.how('--score-kind percent', 'score_kind=' + repr('percent'))}"
-        if reason == WRONG_SUM and values.max() > 1.0:
+        values = batch.scores.values[rows]
+        if reason == WRONG_SUM and np.median(np.abs(values.sum(axis=1) - 100.0)) < 1.0:
+            how = self.options.how("--score-kind percent", "score_kind='percent'")
+            return f"; the scores look like percent: {how}"
+        if reason == NEGATIVE or (reason == WRONG_SUM and values.max() > 1.0):
             return f"; the scores look like logits: {self.options.how('--logits', 'score_kind=' + repr('logit'))}"
         return ""
 

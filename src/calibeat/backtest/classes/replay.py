@@ -23,7 +23,8 @@ from .intervals import ClassIntervals
 from .methods import ClassReplay, columns_of, replay_of
 from .tally import ClassTally, Stretches
 
-NUMBERS_IN_PART = 1 << 20  # scores that go through the methods at a time
+NUMBERS_IN_PART = 1 << 20  # scores that go through the methods at a time ...
+LEAST_IN_PART = 256  # ... or of so many events
 LABELS, SCORES, FORECASTS = 0, 1, 2  # rows of `Stretches`
 
 OnForecasts = Callable[[Chunk, dict[str, Vector], Ints], None]
@@ -43,7 +44,7 @@ class ClassRunner:
 
 @dataclass(eq=False)
 class ClassReplayed:
-    """What a replay leaves behind. The fields of `Replayed` that measures and delays are made of, and those of classes."""
+    """What a replay leaves behind: as `Replayed` has it for measures and delays, and what is counted by class."""
 
     runners: list[ClassRunner]
     blocks: Blocks
@@ -102,7 +103,7 @@ def replay_log(
 
 def _warm_kernels(first: Chunk, K: int) -> None:
     """Compile or load the kernels before any clock runs: the first part goes through, and nothing of it is kept."""
-    part = _part(first, slice(0, max(256, NUMBERS_IN_PART // K)))
+    part = _part(first, slice(0, max(LEAST_IN_PART, NUMBERS_IN_PART // K)))
     nothing, labels = np.empty(0, dtype=np.int64), columns_of(part.outcomes)
     plan = None if part.clock is None else Underway().plan(replace(part, scores=part.scores[:, 1]))
     for name in ("raw", "fts"):
@@ -124,7 +125,7 @@ class _Loop:
 
     def feed_all(self, chunk: Chunk) -> None:
         """A chunk in parts, so that forecasts of many classes have room."""
-        size = max(256, NUMBERS_IN_PART // self._to.K)
+        size = max(LEAST_IN_PART, NUMBERS_IN_PART // self._to.K)
         for at in range(0, len(chunk), size):
             self.feed(_part(chunk, slice(at, at + size)))
 
@@ -174,9 +175,7 @@ class _Loop:
         stretches.begin += axis[starts].tolist()
         return starts
 
-    def _count(
-        self, chunk: Chunk, labels: Ints, labelled: Flags, place: Ints, forecasts: list[Vector]
-    ) -> None:
+    def _count(self, chunk: Chunk, labels: Ints, labelled: Flags, place: Ints, forecasts: list[Vector]) -> None:
         to, first = self._to, self._to.events
         judged = labels[place > 0]
         to.counts += np.bincount(judged, minlength=to.K)
@@ -193,9 +192,7 @@ class _Loop:
         to.never += len(chunk) - int(np.count_nonzero(labelled))
 
 
-def _at_once(
-    replay: ClassReplay, tally: ClassTally, chunk: Chunk, labels: Ints, place: Ints, marks: Ints
-) -> None:
+def _at_once(replay: ClassReplay, tally: ClassTally, chunk: Chunk, labels: Ints, place: Ints, marks: Ints) -> None:
     """As if each label had been known at once."""
     forecasts = replay.feed(chunk, labels, None, marks)
     tally.count_classes(forecasts, labels, place, chunk.scores)

@@ -16,6 +16,7 @@ from calibeat.errors import InvalidInput
 from calibeat.report.schema import Payload
 
 from .methods import chosen
+from .names import Labels
 from .read import ClassArrays, ClassReader
 from .replay import OnForecasts, replay_log
 from .summary import summarise
@@ -81,5 +82,11 @@ def run(
         )
     source.rows = reader.rows
     source.skipped = reader.skipped
-    source.notes += reader.notes
+    source.notes += [_classes_in_words(reader.labels), *reader.notes]
     return summarise(replayed, source, reader.labels.names)
+
+
+def _classes_in_words(labels: Labels) -> str:
+    shown = ", ".join(map(repr, labels.names[:12])) + (f" and {labels.count - 12:,} more" if labels.count > 12 else "")
+    numbers = " The labels are column numbers, from 0 on." if labels.numbered else ""
+    return f"The {labels.count:,} classes are {shown}.{numbers}"

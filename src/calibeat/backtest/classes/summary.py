@@ -5,22 +5,25 @@ from __future__ import annotations
 import numpy as np
 
 from calibeat import bounds
-from calibeat._util.types import Vector
+from calibeat._util.types import Ints, Vector
 from calibeat.backtest.judge.bootstrap import RESAMPLES, Bootstrap
 from calibeat.backtest.judge.compare import Comparison, differences, elsewhere
 from calibeat.backtest.judge.lateness import delay
 from calibeat.backtest.judge.measures import curve, iso, number, overall, reliability, windows
 from calibeat.backtest.judge.summary import Source, best_other, elsewhere_in_words, evalue, versions
 from calibeat.backtest.judge.verdict import INTERVALS, LEGEND, Facts, verdict
+from calibeat.backtest.read.guess import Columns
 from calibeat.backtest.replay.tally import Tally
 from calibeat.core.weights import EPS
-from calibeat.report.schema import Certificate, Classes, Data, Payload, Priors, Row, Verdict
+from calibeat.report.schema import Certificate, Classes, Column, Data, Payload, Priors, Row, Verdict
 
 from .methods import ABOUT, LABELS, PAIR, RAW
+from .read import ClassColumns
 from .replay import FORECASTS, SCORES, ClassReplayed, ClassRunner
 from .replay import LABELS as CAME
 
 MOST_CLASSES = 24  # with panels of their own
+MOST_POINTS = 96  # of a line over time
 LEAST_PRIOR = 1e-12
 
 
@@ -141,11 +144,18 @@ def _data(replayed: ClassReplayed, source: Source) -> Data:
         "mean_score": number(raw[1] / raw[0]),
         "span": None if replayed.span is None else [iso(t) for t in replayed.span],
         "skipped": source.skipped,
-        "columns": {} if source.columns is None else dict(source.columns.chosen),
+        "columns": {} if source.columns is None else {"scores": _named(source.columns), **source.columns.chosen},
         "keys": None,
         "score_kind": source.score_kind,
         "notes": notes,
     }
+
+
+def _named(columns: Columns) -> Column:
+    """The columns of the scores, by name."""
+    names = columns.score_names if isinstance(columns, ClassColumns) else []
+    more = f" and {len(names) - 8} more" if len(names) > 8 else ""
+    return {"name": ", ".join(names[:8]) + more, "guessed": False}
 
 
 # ---- classes -----------------------------------------------------------------------------------------------------
@@ -180,34 +190,36 @@ def _means(runner: ClassRunner) -> Vector:
 
 
 def _priors(replayed: ClassReplayed, shown: list[int]) -> Priors:
-    stretches, used = replayed.stretches, replayed.stretches.used
-    events = stretches.sums[CAME, :used].sum(axis=1)
+    stretches = replayed.stretches
+    starts = np.arange(0, stretches.used, -(-stretches.used // MOST_POINTS))
+    events = np.add.reduceat(stretches.sums[CAME, : stretches.used].sum(axis=1), starts)
     some = np.where(events > 0.0, events, np.nan)
 
     def shares(row: int) -> list[list[float | None]]:
-        means = stretches.sums[row, :used][:, shown] / some[:, None]
+        means = np.add.reduceat(stretches.sums[row, : stretches.used][:, shown], starts, axis=0) / some[:, None]
         return [[number(v) for v in column] for column in means.T]
 
     timed = replayed.span is not None
-    x: list[str] | list[int] = [iso(t) for t in stretches.begin] if timed else list(stretches.begin)
+    begin = [stretches.begin[at] for at in starts]
+    x: list[str] | list[int] = [iso(t) for t in begin] if timed else begin
     return {
         "by": "time" if timed else "event",
         "x": x,
         "happened": shares(CAME),
         "scores": shares(SCORES),
         "forecasts": {runner.name: shares(FORECASTS + at) for at, runner in enumerate(replayed.runners)},
-        "times": _times_as_common(replayed, shown),
+        "times": _times_as_common(replayed, shown, starts),
     }
 
 
-def _times_as_common(replayed: ClassReplayed, shown: list[int]) -> list[list[float | None]] | None:
+def _times_as_common(replayed: ClassReplayed, shown: list[int], at: Ints) -> list[list[float | None]] | None:
     """How many times as common each class is as the scores assume: exp(bias), scaled so that priors sum to one."""
     trail = next((runner.replay.trail for runner in replayed.runners if runner.name == "multi"), [])
     if not trail:
         return None
     assumed = replayed.stretches.sums[SCORES].sum(axis=0)
     assumed = np.maximum(assumed / max(1.0, assumed.sum()), LEAST_PRIOR)
-    bias = np.array(trail)
+    bias = np.array(trail)[at]
     times = np.exp(bias - bias.max(axis=1, keepdims=True))
     times /= (times @ assumed)[:, None]
     return [[number(v) for v in times[:, k]] for k in shown]

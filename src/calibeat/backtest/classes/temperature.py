@@ -62,10 +62,8 @@ def fit(K: int, X: Vector, Y: Ints, count: int, A: float, p: Vector) -> float:
             high = A
         else:
             low = A
-        if h > 0.0 and low < A - g / h < high:
-            to = A - g / h
-        else:
-            to = 0.5 * (low + high)
+        newton = A - g / h if h > 0.0 else low
+        to = newton if low < newton < high else 0.5 * (low + high)
         step = to - A
         A = to
         if -1e-9 < step < 1e-9 or high - low < 1e-9:

@@ -131,9 +131,7 @@ def reliability(replayed: Counted) -> Reliability:
     parts = periods(replayed)
     raw = replayed.runners[0].tally.cells(used)[1:]
     listed: list[Period] = [{"label": label, "count": int(raw[a:b, :, COUNT].sum())} for label, a, b in parts]
-    methods = {
-        r.name: [curve(r.tally.cells(used)[1:][a:b].sum(axis=0)) for _, a, b in parts] for r in replayed.runners
-    }
+    methods = {r.name: [curve(r.tally.cells(used)[1:][a:b].sum(axis=0)) for _, a, b in parts] for r in replayed.runners}
     return {"bins": replayed.bins, "periods": listed, "methods": methods}
 
 

@@ -115,5 +115,7 @@ def codes(column: Column, first: int, role: str = "key") -> Codes:
             try:
                 found[row] = seen.setdefault(value, len(seen))
             except TypeError:
-                raise InvalidInput(f"{role} must be text or a number, got {value!r:.60} - at row {first + row}") from None
+                raise InvalidInput(
+                    f"{role} must be text or a number, got {value!r:.60} - at row {first + row}"
+                ) from None
     return Codes(found, list(seen))

@@ -54,6 +54,7 @@ drawWindows(payload, styles);
 drawDrift(payload);
 drawReliability(payload, styles);
 drawLearnt(payload);
+drawClasses(payload, styles);
 drawEvidence(payload, styles);
 startKeys(payload);
 drawDelays(payload);
