@@ -64,7 +64,8 @@ def by_class(payload: Payload) -> Element:
         figure(
             "panels",
             "A panel is a class: of the events to which a method gave it 30 %, 30 % should be of that class. Dashed: "
-            f"the raw scores. Shown are {these}, the most common first. All panels have the same scale.",
+            f"the raw scores. Shown are {these}, the most common first. All panels have the same scale. The small ones "
+            "leave out bins of fewer than ten events.",
         ),
         how_to_read(
             "The mean score and the mean forecast of a class should equal the share of the labels that are of that "

@@ -128,9 +128,7 @@ def losses_by_class(K: int, P: Vector, t: int, y: int, best: int, clip: float, s
 
 
 @kernel
-def add_products(
-    K: int, P: Vector, t: int, best: int, s: Vector, e: Vector, S: Vector, B4: Vector, Q: Vector
-) -> None:
+def add_products(K: int, P: Vector, t: int, best: int, s: Vector, e: Vector, S: Vector, B4: Vector, Q: Vector) -> None:
     """The products of the contrasts of one event: at its label, and in the mean if r were right."""
     methods = P.shape[0]
     for m in range(2):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -148,11 +148,11 @@ def _of_lists(column: Any, where: Callable[[int], str], K: int) -> Numbers:
     if odd.any():
         row = int(odd.argmax())
         raise InvalidInput(f"scores must be {K} numbers, as in the rows before, got {sizes[row]} - at {where(row)}")
-    values = np.full((len(sizes), max(K, 1)), np.nan)
+    values = np.full((len(sizes), K), np.nan)
     states = np.full(values.shape, MISSING, dtype=np.int8)
     inner = arrow.numbers(pc.list_flatten(column), "score")
-    values[there] = inner.values.reshape(-1, max(K, 1))
-    states[there] = inner.states.reshape(-1, max(K, 1))
+    values[there] = inner.values.reshape(int(there.sum()), K)
+    states[there] = inner.states.reshape(int(there.sum()), K)
     return Numbers(values, states)
 
 
@@ -251,17 +251,12 @@ def _plain(value: Any) -> Any:
 class ClassReader(RowReader):
     """Checks rows of K scores and a label; chunks have a matrix of scores, and the column of each label as outcome."""
 
-    source: ClassColumns | ClassArrays | None = None
+    source: ClassColumns | ClassArrays = field(kw_only=True)
     least: int = FIRST_EVENTS
 
     @property
     def labels(self) -> Labels:
-        if self.source is None or self.source.labels is None:
-            raise InvalidInput("log must hold at least one row that can be used, got none")
-        return self.source.labels
-
-    def _name(self, column: int) -> str:
-        return "" if self.source is None else self.source.score_name(column)
+        return cast(Labels, self.source.labels)  # the first batch has settled them
 
     def _probabilities(self, batch: Batch) -> Vector:
         """Rows that can be used become probabilities, by the kernel that a `MultiCalibrator` checks with."""
@@ -293,7 +288,7 @@ class ClassReader(RowReader):
                 missing = batch.scores.states[row, column] == MISSING
                 got = "nothing" if missing else batch.show(str(column), row)
                 end = self._how_to_skip if missing else hint
-                place = f"{batch.where(row)}, column {self._name(column)!r}"
+                place = f"{batch.where(row)}, column {self.source.score_name(column)!r}"
                 return f"score must be {requirement}, got {got} - at {place}{end}"
 
             look(rows, reason, sentence)

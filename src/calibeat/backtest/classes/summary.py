@@ -23,7 +23,8 @@ from .replay import FORECASTS, SCORES, ClassReplayed, ClassRunner
 from .replay import LABELS as CAME
 
 MOST_CLASSES = 24  # with panels of their own
-MOST_POINTS = 96  # of a line over time
+MOST_POINTS = 96  # of a line over time ...
+LABELS_IN_POINT = 50  # ... each of at least so many labels
 LEAST_PRIOR = 1e-12
 
 
@@ -191,7 +192,8 @@ def _means(runner: ClassRunner) -> Vector:
 
 def _priors(replayed: ClassReplayed, shown: list[int]) -> Priors:
     stretches = replayed.stretches
-    starts = np.arange(0, stretches.used, -(-stretches.used // MOST_POINTS))
+    points = max(1, min(MOST_POINTS, stretches.used, replayed.blocks.labelled // LABELS_IN_POINT))
+    starts = np.arange(0, stretches.used, -(-stretches.used // points))
     events = np.add.reduceat(stretches.sums[CAME, : stretches.used].sum(axis=1), starts)
     some = np.where(events > 0.0, events, np.nan)
 

@@ -15,6 +15,8 @@ function besideRaw(payload) {
   return others.includes(payload.verdict.method) ? payload.verdict.method : others.at(-1);
 }
 
+const FEW_IN_BIN = 10;
+
 function drawPanels(payload, styles) {
   const host = document.getElementById("panels"), { classes } = payload;
   const raw = payload.methods[0].name, others = payload.methods.slice(1);
@@ -27,8 +29,10 @@ function drawPanels(payload, styles) {
     [...forecast, ...outcome].filter((v, i) => known(v) && counts[i % counts.length] > 0))));
   const range = () => { const top = most(); return [0, top > 0.65 ? 1 : Math.ceil(top * 11) / 10]; };
 
-  const points = at => {
-    const all = names().flatMap(name => curve(name, at).forecast.map((x, bin) => ({ name, bin, x })).filter(({ x }) => known(x)));
+  // Both curves on one x. A small panel has no room for intervals, so bins of few events are left out of it.
+  const points = (at, least = 1) => {
+    const all = names().flatMap(name => curve(name, at).forecast.map((x, bin) => ({ name, bin, x }))
+      .filter(({ x, bin }) => known(x) && curve(name, at).count[bin] >= least));
     return all.sort((a, b) => a.x - b.x);
   };
   const values = (all, at, name, field) => all.map(point => point.name === name ? curve(name, at)[field][point.bin] : undefined);
@@ -69,7 +73,7 @@ function drawPanels(payload, styles) {
 
   function drawMini({ mini, chart: old }, at) {
     old?.destroy();
-    const all = points(at), span = range(), axis = { show: false };
+    const all = points(at, FEW_IN_BIN), span = range(), axis = { show: false };
     return new uPlot({
       width: Math.max(60, mini.clientWidth), height: 96, legend: { show: false }, cursor: { show: false }, axes: [axis, axis], padding: [4, 4, 4, 4],
       scales: { x: { time: false, range: () => span }, y: { range: () => span } },
