@@ -35,14 +35,15 @@ def column_names(scores: Any) -> list[str] | None:
 
 
 def is_matrix(scores: Any) -> bool:
-    """Whether these have a column for each class: a frame, a two-dimensional array, or a list of rows.
+    """Whether these have several columns, one for each class: a frame, a two-dimensional array, or a list of rows.
 
-    >>> is_matrix([[0.25, 0.75]]), is_matrix([0.25, 0.75]), is_matrix(np.ones((2, 3)))
-    (True, False, True)
+    >>> is_matrix([[0.25, 0.75]]), is_matrix([0.25, 0.75]), is_matrix(np.ones((2, 3))), is_matrix(np.ones((2, 1)))
+    (True, False, True, False)
     """
     if isinstance(scores, (list, tuple)):
-        return bool(scores) and isinstance(scores[0], (list, tuple, np.ndarray)) and np.ndim(scores[0]) == 1
-    return getattr(to_matrix(scores), "ndim", 1) == 2
+        return bool(scores) and isinstance(scores[0], (list, tuple, np.ndarray)) and len(scores[0]) > 1
+    matrix = to_matrix(scores)
+    return getattr(matrix, "ndim", 1) == 2 and matrix.shape[1] > 1
 
 
 def like_matrix(scores: Any, forecasts: Vector) -> Any:

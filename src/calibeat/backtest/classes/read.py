@@ -196,9 +196,7 @@ class ClassArrays:
         try:
             matrix = np.asarray(to_matrix(scores))
         except ValueError as error:
-            raise InvalidInput("scores must be a matrix, a column for each class, got rows of other lengths") from error
-        if matrix.ndim != 2 or matrix.shape[1] < 2:
-            raise InvalidInput(f"scores must be a matrix, a column for each class, got shape {matrix.shape}")
+            raise InvalidInput("scores must be a matrix, a column for each class, got a ragged list") from error
         named = column_names(scores)
         names = [str(k) for k in range(matrix.shape[1])] if named is None else named
         return cls(matrix, names, Labels(_ways(classes, names, matrix.shape[1])))

@@ -100,7 +100,7 @@ class LogFile:
             raise InvalidInput(f"{self.name} must be a log, got the forecasts that calibeat backtest --out wrote")
         columns = pick(file.schema_arrow.names, self.name)
         nested = any(file.schema_arrow.field(name).type.num_fields for name in columns)  # lists of many numbers
-        size = 8192 if nested else max(1024, min(CHUNK, 16 * CHUNK // len(columns)))
+        size = min(CHUNK, 8192 if nested else max(1024, 16 * CHUNK // len(columns)))
         yield from file.iter_batches(batch_size=size, columns=columns)
 
     def _arrow(self, pick: Pick) -> Iterator[Any]:
