@@ -41,7 +41,8 @@ TABLES = {
     "walks": "walks:walks",
     "guard": "guard:guard",
     "multi": "multi:cost",
-    "multi-march": "multi:march",
+    "multi-single": "multi:single",
+    "multi-stress": "multi:stress",
     "multi-quality": "multi_quality:quality",
     "monitor": "monitor:monitor",
 }
