@@ -7,7 +7,7 @@ INSTALL := $(BIN)/pip install --quiet --disable-pip-version-check --constraint c
 # that dies is an error at once, with the name of its test.
 PYTEST := $(BIN)/python -m pytest -n auto --dist loadgroup --max-worker-restart=0
 
-.PHONY: help venv demo test test-quick chromium lint reproduce bench format clean
+.PHONY: help venv demo test test-quick chromium postgres java lint docs reproduce bench release test-lowest format clean
 
 help: ## what can be made
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -28,7 +28,7 @@ demo: .venv/demo ## a year of flights: a table, and a picture and a report in ou
 
 # Folders whose tests run kernels. Coverage of both runs counts: the lines of a kernel are seen only in plain Python.
 PLAIN := $(wildcard tests/core tests/multi tests/monitor tests/stream tests/bank tests/backtest/replay tests/backtest/test_replay.py)
-test: .venv/dev chromium ## the whole suite; then, without the JIT, what runs the kernels; the coverage of both
+test: .venv/dev chromium postgres java ## the whole suite; then, without the JIT, what runs the kernels; the coverage of both
 	@rm -f .coverage
 	$(PYTEST) --cov --cov-report= --cov-fail-under=0
 	NUMBA_DISABLE_JIT=1 $(PYTEST) $(PLAIN) --cov --cov-append --cov-report= --cov-fail-under=0
@@ -37,12 +37,24 @@ test: .venv/dev chromium ## the whole suite; then, without the JIT, what runs th
 test-quick: .venv/dev ## for daily work: the suite without its slow tests, browsers and coverage
 	$(PYTEST) -q -m 'not slow'
 
-# The report is tested in a real browser. Where Debian's packages cannot be had, its tests skip (not in CI: there they fail).
+# What the tests use and pip does not install comes from Debian's packages, unless it is there. Where they cannot be had, the
+# tests that need them skip (not in CI: there they fail).
 SUDO := $(if $(filter 0,$(shell id -u)),,sudo)
-chromium: ## the browser of the tests, from Debian's packages unless there is one
-	@which chromium chromedriver >/dev/null || { \
-	  $(SUDO) apt-get update -qq && $(SUDO) env DEBIAN_FRONTEND=noninteractive \
-	  apt-get install -y -qq --no-install-recommends chromium chromium-driver; } || echo "no Chromium: its tests will skip"
+DEBIAN := $(SUDO) apt-get update -qq && $(SUDO) env DEBIAN_FRONTEND=noninteractive \
+	apt-get install -y -qq --no-install-recommends
+chromium: ## the browser of the tests
+	@which chromium chromedriver >/dev/null || { $(DEBIAN) chromium chromium-driver; } || echo "no Chromium: its tests will skip"
+
+# The tests start a server of their own, as another user: PostgreSQL refuses to run as root. Debian's package would start one
+# too, unless it is told not to.
+NO_CLUSTER := $(SUDO) mkdir -p /etc/postgresql-common && \
+	echo "create_main_cluster = false" | $(SUDO) tee /etc/postgresql-common/createcluster.conf >/dev/null
+postgres: ## the database of the tests
+	@ls /usr/lib/postgresql/*/bin/postgres >/dev/null 2>&1 || which postgres >/dev/null || { \
+	  $(NO_CLUSTER) && $(DEBIAN) -o Dpkg::Options::=--force-confold postgresql; } || echo "no PostgreSQL: its tests will skip"
+
+java: ## the Java runtime of Spark
+	@which java >/dev/null || { $(DEBIAN) openjdk-17-jre-headless; } || echo "no Java: the tests of Spark will skip"
 
 lint: .venv/dev ## ruff, mypy, and who may import whom
 	$(BIN)/ruff check
@@ -53,6 +65,11 @@ lint: .venv/dev ## ruff, mypy, and who may import whom
 format: .venv/dev ## let ruff lay out the code
 	$(BIN)/ruff check --fix
 	$(BIN)/ruff format
+
+# The site is browsed by its own tests when it is built: search, console, phone, dark mode, links.
+docs: .venv/docs chromium ## the site into out/site, warnings are errors; then its tests in a browser
+	$(BIN)/python -m sphinx --fail-on-warning --keep-going --quiet --jobs auto -d out/doctrees docs out/site
+	CALIBEAT_SITE=out/site $(BIN)/python -m pytest -q tests/docs/test_site.py
 
 reproduce: .venv/reproduce ## the paper's tables and figures into docs/ (RUNS=20)
 	$(BIN)/calibeat reproduce all --runs $(RUNS) --jobs 2 --out docs

@@ -20,6 +20,7 @@ TABLES = {
     "floor": "speed:against_floor",
     "peers": "speed:against_peers",
     "events": "speed:by_event",
+    "presets": "presets:cost",
     "dispatch": "dispatch:paths",
     "refit": "refit:growth",
     "memory": "memory:growth",
@@ -45,6 +46,8 @@ TABLES = {
     "multi-stress": "multi:stress",
     "multi-quality": "multi_quality:quality",
     "monitor": "monitor:monitor",
+    "serve": "serve:throughput",
+    "soak": "serve:soak",
 }
 
 

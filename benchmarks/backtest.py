@@ -1,4 +1,4 @@
-"""The backtest end to end: the command on a Parquet log with a report, beside its kernels alone and beside river.
+"""The backtest end to end: logs are read, and the command on a Parquet log beside its kernels alone and beside river.
 
 Logs are made in a temporary folder and thrown away. The command runs in a process of its own, whose CPU seconds (all
 threads, start-up and report included) and largest resident size are those that the system reports.
@@ -21,6 +21,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from benchmarks import table
+from benchmarks.reading import reading
 from benchmarks.stream import drifting
 from benchmarks.timing import once
 from calibeat import Calibrator, Method
@@ -125,6 +126,7 @@ def end_to_end(*, quick: bool) -> None:
     notes = []
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
+        reading(folder, 200_000 if quick else 1_000_000)
         command(folder, 1000)  # compiles, if nothing has been compiled yet
         for rows in sizes:
             if runs and runs[-1].wall * rows / runs[-1].rows > MOST_SECONDS:

@@ -18,7 +18,7 @@ from river import drift
 from benchmarks import table, watch
 from benchmarks.timing import always, interleaved
 from calibeat import TOPS, Calibrator, Monitor
-from calibeat.core.jit import compiled, kernel
+from calibeat.core.jit import compilable, compiled
 from calibeat.monitor.bets import step
 from calibeat.monitor.layout import Settings
 from calibeat.monitor.readout import evidence
@@ -59,7 +59,7 @@ BREAKS: dict[str, Callable[[Floats], Floats]] = {
 }
 
 
-@kernel
+@compilable
 def peek(spec: Floats, row: Floats, p: Floats, y: Floats) -> tuple[int, float]:
     """Read a stream and look after every outcome -> alarms, and the highest evidence ever."""
     alarms, highest = 0, 0.0

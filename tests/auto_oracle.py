@@ -371,19 +371,9 @@ def run(score, outcome, delay=None, ctl=False):
 # ---- our row -----------------------------------------------------------------------------------------------------
 
 # Where the reference keeps what calibeat's row has: (first index there, first index here, how many).
-SAME = (
-    (A, 2, 36),
-    (W, 38, 6),
-    (OA, 44, 5),
-    (GW, 49, 2),
-    (DELAY, 51, 1),
-    (V, 52, 3),
-    (ATOM, 55, 4),
-    (KC, 59, 92),
-    (GV, 151, 2),
-    (WH, 155, 36),
-    (N, 1, 1),
-)
+THERE = (A, W, OA, GW, DELAY, V, ATOM, KC, GV, WH, N)
+HERE = (2, 38, 44, 49, 51, 52, 55, 59, 151, 155, 1)
+SAME = tuple(zip(THERE, HERE, (36, 6, 5, 2, 1, 3, 4, 92, 2, 36, 1), strict=True))
 
 
 def as_reference(row):

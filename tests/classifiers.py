@@ -17,10 +17,15 @@ def events(n: int = 600, seed: int = 0) -> tuple[Any, Any]:
 
 
 def by_hand(scores: Any, outcomes: Any, ask: Any, method: Any = AUTO) -> Any:
-    """All the forecasts, then all the outcomes, one by one."""
+    """What `fit` does: each outcome comes a quarter of the rows after its forecast, one by one."""
     cal = Calibrator(method)
-    receipts = [cal.predict(score) for score in np.asarray(scores).tolist()]
-    for receipt, outcome in zip(receipts, np.asarray(outcomes).tolist(), strict=True):
+    known, late = np.asarray(outcomes).tolist(), max(1, len(scores) // 4)
+    receipts = []
+    for i, score in enumerate(np.asarray(scores).tolist()):
+        if i > late:
+            cal.update(receipts[i - late - 1], int(known[i - late - 1]))
+        receipts.append(cal.predict(score))
+    for receipt, outcome in list(zip(receipts, known, strict=True))[max(0, len(known) - late - 1) :]:
         cal.update(receipt, int(outcome))
     return cal.predict_many(ask)
 

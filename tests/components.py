@@ -12,6 +12,7 @@ from __future__ import annotations
 import os
 import shutil
 from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
 
@@ -26,19 +27,36 @@ class Component:
     files: tuple[str, ...] = ()
 
 
-COMPONENTS = {"chromium": Component("Chromium and its driver", ("chromium", "chromedriver"), "make chromium")}
+COMPONENTS = {
+    "chromium": Component("Chromium and its driver", ("chromium", "chromedriver"), "make chromium"),
+    "postgres": Component(
+        "PostgreSQL", ("postgres", "initdb"), "make postgres", ("src/calibeat/service/store/postgres.py",)
+    ),
+    "java": Component("Java for Spark", ("java",), "make java", ("src/calibeat/spark/*",)),
+}
+# Debian keeps the programs of each version of PostgreSQL in a folder that is not on the PATH.
+POSTGRES = sorted(Path("/usr/lib/postgresql").glob("*/bin"), key=lambda folder: -float(folder.parent.name))
+
+
+def _which(program: str) -> str | None:
+    return next((str(folder / program) for folder in POSTGRES if (folder / program).exists()), shutil.which(program))
 
 
 def component(name: str) -> list[str]:
     """The paths of the component's programs; the test skips where one is missing, and fails if CI is set."""
     wanted = COMPONENTS[name]
-    found = [path for program in wanted.programs if (path := shutil.which(program))]
+    found = [path for program in wanted.programs if (path := _which(program))]
     if len(found) == len(wanted.programs):
         return found
     reason = f"needs {wanted.title} ({wanted.how})"
     if in_ci():
         pytest.fail(reason)
     pytest.skip(reason)
+
+
+def postgres_folder() -> Path:
+    """The folder of PostgreSQL's programs."""
+    return Path(component("postgres")[0]).parent
 
 
 def in_ci() -> bool:
@@ -48,7 +66,7 @@ def in_ci() -> bool:
 
 def omitted() -> str:
     """The option of `coverage report` for the components that are missing here."""
-    missing = [c for c in COMPONENTS.values() if not all(shutil.which(program) for program in c.programs)]
+    missing = [c for c in COMPONENTS.values() if not all(_which(program) for program in c.programs)]
     files = [file for wanted in missing for file in wanted.files]
     return f"--omit={','.join(files)}" if files and not in_ci() else ""
 

@@ -3,27 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import datetime, timedelta
 from typing import Any
 
 import numpy as np
+from report_parts import START, decisions, history, key_table, number, paging, reliability, smooth, stamps, trajectory
 
 NAMES = ("raw", "auto", "ops", "tops", "hops", "obs", "tobs", "wps", "swps", "whb")
-START = datetime(2013, 2, 1)  # noqa: DTZ001 - logs come without a zone too
 HOSTILE = '</script><script>document.title="broken"</script><!--<img src=x onerror=alert(1)>&amp;"\''
-
-
-def number(value: float) -> float:
-    return float(value)
-
-
-def stamps(n: int) -> list[str]:
-    return [(START + timedelta(days=330 * i / n)).isoformat() for i in range(n)]
-
-
-def smooth(rng: np.random.Generator, n: int, scale: float) -> np.ndarray:
-    walk = np.cumsum(rng.normal(size=n))
-    return scale * (walk - np.linspace(0, walk[-1], n)) / np.sqrt(n)
 
 
 def payload(
@@ -85,7 +71,7 @@ def payload(
         for n in names
     }
     return {
-        "schema": 2,
+        "schema": 3,
         "title": "flights-2013.parquet",
         "command": "calibeat backtest flights-2013.parquet --outcome late --time departs --key carrier --report r.html",
         "versions": {"calibeat": "0.4.0", "python": "3.11.9", "numpy": "2.4.6", "numba": "0.68.1"},
@@ -190,77 +176,20 @@ def payload(
             "threshold": float(np.log(20 * max(1, len(names) - 1))),
             "methods": {name: grown[name].tolist() for name in names},
         },
-    }
-
-
-def trajectory(rng: np.random.Generator, name: str, points: int) -> dict[str, Any]:
-    params = {"a": (0.8 + smooth(rng, points, 0.2)).tolist(), "b": (-0.35 + smooth(rng, points, 0.4)).tolist()}
-    if name != "auto":
-        return {"params": params, "lanes": None}
-    params["c"] = (0.1 + smooth(rng, points, 0.1)).tolist()
-    lanes = ("still", "slow", "fast", "level only", "raw score", "paper's OPS")
-    weight = np.exp([smooth(rng, points, 4.0) + rng.normal() for _ in lanes])
-    weight /= weight.sum(axis=0)
-    return {"params": params, "lanes": {lane: w.tolist() for lane, w in zip(lanes, weight, strict=True)}}
-
-
-def reliability(
-    rng: np.random.Generator, names: tuple[str, ...], periods: int, quality: dict[str, float]
-) -> dict[str, Any]:
-    middle = (np.arange(10) + 0.5) / 10
-    curves: dict[str, list[Any]] = {}
-    for name in names:
-        curves[name] = []
-        for _ in range(periods + 1):
-            n = np.round(40_000 * np.exp(-middle * 5) * (rng.random(10) + 0.5)).astype(int)
-            n[-1] = 0
-            happened = np.clip(middle - quality[name] * 4 * middle + rng.normal(0, 0.012, 10), 0, 1)
-            half = 1.96 * np.sqrt(happened * (1 - happened) / np.maximum(n, 1)) + 0.004
-            empty = n == 0
-
-            def some(values: np.ndarray, empty: np.ndarray = empty) -> list[float | None]:
-                return [None if e else float(v) for v, e in zip(values, empty, strict=True)]
-
-            curves[name].append(
-                {
-                    "count": n.tolist(),
-                    "forecast": some(middle + rng.normal(0, 0.01, 10)),
-                    "outcome": some(happened),
-                    "low": some(np.maximum(0, happened - half)),
-                    "high": some(np.minimum(1, happened + half)),
-                }
-            )
-    months = [(START + timedelta(days=30 * i)).strftime("%b %Y") for i in range(periods)]
-    labels = [{"label": label, "count": 25_000} for label in ["whole log", *months]]
-    return {"bins": 10, "periods": labels, "methods": curves}
-
-
-def key_table(rng: np.random.Generator, names: tuple[str, ...], keys: int, loss: dict[str, float]) -> dict[str, Any]:
-    rows = []
-    for i in range(keys):
-        worse = float(0.9 * np.exp(-i / 60) + rng.normal(0, 0.02))
-        scores = {
-            n: {
-                "log_loss": loss[n] + (worse if n == "raw" else worse * 0.4),
-                "brier": 0.15 + worse / 9,
-                "ce": abs(worse) / 5,
-            }
-            for n in names
-        }
-        rows.append(
-            {
-                "key": f"carrier-{i:04d}/EWR-LAX",
-                "events": int(rng.integers(20, 9000)),
-                "base_rate": float(rng.random() * 0.5),
-                "raw_log_loss": scores["raw"]["log_loss"],
-                "methods": scores,
-            }
-        )
-    return {
-        "total": keys + 17,
-        "shown": keys,
-        "sentence": f"The {keys} of {keys + 17} keys with the largest loss are listed.",
-        "rows": rows,
+        "created": "2026-11-16T08:15:02+00:00",
+        "answer": {
+            "happened": [
+                {"method": n, "count": 21_000 + i, "forecast": 0.3412 + i / 100, "outcome": (0.2104, 0.3498)[i]}
+                for i, n in enumerate(dict.fromkeys(("raw", best)))
+            ],
+            "sure": "We are sure: the gain is beyond luck on this log (95 %).",
+            "library": ["from calibeat import Calibrator", "", f'cal = Calibrator("{best}")'],
+            "service": None if best == "raw" else [f"calibeat serve --store calibeat.db --method {best}"],
+            "note": "" if best == "raw" else "Hold each outcome back until it is 7d old.",
+        },
+        "decisions": decisions(names, xs, by, judged),
+        "history": history(rng, xs, by),
+        "paging": paging(rng, names, xs, by),
     }
 
 
@@ -275,7 +204,14 @@ def nothing(value: Any) -> Any:
 
 def unknown() -> dict[str, Any]:
     told = payload(methods=3, windows=6, keys=3)
-    gone = {name: nothing(part) if name not in ("delay", "verdict") else part for name, part in told.items()}
+    gone = {name: nothing(part) if name not in ("delay", "verdict", "answer") else part for name, part in told.items()}
+    gone["paging"].update(arl=1e6, methods={n: nothing(m) for n, m in told["paging"]["methods"].items()})
+    for watched in gone["paging"]["methods"].values():
+        watched["shown"] = []
+    gone["decisions"] = {**told["decisions"], "curve": nothing(told["decisions"]["curve"])}
+    gone["decisions"]["curve"]["threshold"] = told["decisions"]["curve"]["threshold"]
+    gone["reliability"]["mass"] = {}
+    gone["keys"]["differ"] = None
     gone["evalue"]["threshold"] = told["evalue"]["threshold"]  # known before the first event
     return gone
 
@@ -283,13 +219,16 @@ def unknown() -> dict[str, Any]:
 def from_python() -> dict[str, Any]:
     told = payload(methods=3, keys=0, time=False)
     told["command"] = None
+    told["decisions"].update(costs=None, actions=[], over_time=None, sentence="")
     told["data"].update(span=None, skipped=[], source=[], columns={}, notes=[], score_kind="logit")
     told["delay"] = None
     return told
 
 
 def without_delay() -> dict[str, Any]:
-    return {**payload(methods=3), "delay": None}
+    told = {**payload(methods=3), "delay": None}
+    told["history"].update(ones_delay=None, zeros_delay=None, missing=[0.0] * len(told["history"]["start"]))
+    return told
 
 
 def one_window() -> dict[str, Any]:
@@ -348,6 +287,28 @@ def hostile() -> dict[str, Any]:
     told["reliability"]["periods"][1]["label"] = HOSTILE
     told["trajectories"]["methods"]["auto"]["lanes"] = {HOSTILE: told["evalue"]["methods"]["auto"]}
     told["certificates"][0]["statement"] = HOSTILE
+    told["keys"]["differ"]["rows"][0]["key"] = HOSTILE
+    told["decisions"]["sentence"] = told["history"]["periods"][0]["label"] = HOSTILE
+    told["answer"].update(sure=HOSTILE, library=[HOSTILE], service=[HOSTILE], note=HOSTILE)
+    told["paging"]["sentence"] = told["paging"]["methods"]["raw"]["shown"][0]["what"] = HOSTILE
+    return told
+
+
+SINCE_3 = ("paging", "answer", "created", "decisions", "history")
+
+
+def schema_2() -> dict[str, Any]:
+    """As the version before wrote it."""
+    told = {name: part for name, part in payload(methods=3).items() if name not in SINCE_3}
+    del told["reliability"]["mass"], told["keys"]["differ"]
+    return {**told, "schema": 2}
+
+
+def never_paged() -> dict[str, Any]:
+    """A log so short that the monitors have hardly begun."""
+    told = payload(methods=2, windows=2, keys=0)
+    for watched in told["paging"]["methods"].values():
+        watched.update(alarms=0, pages=0, shown=[], x=[], level=[], gains=[])
     return told
 
 
@@ -366,5 +327,7 @@ VARIANTS: dict[str, Callable[[], dict[str, Any]]] = {
     "one of each": one_of_each,
     "extreme": extreme,
     "hostile": hostile,
+    "schema 2": schema_2,
+    "never paged": never_paged,
     "200 windows": lambda: payload(windows=200, keys=2000),
 }

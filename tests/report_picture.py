@@ -1,4 +1,6 @@
-"""A picture of a report for the documentation: `python tests/report_picture.py REPORT.html PICTURE.png [SECTION HEIGHT]`.
+"""A picture of a report for the documentation.
+
+`python tests/report_picture.py REPORT.html PICTURE.png [SECTION HEIGHT]`.
 
 It shows the page from its top, or from a section on, such as `classes`.
 """

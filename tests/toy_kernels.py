@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from calibeat._util.types import Vector
-from calibeat.core.jit import kernel
+from calibeat.core.jit import compilable
 
 
-@kernel
+@compilable
 def square(x: float) -> float:
     """x^2."""
     return x * x
 
 
-@kernel
+@compilable
 def sum_of_squares(column: Vector) -> float:
     """Of all numbers."""
     total = 0.0
@@ -21,7 +21,7 @@ def sum_of_squares(column: Vector) -> float:
     return total
 
 
-@kernel
+@compilable
 def largest_square(column: Vector) -> float:
     """Of all numbers."""
     largest = 0.0

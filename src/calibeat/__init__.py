@@ -1,6 +1,6 @@
 """Online probability calibration: scores in, probabilities you can trust out, learning from every outcome."""
 
-from . import bounds, late, metrics
+from . import bounds, late, metrics, rivals
 from ._version import __version__
 from .backtest import BacktestResult, backtest
 from .bank.bank import Bank
@@ -109,5 +109,6 @@ __all__ = [
     "bounds",
     "late",
     "metrics",
+    "rivals",
     "warm_up",
 ]

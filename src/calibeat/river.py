@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ._util.check import check_score, check_whole, said
+from ._util.check import check_score, check_whole, shown
 from ._util.extras import missing
 from .core.calibeating import bin_of
 from .core.method import Method
@@ -194,7 +194,7 @@ def _of_many(labels: Any, method: Any) -> MultiCalibrator:
     if not isinstance(method, str) or method not in ("auto", *METHODS):
         raise ValueError(
             f"method must be 'auto' (which is 'multi'), 'multi', 'ots' or 'raw' for {len(labels)} labels, "
-            f"got {said(method)}"
+            f"got {shown(method)}"
         )
     return MultiCalibrator(list(labels), "multi" if method == "auto" else method)
 
@@ -205,7 +205,7 @@ def _key(x: Any) -> Any:
         key = frozenset(x.items()) if isinstance(x, dict) else x
         hash(key)
     except TypeError as error:
-        raise ValueError(f"x must be hashable, or a dict of what is, to be remembered, got {said(x)}") from error
+        raise ValueError(f"x must be hashable, or a dict of what is, to be remembered, got {shown(x)}") from error
     return key
 
 

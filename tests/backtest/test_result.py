@@ -74,3 +74,12 @@ def test_versions_are_told_also_without_numba(monkeypatch):
     assert told()["calibeat"] == calibeat.__version__ and told()["numba"][0].isdigit()
     monkeypatch.setattr(summary, "version", absent)
     assert told()["numba"] == "not installed"
+
+
+def test_the_page_tells_how_it_was_made():
+    found = calibeat.backtest(SCORES, OUTCOMES, times=np.arange(N), methods=["ops"], delay=3, title="Mine").payload
+    assert found["command"] == (
+        "calibeat.backtest(scores, outcomes, times=times, methods=['ops'], delay=3, title='Mine')"
+    )
+    assert found["command"].replace("'", "") in html(found).replace("'", "").replace("&#x27;", "")
+    assert found["created"].endswith("+00:00") and f"Made on {found['created'][:10]}" in html(found)

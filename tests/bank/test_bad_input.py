@@ -121,14 +121,14 @@ def test_what_is_broken_off_has_not_happened(name: str, monkeypatch: pytest.Monk
     broken = interrupting(_jit.compiled(kernel), at=1)
     with monkeypatch.context() as patch:
         patch.setattr(
-            calibeat.bank.batch, "compiled", lambda other: broken if other is kernel else _jit.compiled(other)
+            calibeat.bank.batch, "for_batch", lambda other, *_: broken if other is kernel else _jit.compiled(other)
         )
         with pytest.raises(KeyboardInterrupt):
             bank.run(["n", "a"], [0.1, 0.2], [1, 0])
     with monkeypatch.context() as patch:
         broken = interrupting(_jit.compiled(kernel), at=1)
         patch.setattr(
-            calibeat.bank.batch, "compiled", lambda other: broken if other is kernel else _jit.compiled(other)
+            calibeat.bank.batch, "for_batch", lambda other, *_: broken if other is kernel else _jit.compiled(other)
         )
         with pytest.raises(KeyboardInterrupt):
             fresh.run([1], [0.1], [1])

@@ -25,55 +25,55 @@ def file(tmp_path: Path) -> Path:
     return tmp_path / "numbers.bank"
 
 
-def said(capsys: pytest.CaptureFixture[str], *arguments: object) -> str:
+def printed(capsys: pytest.CaptureFixture[str], *arguments: object) -> str:
     assert main(["bank", *map(str, arguments)]) == 0
     return capsys.readouterr().out
 
 
 def test_info(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
     bank = Bank.load(file)
-    text = said(capsys, "info", file)
+    text = printed(capsys, "info", file)
     assert "tops" in text and str(len(bank)) in text
-    found = json.loads(said(capsys, "info", file, "--json"))
+    found = json.loads(printed(capsys, "info", file, "--json"))
     table = bank.table
     assert (found["keys"], found["events"], found["seed"]) == (len(bank), 500, 4)
     assert found["log-loss"] == pytest.approx((table["log_loss"] * table["outcomes"]).sum() / 500)
     Bank("ops").save(file)
-    assert json.loads(said(capsys, "info", file, "--json"))["log-loss"] is None
+    assert json.loads(printed(capsys, "info", file, "--json"))["log-loss"] is None
 
 
 def test_show(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
     bank = Bank.load(file)
     slot = list(bank).index(-3)
-    found = json.loads(said(capsys, "show", "--json", file, "--", "-3"))
+    found = json.loads(printed(capsys, "show", "--json", file, "--", "-3"))
     assert found == {name: column[slot] for name, column in bank.table.items()}
-    assert "ключ 7" in said(capsys, "show", file.with_name("strings.bank"), "ключ 7")
+    assert "ключ 7" in printed(capsys, "show", file.with_name("strings.bank"), "ключ 7")
 
 
 def test_top(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
     table = Bank.load(file).table
     gains = dict(zip(table["key"].tolist(), (table["raw_log_loss"] - table["log_loss"]).tolist(), strict=True))
-    found = json.loads(said(capsys, "top", file, "--by", "log-loss-gain", "-n", 4, "--json"))
+    found = json.loads(printed(capsys, "top", file, "--by", "log-loss-gain", "-n", 4, "--json"))
     assert [row["key"] for row in found] == sorted(gains, key=lambda key: -gains[key])[:4]
     assert [row["log-loss-gain"] for row in found] == sorted(gains.values())[::-1][:4]
-    worst = json.loads(said(capsys, "top", file, "--ascending", "--json"))
+    worst = json.loads(printed(capsys, "top", file, "--ascending", "--json"))
     assert len(worst) == 10 and worst[0]["log-loss-gain"] == min(gains.values())
-    lines = said(capsys, "top", file, "--by", "events", "-n", 2, "--least", 5).splitlines()
+    lines = printed(capsys, "top", file, "--by", "events", "-n", 2, "--least", 5).splitlines()
     assert len(lines) == 4 and lines[0].split()[:2] == ["key", "events"]
     assert lines[3] == "44 keys have fewer than 30 outcomes and come last."
-    assert json.loads(said(capsys, "top", file, "--least", 10**6, "--json")) == []
+    assert json.loads(printed(capsys, "top", file, "--least", 10**6, "--json")) == []
 
 
 def test_keys_can_be_typed_again(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     bank = Bank("ops", seed=12345)
     bank.run([1234567, 2], [0.5, 0.5], [1, 0])
     bank.save(tmp_path / "b")
-    assert "1234567" in said(capsys, "top", tmp_path / "b") and "12345\n" in said(capsys, "info", tmp_path / "b")
-    assert "1234567" in said(capsys, "show", tmp_path / "b", "1234567")
+    assert "1234567" in printed(capsys, "top", tmp_path / "b") and "12345\n" in printed(capsys, "info", tmp_path / "b")
+    assert "1234567" in printed(capsys, "show", tmp_path / "b", "1234567")
     odd = Bank("ops")
     odd.run(["a\nb", "\x1b[31m"], [0.5, 0.5], [1, 0])
     odd.save(tmp_path / "b")
-    shown = said(capsys, "top", tmp_path / "b")
+    shown = printed(capsys, "top", tmp_path / "b")
     assert "'a\\nb'" in shown and "'\\x1b[31m'" in shown and "\x1b" not in shown
 
 
@@ -113,28 +113,28 @@ def test_keys_with_few_outcomes_come_last(tmp_path: Path, capsys: pytest.Capture
     bank.run(["few"] * 2 + ["many"] * 40 + ["more"] * 50, [0.9] * 92, [0] * 92)
     bank.save(tmp_path / "b")
     for arguments in ((), ("--ascending",), ("--by", "events", "--ascending"), ("--by", "idle")):
-        found = json.loads(said(capsys, "top", tmp_path / "b", "--json", *arguments))
+        found = json.loads(printed(capsys, "top", tmp_path / "b", "--json", *arguments))
         assert [row["key"] for row in found][-1] == "few" and len(found) == 3
-    found = json.loads(said(capsys, "top", tmp_path / "b", "--json", "--few", 45, "--by", "events"))
+    found = json.loads(printed(capsys, "top", tmp_path / "b", "--json", "--few", 45, "--by", "events"))
     assert [row["key"] for row in found] == ["more", "many", "few"]
-    found = json.loads(said(capsys, "top", tmp_path / "b", "--json", "--few", 0, "--by", "idle"))
+    found = json.loads(printed(capsys, "top", tmp_path / "b", "--json", "--few", 0, "--by", "idle"))
     assert [row["key"] for row in found] == ["few", "many", "more"]
-    assert said(capsys, "top", tmp_path / "b").endswith("1 key has fewer than 30 outcomes and comes last.\n")
-    assert "last" not in said(capsys, "top", tmp_path / "b", "--few", 0)
+    assert printed(capsys, "top", tmp_path / "b").endswith("1 key has fewer than 30 outcomes and comes last.\n")
+    assert "last" not in printed(capsys, "top", tmp_path / "b", "--few", 0)
 
 
 def test_a_file_is_read_whole_only_on_request(
     file: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert "header and length (--verify: all)" in said(capsys, "info", file)
-    assert json.loads(said(capsys, "info", file, "--verify", "--json"))["checked"] == "all"
+    assert "header and length (--verify: all)" in printed(capsys, "info", file)
+    assert json.loads(printed(capsys, "info", file, "--verify", "--json"))["checked"] == "all"
     whole = bytearray(file.read_bytes())
     place = json.loads(whole[48 : 48 + int.from_bytes(whole[12:16], "little")])["arrays"]["rows"]
     whole[place["offset"] + 100] ^= 1
     file.write_bytes(whole)
     for verb in (("info",), ("top",), ("show", "--json")):
         arguments = [verb[0], str(file), *verb[1:], *(["--", "7"] if verb[0] == "show" else [])]
-        said(capsys, *arguments)
+        printed(capsys, *arguments)
     assert main(["bank", "info", str(file), "--verify"]) in (1, 2)
     assert "undamaged" in capsys.readouterr().err
 
@@ -142,7 +142,7 @@ def test_a_file_is_read_whole_only_on_request(
         raise AssertionError("the rows were read")
 
     monkeypatch.setattr(calibeat.bank.file, "_check_content", never)
-    said(capsys, "show", "--json", file, "--", "7")
+    printed(capsys, "show", "--json", file, "--", "7")
 
 
 def test_a_damaged_index_is_a_sentence(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -60,7 +60,7 @@ def test_between_two_and_three_standard_errors_is_undecided_and_says_so() -> Non
     found = rules.never_beaten("TOPS", ("OPS",))({"x": given})
     assert found.holds is None and found.fails_at_two and "by 2.50 at most" in found.why
     verdict = claims.Claim("c", "w", rules.never_beaten("TOPS", ("OPS",))).judged({"x": given})
-    assert pages.said(verdict) == "undecided (at two standard errors: does not hold)"
+    assert pages.shown(verdict) == "undecided (at two standard errors: does not hold)"
     assert rules.both(rules.never_beaten("TOPS", ("OPS",)), rules.most_often_best("BM", ()))({"x": given}).fails_at_two
 
 
@@ -75,7 +75,7 @@ def test_few_runs_decide_nothing(tops: float, runs: int) -> None:
     for claim in (*claims.DRIFT, *claims.IID, *claims.EPSILON, *claims.BETA, *claims.HISTOGRAM):
         verdict = claim.judged(streams)
         assert verdict.holds is None and verdict.too_few and "a verdict needs at least 10; " in verdict.why
-        assert "nan" not in verdict.why and verdict.asked and pages.said(verdict) == "too few runs to decide"
+        assert "nan" not in verdict.why and verdict.asked and pages.shown(verdict) == "too few runs to decide"
     assert np.isnan(streams["bank-iid"].std("ce", "OPS")).all() == (runs == 1)
 
 

@@ -74,7 +74,10 @@ def test_charts_show_their_methods(year):
         "const all = [...document.querySelectorAll('figure')].map(f => [f.id, shades(f.querySelector('canvas')).size]);"
     )
     shades = dict(year.execute_script(COLOURS + script + "return all"))
-    assert shades.keys() == {"windows", "drift", "curves", "params", "lanes", "evalue", "histogram"}
+    assert shades.keys() == {
+        *("windows", "drift", "curves", "params", "lanes", "evalue", "histogram"),
+        *("detector", "gain", "saved", "benefit", "volume", "missing", "delays", "scores"),
+    }
     assert shades["windows"] > 8 and min(shades.values()) > 3
 
 
@@ -240,7 +243,11 @@ def test_arrow_keys_walk_through_a_chart_and_say_where_they_are(year):
 
 
 @pytest.mark.parametrize(
-    "figure", ["windows", "drift", "curves-points", "curves-counts", "params", "lanes", "evalue", "histogram"]
+    "figure",
+    [
+        *("windows", "drift", "curves-points", "curves-counts", "params", "lanes", "evalue", "histogram"),
+        *("detector", "gain", "saved", "benefit", "volume", "missing", "delays", "scores"),
+    ],
 )
 def test_every_chart_answers_the_keyboard_and_can_be_read_as_a_table(year, figure):
     press(year, one(year, f"#{figure} .plot"), Keys.HOME)
@@ -248,7 +255,7 @@ def test_every_chart_answers_the_keyboard_and_can_be_read_as_a_table(year, figur
     assert any(character.isdigit() for character in said) and "undefined" not in said and "NaN" not in said
     press(year, one(year, f"#{figure} .as-table summary"), Keys.ENTER)
     cells = texts(year, f"#{figure} .as-table td")
-    assert len(cells) >= 10 and any(character.isdigit() for character in cells[0] + cells[1])
+    assert len(cells) >= 10 and any(character.isdigit() for character in cells[0] + cells[-1])
 
 
 def test_another_metric_draws_another_picture(year):
@@ -269,6 +276,20 @@ def test_the_slider_and_the_small_pictures_change_the_period(year):
     assert texts(year, said)[0].startswith("Apr 2013") and slider.get_attribute("value") == "3"
     press(year, slider, Keys.HOME)
     assert texts(year, said)[0] == whole and picture(year, "#curves") == before
+
+
+def test_bins_of_equal_mass_are_of_the_whole_log(year):
+    press(year, one(year, "#period"), Keys.ARROW_RIGHT)
+    first = picture(year, "#curves")
+    mass = one(year, "#curves input[value=mass]")
+    press(year, mass, Keys.SPACE)
+    assert picture(year, "#curves") != first and texts(year, "#curves output")[0].startswith("whole log")
+    assert not one(year, "#curves-counts").is_displayed()
+    press(year, one(year, "#curves-points .plot"), Keys.HOME)
+    assert "in 12,000" in texts(year, "#curves-points [role=status]")[0]
+    press(year, one(year, "#period"), Keys.ARROW_RIGHT)
+    assert one(year, "#curves input[value=width]").is_selected() and one(year, "#curves-counts").is_displayed()
+    assert picture(year, "#curves") == first
 
 
 def test_lanes_are_stacked_and_close_the_gap_of_a_hidden_one(year):

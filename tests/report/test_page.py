@@ -81,13 +81,16 @@ def test_every_section_is_there_and_linked_to(page):
     assert sections == [
         "verdict",
         "methods",
+        "decisions",
         "time",
         "reliability",
         "learnt",
         "evidence",
+        "paging",
         "keys",
         "delay",
         "certificates",
+        "history",
         "data",
         "repeat",
     ]
@@ -97,7 +100,7 @@ def test_every_section_is_there_and_linked_to(page):
 
 def test_every_picture_says_how_to_read_it(page):
     figures = re.findall(r"<figure.*?</figure>", page, re.DOTALL)
-    assert len(figures) == 7
+    assert len(figures) == 15
     assert all("How to read it. " in figure and "noscript" in figure for figure in figures)
 
 
@@ -185,6 +188,15 @@ def test_names_keep_their_case():
     page = report.html(told)
     assert "loses most to my Platt v2." in page and "MY PLATT" not in page
     assert "text-transform" not in page
+
+
+def test_keys_that_differ_most():
+    html = re.search(r'<table[^>]*id="keys-differ".*?</table>', report.html(payload()), re.DOTALL).group(0)
+    text = Reader(html).text.replace("\u00a0", " ")
+    assert "carrier-0000/EWR-LAX" in text and "30.0 %25.0 %−5.0−9.0 to −1.0" in text
+    assert "400 keys with enough events 1 is off beyond luck," in Reader(report.html(payload())).text
+    assert "the mean forecast of the raw score is" in Reader(report.html(VARIANTS["one method"]())).text
+    assert 'id="keys-differ"' not in report.html(VARIANTS["one window"]())
 
 
 # ---- what is promised, and what is evidence ------------------------------------------------------------------------

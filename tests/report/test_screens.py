@@ -59,10 +59,12 @@ def test_printing_is_in_light_colours_and_leaves_the_screen_as_it_was(chrome, pa
     before = picture(chrome, "#windows")
     chrome.execute_script(
         "addEventListener('beforeprint', () => { window.printed = [document.documentElement.dataset.theme,"
-        "document.querySelector('#windows canvas').toDataURL()] })"
+        "document.querySelector('#windows canvas').toDataURL(),"
+        "[...document.querySelectorAll('canvas')].map(c => c.width / parseFloat(c.style.width || c.clientWidth))] })"
     )
     data = browser.pdf(chrome)
-    theme, drawn = chrome.execute_script("return window.printed")
+    theme, drawn, sharp = chrome.execute_script("return window.printed")
+    assert min(sharp) >= 2.9  # pixels a point: as sharp as a printer
     assert data.startswith(b"%PDF") and len(data) > 50_000
     assert theme == "light" and drawn != before
     assert picture(chrome, "#windows") == before and "theme" not in chrome.execute_script(

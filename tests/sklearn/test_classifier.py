@@ -16,7 +16,6 @@ from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, Transfo
 from sklearn.exceptions import NotFittedError
 from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression
-from sklearn.metrics import log_loss
 from sklearn.model_selection import GridSearchCV, TimeSeriesSplit
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
@@ -171,67 +170,6 @@ def test_one_row_a_call_is_a_run_and_more_rows_have_arrived_together(method: str
     assert np.allclose(together.calibrator_.row, by_receipts.row, rtol=0, atol=1e-9)
     if method in ("auto", "tops"):
         assert not np.allclose(together.calibrator_.row, in_turn.calibrator_.row)
-
-
-@pytest.mark.parametrize("method", ["auto", "tops", "ops"])
-def test_labels_of_fit_can_be_late(method: str) -> None:
-    rng = np.random.default_rng(3)
-    scores = rng.random(120)
-    labels = rng.random(120) < scores**2
-    late = Calibrator(method)  # 11 more forecasts, of which nothing is learnt, until the last outcome has come
-    due = np.concatenate([np.arange(120) + 11, np.full(11, 999)])
-    late.run(np.append(scores, np.full(11, 0.5)), np.append(labels, np.zeros(11)), due=due)
-    fitted = ScoreCalibrator(method, delay=10).fit(scores, labels)
-    assert np.array_equal(fitted.calibrator_.row[1:], late.row[1:]) and late.outcomes == 120
-    if method == "ops":  # its parameters do not mind when an outcome comes, only in which order
-        assert np.allclose(fitted.calibrator_.row, ScoreCalibrator(method).fit(scores, labels).calibrator_.row)
-    in_turn = Calibrator(method)
-    in_turn.run(scores, labels)
-    assert np.array_equal(ScoreCalibrator(method, delay=0).fit(scores, labels).calibrator_.row, in_turn.row)
-
-
-@pytest.mark.parametrize("method", ["auto", "tops", "hops", "ops", "wps"])
-def test_unless_told_otherwise_all_the_labels_of_fit_come_at_the_end(method: str) -> None:
-    rng = np.random.default_rng(3)
-    scores = rng.random(120)
-    labels = rng.random(120) < scores**2
-    by_receipts = Calibrator(method)
-    receipts = [by_receipts.predict(score) for score in scores]
-    for receipt, label in zip(receipts, labels, strict=True):
-        by_receipts.update(receipt, int(label))
-    for calibrator in (
-        ScoreCalibrator(method).fit(scores, labels),
-        ScoreCalibrator(method, delay=500).fit(scores, labels),
-        ScoreCalibrator(method).partial_fit(scores, labels),
-    ):
-        assert np.allclose(calibrator.calibrator_.row, by_receipts.row, rtol=0, atol=1e-9)
-        assert calibrator.calibrator_.events == calibrator.calibrator_.outcomes == 120
-        assert np.array_equal(calibrator.transform(scores), by_receipts.predict_many(scores))
-    X, y = events(200)
-    base = FrozenEstimator(LogisticRegression().fit(X[:100], y[:100]))
-    fitted = OnlineCalibratedClassifier(base, method).fit(X[100:], y[100:])
-    twin = OnlineCalibratedClassifier(base, method).partial_fit(X[100:], y[100:])
-    assert np.array_equal(fitted.calibrator_.row, twin.calibrator_.row)
-    assert np.array_equal(fitted.predict_proba(X), twin.predict_proba(X))
-
-
-def test_the_default_does_not_lose_to_its_base_where_the_world_moves() -> None:
-    """Fit on a stretch, forecast the whole of the next one, again and again: labels are far from what is asked."""
-    n, stretch = 6000, 500
-    rate = np.linspace(-1.5, 1.5, n) + 2.5 * np.sign(np.sin(np.arange(n) * np.pi / 60))
-    for seed in range(2):
-        rng = np.random.default_rng(seed)
-        X = rng.normal(size=(n, 1))
-        y = (rng.random(n) < 1 / (1 + np.exp(-(X[:, 0] + rate)))).astype(int)
-        base = FrozenEstimator(LogisticRegression().fit(X[:stretch], y[:stretch]))
-        losses = []
-        for at in range(stretch, n - stretch, stretch):
-            past, ahead = slice(at, at + stretch), slice(at + stretch, at + 2 * stretch)
-            default = OnlineCalibratedClassifier(base).fit(X[past], y[past])
-            in_turn = OnlineCalibratedClassifier(base, delay=0).fit(X[past], y[past])
-            losses.append([log_loss(y[ahead], m.predict_proba(X[ahead])[:, 1]) for m in (default, base, in_turn)])
-        of_default, of_base, of_in_turn = np.mean(losses, axis=0)
-        assert of_default < of_base < of_in_turn
 
 
 def test_a_frozen_base_is_calibrated_on_every_row_and_can_start_with_partial_fit() -> None:

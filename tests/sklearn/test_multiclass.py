@@ -32,9 +32,8 @@ def test_probabilities_of_the_base_are_calibrated() -> None:
     model = OnlineCalibratedClassifier(GaussianNB(), train_size=300).fit(X[:700], y[:700])
     base = GaussianNB().fit(X[:300], y[:300])
     by_hand = MultiCalibrator(CLASSES)
-    receipts = [by_hand.predict(p) for p in base.predict_proba(X[300:700])]
-    for receipt, label in zip(receipts, y[300:700], strict=True):
-        by_hand.update(receipt, str(label))
+    due = np.arange(400) + 101  # a label comes a quarter of the rows late
+    by_hand.run(base.predict_proba(X[300:700]), y[300:700], due=due, finish=True)
     want = by_hand.predict_many(base.predict_proba(X[700:]))
     P = model.predict_proba(X[700:])
     np.testing.assert_allclose(P, want, rtol=0, atol=1e-12)

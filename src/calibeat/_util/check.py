@@ -23,7 +23,7 @@ from .types import Vector
 LEAST, MOST = 1e-10, 1e10
 
 
-def said(value: Any) -> str:
+def shown(value: Any) -> str:
     """A value as an error message should show it: short, and with its type where the type is the problem."""
     text = repr(value)
     return text if len(text) <= 60 else text[:57] + "..."
@@ -36,7 +36,7 @@ def check_score(score: Any) -> float:
     """A probability in [0, 1] as a Python float."""
     if type(score) is not float:
         if not _is_number(score):
-            raise InvalidInput(f"score must be a number in [0, 1], got {type(score).__name__} {said(score)}")
+            raise InvalidInput(f"score must be a number in [0, 1], got {type(score).__name__} {shown(score)}")
         score = _float(score)
     if not 0.0 <= score <= 1.0:
         raise InvalidInput(f"score must be in [0, 1], got {score!r}")
@@ -51,7 +51,7 @@ def check_outcome(outcome: Any) -> float:
             return 1.0
         if outcome == 0:
             return 0.0
-    raise InvalidInput(f"outcome must be 0 or 1, got {said(outcome)}")
+    raise InvalidInput(f"outcome must be 0 or 1, got {shown(outcome)}")
 
 
 # ---- arrays ------------------------------------------------------------------------------------------------------
@@ -69,7 +69,8 @@ def check_scores(scores: Any, name: str = "score") -> Vector:
 
 def check_outcomes(outcomes: Any, needed: npt.NDArray[np.bool_] | None = None) -> Vector:
     """A one-dimensional array of 0 and 1; rows that are not `needed` may hold anything and come back as 0."""
-    outcomes = to_array(outcomes)
+    if type(outcomes) is not np.ndarray:
+        outcomes = to_array(outcomes)
     if needed is not None:
         outcomes = _blanked(outcomes, needed)
     array = _numbers(outcomes, "outcome", "0 or 1", booleans=True)
@@ -94,7 +95,7 @@ def check_due(due: Any, length: int) -> npt.NDArray[np.int64]:
     try:
         array = np.asarray(due)
     except ValueError as error:
-        raise InvalidInput(f"due must be a one-dimensional array of whole numbers, got {said(due)}") from error
+        raise InvalidInput(f"due must be a one-dimensional array of whole numbers, got {shown(due)}") from error
     if array.ndim != 1 or array.dtype.kind not in "iu":
         raise InvalidInput(
             f"due must be a one-dimensional array of whole numbers, got {array.ndim} dimensions of {array.dtype}"
@@ -113,14 +114,15 @@ def check_due(due: Any, length: int) -> npt.NDArray[np.int64]:
 def check_lengths(**lengths: int) -> None:
     """All the same and not zero."""
     if len(set(lengths.values())) > 1:
-        said = ", ".join(f"{name} {length}" for name, length in lengths.items())
-        raise InvalidInput(f"arrays must have the same length, got {said}")
+        listed = ", ".join(f"{name} {length}" for name, length in lengths.items())
+        raise InvalidInput(f"arrays must have the same length, got {listed}")
     if 0 in lengths.values():
         raise InvalidInput(f"arrays must not be empty, got length 0 for {', '.join(lengths)}")
 
 
 def _numbers(values: Any, name: str, wanted: str, *, booleans: bool = False) -> Vector:
-    values = to_array(values)
+    if type(values) is not np.ndarray:
+        values = to_array(values)
     try:
         array = np.asarray(values)
     except ValueError as error:
@@ -134,12 +136,12 @@ def _numbers(values: Any, name: str, wanted: str, *, booleans: bool = False) -> 
         # NumPy makes one kind of all the elements, and with it an innocent number of a mistake.
         for row, value in enumerate(values):
             if not (_is_number(value) or (booleans and isinstance(value, (bool, np.bool_)))):
-                got = f"{type(value).__name__} {said(value)}"
+                got = f"{type(value).__name__} {shown(value)}"
                 raise InvalidInput(f"{name} must be {wanted}, got {got} - at row {row}")
         if array.dtype == object:
             array = np.array([_float(value) for value in values])
     elif array.dtype.kind not in ("biuf" if booleans else "iuf"):
-        first = said(array[0].item()) if len(array) else "nothing"
+        first = shown(array[0].item()) if len(array) else "nothing"
         got = f"an array of {array.dtype} that starts with {first}"
         raise InvalidInput(f"{name} must be {wanted}, got {got} - at row 0")
     # One kind of array, so that each kernel is compiled once: contiguous, aligned, and writeable though nobody writes.
@@ -158,7 +160,7 @@ def check_number(what: str, value: Any) -> float:
     """A finite number."""
     number = _real(what, value, "a finite number")
     if not math.isfinite(number):
-        raise InvalidInput(f"{what} must be a finite number, got {said(value)}")
+        raise InvalidInput(f"{what} must be a finite number, got {shown(value)}")
     return number
 
 
@@ -166,31 +168,31 @@ def check_interval(what: str, value: Any, low: float, high: float) -> float:
     """A number between low and high, ends included."""
     number = _real(what, value, f"in [{low:g}, {high:g}]")
     if not (low <= number <= high):
-        raise InvalidInput(f"{what} must be in [{low:g}, {high:g}], got {said(value)}")
+        raise InvalidInput(f"{what} must be in [{low:g}, {high:g}], got {shown(value)}")
     return number
 
 
 def check_whole(what: str, value: Any, low: int, high: int) -> int:
     """A whole number between low and high, ends included."""
     if isinstance(value, (bool, np.bool_)) or not isinstance(value, Integral) or not low <= int(value) <= high:
-        raise InvalidInput(f"{what} must be a whole number in [{low}, {high}], got {said(value)}")
+        raise InvalidInput(f"{what} must be a whole number in [{low}, {high}], got {shown(value)}")
     return int(value)
 
 
 def check_choice(what: str, value: Any, choices: tuple[str, ...]) -> str:
     """One of a few words."""
     if not isinstance(value, str) or value not in choices:
-        raise InvalidInput(f"{what} must be {' or '.join(map(repr, choices))}, got {said(value)}")
+        raise InvalidInput(f"{what} must be {' or '.join(map(repr, choices))}, got {shown(value)}")
     return str(value)
 
 
 def check_start(what: str, values: Any, length: int) -> tuple[float, ...]:
     """So many numbers of a size that kernels can work with."""
     if isinstance(values, str) or not isinstance(values, Iterable):
-        raise InvalidInput(f"{what} must be {length} numbers, got {said(values)}")
+        raise InvalidInput(f"{what} must be {length} numbers, got {shown(values)}")
     numbers = tuple(_real(what, value, f"{length} numbers") for value in values)
     if len(numbers) != length or not all(abs(number) <= MOST for number in numbers):
-        raise InvalidInput(f"{what} must be {length} numbers in [-{MOST:g}, {MOST:g}], got {said(values)}")
+        raise InvalidInput(f"{what} must be {length} numbers in [-{MOST:g}, {MOST:g}], got {shown(values)}")
     return numbers
 
 
@@ -211,5 +213,5 @@ def _float(number: Any) -> float:
 
 def _real(what: str, value: Any, wanted: str) -> float:
     if not _is_number(value):
-        raise InvalidInput(f"{what} must be {wanted}, got {said(value)}")
+        raise InvalidInput(f"{what} must be {wanted}, got {shown(value)}")
     return _float(value)

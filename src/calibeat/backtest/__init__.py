@@ -13,21 +13,34 @@ __all__ = ["BacktestResult", "backtest"]
 
 def backtest(
     scores: Any,
-    outcomes: Any,
+    outcomes: Any = None,
     keys: Any = None,
     times: Any = None,
     outcome_times: Any = None,
     *,
+    score: Any = None,
+    outcome: str | None = None,
+    key: str | None = None,
+    time: str | None = None,
+    outcome_time: str | None = None,
+    rivals: Any = None,
     methods: Any = None,
     bins: int = 10,
     warmup: int | None = None,
     delay: int | str = 0,
     mature: Any = None,
     score_kind: str = "probability",
+    positive: Any = None,
+    decimal: str = ".",
     time_zone: str | None = None,
+    time_format: str | None = None,
+    blank_key: str | None = None,
     skip_bad: bool = False,
     sort: bool = False,
     seed: int = 0,
+    threshold: float | None = None,
+    cost_fp: float | None = None,
+    cost_fn: float | None = None,
     keep_forecasts: bool = False,
     title: str = "Backtest",
     classes: Any = None,
@@ -37,12 +50,19 @@ def backtest(
     Parameters
     ----------
     scores, outcomes : in the order in which the scores were issued: lists, NumPy arrays, or series of pandas, polars
-        or Arrow.
+        or Arrow. A missing outcome (None, NaN): the event is forecast, and not judged. `scores` may also be a data
+        frame (or a mapping); its columns are then named by `score`, `outcome`, `key`, `time` and `outcome_time`.
+    score : in a frame, one name, or several: the scores of several models are compared. The first is the raw score.
+        Beside a column of scores, a mapping from names to the columns of the other models.
+    rivals : forecasts that others made for the same events, judged beside ours: names of columns of the frame, or a
+        mapping from names to columns.
     keys : the stream of each event; each key gets parameters of its own.
     times, outcome_times : when a score was issued and when its outcome was known. An outcome is learnt before the next
         forecast after its arrival; outcomes that arrive between two forecasts are learnt in the order of arrival. An
         outcome that is missing together with its time has not arrived: its event is forecast, and not judged.
-    methods : names of presets, methods, or a mapping from names to methods. If not given, ten of constant cost.
+    methods : names of presets, methods, or a mapping from names to methods. If not given, ten of constant cost. A
+        method may also be an object with ``predict(score)`` and ``update(score, outcome)``, or a function that makes
+        one: see docs/own-method.md. ``"isotonic"``, ``"sigmoid"`` and ``"river-sgd"`` are those of other libraries.
     bins : of the calibration error and the reliability diagram.
     warmup : so many events with an outcome are not scored, for any method. If not given: a twentieth of the outcomes
         among the first 20,000 events, which is 1,000 where each has one.
@@ -51,23 +71,38 @@ def backtest(
         outcome that arrives later is learnt when it arrives. Until a stream has learnt its first outcome, forecasts are
         the raw scores. See docs/late-outcomes.md.
     score_kind : "probability", "percent" or "logit".
+    positive : the value of an outcome that counts as 1; every other counts as 0. If not given: 0 and 1, -1 and 1,
+        booleans, or words such as yes and no.
+    decimal : the mark before the decimals of numbers in text: "." or ",".
     time_zone : of times that are written without one: "UTC", "+02:00" or "Europe/Paris".
+    time_format : of times in text, as in ``strptime``: "%d/%m/%Y %H:%M". If not given, ISO 8601 or numbers.
+    blank_key : the stream of events whose key is missing. If not given, they are bad rows.
     skip_bad : skip rows that cannot be used and count them, instead of refusing the log.
     sort : put the events in the order of their times.
     seed : for methods that draw.
+    threshold : act where the forecast is at least this; the report then tells what calibrated forecasts change in
+        actions and cost. Or, instead of it:
+    cost_fp, cost_fn : what an action for nothing costs, and what a missed event costs. Their threshold is
+        cost_fp / (cost_fp + cost_fn).
     keep_forecasts : also keep every forecast, in ``result.forecasts``.
     title : of the report.
     classes : the names of the classes, where the scores are a matrix without names.
 
-    **Many classes.** Where `scores` is a matrix or a data frame of K columns, the outcomes are labels: the names of the
-    columns (without what all share, such as ``p_``), of `classes`, or column numbers. The methods are then "raw", "fts"
-    and "swts" (temperature scaling that is fixed, or fitted on a sliding window), "ots" and "multi". There are no keys
-    and no `mature`. See docs/multiclass.md.
+    **Many classes.** Where `scores` is a matrix or a data frame of K columns and outcomes are given, these are labels:
+    the names of the columns (without what all share, such as ``p_``), of `classes`, or column numbers. The methods are
+    then "raw", "fts" and "swts" (temperature scaling that is fixed, or fitted on a sliding window), "ots" and "multi".
+    There are no keys, rivals, costs and no `mature`. See docs/multiclass.md.
 
     >>> import calibeat
     >>> result = calibeat.backtest([0.9, 0.6] * 600, [1, 0] * 600, methods="ops", delay=20)
     >>> result.payload["delay"]["events_quantiles"]["50%"]
     20.0
+
+    >>> import polars
+    >>> frame = polars.DataFrame({"p": [0.9, 0.6] * 600, "y": ["won", "lost"] * 600})
+    >>> calibeat.backtest(frame, score="p", outcome="y", positive="won", methods="ops").best
+    'ops'
+
     >>> result = calibeat.backtest([[0.6, 0.3, 0.1]] * 1200, [0, 1, 2] * 400, methods=["ots", "multi"])
     >>> result.best, result.table["method"].tolist()
     ('multi', ['raw', 'ots', 'multi'])
@@ -75,7 +110,8 @@ def backtest(
     from calibeat._util.matrix import is_matrix
 
     from .options import Options  # now, so that `import calibeat` is light
-    from .run import check_times, run_arrays
+    from .run import run_arrays
+    from .tables import Table
 
     options = Options(
         methods=methods,
@@ -84,21 +120,33 @@ def backtest(
         delay=delay,
         mature=mature,
         score_kind=score_kind,
+        positive=positive,
+        decimal=decimal,
         time_zone=time_zone,
+        time_format=time_format,
+        blank_key=blank_key,
         skip_bad=skip_bad,
         sort=sort,
         seed=seed,
+        threshold=threshold,
+        cost_fp=cost_fp,
+        cost_fn=cost_fn,
         title=title,
     )
-    check_times(times, outcome_times, options)
-    if is_matrix(scores):
+    if outcomes is not None and is_matrix(scores):
         from .classes.run import run_matrix
 
-        if keys is not None:
-            raise InvalidInput("keys must not be given with many classes, got some")
-        return run_matrix(
-            scores, outcomes, times, outcome_times, options, classes=classes, keep_forecasts=keep_forecasts
-        )
+        refused = {"keys": keys, "score": score, "outcome": outcome, "key": key, "time": time, "rivals": rivals}
+        for argument, given in {**refused, "outcome_time": outcome_time, "positive": positive}.items():
+            if given is not None:
+                raise InvalidInput(f"{argument} must not be given with many classes, got {type(given).__name__}")
+        columns = scores, outcomes, times, outcome_times
+        return run_matrix(*columns, options, classes=classes, keep_forecasts=keep_forecasts)
     if classes is not None:
         raise InvalidInput("classes must be given with a matrix of scores only, got a vector of them")
-    return run_arrays(scores, outcomes, keys, times, outcome_times, options, keep_forecasts=keep_forecasts)
+    table = Table.of(
+        {"scores": scores, "outcomes": outcomes, "keys": keys, "times": times, "outcome_times": outcome_times},
+        {"score": score, "outcome": outcome, "key": key, "time": time, "outcome time": outcome_time},
+        rivals,
+    )
+    return run_arrays(table, options, keep_forecasts=keep_forecasts)

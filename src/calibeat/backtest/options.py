@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from datetime import tzinfo
 from functools import cached_property
 from typing import Any
 
-from calibeat._util.check import check_choice, check_whole
+from calibeat._util.check import check_choice, check_interval, check_whole
 from calibeat._util.times import check_age, zone_named
 from calibeat.errors import InvalidInput
 
@@ -33,6 +33,16 @@ class Maturity:
 
 
 @dataclass(frozen=True)
+class Costs:
+    """Act where the forecast is at least the threshold t = fp / (fp + fn): there acting has the lower expected cost."""
+
+    threshold: float
+    fp: float  # of an action for nothing
+    fn: float  # of an event that was missed; 1 where only a threshold is given
+    given: bool  # whether the costs are the user's own
+
+
+@dataclass(frozen=True)
 class Options:
     """How a log is read, replayed and judged. Everything is checked when the object is made.
 
@@ -46,24 +56,67 @@ class Options:
     delay: int | str = 0
     mature: Any = None  # the age at which outcomes are learnt; None: when they arrive
     score_kind: str = "probability"
+    positive: Any = None  # the value of an outcome that counts as 1; None: 1, true, yes
+    decimal: str = "."  # the mark before the decimals of numbers in text
     time_zone: str | None = None  # of times that have none
+    time_format: str | None = None  # of times in text, as in strptime; None: ISO 8601 or numbers
+    blank_key: str | None = None  # the stream of events whose key is missing; None: they are bad rows
     skip_bad: bool = False
     sort: bool = False
     seed: int = 0
     title: str = "Backtest"
+    threshold: float | None = None  # act where the forecast is at least this
+    cost_fp: float | None = None  # of an action for nothing, and ...
+    cost_fn: float | None = None  # ... of an event that was missed; they make the threshold
     typed: bool = False  # whether a person types options, or writes arguments in Python
 
     def __post_init__(self) -> None:
         check_choice("score_kind", self.score_kind, SCORE_KINDS)
+        check_choice("decimal", self.decimal, (".", ","))
+        if self.time_format is not None and "%" not in self.time_format:
+            raise InvalidInput(f"time_format must be a format such as %d/%m/%Y %H:%M, got {self.time_format!r:.60}")
+        if self.blank_key is not None and not str(self.blank_key).strip():
+            raise InvalidInput(f"blank_key must be a name, got {self.blank_key!r}")
         check_whole("bins", self.bins, 1, 100)
         if self.warmup is not None:
             check_whole("warmup", self.warmup, 0, 10**15)
         check_whole("seed", self.seed, -(2**63), 2**63 - 1)
-        _ = self._late, self.zone
+        _ = self._late, self.zone, self.costs
         if self.delay_events and self.maturity is not None and self.maturity.microseconds:
             raise InvalidInput(
                 f"mature must be a number of events where delay is one, got {self.mature!r} and {self.delay!r}"
             )
+
+    @cached_property
+    def costs(self) -> Costs | None:
+        """What decisions cost, if the log is judged by decisions: from a threshold or from the two costs."""
+        threshold, false_alarm, missed = self.threshold, self.cost_fp, self.cost_fn
+        if threshold is not None:
+            if false_alarm is not None or missed is not None:
+                raise InvalidInput("threshold must not be set where the two costs make it, got both")
+            t = check_interval("threshold", threshold, 1e-6, 1.0 - 1e-6)
+            return Costs(t, t / (1.0 - t), 1.0, given=False)
+        if false_alarm is None and missed is None:
+            return None
+        if false_alarm is None or missed is None:
+            raise InvalidInput("cost_fp and cost_fn must be set together, got one")
+        fp, fn = (
+            check_interval(name, cost, 1e-9, 1e12) for name, cost in (("cost_fp", false_alarm), ("cost_fn", missed))
+        )
+        return Costs(fp / (fp + fn), fp, fn, given=True)
+
+    def call(self, *columns: str) -> str:
+        """The call of `calibeat.backtest` that has these options.
+
+        >>> Options(delay="2h", threshold=0.3).call("scores", "outcomes")
+        "calibeat.backtest(scores, outcomes, delay='2h', threshold=0.3)"
+        """
+        told = [
+            f"{each.name}={getattr(self, each.name)!r}"
+            for each in fields(self)
+            if each.name != "typed" and repr(getattr(self, each.name)) != repr(each.default)
+        ]
+        return f"calibeat.backtest({', '.join([*columns, *told])})"
 
     def how(self, option: str, argument: str) -> str:
         """How a person sets an option here, as the end of a message."""

@@ -155,6 +155,12 @@ class BacktestResult:
         ax.legend(fontsize="small")
         return ax
 
+    def _repr_html_(self) -> str:
+        """For a notebook: verdict, leaderboard and one picture."""
+        from calibeat.report.notebook import snippet
+
+        return snippet(self._payload)
+
     def __repr__(self) -> str:
         data = self._payload["data"]
         return f"BacktestResult({len(self._payload['methods'])} methods, {data['judged']:,} events, {self.verdict!r})"

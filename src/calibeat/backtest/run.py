@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Iterable, Mapping
 
 import numpy as np
 
@@ -11,36 +10,23 @@ from calibeat._util.types import Ints, Vector
 from calibeat.errors import InvalidInput
 from calibeat.report.schema import Payload
 
-from .judge.compare import Counting
+from .judge.observe import Observed
 from .judge.summary import Source, summarise
 from .options import Options
 from .read import arrays
 from .read.batch import Batch, Chunk
 from .read.rows import RowReader
+from .replay.contenders import with_key_variants, with_others
 from .replay.engine import OnForecasts, replay_log
 from .replay.methods import chosen
 from .result import BacktestResult
+from .tables import Table, check_times
 
 
-def check_times(times: Any, outcome_times: Any, options: Options) -> None:
-    """Raise if arguments contradict each other on when outcomes arrive."""
-    if outcome_times is not None and times is None:
-        raise InvalidInput("outcome_times need times to be compared with, got none")
-    if outcome_times is not None and (options.delay_events or options.delay_microseconds):
-        raise InvalidInput("delay must not be set where outcome_times say when outcomes arrived, got both")
-
-
-def run_arrays(
-    scores: Any,
-    outcomes: Any,
-    keys: Any,
-    times: Any,
-    outcome_times: Any,
-    options: Options,
-    *,
-    keep_forecasts: bool = False,
-) -> BacktestResult:
+def run_arrays(table: Table, options: Options, *, keep_forecasts: bool = False) -> BacktestResult:
     """`calibeat.backtest`."""
+    columns = table.columns
+    check_times(columns["times"], columns["outcome_times"], options)
     kept: list[tuple[Ints, dict[str, Vector]]] = []
 
     def keep(chunk: Chunk, forecasts: dict[str, Vector], _: Ints) -> None:
@@ -48,10 +34,18 @@ def run_arrays(
             kept.append((chunk.trace.rows, forecasts))
 
     reader = RowReader(options, trace=keep_forecasts)
-    percent = options.score_kind == "percent"
-    batches = arrays.batches(scores, outcomes, keys, times, outcome_times, percent=percent)
-    source = Source(options.title, ["arrays"], score_kind=options.score_kind)
-    payload = run(batches, source, reader, keyed=keys is not None, on_forecasts=keep if keep_forecasts else None)
+    batches = arrays.batches(**columns, others=table.others, options=options)
+    more = [name for name, column in columns.items() if name not in {"scores", "outcomes"} and column is not None]
+    call = options.call("scores", "outcomes", *(f"{name}={name}" for name in more))
+    source = Source(options.title, ["arrays"], score_kind=options.score_kind, command=call)
+    payload = run(
+        batches,
+        source,
+        reader,
+        keyed=columns["keys"] is not None,
+        others=table.names,
+        on_forecasts=keep if keep_forecasts else None,
+    )
     return BacktestResult(payload, _in_the_order_of_the_rows(kept, reader.rows))
 
 
@@ -65,15 +59,29 @@ def _in_the_order_of_the_rows(kept: list[tuple[Ints, dict[str, Vector]]], rows: 
 
 
 def run(
-    batches: Iterable[Batch], source: Source, reader: RowReader, *, keyed: bool, on_forecasts: OnForecasts | None = None
+    batches: Iterable[Batch],
+    source: Source,
+    reader: RowReader,
+    *,
+    keyed: bool,
+    others: Mapping[str, str] | None = None,
+    on_forecasts: OnForecasts | None = None,
 ) -> Payload:
-    """Replay the batches by the options of the reader. What the reader learns of the log goes into `source`."""
+    """Replay the batches by the options of the reader. What the reader learns of the log goes into `source`.
+
+    `others` are the names of further columns by role, in the order of the batches: rivals, scores of other models.
+    """
     options = reader.options
     methods, notes = chosen(options.methods, keyed=keyed)
-    counting = Counting(options.bins)
+    variants = None
+    if keyed:
+        methods, variants = with_key_variants(methods)
+    methods, more = with_others(methods, others or {}, asked=options.methods is not None)
+    notes += more
+    observed = Observed(options, methods)
 
     def hand_on(chunk: Chunk, forecasts: dict[str, Vector], place: Ints) -> None:
-        counting.add(chunk, forecasts, place)
+        observed.add(chunk, forecasts, place)
         if on_forecasts is not None:
             on_forecasts(chunk, forecasts, place)
 
@@ -92,6 +100,7 @@ def run(
     except StopIteration:
         got = f"{reader.rows:,} that were all skipped" if reader.rows else "a header at most"
         raise InvalidInput(f"log must hold at least one row that can be used, got {got}") from None
+    reader.outcomes.check_positive()
     blocks = replayed.blocks
     if not blocks.labelled:
         raise InvalidInput(f"log must hold at least one outcome, got none in {reader.rows:,} rows")
@@ -99,9 +108,10 @@ def run(
         raise InvalidInput(
             f"warmup must be less than the {blocks.labelled:,} events that have an outcome, got {blocks.warmup:,}"
         )
+    replayed.key_variants = variants
     source.rows = reader.rows
     source.skipped = reader.skipped
     source.notes += notes + reader.notes
     if keyed:
         source.keys = list(reader.names)
-    return summarise(replayed, source, counting.sums)
+    return summarise(replayed, source, observed)

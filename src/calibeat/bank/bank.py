@@ -12,13 +12,13 @@ from calibeat._util.check import check_lengths, check_score, check_scores, check
 from calibeat._util.columns import like
 from calibeat._util.types import Vector
 from calibeat.core import loops
-from calibeat.core.jit import compiled
 from calibeat.core.method import Method
 from calibeat.core.presets import AUTO
 from calibeat.errors import InvalidInput
 from calibeat.late import due_of
 from calibeat.monitor.monitor import Monitor
 from calibeat.stream.calibrator import Calibrator, Number
+from calibeat.stream.dispatch import for_batch
 from calibeat.stream.forecast import Forecast
 
 from . import file as bankfile
@@ -155,10 +155,11 @@ class Bank(Contents):
             fresh, forecasts = fresh_row(self), np.empty(len(probabilities))
             rows = self._method.spec, store.flat, store.stride, fresh, slots
             batch = probabilities, draws, forecasts, np.empty(self._method.receipt_width)
+            loop = for_batch(loops.predict_many, self._method, len(probabilities))
             if self._writable:
-                compiled(loops.predict_many)(*rows, *batch)
+                loop(*rows, *batch)
         if not self._writable:  # nobody changes the rows, so several threads may work at the same time
-            compiled(loops.predict_many)(*rows, *batch)
+            loop(*rows, *batch)
         return like(scores, forecasts)
 
     def fold(self, keys: Any, scores: Any, outcomes: Any, receipts: Any = (), *, of: Any = None) -> Fold:

@@ -8,8 +8,9 @@ import numpy as np
 
 from calibeat._util.types import Ints, Slots, Vector
 from calibeat.core import loops
-from calibeat.core.jit import compiled, is_compiled
+from calibeat.core.jit import is_compiled
 from calibeat.core.layout import N
+from calibeat.stream.dispatch import for_batch
 
 from .keys import KeyColumn
 from .late import Arrivals
@@ -85,11 +86,11 @@ def _server(
     forecasts: Vector,
     raw_below: int,
 ) -> Serve:
-    """What serves the slots of a part. Everything that it needs is made here, and the loop is compiled."""
+    """What serves the slots of a part. Everything that it needs is made here."""
     store, method, n = bank._store, bank._method, len(scores)
     rows = method.spec, store.flat, store.stride, slots
     events = method.width, float(bank._clock), scores, outcomes, bank._draws.of(store, slots), forecasts
-    loop: Any = compiled(loops.run if arrivals is None else loops.run_late)
+    loop: Any = for_batch(loops.run if arrivals is None else loops.run_late, method, n)
     if arrivals is None:
 
         def serve(part: Part) -> None:
@@ -126,6 +127,6 @@ def _teach_pool(
     store, receipt = bank._store, np.empty(bank._method.receipt_width)
     where = bank._method.spec, bank._pool, store.fresh, store.flat, store.stride, slots, opened, scores, outcomes
     if arrivals is None:
-        compiled(pool_rows)(*where, receipt)
+        for_batch(pool_rows, bank._method, len(scores))(*where, receipt)
     else:
-        compiled(pool_late_rows)(*where, arrivals.heads, arrivals.following, receipt)
+        for_batch(pool_late_rows, bank._method, len(scores))(*where, arrivals.heads, arrivals.following, receipt)

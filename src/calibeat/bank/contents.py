@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from calibeat._util.check import check_choice, check_interval, check_whole, said
+from calibeat._util.check import check_choice, check_interval, check_whole, shown
 from calibeat._util.types import Slots, Vector
 from calibeat.core.method import Method
 from calibeat.core.presets import AUTO, method_named, name_of
@@ -51,19 +51,19 @@ class Contents:
             method = method_named(method)
         if method.needs_history:
             raise InvalidInput(
-                f"a bank needs a method that lives in a row, got {said(name_of(method) or method)}, which fits its "
+                f"a bank needs a method that lives in a row, got {shown(name_of(method) or method)}, which fits its "
                 "past again - use AUTO, OPS or TOPS, or a Calibrator for each key"
             )
         self._method = method
         self._seed = check_whole("seed", seed, -(2**63), 2**63 - 1)
         self._prior = None if prior is None else check_choice("prior", prior, ("pooled",))
         if not isinstance(independent, (bool, np.bool_)):
-            raise InvalidInput(f"independent must be True or False, got {said(independent)}")
+            raise InvalidInput(f"independent must be True or False, got {shown(independent)}")
         self._independent = bool(independent)
         self._threads = thread_count(threads)
         self._lock = RLock()
         if monitor is not None and not isinstance(monitor, Monitor):
-            raise InvalidInput(f"monitor must be a Monitor, got {said(monitor)}")
+            raise InvalidInput(f"monitor must be a Monitor, got {shown(monitor)}")
         self._store = RowStore(method, None if monitor is None else monitor.settings)
         self._pool = method.initial_row()  # the row of the pool
         self._clock = 0  # forecasts made so far, of all keys
@@ -260,7 +260,7 @@ class Contents:
     def _known(self, key: Any) -> int:
         slot = self._slot(key)
         if slot < 0:
-            raise UnknownKey(f"key must be one of the {len(self)} keys of the bank, got {said(key)}")
+            raise UnknownKey(f"key must be one of the {len(self)} keys of the bank, got {shown(key)}")
         return slot
 
     def _stream(self, key: Key) -> Key:

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from calibeat._util.check import check_lengths, said
+from calibeat._util.check import check_lengths, shown
 from calibeat._util.types import Ints, Slots, Vector
 from calibeat.core.features import Scaling
-from calibeat.core.jit import compiled, is_compiled, kernel, plain
+from calibeat.core.jit import compilable
 from calibeat.core.kernel import ask, ask_again, play, settle
 from calibeat.core.layout import DRAWS, RECEIPT, N
 from calibeat.core.method import Method
@@ -24,9 +24,10 @@ from calibeat.core.stats import EVENTS, LAST, STATS, add_losses
 from calibeat.core.weights import EPS, LARGEST
 from calibeat.errors import InvalidInput, OutcomeConflict, UnknownForecast, UnknownKey
 from calibeat.monitor.many import Monitors
+from calibeat.stream.dispatch import for_batch
 from calibeat.stream.forecast import VERSION
 
-from .keys import FEW, Key, KeyColumn
+from .keys import Key, KeyColumn
 from .start import learn, start_row
 from .undo import Undo, insist
 
@@ -66,7 +67,7 @@ def receipt_type(method: Method) -> np.dtype[np.void]:
     )
 
 
-@kernel
+@compilable
 def fold_rows(
     spec: Vector,
     rows: Vector,
@@ -158,7 +159,7 @@ class _Operations:
         draws = np.zeros(n)
         if bank._hedges:
             draws[self.asked] = bank._draws.of(store, self.slots[self.asked])
-        loop: Any = plain(fold_rows) if n <= FEW and not is_compiled(fold_rows) else compiled(fold_rows)
+        loop: Any = for_batch(fold_rows, method, n)
         stopped = loop(
             method.spec,
             store.flat,
@@ -267,7 +268,7 @@ def read_receipts(method: Method, receipts: Any, count: int) -> npt.NDArray[np.v
     elif isinstance(receipts, Sequence) and not isinstance(receipts, (str, bytes)):
         for row, receipt in enumerate(receipts):
             if not isinstance(receipt, (bytes, bytearray, memoryview)) or len(receipt) != kind.itemsize:
-                raise InvalidInput(f"receipt must be {kind.itemsize} bytes, got {said(receipt)} - at receipt {row}")
+                raise InvalidInput(f"receipt must be {kind.itemsize} bytes, got {shown(receipt)} - at receipt {row}")
         joined = b"".join(receipts)
     else:
         raise InvalidInput(f"receipts must be a list of bytes, got {type(receipts).__name__}")

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from calibeat.core.jit import kernel
+from calibeat.core.jit import compilable
 from calibeat.core.randomness import mix_words
 
 Bytes = npt.NDArray[np.uint8]
@@ -85,7 +85,7 @@ class Seed:
         return int.from_bytes(digest, "little") >> 1
 
 
-@kernel
+@compilable
 def short_hash(text: Bytes, start: int, end: int, point: int, begin: int, mask: int) -> int:
     """The hash of text[start:end], in numbers that never leave 63 bits: the same in every host."""
     h = begin
@@ -106,7 +106,7 @@ def short_hash(text: Bytes, start: int, end: int, point: int, begin: int, mask: 
     return (h ^ (h >> 16)) & 0x7FFFFFFF
 
 
-@kernel
+@compilable
 def hash_strings(
     text: Bytes, starts: Offsets, ends: Offsets, point: int, begin: int, mask: int, hashes: Hashes
 ) -> None:

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from calibeat._util.types import Slots
-from calibeat.core.jit import compiled, for_size
+from calibeat.core.jit import for_size
 
 from .hashing import Hashes, Seed, hash_strings
 from .keys import FEW, IntColumn, Key, KeyColumn, StringColumn
@@ -60,7 +60,7 @@ class Index(ABC):
                 self._reserve(min(room, self.count + last - at), column, at, last)
                 at, self.count = self._add(column, at, last, slots, room)
                 if at < last:
-                    self._grow(compiled(link))
+                    self._grow(for_size(link, self.count, few=FEW))
         return slots
 
     def find_one(self, key: Any) -> int:
@@ -249,11 +249,12 @@ class IntIndex(Index):
 
     def _find(self, column: IntColumn, first: int, last: int, slots: Slots) -> None:
         wanted = column.keys[first:last]
-        compiled(find_ints)(self._keys, self.table, wanted, self.seed.of_ints(wanted), slots[first:last])
+        find = for_size(find_ints, last - first)
+        find(self._keys, self.table, wanted, self.seed.of_ints(wanted), slots[first:last])
 
     def _add(self, column: IntColumn, first: int, last: int, slots: Slots, room: int) -> tuple[int, int]:
         wanted = column.keys[first:last]
-        done, count = compiled(add_ints)(
+        done, count = for_size(add_ints, last - first)(
             self._keys, self.table, self.count, room, wanted, self.seed.of_ints(wanted), slots[first:last]
         )
         return first + int(done), int(count)
@@ -338,11 +339,11 @@ class StringIndex(Index):
         self._used += len(key)
 
     def _find(self, column: StringColumn, first: int, last: int, slots: Slots) -> None:
-        find: Any = compiled(find_strings)
+        find: Any = for_size(find_strings, last - first)
         find(self._text, self._marks.reshape(-1), self.table, *self._wanted(column, first, last), slots[first:last])
 
     def _add(self, column: StringColumn, first: int, last: int, slots: Slots, room: int) -> tuple[int, int]:
-        add: Any = compiled(add_strings)
+        add: Any = for_size(add_strings, last - first)
         done, count, self._used = add(
             self._text,
             self._marks.reshape(-1),
@@ -357,7 +358,7 @@ class StringIndex(Index):
 
     def _wanted(self, column: StringColumn, first: int, last: int) -> tuple[npt.NDArray[Any], ...]:
         starts, ends = column.offsets[first:last], column.offsets[first + 1 : last + 1]
-        hashes = self.seed.of_strings(compiled(hash_strings), column.text, starts, ends)
+        hashes = self.seed.of_strings(for_size(hash_strings, last - first), column.text, starts, ends)
         return column.text, starts, ends, hashes
 
     def _reserve(self, room: int, column: StringColumn, first: int, last: int) -> None:

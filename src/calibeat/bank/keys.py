@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from calibeat._util.check import said
+from calibeat._util.check import shown
 from calibeat._util.columns import to_array
-from calibeat.core.jit import for_size, kernel
+from calibeat.core.jit import compilable, for_size
 from calibeat.errors import InvalidInput
 
 Key = int | str
@@ -59,7 +59,7 @@ class StringColumn:
                 parts.append(joined.encode())
             except UnicodeEncodeError:
                 row = next(row for row, string in enumerate(strings) if not _is_text(string))
-                got = said(strings[row])
+                got = shown(strings[row])
                 raise InvalidInput(f"key must be text that can be written as UTF-8, got {got} - at row {row}") from None
             # In plain ASCII a string has as many bytes as characters.
             ascii_only = len(parts[-1]) == len(joined)
@@ -88,7 +88,7 @@ class StringColumn:
 KeyColumn = IntColumn | StringColumn
 
 
-@kernel
+@compilable
 def narrow(
     codes: npt.NDArray[np.uint32], width: int, text: npt.NDArray[np.uint8], offsets: npt.NDArray[np.int64]
 ) -> bool:
@@ -111,13 +111,13 @@ def check_key(key: Any) -> Key:
     """One key: an integer of 64 bits or a string."""
     if isinstance(key, str):
         if not _is_text(key):
-            raise InvalidInput(f"key must be text that can be written as UTF-8, got {said(key)}")
+            raise InvalidInput(f"key must be text that can be written as UTF-8, got {shown(key)}")
         return str.__str__(key)  # the text itself, also of an enumeration
     if isinstance(key, (int, np.integer)) and not isinstance(key, bool):
         if not _LEAST <= key <= _MOST:
-            raise InvalidInput(f"key must fit into 64 bits, got {said(key)}")
+            raise InvalidInput(f"key must fit into 64 bits, got {shown(key)}")
         return int(key)
-    raise InvalidInput(f"key must be an int or a string, got {type(key).__name__} {said(key)}")
+    raise InvalidInput(f"key must be an int or a string, got {type(key).__name__} {shown(key)}")
 
 
 def plain_key(key: Any) -> int | bytes:
@@ -167,7 +167,7 @@ def _not_a_key(keys: npt.NDArray[Any]) -> str:
     """What is wrong with an array of floats, booleans, dates, bytes: a missing key first, it is the likely cause."""
     missing = np.isnan(keys) if keys.dtype.kind == "f" else np.zeros(len(keys), dtype=bool)
     row = int(missing.argmax())
-    return f"key must be an int or a string, got {keys.dtype} {said(keys[row].item())} - at row {row}"
+    return f"key must be an int or a string, got {keys.dtype} {shown(keys[row].item())} - at row {row}"
 
 
 def _of_objects(keys: Any) -> KeyColumn:
@@ -184,8 +184,8 @@ def _of_objects(keys: Any) -> KeyColumn:
             raise InvalidInput(f"{error} - at row {row}") from None
         if type(checked[row]) is not type(checked[0]):
             raise InvalidInput(
-                f"keys must be all ints or all strings, got {type(checked[row]).__name__} {said(key)} after "
-                f"{type(checked[0]).__name__} {said(checked[0])} - at row {row}"
+                f"keys must be all ints or all strings, got {type(checked[row]).__name__} {shown(key)} after "
+                f"{type(checked[0]).__name__} {shown(checked[0])} - at row {row}"
             )
     return IntColumn(np.array(checked, dtype=np.int64))
 

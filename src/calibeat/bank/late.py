@@ -11,10 +11,10 @@ from __future__ import annotations
 import numpy as np
 
 from calibeat._util.types import Ints, Slots, Vector
-from calibeat.core.jit import compiled, kernel
+from calibeat.core.jit import compilable, for_size
 
 
-@kernel
+@compilable
 def arrivals(due: Ints, outcomes: Vector, heads: Ints, following: Ints) -> None:
     """For each position a list of the outcomes that arrive there, in order: heads[position], following[it], ..., -1."""
     for i in range(len(due) - 1, -1, -1):
@@ -23,7 +23,7 @@ def arrivals(due: Ints, outcomes: Vector, heads: Ints, following: Ints) -> None:
             heads[due[i]] = i
 
 
-@kernel
+@compilable
 def wait_for_key(slots: Slots, heads: Ints, following: Ints, next_event: Ints, moments: Ints) -> None:
     """When each outcome is learnt: at the next event of its key after its arrival, or at the end of the batch, n."""
     n = len(slots)
@@ -36,7 +36,7 @@ def wait_for_key(slots: Slots, heads: Ints, following: Ints, next_event: Ints, m
             j = following[j]
 
 
-@kernel
+@compilable
 def in_order(moments: Ints, heads: Ints, following: Ints, order: Ints) -> int:
     """The outcomes that are learnt, by (moment, position) -> how many they are."""
     for i in range(len(moments) - 1, -1, -1):
@@ -59,8 +59,8 @@ class Arrivals:
     def __init__(self, due: Ints, outcomes: Vector, slots: Slots, count: int) -> None:
         n = len(due)
         self.heads, self.following = np.full(n + 1, -1), np.full(n, -1)
-        compiled(arrivals)(due, outcomes, self.heads, self.following)
+        for_size(arrivals, n)(due, outcomes, self.heads, self.following)
         self.moments = np.full(n, -1)
-        compiled(wait_for_key)(slots, self.heads, self.following, np.full(count, n), self.moments)
+        for_size(wait_for_key, n)(slots, self.heads, self.following, np.full(count, n), self.moments)
         order = np.empty(n, dtype=np.int64)
-        self.order = order[: compiled(in_order)(self.moments, np.full(n + 1, -1), np.full(n, -1), order)]
+        self.order = order[: for_size(in_order, n)(self.moments, np.full(n + 1, -1), np.full(n, -1), order)]

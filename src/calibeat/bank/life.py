@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from calibeat._util.check import said
+from calibeat._util.check import shown
 from calibeat._util.types import Slots, Vector
 from calibeat.core.layout import N
 from calibeat.core.method import Method
@@ -101,14 +101,14 @@ def merge(bank: Bank, other: Bank) -> None:
     for what in ("method", "seed", "prior", "independent", "watched"):
         our, their = getattr(bank, what), getattr(other, what)
         if our != their:
-            raise InvalidInput(f"banks must have the same {what}, got {said(our)} and {said(their)}")
+            raise InvalidInput(f"banks must have the same {what}, got {shown(our)} and {shown(their)}")
     store, theirs, first = bank._store, other._store, len(bank)
     column = None if theirs.index is None else store.check(theirs.index.column())
     if column is not None and theirs.index is not None:
         common = store.find(column) >= 0
         if common.any():
             key = theirs.index.key(int(common.argmax()))
-            raise InvalidInput(f"banks must have no key in common, got {said(key)} in both")
+            raise InvalidInput(f"banks must have no key in common, got {shown(key)} in both")
     undo, members = Undo(bank), bank._members
     life, complete = members.life, members.complete
     try:

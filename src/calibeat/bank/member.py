@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from calibeat._util.check import check_outcome, check_scores, said
+from calibeat._util.check import check_outcome, check_scores, shown
 from calibeat._util.types import Vector
 from calibeat.core.layout import N
 from calibeat.core.randomness import stream_key
@@ -64,7 +64,7 @@ class Member(Calibrator):
     def _refresh(self) -> None:
         with self._lock:
             if self._gone:
-                key = said(self._key_of_bank)
+                key = shown(self._key_of_bank)
                 raise UnknownKey(f"key must be one of the bank's, got {key}, which it has forgotten")
             if self._moves != self._bank._store.moves:
                 self._aim(self._key_of_bank, self._bank._known(self._key_of_bank))

@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from calibeat._util.types import Slots
-from calibeat.core.jit import kernel
+from calibeat.core.jit import compilable
 from calibeat.core.prefetch import prefetch
 
 from .hashing import Bytes, Hashes, Offsets
@@ -16,13 +16,13 @@ Numbers = npt.NDArray[np.int64]
 AHEAD = 6  # how many keys before its turn, and before the step before, memory is asked for
 
 
-@kernel
+@compilable
 def home(word: int, size: int) -> int:
     """The place in a table of any size where a hash of 31 bits belongs (Lemire 2019)."""
     return (word * size) >> 31
 
 
-@kernel
+@compilable
 def link(table: Slots, hashes: Hashes, first: int) -> None:
     """Put the slots first, first + 1, ... in the table, where there is room for them."""
     size = len(table)
@@ -36,7 +36,7 @@ def link(table: Slots, hashes: Hashes, first: int) -> None:
 # ---- integers ----------------------------------------------------------------------------------------------------
 
 
-@kernel
+@compilable
 def place_of_int(keys: Numbers, table: Slots, key: int, word: int) -> int:
     """Where the slot of a key stands in the table, or the free place where it would stand."""
     size = len(table)
@@ -46,14 +46,14 @@ def place_of_int(keys: Numbers, table: Slots, key: int, word: int) -> int:
     return at
 
 
-@kernel
+@compilable
 def find_ints(keys: Numbers, table: Slots, wanted: Numbers, hashes: Hashes, slots: Slots) -> None:
     """The slot of each wanted key, or -1."""
     for i in range(len(wanted)):
         slots[i] = table[place_of_int(keys, table, wanted[i], hashes[i])]
 
 
-@kernel
+@compilable
 def add_ints(
     keys: Numbers, table: Slots, count: int, room: int, wanted: Numbers, hashes: Hashes, slots: Slots
 ) -> tuple[int, int]:
@@ -74,7 +74,7 @@ def add_ints(
 # Slot s has two marks: marks[2 s] is where its text starts, marks[2 s + 1] is (length << 31) | hash.
 
 
-@kernel
+@compilable
 def place_of_string(text: Bytes, marks: Numbers, table: Slots, wanted: Bytes, start: int, end: int, word: int) -> int:
     """Where the slot of the key wanted[start:end] stands in the table, or the free place where it would stand."""
     size = len(table)
@@ -93,7 +93,7 @@ def place_of_string(text: Bytes, marks: Numbers, table: Slots, wanted: Bytes, st
     return at
 
 
-@kernel
+@compilable
 def look_ahead(text: Bytes, marks: Numbers, table: Slots, hashes: Hashes, i: int) -> None:
     """Three steps lead to a key, table, marks and text, each in another place: ask for them well before its turn.
 
@@ -109,7 +109,7 @@ def look_ahead(text: Bytes, marks: Numbers, table: Slots, hashes: Hashes, i: int
             prefetch(text, marks[2 * slot])
 
 
-@kernel
+@compilable
 def find_strings(
     text: Bytes,
     marks: Numbers,
@@ -126,7 +126,7 @@ def find_strings(
         slots[i] = table[place_of_string(text, marks, table, wanted, starts[i], ends[i], hashes[i])]
 
 
-@kernel
+@compilable
 def add_strings(
     text: Bytes,
     marks: Numbers,

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from calibeat._util.types import Ints, Slots, Vector
-from calibeat.core.jit import kernel, plain
+from calibeat.core.jit import compilable, plain
 from calibeat.core.kernel import ask, play, settle, start_from
 from calibeat.core.layout import N
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from .bank import Bank
 
 
-@kernel
+@compilable
 def start_row(spec: Vector, pool: Vector, fresh: Vector, row: Vector) -> None:
     """Make `row`, which may be longer than the state, that of a new key."""
     for i in range(len(row)):
@@ -30,7 +30,7 @@ def start_row(spec: Vector, pool: Vector, fresh: Vector, row: Vector) -> None:
     start_from(spec, pool, row)
 
 
-@kernel
+@compilable
 def pool_rows(
     spec: Vector,
     pool: Vector,
@@ -52,7 +52,7 @@ def pool_rows(
             learn(spec, pool, scores[i], outcomes[i], receipt)
 
 
-@kernel
+@compilable
 def learn(spec: Vector, pool: Vector, score: float, y: float, receipt: Vector) -> None:
     """The pool forecasts when an outcome arrives, and learns it at once: nobody is served by its forecasts."""
     x0, x1, x2, p, z = ask(spec, pool, score, receipt, 0)
@@ -60,7 +60,7 @@ def learn(spec: Vector, pool: Vector, score: float, y: float, receipt: Vector) -
     settle(spec, pool, pool[N] + 1.0, x0, x1, x2, p, z, cell, y, receipt, 0)
 
 
-@kernel
+@compilable
 def pool_late_rows(
     spec: Vector,
     pool: Vector,

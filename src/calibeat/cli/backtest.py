@@ -6,7 +6,7 @@ import argparse
 import sys
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TextIO
+from typing import Any, TextIO
 
 from calibeat._util.progress import progress
 from calibeat._util.words import visible
@@ -23,6 +23,7 @@ from calibeat.backtest.result import BacktestResult
 from calibeat.backtest.run import run as replay
 from calibeat.errors import InvalidInput
 from calibeat.report.text import page
+from calibeat.rivals.ready import READY
 
 from .outputs import Forecasts, check_outputs, folders, stopped_by_sigterm
 
@@ -37,7 +38,9 @@ examples:
   calibeat backtest log.csv
   calibeat backtest 'logs/*.parquet' --score p --outcome clicked --time at --report report.html
   calibeat backtest log.csv --time at --outcome-time known_at --key country --out forecasts.parquet
+  calibeat backtest log.jsonl --score p_old --score p_new --rival p_platt --methods auto,ops,isotonic
   calibeat backtest log.parquet --scores 'p_*' --label y --report report.html
+  calibeat backtest --store calibeat.db
   zcat log.csv.gz | calibeat backtest - --delay 500 --json"""
 
 
@@ -46,15 +49,27 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.description, parser.epilog = DESCRIPTION, EPILOG
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.add_argument(
-        "log", metavar="LOG", help="a CSV, Parquet or Arrow file, a glob, a folder, or - for CSV on stdin"
+        "log",
+        metavar="LOG",
+        nargs="?",
+        help="a CSV, JSON Lines, Parquet or Arrow file, a glob, a folder, or - for text on stdin",
+    )
+    parser.add_argument(
+        "--store", metavar="STORE", help="in the place of LOG: the store of a service; the key is the stream"
     )
     columns = parser.add_argument_group(
         "columns",
         "Each is guessed from common names if not given, except the key. The guess is reported. "
         "The word none switches off the guess of a time or an id.",
     )
-    columns.add_argument("--score", metavar="NAME", help="the score")
-    columns.add_argument("--outcome", metavar="NAME", help="0 or 1, false or true")
+    columns.add_argument(
+        "--score", metavar="NAME", action="append", help="the score; again for each further model to compare"
+    )
+    columns.add_argument("--outcome", metavar="NAME", help="0 or 1, -1 or 1, false or true; see --positive")
+    columns.add_argument("--positive", metavar="VALUE", help="the outcome that counts as 1; every other counts as 0")
+    columns.add_argument(
+        "--rival", metavar="NAME", action="append", help="forecasts of another method, to be judged beside ours"
+    )
     columns.add_argument(
         "--scores",
         metavar="NAMES",
@@ -63,6 +78,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     columns.add_argument("--label", metavar="NAME", help="many classes: the name or the column number of the class")
     columns.add_argument("--classes", metavar="NAMES", help="many classes: their names between commas, for --scores")
     columns.add_argument("--key", metavar="NAME", help="the stream: each key gets parameters of its own")
+    columns.add_argument("--blank-key", metavar="KEY", help="the stream of events whose key is missing")
     columns.add_argument("--time", metavar="NAME", help="when the score was issued; the log must be in this order")
     columns.add_argument(
         "--outcome-time", metavar="NAME", help="when the outcome was known: it is learnt then, not before"
@@ -77,9 +93,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     columns.add_argument(
         "--time-zone", metavar="ZONE", help="of times written without one: UTC, +02:00, Europe/Paris (UTC)"
     )
-    columns.add_argument("--delimiter", metavar="MARK", help="between the columns of a CSV: a character, or tab (,)")
+    columns.add_argument(
+        "--time-format", metavar="FORMAT", help="of times in text, such as '%%d/%%m/%%Y %%H:%%M' (ISO 8601)"
+    )
+    columns.add_argument("--decimal", metavar="MARK", default=".", help="before the decimals of numbers in text (.)")
+    columns.add_argument(
+        "--delimiter", metavar="MARK", help="between the columns of a CSV: a character, or tab (detected)"
+    )
     how = parser.add_argument_group("the replay")
-    how.add_argument("--methods", metavar="NAMES", help=f"presets between commas ({','.join(DEFAULT)})")
+    how.add_argument(
+        "--methods", metavar="NAMES", help=f"presets, {', '.join(READY)}, between commas ({','.join(DEFAULT)})"
+    )
     how.add_argument("--delay", metavar="N|TIME", help="outcomes arrive N events late, or 30min, 2h, 7d late (0)")
     how.add_argument(
         "--mature", metavar="N|TIME", help="outcomes are learnt at this age, ones and zeros alike: N events, 30min, 7d"
@@ -91,6 +115,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     how.add_argument("--seed", type=int, default=0, metavar="N", help="for methods that draw (%(default)s)")
     how.add_argument("--sort", action="store_true", help="put the log in the order of --time, in memory")
     how.add_argument("--skip-bad", action="store_true", help="skip rows that cannot be used, and count them")
+    act = parser.add_argument_group("decisions", "What calibrated forecasts change in actions and cost.")
+    act.add_argument("--threshold", type=float, metavar="T", help="act where the forecast is at least T")
+    act.add_argument("--cost-fp", type=float, metavar="C", help="what an action for nothing costs; with --cost-fn")
+    act.add_argument("--cost-fn", type=float, metavar="C", help="what a missed event costs; T is FP / (FP + FN)")
     out = parser.add_argument_group("what comes out")
     out.add_argument(
         "--report", type=Path, metavar="FILE.html", help="write the report: one page that needs nothing else"
@@ -104,7 +132,7 @@ def run(args: argparse.Namespace, to: TextIO | None = None, log: TextIO | None =
     to, log = to or sys.stdout, log or sys.stderr
     require_arrow()
     _check(args)
-    files = files_of(args.log, _delimiter(args.delimiter))
+    files = files_of(args.log, _delimiter(args.delimiter)) if args.store is None else _store(args)
     first = visible(Path(files[0].name).name)
     options = Options(
         methods=args.methods,
@@ -113,25 +141,36 @@ def run(args: argparse.Namespace, to: TextIO | None = None, log: TextIO | None =
         delay=args.delay or 0,
         mature=args.mature,
         score_kind=args.score_kind,
+        positive=args.positive,
+        decimal=args.decimal,
         time_zone=args.time_zone,
+        time_format=args.time_format,
+        blank_key=args.blank_key,
         skip_bad=args.skip_bad,
         sort=args.sort,
         seed=args.seed,
+        threshold=args.threshold,
+        cost_fp=args.cost_fp,
+        cost_fn=args.cost_fn,
         title=f"Backtest of {first}" + (f" and {len(files) - 1} more" if len(files) > 1 else ""),
         typed=True,
     )
+    scores = args.score or [None]
+    others = {f"score {at}": name for at, name in enumerate(scores[1:], 2)}
+    others |= {f"rival {at}": name for at, name in enumerate(args.rival or [], 1)}
     named = {
-        "score": args.score,
+        "score": scores[0],
         "outcome": args.outcome,
         "key": args.key,
         "time": args.time,
         "outcome time": args.outcome_time,
         "id": args.id,
+        **others,
     }
     columns = _class_columns(args) if args.scores else Columns(named, delayed=args.delay is not None)
     outputs = {option: path for option, path in (("--report", args.report), ("--out", args.out)) if path is not None}
-    check_outputs(args.log, files, outputs)
-    result = _replayed(args, files, columns, options, log, list(outputs.values()))
+    check_outputs(args.log or args.store, files, outputs)
+    result = _replayed(args, files, columns, options, log, outputs=list(outputs.values()), others=others)
     if args.json:
         to.write(result.to_json() + "\n")
         return
@@ -141,12 +180,18 @@ def run(args: argparse.Namespace, to: TextIO | None = None, log: TextIO | None =
 
 
 def _replayed(
-    args: argparse.Namespace, files: list[LogFile], columns: Columns, options: Options, log: TextIO, outputs: list[Path]
+    args: argparse.Namespace,
+    files: list[LogFile],
+    columns: Columns,
+    options: Options,
+    log: TextIO,
+    *,
+    outputs: list[Path],
+    others: dict[str, str],
 ) -> BacktestResult:
     """Replay the files and write what was asked for: all of it, or nothing."""
-    trace = args.out is not None
-    many = columns if isinstance(columns, ClassColumns) else None
-    reader = ClassReader(options, trace=trace, source=many) if many else RowReader(options, trace=trace)
+    trace, many = args.out is not None, columns if isinstance(columns, ClassColumns) else None
+    reader = RowReader(options, trace=trace) if many is None else ClassReader(options, trace=trace, source=many)
     source = Source(
         options.title,
         [file.name for file in files],
@@ -164,11 +209,11 @@ def _replayed(
             forecasts = stack.enter_context(Forecasts(args.out, reader.names, paths, keyed=keyed))
         with progress(_total(files), log, unit="rows") as step:
             on_forecasts = forecasts.write if forecasts else None
-            batches = read_log(files, columns, options, reader, step, many.batch if many else None)
+            batches = read_log(files, columns, options, reader, step, None if many is None else many.batch)
             if isinstance(reader, ClassReader):
                 payload = replay_classes(batches, source, reader, on_forecasts=on_forecasts)
             else:
-                payload = replay(batches, source, reader, keyed=keyed, on_forecasts=on_forecasts)
+                payload = replay(batches, source, reader, keyed=keyed, others=others, on_forecasts=on_forecasts)
         result = BacktestResult(payload)
         # Both files take their names once both are whole on the disk.
         if forecasts:
@@ -178,22 +223,38 @@ def _replayed(
     return result
 
 
+def _store(args: argparse.Namespace) -> list[LogFile]:
+    """The store as the only file of the log; its columns have fixed names."""
+    from calibeat.service.export import StoreLog  # with the service's libraries, which other logs do not need
+
+    args.key = args.key or "stream"
+    found: Any = StoreLog(args.store)  # it does what a LogFile does
+    return [found]
+
+
 def _check(args: argparse.Namespace) -> None:
     """What can be known to be wrong before the work."""
+    if (args.log is None) == (args.store is None):
+        raise InvalidInput(f"LOG or --store must be given, got {'both' if args.log else 'neither'}")
     if args.outcome_time is not None and args.delay is not None and args.delay != "0":
         raise InvalidInput("--delay must not be given where --outcome-time says when outcomes arrived, got both")
     if args.out and args.out.suffix.lower() != ".parquet":
         raise InvalidInput(f"--out must end in .parquet, got {str(args.out)!r}")
 
-    given = [
-        option
-        for option, value in (("--score", args.score), ("--outcome", args.outcome), ("--key", args.key))
-        if args.scores and value is not None
-    ]
-    if given:
-        raise InvalidInput(f"{given[0]} must not be given with --scores, got both")
-    if args.scores and args.mature is not None:
-        raise InvalidInput("--mature must not be given with --scores: labels are learnt as they arrive")
+    _check_classes(args)
+
+
+# What a replay of many classes knows nothing of.
+_BINARY = (
+    *("score", "outcome", "key", "rival", "positive", "blank_key", "mature"),
+    *("threshold", "cost_fp", "cost_fn", "store"),
+)
+
+
+def _check_classes(args: argparse.Namespace) -> None:
+    given = next((name for name in _BINARY if getattr(args, name) is not None), None)
+    if args.scores and given:
+        raise InvalidInput(f"--{given.replace('_', '-')} must not be given with --scores, got both")
     if not args.scores and (args.label is not None or args.classes is not None):
         raise InvalidInput("--label and --classes are for many classes: name the columns of the scores with --scores")
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from calibeat._util.check import said
+from calibeat._util.check import shown
 from calibeat._util.words import counted, visible
 from calibeat.bank.bank import Bank
 from calibeat.bank.keys import Key
@@ -127,7 +127,7 @@ def _show(options: argparse.Namespace) -> None:
     try:
         found = {name: _plain(column[0]) for name, column in bank.table_of([key]).items()}
     except UnknownKey:
-        raise InvalidInput(f"key must be one of the {len(bank)} keys of {options.file}, got {said(key)}") from None
+        raise InvalidInput(f"key must be one of the {len(bank)} keys of {options.file}, got {shown(key)}") from None
     except (IndexError, UnicodeDecodeError) as error:
         raise SnapshotMismatch(
             f"bank file must find its keys, got {error} - in {options.file}, try --verify"

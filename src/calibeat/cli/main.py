@@ -19,6 +19,9 @@ COMMANDS = {
     "backtest": "what would have been best on my log? a verdict, a table, a report",
     "reproduce": "every table and figure of the paper computed anew, beside the published numbers",
     "bank": "look into a bank file",
+    "serve": "the calibration service: scores in, outcomes whenever they come, nothing lost",
+    "store": "look at, check, replay, prune and export the store of a service",
+    "token": "who may use the service",
 }
 DONE, CHECK_FAILED, BAD_INPUT, STOPPED = 0, 1, 2, 130
 

@@ -10,7 +10,7 @@ import math
 
 from calibeat._util.types import Vector
 
-from .jit import kernel
+from .jit import compilable
 from .layout import THETA
 
 Triple = tuple[float, float, float]
@@ -19,14 +19,14 @@ Matrix = tuple[float, float, float, float, float, float]
 ROUNDING = 2.0**-52
 
 
-@kernel
+@compilable
 def sigmoid(z: float) -> float:
     """1 / (1 + e^-z), from the exponential that cannot overflow, without a branch that the processor has to guess."""
     e = math.exp(-abs(z))
     return (1.0 if z >= 0.0 else e) / (1.0 + e)
 
 
-@kernel
+@compilable
 def solve(
     d: float, a00: float, a01: float, a02: float, a11: float, a12: float, a22: float, g0: float, g1: float, g2: float
 ) -> Triple:
@@ -55,7 +55,7 @@ def solve(
     return (g0 - a01 * s1 - a02 * s2) / a00, s1, s2
 
 
-@kernel
+@compilable
 def matrix(row: Vector, d: float) -> Matrix:
     """The packed matrix of a row: a00, a01, a02, a11, a12, a22, zeros beyond d."""
     a01 = a02 = a11 = a12 = a22 = 0.0
@@ -69,7 +69,7 @@ def matrix(row: Vector, d: float) -> Matrix:
     return a00, a01, a02, a11, a12, a22
 
 
-@kernel
+@compilable
 def theta_dot(row: Vector, d: float, x0: float, x1: float, x2: float) -> float:
     """theta . x"""
     z = row[THETA] * x0
@@ -80,7 +80,7 @@ def theta_dot(row: Vector, d: float, x0: float, x1: float, x2: float) -> float:
     return z
 
 
-@kernel
+@compilable
 def store_theta(row: Vector, d: float, t0: float, t1: float, t2: float) -> None:
     """The first d numbers of theta into the row."""
     row[THETA] = t0
@@ -90,7 +90,7 @@ def store_theta(row: Vector, d: float, t0: float, t1: float, t2: float) -> None:
         row[THETA + 2] = t2
 
 
-@kernel
+@compilable
 def project(
     d: float,
     a00: float,
@@ -132,7 +132,7 @@ def project(
     return t0, t1, t2
 
 
-@kernel
+@compilable
 def theta_start(d: float, pool: Vector, row: Vector) -> None:
     """A new stream takes the parameters that all streams have taught, and stays as ready to learn as a new one is."""
     for i in range(THETA, THETA + int(d)):

@@ -15,7 +15,7 @@ from calibeat._util.types import Vector
 from calibeat.errors import InvalidInput
 
 from .formula import Formula
-from .jit import kernel
+from .jit import compilable
 from .layout import BINS, GROUPS, OWN, PRIOR
 from .parts import Calibeater, Features
 
@@ -142,7 +142,7 @@ class Hedging(Calibeater):
         check_counts(cells, n, at, 0.0)
 
 
-@kernel
+@compilable
 def bin_of(p: float, m: float) -> int:
     """The bin of p among B_1 = [0, 1/m), ..., B_m = [1 - 1/m, 1], counted from 0; an edge k/m falls to the right."""
     b = int(p * m)
@@ -156,7 +156,7 @@ def bin_of(p: float, m: float) -> int:
     return b
 
 
-@kernel
+@compilable
 def track(row: Vector, cells: int, b: int, m: float, prior: float) -> float:
     """The average outcome of bin b."""
     middle = (b + 0.5) / m
@@ -164,7 +164,7 @@ def track(row: Vector, cells: int, b: int, m: float, prior: float) -> float:
     return (row[cells + 2 * b] + prior * middle) / count if count > 0.0 else middle
 
 
-@kernel
+@compilable
 def tracking_start(pool: Vector, row: Vector, cells: int, m: float) -> None:
     """Each cell of a new stream has seen up to 20 imaginary events of the pool's mean outcome."""
     for at in range(cells, cells + 2 * int(m), 2):
@@ -175,7 +175,7 @@ def tracking_start(pool: Vector, row: Vector, cells: int, m: float) -> None:
             row[at + 1] = seen
 
 
-@kernel
+@compilable
 def hedge(row: Vector, cells: int, m: float, own: int) -> tuple[int, int, float, float]:
     """F99 on the cells that start at `cells` -> (b, b', d, e): say m_b with probability d/(d + e), m_b' otherwise.
 
@@ -198,7 +198,7 @@ def hedge(row: Vector, cells: int, m: float, own: int) -> tuple[int, int, float,
     return high - 1, high, d, e
 
 
-@kernel
+@compilable
 def mean_when_said(row: Vector, cells: int, b: int, m: float) -> float:
     """p_b: the mean outcome when m_b was said, m_b if it never was."""
     count = row[cells + 2 * b + 1]

@@ -6,11 +6,11 @@ import math
 
 from calibeat._util.types import Vector
 
-from .jit import kernel
+from .jit import compilable
 from .weights import inside, likelihood
 
 
-@kernel
+@compilable
 def weigh_evidence(row: Vector, at: int, y: float, p: float, f: float, score: float) -> None:
     """Multiply the likelihood ratio of forecast p over the score into row[at + 1]; overflow goes to row[at] as a log.
 

@@ -23,7 +23,7 @@ from calibeat._util.types import Vector
 
 from .fit import refit_scaling
 from .formula import LARGEST_EXPONENT, Expression, Formula, clamped, odds, sigmoid_of
-from .jit import kernel
+from .jit import compilable
 from .layout import SCORE_CLIP, D
 from .parts import Features
 
@@ -162,7 +162,7 @@ class Temperature(Scaling):
     names: ClassVar[tuple[str, ...]] = ("a",)
 
 
-@kernel
+@compilable
 def features_of(kind: float, clip: float, score: float) -> tuple[float, float, float]:
     """Score -> x, padded with zeros to three numbers."""
     if kind == RAW or kind == HISTOGRAM:  # noqa: PLR1714, SIM109 - a tuple would be made for every event
@@ -179,7 +179,7 @@ def features_of(kind: float, clip: float, score: float) -> tuple[float, float, f
     return math.log(f / (1.0 - f)), 0.0, 0.0
 
 
-@kernel
+@compilable
 def logit_of(kind: float, x0: float, x1: float) -> float:
     """The logit of the clipped score, from its features."""
     return x0 - x1 if kind == BETA else x0

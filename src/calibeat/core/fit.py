@@ -7,7 +7,7 @@ import math
 from calibeat._util.types import Vector
 
 from .algebra import Triple, project, solve, store_theta
-from .jit import kernel, rare_kernel
+from .jit import compilable, rare_kernel
 from .layout import BALL, THETA, WINDOW, D
 
 PLAIN_SECONDS = 20e-6  # of a fit as plain Python, for each event that it looks at (about)
@@ -74,7 +74,7 @@ def fit(
     return t0, t1, t2
 
 
-@kernel
+@compilable
 def derivatives(
     d: float,
     h0: Vector,

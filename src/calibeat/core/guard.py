@@ -29,7 +29,7 @@ from calibeat._util.types import Vector
 from calibeat.errors import InvalidInput
 
 from .calibeating import bin_of
-from .jit import kernel, large_kernel
+from .jit import compilable, large_kernel
 from .layout import GUARD_CELLS, SLACK, SPRING, STRICT
 from .parts import Part
 
@@ -128,27 +128,27 @@ class Guard(Part):
         return forecast == (issued if self.strict is None else centre(issued, float(self.strict)))
 
 
-@kernel
+@compilable
 def clip_expert(p: float) -> float:
     """An expert inside [INSIDE, 1 - INSIDE]."""
     p = max(INSIDE, p)
     return min(1.0 - INSIDE, p)
 
 
-@kernel
+@compilable
 def arc_edge(k: float, cells: float) -> float:
     """The lower edge of cell k of equal arc: sin(pi k / 2 J)^2."""
     s = math.sin(0.5 * math.pi * k / cells)
     return s * s
 
 
-@kernel
+@compilable
 def guard_edge(k: float, cells: float, strict: bool) -> float:
     """The lower edge of bin k."""
     return arc_edge(k, cells) if strict else k / cells
 
 
-@kernel
+@compilable
 def guard_bin(q: float, cells: float, strict: bool) -> int:
     """The bin of q: even bins as everywhere, or cells of equal arc."""
     if not strict:
@@ -163,7 +163,7 @@ def guard_bin(q: float, cells: float, strict: bool) -> int:
     return k
 
 
-@kernel
+@compilable
 def debt(row: Vector, at: int, b: int, slack: float) -> float:
     """D_b, the part of S_b outside the dead zone."""
     s = row[at + SUMS + 2 * b]
@@ -175,13 +175,13 @@ def debt(row: Vector, at: int, b: int, slack: float) -> float:
     return 0.0
 
 
-@kernel
+@compilable
 def pull(d: float, p: float, q: float, m: float, n: float) -> float:
     """h(q), what an outcome 1 instead of 0 adds to half the potential; m = lam M and n = lam N."""
     return d - (q - p) * (m / (q * (1.0 - q)) + n)
 
 
-@kernel
+@compilable
 def balance(d: float, p: float, m: float, n: float, low: float, high: float) -> float:
     """The q between low and high where h comes down through zero.
 
@@ -249,14 +249,14 @@ def guard(
     return q, q, 1.0
 
 
-@kernel
+@compilable
 def centre(q: float, cells: float) -> float:
     """The centre of the cell of equal arc that q lies in: what a strict guard issues."""
     b = guard_bin(q, cells, True)
     return 0.5 * (arc_edge(float(b), cells) + arc_edge(b + 1.0, cells))
 
 
-@kernel
+@compilable
 def guard_step(row: Vector, at: int, cells: float, strict: bool, p: float, q: float, y: float) -> None:
     """Learn outcome y of an event where the expert said p and the guard q (of a strict guard: before rounding)."""
     b = at + SUMS + 2 * guard_bin(q, cells, strict)

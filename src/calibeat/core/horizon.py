@@ -12,7 +12,7 @@ import math
 
 from calibeat._util.types import Vector
 
-from .jit import kernel
+from .jit import compilable
 from .layout import HORIZON_COVARIANCE, HORIZON_THETA, HORIZON_WEIGHT, MEAN_LAG, WEIGHT
 from .weights import squashed
 
@@ -32,20 +32,20 @@ def horizon_initial() -> list[float]:
     return [0.0, 0.0, *[1.0 / 6.0] * 6, *covariance]
 
 
-@kernel
+@compilable
 def bounded(z: float, most: float) -> float:
     """z clipped to [-most, most]."""
     z = min(most, z)
     return max(-most, z)
 
 
-@kernel
+@compilable
 def issued_logit(p: float) -> float:
     """The logit of what a lane said, as the horizon lane looks at it."""
     return bounded(math.log(p / (1.0 - p)), MOST_LANE_LOGIT)
 
 
-@kernel
+@compilable
 def horizon_says(row: Vector, lane: int, x: float, o: float, l0: float, l1: float, l2: float, l3: float) -> float:
     """sigmoid(theta . phi), with the theta of now; the lane begins at row[lane]."""
     t = lane + HORIZON_THETA
@@ -54,14 +54,14 @@ def horizon_says(row: Vector, lane: int, x: float, o: float, l0: float, l1: floa
     )
 
 
-@kernel
+@compilable
 def note_lag(row: Vector, n: float, lag: float) -> None:
     """The mean lag: exactly 0 while no outcome was ever late."""
     if lag > 0.0 or row[MEAN_LAG] > 0.0:
         row[MEAN_LAG] += (lag - row[MEAN_LAG]) / (min(DELAY_MEMORY, n))
 
 
-@kernel
+@compilable
 def wake(row: Vector, lane: int) -> None:
     """The horizon lane takes a seventh of the weights."""
     for k in range(WEIGHT, WEIGHT + 6):
@@ -69,7 +69,7 @@ def wake(row: Vector, lane: int) -> None:
     row[lane + HORIZON_WEIGHT] = 1.0 / 7.0
 
 
-@kernel
+@compilable
 def dot(
     row: Vector,
     i0: int,
@@ -90,7 +90,7 @@ def dot(
     return row[i0] + row[i1] * x + row[i2] * o + row[i3] * l0 + row[i4] * l1 + row[i5] * l2 + row[i6] * l3  # phi_0 is 1
 
 
-@kernel
+@compilable
 def horizon_step(
     row: Vector, lane: int, y: float, x: float, o: float, l0: float, l1: float, l2: float, l3: float
 ) -> None:
@@ -135,7 +135,7 @@ def horizon_step(
     narrow(row, p6, 1, drift, d * k6, k6, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0)
 
 
-@kernel
+@compilable
 def narrow(
     row: Vector,
     at: int,

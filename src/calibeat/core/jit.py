@@ -1,6 +1,6 @@
 """One body, two ways to run it: plain Python for one event, Numba for a batch.
 
-A kernel is an ordinary module-level function marked with :func:`kernel`. Called by its name it is plain Python, so
+A kernel is an ordinary module-level function marked with :func:`compilable`. Called by its name it is plain Python, so
 importing calibeat and serving single events never waits for Numba. :func:`compiled` gives the same body compiled, with
 the same bits (no fastmath), or the plain function when Numba is absent or ``NUMBA_DISABLE_JIT=1``.
 
@@ -41,7 +41,7 @@ _left: dict[Callable[..., Any], float] = {}  # seconds of plain Python until a k
 # ---- marks -------------------------------------------------------------------------------------------------------
 
 
-def kernel(function: F) -> F:
+def compilable(function: F) -> F:
     """Mark a function that compiled code may call; it stays the plain function that it is.
 
     A kernel makes no arrays, so Numba need not count references (``_nrt``), which would cost more than the arithmetic

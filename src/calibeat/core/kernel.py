@@ -21,7 +21,7 @@ from .calibeating import KEEP, SPLINE, TRACK, bin_of, hedge, track, tracking_sta
 from .evidence import weigh_evidence
 from .features import HISTOGRAM, RAW, features_of, logit_of
 from .guard import centre, clip_expert, guard, guard_step
-from .jit import kernel, single_kernel
+from .jit import compilable, single_kernel
 from .lanes import lanes_start, lanes_step, mix
 from .layout import (
     AFTER,
@@ -73,7 +73,7 @@ Asked = tuple[float, float, float, float, float]  # the features x, the expert, 
 Played = tuple[float, int, int, float, float, float]  # the forecast, the cell; bin, two points, weight of the lower
 
 
-@kernel
+@compilable
 def expert(spec: Vector, row: Vector, score: float, x0: float, x1: float, x2: float) -> tuple[float, float]:
     """The scaled probability of a score with features x, and its logit (0 where there is none)."""
     kind, learner = spec[FEATURES], spec[LEARNER]
@@ -86,7 +86,7 @@ def expert(spec: Vector, row: Vector, score: float, x0: float, x1: float, x2: fl
     return sigmoid(z), z
 
 
-@kernel
+@compilable
 def ask(spec: Vector, row: Vector, score: float, receipt: Vector, at: int) -> Asked:
     """Features, expert and its logit for the score of a new event; what a mixture needs goes into the receipt."""
     clip = spec[SCORE_CLIP]
@@ -104,7 +104,7 @@ def ask(spec: Vector, row: Vector, score: float, receipt: Vector, at: int) -> As
     return x0, x1, x2, p, z
 
 
-@kernel
+@compilable
 def ask_again(spec: Vector, row: Vector, score: float) -> Asked:
     """The same, now, for the score of an earlier event; lanes look after themselves."""
     x0, x1, x2 = features_of(spec[FEATURES], spec[SCORE_CLIP], score)
@@ -112,7 +112,7 @@ def ask_again(spec: Vector, row: Vector, score: float) -> Asked:
     return x0, x1, x2, p, z
 
 
-@kernel
+@compilable
 def play(spec: Vector, row: Vector, p: float, x0: float, x1: float, u: float, receipt: Vector, at: int) -> Played:
     """What calibeater and guard make of the expert p -> (forecast, cell, bin, low, high, weight of low).
 
@@ -131,9 +131,9 @@ def play(spec: Vector, row: Vector, p: float, x0: float, x1: float, u: float, re
         if spec[GROUPS] != m:
             b = bin_of(p, spec[GROUPS])
         left, right, d, e = hedge(row, int(spec[CELLS]) + 2 * b * int(m), m, own)
-        said = left if u * (d + e) <= d else right
+        point = left if u * (d + e) <= d else right
         low, high, weight = (left + 0.5) / m, (right + 0.5) / m, d / (d + e)
-        cell, forecast = b * int(m) + said, (said + 0.5) / m
+        cell, forecast = b * int(m) + point, (point + 0.5) / m
     if spec[MIXES] == 1.0:
         receipt[at + FORECAST] = forecast
     if spec[GUARD] > 0.0:
@@ -147,7 +147,7 @@ def play(spec: Vector, row: Vector, p: float, x0: float, x1: float, u: float, re
     return forecast, cell, b, low, high, weight
 
 
-@kernel
+@compilable
 def predict(
     spec: Vector, row: Vector, score: float, u: float, receipt: Vector, at: int
 ) -> tuple[float, int, float, float, float, float, float, int, float, float, float]:
@@ -157,7 +157,7 @@ def predict(
     return forecast, cell, x0, x1, x2, p, z, b, low, high, weight
 
 
-@kernel
+@compilable
 def settle(
     spec: Vector,
     row: Vector,
@@ -203,7 +203,7 @@ def settle(
     row[N] += 1.0
 
 
-@kernel
+@compilable
 def remember(
     spec: Vector, row: Vector, x0: float, x1: float, y: float, h0: Vector, h1: Vector, hy: Vector, dropped: int
 ) -> bool:
@@ -220,7 +220,7 @@ def remember(
     return wants_refit(spec, row[N])
 
 
-@kernel
+@compilable
 def update(
     spec: Vector,
     row: Vector,
@@ -244,7 +244,7 @@ def update(
     return spec[LEARNER] == REFIT and remember(spec, row, x0, x1, y, h0, h1, hy, dropped)
 
 
-@kernel
+@compilable
 def start_from(spec: Vector, pool: Vector, row: Vector) -> None:
     """A new row takes what the pool, a stream of the same method that learns from all events, has learnt."""
     learner = spec[LEARNER]

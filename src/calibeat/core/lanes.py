@@ -17,7 +17,7 @@ from .horizon import (
     note_lag,
     wake,
 )
-from .jit import kernel, large_kernel
+from .jit import compilable, large_kernel
 from .layout import (
     BEND,
     COV_AB,
@@ -56,7 +56,7 @@ BLEND = 0.3  # of the way from a pool's variances, which are too small for one s
 # ---- forecast ----------------------------------------------------------------------------------------------------
 
 
-@kernel
+@compilable
 def lane_features(clip: float, f: float, x0: float, x1: float) -> tuple[float, float]:
     """(x, g) of the Kalman lanes."""
     if f <= clip:
@@ -66,7 +66,7 @@ def lane_features(clip: float, f: float, x0: float, x1: float) -> tuple[float, f
     return x0 - x1, x0 + x1 + LN4
 
 
-@kernel
+@compilable
 def lane_logits(row: Vector, x: float, g: float, logit: float) -> tuple[float, float, float, float, float]:
     """The logits of the five lanes that learn: four Kalman lanes and the paper's OPS."""
     z0 = row[SLOPE] * x + row[BEND] * g + row[OFFSET]
@@ -76,7 +76,7 @@ def lane_logits(row: Vector, x: float, g: float, logit: float) -> tuple[float, f
     return z0, z1, z2, z3, row[OPS_A] * logit + row[OPS_B]
 
 
-@kernel
+@compilable
 def mix(row: Vector, clip: float, x0: float, x1: float, horizon: int, receipt: Vector, at: int) -> float:
     """The expert, for a receipt that holds the score; what each lane says is put in the receipt."""
     f = clipped(receipt[at + SCORE], clip)
@@ -127,7 +127,7 @@ def lanes_step(
     paper_step(row, x0 - x1, paper, y)
 
 
-@kernel
+@compilable
 def weigh_lanes(
     row: Vector, n: float, y: float, f: float, e0: float, e1: float, e2: float, e3: float, paper: float
 ) -> None:
@@ -145,7 +145,7 @@ def weigh_lanes(
     row[w + 5] = keep * u5 + gift
 
 
-@kernel
+@compilable
 def late_step(
     row: Vector, f: float, x0: float, x1: float, n: float, lag: float, y: float, horizon: int, receipt: Vector, at: int
 ) -> None:
@@ -189,7 +189,7 @@ def late_step(
         horizon_step(row, horizon, y, x, o, z0, z1, z2, z3)
 
 
-@kernel
+@compilable
 def kalman(row: Vector, k: int, x: float, g: float, e: float, y: float, drift_ac: float, drift_b: float) -> None:
     """One outcome for lane k, which says e: without branches, so that the four lanes can go together as vectors."""
     aa, ac, ab = row[VAR_A + k], row[COV_AC + k], row[COV_AB + k]
@@ -221,7 +221,7 @@ def kalman(row: Vector, k: int, x: float, g: float, e: float, y: float, drift_ac
     row[VAR_B + k] = bb + drift_b if bb < CAP_B else bb
 
 
-@kernel
+@compilable
 def paper_step(row: Vector, x: float, o: float, y: float) -> None:
     """The paper's step on (x, 1) with its hyper-parameters; o is what this lane says now."""
     if o <= EPS or o >= 1.0 - EPS:  # the gradient is that of the lane itself, unclipped
@@ -229,7 +229,7 @@ def paper_step(row: Vector, x: float, o: float, y: float) -> None:
     ons_step(row, OPS_A, 2.0, x, 1.0, 0.0, o - y, ONS_GAIN, ONS_RADIUS)
 
 
-@kernel
+@compilable
 def lanes_start(pool: Vector, row: Vector) -> None:
     """A new stream starts at the pool's parameters with variances between the pool's and its own; weights as new.
 

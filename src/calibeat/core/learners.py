@@ -19,7 +19,7 @@ from calibeat.errors import InvalidInput
 
 from .algebra import ROUNDING, matrix, project, scaled_identity, solve, store_theta, theta_dot
 from .features import Scaling
-from .jit import kernel
+from .jit import compilable
 from .layout import BALL, GAIN, THETA
 from .parts import Columns, Features, Learner
 
@@ -226,7 +226,7 @@ class AIOLI(Learner):
 # ---- one step of each learner ------------------------------------------------------------------------------------
 
 
-@kernel
+@compilable
 def ons_step(
     row: Vector, at: int, d: float, x0: float, x1: float, x2: float, error: float, gain: float, radius: float
 ) -> None:
@@ -263,7 +263,7 @@ def ons_step(
             row[at + 2] = t2
 
 
-@kernel
+@compilable
 def ogd_step(row: Vector, d: float, x0: float, x1: float, x2: float, error: float, step: float, radius: float) -> None:
     """theta = projection on the Euclidean ball of theta - step error x."""
     t0 = row[THETA] - step * (error * x0)
@@ -275,7 +275,7 @@ def ogd_step(row: Vector, d: float, x0: float, x1: float, x2: float, error: floa
     store_theta(row, d, t0, t1, t2)
 
 
-@kernel
+@compilable
 def aioli_logit(row: Vector, d: float, x0: float, x1: float, x2: float) -> float:
     """The root of z = u - v tanh(z/2), u = -x' Q^-1 c, v = x' Q^-1 x."""
     q00, q01, q02, q11, q12, q22 = matrix(row, d)
@@ -294,7 +294,7 @@ def aioli_logit(row: Vector, d: float, x0: float, x1: float, x2: float) -> float
     return z
 
 
-@kernel
+@compilable
 def aioli_step(
     row: Vector, d: float, x0: float, x1: float, x2: float, p: float, z: float, y: float, share: float
 ) -> None:
@@ -320,7 +320,7 @@ def aioli_step(
         row[THETA + 1] += h * x0 * x0
 
 
-@kernel
+@compilable
 def aioli_start(d: float, pool: Vector, row: Vector) -> None:
     """theta_start, where theta is -Q^-1 c: the c that gives the pool's parameters with the Q = scale I of a new row."""
     a00, a01, a02, a11, a12, a22 = matrix(pool, d)

@@ -14,7 +14,7 @@ import numpy as np
 
 from calibeat._util.types import Ints, Slots, Vector
 
-from .jit import kernel
+from .jit import compilable
 from .kernel import ask, play, predict, remember, settle, update
 from .layout import DRAWS, LEARNER, RECEIPT, N
 from .learners import REFIT
@@ -28,6 +28,7 @@ MOST_FETCHED = 160  # numbers of a row: of a longer one (HOPS) an event needs on
 EVENT, ARRIVED = 0, 1  # of `place`: the next event, and how many outcomes of `order` have been learnt
 
 NO_SLOTS: Slots = np.empty(0, dtype=np.int32)
+NO_LANE: Vector = np.empty(0)
 NO_HISTORY: tuple[Vector, Vector, Vector, int] = np.empty(0), np.empty(0), np.empty(0), 0
 
 
@@ -45,7 +46,7 @@ def place_before(event: int = 0) -> Ints:
     return np.array([event, 0])
 
 
-@kernel
+@compilable
 def fetch_row(rows: Vector, stride: int, slot: int) -> None:
     """Have a row brought near before it is needed."""
     begin = slot * stride
@@ -55,7 +56,7 @@ def fetch_row(rows: Vector, stride: int, slot: int) -> None:
     prefetch(rows, begin + stride - 1)
 
 
-@kernel
+@compilable
 def run(
     spec: Vector,
     rows: Vector,
@@ -108,7 +109,7 @@ def run(
     return False
 
 
-@kernel
+@compilable
 def run_late(  # noqa: C901 - one loop for all hosts
     spec: Vector,
     rows: Vector,
@@ -183,7 +184,7 @@ def run_late(  # noqa: C901 - one loop for all hosts
     return False
 
 
-@kernel
+@compilable
 def predict_many(
     spec: Vector,
     rows: Vector,

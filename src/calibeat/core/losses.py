@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 
-from .jit import kernel
+from .jit import compilable
 
 LOSS_FLOOR = 1e-5  # what was said of an outcome counts as at least this: a bin that has seen one outcome says just that
 
 
-@kernel
+@compilable
 def log_loss(p: float, y: float) -> float:
     """-log of the probability that p gave to y, which counts as at least `LOSS_FLOOR`."""
     p = p if y == 1.0 else 1.0 - p

@@ -199,12 +199,12 @@ class Lanes(Learner):
         for k, z in enumerate(logits):
             formula.add(f"lane{k}", _squashed(z))
         formula.add("ops", _squashed(("+", ("*", ops_a, "logit"), ops_b)))
-        said = ["lane0", "lane1", "lane2", "lane3", "f", "ops"]
+        names = ["lane0", "lane1", "lane2", "lane3", "f", "ops"]
         lane = row[len(row) - HORIZON_WIDTH :]
         if self.horizon and lane[HORIZON_WEIGHT] > 0.0:
             _export_horizon(formula, lane, [("+", ("*", ops_a, "logit"), ops_b), *logits])
-            weights, said = [*weights, lane[HORIZON_WEIGHT]], [*said, "horizon"]
-        mean = ("+", *(("*", w, name) for w, name in zip(weights, said, strict=True)))
+            weights, names = [*weights, lane[HORIZON_WEIGHT]], [*names, "horizon"]
+        mean = ("+", *(("*", w, name) for w, name in zip(weights, names, strict=True)))
         formula.add("expert", clamped(mean, EPS, LARGEST))
 
 

@@ -33,5 +33,5 @@ def adopted(receipt: Sequence[float]) -> tuple[float, ...]:
     """
     if len(receipt) != _WIDTH_OF_0_1:
         return tuple(receipt)
-    seen, _, *said, score = receipt
-    return (seen, score, *said, 0.0, said[FORECAST - LANE])
+    seen, _, *lanes, score = receipt
+    return (seen, score, *lanes, 0.0, lanes[FORECAST - LANE])

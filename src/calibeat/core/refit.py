@@ -18,7 +18,7 @@ from calibeat.errors import InvalidInput
 
 from .features import HISTOGRAM
 from .formula import Formula
-from .jit import kernel, rare_kernel
+from .jit import compilable, rare_kernel
 from .layout import AFTER, BALL, EVERY, HISTOGRAM_BINS, THETA, WINDOW, N
 from .learners import REFIT
 from .parts import Features, Learner
@@ -156,7 +156,7 @@ def refit_histogram(spec: Vector, row: Vector, h0: Vector, h1: Vector, hy: Vecto
     row[THETA] = float(used)
 
 
-@kernel
+@compilable
 def histogram_mean(row: Vector, bins: int, score: float) -> float:
     """The mean outcome of the score's bin: as many edges as are <= score lie to its left."""
     edges, means = THETA + 1, THETA + bins
@@ -230,13 +230,13 @@ class Histogram(Features):
 # ---- when to fit -------------------------------------------------------------------------------------------------
 
 
-@kernel
+@compilable
 def wants_history(spec: Vector, n: float) -> bool:
     """Whether the event learnt after n others will be looked at again: Fixed needs only the first ones."""
     return spec[EVERY] > 0.0 or n < spec[AFTER]
 
 
-@kernel
+@compilable
 def wants_refit(spec: Vector, n: float) -> bool:
     """Whether a refit falls on the n-th outcome."""
     since = n - spec[AFTER]

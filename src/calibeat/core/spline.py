@@ -18,7 +18,7 @@ from calibeat.errors import InvalidInput
 from .calibeating import SPLINE
 from .features import Scaling
 from .formula import Expression, Formula, at_the_clip, clamped
-from .jit import kernel, large_kernel
+from .jit import compilable, large_kernel
 from .layout import BINS, CONTROL
 from .mixtures import check_temper
 from .parts import Calibeater, Features
@@ -169,7 +169,7 @@ def _shifted(shift: str) -> Expression:
     return ("/", "m", ("+", "m", ("*", ("-", 1.0, "m"), ("exp", ("-", 0.0, shift)))))
 
 
-@kernel
+@compilable
 def knot(place: float, last: int) -> tuple[int, float]:
     """A place in units of knots -> the knot to its left and the weight of the one to its right."""
     place = place if place > 0.0 else 0.0
@@ -179,13 +179,13 @@ def knot(place: float, last: int) -> tuple[int, float]:
     return j, place - j
 
 
-@kernel
+@compilable
 def shifted(m: float, c: float) -> float:
     """sigmoid(logit m + c), without the logarithm."""
     return inside(m / (m + (1.0 - m) * math.exp(-c)))
 
 
-@kernel
+@compilable
 def corrected(row: Vector, clip: float, x: float, cells: int, receipt: Vector, at: int) -> tuple[float, float]:
     """What the two splines say now of the issued expert."""
     m, f = receipt[at + EXPERT], clipped(receipt[at + SCORE], clip)
@@ -199,7 +199,7 @@ def corrected(row: Vector, clip: float, x: float, cells: int, receipt: Vector, a
     return s, shifted(m, (1.0 - t) * row[cells + EXPERT_OFFSETS + j] + t * row[cells + EXPERT_OFFSETS + j + 1])
 
 
-@kernel
+@compilable
 def spline(row: Vector, clip: float, x: float, cells: int, control: float, receipt: Vector, at: int) -> float:
     """The forecast, for a receipt that holds f and m; what each spline says is put in the receipt."""
     s, r = corrected(row, clip, x, cells, receipt, at)
@@ -216,7 +216,7 @@ def spline(row: Vector, clip: float, x: float, cells: int, control: float, recei
     return p
 
 
-@kernel
+@compilable
 def tenth(p: float) -> int:
     """The tenth of [0, 1] that p falls in."""
     b = int(p * 10.0)
@@ -246,7 +246,7 @@ def spline_step(row: Vector, clip: float, x: float, cells: int, n: float, y: flo
     row[cells + COUNT + b] += 1.0
 
 
-@kernel
+@compilable
 def weigh_splines(
     row: Vector, cells: int, n: float, lag: float, y: float, m: float, s: float, r: float, issued: float
 ) -> None:
@@ -270,7 +270,7 @@ def weigh_splines(
             flatten(row, weight, 3, 0, cells + SPLINE_TEMPER, 1.0 / 3.0)
 
 
-@kernel
+@compilable
 def move_knots(row: Vector, c: int, info: int, t: float, e: float, y: float) -> None:
     """The knots c (weight 1 - t) and c + 1 (weight t) together said e: information first, then the offset."""
     h = e * (1.0 - e)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from calibeat._util.types import Vector
 
-from .jit import kernel
+from .jit import compilable
 from .losses import log_loss
 
 EVENTS = 0  # forecasts made
@@ -14,7 +14,7 @@ STATS = 6  # how many they are
 LOSSES = {"raw_log_loss": RAW_LOG_LOSS, "log_loss": LOG_LOSS, "raw_brier": RAW_BRIER, "brier": BRIER}
 
 
-@kernel
+@compilable
 def add_losses(row: Vector, at: int, score: float, forecast: float, y: float) -> None:
     """Add what an outcome cost the score and the forecast; the stats stand in the row from `at` on."""
     row[at + RAW_LOG_LOSS] += log_loss(score, y)

@@ -15,28 +15,28 @@ import math
 
 from calibeat._util.types import Vector
 
-from .jit import kernel, large_kernel
+from .jit import compilable, large_kernel
 
 EPS, LARGEST = 1e-7, 1.0 - 1e-7  # every probability inside is in [EPS, 1 - EPS]: a surprise costs at most 16 nats
 SHARE = 0.5  # of the weights, SHARE/n is shared out evenly after the n-th outcome, so that no part is ever lost
 LAZY = 1.1  # weights are flattened when 1 + G has grown to this many times the temper in force
 
 
-@kernel
+@compilable
 def inside(p: float) -> float:
     """p clipped to [EPS, 1 - EPS]."""
     p = max(EPS, p)
     return min(LARGEST, p)
 
 
-@kernel
+@compilable
 def clipped(score: float, clip: float) -> float:
     """f, the score inside [clip, 1 - clip]."""
     f = max(clip, score)
     return min(1.0 - clip, f)
 
 
-@kernel
+@compilable
 def squashed(z: float) -> float:
     """inside(sigmoid(z)), without a branch on the sign of z, which would be a coin toss for the processor."""
     p = 1.0 / (1.0 + math.exp(-z if z > -700.0 else 700.0))
@@ -44,19 +44,19 @@ def squashed(z: float) -> float:
     return min(LARGEST, p)
 
 
-@kernel
+@compilable
 def likelihood(p: float, y: float) -> float:
     """The probability that p gave to y."""
     return p if y == 1.0 else 1.0 - p
 
 
-@kernel
+@compilable
 def power(x: float, exponent: float) -> float:
     """x^exponent for x in (0, 1], by the logarithm: as good here as `pow`, and faster."""
     return math.exp(exponent * math.log(x))
 
 
-@kernel
+@compilable
 def staleness(fresh: float, issued: float) -> float:
     """What the weights of now would have saved, in nats: 0 if nothing."""
     cost = math.log(fresh / issued)

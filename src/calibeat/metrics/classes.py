@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from calibeat._util.check import check_interval, check_whole, said
+from calibeat._util.check import check_interval, check_whole, shown
 from calibeat._util.columns import to_array
 from calibeat._util.matrix import to_matrix
 from calibeat._util.types import Ints, Vector
@@ -59,7 +59,7 @@ def _columns(labels: Any, length: int, K: int, classes: Sequence[Any] | None) ->
         found = index.get(label, -1) if isinstance(label, (str, int, float)) else -1
         if found < 0:
             wanted = f"a column number from 0 to {K - 1}" if classes is None else "one of the classes"
-            raise InvalidInput(f"label must be {wanted}, got {said(label)} - at row {row}")
+            raise InvalidInput(f"label must be {wanted}, got {shown(label)} - at row {row}")
         columns[row] = found
     return columns
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 
 from calibeat._util.types import Vector
-from calibeat.core.jit import kernel, large_kernel
+from calibeat.core.jit import compilable, large_kernel
 
 from .layout import (
     ALARMS,
@@ -46,7 +46,7 @@ K0 = 8.0  # weight of phi = 1 beforehand, in blocks
 CLIP = 1e-5  # for the logarithms of the gain
 
 
-@kernel
+@compilable
 def region_of(spec: Vector, p: float) -> int:
     """The region of a forecast, from 0."""
     b = 0
@@ -56,13 +56,13 @@ def region_of(spec: Vector, p: float) -> int:
     return b
 
 
-@kernel
+@compilable
 def tilted(p: float, odds: float) -> float:
     """p with its odds multiplied: sigmoid(logit p + log odds), also for p = 0 and p = 1."""
     return p if odds == 1.0 else p * odds / (1.0 - p + p * odds)
 
 
-@kernel
+@compilable
 def means(spec: Vector, p: float) -> tuple[float, float, float, float]:
     """1 - q + q e^d, the mean of e^(d y) under the null, for d = +0.25, +1, -0.25, -1."""
     q = tilted(p, spec[UP])
@@ -70,7 +70,7 @@ def means(spec: Vector, p: float) -> tuple[float, float, float, float]:
     return 1.0 - q + q * E_SMALL, 1.0 - q + q * E_LARGE, 1.0 - r + r * I_SMALL, 1.0 - r + r * I_LARGE
 
 
-@kernel
+@compilable
 def log_bets(m0: float, m1: float, m2: float, m3: float, y: float, phi: float) -> tuple[float, float, float, float]:
     """g = (d y - log m) / phi, with the four means m."""
     w = 1.0 / phi
@@ -82,7 +82,7 @@ def log_bets(m0: float, m1: float, m2: float, m3: float, y: float, phi: float) -
     )
 
 
-@kernel
+@compilable
 def detect(row: Vector, at: int, t: float, a: float, b: float, c: float, d: float) -> tuple[float, float]:
     """R <- (1 + R) L and S <- (t + S) L for four bets -> the sums over sizes of R, per direction."""
     row[at] = (1.0 + row[at]) * a
@@ -96,7 +96,7 @@ def detect(row: Vector, at: int, t: float, a: float, b: float, c: float, d: floa
     return row[at] + row[at + 1], row[at + 2] + row[at + 3]
 
 
-@kernel
+@compilable
 def bet(spec: Vector, row: Vector, t: float, region: int, p: float, y: float) -> bool:
     """Play the bets of one outcome -> whether an alarm is raised."""
     phi = row[PHI]
@@ -156,7 +156,7 @@ def raise_alarm(spec: Vector, row: Vector, t: float, cell: int) -> None:
             row[i] = 0.0
 
 
-@kernel
+@compilable
 def scatter(row: Vector, t: float, p: float, r: float) -> None:
     """Add a residual r = y - p to the blocks; at the end of a block measure the dispersion again."""
     v = p * (1.0 - p)
@@ -188,7 +188,7 @@ def close_blocks(row: Vector, n: int) -> None:
     row[PHI] = phi
 
 
-@kernel
+@compilable
 def step(spec: Vector, row: Vector, p: float, y: float) -> bool:
     """Read one outcome y of forecast p -> whether an alarm is raised."""
     t = row[N] + 1.0
@@ -205,7 +205,7 @@ def step(spec: Vector, row: Vector, p: float, y: float) -> bool:
     return alarm
 
 
-@kernel
+@compilable
 def compare(row: Vector, p: float, y: float, s: float) -> None:
     """Add what the forecast p gained over the raw score s: Brier score and log-loss."""
     row[PAIRS] += 1.0
@@ -217,7 +217,7 @@ def compare(row: Vector, p: float, y: float, s: float) -> None:
     add_gain(row, LOG, one if y == 1.0 else zero, one - zero, y - p)
 
 
-@kernel
+@compilable
 def add_gain(row: Vector, at: int, d: float, b: float, r: float) -> None:
     """S + d, V + (b r)^2, c = max |b|; b = d(1) - d(0) is known before the outcome."""
     row[at] += d
@@ -226,7 +226,7 @@ def add_gain(row: Vector, at: int, d: float, b: float, r: float) -> None:
         row[at + 2] = abs(b)
 
 
-@kernel
+@compilable
 def read(spec: Vector, row: Vector, p: Vector, y: Vector, s: Vector, first: int) -> int:
     """Read outcomes from `first` on, up to and including the first alarm -> the position behind it, or the length.
 

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from calibeat._util.check import check_interval, check_whole, said
+from calibeat._util.check import check_interval, check_whole, shown
 from calibeat._util.types import Vector
 from calibeat.errors import InvalidInput
 
@@ -64,7 +64,7 @@ class Settings:
         check(self, "warm", check_whole("warm", self.warm, 0, 2**53))
         check(self, "patience", check_whole("patience", self.patience, 1, 2**31))
         if type(self.regions) is not int or self.regions not in EDGES:
-            raise InvalidInput(f"regions must be {' or '.join(map(str, EDGES))}, got {said(self.regions)}")
+            raise InvalidInput(f"regions must be {' or '.join(map(str, EDGES))}, got {shown(self.regions)}")
 
     @property
     def edges(self) -> tuple[float, ...]:
@@ -122,5 +122,5 @@ class Settings:
         for wanted, met in sound.items():
             if not met.all():
                 row = int((~met).argmax())
-                got = said(rows[row, :REGIONS].tolist())
+                got = shown(rows[row, :REGIONS].tolist())
                 raise InvalidInput(f"monitor row must have {wanted}, got {got} - at row {row}")

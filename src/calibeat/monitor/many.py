@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from calibeat._util.check import check_whole
 from calibeat._util.types import Ints, Slots, Vector
-from calibeat.core.jit import compiled, for_size
+from calibeat.core.jit import for_cost, for_size
 from calibeat.errors import InvalidInput
 
 from .alarm import alarm_of
@@ -163,7 +163,9 @@ class Monitors:
 
     def read(self, slots: Slots, first: int, last: int, p: Vector, y: Vector, s: Vector) -> None:
         """Events that can be read at once (the others have an outcome of -1), of the slots from first to last."""
-        compiled(read_rows)(self.spec, self.flat, self.stride, self.settings.width, slots, first, last, p, y, s)
+        for_cost(read_rows, 1e-5 * len(slots))(
+            self.spec, self.flat, self.stride, self.settings.width, slots, first, last, p, y, s
+        )
 
     def read_late(self, slots: Slots, p: Vector, y: Vector, s: Vector, due: Ints | None, events: Ints) -> None:
         """The other events, one by one; an outcome arrives before the event at its due position, NaN never comes."""

@@ -9,7 +9,7 @@ import numpy as np
 
 from calibeat._util.table import Table
 from calibeat._util.types import Vector
-from calibeat.core.jit import kernel, plain
+from calibeat.core.jit import compilable, plain
 
 from .layout import (
     COUNT,
@@ -40,7 +40,7 @@ class Gain(NamedTuple):
     high: float
 
 
-@kernel
+@compilable
 def level(spec: Vector, row: Vector) -> float:
     """The highest detector as a share of the alarm line."""
     best = max(row[WHOLE] + row[WHOLE + 1], row[WHOLE + 2] + row[WHOLE + 3])
@@ -51,21 +51,21 @@ def level(spec: Vector, row: Vector) -> float:
     return best / spec[LINE]
 
 
-@kernel
+@compilable
 def add_logs(a: float, b: float) -> float:
     """log(e^a + e^b)."""
     high = max(a, b)
     return high + math.log1p(math.exp(min(a, b) - high))
 
 
-@kernel
+@compilable
 def region_log_e(row: Vector, region: int, direction: int) -> float:
     """Log e-value since the start of a region: the mean over sizes of e^W. Direction 0 is "too low"."""
     at = REGIONS + REGION * region + WEALTH + 2 * direction
     return add_logs(row[at], row[at + 1]) - math.log(2.0)
 
 
-@kernel
+@compilable
 def wide_log_e(row: Vector, kinds: int, direction: int, sure: bool) -> float:
     """Log e-value since the start of all events, or of "sure": signs turned round below one half."""
     small, large = 0.0, 0.0
@@ -77,7 +77,7 @@ def wide_log_e(row: Vector, kinds: int, direction: int, sure: bool) -> float:
     return add_logs(small, large) - math.log(2.0)
 
 
-@kernel
+@compilable
 def evidence(spec: Vector, row: Vector) -> float:
     """Log of the overall e-value: a third each for all events, "sure" and the regions together."""
     kinds = int(spec[KINDS])
@@ -89,7 +89,7 @@ def evidence(spec: Vector, row: Vector) -> float:
     return total - math.log(6.0)
 
 
-@kernel
+@compilable
 def radius(v: float, c: float, a: float) -> float:
     """The s with mean over lambda of [lambda c <= 3/4] exp(lambda s - psi(lambda c) v / c^2) = 1/a.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from calibeat._util.types import Slots, Vector
-from calibeat.core.jit import kernel
+from calibeat.core.jit import compilable
 from calibeat.core.prefetch import prefetch
 
 from .bets import compare, region_of, step
@@ -17,7 +17,7 @@ AHEAD = 6  # how many events before its turn a row is asked for
 LEVEL, EVIDENCE, GAIN_LOW, GAIN_HIGH, READOUTS = 0, 1, 2, 3, 4
 
 
-@kernel
+@compilable
 def fetch(spec: Vector, rows: Vector, at: int, p: float) -> None:
     """Ask for the cache lines of a row that an outcome of forecast p touches."""
     prefetch(rows, at)
@@ -29,7 +29,7 @@ def fetch(spec: Vector, rows: Vector, at: int, p: float) -> None:
     prefetch(rows, region + DETECTOR)
 
 
-@kernel
+@compilable
 def read_rows(
     spec: Vector,
     rows: Vector,
@@ -59,7 +59,7 @@ def read_rows(
                 step(spec, row, p[i], y[i])
 
 
-@kernel
+@compilable
 def read_out(spec: Vector, rows: Vector, stride: int, width: int, slots: Slots, alpha: float, out: Vector) -> None:
     """Level, evidence and the ends of the Brier gain of each slot, one behind the other."""
     for i in range(len(slots)):
@@ -76,7 +76,7 @@ def read_out(spec: Vector, rows: Vector, stride: int, width: int, slots: Slots, 
             out[at + GAIN_HIGH] = mean + half
 
 
-@kernel
+@compilable
 def bets_made(rows: Vector, stride: int, count: int, warm: float) -> float:
     """How many outcomes of the first `count` rows came after their warm-up."""
     total = 0.0

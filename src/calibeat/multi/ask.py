@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from calibeat._util.types import Vector
-from calibeat.core.jit import kernel
+from calibeat.core.jit import compilable
 from calibeat.core.spline import EXPERT_KNOTS, knot
 from calibeat.core.weights import EPS, inside
 
@@ -30,7 +30,7 @@ from .layout import (
 from .softmax import exponentials, largest, lower_to_zero, softmax, total
 
 
-@kernel
+@compilable
 def read(K: int, score: Vector, work: Vector) -> None:
     """f, x, u and the named class of a score."""
     x, f, u = work[HEAD : HEAD + K], work[HEAD + K : HEAD + 2 * K], work[HEAD + 2 * K : HEAD + 3 * K]
@@ -49,7 +49,7 @@ def read(K: int, score: Vector, work: Vector) -> None:
     work[NAMED] = named
 
 
-@kernel
+@compilable
 def online_temperature(K: int, A: float, work: Vector, at: int) -> None:
     """softmax(A x), into work from `at` on."""
     x, o = work[HEAD : HEAD + K], work[at : at + K]
@@ -58,7 +58,7 @@ def online_temperature(K: int, A: float, work: Vector, at: int) -> None:
     softmax(o)
 
 
-@kernel
+@compilable
 def ask_lanes(K: int, row: Vector, work: Vector) -> None:
     """e_0, ..., e_3, o and their mixture m."""
     x, f, u = work[HEAD : HEAD + K], work[HEAD + K : HEAD + 2 * K], work[HEAD + 2 * K : HEAD + 3 * K]
@@ -88,7 +88,7 @@ def ask_lanes(K: int, row: Vector, work: Vector) -> None:
             m[k] += w * p
 
 
-@kernel
+@compilable
 def place(m: float) -> tuple[int, float]:
     """The knot to the left of m among (0, .01, .1, .5, .9, 1), and the weight of the one to its right."""
     j, left, per_width = 0, 0.0, 100.0
@@ -104,7 +104,7 @@ def place(m: float) -> tuple[int, float]:
     return j, h if h < 1.0 else 1.0
 
 
-@kernel
+@compilable
 def ask_stages(K: int, row: Vector, work: Vector) -> None:
     """s, r and their mixture c with m."""
     at = HEAD + 8 * K
@@ -136,7 +136,7 @@ def ask_stages(K: int, row: Vector, work: Vector) -> None:
             c[k] = v0 * m[k] + v1 * s[k]
 
 
-@kernel
+@compilable
 def ask_top(K: int, row: Vector, work: Vector, p: Vector) -> None:
     """The expert p, from c: the share of the top class by the spline, the others scaled."""
     c = work[HEAD + 11 * K : HEAD + 12 * K]

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from calibeat._util.check import check_choice, check_due, check_whole, said
+from calibeat._util.check import check_choice, check_due, check_whole, shown
 from calibeat._util.columns import to_array
 from calibeat._util.matrix import like_matrix
 from calibeat._util.types import Vector
@@ -193,7 +193,7 @@ class MultiBank:
         for what in ("classes", "method", "logits"):
             our, their = getattr(self, what), getattr(other, what)
             if our != their:
-                raise InvalidInput(f"banks must have the same {what}, got {said(our)} and {said(their)}")
+                raise InvalidInput(f"banks must have the same {what}, got {shown(our)} and {shown(their)}")
         first, second = sorted((self, other), key=id)  # in one order, or two banks could wait for each other
         with first._lock, second._lock:
             self._rows.merge(other._rows)

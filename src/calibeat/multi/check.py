@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from calibeat._util.check import check_whole, said
+from calibeat._util.check import check_whole, shown
 from calibeat._util.columns import to_array
 from calibeat._util.matrix import to_matrix
 from calibeat._util.types import Ints, Vector
@@ -42,7 +42,7 @@ class Classes:
         """The column of one label."""
         found = self.index.get(label, -1) if isinstance(label, Hashable) else -1
         if found < 0:
-            raise InvalidInput(f"label must be one of {self.words()}, got {said(label)}{self._hint(label)}")
+            raise InvalidInput(f"label must be one of {self.words()}, got {shown(label)}{self._hint(label)}")
         return found
 
     def columns(self, labels: Any, length: int, needed: npt.NDArray[np.bool_] | None = None) -> Ints:
@@ -86,7 +86,7 @@ class Classes:
         return f"column {column}" if isinstance(self.given, int) else f"column {column} ({self.labels[column]!r:.40})"
 
     def _refuse(self, label: Any, row: int) -> None:
-        raise InvalidInput(f"label must be one of {self.words()}, got {said(label)} - at row {row}{self._hint(label)}")
+        raise InvalidInput(f"label must be one of {self.words()}, got {shown(label)} - at row {row}{self._hint(label)}")
 
     def _hint(self, label: Any) -> str:
         strings = [known for known in self.labels if isinstance(known, str)]
@@ -99,12 +99,12 @@ def _labels(classes: Any) -> tuple[Label, ...]:
         values = values.tolist()
     if isinstance(values, (str, bytes, dict, set, frozenset)) or not isinstance(values, Iterable):
         raise InvalidInput(
-            f"classes must be a number of classes, or their labels in the order of the columns, got {said(classes)}"
+            f"classes must be a number of classes, or their labels in the order of the columns, got {shown(classes)}"
         )
     labels = tuple(label.item() if isinstance(label, np.generic) else label for label in values)
     for column, label in enumerate(labels):
         if not isinstance(label, (str, int, float)) or (isinstance(label, float) and not math.isfinite(label)):
-            raise InvalidInput(f"class must be a string or a number, got {said(label)} - at column {column}")
+            raise InvalidInput(f"class must be a string or a number, got {shown(label)} - at column {column}")
     if not 2 <= len(labels) <= MOST_CLASSES:
         raise InvalidInput(f"classes must be at least 2 and at most {MOST_CLASSES}, got {len(labels)}")
     seen: set[Label] = set()
@@ -155,7 +155,7 @@ def _numbers(array: npt.NDArray[Any], values: Any, classes: Classes, one: bool) 
         for column, value in enumerate(event):
             if isinstance(value, (bool, np.bool_)) or not isinstance(value, Real):
                 place = classes.name(column) if one else f"row {row}, {classes.name(column)}"
-                raise InvalidInput(f"score must be a number, got {type(value).__name__} {said(value)} - at {place}")
+                raise InvalidInput(f"score must be a number, got {type(value).__name__} {shown(value)} - at {place}")
     return np.asarray(array, dtype=np.float64)
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from calibeat._util.check import check_interval, check_whole, said
+from calibeat._util.check import check_interval, check_whole, shown
 from calibeat._util.types import Vector
 from calibeat.errors import InvalidInput
 from calibeat.stream.forecast import Forecast
@@ -104,7 +104,7 @@ class MultiForecast:
         if not isinstance(data, Mapping):
             raise InvalidInput(f"forecast must be an object, got {type(data).__name__}")
         if data.get("v") != VERSION or isinstance(data["v"], bool):
-            raise InvalidInput(f"forecast must be of version {VERSION}, got {said(data.get('v'))}")
+            raise InvalidInput(f"forecast must be of version {VERSION}, got {shown(data.get('v'))}")
         if missing := [name for name in _FIELDS if name not in data]:
             raise InvalidInput(f"forecast must have the field {missing[0]!r}, got {', '.join(map(str, data)):.200}")
         probabilities = _shares("probabilities", data["probabilities"])
@@ -113,7 +113,7 @@ class MultiForecast:
         if len(score) != len(probabilities) or (expert is not None and len(expert) != len(score)):
             raise InvalidInput(f"forecast must have as many scores as probabilities, got {len(score)}")
         if not isinstance(data["issuer"], str):
-            raise InvalidInput(f"forecast issuer must be a string, got {said(data['issuer'])}")
+            raise InvalidInput(f"forecast issuer must be a string, got {shown(data['issuer'])}")
         return cls(
             probabilities,
             data["label"],
@@ -142,7 +142,7 @@ def _shares(what: str, values: Any) -> Vector:
         isinstance(values, list) and len(values) >= 2 and all(type(p) in (float, int) and 0 <= p <= 1 for p in values)
     )
     if not good or abs(math.fsum(values) - 1.0) > 1e-9:
-        raise InvalidInput(f"forecast {what} must be a list of probabilities of sum 1, got {said(values)}")
+        raise InvalidInput(f"forecast {what} must be a list of probabilities of sum 1, got {shown(values)}")
     return frozen(np.array(values, dtype=np.float64))
 
 

@@ -20,7 +20,7 @@ says is in `ask`, how it learns in `learn`, where its numbers lie in `layout`.
 from __future__ import annotations
 
 from calibeat._util.types import Vector
-from calibeat.core.jit import kernel
+from calibeat.core.jit import compilable
 from calibeat.core.spline import EXPERT_KNOTS, knot, move_knots
 from calibeat.core.weights import EPS
 
@@ -44,7 +44,7 @@ from .layout import (
 from .learn import compound, learn_biases, learn_factors, learn_shared, slope_step, weigh
 
 
-@kernel
+@compilable
 def ask(method: int, K: int, row: Vector, score: Vector, work: Vector, p: Vector) -> None:
     """Everything that the row of now says of a score, into the scratch; the expert into p."""
     read(K, score, work)
@@ -56,7 +56,7 @@ def ask(method: int, K: int, row: Vector, score: Vector, work: Vector, p: Vector
         ask_top(K, row, work, p)
 
 
-@kernel
+@compilable
 def predict(method: int, K: int, row: Vector, score: Vector, receipt: Vector, work: Vector, forecast: Vector) -> None:
     """Forecast one event; the row is read only. What a late label needs goes into the receipt."""
     p = receipt[SCORE + K :]
@@ -73,12 +73,12 @@ def predict(method: int, K: int, row: Vector, score: Vector, receipt: Vector, wo
     else:
         receipt[ISSUED_SLOPE] = row[2] if method == ONLINE_TEMPERATURE else 1.0
         at = HEAD + 7 * K if method == ONLINE_TEMPERATURE else HEAD + K
-        said = work[at : at + K]
+        ours = work[at : at + K]
         for k in range(K):
-            forecast[k] = said[k]
+            forecast[k] = ours[k]
 
 
-@kernel
+@compilable
 def settle(method: int, K: int, row: Vector, y: int, receipt: Vector, work: Vector, issued: float) -> None:
     """Learn label y; the scratch holds what the row of now says, `issued` is the forecast that y had."""
     if method == MULTI:
@@ -101,7 +101,7 @@ def settle(method: int, K: int, row: Vector, y: int, receipt: Vector, work: Vect
     row[N] += 1.0
 
 
-@kernel
+@compilable
 def update(method: int, K: int, row: Vector, y: int, receipt: Vector, work: Vector, issued: float) -> None:
     """Learn a label that may be late: everything is asked again at the row of now."""
     # Nobody needs the expert of now; the receipt keeps the issued one.

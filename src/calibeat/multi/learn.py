@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from calibeat._util.types import Vector
-from calibeat.core.jit import kernel
+from calibeat.core.jit import compilable
 from calibeat.core.lanes import ONS_GAIN, ONS_RADIUS, STEP
 from calibeat.core.weights import SHARE
 
@@ -35,14 +35,14 @@ LAG_TEMPER, LAG_PULL, MOST_PULL = 10.0, 0.05, 0.5  # late labels: L^(1/(1 + lag/
 KEEP_1, KEEP_2, KEEP_BIAS_3 = 1.0 - 1.0 / 1000.0, 1.0 - 1.0 / 300.0, 1.0 - 1.0 / 50.0
 
 
-@kernel
+@compilable
 def pull_of(lag: float, n: float) -> float:
     """How far a late label pulls the weights towards the plain parts: by how few lags fit in the past."""
     pull = LAG_PULL * lag / n
     return pull if pull < MOST_PULL else MOST_PULL
 
 
-@kernel
+@compilable
 def weigh(K: int, row: Vector, n: float, lag: float, y: int, receipt: Vector, work: Vector) -> None:
     """w <- (1 - pull) ((1 - alpha) w L/sum + alpha/6) + pull 1[ONS], L the probability that each part gave to y.
 
@@ -81,7 +81,7 @@ def weigh(K: int, row: Vector, n: float, lag: float, y: int, receipt: Vector, wo
     weigh_two(row, G, p, issued_o, alpha, 0.0)
 
 
-@kernel
+@compilable
 def weigh_two(row: Vector, at: int, first: float, second: float, alpha: float, pull: float) -> None:
     """Two weights by two likelihoods; the pull is towards the first."""
     u0, u1 = row[at] * first, row[at + 1] * second
@@ -90,7 +90,7 @@ def weigh_two(row: Vector, at: int, first: float, second: float, alpha: float, p
     row[at], row[at + 1] = keep * u0 + gift + pull, keep * u1 + gift
 
 
-@kernel
+@compilable
 def moments(
     e: Vector, x: Vector, f: Vector, u: Vector, x_y: float, f_y: float
 ) -> tuple[float, float, float, float, float, float]:
@@ -108,7 +108,7 @@ def moments(
     return mx, mf, mxx, mxf, mff, mu
 
 
-@kernel
+@compilable
 def learn_shared(K: int, row: Vector, lane: int, y: int, work: Vector) -> None:
     """H <- keep H + (1 - keep) H_0 + Cov(x, f, u);  theta += H^-1 r min(1, 2/(r H^-1 r)), r = (x, f, u)_y - mean."""
     x, f, u = work[HEAD : HEAD + K], work[HEAD + K : HEAD + 2 * K], work[HEAD + 2 * K : HEAD + 3 * K]
@@ -145,7 +145,7 @@ def learn_shared(K: int, row: Vector, lane: int, y: int, work: Vector) -> None:
     row[at + 2] += s2 * gain
 
 
-@kernel
+@compilable
 def learn_biases(K: int, row: Vector, lane: int, y: int, work: Vector) -> None:
     """old = keep I, gift = (1 - keep)/variance;  b *= old/(old+gift);  I = old + gift + e(1-e);  b += (1[y] - e)/I."""
     at = HEAD + (3 + lane) * K
@@ -172,7 +172,7 @@ def learn_biases(K: int, row: Vector, lane: int, y: int, work: Vector) -> None:
     b[y] += 1.0 / information[y]
 
 
-@kernel
+@compilable
 def solved(
     h00: float, h01: float, h02: float, h11: float, h12: float, h22: float, r0: float, r1: float, r2: float
 ) -> tuple[float, float, float]:
@@ -189,7 +189,7 @@ def solved(
     return r0 * i0 - l1 * s1 - l2 * s2, s1, s2
 
 
-@kernel
+@compilable
 def slope_step(K: int, row: Vector, at: int, y: int, work: Vector) -> None:
     """Online Newton on the temperature: g = mean of x under o, minus x_y;  H += g^2;  A = clip(A - 10 g/H)."""
     x, o = work[HEAD : HEAD + K], work[HEAD + 7 * K : HEAD + 8 * K]
@@ -202,7 +202,7 @@ def slope_step(K: int, row: Vector, at: int, y: int, work: Vector) -> None:
     row[at] = A if A > -ONS_RADIUS else -ONS_RADIUS
 
 
-@kernel
+@compilable
 def learn_factors(K: int, row: Vector, y: int, work: Vector) -> None:
     """At the two knots around m_k, with weight h: ell += h s(1 - s), rho *= 1 + h (1[y] - s)/ell; kappa likewise."""
     at = HEAD + 8 * K
@@ -227,7 +227,7 @@ def learn_factors(K: int, row: Vector, y: int, work: Vector) -> None:
             kappa[k] *= 1.0 + ((1.0 if k == y else 0.0) - p) / known
 
 
-@kernel
+@compilable
 def compound(row: Vector, at: int, ratio: float) -> None:
     """Multiply a likelihood ratio into row[at + 1]; what leaves [1e-100, 1e100] goes to row[at], as a logarithm."""
     product = row[at + 1] * ratio if ratio > 1e-100 else row[at + 1]

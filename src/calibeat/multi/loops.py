@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from calibeat._util.types import Ints, Vector
-from calibeat.core.jit import kernel
+from calibeat.core.jit import compilable
 
 from .kernel import predict, settle, update
 from .layout import T
@@ -14,7 +14,7 @@ ROUNDING = 1e-12  # a sum this near to 1 is 1: the scores stay as they came, to 
 GOOD, NOT_A_NUMBER, NEGATIVE, WRONG_SUM = 0, 1, 2, 3
 
 
-@kernel
+@compilable
 def ready(K: int, scores: Vector, logits: int) -> tuple[int, int, int]:
     """Turn rows of logits, or of almost normalised probabilities, into probabilities, in place.
 
@@ -40,7 +40,7 @@ def ready(K: int, scores: Vector, logits: int) -> tuple[int, int, int]:
     return GOOD, 0, 0
 
 
-@kernel
+@compilable
 def run(
     method: int,
     K: int,
@@ -60,7 +60,7 @@ def run(
         row[T] = t + i + 1.0
 
 
-@kernel
+@compilable
 def run_late(
     method: int,
     K: int,
@@ -99,7 +99,7 @@ def run_late(
     return arrived
 
 
-@kernel
+@compilable
 def predict_many(
     method: int, K: int, row: Vector, scores: Vector, forecasts: Vector, receipt: Vector, work: Vector
 ) -> None:
@@ -111,7 +111,7 @@ def predict_many(
 # ---- many streams: rows one behind the other, `slots` says which is whose -------------------------------------------
 
 
-@kernel
+@compilable
 def run_rows(
     method: int,
     K: int,
@@ -133,7 +133,7 @@ def run_rows(
         row[T] += 1.0
 
 
-@kernel
+@compilable
 def run_rows_late(
     method: int,
     K: int,

@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import KeysView
 from typing import Any
 
-from calibeat._util.check import said
+from calibeat._util.check import shown
 from calibeat.bank.keys import Key
 from calibeat.errors import InvalidInput
 from calibeat.stream.issuer import Issuer, new_life
@@ -80,5 +80,5 @@ class Records:
         self.life = new_life()
         for key, state in data:
             if not isinstance(state, dict):
-                raise InvalidInput(f"record must be an object, got {said(state)}")
+                raise InvalidInput(f"record must be an object, got {shown(state)}")
             self._records[key] = Receipts.load(self._name(key), state, *counts[key], K, keep=KEEP)

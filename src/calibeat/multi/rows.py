@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from calibeat._util.check import check_whole, said
+from calibeat._util.check import check_whole, shown
 from calibeat._util.types import Ints, Vector
 from calibeat.bank.check import check_index, check_table, check_text
 from calibeat.bank.hashing import MOST_SEED, Seed
@@ -167,7 +167,7 @@ class Rows:
 
     def _slot(self, key: Key, name: int | bytes) -> int:
         if self.index is None or not self.has(name):
-            raise UnknownKey(f"key must be one of the {len(self)} in the bank, got {said(key)}")
+            raise UnknownKey(f"key must be one of the {len(self)} in the bank, got {shown(key)}")
         return self.index.find_one(name)
 
     # ---- keys of another bank -------------------------------------------------------------------------------------
@@ -181,7 +181,7 @@ class Rows:
         common = self._find(column) >= 0
         if common.any():
             key = other.index.key(int(common.argmax()))
-            raise InvalidInput(f"banks must have no key in common, got {said(key)} in both")
+            raise InvalidInput(f"banks must have no key in common, got {shown(key)} in both")
         index = self.index or (IntIndex() if isinstance(column, IntColumn) else StringIndex())
         before = index.count
         try:

@@ -11,7 +11,7 @@ import math
 import numpy as np
 
 from calibeat._util.types import Vector
-from calibeat.core.jit import kernel
+from calibeat.core.jit import compilable
 
 LOWEST = -700.0  # exp(-700) is 1e-304: never zero, so that a forecast is always positive
 
@@ -35,7 +35,7 @@ _Q0, _Q1, _Q2, _Q3, _Q4, _Q5, _Q6, _Q7, _Q8, _Q9 = (
 )
 
 
-@kernel
+@compilable
 def exp_of_negative(z: float) -> float:
     """e^z for LOWEST <= z <= 0."""
     n = int(0.5 - z * _PER_LN2)
@@ -47,7 +47,7 @@ def exp_of_negative(z: float) -> float:
     return (1.0 + (r + r2 * q)) * float(_POWERS[n])
 
 
-@kernel
+@compilable
 def largest(z: Vector) -> float:
     """max(z), in four interleaved parts."""
     size = len(z)
@@ -67,7 +67,7 @@ def largest(z: Vector) -> float:
     return m2 if m2 > m0 else m0
 
 
-@kernel
+@compilable
 def total(z: Vector) -> float:
     """sum(z), in four interleaved parts."""
     size = len(z)
@@ -83,7 +83,7 @@ def total(z: Vector) -> float:
     return (s0 + s1) + (s2 + s3)
 
 
-@kernel
+@compilable
 def lower_to_zero(z: Vector) -> None:
     """z <- max(z - max(z), LOWEST): what `exp_of_negative` takes."""
     top = largest(z)
@@ -92,14 +92,14 @@ def lower_to_zero(z: Vector) -> None:
         z[k] = d if d > LOWEST else LOWEST
 
 
-@kernel
+@compilable
 def exponentials(z: Vector) -> None:
     """z <- e^z."""
     for k in range(len(z)):
         z[k] = exp_of_negative(z[k])
 
 
-@kernel
+@compilable
 def softmax(z: Vector) -> None:
     """z <- softmax(z)."""
     lower_to_zero(z)

@@ -126,7 +126,7 @@ def markdown(experiment: Experiment, section: Section, settings: Settings) -> st
         parts.append(f"![{caption}]({stem}.png)\n\n*{caption}* ([SVG]({stem}.svg))")
     parts += [markdown_table(table) for table in section.tables]
     if section.verdicts:
-        rows = [[quoted(v), said(v), v.asked, v.why] for v in section.verdicts]
+        rows = [[quoted(v), shown(v), v.asked, v.why] for v in section.verdicts]
         parts.append(markdown_table(Table("What the text says", ["claim", "in our runs", "asked", "numbers"], rows)))
     if section.findings:
         parts.append("**Known from the published experiments**")
@@ -149,7 +149,7 @@ def quoted(verdict: Verdict) -> str:
     return f"{claim} ({verdict.where})"
 
 
-def said(verdict: Verdict) -> str:
+def shown(verdict: Verdict) -> str:
     """The verdict, and what two standard errors would say if that is something else."""
     if verdict.too_few:
         return TOO_FEW

@@ -78,10 +78,10 @@ def settled(hours: int) -> int:
     return SETTLED if hours > SETTLED else hours // 2
 
 
-def measured(said: FloatArray, rate: float) -> FloatArray:
-    """The three quantities, run by run; `said` by run and hour, after F99 has settled."""
+def measured(forecasts: FloatArray, rate: float) -> FloatArray:
+    """The three quantities, run by run; `forecasts` by run and hour, after F99 has settled."""
     rows = []
-    for run in said:
+    for run in forecasts:
         values, counts = np.unique(run, return_counts=True)
         near = np.abs(run - rate) <= GRID_STEP
         rows.append((near.mean(), counts.max() / len(run), values[counts.argmax()]))
@@ -94,9 +94,9 @@ def report(_settings: Settings, results: Results) -> Section:
     rows, csv_rows, found = [], [], {}
     for record, airport in product(RECORDS, AIRPORTS):
         outcomes = runs[0][f"outcomes {record}, {airport}"]
-        said = np.stack([run[f"forecasts {record}, {airport}"] for run in runs])  # by run and hour
+        forecasts = np.stack([run[f"forecasts {record}, {airport}"] for run in runs])  # by run and hour
         name, rate, hours = f"{airport}, {record}", float(outcomes.mean()), len(outcomes)
-        by_run = measured(said[:, settled(hours) :], rate)
+        by_run = measured(forecasts[:, settled(hours) :], rate)
         found[name] = rate, by_run
         mean, std = by_run.mean(axis=0), spread(by_run)
         rows.append(
@@ -170,11 +170,11 @@ def curves(run: Mapping[str, FloatArray]) -> Table:
     """Every forecast and outcome of a run; hours with the same of both are one row."""
     rows = []
     for record, airport in product(RECORDS, AIRPORTS):
-        said, rained = run[f"forecasts {record}, {airport}"], run[f"outcomes {record}, {airport}"]
-        change = np.flatnonzero((np.diff(said) != 0) | (np.diff(rained) != 0)) + 1
-        starts, ends = np.append(0, change), np.append(change, len(said))
+        forecasts, rained = run[f"forecasts {record}, {airport}"], run[f"outcomes {record}, {airport}"]
+        change = np.flatnonzero((np.diff(forecasts) != 0) | (np.diff(rained) != 0)) + 1
+        starts, ends = np.append(0, change), np.append(change, len(forecasts))
         rows += [
-            [f"{airport}, {record}", str(start + 1), str(end), f"{said[start]:.2f}", f"{rained[start]:.0f}"]
+            [f"{airport}, {record}", str(start + 1), str(end), f"{forecasts[start]:.2f}", f"{rained[start]:.0f}"]
             for start, end in zip(starts, ends, strict=True)
         ]
     return Table("Figure 16", ["record", "first hour", "last hour", "forecast", "rain"], rows)
@@ -191,9 +191,9 @@ def draw(run: Mapping[str, FloatArray]) -> Any:
     figure = new_figure(9.6, 4.6)
     panels = figure.subplots(len(RECORDS), len(AIRPORTS))
     for axes, (record, airport) in zip(panels.flat, product(RECORDS, AIRPORTS), strict=True):
-        said, rained = run[f"forecasts {record}, {airport}"], run[f"outcomes {record}, {airport}"]
-        hours = np.arange(1, len(said) + 1)
-        axes.plot(hours, said, ".", markersize=2, color="#0072B2", label="F99 says", rasterized=True)
+        forecasts, rained = run[f"forecasts {record}, {airport}"], run[f"outcomes {record}, {airport}"]
+        hours = np.arange(1, len(forecasts) + 1)
+        axes.plot(hours, forecasts, ".", markersize=2, color="#0072B2", label="F99 says", rasterized=True)
         axes.plot(hours, np.cumsum(rained) / hours, color="#D55E00", linewidth=1.2, label="share of rainy hours so far")
         axes.set_title(f"{airport}, {record}", fontsize=9)
         axes.set_ylim(0, 0.7)

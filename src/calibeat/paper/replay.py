@@ -106,10 +106,10 @@ def replay(
             if method in CALIBEATEN:  # the same forecasts as one method of three parts, and its expert runs only once
                 expert, calibeater = CALIBEATEN[method]
                 binned = Method(None, None, calibeater(bins=bins))
-                said = Calibrator(binned, seed=seed, stream=name).run(forecasts[expert], outcomes)
+                series = Calibrator(binned, seed=seed, stream=name).run(forecasts[expert], outcomes)
             else:
-                said = forecasts[method]
-            p = said[calibration:]
+                series = forecasts[method]
+            p = series[calibration:]
             result.ce[i, j], result.shp[i, j] = over_time(y, p, at - calibration, bins)
             if j == 0 or method in CALIBEATEN:
                 result.brier[i, j:], result.log_loss[i, j:] = np.mean((y - p) ** 2), log_loss(y, p)
@@ -137,5 +137,5 @@ def over_time(y: FloatArray, p: FloatArray, ends: IntArray, bins: int) -> tuple[
 
 def log_loss(y: FloatArray, p: FloatArray) -> float:
     """Mean log-loss of forecasts clipped to [1e-5, 1 - 1e-5]."""
-    said = np.where(y == 1.0, p, 1.0 - p)
-    return float(-np.log(np.maximum(said, LOG_LOSS_CLIP)).mean())
+    likelihood = np.where(y == 1.0, p, 1.0 - p)
+    return float(-np.log(np.maximum(likelihood, LOG_LOSS_CLIP)).mean())

@@ -78,8 +78,8 @@ def spread(values: FloatArray) -> FloatArray:
 
 def plus_minus(mean: float, std: float, digits: int = 4, scale: float = 1.0) -> str:
     """A mean with its standard deviation; one run has none."""
-    said = f"{scale * mean:.{digits}f}"
-    return said if np.isnan(std) else f"{said} ± {scale * std:.{digits}f}"
+    text = f"{scale * mean:.{digits}f}"
+    return text if np.isnan(std) else f"{text} ± {scale * std:.{digits}f}"
 
 
 def number(value: float, digits: int = 6) -> str:
@@ -89,8 +89,8 @@ def number(value: float, digits: int = 6) -> str:
 
 def beside(ours: float, std: float, theirs: float | None, digits: int = 4, scale: float = 1.0) -> list[str]:
     """Cells "ours | paper | difference in standard deviations"; empty where the paper gives no number."""
-    said = plus_minus(ours, std, digits, scale)
+    text = plus_minus(ours, std, digits, scale)
     if theirs is None:
-        return [said, "", ""]
+        return [text, "", ""]
     gap = f"{(scale * ours - theirs) / (scale * std):+.1f}" if std > 0 else ""
-    return [said, f"{theirs:.{digits}f}", gap]
+    return [text, f"{theirs:.{digits}f}", gap]

@@ -211,14 +211,14 @@ def verdicts(kind: str, mean: FloatArray) -> list[Verdict]:
         ]
     better, drift = ops - base, "label drift" if kind == "label" else "regression-function drift"
     worse = bool((np.diff(base[:, 1]) > 0).all() and (kind == "label" or (np.diff(base[:, 0]) < 0).all()))
-    said, asked = {
+    claim, asked = {
         "label": ("The gap between f and the true model increases over time but OPS adapts well", "its CE"),
         "regression": ("The performance of the base model worsens over time, while OPS adapts", "accuracy and CE"),
     }[kind]
     apparent = "The improvement in calibration and accuracy of OPS over the base model is visually apparent"
     return [
         Verdict(
-            said,
+            claim,
             "Section 1.2",
             worse and bool(MUCH * ops[-1, 1] <= base[-1, 1]),
             "; ".join(pairs),

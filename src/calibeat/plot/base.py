@@ -61,15 +61,15 @@ class Display:
         for bars in drawn:
             for bar, events in zip(bars, bars.calibeat_count.tolist(), strict=True):
                 bar.set_height(bars.calibeat_height * events / max(1, tallest))
-        said = f"tallest bar: {tallest:,} events"
+        label = f"tallest bar: {tallest:,} events"
         for text in self.ax_.texts:
             if text.get_gid() == COUNTED:
-                text.set_text(said)
+                text.set_text(label)
                 return
         self.ax_.text(
             0.99,
             height + 0.01,
-            said,
+            label,
             ha="right",
             va="bottom",
             transform=self.ax_.transAxes,

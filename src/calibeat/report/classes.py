@@ -49,7 +49,8 @@ def reliability(payload: Payload) -> Element:
             "curves",
             "Each event has a top class and a confidence in it. A point on the diagonal keeps its word: of the events "
             "with a confidence of 80 %, the top class is right in 80 %. Below it the method is over-confident, above "
-            "it under-confident; the shaded bands are 95 % intervals, the bars below count the events." + small,
+            "it under-confident. The shaded bands hold for all points of a curve at once (95 %). The bars below count "
+            "the events." + small,
         ),
     )
 

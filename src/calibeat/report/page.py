@@ -26,7 +26,20 @@ from .elements import markup, tag
 from .names import harmless, name
 from .schema import Keys, Payload
 
-SCRIPTS = ("format", "palette", "chart", "pictures", "reliability", "classes", "tables", "keys", "start")
+SCRIPTS = (
+    "format",
+    "palette",
+    "chart",
+    "pictures",
+    "paging",
+    "decisions",
+    "history",
+    "reliability",
+    "classes",
+    "tables",
+    "keys",
+    "start",
+)
 DIGITS = 6  # more than a pixel or a table shows, and a third of the bytes
 
 
@@ -111,8 +124,13 @@ def _style() -> str:
 @cache
 def _script() -> str:
     ours = "\n".join(_text("static", f"{name}.js") for name in SCRIPTS)
-    # uPlot draws canvases for the pixels of this screen; paper has more.
-    crisp = "window.devicePixelRatio = Math.max(2, window.devicePixelRatio || 1);"
+    # uPlot draws canvases for the pixels of this screen, and again when they change. Paper has more of them: what uPlot
+    # asks the screen is kept, so that static/start.js can tell it so.
+    crisp = (
+        "window.devicePixelRatio = Math.max(2, window.devicePixelRatio || 1);"
+        "const pixels = {}; { const ask = window.matchMedia.bind(window); window.matchMedia = query => "
+        "query.includes('resolution') ? pixels.query = ask(query) : ask(query); }"
+    )
     return f'\n{crisp}\n{_text("vendor", "uPlot.iife.min.js")}\n(() => {{\n"use strict";\n{ours}\n}})();\n'
 
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Literal, NotRequired, TypedDict
+from typing import TYPE_CHECKING, Literal, NotRequired, TypedDict
+
+if TYPE_CHECKING:
+    from .class_schema import Classes
 
 Number = float | None
 Axis = Literal["time", "event"]
@@ -41,6 +44,25 @@ class Verdict(TypedDict):
     headline: str
     sentences: list[str]
     confidence: Literal["sure", "likely", "unclear"]
+
+
+class Happened(TypedDict):
+    """Of `count` events, forecast at `forecast` on average, the share `outcome` happened."""
+
+    method: str
+    count: int
+    forecast: float
+    outcome: float
+
+
+class Answer(TypedDict):
+    """What a manager reads: events of about the same forecast, how sure, what to do."""
+
+    happened: list[Happened]  # the raw score, and the chosen method if that is another
+    sure: str
+    library: list[str]  # lines of Python that deploy the choice
+    service: list[str] | None  # the same as commands
+    note: str
 
 
 class MethodInfo(TypedDict):
@@ -132,10 +154,15 @@ class Curve(TypedDict):
     high: list[Number]
 
 
+class MassCurve(Curve):
+    edge: list[float]  # the least forecast of each bin
+
+
 class Reliability(TypedDict):
     bins: int
     periods: list[Period]
     methods: dict[str, list[Curve]]
+    mass: NotRequired[dict[str, MassCurve]]  # the whole log in bins of equal mass; since schema 3
 
 
 class Trajectory(TypedDict):
@@ -163,7 +190,25 @@ class KeyRow(TypedDict):
     methods: dict[str, KeyScores]
 
 
+class KeyDifference(TypedDict):
+    """A key on which the forecasts of a method are off. `gap` is outcome - forecast; its interval is for all keys."""
+
+    key: str
+    events: int
+    forecast: float
+    outcome: float
+    gap: Triple
+
+
+class KeysThatDiffer(TypedDict):
+    method: str
+    tested: int
+    beyond: int  # beyond luck
+    rows: list[KeyDifference]
+
+
 class Keys(TypedDict):
+    differ: NotRequired[KeysThatDiffer | None]  # since schema 3
     total: int
     shown: int
     sentence: str
@@ -220,39 +265,111 @@ class Evidence(TypedDict):
     methods: dict[str, list[Number]]
 
 
-class ClassMethod(TypedDict):
-    """What a method did for each class that is shown."""
+class Page(TypedDict):
+    """An alarm of a monitor that pages, with those that follow it closely. Places are on the axis of `Paging`."""
 
-    classwise_ce: Number  # the mean over all classes, shown or not
-    ce: list[Number]
-    mean: list[Number]  # forecast
-    curves: list[Curve]
+    at: str | int
+    heard: str | int | None  # when the last outcome that it rests on had arrived; None if that is not on the axis
+    since: str | int  # the estimated start
+    what: str
+    low: float  # of the forecasts that it concerns
+    high: float
+    alarms: int  # in the episode, the first included
+    last: str | int
 
 
-class Priors(TypedDict):
-    """Shares of the classes that are shown, over stretches of the log."""
+class Watched(TypedDict):
+    alarms: int
+    pages: int
+    shown: list[Page]  # all, or the first hundred and the latest hundred
+    gain: Triple  # Brier score of the raw score less that of the method, with its confidence sequence
+    x: list[str | int]
+    level: list[Number]  # of the detector, as a share of the alarm line
+    gains: list[Triple]
+
+
+class Paging(TypedDict):
+    by: Axis
+    arl: float
+    outcomes: int
+    sentence: str
+    methods: dict[str, Watched]  # not all of them
+
+
+class Prices(TypedDict):
+    """Act where the forecast is at least the threshold fp / (fp + fn)."""
+
+    threshold: float
+    fp: float  # what an action for nothing costs
+    fn: float  # what a missed event costs; 1 where only the threshold was given
+    given: bool
+
+
+class Action(TypedDict):
+    method: str
+    actions: int
+    hits: int  # actions where it happened
+    for_nothing: int
+    missed: int
+    new: int  # actions where the raw score does not act, and how many of them were right
+    new_hits: int
+    dropped: int  # the other way round
+    dropped_hits: int
+    cost: float
+    cost_per_1000: float
+    saved_per_1000: Triple  # against the raw score, with its 95 % interval
+
+
+class ActionsOverTime(TypedDict):
+    by: Axis
+    x: list[str | int]
+    methods: dict[str, list[list[float]]]  # saved against the raw score so far, low, high
+
+
+class DecisionCurve(TypedDict):
+    threshold: list[float]
+    everyone: list[Number]  # net benefit of acting on every event
+    methods: dict[str, list[Number]]
+
+
+class Decisions(TypedDict):
+    curve: DecisionCurve
+    costs: Prices | None  # nothing below without them
+    actions: list[Action]
+    over_time: ActionsOverTime | None
+    sentence: str
+
+
+class DataPeriod(TypedDict):
+    label: str
+    count: int
+    missing: Number  # share of events without an outcome
+    base_rate: Number
+    mean_score: Number
+    ones_delay: Number  # medians, to within an eighth
+    zeros_delay: Number
+    psi: Number  # population stability index of the scores against the first period, which has none
+
+
+class DataOverTime(TypedDict):
+    """What happened to the data, in bins of `unit`."""
 
     by: Axis
-    x: list[str] | list[int]  # where each stretch begins
-    happened: list[list[Number]]  # a list for each class
-    scores: list[list[Number]]  # the mean raw score
-    forecasts: dict[str, list[list[Number]]]  # the mean forecast of each method
-    times: list[list[Number]] | None  # how many times as common as the scores assume, by MULTI's biases
-
-
-class Classes(TypedDict):
-    """Many classes. In the rest of the payload forecasts are confidences of the top class, outcomes its hits."""
-
-    total: int
-    names: list[str]  # of those that are shown, the most common first
-    count: list[int]  # judged labels
-    mean_score: list[Number]
-    methods: dict[str, ClassMethod]
-    priors: Priors
+    unit: str
+    start: list[str | int]
+    count: list[int]
+    missing: list[Number]
+    ones_delay: list[Number] | None  # None where outcomes came at once
+    zeros_delay: list[Number] | None
+    delay_is_time: bool  # seconds, else forecasts made meanwhile
+    score_low: list[Number]  # the 10th, 50th and 90th percentile, to within 1/16
+    score_median: list[Number]
+    score_high: list[Number]
+    periods: list[DataPeriod]
 
 
 class Payload(TypedDict):
-    schema: Literal[2]
+    schema: Literal[3]
     title: str
     command: str | None
     versions: dict[str, str]
@@ -269,4 +386,10 @@ class Payload(TypedDict):
     delay: Delay | None
     certificates: list[Certificate]
     evalue: Evidence
+    # Since schema 3:
+    paging: NotRequired[Paging]
+    decisions: NotRequired[Decisions]
+    history: NotRequired[DataOverTime]
+    answer: NotRequired[Answer]
+    created: NotRequired[str]  # ISO, UTC
     classes: NotRequired[Classes]  # where there are more than two outcomes

@@ -6,51 +6,26 @@ import math
 from collections.abc import Iterable, Sequence
 from xml.etree.ElementTree import Element
 
-from calibeat._util.words import NOTHING, count, decimals, number, percent, significant
+from calibeat._util.words import NOTHING, count, percent, significant
 
 from . import classes
+from .decisions import decisions
 from .delays import late_outcomes
 from .elements import Child, tag
-from .frame import figure, how_to_read, needs_script, scroller, section, typeset
+from .frame import figure, how_to_read, scroller, section, typeset
+from .history import history
+from .keys import keys
 from .leaderboard import columns_of, leaderboard
 from .names import name
+from .paging import paging
 from .schema import Certificate, Payload
+from .top import verdict
 
 SCORE_KINDS = {
     "probability": "probabilities, from 0 to 1",
     "percent": "percentages, from 0 to 100; divided by 100 for every method",
     "logit": "logits; made probabilities by 1 / (1 + exp(-logit)) for every method",
 }
-CONFIDENCE = {"sure": "We are sure", "likely": "Likely, not certain", "unclear": "Not settled by this log"}
-
-
-def verdict(payload: Payload) -> Element:
-    found, data = payload["verdict"], payload["data"]
-    table = {row["method"]: row for row in payload["table"]}
-    chosen, raw = table[found["method"]], table[payload["methods"][0]["name"]]
-    label = next(m["label"] for m in payload["methods"] if m["name"] == found["method"])
-    digits = decimals([raw["log_loss"], raw["ce"], chosen["ce"]])
-    if "classes" in payload:
-        rates = [(percent(data["base_rate"]), "accuracy, raw"), (percent(data["mean_score"]), "mean confidence, raw")]
-    else:
-        rates = [(percent(data["base_rate"]), "base rate"), (percent(data["mean_score"]), "mean raw score")]
-    error = "top-label CE" if "classes" in payload else "calibration error"
-    figures = [
-        (count(data["judged"]), "event judged" if data["judged"] == 1 else "events judged"),
-        *rates,
-        (number(raw["ce"], digits), f"{error}, raw (luck alone {number(raw['ce_luck'], digits)})"),
-    ]
-    if chosen is not raw:
-        luck = number(chosen["ce_luck"], digits)
-        figures.append((number(chosen["ce"], digits), f"{error}, {label} (luck alone {luck})"))
-    return tag(
-        "section",
-        tag("p", CONFIDENCE[found["confidence"]], class_=f"confidence {found['confidence']}"),
-        tag("h1", typeset(found["headline"]).replace("log-loss", "log\u2011loss")),
-        *(tag("p", typeset(sentence), class_="lead") for sentence in found["sentences"]),
-        tag("dl", *(tag("div", tag("dd", value), tag("dt", name)) for value, name in figures), class_="figures"),
-        id="verdict",
-    )
 
 
 def methods(payload: Payload) -> Element:
@@ -106,8 +81,9 @@ def reliability(payload: Payload) -> Element:
         figure(
             "curves",
             "A point on the diagonal keeps its word: of the events given 30 %, 30 % happen. Above it the forecast "
-            "was too low, below it too high; the shaded bands are 95 % intervals, the bars below count the events."
-            + small,
+            "was too low, below it too high. The shaded bands hold for all points of a curve at once (95 %): where one "
+            "misses the diagonal, luck is no explanation. The bars below count the events; bins of equal mass hold as "
+            "many events each." + small,
         ),
     )
 
@@ -161,24 +137,6 @@ def _line(payload: Payload) -> str:
         f"{above}, whenever you look and at whichever method: 20 to 1 would do for one method chosen beforehand, and "
         f"the line is at {compared} times that because each of the {compared} compared is another chance to cross it "
         "by luck."
-    )
-
-
-def keys(payload: Payload) -> Element | None:
-    table = payload["keys"]
-    if table is None:
-        return None
-    return section(
-        "keys",
-        "By key",
-        how_to_read(
-            "Worst keys first. A negative difference means that the method did better than the raw score on that key."
-        ),
-        tag("p", table["sentence"], class_="small"),
-        tag("div", class_="controls", id="keys-controls"),
-        scroller("Keys", tag("table", id="keys-table", class_="sortable")),
-        tag("div", class_="controls pager", id="keys-pager"),
-        needs_script(),
     )
 
 
@@ -302,8 +260,13 @@ def repeat(payload: Payload) -> Element:
         tag("div", tag("pre", tag("code", command, id="command")), class_="command")
         if command
         else tag("p", "Made from Python, with calibeat.backtest()."),
-        tag("p", versions, class_="small", id="versions"),
+        tag("p", " · ".join(filter(None, [_created(payload), versions])), class_="small", id="versions"),
     )
+
+
+def _created(payload: Payload) -> str:
+    created = payload.get("created")
+    return "" if created is None else f"Made on {created[:10]} at {created[11:16]} UTC"
 
 
 def _moment(text: str) -> str:
@@ -320,11 +283,14 @@ def page(payload: Payload) -> list[Element]:
     parts: Iterable[Element | None] = (
         verdict(payload),
         methods(payload),
+        decisions(payload),
         *middle,
         evidence(payload),
+        paging(payload),
         keys(payload),
         late_outcomes(payload),
         certificates(payload),
+        history(payload),
         data(payload),
         repeat(payload),
     )

@@ -9,6 +9,7 @@ from calibeat._util.words import decimals
 
 from .names import harmless
 from .schema import Number, Payload, Row
+from .top import example
 
 WIDTH = 118
 
@@ -31,9 +32,11 @@ def page(payload: Payload) -> str:
     area = "" if "classes" in payload else ", except for AUC"
     lines = [
         f"{verdict['headline']}.  [{verdict['confidence']}]",
+        *_filled(example(payload)),
         "",
         *_filled(" ".join(verdict["sentences"])),
         "",
+        *(line for sentence in _consequences(payload) for line in [*_filled(sentence), ""]),
         *_filled(counted + (f" Columns: {columns}." if columns else "")),
         *(
             line
@@ -49,6 +52,15 @@ def page(payload: Payload) -> str:
         *(line for note in data["notes"] for line in _filled(note)),
     ]
     return "\n".join(lines) + "\n"
+
+
+def _consequences(payload: Payload) -> list[str]:
+    """What the choice changes in decisions and pages, and how to deploy it; nothing for a payload of schema 2."""
+    answer, decisions, paging = payload.get("answer"), payload.get("decisions"), payload.get("paging")
+    told = [part["sentence"] for part in (decisions, paging) if part is not None and part["sentence"]]
+    if answer is not None and answer["service"]:
+        told.append(f"Deploy it: {answer['service'][-1]}")
+    return told
 
 
 def leaderboard(payload: Payload) -> list[str]:

@@ -30,7 +30,7 @@ from calibeat.multi.calibrator import MultiCalibrator
 from calibeat.stream.calibrator import Calibrator
 
 from .labels import Labels, check_classes, checked_labels, classes_of, outcomes_of, refuse_weights
-from .learning import learn_late, new_calibrator, take_features
+from .learning import delay_of_fit, learn_late, new_calibrator, take_features
 from .scores import as_probability, margin_scale, outputs, score_method
 
 
@@ -45,9 +45,10 @@ class OnlineCalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstima
         (which is ``"multi"``), ``"ots"`` or ``"raw"``.
     train_size : of the rows given to `fit`, in the order of time, the first part (a share, or a number of rows) fits
         the base and the rest calibrates it. A frozen estimator is not fitted: all the rows calibrate it.
-    delay : of `fit`: how many further rows are forecast before the label of one is known. None: all the labels come
-        together at the end, as in `partial_fit`; 0: each comes in turn, before the next forecast. A method that weighs
-        what it has said, as AUTO does, must be told 0 only if it will be asked one row at a time, a label after each.
+    delay : of `fit`: how many further rows are forecast before the label of one is known. None: a quarter of the rows
+        that calibrate; 0: each comes in turn, before the next forecast; as many as there are rows: all come together
+        at the end, as in `partial_fit`. A method that weighs what it has said, as AUTO does, should be told how far
+        ahead it will be asked, and 0 only if a label comes after each row.
     random_state : a whole number, the seed of the draws of a hedging method; None is 0.
 
     Attributes
@@ -102,7 +103,7 @@ class OnlineCalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstima
     def fit(self, X: Any, y: Any, *args: Any, **params: Any) -> Self:
         """Fit the base on the first part of the rows, which are in the order of time, and calibrate it on the rest.
 
-        The rest is forecast and then learnt, as in `partial_fit`; with `delay`, each row so many rows after it.
+        The rest is forecast and learnt, each row `delay` rows after its forecast.
         """
         refuse_weights(self, args, params)
         X, y = indexable(X, y)
@@ -133,7 +134,8 @@ class OnlineCalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstima
         known = outputs(model, method, _safe_indexing(X, slice(0, first)), K) if first else said
         margin = method == "decision_function"
         scale = margin_scale(known) if margin else 1.0
-        learn_late(calibrator, as_probability(said, margin=margin, scale=scale), outcomes[first:], self.delay)
+        delay = delay_of_fit(self.delay, n - first)
+        learn_late(calibrator, as_probability(said, margin=margin, scale=scale), outcomes[first:], delay)
         self._take(model, classes, method, scale, calibrator)
         return self
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from calibeat._util.check import check_whole, said
+from calibeat._util.check import check_whole, shown
 from calibeat._util.types import Vector
 from calibeat.multi.calibrator import METHODS, MultiCalibrator
 from calibeat.stream.calibrator import Calibrator
@@ -26,7 +26,7 @@ def new_calibrator(estimator: Any, classes: Any) -> Calibrator | MultiCalibrator
     if not isinstance(method, str) or method not in ("auto", *METHODS):
         raise ValueError(
             f"method must be 'auto' (which is 'multi'), 'multi', 'ots' or 'raw' for a base of {len(classes)} classes, "
-            f"got {said(method)}"
+            f"got {shown(method)}"
         )
     return MultiCalibrator(classes, "multi" if method == "auto" else method)
 
@@ -38,6 +38,15 @@ def take_features(estimator: Any, other: Any) -> None:
             setattr(estimator, name, getattr(other, name))
         elif hasattr(estimator, name):
             delattr(estimator, name)
+
+
+def delay_of_fit(delay: int | None, rows: int) -> int:
+    """How late the labels of `fit` come: as told, or by a quarter of the rows, and at least one.
+
+    Nothing tells `fit` how far ahead it will be asked. All labels at the end make AUTO too careful, each in turn too
+    bold; a quarter is better than both on most streams (docs/gallery.md).
+    """
+    return max(1, rows // 4) if delay is None else check_whole("delay", delay, 0, sys.maxsize)
 
 
 def learn_late(calibrator: Calibrator | MultiCalibrator, scores: Vector, outcomes: Any, delay: int | None) -> None:

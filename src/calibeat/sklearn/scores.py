@@ -59,11 +59,11 @@ def _off_the_line(x: Vector, y: Vector) -> float:
 
 def outputs(model: Any, method: str, X: Any, K: int = 2) -> Vector:
     """What the model's score method says of the second class, or of each of K: margins, or probabilities."""
-    said = np.asarray(getattr(model, method)(X), dtype=np.float64)
+    output = np.asarray(getattr(model, method)(X), dtype=np.float64)
     wanted = (_num_samples(X),) if method == "decision_function" and K == 2 else (_num_samples(X), K)
-    if said.shape != wanted:
-        raise ValueError(f"{type(model).__name__}.{method} must give an array of shape {wanted}, got {said.shape}")
-    score = said if method == "decision_function" or K > 2 else said[:, 1]
+    if output.shape != wanted:
+        raise ValueError(f"{type(model).__name__}.{method} must give an array of shape {wanted}, got {output.shape}")
+    score = output if method == "decision_function" or K > 2 else output[:, 1]
     missing = np.isnan(score) if score.ndim == 1 else np.isnan(score).any(axis=1)
     if missing.any():
         row = int(missing.argmax())

@@ -17,7 +17,7 @@ from calibeat.core.method import Method
 from calibeat.stream.calibrator import Calibrator
 
 from .labels import Labels, check_classes, checked_labels, outcomes_of, refuse_weights, two_classes
-from .learning import binary_calibrator, learn_late, take_features
+from .learning import binary_calibrator, delay_of_fit, learn_late, take_features
 from .scores import ROUNDING, as_probability, margin_scale
 
 
@@ -28,8 +28,9 @@ class ScoreCalibrator(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     ----------
     method : the name of a preset, such as ``"auto"`` or ``"tops"``, or a `Method`.
     scale : "probability", or "logit" for the values of a `decision_function`.
-    delay : of `fit`: how many further rows are forecast before the label of one is known. None: all the labels come
-        together at the end, as in `partial_fit`; 0: each comes in turn, before the next forecast.
+    delay : of `fit`: how many further rows are forecast before the label of one is known. None: a quarter of the
+        rows; 0: each comes in turn, before the next forecast; as many as there are rows: all come together at the end,
+        as in `partial_fit`.
     random_state : a whole number, the seed of the draws of a hedging method; None is 0.
 
     Attributes
@@ -73,7 +74,7 @@ class ScoreCalibrator(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     def fit(self, X: Any, y: Any, *args: Any, **params: Any) -> Self:
         """Forget what was learnt, and learn from these rows, which are in the order of time."""
         refuse_weights(self, args, params)
-        return self._learn(X, y, None, self.delay, reset=True)
+        return self._learn(X, y, None, together=False, reset=True)
 
     def partial_fit(self, X: Any, y: Any, classes: Any = None, *args: Any, **params: Any) -> Self:
         """Learn labels that have arrived together: forecast all the rows, then learn all of them.
@@ -81,41 +82,42 @@ class ScoreCalibrator(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         `classes` names the two if the first rows have only one of them.
         """
         refuse_weights(self, args, params)
-        return self._learn(X, y, classes, None, reset=not hasattr(self, "calibrator_"))
+        return self._learn(X, y, classes, together=True, reset=not hasattr(self, "calibrator_"))
 
     def transform(self, X: Any) -> Vector:
         """Forecasts, in the shape of X; a column of a data frame if X is one."""
         check_is_fitted(self)
-        said, shape = self._read(X, reset=False)
-        p = self.calibrator_.predict_many(self._as_probability(said, self.margin_scale_))
+        scores, shape = self._read(X, reset=False)
+        p = self.calibrator_.predict_many(self._as_probability(scores, self.margin_scale_))
         if len(shape) > 1:
             return np.column_stack([1.0 - p, p]) if shape[1] == 2 else p.reshape(shape)
         kind = _get_output_config("transform", self)["dense"]
         # scikit-learn makes a frame of what it gets; a column of another library would not fit into it.
         return like(X, p) if kind == "default" or type(X).__module__.startswith(kind) else p.reshape(-1, 1)
 
-    def _learn(self, X: Any, y: Any, classes: Any, delay: int | None, *, reset: bool) -> Self:
+    def _learn(self, X: Any, y: Any, classes: Any, *, together: bool, reset: bool) -> Self:
         if self.scale not in ("probability", "logit"):
             raise ValueError(f"scale must be 'probability' or 'logit', got {self.scale!r}")
         calibrator = binary_calibrator(self) if reset else self.calibrator_
         reader = copy(self)  # which takes down the features; they are ours once everything has been looked at
-        said, _ = reader._read(X, reset=reset)  # noqa: SLF001 - a copy of itself
+        scores, _ = reader._read(X, reset=reset)  # noqa: SLF001 - a copy of itself
         if y is None:
             raise ValueError(f"This {type(self).__name__} estimator requires y to be passed, but the target y is None.")
         y = checked_labels(y)
-        check_consistent_length(said, y)
+        check_consistent_length(scores, y)
         if not reset:
             check_classes(classes, self.classes_)
         labels = two_classes(y, classes) if reset else self.classes_
         outcomes = outcomes_of(y, labels)
-        scale = (margin_scale(said) if self.scale == "logit" else 1.0) if reset else self.margin_scale_
-        learn_late(calibrator, self._as_probability(said, scale), outcomes, delay)
+        scale = (margin_scale(scores) if self.scale == "logit" else 1.0) if reset else self.margin_scale_
+        delay = None if together else delay_of_fit(self.delay, len(scores))
+        learn_late(calibrator, self._as_probability(scores, scale), outcomes, delay)
         self.calibrator_, self.classes_, self.margin_scale_ = calibrator, labels, scale
         take_features(self, reader)
         return self
 
-    def _as_probability(self, said: Vector, scale: float) -> Vector:
-        return as_probability(said, margin=self.scale == "logit", scale=scale)
+    def _as_probability(self, scores: Vector, scale: float) -> Vector:
+        return as_probability(scores, margin=self.scale == "logit", scale=scale)
 
     def _read(self, X: Any, *, reset: bool) -> tuple[Vector, tuple[int, ...]]:
         """Scores as they came, without those of the first of two classes, and the shape in which they came."""

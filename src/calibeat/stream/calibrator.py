@@ -21,7 +21,7 @@ from calibeat.errors import InvalidInput, SnapshotMismatch
 from calibeat.late import due_of
 
 from . import snapshot
-from .dispatch import for_batch, load_single_if_cached
+from .dispatch import for_batch, load_single_if_cached, single_is_compiled
 from .receipts import Receipts
 from .settled import OPEN, ZERO
 from .single import Number, SingleEvents
@@ -108,11 +108,13 @@ class Calibrator(SingleEvents):
         """
         probabilities = check_scores(scores)
         n = len(probabilities)
-        arrivals = due_of(n, due, mature, times)
+        at_once = due is None and mature is None and times is None
+        arrivals = None if at_once else due_of(n, due, mature, times)
         if arrivals is None:
             labels = check_outcomes(outcomes)
             check_lengths(scores=n, outcomes=len(labels))
-            return like(scores, self._run(loops.run, n, probabilities, labels))
+            forecasts = self._run(loops.run, n, probabilities, labels)
+            return forecasts if type(scores) is np.ndarray else like(scores, forecasts)
         if finish:
             arrivals = np.minimum(arrivals, n)
         last = n if finish else n - 1
@@ -131,19 +133,7 @@ class Calibrator(SingleEvents):
             try:
                 asked[SHUT] = 1.0
                 events, row = self._events, self._view().copy()
-                history = self._history
-                history.reserve(int(row[layout.N]), len(scores))
-                forecasts = np.empty(len(scores))
-                one_stream = self._method.spec, row, len(row), loops.NO_SLOTS, 0, 1, 0, float(events)
-                held = loops.receipts_under_way(late[2], late[3], len(scores)) if late else 1
-                batch = scores, outcomes, self._draws(len(scores)), forecasts, self._scratch(held)
-                play, place = for_batch(loop, self._method, len(scores)), loops.place_before()
-                still, width = self._watch.room(len(scores)), self._method.receipt_width if late else 0
-                for stop in range(1, end + 1) if len(still) else (end,):
-                    while play(*one_stream, *batch, *history.columns, place, stop, *late):
-                        history.refit(row)
-                    if stop <= len(still):  # noted now: a late outcome writes over what the lanes said
-                        still[stop - 1] = batch[-1][(stop - 1) % held * width + LANE]
+                forecasts, still = self._play(loop, end, row, scores, outcomes, late)
                 marks = (outcomes + ZERO).astype(np.uint8)
                 if late:
                     never = np.ones(len(scores), dtype=np.bool_)
@@ -155,7 +145,7 @@ class Calibrator(SingleEvents):
                 asked[LATEST] = -1.0
                 receipts.settled = after
                 settled.seal()
-                if self._watch:
+                if self._is_watched:
                     self._watch.run(events, scores, forecasts, outcomes, still, late[-3] if late else None, end)
             except BaseException:
                 if before is not None:
@@ -168,8 +158,28 @@ class Calibrator(SingleEvents):
             if self._keeps:
                 self._after_learning()
             load_single_if_cached()
-            self._take_kernels()
+            if self._is_plain and single_is_compiled():  # pragma: no cover - one leg has no JIT, the other a cache
+                self._take_kernels()
             return forecasts
+
+    def _play(
+        self, loop: Any, end: int, row: Vector, scores: Vector, outcomes: Vector, late: tuple[Any, ...]
+    ) -> tuple[Vector, Vector]:
+        """Let the loop move this row -> the forecasts, and what the still lane says of each event if it is watched."""
+        method, history, forecasts = self._method, self._history, np.empty(len(scores))
+        if self._keeps:
+            history.reserve(int(row[layout.N]), len(scores))
+        one_stream = method.spec, row, len(row), loops.NO_SLOTS, 0, 1, 0, float(self._events)
+        held = loops.receipts_under_way(late[2], late[3], len(scores)) if late else 1
+        batch = scores, outcomes, self._draws(len(scores)), forecasts, self._scratch(held)
+        play, place = for_batch(loop, method, len(scores)), loops.place_before()
+        still = self._watch.room(len(scores)) if self._is_watched else loops.NO_LANE
+        for stop in range(1, end + 1) if len(still) else (end,):
+            while play(*one_stream, *batch, *history.columns, place, stop, *late):
+                history.refit(row)
+            if stop <= len(still):  # noted now: a late outcome writes over what the lanes said
+                still[stop - 1] = batch[-1][(stop - 1) % held * (self._width if late else 0) + LANE]
+        return forecasts, still
 
     def predict_many(self, scores: npt.ArrayLike) -> Vector:
         """Forecast many scores from the present state: no receipts, nothing learnt, nothing changed.
@@ -191,7 +201,7 @@ class Calibrator(SingleEvents):
         return like(scores, forecasts)
 
     def _scratch(self, count: int) -> Vector:
-        return np.empty(count * self._method.receipt_width)
+        return np.empty(count * self._width)
 
     def _draws(self, count: int) -> Vector:
         return uniforms(self._key, self._events, count) if self._hedges else np.empty(0)

@@ -148,7 +148,7 @@ class Forecast(_Receipt):
             raise InvalidInput(f"forecast issuer must be a string, got {data['issuer']!r:.60}")
         if isinstance(data["lanes"], str) or not isinstance(data["lanes"], Sequence):
             raise InvalidInput(f"forecast lanes must be a list of numbers, got {data['lanes']!r:.60}")
-        lanes = adopted([check_number("forecast lane", said) for said in data["lanes"]])
+        lanes = adopted([check_number("forecast lane", number) for number in data["lanes"]])
         return cls(p, score, expert, b, cell, event, seen, str(data["issuer"]), lanes, _hedge(data["candidates"]))
 
     # ---- as bytes -------------------------------------------------------------------------------------------------

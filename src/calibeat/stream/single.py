@@ -58,7 +58,7 @@ class SingleEvents(Beliefs):
         self._receipt: Any = array("d", bytes(8 * method.receipt_width))  # what a mixture remembers of it
         self._aside: Any = array("d", self._receipt)  # the same, of forecasts that are not made
         self._history = History(method)
-        self._keeps, self._hedges = method.needs_history, method.draws
+        self._keeps, self._hedges, self._width = method.needs_history, method.draws, method.receipt_width
         self._watch, self._is_watched = Watch(method, None), False
         self._take_kernels()
         self._key = stream_key(self._seed, self._stream)

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from calibeat._util.check import said
+from calibeat._util.check import shown
 from calibeat._util.types import Ints, Vector
 from calibeat.core.method import Method
 from calibeat.core.mixtures import Lanes
@@ -30,10 +30,10 @@ class Watch:
     def __init__(self, method: Method, monitor: Watched) -> None:
         given: Any = {OURS: monitor} if isinstance(monitor, Monitor) else {} if monitor is None else monitor
         if not isinstance(given, Mapping) or not all(isinstance(value, Monitor) for value in given.values()):
-            raise InvalidInput(f"monitor must be a Monitor or a mapping of Monitors, got {said(monitor)}")
+            raise InvalidInput(f"monitor must be a Monitor or a mapping of Monitors, got {shown(monitor)}")
         for column in given:
             if column not in COLUMNS:
-                raise InvalidInput(f"monitor must watch {', '.join(map(repr, COLUMNS))}, got {said(column)}")
+                raise InvalidInput(f"monitor must watch {', '.join(map(repr, COLUMNS))}, got {shown(column)}")
         if STILL in given and not isinstance(method.learner, Lanes):
             raise InvalidInput("monitor of 'still' must have a method with Lanes, such as AUTO, got another method")
         if len({id(value) for value in given.values()}) < len(given):
@@ -94,7 +94,7 @@ class Watch:
     def load(cls, method: Method, data: Any, events: int) -> Watch:
         """The inverse of `dump`, for a stream that has made so many forecasts."""
         if not isinstance(data, dict):
-            raise InvalidInput(f"monitors must be an object, got {said(data)}")
+            raise InvalidInput(f"monitors must be an object, got {shown(data)}")
         watch = cls(method, {column: Monitor() for column in data})
         watch.monitors = {column: Monitor._restored(state) for column, state in data.items()}
         for monitor in watch.monitors.values():

@@ -39,7 +39,8 @@ def with_value(row, column, value):
         ({"scores": with_value(3, 0, np.inf)}, "score must be a number of 0 or more, got inf - at row 3, column '0'"),
         ({"scores": with_value(9, 0, 2.0)}, "scores of an event must sum to 1 within 1e-06, got "),
         ({"outcomes": [0, 1, 7] * 20}, "label must be one of the 3 classes '0', '1', '2', got 7 - at row 2"),
-        ({"outcomes": [0, 1, None] * 20}, "label must be there, got nothing - at row 2; say skip_bad=True"),
+        ({"positive": 1}, "positive must not be given with many classes"),
+        ({"threshold": 0.3}, "threshold and costs must not be given with many classes"),
         ({"outcomes": [0] * 59}, "must have the same length"),
         ({"outcomes": [{}, 1] * 30}, "label must be text or a number, got {} - at row 0"),
         ({"scores": [[0.5], [0.5]]}, "scores must be a one-dimensional array, got shape (2, 1)"),
@@ -50,10 +51,8 @@ def with_value(row, column, value):
         ({"warmup": 60}, "warmup must be less than the 60 events that have a label, got 60"),
         ({"methods": []}, "methods must name one at least"),
         ({"methods": 3}, "methods must be names, got int"),
-        (
-            {"times": np.arange(60), "outcome_times": None, "delay": "1h", "outcomes": [None] * 60},
-            "label must be there",
-        ),
+        ({"times": np.arange(60), "outcome_times": [None] * 60}, "outcome time must be there where there is a label"),
+        ({"outcomes": [None] * 60}, "log must hold at least one label, got none in 60 rows"),
     ],
 )
 def test_mistakes_are_named_by_row_and_column(changed, message):

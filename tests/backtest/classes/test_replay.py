@@ -74,6 +74,9 @@ def test_events_without_a_label_are_forecast_and_not_learnt():
     moments = np.arange(400, dtype=float)
     arrivals = [None if label is None else float(i) for i, label in enumerate(labels)]
     result = calibeat.backtest(P, labels, times=moments, outcome_times=arrivals, keep_forecasts=True)
+    at_once = calibeat.backtest(P, labels, keep_forecasts=True)
+    assert np.array_equal(at_once.forecasts["multi"], result.forecasts["multi"])
+    assert "134 events have no outcome" in " ".join(at_once.payload["data"]["notes"])
     cal = MultiCalibrator(3)
     for i, label in enumerate(labels):
         forecast = cal.predict(P[i])

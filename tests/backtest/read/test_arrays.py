@@ -57,8 +57,8 @@ def test_series_of_other_libraries(library):
     assert plain.payload["data"]["span"] == theirs.payload["data"]["span"]
     with pytest.raises(InvalidInput, match=r"score must be in \[0, 1\], got nothing - at row 1"):
         run(make([0.5, None]), make([1, 0]))
-    with pytest.raises(InvalidInput, match=r"outcome must be 0 or 1, got nothing - at row 1"):
-        run(make([0.5, 0.5]), make([1, None]))
+    found = run(make([0.5, 0.5, 0.25]), make([1, None, 0])).payload["data"]
+    assert (found["used"], found["judged"]) == (3, 2)
     with pytest.raises(InvalidInput, match="key must be there, got nothing - at row 1"):
         run(make([0.5, 0.5]), make([1, 0]), make(["a", None]))
 
@@ -82,8 +82,9 @@ def test_dates_of_pandas_and_polars_with_zones_and_gaps():
         "2024-03-02T00:00:00",
     ]
     missing = pandas.array([True, None] * 5, dtype="boolean")
-    with pytest.raises(InvalidInput, match="outcome must be 0 or 1, got nothing - at row 1"):
-        run(SCORES[:10], pandas.Series(missing))
+    found = run(SCORES[:10], pandas.Series(missing)).payload["data"]
+    assert (found["used"], found["judged"]) == (10, 5)
+    assert "5 events have no outcome. Such events were forecast and not judged." in found["notes"]
 
 
 def test_dates_as_text_and_as_objects_and_as_numbers():
@@ -176,12 +177,11 @@ def test_other_kinds_of_scores():
 def test_bad_rows_are_skipped_and_counted_where_asked():
     scores, outcomes = [0.5, None, 1.5, "x", 0.25, 0.75, 0.5], [1, 1, 1, 1, None, 0, 3]
     data = run(scores, outcomes, skip_bad=True).payload["data"]
-    assert (data["rows"], data["used"]) == (7, 2)
+    assert (data["rows"], data["used"], data["judged"]) == (7, 3, 2)  # what has no outcome is forecast
     assert {s["reason"]: (s["count"], s["first"]) for s in data["skipped"]} == {
         "score is missing": (1, "row 1"),
         "score is not in [0, 1]": (1, "row 2"),
         "score is not a number": (1, "row 3"),
-        "outcome is missing": (1, "row 4"),
         "outcome is not 0 or 1": (1, "row 6"),
     }
     with pytest.raises(InvalidInput, match="at least one row that can be used, got 2 that were all skipped"):

@@ -16,7 +16,7 @@ from streams import drifting, variants
 import calibeat
 from calibeat import AUTO, HOPS, OPS, SWPS, TOPS, Calibrator
 from calibeat.backtest.read import arrays as arrays_module
-from calibeat.backtest.read import rows as intake_module
+from calibeat.backtest.read import pieces as pieces_module
 from calibeat.backtest.replay.chunk import NEVER, Chunk, Underway
 from calibeat.backtest.replay.replay import Replay
 from calibeat.core.presets import PRESETS
@@ -134,8 +134,8 @@ def test_waiting_is_counted_in_forecasts():
 
 @pytest.mark.parametrize("size", [50, 100_000])
 def test_backtest_forecasts_as_run_does(size, monkeypatch):
-    monkeypatch.setattr(intake_module, "CHUNK", size)
-    monkeypatch.setattr(intake_module, "FIRST_EVENTS", 0)
+    monkeypatch.setattr(pieces_module, "CHUNK", size)
+    monkeypatch.setattr(pieces_module, "FIRST_EVENTS", 0)
     monkeypatch.setattr(arrays_module, "CHUNK", size)
     names = ["auto", "hops", "swps", "f99"]
     result = calibeat.backtest(SCORES, OUTCOMES, methods=names, keep_forecasts=True, warmup=20)
@@ -152,8 +152,8 @@ def test_backtest_forecasts_as_run_does(size, monkeypatch):
 @pytest.mark.parametrize("size", [60, 100_000])
 def test_every_key_is_a_calibrator_of_its_own(method, size, monkeypatch):
     monkeypatch.setattr(arrays_module, "CHUNK", size)
-    monkeypatch.setattr(intake_module, "CHUNK", size)
-    monkeypatch.setattr(intake_module, "FIRST_EVENTS", 0)
+    monkeypatch.setattr(pieces_module, "CHUNK", size)
+    monkeypatch.setattr(pieces_module, "FIRST_EVENTS", 0)
     rng = np.random.default_rng(1)
     keys = rng.choice(["a", "b", "c", "d"], N, p=[0.6, 0.3, 0.08, 0.02])
     result = calibeat.backtest(SCORES, OUTCOMES, keys, methods={"it": method}, keep_forecasts=True, warmup=10)
@@ -232,6 +232,6 @@ def test_the_jit_changes_no_bit(tmp_path):
 
 def test_methods_that_look_back_are_left_out_where_there_are_keys():
     result = calibeat.backtest(SCORES, OUTCOMES, ["x", "y"] * (N // 2), methods=["ops", "swps"])
-    assert result.table["method"].tolist() == ["raw", "ops"]
+    assert result.table["method"].tolist() == ["raw", "ops", "OPS without keys", "OPS with a pooled start"]
     assert any("SWPS left out" in note for note in result.payload["data"]["notes"])
     assert SWPS.needs_history

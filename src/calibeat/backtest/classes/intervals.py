@@ -19,11 +19,11 @@ import numpy as np
 from calibeat._util.types import Ints, Vector
 from calibeat.backtest.judge.intervals import BRIER, LOG_LOSS, MODEL, RESID, Intervals, close_run
 from calibeat.core.calibeating import bin_of
-from calibeat.core.jit import for_size, kernel
+from calibeat.core.jit import compilable, for_size
 from calibeat.core.weights import EPS
 
 
-@kernel
+@compilable
 def count_classes(
     K: int,
     P: Vector,
@@ -74,7 +74,7 @@ def count_classes(
             close_run(methods, Q, T, state)
 
 
-@kernel
+@compilable
 def count_tops(
     K: int,
     P: Vector,
@@ -107,7 +107,7 @@ def count_tops(
         C[RESID, j, cell[0], cell[j]] += gap[0] * gap[j]
 
 
-@kernel
+@compilable
 def losses_by_class(K: int, P: Vector, t: int, y: int, best: int, clip: float, s: Vector, e: Vector) -> None:
     """s <- D_j(k) - E_r D_j of both measures, and e <- its value at the label."""
     for j in range(P.shape[0]):
@@ -127,7 +127,7 @@ def losses_by_class(K: int, P: Vector, t: int, y: int, best: int, clip: float, s
             e[m, j] = s[m, j, y]
 
 
-@kernel
+@compilable
 def add_products(K: int, P: Vector, t: int, best: int, s: Vector, e: Vector, S: Vector, B4: Vector, Q: Vector) -> None:
     """The products of the contrasts of one event: at its label, and in the mean if r were right."""
     methods = P.shape[0]

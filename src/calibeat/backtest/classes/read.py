@@ -12,12 +12,13 @@ import numpy as np
 from calibeat._util.check import check_lengths
 from calibeat._util.columns import read_column
 from calibeat._util.matrix import column_names, to_matrix
-from calibeat._util.times import MISSING, OK, UNREADABLE, read_times
+from calibeat._util.times import MISSING, OK, UNREADABLE
 from calibeat._util.types import Flags, Ints, Vector
 from calibeat.backtest.options import Options
 from calibeat.backtest.read import arrays, arrow, guess
 from calibeat.backtest.read.batch import CHUNK, FIRST_EVENTS, Batch, Codes, Numbers
 from calibeat.backtest.read.rows import RowReader
+from calibeat.backtest.read.values import number_of
 from calibeat.core.jit import for_cost
 from calibeat.errors import InvalidInput
 from calibeat.multi import loops
@@ -77,7 +78,7 @@ class ClassColumns(guess.Columns):
         """A batch of an Arrow record batch; `rows` are counted from 1, without the header."""
         chosen = {role: part.column(column["name"]) for role, column in self.chosen.items()}
         where: Callable[[int], str] = lambda row: f"row {rows[row]:,} of {name}"  # noqa: E731 - two users
-        scores = self._scores(part, where, percent=options.score_kind == "percent")
+        scores = self._scores(part, where, options)
         labels = self._settled(scores.values.shape[1])
         told, show_label = _labels(arrow.codes(chosen[LABEL]), labels)
 
@@ -95,13 +96,13 @@ class ClassColumns(guess.Columns):
             where,
             rows,
             file,
-            arrow.times(chosen["time"], "time") if "time" in chosen else None,
-            arrow.times(chosen["outcome time"], "outcome time") if "outcome time" in chosen else None,
+            arrow.times(chosen["time"], "time", options) if "time" in chosen else None,
+            arrow.times(chosen["outcome time"], "outcome time", options) if "outcome time" in chosen else None,
             None,
             arrow.flat(chosen["id"], "id").to_pylist() if "id" in chosen else None,
         )
 
-    def _scores(self, part: Any, where: Callable[[int], str], *, percent: bool) -> Numbers:
+    def _scores(self, part: Any, where: Callable[[int], str], options: Options) -> Numbers:
         import pyarrow as pa
 
         if len(self.score_names) == 1:
@@ -111,8 +112,8 @@ class ClassColumns(guess.Columns):
                     "scores must be several columns, one for each class, or one column of lists, got "
                     f"{self.score_names[0]!r} of {column.type}"
                 )
-            return _of_lists(column, where, self.labels.count if self.labels else 0)
-        read = [arrow.numbers(part.column(name), "score", percent=percent) for name in self.score_names]
+            return _of_lists(column, where, self.labels.count if self.labels else 0, options)
+        read = [arrow.numbers(part.column(name), "score", options) for name in self.score_names]
         return Numbers(np.stack([one.values for one in read], axis=1), np.stack([one.states for one in read], axis=1))
 
     def _shown_score(self, part: Any, column: int, row: int) -> str:
@@ -137,7 +138,7 @@ def _fixed(kind: Any) -> bool:
     return bool(pa.types.is_fixed_size_list(kind))
 
 
-def _of_lists(column: Any, where: Callable[[int], str], K: int) -> Numbers:
+def _of_lists(column: Any, where: Callable[[int], str], K: int, options: Options) -> Numbers:
     """A column of lists as a matrix; all must have as many numbers."""
     import pyarrow.compute as pc
 
@@ -150,7 +151,7 @@ def _of_lists(column: Any, where: Callable[[int], str], K: int) -> Numbers:
         raise InvalidInput(f"scores must be {K} numbers, as in the rows before, got {sizes[row]} - at {where(row)}")
     values = np.full((len(sizes), K), np.nan)
     states = np.full(values.shape, MISSING, dtype=np.int8)
-    inner = arrow.numbers(pc.list_flatten(column), "score")
+    inner = arrow.numbers(pc.list_flatten(column), "score", options)
     values[there] = inner.values.reshape(int(there.sum()), K)
     states[there] = inner.states.reshape(int(there.sum()), K)
     return Numbers(values, states)
@@ -189,9 +190,10 @@ class ClassArrays:
     matrix: Any
     names: list[str]
     labels: Labels
+    options: Options
 
     @classmethod
-    def of(cls, scores: Any, classes: Any) -> ClassArrays:
+    def of(cls, scores: Any, classes: Any, options: Options) -> ClassArrays:
         """The matrix, and the names of its columns where it is a frame."""
         try:
             matrix = np.asarray(to_matrix(scores))
@@ -199,7 +201,11 @@ class ClassArrays:
             raise InvalidInput("scores must be a matrix, a column for each class, got a ragged list") from error
         named = column_names(scores)
         names = [str(k) for k in range(matrix.shape[1])] if named is None else named
-        return cls(matrix, names, Labels(_ways(classes, names, matrix.shape[1])))
+        return cls(matrix, names, Labels(_ways(classes, names, matrix.shape[1])), options)
+
+    def _number(self, value: Any) -> float | None:
+        percent = self.options.score_kind == "percent"
+        return number_of(value, decimal=self.options.decimal, percent=percent)
 
     def score_name(self, column: int) -> str:
         """How a message names the column of a score."""
@@ -219,7 +225,7 @@ class ClassArrays:
     def _batch(self, at: int, end: int, columns: dict[str, Any], read: dict[str, Any]) -> Batch:
         part = {name: column[at:end] for name, column in columns.items()}
         given = self.matrix[at:end]
-        flat = arrays.numbers(given.reshape(-1))
+        flat = arrays.numbers_by(given.reshape(-1), self._number)
         scores = Numbers(flat.values.reshape(given.shape), flat.states.reshape(given.shape))
         told, show_label = _labels(arrays.codes(part["labels"], at, LABEL), self.labels)
         roles = {"time": "times", "outcome time": "outcome_times"}
@@ -231,7 +237,7 @@ class ClassArrays:
             return str(value) if isinstance(value, np.datetime64) else f"{_plain(value)!r:.60}"
 
         def moments(name: str) -> Any:
-            return read_times(part[name], zoned=read[name][1]) if name in part else None
+            return arrays.times_by(part[name], self.options, zoned=read[name][1]) if name in part else None
 
         rows = np.arange(at, at + len(scores.values))
         where: Callable[[int], str] = lambda row: f"row {at + row}"  # noqa: E731 - one line
@@ -303,16 +309,16 @@ class ClassReader(RowReader):
             return f"; the scores look like logits: {self.options.how('--logits', 'score_kind=' + repr('logit'))}"
         return ""
 
-    def _look_at_outcomes(self, batch: Batch, look: Any, must: Any) -> None:
+    def _outcomes(self, batch: Batch) -> Vector:
+        return batch.outcomes.values
+
+    def _look_at_outcomes(self, batch: Batch, values: Vector, look: Any, must: Any) -> None:  # noqa: ARG002 - as its base
+        """A missing label is no mistake: the event is forecast, and not judged."""
         states = batch.outcomes.states
-        missing = states == MISSING
-        if batch.outcome_times is not None:  # a label without a value or a time has not arrived yet
+        if batch.outcome_times is not None:
             untimed = batch.outcome_times.states == MISSING
             late = must("outcome time", "there where there is a label", "missing")
-            look(untimed & ~missing, "outcome time is missing", late)
-            missing = missing & ~untimed
-        gone = must(LABEL, "there", "missing")
-        look(missing, "label is missing", lambda row: gone(row) + self._how_to_skip)
+            look(untimed & (states != MISSING), "outcome time is missing", late)
         unknown = must(LABEL, self.labels.words())
         look(
             states == UNREADABLE,

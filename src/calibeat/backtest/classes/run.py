@@ -12,6 +12,7 @@ from calibeat.backtest.judge.summary import Source
 from calibeat.backtest.options import Options
 from calibeat.backtest.read.batch import Batch, Chunk
 from calibeat.backtest.result import BacktestResult
+from calibeat.backtest.tables import check_times
 from calibeat.errors import InvalidInput
 from calibeat.report.schema import Payload
 
@@ -33,15 +34,18 @@ def run_matrix(
     keep_forecasts: bool = False,
 ) -> BacktestResult:
     """`calibeat.backtest` where the scores are a matrix."""
+    check_times(times, outcome_times, options)
     kept: list[tuple[Ints, dict[str, Vector]]] = []
 
     def keep(chunk: Chunk, forecasts: dict[str, Vector], _: Ints) -> None:
         if chunk.trace is not None:
             kept.append((chunk.trace.rows, forecasts))
 
-    source = ClassArrays.of(scores, classes)
+    source = ClassArrays.of(scores, classes, options)
     reader = ClassReader(options, trace=keep_forecasts, source=source)
-    about = Source(options.title, ["arrays"], score_kind=options.score_kind)
+    more = [name for name, column in (("times", times), ("outcome_times", outcome_times)) if column is not None]
+    call = options.call("scores", "labels", *(f"{name}={name}" for name in more))
+    about = Source(options.title, ["arrays"], score_kind=options.score_kind, command=call)
     batches = source.batches(labels, times, outcome_times)
     payload = run(batches, about, reader, on_forecasts=keep if keep_forecasts else None)
     forecasts: dict[str, Vector] = {}
@@ -58,6 +62,8 @@ def run(
     options = reader.options
     if options.maturity is not None:
         raise InvalidInput("mature must not be given with many classes: labels are learnt as they arrive")
+    if options.costs is not None:
+        raise InvalidInput("threshold and costs must not be given with many classes: decisions are about two")
     methods = chosen(options.methods)
     chunks = reader.chunks(batches)
     first = next(chunks, None)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
+
 import numpy as np
 
 from calibeat import bounds
@@ -9,13 +11,14 @@ from calibeat._util.types import Ints, Vector
 from calibeat.backtest.judge.bootstrap import RESAMPLES, Bootstrap
 from calibeat.backtest.judge.compare import Comparison, differences, elsewhere
 from calibeat.backtest.judge.lateness import delay
-from calibeat.backtest.judge.measures import curve, iso, number, overall, reliability, windows
+from calibeat.backtest.judge.measures import curve_of, iso, number, overall, reliability, windows
 from calibeat.backtest.judge.summary import Source, best_other, elsewhere_in_words, evalue, versions
 from calibeat.backtest.judge.verdict import INTERVALS, LEGEND, Facts, verdict
 from calibeat.backtest.read.guess import Columns
 from calibeat.backtest.replay.tally import Tally
 from calibeat.core.weights import EPS
-from calibeat.report.schema import Certificate, Classes, Column, Data, Payload, Priors, Row, Verdict
+from calibeat.report.class_schema import Classes, Priors
+from calibeat.report.schema import Certificate, Column, Data, Payload, Row, Verdict
 
 from .methods import ABOUT, LABELS, PAIR, RAW
 from .read import ClassColumns
@@ -43,7 +46,7 @@ def summarise(replayed: ClassReplayed, source: Source, names: list[str]) -> Payl
         assumption=None if source.columns is None else source.columns.assumption,
     )
     return {
-        "schema": 2,
+        "schema": 3,
         "title": source.title,
         "command": source.command,
         "versions": versions(),
@@ -78,6 +81,7 @@ def summarise(replayed: ClassReplayed, source: Source, names: list[str]) -> Payl
         "delay": delay(replayed),
         "certificates": _certificates(replayed),
         "evalue": evalue(replayed),
+        "created": datetime.now(UTC).isoformat(timespec="seconds"),
         "classes": _classes(replayed, names),
     }
 
@@ -176,7 +180,7 @@ def _classes(replayed: ClassReplayed, names: list[str]) -> Classes:
                 "classwise_ce": number(runner.tally.classwise_error),
                 "ce": [number(runner.tally.errors[k]) for k in shown],
                 "mean": [number(v) for v in _means(runner)[shown]],
-                "curves": [curve(runner.tally.by_class[k]) for k in shown],
+                "curves": [curve_of(runner.tally.by_class[k]) for k in shown],
             }
             for runner in replayed.runners
         },

@@ -12,7 +12,7 @@ import math
 from dataclasses import dataclass
 
 from calibeat._util.types import Ints, Vector
-from calibeat.core.jit import kernel, large_kernel
+from calibeat.core.jit import compilable, large_kernel
 from calibeat.core.weights import EPS
 from calibeat.multi.softmax import softmax
 
@@ -33,7 +33,7 @@ FIXED = Refits(after=1000, every=0, window=1000)
 SLIDING = Refits(after=1000, every=500, window=2000)
 
 
-@kernel
+@compilable
 def scaled(A: float, x: Vector, p: Vector) -> None:
     """p <- softmax(A x)."""
     for k in range(len(x)):
@@ -71,7 +71,7 @@ def fit(K: int, X: Vector, Y: Ints, count: int, A: float, p: Vector) -> float:
     return A
 
 
-@kernel
+@compilable
 def replay(
     K: int,
     state: Vector,

@@ -45,11 +45,11 @@ class Counting:
         self.sums = Intervals(1, bins)  # until the first chunk tells how many methods there are, and how late labels
         self._began = False
 
-    def add(self, chunk: Chunk, forecasts: dict[str, Vector], place: Ints) -> None:
-        """Take the forecasts of all methods for a chunk, the raw score first."""
+    def add(self, chunk: Chunk, forecasts: dict[str, Vector], place: Ints) -> Vector:
+        """Take the forecasts of all methods for a chunk, the raw score first -> those of the leader."""
         if not self._began:
             self.sums, self._began = Intervals(len(forecasts), self.sums.bins, typical_delay(chunk)), True
-        self.sums.add(np.array(list(forecasts.values())), chunk.outcomes, place)
+        return self.sums.add(np.array(list(forecasts.values())), chunk.outcomes, place)
 
 
 class Comparison:

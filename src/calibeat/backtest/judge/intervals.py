@@ -24,7 +24,7 @@ import numpy as np
 
 from calibeat._util.types import Ints, Vector
 from calibeat.core.calibeating import bin_of
-from calibeat.core.jit import for_size, kernel
+from calibeat.core.jit import compilable, for_size
 from calibeat.core.losses import LOSS_FLOOR
 from calibeat.errors import InvalidInput
 
@@ -36,7 +36,7 @@ DRAWS, SEED = 4000, 0  # of the normal vectors behind a max-t quantile: an inter
 CLEAR = 3.0  # standard deviations: from there on the sign of a bin's gap is known
 
 
-@kernel
+@compilable
 def slope(measure: int, p: float, clip: float) -> float:
     """s = l(p, 1) - l(p, 0) of the log-loss or the Brier score."""
     if measure == BRIER:
@@ -44,7 +44,7 @@ def slope(measure: int, p: float, clip: float) -> float:
     return math.log(max(1.0 - p, clip)) - math.log(max(p, clip))
 
 
-@kernel
+@compilable
 def count_events(
     P: Vector,
     y: Vector,
@@ -63,8 +63,9 @@ def count_events(
     state: Vector,
     b: Vector,
     cell: Ints,
+    led: Vector,
 ) -> None:
-    """Add a chunk of events. P[j, t] are forecasts, the raw score first.
+    """Add a chunk of events. P[j, t] are forecasts, the raw score first; r goes to `led`.
 
     `place` < 0: the event does not count; 0: it is of the warm-up and counts for `lead` only.
     """
@@ -77,6 +78,7 @@ def count_events(
             if lead[j] < lead[best]:
                 best = j
         r = P[best, t]
+        led[t] = r
         e = y[t] - r
         for j in range(methods):
             p = P[j, t]
@@ -100,7 +102,7 @@ def count_events(
             close_run(methods, Q, T, state)
 
 
-@kernel
+@compilable
 def add_products(methods: int, b: Vector, e: float, v: float, S: Vector, B4: Vector, Q: Vector) -> None:
     """The products of the contrasts of one event with residual e, whose variance would be v if r were right."""
     for m in range(2):
@@ -114,7 +116,7 @@ def add_products(methods: int, b: Vector, e: float, v: float, S: Vector, B4: Vec
                 S[MODEL, m, i, j] += w * v
 
 
-@kernel
+@compilable
 def close_run(methods: int, Q: Vector, T: Vector, state: Vector) -> None:
     """Add the products of the sums over a run, and begin another."""
     state[1] += 1.0
@@ -140,7 +142,7 @@ class Intervals:
     >>> raw = rng.random(5000)
     >>> y = (rng.random(5000) < raw**2).astype(float)
     >>> sums = Intervals(2)
-    >>> sums.add(np.array([raw, raw**2]), y)
+    >>> leader = sums.add(np.array([raw, raw**2]), y)
     >>> [round(x, 3) for x in sums.difference(LOG_LOSS, 1)]
     [-0.087, -0.098, -0.077]
     """
@@ -163,11 +165,15 @@ class Intervals:
         """How many events were judged."""
         return int(self._state[0])
 
-    def add(self, forecasts: Vector, outcomes: Vector, place: Ints | None = None) -> None:
-        """Count a chunk; forecasts[j, t] of method j for event t, in the order of events."""
+    def add(self, forecasts: Vector, outcomes: Vector, place: Ints | None = None) -> Vector:
+        """Count a chunk; forecasts[j, t] of method j for event t, in the order of events -> r, the leader's forecasts.
+
+        r is not told for events that do not count.
+        """
         if forecasts.shape != (self.methods, len(outcomes)):
             raise InvalidInput(f"forecasts must have shape {(self.methods, len(outcomes))}, got {forecasts.shape}")
         placed = np.ones(len(outcomes), dtype=np.int64) if place is None else place
+        led = np.zeros(len(outcomes))
         for_size(count_events, 10 * self.methods * len(outcomes))(
             np.ascontiguousarray(forecasts),
             outcomes,
@@ -186,7 +192,9 @@ class Intervals:
             self._state,
             np.empty((2, self.methods)),
             np.empty(self.methods, dtype=np.int64),
+            led,
         )
+        return led
 
     # ---- log-loss and Brier score ---------------------------------------------------------------------------------
 

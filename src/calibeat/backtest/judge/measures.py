@@ -69,7 +69,7 @@ def overall(cells: Vector, sums: Vector) -> dict[str, float]:
 
 def auc(tally: Tally) -> tuple[float, float]:
     """The area under the ROC curve and by how much it may be off: forecasts of one rank count as equal."""
-    zeros, ones = tally.ranks[:RANKS], tally.ranks[RANKS:]
+    zeros, ones = tally.ranks[:RANKS], tally.ranks[RANKS : 2 * RANKS]
     pairs = float(zeros.sum() * ones.sum())
     if pairs == 0.0:
         return math.nan, math.nan
@@ -82,19 +82,17 @@ def auc(tally: Tally) -> tuple[float, float]:
 
 def windows(replayed: Counted) -> Windows:
     """Windows of as many events each, at most 200, with the errors of every method in each."""
-    blocks, used = replayed.blocks, replayed.blocks.used
-    most = min(MOST_WINDOWS, used)
-    cuts = _cuts(used, max(min(10, most), min(most, blocks.judged // EVENTS_PER_WINDOW)))
+    blocks, used, edges = replayed.blocks, replayed.blocks.used, cuts_of(replayed)
     timed = replayed.span is not None
     start: list[str] | list[int]
     end: list[str] | list[int]
     if timed:
-        start = [iso(int(blocks.begin[a])) for a in cuts[:-1]]
-        end = [iso(int(blocks.end[b - 1])) for b in cuts[1:]]
+        start = [iso(int(blocks.begin[a])) for a in edges[:-1]]
+        end = [iso(int(blocks.end[b - 1])) for b in edges[1:]]
     else:
-        start = [int(blocks.begin[a]) for a in cuts[:-1]]  # events counted from 1, also those without an outcome
-        end = [int(blocks.end[b - 1]) for b in cuts[1:]]
-    pairs = list(pairwise(cuts))
+        start = [int(blocks.begin[a]) for a in edges[:-1]]  # events counted from 1, also those without an outcome
+        end = [int(blocks.end[b - 1]) for b in edges[1:]]
+    pairs = list(pairwise(edges))
     raw = replayed.runners[0].tally.cells(used)[1:]
     whole = [raw[a:b].sum(axis=(0, 1)) for a, b in pairs]
     return {
@@ -108,6 +106,13 @@ def windows(replayed: Counted) -> Windows:
     }
 
 
+def cuts_of(replayed: Counted) -> list[int]:
+    """The blocks at which windows begin, and the end of the last."""
+    most = min(MOST_WINDOWS, replayed.blocks.used)
+    windows = max(min(10, most), min(most, replayed.blocks.judged // EVENTS_PER_WINDOW))
+    return cuts(replayed.blocks.used, windows)
+
+
 def _window_scores(tally: Tally, used: int, pairs: Sequence[tuple[int, int]]) -> WindowScores:
     cells, sums = tally.cells(used)[1:], tally.sums(used)[1:]
     scores = [overall(cells[a:b], sums[a:b]) for a, b in pairs]
@@ -118,7 +123,8 @@ def _window_scores(tally: Tally, used: int, pairs: Sequence[tuple[int, int]]) ->
     }
 
 
-def _cuts(used: int, parts: int) -> list[int]:
+def cuts(used: int, parts: int) -> list[int]:
+    """Where to cut so many blocks into parts of about as many each: the beginnings, and the end."""
     return np.unique(np.linspace(0, used, parts + 1).round().astype(int)).tolist() if used else [0]
 
 
@@ -126,12 +132,14 @@ def _cuts(used: int, parts: int) -> list[int]:
 
 
 def reliability(replayed: Counted) -> Reliability:
-    """Counts, mean forecasts and mean outcomes per bin with Wilson's intervals: the whole log, then its periods."""
+    """Counts, mean forecasts and mean outcomes per bin with their bands: the whole log, then its periods."""
     used = replayed.blocks.used
     parts = periods(replayed)
     raw = replayed.runners[0].tally.cells(used)[1:]
     listed: list[Period] = [{"label": label, "count": int(raw[a:b, :, COUNT].sum())} for label, a, b in parts]
-    methods = {r.name: [curve(r.tally.cells(used)[1:][a:b].sum(axis=0)) for _, a, b in parts] for r in replayed.runners}
+    methods = {
+        r.name: [curve_of(r.tally.cells(used)[1:][a:b].sum(axis=0)) for _, a, b in parts] for r in replayed.runners
+    }
     return {"bins": replayed.bins, "periods": listed, "methods": methods}
 
 
@@ -142,11 +150,11 @@ def periods(replayed: Counted) -> list[tuple[str, int, int]]:
     if blocks.judged < 2 * EVENTS_PER_WINDOW:
         return parts
     if replayed.span is not None:
-        calendar = _calendar([int(t) for t in blocks.begin[:used]])
-        if calendar is not None:
-            return parts + calendar
-    cuts = _cuts(used, min(MOST_PERIODS, blocks.judged // EVENTS_PER_WINDOW))
-    for a, b in pairwise(cuts):
+        found = calendar([int(t) for t in blocks.begin[:used]])
+        if found is not None:
+            return parts + found
+    edges = cuts(used, min(MOST_PERIODS, blocks.judged // EVENTS_PER_WINDOW))
+    for a, b in pairwise(edges):
         if replayed.span is not None:
             label = f"{iso(int(blocks.begin[a]))} to {iso(int(blocks.end[b - 1]))}".replace("T", " ")
         else:
@@ -164,7 +172,7 @@ _UNITS = (
 )
 
 
-def _calendar(begins: list[int]) -> list[tuple[str, int, int]] | None:
+def calendar(begins: list[int]) -> list[tuple[str, int, int]] | None:
     """Blocks by the hour, day, month, quarter or year in which they begin: the finest unit that makes 2 to 12 parts."""
     moments = np.array(begins, dtype="datetime64[us]")
     for unit, pattern in _UNITS:
@@ -186,11 +194,17 @@ def _label(microseconds: int, pattern: str) -> str:
     return moment.strftime(pattern) if pattern else f"Q{(moment.month + 2) // 3} {moment.year}"
 
 
-def curve(cells: Vector) -> Curve:
+def curve_of(cells: Vector) -> Curve:
+    """From bins x (count, sum of forecasts, sum of outcomes), with a band that holds for all bins at once (95 %).
+
+    In a bin the mean outcome is off the mean chance by at most a normal deviation of variance m (1 - m) / n, m the mean
+    chance: chances that differ vary less. No stationarity is needed. So the band is Wilson's, with the level of
+    Bonferroni for as many bins as hold events.
+    """
     count, forecast, outcome = cells.T
     some = np.where(count > 0, count, np.nan)
     rate = outcome / some
-    low, high = wilson(rate, some)
+    low, high = wilson(rate, some, 1.0 - 0.05 / max(1, int(np.count_nonzero(count))))
     return {
         "count": count.astype(int).tolist(),
         "forecast": [number(v) for v in forecast / some],

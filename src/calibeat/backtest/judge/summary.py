@@ -4,26 +4,24 @@ from __future__ import annotations
 
 import platform
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 
 import numpy as np
 
 from calibeat._version import __version__
 from calibeat.backtest.read.guess import Columns
-from calibeat.backtest.replay.engine import MOST_KEYS_WITH_CE, Replayed, Runner
+from calibeat.backtest.replay.engine import Replayed, Runner
 from calibeat.core.calibeating import Hedging
 from calibeat.core.losses import LOSS_FLOOR
 from calibeat.core.mixtures import Lanes
 from calibeat.core.params import params_of
 from calibeat.core.presets import PRESETS, name_of
 from calibeat.core.refit import Histogram
-from calibeat.metrics import calibration_error_of_gaps
 from calibeat.report.schema import (
     Data,
     DifferencesTo,
     Evidence,
-    KeyRow,
-    Keys,
     MethodInfo,
     Payload,
     Row,
@@ -32,15 +30,18 @@ from calibeat.report.schema import (
     Trajectory,
 )
 
+from .answer import answer
 from .bootstrap import RESAMPLES, Bootstrap
 from .certificates import certificates
 from .compare import Comparison, differences, elsewhere
-from .intervals import Intervals
+from .decisions import decisions
+from .keyed import sentence_on_keys
+from .keys import by_key
 from .lateness import delay, notice_of_ages
+from .mass import mass_curve
 from .measures import MOST_POINTS, Counted, auc, iso, log_e_values, number, overall, reliability, windows
+from .observe import Observed
 from .verdict import INTERVALS, LEGEND, Facts, threshold, verdict
-
-MOST_KEYS = 2000  # shown
 
 ABOUT = {
     "auto": "calibeat's own: six paces of drift mixed by log-loss, then an interpolated correction.",
@@ -78,9 +79,9 @@ class Source:
     command: str | None = None
 
 
-def summarise(replayed: Replayed, source: Source, sums: Intervals) -> Payload:
+def summarise(replayed: Replayed, source: Source, observed: Observed) -> Payload:
     """The contract with the report; see `calibeat.report.schema`."""
-    blocks, used = replayed.blocks, replayed.blocks.used
+    blocks, used, sums = replayed.blocks, replayed.blocks.used, observed.sums
     tallies = {runner.name: runner.tally for runner in replayed.runners}
     labels = {runner.name: _label(runner) for runner in replayed.runners}
     bootstrap = Bootstrap(tallies, used, blocks.length)
@@ -99,8 +100,10 @@ def summarise(replayed: Replayed, source: Source, sums: Intervals) -> Payload:
         ages=notice_of_ages(replayed, labels),
     )
     found = verdict(compared, facts)
+    if replayed.key_variants is not None:
+        found["sentences"].append(sentence_on_keys(compared, replayed.key_variants, labels))
     return {
-        "schema": 2,
+        "schema": 3,
         "title": source.title,
         "command": source.command,
         "versions": versions(),
@@ -121,12 +124,20 @@ def summarise(replayed: Replayed, source: Source, sums: Intervals) -> Payload:
             "sentence": elsewhere_in_words(bootstrap, "FPS"),
         },
         "windows": windows(replayed),
-        "reliability": reliability(replayed),
+        "reliability": {
+            **reliability(replayed),
+            "mass": {name: mass_curve(tally, replayed.bins) for name, tally in tallies.items()},
+        },
         "trajectories": _trajectories(replayed),
-        "keys": _keys(replayed, source, found["method"], labels),
+        "keys": by_key(replayed, source.keys, found["method"], labels),
         "delay": delay(replayed),
         "certificates": certificates(replayed),
         "evalue": evalue(replayed),
+        "created": datetime.now(UTC).isoformat(timespec="seconds"),
+        "answer": answer(replayed, found),
+        "decisions": decisions(replayed, observed.deciding, labels, found["method"], sums.runs),
+        "history": observed.history.told(),
+        "paging": observed.watch.told(found["method"], labels),
     }
 
 
@@ -292,45 +303,6 @@ def _trajectory(runner: Runner) -> Trajectory:
         if mixes
         else None,
     }
-
-
-def _keys(replayed: Replayed, source: Source, chosen: str, labels: dict[str, str]) -> Keys | None:
-    if source.keys is None:
-        return None
-    streams = len(source.keys)
-    by_key = {runner.name: runner.tally.by_key(streams) for runner in replayed.runners}
-    raw = replayed.runners[0].name
-    others = [name for name in by_key if name != raw] or [raw]
-    rival = chosen if chosen != raw else min(others, key=lambda name: float(by_key[name][0][:, 0].sum()))
-    lost = by_key[raw][0][:, 0] - by_key[rival][0][:, 0]
-    judged = np.flatnonzero(replayed.key_counts[:, 0] > 0)
-    order = judged[np.argsort(-lost[judged], kind="stable")][:MOST_KEYS]
-    rows: list[KeyRow] = []
-    for slot in order.tolist():
-        n, ones, _ = replayed.key_counts[slot].tolist()
-        rows.append(
-            {
-                "key": source.keys[slot],
-                "events": int(n),
-                "base_rate": ones / n,
-                "raw_log_loss": float(by_key[raw][0][slot, 0]) / n,
-                "methods": {
-                    name: {
-                        "log_loss": float(sums[slot, 0]) / n,
-                        "brier": float(sums[slot, 1]) / n,
-                        "ce": float(calibration_error_of_gaps(gaps[slot], n)) if slot < len(gaps) else None,
-                    }
-                    for name, (sums, gaps) in by_key.items()
-                },
-            }
-        )
-    sentence = (
-        "Each key is a stream with parameters of its own. First come the keys on which the raw score loses most to "
-        f"{labels[rival]}, in nats over all of their events."
-    )
-    if streams > MOST_KEYS_WITH_CE:
-        sentence += f" Calibration errors are kept for the first {MOST_KEYS_WITH_CE:,} keys of the log."
-    return {"total": streams, "shown": len(rows), "sentence": sentence, "rows": rows}
 
 
 def evalue(replayed: Counted) -> Evidence:

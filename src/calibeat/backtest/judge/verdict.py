@@ -251,14 +251,14 @@ def _buys(compared: Comparison, best: str, facts: Facts) -> str:
     mine, theirs = compared.measured(best, "log_loss"), compared.measured(compared.raw, "log_loss")
     digits = decimals([d, low, high])
     side = "lower than" if d < 0.0 else "higher than"
-    said = (
+    sentence = (
         f"On the {facts.judged:,} judged events {label}'s log-loss of {mine:.{digits}f} is {side} the raw score's "
         f"{theirs:.{digits}f} by {abs(d):.{digits}f}. The luck of single outcomes may have moved that by "
         f"{high - d:.{digits}f}, up or down (95 %): {low:+.{digits}f} to {high:+.{digits}f}."
     )
     if compared.shared(best):
-        said += " Outcomes under way at the same time moved together; the interval allows for it."
-    return said
+        sentence += " Outcomes under way at the same time moved together; the interval allows for it."
+    return sentence
 
 
 def _errors(compared: Comparison, best: str, labels: dict[str, str]) -> str:

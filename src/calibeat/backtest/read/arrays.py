@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from datetime import datetime
 from typing import Any
 
 import numpy as np
@@ -11,42 +11,55 @@ import numpy.typing as npt
 
 from calibeat._util.check import check_lengths
 from calibeat._util.columns import read_column
-from calibeat._util.times import MISSING, OK, UNREADABLE, is_missing, read_times
+from calibeat._util.times import MISSING, OK, UNREADABLE, Times, is_missing, read_dates, read_times
+from calibeat.backtest.options import Options
 from calibeat.errors import InvalidInput
 
 from .batch import CHUNK, Batch, Codes, Numbers
+from .values import number_of, outcome_of
 
-WORDS = {"false": 0.0, "true": 1.0, "no": 0.0, "yes": 1.0, "f": 0.0, "t": 1.0, "n": 0.0, "y": 1.0}
 NEEDED = ("scores", "outcomes")
 ARGUMENTS = {"score": "scores", "outcome": "outcomes", "key": "keys", "time": "times", "outcome time": "outcome_times"}
 Column = npt.NDArray[Any]
 
 
 def batches(
-    scores: Any, outcomes: Any, keys: Any = None, times: Any = None, outcome_times: Any = None, *, percent: bool = False
+    scores: Any,
+    outcomes: Any,
+    keys: Any = None,
+    times: Any = None,
+    outcome_times: Any = None,
+    others: Mapping[str, Any] | None = None,
+    *,
+    options: Options,
 ) -> Iterator[Batch]:
-    """The columns, checked for their lengths, in batches."""
+    """The columns, checked for their lengths, in batches. `others` are by role: forecasts of rivals, other scores."""
     given = {"scores": scores, "outcomes": outcomes, "keys": keys, "times": times, "outcome_times": outcome_times}
+    given |= others or {}
     read = {name: read_column(name, values) for name, values in given.items() if values is not None or name in NEEDED}
     columns = {name: column for name, (column, _) in read.items()}
     zoned = {name: zone for name, (_, zone) in read.items()}
     check_lengths(**{name: len(column) for name, column in columns.items()})
+    percent = options.score_kind == "percent"
+
+    def number(value: Any) -> float | None:
+        return number_of(value, decimal=options.decimal, percent=percent)
 
     def batch(at: int) -> Batch:
         part = {name: column[at : at + CHUNK] for name, column in columns.items()}
 
         def show(role: str, row: int) -> str:
-            value = part[ARGUMENTS[role]][row]
+            value = part[ARGUMENTS.get(role, role)][row]
             if isinstance(value, np.datetime64):  # which Python may have no date for
                 return str(value)
             return repr(value.item() if isinstance(value, np.generic) else value)[:60]
 
         def moments(name: str) -> Any:
-            return read_times(part[name], zoned=zoned[name]) if name in part else None
+            return times_by(part[name], options, zoned=zoned[name]) if name in part else None
 
         return Batch(
-            numbers(part["scores"], percent=percent),
-            _outcomes(part["outcomes"]),
+            numbers_by(part["scores"], number),
+            _outcomes(part["outcomes"], options),
             show,
             lambda row: f"row {at + row}",
             np.arange(at, at + len(part["scores"])),
@@ -54,22 +67,45 @@ def batches(
             moments("times"),
             moments("outcome_times"),
             codes(part["keys"], at) if "keys" in part else None,
+            None,
+            {role: numbers_by(part[role], number) for role in others or {}},
         )
 
     return (batch(at) for at in range(0, len(columns["scores"]), CHUNK))
 
 
-def numbers(column: Column, *, percent: bool = False) -> Numbers:
+def numbers_by(column: Column, read: Callable[[Any], float | None]) -> Numbers:
+    """A column as float64; `read` is for what is no number yet."""
     if column.dtype.kind in "iuf":
         values = column.astype(np.float64)
         return Numbers(values, np.where(np.isnan(values), MISSING, OK).astype(np.int8))
-    return _one_by_one(column, _percent if percent else _number)
+    return _one_by_one(column, read)
 
 
-def _outcomes(column: Column) -> Numbers:
-    if column.dtype.kind == "b":
-        column = column.astype(np.float64)
-    return numbers(column) if column.dtype.kind in "iuf" else _one_by_one(column, outcome_of)
+def _outcomes(column: Column, options: Options) -> Numbers:
+    def read(value: Any) -> float | None:
+        return outcome_of(value, options.positive, options.decimal)
+
+    if options.positive is not None:
+        return _one_by_one(column, read)
+    return numbers_by(column.astype(np.float64) if column.dtype.kind == "b" else column, read)
+
+
+def times_by(column: Column, options: Options, *, zoned: bool) -> Times:
+    """A column of times, by the format of the options if there is one."""
+    if options.time_format is None or column.dtype.kind in "Miuf":
+        return read_times(column, zoned=zoned)
+    return read_dates([_moment(value, options.time_format) for value in column.tolist()])
+
+
+def _moment(value: Any, form: str) -> Any:
+    """Text of the format as a moment; anything else as it is."""
+    if not isinstance(value, str) or is_missing(value):
+        return value
+    try:
+        return datetime.strptime(value.strip(), form)  # noqa: DTZ007 - it may have a zone or none
+    except ValueError:
+        return "not a time of the format"
 
 
 def _one_by_one(column: Column, read: Callable[[Any], float | None]) -> Numbers:
@@ -82,29 +118,8 @@ def _one_by_one(column: Column, read: Callable[[Any], float | None]) -> Numbers:
     return Numbers(values, states)
 
 
-def _number(value: Any) -> float | None:
-    if isinstance(value, (bool, np.bool_)):
-        return None
-    try:
-        number = float(value)
-    except (TypeError, ValueError, OverflowError):
-        return None
-    return None if math.isnan(number) else number
-
-
-def _percent(value: Any) -> float | None:
-    return _number(value.strip().removesuffix("%") if isinstance(value, str) else value)
-
-
-def outcome_of(value: Any) -> float | None:
-    """A number, a boolean, or a word such as yes and no; None for anything else."""
-    if isinstance(value, str):
-        word = value.strip().lower()
-        return WORDS[word] if word in WORDS else _number(word)
-    return float(value) if isinstance(value, (bool, np.bool_)) else _number(value)
-
-
 def codes(column: Column, first: int, role: str = "key") -> Codes:
+    """Keys or labels as indices into those of this part."""
     if column.dtype.kind in "iubUS":
         names, indices = np.unique(column, return_inverse=True)
         return Codes(indices.astype(np.int64), names.tolist())
@@ -115,7 +130,6 @@ def codes(column: Column, first: int, role: str = "key") -> Codes:
             try:
                 found[row] = seen.setdefault(value, len(seen))
             except TypeError:
-                raise InvalidInput(
-                    f"{role} must be text or a number, got {value!r:.60} - at row {first + row}"
-                ) from None
+                got = f"got {value!r:.60} - at row {first + row}"
+                raise InvalidInput(f"{role} must be text or a number, {got}") from None
     return Codes(found, list(seen))

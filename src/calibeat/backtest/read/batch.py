@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -46,6 +46,7 @@ class Batch:
     outcome_times: Times | None = None
     keys: Codes | None = None
     ids: list[Any] | None = None
+    others: dict[str, Numbers] = field(default_factory=dict)  # by role: forecasts of rivals, scores of other models
 
     def __len__(self) -> int:
         return len(self.scores.values)
@@ -67,7 +68,8 @@ class Chunk:
     `outcomes` is NaN where none ever arrives. `slots` is the stream of each event (one stream: all 0).
     `clock` rises with the events. `arrivals` tells, on the same clock, when an outcome is known (`NEVER`: not at all).
     Both are None where every outcome arrives at once. `clock_is_time` tells whether the clock counts microseconds or
-    events. `times` are microseconds since 1970, for people. `trace` is there on request.
+    events. `times` are microseconds since 1970, for people. `trace` is there on request. `others` has a column for each
+    rival's forecasts and each other model's scores.
     """
 
     scores: Vector
@@ -78,6 +80,7 @@ class Chunk:
     times: Ints | None = None
     trace: Trace | None = None
     clock_is_time: bool = False
+    others: Vector | None = None
 
     def __len__(self) -> int:
         return len(self.scores)

@@ -1,4 +1,4 @@
-"""Logs on disk: CSV, Parquet, Arrow; read in batches of a few columns, so that memory does not grow with the file."""
+"""Logs on disk: CSV, JSON Lines, Parquet, Arrow. They are read in batches of a few columns: memory does not grow."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import re
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -21,11 +21,14 @@ from calibeat._util.words import visible
 from calibeat.errors import InvalidInput
 
 from .batch import CHUNK
+from .hive import partitions_of, with_partitions
+from .jsonl import looks_like_json, read_json_lines
 
-CSV, PARQUET, ARROW = "CSV", "Parquet", "Arrow"
+CSV, JSON, PARQUET, ARROW = "CSV", "JSON Lines", "Parquet", "Arrow"
 COMPRESSED = {".gz": "gzip", ".bz2": "bz2", ".zst": "zstd"}
 SUFFIXES = {
     **{text + packed: CSV for text in (".csv", ".tsv", ".txt") for packed in ("", *COMPRESSED)},
+    **{text + packed: JSON for text in (".jsonl", ".ndjson", ".json") for packed in ("", *COMPRESSED)},
     **dict.fromkeys((".parquet", ".pq"), PARQUET),
     **dict.fromkeys((".arrow", ".feather", ".ipc", ".arrows"), ARROW),
 }
@@ -51,6 +54,7 @@ class LogFile:
     path: str
     kind: str
     delimiter: str | None = None
+    notes: list[str] = field(default_factory=list, compare=False)  # what a reader should know, once it was read
 
     @property
     def name(self) -> str:
@@ -63,7 +67,7 @@ class LogFile:
         return COMPRESSED.get(Path(self.path).suffix.lower())
 
     def rows(self) -> int | None:
-        """How many rows there are, where the file says so; for CSV an estimate from its first megabyte."""
+        """How many rows there are, where the file says so; for text an estimate from its first megabyte."""
         if self.path == STDIN:
             return None
         with sentences(self.name):
@@ -71,7 +75,7 @@ class LogFile:
                 import pyarrow.parquet as pq
 
                 return int(pq.ParquetFile(self.path).metadata.num_rows)
-        if self.kind == CSV and self.compression is None:
+        if self.kind in (CSV, JSON) and self.compression is None:
             with Path(self.path).open("rb") as file:
                 head = file.read(1 << 20)
             lines = head.count(b"\n")
@@ -81,12 +85,22 @@ class LogFile:
     def batches(self, pick: Pick, on_bad_row: OnBadRow | None) -> Iterator[Part]:
         """Record batches of the columns that `pick` chooses from the header; text where the file is text.
 
-        A row of a CSV with too many or too few fields is handed to `on_bad_row` if there is one, and ends the run if
-        not.
+        Folders named ``column=value`` are columns too. A row of a CSV with too many or too few fields is handed to
+        `on_bad_row` if there is one, and ends the run if not.
         """
+        values, wanted = partitions_of(self.path), set[str]()
+
+        def pick_within(header: list[str], where: str) -> list[str]:
+            chosen = pick([*header, *(name for name in values if name not in header)], where)
+            wanted.update(name for name in chosen if name not in header)
+            return [name for name in chosen if name in header]
+
+        yield from with_partitions(self._batches(pick_within, on_bad_row), values, wanted)
+
+    def _batches(self, pick: Pick, on_bad_row: OnBadRow | None) -> Iterator[Part]:
         with sentences(self.name):
-            if self.kind == CSV:
-                yield from self._csv(pick, on_bad_row)
+            if self.kind in (CSV, JSON):
+                yield from self._text(pick, on_bad_row)
             elif self.kind == PARQUET:
                 yield from _numbered(self._parquet(pick))
             else:
@@ -122,25 +136,43 @@ class LogFile:
                 for at in range(0, part.num_rows, CHUNK):
                     yield chosen.slice(at, CHUNK)
 
-    def _csv(self, pick: Pick, on_bad_row: OnBadRow | None) -> Iterator[Part]:
+    def _text(self, pick: Pick, on_bad_row: OnBadRow | None) -> Iterator[Part]:
         import pyarrow as pa
 
         if self.path == STDIN:
-            yield from self._csv_from(sys.stdin.buffer, pick, on_bad_row)
+            yield from self._text_from(sys.stdin.buffer, pick, on_bad_row)
             return
         with pa.input_stream(self.path, compression=self.compression) as source:
-            yield from self._csv_from(source, pick, on_bad_row)
+            yield from self._text_from(source, pick, on_bad_row)
 
-    def _csv_from(self, source: Any, pick: Pick, on_bad_row: OnBadRow | None) -> Iterator[Part]:
+    def _text_from(self, source: Any, pick: Pick, on_bad_row: OnBadRow | None) -> Iterator[Part]:
+        head = source.read(_HEAD)
+        whole = io.BufferedReader(_Rejoined(head, source, self.name), 1 << 20)
+        if not head.strip():
+            wanted = "an object a line" if self.kind == JSON else "a header and rows"
+            raise InvalidInput(f"{self.name} must hold {wanted}, got nothing")
+        if self.kind == JSON or looks_like_json(head):
+            yield from read_json_lines(whole, self.name, pick, on_bad_row)
+        else:
+            yield from self._csv(whole, head, pick, on_bad_row)
+
+    def _csv(self, whole: Any, head: bytes, pick: Pick, on_bad_row: OnBadRow | None) -> Iterator[Part]:
         import pyarrow as pa
         from pyarrow import csv
 
-        head = source.read(_HEAD)
-        if not head.strip():
-            raise InvalidInput(f"{self.name} must hold a header and rows, got nothing")
         tabs = re.search(r"\.tsv(\.\w+)?$", self.path, re.IGNORECASE)
         delimiter = self.delimiter or ("\t" if tabs else ",")
-        columns = pick(_header(head, delimiter, self.name), self.name)
+        header = _header(head, delimiter, self.name)
+        other = _other_delimiter(header, delimiter)
+        if other is not None and self.delimiter is not None:
+            raise InvalidInput(
+                f"{self.name} must have columns between {delimiter!r}, got one column {header[0]!r:.60} - it looks as "
+                f"if they were between {_named(other)}: say --delimiter {'tab' if other == chr(9) else repr(other)}"
+            )
+        if other is not None:
+            delimiter, header = other, _header(head, other, self.name)
+            self.notes.append(f"The columns are between {_named(other)}, as the header shows.")
+        columns = pick(header, self.name)
         if not any(mark in head.strip() for mark in b"\r\n"):
             return  # a header without the end of its line, which Arrow does not take
 
@@ -158,7 +190,7 @@ class LogFile:
             return "skip"
 
         parts = csv.open_csv(
-            io.BufferedReader(_Rejoined(head, source, self.name), 1 << 20),
+            whole,
             read_options=csv.ReadOptions(block_size=4 << 20, use_threads=False),  # threads do not number the rows
             parse_options=csv.ParseOptions(delimiter=delimiter, newlines_in_values=True, invalid_row_handler=bad_row),
             convert_options=csv.ConvertOptions(
@@ -229,16 +261,23 @@ def _header(head: bytes, delimiter: str, name: str) -> list[str]:
     header = next(csv.reader(io.StringIO(text, newline=None), delimiter=delimiter), [])  # a lone \r ends a line too
     if any("\ufffd" in column or "\0" in column for column in header):
         raise InvalidInput(f"{name} must be text in UTF-8, got other bytes in its header")
-    if len(header) == 1:
-        other = next((mark for mark in (";", "\t", "|", ",") if mark != delimiter and mark in header[0]), None)
-        if other is not None:
-            shown = "a tab" if other == "\t" else repr(other)
-            option = "tab" if other == "\t" else f"'{other}'"
-            raise InvalidInput(
-                f"{name} must have columns between {delimiter!r}, got one column {header[0]!r:.60} - it looks as if "
-                f"they were between {shown}: say --delimiter {option}"
-            )
     return header
+
+
+def _other_delimiter(header: list[str], delimiter: str) -> str | None:
+    """What seems to stand between the columns, where a header has come out as one.
+
+    >>> _other_delimiter(["p;y"], ","), _other_delimiter(["p", "y"], ","), _other_delimiter(["p"], ",")
+    (';', None, None)
+    """
+    marks = [mark for mark in (";", "\t", "|", ",") if mark != delimiter]
+    if len(header) != 1 or not any(mark in header[0] for mark in marks):
+        return None
+    return max(marks, key=header[0].count)
+
+
+def _named(mark: str) -> str:
+    return "a tab" if mark == "\t" else repr(mark)
 
 
 @contextmanager
@@ -268,7 +307,7 @@ def files_of(log: str, delimiter: str | None = None) -> list[LogFile]:
     if path.is_dir():
         found = [str(file) for file in path.rglob("*") if file.is_file() and by_suffix(file.name)]
         if not found:
-            raise InvalidInput(f"{log} must be a folder with CSV, Parquet or Arrow files, got none in it")
+            raise InvalidInput(f"{log} must be a folder with CSV, JSON Lines, Parquet or Arrow files, got none in it")
     elif path.exists():
         found = [log]
     else:
@@ -299,4 +338,4 @@ def _kind(path: str) -> str:
         return known
     with Path(path).open("rb") as file:
         magic = file.read(6)
-    return PARQUET if magic[:4] == b"PAR1" else ARROW if magic == b"ARROW1" else CSV
+    return PARQUET if magic[:4] == b"PAR1" else ARROW if magic == b"ARROW1" else CSV  # or JSON Lines, as its text tells

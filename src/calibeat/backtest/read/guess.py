@@ -108,6 +108,7 @@ USUAL_NAMES = {
 }
 NEEDED = ("score", "outcome")
 NO_COLUMN = "none"  # what a person types so that nothing is guessed
+OTHERS = ("rival ", "score ")  # how the role of a further column of probabilities begins
 
 
 class Column(TypedDict):
@@ -124,6 +125,15 @@ def option_of(role: str) -> str:
     '--outcome-time'
     """
     return "--" + role.replace(" ", "-")
+
+
+def is_other(role: str) -> bool:
+    """Whether a role is that of a rival's forecasts, or of another model's scores.
+
+    >>> is_other("rival 1"), is_other("score 2"), is_other("score")
+    (True, True, False)
+    """
+    return role.startswith(OTHERS)
 
 
 # ---- columns -----------------------------------------------------------------------------------------------------
@@ -151,6 +161,10 @@ class Columns:
         else:
             for role in USUAL_NAMES:
                 self._choose(role, header, where)
+            for role, name in self.asked.items():
+                if is_other(role) and name is not None:
+                    check_column(role, name, header, where)
+                    self.chosen[role] = {"name": name, "guessed": False}
             self._settle_times()
             if self.chosen["score"]["name"] == self.chosen["outcome"]["name"]:
                 raise InvalidInput(
@@ -249,6 +263,7 @@ def _plain(name: str) -> str:
 
 
 def check_column(role: str, name: str, header: Sequence[str], where: str, *, guessed: bool = False) -> None:
+    """Refuse a column that is not there, or there more than once."""
     if name not in header:
         hint = did_you_mean(name, header) or f"; there are {_all(header)}"
         if guessed and role not in NEEDED:
@@ -302,7 +317,7 @@ def kind_of_text(shown: str) -> str:
 def hint_of_kind(kind: str, how: str) -> str:
     """The end of an error message; `how` tells how a person sets the kind."""
     if kind == "comma":
-        return "; the scores have decimal commas: write them with a point"
+        return f"; the numbers have decimal commas: {how}"
     name = {"percent": "percent", "logit": "logits"}[kind]
     return f"; the scores look like {name}: {how}"
 

@@ -42,13 +42,14 @@ def read_log(
     for number, file in enumerate(files):
         for part, rows in file.batches(columns.pick, bad_row if options.skip_bad else None):
             with sentences(file.name):
+                columns.notes += [note for note in file.notes if note not in columns.notes]
                 if not tried:
                     try_guesses(columns, part, options)
                     reader.guessed = columns.guessed
                     tried = True
                 if make is None:
                     chosen = {role: part.column(column["name"]) for role, column in columns.chosen.items()}
-                    batch = batch_of(chosen, file.name, rows, number, percent=options.score_kind == "percent")
+                    batch = batch_of(chosen, file.name, rows, number, options)
                 else:
                     batch = make(part, file.name, rows, number, options)
             yield batch
@@ -64,7 +65,7 @@ def try_guesses(columns: Columns, part: Any, options: Options) -> None:
         if column is None:
             continue
         try:
-            read[role] = clock.read(role, times(part.column(column["name"]), role))
+            read[role] = clock.read(role, times(part.column(column["name"]), role, options))
         except ZoneMismatch:
             raise
         except InvalidInput as error:

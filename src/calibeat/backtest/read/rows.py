@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from typing import Any, TypedDict
 
 import numpy as np
@@ -14,32 +14,13 @@ from calibeat.backtest.options import Options
 from calibeat.errors import InvalidInput
 
 from . import guess
-from .batch import CHUNK, FIRST_EVENTS, Batch, Chunk, Codes, Trace
+from .batch import CHUNK, Batch, Chunk, Codes, Trace
+from .outcomes import Outcomes
+from .pieces import LEAST_EVENTS, Piece, gathered, joined
+from .values import name_of
 
+_WANTED = {"probability": "in [0, 1]", "percent": "in [0, 100]", "logit": "a number"}
 MOST_GUESSED_IDS = 1_000_000  # ids are kept in memory; of a guessed column no more than these
-
-
-@dataclass(eq=False)
-class _Piece:
-    """Rows that can be used."""
-
-    scores: Vector
-    outcomes: Vector
-    slots: Ints
-    times: Ints | None
-    arrivals: Ints | None  # outcome times
-    rows: Ints | None = None  # where they came from, if that is asked for
-    files: Ints | None = None
-    ids: Any = None
-
-    def take(self, rows: Any) -> _Piece:
-        """Some of the rows."""
-        columns: Any = (getattr(self, name) for name in _COLUMNS)
-        taken: Any = [None if column is None else column[rows] for column in columns]
-        return _Piece(*taken)
-
-
-_COLUMNS = tuple(column.name for column in fields(_Piece))
 
 
 class Skipped(TypedDict):
@@ -60,10 +41,11 @@ class RowReader:
     options: Options
     trace: bool = False
     guessed: dict[str, str] = field(default_factory=dict)
-    least: int = max(CHUNK // 2, FIRST_EVENTS)  # events in a chunk
+    least: int = LEAST_EVENTS  # in a chunk
     rows: int = 0
     names: list[str] = field(default_factory=list)
     clock: Clock = field(init=False)
+    outcomes: Outcomes = field(init=False)
     _skipped: dict[str, Skipped] = field(default_factory=dict)
     _notes: dict[str, int] = field(default_factory=dict)
     _slots: dict[str, int] = field(default_factory=dict)
@@ -72,7 +54,7 @@ class RowReader:
 
     def __post_init__(self) -> None:
         how = self.options.how("--time-zone NAME", "time_zone=NAME")
-        self.clock = Clock(self.options.zone, how)
+        self.clock, self.outcomes = Clock(self.options.zone, how), Outcomes(self.options)
 
     @property
     def streams(self) -> int:
@@ -93,13 +75,13 @@ class RowReader:
                 f"The ids of the first {len(self._seen_ids):,} events were compared. Name the column (--id) to compare "
                 "all."
             )
-        return self.clock.notes + odd
+        return self.clock.notes + self.outcomes.notes + odd
 
     def chunks(self, batches: Iterable[Batch]) -> Iterator[Chunk]:
         """The chunks of a log: the first is all of it or has 20,000 events."""
         pieces = (self._check(batch) for batch in batches)
         number = 0
-        for piece in _gathered(self._sorted(pieces) if self.options.sort else pieces, self.least):
+        for piece in gathered(self._sorted(pieces) if self.options.sort else pieces, self.least):
             yield self._chunk(piece, number)
             number += len(piece.scores)
 
@@ -110,14 +92,18 @@ class RowReader:
 
     # ---- rows -----------------------------------------------------------------------------------------------------
 
-    def _check(self, batch: Batch) -> _Piece:
+    def _check(self, batch: Batch) -> Piece:
         """The rows of a batch that can be used; raises on the first that cannot, unless those are to be skipped."""
-        scores = self._probabilities(batch)
+        scores, outcomes = self._probabilities(batch), self._outcomes(batch)
+        others = {role: _probabilities(column.values, self._kind_of(role)) for role, column in batch.others.items()}
         times = None if batch.times is None else self.clock.read("time", batch.times)
         arrivals = None if batch.outcome_times is None else self.clock.read("outcome time", batch.outcome_times)
         keep = np.ones(len(batch), dtype=bool)
         # Each look is at the rows before what was found so far: what is raised last was first in the log.
-        wrong = self._skip_or_stop(batch, self._problems(batch, scores, times, arrivals), keep)
+        problems = self._problems(batch, scores, outcomes, times, arrivals)
+        for role, values in others.items():
+            problems += self._problems_of_others(batch, role, values)
+        wrong = self._skip_or_stop(batch, problems, keep)
         again = self._check_ids(batch, keep) if batch.ids is not None else None
         back = self._check_order(batch, times.values, keep) if times is not None and not self.options.sort else None
         if found := back or again or wrong:
@@ -125,10 +111,13 @@ class RowReader:
         self.rows += len(batch)
         slots = np.zeros(len(batch), dtype=np.int64) if batch.keys is None else self._slots_of(batch.keys, keep)
         when, known = None if times is None else times.values, None if arrivals is None else arrivals.values
-        piece = _Piece(scores, batch.outcomes.values, slots, when, known)
+        self.outcomes.unknown += int(np.count_nonzero(np.isnan(outcomes[keep])))
+        piece = Piece(scores, outcomes, slots, when, known)
+        if others:
+            piece.others = np.column_stack(list(others.values()))
         if self.trace:
             piece.rows, piece.files = batch.rows, np.full(len(batch), batch.file)
-            piece.ids = None if batch.ids is None else np.array([_name(value) for value in batch.ids], dtype=object)
+            piece.ids = None if batch.ids is None else np.array([name_of(value) for value in batch.ids], dtype=object)
         return piece.take(keep)
 
     def _skip_or_stop(self, batch: Batch, problems: list[_Problem], keep: Flags) -> str | None:
@@ -144,8 +133,26 @@ class RowReader:
                 keep &= ~bad
         return None
 
+    def _kind_of(self, role: str) -> str:
+        """What the numbers of another column are: scores as the score, a rival's forecasts never logits."""
+        kind = self.options.score_kind
+        return "probability" if role.startswith("rival") and kind == "logit" else kind
+
+    def _problems_of_others(self, batch: Batch, role: str, values: Vector) -> list[_Problem]:
+        """What is wrong with a rival's forecasts or another model's scores."""
+        what, _, _ = role.partition(" ")
+        wanted = _WANTED[self._kind_of(role)]
+
+        def sentence(row: int) -> str:
+            missing = batch.others[role].states[row] == MISSING
+            got = "nothing" if missing else batch.show(role, row)
+            return f"{role} must be {wanted}, got {got} - at {batch.where(row)}{self._how_to_skip}"
+
+        bad = ~((values >= 0.0) & (values <= 1.0))
+        return [_Problem(bad, f"{what} is not {wanted}", sentence)] if bad.any() else []
+
     def _problems(
-        self, batch: Batch, scores: Vector, times: Moments | None, arrivals: Moments | None
+        self, batch: Batch, scores: Vector, outcomes: Vector, times: Moments | None, arrivals: Moments | None
     ) -> list[_Problem]:
         found = []
 
@@ -161,15 +168,18 @@ class RowReader:
             return sentence
 
         self._look_at_scores(batch, scores, look, must)
-        self._look_at_outcomes(batch, look, must)
+        self._look_at_outcomes(batch, outcomes, look, must)
         self._look_at_times_and_keys(batch, times, arrivals, look, must)
         return found
 
     def _probabilities(self, batch: Batch) -> Vector:
         return _probabilities(batch.scores.values, self.options.score_kind)
 
+    def _outcomes(self, batch: Batch) -> Vector:
+        return self.outcomes.read(batch)
+
     def _look_at_scores(self, batch: Batch, scores: Vector, look: Any, must: Any) -> None:
-        wanted = {"probability": "in [0, 1]", "percent": "in [0, 100]", "logit": "a number"}[self.options.score_kind]
+        wanted = _WANTED[self.options.score_kind]
         states = batch.scores.states
         gone = must("score", wanted, "missing")
         look(states == MISSING, "score is missing", lambda row: gone(row) + self._how_to_skip)
@@ -191,6 +201,8 @@ class RowReader:
         if not kind:
             return ""
         how = self.options.how(f"--score-kind {kind}", f"score_kind={kind!r}")
+        if kind == "comma":
+            how = self.options.how("--decimal ','", "decimal=','")
         hint, count = guess.hint_of_kind(kind, how), int(np.count_nonzero(bad))
         if self.options.skip_bad:
             if guess.too_many_to_skip(count, len(bad)):
@@ -209,26 +221,32 @@ class RowReader:
         option = f"{guess.option_of(role)} {guess.NO_COLUMN}"
         return f"; the {role} was guessed to be in {self.guessed[role]!r}: say {option} to leave it out"
 
-    def _look_at_outcomes(self, batch: Batch, look: Any, must: Any) -> None:
-        states, values = batch.outcomes.states, batch.outcomes.values
-        missing = states == MISSING
-        if batch.outcome_times is not None:  # an outcome without a value or a time has not arrived yet
+    def _look_at_outcomes(self, batch: Batch, values: Vector, look: Any, must: Any) -> None:
+        """A missing outcome is no mistake: the event is forecast, and not judged."""
+        states = batch.outcomes.states
+        if batch.outcome_times is not None:
             untimed = batch.outcome_times.states == MISSING
             late = must("outcome time", "there where there is an outcome", "missing")
-            look(untimed & ~missing, "outcome time is missing", late)
-            missing = missing & ~untimed
-        gone = must("outcome", "0 or 1", "missing")
-        look(missing, "outcome is missing", lambda row: gone(row) + self._how_to_skip)
+            look(untimed & (states != MISSING), "outcome time is missing", late)
         wrong = (states == UNREADABLE) | ((states == OK) & (values != 0.0) & (values != 1.0))
-        look(wrong, "outcome is not 0 or 1", must("outcome", "0 or 1 (or false or true)"))
+        plain, how = (
+            must("outcome", "0 or 1 (or false or true)"),
+            self.options.how("--positive VALUE", "positive=VALUE"),
+        )
+        hint = f"; {how} to name the value that counts as 1"
+        look(wrong, "outcome is not 0 or 1", lambda row: plain(row) + hint)
 
     def _look_at_times_and_keys(
         self, batch: Batch, times: Moments | None, arrivals: Moments | None, look: Any, must: Any
     ) -> None:
-        moment = "a date of the years 1 to 9999 (ISO 8601) or a number"
+        form = self.options.time_format
+        moment = "a date of the years 1 to 9999 (ISO 8601) or a number" if form is None else f"of the format {form!r}"
+        how = self.options.how("--time-format FORMAT", "time_format=")
+        hint = f"; {how} for another kind, such as %d/%m/%Y" if form is None else ""
         for role, column in (("time", times), ("outcome time", arrivals)):
             if column is not None:
-                look(column.states == UNREADABLE, f"{role} cannot be read", must(role, moment))
+                plain = must(role, moment)
+                look(column.states == UNREADABLE, f"{role} cannot be read", lambda row, say=plain: say(row) + hint)
         if times is not None:
             look(times.states == MISSING, "time is missing", must("time", "there", "missing"))
         if times is not None and arrivals is not None:
@@ -240,14 +258,17 @@ class RowReader:
                 return f"{required}, {got}{self._about_guess('outcome time')}"
 
             look(both & (arrivals.values < times.values), "outcome time is before the time of its event", early)
-        if batch.keys is not None:
-            look(batch.keys.indices < 0, "key is missing", must("key", "there", "missing"))
+        if batch.keys is not None and self.options.blank_key is None:
+            gone = must("key", "there", "missing")
+            how = self.options.how("--blank-key NAME", "blank_key=NAME")
+            hint = f"; {how} to give such events a stream of their own"
+            look(batch.keys.indices < 0, "key is missing", lambda row: gone(row) + hint)
 
     def _check_ids(self, batch: Batch, keep: Flags) -> str | None:
         if "id" in self.guessed and len(self._seen_ids) >= MOST_GUESSED_IDS:
             return None
         rows = np.flatnonzero(keep).tolist()
-        names = [_name((batch.ids or [])[row]) for row in rows]
+        names = [name_of((batch.ids or [])[row]) for row in rows]
         if len(set(names)) == len(names) and self._seen_ids.isdisjoint(names):
             self._seen_ids.update(names)
             return None
@@ -281,7 +302,7 @@ class RowReader:
         """The stream of each row that is kept; a key is what it reads as, also where files have it in other types."""
         known = np.zeros(len(keys.names) + 1, dtype=np.int64)  # the last is where there is no key
         for at in np.unique(keys.indices[keep]).tolist():
-            name = _name(keys.names[at])
+            name = str(self.options.blank_key) if at < 0 else name_of(keys.names[at])
             slot = self._slots.get(name)
             if slot is None:
                 slot = self._slots[name] = len(self.names)
@@ -289,12 +310,12 @@ class RowReader:
             known[at] = slot
         return known[keys.indices]
 
-    def _sorted(self, pieces: Iterable[_Piece]) -> Iterator[_Piece]:
+    def _sorted(self, pieces: Iterable[Piece]) -> Iterator[Piece]:
         """All of the log in the order of its times, equal ones in the order of the rows; in memory."""
         all_pieces = list(pieces)
         if not all_pieces:
             return
-        whole = _joined(all_pieces)
+        whole = joined(all_pieces)
         if whole.times is None:
             how = self.options.how("--time NAME", "times=")
             raise InvalidInput(f"to sort a log needs the time of each event, got none; {how}")
@@ -304,7 +325,7 @@ class RowReader:
 
     # ---- arrivals -------------------------------------------------------------------------------------------------
 
-    def _chunk(self, piece: _Piece, number: int) -> Chunk:
+    def _chunk(self, piece: Piece, number: int) -> Chunk:
         options = self.options
         clock = arrivals = None
         timed = piece.arrivals is not None or options.delay_microseconds > 0
@@ -330,7 +351,17 @@ class RowReader:
         trace = None
         if piece.rows is not None and piece.files is not None:
             trace = Trace(piece.rows, piece.files, piece.ids)
-        return Chunk(piece.scores, piece.outcomes, piece.slots, clock, arrivals, times, trace, clock_is_time=timed)
+        return Chunk(
+            piece.scores,
+            piece.outcomes,
+            piece.slots,
+            clock,
+            arrivals,
+            times,
+            trace,
+            clock_is_time=timed,
+            others=piece.others,
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -340,34 +371,9 @@ class _Problem:
     sentence: Callable[[int], str]
 
 
-def _name(value: Any) -> str:
-    """A key or an id as it reads: 1, "1" and 1.0 are one."""
-    return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
-
-
 def _probabilities(values: Vector, kind: str) -> Vector:
     if kind == "percent":
         return values / 100.0
     if kind == "logit":
         return 0.5 * (1.0 + np.tanh(0.5 * values))
     return values
-
-
-def _gathered(pieces: Iterable[_Piece], least: int) -> Iterator[_Piece]:
-    """Pieces put together until there is enough for a chunk."""
-    waiting: list[_Piece] = []
-    for piece in pieces:
-        waiting.append(piece)
-        if sum(len(one.scores) for one in waiting) >= least:
-            yield _joined(waiting)
-            waiting = []
-    if sum(len(one.scores) for one in waiting):
-        yield _joined(waiting)
-
-
-def _joined(pieces: list[_Piece]) -> _Piece:
-    def column(name: str) -> Any:
-        columns = [getattr(piece, name) for piece in pieces]
-        return None if columns[0] is None else np.concatenate(columns)
-
-    return _Piece(*(column(name) for name in _COLUMNS))

@@ -22,8 +22,10 @@ from calibeat.core.refit import Fixed
 
 from .ages import Ages, ages_of
 from .chunk import Plan, Underway
+from .contenders import KeyVariants
 from .delays import Delays
 from .hindsight import ScoreTally
+from .outside import AnyReplay, Outside, replay_of
 from .replay import Replay
 from .tally import Blocks, Tally, losses
 
@@ -49,7 +51,7 @@ class Runner:
 
     name: str
     method: Method
-    replay: Replay
+    replay: AnyReplay
     tally: Tally
     at_once: tuple[Replay, Tally] | None  # the same with outcomes that arrive at once, where they are late
     underway: Underway | None = None  # where it learns outcomes at another age than the rest of the replay
@@ -78,6 +80,7 @@ class Replayed:
     marks: list[int] = field(default_factory=list)  # events at which the rows were noted ...
     mark_times: list[int] = field(default_factory=list)  # ... and when they were
     span: tuple[int, int] | None = None
+    key_variants: KeyVariants | None = None  # one method with keys, without, and with a pooled start
 
 
 def replay_log(
@@ -103,9 +106,9 @@ def replay_log(
     late = first.clock is not None
     runners = []
     for name, method in methods:
-        at_once = (Replay(method), Tally(bins)) if late and not method.needs_history else None
-        replay = Replay(method, raw_first=maturity is not None)
-        runners.append(Runner(name, method, replay, Tally(bins), at_once))
+        twice = late and not method.needs_history and not isinstance(method, Outside)
+        at_once = (Replay(method), Tally(bins)) if twice else None
+        runners.append(Runner(name, method, replay_of(method, raw_first=maturity is not None), Tally(bins), at_once))
     ages = Ages() if first.clock_is_time else None
     if maturity is None and first.clock_is_time:
         runners += _with_maturity(first, runners, bins)
@@ -126,7 +129,8 @@ def replay_log(
 
 def _with_maturity(first: Chunk, runners: list[Runner], bins: int) -> list[Runner]:
     """AUTO, or the first method, with outcomes of one age, if ones and zeros come at clearly different ages."""
-    ages, others = ages_of(first), [runner for runner in runners if runner.method != BM]
+    ages = ages_of(first)
+    others = [runner for runner in runners if runner.method != BM and not isinstance(runner.method, Outside)]
     if not others or not ages.differ:
         return []
     of = next((runner for runner in others if runner.method == AUTO), others[0])
@@ -268,7 +272,7 @@ class _Loop:
             to.marks = [to.marks[at] for at in kept]
             to.mark_times = [to.mark_times[at] for at in kept] if to.mark_times else []
             for runner in to.runners:
-                runner.replay.trail = [runner.replay.trail[at] for at in kept]
+                runner.replay.trail = [runner.replay.trail[at] for at in kept] if runner.replay.trail else []
         marks = np.arange(-(-begin // self._stride) * self._stride, end, self._stride) - begin
         to.marks += (marks + begin).tolist()
         if chunk.times is not None:

@@ -14,7 +14,7 @@ import numpy as np
 from calibeat._util.types import Ints, Vector
 from calibeat.core.features import Beta, Scaling
 from calibeat.core.fit import PLAIN_SECONDS, fit
-from calibeat.core.jit import for_cost, for_size, kernel
+from calibeat.core.jit import compilable, for_cost, for_size
 from calibeat.core.method import Method
 
 from .tally import OCTAVES, rank_of
@@ -25,7 +25,7 @@ STEPS = 1024  # in an octave
 RANKS = 2 * (2 + OCTAVES * STEPS)
 
 
-@kernel
+@compilable
 def tally_scores(scores: Vector, outcomes: Vector, place: Ints, cells: Vector) -> None:
     """Count, sum of log f and sum of log(1 - f) of each rank: warm-up and the rest, zeros and ones apart."""
     for i in range(len(scores)):

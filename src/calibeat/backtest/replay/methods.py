@@ -8,6 +8,10 @@ from typing import Any
 from calibeat.core.method import Method
 from calibeat.core.presets import BM, method_named, name_of
 from calibeat.errors import InvalidInput
+from calibeat.rivals.play import is_rival
+from calibeat.rivals.ready import ABOUT, READY
+
+from .outside import rival_method
 
 # Constant cost per event and constant memory; FPS, which most people deploy, keeps its first 1,000 outcomes.
 DEFAULT = ("raw", "auto", "fps", "ops", "tops", "hops", "obs", "tobs", "hobs", "f99")
@@ -45,9 +49,8 @@ def _pairs(methods: Any) -> list[tuple[str, Method]]:
         named = [_named(method) for method in methods]
     else:
         raise InvalidInput(f"methods must be names of presets or methods, got {type(methods).__name__} {methods!r:.60}")
+    named = [(name, _method(name, method)) for name, method in named]
     for name, method in named:
-        if not isinstance(name, str) or not isinstance(method, Method):
-            raise InvalidInput(f"methods must map names to methods, got {name!r:.60}: {method!r:.60}")
         if name.lower() == "raw" and method != BM:
             raise InvalidInput(f"methods must not give the name of the raw score to another, got {name!r}: {method}")
     if not named:
@@ -55,10 +58,23 @@ def _pairs(methods: Any) -> list[tuple[str, Method]]:
     return named
 
 
+def _method(name: Any, method: Any) -> Method:
+    """A method as it is, or a rival: an object with `predict` and `update`, or what makes one."""
+    if isinstance(name, str) and not isinstance(method, Method) and is_rival(method):
+        return rival_method(method, name)
+    if not isinstance(name, str) or not isinstance(method, Method):
+        raise InvalidInput(
+            f"methods must map names to methods or to objects with predict and update, got {name!r:.60}: {method!r:.60}"
+        )
+    return method
+
+
 def _named(method: Any) -> tuple[str, Method]:
     if isinstance(method, Method):
         return name_of(method) or str(method), method
     if isinstance(method, str) and method.lower() == "raw":
         return "raw", BM
+    if isinstance(method, str) and method.lower() in READY:
+        return method.lower(), rival_method(READY[method.lower()], method.lower(), ABOUT[method.lower()])
     found = method_named(method)
     return str(method).lower(), found

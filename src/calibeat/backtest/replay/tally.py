@@ -7,12 +7,14 @@ The report's numbers over time and the bootstrap are made of these blocks.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
+from typing import Protocol
 
 import numpy as np
 
 from calibeat._util.types import Flags, Ints, Vector
 from calibeat.core.calibeating import bin_of
-from calibeat.core.jit import for_size, kernel
+from calibeat.core.jit import compilable, for_size
 from calibeat.core.losses import LOSS_FLOOR, log_loss
 
 LEAST = -math.log1p(-LOSS_FLOOR)  # an outcome counts as forecast with at least LOSS_FLOOR
@@ -28,7 +30,7 @@ STEPS = 256
 RANKS = 2 * (2 + OCTAVES * STEPS)
 
 
-@kernel
+@compilable
 def rank_of(p: float, steps: int) -> int:
     """A bin of p that rises with it: relative steps of at most 1/steps towards 0 and towards 1."""
     least = p if p <= 0.5 else 1.0 - p
@@ -39,14 +41,14 @@ def rank_of(p: float, steps: int) -> int:
     return rank if p <= 0.5 else 2 * (2 + OCTAVES * steps) - 1 - rank
 
 
-@kernel
+@compilable
 def losses(scores: Vector, outcomes: Vector, place: Ints, loss: Vector) -> None:
     """The log-loss of the raw score of each event that has a place."""
     for i in range(len(scores)):
         loss[i] = log_loss(scores[i], outcomes[i]) if place[i] >= 0 else 0.0
 
 
-@kernel
+@compilable
 def tally(
     forecasts: Vector,
     outcomes: Vector,
@@ -85,13 +87,15 @@ def tally(
         sums[at + 2] += 1.0 if (p >= 0.5) == (y == 1.0) else 0.0
         sums[at + 3] += log_e
         if block > 0:
-            ranks[rank_of(p, STEPS) + (RANKS if y == 1.0 else 0)] += 1.0
+            rank = rank_of(p, STEPS)
+            ranks[rank + (RANKS if y == 1.0 else 0)] += 1.0
+            ranks[rank + 2 * RANKS] += p
             running[0] += log_e
             if running[0] > running[1]:
                 running[1] = running[0]
 
 
-@kernel
+@compilable
 def tally_keys(
     forecasts: Vector, outcomes: Vector, place: Ints, slots: Ints, bins: int, sums: Vector, gaps: Vector
 ) -> None:
@@ -105,6 +109,13 @@ def tally_keys(
             sums[2 * slot + 1] += (y - p) * (y - p)
             if slot < room:
                 gaps[slot * bins + bin_of(p, m)] += p - y
+
+
+class Merging(Protocol):
+    """What counts in blocks."""
+
+    def merge(self) -> None:
+        """Merge the blocks by pairs."""
 
 
 class Blocks:
@@ -121,7 +132,7 @@ class Blocks:
         """How many blocks hold events; the last may not be full."""
         return -(-self.judged // self.length)
 
-    def place(self, labelled: Flags, axis: Ints | None, tallies: list[Tally]) -> Ints:
+    def place(self, labelled: Flags, axis: Ints | None, tallies: Sequence[Merging]) -> Ints:
         """The block of each event of a chunk, -1 for one that has no outcome; merges blocks first if need be.
 
         `axis` rises with the events: their times, or their numbers.
@@ -163,7 +174,7 @@ class Tally:
         self.bins = bins
         self._cells = np.zeros((MOST_BLOCKS + 1) * bins * 3)
         self._sums = np.zeros((MOST_BLOCKS + 1) * 4)
-        self.ranks = np.zeros(2 * RANKS)
+        self.ranks = np.zeros(3 * RANKS)  # zeros, ones, sum of forecasts of each rank
         self.running = np.zeros(3)
         self._key_sums, self._key_gaps = np.empty(0), np.empty(0)
 

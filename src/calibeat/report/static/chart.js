@@ -11,7 +11,7 @@ const SHOWN_AT_FIRST = 5;
 
 /* spec: { x, kind: "time" | "event" | "number", title(i), series: [{ name, label, style, values, low?, high?, points? }],
            format, label, note?(name, i), range?(min, max), xRange?, names?: [x, y], right?, rules?: [{ at, label }], height?, square?, bars?, stacked?,
-           behind?(u), xTicks?, direct?, first?: names shown at first } */
+           behind?(u), xTicks?, direct?, log?, bandOnly?: a band without a stroke at each point, first?: names shown at first } */
 function makeChart(host, spec) {
   const name = host.id;
   const legend = element("div", { class: "legend", role: "group", "aria-label": "Shown in this picture" });
@@ -132,11 +132,11 @@ function makeChart(host, spec) {
       ...size(), legend: { show: false }, series, bands, padding: [12, direct, 0, 0],
       tzDate: stamp => uPlot.tzDate(new Date(stamp * 1000), "Etc/UTC"),
       cursor: { y: false, drag: { x: false, y: false }, points: { size: 7, width: 1.5 }, focus: { prox: -1 } },
-      scales: { x: { time: spec.kind === "time", range: xRange }, y: { range: (_, low, high) => yRange(low, high) } },
+      scales: { x: { time: spec.kind === "time", range: xRange }, y: { distr: spec.log ? 3 : 1, range: (_, low, high) => yRange(low, high) } },
       axes: [
         { ...axis, ...named(0), grid: { show: Boolean(spec.square), stroke: () => colour("grid"), width: 1 }, space: spec.kind === "time" ? 80 : 60, size: 34,
           values: (_, splits, __, ___, step) => spec.kind === "time" ? timeTicks(splits, step) : splits.map(spec.xTicks ?? (v => compact.format(v))) },
-        { ...axis, ...named(1), size: (_, values) => spec.margin ?? 16 + Math.max(20, ...(values ?? []).map(textWidth)), space: spec.square ? 60 : 36,
+        { ...axis, ...named(1), ...spec.log ? { grid: { ...axis.grid, filter: (_, splits) => splits.map(v => spec.yTicks(v) ? v : null) } } : {}, size: (_, values) => spec.margin ?? 16 + Math.max(20, ...(values ?? []).map(textWidth)), space: spec.square ? 60 : 36,
           values: (_, splits) => spec.yTicks ? splits.map(spec.yTicks) : tickLabels(splits) },
       ],
       hooks: { setCursor: [follow], drawAxes: [self => { spec.behind?.(self); rules(self); whiskers(self); }], draw: [ends] },
@@ -158,7 +158,7 @@ function makeChart(host, spec) {
   }
 
   function yRange(low, high) {
-    if (!known(low) || !known(high)) return [0, 1];
+    if (!known(low) || !known(high)) return [spec.log ? 0.1 : 0, 1];
     if (spec.range) return spec.range(low, high);
     for (const rule of spec.rules ?? []) if (rule.always) { low = Math.min(low, rule.at); high = Math.max(high, rule.at); }
     const room = 0.06 * (high - low || Math.abs(high) || 1);
@@ -203,7 +203,7 @@ function makeChart(host, spec) {
     ctx.save();
     ctx.lineWidth = uPlot.pxRatio;
     for (const one of shown()) {
-      if (!one.low) continue;
+      if (!one.low || spec.bandOnly) continue;
       ctx.strokeStyle = faint(one.style.hue, 60);
       ctx.beginPath();
       spec.x.forEach((x, i) => {

@@ -4,10 +4,11 @@ function drawReliability(payload, styles) {
   const raw = payload.methods[0].name;
   const others = payload.methods.slice(1).filter(({ name }) => reliability.methods[name]);
   let method = others.some(({ name }) => name === payload.verdict.method) ? payload.verdict.method : others[0]?.name;
-  let period = 0;
+  let period = 0, equal = "width";  // bins of equal width, or of equal mass: those are of the whole log
 
   const names = () => method ? [raw, method] : [raw];
-  const curve = (name, at = period) => reliability.methods[name][at];
+  const mass = reliability.mass ?? {};
+  const curve = (name, at = period) => equal === "mass" && at === 0 && mass[name] ? mass[name] : reliability.methods[name][at];
 
   // Both curves on one x: each has its points where its own mean forecasts are, and nothing at the other's.
   function aligned(when = period) {
@@ -25,7 +26,7 @@ function drawReliability(payload, styles) {
   function frame() {
     let low = 1, high = 0;
     for (const name of names()) {
-      for (const { forecast, outcome } of reliability.methods[name]) {
+      for (const { forecast, outcome } of [...reliability.methods[name], ...mass[name] ? [mass[name]] : []]) {
         for (const v of [...forecast, ...outcome]) if (known(v)) { low = Math.min(low, v); high = Math.max(high, v); }
       }
     }
@@ -42,10 +43,15 @@ function drawReliability(payload, styles) {
     return total ? sum / total : null;
   }
 
+  function binOf({ edge }, bin, digits) {
+    if (edge) return `${number(edge[bin], digits)} – ${number(edge[bin + 1] ?? 1, digits)}`;
+    return `${number(bin / reliability.bins, 2)} – ${number((bin + 1) / reliability.bins, 2)}`;
+  }
+
   function shape() {
     const { points, series } = aligned(), range = frame();
     const digits = decimals(points.map(({ x }) => x), 3);
-    const bin = i => `${number(points[i].bin / reliability.bins, 2)} – ${number((points[i].bin + 1) / reliability.bins, 2)}`;
+    const bin = i => binOf(curve(points[i].name), points[i].bin, digits);
     return {
       x: points.map(({ x }) => x), series, xRange: range, range: () => range,
       title: i => `forecast ${number(points[i].x, digits)} (${bin(i)})`,
@@ -131,12 +137,21 @@ function drawReliability(payload, styles) {
 
   function choose(at) {
     period = at;
+    if (period !== 0 && equal === "mass") {
+      equal = "width";
+      const input = bins?.querySelector("input[value=width]");
+      if (input) input.checked = true;
+    }
+    lower.hidden = equal === "mass";  // as many events in each: nothing to count
     above.update(shape());
     below.update(bars());
     show();
   }
 
-  let slider = null;
+  let slider = null, bins = null;
+  if (Object.keys(mass).length) {
+    bins = choice("Bins", [["width", "of equal width"], ["mass", "of equal mass"]], equal, to => { equal = to; choose(equal === "mass" ? 0 : period); });
+  }
   if (reliability.periods.length > 1) {
     slider = element("input", { type: "range", min: 0, max: reliability.periods.length - 1, value: 0, step: 1, id: "period",
       on: { input: event => choose(Number(event.target.value)) } });
@@ -149,5 +164,6 @@ function drawReliability(payload, styles) {
       drawMinis();
     }));
   }
+  if (bins) controls.append(bins);
   show();
 }

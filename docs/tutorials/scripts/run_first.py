@@ -1,0 +1,10 @@
+"""
+First
+=====
+
+Text.
+"""
+
+# %%
+# Hello.
+print(1)

@@ -1,0 +1,207 @@
+"""What happened to the data: volume, missing outcomes, delays of ones and of zeros, and scores, along the log.
+
+Events are counted in bins of time (a second, ..., an hour, ..., a day, a week), or of so many events without times.
+When there are too many bins, the next larger unit takes them together: memory does not grow with the log.
+"""
+
+from __future__ import annotations
+
+import math
+from itertools import pairwise
+
+import numpy as np
+
+from calibeat._util.types import Ints, Vector
+from calibeat.backtest.read.batch import Chunk
+from calibeat.backtest.replay.tally import OCTAVES, rank_of
+from calibeat.core.jit import compilable, for_size
+from calibeat.report.schema import DataOverTime, DataPeriod, Number
+
+from .mass import groups_of
+from .measures import MOST_PERIODS, calendar, cuts, iso, number
+
+SECOND = 1_000_000
+DAY = 86_400 * SECOND
+MONDAY = -3 * DAY  # 1970 began on a Thursday
+UNITS = (
+    *((n * SECOND, f"{n} s" if n > 1 else "second") for n in (1, 5, 15)),
+    *((n * 60 * SECOND, f"{n} min" if n > 1 else "minute") for n in (1, 5, 15)),
+    *((n * 3600 * SECOND, f"{n} hours" if n > 1 else "hour") for n in (1, 3, 12)),
+    *((n * DAY, name) for n, name in ((1, "day"), (7, "week"), (28, "4 weeks"), (364, "52 weeks"), (3640, "10 years"))),
+)
+MOST_BINS = 400
+
+STEPS = 16  # of scores, in an octave towards 0 and towards 1
+RANKS = 2 * (2 + OCTAVES * STEPS)
+DELAY_STEPS = 8  # in an octave
+DELAYS = 64 * DELAY_STEPS
+COUNT, MISSING, ONES, SCORE, SCORES = 0, 1, 2, 3, 4  # sums of a bin, then scores by rank, delays of zeros and of ones
+ZERO_DELAYS = SCORES + RANKS
+ONE_DELAYS = ZERO_DELAYS + DELAYS
+WIDTH = ONE_DELAYS + DELAYS
+GROUPS = 10  # of scores, of equal mass in the first period, for the PSI
+
+
+@compilable
+def count_events(at: Ints, scores: Vector, outcomes: Vector, waited: Ints, sums: Vector) -> None:
+    """Add a chunk: event i is in bin at[i], and its outcome came after waited[i] (negative: at once or never)."""
+    for i in range(len(at)):
+        k = at[i]
+        sums[k, COUNT] += 1.0
+        sums[k, SCORE] += scores[i]
+        sums[k, SCORES + rank_of(scores[i], STEPS)] += 1.0
+        if math.isnan(outcomes[i]):
+            sums[k, MISSING] += 1.0
+            continue
+        sums[k, ONES] += outcomes[i]
+        if waited[i] >= 0:
+            mantissa, exponent = math.frexp(waited[i] + 1.0)
+            place = (exponent - 1) * DELAY_STEPS + int((mantissa - 0.5) * 2.0 * DELAY_STEPS)
+            sums[k, (ONE_DELAYS if outcomes[i] == 1.0 else ZERO_DELAYS) + place] += 1.0
+
+
+class History:
+    """Counts the events of a log along its axis."""
+
+    def __init__(self) -> None:
+        self.timed: bool | None = None
+        self._late = self._late_in_time = False
+        self._unit = 0
+        self._first = 0  # the absolute number of the first bin
+        self._used = 0
+        self._events = 0
+        self._sums = np.zeros((0, WIDTH))
+
+    @property
+    def width(self) -> int:
+        """Of a bin: microseconds, or events."""
+        return UNITS[self._unit][0] if self.timed else int(2**self._unit)
+
+    def add(self, chunk: Chunk) -> None:
+        """Count a chunk, whose times rise."""
+        if not len(chunk):
+            return
+        axis = np.arange(self._events, self._events + len(chunk)) if chunk.times is None else chunk.times - MONDAY
+        if self.timed is None:
+            self.timed = chunk.times is not None
+            self._late, self._late_in_time = chunk.arrivals is not None, chunk.clock_is_time
+            self._sums = np.zeros((MOST_BINS, WIDTH))
+            self._first = int(axis[0]) // self.width
+        while int(axis[-1]) // self.width - self._first >= MOST_BINS:
+            self._widen()
+        at = axis // self.width - self._first
+        waited = np.full(len(chunk), -1)
+        if chunk.arrivals is not None and chunk.clock is not None:
+            waited = np.maximum(chunk.arrivals - chunk.clock - (0 if self._late_in_time else 1), 0)
+        for_size(count_events, 4 * len(chunk))(at, chunk.scores, chunk.outcomes, waited, self._sums)
+        self._used = int(at[-1]) + 1
+        self._events += len(chunk)
+
+    def _widen(self) -> None:
+        before = self.width
+        self._unit += 1
+        ratio = self.width // before
+        at = (self._first + np.arange(self._used)) // ratio
+        merged = np.zeros_like(self._sums)
+        self._first //= ratio
+        np.add.at(merged, at - self._first, self._sums[: self._used])
+        self._sums, self._used = merged, int(at[-1]) + 1 - self._first if self._used else 0
+
+    # ---- what it found -----------------------------------------------------------------------------------------------
+
+    def told(self) -> DataOverTime:
+        """For the report."""
+        sums = self._sums[: self._used]
+        begins = [(self._first + k) * self.width + (MONDAY if self.timed else 0) for k in range(len(sums))]
+        scale = 1e-6 if self._late_in_time else 1.0
+        at_once = sums[:, ZERO_DELAYS].sum() + sums[:, ONE_DELAYS].sum()
+        self._late = self._late and bool(sums[:, ZERO_DELAYS:].sum() > at_once)
+        quantiles = [[_score_at(row, q) for row in sums] for q in (0.1, 0.5, 0.9)]
+        return {
+            "by": "time" if self.timed else "event",
+            "unit": UNITS[self._unit][1] if self.timed else f"{self.width:,} events",
+            "start": [iso(begin) if self.timed else begin + 1 for begin in begins],
+            "count": [int(row[COUNT]) for row in sums],
+            "missing": [number(row[MISSING] / row[COUNT]) if row[COUNT] else None for row in sums],
+            "ones_delay": [_delay_at(row[ONE_DELAYS:], scale) for row in sums] if self._late else None,
+            "zeros_delay": [_delay_at(row[ZERO_DELAYS:ONE_DELAYS], scale) for row in sums] if self._late else None,
+            "delay_is_time": self._late_in_time,
+            "score_low": quantiles[0],
+            "score_median": quantiles[1],
+            "score_high": quantiles[2],
+            "periods": self._periods(begins, sums, scale),
+        }
+
+    def _periods(self, begins: list[int], sums: Vector, scale: float) -> list[DataPeriod]:
+        parts = calendar(begins) if self.timed else None
+        if parts is None:
+            edges = list(pairwise(cuts(len(sums), min(MOST_PERIODS, len(sums)))))
+            parts = [(self._label(begins[a], begins[b - 1]), a, b) for a, b in edges]
+        reference = sums[parts[0][1] : parts[0][2]].sum(axis=0)
+        told: list[DataPeriod] = []
+        for at, (label, a, b) in enumerate(parts):
+            row = sums[a:b].sum(axis=0)
+            n, known = row[COUNT], row[COUNT] - row[MISSING]
+            told.append(
+                {
+                    "label": label,
+                    "count": int(n),
+                    "missing": number(row[MISSING] / n) if n else None,
+                    "base_rate": number(row[ONES] / known) if known else None,
+                    "mean_score": number(row[SCORE] / n) if n else None,
+                    "ones_delay": _delay_at(row[ONE_DELAYS:], scale) if self._late else None,
+                    "zeros_delay": _delay_at(row[ZERO_DELAYS:ONE_DELAYS], scale) if self._late else None,
+                    "psi": psi(reference[SCORES:ZERO_DELAYS], row[SCORES:ZERO_DELAYS]) if at and n else None,
+                }
+            )
+        return told
+
+    def _label(self, first: int, last: int) -> str:
+        if self.timed:
+            return f"{iso(first)} to {iso(last + self.width)}".replace("T", " ")
+        return f"events {first + 1:,}–{min(last + self.width, self._events):,}"
+
+
+def psi(reference: Vector, counts: Vector) -> float:
+    """The population stability index: sum (a - e) ln(a / e) over groups of scores that share the reference evenly.
+
+    a and e are the shares of a group, with half an event added to each group. Groups are made of whole ranks.
+
+    >>> psi(np.full(100, 10.0), np.full(100, 7.0))
+    0.0
+    """
+    group = groups_of(reference, GROUPS)
+    shares = []
+    for each in (counts, reference):
+        inside = np.bincount(group, each) + 0.5
+        shares.append(inside / inside.sum())
+    a, e = shares
+    return float(((a - e) * np.log(a / e)).sum())
+
+
+def score_of(rank: int) -> float:
+    """The middle of a rank of scores."""
+    low = min(rank, RANKS - 1 - rank)
+    octave, step = divmod(low - 1, STEPS)
+    value = 0.0 if low == 0 else (0.5 + (step + 0.5) / (2.0 * STEPS)) * 2.0 ** (octave - OCTAVES)
+    value = min(value, 0.5)
+    return value if rank == low else 1.0 - value
+
+
+def _score_at(row: Vector, share: float) -> Number:
+    counts = row[SCORES:ZERO_DELAYS]
+    total = counts.sum()
+    return score_of(int(np.searchsorted(np.cumsum(counts), share * total, side="left"))) if total else None
+
+
+def _delay_at(counts: Vector, scale: float) -> Number:
+    """The median, to within a step of 1/8 and with its place in the step by proportion."""
+    path = np.cumsum(counts[:DELAYS])
+    if not path[-1]:
+        return None
+    at = int(np.searchsorted(path, 0.5 * path[-1], side="left"))
+    if at == 0:
+        return 0.0
+    octave, step = divmod(at, DELAY_STEPS)
+    share = (0.5 * path[-1] - path[at - 1]) / counts[at]
+    return float(scale * (2.0**octave * (1.0 + (step + share) / DELAY_STEPS) - 1.0))

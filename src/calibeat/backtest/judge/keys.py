@@ -1,0 +1,88 @@
+"""Measures by key: where the raw score loses most, and on which keys the forecasts are off, beyond luck."""
+
+from __future__ import annotations
+
+from statistics import NormalDist
+
+import numpy as np
+
+from calibeat._util.types import Vector
+from calibeat.backtest.replay.engine import MOST_KEYS_WITH_CE, Replayed
+from calibeat.metrics import calibration_error_of_gaps
+from calibeat.report.schema import KeyDifference, KeyRow, Keys, KeysThatDiffer
+
+MOST_KEYS = 2000  # shown
+MOST_DIFFERENT = 10
+LEAST_EVENTS, LEAST_VARIANCE = 30, 3.0  # of a key that is tested: with less, no normal law helps
+
+
+def by_key(replayed: Replayed, names: list[str] | None, chosen: str, labels: dict[str, str]) -> Keys | None:
+    """The keys on which the raw score loses most, and those on which the forecasts are off."""
+    if names is None:
+        return None
+    streams = len(names)
+    found = {runner.name: runner.tally.by_key(streams) for runner in replayed.runners}
+    raw = replayed.runners[0].name
+    others = [name for name in found if name != raw] or [raw]
+    rival = chosen if chosen != raw else min(others, key=lambda name: float(found[name][0][:, 0].sum()))
+    lost = found[raw][0][:, 0] - found[rival][0][:, 0]
+    judged = np.flatnonzero(replayed.key_counts[:, 0] > 0)
+    order = judged[np.argsort(-lost[judged], kind="stable")][:MOST_KEYS]
+    rows: list[KeyRow] = []
+    for slot in order.tolist():
+        n, ones, _ = replayed.key_counts[slot].tolist()
+        rows.append(
+            {
+                "key": names[slot],
+                "events": int(n),
+                "base_rate": ones / n,
+                "raw_log_loss": float(found[raw][0][slot, 0]) / n,
+                "methods": {
+                    name: {
+                        "log_loss": float(sums[slot, 0]) / n,
+                        "brier": float(sums[slot, 1]) / n,
+                        "ce": float(calibration_error_of_gaps(gaps[slot], n)) if slot < len(gaps) else None,
+                    }
+                    for name, (sums, gaps) in found.items()
+                },
+            }
+        )
+    sentence = (
+        "Each key is a stream with parameters of its own. First come the keys on which the raw score loses most to "
+        f"{labels[rival]}, in nats over all of their events."
+    )
+    if streams > MOST_KEYS_WITH_CE:
+        sentence += f" Calibration errors are kept for the first {MOST_KEYS_WITH_CE:,} keys of the log."
+    differ = _differ(names, replayed.key_counts, chosen, found[chosen])
+    return {"differ": differ, "total": streams, "shown": len(rows), "sentence": sentence, "rows": rows}
+
+
+def _differ(names: list[str], counts: Vector, method: str, found: tuple[Vector, Vector]) -> KeysThatDiffer | None:
+    """The keys whose outcomes are farthest from the forecasts of a method, in standard deviations.
+
+    The sum of y - p over a key is off its expectation by a martingale of variance at most sum (y - p)^2 in the mean.
+    The interval is for all tested keys at once (Bonferroni, 95 %).
+    """
+    sums, gaps = found
+    n = counts[: len(gaps), 0]
+    variance = sums[: len(gaps), 1]
+    tested = np.flatnonzero((n >= LEAST_EVENTS) & (variance >= LEAST_VARIANCE))
+    if len(tested) < 2:
+        return None
+    off = -gaps.sum(axis=1)  # sum of y - p
+    z = NormalDist().inv_cdf(1.0 - 0.025 / len(tested))
+    score = np.abs(off[tested]) / np.sqrt(variance[tested])
+    rows = []
+    for slot in tested[np.argsort(-score, kind="stable")][:MOST_DIFFERENT].tolist():
+        events, outcome = float(n[slot]), float(counts[slot, 1] / n[slot])
+        gap, half = float(off[slot]) / events, z * float(np.sqrt(variance[slot])) / events
+        rows.append(
+            KeyDifference(
+                key=names[slot],
+                events=int(events),
+                forecast=outcome - gap,
+                outcome=outcome,
+                gap=[gap, gap - half, gap + half],
+            )
+        )
+    return {"method": method, "tested": len(tested), "beyond": int(np.count_nonzero(score > z)), "rows": rows}

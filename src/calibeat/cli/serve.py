@@ -1,0 +1,118 @@
+"""`calibeat serve`: the calibration service."""
+
+from __future__ import annotations
+
+import argparse
+import shlex
+import signal
+from pathlib import Path
+
+from calibeat._util.extras import need
+from calibeat._util.times import check_age
+from calibeat.errors import InvalidInput
+
+PORT = 8377
+ARL = 1_000_000
+STOPPED = 130
+_TIME = "a time such as 12h or 30d"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """What can be typed behind `calibeat serve`."""
+    parser.description = (
+        "Scores in, calibrated probabilities out, outcomes whenever they come. Nobody is answered before the store has "
+        "it on the disk. SIGTERM answers what waits and exits with 0."
+    )
+    add = parser.add_argument
+    add("--store", required=True, metavar="STORE", help="a path, sqlite:///... or postgresql://...; made if missing")
+    add("--method", metavar="NAME", help="for a new store (auto); an old one keeps its own")
+    add("--seed", type=int, metavar="N", help="for methods that draw, and a new store (0)")
+    add("--host", default="127.0.0.1", help="another than loopback needs a token: calibeat token create (%(default)s)")
+    add("--port", type=int, default=PORT, metavar="N", help="0 takes a free one (%(default)s)")
+    add("--workers", type=int, default=1, metavar="N", help="processes; more than one needs PostgreSQL (%(default)s)")
+    labels = parser.add_argument_group("outcomes")
+    labels.add_argument("--expire", metavar="AGE", help=f"give up forecasts without outcome at this age, {_TIME}")
+    labels.add_argument("--expire-as", type=int, choices=(0, 1), help="and learn this outcome in its place")
+    labels.add_argument("--mature", metavar="AGE", help=f"learn outcomes, ones and zeros, at this age, {_TIME}")
+    labels.add_argument("--corrections", action="store_true", help="record another outcome, for the next replay")
+    watch = parser.add_argument_group("alarms")
+    watch.add_argument(
+        "--monitor",
+        nargs="?",
+        type=float,
+        const=ARL,
+        metavar="N",
+        help=f"watch every stream; N is the mean number of outcomes between false alarms ({ARL:,})",
+    )
+    watch.add_argument("--webhook", metavar="URL", help="where to POST alarms")
+    watch.add_argument("--webhook-secret-file", type=Path, metavar="FILE", help="signs them")
+    http = parser.add_argument_group("HTTP")
+    http.add_argument("--tls-cert", metavar="FILE", help="PEM")
+    http.add_argument("--tls-key", metavar="FILE", help="PEM")
+    http.add_argument("--access-log", action="store_true", help="one JSON line for each request, to standard error")
+    http.add_argument("--max-body", type=int, metavar="BYTES", help="of a request (4 MiB)")
+    http.add_argument("--max-events", type=int, metavar="N", help="in one request (10,000)")
+    http.add_argument("--max-connections", type=int, metavar="N", help="at the same time (4,000)")
+    http.add_argument("--max-request-time", type=float, metavar="SECONDS", help="to send one request (20)")
+    add("--listen-fd", type=int, help=argparse.SUPPRESS)  # a worker gets the socket of the parent
+    add("--no-webhook", action="store_true", help=argparse.SUPPRESS)  # one of the workers is enough for that
+
+
+def run(args: argparse.Namespace) -> int:
+    """Run `calibeat serve`."""
+    for library in ("msgspec", "starlette", "uvicorn", "httptools"):
+        need(library, "service", "the service")
+    from calibeat.service.main import Options, serve
+    from calibeat.service.settings import Settings
+
+    if (args.tls_cert is None) != (args.tls_key is None):
+        raise InvalidInput("tls-cert and tls-key must come together, got one of them")
+    settings = Settings(
+        method=args.method,
+        seed=args.seed,
+        monitor=args.monitor,
+        expire=_seconds("expire", args.expire),
+        expire_as=args.expire_as,
+        mature=_seconds("mature", args.mature),
+        corrections=args.corrections,
+    )
+    stopped_by = serve(
+        Options(
+            store=args.store,
+            settings=settings,
+            host=args.host,
+            port=args.port,
+            workers=args.workers,
+            tls=(args.tls_cert, args.tls_key) if args.tls_cert else None,
+            access_log=args.access_log,
+            webhook=None if args.no_webhook else args.webhook,
+            webhook_secret=args.webhook_secret_file,
+            limits=_given(
+                body=args.max_body,
+                events=args.max_events,
+                connections=args.max_connections,
+                request_seconds=args.max_request_time,
+            ),
+            listen_fd=args.listen_fd,
+            typed=tuple(shlex.split(args.typed)[1:]),
+        )
+    )
+    return STOPPED if stopped_by == signal.SIGINT else 0
+
+
+def _given(**limits: float | None) -> dict[str, float]:
+    """The limits that were typed."""
+    for name, value in limits.items():
+        if value is not None and not value > 0:
+            raise InvalidInput(f"{name} must be more than 0, got {value}")
+    return {name: value for name, value in limits.items() if value is not None}
+
+
+def _seconds(what: str, age: str | None) -> float | None:
+    """An age in seconds; a number of events is no age."""
+    if age is None:
+        return None
+    length, is_time = check_age(what, age)
+    if not is_time:
+        raise InvalidInput(f"{what} must be {_TIME}, got {age!r}")
+    return length / 1e6

@@ -1,0 +1,119 @@
+"""`calibeat store`: look at, check, replay, prune, export and import the store of a service."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sqlite3
+import sys
+from pathlib import Path
+from typing import Any
+
+from calibeat._util.progress import progress
+from calibeat._util.times import check_age
+from calibeat._util.words import counted, visible
+from calibeat.errors import InvalidInput
+from calibeat.service import operate
+from calibeat.service.export import export, import_log
+from calibeat.service.settings import Settings
+
+CHECK_FAILED = 1
+SHOWN = 20  # differences
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """What can be typed behind `calibeat store`."""
+    parser.description = (
+        "Work on the store of a service: a path, sqlite:///PATH or postgresql://... Everything but replay without "
+        "--check, and prune, may be done while a service runs."
+    )
+    verbs = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    info = verbs.add_parser("info", help="the store in a few numbers")
+    check = verbs.add_parser("check", help="is it whole? exit status 1 if not")
+    replay = verbs.add_parser("replay", help="make the state anew from the log, or compare it with --check")
+    out = verbs.add_parser("export", help="write the log as Parquet, which calibeat backtest reads")
+    prune = verbs.add_parser("prune", help="delete settled events that are old; the state stays")
+    taken = verbs.add_parser("import", help="put the events of a Parquet file into a store")
+    for verb, command in (
+        (info, _info),
+        (check, _check),
+        (replay, _replay),
+        (out, _export),
+        (prune, _prune),
+        (taken, _import),
+    ):
+        verb.add_argument("--store", default="calibeat.db", metavar="STORE", help="a path or an address (%(default)s)")
+        verb.add_argument("--json", action="store_true", help="for programs")
+        verb.set_defaults(verb=command)
+    replay.add_argument("--check", action="store_true", help="change nothing; exit status 1 if a bit differs")
+    replay.add_argument("--method", metavar="NAME", help="move the store to this method")
+    out.add_argument("file", type=Path, metavar="FILE.parquet", help="the file to write")
+    prune.add_argument("--older", required=True, metavar="TIME", help="than this: 90d, 12h")
+    taken.add_argument("file", type=Path, metavar="FILE.parquet", help="as written by export")
+    taken.add_argument("--method", metavar="NAME", help="of a new store (auto)")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Run `calibeat store`."""
+    try:
+        return int(args.verb(args) or 0)
+    except sqlite3.Error as error:
+        raise InvalidInput(f"store must be readable, got: {error} - at {args.store}") from error
+
+
+def _print(args: argparse.Namespace, found: dict[str, Any], lines: list[str]) -> None:
+    print(json.dumps(found) if args.json else "\n".join(visible(line) for line in lines))
+
+
+def _info(args: argparse.Namespace) -> None:
+    found = operate.info(args.store)
+    _print(args, found, [f"{name:22}{'-' if value is None else value}" for name, value in found.items()])
+
+
+def _check(args: argparse.Namespace) -> int:
+    with progress(None, sys.stderr, unit="events") as step:
+        problems = operate.check(args.store, step)
+    lines = problems[:SHOWN] or ["whole: events, numbers, receipts and roll-ups agree"]
+    _print(args, {"whole": not problems, "problems": problems}, lines)
+    return CHECK_FAILED if problems else 0
+
+
+def _replay(args: argparse.Namespace) -> int:
+    if args.check and args.method:
+        raise InvalidInput("--check must come without --method: it changes nothing, got both")
+    with progress(None, sys.stderr, unit="operations") as step:
+        found = operate.replay_check(args.store, step) if args.check else operate.rebuild(args.store, args.method, step)
+    numbers = {"streams": found.streams, "forecasts": found.forecasts, "outcomes": found.outcomes}
+    size = f"{counted(found.streams, 'stream')}, {counted(found.forecasts, 'forecast')}"
+    size += f", {counted(found.outcomes, 'outcome')}"
+    if not args.check:
+        text = f"replayed: {size}; {counted(found.corrected, 'correction')} applied; the state is made anew"
+        _print(args, {**numbers, "corrections": found.corrected}, [text])
+        return 0
+    few = found.differences[:SHOWN]
+    text = f"same: {size}, bit for bit" if found.is_same else f"{len(found.differences)} of {size} differ"
+    _print(args, {**numbers, "same": found.is_same, "differences": found.differences}, [text, *few])
+    return 0 if found.is_same else CHECK_FAILED
+
+
+def _export(args: argparse.Namespace) -> None:
+    if args.file.suffix.lower() != ".parquet":
+        raise InvalidInput(f"file must end in .parquet, got {str(args.file)!r}")
+    with progress(None, sys.stderr, unit="events") as step:
+        count = export(args.store, args.file, step)
+    _print(args, {"events": count, "file": str(args.file)}, [f"{counted(count, 'event')} written to {args.file}"])
+
+
+def _prune(args: argparse.Namespace) -> None:
+    older, is_time = check_age("--older", args.older)
+    if not is_time:
+        raise InvalidInput(f"--older must be a time such as 90d or 12h, got {args.older!r}")
+    with progress(None, sys.stderr, unit="operations") as step:
+        count = operate.prune(args.store, older / 1e6, step=step)
+    _print(args, {"deleted": count}, [f"{counted(count, 'event')} deleted"])
+
+
+def _import(args: argparse.Namespace) -> None:
+    with progress(None, sys.stderr, unit="events") as step:
+        count = import_log(args.store, args.file, Settings(method=args.method), step)
+    _print(args, {"events": count}, [f"{counted(count, 'event')} imported"])

@@ -1,0 +1,88 @@
+"""`calibeat token create | list | revoke`: who may write to a service and who may read from it."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+
+from calibeat._util.words import visible
+from calibeat.errors import InvalidInput
+from calibeat.service.store import Reader, open_reader, open_store, sqlite_path
+from calibeat.service.tokens import SCOPES, hashed, new_token
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """What can be typed behind `calibeat token`."""
+    parser.description = (
+        "Tokens are kept in the store, as hashes. A running service takes up a new one, and drops a revoked one, "
+        "within two seconds."
+    )
+    verbs = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    create = verbs.add_parser("create", help="make a token and print it, this once")
+    listing = verbs.add_parser("list", help="names, scopes and ages; never the tokens")
+    revoke = verbs.add_parser("revoke", help="make a token invalid")
+    for verb, command in ((create, _create), (listing, _list), (revoke, _revoke)):
+        verb.add_argument("--store", required=True, metavar="STORE", help="a path, sqlite:///... or postgresql://...")
+        verb.set_defaults(verb=command)
+    create.add_argument("--scope", choices=SCOPES, required=True, help="write may read, too")
+    for verb in (create, revoke):
+        verb.add_argument("--name", required=True, metavar="NAME", help="what the token is for, such as web-model")
+    listing.add_argument("--json", action="store_true", help="for programs")
+
+
+def run(args: argparse.Namespace) -> None:
+    """Run `calibeat token`."""
+    args.verb(args)
+
+
+def _reader(store: str) -> Reader:
+    """The tables of a store; a new one is made."""
+    path = sqlite_path(store)
+    if path is None or not path.exists():
+        open_store(store).close()
+    return open_reader(store)
+
+
+def _create(args: argparse.Namespace) -> None:
+    if not args.name.strip() or not args.name.isprintable() or len(args.name) > 100:
+        raise InvalidInput(f"name must be 1 to 100 printable characters, got {visible(args.name)!r}")
+    reader = _reader(args.store)
+    try:
+        token = new_token()
+        reader.tokens.add(args.name, args.scope, hashed(token).hex())
+    finally:
+        reader.close()
+    print(token)
+
+
+def _list(args: argparse.Namespace) -> None:
+    reader = open_reader(args.store)
+    try:
+        found = reader.tokens.list()
+    finally:
+        reader.close()
+    rows = [
+        {"name": t.name, "scope": t.scope, "created": _day(t.created), "revoked": t.revoked and _day(t.revoked)}
+        for t in found
+    ]
+    if args.json:
+        print(json.dumps(rows))
+        return
+    for row in rows:
+        ended = f"  revoked {row['revoked']}" if row["revoked"] else ""
+        print(f"{row['name']}  {row['scope']}  {row['created']}{ended}")
+
+
+def _revoke(args: argparse.Namespace) -> None:
+    reader = open_reader(args.store)
+    try:
+        if not reader.tokens.revoke(args.name):
+            raise InvalidInput(f"name must be that of a valid token, got {visible(args.name)!r}")
+    finally:
+        reader.close()
+    print(f"{args.name} is revoked")
+
+
+def _day(seconds: float) -> str:
+    return time.strftime("%Y-%m-%d %H:%M:%SZ", time.gmtime(seconds))

@@ -1,0 +1,9 @@
+"""A client of the service: `Client` and `AsyncClient`, with retries that never count an event twice."""
+
+from __future__ import annotations
+
+from .asynchronous import AsyncClient
+from .errors import Busy, NotAllowed, ServiceError, Unreachable
+from .synchronous import Client
+
+__all__ = ["AsyncClient", "Busy", "Client", "NotAllowed", "ServiceError", "Unreachable"]

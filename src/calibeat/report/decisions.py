@@ -1,0 +1,105 @@
+"""The section on decisions: what forecasts change in actions and cost, and net benefit by threshold."""
+
+from __future__ import annotations
+
+from xml.etree.ElementTree import Element
+
+from calibeat._util.words import count, number, percent, significant
+
+from .elements import tag
+from .frame import figure, how_to_read, scroller, section, typeset
+from .names import name
+from .schema import Action, Decisions, Payload, Prices
+
+OFFER = "To see actions and costs at one threshold, run it with --threshold, or with --cost-fp and --cost-fn."
+
+
+def decisions(payload: Payload) -> Element | None:
+    """Nothing for a payload of schema 2."""
+    told = payload.get("decisions")
+    if told is None:
+        return None
+    costs = told["costs"]
+    return section(
+        "decisions",
+        "Decisions",
+        *([] if costs is None else _costs(payload, told, costs)),
+        figure(
+            "benefit",
+            "For every threshold from which one acts: how many of 1,000 events are rightly acted on, less the actions "
+            "for nothing, which weigh t / (1 − t) at the threshold t. Higher is better. Acting on every event and "
+            "never acting (zero) are there too: forecasts are of use where they are above both.",
+        ),
+        tag(
+            "p",
+            "To see actions and costs at one threshold, run it with --threshold or --cost-fp and --cost-fn.",
+            class_="small",
+        )
+        if costs is None
+        else None,
+    )
+
+
+def _costs(payload: Payload, told: Decisions, costs: Prices) -> list[Element | None]:
+    unit = (
+        "in your units"
+        if costs["given"]
+        else "in missed events: an action for nothing costs " + significant(costs["fp"])
+    )
+    return [
+        tag("p", typeset(told["sentence"]), class_="lead"),
+        how_to_read(
+            f"Each method acts where its forecast is {percent(costs['threshold'])} or more. Costs are {unit}. What was "
+            "saved is compared with acting by the raw score; its 95 % interval allows for the luck of the outcomes on "
+            "this log. An interval that holds 0 settles nothing."
+        ),
+        scroller("Decisions", _table(payload, told)),
+        figure(
+            "saved",
+            "What a method had saved against the raw score by each moment: above zero it was cheaper. The band is the "
+            "95 % interval at that moment.",
+        )
+        if len(told["actions"]) > 1
+        else None,
+    ]
+
+
+def _table(payload: Payload, told: Decisions) -> Element:
+    labels = {method["name"]: method["label"] for method in payload["methods"]}
+    named = (
+        "Method",
+        "Actions",
+        "Right",
+        "For nothing",
+        "Missed",
+        "More than raw",
+        "Fewer than raw",
+        "Cost per 1,000",
+        "Saved per 1,000",
+        "95 %",
+    )
+    raw, *others = told["actions"]
+    body = tag("tbody", _row(raw, labels[raw["method"]], is_raw=True))
+    for action in sorted(others, key=lambda action: action["cost"]):
+        line = _row(action, labels[action["method"]])
+        if action["method"] == payload["verdict"]["method"]:
+            line.set("class", "chosen")
+        body.append(line)
+    head = tag("tr", *(tag("th", label, scope="col") for label in named))
+    return tag("table", tag("thead", head), body, class_="plain tight", id="actions")
+
+
+def _row(action: Action, label: str, *, is_raw: bool = False) -> Element:
+    saved, low, high = action["saved_per_1000"]
+    cells = [
+        count(action["actions"]),
+        count(action["hits"]),
+        count(action["for_nothing"]),
+        count(action["missed"]),
+        "–" if is_raw else f"{count(action['new'])} ({count(action['new_hits'])} right)",
+        "–" if is_raw else f"{count(action['dropped'])} ({count(action['dropped_hits'])} right)",
+        significant(action["cost_per_1000"]),
+        "–" if is_raw else number(saved, 2, sign=True),
+        "–" if is_raw else f"{number(low, 2, sign=True)} to {number(high, 2, sign=True)}",
+    ]
+    return tag("tr", tag("th", name(label), scope="row"), *(tag("td", cell, class_="number") for cell in cells))

@@ -1,0 +1,62 @@
+"""The section by key: where the raw score loses most, and on which keys the forecasts are off."""
+
+from __future__ import annotations
+
+from xml.etree.ElementTree import Element
+
+from calibeat._util.words import count, counted, number, percent
+
+from .elements import tag
+from .frame import how_to_read, needs_script, scroller, section
+from .names import name
+from .schema import KeysThatDiffer, Payload
+
+
+def keys(payload: Payload) -> Element | None:
+    table = payload["keys"]
+    if table is None:
+        return None
+    differ = table.get("differ")
+    return section(
+        "keys",
+        "By key",
+        how_to_read(
+            "Worst keys first. A negative difference means that the method did better than the raw score on that key."
+        ),
+        tag("p", table["sentence"], class_="small"),
+        tag("div", class_="controls", id="keys-controls"),
+        scroller("Keys", tag("table", id="keys-table", class_="sortable")),
+        tag("div", class_="controls pager", id="keys-pager"),
+        needs_script(),
+        *([] if differ is None else _differ(payload, differ)),
+    )
+
+
+def _differ(payload: Payload, differ: KeysThatDiffer) -> list[Element]:
+    labels = {method["name"]: method["label"] for method in payload["methods"]}
+    raw = differ["method"] == payload["methods"][0]["name"]
+    who = "the raw score" if raw else labels[differ["method"]]
+    body = tag("tbody")
+    for row in differ["rows"]:
+        gap, low, high = (None if end is None else 100 * end for end in row["gap"])
+        cells = [
+            count(row["events"]),
+            percent(row["forecast"]),
+            percent(row["outcome"]),
+            number(gap, 1, sign=True),
+            f"{number(low, 1, sign=True)} to {number(high, 1, sign=True)}",
+        ]
+        line = tag("tr", tag("th", name(row["key"]), scope="row", class_="key"))
+        line.extend(tag("td", cell, class_="number") for cell in cells)
+        body.append(line)
+    named = ("Key", "Events", "Forecast", "Happened", "Gap, in points", "95 %, for all keys at once")
+    head = tag("tr", *(tag("th", label, scope="col") for label in named))
+    beyond = f"{counted(differ['beyond'], 'is', 'are')} off" if differ["beyond"] else "none is off"
+    return [
+        tag("h3", "Keys that differ most"),
+        how_to_read(
+            f"The keys on which the mean forecast of {who} is farthest from what happened. Of "
+            f"{count(differ['tested'])} keys with enough events {beyond} beyond luck, by an interval that is without 0."
+        ),
+        scroller("Keys that differ most", tag("table", tag("thead", head), body, class_="plain", id="keys-differ")),
+    ]

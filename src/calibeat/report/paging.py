@@ -1,0 +1,138 @@
+"""The section "Would it have paged?": what monitors of some methods would have said along the log."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from xml.etree.ElementTree import Element
+
+from calibeat._util.words import count, counted, number, percent
+
+from .elements import Child, tag
+from .frame import figure, how_to_read, scroller, section, typeset
+from .names import name
+from .schema import Page, Paging, Payload, Watched
+
+FIRST = 8  # pages of a method that are seen at once; the others unfold
+
+
+def paging(payload: Payload) -> Element | None:
+    """Nothing for a payload of schema 2, which has no monitors."""
+    told = payload.get("paging")
+    if told is None or not told["methods"]:
+        return None
+    gains = len(told["methods"]) > 1
+    return section(
+        "paging",
+        "Would it have paged?",
+        tag("p", typeset(told["sentence"])),
+        _promise(told),
+        _summary(payload, told),
+        figure(
+            "detector",
+            "How near each monitor was to an alarm, on a scale of powers of ten: at the dotted line it raises one and "
+            "starts again. A line that stays far below never had a reason. The first 1,024 outcomes only tell how "
+            "strongly outcomes come in clusters.",
+        ),
+        *_pages(payload, told),
+        tag("h3", "What was gained") if gains else None,
+        figure(
+            "gain",
+            "What a method has gained over the raw score so far, in Brier score: above zero it forecasts better. The "
+            "band holds at every moment at once (95 %), so you may stop looking whenever you like.",
+        )
+        if gains
+        else None,
+        link="Paging",
+    )
+
+
+def _promise(told: Paging) -> Element:
+    return how_to_read(
+        "A monitor reads outcomes in the order of their forecasts, also where they came late. If forecasts are "
+        f"calibrated, it raises one false alarm in {count(int(told['arl']))} outcomes at most, on average, however "
+        f"often you look; this log has {count(told['outcomes'])}. Alarms that follow closely are one page."
+    )
+
+
+def _summary(payload: Payload, told: Paging) -> Element:
+    labels = _labels(payload)
+    named = ("Monitor of", "Pages", "Alarms", "First page", "Gain over the raw score", "95 %, at every moment")
+    body = tag("tbody")
+    raw = payload["methods"][0]["name"]
+    for method, watched in told["methods"].items():
+        first = watched["shown"][0]["at"] if watched["shown"] else None
+        mean, low, high = watched["gain"] if method != raw else (None, None, None)
+        ends = "–" if low is None or high is None else f"{number(low, 5, sign=True)} to {number(high, 5, sign=True)}"
+        cells: list[str] = [
+            count(watched["pages"]),
+            count(watched["alarms"]),
+            "–" if first is None else _moment(first),
+            number(mean, 5, sign=True),
+            ends,
+        ]
+        line = tag("tr", tag("th", name(labels.get(method, method)), scope="row"))
+        line.extend(tag("td", cell, class_="number") for cell in cells)
+        body.append(line)
+    head = tag("tr", *(tag("th", label, scope="col") for label in named))
+    return scroller("Monitors", tag("table", tag("thead", head), body, class_="plain", id="monitors"))
+
+
+def _pages(payload: Payload, told: Paging) -> list[Element]:
+    """The pages of each method: the latest matter most, the first tells when it began."""
+    labels, parts = _labels(payload), list[Element]()
+    for method, watched in told["methods"].items():
+        if not watched["shown"]:
+            continue
+        title = tag("h3", "Pages of ", name(labels.get(method, method)))
+        first, more = watched["shown"][:FIRST], watched["shown"][FIRST:]
+        parts += [title, _table(labels.get(method, method), first)]
+        if more:
+            parts.append(
+                tag("details", tag("summary", _rest(watched, len(more))), _table(f"{labels.get(method, method)}", more))
+            )
+    return parts
+
+
+def _rest(watched: Watched, shown: int) -> str:
+    left_out = watched["pages"] - FIRST - shown
+    later = f"Show {counted(shown, 'later page')}"
+    return later if not left_out else f"{later}; {counted(left_out, 'page')} between them left out"
+
+
+def _table(label: str, pages: Sequence[Page]) -> Element:
+    late = any(page["heard"] is not None for page in pages)
+    when = ["Forecasts up to", "Pages once outcomes are in"] if late else ["Pages at"]
+    named = [*when, "Began, estimated", "Forecasts are", "Region", "Alarms"]
+    body = tag("tbody")
+    for page in pages:
+        alarms = count(page["alarms"])
+        if page["alarms"] > 1:
+            alarms += f", the last at {_moment(page['last'])}"
+        cells: list[Child] = [
+            *([_moment(page["heard"])] if late else []),
+            _moment(page["since"]),
+            page["what"],
+            _region(page),
+            alarms,
+        ]
+        line = tag("tr", tag("th", _moment(page["at"]), scope="row"))
+        line.extend(tag("td", cell) for cell in cells)
+        body.append(line)
+    head = tag("tr", *(tag("th", heading, scope="col") for heading in named))
+    return scroller(f"Pages of {label}", tag("table", tag("thead", head), body, class_="plain pages"))
+
+
+def _region(page: Page) -> str:
+    if page["low"] <= 0.0 and page["high"] >= 1.0:
+        return "all forecasts"
+    return f"{percent(page['low'])} to {percent(page['high'])}".replace(".0\u00a0%", "\u00a0%")
+
+
+def _moment(at: str | int | None) -> str:
+    if at is None:
+        return "–"
+    return at.replace("T", " ") if isinstance(at, str) else f"event {at:,}"
+
+
+def _labels(payload: Payload) -> dict[str, str]:
+    return {method["name"]: method["label"] for method in payload["methods"]}

@@ -1,0 +1,329 @@
+"""The engine: one thread that owns the bank and the store. What waits becomes one group, one transaction, one sync.
+
+Nobody is answered before the commit. The store is the truth: if a commit fails, the process ends, and the next one
+continues from the store.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from calibeat.bank.bank import Bank
+from calibeat.bank.monitors import alarms_of, first_unread, give_up, monitor_states, set_monitor_states
+from calibeat.core.stats import LAST
+
+from .group import Answer, Plan, Request
+from .numbers import EngineNumbers
+from .operations import Event, ForecastEvent, OutcomeEvent, Refusal, check_events
+from .settings import Settings
+from .setup import bank_of, settle_meta, warm
+from .store import Store, open_store
+from .store.records import HELD, LEARNT, PENDING, Alarm, Changes, Record, StreamState
+
+__all__ = ["Answer", "Engine", "Settings"]
+
+Deliver = Callable[[list[tuple[Any, Answer]]], None]
+OnAlarm = Callable[[list[Alarm]], None]
+
+AT_ONCE = 1000  # events that expire or mature in one group
+LOOK = 1.0  # seconds from one look for what has come of age to the next
+FATAL = 70  # the exit status after a failed commit
+TRIES = 20
+
+_log = logging.getLogger(__name__)
+
+
+class Engine:
+    """Forecasts and outcomes of many streams, durable and exactly once.
+
+    >>> import queue, tempfile
+    >>> folder, done = tempfile.TemporaryDirectory(), queue.SimpleQueue()
+    >>> engine = Engine.open(f"{folder.name}/calibeat.db", Settings(method="tops"))
+    >>> engine.start(done.put)
+    >>> engine.submit("a", [ForecastEvent("paris", "e1", 0.83)])
+    >>> done.get(timeout=60)
+    [('a', [0.83])]
+    >>> engine.submit("b", [OutcomeEvent("paris", "e1", 1)])
+    >>> done.get(timeout=60)
+    [('b', ['learnt'])]
+    >>> engine.stop()
+    >>> folder.cleanup()
+    """
+
+    def __init__(self, store: Store, settings: Settings, bank: Bank, clock: Callable[[], float] = time.time) -> None:
+        self.store, self.settings, self.bank, self.clock = store, settings, bank, clock
+        self.numbers = EngineNumbers()
+        self.on_alarm: OnAlarm | None = None
+        self.on_failure: Callable[[str], None] = _end_process
+        self._streams: dict[str, StreamState] = {}
+        self._waiting: deque[Request] = deque()
+        self._events = 0  # that wait
+        self._wake = threading.Condition()
+        self._stopping = False
+        self._thread: threading.Thread | None = None
+        self._deliver: Deliver = lambda _: None
+        self._looked = -np.inf  # when it was looked for what has come of age
+
+    @classmethod
+    def open(cls, store_url: str, settings: Settings, clock: Callable[[], float] = time.time) -> Engine:
+        """Open a store, or make one; settings that contradict the store are refused with a sentence."""
+        store = open_store(store_url)
+        try:
+            method, seed = settle_meta(store, settings)
+            engine = cls(store, settings, bank_of(method, seed, settings), clock)
+            warm(engine.bank)
+            engine.numbers.pending = int(store.connection.all("SELECT coalesce(sum(pending), 0) FROM stream")[0][0])
+        except BaseException:
+            store.close()
+            raise
+        return engine
+
+    # ---- from any thread --------------------------------------------------------------------------------------------
+
+    def start(self, deliver: Deliver) -> None:
+        """Start the thread; `deliver` is called on it once for each committed group, with (ticket, answer) pairs."""
+        self._deliver = deliver
+        self._thread = threading.Thread(target=self._run, name="calibeat-engine", daemon=True)
+        self._thread.start()
+
+    def submit(
+        self, ticket: object, events: list[ForecastEvent] | list[OutcomeEvent], *, checked: bool = False
+    ) -> None:
+        """Queue a request: forecasts or outcomes, not both. Never waits; a full queue or a bad event is a `Refusal`."""
+        if not checked:  # HTTP checks while it reads
+            check_events(events)
+            if not events or any(type(event) is not type(events[0]) for event in events):
+                raise Refusal("invalid", "events must be one or more of one kind, got none or both kinds")
+        with self._wake:
+            if self._stopping:
+                raise Refusal("stopping", "the service must run to take events, got one that stops", None, 503)
+            if len(self._waiting) >= self.settings.queue or self._events >= self.settings.queue_events:
+                raise Refusal(
+                    "full", f"the queue must have room, got {self._events} events that wait - try again", None, 503
+                )
+            self._waiting.append((ticket, events))
+            self._events += len(events)
+            self.numbers.queued = self._events
+            self._wake.notify()
+
+    def stop(self) -> None:
+        """Finish what waits, commit, deliver, close."""
+        with self._wake:
+            self._stopping = True
+            self._wake.notify()
+        if self._thread is not None:
+            self._thread.join()
+            self._thread = None
+
+    # ---- the thread -------------------------------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        try:
+            while True:
+                requests = self._next()
+                if requests is None:
+                    break
+                self._do(requests)
+            self.store.close()
+        except BaseException as error:  # noqa: BLE001 - whatever it is, nobody may be answered from now on
+            self.on_failure(f"the store could not be written: {error}")
+
+    def _next(self) -> list[Request] | None:
+        """What waits, as one group; an empty one where only time has passed; None at the end."""
+        with self._wake:
+            while not self._waiting:
+                if self._stopping:
+                    return None
+                if not self._wake.wait(self._idle()) and self._is_due():
+                    return []
+            taken: list[Request] = []
+            size = 0
+            while self._waiting and (not taken or size + len(self._waiting[0][1]) <= self.settings.group):
+                taken.append(self._waiting.popleft())
+                size += len(taken[-1][1])
+            self._events -= size
+            self.numbers.queued = self._events
+            return taken
+
+    def _do(self, requests: list[Request]) -> None:
+        """One group, from the requests to their answers."""
+        for attempt in range(TRIES):
+            try:
+                answers = self.process(requests)
+                break
+            except self.store.retries:
+                # Another worker was there first. Memory may be ahead of the store: it is read anew.
+                if attempt == TRIES - 1:
+                    raise
+                self.store.rollback()
+                self._forget()
+        self._tell(self._deliver, answers)
+
+    def process(self, requests: list[Request]) -> list[tuple[Any, Answer]]:
+        """Do a group and commit it -> the answers. Only the engine's thread, or a test without one, may call it."""
+        now, store = self.clock(), self.store
+        store.begin()
+        due, expiring = self._due(now)
+        names = {event.stream for _, events in requests for event in events}
+        names.update(name for name, _ in due)
+        names.update(name for name, _ in expiring)
+        create = {event.stream for _, events in requests if type(events[0]) is ForecastEvent for event in events}
+        self._take_in(store.streams(names, self._streams, create=create))
+        ids = {event.id for _, events in requests for event in events}
+        ids.update(record.id for _, record in due)
+        ids.update(record.id for _, record in expiring)
+        plan = Plan(self.settings, self._streams, store.known(ids) if ids else {}, now)
+        self._age(plan, due, expiring)
+        for _, events in requests:
+            plan.take(events)
+        changes = self._apply(plan, now)
+        started = time.perf_counter()
+        if changes:
+            store.write(changes)
+            store.commit()
+            self.numbers.commit_seconds.add(time.perf_counter() - started)
+        else:
+            store.rollback()
+        self._count(plan, sum(len(events) for _, events in requests))
+        if changes.alarms and self.on_alarm is not None:
+            self._tell(self.on_alarm, changes.alarms)
+        return [(ticket, plan.answer(at)) for at, (ticket, _) in enumerate(requests)]
+
+    def _take_in(self, loaded: dict[str, StreamState]) -> None:
+        """Streams from the store: their rows go into the bank."""
+        old = [state for state in loaded.values() if not state.is_new]
+        if old:
+            rows = np.frombuffer(b"".join(state.row or b"" for state in old)).reshape(len(old), -1)
+            self.bank.set_rows([state.name for state in old], rows)
+            if self.bank.watched is not None:
+                self._take_in_monitors(old)
+            for state in old:
+                state.row = state.monitor = None
+        for state in loaded.values():
+            if state.is_new and state.name in self.bank:  # made by a group that was not committed
+                del self.bank[state.name]
+            state.is_new = False
+        self._streams.update(loaded)
+
+    def _take_in_monitors(self, streams: list[StreamState]) -> None:
+        """The same for their monitors; one that the store does not have begins anew."""
+        known = [(state, state.monitor) for state in streams if state.monitor is not None]
+        held = [self.store.read_after(state.number, first_unread(monitor)) for state, monitor in known]
+        names = [state.name for state, _ in known]
+        set_monitor_states(self.bank, names, [monitor for _, monitor in known], held)
+        for (state, _), alarms in zip(known, alarms_of(self.bank, names), strict=True):
+            state.pages = alarms.pages
+
+    def _apply(self, plan: Plan, now: float) -> Changes:
+        """The bank does its part; the rows of the streams that were touched are put beside the other changes."""
+        asked = plan.operations
+        if asked.keys:
+            made = self.bank.fold(
+                asked.keys, np.array(asked.scores), np.array(asked.outcomes), asked.receipts, of=asked.of
+            )
+            changes = plan.finish(made.forecasts.tolist(), made.receipts.tolist())
+        else:
+            changes = plan.finish([], [])
+        touched = list(changes.streams.values())
+        for state in touched:
+            state.version += 1
+        if touched:
+            rows = self.bank.rows([state.name for state in touched])
+            rows[:, self.bank.method.width + LAST] = 0.0  # the clock of a bank, which says nothing of a stream
+            for state, row in zip(touched, rows, strict=True):
+                state.row = row.tobytes()
+            if self.bank.watched is not None:
+                self._watch(touched, plan, now)
+        return changes
+
+    def _watch(self, touched: list[StreamState], plan: Plan, now: float) -> None:
+        """What the monitors know, and new alarms, beside the other changes."""
+        names = [state.name for state in touched]
+        give_up(self.bank, plan.given_up)
+        for state, monitor in zip(touched, monitor_states(self.bank, names), strict=True):
+            state.monitor = monitor
+        for state, (count, pages, last) in zip(touched, alarms_of(self.bank, names), strict=True):
+            if last is not None and count > state.alarms:
+                # Of several alarms in one group the last is told. It pages if any of them did.
+                plan.changes.alarms.append(
+                    Alarm(state.number, state.name, now, last.at, last.since, last.what, pages > state.pages)
+                )
+            state.alarms, state.pages = count, pages
+
+    # ---- outcomes that are old enough, forecasts that are too old ---------------------------------------------------
+
+    def _idle(self) -> float | None:
+        """How long to wait if nobody comes."""
+        ages = self.settings.mature is not None or self.settings.expire is not None
+        return LOOK if ages else None
+
+    def _is_due(self) -> bool:
+        """Whether it is time to look for what has come of age; also after the clock has gone back."""
+        return not self._looked <= self.clock() < self._looked + LOOK
+
+    def _due(self, now: float) -> tuple[list[tuple[str, Record]], list[tuple[str, Record]]]:
+        """Outcomes that are old enough to be learnt, and forecasts that are given up."""
+        mature, expire = self.settings.mature, self.settings.expire
+        if not self._is_due():
+            return [], []
+        due = [] if mature is None else self.store.due(HELD, now - mature, AT_ONCE)
+        expiring = [] if expire is None else self.store.due(PENDING, now - expire, AT_ONCE)
+        more = len(due) == AT_ONCE or len(expiring) == AT_ONCE
+        self._looked = -np.inf if more else now
+        return due, expiring
+
+    def _age(self, plan: Plan, due: list[tuple[str, Record]], expiring: list[tuple[str, Record]]) -> None:
+        for name, found in due:
+            record = plan.record(found.id)
+            if record is not None and record.status == HELD:
+                plan.learn(self._streams[name], record, LEARNT)
+        for name, found in expiring:
+            record = plan.record(found.id)
+            if record is not None and record.status == PENDING:
+                plan.give_up(self._streams[name], record)
+
+    # ---- inner ------------------------------------------------------------------------------------------------------
+
+    def _tell(self, listener: Callable[[Any], None], what: Any) -> None:
+        """An error of those who listen must not stop the one who writes."""
+        try:
+            listener(what)
+        except Exception:  # noqa: BLE001 - whatever it is
+            _log.exception("what was committed could not be delivered")
+
+    def _forget(self) -> None:
+        """Everything is read anew from the store."""
+        self._streams.clear()
+
+    def _count(self, plan: Plan, size: int) -> None:
+        numbers = self.numbers
+        numbers.forecasts += len(plan.changes.inserted)
+        numbers.repeated_forecasts += plan.repeated
+        numbers.outcomes += plan.learnt
+        numbers.held += plan.held
+        numbers.expired += plan.expired
+        numbers.corrections += len(plan.changes.corrections)
+        numbers.alarms += len(plan.changes.alarms)
+        numbers.rejected.update(plan.rejected)
+        numbers.groups += 1
+        numbers.group_size.add(size)
+        numbers.pending += plan.pending
+
+
+def _end_process(message: str) -> None:  # pragma: no cover - the process ends, and with it what is measured
+    """The store is the truth, and memory is ahead of it: nothing may be answered any more."""
+    sys.stderr.write(f"calibeat: {message} - the service ends; what was answered is in the store\n")
+    sys.stderr.flush()
+    os._exit(FATAL)
+
+
+__all__ += ["Event", "OutcomeEvent"]

@@ -1,0 +1,237 @@
+"""One group of requests as one plan: what is new, what is a repeat, what is learnt, and in which order.
+
+Nothing here touches a database or the bank. Requests are taken in the order in which they came, and each sees what the
+ones before it did.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from math import nan
+from typing import Any, cast
+
+from .operations import (
+    CONFLICT,
+    CORRECTED,
+    EXPIRED,
+    HELD,
+    LEARNT,
+    REPEATED,
+    UNKNOWN,
+    ForecastEvent,
+    OutcomeEvent,
+    Refusal,
+)
+from .settings import Settings
+from .store import records
+from .store.records import Changes, Correction, Record, StreamState, roll_up_forecast, roll_up_outcome
+
+Answer = list[float] | list[str] | Refusal
+Request = tuple[Any, list[ForecastEvent] | list[OutcomeEvent]]  # a ticket, and its events
+
+
+@dataclass
+class Operations:
+    """What the bank is asked to do, in order, as the columns of `Bank.fold`."""
+
+    records: list[Record] = field(default_factory=list)
+    keys: list[str] = field(default_factory=list)
+    scores: list[float] = field(default_factory=list)
+    outcomes: list[float] = field(default_factory=list)
+    of: list[int] = field(default_factory=list)
+    receipts: list[bytes] = field(default_factory=list)
+
+    def forecast(self, key: str, record: Record) -> None:
+        """Make a forecast."""
+        record.operation = len(self.keys)
+        self._add(record, key, record.score, nan, -1)
+
+    def learn(self, key: str, record: Record) -> None:
+        """Learn an outcome."""
+        if record.operation < 0:
+            if record.receipt is None:  # pragma: no cover - a store whose rows were changed by hand
+                raise ValueError(f"a pending event must have its receipt, got none - at id {record.id!r}")
+            self.receipts.append(record.receipt)
+        self._add(record, key, nan, float(record.outcome or 0), record.operation)
+
+    def _add(self, record: Record, key: str, score: float, outcome: float, of: int) -> None:
+        self.records.append(record)
+        self.keys.append(key)
+        self.scores.append(score)
+        self.outcomes.append(outcome)
+        self.of.append(of)
+
+
+class Plan:
+    """A group in the making."""
+
+    def __init__(
+        self, settings: Settings, streams: Mapping[str, StreamState], known: dict[str, Record], now: float
+    ) -> None:
+        self._settings, self._streams, self._records, self._now = settings, streams, known, now
+        self.operations, self.changes = Operations(), Changes()
+        self.answers: list[Answer | list[Record]] = []  # a list of records until the forecasts are made
+        self._settled: dict[str, Record] = {}
+        self.learnt = self.held = self.expired = self.repeated = 0
+        self.given_up: list[tuple[str, int]] = []  # stream and number of forecasts whose outcome is not waited for
+        self.pending = 0  # more pending events than before
+        self.rejected: dict[str, int] = {}
+
+    def record(self, id: str) -> Record | None:  # noqa: A002 - the word of the API
+        """An event that the store or this group has."""
+        return self._records.get(id)
+
+    # ---- requests ---------------------------------------------------------------------------------------------------
+
+    def take(self, events: list[ForecastEvent] | list[OutcomeEvent]) -> None:
+        """The next request."""
+        if events and type(events[0]) is ForecastEvent:
+            self.answers.append(self._forecasts(events))
+        else:
+            self.answers.append([self._outcome(event) for event in cast(list[OutcomeEvent], events)])
+
+    def _forecasts(self, events: list[ForecastEvent]) -> list[Record] | Refusal:
+        """All of a batch, or none of it."""
+        found: list[Record] = []
+        new: list[tuple[StreamState, Record]] = []
+        for at, event in enumerate(events):
+            state = self._streams[event.stream]
+            record = self._records.get(event.id)
+            if record is None:
+                time = self._now if event.time is None else float(event.time)
+                record = Record(state.number, -1, event.id, -1, time, event.score, nan, None, records.PENDING, None)
+                record.is_new = True
+                self._records[event.id] = record
+                new.append((state, record))
+            elif record.stream != state.number or record.score != event.score:
+                for _, made in new:
+                    del self._records[made.id]
+                self._reject("conflict")
+                what = "stream" if record.stream != state.number else "score"
+                return Refusal(
+                    "conflict", f"id must be new or have the {what} it had, got {event.id!r} - at event {at}", at, 409
+                )
+            found.append(record)
+        for state, record in new:
+            self._make(state, record)
+        self.repeated += len(events) - len(new)
+        return found
+
+    def _make(self, state: StreamState, record: Record) -> None:
+        record.nth, record.seq = state.events, state.seq
+        state.events += 1
+        state.seq += 1
+        state.pending += 1
+        self.pending += 1
+        state.last_time = max(state.last_time, record.time)
+        self.operations.forecast(state.name, record)
+        self.changes.inserted.append(record)
+        self.changes.streams[state.name] = state
+
+    def _outcome(self, event: OutcomeEvent) -> str:
+        state, record = self._streams.get(event.stream), self._records.get(event.id)
+        if state is None or record is None or record.stream != state.number:
+            return self._reject(UNKNOWN)
+        time = self._now if event.time is None else float(event.time)
+        if record.status == records.PENDING:
+            record.outcome, record.outcome_time = event.outcome, time
+            mature = self._settings.mature
+            if mature is not None and self._now < record.time + mature:
+                self._hold(state, record)
+                return HELD
+            self.learn(state, record, records.LEARNT)
+            return LEARNT
+        if record.status in {records.EXPIRED, records.ASSUMED}:
+            return self._reject(EXPIRED)
+        if record.outcome == event.outcome:
+            return REPEATED
+        if not self._settings.corrections:
+            return self._reject(CONFLICT)
+        if record.status == records.HELD:  # nothing was learnt yet
+            record.outcome, record.outcome_time = event.outcome, time
+            self._touch(record)
+            return CORRECTED
+        self.changes.corrections.append(Correction(record, event.outcome, time))
+        return CORRECTED
+
+    # ---- what happens to an event -----------------------------------------------------------------------------------
+
+    def _hold(self, state: StreamState, record: Record) -> None:
+        record.status = records.HELD
+        state.pending -= 1
+        self.pending -= 1
+        state.held += 1
+        self.held += 1
+        self._touch(record)
+        self.changes.streams[state.name] = state
+
+    def learn(self, state: StreamState, record: Record, status: int) -> None:
+        """The outcome of a record is learnt now."""
+        if record.status == records.HELD:
+            state.held -= 1
+        else:
+            state.pending -= 1
+            self.pending -= 1
+        record.status, record.outcome_seq = status, state.seq
+        state.seq += 1
+        state.outcomes += 1
+        if status == records.ASSUMED:
+            state.expired += 1
+            self.expired += 1
+        self.learnt += 1
+        self.operations.learn(state.name, record)
+        self._touch(record)
+        self.changes.streams[state.name] = state
+
+    def give_up(self, state: StreamState, record: Record) -> None:
+        """No outcome came in time: nothing is learnt, or what was agreed for this case."""
+        assumed = self._settings.expire_as
+        if assumed is not None:
+            record.outcome, record.outcome_time = assumed, self._now
+            self.learn(state, record, records.ASSUMED)
+            return
+        record.status, record.receipt = records.EXPIRED, None
+        self.given_up.append((state.name, record.nth))
+        state.pending -= 1
+        self.pending -= 1
+        state.expired += 1
+        self.expired += 1
+        self._touch(record)
+        self.changes.streams[state.name] = state
+
+    def _touch(self, record: Record) -> None:
+        if not record.is_new:
+            self._settled[record.id] = record
+
+    def _reject(self, reason: str) -> str:
+        self.rejected[reason] = self.rejected.get(reason, 0) + 1
+        return reason
+
+    # ---- after the bank has done its part ---------------------------------------------------------------------------
+
+    def finish(self, forecasts: list[float], receipts: list[bytes]) -> Changes:
+        """Put in what the bank has answered, in the order of the operations -> all that is to be written."""
+        made = iter(receipts)
+        changes = self.changes
+        streams = {state.number: state for state in changes.streams.values()}
+        for record, outcome, forecast in zip(self.operations.records, self.operations.outcomes, forecasts, strict=True):
+            if outcome == outcome:  # noqa: PLR0124 - not NaN
+                record.receipt = None
+                streams[record.stream].learn(record, record.outcome_time or self._now)
+                roll_up_outcome(changes.rollups, record)
+            else:
+                record.forecast = forecast
+                receipt = next(made)
+                # A forecast that is settled in this same group needs none, unless its outcome is held.
+                record.receipt = receipt if record.status in {records.PENDING, records.HELD} else None
+                roll_up_forecast(changes.rollups, record)
+        changes.settled = list(self._settled.values())
+        return changes
+
+    def answer(self, at: int) -> Answer:
+        """What a request is told, once everything is on the disk."""
+        found = self.answers[at]
+        if isinstance(found, list) and found and isinstance(found[0], Record):
+            return [record.forecast for record in found]
+        return cast(Answer, found)

@@ -1,0 +1,180 @@
+"""The service put together: store, engine, tokens, routes, server; started in this order and stopped in the other."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+import sys
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack, closing
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from calibeat._util.words import visible
+from calibeat.errors import InvalidInput
+
+from . import server
+from .accesslog import AccessLog
+from .app import Service
+from .engine import Engine
+from .hot import Hot
+from .limits import DEFAULT
+from .reads import Reads
+from .settings import Settings
+from .store import Reader, open_reader, sqlite_path
+from .store.records import Alarm
+from .tokens import Refresher, Scope, TokenBook
+from .webhook import Webhook, read_secret
+from .workers import Supervisor
+
+log = logging.getLogger("calibeat.service")
+
+
+@dataclass(frozen=True)
+class Options:
+    """Everything that `calibeat serve` can be told."""
+
+    store: str
+    settings: Settings = field(default_factory=Settings)
+    host: str = "127.0.0.1"
+    port: int = 8377
+    workers: int = 1
+    tls: tuple[str, str] | None = None
+    access_log: bool = False
+    webhook: str | None = None
+    webhook_secret: Path | None = None
+    limits: dict[str, Any] = field(default_factory=dict)
+    listen_fd: int | None = None
+    typed: tuple[str, ...] = ()  # the command line, for workers
+
+
+Ready = Callable[[str, Callable[[], None]], None]
+
+
+def serve(options: Options, ready: Ready | None = None) -> int | None:
+    """Serve until a signal comes, and return it.
+
+    `ready` is called with the address and with a function that stops the service, as SIGTERM would; without it, one
+    line with the address is printed.
+    """
+    logging.basicConfig(stream=sys.stderr, level=logging.WARNING, format="calibeat: %(levelname)s: %(message)s")
+    if options.workers > 1 and sqlite_path(options.store) is not None:
+        raise InvalidInput(
+            f"workers must be 1 with SQLite, whose file belongs to one process, got {options.workers}: "
+            "several workers need a store postgresql://..."
+        )
+    if options.workers < 1:
+        raise InvalidInput(f"workers must be 1 or more, got {options.workers}")
+    if options.listen_fd is not None:
+        return _serve_one(options, socket.socket(fileno=options.listen_fd), ready)
+    with server.listen(options.host, options.port) as listener:
+        if options.workers > 1:
+            return Supervisor(options.workers, listener, options.typed).run()
+        return _serve_one(options, listener, ready)
+
+
+def _serve_one(options: Options, listener: socket.socket, ready: Ready | None) -> int | None:
+    """One process: an engine, its routes, its signals."""
+    limits = replace(DEFAULT, **options.limits)
+    limits = replace(limits, connections=server.room_for(limits.connections))
+    secret = read_secret(options.webhook_secret)
+    webhook = Webhook(options.store, options.webhook, secret) if options.webhook else None
+    with ExitStack() as stack:
+        engine = Engine.open(options.store, options.settings)
+        engine.on_alarm = _log_alarms
+        unstarted = stack.enter_context(ExitStack())
+        unstarted.callback(engine.store.close)  # once it has started, the engine does that itself
+        stored = stack.enter_context(closing(StoredTokens(options.store)))
+        book = token_book(options, stored)
+        refresher = Refresher(book, stored.read)
+        hot = Hot(engine, book, limits)
+        reads = stack.enter_context(closing(Reads(options.store, engine.numbers)))
+        access_log = AccessLog() if options.access_log else None
+        service = Service(hot, reads, book, limits, access_log)
+
+        def started(loop: asyncio.AbstractEventLoop) -> None:
+            hot.use(loop)
+            unstarted.pop_all()
+            engine.start(hot.deliver)
+            stack.callback(engine.stop)
+            refresher.start()
+            stack.callback(refresher.stop)
+            if webhook is not None:
+                webhook.start()
+                stack.callback(webhook.stop)
+
+        def said(running: server.Server) -> None:
+            where = server.address(listener, tls=options.tls is not None)
+            if ready is not None:
+                ready(where, running.stop)
+                return
+            alone = "; no token yet, so only this machine can connect" if book.is_open else ""
+            sys.stdout.write(f"calibeat serves {shown(options.store)} at {where}{alone}\n")
+            sys.stdout.flush()
+
+        return server.run(service, listener, started=started, ready=said, tls=options.tls)
+
+
+def _log_alarms(alarms: Sequence[Alarm]) -> None:
+    for alarm in alarms:
+        kind = "page" if alarm.page else "alarm"
+        log.warning("%s: %s in stream %s, at outcome %d", kind, alarm.what, visible(alarm.name), alarm.at)
+
+
+def token_book(options: Options, stored: StoredTokens) -> TokenBook:
+    """The tokens of the store. Without any, only this machine may connect."""
+    loopback = server.is_loopback(options.host)
+    book = TokenBook(open_without_tokens=loopback)
+    book.refresh(stored.read())
+    if not loopback and not book.scopes:
+        raise InvalidInput(
+            f"host must be loopback as long as there is no token, got {options.host}: "
+            "`calibeat token create --store STORE --scope write --name NAME` makes one"
+        )
+    return book
+
+
+class StoredTokens:
+    """The tokens as the store has them, over a connection that is opened again when it fails."""
+
+    def __init__(self, store: str) -> None:
+        self._store = store
+        self._reader: Reader | None = None
+
+    def read(self) -> list[tuple[bytes, Scope]]:
+        """The hashes and scopes of the tokens that are not revoked."""
+        if self._reader is None:
+            self._reader = open_reader(self._store)
+        try:
+            found = self._reader.tokens.list()
+        except Exception:
+            self.close()
+            raise
+        return [(bytes.fromhex(token.hash), _scope(token.scope)) for token in found if token.revoked is None]
+
+    def close(self) -> None:
+        """Close the connection."""
+        reader, self._reader = self._reader, None
+        if reader is not None:
+            reader.close()
+
+
+def _scope(text: str) -> Scope:
+    return "write" if text == "write" else "read"
+
+
+def shown(store: str) -> str:
+    """A store as it may be printed: without a password.
+
+    >>> shown("postgresql://me:secret@db.example/calibeat?password=secret"), shown("calibeat.db")
+    ('postgresql://me@db.example/calibeat', 'calibeat.db')
+    """
+    if sqlite_path(store) is not None:
+        return store
+    parts = urlsplit(store)
+    user, _, host = parts.netloc.rpartition("@")
+    name = user.partition(":")[0]
+    return f"{parts.scheme}://{name + '@' if name else ''}{host}{parts.path}"

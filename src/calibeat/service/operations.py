@@ -1,0 +1,125 @@
+"""What is asked of the service, and what it refuses: events in, checked once, the same for HTTP and for the engine."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Annotated
+
+from calibeat._util.check import shown
+from calibeat._util.extras import missing
+
+try:
+    import msgspec
+except ImportError as error:  # pragma: no cover - only where the extra is missing
+    raise missing("msgspec", "service", "the service") from error
+
+LONGEST = 200  # characters of a stream's name and of an id
+LATEST = 253_402_300_799.0  # the end of the year 9999, in seconds since 1970
+
+LEARNT, HELD, REPEATED, UNKNOWN, CONFLICT, EXPIRED, CORRECTED = (
+    "learnt",
+    "held",
+    "repeated",
+    "unknown",
+    "conflict",
+    "expired",
+    "corrected",
+)
+
+# Control characters stand for nothing that a person can read, and no database takes all of them. Halves of surrogate
+# pairs are not text.
+_UNREADABLE = re.compile("[\x00-\x1f\x7f\ud800-\udfff]")
+
+
+# What msgspec checks while it reads JSON, and what the schema of the service says.
+_TEXT = {"pattern": r"^[^\u0000-\u001f\u007f]+$"}
+Name = Annotated[str, msgspec.Meta(min_length=1, max_length=LONGEST, extra_json_schema=_TEXT)]
+Score = Annotated[float, msgspec.Meta(ge=0.0, le=1.0)]
+Time = Annotated[float, msgspec.Meta(ge=0.0, le=LATEST, description="seconds since 1970")]
+Probability = Annotated[float, msgspec.Meta(ge=0.0, le=1.0)]
+Outcome = Annotated[int, msgspec.Meta(ge=0, le=1)]
+
+
+class ForecastEvent(msgspec.Struct, frozen=True, gc=False, forbid_unknown_fields=True):
+    """A score to be calibrated. `time` is in seconds since 1970; the server's clock counts where there is none."""
+
+    stream: Name
+    id: Name
+    score: Score
+    time: Time | None = None
+
+
+class OutcomeEvent(msgspec.Struct, frozen=True, gc=False, forbid_unknown_fields=True):
+    """What has happened to an earlier forecast: 0 or 1."""
+
+    stream: Name
+    id: Name
+    outcome: Outcome
+    time: Time | None = None
+
+
+Event = ForecastEvent | OutcomeEvent
+
+
+class Refusal(Exception):
+    """A request that is not done, and why.
+
+    Attributes
+    ----------
+    code : a word for programs: "invalid", "conflict", "full", "stopping", "internal".
+    message : a sentence for people.
+    at : the position of the event in its batch, or the name of what is wrong.
+    status : the HTTP status that fits.
+
+    >>> check_events([ForecastEvent("paris", "e1", 1.3)])
+    Traceback (most recent call last):
+    ...
+    calibeat.service.operations.Refusal: score must be in [0, 1], got 1.3 - at event 0
+    """
+
+    def __init__(self, code: str, message: str, at: int | str | None = None, status: int = 400) -> None:
+        super().__init__(message)
+        self.code, self.message, self.at, self.status = code, message, at, status
+
+
+def check_events(events: Sequence[Event]) -> None:
+    """Raise a `Refusal` that names the first bad event, unless all are such as the engine takes."""
+    for at, event in enumerate(events):
+        problem = _problem(event)
+        if problem:
+            raise Refusal("invalid", f"{problem} - at event {at}", at)
+
+
+def _problem(event: Event) -> str:
+    """What is wrong with an event, or nothing."""
+    if type(event) is ForecastEvent:
+        if type(event.score) is not float or not 0.0 <= event.score <= 1.0:
+            return f"score must be in [0, 1], got {shown(event.score)}"
+    elif type(event) is OutcomeEvent:
+        if type(event.outcome) is not int or not 0 <= event.outcome <= 1:
+            return f"outcome must be 0 or 1, got {shown(event.outcome)}"
+    else:
+        return f"event must be a forecast or an outcome, got {type(event).__name__}"
+    time = event.time
+    if time is not None and not (type(time) in {int, float} and 0.0 <= time <= LATEST):
+        return f"time must be in seconds since 1970, from 0 to {LATEST:.0f}, got {shown(time)}"
+    return _bad_name("stream", event.stream) or _bad_name("id", event.id)
+
+
+def is_text(name: str) -> bool:
+    r"""Whether a name has no control characters.
+
+    >>> is_text("paris"), is_text("a\tb")
+    (True, False)
+    """
+    return _UNREADABLE.search(name) is None
+
+
+def _bad_name(what: str, text: object) -> str:
+    if type(text) is not str or not 0 < len(text) <= LONGEST:
+        got = shown(text) if not isinstance(text, str) else f"{len(text)}"
+        return f"{what} must be a text of 1 to {LONGEST} characters, got {got}"
+    if _UNREADABLE.search(text):
+        return f"{what} must be text without control characters, got {shown(text)}"
+    return ""

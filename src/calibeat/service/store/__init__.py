@@ -1,0 +1,131 @@
+"""The store: one interface, two databases."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Protocol
+from urllib.parse import unquote
+
+from calibeat.errors import InvalidInput
+
+from .reader import Reader
+from .records import Changes, Record, StreamState
+from .sqlite import SqliteConnection, SqliteStore
+
+__all__ = ["Reader", "Store", "open_connection", "open_reader", "open_store", "owned"]
+
+
+class Store(Protocol):
+    """What an engine needs of a database. All calls come from the engine's own thread."""
+
+    failures: tuple[type[Exception], ...]  # what ends the process: the store is the truth
+    retries: tuple[type[Exception], ...]  # what another worker can cause: the group is done once more
+    is_shared: bool  # whether others may write to the same streams
+    connection: Any
+
+    def begin(self) -> None:
+        """Begin a group."""
+
+    def streams(
+        self, names: Collection[str], cached: Mapping[str, StreamState], *, create: Collection[str]
+    ) -> dict[str, StreamState]:
+        """The streams that memory does not have as they are now; those of `create` are made if they are not there."""
+
+    def known(self, ids: Collection[str]) -> dict[str, Record]:
+        """The events that are there already, by their id."""
+
+    def due(self, status: int, before: float, limit: int) -> list[tuple[str, Record]]:
+        """Events of a status whose forecast was made at this time or before, the earliest first."""
+
+    def read_after(self, stream: int, nth: int) -> dict[int, tuple[float, float, float]]:
+        """The learnt events of a stream after one of its forecasts: number -> (forecast, outcome, score)."""
+
+    def write(self, changes: Changes) -> None:
+        """Everything that a group changes."""
+
+    def commit(self) -> None:
+        """On the disk when this returns."""
+
+    def rollback(self) -> None:
+        """As if the group had not been."""
+
+    def close(self) -> None:
+        """Let go of the database."""
+
+
+def open_store(url: str) -> Store:
+    """The store at a path, ``sqlite:///path`` or ``postgresql://...``; it is made if there is none."""
+    path = sqlite_path(url)
+    if path is not None:
+        return SqliteStore(path)
+    from .postgres import PostgresStore  # psycopg is needed only here
+
+    return PostgresStore(url)
+
+
+def open_connection(url: str, *, write: bool = False) -> Any:
+    """A plain connection, for the commands."""
+    path = sqlite_path(url)
+    if path is not None:
+        return SqliteConnection(path, read_only=not write)
+    from .postgres import PostgresConnection
+
+    return PostgresConnection(url)
+
+
+@contextmanager
+def owned(url: str) -> Iterator[Any]:
+    """A connection of the only one who uses the store, in a transaction that is committed at the end."""
+    path = sqlite_path(url)
+    if path is not None:
+        if not path.exists():
+            raise FileNotFoundError(f"store must exist, got nothing - at {path}")
+        store = SqliteStore(path)
+        connection: Any = store.connection
+        close = store.close
+    else:
+        from .postgres import PostgresConnection
+
+        connection = PostgresConnection(url)
+        close = connection.close
+    try:
+        if path is None:
+            connection.own()
+        connection.begin()
+        yield connection
+        connection.commit()
+    except BaseException:
+        connection.rollback()
+        raise
+    finally:
+        close()
+
+
+def open_reader(url: str) -> Reader:
+    """A connection that only reads (and keeps the tokens), for any one thread at a time."""
+    path = sqlite_path(url)
+    if path is not None:
+        return Reader(SqliteConnection(path, read_only=True), lambda: SqliteConnection(path))
+    from .postgres import PostgresConnection
+
+    return Reader(PostgresConnection(url), lambda: PostgresConnection(url))
+
+
+def sqlite_path(url: str) -> Path | None:
+    """Where the file is, or None if this is PostgreSQL.
+
+    >>> sqlite_path("calibeat.db"), sqlite_path("sqlite:////var/lib/a.db"), sqlite_path("postgresql://localhost/a")
+    (PosixPath('calibeat.db'), PosixPath('/var/lib/a.db'), None)
+    """
+    scheme, colon, rest = url.partition("://")
+    if not colon:
+        if not url:
+            raise InvalidInput("store must be a path, sqlite:///PATH or postgresql://..., got nothing")
+        return Path(url)
+    if scheme in {"postgresql", "postgres"}:
+        return None
+    if scheme != "sqlite" or not rest.startswith("/") or rest == "/":
+        raise InvalidInput(f"store must be a path, sqlite:///PATH or postgresql://..., got {url!r}")
+    return Path(unquote(rest[1:]))

@@ -1,0 +1,351 @@
+"""What the store tells: streams, reliability, history, alarms and delays, from a connection of its own.
+
+Everything comes from the rows of streams and from the hourly roll-ups, never from a scan of the events.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from array import array
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from calibeat.bank.monitors import readings
+from calibeat.core.params import params_of_rows
+from calibeat.core.presets import method_named
+from calibeat.errors import InvalidInput
+from calibeat.monitor.monitor import Monitor
+
+from .records import CALIBRATED, DELAY_COUNT, DELAYS, HOUR, LOG_LOSS, RAW, RAW_LOG_LOSS, SUMS
+from .schema import get_meta
+
+ORDERS = {
+    "name": "name",
+    "events": "events DESC, name",
+    "pending": "pending DESC, name",
+    "alarms": "alarms DESC, name",
+    "error": "coalesce(error, -1) DESC, name",
+    "recent": "coalesce(last_time, 0) DESC, name",
+}
+_STREAM = (
+    "number, name, events, outcomes, pending, held, expired, alarms, last_time, error, raw_error, sums, state, monitor"
+)
+MOST = 1000
+
+
+@dataclass(frozen=True)
+class StreamInfo:
+    """One stream in numbers. Losses are means over learnt outcomes; None before the first one."""
+
+    name: str
+    events: int
+    outcomes: int
+    pending: int
+    held: int
+    expired: int
+    alarms: int
+    oldest_pending: float | None  # seconds since 1970
+    last_event: float | None
+    raw_log_loss: float | None
+    log_loss: float | None
+    raw_error: float | None  # calibration error over tenths
+    error: float | None
+    params: dict[str, float] = field(default_factory=dict)
+    monitor: dict[str, Any] | None = None
+
+
+@dataclass(frozen=True)
+class Bin:
+    """A tenth: how many learnt outcomes, the sum of their forecasts, the sum of the outcomes."""
+
+    tenth: int
+    count: int
+    sum_p: float
+    sum_y: float
+
+
+@dataclass(frozen=True)
+class Reliability:
+    """Ten bins each, of what was told and of the scores."""
+
+    calibrated: list[Bin]
+    raw: list[Bin]
+
+
+@dataclass(frozen=True)
+class Hour:
+    """One hour of a stream, by the time of the forecasts."""
+
+    start: float  # seconds since 1970
+    forecasts: int
+    outcomes: int
+    sum_forecast: float  # of forecasts whose outcome is learnt
+    sum_score: float
+    sum_outcome: float
+    log_loss: float
+    raw_log_loss: float
+
+
+@dataclass(frozen=True)
+class AlarmInfo:
+    """An alarm as the store has it."""
+
+    number: int
+    stream: str
+    time: float
+    at: int
+    since: float
+    what: str
+    page: bool
+
+
+@dataclass(frozen=True)
+class Delay:
+    """How many outcomes came within so many seconds and not within half of it."""
+
+    within: float
+    count: int
+
+
+@dataclass(frozen=True)
+class Totals:
+    """The whole store in numbers."""
+
+    streams: int
+    events: int
+    outcomes: int
+    pending: int
+    held: int
+    expired: int
+    alarms: int
+    oldest_pending: float | None
+    raw_log_loss: float | None  # means over all learnt outcomes
+    log_loss: float | None
+
+
+@dataclass(frozen=True)
+class Token:
+    """A token without its secret."""
+
+    name: str
+    scope: str
+    hash: str
+    created: float
+    revoked: float | None
+
+
+class Reader:
+    """Read-only answers for the GET routes, and the table of tokens.
+
+    Any thread may use it; calls wait for each other.
+    """
+
+    def __init__(self, connection: Any, writer: Callable[[], Any]) -> None:
+        self._connection, self._lock = connection, threading.Lock()
+        self.tokens = Tokens(self._all, writer)
+
+    def close(self) -> None:
+        """Close the connection."""
+        with self._lock:
+            self._connection.close()
+
+    def _all(self, statement: str, arguments: Any = ()) -> list[tuple[Any, ...]]:
+        with self._lock:
+            found: list[tuple[Any, ...]] = self._connection.all(statement, arguments)
+            return found
+
+    # ---- streams ----------------------------------------------------------------------------------------------------
+
+    def streams(
+        self, after: str | None = None, limit: int = 100, order: str = "name", search: str | None = None
+    ) -> list[StreamInfo]:
+        """Some streams in an order of `ORDERS`; `after` is the name of the last one of the page before."""
+        if order not in ORDERS:
+            raise InvalidInput(f"order must be one of {', '.join(ORDERS)}, got {order!r}")
+        where, arguments = ["events > 0"], list[Any]()
+        if search:
+            where.append("name LIKE ? ESCAPE '\\'")
+            arguments.append("%" + search.replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_") + "%")
+        offset = 0
+        if after is not None and order == "name":
+            where.append("name > ?")
+            arguments.append(after)
+        elif after is not None:
+            offset = self._place(after, where, arguments, ORDERS[order])
+        rows = self._all(
+            f"SELECT {_STREAM} FROM stream WHERE {' AND '.join(where)} ORDER BY {ORDERS[order]} "  # noqa: S608
+            f"LIMIT {max(1, min(MOST, limit))} OFFSET {offset}",
+            arguments,
+        )
+        return [self._info(row) for row in rows]
+
+    def _place(self, after: str, where: list[str], arguments: list[Any], order: str) -> int:
+        """How many streams come up to and with this one."""
+        names = self._all(
+            f"SELECT place FROM (SELECT name, row_number() OVER (ORDER BY {order}) AS place FROM stream "  # noqa: S608
+            f"WHERE {' AND '.join(where)}) ranked WHERE name = ?",
+            [*arguments, after],
+        )
+        return int(names[0][0]) if names else 0
+
+    def stream(self, name: str) -> StreamInfo | None:
+        """One stream with its parameters, or None."""
+        rows = self._all(f"SELECT {_STREAM} FROM stream WHERE name = ? AND events > 0", (name,))  # noqa: S608
+        return self._info(rows[0], whole=True) if rows else None
+
+    def _info(self, row: tuple[Any, ...], *, whole: bool = False) -> StreamInfo:
+        number, name, events, outcomes, pending, held, expired, alarms, last, error, raw_error, sums = row[:12]
+        state, monitor = row[12:]
+        numbers = array("d", bytes(sums)) if sums is not None else array("d", bytes(8 * SUMS))
+        oldest = None
+        if pending:
+            oldest = self._all("SELECT min(time) FROM event WHERE status = 0 AND stream = ?", (number,))[0][0]
+        return StreamInfo(
+            name=name,
+            events=events,
+            outcomes=outcomes,
+            pending=pending,
+            held=held,
+            expired=expired,
+            alarms=alarms,
+            oldest_pending=oldest,
+            last_event=last,
+            raw_log_loss=numbers[RAW_LOG_LOSS] / outcomes if outcomes else None,
+            log_loss=numbers[LOG_LOSS] / outcomes if outcomes else None,
+            raw_error=raw_error,
+            error=error,
+            params=self._params(bytes(state)) if whole and state is not None else {},
+            monitor=self._monitor(bytes(monitor)) if whole and monitor is not None else None,
+        )
+
+    def _params(self, state: bytes) -> dict[str, float]:
+        with self._lock:
+            method = method_named(get_meta(self._connection)["method"])
+        columns = params_of_rows(method, np.frombuffer(state)[None, : method.width])
+        return {name: float(column[0]) for name, column in columns.items()}
+
+    def _monitor(self, state: bytes) -> dict[str, Any]:
+        with self._lock:
+            arl = json.loads(get_meta(self._connection)["monitor"])
+        found = readings(Monitor(arl=arl).settings, state) if arl is not None else {}
+        return {name: None if value != value else value for name, value in found.items()}  # noqa: PLR0124 - NaN
+
+    def _number(self, name: str) -> int | None:
+        rows = self._all("SELECT number FROM stream WHERE name = ?", (name,))
+        return int(rows[0][0]) if rows else None
+
+    # ---- over time --------------------------------------------------------------------------------------------------
+
+    def reliability(self, name: str, start: float | None = None, end: float | None = None) -> Reliability | None:
+        """Bins of the forecasts made from `start` to `end`, seconds since 1970, by whole hours."""
+        number = self._number(name)
+        if number is None:
+            return None
+        rows = self._all(
+            "SELECT kind, tenth, sum(outcomes), sum(sum_p), sum(sum_y) FROM rollup "
+            "WHERE stream = ? AND hour >= ? AND hour <= ? GROUP BY kind, tenth",
+            (number, *_hours(start, end)),
+        )
+        found = {(kind, tenth): (int(count), sum_p, sum_y) for kind, tenth, count, sum_p, sum_y in rows}
+        bins = [[Bin(t, *found.get((kind, t), (0, 0.0, 0.0))) for t in range(10)] for kind in (CALIBRATED, RAW)]
+        return Reliability(*bins)
+
+    def history(self, name: str, start: float | None = None, end: float | None = None) -> list[Hour] | None:
+        """The hours of a stream in order, those without an event left out."""
+        number = self._number(name)
+        if number is None:
+            return None
+        rows = self._all(
+            "SELECT hour, sum(CASE WHEN kind = 0 THEN forecasts ELSE 0 END), "
+            "sum(CASE WHEN kind = 0 THEN outcomes ELSE 0 END), sum(CASE WHEN kind = 0 THEN sum_p ELSE 0 END), "
+            "sum(CASE WHEN kind = 1 THEN sum_p ELSE 0 END), sum(CASE WHEN kind = 0 THEN sum_y ELSE 0 END), "
+            "sum(CASE WHEN kind = 0 THEN log_loss ELSE 0 END), sum(CASE WHEN kind = 1 THEN log_loss ELSE 0 END) "
+            "FROM rollup WHERE stream = ? AND hour >= ? AND hour <= ? GROUP BY hour ORDER BY hour",
+            (number, *_hours(start, end)),
+        )
+        return [Hour(hour * HOUR, int(made), int(learnt), *sums) for hour, made, learnt, *sums in rows]
+
+    def delays(self, name: str) -> list[Delay] | None:
+        """How late the outcomes of a stream came, in powers of two seconds."""
+        rows = self._all("SELECT sums FROM stream WHERE name = ?", (name,))
+        if not rows:
+            return None
+        counts = array("d", bytes(rows[0][0] or bytes(8 * SUMS)))[DELAYS : DELAYS + DELAY_COUNT]
+        return [Delay(2.0**at, int(count)) for at, count in enumerate(counts) if count]
+
+    def alarms(self, limit: int = 100) -> list[AlarmInfo]:
+        """The latest alarms, the newest first."""
+        rows = self._all(
+            "SELECT a.number, s.name, a.time, a.at, a.since, a.what, a.page FROM alarm a "
+            "JOIN stream s ON s.number = a.stream ORDER BY a.number DESC LIMIT ?",
+            (max(1, min(MOST, limit)),),
+        )
+        return [AlarmInfo(n, name, time, at, since, what, bool(page)) for n, name, time, at, since, what, page in rows]
+
+    def totals(self) -> Totals:
+        """The whole store."""
+        counts = self._all(
+            "SELECT count(*), coalesce(sum(events), 0), coalesce(sum(outcomes), 0), coalesce(sum(pending), 0), "
+            "coalesce(sum(held), 0), coalesce(sum(expired), 0), coalesce(sum(alarms), 0) FROM stream WHERE events > 0"
+        )[0]
+        oldest = self._all("SELECT min(time) FROM event WHERE status = 0")[0][0]
+        losses = self._all(
+            "SELECT coalesce(sum(CASE WHEN kind = 1 THEN log_loss ELSE 0 END), 0), "
+            "coalesce(sum(CASE WHEN kind = 0 THEN log_loss ELSE 0 END), 0) FROM rollup"
+        )[0]
+        outcomes = int(counts[2])
+        means = [loss / outcomes if outcomes else None for loss in losses]
+        return Totals(*map(int, counts), oldest, *means)  # type: ignore[call-arg]  # seven counts, then three
+
+    def version(self) -> int:
+        """A number that changes with every commit."""
+        with self._lock:
+            return int(self._connection.version())
+
+    def ping(self) -> None:
+        """Raise if the store cannot be read."""
+        self._all("SELECT 1 FROM meta LIMIT 1")
+
+
+class Tokens:
+    """The table of tokens. Whoever hashes them gives and gets hashes only."""
+
+    def __init__(self, read: Callable[[str], list[tuple[Any, ...]]], writer: Callable[[], Any]) -> None:
+        self._read, self._writer = read, writer
+
+    def add(self, name: str, scope: str, hash: str) -> None:  # noqa: A002 - the word of the table
+        """A new token; a name that is taken is refused."""
+        writer = self._writer()
+        try:
+            added = writer.run(
+                "INSERT INTO token (name, scope, hash, created) VALUES (?, ?, ?, ?) ON CONFLICT (name) DO NOTHING",
+                (name, scope, hash, time.time()),
+            )
+        finally:
+            writer.close()
+        if added != 1:
+            raise InvalidInput(f"token must have a name of its own, got {name!r}, which is taken")
+
+    def list(self) -> list[Token]:
+        """All tokens, also revoked ones, the oldest first."""
+        rows = self._read("SELECT name, scope, hash, created, revoked FROM token ORDER BY created, name")
+        return [Token(*row) for row in rows]
+
+    def revoke(self, name: str) -> bool:
+        """Revoke a token -> whether there was one that was valid."""
+        writer = self._writer()
+        try:
+            return bool(
+                writer.run("UPDATE token SET revoked = ? WHERE name = ? AND revoked IS NULL", (time.time(), name))
+            )
+        finally:
+            writer.close()
+
+
+def _hours(start: float | None, end: float | None) -> tuple[int, int]:
+    return (0 if start is None else int(start // HOUR)), (2**40 if end is None else int(end // HOUR))

@@ -1,0 +1,98 @@
+"""The tables, and how a store of an older version becomes one of this version. The same for SQLite and PostgreSQL."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, Protocol
+
+from calibeat.errors import SnapshotMismatch
+
+# Version -> what brings a store of the version before to it. A version that was released never changes: whatever comes
+# later is a new one. The words in braces are the types of the two databases.
+MIGRATIONS: dict[int, tuple[str, ...]] = {
+    1: (
+        "CREATE TABLE meta (name {text} PRIMARY KEY, value TEXT NOT NULL)",
+        """CREATE TABLE stream (
+            number {number} PRIMARY KEY, name {text} NOT NULL UNIQUE, seq {whole} NOT NULL DEFAULT 0,
+            events {whole} NOT NULL DEFAULT 0, outcomes {whole} NOT NULL DEFAULT 0, pending {whole} NOT NULL DEFAULT 0,
+            held {whole} NOT NULL DEFAULT 0, expired {whole} NOT NULL DEFAULT 0, alarms {whole} NOT NULL DEFAULT 0,
+            version {whole} NOT NULL DEFAULT 0,
+            last_time {float}, error {float}, raw_error {float}, sums {bytes}, state {bytes}, monitor {bytes},
+            since {whole} NOT NULL DEFAULT 0, base_seq {whole} NOT NULL DEFAULT 0,
+            base_events {whole} NOT NULL DEFAULT 0, base {bytes}, base_monitor {bytes})""",
+        """CREATE TABLE event (
+            stream {whole} NOT NULL, nth {whole} NOT NULL, id {text} NOT NULL UNIQUE, seq {whole} NOT NULL,
+            time {float} NOT NULL, score {float} NOT NULL, forecast {float} NOT NULL, receipt {bytes},
+            status {small} NOT NULL, outcome {small}, outcome_seq {whole}, outcome_time {float},
+            PRIMARY KEY (stream, nth))""",
+        "CREATE INDEX event_pending ON event (time) WHERE status = 0",
+        "CREATE INDEX event_pending_of ON event (stream, time) WHERE status = 0",
+        "CREATE INDEX event_held ON event (time) WHERE status = 1",
+        """CREATE TABLE rollup (
+            stream {whole} NOT NULL, hour {whole} NOT NULL, kind {small} NOT NULL, tenth {small} NOT NULL,
+            forecasts {float} NOT NULL, outcomes {float} NOT NULL, sum_p {float} NOT NULL, sum_y {float} NOT NULL,
+            log_loss {float} NOT NULL, PRIMARY KEY (stream, hour, kind, tenth)){clustered}""",
+        """CREATE TABLE correction (
+            stream {whole} NOT NULL, nth {whole} NOT NULL, outcome {small} NOT NULL, time {float} NOT NULL,
+            applied {small} NOT NULL DEFAULT 0)""",
+        """CREATE TABLE alarm (
+            number {number} PRIMARY KEY, stream {whole} NOT NULL, time {float} NOT NULL, at {whole} NOT NULL,
+            since {float} NOT NULL, what TEXT NOT NULL, page {small} NOT NULL)""",
+        """CREATE TABLE token (
+            name {text} PRIMARY KEY, scope TEXT NOT NULL, hash TEXT NOT NULL, created {float} NOT NULL,
+            revoked {float})""",
+    )
+}
+VERSION = max(MIGRATIONS)
+
+
+class Connection(Protocol):
+    """A database, as far as what is not hot needs to know it. Statements have question marks for their arguments."""
+
+    types: ClassVar[dict[str, str]]
+
+    def all(self, statement: str, arguments: Any = ()) -> list[tuple[Any, ...]]:
+        """The rows that a statement gives."""
+
+    def run(self, statement: str, arguments: Any = ()) -> int:
+        """Run a statement -> how many rows it changed."""
+
+    def tables(self) -> set[str]:
+        """The names of the tables that are there."""
+
+
+def migrate(connection: Connection, where: str, migrations: dict[int, tuple[str, ...]] | None = None) -> None:
+    """Bring a store to this version, inside a transaction of the caller. A newer store is refused with a sentence."""
+    steps = MIGRATIONS if migrations is None else migrations
+    present = version_of(connection, where)
+    if present > max(steps):
+        raise SnapshotMismatch(
+            f"store must be of version {max(steps)} or older, got version {present} - at {where}: use a newer calibeat"
+        )
+    for version in range(present + 1, max(steps) + 1):
+        for statement in steps[version]:
+            connection.run(statement.format_map(connection.types))
+        set_meta(connection, "schema", str(version))
+
+
+def version_of(connection: Connection, where: str) -> int:
+    """The version of the tables; 0 for an empty database. A database of something else is refused."""
+    tables = connection.tables()
+    if not tables:
+        return 0
+    found = connection.all("SELECT value FROM meta WHERE name = 'schema'") if "meta" in tables else []
+    if not found:
+        raise SnapshotMismatch(f"store must be a database of calibeat, got one of something else - at {where}")
+    return int(found[0][0])
+
+
+def get_meta(connection: Connection) -> dict[str, str]:
+    """What the store knows of itself: method, seed, and how it was changed."""
+    return {str(name): str(value) for name, value in connection.all("SELECT name, value FROM meta")}
+
+
+def set_meta(connection: Connection, name: str, value: str) -> None:
+    """Write one of them."""
+    connection.run(
+        "INSERT INTO meta (name, value) VALUES (?, ?) ON CONFLICT (name) DO UPDATE SET value = excluded.value",
+        (name, value),
+    )

@@ -1,0 +1,371 @@
+"""The embedded store: one SQLite file, written by one process, with a write-ahead log and a sync of every commit."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import sqlite3
+import time
+from array import array
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, ClassVar
+
+from calibeat.errors import CalibeatError, InvalidInput, SnapshotMismatch
+
+from . import schema
+from .records import CALIBRATED, RAW, Changes, Record, StreamState
+
+BUSY = 10.0  # seconds to wait for a token command that writes
+EVENT_COLUMNS = "stream, nth, id, seq, time, score, forecast, receipt, status, outcome"
+STREAM_COLUMNS = "number, name, seq, events, outcomes, pending, held, expired, alarms, version, last_time, "
+STREAM_COLUMNS += "sums, state, monitor"
+_MOST_ARGUMENTS = 32_766  # in one statement of SQLite
+
+
+class StoreGone(CalibeatError):
+    """The file under the store was moved, replaced or deleted."""
+
+
+class SqliteConnection:
+    """A connection with the few calls that everything but the writing of groups needs."""
+
+    types: ClassVar[dict[str, str]] = {
+        "text": "TEXT",
+        "whole": "INTEGER",
+        "small": "INTEGER",
+        "float": "REAL",
+        "bytes": "BLOB",
+        "number": "INTEGER",
+        "clustered": " WITHOUT ROWID",
+    }
+
+    def __init__(self, path: Path, *, read_only: bool = False) -> None:
+        if not read_only:
+            path.parent.mkdir(parents=True, exist_ok=True)
+        elif not path.exists():
+            raise FileNotFoundError(f"store must exist, got nothing - at {path}")
+        mode = "ro" if read_only else "rwc"
+        self.path = path
+        try:
+            self.database = sqlite3.connect(
+                f"{path.absolute().as_uri()}?mode={mode}",
+                uri=True,
+                isolation_level=None,
+                check_same_thread=False,
+                timeout=BUSY,
+                cached_statements=256,
+            )
+            self.database.execute("PRAGMA query_only = 1" if read_only else "PRAGMA synchronous = FULL")
+            self.database.execute("PRAGMA cache_size = -65536")
+            self.database.execute("SELECT count(*) FROM sqlite_master")
+        except sqlite3.Error as error:
+            raise _readable(error, path) from error
+
+    def all(self, statement: str, arguments: Any = ()) -> list[tuple[Any, ...]]:
+        """The rows that a statement gives."""
+        return self.database.execute(statement, arguments).fetchall()
+
+    def each(self, statement: str, arguments: Any = ()) -> Iterator[tuple[Any, ...]]:
+        """The same, one by one."""
+        return iter(self.database.execute(statement, arguments))
+
+    def run(self, statement: str, arguments: Any = ()) -> int:
+        """Run a statement -> how many rows it changed."""
+        return self.database.execute(statement, arguments).rowcount
+
+    def run_many(self, statement: str, arguments: Iterable[tuple[Any, ...]]) -> None:
+        """Run a statement with many sets of arguments."""
+        self.database.executemany(statement, arguments)
+
+    def tables(self) -> set[str]:
+        """The names of the tables that are there."""
+        return {name for (name,) in self.all("SELECT name FROM sqlite_master WHERE type = 'table'")}
+
+    def begin(self) -> None:
+        """Begin a transaction that writes."""
+        self.database.execute("BEGIN IMMEDIATE")
+
+    def begin_reading(self) -> None:
+        """Everything that is read from now on is of one moment."""
+        self.database.execute("BEGIN")
+
+    def commit(self) -> None:
+        """On the disk when this returns."""
+        self.database.execute("COMMIT")
+
+    def rollback(self) -> None:
+        """As if nothing had happened since `begin`."""
+        if self.database.in_transaction:
+            self.database.execute("ROLLBACK")
+
+    def integrity(self) -> list[str]:
+        """What SQLite itself finds wrong with the file."""
+        return [str(found) for (found,) in self.all("PRAGMA integrity_check") if found != "ok"]
+
+    def size(self) -> int:
+        """Bytes on the disk, with the write-ahead log."""
+        files = (self.path, self.path.with_name(self.path.name + "-wal"))
+        return sum(file.stat().st_size for file in files if file.exists())
+
+    def version(self) -> int:
+        """A number that changes whenever another connection commits."""
+        return int(self.all("PRAGMA data_version")[0][0])
+
+    def close(self) -> None:
+        """Close it."""
+        self.database.close()
+
+
+def _readable(error: sqlite3.Error, path: Path) -> CalibeatError:
+    """What SQLite says of a file that it cannot use, as a sentence."""
+    text = str(error)
+    if "not a database" in text:
+        return SnapshotMismatch(f"store must be an SQLite file of calibeat, got another file - at {path}")
+    return InvalidInput(f"store must be a file that can be read and written, got: {text} - at {path}")
+
+
+class SqliteStore:
+    """The store that an engine owns: nobody else writes events to it as long as this object is open."""
+
+    failures: tuple[type[Exception], ...] = (sqlite3.Error, OSError, StoreGone)
+    retries: tuple[type[Exception], ...] = ()  # nobody else writes, so nothing is worth another try
+    is_shared = False
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._lock = _lock(path)
+        try:
+            self.connection = SqliteConnection(path)
+            try:
+                self._prepare()
+            except sqlite3.Error as error:
+                raise _readable(error, path) from error
+            self._identity = _identity(path)
+            found = self.connection.all("SELECT coalesce(max(number), 0) FROM stream")
+            self._numbers = int(found[0][0])
+        except BaseException:
+            os.close(self._lock)
+            raise
+
+    def _prepare(self) -> None:
+        run = self.connection.run
+        run("PRAGMA journal_mode = WAL")
+        self.connection.begin()
+        try:
+            schema.migrate(self.connection, str(self.path))
+            # A file that cannot be written is noticed now, not at the first event.
+            schema.set_meta(self.connection, "opened", repr(time.time()))
+        except BaseException:
+            self.connection.rollback()
+            raise
+        self.connection.commit()
+
+    # ---- one group --------------------------------------------------------------------------------------------------
+
+    def begin(self) -> None:
+        """Begin a group."""
+        if _identity(self.path) != self._identity:
+            raise StoreGone(f"store must stay where it is while it is used, got another file or none - at {self.path}")
+        self.connection.begin()
+
+    def streams(
+        self, names: Collection[str], cached: Mapping[str, StreamState], *, create: Collection[str]
+    ) -> dict[str, StreamState]:
+        """The streams of these names that are not in memory; those of `create` that are not there are made."""
+        wanted = [name for name in names if name not in cached]
+        if not wanted:
+            return {}
+        found = {
+            state.name: state
+            for state in map(
+                stream_state,
+                self.connection.all(
+                    f"SELECT {STREAM_COLUMNS} FROM stream WHERE name IN (SELECT value FROM json_each(?))",  # noqa: S608
+                    (json.dumps(wanted, ensure_ascii=False),),
+                ),
+            )
+        }
+        for name in create:
+            if name not in found and name not in cached:
+                self._numbers += 1
+                found[name] = StreamState(self._numbers, name)
+        return found
+
+    def known(self, ids: Collection[str]) -> dict[str, Record]:
+        """The events that are there already, by their id."""
+        rows = self.connection.all(
+            f"SELECT {EVENT_COLUMNS} FROM event WHERE id IN (SELECT value FROM json_each(?))",  # noqa: S608 - our own columns
+            (json.dumps(list(ids), ensure_ascii=False),),
+        )
+        return {row[2]: Record(*row) for row in rows}
+
+    def due(self, status: int, before: float, limit: int) -> list[tuple[str, Record]]:
+        """Events of a status whose forecast was made at this time or before, the earliest first: (stream, event)."""
+        columns = ", ".join(f"e.{column}" for column in EVENT_COLUMNS.split(", "))
+        rows = self.connection.all(
+            # The status stands in the text, not in an argument, so that the index over part of the table is used.
+            f"SELECT s.name, {columns} FROM event e JOIN stream s ON s.number = e.stream "  # noqa: S608
+            f"WHERE e.status = {int(status)} AND e.time <= ? ORDER BY e.time, e.stream, e.nth LIMIT ?",
+            (before, limit),
+        )
+        return [(row[0], Record(*row[1:])) for row in rows]
+
+    def read_after(self, stream: int, nth: int) -> dict[int, tuple[float, float, float]]:
+        """The learnt events of a stream after one of its forecasts: number -> (forecast, outcome, score)."""
+        rows = self.connection.all(
+            "SELECT nth, forecast, outcome, score FROM event WHERE stream = ? AND nth > ? AND outcome_seq IS NOT NULL",
+            (stream, nth),
+        )
+        return {number: (forecast, float(outcome), score) for number, forecast, outcome, score in rows}
+
+    def write(self, changes: Changes) -> None:
+        """Everything that a group changes."""
+        self._many(
+            "INSERT INTO event (stream, nth, id, seq, time, score, forecast, receipt, status, outcome, outcome_seq, "
+            "outcome_time) VALUES ",
+            [event_row(record) for record in changes.inserted],
+        )
+        self._many(
+            "WITH new (stream, nth, receipt, status, outcome, outcome_seq, outcome_time) AS (VALUES ",
+            [(r.stream, r.nth, r.receipt, r.status, r.outcome, r.outcome_seq, r.outcome_time) for r in changes.settled],
+            ") UPDATE event SET receipt = new.receipt, status = new.status, outcome = new.outcome, "
+            "outcome_seq = new.outcome_seq, outcome_time = new.outcome_time "
+            "FROM new WHERE event.stream = new.stream AND event.nth = new.nth",
+        )
+        self._many(
+            "INSERT INTO stream (number, name, seq, events, outcomes, pending, held, expired, alarms, version, "
+            "last_time, error, raw_error, sums, state, monitor) VALUES ",
+            [stream_row(state) for state in changes.streams.values()],
+            " ON CONFLICT (number) DO UPDATE SET seq = excluded.seq, events = excluded.events, "
+            "outcomes = excluded.outcomes, pending = excluded.pending, held = excluded.held, "
+            "expired = excluded.expired, alarms = excluded.alarms, version = excluded.version, "
+            "last_time = excluded.last_time, error = excluded.error, raw_error = excluded.raw_error, "
+            "sums = excluded.sums, state = excluded.state, monitor = excluded.monitor",
+        )
+        self._many(
+            "INSERT INTO rollup (stream, hour, kind, tenth, forecasts, outcomes, sum_p, sum_y, log_loss) VALUES ",
+            [(*key, *numbers) for key, numbers in changes.rollups.items()],
+            " ON CONFLICT (stream, hour, kind, tenth) DO UPDATE SET forecasts = forecasts + excluded.forecasts, "
+            "outcomes = outcomes + excluded.outcomes, sum_p = sum_p + excluded.sum_p, "
+            "sum_y = sum_y + excluded.sum_y, log_loss = log_loss + excluded.log_loss",
+        )
+        self._many(
+            "INSERT INTO alarm (stream, time, at, since, what, page) VALUES ",
+            [(a.stream, a.time, a.at, a.since, a.what, int(a.page)) for a in changes.alarms],
+        )
+        self._many(
+            "INSERT INTO correction (stream, nth, outcome, time) VALUES ",
+            [(c.record.stream, c.record.nth, c.outcome, c.time) for c in changes.corrections],
+        )
+
+    def commit(self) -> None:
+        """On the disk when this returns."""
+        self.connection.commit()
+
+    def rollback(self) -> None:
+        """As if the group had not been."""
+        self.connection.rollback()
+
+    def close(self) -> None:
+        """Let go of the file; the write-ahead log goes into it."""
+        self.connection.close()
+        os.close(self._lock)
+
+    def _many(self, head: str, rows: list[tuple[Any, ...]], tail: str = "") -> None:
+        """One statement for many rows, in pieces of a power of two rows: few statements, and each is compiled once.
+
+        A statement for each row would hand over the interpreter's lock as often as there are rows.
+        """
+        first, count = 0, len(rows)
+        if not rows:
+            return
+        marks = "(" + ",".join("?" * len(rows[0])) + ")"
+        most = 1 << ((_MOST_ARGUMENTS // len(rows[0])).bit_length() - 1)
+        while first < count:
+            size = min(most, 1 << ((count - first).bit_length() - 1))
+            arguments = [value for row in rows[first : first + size] for value in row]
+            self.connection.database.execute(head + ",".join([marks] * size) + tail, arguments)
+            first += size
+
+
+def event_row(r: Record) -> tuple[Any, ...]:
+    """An event as its columns."""
+    return (
+        r.stream,
+        r.nth,
+        r.id,
+        r.seq,
+        r.time,
+        r.score,
+        r.forecast,
+        r.receipt,
+        r.status,
+        r.outcome,
+        r.outcome_seq,
+        r.outcome_time,
+    )
+
+
+def stream_row(s: StreamState) -> tuple[Any, ...]:
+    """A stream as its columns."""
+    return (
+        s.number,
+        s.name,
+        s.seq,
+        s.events,
+        s.outcomes,
+        s.pending,
+        s.held,
+        s.expired,
+        s.alarms,
+        s.version,
+        s.last_time,
+        s.error(CALIBRATED),
+        s.error(RAW),
+        s.sums.tobytes(),
+        s.row,
+        s.monitor,
+    )
+
+
+def stream_state(row: tuple[Any, ...]) -> StreamState:
+    """The inverse, of the columns that an engine reads."""
+    state = StreamState(row[0], row[1])
+    state.seq, state.events, state.outcomes, state.pending, state.held, state.expired, state.alarms, state.version = (
+        row[2:10]
+    )
+    state.last_time = row[10] or 0.0
+    if row[11] is not None:
+        state.sums = array("d", bytes(row[11]))
+    state.row = None if row[12] is None else bytes(row[12])
+    state.monitor = None if row[13] is None else bytes(row[13])
+    state.is_new = state.row is None
+    return state
+
+
+def _lock(path: Path) -> int:
+    """A lock that only one process has, and that goes with it, however it ends.
+
+    It is on a file of its own: SQLite's own locks on the database would be lost if anybody here closed that file.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    beside = path.with_name(path.name + ".lock")
+    handle = os.open(beside, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o644)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        os.close(handle)
+        raise InvalidInput(
+            f"store must be used by one service at a time, got one that another process writes - at {path}"
+        ) from None
+    return handle
+
+
+def _identity(path: Path) -> tuple[int, int] | None:
+    try:
+        found = path.stat()
+    except FileNotFoundError:
+        return None
+    return found.st_dev, found.st_ino

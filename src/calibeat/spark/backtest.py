@@ -1,0 +1,4 @@
+"""later"""
+
+
+def backtest() -> None: ...

@@ -1,0 +1,240 @@
+"""What a worker does with one partition: batches of Arrow in, sorted by key and order; forecasts and rows out.
+
+All events of a key are in one partition and stand together, so a piece of the partition is served by a bank of its own:
+memory does not grow with the partition. With late outcomes a piece holds whole keys.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from calibeat._util.types import Flags, Ints, Vector
+from calibeat.bank.bank import Bank
+from calibeat.bank.travel import rows_in, rows_out
+from calibeat.errors import InvalidInput
+
+from .rows import ARRIVAL, OUTCOME, REASON, ROW, SCORE, TIME, Roles
+from .state import bank_of, from_bytes, to_bytes
+
+PIECE = 131_072  # events: enough that a call costs nothing, few enough to stay in the cache
+
+
+@dataclass(frozen=True)
+class Partition:
+    """The work, to be sent to the workers.
+
+    Parameters
+    ----------
+    described : the bank, as `state.described` tells it.
+    roles : which column is what.
+    columns : those of the frame, which come back with the forecasts.
+    age : microseconds at which an outcome may be learnt; None: when it arrives.
+    finish : learn outcomes that arrive after the last event of their key, at the end.
+    resumed : whether rows of a state come before the events of their key.
+    events, rows : whether forecasts and final rows are given back.
+    """
+
+    described: str
+    roles: Roles
+    columns: tuple[str, ...]
+    age: int | None = None
+    finish: bool = False
+    resumed: bool = False
+    events: bool = True
+    rows: bool = True
+
+    @property
+    def late(self) -> bool:
+        """Whether outcomes come later than their events."""
+        return self.roles.arrival is not None or self.age is not None
+
+    def __call__(self, batches: Iterator[Any]) -> Iterator[Any]:
+        """The whole partition."""
+        before = _Before()
+        for piece, last in _pieces(batches, self.roles.key, whole_keys=self.late):
+            yield from self._serve(piece, before, last=last)
+
+    def _serve(self, table: Any, before: _Before, *, last: bool) -> Iterator[Any]:
+        import pyarrow.compute as pc
+
+        bank = bank_of(self.described)
+        if before.row is not None:  # the key of the piece before goes on
+            rows_in(bank, *before.row)
+        if self.resumed:
+            stored = pc.is_valid(table[ROW])
+            _restore(bank, table.filter(stored), self.roles.key)
+            table = table.filter(pc.invert(stored))
+        if len(table):
+            self._check(table, before)
+            forecasts = self._run(bank, table)
+            if self.events:
+                yield from self._forecasts(table, forecasts)
+        if not len(bank):
+            return
+        names, rows = rows_out(bank)
+        open_key = None if last else before.key
+        before.row = None
+        if open_key is not None:
+            at = np.flatnonzero(names == open_key)
+            before.row = [open_key], rows[at]
+            names, rows = np.delete(names, at), np.delete(rows, at, axis=0)
+        if self.rows and len(names):
+            yield from self._rows(names, rows, table.schema)
+
+    # ---- events ---------------------------------------------------------------------------------------------------
+
+    def _run(self, bank: Bank, table: Any) -> Vector:
+        """The forecasts of a piece, which is learnt."""
+        keys = _keys(table[self.roles.key])
+        scores, outcomes = _floats(table[SCORE]), _floats(table[OUTCOME])
+        if not self.late:
+            return bank.run(keys, scores, outcomes, threads=1)
+        # `mature=0` adds nothing to `due`; it says that a key forecasts its raw scores until it has learnt something.
+        mature = None if self.age is None else 0
+        return bank.run(keys, scores, outcomes, due=self._due(table), mature=mature, finish=self.finish, threads=1)
+
+    def _due(self, table: Any) -> Ints:
+        """The position of the first event of the same key that is issued when the outcome is known, or later."""
+        n, times = len(table), table[TIME].to_numpy()
+        arrivals = times if self.roles.arrival is None else table[ARRIVAL].fill_null(0).to_numpy()
+        if self.age is not None:
+            arrivals = np.maximum(arrivals, times + self.age)
+        group = np.concatenate([[0], np.cumsum(_changes(table[self.roles.key]))])
+        # Ranks in the place of times: so key and time make one whole number, which rises along the piece.
+        moments, rank = np.unique(times, return_inverse=True)
+        room = len(moments) + 1
+        due = np.searchsorted(group * room + rank, group * room + np.searchsorted(moments, arrivals), side="left")
+        due = np.maximum(due, np.arange(1, n + 1))
+        ends = np.append(np.flatnonzero(np.diff(group)) + 1, n)[group]
+        never = (due >= ends) | np.isnan(_floats(table[OUTCOME]))
+        return np.where(never, n, due)
+
+    def _check(self, table: Any, before: _Before) -> None:
+        """Raise on the first row that is wrong by itself, or wrong after the one before it."""
+        import pyarrow.compute as pc
+
+        if REASON in table.column_names:
+            wrong = pc.is_valid(table[REASON]).to_numpy()
+            if wrong.any():
+                row = int(wrong.argmax())
+                raise InvalidInput(f"{table[REASON][row].as_py()} - at {self._where(table, row)}")
+        same = ~_changes(table[self.roles.key])
+        tied = same & np.logical_and.reduce([~_changes(table[name]) for name in self.roles.order])
+        self._refuse(tied, table, "order must tell the events of a key apart, got the same twice")
+        if self.roles.time is not None:
+            back = same & (np.diff(table[TIME].to_numpy()) < 0)
+            self._refuse(back, table, "time must not go back within a key, got an earlier one after a later one")
+        first = tuple(table[name][0].as_py() for name in (self.roles.key, *self.roles.order))
+        if first == before.place:
+            self._refuse(np.array([True]), table, "order must tell the events of a key apart, got the same twice", at=0)
+        before.place = tuple(table[name][len(table) - 1].as_py() for name in (self.roles.key, *self.roles.order))
+        before.key = before.place[0]
+
+    def _refuse(self, wrong: Flags, table: Any, sentence: str, at: int | None = None) -> None:
+        if wrong.any():
+            row = int(wrong.argmax()) + 1 if at is None else at
+            raise InvalidInput(f"{sentence} - at {self._where(table, row)}")
+
+    def _where(self, table: Any, row: int) -> str:
+        values = [(name, table[name][row].as_py()) for name in (self.roles.key, *self.roles.order)]
+        return ", ".join(f"{name} {value!r:.60}" for name, value in values)
+
+    # ---- what goes back -------------------------------------------------------------------------------------------
+
+    def _forecasts(self, table: Any, forecasts: Vector) -> Iterator[Any]:
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        given = table.select(list(self.columns))
+        given = given.append_column("forecast", pa.array(forecasts))
+        given = given.append_column("judged", pc.is_valid(table[OUTCOME]))
+        if self.rows:
+            given = given.append_column(ROW, pa.nulls(len(given), pa.binary()))
+        yield from given.to_batches()
+
+    def _rows(self, names: Any, rows: Any, schema: Any) -> Iterator[Any]:
+        """Final rows: alone, or among the forecasts as rows of which only the key is filled in."""
+        import pyarrow as pa
+
+        keys = pa.array(names, pa.string() if names.dtype == object else pa.int64())
+        stored = pa.array(to_bytes(rows), pa.binary())
+        columns = {"key": keys, "row": stored}
+        if self.events:
+            columns = {name: pa.nulls(len(keys), schema.field(name).type) for name in self.columns}
+            columns[self.roles.key] = keys.cast(schema.field(self.roles.key).type)
+            columns |= {"forecast": pa.nulls(len(keys), pa.float64()), "judged": pa.nulls(len(keys), pa.bool_())}
+            columns[ROW] = stored
+        yield from pa.table(columns).to_batches()
+
+
+class _Before:
+    """What one piece leaves for the next."""
+
+    def __init__(self) -> None:
+        self.key: Any = None
+        self.place: Any = None  # key and order of the last event
+        self.row: Any = None  # the last key and its row, if its events may go on
+
+
+def _pieces(batches: Iterator[Any], key: str, *, whole_keys: bool) -> Iterator[tuple[Any, bool]]:
+    """The partition in pieces, each with whether it is the last. With `whole_keys` no key is cut."""
+    import pyarrow as pa
+
+    waiting: list[Any] = []
+    count, held = 0, None
+    for batch in batches:
+        waiting.append(batch)
+        count += batch.num_rows
+        if count < PIECE:
+            continue
+        if held is not None:
+            yield held, False
+            held = None
+        table = pa.Table.from_batches(waiting).combine_chunks()
+        changes = np.flatnonzero(_changes(table[key])) if whole_keys else np.array([len(table) - 1])
+        if not len(changes):  # one key so far: its events go on
+            waiting = table.to_batches()
+            continue
+        cut = int(changes[-1]) + 1
+        held, rest = table.slice(0, cut), table.slice(cut)
+        waiting = rest.to_batches() if len(rest) else []
+        count = len(rest)
+    if waiting:
+        if held is not None:
+            yield held, False
+        held = pa.Table.from_batches(waiting).combine_chunks()
+    if held is not None:
+        yield held, True
+
+
+def _changes(column: Any) -> Flags:
+    """Whether each value but the first differs from the one before; nulls are like nulls."""
+    import pyarrow.compute as pc
+
+    n = len(column)
+    before, after = column.slice(0, max(0, n - 1)), column.slice(1)
+    differ = pc.fill_null(pc.not_equal(before, after), fill_value=False)
+    known = pc.not_equal(pc.is_valid(before), pc.is_valid(after))
+    return pc.or_(differ, known).to_numpy()
+
+
+def _restore(bank: Bank, table: Any, key: str) -> None:
+    if len(table):
+        keys = _keys(table[key])
+        rows_in(bank, keys, from_bytes(bank, table[ROW].to_pylist(), keys))
+
+
+def _keys(column: Any) -> Any:
+    """Whole numbers as an array, strings as a list."""
+    import pyarrow as pa
+
+    return column.to_numpy() if pa.types.is_integer(column.type) else column.to_pylist()
+
+
+def _floats(column: Any) -> Vector:
+    """NaN where there is nothing."""
+    return np.require(column.to_numpy(), np.float64, ["C", "A", "W"])

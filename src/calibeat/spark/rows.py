@@ -1,0 +1,157 @@
+"""Columns of a frame by their roles, as numbers that the workers read; and what is wrong with a row, as a sentence.
+
+All of it are expressions of Spark's own, so that the same rules hold for jobs that stop and for rows put aside.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from calibeat._util.words import did_you_mean
+from calibeat.errors import InvalidInput
+
+from .session import check_frame, check_libraries
+
+REASON, SCORE, OUTCOME, TIME, ARRIVAL, ROW = (
+    f"__calibeat_{name}" for name in ("reason", "score", "outcome", "time", "arrival", "row")
+)
+OWN = (REASON, SCORE, OUTCOME, TIME, ARRIVAL, ROW)
+
+_WHOLE = ("byte", "short", "integer", "long")
+_NUMBERS = (*_WHOLE, "float", "double", "decimal")
+_MOMENTS = ("timestamp", "timestamp_ntz", "date")
+
+
+@dataclass(frozen=True)
+class Roles:
+    """Which column is what. `order` sorts the events of a key; with `arrival` outcomes are late."""
+
+    key: str
+    score: str
+    outcome: str
+    order: tuple[str, ...]
+    time: str | None = None
+    arrival: str | None = None
+
+    @classmethod
+    def of(cls, frame: Any, key: Any, score: Any, outcome: Any, order: Any, time: Any, arrival: Any) -> Roles:
+        """As given by name, each checked against the frame and its type."""
+        if arrival is not None and time is None:
+            raise InvalidInput("outcome_time needs time to be compared with, got none")
+        orders = [order] if isinstance(order, str) else list(order) if isinstance(order, Sequence) else [order]
+        if not orders:
+            raise InvalidInput("order must name one column at least, got none")
+        check_names(frame)
+        column_of(frame, "key", key, (*_WHOLE, "string"), "whole numbers or strings")
+        column_of(frame, "score", score, _NUMBERS, "numbers")
+        column_of(frame, "outcome", outcome, (*_NUMBERS, "boolean"), "0 and 1, or booleans")
+        for name in orders:
+            column_of(frame, "order", name, None, "")
+        for role, name in (("time", time), ("outcome_time", arrival)):
+            if name is not None:
+                column_of(frame, role, name, (*_MOMENTS, *_NUMBERS), "times or numbers")
+        return cls(key, score, outcome, tuple(orders), time, arrival)
+
+
+def check_names(frame: Any) -> None:
+    """Raise unless each name stands for one column, and none is our own."""
+    names = frame.columns
+    twice = next((name for name in names if names.count(name) > 1), None)
+    if twice is not None:
+        raise InvalidInput(f"columns must have different names, got {twice!r} twice")
+    taken = next((name for name in ("forecast", "judged", *OWN) if name in names), None)
+    if taken is not None:
+        raise InvalidInput(f"columns must not be named {taken!r}, which is the result's, got one; rename it")
+
+
+def column_of(frame: Any, role: str, name: Any, kinds: tuple[str, ...] | None, wanted: str) -> None:
+    """Raise unless the frame has a column of that name, of one of these types."""
+    if not isinstance(name, str):
+        raise InvalidInput(f"{role} must be the name of a column, got {type(name).__name__} {name!r:.60}")
+    if name not in frame.columns:
+        raise InvalidInput(f"{role} must be a column of the frame, got {name!r}{did_you_mean(name, frame.columns)}")
+    kind = frame.schema[name].dataType.typeName()
+    if kinds is not None and kind not in kinds:
+        raise InvalidInput(f"{role} column must hold {wanted}, got {kind} - in column {name!r}")
+
+
+def read(frame: Any, roles: Roles) -> Any:
+    """The frame with our own columns: what is wrong with each row (null if nothing is), and its numbers."""
+    from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
+
+    columns = {SCORE: F.col(quoted(roles.score)).cast("double"), OUTCOME: F.col(quoted(roles.outcome)).cast("double")}
+    if roles.time is not None:
+        columns[TIME] = microseconds(frame, roles.time)
+    if roles.arrival is not None:
+        columns[ARRIVAL] = microseconds(frame, roles.arrival)
+    numbers = frame.select("*", *(column.alias(name) for name, column in columns.items()))
+    return numbers.withColumn(REASON, _reason(roles))
+
+
+def quoted(name: str) -> str:
+    """The name of a column as Spark takes it, whatever characters it has."""
+    return "`" + name.replace("`", "``") + "`"
+
+
+def microseconds(frame: Any, name: str) -> Any:
+    """A column of times as whole microseconds; numbers are seconds."""
+    from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
+
+    column = F.col(quoted(name))
+    if frame.schema[name].dataType.typeName() in _MOMENTS:
+        return F.unix_micros(column.cast("timestamp"))
+    return F.round(column.cast("double") * 1e6).cast("long")
+
+
+def _reason(roles: Roles) -> Any:
+    """A sentence of what is wrong with a row, null if nothing is."""
+    from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
+
+    def got(name: str, requirement: str) -> Any:
+        value = F.coalesce(F.col(quoted(name)).cast("string"), F.lit("nothing"))
+        return F.concat(F.lit(f"{requirement}, got "), value)
+
+    score, y = F.col(SCORE), F.col(OUTCOME)
+    checks = [(F.col(quoted(roles.key)).isNull(), got(roles.key, "key must be there"))]
+    checks += [(F.col(quoted(name)).isNull(), got(name, "order must be there")) for name in roles.order]
+    checks.append((score.isNull() | ~score.between(0.0, 1.0), got(roles.score, "score must be in [0, 1]")))
+    wrong = y.isNotNull() & ~y.isin(0.0, 1.0)
+    checks.append((wrong, got(roles.outcome, "outcome must be 0 or 1, or null where it is not known")))
+    if roles.time is not None:
+        checks.append((F.col(TIME).isNull(), got(roles.time, "time must be there")))
+    if roles.arrival is not None:
+        arrival, time = F.col(ARRIVAL), F.col(TIME)
+        checks += [
+            (arrival.isNull() & y.isNotNull(), got(roles.arrival, "outcome time must be there with an outcome")),
+            (arrival.isNotNull() & y.isNull(), got(roles.outcome, "outcome must be there with its time")),
+            (arrival < time, got(roles.arrival, "outcome time must not be before the time of its event")),
+        ]
+    sentence = F.lit(None).cast("string")
+    for wrong, text in reversed(checks):
+        sentence = F.when(wrong, text).otherwise(sentence)
+    return sentence
+
+
+def bad_rows(
+    frame: Any,
+    *,
+    key: str,
+    score: str,
+    outcome: str,
+    order: Any,
+    time: str | None = None,
+    outcome_time: str | None = None,
+) -> Any:
+    """The rows of a frame that cannot be used, with a column `reason`: what ``calibrate(..., bad="skip")`` leaves out.
+
+    A row is bad if its key, an order or a needed time is null, if its score is not in [0, 1], if its outcome is neither
+    0 nor 1 nor null, or if its outcome is known before its own event or without a time.
+    """
+    check_libraries("calibeat.spark")
+    roles = Roles.of(check_frame(frame), key, score, outcome, order, time, outcome_time)
+    found = read(frame, roles)
+    return found.where(found[REASON].isNotNull()).select(
+        *(quoted(name) for name in frame.columns), found[REASON].alias("reason")
+    )

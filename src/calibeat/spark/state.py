@@ -1,0 +1,178 @@
+"""The state of many streams as a frame: a row of bytes for each key, and which method it belongs to.
+
+==========  =================================================================================================
+column      holds
+==========  =================================================================================================
+`key`       the key, a long or a string
+`row`       float64, little-endian: the method's state, six stats, and behind them the monitor's numbers if there is one
+`method`    the name of a preset, or JSON where a name does not say all (a method of your own, a seed, a monitor)
+`version`   of this layout: 1
+==========  =================================================================================================
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import asdict
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from calibeat._util.check import shown
+from calibeat.bank.bank import Bank
+from calibeat.bank.travel import row_width, rows_in, rows_out
+from calibeat.core.method import Method
+from calibeat.core.presets import method_named, name_of
+from calibeat.errors import InvalidInput, SnapshotMismatch
+from calibeat.monitor.monitor import Monitor
+
+from .session import STREAMS_SINCE, check_frame, check_libraries
+
+VERSION = 1
+COLUMNS = ("key", "row", "method", "version")
+STATE = "key {key}, row binary, method string, version int"
+
+
+# ---- what the rows belong to -------------------------------------------------------------------------------------
+
+
+def described(bank: Bank) -> str:
+    """Method, seed, draws and monitor of a bank as text.
+
+    >>> described(Bank("tops")), described(Bank("tops", seed=7))
+    ('tops', '{"independent": false, "method": "tops", "monitor": null, "seed": 7}')
+    """
+    name = name_of(bank.method)
+    plain = bank.seed == 0 and not bank.independent and bank.watched is None
+    if name is not None and plain:
+        return name
+    settings = {
+        "method": name or bank.method.to_dict(),
+        "seed": bank.seed,
+        "independent": bank.independent,
+        "monitor": None if bank.watched is None else asdict(bank.watched),
+    }
+    return json.dumps(settings, sort_keys=True)
+
+
+def bank_of(text: str) -> Bank:
+    """An empty bank of that description.
+
+    >>> bank_of('{"independent": false, "method": "tops", "monitor": null, "seed": 7}').seed
+    7
+    """
+    if not text.startswith("{"):
+        return Bank(text, threads=1)
+    try:
+        settings = json.loads(text)
+        method = settings["method"]
+        monitor = settings["monitor"]
+        return Bank(
+            method_named(method) if isinstance(method, str) else Method.from_dict(method),
+            settings["seed"],
+            independent=settings["independent"],
+            monitor=None if monitor is None else Monitor(**monitor),
+            threads=1,
+        )
+    except (KeyError, TypeError, ValueError) as error:
+        raise SnapshotMismatch(f"state must name a method that this version knows, got {text!r:.200}") from error
+
+
+# ---- rows as bytes -----------------------------------------------------------------------------------------------
+
+
+def to_bytes(rows: npt.NDArray[np.float64]) -> list[bytes]:
+    """Each row as bytes."""
+    return np.ascontiguousarray(rows, dtype="<f8").view(f"V{8 * rows.shape[1]}").ravel().tolist() if len(rows) else []
+
+
+def from_bytes(bank: Bank, rows: list[Any], keys: Any) -> npt.NDArray[np.float64]:
+    """The inverse of `to_bytes`, for the rows of such a bank."""
+    size = 8 * row_width(bank)
+    for key, row in zip(keys, rows, strict=True):
+        if row is None or len(row) != size:
+            got = "nothing" if row is None else f"{len(row)}"
+            raise SnapshotMismatch(
+                f"state rows of {described(bank)} must have {size} bytes, got {got} - at key {key!r}"
+            )
+    return np.frombuffer(b"".join(rows), dtype="<f8").reshape(len(rows), -1).astype(np.float64)
+
+
+# ---- frames ------------------------------------------------------------------------------------------------------
+
+
+def check_state(frame: Any) -> Any:
+    """A frame with the columns of a state."""
+    check_frame(frame, "state")
+    missing = [name for name in COLUMNS if name not in frame.columns]
+    if missing:
+        raise SnapshotMismatch(f"state must have the columns {', '.join(COLUMNS)}, got none named {missing[0]!r}")
+    return frame
+
+
+def check_same(found: list[tuple[Any, Any]], wanted: str | None = None) -> str:
+    """The one description of all rows, given the distinct pairs of method and version."""
+    for method, version in found:
+        if version != VERSION:
+            raise SnapshotMismatch(f"state must be of version {VERSION}, got {shown(version)}")
+        if wanted is not None and method != wanted:
+            raise SnapshotMismatch(f"state must be of {wanted}, got rows of {method}")
+    if len(found) > 1:
+        raise SnapshotMismatch(f"state must be of one method, got {found[0][0]} and {found[1][0]}")
+    if not found:
+        raise InvalidInput("state must hold one key at least, got none")
+    return str(found[0][0])
+
+
+def to_bank(state: Any) -> Bank:
+    """A state frame as one `Bank` in the memory of the driver: to save it, to serve from it, to look at it.
+
+    Every key counts as just seen: `Bank.drop_idle` drops none of them before its own time has passed.
+    """
+    check_libraries("calibeat.spark")
+    taken = check_state(state).select(*COLUMNS)
+    table = taken.toArrow() if hasattr(taken, "toArrow") else _from_pandas(taken)
+    table = table.combine_chunks()
+    pairs = table.group_by(["method", "version"]).aggregate([])
+    found = sorted(zip(pairs["method"].to_pylist(), pairs["version"].to_pylist(), strict=True), key=str)
+    bank = bank_of(check_same(found))
+    keys = table["key"].to_pylist()
+    rows_in(bank, keys, from_bytes(bank, table["row"].to_pylist(), keys), seen=True)
+    return bank
+
+
+def _from_pandas(frame: Any) -> Any:  # pragma: no cover - Spark 3.5, which has no toArrow
+    import pyarrow as pa
+
+    return pa.Table.from_pandas(frame.toPandas(), preserve_index=False)
+
+
+def from_bank(bank: Any, spark: Any) -> Any:
+    """A bank, or the file of one, as a state frame: `calibrate` and `calibrate_stream` go on from it.
+
+    Receipts that wait for their outcome do not travel. A pool (``prior="pooled"``) does not either: such a bank is
+    refused, because its new keys would start otherwise on each machine.
+    """
+    check_libraries("calibeat.spark")
+    if isinstance(bank, (str, os.PathLike)):
+        bank = Bank.load(bank, threads=1)
+    if not isinstance(bank, Bank):
+        raise InvalidInput(f"bank must be a Bank or the path of its file, got {type(bank).__name__}")
+    if bank.prior is not None:
+        raise InvalidInput('a bank with prior="pooled" learns from all keys in one order and cannot be spread, got one')
+    names, rows = rows_out(bank)
+    kind = "string" if bank.kind == "strings" else "bigint"
+    columns = {"key": names, "row": to_bytes(rows), "method": [described(bank)] * len(names)}
+    return frame_of(spark, {**columns, "version": np.full(len(names), VERSION, dtype=np.int32)}, STATE.format(key=kind))
+
+
+def frame_of(spark: Any, columns: dict[str, Any], schema: str) -> Any:
+    """Columns as a frame."""
+    import pyarrow as pa
+
+    table = pa.table(columns)
+    if tuple(int(part) for part in spark.version.split(".")[:2]) < STREAMS_SINCE:  # pragma: no cover - Spark 3.5
+        return spark.createDataFrame(table.to_pandas(), schema)
+    return spark.createDataFrame(table, schema)

@@ -1,0 +1,321 @@
+"""`calibrate_stream`: two streams in, one of scores and one of outcomes, forecasts out."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from calibeat._util.check import check_choice, check_outcome, check_whole
+from calibeat._util.times import check_age
+from calibeat.bank.bank import Bank
+from calibeat.core.method import Method
+from calibeat.errors import InvalidInput
+
+from .bucket import Bucket, Rules
+from .rows import column_of, quoted
+from .session import check_frame, check_libraries
+from .state import VERSION, check_same, check_state, described, from_bank
+
+OUTPUT = (
+    "key {key}, id string, time timestamp, status string, score double, forecast double, outcome double, reason string"
+)
+STATUSES = ("forecast", "learnt", "repeated", "conflict", "unknown", "expired", "bad")
+MOST_BUCKETS = 4096
+_TICKS = 16  # timers in the time after which an event expires
+
+
+def calibrate_stream(
+    scores: Any,
+    outcomes: Any,
+    *,
+    key: str,
+    id: str,  # noqa: A002 - what everybody calls it
+    score: str,
+    outcome: str,
+    time: str,
+    outcome_time: str | None = None,
+    method: Method | str = "auto",
+    seed: int = 0,
+    independent: bool = False,
+    state: Any = None,
+    expire: Any = None,
+    expire_as: Any = None,
+    watermark: str = "10 minutes",
+    learnt: bool = False,
+    bad: str = "stop",
+    buckets: int = 64,
+    pages: int = 16,
+) -> Any:
+    """Forecast every score of a stream as it comes, and learn outcomes from another stream whenever they come.
+
+    Parameters
+    ----------
+    scores, outcomes : streaming DataFrames. An event is known by key and id in both.
+    key, id, score, outcome : names of columns; ids are compared as text.
+    time, outcome_time : when a score was issued and when an outcome was known, timestamps. `outcome_time` is the name
+        in `outcomes`, if it is another.
+    method, seed, independent : as in `Bank`.
+    state : a state frame, a bank or the path of its file to start from, in the first micro-batch of a new checkpoint.
+    expire : so long after its score an event is forgotten: a time such as ``"30d"``. Until then repeats are recognised.
+        Without it nothing is ever forgotten, and nothing is dropped by a watermark.
+    expire_as : 0 or 1: learn this for an event whose outcome has not come by then. If not given it is not learnt.
+    watermark : with `expire`, how late rows may be. Spark drops rows that are older than the latest time seen less this.
+    learnt : also report every outcome that is learnt.
+    bad : "stop": the query fails at the first row that cannot be used, and names it. "side": such rows are reported.
+    buckets : of keys, the unit of state. Fixed for the life of a checkpoint.
+    pages : of a bucket, the unit of writing. Fixed as well.
+
+    Returns a streaming frame: key, id, time, status, score, forecast, outcome, reason. Forecasts have the status
+    "forecast". All others are the side output: "repeated" and "conflict" (the id came before, with the same score or
+    outcome or with another), "expired" (no outcome came), "unknown" (an outcome expired without a score), "bad" (with a
+    reason), "learnt" if asked for.
+
+    Within a micro-batch, operations of a key are taken by time, outcomes before scores of the same time, then by id;
+    micro-batches one after the other. The session must keep states in RocksDB, as that of `session` does.
+    """
+    check_libraries("calibeat.spark streaming", stream=True)
+    check_frame(scores, "scores", streaming=True)
+    check_frame(outcomes, "outcomes", streaming=True)
+    check_choice("bad", bad, ("stop", "side"))
+    check_whole("buckets", buckets, 1, MOST_BUCKETS)
+    check_whole("pages", pages, 1, MOST_BUCKETS)
+    bank = Bank(method, seed, independent=independent, threads=1)
+    strings = _check_columns(scores, outcomes, key, id, score, outcome, time, outcome_time or time)
+    expires = _duration(expire)
+    if expire_as is not None and expires is None:
+        raise InvalidInput("expire_as needs expire, got none")
+    settled = None if expire_as is None else int(check_outcome(expire_as))
+    rules = Rules(described(bank), strings, pages, expires, settled, learnt)
+    operations = _operations(scores, outcomes, (key, id, score, outcome), (time, outcome_time or time), strings)
+    if expires is not None:
+        operations = operations.withWatermark("time", watermark)
+    initial = None if state is None else _initial(scores, state, rules, buckets)
+    grouped = _hashed(operations, buckets).groupBy("bucket")
+    processor = _processor(rules, stop=bad == "stop")
+    schema = OUTPUT.format(key="string" if strings else "bigint")
+    mode = "None" if expires is None else "EventTime"
+    return grouped.transformWithStateInPandas(processor, schema, "Append", mode, initial)
+
+
+def _duration(expire: Any) -> int | None:
+    if expire is None:
+        return None
+    age, is_time = check_age("expire", expire)
+    if not is_time or not age:
+        raise InvalidInput(f"expire must be a time such as 30d, got {expire!r}")
+    return age
+
+
+def _check_columns(
+    scores: Any, outcomes: Any, key: str, name: str, score: str, outcome: str, time: str, outcome_time: str
+) -> bool:
+    """Whether keys are strings."""
+    whole, numbers = ("byte", "short", "integer", "long"), ("float", "double", "decimal")
+    for frame, when in ((scores, time), (outcomes, outcome_time)):
+        column_of(frame, "key", key, (*whole, "string"), "whole numbers or strings")
+        column_of(frame, "id", name, (*whole, "string"), "whole numbers or strings")
+        column_of(frame, "time", when, ("timestamp", "timestamp_ntz"), "timestamps")
+    column_of(scores, "score", score, (*whole, *numbers), "numbers")
+    column_of(outcomes, "outcome", outcome, (*whole, *numbers, "boolean"), "0 and 1, or booleans")
+    kinds = [frame.schema[key].dataType.typeName() == "string" for frame in (scores, outcomes)]
+    if kinds[0] != kinds[1]:
+        raise InvalidInput("keys must be of one kind, got strings in one stream and numbers in the other")
+    return kinds[0]
+
+
+def _operations(
+    scores: Any, outcomes: Any, names: tuple[str, str, str, str], times: tuple[str, str], strings: bool
+) -> Any:
+    """Both streams as one, with the same columns."""
+    from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
+
+    key, name, score, outcome = (quoted(given) for given in names)
+    kind = "string" if strings else "bigint"
+
+    def columns(frame: Any, when: str, p: Any, y: Any) -> Any:
+        shared = F.col(key).cast(kind).alias("key"), F.col(name).cast("string").alias("id")
+        moment = F.col(quoted(when)).cast("timestamp").alias("time")
+        return frame.select(*shared, moment, p.cast("double").alias("score"), y.cast("double").alias("outcome"))
+
+    nothing = F.lit(None)
+    asked = columns(scores, times[0], F.col(score), nothing).withColumn("is_score", F.lit(True))
+    known = columns(outcomes, times[1], nothing, F.col(outcome)).withColumn("is_score", F.lit(False))
+    both = asked.unionByName(known)
+    p, y = F.col("score"), F.col("outcome")
+    checks = {
+        "key must be there, got nothing": F.col("key").isNull(),
+        "id must be there, got nothing": F.col("id").isNull(),
+        "time must be there, got nothing": F.col("time").isNull(),
+        "score must be in [0, 1], got ": F.col("is_score") & (p.isNull() | ~p.between(0.0, 1.0)),
+        "outcome must be 0 or 1, got ": ~F.col("is_score") & (y.isNull() | ~y.isin(0.0, 1.0)),
+    }
+    reason = F.lit(None).cast("string")
+    for sentence, wrong in reversed(checks.items()):
+        got = F.coalesce(p.cast("string"), y.cast("string"), F.lit("nothing"))
+        text = F.concat(F.lit(sentence), got) if sentence.endswith(" ") else F.lit(sentence)
+        reason = F.when(wrong, text).otherwise(reason)
+    return both.withColumn("reason", reason)
+
+
+def _hashed(frame: Any, buckets: int) -> Any:
+    from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
+
+    return frame.select(
+        "*",
+        F.unix_micros("time").alias("micros"),
+        F.xxhash64("key").alias("key_hash"),
+        F.xxhash64("key", "id").alias("event_hash"),
+    ).withColumn("bucket", F.pmod(F.col("key_hash"), F.lit(buckets)).cast("int"))
+
+
+def _initial(scores: Any, state: Any, rules: Rules, buckets: int) -> Any:
+    from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
+
+    if isinstance(state, (str, os.PathLike, Bank)):
+        state = from_bank(state, scores.sparkSession)
+    found = check_state(state).select("method", "version").distinct().limit(2).collect()
+    check_same([(row["method"], row["version"]) for row in found], rules.described)
+    if (state.schema["key"].dataType.typeName() == "string") != rules.strings:
+        raise InvalidInput("keys must be of one kind, got strings in one of state and scores and numbers in the other")
+    hashed = state.select("key", "row", F.xxhash64("key").alias("key_hash"))
+    return hashed.withColumn("bucket", F.pmod(F.col("key_hash"), F.lit(buckets)).cast("int")).groupBy("bucket")
+
+
+# ---- in the workers ----------------------------------------------------------------------------------------------
+
+
+class MapPages:
+    """A `pages.Store` in a MapState of Spark."""
+
+    def __init__(self, state: Any) -> None:
+        self._state = state
+
+    def get(self, page: int) -> bytes | None:
+        """The content of a page, None if there is none."""
+        found = self._state.getValue((page,))
+        return None if found is None else bytes(found[0])
+
+    def put(self, page: int, content: bytes) -> None:
+        """Replace the content of a page."""
+        self._state.updateValue((page,), (content,))
+
+    def remove(self, page: int) -> None:
+        """Forget a page."""
+        self._state.removeKey((page,))
+
+    def pages(self) -> list[int]:
+        """Which there are."""
+        return sorted(key[0] for key in self._state.keys())  # noqa: SIM118 - not a mapping
+
+
+def _processor(rules: Rules, *, stop: bool) -> Any:
+    """The part that Spark calls, made here because its base class comes from Spark."""
+    from pyspark.sql.streaming import StatefulProcessor
+
+    class Processor(StatefulProcessor):  # type: ignore[misc]  # Spark's class has no type here
+        def init(self, handle: Any) -> None:
+            self.handle = handle
+            states = [handle.getMapState(name, "page int", "content binary") for name in ("rows", "events")]
+            self.bucket = Bucket(rules, *(MapPages(state) for state in states))
+
+        def handleInputRows(self, key: Any, rows: Iterator[Any], timerValues: Any) -> Iterator[Any]:  # noqa: N802, ARG002
+            yield from serve(self.bucket, self.handle, rows, stop=stop)
+
+        def handleExpiredTimer(self, key: Any, timerValues: Any, expiredTimerInfo: Any) -> Iterator[Any]:  # noqa: N802, ARG002
+            yield from told(self.bucket.expired(timerValues.getCurrentWatermarkInMs() * 1000))
+
+        def handleInitialState(self, key: Any, initialState: Any, timerValues: Any) -> None:  # noqa: N802, ARG002
+            start(self.bucket, initialState)
+
+        def close(self) -> None:
+            pass
+
+    return Processor()
+
+
+def serve(bucket: Bucket, handle: Any, frames: Iterable[Any], *, stop: bool) -> Iterator[Any]:
+    """One micro-batch of a bucket: frames of pandas in and out. Sets the timers at which its events expire."""
+    import pandas as pd
+
+    batch = pd.concat(list(frames), ignore_index=True)
+    wrong = batch["reason"].notna()
+    if wrong.any():
+        bad = batch[wrong]
+        if stop:
+            first = bad.sort_values(["time", "id"]).iloc[0]
+            raise InvalidInput(f"{first['reason']} - at key {first['key']!r:.60}, id {first['id']!r:.60}")
+        yield _bad(bad)
+        batch = batch[~wrong]
+    if not len(batch):
+        return
+    names = ("key", "id", "score", "outcome", "key_hash", "event_hash")
+    columns = {name: batch[name].to_numpy() for name in names}
+    columns |= {"time": batch["micros"].to_numpy().astype("int64")}
+    columns |= {name: columns[name].astype("float64") for name in ("score", "outcome")}
+    if not bucket.rules.strings:
+        columns["key"] = columns["key"].astype("int64")
+    expire = bucket.rules.expire
+    if expire is not None:
+        grain = max(1, expire // _TICKS)
+        for tick in sorted(set(((columns["time"] + expire) // grain).tolist())):
+            handle.registerTimer((tick + 1) * grain // 1000 + 1)
+    yield from told(bucket.serve(columns))
+
+
+def told(columns: dict[str, list[Any]]) -> Iterator[Any]:
+    """What a bucket tells, as a frame of pandas."""
+    import pandas as pd
+
+    if columns["key"]:
+        columns["time"] = pd.to_datetime(columns["time"], unit="us")
+        yield pd.DataFrame(columns)
+
+
+def _bad(rows: Any) -> Any:
+    return rows.assign(status="bad", forecast=float("nan"))[
+        ["key", "id", "time", "status", "score", "forecast", "outcome", "reason"]
+    ]
+
+
+def start(bucket: Bucket, frame: Any) -> None:
+    """Rows of a state frame into their bucket."""
+    if len(frame):
+        rows = [bytes(row) for row in frame["row"]]
+        bucket.start(frame["key"].tolist(), frame["key_hash"].to_numpy().astype("int64"), rows)
+
+
+# ---- state out ---------------------------------------------------------------------------------------------------
+
+
+def stream_state(
+    spark: Any, checkpoint: str | os.PathLike[str], *, method: Method | str = "auto", seed: int = 0
+) -> Any:
+    """The rows of all keys of a stream as a state frame, read from its checkpoint after the last finished micro-batch.
+
+    `method` and `seed` must be those of the stream. Events that wait for outcomes stay in the checkpoint.
+    """
+    check_libraries("calibeat.spark streaming", stream=True)
+    from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
+
+    text = described(Bank(method, seed, threads=1))
+    reader = spark.read.format("statestore").option("stateVarName", "rows")
+    pages = reader.load(os.fspath(checkpoint)).select(F.col("user_map_value.content").alias("content"))
+    first = pages.limit(1).collect()
+    if not first:
+        raise InvalidInput(f"a stream must have served one key at least, got none - in {checkpoint}")
+    strings = str(_read_page(first[0]["content"]).schema.field("key").type) == "string"
+    rows = pages.mapInArrow(_unpacked, f"key {'string' if strings else 'bigint'}, row binary")
+    return rows.select("key", "row", F.lit(text).alias("method"), F.lit(VERSION).alias("version"))
+
+
+def _read_page(content: Any) -> Any:
+    import pyarrow as pa
+
+    return pa.ipc.open_stream(bytes(content)).read_all()
+
+
+def _unpacked(batches: Iterator[Any]) -> Iterator[Any]:
+    for batch in batches:
+        for content in batch["content"].to_pylist():
+            yield from _read_page(content).select(["key", "row"]).to_batches()

@@ -1,0 +1,82 @@
+"""The number that a manager reads, recomputed from the forecasts; and code that runs as it stands."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import calibeat
+from calibeat import TOPS, Tracking
+from calibeat.backtest.judge.answer import SURE
+from calibeat.core.presets import PRESETS
+
+RNG = np.random.default_rng(8)
+SCORES = RNG.random(4000)
+OUTCOMES = (RNG.random(4000) < SCORES**2).astype(float)
+
+
+def replayed(**more):
+    return calibeat.backtest(SCORES, OUTCOMES, keep_forecasts=True, warmup=100, **more)
+
+
+def test_the_bin_in_which_the_raw_score_is_off_by_the_most_events():
+    result = replayed(methods="ops")
+    happened = result.payload["answer"]["happened"]
+    judged = slice(100, None)
+    y = OUTCOMES[judged]
+    raw, ours = (result.forecasts[name][judged] for name in ("raw", "ops"))
+    of_raw, of_ours = (np.minimum((p * 10).astype(int), 9) for p in (raw, ours))
+    off = [abs((y - raw)[of_raw == k].sum()) for k in range(10)]
+    worst = int(np.argmax(off))
+    for one, p, bin_ in zip(happened, (raw, ours), (of_raw, of_ours), strict=True):
+        inside = bin_ == worst
+        assert one["count"] == inside.sum()
+        assert one["forecast"] == pytest.approx(p[inside].mean()) and one["outcome"] == pytest.approx(y[inside].mean())
+    assert [one["method"] for one in happened] == ["raw", "ops"] == ["raw", result.best]
+
+
+def test_where_no_bin_has_enough_the_number_is_about_all_events():
+    result = calibeat.backtest(SCORES[:30], OUTCOMES[:30], methods="ops", warmup=0)
+    (one,) = result.payload["answer"]["happened"]
+    assert one["method"] == "raw" and one["count"] == 30
+    assert one["forecast"] == pytest.approx(SCORES[:30].mean()) and one["outcome"] == OUTCOMES[:30].mean()
+
+
+def test_every_verdict_has_its_line():
+    assert {confidence for _, confidence in SURE} == {"sure", "likely", "unclear"} and len(SURE) == 6
+
+
+@pytest.mark.parametrize("method", ["ops", replace(TOPS, calibeater=Tracking(bins=20))])
+def test_the_code_runs_as_it_stands(method):
+    answer = replayed(methods=[method]).payload["answer"]
+    known = {"past_scores": SCORES, "past_outcomes": OUTCOMES, "score": 0.4, "outcome": 1}
+    exec("\n".join(answer["library"]), known)  # noqa: S102 - this is what a reader does with it
+    assert 0.0 <= known["forecast"].probability <= 1.0 and known["cal"].method == (
+        PRESETS[method] if isinstance(method, str) else method
+    )
+    if isinstance(method, str):
+        assert answer["service"][-1] == "calibeat serve --store calibeat.db --method ops" and answer["note"] == ""
+    else:
+        assert answer["service"] is None and "has none" in answer["note"]
+
+
+def test_the_code_for_keys_and_for_the_raw_score_runs_too():
+    keys = np.arange(4000) % 3
+    keyed = replayed(keys=keys, methods="ops").payload["answer"]
+    known = {"past_keys": keys, "past_scores": SCORES, "past_outcomes": OUTCOMES, "key": 1, "score": 0.4, "outcome": 1}
+    exec("\n".join(keyed["library"]), known)  # noqa: S102 - as above
+    assert len(known["bank"]) == 3
+    kept = replayed(methods="raw").payload["answer"]
+    exec("\n".join(kept["library"]), known)  # noqa: S102 - as above
+    assert known["alarms"] == [] and kept["service"] is None
+
+
+def test_outcomes_of_one_age_are_asked_for_where_that_was_best():
+    times = np.arange(4000.0) * 3600
+    known = times + np.where(OUTCOMES == 1.0, 3600.0, 40 * 3600.0)
+    result = replayed(methods="ops", times=times, outcome_times=known)
+    if "mature" in result.best:
+        assert "Hold each outcome back until it is" in result.payload["answer"]["note"]
+    assert any("mature" in name for name in result.table["method"])

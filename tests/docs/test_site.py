@@ -1,0 +1,162 @@
+"""The built site in a real browser: search, console, phones, dark mode, links. `make docs` builds it and runs this."""
+
+from __future__ import annotations
+
+import functools
+import os
+import threading
+from collections.abc import Iterator
+from html.parser import HTMLParser
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote, urlsplit
+
+import pytest
+from browser import browser, every, media, one, requests, settle
+
+if TYPE_CHECKING:
+    from selenium.webdriver import Chrome
+
+ROOT = Path(__file__).parents[2]
+SITE = ROOT / os.environ.get("CALIBEAT_SITE", "nowhere")
+pytestmark = pytest.mark.skipif("CALIBEAT_SITE" not in os.environ, reason="`make docs` builds the site and runs this")
+
+SECTIONS = ("start", "tutorials", "how-to", "reference", "explanation", "evidence")
+PAGES = (
+    "index.html",
+    *(f"{section}/index.html" for section in SECTIONS),
+    "reference/api/Calibrator.html",
+    "reference/methods/auto.html",
+    "reference/command-line/backtest.html",
+    "reproduction.html",
+    "benchmarks.html",
+    "explanation/design.html",
+)
+
+
+class Quiet(SimpleHTTPRequestHandler):
+    def log_message(self, *_: Any) -> None:
+        """Nothing."""
+
+
+@pytest.fixture(scope="module")
+def address() -> Iterator[str]:
+    server = ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(Quiet, directory=str(SITE)))
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    yield f"http://127.0.0.1:{server.server_port}"
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+@pytest.fixture(scope="module")
+def chrome() -> Iterator[Chrome]:
+    with browser() as started:
+        yield started
+
+
+def look(chrome: Chrome, url: str, width: int = 1280, *, dark: bool = False) -> None:
+    size = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width < 600}
+    chrome.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
+    media(chrome, dark=dark)
+    chrome.get(url)
+    settle(chrome)
+
+
+def errors(chrome: Chrome) -> list[str]:
+    return [entry["message"] for entry in chrome.get_log("browser") if entry["level"] in {"SEVERE", "ERROR"}]
+
+
+def test_every_section_of_the_site_is_there(chrome: Chrome, address: str) -> None:
+    look(chrome, f"{address}/index.html")
+    links = {link.get_attribute("href") for link in every(chrome, ".bd-header a.nav-link")}
+    assert links >= {f"{address}/{section}/index.html" for section in SECTIONS}
+
+
+def test_search_finds_calibrator(chrome: Chrome, address: str) -> None:
+    look(chrome, f"{address}/search.html?q=Calibrator")
+    chrome.implicitly_wait(20)
+    try:
+        one(chrome, "#search-results ul.search li a")
+        found = [link.get_attribute("href") for link in every(chrome, "#search-results ul.search li a")]
+    finally:
+        chrome.implicitly_wait(0)
+    assert any("reference/api/Calibrator.html" in link for link in found), found
+    assert errors(chrome) == []
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_a_page_asks_nobody_else_and_complains_of_nothing(chrome: Chrome, address: str, page: str) -> None:
+    errors(chrome), requests(chrome)
+    look(chrome, f"{address}/{page}")
+    assert errors(chrome) == []
+    assert [url for url in requests(chrome) if not url.startswith((address, "data:"))] == []
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_a_page_can_be_read_on_a_phone(chrome: Chrome, address: str, page: str) -> None:
+    look(chrome, f"{address}/{page}", width=390)
+    assert chrome.execute_script("return document.documentElement.scrollWidth") <= 390
+    size = chrome.execute_script("return getComputedStyle(document.querySelector('.bd-article p')).fontSize")
+    assert float(size.removesuffix("px")) >= 14
+    wide = chrome.execute_script(
+        "return [...document.querySelectorAll('.bd-article img, .bd-article p')]"
+        ".filter(e => e.getBoundingClientRect().right > 391 && !e.closest('.pst-scrollable-table-container'))"
+        ".map(e => e.outerHTML.slice(0, 80))"
+    )
+    assert wide == []
+
+
+LIGHTNESS = """
+    const rgb = e => getComputedStyle(e)[arguments[1]].match(/[\\d.]+/g).slice(0, 3).map(Number);
+    const curve = v => v <= 0.03928 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4;
+    const linear = rgb(document.querySelector(arguments[0])).map(v => curve(v / 255));
+    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2];
+"""
+
+
+@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+def test_text_stands_out_by_day_and_by_night(chrome: Chrome, address: str, dark: bool) -> None:
+    look(chrome, f"{address}/explanation/paper.html", dark=dark)
+    ground = chrome.execute_script(LIGHTNESS, "body", "backgroundColor")
+    assert (ground < 0.1) is dark
+    for letters in (".bd-article p", ".bd-article h1", ".bd-article a", ".bd-article math"):
+        text = chrome.execute_script(LIGHTNESS, letters, "color")
+        low, high = sorted((ground, text))
+        assert (high + 0.05) / (low + 0.05) >= 4.5, letters
+
+
+class Links(HTMLParser):
+    """Where a page leads, and the places that others may lead to."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__()
+        self.targets: set[str] = set()
+        self.places: set[str] = set()
+        self.feed(path.read_text(encoding="utf-8"))
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        for name, value in attrs:
+            if value and name in {"href", "src"} and tag in {"a", "img", "link", "script", "source"}:
+                self.targets.add(value)
+            if value and name in {"id", "name"}:
+                self.places.add(value)
+
+
+def test_links_inside_the_site_lead_somewhere() -> None:
+    pages = {path: Links(path) for path in SITE.rglob("*.html") if "_static" not in path.parts}
+    assert len(pages) > 80
+    broken = []
+    for path, links in pages.items():
+        for target in links.targets:
+            parts = urlsplit(target)
+            if parts.scheme or parts.netloc or target == "#":
+                continue
+            there = (path.parent / unquote(parts.path)).resolve() if parts.path else path
+            if not there.is_file() or (
+                parts.fragment and there in pages and unquote(parts.fragment) not in pages[there].places
+            ):
+                broken.append((path.name, target))
+    assert broken == []

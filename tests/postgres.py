@@ -1,0 +1,112 @@
+"""A real PostgreSQL for the tests: one server a session, in a folder of its own, and a new database for each test.
+
+The server refuses to run as root. There it is started as another user: `postgres`, or `nobody`.
+"""
+
+from __future__ import annotations
+
+import os
+import pwd
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+import uuid
+from pathlib import Path
+
+import psycopg
+from components import postgres_folder
+
+
+def _other_user() -> pwd.struct_passwd | None:
+    """Who the server runs as, where that is not us."""
+    if os.getuid() != 0:
+        return None
+    for name in ("postgres", "nobody"):
+        try:
+            return pwd.getpwnam(name)
+        except KeyError:
+            continue
+    raise RuntimeError("PostgreSQL needs a user that is not root, got neither postgres nor nobody")
+
+
+class Postgres:
+    """A server with its data in a temporary folder; it listens on a socket there, and nowhere else."""
+
+    def __init__(self, programs: Path) -> None:
+        self._programs, self._user = programs, _other_user()
+        self.folder = Path(tempfile.mkdtemp(prefix="calibeat-pg-", dir="/tmp"))
+        if self._user is not None:
+            os.chown(self.folder, self._user.pw_uid, self._user.pw_gid)
+        self._run("initdb", "-D", "data", "-U", "calibeat", "-A", "trust", "-E", "UTF8", "--locale=C", "--no-sync")
+        settings = self.folder / "data" / "postgresql.conf"
+        with settings.open("a") as file:
+            file.write(f"listen_addresses = ''\nunix_socket_directories = '{self.folder}'\nshared_buffers = 32MB\n")
+            file.write("fsync = off\nfull_page_writes = off\n")  # processes are killed here, not machines
+            file.write("max_connections = 30\ndeadlock_timeout = 200ms\nlog_min_messages = fatal\n")
+        self._server: subprocess.Popen[bytes] | None = None
+        self.start()
+
+    def _options(self) -> dict[str, object]:
+        if self._user is None:
+            return {"cwd": self.folder}
+        return {"cwd": self.folder, "user": self._user.pw_uid, "group": self._user.pw_gid, "extra_groups": []}
+
+    def _run(self, program: str, *arguments: str) -> None:
+        done = subprocess.run(
+            [self._programs / program, *arguments],
+            capture_output=True,
+            text=True,
+            check=False,
+            env={**os.environ, "HOME": str(self.folder), "LC_ALL": "C"},
+            **self._options(),  # type: ignore[call-overload]
+        )
+        if done.returncode:
+            raise RuntimeError(f"{program} must work, got {done.stderr}")
+
+    def start(self) -> None:
+        """Start the server and wait until it answers."""
+        self._server = subprocess.Popen(
+            [self._programs / "postgres", "-D", "data"],
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            env={**os.environ, "HOME": str(self.folder), "LC_ALL": "C"},
+            **self._options(),  # type: ignore[call-overload]
+        )
+        end = time.monotonic() + 60
+        while time.monotonic() < end:
+            try:
+                psycopg.connect(self._address("postgres"), autocommit=True).close()
+            except psycopg.OperationalError:
+                time.sleep(0.05)
+            else:
+                return
+        raise RuntimeError("PostgreSQL must start, got no answer in a minute")
+
+    def stop(self, how: signal.Signals = signal.SIGINT) -> None:
+        """SIGINT: at once, in order. SIGQUIT: as a crash. SIGKILL is for the whole group of processes."""
+        if self._server is not None:
+            self._server.send_signal(how)
+            self._server.wait(timeout=60)
+            self._server = None
+
+    def database(self) -> str:
+        """The address of a new, empty database."""
+        name = f"test_{uuid.uuid4().hex[:12]}"
+        with psycopg.connect(self._address("postgres"), autocommit=True) as connection:
+            connection.execute(f"CREATE DATABASE {name}")
+        return self._address(name)
+
+    def _address(self, name: str) -> str:
+        return f"postgresql://calibeat@/{name}?host={self.folder}"
+
+    def close(self) -> None:
+        """Stop the server and remove its folder."""
+        self.stop(signal.SIGQUIT)  # at once: nobody needs the data any more
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+
+def start() -> Postgres:
+    """A server; the test skips where there is no PostgreSQL, and fails in continuous integration."""
+    return Postgres(postgres_folder())

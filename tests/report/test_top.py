@@ -1,0 +1,87 @@
+"""The top of the page: a number that anybody understands, how sure it is, what to do; long numbers come later."""
+
+from __future__ import annotations
+
+import re
+
+import browser
+import pytest
+from browser import click, every, one, texts
+from report_payload import HOSTILE, VARIANTS, payload
+
+from calibeat import report
+from calibeat.report.text import page as terminal
+from calibeat.report.top import example
+
+
+def top(told):
+    return re.search(r'<section id="verdict".*?</section>', report.html(told), re.DOTALL).group(0)
+
+
+def test_one_number_how_sure_and_what_to_do_come_before_the_experts_part():
+    html = top(payload()).replace("\u00a0", " ")
+    plain, expert = html.split('<details id="expert">')
+    assert "Of 1,000 events that the raw score puts at about 34 %, 210 happened." in plain
+    assert "Of 1,000 that AUTO puts at about 35 %, 350 happened." in plain
+    assert plain.index("350 happened") < plain.index("We are sure: the gain") < plain.index("Do this")
+    assert 'Calibrator("auto")' in plain and "calibeat serve --store calibeat.db --method auto" in plain
+    assert "Hold each outcome back" in plain
+    assert "nats of log-loss" in expert and "nats of log-loss" not in plain
+
+
+def test_a_kept_raw_score_has_one_number_and_no_service():
+    html = top(VARIANTS["one method"]())
+    assert html.count("of 1,000 happened") == 1 and "As a service" not in html
+
+
+def test_rare_events_are_told_of_more_of_them():
+    told = payload(methods=2)
+    for one_, forecast in zip(told["answer"]["happened"], (0.0008, 0.004), strict=True):
+        one_.update(forecast=forecast, outcome=0.00123)
+    assert example(told) == (
+        "Of 100,000 events that the raw score puts at about 0.08 %, 123 happened. "
+        "Of 100,000 that AUTO puts at about 0.4 %, 123 happened."
+    )
+    assert example(told) in " ".join(terminal(told).split())
+
+
+def test_a_payload_of_the_version_before_shows_its_sentences():
+    html = top(VARIANTS["schema 2"]())
+    assert "Do this" not in html and "<details" not in html and "nats of log-loss" in html
+    assert example(VARIANTS["schema 2"]()) == ""
+
+
+def test_when_it_was_made_with_what_and_how():
+    html = re.search(r'<section id="repeat".*?</section>', report.html(payload()), re.DOTALL).group(0)
+    assert "Made on 2026-11-16 at 08:15 UTC · calibeat 0.4.0" in html and "calibeat backtest flights" in html
+
+
+@pytest.fixture(scope="module")
+def chrome():
+    with browser.browser() as started:
+        yield started
+
+
+@pytest.mark.parametrize("dark", [False, True])
+@pytest.mark.parametrize("width", [1280, 390])
+def test_the_top_fits_and_its_code_can_be_copied(chrome, tmp_path, width, dark):
+    report.write(VARIANTS["hostile"](), tmp_path / "page.html")
+    browser.open_page(chrome, tmp_path / "page.html", width, dark=dark)
+    scroll, inner = chrome.execute_script("return [document.documentElement.scrollWidth, innerWidth]")
+    assert scroll <= inner == width
+    assert texts(chrome, "#deploy code") == [HOSTILE, HOSTILE] and texts(chrome, "#sure") == [HOSTILE]
+    assert not every(chrome, "#verdict img, #verdict script")
+    click(chrome, "#deploy .command button")
+    assert texts(chrome, "#deploy [role=status]")[0] in ("Copied.", "Selected: press Ctrl-C or Cmd-C.")
+    assert not one(chrome, "#expert p").is_displayed()
+    click(chrome, "#expert summary")
+    assert one(chrome, "#expert p").is_displayed()
+    assert browser.complaints(chrome) == []
+
+
+def test_the_terminal_tells_what_follows():
+    said = " ".join(terminal(payload()).split())
+    assert "AUTO decides otherwise on 12,000" in said and "A monitor of AUTO would have paged once." in said
+    assert "Deploy it: calibeat serve --store calibeat.db --method auto" in said
+    old = terminal(VARIANTS["schema 2"]())
+    assert "Deploy" not in old and "paged" not in old

@@ -1,0 +1,225 @@
+"""What the engine answers: ids, repeats, contradictions, batches, restarts; and how its thread begins and ends."""
+
+from __future__ import annotations
+
+import queue
+import threading
+from math import nan
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from services import DAY, desk
+
+from calibeat import Bank, InvalidInput, SnapshotMismatch
+from calibeat.service.engine import Engine, Settings
+from calibeat.service.operate import check, replay_check
+from calibeat.service.operations import ForecastEvent, OutcomeEvent, Refusal
+
+
+def test_a_forecast_is_that_of_a_bank_and_an_outcome_moves_it(url: str) -> None:
+    bank = Bank("tops")
+    with desk(url) as service:
+        first = service.ask(("paris", "e1", 0.83), ("rome", "e2", 0.3))
+        made = bank.fold(["paris", "rome"], [0.83, 0.3], [nan, nan])
+        assert first == made.forecasts.tolist()
+        assert service.tell(("paris", "e1", 1)) == ["learnt"]
+        bank.fold(["paris"], [nan], [1.0], made.receipts[:1])
+        assert service.ask(("paris", "e3", 0.7)) == bank.fold(["paris"], [0.7], [nan]).forecasts.tolist()
+
+
+def test_the_same_id_again_is_the_stored_forecast(url: str) -> None:
+    with desk(url) as service:
+        told = service.ask(("paris", "e1", 0.83))
+        service.tell(("paris", "e1", 1))
+        assert service.ask(("paris", "e1", 0.83)) == told
+        assert service.engine.numbers.forecasts == 1 and service.engine.numbers.repeated_forecasts == 1
+
+
+@pytest.mark.parametrize("other", [("paris", "e1", 0.5), ("rome", "e1", 0.83)])
+def test_the_same_id_with_another_score_or_stream_is_a_conflict(url: str, other: tuple[Any, ...]) -> None:
+    with desk(url) as service:
+        service.ask(("paris", "e1", 0.83))
+        with pytest.raises(Refusal, match=r"id must be new or have the \w+ it had, got 'e1' - at event 1") as caught:
+            service.ask(("paris", "e9", 0.2), other)
+        assert (caught.value.code, caught.value.status, caught.value.at) == ("conflict", 409, 1)
+        assert service.tell(("paris", "e9", 1)) == ["unknown"]  # a batch is taken whole or refused whole
+        assert service.ask(("paris", "e9", 0.4))  # the id is still free
+
+
+def test_a_batch_may_repeat_itself_but_not_contradict_itself(url: str) -> None:
+    with desk(url) as service:
+        once, twice = service.ask(("paris", "e1", 0.83), ("paris", "e1", 0.83))
+        assert once == twice
+        with pytest.raises(Refusal):
+            service.ask(("paris", "e2", 0.1), ("paris", "e2", 0.2))
+
+
+def test_each_outcome_of_a_batch_has_its_own_status(url: str) -> None:
+    with desk(url) as service:
+        service.ask(("paris", "e1", 0.83), ("paris", "e2", 0.2), ("rome", "e3", 0.5))
+        service.tell(("paris", "e2", 0))
+        statuses = service.tell(
+            ("paris", "e1", 1), ("paris", "e1", 1), ("paris", "e2", 0), ("paris", "e2", 1), ("rome", "no", 1)
+        )
+        assert statuses == ["learnt", "repeated", "repeated", "conflict", "unknown"]
+        assert service.tell(("paris", "e3", 1), ("nowhere", "e3", 1)) == ["unknown", "unknown"]
+        assert service.engine.numbers.rejected == {"conflict": 1, "unknown": 3}
+
+
+def test_requests_of_a_group_see_what_the_ones_before_did(url: str, tmp_path: Path) -> None:
+    with desk(url) as service:
+        answers = service.group(
+            [ForecastEvent("paris", "e1", 0.83)],
+            [OutcomeEvent("paris", "e1", 1)],
+            [OutcomeEvent("paris", "e1", 0)],
+            [ForecastEvent("paris", "e1", 0.83)],
+            [ForecastEvent("paris", "e1", 0.84)],
+            [ForecastEvent("paris", "e2", 0.83)],
+        )
+        assert answers[1:3] == [["learnt"], ["conflict"]]
+        assert answers[3] == answers[0] and isinstance(answers[4], Refusal)
+    with desk(str(tmp_path / "other.db")) as other:  # the same, one by one
+        assert other.ask(("paris", "e1", 0.83)) == answers[0]
+        other.tell(("paris", "e1", 1))
+        assert other.ask(("paris", "e2", 0.83)) == answers[5]
+
+
+@pytest.mark.parametrize("method", ["tops", "auto", "hops"])
+def test_groups_of_any_size_and_restarts_give_the_same_bits(tmp_path: Path, method: str) -> None:
+    rng = np.random.default_rng(3)
+    events = [ForecastEvent(f"s{rng.integers(4)}", f"e{i}", float(rng.random())) for i in range(60)]
+    outcomes = [OutcomeEvent(e.stream, e.id, int(rng.random() < e.score)) for e in events]
+    todo: list[list[Any]] = []
+    for i, event in enumerate(events):
+        todo.append([event])
+        if i >= 7:
+            todo.append([outcomes[i - 7]])
+    told: list[list[Any]] = []
+    for size in (1, 7, 200):
+        url, answers = str(tmp_path / f"{size}.db"), []
+        for first in range(0, len(todo), size):
+            with desk(url, method=method) as now:  # a restart after each group
+                answers += now.group(*todo[first : first + size])
+        told.append(answers)
+        assert replay_check(url).is_same and check(url) == []
+    assert told[0] == told[1] == told[2]
+
+
+def test_a_store_remembers_its_method_and_seed(url: str) -> None:
+    with desk(url, method="OPS", seed=7):
+        pass
+    with desk(url, method=None) as service:
+        assert service.engine.bank.method == Bank("ops").method and service.engine.bank.seed == 7
+    with pytest.raises(InvalidInput, match="method must be that of the store, 'ops', got 'tops' - `calibeat store rep"):
+        Engine.open(url, Settings(method="tops"))
+    with pytest.raises(InvalidInput, match="seed must be that of the store, 7, got 8"):
+        Engine.open(url, Settings(seed=8))
+
+
+def test_a_preset_that_has_changed_is_noticed(url: str) -> None:
+    with desk(url) as service:
+        service.engine.store.connection.run("UPDATE meta SET value = 'other' WHERE name = 'described'")
+    with pytest.raises(SnapshotMismatch, match="store must be used with the 'tops' that it was made with"):
+        Engine.open(url, Settings())
+
+
+def test_a_method_that_needs_its_past_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(InvalidInput, match="method must be one that lives in a row"):
+        Engine.open(str(tmp_path / "a.db"), Settings(method="fps"))
+
+
+# ---- the thread -----------------------------------------------------------------------------------------------------
+
+
+def test_requests_that_wait_become_one_group_and_stop_finishes_them(tmp_path: Path) -> None:
+    engine = Engine.open(str(tmp_path / "a.db"), Settings(method="tops"))
+    for at in range(10):
+        engine.submit(at, [ForecastEvent("paris", f"e{at}", 0.5)])
+    heard: list[Any] = []
+    engine.start(heard.append)
+    engine.stop()
+    assert [ticket for ticket, _ in heard[0]] == list(range(10)) and len(heard) == 1
+    assert engine.numbers.groups == 1 and engine.numbers.group_size.sum == 10 and engine.numbers.queued == 0
+    with pytest.raises(Refusal, match="the service must run") as caught:
+        engine.submit(1, [ForecastEvent("paris", "e", 0.5)])
+    assert caught.value.status == 503
+
+
+def test_a_group_is_bounded(tmp_path: Path) -> None:
+    engine = Engine.open(str(tmp_path / "a.db"), Settings(method="tops", group=4))
+    for at in range(10):
+        engine.submit(at, [ForecastEvent("paris", f"e{at}", 0.5)])
+    heard: list[Any] = []
+    engine.start(heard.append)
+    engine.stop()
+    assert [len(group) for group in heard] == [4, 4, 2]
+
+
+@pytest.mark.parametrize("limit", [{"queue": 3}, {"queue_events": 3}])
+def test_a_full_queue_refuses(tmp_path: Path, limit: dict[str, int]) -> None:
+    engine = Engine.open(str(tmp_path / "a.db"), Settings(method="tops", **limit))
+    for at in range(3):
+        engine.submit(at, [ForecastEvent("paris", f"e{at}", 0.5)])
+    with pytest.raises(Refusal, match="the queue must have room") as caught:
+        engine.submit(4, [ForecastEvent("paris", "e4", 0.5)])
+    assert (caught.value.code, caught.value.status) == ("full", 503)
+    engine.start(lambda _: None)
+    engine.stop()
+
+
+def test_an_error_of_those_who_answer_does_not_stop_the_writer(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    done: queue.SimpleQueue[Any] = queue.SimpleQueue()
+
+    def deliver(answers: Any) -> None:
+        done.put(answers)
+        raise ConnectionResetError("the client went away")
+
+    engine = Engine.open(str(tmp_path / "a.db"), Settings(method="tops"))
+    engine.start(deliver)
+    for name in ("e1", "e2"):
+        engine.submit(name, [ForecastEvent("paris", name, 0.5)])
+        assert done.get(timeout=60)[0][0] == name
+    engine.stop()
+    assert "could not be delivered" in caplog.text
+
+
+def test_only_forecasts_or_only_outcomes_may_be_submitted(tmp_path: Path) -> None:
+    engine = Engine.open(str(tmp_path / "a.db"), Settings(method="tops"))
+    for events in ([], [ForecastEvent("a", "b", 0.5), OutcomeEvent("a", "b", 1)]):
+        with pytest.raises(Refusal, match="events must be one or more of one kind"):
+            engine.submit(0, events)  # type: ignore[arg-type]
+    engine.store.close()
+
+
+def test_a_failed_commit_ends_it_and_nobody_is_answered(tmp_path: Path) -> None:
+    engine = Engine.open(str(tmp_path / "a.db"), Settings(method="tops"))
+    heard: list[Any] = []
+    ended = threading.Event()
+    messages: list[str] = []
+
+    def failed(message: str) -> None:
+        messages.append(message)
+        ended.set()
+
+    engine.on_failure = failed
+    engine.start(heard.append)
+    engine.store.connection.database.execute("PRAGMA max_page_count = 1")
+    engine.submit(0, [ForecastEvent(f"s{i}", f"e{i}" * 20, 0.5) for i in range(500)])
+    assert ended.wait(60)
+    assert heard == [] and "database or disk is full" in messages[0]
+
+
+def test_settings_are_checked() -> None:
+    for bad, sentence in (
+        ({"expire_as": 2, "expire": DAY}, "expire_as must be 0, 1 or None"),
+        ({"expire_as": 0}, "expire_as must come with expire"),
+        ({"expire": DAY, "mature": 2 * DAY}, "expire must be longer than mature"),
+        ({"expire": -1.0}, "expire must be in"),
+        ({"queue": 0}, "queue must be a whole number"),
+    ):
+        with pytest.raises(InvalidInput, match=sentence):
+            Settings(**bad)  # type: ignore[arg-type]

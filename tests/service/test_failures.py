@@ -1,0 +1,205 @@
+"""What can go wrong under a service: the disk, the file, a second service, the server. Each ends with a sentence.
+
+Nothing that was answered is lost, and what was not answered may be asked again with the same ids.
+"""
+
+from __future__ import annotations
+
+import resource
+import shutil
+import signal
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import kills
+import pytest
+from postgres import Postgres
+from services import desk
+
+from calibeat import InvalidInput, SnapshotMismatch
+from calibeat.service.engine import FATAL, Engine, Settings
+from calibeat.service.operate import check, info, replay_check
+from calibeat.service.operations import ForecastEvent
+from calibeat.service.store import open_reader, open_store
+
+ALL = {"lost": 0, "doubled": 0, "changed": 0, "differences": []}
+
+
+def work_until_it_ends(
+    url: str, folder: Path, before: object = None, stop: Callable[[], None] | None = None
+) -> tuple[kills.Clients, int, str]:
+    """Serve requests until the worker ends by itself -> the clients, its exit status, what it said."""
+    clients, log = kills.Clients(seed=5), folder / "worker.log"
+    with log.open("w") as file:
+        worker = kills.Worker(url, "tops", file, before)
+        for heard in range(100_000):
+            if heard == 200 and stop is not None:
+                stop()
+            while len(clients.waiting) < kills.WINDOW:
+                worker.send(clients.request())
+            line = worker.answers.get(timeout=120)
+            if line is None:
+                break
+            clients.hear(line)
+        status = worker.kill()
+    return clients, status, log.read_text()
+
+
+def finish(clients: kills.Clients, url: str) -> None:
+    """A new worker answers what was left; then everything must be right."""
+    worker = kills.Worker(url, "tops", None)
+    for request in list(clients.waiting.values()):
+        worker.send(request)
+    assert worker.stop() == 0
+    kills.drain(clients, worker)
+    found = kills.compare(clients, url)
+    assert {name: found[name] for name in ALL} == ALL and clients.wrong == [] and not clients.waiting
+    assert check(url) == []
+
+
+# ---- the disk and the file ------------------------------------------------------------------------------------------
+
+
+def _small_files() -> None:
+    signal.signal(signal.SIGXFSZ, signal.SIG_IGN)  # so that a write fails as on a full disk
+    resource.setrlimit(resource.RLIMIT_FSIZE, (300_000, 300_000))
+
+
+def test_a_full_disk_ends_the_service_and_loses_nothing(tmp_path: Path) -> None:
+    url = str(tmp_path / "calibeat.db")
+    clients, status, message = work_until_it_ends(url, tmp_path, _small_files)
+    assert status == FATAL and "calibeat: the store could not be written:" in message and "disk" in message
+    assert len(clients.told) > 10
+    finish(clients, url)
+
+
+def test_a_store_that_is_deleted_under_the_service_ends_it(tmp_path: Path) -> None:
+    url = tmp_path / "calibeat.db"
+    with desk(str(url)) as service:
+        service.ask(("paris", "e1", 0.5))
+        shutil.move(url, tmp_path / "moved.db")
+        with pytest.raises(service.engine.store.failures, match="store must stay where it is while it is used"):
+            service.ask(("paris", "e2", 0.5))
+        url.write_bytes(b"")  # another file in its place
+        with pytest.raises(service.engine.store.failures, match="got another file or none"):
+            service.ask(("paris", "e2", 0.5))
+
+
+def test_a_database_that_may_only_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    url = tmp_path / "calibeat.db"
+    connect = sqlite3.connect
+    monkeypatch.setattr(sqlite3, "connect", lambda address, **more: connect(address.replace("rwc", "ro"), **more))
+    with pytest.raises(InvalidInput, match="store must be a file that can be read and written, got: unable to open"):
+        open_store(str(url))
+    monkeypatch.undo()
+    with desk(str(url)):
+        pass
+    monkeypatch.setattr(sqlite3, "connect", lambda address, **more: connect(address.replace("rwc", "ro"), **more))
+    with pytest.raises(InvalidInput, match="got: attempt to write a readonly database"):
+        open_store(str(url))
+
+
+def test_a_file_of_something_else(tmp_path: Path) -> None:
+    text, other, empty = tmp_path / "a.txt", tmp_path / "b.db", tmp_path / "c.db"
+    text.write_text("hello, this is a text and no database at all " * 100)
+    with pytest.raises(SnapshotMismatch, match="store must be an SQLite file of calibeat, got another file"):
+        open_store(str(text))
+    with sqlite3.connect(other) as database:
+        database.execute("CREATE TABLE a (b)")
+    database.close()
+    with pytest.raises(SnapshotMismatch, match="store must be a database of calibeat, got one of something else"):
+        open_store(str(other))
+    assert "hello" in text.read_text()
+    empty.touch()  # as mktemp leaves it
+    open_store(str(empty)).close()
+    with pytest.raises(FileNotFoundError):
+        open_reader(str(tmp_path / "no.db"))
+
+
+def test_a_second_service_on_one_file_is_refused(tmp_path: Path) -> None:
+    url = str(tmp_path / "calibeat.db")
+    with desk(url) as service:
+        with pytest.raises(InvalidInput, match="store must be used by one service at a time, got one that another"):
+            open_store(url)
+        code = f"from calibeat.service.store import open_store; open_store({url!r})"
+        other = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+        assert other.returncode == 1 and "store must be used by one service at a time" in other.stderr
+        service.ask(("paris", "e1", 0.5))
+    open_store(url).close()  # the lock goes with its owner
+
+
+def test_a_failed_group_leaves_the_bank_and_the_store_alike(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What another worker can cause is done once more, from what the store says."""
+    with desk(url) as service:
+        service.play(20)
+        failed = iter([True, True])
+        write = service.engine.store.write
+
+        class Elsewhere(Exception):
+            pass
+
+        def busy(changes: object) -> None:
+            write(changes)  # type: ignore[arg-type]
+            if next(failed, False):
+                raise Elsewhere
+
+        monkeypatch.setattr(service.engine.store, "write", busy)
+        monkeypatch.setattr(service.engine.store, "retries", (Elsewhere,))
+        heard: list[object] = []
+        service.engine._deliver = heard.extend
+        service.engine._do([(0, [ForecastEvent("s0", "new", 0.5), ForecastEvent("fresh", "other", 0.5)])])
+        assert len(heard) == 1
+        monkeypatch.setattr("calibeat.service.engine.TRIES", 1)
+        failed = iter([True])
+        with pytest.raises(Elsewhere):
+            service.engine._do([(0, [ForecastEvent("s0", "newer", 0.5)])])
+    assert replay_check(url).is_same and info(url)["forecasts"] == 22
+
+
+# ---- PostgreSQL -----------------------------------------------------------------------------------------------------
+
+
+def test_postgres_restarted_under_load(server: Postgres, tmp_path: Path) -> None:
+    url = server.database()
+    try:
+        clients, status, message = work_until_it_ends(url, tmp_path, stop=lambda: server.stop(signal.SIGQUIT))
+    finally:
+        server.start()
+    assert status == FATAL and "calibeat: the store could not be written:" in message
+    finish(clients, url)
+
+
+def test_no_server_is_a_sentence() -> None:
+    with pytest.raises(InvalidInput, match="store must be a PostgreSQL that answers, got:"):
+        Engine.open("postgresql://localhost:1/none", Settings())
+
+
+def test_two_workers_with_kills(server: Postgres) -> None:
+    url = server.database()
+    clients = kills.run(url, "tops", 4, workers=2)
+    found = kills.compare(clients, url)
+    assert {name: found[name] for name in kills.NOTHING_WRONG} == kills.NOTHING_WRONG
+    assert check(url) == []
+
+
+def test_workers_that_take_the_same_id_at_the_same_time(server: Postgres) -> None:
+    """One of them is first; the other is told, and neither is stuck."""
+    url = server.database()
+    with desk(url) as one, desk(url) as two:
+        told = one.ask(("paris", "e1", 0.5))
+        assert two.ask(("paris", "e1", 0.5)) == told  # read from the store, not from memory
+        assert two.tell(("paris", "e1", 1)) == ["learnt"]
+        assert one.tell(("paris", "e1", 1)) == ["repeated"]
+        assert one.ask(("paris", "e2", 0.5)) == two.ask(("paris", "e2", 0.5))
+        known = two.engine.store.known
+        two.engine.store.known = lambda _: {}  # type: ignore[method-assign]  # as if both had looked at one moment
+        with pytest.raises(two.engine.store.retries):
+            two.ask(("rome", "e2", 0.5))
+        two.engine.store.known = known  # type: ignore[method-assign]
+        two.engine.store.rollback()
+        two.engine._forget()
+        two.ask(("rome", "e3", 0.5))
+    assert replay_check(url).is_same

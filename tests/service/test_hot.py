@@ -1,0 +1,183 @@
+"""What happens between the bytes and the engine, where a real service does not easily go."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from served import service_here
+
+from calibeat.service.app import Service
+from calibeat.service.hot import Call, Hot
+from calibeat.service.limits import Limits
+from calibeat.service.numbers import EngineNumbers
+from calibeat.service.operations import Refusal
+from calibeat.service.protocol import Heads, Protocol
+from calibeat.service.reads import Reads
+from calibeat.service.settings import Settings
+from calibeat.service.tokens import TokenBook
+
+EVENT = {"stream": "s", "id": "i", "score": 0.5}
+
+
+class Echo:
+    """An engine that answers at once with the scores, or refuses."""
+
+    def __init__(self, refusal: Refusal | None = None) -> None:
+        self.refusal, self.hot = refusal, None
+
+    def submit(self, ticket: Any, events: Any, *, checked: bool = False) -> None:
+        assert checked
+        if self.refusal is not None:
+            raise self.refusal
+        asyncio.get_running_loop().call_soon(self.hot.answer, [(ticket, [e.score for e in events])])  # type: ignore[attr-defined]
+
+
+def application(store: Path, refusal: Refusal | None = None) -> Service:
+    engine, tokens, limits = Echo(refusal), TokenBook(open_without_tokens=True), Limits(body=1000)
+    engine.hot = Hot(engine, tokens, limits)  # type: ignore[assignment]
+    return Service(engine.hot, Reads(str(store), EngineNumbers()), tokens, limits)  # type: ignore[arg-type]
+
+
+def ask(app: Service, method: str, path: str, **more: Any) -> httpx.Response:
+    async def asking() -> httpx.Response:
+        transport = httpx.ASGITransport(app=app, raise_app_exceptions=False)
+        async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as http:
+            return await http.request(method, path, **more)
+
+    try:
+        return asyncio.run(asking())
+    finally:
+        app.reads.close()
+
+
+def test_any_asgi_server_can_serve_it(tmp_path: Path) -> None:
+    app = application(tmp_path / "none.db")
+    assert ask(app, "POST", "/v1/forecasts", json=EVENT).json()["probability"] == 0.5
+    too_large = ask(application(tmp_path / "none.db"), "POST", "/v1/forecasts", json=EVENT | {"id": "x" * 2000})
+    assert too_large.status_code == 413
+
+    async def parts() -> Any:
+        yield b"x" * 800
+        yield b"x" * 800
+
+    json_body = {"content-type": "application/json"}
+    grows = ask(application(tmp_path / "none.db"), "POST", "/v1/forecasts", content=parts(), headers=json_body)
+    assert (grows.status_code, grows.headers["connection"]) == (413, "close")
+    plain = ask(application(tmp_path / "none.db"), "POST", "/v1/forecasts", content=b"{}")
+    assert plain.status_code == 415
+
+
+def test_other_scopes_are_let_go(tmp_path: Path) -> None:
+    asyncio.run(application(tmp_path / "none.db")({"type": "lifespan"}, None, None))  # type: ignore[arg-type]
+
+
+def test_a_client_that_leaves_in_mid_body_is_no_error(tmp_path: Path) -> None:
+    messages = iter([{"type": "http.request", "body": b"{", "more_body": True}, {"type": "http.disconnect"}])
+    sent: list[Any] = []
+
+    async def receive() -> Any:
+        return next(messages)
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    headers = [(b"content-type", b"application/json")]
+    scope = {"type": "http", "method": "POST", "path": "/v1/forecasts", "headers": headers}
+    app = application(tmp_path / "none.db")
+    asyncio.run(app(scope, receive, send))
+    app.reads.close()
+    assert sent[0]["status"] == 400
+
+
+def test_back_pressure_is_503_with_a_time(tmp_path: Path) -> None:
+    full = Refusal("full", "the queue must have room - try again", None, 503)
+    answer = ask(application(tmp_path / "none.db", full), "POST", "/v1/forecasts", json=EVENT)
+    assert (answer.status_code, answer.headers["retry-after"]) == (503, "1")
+    assert answer.json()["error"]["code"] == "full"
+
+
+def test_a_full_queue_over_real_http(tmp_path: Path) -> None:
+    with service_here(tmp_path / "calibeat.db", settings=Settings(method="ops", queue_events=1)) as url:
+
+        async def storm() -> list[int]:
+            async with httpx.AsyncClient(base_url=url) as http:
+                bodies = [
+                    {"events": [{"stream": "s", "id": f"{i}-{j}", "score": 0.5} for j in range(50)]} for i in range(40)
+                ]
+                answers = await asyncio.gather(*(http.post("/v1/forecasts", json=body) for body in bodies))
+                assert all(a.headers["retry-after"] == "1" for a in answers if a.status_code == 503)
+                return [answer.status_code for answer in answers]
+
+        statuses = asyncio.run(storm())
+        assert set(statuses) <= {200, 503} and 200 in statuses
+
+
+def test_a_store_that_cannot_be_read_is_not_ready(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    answer = ask(application(tmp_path / "none.db"), "GET", "/readyz")
+    assert (answer.status_code, answer.json()["error"]["code"]) == (503, "not_ready")
+    assert "store must exist" in caplog.text
+    caplog.clear()
+    answer = ask(application(tmp_path / "none.db"), "GET", "/v1/streams")
+    assert (answer.status_code, answer.json()["error"]["code"]) == (500, "internal")
+    assert "GET /v1/streams failed" in caplog.text
+    assert ask(application(tmp_path / "none.db"), "GET", "/healthz").status_code == 200
+
+
+def test_one_answer_that_cannot_be_sent_does_not_stop_the_others(caplog: pytest.LogCaptureFixture) -> None:
+    class Broken(Call):
+        def send(self, status: int, body: bytes) -> None:
+            raise OSError("gone", status, body)
+
+    sent: list[tuple[int, bytes]] = []
+
+    class Fine(Call):
+        def send(self, status: int, body: bytes) -> None:
+            sent.append((status, body))
+
+    hot = Hot(Echo(), TokenBook(open_without_tokens=True), Limits())
+    refusal = Refusal("conflict", "taken", 0, 409)
+    with caplog.at_level(logging.ERROR):
+        hot.answer([(Broken(), refusal), (Fine(), refusal)])
+    assert sent[0][0] == 409 and json.loads(sent[0][1])["error"]["message"] == "taken"
+    assert "an answer could not be sent" in caplog.text
+    assert hot.refused == {"conflict": 2}
+    with pytest.raises(NotImplementedError):
+        Call().send(200, b"")
+
+
+def test_a_group_that_comes_after_the_end_is_only_logged(caplog: pytest.LogCaptureFixture) -> None:
+    hot = Hot(Echo(), TokenBook(open_without_tokens=True), Limits())
+    loop = asyncio.new_event_loop()
+    hot.use(loop)
+    loop.close()
+    hot.deliver([])
+    assert "after the last connection was closed" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("status", "http", "words"),
+    [("expired", 410, "expired"), ("unknown", 404, "unknown"), ("conflict", 409, "another"), ("held", 200, "held")],
+)
+def test_what_a_single_outcome_is_told(status: str, http: int, words: str) -> None:
+    from calibeat.service.operations import OutcomeEvent
+
+    call = Call()
+    call.forecasts, call.single, call.events = False, True, [OutcomeEvent("s", "i", 1)]
+    found, body = Hot(Echo(), TokenBook(open_without_tokens=True), Limits()).render(call, [status])
+    assert found == http and words.encode() in body
+
+
+def test_the_first_lines_are_made_again_when_the_date_changes() -> None:
+    heads = Heads()
+    monday, tuesday = [(b"date", b"Mon")], [(b"date", b"Tue")]
+    first = heads.head(200, monday, keep_alive=True)
+    assert first == heads.head(200, monday, keep_alive=True) and b"date: Mon" in first
+    assert b"date: Tue" in heads.head(200, tuesday, keep_alive=True)
+    assert b"connection: close" in heads.head(200, tuesday, keep_alive=False)
+    assert Protocol

@@ -1,0 +1,170 @@
+"""Labels as they are in life: late, never, wrong; and clocks that go back."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from services import DAY, START, desk
+
+from calibeat.service.operate import check, info, rebuild, replay_check
+from calibeat.service.operations import ForecastEvent, OutcomeEvent
+from calibeat.service.store import open_reader
+
+
+def whole(url: str) -> bool:
+    return replay_check(url).is_same and check(url) == []
+
+
+# ---- maturity -------------------------------------------------------------------------------------------------------
+
+
+def test_ones_and_zeros_are_learnt_at_the_same_age(url: str) -> None:
+    with desk(url, mature=7 * DAY) as service:
+        service.ask(("paris", "e1", 0.8), ("paris", "e2", 0.8))
+        service.now += DAY
+        assert service.tell(("paris", "e1", 1)) == ["held"]
+        assert service.tell(("paris", "e1", 1), ("paris", "e1", 0)) == ["repeated", "conflict"]
+        unlearnt = service.ask(("paris", "e3", 0.8))
+        assert unlearnt == service.ask(("paris", "e2", 0.8))
+        service.tick(6 * DAY - 1.0)
+        assert service.engine.numbers.outcomes == 0
+        service.tick(2.0)  # nobody has to come for it
+        assert service.engine.numbers.outcomes == 1
+        assert service.ask(("paris", "e4", 0.8)) != unlearnt
+        assert service.tell(("paris", "e2", 0)) == ["learnt"]  # old enough when it comes
+        assert service.tell(("paris", "e1", 1)) == ["repeated"]
+    assert whole(url)
+
+
+def test_what_is_held_survives_a_restart(url: str) -> None:
+    with desk(url, mature=7 * DAY) as service:
+        service.ask(("paris", "e1", 0.8))
+        service.tell(("paris", "e1", 1))
+    with desk(url, mature=7 * DAY) as service:
+        service.tick(7 * DAY + 1.0)
+        assert service.engine.numbers.outcomes == 1
+    assert whole(url)
+
+
+def test_a_forecast_and_its_outcome_in_one_group_are_held_too(url: str) -> None:
+    with desk(url, mature=DAY) as service:
+        service.group([ForecastEvent("paris", "e1", 0.8)], [OutcomeEvent("paris", "e1", 1)])
+        service.tick(DAY)
+        assert service.engine.numbers.outcomes == 1
+    assert whole(url)
+
+
+# ---- expiry ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_forecast_without_an_outcome_expires(url: str) -> None:
+    with desk(url, expire=30 * DAY) as service:
+        service.ask(("paris", "e1", 0.8), ("paris", "e2", 0.8))
+        service.tell(("paris", "e1", 1))
+        assert service.engine.numbers.pending == 1
+        service.tick(30 * DAY + 1.0)
+        assert (service.engine.numbers.expired, service.engine.numbers.pending) == (1, 0)
+        assert service.tell(("paris", "e2", 1)) == ["expired"]
+        assert service.ask(("paris", "e2", 0.8)) == service.ask(("paris", "e1", 0.8))  # what was told stays told
+        assert service.engine.numbers.outcomes == 1  # nothing was learnt from it
+    found = info(url)
+    assert (found["pending"], found["expired"], found["outcomes"]) == (0, 1, 1)
+    assert whole(url)
+
+
+def test_expired_forecasts_may_count_as_zero(url: str, tmp_path: Path) -> None:
+    with desk(url, expire=30 * DAY, expire_as=0) as service, desk(str(tmp_path / "zeros.db")) as other:
+        for both in (service, other):
+            both.ask(("paris", "e1", 0.8))
+        service.tick(30 * DAY + 1.0)
+        other.tell(("paris", "e1", 0))
+        assert service.ask(("paris", "e2", 0.8)) == other.ask(("paris", "e2", 0.8))
+        assert service.tell(("paris", "e1", 1)) == ["expired"]
+    assert whole(url)
+
+
+def test_many_expire_in_pieces(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("calibeat.service.engine.AT_ONCE", 4)
+    with desk(url, expire=DAY) as service:
+        service.ask(*[(f"s{i % 3}", f"e{i}", 0.5) for i in range(10)])
+        service.tick(2 * DAY)
+        assert service.engine.numbers.expired == 4
+        service.tick()
+        service.tick()
+        assert service.engine.numbers.expired == 10
+    assert whole(url)
+
+
+# ---- corrections ----------------------------------------------------------------------------------------------------
+
+
+def test_another_outcome_is_a_conflict_unless_corrections_are_on(url: str) -> None:
+    with desk(url) as service:
+        service.ask(("paris", "e1", 0.8))
+        service.tell(("paris", "e1", 1))
+        assert service.tell(("paris", "e1", 0)) == ["conflict"]
+    with desk(url, corrections=True) as service:
+        before = service.ask(("paris", "e2", 0.8))
+        assert service.tell(("paris", "e1", 0)) == ["corrected"]
+        assert service.ask(("paris", "e3", 0.8)) == before  # recorded, and learnt at the next replay
+    assert whole(url)
+    assert info(url)["corrections that wait"] == 1
+    assert rebuild(url).corrected == 1
+    assert whole(url) and info(url)["corrections that wait"] == 0
+    with desk(url) as service:
+        assert service.tell(("paris", "e1", 0)) == ["repeated"]
+        assert service.ask(("paris", "e4", 0.8)) != before
+        assert service.ask(("paris", "e2", 0.8)) == before  # what was told stays told
+        assert service.tell(("paris", "e2", 1)) == ["learnt"]
+    assert whole(url)
+    reader = open_reader(url)
+    stream = reader.stream("paris")
+    reader.close()
+    assert stream is not None and stream.outcomes == 2
+
+
+def test_a_correction_of_what_is_only_held_takes_its_place(url: str) -> None:
+    with desk(url, mature=DAY, corrections=True) as service:
+        service.ask(("paris", "e1", 0.8))
+        assert service.tell(("paris", "e1", 1)) == ["held"]
+        assert service.tell(("paris", "e1", 0)) == ["corrected"]
+        service.tick(2 * DAY)
+        assert service.tell(("paris", "e1", 0)) == ["repeated"]
+    assert whole(url)
+
+
+# ---- clocks ---------------------------------------------------------------------------------------------------------
+
+
+def test_times_are_the_clients_or_the_servers(url: str) -> None:
+    with desk(url) as service:
+        service.ask(("paris", "e1", 0.8, START - 5 * DAY), ("paris", "e2", 0.8))
+        service.tell(("paris", "e1", 1, START - 3 * DAY), ("paris", "e2", 0))
+        times = service.engine.store.connection.all("SELECT time, outcome_time FROM event ORDER BY id")
+        assert times == [(START - 5 * DAY, START - 3 * DAY), (START, START)]
+    reader = open_reader(url)
+    history = reader.history("paris")
+    delays = reader.delays("paris")
+    reader.close()
+    assert history is not None and [hour.start for hour in history] == [
+        3600.0 * ((START - 5 * DAY) // 3600.0),
+        3600.0 * (START // 3600.0),
+    ]
+    assert delays is not None and [(delay.within, delay.count) for delay in delays] == [(1.0, 1), (2.0**18, 1)]
+
+
+def test_a_clock_that_goes_back_does_no_harm(url: str) -> None:
+    with desk(url, mature=60.0, expire=DAY) as service:
+        service.ask(("paris", "e1", 0.8))
+        service.now -= 10 * DAY
+        service.ask(("paris", "e2", 0.8))
+        assert service.tell(("paris", "e1", 1), ("paris", "e2", 0)) == ["held", "held"]
+        service.tick(61.0)
+        assert service.engine.numbers.outcomes == 1  # e2 is old enough, whatever the clock said before
+        service.ask(("paris", "e3", 0.8))
+        service.now -= 5 * DAY
+        assert service.tell(("paris", "e3", 1)) == ["held"]
+        service.tick(30 * DAY)
+        assert service.engine.numbers.outcomes == 3
+    assert whole(url)

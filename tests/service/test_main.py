@@ -1,0 +1,165 @@
+"""The service put together, in this process: the line, signals, a socket that is passed on, a store that stalls."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import signal
+import socket
+import sqlite3
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import httpx
+import pytest
+from served import address, receive, request, service_here, talk, wait_until
+
+from calibeat.cli.main import main
+from calibeat.service import main as service
+from calibeat.service.accesslog import AccessLog
+from calibeat.service.main import Options, StoredTokens, serve, shown
+from calibeat.service.settings import Settings
+
+EVENT = {"stream": "s", "id": "i", "score": 0.5}
+BODY = json.dumps(EVENT).encode()
+
+
+class Lines(io.StringIO):
+    """Standard output, which tells when it has the first line."""
+
+    def __init__(self, then: Callable[[], None]) -> None:
+        super().__init__()
+        self._then = then
+
+    def flush(self) -> None:
+        if "\n" in self.getvalue() and self._then:
+            self._then()
+            self._then = None  # type: ignore[assignment]
+
+
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGTERM, 0), (signal.SIGINT, 130)])
+def test_a_signal_ends_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: signal.Signals, status: int) -> None:
+    before = signal.getsignal(number)
+    output = Lines(lambda: os.kill(os.getpid(), number))
+    monkeypatch.setattr(sys, "stdout", output)
+    store = str(tmp_path / "calibeat.db")
+    assert main(["serve", "--store", store, "--port", "0", "--method", "ops"]) == status
+    assert output.getvalue().startswith(f"calibeat serves {store} at http://127.0.0.1:")
+    assert "no token yet, so only this machine can connect" in output.getvalue()
+    assert signal.getsignal(number) == before
+
+
+def test_a_worker_serves_the_socket_of_its_parent(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        found: list[str] = []
+
+        def ready(where: str, stop: Callable[[], None]) -> None:
+            found.append(where)
+            stop()
+
+        copy = os.dup(listener.fileno())
+        options = Options(str(tmp_path / "calibeat.db"), Settings(method="ops"), listen_fd=copy)
+        assert serve(options, ready) is None
+        assert found == [f"http://127.0.0.1:{listener.getsockname()[1]}"]
+
+
+def test_several_workers_are_left_to_the_supervisor(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[object] = []
+
+    class Supervisor:
+        def __init__(self, *arguments: object) -> None:
+            seen.extend(arguments)
+
+        def run(self) -> int:
+            return signal.SIGTERM
+
+    monkeypatch.setattr(service, "Supervisor", Supervisor)
+    assert serve(Options("postgresql://nowhere/x", port=0, workers=3, typed=("serve",))) == signal.SIGTERM
+    assert seen[0] == 3 and seen[2] == ("serve",)
+
+
+def test_the_log_of_requests(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    output = io.StringIO()
+    monkeypatch.setattr(service, "AccessLog", lambda: AccessLog(output))
+    with service_here(tmp_path / "calibeat.db", access_log=True) as url, httpx.Client(base_url=url) as http:
+        http.post("/v1/forecasts", json=EVENT)
+        http.get("/healthz?a=b")
+        talk(url, request("/v1/forecasts", BODY) + request("/v1/forecasts", BODY, "connection: close"))
+    lines = [json.loads(line) for line in output.getvalue().splitlines()]
+    assert [(line["path"], line["status"], line["bytes"] > 10, line["seconds"] > 0) for line in lines] == [
+        ("/v1/forecasts", 200, True, True),
+        ("/healthz", 200, True, True),
+        ("/v1/forecasts", 200, True, True),
+        ("/v1/forecasts", 200, True, True),
+    ]
+
+
+def test_who_waits_too_long_for_a_store_that_stalls_is_told_so(tmp_path: Path) -> None:
+    store = tmp_path / "calibeat.db"
+    with service_here(store, limits={"answer_seconds": 0.5}) as url, httpx.Client(base_url=url, timeout=20) as http:
+        http.post("/v1/forecasts", json=EVENT)
+        other = sqlite3.connect(store, isolation_level=None)
+        other.execute("BEGIN IMMEDIATE")  # as a disk that does not answer
+        answer = http.post("/v1/forecasts", json=EVENT | {"id": "late"})
+        assert (answer.status_code, answer.json()["error"]["code"]) == (504, "timeout")
+        assert http.get("/healthz").status_code == 200
+        other.execute("ROLLBACK")
+        other.close()
+        again = http.post("/v1/forecasts", json=EVENT | {"id": "late"})
+        assert again.status_code == 200  # nothing was lost, and nothing is doubled
+        assert http.get("/v1/streams/s").json()["events"] == 2
+
+
+def test_who_does_not_leave_after_a_refusal_is_cut_off(tmp_path: Path) -> None:
+    with service_here(tmp_path / "calibeat.db") as url:
+        with socket.create_connection(address(url), timeout=10) as connection:
+            connection.sendall(b"\x00 garbage\r\n\r\n")
+            assert receive(connection).startswith(b"HTTP/1.1 400")
+            wait_until(lambda: _is_cut(connection))
+        with socket.create_connection(address(url), timeout=10) as half:  # the service stops while this one lingers
+            half.sendall(b"\x00 garbage\r\n\r\n")
+            assert half.recv(100).startswith(b"HTTP/1.1 400")
+
+
+def _is_cut(connection: socket.socket) -> bool:
+    try:
+        connection.sendall(b"more")
+    except OSError:
+        return True
+    return False
+
+
+def test_tokens_are_read_again_after_a_failure(tmp_path: Path) -> None:
+    store = tmp_path / "calibeat.db"
+    with service_here(store):
+        pass
+    stored = StoredTokens(str(store))
+    assert stored.read() == []
+    stored._reader.close()  # type: ignore[union-attr]
+    with pytest.raises(sqlite3.Error):
+        stored.read()
+    assert stored.read() == []
+    stored.close()
+    stored.close()
+
+
+def test_passwords_are_not_shown() -> None:
+    assert shown("postgresql://me:secret@h/db?password=secret") == "postgresql://me@h/db"
+    assert shown("postgresql:///db") == "postgresql:///db"
+    assert shown("calibeat.db") == "calibeat.db"
+
+
+def test_a_service_can_stop_while_clients_hold_connections(tmp_path: Path) -> None:
+    done = threading.Event()
+    with service_here(tmp_path / "calibeat.db") as url:
+        held = [socket.create_connection(address(url), timeout=10) for _ in range(20)]
+        for connection in held[:10]:
+            connection.sendall(request("/v1/forecasts", BODY))
+            assert connection.recv(1000).startswith(b"HTTP/1.1 200")
+        done.set()
+    for connection in held:
+        connection.close()
+    assert done.is_set()

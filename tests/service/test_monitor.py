@@ -1,0 +1,112 @@
+"""The monitor on every stream: stored with the rest, the same after a restart, alarms told once."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from services import Desk, desk
+
+from calibeat import InvalidInput, Monitor
+from calibeat.bank.monitors import alarms_of, first_unread, monitor_states, set_monitor_states
+from calibeat.service.operate import check, rebuild, replay_check
+from calibeat.service.operations import ForecastEvent, OutcomeEvent
+from calibeat.service.store import open_reader
+
+
+def go_wrong(service: Desk, n: int, *, first: int = 0, share: float = 0.95) -> None:
+    """Many outcomes of a stream whose scores say 0.1."""
+    rng = np.random.default_rng(first)
+    for at in range(first, first + n, 50):
+        names = [f"w{i}" for i in range(at, at + 50)]
+        service.group(
+            [ForecastEvent("wrong", name, 0.1) for name in names],
+            [OutcomeEvent("wrong", name, int(rng.random() < share)) for name in names],
+        )
+
+
+def test_alarms_are_stored_and_told_once(url: str) -> None:
+    heard: list[Any] = []
+    with desk(url, method="ops", monitor=1000.0) as service:
+        service.engine.on_alarm = heard.extend
+        go_wrong(service, 1500, share=0.1)
+        assert heard == []
+        go_wrong(service, 500, first=1500, share=0.9)
+        told = len(heard)
+        assert told >= 1 and heard[0].name == "wrong" and heard[0].what and heard[0].page
+        assert service.engine.numbers.alarms == told
+        service.ask(("other", "x", 0.5))
+        assert len(heard) == told
+    reader = open_reader(url)
+    stored, stream = reader.alarms(), reader.stream("wrong")
+    reader.close()
+    assert [(alarm.stream, alarm.at, alarm.what) for alarm in reversed(stored)] == [
+        (alarm.name, alarm.at, alarm.what) for alarm in heard
+    ]
+    assert stream is not None and stream.alarms >= told and stream.monitor is not None
+    assert stream.monitor["alarms"] == stream.alarms and stream.monitor["level"] >= 0.0
+    with desk(url, method="ops", monitor=1000.0) as service:  # after a restart nothing is told again
+        service.engine.on_alarm = heard.extend
+        service.ask(("wrong", "after", 0.1))
+        assert len(heard) == told
+    assert replay_check(url).is_same and check(url) == []
+
+
+def test_an_error_of_who_listens_to_alarms_does_no_harm(url: str, caplog: pytest.LogCaptureFixture) -> None:
+    def broken(_: Any) -> None:
+        raise RuntimeError("no network")
+
+    with desk(url, method="ops", monitor=100.0) as service:
+        service.engine.on_alarm = broken
+        go_wrong(service, 1500, share=0.1)
+        go_wrong(service, 500, first=1500, share=0.95)
+    assert "could not be delivered" in caplog.text and replay_check(url).is_same
+
+
+def test_late_outcomes_survive_restarts(url: str) -> None:
+    """Outcomes that a monitor holds, because an earlier one is missing, are read from the log again."""
+    for seed in range(4):
+        with desk(url, monitor=1000.0) as service:
+            service.play(60, seed=seed, late=20)
+    assert replay_check(url).is_same and check(url) == []
+
+
+def test_forecasts_that_expire_hold_up_nothing(url: str) -> None:
+    with desk(url, monitor=1000.0, expire=3000.0) as service:
+        service.ask(("paris", "never", 0.5))
+        service.ask(("paris", "e1", 0.5))
+        service.tell(("paris", "e1", 1))
+        state = monitor_states(service.engine.bank, ["paris"])[0]
+        assert first_unread(state) == 0
+        service.tick(4000.0)
+        assert first_unread(monitor_states(service.engine.bank, ["paris"])[0]) == 2
+        service.play(60)
+    assert replay_check(url).is_same
+
+
+def test_a_monitor_that_begins_later_is_not_replayed_but_the_rest_is(url: str) -> None:
+    with desk(url) as service:
+        service.play(30)
+    with desk(url, monitor=1000.0) as service:
+        service.play(30, seed=1)
+    with desk(url, monitor=1000.0) as service:
+        service.play(30, seed=2)
+    assert replay_check(url).is_same
+    rebuild(url)
+    with desk(url, monitor=1000.0) as service:
+        service.play(30, seed=3)
+    assert replay_check(url).is_same
+
+
+def test_a_damaged_monitor_is_noticed(url: str) -> None:
+    with desk(url, monitor=1000.0) as service:
+        service.play(30)
+        bank = service.engine.bank
+        assert alarms_of(bank, ["s0"]) == [(0, 0, None)] and bank.watched == Monitor(arl=1000.0).settings
+        with pytest.raises(InvalidInput, match="monitor states must be 1128 bytes each"):
+            set_monitor_states(bank, ["s0"], [b"short"], [{}])
+        damaged = bytearray(monitor_states(bank, ["s0"])[0])
+        damaged[8:16] = np.float64(2.0).tobytes()  # phi
+        service.engine.store.connection.run("UPDATE stream SET monitor = ? WHERE name = 's0'", (bytes(damaged),))
+    assert replay_check(url).differences == ["stream 's0': the monitor differs"]

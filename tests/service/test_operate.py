@@ -1,0 +1,176 @@
+"""Stores that no service writes to: a replay, a move to another method, pruning, and checks that find what is wrong."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from services import DAY, desk
+
+from calibeat import Bank, InvalidInput, UnknownMethod
+from calibeat.service import replay
+from calibeat.service.operate import check, info, prune, rebuild, replay_check
+from calibeat.service.store import open_connection
+
+
+def forecast_of(url: str, stream: str, name: str, score: float, **settings: Any) -> float:
+    with desk(url, **{"method": None, **settings}) as service:
+        (told,) = service.ask((stream, name, score))
+        return float(told)
+
+
+# ---- replay ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("method", ["tops", "auto", "hops"])
+def test_the_replay_gives_the_same_rows(url: str, method: str) -> None:
+    with desk(url, method=method) as service:
+        service.play(120)
+    found = replay_check(url)
+    assert found.is_same and found.streams == 3 and found.forecasts == 120 and found.outcomes > 80
+    assert check(url) == []
+
+
+def test_long_streams_are_replayed_in_pieces(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(replay, "AT_ONCE", 7)
+    monkeypatch.setattr(replay, "STREAMS", 2)
+    with desk(url) as service:
+        service.play(80)
+    assert replay_check(url).is_same
+    rebuild(url, "ops")
+    assert replay_check(url).is_same
+
+
+DAMAGE = {
+    "the row differs": "UPDATE stream SET state = (SELECT state FROM stream WHERE name = 's1') WHERE name = 's0'",
+    "forecasts differ": "UPDATE event SET forecast = 0.123 WHERE nth = 3",
+    "operations must be numbered": "UPDATE event SET outcome_seq = outcome_seq + 1000 WHERE nth = 2",
+    "without a gap": "DELETE FROM event WHERE nth = 1",
+    "pending events must be": "UPDATE stream SET pending = pending + 1",
+    "pending events must have receipts": "UPDATE event SET receipt = NULL",
+}
+
+
+@pytest.mark.parametrize("sentence", DAMAGE)
+def test_a_changed_store_is_noticed(url: str, sentence: str) -> None:
+    with desk(url) as service:
+        service.play(60)
+        service.engine.store.connection.run(DAMAGE[sentence])
+    assert any(sentence in difference for difference in replay_check(url).differences)
+
+
+def test_sums_that_are_not_those_of_the_events_are_noticed(url: str) -> None:
+    with desk(url) as service:
+        service.play(60)
+        assert check(url) == []
+        service.engine.store.connection.run("UPDATE rollup SET sum_y = sum_y + 1 WHERE kind = 1")
+        assert "the hourly roll-ups must be the sums" in check(url)[0]
+        service.engine.store.connection.run("UPDATE stream SET outcomes = outcomes + 1")
+        assert "outcomes and expired must be" in check(url)[0]
+
+
+def test_a_service_may_run_while_its_store_is_replayed(url: str) -> None:
+    with desk(url) as service:
+        service.play(30)
+        assert replay_check(url).is_same
+
+
+# ---- another method -------------------------------------------------------------------------------------------------
+
+
+def test_a_store_moves_to_another_method(url: str) -> None:
+    with desk(url) as service:
+        service.play(100, streams=1)
+        told = service.ask(("s0", "before", 0.6))
+        log = service.engine.store.connection.all("SELECT score, outcome, seq, outcome_seq FROM event ORDER BY nth")
+        with pytest.raises(InvalidInput, match="store must"):  # a service writes to it
+            rebuild(url, "ops")
+    assert rebuild(url, "OPS").streams == 1
+    assert replay_check(url).is_same and info(url)["method"] == "ops"
+    # The new state is that of a bank that had served all events from the start.
+    bank, receipts = Bank("ops"), {}
+    todo = [(seq, at, None) for at, (_, _, seq, _) in enumerate(log)]
+    todo += [(later, at, outcome) for at, (_, outcome, _, later) in enumerate(log) if later is not None]
+    for _, at, outcome in sorted(todo):
+        if outcome is None:
+            receipts[at] = bank.fold(["s0"], [log[at][0]], [float("nan")]).receipts
+        else:
+            bank.fold(["s0"], [float("nan")], [float(outcome)], receipts[at])
+    with desk(url, method=None) as service:
+        assert service.ask(("s0", "before", 0.6)) == told  # what was told stays told
+        after = service.ask(("s0", "after", 0.6))
+        assert after == bank.fold(["s0"], [0.6], [float("nan")]).forecasts.tolist()
+        assert service.tell(("s0", "before", 1)) == ["learnt"]  # pending events are learnt by the new method
+        service.play(30, seed=1)
+    assert replay_check(url).is_same and check(url) == []
+
+
+def test_a_bad_method_changes_nothing(url: str) -> None:
+    with desk(url) as service:
+        service.play(10)
+    with pytest.raises(UnknownMethod):
+        rebuild(url, "topz")
+    assert replay_check(url).is_same and info(url)["method"] == "tops"
+
+
+# ---- pruning --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("monitor", [None, 1000.0])
+@pytest.mark.parametrize("method", ["tops", "hops"])
+def test_old_events_go_and_the_state_stays(url: str, method: str, monitor: float | None) -> None:
+    settings = {"method": method, "monitor": monitor, "expire": 3000.0}
+    with desk(url, **settings) as service:
+        service.play(150)
+        middle = service.now
+        service.play(60, seed=1)
+        service.play(20, seed=2, streams=2)
+        now = service.now
+    before, expected = info(url), forecast_of(url, "s0", "next", 0.6, monitor=monitor)
+    assert replay_check(url).is_same
+    deleted = prune(url, now - middle, now=now)
+    after = info(url)
+    assert 50 < deleted <= 150
+    assert after["events stored"] == before["events stored"] + 1 - deleted and after["forecasts"] == 231
+    assert replay_check(url).is_same and check(url) == []
+    with desk(url, **settings) as service:
+        service.now = now
+        assert service.ask(("s0", "next", 0.6)) == [expected]
+        service.play(60, seed=3)
+        later = service.now
+    assert replay_check(url).is_same and check(url) == []
+    assert prune(url, later - now, now=later) > 0  # once more, from the base of the first time
+    assert replay_check(url).is_same and check(url) == []
+    if monitor is None:
+        rebuild(url, "ops")  # of what is left
+        assert replay_check(url).is_same and check(url) == []
+        with desk(url, method=None) as service:
+            service.play(30, seed=4)
+        assert replay_check(url).is_same
+
+
+def test_nothing_young_is_pruned(url: str) -> None:
+    with desk(url) as service:
+        service.play(20)
+        now = service.now
+    assert prune(url, 365 * DAY, now=now) == 0
+    assert info(url)["pruned before"] is None
+
+
+# ---- info -----------------------------------------------------------------------------------------------------------
+
+
+def test_a_store_in_numbers(url: str) -> None:
+    with desk(url, monitor=1e6, seed=3) as service:
+        service.play(20)
+    found = info(url)
+    assert (found["method"], found["seed"], found["monitor"], found["forecasts"]) == ("tops", 3, 1e6, 20)
+    assert found["bytes"] > 10_000 and found["streams"] == 3 and found["first"] < found["last"]
+
+
+def test_a_store_that_is_not_there(tmp_path: Any) -> None:
+    for work in (replay_check, check, info, rebuild):
+        with pytest.raises(FileNotFoundError, match="store must exist, got nothing"):
+            work(str(tmp_path / "no.db"))
+    with pytest.raises(InvalidInput, match="store must be a path, sqlite:///PATH or postgresql://"):
+        open_connection("mysql://localhost/a")

@@ -1,0 +1,85 @@
+"""`/metrics`: the names that were promised, in the format that Prometheus reads."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import httpx
+from served import service_here
+
+from calibeat.service.numbers import EngineNumbers, Histogram
+from calibeat.service.prometheus import render
+from calibeat.service.store.reader import Totals
+
+PROMISED = {
+    "calibeat_forecasts_total": "counter",
+    "calibeat_outcomes_total": "counter",
+    "calibeat_outcomes_rejected_total": "counter",
+    "calibeat_pending": "gauge",
+    "calibeat_oldest_pending_seconds": "gauge",
+    "calibeat_commit_seconds": "histogram",
+    "calibeat_group_size": "histogram",
+    "calibeat_log_loss": "gauge",
+    "calibeat_alarms_total": "counter",
+}
+SAMPLE = re.compile(r'(calibeat_[a-z_]+)(\{[a-z]+="(?:[^"\\\n]|\\.)*"\})? (\S+)')
+
+
+def samples(text: str) -> dict[str, float]:
+    """Every sample by its name and labels; what is no sample must be a comment."""
+    assert text.endswith("\n")
+    found: dict[str, float] = {}
+    kinds: dict[str, str] = {}
+    for line in text.splitlines():
+        if line.startswith("# TYPE "):
+            _, _, name, kind = line.split()
+            assert name not in kinds
+            kinds[name] = kind
+        elif not line.startswith("# HELP "):
+            match = SAMPLE.fullmatch(line)
+            assert match, line
+            assert re.sub(r"_(bucket|sum|count)$", "", match[1]) in kinds or match[1] in kinds, line
+            assert match[1] + (match[2] or "") not in found
+            found[match[1] + (match[2] or "")] = float(match[3])
+    assert kinds.items() >= PROMISED.items()
+    return found
+
+
+def test_the_numbers_of_a_service(tmp_path: Path) -> None:
+    with service_here(tmp_path / "calibeat.db") as url, httpx.Client(base_url=url) as http:
+        events = [{"stream": f"s{i}", "id": f"e{i}", "score": 0.9} for i in range(10)]
+        http.post("/v1/forecasts", json={"events": events})
+        http.post("/v1/forecasts", json=events[0])
+        for i in range(4):
+            http.post("/v1/outcomes", json={"stream": f"s{i}", "id": f"e{i}", "outcome": 1})
+        http.post("/v1/outcomes", json={"stream": "s0", "id": "e0", "outcome": 0})
+        http.post("/v1/outcomes", json={"stream": "s0", "id": "nobody", "outcome": 0})
+        http.post("/v1/outcomes", json={})
+        answer = http.get("/metrics")
+    assert answer.headers["content-type"] == "text/plain; version=0.0.4; charset=utf-8"
+    found = samples(answer.text)
+    assert found["calibeat_forecasts_total"] == 10
+    assert found["calibeat_forecasts_repeated_total"] == 1
+    assert found["calibeat_outcomes_total"] == 4
+    assert found['calibeat_outcomes_rejected_total{reason="conflict"}'] == 1
+    assert found['calibeat_outcomes_rejected_total{reason="unknown"}'] == 1
+    assert found['calibeat_requests_refused_total{code="invalid"}'] == 1
+    assert found["calibeat_pending"] == 6
+    assert found["calibeat_streams"] == 10
+    assert 0 <= found["calibeat_oldest_pending_seconds"] < 600
+    assert found["calibeat_group_size_sum"] == 17
+    assert found["calibeat_commit_seconds_count"] >= 5
+    assert found['calibeat_log_loss{kind="raw"}'] > 0
+    assert not any("s1" in name for name in found)  # never a series for each stream
+
+
+def test_buckets_add_up_and_labels_are_escaped() -> None:
+    numbers = EngineNumbers(commit_seconds=Histogram((0.1, 1.0)))
+    for value in (0.05, 0.5, 0.7, 5.0):
+        numbers.commit_seconds.add(value)
+    text = render(numbers, Totals(0, 0, 0, 0, 0, 0, 0, None, None, None), {'a"b\\c\n': 1})
+    assert 'calibeat_commit_seconds_bucket{le="0.1"} 1\ncalibeat_commit_seconds_bucket{le="1"} 3\n' in text
+    assert 'calibeat_commit_seconds_bucket{le="+Inf"} 4\n' in text
+    assert 'code="a\\"b\\\\c\\n"' in text
+    assert "calibeat_log_loss" not in text and "calibeat_oldest_pending_seconds 0\n" in text

@@ -1,0 +1,183 @@
+"""`calibeat serve` as a process: the line it prints, signals, two of them, and what is refused at the start."""
+
+from __future__ import annotations
+
+import json
+import re
+import signal
+import socket
+import ssl
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import httpx
+import pytest
+from served import address, request, service_apart, service_here, wait_until
+
+from calibeat.cli.main import main
+from calibeat.errors import InvalidInput
+from calibeat.service import server
+from calibeat.service.main import Options, serve
+
+EVENT = {"stream": "s", "id": "i", "score": 0.5}
+FIXTURES = Path(__file__).parents[1] / "fixtures"
+pytestmark = pytest.mark.xdist_group("service processes")
+
+
+def test_it_prints_one_line_and_ends_with_0_after_sigterm(tmp_path: Path) -> None:
+    with service_apart(tmp_path / "calibeat.db", "--method", "ops", "--access-log") as found:
+        assert re.fullmatch(
+            r"calibeat serves \S+calibeat\.db at http://127\.0\.0\.1:\d+; no token yet, so only this machine can "
+            r"connect\n",
+            found.line,
+        )
+        assert httpx.post(f"{found.url}/v1/forecasts", json=EVENT).status_code == 200
+        httpx.get(f"{found.url}/v1/streams?search=secret", headers={"authorization": "Bearer calibeat_secret"})
+        status, errors = found.end(signal.SIGTERM)
+    assert status == 0
+    lines = [json.loads(line) for line in errors.splitlines()]
+    assert [(line["method"], line["path"], line["status"]) for line in lines] == [
+        ("POST", "/v1/forecasts", 200),
+        ("GET", "/v1/streams", 200),
+    ]
+    assert set(lines[0]) == {"time", "client", "method", "path", "status", "bytes", "seconds"}
+    assert "secret" not in errors
+
+
+def test_sigterm_answers_what_waits_and_sigint_is_130(tmp_path: Path) -> None:
+    with service_apart(tmp_path / "calibeat.db", "--method", "ops") as found:
+        answers: list[int] = []
+
+        def ask(worker: int) -> None:
+            with httpx.Client(base_url=found.url) as http:
+                for number in range(10_000):
+                    try:
+                        body = {"stream": "s", "id": f"{worker}-{number}", "score": 0.5}
+                        answers.append(http.post("/v1/forecasts", json=body).status_code)
+                    except httpx.TransportError:
+                        return
+
+        workers = [threading.Thread(target=ask, args=(worker,)) for worker in range(8)]
+        for worker in workers:
+            worker.start()
+        wait_until(lambda: len(answers) > 50)
+        status, errors = found.end(signal.SIGINT)
+        for worker in workers:
+            worker.join()
+    assert (status, errors) == (130, "")
+    acknowledged = answers.count(200)
+    assert set(answers) <= {200, 503}
+    with service_apart(tmp_path / "calibeat.db") as again:
+        assert httpx.get(f"{again.url}/v1/streams/s").json()["events"] >= acknowledged
+
+
+def test_after_kill_everything_that_was_answered_is_there(tmp_path: Path) -> None:
+    with service_apart(tmp_path / "calibeat.db", "--method", "ops") as found:
+        first = httpx.post(f"{found.url}/v1/forecasts", json=EVENT).json()
+        found.end(signal.SIGKILL)
+    with service_here(tmp_path / "calibeat.db") as url:
+        assert httpx.post(f"{url}/v1/forecasts", json=EVENT).json() == first
+        outcome = {"stream": "s", "id": "i", "outcome": 1}
+        assert httpx.post(f"{url}/v1/outcomes", json=outcome).json() == {"status": "learnt"}
+
+
+def test_a_second_service_on_the_same_file_is_refused(tmp_path: Path) -> None:
+    store = tmp_path / "calibeat.db"
+    with service_here(store) as url:
+        done = subprocess.run(
+            [sys.executable, "-m", "calibeat", "serve", "--store", str(store), "--port", "0"],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert (done.returncode, done.stdout) == (2, "")
+        assert "store must be used by one service at a time" in done.stderr
+        assert httpx.post(f"{url}/v1/forecasts", json=EVENT).status_code == 200
+
+
+def test_the_port_must_be_free(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        with pytest.raises(InvalidInput, match=rf"host and port must be free to listen on, got 127.0.0.1:{port}"):
+            serve(Options(str(tmp_path / "calibeat.db"), port=port))
+    with pytest.raises(InvalidInput, match="free to listen on"):
+        server.listen("no.such.host.invalid", 0)
+
+
+@pytest.mark.parametrize(
+    ("typed", "words"),
+    [
+        (["--workers", "2"], "workers must be 1 with SQLite"),
+        (["--workers", "0"], "workers must be 1 or more"),
+        (["--host", "192.0.2.1"], "free to listen on"),
+        (["--host", "0.0.0.0"], "host must be loopback as long as there is no token"),  # noqa: S104
+        (["--tls-cert", "x.pem"], "tls-cert and tls-key must come together"),
+        (["--tls-cert", "x.pem", "--tls-key", "x.pem"], "TLS needs a certificate and its key"),
+        (["--expire", "100"], "expire must be a time such as 12h or 30d, got '100'"),
+        (["--expire", "soon"], "expire must be a number of events or a time"),
+        (["--expire-as", "0"], "expire_as must come with expire"),
+        (["--max-body", "0"], "body must be more than 0, got 0"),
+        (["--method", "nothing"], "nothing"),
+        (["--webhook", "ftp://x"], "webhook must begin with http:// or https://"),
+        (["--webhook", "http://x", "--webhook-secret-file", "nothing.txt"], "nothing.txt"),
+    ],
+    ids=lambda value: "_".join(value) if isinstance(value, list) else "",
+)
+def test_mistakes_are_told_in_a_sentence(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], typed: list[str], words: str
+) -> None:
+    assert main(["serve", "--store", str(tmp_path / "calibeat.db"), "--port", "0", *typed]) == 2
+    printed = capsys.readouterr()
+    assert printed.out == "" and words in printed.err and printed.err.count("\n") == 1
+
+
+def test_everything_that_can_be_set_is_passed_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[Options] = []
+    monkeypatch.setattr("calibeat.service.main.serve", lambda options: seen.append(options) or signal.SIGINT)
+    typed = ["--expire", "30d", "--expire-as", "0", "--mature", "7d", "--corrections", "--monitor", "--method", "tops"]
+    typed += ["--max-body", "1000", "--max-events", "5", "--max-connections", "7", "--max-request-time", "1.5"]
+    assert main(["serve", "--store", str(tmp_path / "a.db"), "--port", "1", *typed]) == 130
+    settings, limits = seen[0].settings, seen[0].limits
+    assert (settings.expire, settings.expire_as, settings.mature) == (30 * 86_400.0, 0, 7 * 86_400.0)
+    assert settings.corrections and settings.monitor == 1_000_000 and settings.method == "tops"
+    assert limits == {"body": 1000, "events": 5, "connections": 7, "request_seconds": 1.5}
+
+
+def test_tls(tmp_path: Path) -> None:
+    certificate, key = FIXTURES / "tls-cert.pem", FIXTURES / "tls-key.pem"  # for 127.0.0.1, and for nothing but this
+    with service_here(tmp_path / "calibeat.db", tls=(str(certificate), str(key))) as url:
+        assert url.startswith("https://")
+        trusted = ssl.create_default_context(cafile=str(certificate))
+        with httpx.Client(base_url=url, verify=trusted) as http:
+            assert http.post("/v1/forecasts", json=EVENT).json()["id"] == "i"
+            assert http.post("/v1/forecasts", content=b"x" * 10, headers={"content-type": "x"}).status_code == 415
+            assert "secure" in http.post("/login", data={"token": ""}).headers["set-cookie"].lower()
+        with socket.create_connection(address(url), timeout=10) as connection:  # plain HTTP on a TLS port
+            connection.sendall(request("/v1/forecasts", b"{}"))
+            assert not connection.recv(100).startswith(b"HTTP")
+        with ssl.create_default_context(cafile=str(certificate)).wrap_socket(
+            socket.create_connection(address(url), timeout=10), server_hostname="127.0.0.1"
+        ) as connection:
+            connection.sendall(b"\x00\x01\x02\r\n\r\n")
+            assert connection.recv(1000).startswith(b"HTTP/1.1 400")
+
+
+def test_the_limit_of_open_files_is_raised_or_respected() -> None:
+    assert server.room_for(10) == 10
+    import resource
+
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    try:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (256, hard))
+        assert server.room_for(400) == 400  # the soft limit was raised
+        assert server.room_for(2**40) < 2**40  # nobody can have so many
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+def test_addresses() -> None:
+    with socket.create_server(("::1", 0), family=socket.AF_INET6) as listener:
+        assert server.address(listener, tls=True).startswith("https://[::1]:")
+    assert not server.is_loopback("example.org")

@@ -1,0 +1,187 @@
+"""Tokens: made once, kept as hashes, needed everywhere but for health, and gone when they are revoked."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+from served import service_here, wait_until
+
+from calibeat.cli.main import main
+from calibeat.errors import InvalidInput
+from calibeat.service.tokens import Refresher, TokenBook, hashed, new_token
+
+EVENT = {"stream": "s", "id": "i", "score": 0.5}
+
+
+def make(store: Path, scope: str, name: str, capsys: pytest.CaptureFixture[str]) -> str:
+    assert main(["token", "create", "--store", str(store), "--scope", scope, "--name", name]) == 0
+    printed = capsys.readouterr()
+    assert printed.err == ""
+    return printed.out.removesuffix("\n")
+
+
+def bearer(token: str) -> dict[str, str]:
+    return {"authorization": f"Bearer {token}"}
+
+
+def test_create_prints_the_token_alone_and_keeps_only_its_hash(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    store = tmp_path / "calibeat.db"
+    token = make(store, "write", "model", capsys)
+    assert token.startswith("calibeat_") and len(token) == 52 and " " not in token
+    everything = b"".join(path.read_bytes() for path in tmp_path.iterdir())
+    assert token.encode() not in everything
+    with sqlite3.connect(store) as database:
+        assert database.execute("SELECT hash FROM token").fetchall() == [(hashed(token).hex(),)]
+
+
+def test_list_and_revoke(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    store = tmp_path / "calibeat.db"
+    token = make(store, "read", "page", capsys)
+    make(store, "write", "model", capsys)
+    assert main(["token", "revoke", "--store", str(store), "--name", "page"]) == 0
+    assert capsys.readouterr().out == "page is revoked\n"
+    assert main(["token", "list", "--store", str(store), "--json"]) == 0
+    shown = capsys.readouterr().out
+    found = json.loads(shown)
+    assert [(each["name"], each["scope"], bool(each["revoked"])) for each in found] == [
+        ("page", "read", True),
+        ("model", "write", False),
+    ]
+    assert main(["token", "list", "--store", str(store)]) == 0
+    text = capsys.readouterr().out
+    assert text.splitlines()[0].startswith("page  read  20") and "revoked 20" in text
+    assert token not in shown + text and hashed(token).hex() not in shown + text
+
+
+@pytest.mark.parametrize(
+    ("typed", "words"),
+    [
+        (["create", "--scope", "write", "--name", "model"], "which is taken"),
+        (["create", "--scope", "write", "--name", " "], "1 to 100 printable characters"),
+        (["create", "--scope", "write", "--name", "a\x1b[31m"], "1 to 100 printable characters"),
+        (["revoke", "--name", "nobody"], "name must be that of a valid token"),
+    ],
+)
+def test_mistakes_of_the_command(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], typed: list[str], words: str
+) -> None:
+    store = tmp_path / "calibeat.db"
+    make(store, "write", "model", capsys)
+    assert main(["token", *typed, "--store", str(store)]) == 2
+    assert words in capsys.readouterr().err
+
+
+def test_a_list_of_a_store_that_is_not_there(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["token", "list", "--store", str(tmp_path / "none.db")]) == 2
+    assert "store must exist" in capsys.readouterr().err
+    assert not (tmp_path / "none.db").exists()
+
+
+# ---- a service with tokens ---------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def guarded(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Iterator[tuple[str, str, str, Path]]:
+    store = tmp_path / "calibeat.db"
+    write, read = make(store, "write", "model", capsys), make(store, "read", "page", capsys)
+    with service_here(store) as url:
+        yield url, write, read, store
+
+
+def test_scopes(guarded: tuple[str, str, str, Path]) -> None:
+    url, write, read, _ = guarded
+    with httpx.Client(base_url=url) as http:
+        for headers in ({}, bearer("calibeat_wrong"), {"authorization": f"Basic {write}"}):
+            answer = http.post("/v1/forecasts", json=EVENT, headers=headers)
+            assert (answer.status_code, answer.json()["error"]["code"]) == (401, "unauthorized")
+            assert answer.headers["www-authenticate"] == "Bearer"
+            for path in ("/v1/streams", "/v1/streams/s", "/v1/alarms", "/v1/totals", "/metrics"):
+                found = http.get(path, headers=headers)
+                assert (found.status_code, found.json()["error"]["code"]) == (401, "unauthorized"), path
+        answer = http.post("/v1/forecasts", json=EVENT, headers=bearer(read))
+        assert (answer.status_code, answer.json()["error"]["code"]) == (403, "forbidden")
+        assert http.post("/v1/forecasts", json=EVENT, headers=bearer(write)).status_code == 200
+        for token in (read, write):
+            assert http.get("/v1/streams", headers=bearer(token)).status_code == 200
+        assert http.get("/v1/streams", headers=bearer(read) | {"host": "any.example"}).status_code == 200
+        for path in ("/healthz", "/readyz", "/openapi.json", "/"):
+            assert http.get(path).status_code == 200, path
+
+
+def test_a_revoked_token_stops_and_a_new_one_begins_while_the_service_runs(
+    guarded: tuple[str, str, str, Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    url, write, _, store = guarded
+    with httpx.Client(base_url=url) as http:
+        assert http.post("/v1/forecasts", json=EVENT, headers=bearer(write)).status_code == 200
+        main(["token", "revoke", "--store", str(store), "--name", "model"])
+        capsys.readouterr()
+        wait_until(lambda: http.post("/v1/forecasts", json=EVENT, headers=bearer(write)).status_code == 401, 5)
+        new = make(store, "write", "model-2", capsys)
+        wait_until(lambda: http.post("/v1/forecasts", json=EVENT, headers=bearer(new)).status_code == 200, 5)
+
+
+def test_the_page_logs_in_with_a_cookie_that_reads_only(guarded: tuple[str, str, str, Path]) -> None:
+    url, write, read, _ = guarded
+    with httpx.Client(base_url=url) as http:
+        wrong = http.post("/login", data={"token": "calibeat_wrong"})
+        assert (wrong.status_code, wrong.json()["error"]["at"]) == (401, "token")
+        assert "set-cookie" not in wrong.headers
+        assert http.post("/login", data={"token": "x" * 5000}).status_code == 413
+        answer = http.post("/login", data={"token": f" {read} "})
+        assert (answer.status_code, answer.headers["location"]) == (303, "/")
+        cookie = answer.headers["set-cookie"].lower()
+        assert "httponly" in cookie and "samesite=strict" in cookie and "path=/" in cookie
+        assert http.get("/v1/streams").status_code == 200
+        http.post("/login", data={"token": write})
+        assert http.post("/v1/forecasts", json=EVENT).status_code == 401  # a cookie never writes
+        http.post("/logout")
+        assert http.get("/v1/streams").status_code == 401
+
+
+def test_a_token_is_needed_as_soon_as_there_is_one(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    store = tmp_path / "calibeat.db"
+    with service_here(store) as url, httpx.Client(base_url=url) as http:
+        assert http.post("/v1/forecasts", json=EVENT).status_code == 200
+        assert http.post("/login", data={}).status_code == 303  # nothing to ask for
+        token = make(store, "write", "first", capsys)
+        wait_until(lambda: http.post("/v1/forecasts", json=EVENT).status_code == 401, 5)
+        assert http.post("/v1/forecasts", json=EVENT, headers=bearer(token)).status_code == 200
+
+
+def test_without_tokens_only_loopback_is_listened_on(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    store = tmp_path / "calibeat.db"
+    refused = pytest.raises(InvalidInput, match="host must be loopback as long as there is no token")
+    with refused, service_here(store, host="0.0.0.0"):  # noqa: S104 - that is what must not work
+        pass
+    token = make(store, "write", "first", capsys)
+    with service_here(store, host="0.0.0.0") as url, httpx.Client(base_url=url) as http:  # noqa: S104
+        assert http.post("/v1/forecasts", json=EVENT, headers=bearer(token)).status_code == 200
+        main(["token", "revoke", "--store", str(store), "--name", "first"])
+        wait_until(lambda: http.post("/v1/forecasts", json=EVENT, headers=bearer(token)).status_code == 401, 5)
+        assert http.get("/v1/streams").status_code == 401  # not open to everybody again
+
+
+def test_a_store_that_is_away_for_a_moment_keeps_the_tokens() -> None:
+    token, answers = new_token(), iter([None, None, "gone", None])
+    book, looks = TokenBook(open_without_tokens=True), []
+
+    def read() -> list[tuple[bytes, str]]:
+        looks.append(1)
+        if next(answers, None):
+            raise OSError("gone")
+        return [(hashed(token), "write")]
+
+    refresher = Refresher(book, read, seconds=0.01)  # type: ignore[arg-type]
+    refresher.start()
+    wait_until(lambda: len(looks) > 4)
+    refresher.stop()
+    assert book.scope_of(token.encode()) == "write"
+    assert book.scopes == {"write"}

@@ -1,0 +1,78 @@
+"""An engine without its thread and with a clock that is set by hand: one request, one group, one answer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+
+from calibeat.service.engine import Engine, Settings
+from calibeat.service.operations import ForecastEvent, OutcomeEvent, Refusal
+
+DAY = 86_400.0
+START = 1_800_000_000.0
+
+
+class Desk:
+    """What a client sees of an engine."""
+
+    def __init__(self, url: str, **settings: Any) -> None:
+        self.now = START
+        self.engine = Engine.open(url, Settings(**{"method": "tops", **settings}), clock=lambda: self.now)
+
+    def ask(self, *events: tuple[Any, ...]) -> Any:
+        """A request of forecasts: (stream, id, score[, time])."""
+        return self._only([ForecastEvent(*event) for event in events])
+
+    def tell(self, *events: tuple[Any, ...]) -> Any:
+        """A request of outcomes: (stream, id, outcome[, time])."""
+        return self._only([OutcomeEvent(*event) for event in events])
+
+    def group(self, *requests: list[Any]) -> list[Any]:
+        """Several requests in one group."""
+        return [answer for _, answer in self.engine.process(list(enumerate(requests)))]
+
+    def tick(self, seconds: float = 0.0) -> None:
+        """Time passes, and nobody comes."""
+        self.now += seconds
+        self.engine.process([])
+
+    def _only(self, events: list[Any]) -> Any:
+        (answer,) = self.group(events)
+        if isinstance(answer, Refusal):
+            raise answer
+        return answer
+
+    def play(self, n: int, *, streams: int = 3, seed: int = 0, late: int = 5) -> None:
+        """Some events of some streams, with outcomes that come late; a few never."""
+        rng = np.random.default_rng(seed)
+        open_events: list[OutcomeEvent] = []
+        requests: list[list[Any]] = []
+        for at in range(n):
+            name, score, event = f"s{rng.integers(streams)}", float(rng.random()), f"p{seed}-{at}"
+            requests.append([ForecastEvent(name, event, score)])
+            open_events.append(OutcomeEvent(name, event, int(rng.random() < score**2)))
+            if len(open_events) > late:
+                outcome = open_events.pop(int(rng.integers(len(open_events))))
+                if rng.random() < 0.9:
+                    requests.append([outcome])
+            if len(requests) > 9 or at == n - 1:
+                self.group(*requests)
+                requests = []
+                self.now += float(rng.random() * 1000.0)
+
+    def close(self) -> None:
+        """Close the store."""
+        self.engine.store.close()
+
+
+@contextmanager
+def desk(url: str, **settings: Any) -> Iterator[Desk]:
+    """An engine that is closed at the end."""
+    made = Desk(url, **settings)
+    try:
+        yield made
+    finally:
+        made.close()

@@ -1,0 +1,179 @@
+"""Streams on a real session: the bits of one process, restarts from the checkpoint, repeats, expiry, states."""
+
+from __future__ import annotations
+
+import os
+from math import nan
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from calibeat import Bank
+from calibeat.core.stats import LAST
+from calibeat.spark import calibrate_stream, stream_state, to_bank
+
+pa = pytest.importorskip("pyarrow")
+pd = pytest.importorskip("pandas")
+pytest.importorskip("pyspark")
+pq = pytest.importorskip("pyarrow.parquet")
+
+COLUMNS = {"key": "key", "id": "id", "score": "score", "outcome": "outcome", "time": "time"}
+START = pd.Timestamp("2024-01-01")
+
+
+def events(n: int, keys: int, seed: int = 0) -> tuple[Any, Any]:
+    """Scores, a second apart, and outcomes that come up to two hours later; some come twice, some never."""
+    rng = np.random.default_rng(seed)
+    time = START + pd.to_timedelta(np.arange(n), unit="s")
+    scores = pd.DataFrame(
+        {"key": rng.integers(0, keys, n), "id": np.arange(n), "score": rng.random(n), "time": time.astype("M8[us]")}
+    )
+    outcomes = scores[["key", "id"]].assign(outcome=(rng.random(n) < scores["score"] ** 2).astype(np.int64))
+    delay = pd.to_timedelta(rng.integers(1, 7200, n), unit="s")
+    outcomes["time"] = (time + delay).astype("M8[us]")
+    outcomes = outcomes[rng.random(n) < 0.9]
+    again = outcomes[rng.random(len(outcomes)) < 0.02]
+    again = again.assign(time=again["time"] + pd.Timedelta(seconds=900))
+    return scores, pd.concat([outcomes, again]).sort_values("time")
+
+
+class Folder:
+    """Files that arrive one after the other, and a query over them."""
+
+    def __init__(self, spark: Any, path: Path, **options: Any) -> None:
+        self.spark, self.path, self.options, self.files = spark, path, options, 0
+        for name in ("scores", "outcomes"):
+            (path / name).mkdir(parents=True)
+
+    def arrive(self, scores: Any, outcomes: Any) -> None:
+        for name, table in (("scores", scores), ("outcomes", outcomes)):
+            file = self.path / name / f"{self.files:03d}.parquet"
+            pq.write_table(pa.Table.from_pandas(table, preserve_index=False), file)
+            os.utime(file, (1e9 + self.files,) * 2)
+        self.files += 1
+
+    def run(self) -> Any:
+        """Serve what has arrived, file by file; -> all that was told so far."""
+        frames = [
+            self.spark.readStream.schema(self.spark.read.parquet(str(self.path / name)).schema)
+            .option("maxFilesPerTrigger", 1)
+            .parquet(str(self.path / name))
+            for name in ("scores", "outcomes")
+        ]
+        stream = calibrate_stream(*frames, **COLUMNS, buckets=4, pages=4, **self.options)
+        writer = stream.writeStream.format("parquet").option("path", str(self.path / "out"))
+        query = writer.option("checkpointLocation", str(self.path / "checkpoint")).trigger(availableNow=True).start()
+        query.awaitTermination()
+        return self.spark.read.parquet(str(self.path / "out")).toArrow().to_pandas()
+
+
+def in_one_process(bank: Bank, scores: Any, outcomes: Any) -> tuple[dict[str, float], int]:
+    """Forecasts by id, and how many outcomes came again."""
+    operations = pd.concat([scores.assign(outcome=nan, second=1), outcomes.assign(score=nan, second=0)])
+    operations["text"] = operations["id"].astype(str)
+    operations = operations.sort_values(["time", "second", "text"])
+    first = ~operations.duplicated(["id", "second"])
+    operations = operations[first]
+    at: dict[str, int] = {}
+    own = []
+    for i, (name, second) in enumerate(zip(operations["text"], operations["second"], strict=True)):
+        own.append(-1 if second else at[name])
+        if second:
+            at[name] = i
+    columns = operations["key"].to_numpy(), operations["score"].to_numpy(), operations["outcome"].to_numpy()
+    made = bank.fold(*columns, of=own)
+    return {name: float(made.forecasts[i]) for name, i in at.items()}, int((~first).sum())
+
+
+def test_the_bits_of_one_process_and_a_restart_in_mid_stream(spark: Any, tmp_path: Path) -> None:
+    scores, outcomes = events(100_000, keys=500)
+    outcomes = outcomes[outcomes["time"] < scores["time"].iloc[-1]]
+    bank = Bank("tops")
+    wanted, repeats = in_one_process(bank, scores, outcomes)
+    folder = Folder(spark, tmp_path, method="tops")
+    edges = START + pd.to_timedelta(np.linspace(0, 100_000, 4), unit="s")
+    parts = [
+        tuple(table[(table["time"] >= begin) & (table["time"] < end)] for table in (scores, outcomes))
+        for begin, end in zip(edges, edges[1:], strict=False)
+    ]
+    for part in parts[:2]:
+        folder.arrive(*part)
+    folder.run()
+    # As if the driver had died after the second batch was written and before it was noted: it runs again.
+    (tmp_path / "checkpoint" / "commits" / "1").unlink()
+    (tmp_path / "checkpoint" / "commits" / ".1.crc").unlink(missing_ok=True)
+    folder.arrive(*parts[2])
+    got = folder.run()
+    forecasts = got[got["status"] == "forecast"]
+    assert len(forecasts) == len(scores) and dict(zip(forecasts["id"], forecasts["forecast"], strict=True)) == wanted
+    assert got["status"].value_counts().to_dict() == {"forecast": len(scores), "repeated": repeats}
+    found = to_bank(stream_state(spark, tmp_path / "checkpoint", method="tops"))
+    rows, own = found.rows(sorted(bank)), bank.rows(sorted(bank))
+    rows[:, bank.method.width + LAST] = own[:, bank.method.width + LAST] = 0.0
+    assert np.array_equal(rows, own)
+
+
+def test_a_stream_that_starts_from_a_bank_and_expires_events(spark: Any, tmp_path: Path) -> None:
+    scores, outcomes = events(4000, keys=20, seed=1)
+    bank = Bank("ops")
+    bank.run(scores["key"].to_numpy(), scores["score"].to_numpy(), np.ones(len(scores)))
+    bad = scores[:1].assign(id=77_777, score=1.5)
+    folder = Folder(
+        spark,
+        tmp_path,
+        method="ops",
+        state=bank,
+        expire="1h",
+        expire_as=0,
+        watermark="0 seconds",
+        bad="side",
+        learnt=True,
+    )
+    first = outcomes["time"] < scores["time"].iloc[2000]
+    early = outcomes[first]
+    folder.arrive(pd.concat([scores[:2000], bad]), early)
+    much_later = scores[:1].assign(id=99_999, time=START + pd.Timedelta(days=1))
+    folder.arrive(much_later, outcomes[:0])
+    got = folder.run()
+    forecasts = got[got["status"] == "forecast"].set_index("id")["forecast"]
+    wanted, _ = in_one_process(bank, scores[:2000], early)
+    assert {name: forecasts[name] for name in wanted} == wanted
+    settled = set(early["id"])
+    expired = got[got["status"] == "expired"]
+    assert sorted(expired["id"].astype(int)) == sorted(set(range(2000)) - settled)
+    assert (expired["outcome"] == 0.0).all()
+    assert got[got["status"] == "bad"]["reason"].tolist() == ["score must be in [0, 1], got 1.5"]
+    assert (got["status"] == "learnt").sum() == len(settled)
+
+
+def test_what_a_stream_refuses(spark: Any) -> None:
+    rate = spark.readStream.format("rate").load().selectExpr("value as key", "value as id", "timestamp as time")
+    scores, outcomes = rate.selectExpr("*", "0.5 as score"), rate.selectExpr("*", "1 as outcome")
+
+    def refused(sentence: str, first: Any = scores, second: Any = outcomes, **changed: Any) -> None:
+        with pytest.raises(Exception, match=sentence):
+            calibrate_stream(first, second, **{**COLUMNS, **changed})
+
+    refused("scores must be a stream, got none", spark.range(1))
+    refused("outcomes must be a stream, got none", second=spark.range(1))
+    refused("a bank needs a method that lives in a row", method="wps")
+    refused("expire must be a time such as 30d, got 5", expire=5)
+    refused("expire_as needs expire", expire_as=0)
+    refused("outcome must be 0 or 1", expire="1d", expire_as=2)
+    refused("outcome must be a column of the frame, got 'label'", outcome="label")
+    refused("time column must hold timestamps, got long", time="id")
+    refused("buckets must be a whole number", buckets=0)
+    refused(
+        "strings in one stream and numbers in the other",
+        second=outcomes.withColumn("key", outcomes["key"].cast("string")),
+    )
+    refused("strings in one of state and scores", state=_strings())
+    refused("state must be of auto, got rows of ops", state=_strings("ops"))
+
+
+def _strings(method: str = "auto") -> Bank:
+    bank = Bank(method)
+    bank.run(["a"], [0.5], [1])
+    return bank
