@@ -12,7 +12,7 @@ from pathlib import Path
 
 from browser import browser, open_page, screenshot, settle
 
-WIDTH, HEIGHT = 1280, 1480
+WIDTH, HEIGHT = 1280, 2010
 
 
 def main(report: str, picture: str, section: str | None = None, height: str = str(HEIGHT)) -> None:

@@ -6,8 +6,8 @@ import re
 
 from sphinx.application import Sphinx
 
-from . import api, commands, methods
-from .pages import DOCS, ROOT, SHOWN, relink, write
+from . import api, commands, http, methods
+from .pages import DOCS, FOLDERS, ROOT, SHOWN, WRITTEN, relink, write
 
 PERHAPS = re.compile(r"^(\S+)\?$", re.MULTILINE)
 TITLES = {
@@ -25,12 +25,24 @@ def root_pages() -> None:
         write(page, relink(text, ROOT, (DOCS / page).parent))
 
 
+def remove_old() -> None:
+    """Pages of names, commands and tutorials that are not there any more."""
+    for folder in FOLDERS:
+        for path in (DOCS / folder).glob("*.md"):
+            if path not in WRITTEN:
+                path.unlink()
+    scripts = {path.stem for path in (DOCS / "tutorials" / "scripts").glob("*.py")}
+    for path in (DOCS / "tutorials" / "pages").glob("*.rst"):
+        if path.stem not in {*scripts, "index", "sg_execution_times"}:
+            path.unlink()
+
+
 def before(_app: Sphinx) -> None:
     """Write the pages."""
     root_pages()
-    api.generate()
-    commands.generate()
-    methods.generate()
+    for part in (api, commands, http, methods):
+        part.generate()
+    remove_old()
 
 
 def read(_app: Sphinx, name: str, source: list[str]) -> None:
@@ -44,6 +56,7 @@ def read(_app: Sphinx, name: str, source: list[str]) -> None:
 
 
 def setup(app: Sphinx) -> dict[str, bool]:
+    """For Sphinx."""
     app.connect("builder-inited", before, priority=100)
     app.connect("source-read", read)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -9,6 +9,8 @@ from pathlib import Path
 DOCS = Path(__file__).parents[1]
 ROOT = DOCS.parent
 OUT = DOCS  # where pages are written
+WRITTEN: set[Path] = set()
+FOLDERS = ("reference/api", "reference/methods", "reference/command-line")  # nothing else is in them
 # Files of the repository's root that the site shows as pages.
 SHOWN = {
     "CONTRIBUTING.md": "explanation/design.md",
@@ -24,6 +26,7 @@ def write(page: str, text: str) -> str:
     """Write docs/PAGE unless it is there with this text; its name for a toctree."""
     path = OUT / page
     path.parent.mkdir(parents=True, exist_ok=True)
+    WRITTEN.add(path)
     text = REMARK + text.rstrip() + "\n"
     if not path.is_file() or path.read_text(encoding="utf-8") != text:
         path.write_text(text, encoding="utf-8")

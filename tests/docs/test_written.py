@@ -15,6 +15,8 @@ import calibeat
 from calibeat.cli import main as cli
 from calibeat.core.presets import PRESETS
 from calibeat.errors import CalibeatError
+from calibeat.service.limits import DEFAULT
+from calibeat.service.openapi import document
 
 HEADINGS = (
     "Formula",
@@ -36,7 +38,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         pages: ModuleType = importlib.import_module("_site.pages")
         written = tmp_path_factory.mktemp("pages")
         patch.setattr(pages, "OUT", written)
-        for name in ("api", "commands", "methods"):
+        for name in ("api", "commands", "http", "methods"):
             importlib.import_module(f"_site.{name}").generate()
         yield written
         for name in [name for name in sys.modules if name.partition(".")[0] == "_site"]:
@@ -60,12 +62,21 @@ def test_every_adapter_has_a_page(folder: Path) -> None:
         assert (folder / f"reference/api/{name}.md").is_file(), name
 
 
+def test_every_call_of_the_service_is_documented(folder: Path) -> None:
+    page = (folder / "reference/http.md").read_text()
+    for path, verbs in document(DEFAULT)["paths"].items():
+        for verb in verbs:
+            assert f"### {verb.upper()} {path}\n" in page, path
+
+
 def options(parser: argparse.ArgumentParser) -> Iterator[tuple[str, argparse.Action]]:
     for action in parser._actions:
         if isinstance(action, argparse._SubParsersAction):
             for sub in action.choices.values():
                 yield from options(sub)
-        elif not isinstance(action, argparse._HelpAction | argparse._VersionAction):
+        elif (
+            not isinstance(action, argparse._HelpAction | argparse._VersionAction) and action.help != argparse.SUPPRESS
+        ):
             yield parser.prog, action
 
 

@@ -20,7 +20,7 @@ from terminals import Terminal
 from calibeat import CalibeatError, InvalidInput, MissingExtra
 from calibeat.cli import main as cli
 from calibeat.examples import drifts
-from calibeat.paper import pages, published, registry, section
+from calibeat.paper import pages, published, registry, section, whole
 from calibeat.paper.datasets import DATASETS
 from calibeat.paper.registry import EXPERIMENTS
 from calibeat.paper.reproduce import outcome_of, reproduce, require_libraries
@@ -98,7 +98,7 @@ def test_printed_numbers_are_those_of_the_paper() -> None:
 @pytest.mark.parametrize("name", EXPERIMENTS)
 def test_what_an_experiment_leaves_behind(name: str, small: tuple[Path, str]) -> None:
     folder = small[0] / "reproduction"
-    page = (folder / f"{name}.md").read_text()
+    page, whole_page = (folder / f"{name}.md").read_text(), (small[0] / "reproduction.md").read_text()
     with (folder / f"{name}.csv").open(newline="") as file:
         head, *rows = csv.reader(file)
     assert rows and all(len(row) == len(head) for row in rows)
@@ -123,7 +123,7 @@ def test_what_an_experiment_leaves_behind(name: str, small: tuple[Path, str]) ->
     facts = json.loads((folder / f"{name}.json").read_text())
     assert page.startswith(f"## {facts['heading']}\n") and f"Made with: {facts['made_with']}" in page
     for verdict in facts["verdicts"]:
-        assert pages.quoted(section.Verdict(**verdict)) in page.replace("\\|", "|")
+        assert pages.quoted(section.Verdict(**verdict)) in whole_page.replace("\\|", "|")
     assert f"Not the paper's size: {TREES} trees, {EVENTS} events" in page
     assert re.search(rf"^{name} +", small[1], flags=re.MULTILINE)
 
@@ -132,9 +132,9 @@ def test_two_runs_judge_no_claim_that_depends_on_them(small: tuple[Path, str]) -
     page, printed = (small[0] / "reproduction.md").read_text(), small[1]
     sure = len(json.loads((small[0] / "reproduction" / "platt.json").read_text())["verdicts"])  # from a formula
     every = len(re.findall(r"^\| .* \| (?:holds|too few runs to decide) \| ", page, flags=re.MULTILINE))
-    assert f"**{sure} hold** in these runs, **0 do not**, and 0 are undecided" in page
+    assert f"**{sure} hold**, **0 do not hold to the letter**, and 0 are undecided" in page
     assert f"{every - sure} more were not judged: too few runs to decide." in page and every > 50
-    assert "does not hold" not in page and "Those that do not hold:" not in page
+    assert "does not hold" not in page and "## Wordings" not in page
     assert "2 runs, and a verdict needs at least 10; " in page and "2 runs, and a verdict needs at least 5; " in page
     assert "fewer than 10 runs" in page  # the rule is written down
     assert re.search(r"^real-drift .* 8 claims not judged: too few runs to decide$", printed, flags=re.MULTILINE)
@@ -150,22 +150,25 @@ def test_the_page_counts_verdicts() -> None:
         replace(one, holds=None, claim="Who knows"),
         replace(one, holds=None, fails_at_two=True, claim="Hardly", verbatim=False),
         replace(one, holds=None, too_few=True, claim="Unjudged"),
+        replace(one, holds=False, better=True, claim="Slightly better"),
     ]
-    text = "\n".join(pages.summary(verdicts, ["a finding"]))
-    assert "**2 hold** in these runs, **1 do not**, and 2 are undecided" in text
+    text = "\n".join([whole.tally(verdicts), *whole.wordings(verdicts)])
+    assert "the 6 sentences of the text that were judged, **2 hold**, in 1 the result is better than they say" in text
+    assert "**1 do not hold to the letter**, and 2 are undecided" in text
     assert "If two standard errors were enough, 1 of the undecided would not hold." in text
     assert "1 more was not judged: too few runs to decide." in text and "Unjudged" not in text
-    assert "Those that do not hold:\n- “OPS is best” (Figure 5)\n" in text
+    assert text.endswith(f"## {whole.LETTER}\n{whole.WORDINGS}\n- “OPS is best” (Figure 5): why")
+    assert "## Better than the text says\n- “Slightly better” (Figure 5): why\n" in text
     assert "- “Who knows” (Figure 5)\n- Hardly (Figure 5) (at two standard errors: does not hold)\n" in text
-    assert text.endswith("- a finding") and "TOPS is best" not in text
-    assert "1 is undecided" in pages.summary([replace(one, holds=None)], [])[0]
-    assert outcome_of(verdicts) == "2 of 6 claims hold, 3 undecided"
+    assert "TOPS is best" not in text
+    assert "1 is undecided" in whole.tally([replace(one, holds=None)])
+    assert outcome_of(verdicts) == "2 of 7 claims hold, 3 undecided"
     assert outcome_of([]) == "no claims to decide"
 
 
 def test_the_links_of_the_page_lead_somewhere(small: tuple[Path, str]) -> None:
     page = (small[0] / "reproduction.md").read_text()
-    known = page[page.index("published experiments themselves") : page.index("The numbers stand beside")]
+    known = page[page.index("published experiments themselves") : page.index("How claims are judged")]
     for finding in ("fetal-iid", "covariate-iid", "HOPS never improves", "TOBS", "epsilon 0.2", "not Brier"):
         assert finding in known
     assert "Changed afterwards:" in page and "CITATION.cff" in page and "licence" in page
@@ -220,9 +223,10 @@ def test_one_run_decides_nothing_that_is_random(tmp_path: Path) -> None:
     page = reproduce(names, settings, tmp_path, to=io.StringIO(), log=io.StringIO()).read_text()
     assert "Made with: 1 run, seed 0;" in page and not re.search(r"\bnan\b", page)
     for name in ("label-drift", "covariate-drift", "rain", "ten-dimensions"):
-        part = (tmp_path / "reproduction" / f"{name}.md").read_text()
-        assert "| too few runs to decide | " in part and "| holds |" not in part and "**does not hold**" not in part
-        assert "1 run, and a verdict needs at least 10; " in part
+        facts = json.loads((tmp_path / "reproduction" / f"{name}.json").read_text())
+        assert all(verdict["too_few"] and verdict["holds"] is None for verdict in facts["verdicts"])
+    assert "| too few runs to decide | " in page and "| holds |" not in page and "**does not hold**" not in page
+    assert "1 run, and a verdict needs at least 10; " in page
 
 
 def test_data_in_use_are_verified_also_when_the_scores_are_in_the_cache(tmp_path: Path) -> None:

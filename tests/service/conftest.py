@@ -23,3 +23,11 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     if request.param == "sqlite":
         return str(tmp_path / "calibeat.db")
     return request.getfixturevalue("server").database()  # type: ignore[no-any-return]
+
+
+@pytest.fixture(scope="module", params=["sqlite", "postgres"])
+def module_url(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The same for tests of a module that only read."""
+    if request.param == "sqlite":
+        return str(tmp_path_factory.mktemp("store") / "calibeat.db")
+    return request.getfixturevalue("server").database()  # type: ignore[no-any-return]

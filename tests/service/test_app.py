@@ -312,6 +312,6 @@ def test_the_page_has_a_policy_and_no_inline_script(http: httpx.Client) -> None:
     policy = page.headers["content-security-policy"]
     assert "default-src 'none'" in policy and "unsafe" not in policy and "frame-ancestors 'none'" in policy
     assert "<script>" not in page.text and "style=" not in page.text
-    assert http.get("/static/page.css").status_code == 200
+    assert http.get("/static/dashboard.css").status_code == 200
     for name in ("nothing.js", "..%2fapp.py", ".hidden", "%00"):
         refused(http.get(f"/static/{name}"), 404, "not_found")

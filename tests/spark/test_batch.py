@@ -187,7 +187,7 @@ def test_what_is_refused_before_a_job_starts(spark: Any) -> None:
     refused("columns must not be named 'forecast'", frame.withColumnRenamed("number", "forecast"))
     refused("columns must have different names, got 'key' twice", frame.select("*", "key"))
     refused(r"frame must be a DataFrame of Spark, got builtins\.list", [1])
-    refused("keys must be of one kind", state=from_bank(_bank([7]), spark))
+    refused("keys must be of one kind", method="ops", state=from_bank(_bank([7]), spark))
     refused("state must be of auto, got rows of ops", state=from_bank(_bank(["a"]), spark))
     refused("state must have the columns key, row, method, version, got none named 'row'", state=frame)
     with pytest.raises(InvalidInput, match="prior"):

@@ -1,8 +1,9 @@
-"""One bucket without Spark: late, early, repeated and contradicting outcomes, expiry, pages, and the bits of one fold."""
+"""One bucket without Spark: late, early, repeated and contradicting outcomes, expiry, pages, the bits of one fold."""
 
 from __future__ import annotations
 
 from hashlib import blake2b
+from itertools import pairwise
 from math import isnan, nan
 from typing import Any
 
@@ -81,7 +82,7 @@ def test_late_outcomes_have_the_bits_of_one_bank_however_batches_are_cut() -> No
         for cuts in ((0, 1800), (0, 7, 400, 401, 1800)):
             bucket = bucket_of(method)
             got: dict[str, float] = {}
-            for begin, end in zip(cuts, cuts[1:], strict=False):
+            for begin, end in pairwise(cuts):
                 part = operations[begin:end]
                 rng.shuffle(part)  # type: ignore[arg-type]  # a list does as well
                 answer = bucket.serve(batch(*part))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from itertools import pairwise
 from math import nan
 from pathlib import Path
 from typing import Any
@@ -96,7 +97,7 @@ def test_the_bits_of_one_process_and_a_restart_in_mid_stream(spark: Any, tmp_pat
     edges = START + pd.to_timedelta(np.linspace(0, 100_000, 4), unit="s")
     parts = [
         tuple(table[(table["time"] >= begin) & (table["time"] < end)] for table in (scores, outcomes))
-        for begin, end in zip(edges, edges[1:], strict=False)
+        for begin, end in pairwise(edges)
     ]
     for part in parts[:2]:
         folder.arrive(*part)

@@ -17,7 +17,7 @@ from .read import arrays
 from .read.batch import Batch, Chunk
 from .read.rows import RowReader
 from .replay.contenders import with_key_variants, with_others
-from .replay.engine import OnForecasts, replay_log
+from .replay.engine import Elsewhere, OnForecasts, replay_log
 from .replay.methods import chosen
 from .result import BacktestResult
 from .tables import Table, check_times
@@ -66,6 +66,7 @@ def run(
     keyed: bool,
     others: Mapping[str, str] | None = None,
     on_forecasts: OnForecasts | None = None,
+    elsewhere: Elsewhere | None = None,
 ) -> Payload:
     """Replay the batches by the options of the reader. What the reader learns of the log goes into `source`.
 
@@ -96,6 +97,7 @@ def run(
             streams=lambda: reader.streams,
             maturity=options.maturity,
             on_forecasts=hand_on,
+            elsewhere=elsewhere,
         )
     except StopIteration:
         got = f"{reader.rows:,} that were all skipped" if reader.rows else "a header at most"

@@ -1,4 +1,4 @@
-"""Sections as Markdown, CSV, PNG and SVG, and the page that holds them all."""
+"""Sections as Markdown, CSV, PNG and SVG."""
 
 from __future__ import annotations
 
@@ -18,53 +18,16 @@ from calibeat._util.files import atomic
 from calibeat._util.words import counted
 
 from .forests import TREES
-from .registry import EXPERIMENTS, Experiment
-from .rules import MUCH, SLIGHTLY, STANDARD_ERRORS
-from .section import FEWEST_RUNS, Section, Table, Verdict, prose
+from .registry import Experiment
+from .section import Section, Table, Verdict
 from .settings import Settings
 from .storage import write_text
 
-PAGE, FOLDER = "reproduction.md", "reproduction"
+FOLDER = "reproduction"
 HOLDS, FAILS, OPEN, TOO_FEW = "holds", "**does not hold**", "undecided", "too few runs to decide"
+BETTER = "better than said"
 AT_TWO = " (at two standard errors: does not hold)"
 COLOURS = 64
-ABOUT = prose("""
-    Every table and figure of *Online Platt Scaling with Calibeating* (Gupta & Ramdas, ICML 2023), computed anew, our
-    numbers beside the paper's. This page is written by `calibeat reproduce`; each section names its command. "Paper" is
-    what the paper prints or, where it only plots, the final value of the experiments that were published with it (ten
-    seeds). ± is one standard deviation over the runs, and differences are counted in it. Words between “ and ” are the
-    text's own, with [...] where some are left out; the place named is where to read them in full. Where the text and
-    the published experiments differ, DEVIATIONS.md of the repository says what is done. The paper made 100 runs. To
-    cite these numbers, cite the paper and calibeat with its version (CITATION.cff of the repository); the page, its
-    figures and its CSVs are under calibeat's licence. Made with:
-""")
-HOW = prose(f"""
-    **How claims are judged.** The paper's lines are means over runs, and so are ours. A curve is "clearly" above
-    another where the mean difference, run by run, exceeds {STANDARD_ERRORS:g} of its standard errors. "Always" fails by
-    one clear exception, and is undecided if there are exceptions, but none is clear. "Slightly", "almost" and "hardly"
-    are a factor of at most {SLIGHTLY:g}, "by a margin" is more; "much" and "significantly" are at least {MUCH:g};
-    "typically", "most" and "mostly" are more than half, "often" and "performs well" at least half. These numbers are
-    ours; each verdict shows what it asks. With fewer than {FEWEST_RUNS} runs (Table 1: fewer than five) no claim about
-    a mean is judged. These rules were not all settled before the first results were seen. Changed afterwards:
-""")
-CHANGED = """
-    "clearly": from two standard errors to three, for all claims of the form "always" (what two would say is shown);
-    Figure 15, "performs well": from more than half of the streams to at least half, for OBS under drift and for WHB;
-    Figure 16: one claim was split in two, then both were held to what follows the 2,000th instance, run by run, and not
-        to the later half of the record, all runs together;
-    Table 1, "best candidates": first by the size of the regret beside OGD's, now by its growth in T, which is the
-        reason that the text gives;
-    "slightly": first only a direction in Section 1.2 and for epsilon 0.05, now one factor everywhere;
-    "almost as fast" in Table 1: from a factor of 1.5 to that of "almost";
-    Section 3.1, the Brier score: first "better" alone on all streams, which fails on some of them, now with the amount
-        and the log T term that the text gives;
-    Section 1.2, 5501-6000, "high accuracy and calibration": first accuracy alone, now CE too;
-    Figure 9: first all of fetal health was excepted, now HOPS alone, and the 0.01 is asked too;
-    Section 6, "all experimental scenarios": first without TOBS, HOBS, TWHB and the other epsilons;
-    claims added after the first results: error bars, "by a margin", "hardly affected", "almost as good", "most
-        experiments", "around 0.005", the label and regression drifts of Section 1.2, and those of Appendix A.3 on WHB;
-    a claim dropped: calibeating improving OPS on i.i.d. data, which the text says of drift
-"""
 LIBRARIES = ("numpy", "numba", "scikit-learn", "scipy", "pandas", "matplotlib")
 
 
@@ -125,12 +88,6 @@ def markdown(experiment: Experiment, section: Section, settings: Settings) -> st
         caption = section.captions[stem]
         parts.append(f"![{caption}]({stem}.png)\n\n*{caption}* ([SVG]({stem}.svg))")
     parts += [markdown_table(table) for table in section.tables]
-    if section.verdicts:
-        rows = [[quoted(v), shown(v), v.asked, v.why] for v in section.verdicts]
-        parts.append(markdown_table(Table("What the text says", ["claim", "in our runs", "asked", "numbers"], rows)))
-    if section.findings:
-        parts.append("**Known from the published experiments**")
-        parts.append(bullets([f"Published: {finding}" for finding in section.findings]))
     files = ", ".join(f"[{stem}.csv]({stem}.csv)" for stem in (experiment.name, *section.more))
     parts.append(f"Every number: {files}. `{command(experiment, settings)}`")
     parts.append(f"Made with: {made_with(experiment, settings)}")
@@ -153,6 +110,8 @@ def shown(verdict: Verdict) -> str:
     """The verdict, and what two standard errors would say if that is something else."""
     if verdict.too_few:
         return TOO_FEW
+    if verdict.better:
+        return BETTER
     return {True: HOLDS, False: FAILS, None: OPEN}[verdict.holds] + (AT_TWO if verdict.fails_at_two else "")
 
 
@@ -162,57 +121,6 @@ def markdown_table(table: Table) -> str:
     lines = [table.head, rules, *table.rows]
     text = "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines)
     return f"**{table.caption}**\n\n{text}"
-
-
-def assemble(out: Path) -> Path:
-    """OUT/reproduction.md from the pages of all the experiments that are there, in the order of the list."""
-    folder = out / FOLDER
-    names = [name for name in EXPERIMENTS if (folder / f"{name}.json").is_file()]
-    pages = [(folder / f"{name}.md").read_text(encoding="utf-8") for name in names]
-    facts = [json.loads((folder / f"{name}.json").read_text(encoding="utf-8")) for name in names]
-    parts = [
-        "# The paper, reproduced",
-        ABOUT,
-        bullets(sorted({about["made_with"] for about in facts})),
-        *summary(
-            [Verdict(**verdict) for about in facts for verdict in about["verdicts"]],
-            [finding for about in facts for finding in about["findings"]],
-        ),
-        "The numbers stand beside each claim, in its section:",
-        bullets([f"[{about['heading']}](#{anchor(about['heading'])})" for about in facts]),
-        HOW,
-        bullets([prose(line) for line in CHANGED.split(";\n")]),
-        *(re.sub(r"\]\((?!https?:|#)", f"]({FOLDER}/", page) for page in pages),
-    ]
-    path = out / PAGE
-    write_text(path, "\n\n".join(part.strip() for part in parts if part) + "\n")
-    return path
-
-
-def summary(verdicts: Sequence[Verdict], findings: Sequence[str]) -> list[str]:
-    """How many claims hold, those that do not, and what was known before."""
-    judged = [verdict for verdict in verdicts if not verdict.too_few]
-    held, failed, undecided = ([v for v in judged if v.holds is holds] for holds in (True, False, None))
-    text = f"Of the claims of the text, **{len(held)} hold** in these runs, **{len(failed)} do not**, and "
-    text += f"{len(undecided)} {'is' if len(undecided) == 1 else 'are'} undecided: the means speak against the "
-    text += "claim, but within the noise of the runs."
-    if undecided:
-        at_two = sum(verdict.fails_at_two for verdict in undecided)
-        text += f" If two standard errors were enough, {at_two} of the undecided would not hold."
-    if len(judged) < len(verdicts):
-        few = len(verdicts) - len(judged)
-        text += f" {few} more {'was' if few == 1 else 'were'} not judged: too few runs to decide."
-    return [
-        text,
-        "Those that do not hold:" if failed else "",
-        bullets([quoted(verdict) for verdict in failed]),
-        "Undecided:" if undecided else "",
-        bullets([quoted(verdict) + (AT_TWO if verdict.fails_at_two else "") for verdict in undecided]),
-        "What the published experiments themselves do not bear out of the text, and what our runs say:"
-        if findings
-        else "",
-        bullets(findings),
-    ]
 
 
 def bullets(lines: Sequence[str]) -> str:

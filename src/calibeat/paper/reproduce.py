@@ -15,7 +15,7 @@ from calibeat._util.extras import need
 from calibeat._util.words import counted
 from calibeat.errors import CalibeatError, InvalidInput
 
-from . import pages, registry
+from . import pages, registry, whole
 from .datasets import data_folder, verify
 from .section import Verdict
 from .settings import Settings
@@ -76,6 +76,6 @@ def reproduce(
         to.write(f"{experiment.name:17} {', '.join(experiment.shows):21} {outcome_of(section.verdicts)}\n")
         if experiment.name == "refits":
             to.writelines(f"  {row[0]:34} {row[1]:>8} s  {row[2]:>5} x\n" for row in section.csv_rows)
-    page = pages.assemble(out)
+    page = whole.assemble(out)
     to.write(f"{len(set(tasks)):,} runs in {computed:.1f} s. Report written to {page.resolve()}\n")
     return page

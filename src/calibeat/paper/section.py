@@ -21,7 +21,8 @@ class Verdict:
 
     `holds` is None where nothing is decided: the means speak against the claim, but by no more than the runs' noise, or
     there were too few runs (`too_few`). `fails_at_two` says that it would not hold if two standard errors were enough.
-    `verbatim` claims are in the text's own words.
+    `verbatim` claims are in the text's own words. `better` says that the claim fails only because the result is better
+    for the paper's method than the text says.
     """
 
     claim: str
@@ -32,6 +33,7 @@ class Verdict:
     fails_at_two: bool = False
     verbatim: bool = True
     too_few: bool = False
+    better: bool = False
 
 
 @dataclass(frozen=True)

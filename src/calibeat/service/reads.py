@@ -9,7 +9,6 @@ from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from http import HTTPStatus
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl, unquote
 
@@ -17,10 +16,10 @@ import msgspec
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
-from starlette.responses import FileResponse, Response
+from starlette.responses import Response
 from starlette.routing import Route
 
-from . import openapi, prometheus
+from . import openapi, pages, prometheus
 from .hot import UNAUTHORIZED
 from .numbers import EngineNumbers
 from .operations import Refusal
@@ -33,7 +32,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("calibeat.service")
 _encode = msgspec.json.Encoder().encode
-FOLDER = Path(__file__).parent / "dashboard"
 COOKIE = "calibeat_token"
 COOKIE_SECONDS = 30 * 86_400
 POLICY = (
@@ -129,6 +127,14 @@ class Routes:
         """The whole store in numbers."""
         return await self.reads.ask(lambda reader: reader.totals())
 
+    async def overview(self, asked: dict[str, Any]) -> Any:
+        """The first screen of the dashboard."""
+        return await pages.ask_overview(self.service, asked)
+
+    async def view(self, asked: dict[str, Any]) -> Any:
+        """The dashboard's screen of a stream."""
+        return await pages.ask_view(self.service, asked)
+
     async def of_stream(self, request: Request) -> Response:
         """`/v1/streams/NAME` and what is below it. A slash in a name is written %2F, so the raw path counts."""
         raw = request.scope.get("raw_path") or request.scope["path"].encode()
@@ -181,19 +187,13 @@ class Routes:
 
     # ---- the page ---------------------------------------------------------------------------------------------------
 
-    async def page(self, _: Request) -> Response:
+    async def page(self, request: Request) -> Response:
         """The dashboard: a page without data, so it needs no token; what it asks for does."""
-        return self._file("index.html")
+        return pages.file(request, "index.html", {**SAFE, "content-security-policy": POLICY})
 
     async def static(self, request: Request) -> Response:
         """What the page is made of."""
-        return self._file(request.path_params["name"])
-
-    def _file(self, name: str) -> Response:
-        path = FOLDER / name
-        if name.startswith(".") or "\\" in name or "\0" in name or path.parent != FOLDER or not path.is_file():
-            raise HTTPException(404)
-        return FileResponse(path, headers={**SAFE, "content-security-policy": POLICY, "cache-control": "no-cache"})
+        return pages.file(request, request.path_params["name"], {**SAFE, "content-security-policy": POLICY})
 
     async def login(self, request: Request) -> Response:
         """Keep a token in a cookie that scripts cannot read."""
@@ -285,6 +285,8 @@ def cold_routes(service: Service) -> Starlette:
         ("/v1/streams/{rest:path}", read(at.of_stream), ["GET"]),
         ("/v1/alarms", ask(at.alarms, LIMIT_ONLY), ["GET"]),
         ("/v1/totals", ask(at.totals, NONE), ["GET"]),
+        ("/v1/overview", ask(at.overview, pages.OVERVIEW), ["GET"]),
+        ("/v1/view", ask(at.view, pages.VIEW), ["GET"]),
         ("/metrics", read(at.metrics, tagged=False), ["GET"]),
         ("/healthz", at.alive, ["GET"]),
         ("/readyz", at.ready, ["GET"]),

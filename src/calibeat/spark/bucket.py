@@ -1,8 +1,9 @@
 """One bucket of keys of a stream: scores and outcomes in, forecasts out; rows and what waits for outcomes in pages.
 
-An event is known by its key and its id. Within one micro-batch operations are taken in the order of their times; at the
-same time outcomes come before scores, and equals in the order of their ids. An outcome that comes before its score waits
-for it. Nothing depends on how the rows of a micro-batch were ordered or cut, so a batch that is run again gives the same.
+An event is known by its key and its id. Within one micro-batch operations are taken in the order of their times. At the
+same time outcomes come before scores, and equals in the order of their ids. An outcome that comes before its score
+waits for it. Nothing depends on how the rows of a micro-batch were ordered or cut: a batch that is run again gives the
+same.
 """
 
 from __future__ import annotations

@@ -60,7 +60,8 @@ def calibrate_stream(
     expire : so long after its score an event is forgotten: a time such as ``"30d"``. Until then repeats are recognised.
         Without it nothing is ever forgotten, and nothing is dropped by a watermark.
     expire_as : 0 or 1: learn this for an event whose outcome has not come by then. If not given it is not learnt.
-    watermark : with `expire`, how late rows may be. Spark drops rows that are older than the latest time seen less this.
+    watermark : with `expire`, how late rows may be. Spark drops rows that are older than the latest time seen less
+        this.
     learnt : also report every outcome that is learnt.
     bad : "stop": the query fails at the first row that cannot be used, and names it. "side": such rows are reported.
     buckets : of keys, the unit of state. Fixed for the life of a checkpoint.
@@ -211,9 +212,9 @@ class MapPages:
 
 def _processor(rules: Rules, *, stop: bool) -> Any:
     """The part that Spark calls, made here because its base class comes from Spark."""
-    from pyspark.sql.streaming import StatefulProcessor
+    from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 
-    class Processor(StatefulProcessor):  # type: ignore[misc]  # Spark's class has no type here
+    class Processor(StatefulProcessor):
         def init(self, handle: Any) -> None:
             self.handle = handle
             states = [handle.getMapState(name, "page int", "content binary") for name in ("rows", "events")]

@@ -68,28 +68,28 @@ ONE = """\
 from calibeat import {names}
 
 cal = Calibrator({method})
-cal.run(past_scores, past_outcomes)      # once: learn from what is known already
+cal.run(past_scores, past_outcomes)  # once, with what is known already
 
-forecast = cal.predict(score)            # act on forecast.probability
-cal.update(forecast, outcome)            # when the outcome is known, in any order
+forecast = cal.predict(score)        # act on forecast.probability
+cal.update(forecast, outcome)        # when it is known, in any order
 """
 
 MANY = """\
 from calibeat import {names}
 
 bank = Bank({method})
-bank.run(past_keys, past_scores, past_outcomes)     # once: learn from what is known already
+bank.run(past_keys, past_scores, past_outcomes)  # once
 
-forecast = bank[key].predict(score)                 # act on forecast.probability
-bank[key].update(forecast, outcome)                 # when the outcome is known, in any order
+forecast = bank[key].predict(score)  # act on forecast.probability
+bank[key].update(forecast, outcome)  # when it is known, in any order
 """
 
 KEEP = """\
 from calibeat import Monitor
 
-monitor = Monitor()                                 # keep the score, and be told when it breaks
-number = monitor.announce()                         # with each score
-alarms = monitor.update(number, score, outcome)     # when the outcome is known, in any order
+monitor = Monitor()           # keep the score, and be told when it breaks
+number = monitor.announce()   # with each score, and when its outcome is known:
+alarms = monitor.update(number, score, outcome)
 """
 
 SERVICE = """\

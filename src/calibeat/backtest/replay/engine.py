@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from time import thread_time
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -83,6 +83,13 @@ class Replayed:
     key_variants: KeyVariants | None = None  # one method with keys, without, and with a pooled start
 
 
+class Elsewhere(Protocol):
+    """Forecasts that were made on other machines."""
+
+    def take_over(self, runners: list[Runner]) -> None:
+        """Put a replay in the place of each one whose forecasts are known."""
+
+
 def replay_log(
     chunks: Iterator[Chunk],
     methods: Sequence[tuple[str, Method]],
@@ -94,6 +101,7 @@ def replay_log(
     streams: Callable[[], int],
     maturity: Maturity | None = None,
     on_forecasts: OnForecasts | None = None,
+    elsewhere: Elsewhere | None = None,
 ) -> Replayed:
     """Replay every chunk through every method. The first chunk must be the whole log or at least 20,000 events.
 
@@ -112,6 +120,8 @@ def replay_log(
     ages = Ages() if first.clock_is_time else None
     if maturity is None and first.clock_is_time:
         runners += _with_maturity(first, runners, bins)
+    if elsewhere is not None:
+        elsewhere.take_over(runners)
     known = np.count_nonzero(~np.isnan(first.outcomes[:FIRST_EVENTS]))  # the same however the log is cut
     blocks = Blocks(default_warmup(int(known)) if warmup is None else warmup)
     delays = Delays(timed=first.clock_is_time) if late else None

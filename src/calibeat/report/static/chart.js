@@ -36,14 +36,28 @@ function makeChart(host, spec) {
       if (spec.first) hideAllBut(spec.first);
       drawLegend();
     }
-    caption.textContent = `${spec.label}.`;
-    plot.setAttribute("aria-label", `${spec.label}. Left and right arrow keys move through the points.`);
+    describe();
     u?.destroy();
     at = null;
     tip.hidden = true;
     u = new uPlot(options(), data(), plot);
     plot.append(tip);
     table.open = false;
+  }
+
+  function describe() {
+    caption.textContent = `${spec.label}.`;
+    plot.setAttribute("aria-label", `${spec.label}. Left and right arrow keys move through the points.`);
+  }
+
+  // New numbers of the same lines: what the reader has hidden, opened or pointed at stays, and nothing is announced.
+  function refresh(changed) {
+    spec = { ...spec, ...changed };
+    if (spec.series.map(series => series.name).join("\n") !== labelled) { build(); return; }
+    describe();
+    u.setData(data());
+    if (at !== null) { at = Math.min(at, spec.x.length - 1); u.setCursor({ left: u.valToPos(spec.x[at], "x"), top: 10 }); }
+    if (table.open) fillTable();
   }
 
   function drawLegend() {
@@ -284,20 +298,26 @@ function makeChart(host, spec) {
   }
   plot.addEventListener("blur", () => { at = null; u.setCursor({ left: -10, top: -10 }); });
 
-  table.addEventListener("toggle", () => {
-    table.querySelector(".scroller")?.remove();
-    if (!table.open) return;
+  function fillTable() {
     const head = element("tr", {}, element("th", { scope: "col" }, "Point"), ...spec.series.map(one => element("th", { scope: "col" }, one.label)));
     const body = spec.x.map((_, i) => element("tr", {}, element("th", { scope: "row" }, spec.title(i)),
       ...spec.series.map(one => element("td", { class: "number" }, known(one.values[i]) ? (spec.note ? spec.note(one, i) : spec.format(one.values[i])) : NOTHING))));
-    table.append(element("div", { class: "scroller", tabindex: 0, role: "region", "aria-label": `${spec.label}, as a table` },
-      element("table", { class: "plain" }, element("thead", {}, head), element("tbody", {}, ...body))));
+    const filled = element("table", { class: "plain" }, element("thead", {}, head), element("tbody", {}, ...body));
+    const frame = table.querySelector(".scroller");
+    if (frame) frame.replaceChildren(filled);
+    else table.append(element("div", { class: "scroller", tabindex: 0, role: "region", "aria-label": `${spec.label}, as a table` }, filled));
+  }
+
+  table.addEventListener("toggle", () => {
+    table.querySelector(".scroller")?.remove();
+    if (table.open) fillTable();
   });
 
   const api = {
     name,
     redraw: () => u.redraw(),
     update: changed => { spec = { ...spec, ...changed }; build(); },
+    refresh,
     fit: () => { if (plot.clientWidth && plot.clientWidth !== u.width) build(); },
     span,
   };

@@ -1,6 +1,7 @@
 // The reliability diagram: what was forecast against what happened, raw beside one method, for the whole log or one period.
 function drawReliability(payload, styles) {
-  const host = document.getElementById("curves"), { reliability } = payload;
+  const host = document.getElementById("curves");
+  let { reliability } = payload;
   const raw = payload.methods[0].name;
   const others = payload.methods.slice(1).filter(({ name }) => reliability.methods[name]);
   let method = others.some(({ name }) => name === payload.verdict.method) ? payload.verdict.method : others[0]?.name;
@@ -89,14 +90,14 @@ function drawReliability(payload, styles) {
   }
 
   const tick = v => String(+v.toPrecision(4));
-  const margin = 24 + textWidth(count(Math.max(0, ...Object.values(reliability.methods).flatMap(periods => periods[0].count))));
-  const common = { kind: "number", direct: false, xTicks: tick, yTicks: tick, margin };
+  const margin = () => 24 + textWidth(count(Math.max(0, ...Object.values(reliability.methods).flatMap(periods => periods[0].count))));
+  const common = { kind: "number", direct: false, xTicks: tick, yTicks: tick };
   const above = makeChart(upper, {
     ...common, square: true, behind: diagonal, names: ["forecast", "happened"], format: v => number(v, 3),
-    label: "Reliability: observed frequency against forecast", ...shape(),
+    label: "Reliability: observed frequency against forecast", margin: margin(), ...shape(),
   });
   const below = makeChart(lower, {
-    ...common, margin: margin + 18, bars: "middle", yTicks: null, height: 130, format: v => counted(v, "event"), range: (_, high) => [0, high * 1.06 || 1],
+    ...common, margin: margin() + 18, bars: "middle", yTicks: null, height: 130, format: v => counted(v, "event"), range: (_, high) => [0, high * 1.06 || 1],
     label: "Events by forecast", ...bars(),
   });
 
@@ -110,16 +111,21 @@ function drawReliability(payload, styles) {
 
   function drawMini({ mini, chart }, at) {
     chart?.destroy();
-    const range = frame(), { points, series } = aligned(at);
+    const { series } = aligned(at);
     const axis = { show: false };
     return new uPlot({
       width: Math.max(60, mini.clientWidth), height: 96, legend: { show: false }, cursor: { show: false }, axes: [axis, axis], padding: [4, 4, 4, 4],
-      scales: { x: { time: false, range: () => range }, y: { range: () => range } },
+      scales: { x: { time: false, range: () => frame() }, y: { range: () => frame() } },
       series: [{}, ...series.map(({ style, points: { open } }) => ({
         stroke: () => colour(style.hue), width: 1.4, dash: open ? [3, 2] : [], spanGaps: true,
         points: { show: true, size: 4, width: 1, fill: () => colour(open ? "paper" : style.hue) } }))],
       hooks: { drawAxes: [diagonal] },
-    }, [points.map(({ x }) => x), ...series.map(({ values }) => values)], mini);
+    }, miniData(at), mini);
+  }
+
+  function miniData(at) {
+    const { points, series } = aligned(at);
+    return [points.map(({ x }) => x), ...series.map(({ values }) => values)];
   }
 
   const drawMinis = () => minis.forEach((one, at) => { one.chart = drawMini(one, at); });
@@ -143,6 +149,7 @@ function drawReliability(payload, styles) {
       if (input) input.checked = true;
     }
     lower.hidden = equal === "mass";  // as many events in each: nothing to count
+    readout.setAttribute("aria-live", "polite");
     above.update(shape());
     below.update(bars());
     show();
@@ -166,4 +173,18 @@ function drawReliability(payload, styles) {
   }
   if (bins) controls.append(bins);
   show();
+
+  // New numbers of the same periods: the chosen one, the focus and open tables stay, and nothing is announced.
+  function refresh(next) {
+    const labels = ({ periods }) => periods.map(({ label }) => label).join("\n");
+    if (labels(next) !== labels(reliability)) return false;
+    reliability = next;
+    readout.setAttribute("aria-live", "off");
+    above.refresh({ ...shape(), margin: margin() });
+    below.refresh({ ...bars(), margin: margin() + 18 });
+    minis.forEach(({ chart }, at) => chart.setData(miniData(at)));
+    show();
+    return true;
+  }
+  return { refresh, choose, chosen: () => reliability.periods[period].label };
 }

@@ -159,6 +159,8 @@ class Reader:
             found: list[tuple[Any, ...]] = self._connection.all(statement, arguments)
             return found
 
+    select = _all  # for what the page asks beyond this class: `overview` and `view`
+
     # ---- streams ----------------------------------------------------------------------------------------------------
 
     def streams(

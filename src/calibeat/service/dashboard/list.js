@@ -1,0 +1,189 @@
+// The first screen: the store in numbers, the latest alarms, the streams by what matters.
+const RANKS = [
+  ["attention", "What matters"], ["alarms", "Alarms"], ["pending", "Pending"], ["error", "Calibration error"],
+  ["events", "Volume"], ["recent", "Latest"], ["name", "Name"],
+];
+const RANK_WORDS = {
+  attention: "Streams with an alarm in the last 7 days come first, then those whose miscalibration costs most: outcomes × squared calibration error.",
+  alarms: "Streams with most alarms in the last 7 days come first.",
+  pending: "Streams with most forecasts without an outcome come first.",
+  error: "Streams with the largest calibration error come first. Those with fewer than 100 outcomes come last: their error is mostly luck.",
+  events: "Streams with most forecasts come first.",
+  recent: "Streams with the latest forecast come first.",
+  name: "In the order of their names.",
+};
+// Names of the columns, and what they are called where each row is a card.
+const COLUMNS = ["Stream", "Calibration error, raw → calibrated", "Log-loss, raw → calibrated", "Pending", "Forecasts", "Last forecast"];
+const CARDS = ["Error", "Log-loss", "Pending", "Forecasts", "Last forecast"];
+const WORST = 0.3; // where the bar of an error is full
+
+function makeList(choose) {
+  const host = byId("list");
+  const state = { order: "attention", search: "", page: 1 };
+  let data = null;
+
+  // ---- made once ----
+  const figures = makeFigures(["forecasts", "pending", "calibration error, raw → calibrated", "alarms in 7 days"]);
+  const title = element("h1", {}, "Streams");
+  const alarms = element("ul", { class: "alarms" });
+  const watched = element("section", { class: "inner", "aria-labelledby": "alarms-title" }, element("h2", { id: "alarms-title" }, "Latest alarms"), alarms);
+  const search = element("input", { type: "search", id: "search", placeholder: "part of a name", autocomplete: "off", spellcheck: "false", maxlength: 200 });
+  const ranks = choice("Rank by", RANKS, state.order, order => go({ order, page: 1 }));
+  const words = element("p", { class: "small", id: "rank-words" });
+  const body = element("tbody", { role: "rowgroup" });
+  const table = element("table", { id: "streams", class: "streams", role: "table", "aria-label": "Streams", "aria-describedby": "rank-words" },
+    element("thead", { role: "rowgroup" }, element("tr", { role: "row" }, ...COLUMNS.map(name => element("th", { scope: "col", role: "columnheader" }, name)))), body);
+  const status = element("span", { class: "small", role: "status", id: "list-status" });
+  const back = element("button", { type: "button", on: { click: () => go({ page: data.page - 1 }) } }, "Previous");
+  const on = element("button", { type: "button", on: { click: () => go({ page: data.page + 1 }) } }, "Next");
+  const pager = element("div", { class: "controls pager" }, back, status, on);
+  const streams = element("section", { class: "inner", "aria-labelledby": "ranked-title" }, element("h2", { id: "ranked-title" }, "All streams"),
+    element("div", { class: "controls" }, element("label", { class: "select" }, element("span", {}, "Find"), search), ranks),
+    words, element("div", { class: "sideways" }, element("div", { class: "scroller" }, table)), pager);
+  const full = element("div", {}, figures.list, watched, streams);
+  const empty = makeEmpty();
+  host.append(title, full, empty);
+
+  let typing;
+  search.addEventListener("input", () => {
+    clearTimeout(typing);
+    typing = setTimeout(() => go({ search: search.value.trim(), page: 1 }), 200);
+  });
+
+  function go(change) {
+    Object.assign(state, change);
+    rows.clear();
+    choose(path());
+  }
+
+  // The address keeps what was chosen, so that it can be shared and found again.
+  function path() {
+    const asked = new URLSearchParams();
+    if (state.order !== "attention") asked.set("order", state.order);
+    if (state.search) asked.set("search", state.search);
+    if (state.page > 1) asked.set("page", state.page);
+    const text = asked.toString();
+    return text ? `#/?${text}` : "#/";
+  }
+
+  function take(query) {
+    const asked = new URLSearchParams(query), order = asked.get("order");
+    state.order = RANKS.some(([name]) => name === order) ? order : "attention";
+    state.search = (asked.get("search") ?? "").slice(0, 200);
+    state.page = Math.max(1, Math.min(1e6, Math.floor(Number(asked.get("page"))) || 1));
+    if (document.activeElement !== search) search.value = state.search;
+    for (const input of ranks.querySelectorAll("input")) input.checked = input.value === state.order;
+    const question = new URLSearchParams({ order: state.order, page: state.page });
+    if (state.search) question.set("search", state.search);
+    return `/v1/overview?${question}`;
+  }
+
+  // ---- written again with every answer ----
+  const rows = new Map();
+
+  function makeRow() {
+    const cells = CARDS.map(name => element("td", { role: "cell", class: "number", "data-label": name }));
+    const texts = cells.map(() => element("span", {})), notes = cells.map(() => element("span", { class: "note" }));
+    const link = element("a", {}), badge = element("span", { class: "badge broken", hidden: true });
+    const bars = errorBars();
+    cells.forEach((cell, i) => cell.append(...(i === 0 ? [bars.picture] : []), notes[i], texts[i]));
+    const row = element("tr", { role: "row" }, element("th", { scope: "row", role: "rowheader" }, link, badge), ...cells);
+    return { row, texts, notes, link, badge, bars };
+  }
+
+  function fillRow(made, stream) {
+    if (made.link.dataset.name !== stream.name) {
+      made.link.dataset.name = stream.name;
+      made.link.href = `#/stream/${encodeURIComponent(stream.name)}`;
+      made.link.title = stream.name;
+      made.link.replaceChildren(nameOf(stream.name));
+    }
+    made.badge.hidden = !stream.fresh_alarms;
+    write(made.badge, counted(stream.fresh_alarms, "alarm"));
+    made.bars.set(stream.raw_error, stream.error);
+    [pair(stream.raw_error, stream.error), pair(stream.raw_log_loss, stream.log_loss), count(stream.pending), count(stream.events), ago(stream.last_event)]
+      .forEach((text, i) => write(made.texts[i], text));
+    write(made.notes[2], stream.pending ? `oldest ${age(now() - stream.oldest_pending)}` : "");
+  }
+
+  // While somebody points at the list or walks through it, rows keep their places and only their numbers change.
+  function inUse() {
+    return rows.size > 0 && body.matches(":hover, :focus-within");
+  }
+
+  function fillRows() {
+    const found = new Map(data.rows.map(stream => [stream.name, stream]));
+    if (inUse() && [...rows.keys()].some(name => found.has(name))) {
+      for (const [name, made] of rows) if (found.has(name)) fillRow(made, found.get(name));
+      return;
+    }
+    for (const [name, made] of rows) if (!found.has(name)) { made.row.remove(); rows.delete(name); }
+    let before = null;
+    for (const stream of data.rows) {
+      if (!rows.has(stream.name)) rows.set(stream.name, makeRow());
+      const made = rows.get(stream.name);
+      fillRow(made, stream);
+      const place = before ? before.nextSibling : body.firstChild;
+      if (place !== made.row) body.insertBefore(made.row, place);
+      before = made.row;
+    }
+    while (before?.nextSibling) before.nextSibling.remove();
+    if (!data.rows.length) body.replaceChildren(element("tr", { role: "row" }, element("td", { role: "cell", colspan: COLUMNS.length }, "No stream matches.")));
+  }
+
+  function draw() {
+    document.title = data.fresh_alarms ? `(${data.fresh_alarms}) calibeat` : "calibeat";
+    const nothing = data.streams === 0;
+    empty.hidden = !nothing;
+    full.hidden = nothing;
+    write(title, nothing ? "No forecasts yet" : `${counted(data.streams, "stream")}`);
+    if (nothing) { empty.fill(data.needs_token); return; }
+    figures.write([
+      [count(data.events), `${count(data.outcomes)} with an outcome`],
+      [count(data.pending), data.pending ? `oldest ${age(now() - data.oldest_pending)}` : "every outcome is there"],
+      [pair(data.raw_error, data.error), "mean over outcomes"],
+      [count(data.fresh_alarms), data.monitored ? "every stream is watched" : "nobody watches: serve --monitor does"],
+    ]);
+    fillAlarms(alarms, data.alarms, true);
+    watched.hidden = data.alarms.length === 0;
+    write(words, RANK_WORDS[state.order]);
+    fillRows();
+    const first = (data.page - 1) * 25;
+    write(status, data.found ? `${count(first + 1)}–${count(first + data.rows.length)} of ${counted(data.found, "stream")}` : "0 streams");
+    back.disabled = data.page <= 1;
+    on.disabled = data.page >= data.pages;
+    pager.hidden = data.pages < 2 && !state.search;
+  }
+
+  return {
+    take,
+    show: answer => { data = answer; draw(); },
+    same: () => { if (data) draw(); },
+    about: () => data,
+    focusOn: name => rows.get(name)?.link.focus({ preventScroll: true }),
+  };
+}
+
+// Two bars from zero: the raw score's error above, what is left of it below.
+function errorBars() {
+  const bar = (y, kind) => drawing("rect", { x: 0, y, width: 0, height: 4, class: kind });
+  const raw = bar(1, "raw"), calibrated = bar(7, "calibrated");
+  const picture = drawing("svg", { viewBox: "0 0 64 12", width: 64, height: 12, "aria-hidden": "true", class: "errors" }, raw, calibrated);
+  const length = value => known(value) ? Math.min(64, 64 * value / WORST).toFixed(1) : 0;
+  return { picture, set: (before, after) => { raw.setAttribute("width", length(before)); calibrated.setAttribute("width", length(after)); } };
+}
+
+// What to do first.
+function makeEmpty() {
+  const command = element("code", { id: "command" });
+  const part = element("div", { hidden: true },
+    element("p", { class: "lead" }, "Send a score, get a calibrated probability. Send the outcome when you know it, today or in a month. This page then shows how well both fit."),
+    element("div", { class: "command" }, element("pre", {}, command)),
+    element("p", { class: "small" }, "The page asks every few seconds: the stream appears here by itself."));
+  part.fill = needsToken => {
+    const token = needsToken ? " \\\n  -H 'Authorization: Bearer TOKEN'" : "";
+    const line = (path, body) => `curl ${location.origin}${path} -H 'Content-Type: application/json'${token} \\\n  -d '${body}'`;
+    write(command, `${line("/v1/forecasts", '{"stream": "paris", "id": "e1", "score": 0.83}')}\n\n${line("/v1/outcomes", '{"stream": "paris", "id": "e1", "outcome": 1}')}`);
+  };
+  return part;
+}
