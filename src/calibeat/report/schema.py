@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Literal, NotRequired, TypedDict
+from typing import TYPE_CHECKING, Literal, NotRequired, TypedDict
+
+if TYPE_CHECKING:
+    from .class_schema import Classes
 
 Number = float | None
 Axis = Literal["time", "event"]
@@ -389,3 +392,4 @@ class Payload(TypedDict):
     history: NotRequired[DataOverTime]
     answer: NotRequired[Answer]
     created: NotRequired[str]  # ISO, UTC
+    classes: NotRequired[Classes]  # where there are more than two outcomes
