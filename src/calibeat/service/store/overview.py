@@ -142,7 +142,7 @@ def alarm_rows(reader: Reader, where: str, arguments: tuple[Any, ...], limit: in
         f"{where} ORDER BY a.number DESC LIMIT {limit}",
         arguments,
     )
-    return [AlarmRow(*row, bool(page)) for *row, page in rows]
+    return [AlarmRow(*row[:-1], bool(row[-1])) for row in rows]  # type: ignore[call-arg]  # as selected
 
 
 def _matching(search: str) -> tuple[str, tuple[Any, ...]]:
