@@ -45,6 +45,7 @@ TABLES = {
     "multi-march": "multi:march",
     "multi-quality": "multi_quality:quality",
     "monitor": "monitor:monitor",
+    "dashboard": "dashboard:opening",
     "serve": "serve:throughput",
     "soak": "serve:soak",
 }
