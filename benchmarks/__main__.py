@@ -49,6 +49,7 @@ TABLES = {
     "kill": "kill:kill",
     "serve": "serve:throughput",
     "soak": "serve:soak",
+    "abandoned": "serve:abandoned",
 }
 
 

@@ -16,7 +16,7 @@ def render(numbers: EngineNumbers, totals: Totals, refused: Mapping[str, int]) -
 
     >>> from calibeat.service.store.reader import Totals
     >>> text = render(EngineNumbers(forecasts=2), Totals(1, 2, 0, 2, 0, 0, 0, None, None, None), {})
-    >>> print(text[:160])
+    >>> print(*text.splitlines()[:3], sep="\n")
     # HELP calibeat_forecasts_total Forecasts that were made and committed; repeats are not counted.
     # TYPE calibeat_forecasts_total counter
     calibeat_forecasts_total 2
