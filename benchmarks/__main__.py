@@ -46,6 +46,7 @@ TABLES = {
     "multi-stress": "multi:stress",
     "multi-quality": "multi_quality:quality",
     "monitor": "monitor:monitor",
+    "dashboard": "dashboard:opening",
     "kill": "kill:kill",
     "serve": "serve:throughput",
     "soak": "serve:soak",
