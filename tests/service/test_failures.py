@@ -15,6 +15,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import kills
+import psycopg
 import pytest
 from postgres import Postgres
 from services import desk
@@ -23,7 +24,7 @@ from calibeat import InvalidInput, SnapshotMismatch
 from calibeat.service.engine import FATAL, Engine, Settings
 from calibeat.service.operate import check, info, replay_check
 from calibeat.service.operations import ForecastEvent
-from calibeat.service.store import open_reader, open_store
+from calibeat.service.store import open_reader, open_store, owned
 
 ALL = {"lost": 0, "doubled": 0, "changed": 0, "differences": []}
 
@@ -183,6 +184,21 @@ def test_two_workers_with_kills(server: Postgres) -> None:
     found = kills.compare(clients, url)
     assert {name: found[name] for name in kills.NOTHING_WRONG} == kills.NOTHING_WRONG
     assert check(url) == []
+
+
+def test_a_store_that_a_command_rewrites_is_not_served(server: Postgres) -> None:
+    url = server.database()
+    with desk(url) as service:
+        service.ask(("paris", "e1", 0.5))
+        with pytest.raises(InvalidInput, match="store must not be in use for this"), owned(url):
+            pass
+    with owned(url), pytest.raises(InvalidInput, match="store must not be in the hands of a command"):
+        open_store(url)
+    server_tables = server.database()
+    with psycopg.connect(server_tables, autocommit=True) as database:
+        database.execute("CREATE TABLE a (b int)")
+    with pytest.raises(SnapshotMismatch, match="got one of something else"):
+        open_store(server_tables)
 
 
 def test_workers_that_take_the_same_id_at_the_same_time(server: Postgres) -> None:
