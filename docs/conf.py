@@ -24,7 +24,7 @@ extensions = [
     "_site.docstrings",
     "sphinx_gallery.gen_gallery",
 ]
-exclude_patterns = ["_site", "reproduction/*.md", "tutorials/scripts", "gallery", "**/GALLERY_HEADER.rst"]
+exclude_patterns = ["_site", "reproduction/*.md", "tutorials/scripts", "gallery", "**/GALLERY_HEADER.rst", "tutorials/pages/index.rst"]
 nitpicky = False
 
 myst_enable_extensions = ["dollarmath", "colon_fence", "deflist"]
@@ -45,6 +45,7 @@ sphinx_gallery_conf = {
     "gallery_dirs": "tutorials/pages",
     "filename_pattern": r"/run_",  # the others need a service or a cluster: they are shown, and run in the tests
     "download_all_examples": False,
+    "ignore_repr_types": r"matplotlib\..*|calibeat\.plot\..*",
     "remove_config_comments": True,
     "show_memory": False,
     "min_reported_time": 1e9,

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Literal, NotRequired, TypedDict
+from typing import TYPE_CHECKING, Literal, NotRequired, TypedDict
+
+if TYPE_CHECKING:
+    from .class_schema import Classes
 
 Number = float | None
 Axis = Literal["time", "event"]
@@ -365,6 +368,21 @@ class DataOverTime(TypedDict):
     periods: list[DataPeriod]
 
 
+class PeriodScores(TypedDict):
+    log_loss: Number
+    brier: Number
+    ce: Number
+
+
+class SplitPeriod(TypedDict):
+    """One of two periods that were asked for: before a moment, or from it on."""
+
+    name: str
+    judged: int
+    base_rate: Number
+    methods: dict[str, PeriodScores]
+
+
 class Payload(TypedDict):
     schema: Literal[3]
     title: str
@@ -385,7 +403,9 @@ class Payload(TypedDict):
     evalue: Evidence
     # Since schema 3:
     paging: NotRequired[Paging]
+    periods: NotRequired[list[SplitPeriod]]  # two, if a moment was given that splits the log
     decisions: NotRequired[Decisions]
     history: NotRequired[DataOverTime]
     answer: NotRequired[Answer]
     created: NotRequired[str]  # ISO, UTC
+    classes: NotRequired[Classes]  # where there are more than two outcomes

@@ -109,7 +109,7 @@ def _paths() -> dict[str, Any]:
         },
         "/v1/streams/{stream}/history": {"get": _read("Hour by hour", "HistoryAnswer", HISTORY, of_stream)},
         "/v1/streams/{stream}/delays": {"get": _read("How late outcomes came", "DelaysAnswer", NONE, of_stream)},
-        "/v1/streams/{stream}/view": {"get": _read("What the dashboard shows of a stream", "View", VIEW, of_stream)},
+        "/v1/view": {"get": _named(_read("What the dashboard shows of a stream", "View", VIEW))},
         "/v1/overview": {"get": _read("What the dashboard shows first", "Overview", OVERVIEW)},
         "/v1/alarms": {"get": _read("The latest alarms", "AlarmsAnswer", LIMIT_ONLY)},
         "/v1/totals": {"get": _read("The whole store in numbers", "Totals", NONE)},
@@ -180,6 +180,13 @@ def _other(summary: str, answer: str, errors: dict[int, str]) -> dict[str, Any]:
             **_errors(errors | {421: _WRITE_ERRORS[421]}),
         },
     }
+
+
+def _named(operation: dict[str, Any]) -> dict[str, Any]:
+    """The stream is a parameter of the query, and must be there."""
+    operation["parameters"][0]["required"] = True
+    operation["responses"] |= _errors({404: "no stream has this name"})
+    return operation
 
 
 def _name_in_path() -> dict[str, Any]:
