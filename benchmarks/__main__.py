@@ -50,6 +50,8 @@ TABLES = {
     "kill": "kill:kill",
     "serve": "serve:throughput",
     "soak": "serve:soak",
+    "spark": "spark:scale",
+    "spark-kill": "spark_kill:kills",
     "abandoned": "serve:abandoned",
 }
 
