@@ -24,8 +24,8 @@ def test_extras_ask_for_the_same_versions() -> None:
 
 
 def test_the_extra_of_data_frames_brings_what_its_example_imports() -> None:
-    readme = (ROOT / "README.md").read_text()
-    extras = re.findall(r"import (\w+).*# pip install 'calibeat\[frames\]'", readme)
+    page = (ROOT / "docs" / "gallery.md").read_text()
+    extras = re.findall(r"import (\w+).*# pip install 'calibeat\[frames\]'", page)
     assert extras and all(
         any(r.startswith(name) for r in PROJECT["optional-dependencies"]["frames"]) for name in extras
     )
