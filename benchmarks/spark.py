@@ -134,7 +134,9 @@ def run_stream(
     time = np.datetime64("2024-01-01", "us") + np.arange(events).astype("m8[ms]")
     score = rng.random(events)
     scores = pa.table({"key": rng.integers(0, keys, events), "id": np.arange(events), "time": time, "score": score})
-    outcomes = scores.drop_columns(["score"]).append_column("outcome", pa.array((rng.random(events) < score).astype("i1")))
+    outcomes = scores.drop_columns(["score"]).append_column(
+        "outcome", pa.array((rng.random(events) < score).astype("i1"))
+    )
     outcomes = outcomes.set_column(2, "time", pa.array(time + np.timedelta64(late, "ms")))
     size = -(-events // batches)
     for name, table in (("scores", scores), ("outcomes", outcomes)):

@@ -51,13 +51,13 @@ def browser(width: int = 1280, height: int = 1000) -> Iterator[Chrome]:
             chrome.quit()
 
 
-def open_page(chrome: Chrome, path: Path, width: int = 1280, height: int = 1000, *, dark: bool = False) -> None:
-    """The page as a screen of this size shows it."""
+def open_page(chrome: Chrome, path: Path | str, width: int = 1280, height: int = 1000, *, dark: bool = False) -> None:
+    """The page, a file or an address, as a screen of this size shows it."""
     size = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": width < 600}
     chrome.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
     media(chrome, dark=dark)
     complaints(chrome), requests(chrome)  # of the page before
-    chrome.get(path.as_uri())
+    chrome.get(path if isinstance(path, str) else path.as_uri())
     settle(chrome)
 
 

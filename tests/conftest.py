@@ -56,6 +56,7 @@ SLOW = (
     "paper",
     "report/test_browser.py",
     "report/test_screens.py",
+    "service/test_dashboard.py",
     "sklearn/test_classifier.py::test_the_checks_of_scikit_learn",
     "test_conformance.py::test_jit_on_and_off_are_bitwise_equal",
     "test_gallery.py",

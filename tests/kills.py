@@ -201,6 +201,28 @@ def run(url: str, method: str, kills: int, *, workers: int = 1, seed: int = 0, l
     return clients
 
 
+def run_with_server(url: str, method: str, kills: int, server: Any, *, seed: int = 0, log: Any = None) -> Clients:
+    """The same, where the database server is killed; the worker ends with a message, and a new one continues."""
+    clients = Clients(seed)
+    moments = random.Random(seed + 1)  # noqa: S311 - a test
+    worker = Worker(url, method, log)
+    for _ in range(kills):
+        _work(clients, [worker], moments.uniform(0.02, 0.4))
+        server.kill()
+        drain(clients, worker)
+        status = worker.kill()
+        if status != 70:
+            clients.wrong.append(f"a worker without its server ended with status {status}")
+        server.start()
+        worker = Worker(url, method, log)
+        for request in list(clients.waiting.values()):
+            worker.send(request)
+    _work(clients, [worker], 0.3)
+    worker.stop()
+    drain(clients, worker)
+    return clients
+
+
 def _work(clients: Clients, alive: list[Worker], seconds: float) -> None:
     end = time.monotonic() + seconds
     heard = 0

@@ -76,12 +76,15 @@ class Postgres:
         )
         end = time.monotonic() + 60
         while time.monotonic() < end:
+            if self._server.poll() is not None:  # processes of a server that was killed are still there
+                time.sleep(0.1)
+                return self.start()
             try:
                 psycopg.connect(self._address("postgres"), autocommit=True).close()
             except psycopg.OperationalError:
                 time.sleep(0.05)
             else:
-                return
+                return None
         raise RuntimeError("PostgreSQL must start, got no answer in a minute")
 
     def stop(self, how: signal.Signals = signal.SIGINT) -> None:
@@ -90,6 +93,13 @@ class Postgres:
             self._server.send_signal(how)
             self._server.wait(timeout=60)
             self._server = None
+
+    def kill(self) -> None:
+        """As a crash: the first process with SIGKILL; the others notice and end."""
+        assert self._server is not None
+        self._server.kill()
+        self._server.wait(timeout=60)
+        self._server = None
 
     def database(self) -> str:
         """The address of a new, empty database."""

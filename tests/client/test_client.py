@@ -67,7 +67,9 @@ def test_batches(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
         answers = client.predict_many([{"stream": "many", "score": i / 10} for i in range(10)])
         assert [float(answer) for answer in answers] == pytest.approx([i / 10 for i in range(10)], abs=2e-5)
         events = [{"stream": "many", "id": answer.id, "outcome": 1} for answer in answers]
-        assert client.outcomes([*events, {"stream": "many", "id": "nobody", "outcome": 1}]) == ["learnt"] * 10 + ["unknown"]
+        assert client.outcomes([*events, {"stream": "many", "id": "nobody", "outcome": 1}]) == ["learnt"] * 10 + [
+            "unknown"
+        ]
         assert client.outcomes([events[0] | {"outcome": 0}, events[1]]) == ["conflict", "repeated"]
 
 
@@ -110,7 +112,9 @@ def test_the_other_client(url: str) -> None:
             answers = await asyncio.gather(*(client.predict("async", 0.5) for _ in range(20)))
             assert await client.outcome("async", answers[0].id, 1) == "learnt"
             many = await client.predict_many([{"stream": "async", "score": 0.1}] * 3)
-            assert await client.outcomes([{"stream": "async", "id": a.id, "outcome": 0} for a in many]) == ["learnt"] * 3
+            assert (
+                await client.outcomes([{"stream": "async", "id": a.id, "outcome": 0} for a in many]) == ["learnt"] * 3
+            )
             assert (await client.stream("async"))["outcomes"] == 4
             assert len(await client.streams(limit=1)) == 1
             with pytest.raises(UnknownForecast):

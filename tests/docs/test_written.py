@@ -74,7 +74,9 @@ def options(parser: argparse.ArgumentParser) -> Iterator[tuple[str, argparse.Act
         if isinstance(action, argparse._SubParsersAction):
             for sub in action.choices.values():
                 yield from options(sub)
-        elif not isinstance(action, argparse._HelpAction | argparse._VersionAction) and action.help != argparse.SUPPRESS:
+        elif (
+            not isinstance(action, argparse._HelpAction | argparse._VersionAction) and action.help != argparse.SUPPRESS
+        ):
             yield parser.prog, action
 
 

@@ -89,7 +89,8 @@ def test_reliability_is_by_week_from_monday(filled):
     week = learnt & (times >= MONDAY - 14 * DAY) & (times < MONDAY - 7 * DAY)
     at = labels.index("2–8 Nov")
     assert curves.periods[at].count == week.sum() == 84
-    happened = sum(n * y for n, y in zip(*(getattr(curves.methods["raw"][at], f) for f in ("count", "outcome"))) if n)
+    raw = curves.methods["raw"][at]
+    happened = sum(n * y for n, y in zip(raw.count, raw.outcome, strict=True) if n)
     assert happened == pytest.approx(outcomes[week].sum())
     assert curves.periods[1].count == 408
 

@@ -35,6 +35,7 @@ SCRIPTS = (
     "decisions",
     "history",
     "reliability",
+    "classes",
     "tables",
     "keys",
     "theme",
@@ -124,14 +125,8 @@ def _style() -> str:
 @cache
 def _script() -> str:
     ours = "\n".join(_text("static", f"{name}.js") for name in SCRIPTS)
-    # uPlot draws canvases for the pixels of this screen, and again when they change. Paper has more of them: what uPlot
-    # asks the screen is kept, so that static/start.js can tell it so.
-    crisp = (
-        "window.devicePixelRatio = Math.max(2, window.devicePixelRatio || 1);"
-        "const pixels = {}; { const ask = window.matchMedia.bind(window); window.matchMedia = query => "
-        "query.includes('resolution') ? pixels.query = ask(query) : ask(query); }"
-    )
-    return f'\n{crisp}\n{_text("vendor", "uPlot.iife.min.js")}\n(() => {{\n"use strict";\n{ours}\n}})();\n'
+    library = _text("static", "pixels.js") + _text("vendor", "uPlot.iife.min.js")
+    return f'\n{library}\n(() => {{\n"use strict";\n{ours}\n}})();\n'
 
 
 def _text(*path: str) -> str:

@@ -100,7 +100,7 @@ def _rest(watched: Watched, shown: int) -> str:
 
 
 def _table(label: str, pages: Sequence[Page]) -> Element:
-    late = any(page["heard"] is not None for page in pages)
+    late = all(page["heard"] is not None for page in pages)
     when = ["Forecasts up to", "Pages once outcomes are in"] if late else ["Pages at"]
     named = [*when, "Began, estimated", "Forecasts are", "Region", "Alarms"]
     body = tag("tbody")
@@ -109,7 +109,7 @@ def _table(label: str, pages: Sequence[Page]) -> Element:
         if page["alarms"] > 1:
             alarms += f", the last at {_moment(page['last'])}"
         cells: list[Child] = [
-            *([_moment(page["heard"])] if late else []),
+            *([_moment(page["heard"])] if late and page["heard"] is not None else []),
             _moment(page["since"]),
             page["what"],
             _region(page),
@@ -128,9 +128,7 @@ def _region(page: Page) -> str:
     return f"{percent(page['low'])} to {percent(page['high'])}".replace(".0\u00a0%", "\u00a0%")
 
 
-def _moment(at: str | int | None) -> str:
-    if at is None:
-        return "–"
+def _moment(at: str | int) -> str:
     return at.replace("T", " ") if isinstance(at, str) else f"event {at:,}"
 
 

@@ -58,7 +58,7 @@ _WRITE_ERRORS = {
     403: "the token may only read",
     408: "the request was not sent in time",
     413: "the body or the batch is too large",
-    415: "the body is not application/json",
+    415: "the body is not application/json, in a request from a web page",
     421: "without tokens, another name than that of this machine",
     503: "the queue is full or the service stops; Retry-After says when to try again",
     504: "no answer in time; ask again with the same id",
@@ -109,7 +109,7 @@ def _paths() -> dict[str, Any]:
         },
         "/v1/streams/{stream}/history": {"get": _read("Hour by hour", "HistoryAnswer", HISTORY, of_stream)},
         "/v1/streams/{stream}/delays": {"get": _read("How late outcomes came", "DelaysAnswer", NONE, of_stream)},
-        "/v1/streams/{stream}/view": {"get": _read("What the dashboard shows of a stream", "View", VIEW, of_stream)},
+        "/v1/view": {"get": _named(_read("What the dashboard shows of a stream", "View", VIEW))},
         "/v1/overview": {"get": _read("What the dashboard shows first", "Overview", OVERVIEW)},
         "/v1/alarms": {"get": _read("The latest alarms", "AlarmsAnswer", LIMIT_ONLY)},
         "/v1/totals": {"get": _read("The whole store in numbers", "Totals", NONE)},
@@ -180,6 +180,13 @@ def _other(summary: str, answer: str, errors: dict[int, str]) -> dict[str, Any]:
             **_errors(errors | {421: _WRITE_ERRORS[421]}),
         },
     }
+
+
+def _named(operation: dict[str, Any]) -> dict[str, Any]:
+    """The stream is a parameter of the query, and must be there."""
+    operation["parameters"][0]["required"] = True
+    operation["responses"] |= _errors({404: "no stream has this name"})
+    return operation
 
 
 def _name_in_path() -> dict[str, Any]:

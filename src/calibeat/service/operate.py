@@ -38,7 +38,7 @@ from .store.records import (
     TENTHS,
     Record,
     Rollups,
-    calibration_error,
+    gap_of,
     roll_up_forecast,
     roll_up_outcome,
     tenth,
@@ -162,7 +162,8 @@ def _correct_sums(connection: Any, stream: int, score: float, forecast: float, n
         sums[loss] += log_loss(p, new) - log_loss(p, old)
         sums[brier] += (p - new) ** 2 - (p - old) ** 2
         sums[TENTHS + 30 * kind + 3 * tenth(p) + 2] += new - old
-    errors = calibration_error(sums, CALIBRATED), calibration_error(sums, RAW)
+    learnt = sum(sums[TENTHS : TENTHS + 30 : 3])
+    errors = gap_of(sums, CALIBRATED) / learnt, gap_of(sums, RAW) / learnt
     connection.run(
         "UPDATE stream SET sums = ?, error = ?, raw_error = ? WHERE number = ?", (sums.tobytes(), *errors, stream)
     )

@@ -12,6 +12,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from . import dashboard
+from .operations import Refusal
 from .parameters import STREAMS, Parameter, Parameters
 from .store.overview import MOST_PAGES, ORDERS, Overview, overview
 from .store.view import SPANS, View, view
@@ -45,7 +46,13 @@ OVERVIEW = Parameters(
         "page": Parameter(_page, _PAGES, "25 streams each; one behind the last gives the last"),
     }
 )
-VIEW = Parameters({"span": _one_of(SPANS, "month", "how far back the series goes, from the last event")})
+# The name is in the query: browsers resolve "." and ".." in a path, and a stream may have these names.
+VIEW = Parameters(
+    {
+        "stream": replace(STREAMS.known["after"], description="the name of a stream"),
+        "span": _one_of(SPANS, "month", "how far back the series goes, from the last event"),
+    }
+)
 
 
 async def ask_overview(service: Service, asked: dict[str, Any]) -> Overview:
@@ -54,9 +61,14 @@ async def ask_overview(service: Service, asked: dict[str, Any]) -> Overview:
     return replace(found, needs_token=not service.tokens.is_open)
 
 
-async def ask_view(service: Service, name: str, asked: dict[str, Any]) -> View | None:
+async def ask_view(service: Service, asked: dict[str, Any]) -> View:
     """The screen of a stream."""
-    found: View | None = await service.reads.ask(lambda reader: view(reader, time.time(), name, **asked))
+    if "stream" not in asked:
+        raise Refusal("invalid", "stream must be given, got no name", "stream", 400)
+    name, span = asked["stream"], asked.get("span", "month")
+    found: View | None = await service.reads.ask(lambda reader: view(reader, time.time(), name, span))
+    if found is None:
+        raise Refusal("unknown_stream", f"stream must be one that has events, got {name!r:.60}", "stream", 404)
     return found
 
 

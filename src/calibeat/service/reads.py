@@ -131,9 +131,9 @@ class Routes:
         """The first screen of the dashboard."""
         return await pages.ask_overview(self.service, asked)
 
-    async def view(self, name: str, asked: dict[str, Any]) -> Any:
+    async def view(self, asked: dict[str, Any]) -> Any:
         """The dashboard's screen of a stream."""
-        return await pages.ask_view(self.service, name, asked)
+        return await pages.ask_view(self.service, asked)
 
     async def of_stream(self, request: Request) -> Response:
         """`/v1/streams/NAME` and what is below it. A slash in a name is written %2F, so the raw path counts."""
@@ -144,7 +144,6 @@ class Routes:
             "reliability": (self.reliability, RELIABILITY),
             "history": (self.history, HISTORY),
             "delays": (self.delays, NONE),
-            "view": (self.view, pages.VIEW),
         }
         kind = parts[1] if len(parts) > 1 else ""
         if len(parts) > 2 or kind not in below or (len(parts) == 2 and not kind):
@@ -287,6 +286,7 @@ def cold_routes(service: Service) -> Starlette:
         ("/v1/alarms", ask(at.alarms, LIMIT_ONLY), ["GET"]),
         ("/v1/totals", ask(at.totals, NONE), ["GET"]),
         ("/v1/overview", ask(at.overview, pages.OVERVIEW), ["GET"]),
+        ("/v1/view", ask(at.view, pages.VIEW), ["GET"]),
         ("/metrics", read(at.metrics, tagged=False), ["GET"]),
         ("/healthz", at.alive, ["GET"]),
         ("/readyz", at.ready, ["GET"]),

@@ -88,8 +88,8 @@ def test_net_benefit_at_every_threshold(result):
 
 def test_chunks_of_any_size_give_the_same_bits():
     """The blocks merge twice on the way, in other chunks at other moments."""
-    P, whole = {"raw": SCORES, "half": 0.5 * SCORES}, None
-    for cuts in ((0, N), (0, 1, 400, 401, 4000, 4097, 8300, N)):
+    P, whole = {"raw": SCORES, "half": np.where(np.arange(N) % 2, 0.5, 1.5) * SCORES}, None
+    for cuts in ((0, N), (0, 1, 400, *range(401, 461, 3), 4000, 4097, 8300, N)):
         deciding = Deciding(Options(cost_fp=FP, cost_fn=FN).costs)
         for a, b in pairwise(cuts):
             part = slice(a, b)
@@ -99,7 +99,9 @@ def test_chunks_of_any_size_give_the_same_bits():
         found = deciding.action(1, "half", N - WARM, 1.0, 0), deciding.over_time(["raw", "half"], [0, 500, 1000])
         assert whole is None or found == whole
         whole = found
-    assert found[0]["dropped"] == np.count_nonzero((SCORES >= T) & (0.5 * SCORES < T) & (np.arange(N) >= WARM))
+    judged = np.arange(N) >= WARM
+    assert found[0]["dropped"] == np.count_nonzero((SCORES >= T) & (P["half"] < T) & judged)
+    assert found[0]["new"] == np.count_nonzero((SCORES < T) & (P["half"] >= T) & judged)
 
 
 def test_a_threshold_alone_counts_in_missed_events():

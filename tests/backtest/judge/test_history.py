@@ -125,6 +125,27 @@ def test_bins_widen_as_the_log_grows_and_chunks_of_any_size_agree(span):
     assert len(found[0]["periods"]) <= 12
 
 
+def test_few_events_at_a_time_give_the_same_bits():
+    """The plain kernel counts them; missing outcomes and delays too. More than half of the ones come at once."""
+    n = 90
+    outcomes = np.where(np.arange(n) % 7 == 3, np.nan, np.arange(n) % 2)
+    clock = np.arange(n) * 1_000_000
+    arrivals = clock + np.where(outcomes == 1.0, np.where(np.arange(n) % 3, 0, 5_000_000), 9_000_000)
+    slots = np.zeros(n, dtype=np.int64)
+    found = []
+    for step in (n, 4):
+        history = History()
+        for a in range(0, n, step):
+            columns = [column[a : a + step] for column in (SCORES[:n], outcomes, slots, clock, arrivals, clock)]
+            history.add(Chunk(*columns, clock_is_time=True))
+        found.append(history.told())
+    assert found[0]["periods"][0].pop("mean_score") == pytest.approx(found[1]["periods"][0].pop("mean_score"))
+    assert found[0] == found[1] and sum(found[0]["count"]) == n
+    period = found[0]["periods"][0]
+    assert period["ones_delay"] == 0.0 and period["zeros_delay"] == pytest.approx(9.0, rel=1 / DELAY_STEPS)
+    assert period["missing"] == pytest.approx(np.isnan(outcomes[: period["count"]]).mean())
+
+
 def test_a_rank_and_its_middle():
     for rank in (1, 40, 200, RANKS // 2 - 2, RANKS // 2 + 1, RANKS - 40):
         assert rank_of(score_of(rank), STEPS) == rank

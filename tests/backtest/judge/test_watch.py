@@ -88,6 +88,14 @@ def test_many_episodes_keep_their_first_and_their_latest(monkeypatch):
     assert told["methods"]["raw"]["pages"] == len(paged) and len(told["methods"]["raw"]["shown"]) == 4
 
 
+def test_the_path_ends_where_the_log_does():
+    watch = Watch()
+    watch.add(chunk(slice(0, 256)), {"raw": SCORES[:256]}, PLACE[:256])
+    assert [point[0] for point in watch.trails["raw"].path] == [128, 256]
+    watch.add(chunk(slice(256, 300)), {"raw": SCORES[256:300]}, PLACE[256:300])
+    assert [point[:2] for point in watch.trails["raw"].path] == [(128, 128), (256, 256), (300, 300)]
+
+
 # ---- who has a monitor -----------------------------------------------------------------------------------------------
 
 

@@ -186,5 +186,5 @@ function drawReliability(payload, styles) {
     show();
     return true;
   }
-  return { refresh };
+  return { refresh, choose, chosen: () => reliability.periods[period].label };
 }

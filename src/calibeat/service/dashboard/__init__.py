@@ -41,7 +41,7 @@ def _assets() -> dict[str, Asset]:
     shared = [_text("calibeat.report", "static", f"{name}.js") for name in SHARED]
     own = [_text(__package__, f"{name}.js") for name in OWN]
     script = "\n".join([*shared, *own])
-    library = _text("calibeat.report", "vendor", "uPlot.iife.min.js")
+    library = _text("calibeat.report", "static", "pixels.js") + _text("calibeat.report", "vendor", "uPlot.iife.min.js")
     style = [
         _text("calibeat.report", "vendor", "uPlot.min.css"),
         _text("calibeat.report", "static", "style.css"),

@@ -16,7 +16,7 @@ function makePoller({ show, same, refused, missing }) {
       const date = Date.parse(answer.headers.get("date"));
       if (known(date)) skew = Math.round(date / 1000 - Date.now() / 1000);
       if (answer.status === 401) { stop(); setState("paused", "Not logged in"); refused(); return; }
-      if (answer.status === 404) { stop(); setState("paused", "Paused"); missing(); return; }
+      if (answer.status === 404) { stop(); missing(); return; }
       if (!answer.ok && answer.status !== 304) throw new Error(`status ${answer.status}`);
       wait = EVERY;
       answered = now();

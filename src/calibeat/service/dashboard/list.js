@@ -175,10 +175,10 @@ function errorBars() {
 
 // What to do first.
 function makeEmpty() {
-  const command = element("pre", { id: "command" });
+  const command = element("code", { id: "command" });
   const part = element("div", { hidden: true },
     element("p", { class: "lead" }, "Send a score, get a calibrated probability. Send the outcome when you know it, today or in a month. This page then shows how well both fit."),
-    element("div", { class: "command" }, command),
+    element("div", { class: "command" }, element("pre", {}, command)),
     element("p", { class: "small" }, "The page asks every few seconds: the stream appears here by itself."));
   part.fill = needsToken => {
     const token = needsToken ? " \\\n  -H 'Authorization: Bearer TOKEN'" : "";

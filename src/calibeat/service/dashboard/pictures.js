@@ -126,6 +126,7 @@ function drawDelayBins(host) {
 function drawCurves(host) {
   let drawn = null, mine = new Set();
   const draw = view => {
+    const chosen = drawn?.chosen();
     for (const chart of mine) charts.delete(chart);
     const before = new Set(charts);
     host.replaceChildren();
@@ -133,6 +134,8 @@ function drawCurves(host) {
       methods: [{ name: "raw", label: "raw score" }, { name: "calibrated", label: "calibrated" }], verdict: { method: "calibrated" }, reliability: view.reliability,
     }, { raw: { ...STYLES.raw, dash: [] }, calibrated: STYLES.calibrated });
     mine = new Set([...charts].filter(chart => !before.has(chart)));
+    const at = view.reliability.periods.findIndex(({ label }) => label === chosen);
+    if (at > 0) drawn.choose(at);
   };
   return { draw, refresh: view => { if (!drawn?.refresh(view.reliability)) draw(view); } };
 }

@@ -90,7 +90,7 @@ function makeStream(choose) {
       for (const input of spans.querySelectorAll("input")) input.checked = input.value === span;
       if (name !== wanted) data = null;
       name = wanted;
-      return `/v1/streams/${encodeURIComponent(name)}/view?span=${span}`;
+      return `/v1/view?${new URLSearchParams({ stream: name, span })}`;
     },
     show: answer => {
       const other = data === null || data.stream.name !== answer.stream.name, how = other || data.span !== answer.span ? "draw" : "refresh";

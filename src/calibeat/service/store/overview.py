@@ -18,7 +18,7 @@ DAY = 86_400.0
 FRESH = 7 * DAY  # how long an alarm ranks a stream first
 ENOUGH = 100  # outcomes, below which a calibration error is mostly luck
 ROWS = 25  # on a page
-LATEST = 5  # alarms
+LATEST = 3  # alarms
 MOST_PAGES = 1_000_000
 
 # "attention": fresh alarms, then what miscalibration costs in all: outcomes x squared error, as the Brier score counts.
@@ -142,7 +142,7 @@ def alarm_rows(reader: Reader, where: str, arguments: tuple[Any, ...], limit: in
         f"{where} ORDER BY a.number DESC LIMIT {limit}",
         arguments,
     )
-    return [AlarmRow(*row, bool(page)) for *row, page in rows]
+    return [AlarmRow(*row[:-1], bool(row[-1])) for row in rows]  # type: ignore[call-arg]  # as selected
 
 
 def _matching(search: str) -> tuple[str, tuple[Any, ...]]:

@@ -83,6 +83,7 @@ class StreamState:
         "alarms",
         "events",
         "expired",
+        "gaps",
         "held",
         "is_new",
         "last_time",
@@ -106,6 +107,7 @@ class StreamState:
         self.version = 0  # how often it was written
         self.last_time = 0.0
         self.sums = array("d", bytes(8 * SUMS))
+        self.gaps = [0.0, 0.0]  # sum over tenths of |forecasts - outcomes|, of both kinds
         self.row: bytes | None = None  # the bank's row, between the store and the bank only
         self.monitor: bytes | None = None
         self.is_new = True
@@ -120,23 +122,27 @@ class StreamState:
         sums[BRIER] += (forecast - y) ** 2
         for kind, p in ((CALIBRATED, forecast), (RAW, score)):
             at = TENTHS + 30 * kind + 3 * tenth(p)
+            before = abs(sums[at + 1] - sums[at + 2])
             sums[at] += 1.0
             sums[at + 1] += p
             sums[at + 2] += y
+            self.gaps[kind] += abs(sums[at + 1] - sums[at + 2]) - before
         sums[DELAYS + min(DELAY_COUNT - 1, int(max(0.0, now - record.time)).bit_length())] += 1.0
 
+    def restore(self, sums: bytes) -> None:
+        """The sums as they are stored."""
+        self.sums = array("d", sums)
+        self.gaps = [gap_of(self.sums, CALIBRATED), gap_of(self.sums, RAW)]
+
     def error(self, kind: int) -> float | None:
-        """The calibration error over tenths, of the forecasts (CALIBRATED) or the scores (RAW)."""
-        return calibration_error(self.sums, kind)
+        """The calibration error over tenths, of the forecasts (CALIBRATED) or the scores (RAW); None if unknown."""
+        return max(0.0, self.gaps[kind]) / self.outcomes if self.outcomes else None
 
 
-def calibration_error(sums: array[float], kind: int) -> float | None:
-    """Mean distance of a tenth's forecasts from its outcomes; None before the first outcome."""
-    total = gap = 0.0
-    for at in range(TENTHS + 30 * kind, TENTHS + 30 * kind + 30, 3):
-        total += sums[at]
-        gap += abs(sums[at + 1] - sums[at + 2])
-    return gap / total if total else None
+def gap_of(sums: array[float], kind: int) -> float:
+    """The sum over tenths of the distance between forecasts and outcomes."""
+    first = TENTHS + 30 * kind
+    return sum(abs(sums[at + 1] - sums[at + 2]) for at in range(first, first + 30, 3))
 
 
 class Alarm(NamedTuple):

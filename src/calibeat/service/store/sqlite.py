@@ -7,7 +7,6 @@ import json
 import os
 import sqlite3
 import time
-from array import array
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, ClassVar
@@ -338,7 +337,7 @@ def stream_state(row: tuple[Any, ...]) -> StreamState:
     )
     state.last_time = row[10] or 0.0
     if row[11] is not None:
-        state.sums = array("d", bytes(row[11]))
+        state.restore(bytes(row[11]))
     state.row = None if row[12] is None else bytes(row[12])
     state.monitor = None if row[13] is None else bytes(row[13])
     state.is_new = state.row is None
