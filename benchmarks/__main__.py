@@ -46,9 +46,11 @@ TABLES = {
     "multi-stress": "multi:stress",
     "multi-quality": "multi_quality:quality",
     "monitor": "monitor:monitor",
+    "dashboard": "dashboard:opening",
     "kill": "kill:kill",
     "serve": "serve:throughput",
     "soak": "serve:soak",
+    "abandoned": "serve:abandoned",
 }
 
 

@@ -34,6 +34,7 @@ def backtest(
     decimal: str = ".",
     time_zone: str | None = None,
     time_format: str | None = None,
+    split: str | None = None,
     blank_key: str | None = None,
     skip_bad: bool = False,
     sort: bool = False,
@@ -76,6 +77,7 @@ def backtest(
     decimal : the mark before the decimals of numbers in text: "." or ",".
     time_zone : of times that are written without one: "UTC", "+02:00" or "Europe/Paris".
     time_format : of times in text, as in ``strptime``: "%d/%m/%Y %H:%M". If not given, ISO 8601 or numbers.
+    split : a date: the events before it and those from it on are also judged apart.
     blank_key : the stream of events whose key is missing. If not given, they are bad rows.
     skip_bad : skip rows that cannot be used and count them, instead of refusing the log.
     sort : put the events in the order of their times.
@@ -124,6 +126,7 @@ def backtest(
         decimal=decimal,
         time_zone=time_zone,
         time_format=time_format,
+        split=split,
         blank_key=blank_key,
         skip_bad=skip_bad,
         sort=sort,

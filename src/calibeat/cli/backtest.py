@@ -111,6 +111,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     how.add_argument(
         "--warmup", type=int, metavar="N", help="first outcomes that are not scored (1000, or 5 %% of a short log)"
     )
+    how.add_argument("--split", metavar="DATE", help="also judge the time before it and the time from it on apart")
     how.add_argument("--bins", type=int, default=10, metavar="M", help="of the calibration error (%(default)s)")
     how.add_argument("--seed", type=int, default=0, metavar="N", help="for methods that draw (%(default)s)")
     how.add_argument("--sort", action="store_true", help="put the log in the order of --time, in memory")
@@ -145,6 +146,7 @@ def run(args: argparse.Namespace, to: TextIO | None = None, log: TextIO | None =
         decimal=args.decimal,
         time_zone=args.time_zone,
         time_format=args.time_format,
+        split=args.split,
         blank_key=args.blank_key,
         skip_bad=args.skip_bad,
         sort=args.sort,

@@ -368,6 +368,21 @@ class DataOverTime(TypedDict):
     periods: list[DataPeriod]
 
 
+class PeriodScores(TypedDict):
+    log_loss: Number
+    brier: Number
+    ce: Number
+
+
+class SplitPeriod(TypedDict):
+    """One of two periods that were asked for: before a moment, or from it on."""
+
+    name: str
+    judged: int
+    base_rate: Number
+    methods: dict[str, PeriodScores]
+
+
 class Payload(TypedDict):
     schema: Literal[3]
     title: str
@@ -388,6 +403,7 @@ class Payload(TypedDict):
     evalue: Evidence
     # Since schema 3:
     paging: NotRequired[Paging]
+    periods: NotRequired[list[SplitPeriod]]  # two, if a moment was given that splits the log
     decisions: NotRequired[Decisions]
     history: NotRequired[DataOverTime]
     answer: NotRequired[Answer]

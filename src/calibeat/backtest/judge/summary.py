@@ -41,6 +41,7 @@ from .lateness import delay, notice_of_ages
 from .mass import mass_curve
 from .measures import MOST_POINTS, Counted, auc, iso, log_e_values, number, overall, reliability, windows
 from .observe import Observed
+from .periods import sentences_on_periods
 from .verdict import INTERVALS, LEGEND, Facts, threshold, verdict
 
 ABOUT = {
@@ -102,6 +103,7 @@ def summarise(replayed: Replayed, source: Source, observed: Observed) -> Payload
     found = verdict(compared, facts)
     if replayed.key_variants is not None:
         found["sentences"].append(sentence_on_keys(compared, replayed.key_variants, labels))
+    source.notes += sentences_on_periods(observed.periods.found, labels)
     return {
         "schema": 3,
         "title": source.title,
@@ -138,6 +140,7 @@ def summarise(replayed: Replayed, source: Source, observed: Observed) -> Payload
         "decisions": decisions(replayed, observed.deciding, labels, found["method"], sums.runs),
         "history": observed.history.told(),
         "paging": observed.watch.told(found["method"], labels),
+        "periods": observed.periods.found,
     }
 
 
