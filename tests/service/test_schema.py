@@ -59,9 +59,7 @@ def test_migrations_run_in_order_and_once(old: Path) -> None:
     assert connection.all("SELECT name = note FROM stream") == [(1,), (1,)]
     assert schema.version_of(connection, "here") == schema.VERSION + 2
     connection.close()
-    with pytest.raises(
-        SnapshotMismatch, match=r"store must be of version \d or older, got version \d - at "
-    ):
+    with pytest.raises(SnapshotMismatch, match=r"store must be of version \d or older, got version \d - at "):
         open_store(str(old))
 
 

@@ -97,6 +97,7 @@ class StoreLog:
 
     path: str
     kind: str = "store"
+    notes: tuple[str, ...] = ()  # as a `LogFile` has them
 
     @property
     def name(self) -> str:
