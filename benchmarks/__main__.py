@@ -42,12 +42,15 @@ TABLES = {
     "walks": "walks:walks",
     "guard": "guard:guard",
     "multi": "multi:cost",
-    "multi-march": "multi:march",
+    "multi-single": "multi:single",
+    "multi-stress": "multi:stress",
     "multi-quality": "multi_quality:quality",
     "monitor": "monitor:monitor",
+    "dashboard": "dashboard:opening",
     "kill": "kill:kill",
     "serve": "serve:throughput",
     "soak": "serve:soak",
+    "abandoned": "serve:abandoned",
 }
 
 

@@ -1,19 +1,20 @@
-"""Many classes: what `MultiCalibrator.run` costs beside a plain compiled softmax, and a long march over bad streams."""
+"""Many classes: what `MultiCalibrator.run` costs beside a plain compiled softmax, single events, and bad streams."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable
 from functools import cache
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+import calibeat
 from benchmarks import table
 from benchmarks.timing import always, interleaved
-from calibeat import MultiCalibrator
-from calibeat.core.jit import compiled
+from calibeat import MultiBank, MultiCalibrator
+from calibeat.core.jit import compiled, plain
 from calibeat.multi import kernel, layout
 
 GOALS = {3: 8.0, 10: 7.0, 26: None, 64: None, 100: 6.0, 1000: 6.0}  # times the plain softmax
@@ -21,6 +22,7 @@ WORK = 2_000_000  # classes times events in a turn
 
 Vector = NDArray[np.float64]
 Ints = NDArray[np.int64]
+Stream = tuple[Vector, Ints]
 
 
 def stream(K: int, events: int, seed: int = 0) -> tuple[Vector, Ints]:
@@ -100,66 +102,142 @@ def cost(*, quick: bool) -> None:
     )
 
 
-# ---- the long march ----------------------------------------------------------------------------------------------
+# ---- stress ------------------------------------------------------------------------------------------------------
+
+PIECE = 50_000  # events that are made and run at a time
 
 
-def marches(K: int, events: int) -> Iterator[tuple[str, Vector, Ints]]:
-    """Streams that nobody should have."""
-    rng = np.random.default_rng(0)
-    at, coins, one = rng.integers(0, K, events), rng.integers(0, K, events), np.eye(K)
-    yield "one-hot, coins", one[at], coins
-    yield "uniform", np.full((events, K), 1.0 / K), coins
-    yield "constant, then another label", np.full((events, K), 1.0 / K), (np.arange(events) >= events // 2).astype(int)
-    yield "sure and always wrong", one[np.zeros(events, dtype=int)], np.ones(events, dtype=np.int64)
-    yield "rotating, off by one", one[np.arange(events) % K], (np.arange(events) + 1) % K
+def stresses(K: int, events: int) -> dict[str, Callable[[int], Stream]]:
+    """Streams that nobody should have: a function gives the events from its argument on, `PIECE` of them."""
+    one = np.eye(K)
+
+    def coins(first: int) -> Ints:
+        return np.random.default_rng([1, first]).integers(0, K, PIECE)
+
+    def numbers(first: int) -> Ints:
+        return np.arange(first, first + PIECE)
+
+    uniform = np.full((PIECE, K), 1.0 / K)
+    zeros, ones = np.zeros(PIECE, dtype=np.int64), np.ones(PIECE, dtype=np.int64)
+    return {
+        "one-hot, coins": lambda first: (one[np.random.default_rng([2, first]).integers(0, K, PIECE)], coins(first)),
+        "uniform, coins": lambda first: (uniform, coins(first)),
+        "constant, then another label": lambda first: (uniform, (numbers(first) >= events // 2).astype(np.int64)),
+        "sure and always wrong": lambda _: (one[zeros], ones),
+        "rotating, off by one": lambda first: (one[numbers(first) % K], (numbers(first) + 1) % K),
+    }
+
+
+def stressed(K: int, events: int, make: Callable[[int], Stream], *, late: bool = False) -> tuple[Vector, float, float]:
+    """The row at the end, the largest loss, and how far a sum of forecasts was off 1."""
+    calibrator, worst, off = MultiCalibrator(K), 0.0, 0.0
+    due = np.arange(PIECE) + np.random.default_rng(3).integers(1, 2000, PIECE) if late else None
+    for first in range(0, events, PIECE):
+        scores, labels = make(first)
+        P = calibrator.run(scores, labels, due=due, finish=late)
+        worst = max(worst, -float(np.log(P[np.arange(PIECE), labels].min())))
+        off = max(off, float(np.abs(P.sum(axis=1) - 1.0).max()))
+    return calibrator.row, worst, off
 
 
 def adversary(K: int, events: int) -> tuple[Vector, float, float]:
-    """A row after labels that were always the least probable class, the largest loss, and how far a sum was off."""
+    """The same where the label is always the least probable class."""
     predict, settle = compiled(kernel.predict), compiled(kernel.settle)
     row, receipt, work = layout.initial_row(layout.MULTI, K), np.zeros(2 * K + 2), layout.scratch(K)
     forecast, worst, off = np.empty(K), 0.0, 0.0
-    for score in stream(K, events, seed=1)[0]:
-        predict(layout.MULTI, K, row, score, receipt, work, forecast)
+    scores = stream(K, PIECE, seed=1)[0]
+    for i in range(events):
+        predict(layout.MULTI, K, row, scores[i % PIECE], receipt, work, forecast)
         y = int(forecast.argmin())
         worst, off = max(worst, -math.log(forecast[y])), max(off, abs(float(forecast.sum()) - 1.0))
         settle(layout.MULTI, K, row, y, receipt, work, float(forecast[y]))
-    return row, worst, off
+    return row[:-2], worst, off
 
 
-def march(*, quick: bool) -> None:
+def stress(*, quick: bool) -> None:
     """Table: what is left after a million labels of each kind."""
-    rows = []
-    for K, events in ((3, 20_000), (10, 6_000)) if quick else ((3, 1_000_000), (10, 300_000)):
-        for name, scores, labels in marches(K, events):
-            cal = MultiCalibrator(K)
-            P = cal.run(scores, labels)
-            off = np.abs(P.sum(axis=1) - 1.0).max()
-            loss = -float(np.log(P[np.arange(events), labels].min()))
-            rows.append(_line(f"K = {K}, {name}", cal.row, events, loss, sums=bool(off <= 1e-12)))
-        row, worst, off = adversary(K, events)
-        rows.append(_line(f"K = {K}, adversary", row[:-2], events, worst, sums=off <= 1e-12))
+    events, rows = PIECE if quick else 1_000_000, []
+    for K in (3, 10):
+        for name, make in stresses(K, events).items():
+            rows.append(_line(f"K = {K}, {name}", K, events, stressed(K, events, make)))
+        late = stresses(K, events)["one-hot, coins"]
+        rows.append(_line(f"K = {K}, one-hot, coins, late", K, events, stressed(K, events, late, late=True)))
+        rows.append(_line(f"K = {K}, adversary", K, events, adversary(K, events)))
     table.show(
-        "MULTI after a million labels of each kind (300,000 for K = 10)",
+        f"MULTI after {events:,} labels of each kind",
         ["stream", "largest loss", "least eigenvalue of H", "largest |theta|", "largest |bias|", "least weight n", ""],
         rows,
-        ["met: finite, positive definite, sums of forecasts 1 within 1e-12."],
+        ["met: finite, positive definite, sums of forecasts 1 within 1e-12. Late: by up to 2,000 events, reordered."],
     )
 
 
-def _line(name: str, row: Vector, events: int, loss: float, *, sums: bool) -> list[str]:
-    K = next(K for K in (3, 10) if layout.width(layout.MULTI, K) == len(row))
+def _line(name: str, K: int, events: int, found: tuple[Vector, float, float]) -> list[str]:
+    row, worst, off = found
     lanes = row[layout.THETA : layout.OFFSET].reshape(4, layout.THETA_WIDTH)
     H = lanes[:, [3, 4, 5, 4, 6, 7, 5, 7, 8]].reshape(4, 3, 3)
     biases = row[layout.BIAS : layout.BIAS + 8 * K].reshape(4, 2, K)[:, 0]
     least = float(np.linalg.eigvalsh(H).min())
-    met = bool(np.isfinite(row).all() and least > 0.0 and sums)
+    met = bool(np.isfinite(row).all() and np.isfinite(worst) and least > 0.0 and off <= 1e-12)
     return [
         name,
-        f"{loss:.1f}",
+        f"{worst:.1f}",
         f"{least:.2f}",
         f"{np.abs(lanes[:, :3]).max():.1f}",
         f"{np.abs(biases).max():.1f}",
         f"{row[layout.W : layout.W + 6].min() * events:.3f}",
         table.verdict(met=met),
     ]
+
+
+# ---- single events -----------------------------------------------------------------------------------------------
+
+
+class _InBank:
+    """A bank of one key in the shape of a calibrator."""
+
+    def __init__(self, K: int) -> None:
+        self.bank = MultiBank(K)
+
+    def predict(self, score: Vector) -> Any:
+        return self.bank.predict(7, score)
+
+    def update(self, forecast: Any, label: int) -> None:
+        self.bank.update(7, forecast, label)
+
+
+def _plain_calibrator(K: int) -> MultiCalibrator:
+    made = MultiCalibrator(K)
+    inner: Any = made._stream
+    inner._predict, inner._settle = plain(kernel.predict), plain(kernel.settle)
+    inner._plain, inner._done = True, 10**9  # the cache is not looked into
+    return made
+
+
+def _serving(make: Callable[[int], Any], scores: Vector, labels: Ints) -> Callable[[], Callable[[], None]]:
+    def begin() -> Callable[[], None]:
+        calibrator = make(scores.shape[1])
+
+        def serve() -> None:
+            for score, label in zip(scores, labels.tolist(), strict=True):
+                calibrator.update(calibrator.predict(score), label)
+
+        return serve
+
+    return begin
+
+
+def single(*, quick: bool) -> None:
+    """Table: microseconds of a forecast and an update from Python, one event at a time."""
+    repeats, rows = 3 if quick else 7, []
+    calibeat.warm_up(multi=True)
+    makers: dict[str, Callable[[int], Any]] = {"plain": _plain_calibrator, "compiled": MultiCalibrator, "bank": _InBank}
+    for K in (3, 10, 100):
+        scores, labels = stream(K, 60 if K == 100 else 200)
+        best = interleaved({name: _serving(make, scores, labels) for name, make in makers.items()}, repeats)
+        rows.append([str(K), *(f"{1e6 * best[name] / len(labels):.1f}" for name in makers)])
+    table.show(
+        "One event of many classes from Python: predict and update, in microseconds",
+        ["K", "plain Python", "compiled", "compiled, in a MultiBank"],
+        rows,
+        [f"CPU time, best of {repeats} interleaved; compiled: after calibeat.warm_up(multi=True)."],
+    )

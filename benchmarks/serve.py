@@ -171,3 +171,31 @@ def soak(*, quick: bool) -> None:
             rows.append([str(minute + 1), f"{measured.rate:,.0f}", f"{measured.p99:.1f}", f"{contender.memory():.0f}"])
         step = max(1, len(rows) // 12)
         show(f"Soak at {rate:,.0f} requests/s", ["minute", "requests/s", "p99 ms", "MiB"], rows[::step])
+
+
+def abandoned(*, quick: bool) -> None:
+    """Connections that are opened, half used and abandoned; then ones that are held. The service must not notice."""
+    count = 1_000 if quick else 10_000
+    head = b"POST /v1/forecasts HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n"
+    start = head + b"content-length: 50\r\n\r\n{"
+    with contenders(bare=False) as found:
+        contender = found["SQLite"]
+        place = ("127.0.0.1", int(contender.url.rpartition(":")[2]))
+        rows = [["before", "", f"{contender.memory():.0f}", _asked(contender)]]
+        for number in range(count):
+            with socket.create_connection(place) as connection:
+                connection.sendall(start[: number % len(start)])
+        rows.append(["opened and abandoned", f"{count:,}", f"{contender.memory():.0f}", _asked(contender)])
+        held = [socket.create_connection(place) for _ in range(min(count, 3_000))]
+        for number, connection in enumerate(held):
+            connection.sendall(start[: number % len(start)])
+        rows.append(["held half open", f"{len(held):,}", f"{contender.memory():.0f}", _asked(contender)])
+        for connection in held:
+            connection.close()
+        rows.append(["after", "", f"{contender.memory():.0f}", _asked(contender)])
+        show("Abandoned connections", ["moment", "connections", "MiB", "a forecast takes ms"], rows)
+
+
+def _asked(contender: Contender) -> str:
+    """Milliseconds of one forecast, the median of many."""
+    return f"{load(contender.url, 1, 1.0, 1).p50:.2f}"

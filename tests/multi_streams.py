@@ -121,5 +121,6 @@ def calibrate(
         order = np.argsort(due, kind="stable")
         order = order[: np.searchsorted(due[order], n)]
         receipts = np.zeros(n * width)
-        make(loops.run_late)(method, K, row, 0.0, flat, columns, out, receipts, layout.scratch(K), due, order)
+        late = due, order, 0, 0, len(columns), 0
+        make(loops.run_late)(method, K, row, 0.0, flat, columns, out, receipts, layout.scratch(K), *late)
     return out.reshape(n, K), row[:-2]

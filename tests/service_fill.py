@@ -58,13 +58,14 @@ def fill(
     clock = [end]
     engine = Engine.open(str(path), Settings(method=method, monitor=monitor, expire=expire), clock=lambda: clock[0])
     order, told = np.argsort(due), 0
+    in_order = due[order]
     names = [stream.name for stream in streams]
     for first in range(0, events, GROUP):
         here = range(first, min(first + GROUP, events))
         forecasts = [ForecastEvent(names[which[i]], f"e{i}", float(scores[i]), float(times[i])) for i in here]
         clock[0] = float(times[here[-1]])
         engine.process([(None, forecasts)])
-        until = int(np.searchsorted(due[order], clock[0] if here[-1] < events - 1 else end))
+        until = int(np.searchsorted(in_order, clock[0] if here[-1] < events - 1 else end))
         # Only of forecasts that were made: an outcome of this very group may be earlier than its group.
         late = [int(i) for i in order[told:until]]
         told = until

@@ -4,7 +4,6 @@ from . import bounds, late, metrics, rivals
 from ._version import __version__
 from .backtest import BacktestResult, backtest
 from .bank.bank import Bank
-from .bank.warm import warm_up
 from .core.calibeating import Hedging, Tracking
 from .core.features import Beta, Platt, Temperature
 from .core.guard import Guard
@@ -51,6 +50,7 @@ from .multi.calibrator import MultiCalibrator
 from .multi.forecast import MultiForecast
 from .stream.calibrator import Calibrator
 from .stream.forecast import Forecast
+from .warm import warm_up
 
 __all__ = [
     "AIOLI",

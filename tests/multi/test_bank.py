@@ -13,6 +13,7 @@ import pytest
 
 from calibeat import Bank, InvalidInput, MultiBank, MultiCalibrator, SnapshotMismatch, UnknownKey
 from calibeat.multi import bank as module
+from calibeat.multi import rows
 
 N = 120
 CITIES = np.array(["paris", "rome", "oslo", "a very long name of a city, longer than most"])
@@ -213,7 +214,7 @@ def test_a_batch_that_breaks_off_has_not_happened(monkeypatch: pytest.MonkeyPatc
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(module, "for_cost", lambda *_: broken)
+        patch.setattr(rows, "for_cost", lambda *_: broken)
         with pytest.raises(KeyboardInterrupt):
             bank.run([1, 5, 6], [[0.2, 0.3, 0.5]] * 3, [0, 1, 2])
     assert list(bank) == [1, 2]

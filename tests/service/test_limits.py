@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import socket
 import threading
@@ -10,6 +11,8 @@ from collections.abc import Iterator
 import httpx
 import pytest
 from served import address, receive, request, service_here, talk, wait_until
+
+from calibeat.service.protocol import FastCall
 
 GOOD = json.dumps({"stream": "s", "id": "i", "score": 0.5}).encode()
 
@@ -195,6 +198,14 @@ def test_who_leaves_before_the_answer_harms_nobody(url: str) -> None:
             body = json.dumps({"stream": "left", "id": f"left-{number}", "score": 0.5}).encode()
             connection.sendall(request("/v1/forecasts", body))
     wait_until(lambda: httpx.get(f"{url}/v1/streams/left").json().get("events") == 50)
+
+
+def test_calls_do_not_pile_up(url: str) -> None:
+    with httpx.Client(base_url=url) as http:
+        for number in range(300):
+            assert http.post("/v1/forecasts", json={"stream": "pile", "id": f"pile-{number}", "score": 0.5}).is_success
+    gc.collect()
+    assert sum(isinstance(thing, FastCall) for thing in gc.get_objects()) < 20
 
 
 def test_metrics_count_refusals(url: str) -> None:

@@ -23,6 +23,29 @@ def to_matrix(scores: Any) -> Any:
     return scores if frame is None else frame.to_numpy()
 
 
+def column_names(scores: Any) -> list[str] | None:
+    """The names of a frame's columns; None for anything else.
+
+    >>> import polars
+    >>> column_names(polars.DataFrame({"cat": [0.25], "dog": [0.75]})), column_names([[0.25, 0.75]])
+    (['cat', 'dog'], None)
+    """
+    frame = _frame(scores)
+    return None if frame is None else [str(name) for name in frame.columns]
+
+
+def is_matrix(scores: Any) -> bool:
+    """Whether these have several columns, one for each class: a frame, a two-dimensional array, or a list of rows.
+
+    >>> is_matrix([[0.25, 0.75]]), is_matrix([0.25, 0.75]), is_matrix(np.ones((2, 3))), is_matrix(np.ones((2, 1)))
+    (True, False, True, False)
+    """
+    if isinstance(scores, (list, tuple)):
+        return bool(scores) and isinstance(scores[0], (list, tuple, np.ndarray)) and len(scores[0]) > 1
+    matrix = to_matrix(scores)
+    return getattr(matrix, "ndim", 1) == 2 and matrix.shape[1] > 1
+
+
 def like_matrix(scores: Any, forecasts: Vector) -> Any:
     """The forecasts in the kind of `scores`: a matrix for a matrix, a frame with the same columns for a frame.
 

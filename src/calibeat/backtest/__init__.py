@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from calibeat.errors import InvalidInput
+
 from .result import BacktestResult
 
 __all__ = ["BacktestResult", "backtest"]
@@ -32,6 +34,7 @@ def backtest(
     decimal: str = ".",
     time_zone: str | None = None,
     time_format: str | None = None,
+    split: str | None = None,
     blank_key: str | None = None,
     skip_bad: bool = False,
     sort: bool = False,
@@ -41,6 +44,7 @@ def backtest(
     cost_fn: float | None = None,
     keep_forecasts: bool = False,
     title: str = "Backtest",
+    classes: Any = None,
 ) -> BacktestResult:
     """Replay scores and outcomes through many methods, exactly as production would have, and compare them.
 
@@ -73,6 +77,7 @@ def backtest(
     decimal : the mark before the decimals of numbers in text: "." or ",".
     time_zone : of times that are written without one: "UTC", "+02:00" or "Europe/Paris".
     time_format : of times in text, as in ``strptime``: "%d/%m/%Y %H:%M". If not given, ISO 8601 or numbers.
+    split : a date: the events before it and those from it on are also judged apart.
     blank_key : the stream of events whose key is missing. If not given, they are bad rows.
     skip_bad : skip rows that cannot be used and count them, instead of refusing the log.
     sort : put the events in the order of their times.
@@ -83,6 +88,12 @@ def backtest(
         cost_fp / (cost_fp + cost_fn).
     keep_forecasts : also keep every forecast, in ``result.forecasts``.
     title : of the report.
+    classes : the names of the classes, where the scores are a matrix without names.
+
+    **Many classes.** Where `scores` is a matrix or a data frame of K columns and outcomes are given, these are labels:
+    the names of the columns (without what all share, such as ``p_``), of `classes`, or column numbers. The methods are
+    then "raw", "fts" and "swts" (temperature scaling that is fixed, or fitted on a sliding window), "ots" and "multi".
+    There are no keys, rivals, costs and no `mature`. See docs/multiclass.md.
 
     >>> import calibeat
     >>> result = calibeat.backtest([0.9, 0.6] * 600, [1, 0] * 600, methods="ops", delay=20)
@@ -93,7 +104,13 @@ def backtest(
     >>> frame = polars.DataFrame({"p": [0.9, 0.6] * 600, "y": ["won", "lost"] * 600})
     >>> calibeat.backtest(frame, score="p", outcome="y", positive="won", methods="ops").best
     'ops'
+
+    >>> result = calibeat.backtest([[0.6, 0.3, 0.1]] * 1200, [0, 1, 2] * 400, methods=["ots", "multi"])
+    >>> result.best, result.table["method"].tolist()
+    ('multi', ['raw', 'ots', 'multi'])
     """
+    from calibeat._util.matrix import is_matrix
+
     from .options import Options  # now, so that `import calibeat` is light
     from .run import run_arrays
     from .tables import Table
@@ -109,6 +126,7 @@ def backtest(
         decimal=decimal,
         time_zone=time_zone,
         time_format=time_format,
+        split=split,
         blank_key=blank_key,
         skip_bad=skip_bad,
         sort=sort,
@@ -118,6 +136,17 @@ def backtest(
         cost_fn=cost_fn,
         title=title,
     )
+    if outcomes is not None and is_matrix(scores):
+        from .classes.run import run_matrix
+
+        refused = {"keys": keys, "score": score, "outcome": outcome, "key": key, "time": time, "rivals": rivals}
+        for argument, given in {**refused, "outcome_time": outcome_time, "positive": positive}.items():
+            if given is not None:
+                raise InvalidInput(f"{argument} must not be given with many classes, got {type(given).__name__}")
+        columns = scores, outcomes, times, outcome_times
+        return run_matrix(*columns, options, classes=classes, keep_forecasts=keep_forecasts)
+    if classes is not None:
+        raise InvalidInput("classes must be given with a matrix of scores only, got a vector of them")
     table = Table.of(
         {"scores": scores, "outcomes": outcomes, "keys": keys, "times": times, "outcome_times": outcome_times},
         {"score": score, "outcome": outcome, "key": key, "time": time, "outcome time": outcome_time},

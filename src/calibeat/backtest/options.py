@@ -7,8 +7,10 @@ from datetime import tzinfo
 from functools import cached_property
 from typing import Any
 
+import numpy as np
+
 from calibeat._util.check import check_choice, check_interval, check_whole
-from calibeat._util.times import check_age, zone_named
+from calibeat._util.times import check_age, in_utc, moment, zone_named
 from calibeat.errors import InvalidInput
 
 SCORE_KINDS = ("probability", "percent", "logit")
@@ -60,6 +62,7 @@ class Options:
     decimal: str = "."  # the mark before the decimals of numbers in text
     time_zone: str | None = None  # of times that have none
     time_format: str | None = None  # of times in text, as in strptime; None: ISO 8601 or numbers
+    split: str | None = None  # a moment: the time before it and the time from it on are also judged apart
     blank_key: str | None = None  # the stream of events whose key is missing; None: they are bad rows
     skip_bad: bool = False
     sort: bool = False
@@ -81,7 +84,7 @@ class Options:
         if self.warmup is not None:
             check_whole("warmup", self.warmup, 0, 10**15)
         check_whole("seed", self.seed, -(2**63), 2**63 - 1)
-        _ = self._late, self.zone, self.costs
+        _ = self._late, self.zone, self.costs, self.split_at
         if self.delay_events and self.maturity is not None and self.maturity.microseconds:
             raise InvalidInput(
                 f"mature must be a number of events where delay is one, got {self.mature!r} and {self.delay!r}"
@@ -133,6 +136,17 @@ class Options:
         """So much time passes before an outcome is known; 0 where the delay is a number of events."""
         delay, is_time = self._late
         return delay if is_time else 0
+
+    @cached_property
+    def split_at(self) -> int | None:
+        """The moment that splits the log, in microseconds since 1970."""
+        if self.split is None:
+            return None
+        found = moment(self.split)
+        if found is None:
+            raise InvalidInput(f"split must be a date (ISO 8601), such as 2024-06-01, got {self.split!r:.60}")
+        at, naive = found
+        return int(in_utc(np.array([at]), self.zone)[0]) if naive and self.zone is not None else at
 
     @cached_property
     def zone(self) -> tzinfo | None:

@@ -45,6 +45,8 @@ class BacktestResult:
         in ``best_other``: ``log_loss_vs_best_other``, ``log_loss_vs_best_other_low``, ``log_loss_vs_best_other_high``,
         ... For ``ce`` the ends are an envelope that errs on the safe side, and NaN against the best other method.
         ``elsewhere_low`` and ``elsewhere_high``: what resampled stretches show of ``log_loss_vs_raw``.
+        With many classes ``ce`` is that of the top class, ``brier`` is summed over the classes, and there is
+        ``classwise_ce``; ``shp``, ``refinement``, ``auc`` and ``regret`` are NaN.
     windows : a mapping: ``start``, ``end``, ``count``, ``base_rate``, ``mean_score`` of each window, and for each
         method a mapping of its ``ce``, ``log_loss`` and ``brier`` in each.
     forecasts : the forecasts of every method in the order of the rows, NaN where one was skipped, if `backtest` was
@@ -93,6 +95,9 @@ class BacktestResult:
         for end in ("low", "high"):
             ends = [row["elsewhere"][end] if row["elsewhere"] else None for row in rows]
             columns[f"elsewhere_{end}"] = _floats(ends)
+        if "classes" in self._payload:
+            by_method = self._payload["classes"]["methods"]
+            columns["classwise_ce"] = _floats([by_method[row["method"]]["classwise_ce"] for row in rows])
         return columns
 
     @property

@@ -20,16 +20,13 @@ from .replay.contenders import with_key_variants, with_others
 from .replay.engine import Elsewhere, OnForecasts, replay_log
 from .replay.methods import chosen
 from .result import BacktestResult
-from .tables import Table
+from .tables import Table, check_times
 
 
 def run_arrays(table: Table, options: Options, *, keep_forecasts: bool = False) -> BacktestResult:
     """`calibeat.backtest`."""
     columns = table.columns
-    if columns["outcome_times"] is not None and columns["times"] is None:
-        raise InvalidInput("outcome_times need times to be compared with, got none")
-    if columns["outcome_times"] is not None and (options.delay_events or options.delay_microseconds):
-        raise InvalidInput("delay must not be set where outcome_times say when outcomes arrived, got both")
+    check_times(columns["times"], columns["outcome_times"], options)
     kept: list[tuple[Ints, dict[str, Vector]]] = []
 
     def keep(chunk: Chunk, forecasts: dict[str, Vector], _: Ints) -> None:

@@ -8,9 +8,18 @@ from typing import Any
 
 from calibeat.errors import InvalidInput
 
+from .options import Options
 from .read.frames import columns_of, is_frame
 
 ARGUMENTS = {"score": "scores", "outcome": "outcomes", "key": "keys", "time": "times", "outcome time": "outcome_times"}
+
+
+def check_times(times: object, outcome_times: object, options: Options) -> None:
+    """Raise if arguments contradict each other on when outcomes arrive."""
+    if outcome_times is not None and times is None:
+        raise InvalidInput("outcome_times need times to be compared with, got none")
+    if outcome_times is not None and (options.delay_events or options.delay_microseconds):
+        raise InvalidInput("delay must not be set where outcome_times say when outcomes arrived, got both")
 
 
 @dataclass(frozen=True, eq=False)

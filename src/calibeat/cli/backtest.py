@@ -10,6 +10,8 @@ from typing import Any, TextIO
 
 from calibeat._util.progress import progress
 from calibeat._util.words import visible
+from calibeat.backtest.classes.read import ClassColumns, ClassReader
+from calibeat.backtest.classes.run import run as replay_classes
 from calibeat.backtest.judge.summary import Source
 from calibeat.backtest.options import SCORE_KINDS, Options
 from calibeat.backtest.read.files import STDIN, LogFile, files_of, require_arrow
@@ -37,6 +39,7 @@ examples:
   calibeat backtest 'logs/*.parquet' --score p --outcome clicked --time at --report report.html
   calibeat backtest log.csv --time at --outcome-time known_at --key country --out forecasts.parquet
   calibeat backtest log.jsonl --score p_old --score p_new --rival p_platt --methods auto,ops,isotonic
+  calibeat backtest log.parquet --scores 'p_*' --label y --report report.html
   calibeat backtest --store calibeat.db
   zcat log.csv.gz | calibeat backtest - --delay 500 --json"""
 
@@ -67,6 +70,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     columns.add_argument(
         "--rival", metavar="NAME", action="append", help="forecasts of another method, to be judged beside ours"
     )
+    columns.add_argument(
+        "--scores",
+        metavar="NAMES",
+        help="many classes: the columns of the scores between commas, a pattern such as 'p_*', or a column of lists",
+    )
+    columns.add_argument("--label", metavar="NAME", help="many classes: the name or the column number of the class")
+    columns.add_argument("--classes", metavar="NAMES", help="many classes: their names between commas, for --scores")
     columns.add_argument("--key", metavar="NAME", help="the stream: each key gets parameters of its own")
     columns.add_argument("--blank-key", metavar="KEY", help="the stream of events whose key is missing")
     columns.add_argument("--time", metavar="NAME", help="when the score was issued; the log must be in this order")
@@ -76,6 +86,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     columns.add_argument("--id", metavar="NAME", help="the event's id, to find duplicates; all are kept in memory")
     columns.add_argument(
         "--score-kind", choices=SCORE_KINDS, default="probability", help="what a score is (%(default)s)"
+    )
+    columns.add_argument(
+        "--logits", dest="score_kind", action="store_const", const="logit", help="short for --score-kind logit"
     )
     columns.add_argument(
         "--time-zone", metavar="ZONE", help="of times written without one: UTC, +02:00, Europe/Paris (UTC)"
@@ -98,6 +111,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     how.add_argument(
         "--warmup", type=int, metavar="N", help="first outcomes that are not scored (1000, or 5 %% of a short log)"
     )
+    how.add_argument("--split", metavar="DATE", help="also judge the time before it and the time from it on apart")
     how.add_argument("--bins", type=int, default=10, metavar="M", help="of the calibration error (%(default)s)")
     how.add_argument("--seed", type=int, default=0, metavar="N", help="for methods that draw (%(default)s)")
     how.add_argument("--sort", action="store_true", help="put the log in the order of --time, in memory")
@@ -132,6 +146,7 @@ def run(args: argparse.Namespace, to: TextIO | None = None, log: TextIO | None =
         decimal=args.decimal,
         time_zone=args.time_zone,
         time_format=args.time_format,
+        split=args.split,
         blank_key=args.blank_key,
         skip_bad=args.skip_bad,
         sort=args.sort,
@@ -154,7 +169,7 @@ def run(args: argparse.Namespace, to: TextIO | None = None, log: TextIO | None =
         "id": args.id,
         **others,
     }
-    columns = Columns(named, delayed=args.delay is not None)
+    columns = _class_columns(args) if args.scores else Columns(named, delayed=args.delay is not None)
     outputs = {option: path for option, path in (("--report", args.report), ("--out", args.out)) if path is not None}
     check_outputs(args.log or args.store, files, outputs)
     result = _replayed(args, files, columns, options, log, outputs=list(outputs.values()), others=others)
@@ -177,7 +192,8 @@ def _replayed(
     others: dict[str, str],
 ) -> BacktestResult:
     """Replay the files and write what was asked for: all of it, or nothing."""
-    reader = RowReader(options, trace=args.out is not None)
+    trace, many = args.out is not None, columns if isinstance(columns, ClassColumns) else None
+    reader = RowReader(options, trace=trace) if many is None else ClassReader(options, trace=trace, source=many)
     source = Source(
         options.title,
         [file.name for file in files],
@@ -194,14 +210,12 @@ def _replayed(
         if args.out:
             forecasts = stack.enter_context(Forecasts(args.out, reader.names, paths, keyed=keyed))
         with progress(_total(files), log, unit="rows") as step:
-            payload = replay(
-                read_log(files, columns, options, reader, step),
-                source,
-                reader,
-                keyed=keyed,
-                others=others,
-                on_forecasts=forecasts.write if forecasts else None,
-            )
+            on_forecasts = forecasts.write if forecasts else None
+            batches = read_log(files, columns, options, reader, step, None if many is None else many.batch)
+            if isinstance(reader, ClassReader):
+                payload = replay_classes(batches, source, reader, on_forecasts=on_forecasts)
+            else:
+                payload = replay(batches, source, reader, keyed=keyed, others=others, on_forecasts=on_forecasts)
         result = BacktestResult(payload)
         # Both files take their names once both are whole on the disk.
         if forecasts:
@@ -229,6 +243,29 @@ def _check(args: argparse.Namespace) -> None:
         raise InvalidInput("--delay must not be given where --outcome-time says when outcomes arrived, got both")
     if args.out and args.out.suffix.lower() != ".parquet":
         raise InvalidInput(f"--out must end in .parquet, got {str(args.out)!r}")
+
+    _check_classes(args)
+
+
+# What a replay of many classes knows nothing of.
+_BINARY = (
+    *("score", "outcome", "key", "rival", "positive", "blank_key", "mature"),
+    *("threshold", "cost_fp", "cost_fn", "store"),
+)
+
+
+def _check_classes(args: argparse.Namespace) -> None:
+    given = next((name for name in _BINARY if getattr(args, name) is not None), None)
+    if args.scores and given:
+        raise InvalidInput(f"--{given.replace('_', '-')} must not be given with --scores, got both")
+    if not args.scores and (args.label is not None or args.classes is not None):
+        raise InvalidInput("--label and --classes are for many classes: name the columns of the scores with --scores")
+
+
+def _class_columns(args: argparse.Namespace) -> ClassColumns:
+    asked = {"label": args.label, "time": args.time, "outcome time": args.outcome_time, "id": args.id}
+    classes = None if args.classes is None else [name.strip() for name in args.classes.split(",")]
+    return ClassColumns(asked, delayed=args.delay is not None, scores=args.scores, classes=classes)
 
 
 def _delimiter(typed: str | None) -> str | None:

@@ -130,10 +130,11 @@ class Forecasts:
             columns["key"] = pa.array(self._streams, pa.string()).take(pa.array(chunk.slots))
         if chunk.times is not None:
             columns["time"] = pa.array(chunk.times).cast(pa.timestamp("us"))
-        columns["score"] = chunk.scores
-        columns["outcome"] = pa.array(chunk.outcomes, from_pandas=True).cast(pa.int8())
+        many = chunk.scores.ndim == 2
+        columns["score"] = _lists(chunk.scores)
+        columns["outcome"] = pa.array(chunk.outcomes, from_pandas=True).cast(pa.int32() if many else pa.int8())
         columns["judged"] = place > 0
-        columns |= {f"forecast_{name}": values for name, values in forecasts.items()}
+        columns |= {f"forecast_{name}": _lists(values) for name, values in forecasts.items()}
         table = pa.table(columns).replace_schema_metadata({OURS: b"forecasts"})
         if self._writer is None:
             self._writer = pq.ParquetWriter(self._open, table.schema, compression="zstd")
@@ -144,3 +145,12 @@ class Forecasts:
         """End the file, which is then whole."""
         if self._writer is not None:
             self._writer.close()
+
+
+def _lists(values: Vector) -> Any:
+    """A column; of a matrix, a column of lists."""
+    import pyarrow as pa
+
+    if values.ndim == 1:
+        return values
+    return pa.FixedSizeListArray.from_arrays(pa.array(values.reshape(-1)), values.shape[1])

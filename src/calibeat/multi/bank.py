@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 import threading
 from collections.abc import Iterator
@@ -15,25 +14,19 @@ import numpy.typing as npt
 from calibeat._util.check import check_choice, check_due, check_whole, shown
 from calibeat._util.columns import to_array
 from calibeat._util.matrix import like_matrix
-from calibeat._util.types import Ints, Vector
+from calibeat._util.types import Vector
 from calibeat.bank import file as bankfile
-from calibeat.bank.bank import Bank
-from calibeat.bank.check import check_index, check_table, check_text
-from calibeat.bank.hashing import MOST_SEED, Seed
-from calibeat.bank.index import Index, IntIndex, StringIndex, with_room
-from calibeat.bank.keys import IntColumn, Key, KeyColumn, check_key, check_keys, plain_key
-from calibeat.bank.late import Arrivals
-from calibeat.core.jit import for_cost
-from calibeat.core.presets import AUTO
-from calibeat.errors import InvalidInput, SnapshotMismatch, UnknownKey
+from calibeat.bank.keys import Key, check_key, check_keys, plain_key
+from calibeat.errors import CalibeatError, InvalidInput, SnapshotMismatch
 
-from . import layout, loops
 from .calibrator import METHODS
 from .check import Classes, Label, check_scores
+from .forecast import MultiForecast
+from .pair import PairRows
 from .receipts import PENDING
-from .vector import PLAIN_SECONDS
+from .rows import Rows
 
-_BAD_FILE = (InvalidInput, KeyError, TypeError, ValueError, AttributeError, OverflowError)
+_BAD_FILE = (CalibeatError, KeyError, TypeError, ValueError, AttributeError, OverflowError)
 
 
 class MultiBank:
@@ -62,8 +55,37 @@ class MultiBank:
         self._classes = Classes(classes)
         self._method, self._logits = check_choice("method", method, METHODS), bool(logits)
         pair = self._classes.count == 2 and self._method == "multi"
-        self._rows: _Rows | _Pairs = _Pairs() if pair else _Rows(layout.CODES[self._method], self._classes.count)
+        identity = repr((self._method, self._logits, self._classes.labels))
+        self._rows: Any = PairRows(self._classes) if pair else Rows(self._method, self._classes, identity)
         self._lock = threading.RLock()
+
+    # ---- one event ------------------------------------------------------------------------------------------------
+
+    def predict(self, key: Key, scores: npt.ArrayLike) -> MultiForecast:
+        """Forecast one event of a key, old or new; the forecast is the receipt for `update`.
+
+        >>> from calibeat import MultiBank
+        >>> bank = MultiBank(["cat", "dog", "bird"])
+        >>> forecast = bank.predict("paris", [0.2, 0.5, 0.3])
+        >>> bank.update("paris", forecast, "bird")             # now or any time later, in any order
+        >>> bank.table["outcomes"].tolist()
+        [1]
+        """
+        score = check_scores(scores, self._classes, self._logits, one=True)
+        with self._lock:
+            return self._rows.predict(check_key(key), plain_key(key), score)
+
+    def update(self, key: Key, forecast: MultiForecast, label: Label) -> None:
+        """Learn the label of a forecast of this key, now or any time later, in any order.
+
+        The same label a second time changes nothing; another one is an `OutcomeConflict`. A receipt of another key is
+        an `UnknownForecast`.
+        """
+        if not isinstance(forecast, MultiForecast):
+            raise InvalidInput(f"forecast must be a MultiForecast made by predict, got {type(forecast).__name__}")
+        y = self._classes.column(label)
+        with self._lock:
+            self._rows.update(check_key(key), plain_key(key), forecast, y)
 
     # ---- many events ----------------------------------------------------------------------------------------------
 
@@ -125,6 +147,11 @@ class MultiBank:
         return self._method
 
     @property
+    def logits(self) -> bool:
+        """Whether the scores are logits."""
+        return self._logits
+
+    @property
     def table(self) -> dict[str, npt.NDArray[Any]]:
         """A column each of key, events, outcomes and evidence (see `MultiCalibrator.evidence`), a row for each key."""
         with self._lock:
@@ -147,6 +174,29 @@ class MultiBank:
 
     def __repr__(self) -> str:
         return f"MultiBank({self._classes.count} classes, method={self._method!r}, keys={len(self)})"
+
+    def merge(self, other: MultiBank) -> None:
+        """Take the keys of another bank of the same classes and method, as shards of several machines come together.
+
+        A key that both have is an error that names it, and nothing has happened. Receipts that the other bank has
+        issued before can be brought here.
+
+        >>> from calibeat import MultiBank
+        >>> east, west = MultiBank(3), MultiBank(3)
+        >>> P, Q = east.run(["oslo"], [[0.2, 0.5, 0.3]], [1]), west.run(["rome"], [[0.2, 0.5, 0.3]], [0])
+        >>> east.merge(west)
+        >>> list(east)
+        ['oslo', 'rome']
+        """
+        if not isinstance(other, MultiBank):
+            raise InvalidInput(f"bank must be merged with a MultiBank, got {type(other).__name__}")
+        for what in ("classes", "method", "logits"):
+            our, their = getattr(self, what), getattr(other, what)
+            if our != their:
+                raise InvalidInput(f"banks must have the same {what}, got {shown(our)} and {shown(their)}")
+        first, second = sorted((self, other), key=id)  # in one order, or two banks could wait for each other
+        with first._lock, second._lock:
+            self._rows.merge(other._rows)
 
     # ---- files ----------------------------------------------------------------------------------------------------
 
@@ -182,177 +232,6 @@ class MultiBank:
         except _BAD_FILE as error:
             raise SnapshotMismatch(f"bank file must hold a bank of many classes: {error!s:.200} - in {path}") from error
         return bank
-
-
-class _Rows:
-    """The rows of "raw", "ots" and "multi", and the keys they belong to."""
-
-    def __init__(self, method: int, K: int) -> None:
-        self.method, self.K = method, K
-        self.fresh = layout.initial_row(method, K)
-        self.matrix = np.empty((0, len(self.fresh)))
-        self.index: Index | None = None  # ints or strings: the first key tells
-
-    def __len__(self) -> int:
-        return 0 if self.index is None else self.index.count
-
-    def check(self, column: KeyColumn) -> None:
-        """Raise if the keys are of another kind than those that are here."""
-        ints = isinstance(column, IntColumn)
-        if self.index is not None and ints != isinstance(self.index, IntIndex):
-            wanted, got = ("strings", "ints") if ints else ("ints", "strings")
-            raise InvalidInput(f"keys must be {wanted} like those of the bank, got {got} - at row 0")
-
-    def run(self, column: KeyColumn, scores: Vector, labels: Ints, due: Ints | None) -> Vector:
-        """On copies of the rows that are touched, which then take their place: all of it happens, or nothing."""
-        index = self.index or (IntIndex() if isinstance(column, IntColumn) else StringIndex())
-        before = index.count
-        try:
-            slots = index.add(column)
-            used, places = np.unique(slots, return_inverse=True)
-            rows = np.empty((len(used), len(self.fresh)))
-            rows[used < before] = self.matrix[used[used < before]]
-            rows[used >= before] = self.fresh
-            forecasts = self._run(rows, places.astype(np.int64), scores, labels, due)
-            matrix = with_room(self.matrix, before, index.count)
-        except BaseException:
-            index.relink(before)
-            raise
-        matrix[used] = rows
-        self.index, self.matrix = index, matrix
-        return forecasts
-
-    def _run(self, rows: Vector, slots: Ints, scores: Vector, labels: Ints, due: Ints | None) -> Vector:
-        forecasts, work = np.empty(scores.shape), layout.scratch(self.K)
-        width, seconds = layout.receipt_width(self.method, self.K), PLAIN_SECONDS * scores.size
-        streams = self.method, self.K, rows.reshape(-1), rows.shape[1], slots
-        batch = scores.reshape(-1), labels, forecasts.reshape(-1)
-        if due is None:
-            for_cost(loops.run_rows, seconds)(*streams, *batch, np.empty(width), work)
-        else:
-            known = np.where(labels == PENDING, np.nan, 0.0)
-            late = Arrivals(due, known, slots.astype(np.int32), len(rows))
-            run = for_cost(loops.run_rows_late, seconds)
-            run(*streams, *batch, np.empty(len(labels) * width), work, late.moments, late.order)
-        return forecasts
-
-    def predict_many(self, column: KeyColumn, scores: Vector) -> Vector:
-        """From copies of the rows, which are thrown away."""
-        found = self._find(column)
-        used, places = np.unique(found, return_inverse=True)
-        rows = np.where(used[:, None] >= 0, self.matrix[used] if len(self) else self.fresh, self.fresh)
-        unknown = np.full(len(scores), PENDING, dtype=np.int64)
-        return self._run(rows, places.astype(np.int64), scores, unknown, None)
-
-    def _find(self, column: KeyColumn) -> npt.NDArray[np.int32]:
-        return np.full(len(column), -1, dtype=np.int32) if self.index is None else self.index.find(column)
-
-    def has(self, key: int | bytes) -> bool:
-        """Whether a key is here."""
-        same = isinstance(key, int) == isinstance(self.index, IntIndex)
-        return self.index is not None and same and self.index.find_one(key) >= 0
-
-    def row(self, key: Key, name: int | bytes) -> Vector:
-        if self.index is None or not self.has(name):
-            raise UnknownKey(f"key must be one of the {len(self)} in the bank, got {shown(key)}")
-        return self.matrix[self.index.find_one(name), :-2].copy()
-
-    def table(self) -> dict[str, npt.NDArray[Any]]:
-        rows = self.matrix[: len(self)]
-        keys: npt.NDArray[Any] = np.empty(0, dtype=np.int64) if self.index is None else self.index.names()
-        events, outcomes = rows[:, layout.T].astype(np.int64), rows[:, layout.N].astype(np.int64)
-        evidence = np.array([log + math.log(product) for log, product in rows[:, -2:].tolist()], dtype=np.float64)
-        return {"key": keys, "events": events, "outcomes": outcomes, "evidence": evidence}
-
-    # ---- as a file ------------------------------------------------------------------------------------------------
-
-    def header(self) -> dict[str, Any]:
-        index = self.index
-        kind = "none" if index is None else "ints" if isinstance(index, IntIndex) else "strings"
-        return {"count": len(self), "keys": kind, "hash_seed": None if index is None else index.seed.value}
-
-    def sections(self) -> dict[str, npt.NDArray[Any]]:
-        keys = {} if self.index is None else self.index.arrays()
-        return {"pool": np.empty(0), **keys, "rows": self.matrix[: len(self)].reshape(-1)}
-
-    def restore(self, header: dict[str, Any], sections: dict[str, npt.NDArray[Any]]) -> None:
-        """The inverse of `header` and `sections`, checked."""
-        count = check_whole("count", header["count"], 0, 2**31)
-        matrix = sections["rows"].reshape(-1, len(self.fresh)).copy()
-        if len(matrix) != count or not np.isfinite(matrix).all():
-            raise InvalidInput(f"rows must be {count} of finite numbers, got {len(matrix)}")
-        for row in matrix:
-            layout.check_row(self.method, self.K, row, int(row[layout.T]))
-        if header["keys"] != "none":
-            lengths = {"keys": count, "marks": 2 * count}
-            if any(len(sections[name]) != size for name, size in lengths.items() if name in sections):
-                raise InvalidInput(f"keys must be {count}, got others")
-            check_table(sections["table"], count)
-            if "marks" in sections:
-                check_text(sections["text"], sections["marks"])
-            seed = Seed(check_whole("hash_seed", header["hash_seed"], 0, MOST_SEED))
-            index: Index = IntIndex(seed) if header["keys"] == "ints" else StringIndex(seed)
-            index.restore(count, {name: array.copy() for name, array in sections.items()})
-            check_index(index)
-            self.index = index
-        self.matrix = matrix
-
-
-class _Pairs:
-    """Two classes: a `Bank` of AUTO on the second column."""
-
-    def __init__(self) -> None:
-        self.bank = Bank(AUTO)
-
-    def __len__(self) -> int:
-        return len(self.bank)
-
-    def check(self, column: KeyColumn) -> None:
-        """The bank does."""
-        self.bank._store.check(column)
-
-    def run(self, column: KeyColumn, scores: Vector, labels: Ints, due: Ints | None) -> Vector:
-        outcomes = np.where(labels == PENDING, np.nan, labels)
-        score = np.ascontiguousarray(scores[:, 1])
-        return _columns(self.bank.run(_plain(column), score, outcomes, due=due, finish=due is not None))
-
-    def predict_many(self, column: KeyColumn, scores: Vector) -> Vector:
-        return _columns(self.bank.predict_many(_plain(column), np.ascontiguousarray(scores[:, 1])))
-
-    def has(self, key: int | bytes) -> bool:
-        store = self.bank._store
-        same = isinstance(key, int) == isinstance(store.index, IntIndex)
-        return store.index is not None and same and store.find_one(key) >= 0
-
-    def row(self, key: Key, name: int | bytes) -> Vector:  # noqa: ARG002 - as of others
-        return self.bank[key].row.copy()
-
-    def table(self) -> dict[str, npt.NDArray[Any]]:
-        table = self.bank.table
-        evidence = np.array([self.bank[key].evidence for key in self.bank], dtype=np.float64)
-        return {"key": table["key"], "events": table["events"], "outcomes": table["outcomes"], "evidence": evidence}
-
-    def header(self) -> dict[str, Any]:
-        return bankfile.header_of(self.bank)
-
-    def sections(self) -> dict[str, npt.NDArray[Any]]:
-        return bankfile.sections_of(self.bank)
-
-    def restore(self, header: dict[str, Any], sections: dict[str, npt.NDArray[Any]]) -> None:
-        arrays = {name: array.copy() for name, array in sections.items()}
-        bank = bankfile.revived(Bank, header, arrays, 1, verify=True)
-        if bank.method != AUTO:
-            raise InvalidInput(f"method must be AUTO for two classes, got {bank.method!r:.80}")
-        bank._store.adopt()
-        self.bank = bank
-
-
-def _plain(column: KeyColumn) -> Any:
-    return column.keys if isinstance(column, IntColumn) else [key.decode() for key in column.plain()]
-
-
-def _columns(p: Vector) -> Vector:
-    return np.stack([1.0 - p, p], axis=1)
 
 
 def _known(labels: Any, n: int) -> npt.NDArray[np.bool_]:

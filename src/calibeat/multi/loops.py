@@ -73,24 +73,30 @@ def run_late(
     work: Vector,
     due: Ints,
     order: Ints,
-) -> None:
-    """Predict every event; label i is learnt just before prediction due[i]. `order` sorts by (due, i).
+    first: int,
+    begin: int,
+    stop: int,
+    arrived: int,
+) -> int:
+    """Predict the events from `begin` to `stop`; label i is learnt just before prediction due[i].
 
-    Those in `order` that are due after the last prediction are learnt at the end.
+    `order` sorts by (due, i). Those in it that are due after the last prediction are learnt at the end. Events before
+    `first` were predicted earlier: their receipts and forecasts are there, their scores are not. t forecasts were made
+    before event `first`. `arrived` labels of `order` were learnt already; the number of now is given back.
     """
     width = len(receipts) // len(labels)
-    arrived = 0
-    for i in range(len(labels) + 1):
+    for i in range(begin, len(labels) + 1):
         while arrived < len(order) and due[order[arrived]] <= i:
             j = order[arrived]
             y = labels[j]
             update(method, K, row, y, receipts[j * width : (j + 1) * width], work, forecasts[j * K + y])
             arrived += 1
-        if i == len(labels):
+        if i >= stop:
             break
-        receipt, forecast = receipts[i * width : (i + 1) * width], forecasts[i * K : (i + 1) * K]
-        predict(method, K, row, scores[i * K : (i + 1) * K], receipt, work, forecast)
-        row[T] = t + i + 1.0
+        receipt, forecast, at = receipts[i * width : (i + 1) * width], forecasts[i * K : (i + 1) * K], (i - first) * K
+        predict(method, K, row, scores[at : at + K], receipt, work, forecast)
+        row[T] = t + i - first + 1.0
+    return arrived
 
 
 @compilable

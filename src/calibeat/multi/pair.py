@@ -3,16 +3,25 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from calibeat._util.types import Ints, Vector
+from calibeat.bank import file as bankfile
+from calibeat.bank.bank import Bank
+from calibeat.bank.index import IntIndex
+from calibeat.bank.keys import IntColumn, Key, KeyColumn
 from calibeat.core.presets import AUTO
 from calibeat.errors import InvalidInput, SnapshotMismatch
 from calibeat.stream.calibrator import Calibrator
+from calibeat.stream.forecast import Forecast
 
+from .check import Classes
 from .forecast import MultiForecast, frozen
+from .receipts import PENDING
 
 
 class PairStream:
@@ -35,19 +44,11 @@ class PairStream:
 
     def predict(self, score: Vector, event: int, label: Any, issuer: str) -> MultiForecast:
         """Forecast one event."""
-        binary = self._auto.predict(float(score[1]))
-        probabilities = _columns(np.array([binary.probability]))[0]
-        expert = _columns(np.array([binary.expert]))[0]
-        top = label[int(probabilities.argmax())]
-        return MultiForecast(
-            frozen(probabilities), top, frozen(score), frozen(expert), None, event, binary.seen, issuer, binary
-        )
+        return replace(_forecast(self._auto.predict(float(score[1])), score, label), event=event, issuer=issuer)
 
     def update(self, forecast: MultiForecast, y: int, *, latest: bool) -> None:  # noqa: ARG002 - AUTO knows by itself
         """Learn column y of a forecast."""
-        if forecast.binary is None or forecast.binary.event != forecast.event:
-            raise InvalidInput(f"forecast must hold the receipt of AUTO, got none - at event {forecast.event}")
-        self._auto.update(forecast.binary, y)
+        self._auto.update(_binary(forecast), y)
 
     def run(self, scores: Vector, labels: Ints, events: int, late: tuple[Ints, Ints] | None, *, finish: bool) -> Vector:
         """Predict and learn, event after event; AUTO counts the events itself."""
@@ -86,6 +87,86 @@ class PairStream:
         if auto.method != AUTO or auto.events != events:
             raise InvalidInput(f"auto must be AUTO after {events} events, got {auto!r:.80}")
         self._auto = auto
+
+
+class PairRows:
+    """A `Bank` of AUTO in the shape of `Rows`."""
+
+    def __init__(self, classes: Classes) -> None:
+        self.bank = Bank(AUTO)
+        self.classes = classes
+
+    def __len__(self) -> int:
+        return len(self.bank)
+
+    def check(self, column: KeyColumn) -> None:
+        """The bank does."""
+        self.bank._store.check(column)
+
+    def run(self, column: KeyColumn, scores: Vector, labels: Ints, due: Ints | None) -> Vector:
+        outcomes = np.where(labels == PENDING, np.nan, labels)
+        score = np.ascontiguousarray(scores[:, 1])
+        return _columns(self.bank.run(_plain(column), score, outcomes, due=due, finish=due is not None))
+
+    def predict_many(self, column: KeyColumn, scores: Vector) -> Vector:
+        return _columns(self.bank.predict_many(_plain(column), np.ascontiguousarray(scores[:, 1])))
+
+    def predict(self, key: Key, name: int | bytes, score: Vector) -> MultiForecast:  # noqa: ARG002 - as of others
+        return _forecast(self.bank.predict(key, float(score[1])), score, self.classes.labels)
+
+    def update(self, key: Key, name: int | bytes, forecast: MultiForecast, y: int) -> None:  # noqa: ARG002 - as of others
+        self.bank.update(key, _binary(forecast), y)
+
+    def merge(self, other: PairRows) -> None:
+        self.bank.merge(other.bank)
+
+    def has(self, key: int | bytes) -> bool:
+        store = self.bank._store
+        same = isinstance(key, int) == isinstance(store.index, IntIndex)
+        return store.index is not None and same and store.find_one(key) >= 0
+
+    def row(self, key: Key, name: int | bytes) -> Vector:  # noqa: ARG002 - as of others
+        return self.bank[key].row.copy()
+
+    def table(self) -> dict[str, npt.NDArray[Any]]:
+        table = self.bank.table
+        evidence = np.array([self.bank[key].evidence for key in self.bank], dtype=np.float64)
+        return {"key": table["key"], "events": table["events"], "outcomes": table["outcomes"], "evidence": evidence}
+
+    def header(self) -> dict[str, Any]:
+        return bankfile.header_of(self.bank)
+
+    def sections(self) -> dict[str, npt.NDArray[Any]]:
+        return bankfile.sections_of(self.bank)
+
+    def restore(self, header: dict[str, Any], sections: dict[str, npt.NDArray[Any]]) -> None:
+        arrays = {name: array.copy() for name, array in sections.items()}
+        bank = bankfile.revived(Bank, header, arrays, 1, verify=True)
+        if bank.method != AUTO:
+            raise InvalidInput(f"method must be AUTO for two classes, got {bank.method!r:.80}")
+        bank._store.adopt()
+        self.bank = bank
+
+
+def _forecast(binary: Forecast, score: Vector, labels: Any) -> MultiForecast:
+    """AUTO's forecast of the second class as one of both."""
+    probabilities = _columns(np.array([binary.probability]))[0]
+    expert = _columns(np.array([binary.expert]))[0]
+    top, issuer = labels[int(probabilities.argmax())], str(binary.issuer)
+    return MultiForecast(
+        frozen(probabilities), top, frozen(score), frozen(expert), None, binary.event, binary.seen, issuer, binary
+    )
+
+
+def _binary(forecast: MultiForecast) -> Forecast:
+    """The receipt of AUTO inside one of two classes."""
+    if forecast.binary is None or forecast.binary.event != forecast.event:
+        raise InvalidInput(f"forecast must hold the receipt of AUTO, got none - at event {forecast.event}")
+    return forecast.binary
+
+
+def _plain(column: KeyColumn) -> Any:
+    return column.keys if isinstance(column, IntColumn) else [key.decode() for key in column.plain()]
 
 
 def _columns(p: Vector) -> Vector:

@@ -28,10 +28,11 @@ class Receipts:
     column of the label, so that a repeat is told from a contradiction.
     """
 
-    def __init__(self, issuer: Issuer) -> None:
+    def __init__(self, issuer: Issuer, events: int = 0, *, keep: int | None = None) -> None:
         self.issuer = issuer
-        self.settled = Settled()
-        self._first, self._columns = 0, array("i")  # the columns of the labels from this event on
+        self.known = events  # events that are accounted for; those that a batch of a bank made have no receipts
+        self.settled = Settled(events, keep=keep)
+        self._first, self._columns = events, array("i")  # the columns of the labels from this event on
 
     def check(self, forecast: MultiForecast, events: int, outcomes: int, K: int, *, expert: bool) -> None:
         """Raise unless the receipt was issued for one of the events and says nothing impossible."""
@@ -88,6 +89,29 @@ class Receipts:
         self._columns.frombytes(columns.astype(np.int32).tobytes())
         self._trim()
 
+    def catch_up(self, events: int) -> None:
+        """Close the events up to here that are not accounted for: a batch made them, and gave no receipts."""
+        if events > self.known:
+            self.settled = self.settled.after(self.known, np.full(events - self.known, CLOSED, dtype=np.uint8))
+            self._columns.extend([PENDING] * (events - self._first - len(self._columns)))
+            self._trim()
+            self.known = events
+
+    def is_open(self) -> bool:
+        """Whether a receipt waits for its label."""
+        return self.settled.is_open_before(self.known)
+
+    def copy(self, events: int) -> Receipts:
+        """For a copy of the stream, which begins a new life after so many events."""
+        self.catch_up(events)
+        issuer = Issuer(self.issuer.name, self.issuer.lives)
+        issuer.begin(events)
+        made = Receipts(issuer, events)
+        made.settled = self.settled.after(events, np.empty(0, dtype=np.uint8))
+        made._first, made._columns = self._first, array("i", self._columns)
+        made._trim()
+        return made
+
     def _trim(self) -> None:
         first = self.settled.span[0]
         if first > self._first:
@@ -99,16 +123,18 @@ class Receipts:
     def dump(self, events: int) -> dict[str, Any]:
         """For a snapshot of a stream that has made so many forecasts."""
         settled = self.settled.dump()
-        kept = np.array(self._columns[settled["first"] - self._first :], dtype="<i4")
-        last = np.flatnonzero(kept != PENDING)
-        kept = kept[: last[-1] + 1] if len(last) else kept[:0]
+        first, marks, _ = self.settled.span
+        size = first + len(marks.rstrip(b"\0")) - settled["first"]
+        kept = np.array(self._columns[settled["first"] - self._first :][: max(0, size)], dtype="<i4")
         settled["labels"] = base64.b64encode(kept.tobytes()).decode()
         return {"settled": settled, "lives": self.issuer.dump(events, settled["first"])}
 
     @classmethod
-    def load(cls, name: str, data: dict[str, Any], events: int, outcomes: int, K: int) -> Receipts:
+    def load(
+        cls, name: str, data: dict[str, Any], events: int, outcomes: int, K: int, *, keep: int | None = None
+    ) -> Receipts:
         """The inverse of `dump`, in a new life."""
-        receipts = cls(Issuer(name))
+        receipts = cls(Issuer(name), events, keep=keep)
         receipts.issuer.load(data["lives"], events)
         receipts.issuer.begin(events)
         if not isinstance(data["settled"], dict) or "labels" not in data["settled"]:
@@ -118,7 +144,7 @@ class Receipts:
             columns = np.frombuffer(base64.b64decode(settled.pop("labels"), validate=True), dtype="<i4")
         except (TypeError, ValueError, binascii.Error) as error:
             raise InvalidInput(f"settled labels must be in base 64, got {data['settled']!r:.60}") from error
-        receipts.settled = Settled.load(settled, events, outcomes)
+        receipts.settled = Settled.load(settled, events, outcomes, keep=keep)
         first, marks, _ = receipts.settled.span
         known = np.frombuffer(marks.rstrip(b"\0"), dtype=np.uint8) == ONE
         if len(known) != len(columns) or not ((columns >= 0) == known).all() or (columns >= K).any():

@@ -87,9 +87,9 @@ class VectorStream:
         if late is None:
             for_cost(loops.run, seconds)(self.method, self.K, row, t, flat, labels, out, self._receipt, self._work)
         else:
-            receipts = np.empty(len(scores) * len(self._receipt))
+            receipts, n = np.empty(len(scores) * len(self._receipt)), len(scores)
             for_cost(loops.run_late, seconds)(
-                self.method, self.K, row, t, flat, labels, out, receipts, self._work, *late
+                self.method, self.K, row, t, flat, labels, out, receipts, self._work, *late, 0, 0, n, 0
             )
         self.row[:] = row
         self._look_in_cache()

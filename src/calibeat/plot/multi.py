@@ -10,10 +10,10 @@ from typing import Any, Self
 import numpy as np
 
 from calibeat import metrics
-from calibeat._multi_metrics import labelled
 from calibeat._util.check import check_whole
 from calibeat._util.extras import need
 from calibeat.metrics import wilson
+from calibeat.metrics.classes import labelled
 
 from .calibration import ReliabilityDisplay
 

@@ -20,7 +20,7 @@ BAR_WIDTH, BAR_HEIGHT, BAR_EDGE = 150, 18, 8
 
 
 class Measure(NamedTuple):
-    field: Literal["log_loss", "brier", "ce", "shp", "refinement", "accuracy", "auc"]
+    field: Literal["log_loss", "brier", "ce", "shp", "refinement", "accuracy", "auc", "classwise_ce"]
     label: str
     explained: str
     best: Literal["low", "high"]
@@ -35,7 +35,13 @@ MEASURES = (
     Measure("accuracy", "Accuracy", "share of events on the right side of one half; higher is better", "high"),
     Measure("auc", "AUC", "how often a positive event is ranked above a negative one; higher is better", "high"),
 )
-CE = [measure.field for measure in MEASURES].index("ce")
+CLASS_MEASURES = (
+    MEASURES[0],
+    Measure("brier", "Brier", "mean squared error of the forecast, summed over the classes; lower is better", "low"),
+    Measure("ce", "Top-label CE", "how far confidence in the top class is from how often it is right", "low"),
+    Measure("classwise_ce", "Class-wise CE", "the mean over the classes of the calibration error of each", "low"),
+    Measure("accuracy", "Accuracy", "share of events in which the top class is right; higher is better", "high"),
+)
 AGAINST_RAW = "difference to the raw score on this log with its 95 % interval; negative is better"
 CE_AGAINST_RAW = "difference to the raw score; less or more only where luck cannot explain it"
 LUCK = "the calibration error that perfectly calibrated forecasts in these bins would show by luck"
@@ -43,53 +49,68 @@ AGAINST_OTHER = "the same difference to the best of the other methods"
 REGRET = "nats lost in all to the best fixed parameters in hindsight; negative where nothing fixed was as good"
 E_VALUE = "logarithm of how many times more probable the outcomes were under the method than under the raw score"
 TIME = "how long the replay took"
-COLUMNS = (
-    *((measure.label, measure.explained) for measure in MEASURES),
-    ("CE, luck", LUCK),
-    ("Against raw", AGAINST_RAW),
-    ("CE against raw", CE_AGAINST_RAW),
-    ("Against the best other", AGAINST_OTHER),
-    ("Regret", REGRET),
-    ("ln e-value", E_VALUE),
-    ("Time", TIME),
-)
+
+
+def columns_of(payload: Payload) -> tuple[tuple[str, str], ...]:
+    """The columns and what they mean."""
+    many = "classes" in payload
+    return (
+        *((measure.label, measure.explained) for measure in (CLASS_MEASURES if many else MEASURES)),
+        ("CE, luck", LUCK),
+        ("Against raw", AGAINST_RAW),
+        ("CE against raw", CE_AGAINST_RAW),
+        ("Against the best other", AGAINST_OTHER),
+        *(() if many else (("Regret", REGRET),)),
+        ("ln e-value", E_VALUE),
+        ("Time", TIME),
+    )
 
 
 def leaderboard(payload: Payload) -> Element:
     rows = sorted(payload["table"], key=lambda row: math.inf if row["log_loss"] is None else row["log_loss"])
     labels = {method["name"]: method["label"] for method in payload["methods"]}
     about = {method["name"]: method for method in payload["methods"]}
+    many = "classes" in payload
+    measures = CLASS_MEASURES if many else MEASURES
     head = tag("tr", _heading("Method", "text", "the name; what it does is told below"), _named(MEASURES[0]))
     for metric, label in METRICS:
         explained = CE_AGAINST_RAW if metric == "ce" else AGAINST_RAW
         head.append(_heading(f"{label} against raw", "low", explained, metric))
         head.append(_heading("Against the best other", "low", AGAINST_OTHER, metric))
-    head.extend(_named(m) for m in MEASURES[1:])
-    head.append(_heading("Regret", "low", REGRET))
+    head.extend(_named(m) for m in measures[1:])
+    if not many:
+        head.append(_heading("Regret", "low", REGRET))
     head.append(_heading("ln e-value", "high", E_VALUE))
     head.append(_heading("Time", "low", TIME))
-    columns = {m.field: [row[m.field] for row in rows] for m in MEASURES}
+    columns = {m.field: [_value(payload, row, m) for row in rows] for m in measures}
     scales = {metric: _scale(rows, metric) for metric, _ in METRICS}
     body = tag("tbody")
-    for row in rows:
+    for at, row in enumerate(rows):
         info = about[row["method"]]
         chosen = row["method"] == payload["verdict"]["method"]
         line = tag("tr", class_="chosen" if chosen else None, data_method=row["method"])
         name = tag("span", info["label"], class_="method-name")
         badge = tag("span", "our choice", class_="badge") if chosen else None
         line.append(tag("th", name, badge, scope="row", data_value=info["label"], title=info["about"]))
-        measured = [_measure(m, row[m.field], columns[m.field]) for m in MEASURES]
-        line.append(measured[0])
+        measured = {m.field: _measure(m, columns[m.field][at], columns[m.field]) for m in measures}
+        line.append(measured.pop("log_loss"))
         for metric, _ in METRICS:
             line.extend(_differences(row, metric, scales[metric], labels))
-        line.extend(measured[1:])
+        line.extend(measured.values())
         luck = f"luck {number(row['ce_luck'], decimals(columns['ce']))}"
-        measured[CE].append(tag("span", luck, class_="luck", title=LUCK))
-        line.append(_cell(row["regret"], number(row["regret"], 1)))
+        measured["ce"].append(tag("span", luck, class_="luck", title=LUCK))
+        if not many:
+            line.append(_cell(row["regret"], number(row["regret"], 1)))
         line.append(_cell(row["log_e_value"], number(row["log_e_value"], 1)))
         line.append(_cell(info["seconds"], duration(info["seconds"])))
         body.append(line)
     return tag("table", tag("thead", head), body, id="leaderboard", class_="sortable")
+
+
+def _value(payload: Payload, row: Row, measure: Measure) -> Number:
+    if measure.field == "classwise_ce":
+        return payload["classes"]["methods"][row["method"]]["classwise_ce"]
+    return row[measure.field]
 
 
 def _heading(label: str, first: str, explained: str, metric: Metric | None = None) -> Element:

@@ -35,6 +35,7 @@ SCRIPTS = (
     "decisions",
     "history",
     "reliability",
+    "classes",
     "tables",
     "keys",
     "theme",

@@ -8,13 +8,14 @@ from xml.etree.ElementTree import Element
 
 from calibeat._util.words import NOTHING, count, percent, significant
 
+from . import classes
 from .decisions import decisions
 from .delays import late_outcomes
 from .elements import Child, tag
 from .frame import figure, how_to_read, scroller, section, typeset
 from .history import history
 from .keys import keys
-from .leaderboard import COLUMNS, leaderboard
+from .leaderboard import columns_of, leaderboard
 from .names import name
 from .paging import paging
 from .schema import Certificate, Payload
@@ -42,7 +43,7 @@ def methods(payload: Payload) -> Element:
             class_="small",
         ),
         _explained("What the methods are", about),
-        _explained("What the columns mean", COLUMNS),
+        _explained("What the columns mean", columns_of(payload)),
     )
 
 
@@ -191,9 +192,7 @@ def data(payload: Payload) -> Element:
         ("Span", " to ".join(_moment(end) for end in log["span"]) if log["span"] else "no times given"),
         ("Rows", f"{count(log['rows'])} read, {count(log['used'])} used"),
         ("Judged", count(log["judged"]) + warm_up),
-        ("Base rate", percent(log["base_rate"])),
-        ("Mean raw score", percent(log["mean_score"])),
-        ("Scores are", SCORE_KINDS[log["score_kind"]]),
+        *_scores(payload),
     ]
     if log["keys"] is not None:
         facts.append(("Keys", count(log["keys"])))
@@ -207,6 +206,21 @@ def data(payload: Payload) -> Element:
         *(tag("p", note) for note in log["notes"]),
         _skipped(payload),
     )
+
+
+def _scores(payload: Payload) -> list[tuple[str, Child | list[Child]]]:
+    """What the scores are, and their means."""
+    log, kinds = payload["data"], SCORE_KINDS
+    rate, mean = percent(log["base_rate"]), percent(log["mean_score"])
+    if "classes" not in payload:
+        return [("Base rate", rate), ("Mean raw score", mean), ("Scores are", kinds[log["score_kind"]])]
+    kind = "logits; made probabilities by softmax" if log["score_kind"] == "logit" else kinds[log["score_kind"]]
+    return [
+        ("Classes", count(payload["classes"]["total"])),
+        ("Accuracy of the raw scores", rate),
+        ("Mean raw confidence", mean),
+        ("Scores are", kind),
+    ]
 
 
 def _names(names: Sequence[str]) -> list[Child]:
@@ -262,13 +276,15 @@ def _moment(text: str) -> str:
 
 def page(payload: Payload) -> list[Element]:
     """Every section that this payload has something for, in reading order."""
+    if "classes" in payload:
+        middle = classes.pictures(payload)
+    else:
+        middle = [over_time(payload), reliability(payload), trajectories(payload)]
     parts: Iterable[Element | None] = (
         verdict(payload),
         methods(payload),
         decisions(payload),
-        over_time(payload),
-        reliability(payload),
-        trajectories(payload),
+        *middle,
         evidence(payload),
         paging(payload),
         keys(payload),

@@ -29,6 +29,7 @@ def page(payload: Payload) -> str:
     counted += f", from {data['span'][0]} to {data['span'][1]}." if data["span"] else "."
     if data["score_kind"] != "probability":
         counted += {"percent": " Scores are percent.", "logit": " Scores are logits."}[data["score_kind"]]
+    area = "" if "classes" in payload else ", except for AUC"
     lines = [
         f"{verdict['headline']}.  [{verdict['confidence']}]",
         *_filled(example(payload)),
@@ -45,7 +46,7 @@ def page(payload: Payload) -> str:
         "",
         *leaderboard(payload),
         "",
-        "* best. Lower is better, except for AUC. [ ]: 95 % interval of the difference to the raw score on this log.",
+        f"* best. Lower is better{area}. [ ]: 95 % interval of the difference to the raw score on this log.",
         *_filled(payload["intervals"]["sentence"]),
         *_filled(payload["bootstrap"]["sentence"]),
         *(line for note in data["notes"] for line in _filled(note)),
@@ -72,10 +73,12 @@ def leaderboard(payload: Payload) -> list[str]:
         ["", *(labels[row["method"]].ljust(width) for row in rows)],
         _column("log-loss", [row["log_loss"] for row in rows], digits),
         ["against raw, on this log", *(_against_raw(row, digits) for row in rows)],
-        _column("CE", [row["ce"] for row in rows]),
+        _column("top-label CE" if "classes" in payload else "CE", [row["ce"] for row in rows]),
         ["luck alone", *(_number(row["ce_luck"], decimals(row["ce"] for row in rows)) for row in rows)],
         _column("Brier", [row["brier"] for row in rows]),
-        _column("AUC", [row["auc"] for row in rows], 4, largest=True),
+        _column("AUC", [row["auc"] for row in rows], 4, largest=True)
+        if "classes" not in payload
+        else _column("class-wise CE", [payload["classes"]["methods"][row["method"]]["classwise_ce"] for row in rows]),
     ]
     widths = [max(len(cell) for cell in column) for column in columns]
     return [

@@ -129,13 +129,15 @@ def _figures(payload: Payload) -> Element:
     chosen, raw = table[found["method"]], table[payload["methods"][0]["name"]]
     label = next(m["label"] for m in payload["methods"] if m["name"] == found["method"])
     digits = decimals([raw["log_loss"], raw["ce"], chosen["ce"]])
+    many = "classes" in payload
+    error = "top-label CE" if many else "calibration error"
     figures = [
         (count(data["judged"]), "event judged" if data["judged"] == 1 else "events judged"),
-        (percent(data["base_rate"]), "base rate"),
-        (percent(data["mean_score"]), "mean raw score"),
-        (number(raw["ce"], digits), f"calibration error, raw (luck alone {number(raw['ce_luck'], digits)})"),
+        (percent(data["base_rate"]), "accuracy, raw" if many else "base rate"),
+        (percent(data["mean_score"]), "mean confidence, raw" if many else "mean raw score"),
+        (number(raw["ce"], digits), f"{error}, raw (luck alone {number(raw['ce_luck'], digits)})"),
     ]
     if chosen is not raw:
         luck = number(chosen["ce_luck"], digits)
-        figures.append((number(chosen["ce"], digits), f"calibration error, {label} (luck alone {luck})"))
+        figures.append((number(chosen["ce"], digits), f"{error}, {label} (luck alone {luck})"))
     return tag("dl", *(tag("div", tag("dd", value), tag("dt", text)) for value, text in figures), class_="figures")

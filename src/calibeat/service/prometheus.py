@@ -12,11 +12,11 @@ MEDIA_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 
 def render(numbers: EngineNumbers, totals: Totals, refused: Mapping[str, int]) -> str:
-    """All metrics. Counters are of this process since its start, gauges are of the store.
+    r"""All metrics. Counters are of this process since its start, gauges are of the store.
 
     >>> from calibeat.service.store.reader import Totals
     >>> text = render(EngineNumbers(forecasts=2), Totals(1, 2, 0, 2, 0, 0, 0, None, None, None), {})
-    >>> print(text[:160])
+    >>> print(*text.splitlines()[:3], sep="\n")
     # HELP calibeat_forecasts_total Forecasts that were made and committed; repeats are not counted.
     # TYPE calibeat_forecasts_total counter
     calibeat_forecasts_total 2

@@ -14,8 +14,10 @@ from types import FrameType
 from calibeat.errors import CalibeatError
 
 log = logging.getLogger("calibeat.service")
+LOOK = 0.2  # seconds between two looks at the workers
 QUICK = 5.0  # seconds: a worker that ends sooner has not served
-MOST_QUICK = 5  # so many in a row, and starting another makes no sense
+MOST_QUICK = 12  # so many in a row, and starting another makes no sense
+LONGEST_PAUSE = 30.0  # seconds before another is started, after several in a row: the database may come back
 
 
 class WorkersFailed(CalibeatError):
@@ -31,6 +33,7 @@ class Supervisor:
         self._started: dict[int, float] = {}
         self._stopped_by: int | None = None
         self._quick = 0
+        self._due: dict[int, float] = {}  # workers that have ended, and when another is started
 
     def run(self) -> int | None:
         """Until a signal comes -> the signal."""
@@ -43,7 +46,7 @@ class Supervisor:
             sys.stdout.write(lines[0].rstrip("\n") + f" with {self._count} workers\n")
             sys.stdout.flush()
             while self._stopped_by is None:
-                time.sleep(0.2)
+                time.sleep(LOOK)
                 self._look()
         finally:
             self._end()
@@ -76,14 +79,21 @@ class Supervisor:
 
     def _look(self) -> None:
         """Start again what has died."""
+        now = time.monotonic()
         for index, worker in list(self.workers.items()):
             if worker.poll() is None:
                 continue
-            self._quick = self._quick + 1 if time.monotonic() - self._started[index] < QUICK else 0
-            log.warning("worker %d ended with status %d; another is started", worker.pid, worker.returncode)
-            if self._quick >= MOST_QUICK:
-                raise WorkersFailed(f"workers must keep running, got {MOST_QUICK} that ended at once")
-            self._start(index)
+            if index not in self._due:
+                self._quick = self._quick + 1 if now - self._started[index] < QUICK else 0
+                log.warning("worker %d ended with status %d; another is started", worker.pid, worker.returncode)
+                if self._quick >= MOST_QUICK:
+                    raise WorkersFailed(f"workers must keep running, got {MOST_QUICK} that ended at once")
+                self._due[index] = now + (min(LONGEST_PAUSE, LOOK * 2.0**self._quick) if self._quick else 0.0)
+            if now >= self._due[index]:
+                del self._due[index]
+                if worker.stdout is not None:
+                    worker.stdout.close()
+                self._start(index)
 
     def _end(self) -> None:
         for worker in self.workers.values():

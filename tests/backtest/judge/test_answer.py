@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 import calibeat
-from calibeat import TOPS, Tracking
-from calibeat.backtest.judge.answer import SURE
+from calibeat import AUTO, BM, OPS, TOPS, Tracking
+from calibeat.backtest.judge.answer import SURE, deployment
+from calibeat.backtest.replay.contenders import with_key_variants, with_others
 from calibeat.core.presets import PRESETS
 
 RNG = np.random.default_rng(8)
@@ -64,19 +66,56 @@ def test_the_code_runs_as_it_stands(method):
 
 def test_the_code_for_keys_and_for_the_raw_score_runs_too():
     keys = np.arange(4000) % 3
-    keyed = replayed(keys=keys, methods="ops").payload["answer"]
+    library, service, _ = told(OPS)
     known = {"past_keys": keys, "past_scores": SCORES, "past_outcomes": OUTCOMES, "key": 1, "score": 0.4, "outcome": 1}
-    exec("\n".join(keyed["library"]), known)  # noqa: S102 - as above
-    assert len(known["bank"]) == 3
+    exec(library, known)  # noqa: S102 - as above
+    assert len(known["bank"]) == 3 and service.endswith("--method ops\n")
     kept = replayed(methods="raw").payload["answer"]
     exec("\n".join(kept["library"]), known)  # noqa: S102 - as above
     assert known["alarms"] == [] and kept["service"] is None
 
 
+def told(method, age="", *, keyed=True):
+    return deployment(SimpleNamespace(method=method, age=age), keyed=keyed)
+
+
 def test_outcomes_of_one_age_are_asked_for_where_that_was_best():
-    times = np.arange(4000.0) * 3600
-    known = times + np.where(OUTCOMES == 1.0, 3600.0, 40 * 3600.0)
-    result = replayed(methods="ops", times=times, outcome_times=known)
-    if "mature" in result.best:
-        assert "Hold each outcome back until it is" in result.payload["answer"]["note"]
-    assert any("mature" in name for name in result.table["method"])
+    library, service, note = told(AUTO, "7d", keyed=False)
+    assert "hold each outcome back until it is 7d old" in note and "Calibrator('auto')" in library
+    assert service.splitlines()[-1] == "calibeat serve --store calibeat.db --method auto --mature 7d"
+
+
+def test_a_log_that_is_best_without_its_keys_is_one_stream():
+    """Keys say nothing: one stream learns fastest, and the code that is shown has no keys."""
+    keys = RNG.integers(0, 400, 4000)
+    result = replayed(keys=keys, methods="ops")
+    assert result.best == "OPS without keys"
+    answer = result.payload["answer"]
+    assert "Calibrator('ops')" in "\n".join(answer["library"]) and "one stream" in answer["note"]
+    assert answer["service"][-1].endswith("--method ops")
+
+
+def test_a_pooled_start_is_for_python():
+    variants = dict(with_key_variants([("raw", BM), ("auto", AUTO)])[0])
+    library, service, note = told(variants["AUTO with a pooled start"])
+    assert "Bank('auto', prior=\"pooled\")" in library and service is None and "pooled start is for Python" in note
+    known = {"past_keys": [1], "past_scores": [0.3], "past_outcomes": [1], "key": 1, "score": 0.4, "outcome": 1}
+    exec(library, known)  # noqa: S102 - as above
+    assert len(known["bank"]) == 1
+
+
+def test_what_is_not_ours_is_watched():
+    better = np.clip(SCORES**2, 0.0, 1.0)
+    result = calibeat.backtest(SCORES, OUTCOMES, methods="fps", rivals={"theirs": better}, warmup=100)
+    assert result.best == "theirs"
+    answer = result.payload["answer"]
+    known = {"forecast": 0.4, "outcome": 1}
+    exec("\n".join(answer["library"]), known)  # noqa: S102 - as above
+    assert known["alarms"] == [] and answer["service"] is None
+    assert answer["note"].startswith("Forecasts that stand in the log, as 'theirs'.")
+
+
+def test_a_method_of_other_scores_is_deployed_as_itself():
+    other = dict(with_others([("raw", BM), ("auto", AUTO)], {"score 2": "p_new"}, asked=False)[0])["AUTO of p_new"]
+    library, service, note = told(other, keyed=False)
+    assert "Calibrator('auto')" in library and service is not None and "'p_new'" in note

@@ -65,7 +65,7 @@ def test_the_e_value_is_no_winning_bet_against_a_score_that_is_right():
                     1,
                     np.zeros(6),
                     np.zeros(8),
-                    np.zeros(2 * RANKS),
+                    np.zeros(3 * RANKS),
                     running,
                 )
                 mean += chance * math.exp(running[0])

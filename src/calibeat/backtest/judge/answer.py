@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from calibeat.backtest.replay.engine import Replayed, Runner
+from calibeat.backtest.replay.outside import Outside
 from calibeat.backtest.replay.tally import COUNT, FORECAST, OUTCOME
 from calibeat.core.presets import name_of
 from calibeat.report.schema import Answer, Happened, Verdict
@@ -17,11 +18,8 @@ SHARE, LEAST = 0.01, 50  # of the judged events, and so many at least: a bin wit
 SURE = {
     ("use", "sure"): "We are sure: the gain is beyond luck on this log (95 %), and it is there in resampled stretches "
     "of the log too.",
-    (
-        "use",
-        "likely",
-    ): "It is likely, not certain: the gain is beyond luck on this log (95 %), but it changes along the "
-    "log, so how large it will be elsewhere is open.",
+    ("use", "likely"): "It is likely, not certain: the gain is beyond luck on this log (95 %), but it changes along "
+    "the log, so how large it will be elsewhere is open.",
     ("use", "unclear"): "It is not settled: check the column of scores first.",
     ("keep", "sure"): "We are sure: on this log every method loses to the raw score, beyond luck (95 %).",
     ("keep", "likely"): "It is likely: no method shows a gain that would pay for another part in production.",
@@ -92,6 +90,16 @@ number = monitor.announce()   # with each score, and when its outcome is known:
 alarms = monitor.update(number, score, outcome)
 """
 
+WATCH = """\
+from calibeat import Monitor
+
+monitor = Monitor()           # be told when its forecasts break
+number = monitor.announce()   # with each forecast, and when its outcome is known:
+alarms = monitor.update(number, forecast, outcome)
+"""
+
+NO_POOL = "The service starts each stream by itself; a pooled start is for Python."
+
 SERVICE = """\
 pip install 'calibeat[service]'
 calibeat serve --store calibeat.db --method {name}
@@ -102,12 +110,22 @@ def deployment(runner: Runner, *, keyed: bool, is_raw: bool = False) -> tuple[st
     """The code that puts a method to work: in Python, as a service (None if it cannot be), and a remark."""
     if is_raw:
         return KEEP, None, "Nothing to deploy: go on with the raw score."
-    name = name_of(runner.method)
-    code = repr(name) if name else repr(runner.method)
+    method, notes, prior = runner.method, list[str](), ""
+    if isinstance(method, Outside):
+        notes.append(method.about)
+        if method.base is None:
+            return WATCH, None, f"{method.about} It is not calibeat's: go on with it as you do, and watch it."
+        prior = ', prior="pooled"' if method.pooled else ""
+        keyed = keyed and not method.one_stream
+        method = method.base
+    if runner.age:
+        notes.append(f"In Python, hold each outcome back until it is {runner.age} old, ones and zeros alike.")
+    name = name_of(method)
+    code = repr(name) if name else repr(method)
     used = re.findall(r"\b[A-Z]\w*(?=\()", "" if name else code)  # the parts, by their classes
     names = ", ".join(sorted({"Bank" if keyed else "Calibrator", *used}))
-    library = (MANY if keyed else ONE).format(names=names, method=code)
-    note = f"Hold each outcome back until it is {runner.age} old, ones and zeros alike." if runner.age else ""
-    if name is None:
-        return library, None, f"{note} The service takes presets by name; this method has none.".strip()
-    return library, SERVICE.format(name=name), note
+    library = (MANY if keyed else ONE).format(names=names, method=code + prior)
+    if name is None or prior:
+        notes.append("The service takes presets by name; this method has none." if name is None else NO_POOL)
+        return library, None, " ".join(notes)
+    return library, SERVICE.format(name=name + (f" --mature {runner.age}" if runner.age else "")), " ".join(notes)

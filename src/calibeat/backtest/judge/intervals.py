@@ -246,15 +246,18 @@ class Intervals:
         variance = np.maximum(self.cells[RESID, method].sum(axis=0), self.cells[MODEL, method].sum(axis=0))
         return math.sqrt(2.0 / math.pi) * float(np.sqrt(variance).sum()) / max(1, self.events)
 
+    def spread(self, method: int) -> Vector:
+        """The covariance of the gaps of the raw score's bins and of a method's."""
+        raw, both = self.cells[RESID, 0], self.cells[RESID, method]
+        return np.block([[np.diag(raw.sum(axis=0)), both], [both.T, np.diag(both.sum(axis=0))]])
+
     def error_difference(self, method: int) -> tuple[float, float, float]:
         """Calibration error of a method minus that of the raw score, and an envelope that errs on the safe side.
 
         It is about the errors against the true chances. A bin whose gap is beyond three standard deviations moves with
         its sign, the others in whichever direction hurts.
         """
-        bins, n = self.bins, max(1, self.events)
-        raw, both = self.cells[RESID, 0], self.cells[RESID, method]
-        table = np.block([[np.diag(raw.sum(axis=0)), both], [both.T, np.diag(both.sum(axis=0))]])
+        bins, n, table = self.bins, max(1, self.events), self.spread(method)
         draws = _normal(table, 1000)
         gaps = np.concatenate([self.gaps[0], self.gaps[method]])
         sign = np.repeat([-1.0, 1.0], bins)

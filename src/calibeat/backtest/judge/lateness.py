@@ -2,13 +2,44 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any, Protocol
+
 from calibeat._util.words import duration
+from calibeat.backtest.options import Maturity
 from calibeat.backtest.replay.ages import Ages
 from calibeat.backtest.replay.delays import Delays
 from calibeat.backtest.replay.engine import Replayed
+from calibeat.backtest.replay.tally import Blocks, Tally
 from calibeat.report.schema import AgesByOutcome, Delay, Immediate, Number
 
-from .measures import number, overall
+from .measures import CountedMethod, number, overall
+
+
+class LateMethod(CountedMethod, Protocol):
+    """A method, and the same with outcomes at once."""
+
+    @property
+    def at_once(self) -> tuple[Any, Tally] | None: ...
+
+
+class Late(Protocol):
+    """What is known of the arrivals in a replay, of two classes or of many."""
+
+    @property
+    def runners(self) -> Sequence[LateMethod]: ...
+    @property
+    def blocks(self) -> Blocks: ...
+    @property
+    def delays(self) -> Delays | None: ...
+    @property
+    def ages(self) -> Ages | None: ...
+    @property
+    def maturity(self) -> Maturity | None: ...
+    @property
+    def never(self) -> int: ...
+    @property
+    def too_late(self) -> int: ...
 
 
 def notice_of_ages(replayed: Replayed, labels: dict[str, str]) -> str | None:
@@ -55,7 +86,7 @@ def _seconds(microseconds: Number) -> Number:
     return None if microseconds is None else microseconds * 1e-6
 
 
-def delay(replayed: Replayed) -> Delay | None:
+def delay(replayed: Late) -> Delay | None:
     """How late outcomes were, and what the wait cost."""
     delays = replayed.delays
     if delays is None:
@@ -84,7 +115,7 @@ def delay(replayed: Replayed) -> Delay | None:
     }
 
 
-def _sentence(replayed: Replayed, delays: Delays, median: Number) -> str:
+def _sentence(replayed: Late, delays: Delays, median: Number) -> str:
     """How late outcomes were, and which of them the numbers are about."""
     sentences = ["Each outcome was learnt when it had arrived, as in production."]
     if replayed.maturity is not None:

@@ -6,17 +6,39 @@ import math
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from itertools import pairwise
+from typing import Protocol
 
 import numpy as np
 
 from calibeat._util.types import Vector
-from calibeat.backtest.replay.engine import Replayed
-from calibeat.backtest.replay.tally import BRIER, COUNT, FORECAST, HITS, LOG_E, LOSS, OUTCOME, RANKS, Tally
+from calibeat.backtest.replay.tally import BRIER, COUNT, FORECAST, HITS, LOG_E, LOSS, OUTCOME, RANKS, Blocks, Tally
 from calibeat.metrics import of_bins, wilson
 from calibeat.report.schema import Curve, Number, Period, Reliability, Windows, WindowScores
 
 MOST_WINDOWS, MOST_PERIODS, MOST_POINTS = 200, 12, 300
 EVENTS_PER_WINDOW = 500
+
+
+class CountedMethod(Protocol):
+    """A method with its tally."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def tally(self) -> Tally: ...
+
+
+class Counted(Protocol):
+    """What is counted over time in a replay, of two classes or of many."""
+
+    @property
+    def runners(self) -> Sequence[CountedMethod]: ...
+    @property
+    def blocks(self) -> Blocks: ...
+    @property
+    def bins(self) -> int: ...
+    @property
+    def span(self) -> tuple[int, int] | None: ...
 
 
 def iso(microseconds: int) -> str:
@@ -58,7 +80,7 @@ def auc(tally: Tally) -> tuple[float, float]:
 # ---- windows -----------------------------------------------------------------------------------------------------
 
 
-def windows(replayed: Replayed) -> Windows:
+def windows(replayed: Counted) -> Windows:
     """Windows of as many events each, at most 200, with the errors of every method in each."""
     blocks, used, edges = replayed.blocks, replayed.blocks.used, cuts_of(replayed)
     timed = replayed.span is not None
@@ -84,7 +106,7 @@ def windows(replayed: Replayed) -> Windows:
     }
 
 
-def cuts_of(replayed: Replayed) -> list[int]:
+def cuts_of(replayed: Counted) -> list[int]:
     """The blocks at which windows begin, and the end of the last."""
     most = min(MOST_WINDOWS, replayed.blocks.used)
     windows = max(min(10, most), min(most, replayed.blocks.judged // EVENTS_PER_WINDOW))
@@ -109,7 +131,7 @@ def cuts(used: int, parts: int) -> list[int]:
 # ---- reliability -------------------------------------------------------------------------------------------------
 
 
-def reliability(replayed: Replayed) -> Reliability:
+def reliability(replayed: Counted) -> Reliability:
     """Counts, mean forecasts and mean outcomes per bin with their bands: the whole log, then its periods."""
     used = replayed.blocks.used
     parts = periods(replayed)
@@ -121,7 +143,7 @@ def reliability(replayed: Replayed) -> Reliability:
     return {"bins": replayed.bins, "periods": listed, "methods": methods}
 
 
-def periods(replayed: Replayed) -> list[tuple[str, int, int]]:
+def periods(replayed: Counted) -> list[tuple[str, int, int]]:
     """(label, first block, last block + 1): the whole log, and up to twelve stretches of the calendar or of events."""
     blocks, used = replayed.blocks, replayed.blocks.used
     parts = [("whole log", 0, used)]

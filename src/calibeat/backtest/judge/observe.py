@@ -17,6 +17,7 @@ from .compare import Counting
 from .decisions import Deciding
 from .history import History
 from .intervals import Intervals
+from .periods import Periods
 from .watch import Watch
 
 
@@ -26,7 +27,7 @@ class Observed:
     def __init__(self, options: Options, methods: Sequence[tuple[str, Method]]) -> None:
         self._counting = Counting(options.bins)
         self.deciding = None if options.costs is None else Deciding(options.costs)
-        self.history = History()
+        self.history, self.periods = History(), Periods(options)
         self.watch = Watch(named=next((name for name, method in methods if name_of(method) == "auto"), None))
 
     def add(self, chunk: Chunk, forecasts: dict[str, Vector], place: Ints) -> None:
@@ -37,7 +38,11 @@ class Observed:
             if self.deciding is not None:
                 self.deciding.add(chunk, forecasts, place, leader)
 
-        tasks: list[Callable[[], None]] = [count, partial(self.history.add, chunk)]
+        tasks: list[Callable[[], None]] = [
+            count,
+            partial(self.history.add, chunk),
+            partial(self.periods.add, chunk, forecasts, place),
+        ]
         tasks += self.watch.tasks(chunk, forecasts, place)
         with ThreadPoolExecutor(usable_cores()) as pool:
             for done in [pool.submit(task) for task in tasks]:

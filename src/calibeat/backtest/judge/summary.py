@@ -39,8 +39,9 @@ from .keyed import sentence_on_keys
 from .keys import by_key
 from .lateness import delay, notice_of_ages
 from .mass import mass_curve
-from .measures import MOST_POINTS, auc, iso, log_e_values, number, overall, reliability, windows
+from .measures import MOST_POINTS, Counted, auc, iso, log_e_values, number, overall, reliability, windows
 from .observe import Observed
+from .periods import sentences_on_periods
 from .verdict import INTERVALS, LEGEND, Facts, threshold, verdict
 
 ABOUT = {
@@ -102,11 +103,12 @@ def summarise(replayed: Replayed, source: Source, observed: Observed) -> Payload
     found = verdict(compared, facts)
     if replayed.key_variants is not None:
         found["sentences"].append(sentence_on_keys(compared, replayed.key_variants, labels))
+    source.notes += sentences_on_periods(observed.periods.found, labels)
     return {
         "schema": 3,
         "title": source.title,
         "command": source.command,
-        "versions": _versions(),
+        "versions": versions(),
         "data": _data(replayed, source),
         "verdict": found,
         "methods": [_method(runner) for runner in replayed.runners],
@@ -121,10 +123,7 @@ def summarise(replayed: Replayed, source: Source, observed: Observed) -> Payload
             "blocks": -(-used // bootstrap.run),
             "block_length": bootstrap.run_events,
             "resamples": RESAMPLES,
-            "sentence": "Whether a gain would hold elsewhere is checked by a moving-block bootstrap: "
-            f"{RESAMPLES:,} logs put together from runs of {bootstrap.run_events:,} consecutive events, stretched to "
-            "what longer runs show where a difference depends on its past for longer than a run. It cannot know what "
-            "lasts as long as the log itself, nor another fit of a method that is fitted once, such as FPS.",
+            "sentence": elsewhere_in_words(bootstrap, "FPS"),
         },
         "windows": windows(replayed),
         "reliability": {
@@ -135,16 +134,27 @@ def summarise(replayed: Replayed, source: Source, observed: Observed) -> Payload
         "keys": by_key(replayed, source.keys, found["method"], labels),
         "delay": delay(replayed),
         "certificates": certificates(replayed),
-        "evalue": _evalue(replayed),
+        "evalue": evalue(replayed),
         "created": datetime.now(UTC).isoformat(timespec="seconds"),
         "answer": answer(replayed, found),
         "decisions": decisions(replayed, observed.deciding, labels, found["method"], sums.runs),
         "history": observed.history.told(),
         "paging": observed.watch.told(found["method"], labels),
+        "periods": observed.periods.found,
     }
 
 
-def _versions() -> dict[str, str]:
+def elsewhere_in_words(bootstrap: Bootstrap, fitted_once: str) -> str:
+    """How it is checked whether a gain would hold elsewhere; `fitted_once` is a method that is."""
+    return (
+        f"Whether a gain would hold elsewhere is checked by a moving-block bootstrap: {RESAMPLES:,} logs put together "
+        f"from runs of {bootstrap.run_events:,} consecutive events, stretched to what longer runs show where a "
+        "difference depends on its past for longer than a run. It cannot know what lasts as long as the log itself, "
+        f"nor another fit of a method that is fitted once, such as {fitted_once}."
+    )
+
+
+def versions() -> dict[str, str]:
     try:
         numba = version("numba")
     except PackageNotFoundError:  # everything works without it, only slower
@@ -259,7 +269,7 @@ def _row(replayed: Replayed, runner: Runner, compared: Comparison) -> Row:
         "auc": number(area),
         "ce_luck": number(compared.luck(runner.name)),
         "vs_raw": None if is_raw else differences(compared, runner.name, raw),
-        "vs_best_other": _best_other(replayed, runner.name, compared),
+        "vs_best_other": best_other(replayed, runner.name, compared),
         "elsewhere": None if is_raw else elsewhere(compared, runner.name),
         "regret": None if best is None else number(float(tally.sums(used)[1:, 0].sum()) - best[0]),
         "log_e_value": None if is_raw else number(float(tally.running[0])),
@@ -267,7 +277,7 @@ def _row(replayed: Replayed, runner: Runner, compared: Comparison) -> Row:
     }
 
 
-def _best_other(replayed: Replayed, name: str, compared: Comparison) -> DifferencesTo | None:
+def best_other(replayed: Counted, name: str, compared: Comparison) -> DifferencesTo | None:
     others = [runner.name for runner in replayed.runners if runner.name != name]
     if not others:
         return None
@@ -298,7 +308,7 @@ def _trajectory(runner: Runner) -> Trajectory:
     }
 
 
-def _evalue(replayed: Replayed) -> Evidence:
+def evalue(replayed: Counted) -> Evidence:
     blocks, used = replayed.blocks, replayed.blocks.used
     at = np.unique(np.linspace(1, used, min(MOST_POINTS, used)).round().astype(int)).tolist() if used else []
     timed = replayed.span is not None
@@ -308,4 +318,4 @@ def _evalue(replayed: Replayed) -> Evidence:
     return {"by": "time" if timed else "event", "x": x, "threshold": threshold(len(paths)), "methods": paths}
 
 
-__all__ = ["Source", "summarise"]
+__all__ = ["Source", "best_other", "elsewhere_in_words", "evalue", "summarise", "versions"]

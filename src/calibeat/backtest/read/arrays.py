@@ -55,10 +55,10 @@ def batches(
             return repr(value.item() if isinstance(value, np.generic) else value)[:60]
 
         def moments(name: str) -> Any:
-            return _times(part[name], options, zoned=zoned[name]) if name in part else None
+            return times_by(part[name], options, zoned=zoned[name]) if name in part else None
 
         return Batch(
-            _numbers(part["scores"], number),
+            numbers_by(part["scores"], number),
             _outcomes(part["outcomes"], options),
             show,
             lambda row: f"row {at + row}",
@@ -66,15 +66,16 @@ def batches(
             0,
             moments("times"),
             moments("outcome_times"),
-            _codes(part["keys"], at) if "keys" in part else None,
+            codes(part["keys"], at) if "keys" in part else None,
             None,
-            {role: _numbers(part[role], number) for role in others or {}},
+            {role: numbers_by(part[role], number) for role in others or {}},
         )
 
     return (batch(at) for at in range(0, len(columns["scores"]), CHUNK))
 
 
-def _numbers(column: Column, read: Callable[[Any], float | None]) -> Numbers:
+def numbers_by(column: Column, read: Callable[[Any], float | None]) -> Numbers:
+    """A column as float64; `read` is for what is no number yet."""
     if column.dtype.kind in "iuf":
         values = column.astype(np.float64)
         return Numbers(values, np.where(np.isnan(values), MISSING, OK).astype(np.int8))
@@ -87,10 +88,11 @@ def _outcomes(column: Column, options: Options) -> Numbers:
 
     if options.positive is not None:
         return _one_by_one(column, read)
-    return _numbers(column.astype(np.float64) if column.dtype.kind == "b" else column, read)
+    return numbers_by(column.astype(np.float64) if column.dtype.kind == "b" else column, read)
 
 
-def _times(column: Column, options: Options, *, zoned: bool) -> Times:
+def times_by(column: Column, options: Options, *, zoned: bool) -> Times:
+    """A column of times, by the format of the options if there is one."""
     if options.time_format is None or column.dtype.kind in "Miuf":
         return read_times(column, zoned=zoned)
     return read_dates([_moment(value, options.time_format) for value in column.tolist()])
@@ -116,16 +118,18 @@ def _one_by_one(column: Column, read: Callable[[Any], float | None]) -> Numbers:
     return Numbers(values, states)
 
 
-def _codes(column: Column, first: int) -> Codes:
+def codes(column: Column, first: int, role: str = "key") -> Codes:
+    """Keys or labels as indices into those of this part."""
     if column.dtype.kind in "iubUS":
         names, indices = np.unique(column, return_inverse=True)
         return Codes(indices.astype(np.int64), names.tolist())
     seen: dict[Any, int] = {}
-    codes = np.full(len(column), -1, dtype=np.int64)
+    found = np.full(len(column), -1, dtype=np.int64)
     for row, value in enumerate(column.tolist()):
         if not is_missing(value):
             try:
-                codes[row] = seen.setdefault(value, len(seen))
+                found[row] = seen.setdefault(value, len(seen))
             except TypeError:
-                raise InvalidInput(f"key must be text or a number, got {value!r:.60} - at row {first + row}") from None
-    return Codes(codes, list(seen))
+                got = f"got {value!r:.60} - at row {first + row}"
+                raise InvalidInput(f"{role} must be text or a number, {got}") from None
+    return Codes(found, list(seen))

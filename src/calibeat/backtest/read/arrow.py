@@ -30,7 +30,7 @@ def batch_of(columns: dict[str, Any], name: str, rows: Ints, file: int, options:
         times(columns["time"], "time", options) if "time" in columns else None,
         times(columns["outcome time"], "outcome time", options) if "outcome time" in columns else None,
         codes(columns["key"]) if "key" in columns else None,
-        _flat(columns["id"], "id").to_pylist() if "id" in columns else None,
+        flat(columns["id"], "id").to_pylist() if "id" in columns else None,
         {role: numbers(column, role, options) for role, column in columns.items() if is_other(role)},
     )
 
@@ -72,7 +72,7 @@ def outcomes(column: Any, options: Options) -> Numbers:
             return numbers(pc.cast(column, pa.uint8()), "outcome", options)
         if not is_text(column.type):
             return numbers(column, "outcome", options)
-    encoded = _flat(column, "outcome").dictionary_encode()
+    encoded = flat(column, "outcome").dictionary_encode()
     found = [outcome_of(word, options.positive, options.decimal) for word in encoded.dictionary.to_pylist()]
     indices, missing = indices_of(encoded)
     values = np.array([*(np.nan if value is None else value for value in found), np.nan])[indices]
@@ -99,7 +99,7 @@ def times(column: Any, role: str, options: Options) -> Times:
 
 def codes(column: Any) -> Codes:
     """Keys as indices into those of this batch; text of nothing but spaces is no key."""
-    encoded = plain(_flat(column, "key")).dictionary_encode()
+    encoded = plain(flat(column, "key")).dictionary_encode()
     indices, missing = indices_of(encoded)
     names = encoded.dictionary.to_pylist()
     if is_text(encoded.dictionary.type):
@@ -107,7 +107,7 @@ def codes(column: Any) -> Codes:
     return Codes(np.where(missing, -1, indices), names)
 
 
-def _flat(column: Any, role: str) -> Any:
+def flat(column: Any, role: str) -> Any:
     import pyarrow as pa
 
     if pa.types.is_nested(column.type):

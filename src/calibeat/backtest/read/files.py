@@ -112,7 +112,10 @@ class LogFile:
         file = pq.ParquetFile(self.path, pre_buffer=False)  # a buffer of all that was read would grow with it
         if OURS in (file.schema_arrow.metadata or {}):
             raise InvalidInput(f"{self.name} must be a log, got the forecasts that calibeat backtest --out wrote")
-        yield from file.iter_batches(batch_size=CHUNK, columns=pick(file.schema_arrow.names, self.name))
+        columns = pick(file.schema_arrow.names, self.name)
+        nested = any(file.schema_arrow.field(name).type.num_fields for name in columns)  # lists of many numbers
+        size = min(CHUNK, 8192 if nested else max(1024, 16 * CHUNK // len(columns)))
+        yield from file.iter_batches(batch_size=size, columns=columns)
 
     def _arrow(self, pick: Pick) -> Iterator[Any]:
         import pyarrow as pa

@@ -212,7 +212,7 @@ class Columns:
 
     def _choose(self, role: str, header: Sequence[str], where: str) -> None:
         asked = self.asked.get(role)
-        usual = _usual(role, header)
+        usual = usual_columns(role, header)
         if asked is not None and (asked != NO_COLUMN or NO_COLUMN in header or role in NEEDED):
             check_column(role, asked, header, where)
             self.chosen[role] = {"name": asked, "guessed": False}
@@ -246,7 +246,7 @@ class Columns:
             self.drop("outcome time", "the times of the events are not known (--time)")
 
 
-def _usual(role: str, header: Sequence[str]) -> list[str]:
+def usual_columns(role: str, header: Sequence[str]) -> list[str]:
     """The columns of a usual name for the role, the most usual first."""
     by_plain_name = {_plain(name): name for name in reversed(header)}
     return [by_plain_name[name] for name in USUAL_NAMES[role] if name in by_plain_name]

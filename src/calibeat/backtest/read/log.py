@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from calibeat._util.times import MISSING, OK, UNREADABLE, Clock, Moments, ZoneMismatch
+from calibeat._util.types import Ints
 from calibeat.backtest.options import Options
 from calibeat.errors import InvalidInput
 
@@ -20,10 +21,18 @@ from .rows import RowReader
 REPEATED = 0.01  # of the ids: a column in which more come again holds no ids of events
 
 
+MakeBatch = Callable[[Any, str, Ints, int, Options], Batch]  # of a record batch, its file's name, rows and number
+
+
 def read_log(
-    files: list[LogFile], columns: Columns, options: Options, reader: RowReader, step: Callable[[int], None]
+    files: list[LogFile],
+    columns: Columns,
+    options: Options,
+    reader: RowReader,
+    step: Callable[[int], None],
+    make: MakeBatch | None = None,
 ) -> Iterator[Batch]:
-    """The batches of all files. `step` is told how many rows were read."""
+    """The batches of all files. `step` is told how many rows were read. `make` is for logs of many classes."""
 
     def bad_row(where: str) -> None:  # pragma: no cover - called from a thread of Arrow, which coverage cannot see
         reader.rows += 1
@@ -38,8 +47,11 @@ def read_log(
                     try_guesses(columns, part, options)
                     reader.guessed = columns.guessed
                     tried = True
-                chosen = {role: part.column(column["name"]) for role, column in columns.chosen.items()}
-                batch = batch_of(chosen, file.name, rows, number, options)
+                if make is None:
+                    chosen = {role: part.column(column["name"]) for role, column in columns.chosen.items()}
+                    batch = batch_of(chosen, file.name, rows, number, options)
+                else:
+                    batch = make(part, file.name, rows, number, options)
             yield batch
             step(part.num_rows)
 

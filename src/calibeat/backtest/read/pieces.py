@@ -12,6 +12,8 @@ from calibeat._util.types import Ints, Vector
 
 from .batch import CHUNK, FIRST_EVENTS
 
+LEAST_EVENTS = max(CHUNK // 2, FIRST_EVENTS)  # in a chunk
+
 
 @dataclass(eq=False)
 class Piece:
@@ -37,12 +39,12 @@ class Piece:
 _COLUMNS = tuple(column.name for column in fields(Piece))
 
 
-def gathered(pieces: Iterable[Piece]) -> Iterator[Piece]:
+def gathered(pieces: Iterable[Piece], least: int = LEAST_EVENTS) -> Iterator[Piece]:
     """Pieces put together until there is enough for a chunk."""
     waiting: list[Piece] = []
     for piece in pieces:
         waiting.append(piece)
-        if sum(len(one.scores) for one in waiting) >= max(CHUNK // 2, FIRST_EVENTS):
+        if sum(len(one.scores) for one in waiting) >= least:
             yield joined(waiting)
             waiting = []
     if sum(len(one.scores) for one in waiting):

@@ -16,7 +16,7 @@ from calibeat.errors import InvalidInput
 from . import guess
 from .batch import CHUNK, Batch, Chunk, Codes, Trace
 from .outcomes import Outcomes
-from .pieces import Piece, gathered, joined
+from .pieces import LEAST_EVENTS, Piece, gathered, joined
 from .values import name_of
 
 _WANTED = {"probability": "in [0, 1]", "percent": "in [0, 100]", "logit": "a number"}
@@ -41,6 +41,7 @@ class RowReader:
     options: Options
     trace: bool = False
     guessed: dict[str, str] = field(default_factory=dict)
+    least: int = LEAST_EVENTS  # in a chunk
     rows: int = 0
     names: list[str] = field(default_factory=list)
     clock: Clock = field(init=False)
@@ -80,7 +81,7 @@ class RowReader:
         """The chunks of a log: the first is all of it or has 20,000 events."""
         pieces = (self._check(batch) for batch in batches)
         number = 0
-        for piece in gathered(self._sorted(pieces) if self.options.sort else pieces):
+        for piece in gathered(self._sorted(pieces) if self.options.sort else pieces, self.least):
             yield self._chunk(piece, number)
             number += len(piece.scores)
 
@@ -93,8 +94,7 @@ class RowReader:
 
     def _check(self, batch: Batch) -> Piece:
         """The rows of a batch that can be used; raises on the first that cannot, unless those are to be skipped."""
-        scores = _probabilities(batch.scores.values, self.options.score_kind)
-        outcomes = self.outcomes.read(batch)
+        scores, outcomes = self._probabilities(batch), self._outcomes(batch)
         others = {role: _probabilities(column.values, self._kind_of(role)) for role, column in batch.others.items()}
         times = None if batch.times is None else self.clock.read("time", batch.times)
         arrivals = None if batch.outcome_times is None else self.clock.read("outcome time", batch.outcome_times)
@@ -167,6 +167,18 @@ class RowReader:
 
             return sentence
 
+        self._look_at_scores(batch, scores, look, must)
+        self._look_at_outcomes(batch, outcomes, look, must)
+        self._look_at_times_and_keys(batch, times, arrivals, look, must)
+        return found
+
+    def _probabilities(self, batch: Batch) -> Vector:
+        return _probabilities(batch.scores.values, self.options.score_kind)
+
+    def _outcomes(self, batch: Batch) -> Vector:
+        return self.outcomes.read(batch)
+
+    def _look_at_scores(self, batch: Batch, scores: Vector, look: Any, must: Any) -> None:
         wanted = _WANTED[self.options.score_kind]
         states = batch.scores.states
         gone = must("score", wanted, "missing")
@@ -183,9 +195,6 @@ class RowReader:
             kind = guess.kind_of_numbers(batch.scores.values[states == OK]) if probable else ""
             other = self._hint(kind, outside, plain)
             look(outside, f"score is not {wanted}", lambda row: plain(row) + other)
-        self._look_at_outcomes(batch, outcomes, look, must)
-        self._look_at_times_and_keys(batch, times, arrivals, look, must)
-        return found
 
     def _hint(self, kind: str, bad: Flags, sentence: Callable[[int], str]) -> str:
         """What the scores look like; where so many are of another kind, they are not skipped."""

@@ -58,10 +58,14 @@ def with_key_variants(methods: list[Named]) -> tuple[list[Named], KeyVariants | 
     one = Outside(
         about=f"{shown} on all events as one stream: keys are not looked at.",
         make=lambda raw_first: OneStream(method, raw_first=raw_first),
+        base=method,
+        one_stream=True,
     )
     pooled = Outside(
         about=f"{shown} with a stream for each key; a new key starts from what all keys have taught.",
         make=lambda raw_first: PooledStart(method, raw_first=raw_first),
+        base=method,
+        pooled=True,
     )
     return [*methods, (variants.without, one), (variants.pooled, pooled)], variants
 

@@ -39,6 +39,9 @@ class Outside(Method):
 
     about: str = ""
     make: Callable[[bool], AnyReplay] | None = None  # with True: a stream forecasts the raw score before it has learnt
+    base: Method | None = None  # the method that is replayed in another way, where there is one:
+    one_stream: bool = False  # without keys, or ...
+    pooled: bool = False  # ... with a pooled start
 
     def __eq__(self, other: object) -> bool:
         return self is other
@@ -143,7 +146,7 @@ def other_column(chunk: Chunk, at: int) -> Vector:
 
 def other_score_method(method: Method, at: int, about: str) -> Outside:
     """A method that sees the scores of another model."""
-    return Outside(about=about, make=lambda raw_first: OtherScore(method, at, raw_first=raw_first))
+    return Outside(about=about, make=lambda raw_first: OtherScore(method, at, raw_first=raw_first), base=method)
 
 
 class OtherScore(Replay):

@@ -81,13 +81,14 @@ function drawDrift(payload) {
     title: windowTitle(windows, axis, smooth.reach(how)),
     series: [
       { name: "happened", label: "happened", style: { hue: "ink", dash: [], width: 2 }, values: smooth.of(windows.base_rate, how) },
-      { name: "said", label: "raw score", style: { hue: "grey", dash: [6, 4], width: 2 }, values: smooth.of(windows.mean_score, how) },
+      { name: "said", label: payload.classes ? "raw confidence" : "raw score", style: { hue: "grey", dash: [6, 4], width: 2 }, values: smooth.of(windows.mean_score, how) },
     ],
   });
   const controls = element("div", { class: "controls" });
   host.append(controls);
   const chart = makeChart(host, {
-    ...axis, format: percent, yTicks: v => `${+(100 * v).toPrecision(6)}\u00a0%`, height: 200, label: "Base rate and mean raw score over time",
+    ...axis, format: percent, yTicks: v => `${+(100 * v).toPrecision(6)}\u00a0%`, height: 200,
+    label: payload.classes ? "Accuracy and mean confidence of the raw scores over time" : "Base rate and mean raw score over time",
     ...shape("mean"),
   });
   const chooser = smooth.chooser(how => chart.update(shape(how)));

@@ -11,6 +11,7 @@ drawWindows(payload, styles);
 drawDrift(payload);
 drawReliability(payload, styles);
 drawLearnt(payload);
+drawClasses(payload, styles);
 drawEvidence(payload, styles);
 drawPaging(payload, styles);
 startKeys(payload);

@@ -18,7 +18,7 @@ DAY = 86_400.0
 FRESH = 7 * DAY  # how long an alarm ranks a stream first
 ENOUGH = 100  # outcomes, below which a calibration error is mostly luck
 ROWS = 25  # on a page
-LATEST = 5  # alarms
+LATEST = 3  # alarms
 MOST_PAGES = 1_000_000
 
 # "attention": fresh alarms, then what miscalibration costs in all: outcomes x squared error, as the Brier score counts.

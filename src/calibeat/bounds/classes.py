@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 
-from ._util.check import check_whole
+from calibeat._util.check import check_whole
 
 _LONGEST = 10**15
 _FLOOR = 1e-7

@@ -11,11 +11,11 @@ from typing import Any
 
 import numpy as np
 
-from ._util.check import check_interval, check_whole, shown
-from ._util.columns import to_array
-from ._util.matrix import to_matrix
-from ._util.types import Ints, Vector
-from .errors import InvalidInput
+from calibeat._util.check import check_interval, check_whole, shown
+from calibeat._util.columns import to_array
+from calibeat._util.matrix import to_matrix
+from calibeat._util.types import Ints, Vector
+from calibeat.errors import InvalidInput
 
 TOLERANCE = 1e-6
 

@@ -18,8 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from . import _multi_metrics as _multi
-from ._util.check import (
+from calibeat._util.check import (
     check_choice,
     check_interval,
     check_lengths,
@@ -28,16 +27,18 @@ from ._util.check import (
     check_scores,
     check_whole,
 )
-from ._util.types import Vector
-from .core.features import Beta, Platt, Scaling
-from .core.fit import PLAIN_SECONDS, fit
-from .core.jit import for_cost
-from .core.method import Method
-from .core.presets import method_named
-from .errors import InvalidInput
+from calibeat._util.types import Vector
+from calibeat.core.features import Beta, Platt, Scaling
+from calibeat.core.fit import PLAIN_SECONDS, fit
+from calibeat.core.jit import for_cost
+from calibeat.core.method import Method
+from calibeat.core.presets import method_named
+from calibeat.errors import InvalidInput
 
-top_label_calibration_error = _multi.top_label_calibration_error
-classwise_calibration_error = _multi.classwise_calibration_error
+from . import classes as _classes
+
+top_label_calibration_error = _classes.top_label_calibration_error
+classwise_calibration_error = _classes.classwise_calibration_error
 
 
 class ReliabilityCurve(NamedTuple):
@@ -79,7 +80,7 @@ def confidence_reliability_curve(
     >>> curve.mean_forecast[1], curve.mean_outcome[1], curve.count[1]
     (np.float64(0.75), np.float64(0.5), np.int64(2))
     """
-    hits, confidence, _ = _multi.top_label(labels, forecasts, classes)
+    hits, confidence, _ = _classes.top_label(labels, forecasts, classes)
     return reliability_curve(hits, np.minimum(confidence, 1.0), bins)
 
 
@@ -170,8 +171,8 @@ def brier_score(outcomes: npt.ArrayLike, forecasts: npt.ArrayLike, *, classes: S
     >>> metrics.brier_score([1, 0], [0.5, 0.5]), metrics.brier_score([1, 0], [[0.5, 0.5], [0.5, 0.5]])
     (0.25, 0.5)
     """
-    if _multi.is_matrix(forecasts):
-        return _multi.brier_score(outcomes, forecasts, classes)
+    if _classes.is_matrix(forecasts):
+        return _classes.brier_score(outcomes, forecasts, classes)
     y, p = _pair(outcomes, forecasts)
     return float(np.mean((y - p) ** 2))
 
@@ -196,8 +197,8 @@ def log_loss(
     >>> round(metrics.log_loss(["cat", "dog"], [[0.5, 0.25, 0.25]] * 2, classes=["cat", "dog", "bird"]), 6)
     1.039721
     """
-    if _multi.is_matrix(forecasts):
-        return _multi.log_loss(outcomes, forecasts, clip, classes)
+    if _classes.is_matrix(forecasts):
+        return _classes.log_loss(outcomes, forecasts, clip, classes)
     y, p = _pair(outcomes, forecasts)
     clip = check_interval("clip", clip, 0.0, 0.499)
     return float(_losses(y, p, clip).mean())

@@ -16,23 +16,24 @@ from typing import Any
 
 import numpy as np
 
-from . import _multi_bounds as _multi
-from ._util.check import check_interval, check_whole
-from .core.guard import DELTA, FLOOR
-from .core.layout import CELLS, HORIZON, STALENESS, N
-from .core.method import Method
-from .core.mixtures import Lanes
-from .core.presets import AUTO, name_of
-from .core.spline import SPLINE_STALENESS, Spline
-from .errors import InvalidInput
+from calibeat._util.check import check_interval, check_whole
+from calibeat.core.guard import DELTA, FLOOR
+from calibeat.core.layout import CELLS, HORIZON, STALENESS, N
+from calibeat.core.method import Method
+from calibeat.core.mixtures import Lanes
+from calibeat.core.presets import AUTO, name_of
+from calibeat.core.spline import SPLINE_STALENESS, Spline
+from calibeat.errors import InvalidInput
+
+from . import classes as _classes
 
 LEAN = replace(AUTO, learner=Lanes(horizon=False))  # AUTO without a horizon lane
 
 _LONGEST = 10**15
 
-mixture_loss = _multi.mixture_loss
-multi_guard = _multi.multi_guard
-multi_loss = _multi.multi_loss
+mixture_loss = _classes.mixture_loss
+multi_guard = _classes.multi_guard
+multi_loss = _classes.multi_loss
 
 
 def ons_regret(B: float, T: int) -> float:

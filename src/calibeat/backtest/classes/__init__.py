@@ -1,0 +1,1 @@
+"""Backtests of many classes: K scores and a label for each event."""

@@ -1,0 +1,148 @@
+"""The parts of the page that are about many classes: the confidence of the top class, each class, and their priors."""
+
+from __future__ import annotations
+
+from xml.etree.ElementTree import Element
+
+from calibeat._util.words import count, decimals, number, percent
+
+from .elements import tag
+from .frame import figure, how_to_read, scroller, section
+from .names import name
+from .schema import Payload
+
+FEW = 8  # methods and classes whose lines can be told apart
+
+
+def pictures(payload: Payload) -> list[Element | None]:
+    """The sections with pictures, in reading order."""
+    return [over_time(payload), reliability(payload), by_class(payload), priors(payload)]
+
+
+def over_time(payload: Payload) -> Element:
+    hides = " Click a name to hide or show it." if len(payload["methods"]) > 1 else ""
+    return section(
+        "time",
+        "Over time",
+        figure(
+            "windows",
+            "Each line is a method, each point a window of the log; lower is better. The calibration error is that of "
+            "the top class: how far its confidence is from how often it is right." + hides,
+        ),
+        figure(
+            "drift",
+            "How often the top class of the raw scores was right, beside the confidence that they had in it. Where the "
+            "two part, there is something to correct.",
+        )
+        if len(payload["windows"]["start"]) > 1
+        else None,
+    )
+
+
+def reliability(payload: Payload) -> Element:
+    periods = len(payload["reliability"]["periods"])
+    small = " The small pictures are the same for each period: choose one, or move the slider." if periods > 1 else ""
+    return section(
+        "reliability",
+        "Confidence",
+        figure(
+            "curves",
+            "Each event has a top class and a confidence in it. A point on the diagonal keeps its word: of the events "
+            "with a confidence of 80 %, the top class is right in 80 %. Below it the method is over-confident, above "
+            "it under-confident. The shaded bands hold for all points of a curve at once (95 %). The bars below count "
+            "the events." + small,
+        ),
+    )
+
+
+def by_class(payload: Payload) -> Element:
+    classes = payload["classes"]
+    shown, total = len(classes["names"]), classes["total"]
+    these = f"the {shown} most common of {count(total)} classes" if shown < total else f"all {count(total)} classes"
+    return section(
+        "classes",
+        "Class by class",
+        figure(
+            "panels",
+            "A panel is a class: of the events to which a method gave it 30 %, 30 % should be of that class. Dashed: "
+            f"the raw scores. Shown are {these}, the most common first. All panels have the same scale. The small ones "
+            "leave out bins of fewer than ten events.",
+        ),
+        how_to_read(
+            "The mean score and the mean forecast of a class should equal the share of the labels that are of that "
+            "class. Its calibration error says how far the points of its panel are from the diagonal."
+        ),
+        scroller("Classes", _table(payload)),
+    )
+
+
+def _table(payload: Payload) -> Element:
+    classes, raw = payload["classes"], payload["methods"][0]["name"]
+    chosen = _beside(payload)
+    labels = {method["name"]: method["label"] for method in payload["methods"]}
+    judged = max(1, payload["data"]["judged"])
+    digits = decimals(ce for method in classes["methods"].values() for ce in method["ce"])
+    headings = [
+        ("Class", "text", "the class"),
+        ("Labels", "high", "judged events of this class"),
+        ("Share", "high", "of the judged labels"),
+        ("Mean raw score", "high", "over all labelled events"),
+        ("CE, raw", "high", "calibration error of the raw scores for this class"),
+    ]
+    if chosen:
+        headings += [
+            (f"Mean {labels[chosen]}", "high", "mean forecast of the method"),
+            (f"CE, {labels[chosen]}", "high", "calibration error of the method for this class"),
+        ]
+    head = tag("tr", *(tag("th", label, scope="col", data_sort=sort, title=title) for label, sort, title in headings))
+    body = tag("tbody")
+    for at, label in enumerate(classes["names"]):
+        share = classes["count"][at] / judged
+        cells: list[tuple[float | None, str]] = [
+            (classes["count"][at], count(classes["count"][at])),
+            (share, percent(share)),
+            (classes["mean_score"][at], percent(classes["mean_score"][at])),
+            (classes["methods"][raw]["ce"][at], number(classes["methods"][raw]["ce"][at], digits)),
+        ]
+        if chosen:
+            mine = classes["methods"][chosen]
+            cells += [(mine["mean"][at], percent(mine["mean"][at])), (mine["ce"][at], number(mine["ce"][at], digits))]
+        row = tag("tr", tag("th", name(label), scope="row", class_="key", data_value=label, title=label))
+        for value, text in cells:
+            row.append(tag("td", text, class_="number", data_value=None if value is None else repr(float(value))))
+        body.append(row)
+    return tag("table", tag("thead", head), body, id="classes-table", class_="sortable")
+
+
+def _beside(payload: Payload) -> str | None:
+    """The method that stands beside the raw scores: the choice, or the last of the others."""
+    others = [method["name"] for method in payload["methods"][1:]]
+    chosen = payload["verdict"]["method"]
+    return chosen if chosen in others else (others[-1] if others else None)
+
+
+def priors(payload: Payload) -> Element | None:
+    told = payload["classes"]["priors"]
+    if len(told["x"]) < 2:
+        return None
+    times = (
+        figure(
+            "times",
+            "How many times as common each class is as the scores assume, as MULTI estimated it at each moment: "
+            "exp(bias), scaled so that the priors sum to one. At × 1 the scores have the prior right. A line that "
+            "moves: the class became more or less common, and MULTI followed.",
+        )
+        if told["times"] is not None
+        else None
+    )
+    return section(
+        "priors",
+        "Where the class priors went",
+        times,
+        figure(
+            "shares",
+            "The share of the labels that were of a class, beside the mean raw score and the mean forecast that it "
+            "had. A forecast that follows the share has learnt the prior.",
+        ),
+        link="Class priors",
+    )

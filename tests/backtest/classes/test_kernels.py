@@ -1,0 +1,112 @@
+"""The kernels as plain Python: the same bits as compiled."""
+
+from __future__ import annotations
+
+import numpy as np
+from class_logs import stream
+
+from calibeat.backtest.classes import intervals, tally, temperature
+from calibeat.core.jit import compiled
+
+K = 3
+
+
+def both(function, make):
+    """The arrays that a kernel was given, after it ran plain and compiled."""
+    plain, fast = make(), make()
+    function(*plain)
+    compiled(function)(*fast)
+    return [(a, b) for a, b in zip(plain, fast, strict=True) if isinstance(a, np.ndarray)]
+
+
+def same(function, make):
+    return all(np.array_equal(a, b) for a, b in both(function, make))
+
+
+def test_temperatures():
+    P, y = stream(130)
+    due, order = np.arange(130) + 4, np.arange(0, 126)
+
+    def make():
+        return [
+            K,
+            np.array([1.0, 0.0]),
+            np.zeros(40 * K),
+            np.zeros(40, dtype=np.int64),
+            30,
+            50,
+            P.reshape(-1).copy(),
+            y.copy(),
+            np.zeros(130 * K),
+            0,
+            due,
+            order,
+            np.zeros(2 * K),
+        ]  # fmt: skip - arguments as they are named in the kernel
+
+    assert same(temperature.replay, make)
+    assert both(temperature.replay, make)[0][0][0] != 1.0
+
+
+def test_a_fit_without_a_slope_halves_its_bracket():
+    assert temperature.fit(2, np.zeros(4), np.array([0, 1]), 2, 1.0, np.empty(2)) == compiled(temperature.fit)(
+        2, np.zeros(4), np.array([0, 1]), 2, 1.0, np.empty(2)
+    )
+
+
+def test_tallies():
+    P, y = stream(40)
+    place = np.where(np.arange(40) < 5, 0, 1)
+    place[9] = -1
+    Q = P.copy()
+    Q[20, y[20]] = 1e-12
+
+    def make():
+        return [
+            K,
+            Q.reshape(-1).copy(),
+            y.copy(),
+            place,
+            P.reshape(-1).copy(),
+            10,
+            np.zeros(2 * 10 * 3),
+            np.zeros(8),
+            np.zeros(K * 10 * 3),
+            np.zeros(3),
+        ]  # fmt: skip - as above
+
+    assert same(tally.tally_classes, make)
+
+
+def test_intervals():
+    P, y = stream(60)
+    place = np.where(np.arange(60) < 5, 0, 1)
+    place[9] = -1
+    both_methods = np.array([P, 0.5 * P + 0.5 / K])
+
+    def make():
+        return [
+            K,
+            both_methods.copy(),
+            y.copy(),
+            place,
+            1e-7,
+            10,
+            7,
+            np.zeros(2),
+            np.zeros((2, 2)),
+            np.zeros((2, 2, 2, 2)),
+            np.zeros((2, 2)),
+            np.zeros((2, 10)),
+            np.zeros((2, 2, 10, 10)),
+            np.zeros((2, 2, 10)),
+            np.zeros((2, 2)),
+            np.zeros((2, 2, 2)),
+            np.zeros(2),
+            np.zeros((2, 2, K)),
+            np.zeros((2, 2)),
+            np.zeros(2),
+            np.zeros(2, dtype=np.int64),
+        ]  # fmt: skip - as above
+
+    assert same(intervals.count_classes, make)

@@ -1,0 +1,59 @@
+"""docs/service.md shows what a service really answers."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import re
+import shlex
+from pathlib import Path
+
+import httpx
+from served import service_here
+
+from calibeat.cli.main import parser
+from calibeat.service.limits import DEFAULT
+from calibeat.service.openapi import document
+from calibeat.service.operations import LONGEST
+from calibeat.service.settings import Settings
+
+PAGE = (Path(__file__).parents[2] / "docs" / "service.md").read_text()
+ADDRESS = "http://127.0.0.1:8377"
+
+
+def test_the_commands_and_the_program_of_the_page_do_what_it_shows(tmp_path: Path) -> None:
+    shown = re.findall(r"^\$ (curl .*)\n(\{.*)$", PAGE, re.MULTILINE)
+    assert len(shown) == 4
+    program, expected = re.search(r"```python\n(.*?)```\n```text\n(.*?)```", PAGE, re.DOTALL).groups()  # type: ignore[union-attr]
+    with service_here(tmp_path / "calibeat.db", settings=Settings(method="auto")) as url:
+        with httpx.Client() as http:
+            for command, answer in shown:
+                _, _, option, body, address = shlex.split(command)
+                assert option == "--json"
+                found = http.post(
+                    address.replace(ADDRESS, url), content=body, headers={"content-type": "application/json"}
+                )
+                assert found.text == answer
+        printed = io.StringIO()
+        with contextlib.redirect_stdout(printed):
+            exec(program.replace(ADDRESS, url), {})  # noqa: S102 - our own page
+    assert printed.getvalue() == expected
+
+
+def test_every_option_and_every_path_is_on_the_page() -> None:
+    commands = next(action for action in parser("serve")._actions if hasattr(action, "choices") and action.choices)
+    serve = commands.choices["serve"]  # type: ignore[index, call-overload]
+    hidden = {"--help", "--listen-fd", "--no-webhook", "--method", "--seed", "--port"}
+    for action in serve._actions:
+        for option in action.option_strings:
+            assert option in PAGE or option in hidden | {"-h"}, option
+    for path in document(DEFAULT)["paths"]:
+        assert path in PAGE or path.rpartition("}")[2] in PAGE, path
+
+
+def test_the_limits_of_the_page_are_the_limits() -> None:
+    assert f"{DEFAULT.events:,}" in PAGE and f"{DEFAULT.connections:,}" in PAGE
+    assert f"{DEFAULT.body // 2**20} MiB" in PAGE and f"1 to {LONGEST} characters" in PAGE
+    for seconds in (DEFAULT.request_seconds, DEFAULT.answer_seconds, DEFAULT.idle_seconds):
+        assert f"| {seconds:.0f} s |" in PAGE
+    assert f"{Settings().queue_events:,}, in {Settings().queue:,} requests" in PAGE
