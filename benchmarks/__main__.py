@@ -48,6 +48,7 @@ TABLES = {
     "monitor": "monitor:monitor",
     "dashboard": "dashboard:opening",
     "kill": "kill:kill",
+    "workers": "workers:workers",
     "serve": "serve:throughput",
     "soak": "serve:soak",
     "abandoned": "serve:abandoned",
