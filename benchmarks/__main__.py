@@ -44,12 +44,15 @@ TABLES = {
     "multi": "multi:cost",
     "multi-single": "multi:single",
     "multi-stress": "multi:stress",
+    "multi-backtest": "multi_backtest:backtest",
     "multi-quality": "multi_quality:quality",
     "monitor": "monitor:monitor",
     "dashboard": "dashboard:opening",
     "kill": "kill:kill",
     "serve": "serve:throughput",
     "soak": "serve:soak",
+    "spark": "spark:scale",
+    "spark-kill": "spark_kill:kills",
     "abandoned": "serve:abandoned",
 }
 
