@@ -110,7 +110,7 @@ def throughput(*, quick: bool) -> None:
             for _ in range(rounds):
                 for name, contender in found.items():
                     before = contender.cpu()
-                    measured = load(contender.url, connections, seconds, batch)
+                    measured = load(contender.url, connections, seconds if batch == 1 else 3 * seconds, batch)
                     results[name].append((measured, (contender.cpu() - before) / max(1, measured.requests)))
             _table(title, results, found)
             if batch == 1:
@@ -120,6 +120,7 @@ def throughput(*, quick: bool) -> None:
 
 def _table(title: str, results: dict[str, list[tuple[Measured, float]]], found: dict[str, Contender]) -> None:
     rates = {name: statistics.median(m.rate for m, _ in turns) for name, turns in results.items()}
+    cpu = {name: min(cpu for _, cpu in turns) for name, turns in results.items()}
     rows = []
     for name, turns in results.items():
         rows.append(
@@ -128,14 +129,15 @@ def _table(title: str, results: dict[str, list[tuple[Measured, float]]], found: 
                 f"{rates[name]:,.0f}",
                 f"{statistics.median(m.p50 for m, _ in turns):.2f}",
                 f"{statistics.median(m.p99 for m, _ in turns):.2f}",
-                f"{1e6 * min(cpu for _, cpu in turns):.0f}",
+                f"{1e6 * cpu[name]:.0f}",
                 f"{rates[name] / rates['bare']:.2f}",
+                f"{cpu['bare'] / cpu[name]:.2f}",
                 str(sum(m.errors for m, _ in turns)),
                 f"{found[name].memory():.0f}",
             ]
         )
     ratio = rates["SQLite"] / rates["bare"]
-    head = ["service", "requests/s", "p50 ms", "p99 ms", "CPU us", "of bare", "errors", "MiB"]
+    head = ["service", "requests/s", "p50 ms", "p99 ms", "CPU us", "of bare", "by CPU", "errors", "MiB"]
     show(
         f"{title}, half forecasts, half outcomes",
         head,
