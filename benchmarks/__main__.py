@@ -51,6 +51,8 @@ TABLES = {
     "kill": "kill:kill",
     "serve": "serve:throughput",
     "soak": "serve:soak",
+    "spark": "spark:scale",
+    "spark-kill": "spark_kill:kills",
     "abandoned": "serve:abandoned",
 }
 

@@ -24,7 +24,14 @@ extensions = [
     "_site.docstrings",
     "sphinx_gallery.gen_gallery",
 ]
-exclude_patterns = ["_site", "reproduction/*.md", "tutorials/scripts", "gallery", "**/GALLERY_HEADER.rst", "tutorials/pages/index.rst"]
+exclude_patterns = [
+    "_site",
+    "reproduction/*.md",
+    "tutorials/scripts",
+    "gallery",
+    "**/GALLERY_HEADER.rst",
+    "tutorials/pages/index.rst",
+]
 nitpicky = False
 
 myst_enable_extensions = ["dollarmath", "colon_fence", "deflist"]

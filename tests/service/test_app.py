@@ -186,9 +186,12 @@ def test_names_of_any_language_and_length_are_taken(http: httpx.Client) -> None:
 
 
 @pytest.mark.parametrize("kind", ["text/plain", "application/x-www-form-urlencoded", ""])
-def test_other_content_types_are_refused(http: httpx.Client, kind: str) -> None:
-    answer = http.post("/v1/forecasts", content=json.dumps(GOOD), headers={"content-type": kind})
-    refused(answer, 415, "unsupported_media_type", "content-type")
+def test_other_content_types_are_taken_from_programs_and_refused_from_web_pages(http: httpx.Client, kind: str) -> None:
+    body = json.dumps(GOOD)
+    assert http.post("/v1/forecasts", content=body, headers={"content-type": kind}).status_code == 200
+    for sign in ({"origin": "https://elsewhere.example"}, {"sec-fetch-site": "cross-site"}):
+        answer = http.post("/v1/forecasts", content=body, headers={"content-type": kind} | sign)
+        refused(answer, 415, "unsupported_media_type", "content-type")
 
 
 def test_unknown_paths_and_methods_have_the_shape_of_errors(http: httpx.Client) -> None:

@@ -152,7 +152,7 @@ def test_tls(tmp_path: Path) -> None:
         trusted = ssl.create_default_context(cafile=str(certificate))
         with httpx.Client(base_url=url, verify=trusted) as http:
             assert http.post("/v1/forecasts", json=EVENT).json()["id"] == "i"
-            assert http.post("/v1/forecasts", content=b"x" * 10, headers={"content-type": "x"}).status_code == 415
+            assert http.post("/v1/forecasts", content=b"x" * 10, headers={"origin": "https://x"}).status_code == 415
             assert "secure" in http.post("/login", data={"token": ""}).headers["set-cookie"].lower()
         with socket.create_connection(address(url), timeout=10) as connection:  # plain HTTP on a TLS port
             connection.sendall(request("/v1/forecasts", b"{}"))

@@ -6,10 +6,11 @@ from xml.etree.ElementTree import Element
 
 from calibeat._util.words import count, number, percent, significant
 
+from .decision_schema import Action, Decisions, Prices
 from .elements import tag
 from .frame import figure, how_to_read, scroller, section, typeset
 from .names import name
-from .schema import Action, Decisions, Payload, Prices
+from .schema import Payload
 
 OFFER = "To see actions and costs at one threshold, run it with --threshold, or with --cost-fp and --cost-fn."
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Literal, NotRequired, TypedDict
 
 if TYPE_CHECKING:
     from .class_schema import Classes
+    from .decision_schema import Decisions
 
 Number = float | None
 Axis = Literal["time", "event"]
@@ -294,50 +295,6 @@ class Paging(TypedDict):
     outcomes: int
     sentence: str
     methods: dict[str, Watched]  # not all of them
-
-
-class Prices(TypedDict):
-    """Act where the forecast is at least the threshold fp / (fp + fn)."""
-
-    threshold: float
-    fp: float  # what an action for nothing costs
-    fn: float  # what a missed event costs; 1 where only the threshold was given
-    given: bool
-
-
-class Action(TypedDict):
-    method: str
-    actions: int
-    hits: int  # actions where it happened
-    for_nothing: int
-    missed: int
-    new: int  # actions where the raw score does not act, and how many of them were right
-    new_hits: int
-    dropped: int  # the other way round
-    dropped_hits: int
-    cost: float
-    cost_per_1000: float
-    saved_per_1000: Triple  # against the raw score, with its 95 % interval
-
-
-class ActionsOverTime(TypedDict):
-    by: Axis
-    x: list[str | int]
-    methods: dict[str, list[list[float]]]  # saved against the raw score so far, low, high
-
-
-class DecisionCurve(TypedDict):
-    threshold: list[float]
-    everyone: list[Number]  # net benefit of acting on every event
-    methods: dict[str, list[Number]]
-
-
-class Decisions(TypedDict):
-    curve: DecisionCurve
-    costs: Prices | None  # nothing below without them
-    actions: list[Action]
-    over_time: ActionsOverTime | None
-    sentence: str
 
 
 class DataPeriod(TypedDict):

@@ -55,8 +55,11 @@ class Service:
         if refused := self.check_host(headers):
             return refused
         kind = headers.get(b"content-type", b"")
-        if kind != b"application/json" and kind.partition(b";")[0].strip().lower() != b"application/json":
-            return 415, "unsupported_media_type", NOT_JSON  # what a web page elsewhere could send is refused, too
+        is_json = kind == b"application/json" or kind.partition(b";")[0].strip().lower() == b"application/json"
+        # A web page elsewhere can send other types without asking first. Browsers then name its origin. Programs, such
+        # as `curl -d`, do not, and may leave the type out.
+        if not is_json and (b"origin" in headers or b"sec-fetch-site" in headers):
+            return 415, "unsupported_media_type", NOT_JSON
         length = headers.get(b"content-length")
         if length is not None and int(length) > self.limits.body:
             return 413, "too_large", self.too_large()

@@ -37,7 +37,7 @@ READERS: dict[str, Reader] = {"/v1/forecasts": read_forecasts, "/v1/outcomes": r
 
 UNAUTHORIZED = error_body("unauthorized", "a valid token is needed: Authorization: Bearer TOKEN")
 FORBIDDEN = error_body("forbidden", "this token may read only; writing needs one of scope write")
-NOT_JSON = error_body("unsupported_media_type", "content-type must be application/json", "content-type")
+NOT_JSON = error_body("unsupported_media_type", "content-type must be application/json from a web page", "content-type")
 WRONG_HOST = error_body("misdirected", "without tokens the Host header must be localhost, 127.0.0.1 or [::1]", "host")
 
 

@@ -58,7 +58,7 @@ _WRITE_ERRORS = {
     403: "the token may only read",
     408: "the request was not sent in time",
     413: "the body or the batch is too large",
-    415: "the body is not application/json",
+    415: "the body is not application/json, in a request from a web page",
     421: "without tokens, another name than that of this machine",
     503: "the queue is full or the service stops; Retry-After says when to try again",
     504: "no answer in time; ask again with the same id",

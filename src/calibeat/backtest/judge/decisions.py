@@ -22,7 +22,7 @@ from calibeat.backtest.read.batch import Chunk
 from calibeat.backtest.replay.engine import Replayed
 from calibeat.backtest.replay.tally import MOST_BLOCKS, RANKS, STEPS, Blocks, Tally, rank_of
 from calibeat.core.jit import compilable, for_size
-from calibeat.report.schema import Action, ActionsOverTime, DecisionCurve, Decisions
+from calibeat.report.decision_schema import Action, ActionsOverTime, DecisionCurve, Decisions
 
 from .dependence import GROWS, Z, student
 from .mass import threshold_of
