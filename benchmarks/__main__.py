@@ -44,6 +44,7 @@ TABLES = {
     "multi": "multi:cost",
     "multi-single": "multi:single",
     "multi-stress": "multi:stress",
+    "multi-backtest": "multi_backtest:backtest",
     "multi-quality": "multi_quality:quality",
     "monitor": "monitor:monitor",
     "dashboard": "dashboard:opening",
@@ -51,6 +52,8 @@ TABLES = {
     "workers": "workers:workers",
     "serve": "serve:throughput",
     "soak": "serve:soak",
+    "spark": "spark:scale",
+    "spark-kill": "spark_kill:kills",
     "abandoned": "serve:abandoned",
 }
 

@@ -160,17 +160,29 @@ def _paced(found: dict[str, Contender], rate: float, seconds: float) -> None:
 
 
 def soak(*, quick: bool) -> None:
-    """Memory over an hour at half of the peak load (a minute with --quick)."""
-    minutes = 1 if quick else 60
+    """Memory over an hour at half of the peak load (over a minute with --quick)."""
+    turns, seconds = (6, 10.0) if quick else (60, 60.0)
     with contenders(bare=False) as found:
         contender = found["SQLite"]
         rate = load(contender.url, 64, 2.0, 1).rate / 2
         rows = []
-        for minute in range(minutes):
-            measured = load(contender.url, 64, 20.0 if quick else 60.0, 1, rate)
-            rows.append([str(minute + 1), f"{measured.rate:,.0f}", f"{measured.p99:.1f}", f"{contender.memory():.0f}"])
+        for turn in range(turns):
+            measured = load(contender.url, 64, seconds, 1, rate)
+            rows.append(
+                [
+                    f"{(turn + 1) * seconds:.0f}",
+                    f"{measured.rate:,.0f}",
+                    f"{measured.p99:.1f}",
+                    f"{contender.memory():.0f}",
+                    str(measured.errors),
+                ]
+            )
         step = max(1, len(rows) // 12)
-        show(f"Soak at {rate:,.0f} requests/s", ["minute", "requests/s", "p99 ms", "MiB"], rows[::step])
+        show(
+            f"Soak at {rate:,.0f} requests/s",
+            ["seconds", "requests/s", "p99 ms", "MiB", "errors"],
+            rows[step - 1 :: step],
+        )
 
 
 def abandoned(*, quick: bool) -> None:

@@ -84,7 +84,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         name = f"{item.path.relative_to(HERE).as_posix()}::{getattr(item, 'originalname', item.name)}"
         if _among(name, UNMEASURED):
             item.add_marker(pytest.mark.no_cover)
-        if _among(name, SLOW):
+        if _among(name, SLOW) or "chrome" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.slow)
         for fixture in set(SHARED_FIXTURES) & set(getattr(item, "fixturenames", ())):
             item.add_marker(pytest.mark.xdist_group(f"{item.path.stem} {fixture}"))

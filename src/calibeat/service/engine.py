@@ -47,7 +47,7 @@ class Engine:
 
     >>> import queue, tempfile
     >>> folder, done = tempfile.TemporaryDirectory(), queue.SimpleQueue()
-    >>> engine = Engine.open(f"{folder.name}/calibeat.db", Settings(method="tops"))
+    >>> engine = Engine.open(f"{folder.name}/calibeat.db", Settings(method="ops"))
     >>> engine.start(done.put)
     >>> engine.submit("a", [ForecastEvent("paris", "e1", 0.83)])
     >>> done.get(timeout=60)
