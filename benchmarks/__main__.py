@@ -49,6 +49,7 @@ TABLES = {
     "monitor": "monitor:monitor",
     "dashboard": "dashboard:opening",
     "kill": "kill:kill",
+    "workers": "workers:workers",
     "serve": "serve:throughput",
     "soak": "serve:soak",
     "spark": "spark:scale",

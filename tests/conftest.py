@@ -55,6 +55,7 @@ SLOW = (
     "multi/test_against_oracle.py",
     "paper",
     "report/test_browser.py",
+    "report/test_classes.py",
     "report/test_screens.py",
     "service/test_dashboard.py",
     "sklearn/test_classifier.py::test_the_checks_of_scikit_learn",
