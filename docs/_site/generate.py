@@ -10,7 +10,6 @@ from . import api, commands, http, methods
 from .pages import DOCS, FOLDERS, ROOT, SHOWN, WRITTEN, relink, write
 
 PERHAPS = re.compile(r"^(\S+)\?$", re.MULTILINE)
-PLANNED = re.compile(r"\[([^\]]*)\]\(([^)]*(?:service-store|scale)\.md)[^)]*\)")  # parts that may not be there yet
 TITLES = {
     "CONTRIBUTING.md": "Design of the code, and how to contribute",
     "DEVIATIONS.md": "Where the paper and its experiments differ",
@@ -52,7 +51,6 @@ def read(_app: Sphinx, name: str, source: list[str]) -> None:
     if not (DOCS / f"{name}.md").is_file():
         return
     text = PERHAPS.sub(lambda found: found[1] if (folder / f"{found[1]}.md").is_file() else "", source[0])
-    text = PLANNED.sub(lambda found: found[0] if (folder / found[2]).is_file() else found[1], text)
     text = text.replace("\n\n```\n", "\n```\n")  # the empty line ends an example for doctest; a reader needs none
     source[0] = relink(text, folder, folder)
 
