@@ -87,11 +87,7 @@ def give_up(bank: Bank, events: Iterable[tuple[str, int]]) -> None:
 class Alarms(NamedTuple):
     """How many alarms a key has had, how many of them paged, and the last one."""
 
-<<<<<<< HEAD
-    total: int
-=======
     alarms: int
->>>>>>> store
     pages: int
     last: Alarm | None
 

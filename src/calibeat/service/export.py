@@ -97,11 +97,7 @@ class StoreLog:
 
     address: str
     kind: str = "store"
-<<<<<<< HEAD
-    notes: tuple[str, ...] = ()  # as a `LogFile` has them
-=======
     notes: list[str] = field(default_factory=list, compare=False)
->>>>>>> store
 
     @property
     def path(self) -> str:
