@@ -182,7 +182,7 @@ function makeEmpty() {
     element("p", { class: "small" }, "The page asks every few seconds: the stream appears here by itself."));
   part.fill = needsToken => {
     const token = needsToken ? " \\\n  -H 'Authorization: Bearer TOKEN'" : "";
-    const line = (path, body) => `curl ${location.origin}${path} -H 'Content-Type: application/json'${token} \\\n  -d '${body}'`;
+    const line = (path, body) => `curl ${location.origin}${path}${token} \\\n  -d '${body}'`;
     write(command, `${line("/v1/forecasts", '{"stream": "paris", "id": "e1", "score": 0.83}')}\n\n${line("/v1/outcomes", '{"stream": "paris", "id": "e1", "outcome": 1}')}`);
   };
   return part;

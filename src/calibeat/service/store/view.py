@@ -138,22 +138,19 @@ def view(reader: Reader, now: float, name: str, span: str = "month") -> View | N
 
 def _series(reader: Reader, number: int, start: int, end: int) -> Series:
     within = (number, start, end)
-    learnt = reader.select(
-        "SELECT sum(outcomes) FROM rollup WHERE stream = ? AND hour >= ? AND hour <= ? AND kind = 0", within
-    )[0][0]
+    where = "FROM rollup WHERE stream = ? AND hour >= ? AND hour <= ?"
+    learnt = reader.select(f"SELECT sum(outcomes) {where} AND kind = {CALIBRATED}", within)[0][0]
     points = min(POINTS, max(FEWEST, int(learnt or 0) // ENOUGH))  # a point of few outcomes shows luck
     width = next((w for w in WIDTHS if (end - start) // w < points), WIDTHS[-1])
-    rows = reader.select(
-        f"SELECT (hour + {MONDAY}) / {width}, sum(CASE WHEN kind = 0 THEN forecasts ELSE 0 END), "  # noqa: S608
-        "sum(CASE WHEN kind = 0 THEN outcomes ELSE 0 END), sum(CASE WHEN kind = 0 THEN sum_p ELSE 0 END), "
-        "sum(CASE WHEN kind = 1 THEN sum_p ELSE 0 END), sum(CASE WHEN kind = 0 THEN sum_y ELSE 0 END), "
-        "sum(CASE WHEN kind = 0 THEN log_loss ELSE 0 END), sum(CASE WHEN kind = 1 THEN log_loss ELSE 0 END) "
-        "FROM rollup WHERE stream = ? AND hour >= ? AND hour <= ? GROUP BY 1 ORDER BY 1",
-        within,
-    )
+    sums = "sum(forecasts), sum(outcomes), sum(sum_p), sum(sum_y), sum(log_loss)"
+    rows = reader.select(f"SELECT (hour + {MONDAY}) / {width}, kind, {sums} {where} GROUP BY 1, 2 ORDER BY 1", within)
+    kinds = {(at, kind): numbers for at, kind, *numbers in rows}
     made = Series(width * HOUR)
-    for at, forecasts, outcomes, *sums in rows:
-        forecast, score, happened, log_loss, raw_log_loss = (v / outcomes if outcomes else None for v in sums)
+    for at in sorted({at for at, _ in kinds}):
+        forecasts, outcomes, *calibrated = kinds[at, CALIBRATED]
+        raw = kinds[at, RAW][2:]
+        forecast, happened, log_loss = (v / outcomes if outcomes else None for v in calibrated)
+        score, _, raw_log_loss = (v / outcomes if outcomes else None for v in raw)
         made.start.append((at * width - MONDAY) * HOUR)
         made.forecasts.append(int(forecasts))
         made.outcomes.append(int(outcomes))
