@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -97,7 +97,7 @@ class StoreLog:
 
     address: str
     kind: str = "store"
-    notes: tuple[str, ...] = ()  # as a `LogFile` has them
+    notes: list[str] = field(default_factory=list, compare=False)
 
     @property
     def path(self) -> str:
