@@ -1,6 +1,7 @@
 # Each target makes what it needs; nothing but Python 3.11+ (and gcc for `bench`) has to be there before.
 PYTHON ?= python3
 RUNS ?= 20
+comma := ,
 BIN := .venv/bin
 INSTALL := $(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt
 # On all cores. Tests that share something expensive, such as a browser, are one group and stay in one process. A process
@@ -76,6 +77,27 @@ reproduce: .venv/reproduce ## the paper's tables and figures into docs/ (RUNS=20
 
 bench: .venv/bench ## speed beside a C loop and other libraries, as tables
 	$(BIN)/python -m benchmarks
+
+# What pip would install for a user, and nothing else: the wheel in an empty environment, where the README's example runs.
+release: .venv/release ## sdist and wheel into dist/, checked by twine, installed in an empty environment and tried there
+	rm -rf dist out/release
+	$(BIN)/python -m build --quiet
+	$(BIN)/python -m twine check --strict dist/*
+	$(PYTHON) -m venv out/release
+	out/release/bin/pip install --quiet --disable-pip-version-check --constraint constraints.txt dist/*.whl
+	cd out/release && bin/python -m doctest -o NORMALIZE_WHITESPACE ../../README.md && bin/calibeat --version
+
+# The oldest versions that pyproject.toml allows. River asks for a NumPy that is newer than the core's oldest, and Spark for a
+# download of 300 MB: they are not part of it. Old libraries warn of what has changed since, so warnings are not errors here.
+LOWEST := backtest,client,demo,frames,onnx,plot,postgres,reproduce,service,sklearn
+LOWEST_TESTS ?= tests/stream/test_calibrator.py tests/test_plot.py tests/util/test_columns.py \
+	tests/service/test_app.py tests/export/test_export.py
+test-lowest: ## a part of the tests with the oldest dependencies (LOWEST_TESTS=...)
+	$(PYTHON) -m venv out/lowest
+	$(PYTHON) tests/lowest.py $(subst $(comma), ,$(LOWEST)) testing > out/lowest/constraints.txt
+	out/lowest/bin/pip install --quiet --disable-pip-version-check --constraint out/lowest/constraints.txt \
+	  --editable '.[$(LOWEST),testing]'
+	out/lowest/bin/python -m pytest -q -W default $(LOWEST_TESTS)
 
 clean: ## forget the environment, caches and compiled kernels
 	rm -rf .venv out .mypy_cache .pytest_cache .ruff_cache .hypothesis .coverage .coverage.*

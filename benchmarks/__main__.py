@@ -44,14 +44,19 @@ TABLES = {
     "multi": "multi:cost",
     "multi-single": "multi:single",
     "multi-stress": "multi:stress",
+    "multi-backtest": "multi_backtest:backtest",
     "multi-quality": "multi_quality:quality",
     "monitor": "monitor:monitor",
     "dashboard": "dashboard:opening",
     "kill": "kill:kill",
+    "workers": "workers:workers",
     "serve": "serve:throughput",
     "soak": "serve:soak",
+    "spark": "spark:scale",
+    "spark-kill": "spark_kill:kills",
     "abandoned": "serve:abandoned",
 }
+LONG = {"kill", "soak", "spark-kill"}  # take an hour: only when they are named
 
 
 def main() -> None:
@@ -65,7 +70,7 @@ def main() -> None:
     if unknown := set(arguments.names) - set(TABLES):
         parser.error(f"name must be one of {', '.join(TABLES)}, got {', '.join(sorted(unknown))}")
     for name, place in TABLES.items():
-        if not arguments.names or name in arguments.names:
+        if name in arguments.names or not (arguments.names or name in LONG):
             module, function = place.split(":")
             try:
                 measure: Table = getattr(importlib.import_module(f"benchmarks.{module}"), function)

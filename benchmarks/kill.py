@@ -61,4 +61,5 @@ def _row(name: str, method: str, count: int, clients: Any, url: str, kills: Any)
     numbers = [f"{found[column]:,}" for column in ("forecasts", "outcomes", "repeats", "lost", "doubled", "changed")]
     for sentence in (*found["wrong"], *found["differences"]):
         sys.stdout.write(f"{name}, {method}: {sentence}\n")
+    sys.stderr.write(f"{name}, {method}: {count} kills done, {found['lost']} lost\n")
     return [name, method.upper(), str(count), *numbers, f"{len(found['differences'])} of {found['streams']}"]

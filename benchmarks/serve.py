@@ -110,7 +110,7 @@ def throughput(*, quick: bool) -> None:
             for _ in range(rounds):
                 for name, contender in found.items():
                     before = contender.cpu()
-                    measured = load(contender.url, connections, seconds, batch)
+                    measured = load(contender.url, connections, seconds if batch == 1 else 3 * seconds, batch)
                     results[name].append((measured, (contender.cpu() - before) / max(1, measured.requests)))
             _table(title, results, found)
             if batch == 1:
@@ -120,6 +120,7 @@ def throughput(*, quick: bool) -> None:
 
 def _table(title: str, results: dict[str, list[tuple[Measured, float]]], found: dict[str, Contender]) -> None:
     rates = {name: statistics.median(m.rate for m, _ in turns) for name, turns in results.items()}
+    cpu = {name: min(cpu for _, cpu in turns) for name, turns in results.items()}
     rows = []
     for name, turns in results.items():
         rows.append(
@@ -128,14 +129,15 @@ def _table(title: str, results: dict[str, list[tuple[Measured, float]]], found: 
                 f"{rates[name]:,.0f}",
                 f"{statistics.median(m.p50 for m, _ in turns):.2f}",
                 f"{statistics.median(m.p99 for m, _ in turns):.2f}",
-                f"{1e6 * min(cpu for _, cpu in turns):.0f}",
+                f"{1e6 * cpu[name]:.0f}",
                 f"{rates[name] / rates['bare']:.2f}",
+                f"{cpu['bare'] / cpu[name]:.2f}",
                 str(sum(m.errors for m, _ in turns)),
                 f"{found[name].memory():.0f}",
             ]
         )
     ratio = rates["SQLite"] / rates["bare"]
-    head = ["service", "requests/s", "p50 ms", "p99 ms", "CPU us", "of bare", "errors", "MiB"]
+    head = ["service", "requests/s", "p50 ms", "p99 ms", "CPU us", "of bare", "by CPU", "errors", "MiB"]
     show(
         f"{title}, half forecasts, half outcomes",
         head,
@@ -160,17 +162,29 @@ def _paced(found: dict[str, Contender], rate: float, seconds: float) -> None:
 
 
 def soak(*, quick: bool) -> None:
-    """Memory over an hour at half of the peak load (a minute with --quick)."""
-    minutes = 1 if quick else 60
+    """Memory over an hour at half of the peak load (over a minute with --quick)."""
+    turns, seconds = (6, 10.0) if quick else (60, 60.0)
     with contenders(bare=False) as found:
         contender = found["SQLite"]
         rate = load(contender.url, 64, 2.0, 1).rate / 2
         rows = []
-        for minute in range(minutes):
-            measured = load(contender.url, 64, 20.0 if quick else 60.0, 1, rate)
-            rows.append([str(minute + 1), f"{measured.rate:,.0f}", f"{measured.p99:.1f}", f"{contender.memory():.0f}"])
+        for turn in range(turns):
+            measured = load(contender.url, 64, seconds, 1, rate)
+            rows.append(
+                [
+                    f"{(turn + 1) * seconds:.0f}",
+                    f"{measured.rate:,.0f}",
+                    f"{measured.p99:.1f}",
+                    f"{contender.memory():.0f}",
+                    str(measured.errors),
+                ]
+            )
         step = max(1, len(rows) // 12)
-        show(f"Soak at {rate:,.0f} requests/s", ["minute", "requests/s", "p99 ms", "MiB"], rows[::step])
+        show(
+            f"Soak at {rate:,.0f} requests/s",
+            ["seconds", "requests/s", "p99 ms", "MiB", "errors"],
+            rows[step - 1 :: step],
+        )
 
 
 def abandoned(*, quick: bool) -> None:

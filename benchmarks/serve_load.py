@@ -75,7 +75,11 @@ class Measured:
 def load(url: str, connections: int, seconds: float, batch: int, rate: float = 0.0) -> Measured:
     """Put load on a service; with a rate, so many requests per second, else as many as it answers."""
     if shutil.which("wrk"):
-        return _wrk(url, connections, seconds, batch, 1000 * connections / rate if rate else 0.0)
+        if not rate:
+            return _wrk(url, connections, seconds, batch, 0.0)
+        between = 1000 * connections / rate  # from one request of a connection to its next: a wait and a pause
+        wait = _wrk(url, connections, 1.0, batch, between).p50
+        return _wrk(url, connections, seconds, batch, max(0.0, between - wait))
     command = [sys.executable, "-m", "benchmarks.serve_load", url, *map(str, (connections, seconds, batch, rate))]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     return Measured(**json.loads(done.stdout))
@@ -85,9 +89,11 @@ def _wrk(url: str, connections: int, seconds: float, batch: int, pause: float) -
     with tempfile.TemporaryDirectory() as folder:
         script = Path(folder) / "load.lua"
         script.write_text(_LUA % (uuid.uuid4().hex[:8], batch, STREAMS))
-        lag = str(2 * connections)
+        lag = str(connections + 8)  # of so many requests the first is answered: a connection has one at a time
         command = [
             "wrk",
+            "--timeout",
+            "20s",
             "-t1",
             f"-c{connections}",
             f"-d{seconds:g}s",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -51,7 +52,7 @@ def scale(*, quick: bool) -> None:
 @contextmanager
 def connected(address: str, partitions: int) -> Iterator[Any]:
     """A session on the cluster, which ends with its Java process."""
-    os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
+    os.environ |= {"SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_PYTHON": sys.executable}
     spark = on_spark.session(address, "benchmark", {**QUIET, "spark.sql.shuffle.partitions": partitions})
     spark.sparkContext.setLogLevel("OFF")
     java = spark.sparkContext._gateway.proc
@@ -92,7 +93,7 @@ def batch(spark: Any, folder: Path, events: int, keys: int) -> None:
     names, rows = rows_out(bank)
     pq.write_table(pa.table({"key": names, "row": pa.array(to_bytes(rows), pa.binary())}), folder / "rows.parquet")
     one = perf_counter() - wall, process_time() - cpu
-    table_rows: list[list[object]] = [["one process", f"{one[0]:.1f}", f"{one[1]:.1f}", "1", "1", ""]]
+    table_rows: list[list[str]] = [["one process", f"{one[0]:.1f}", f"{one[1]:.1f}", "1", "1", ""]]
     frame = spark.read.parquet(str(source))
     for run in ("first", "second"):
         path = folder / f"out-{run}"
@@ -122,7 +123,7 @@ def stream(spark: Any, folder: Path, events: int, keys: int, batches: int = 4) -
     show(
         f"Stream: {events:,} events, {keys:,} keys, outcomes 100,000 events later, TOPS, 64 buckets",
         ["micro-batch", "rows", "s", "rows per s"],
-        [[number, f"{n:,}", f"{s:.1f}", f"{n / s:,.0f}"] for number, n, s in told],
+        [[str(number), f"{n:,}", f"{s:.1f}", f"{n / s:,.0f}"] for number, n, s in told],
     )
 
 
@@ -134,9 +135,8 @@ def run_stream(
     time = np.datetime64("2024-01-01", "us") + np.arange(events).astype("m8[ms]")
     score = rng.random(events)
     scores = pa.table({"key": rng.integers(0, keys, events), "id": np.arange(events), "time": time, "score": score})
-    outcomes = scores.drop_columns(["score"]).append_column(
-        "outcome", pa.array((rng.random(events) < score).astype("i1"))
-    )
+    label = pa.array((rng.random(events) < score).astype("i1"))
+    outcomes = scores.drop_columns(["score"]).append_column("outcome", label)
     outcomes = outcomes.set_column(2, "time", pa.array(time + np.timedelta64(late, "ms")))
     size = -(-events // batches)
     for name, table in (("scores", scores), ("outcomes", outcomes)):
@@ -153,8 +153,8 @@ def run_stream(
         .parquet(str(folder / name))
         for name in ("scores", "outcomes")
     ]
-    columns = {"key": "key", "id": "id", "score": "score", "outcome": "outcome", "time": "time"}
-    told = on_spark.calibrate_stream(*frames, **columns, method="tops", **options)
+    names = {"key": "key", "id": "id", "score": "score", "outcome": "outcome", "time": "time"}
+    told = on_spark.calibrate_stream(frames[0], frames[1], **{**names, "method": "tops", **options})
     writer = told.writeStream.format("parquet").option("path", str(folder / "out"))
     query = writer.option("checkpointLocation", str(folder / "checkpoint")).trigger(availableNow=True).start()
     query.awaitTermination()
@@ -170,15 +170,16 @@ def run_stream(
 
 def pages(spark: Any, folder: Path, pending: int) -> None:
     """Many events wait; then small micro-batches come. One page a bucket is the blob that is rewritten whole."""
-    rows: list[list[object]] = []
+    rows: list[list[str]] = []
     for count in (1, 16, 64):
         place = folder / f"pages-{count}"
         told = run_stream(spark, place, pending, 10_000, 1, pending, pages=count)
-        size = _changed(place / "checkpoint")
+        before = _changed(place / "checkpoint")
         begin = perf_counter()
         _small_batch(spark, place, pending, count)
         took = perf_counter() - begin
-        rows.append([count, f"{told[0][2]:.1f}", f"{took:.1f}", f"{(_changed(place / 'checkpoint') - size) / 1e6:.1f}"])
+        more = (_changed(place / "checkpoint") - before) / 1e6
+        rows.append([str(count), f"{told[0][2]:.1f}", f"{took:.1f}", f"{more:.1f}"])
     show(
         f"Pages: {pending:,} events wait, then one micro-batch of 1,000 outcomes, 64 buckets",
         ["pages a bucket", "first batch s", "small batch s", "MB written to the checkpoint"],
@@ -197,7 +198,7 @@ def _small_batch(spark: Any, folder: Path, pending: int, count: int) -> None:
         .parquet(str(folder / name))
         for name in ("scores", "outcomes")
     ]
-    columns = {"key": "key", "id": "id", "score": "score", "outcome": "outcome", "time": "time"}
+    columns: dict[str, Any] = {"key": "key", "id": "id", "score": "score", "outcome": "outcome", "time": "time"}
     told = on_spark.calibrate_stream(*frames, **columns, method="tops", pages=count)
     writer = told.writeStream.format("parquet").option("path", str(folder / "out"))
     query = writer.option("checkpointLocation", str(folder / "checkpoint")).trigger(availableNow=True).start()

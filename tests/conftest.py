@@ -55,6 +55,7 @@ SLOW = (
     "multi/test_against_oracle.py",
     "paper",
     "report/test_browser.py",
+    "report/test_classes.py",
     "report/test_screens.py",
     "service/test_dashboard.py",
     "sklearn/test_classifier.py::test_the_checks_of_scikit_learn",
@@ -84,7 +85,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         name = f"{item.path.relative_to(HERE).as_posix()}::{getattr(item, 'originalname', item.name)}"
         if _among(name, UNMEASURED):
             item.add_marker(pytest.mark.no_cover)
-        if _among(name, SLOW):
+        if _among(name, SLOW) or "chrome" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.slow)
         for fixture in set(SHARED_FIXTURES) & set(getattr(item, "fixturenames", ())):
             item.add_marker(pytest.mark.xdist_group(f"{item.path.stem} {fixture}"))

@@ -34,7 +34,7 @@ def _other_user() -> pwd.struct_passwd | None:
 class Postgres:
     """A server with its data in a temporary folder; it listens on a socket there, and nowhere else."""
 
-    def __init__(self, programs: Path) -> None:
+    def __init__(self, programs: Path, *, durable: bool = False) -> None:
         self._programs, self._user = programs, _other_user()
         self.folder = Path(tempfile.mkdtemp(prefix="calibeat-pg-", dir="/tmp"))
         if self._user is not None:
@@ -43,7 +43,8 @@ class Postgres:
         settings = self.folder / "data" / "postgresql.conf"
         with settings.open("a") as file:
             file.write(f"listen_addresses = ''\nunix_socket_directories = '{self.folder}'\nshared_buffers = 32MB\n")
-            file.write("fsync = off\nfull_page_writes = off\n")  # processes are killed here, not machines
+            if not durable:
+                file.write("fsync = off\nfull_page_writes = off\n")  # processes are killed here, not machines
             file.write("max_connections = 30\ndeadlock_timeout = 200ms\nlog_min_messages = fatal\n")
         self._server: subprocess.Popen[bytes] | None = None
         self.start()
@@ -117,6 +118,6 @@ class Postgres:
         shutil.rmtree(self.folder, ignore_errors=True)
 
 
-def start() -> Postgres:
-    """A server; the test skips where there is no PostgreSQL, and fails in continuous integration."""
-    return Postgres(postgres_folder())
+def start(*, durable: bool = False) -> Postgres:
+    """A server, which syncs the disk only if `durable`. The test skips where there is none, and fails in CI."""
+    return Postgres(postgres_folder(), durable=durable)

@@ -39,9 +39,8 @@ print(f"the bits of one process: {np.array_equal(got, wanted)}; keys in the stat
 
 # The state travels: as a file of a bank, to serve from; and into a stream.
 on_spark.to_bank(state).save(folder / "history.bank")
-print(
-    f"served from the file: {Bank.load(folder / 'history.bank').predict_many(['07h'], [0.3])[0]:.3f} for a score of 0.3"
-)
+served = Bank.load(folder / "history.bank").predict_many(["07h"], [0.3])[0]
+print(f"served from the file: {served:.3f} for a score of 0.3")
 
 # A stream: scores in one folder, outcomes 90 minutes later in another; with Kafka, readStream.format("kafka").
 for name, what in (("scores", "score"), ("outcomes", "late")):
@@ -55,7 +54,16 @@ streams = [
     for name in ("scores", "outcomes")
 ]
 told = on_spark.calibrate_stream(
-    *streams, key="hour", id="id", score="score", outcome="late", time="time", method="tops", state=state, expire="1d"
+    *streams,
+    key="hour",
+    id="id",
+    score="score",
+    outcome="late",
+    time="time",
+    method="tops",
+    state=state,
+    expire="1d",
+    buckets=4,
 )
 writer = told.writeStream.format("parquet").option("path", str(folder / "told"))
 query = writer.option("checkpointLocation", str(folder / "checkpoint")).trigger(availableNow=True).start()

@@ -34,10 +34,10 @@ def test_bytes_out_and_in_continue_the_same() -> None:
     assert monitor_states(one, ["a"]) == monitor_states(two, ["a"]) != [state]
     assert first_unread(monitor_states(two, ["a"])[0]) == 200
     ours, theirs = alarms_of(one, ["a"]), alarms_of(two, ["a"])
-    assert ours == theirs and ours[0].total >= ours[0].pages > 0 and ours[0].last is not None
+    assert ours == theirs and ours[0].alarms >= ours[0].pages > 0 and ours[0].last is not None
     assert one.watched is not None
     found = readings(one.watched, monitor_states(one, ["a"])[0])
-    assert (found["alarms"], found["pages"], found["what"]) == (ours[0].total, ours[0].pages, ours[0].last.what)
+    assert (found["alarms"], found["pages"], found["what"]) == (ours[0].alarms, ours[0].pages, ours[0].last.what)
 
 
 def test_what_never_comes_holds_up_nothing() -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from services import desk
 
@@ -69,6 +71,13 @@ def test_a_store_is_imported_from_what_was_exported(
     assert main(["store", "replay", "--check", "--store", other]) == 0
 
 
+def test_a_long_log_is_read_in_pieces(store: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("calibeat.service.export.ROWS", 70)
+    log = tmp_path / "log.parquet"
+    assert main(["store", "export", str(log), "--store", f"sqlite:///{store}"]) == 0
+    assert pq.read_table(log).num_rows == 300
+
+
 def test_prune(store: str, capsys: pytest.CaptureFixture[str]) -> None:
     # The events of the test lie in the year 2027.
     assert main(["store", "prune", "--older", "90d", "--store", store]) == 0
@@ -109,9 +118,6 @@ def test_a_damaged_store_is_a_sentence(store: str, capsys: pytest.CaptureFixture
 def test_an_import_that_contradicts_the_store_is_refused(
     store: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
     log = tmp_path / "log.parquet"
     main(["store", "export", str(log), "--store", store])
     table = pq.read_table(log)

@@ -131,6 +131,7 @@ def test_the_leaderboard_sorts_by_click_and_by_keyboard(year):
     brier = heading(year, "#leaderboard", "Brier")
     at = [th.text for th in every(year, "#leaderboard thead th") if th.is_displayed()].index(brier.text)
     button = brier.find_element(By.TAG_NAME, "button")
+    year.execute_script("arguments[0].scrollIntoView({block: 'center', behavior: 'instant'})", button)
     button.click()
     rising = column(year, "#leaderboard", at)
     assert brier.get_attribute("aria-sort") == "ascending" and rising == sorted(rising)
@@ -333,7 +334,7 @@ def test_parameters_of_another_method(year):
 
 def test_the_command_can_be_copied(year):
     click(year, "#copy")
-    assert texts(year, ".command [role=status]")[0] in ("Copied.", "Selected: press Ctrl-C or Cmd-C.")
+    assert texts(year, "#repeat [role=status]")[0] in ("Copied.", "Selected: press Ctrl-C or Cmd-C.")
 
 
 # ---- evidence and delays -----------------------------------------------------------------------------------------

@@ -67,6 +67,11 @@ def chrome():
 def test_the_top_fits_and_its_code_can_be_copied(chrome, tmp_path, width, dark):
     report.write(VARIANTS["hostile"](), tmp_path / "page.html")
     browser.open_page(chrome, tmp_path / "page.html", width, dark=dark)
+    bars = chrome.execute_script(
+        "return [...document.querySelectorAll('.happened svg')].map(e => e.getBoundingClientRect())"
+        ".map(r => [r.left, r.width])"
+    )
+    assert len(bars) == 2 and bars[0] == bars[1]  # or they could not be compared
     scroll, inner = chrome.execute_script("return [document.documentElement.scrollWidth, innerWidth]")
     assert scroll <= inner == width
     assert texts(chrome, "#deploy code") == [HOSTILE, HOSTILE] and texts(chrome, "#sure") == [HOSTILE]

@@ -15,15 +15,17 @@ from collections.abc import Callable
 from pathlib import Path
 
 import kills
+import psycopg
 import pytest
 from postgres import Postgres
 from services import desk
 
 from calibeat import InvalidInput, SnapshotMismatch
 from calibeat.service.engine import FATAL, Engine, Settings
+from calibeat.service.group import Plan
 from calibeat.service.operate import check, info, replay_check
-from calibeat.service.operations import ForecastEvent
-from calibeat.service.store import open_reader, open_store
+from calibeat.service.operations import ForecastEvent, Refusal
+from calibeat.service.store import open_reader, open_store, owned
 
 ALL = {"lost": 0, "doubled": 0, "changed": 0, "differences": []}
 
@@ -147,7 +149,8 @@ def test_a_failed_group_leaves_the_bank_and_the_store_alike(url: str, monkeypatc
                 raise Elsewhere
 
         monkeypatch.setattr(service.engine.store, "write", busy)
-        monkeypatch.setattr(service.engine.store, "retries", (Elsewhere,))
+        for kind in ("retries", "failures"):
+            monkeypatch.setattr(service.engine.store, kind, (Elsewhere,))
         heard: list[object] = []
         service.engine._deliver = heard.extend
         service.engine._do([(0, [ForecastEvent("s0", "new", 0.5), ForecastEvent("fresh", "other", 0.5)])])
@@ -157,6 +160,32 @@ def test_a_failed_group_leaves_the_bank_and_the_store_alike(url: str, monkeypatc
         with pytest.raises(Elsewhere):
             service.engine._do([(0, [ForecastEvent("s0", "newer", 0.5)])])
     assert replay_check(url).is_same and info(url)["forecasts"] == 22
+
+
+def test_a_fault_of_ours_refuses_one_request_and_serves_the_others(
+    url: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    take = Plan.take
+
+    def faulty(self: Plan, events: list[ForecastEvent]) -> None:
+        if events[0].id == "bad":
+            raise ZeroDivisionError("a fault")
+        take(self, events)
+
+    monkeypatch.setattr(Plan, "take", faulty)
+    with desk(url) as service:
+        service.play(20)
+        heard: list[tuple[str, object]] = []
+        service.engine._deliver = heard.extend
+        names = ("a", "bad", "b")
+        service.engine._do(
+            [(name, [ForecastEvent("s0", name, 0.5), ForecastEvent(name, name + "2", 0.5)]) for name in names]
+        )
+        answers = dict(heard)
+        assert isinstance(answers["a"], list) and isinstance(answers["b"], list)
+        assert isinstance(answers["bad"], Refusal) and answers["bad"].status == 500
+        assert service.engine.numbers.rejected["internal"] == 1 and "a group could not be done" in caplog.text
+    assert replay_check(url).is_same and check(url) == []
 
 
 # ---- PostgreSQL -----------------------------------------------------------------------------------------------------
@@ -185,6 +214,21 @@ def test_two_workers_with_kills(server: Postgres) -> None:
     assert check(url) == []
 
 
+def test_a_store_that_a_command_rewrites_is_not_served(server: Postgres) -> None:
+    url = server.database()
+    with desk(url) as service:
+        service.ask(("paris", "e1", 0.5))
+        with pytest.raises(InvalidInput, match="store must not be in use for this"), owned(url):
+            pass
+    with owned(url), pytest.raises(InvalidInput, match="store must not be in the hands of a command"):
+        open_store(url)
+    server_tables = server.database()
+    with psycopg.connect(server_tables, autocommit=True) as database:
+        database.execute("CREATE TABLE a (b int)")
+    with pytest.raises(SnapshotMismatch, match="got one of something else"):
+        open_store(server_tables)
+
+
 def test_workers_that_take_the_same_id_at_the_same_time(server: Postgres) -> None:
     """One of them is first; the other is told, and neither is stuck."""
     url = server.database()
@@ -199,7 +243,6 @@ def test_workers_that_take_the_same_id_at_the_same_time(server: Postgres) -> Non
         with pytest.raises(two.engine.store.retries):
             two.ask(("rome", "e2", 0.5))
         two.engine.store.known = known  # type: ignore[method-assign]
-        two.engine.store.rollback()
         two.engine._forget()
         two.ask(("rome", "e3", 0.5))
     assert replay_check(url).is_same

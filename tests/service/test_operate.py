@@ -46,6 +46,7 @@ DAMAGE = {
     "forecasts differ": "UPDATE event SET forecast = 0.123 WHERE nth = 3",
     "operations must be numbered": "UPDATE event SET outcome_seq = outcome_seq + 1000 WHERE nth = 2",
     "without a gap": "DELETE FROM event WHERE nth = 1",
+    "forecasts must be numbered": "UPDATE stream SET events = events + 1",
     "pending events must be": "UPDATE stream SET pending = pending + 1",
     "pending events must have receipts": "UPDATE event SET receipt = NULL",
 }
@@ -149,6 +150,21 @@ def test_old_events_go_and_the_state_stays(url: str, method: str, monitor: float
         assert replay_check(url).is_same
 
 
+def test_everything_old_is_pruned(url: str) -> None:
+    with desk(url) as service:
+        service.ask(("paris", "e1", 0.5))
+        service.tell(("paris", "e1", 1))
+        expected = service.ask(("paris", "e2", 0.5))
+        service.tell(("paris", "e2", 1))
+        now = service.now
+    assert prune(url, DAY, now=now + 2 * DAY) == 2
+    assert replay_check(url).is_same and check(url) == []
+    rebuild(url)  # nothing is left to learn from
+    assert replay_check(url).is_same
+    with desk(url) as service:
+        assert service.ask(("paris", "e1", 0.5)) == service.ask(("oslo", "e3", 0.5)) != expected
+
+
 def test_nothing_young_is_pruned(url: str) -> None:
     with desk(url) as service:
         service.play(20)
@@ -172,5 +188,6 @@ def test_a_store_that_is_not_there(tmp_path: Any) -> None:
     for work in (replay_check, check, info, rebuild):
         with pytest.raises(FileNotFoundError, match="store must exist, got nothing"):
             work(str(tmp_path / "no.db"))
-    with pytest.raises(InvalidInput, match="store must be a path, sqlite:///PATH or postgresql://"):
-        open_connection("mysql://localhost/a")
+    for bad in ("mysql://localhost/a", "", "sqlite://", "sqlite:///"):
+        with pytest.raises(InvalidInput, match="store must be a path, sqlite:///PATH or postgresql://"):
+            open_connection(bad)

@@ -111,6 +111,10 @@ def test_scopes(guarded: tuple[str, str, str, Path]) -> None:
         for token in (read, write):
             assert http.get("/v1/streams", headers=bearer(token)).status_code == 200
         assert http.get("/v1/streams", headers=bearer(read) | {"host": "any.example"}).status_code == 200
+        for host in ("[", "a b", "x" * 300, "é".encode()):  # whatever it is, it is not parsed
+            headers = [*bearer(read).items(), ("host", host)]
+            assert http.get("/v1/streams?limit=1", headers=headers).status_code == 200  # type: ignore[arg-type]
+            assert http.get("/nothing", headers=headers).status_code == 404  # type: ignore[arg-type]
         for path in ("/healthz", "/readyz", "/openapi.json", "/"):
             assert http.get(path).status_code == 200, path
 

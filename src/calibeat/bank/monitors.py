@@ -87,7 +87,7 @@ def give_up(bank: Bank, events: Iterable[tuple[str, int]]) -> None:
 class Alarms(NamedTuple):
     """How many alarms a key has had, how many of them paged, and the last one."""
 
-    total: int
+    alarms: int
     pages: int
     last: Alarm | None
 

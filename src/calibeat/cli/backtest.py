@@ -231,6 +231,7 @@ def _store(args: argparse.Namespace) -> list[LogFile]:
 
     args.key = args.key or "stream"
     found: Any = StoreLog(args.store)  # it does what a LogFile does
+    args.typed = getattr(args, "typed", "").replace(args.store, found.path)  # no password in a report
     return [found]
 
 

@@ -68,6 +68,12 @@ def example(payload: Payload) -> str:
     for one in answer["happened"]:
         who = "the raw score" if one["method"] == payload["methods"][0]["name"] else labels[one["method"]]
         again = " events" if not told else ""
+        if "classes" in payload:
+            told.append(
+                f"Of {scale:,}{again} whose top class {who} gives about {_about(one['forecast'])}, it is right in "
+                f"{round(scale * one['outcome']):,}."
+            )
+            continue
         told.append(
             f"Of {scale:,}{again} that {who} puts at about {_about(one['forecast'])}, "
             f"{round(scale * one['outcome']):,} happened."
@@ -99,7 +105,10 @@ def _row(payload: Payload, one: Happened, scale: int) -> Element:
         preserveAspectRatio="none",
         aria_hidden="true",
     )
-    text = f"{round(scale * one['outcome']):,} of {scale:,} happened, {round(scale * one['forecast']):,} were forecast"
+    came_true = "right" if "classes" in payload else "happened"
+    text = (
+        f"{round(scale * one['outcome']):,} of {scale:,} {came_true}, {round(scale * one['forecast']):,} were forecast"
+    )
     kind = "raw" if one["method"] == payload["methods"][0]["name"] else "ours"
     return tag("div", tag("b", name(labels[one["method"]])), picture, tag("span", text), class_=kind)
 

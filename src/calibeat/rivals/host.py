@@ -31,7 +31,7 @@ class Host:
     ...     def predict(self, score): return self.sum / self.n
     ...     def update(self, score, outcome): self.sum, self.n = self.sum + outcome, self.n + 1.0
     >>> Host(Share).run([0.2, 0.7, 0.7], [0, 1, 1]).round(4)
-    array([0.5  , 0.25 , 0.5  ])
+    array([0.5 , 0.25, 0.5 ])
     >>> Host(Share).run([0.2, 0.7, 0.7], [0, 1, 1], due=[2, 3, 4]).round(4)     # each outcome one event late
     array([0.5 , 0.5 , 0.25])
     """

@@ -47,7 +47,7 @@ class Engine:
 
     >>> import queue, tempfile
     >>> folder, done = tempfile.TemporaryDirectory(), queue.SimpleQueue()
-    >>> engine = Engine.open(f"{folder.name}/calibeat.db", Settings(method="tops"))
+    >>> engine = Engine.open(f"{folder.name}/calibeat.db", Settings(method="ops"))
     >>> engine.start(done.put)
     >>> engine.submit("a", [ForecastEvent("paris", "e1", 0.83)])
     >>> done.get(timeout=60)
@@ -156,17 +156,30 @@ class Engine:
 
     def _do(self, requests: list[Request]) -> None:
         """One group, from the requests to their answers."""
-        for attempt in range(TRIES):
-            try:
-                answers = self.process(requests)
-                break
-            except self.store.retries:
-                # Another worker was there first. Memory may be ahead of the store: it is read anew.
-                if attempt == TRIES - 1:
-                    raise
-                self.store.rollback()
-                self._forget()
+        try:
+            answers = self._try(requests)
+        except self.store.failures:
+            raise
+        except Exception as error:  # noqa: BLE001 - a fault of ours: whose request it is must not stop the others
+            _log.exception("a group could not be done")
+            self._forget()
+            if len(requests) > 1:
+                for request in requests:
+                    self._do([request])
+                return
+            self.numbers.rejected["internal"] += 1
+            refusal = Refusal("internal", f"the request must be one that can be done, got an error: {error}", None, 500)
+            answers = [(ticket, refusal) for ticket, _ in requests]
         self._tell(self._deliver, answers)
+
+    def _try(self, requests: list[Request]) -> list[tuple[Any, Answer]]:
+        """A group, once more where another worker was there first."""
+        for _ in range(TRIES - 1):
+            try:
+                return self.process(requests)
+            except self.store.retries:
+                self._forget()
+        return self.process(requests)
 
     def process(self, requests: list[Request]) -> list[tuple[Any, Answer]]:
         """Do a group and commit it -> the answers. Only the engine's thread, or a test without one, may call it."""
@@ -301,7 +314,8 @@ class Engine:
             _log.exception("what was committed could not be delivered")
 
     def _forget(self) -> None:
-        """Everything is read anew from the store."""
+        """A group was broken off: memory may be ahead of the store, and is read anew."""
+        self.store.rollback()
         self._streams.clear()
 
     def _count(self, plan: Plan, size: int) -> None:

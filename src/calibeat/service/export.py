@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -95,19 +95,28 @@ def export(url: str, path: Path, step: Step = lambda *_: None) -> int:
 class StoreLog:
     """A store as one file of a log, for the backtest: all events, in the order of their times."""
 
-    path: str
+    address: str
     kind: str = "store"
-    notes: tuple[str, ...] = ()  # as a `LogFile` has them
+    notes: list[str] = field(default_factory=list, compare=False)
+
+    @property
+    def path(self) -> str:
+        """What may stand in a report: the address without user and password.
+
+        >>> StoreLog("postgresql://me:secret@host/a").path, StoreLog("calibeat.db").path
+        ('postgresql://host/a', 'calibeat.db')
+        """
+        scheme, mark, rest = self.address.partition("://")
+        return f"{scheme}://{rest.rpartition('@')[2]}" if mark else self.address
 
     @property
     def name(self) -> str:
-        """For people; the password of a database is not among it."""
-        scheme, mark, rest = self.path.partition("://")
-        return visible(f"{scheme}://{rest.rpartition('@')[2]}" if mark else self.path)
+        """For people: it can do nothing to a terminal."""
+        return visible(self.path)
 
     def rows(self) -> int | None:
         """How many events."""
-        connection = open_connection(self.path)
+        connection = open_connection(self.address)
         try:
             return int(connection.all("SELECT count(*) FROM event")[0][0])
         finally:
@@ -116,7 +125,7 @@ class StoreLog:
     def batches(self, pick: Callable[[list[str], str], list[str]], _: Any) -> Iterator[tuple[Any, Ints]]:
         """Record batches of the columns that `pick` chooses, and the numbers of their rows."""
         columns = pick([name for name in _schema().names if name not in {"forecast", "status"}], self.name)
-        connection, first = open_connection(self.path), 0
+        connection, first = open_connection(self.address), 0
         try:
             connection.begin_reading()
             for part in batches(connection):

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from .app import Service
 
 LONGEST_HEAD = 65_536  # bytes of a request's line and headers
+MOST_LINGERING = 32  # connections above the limit that are told so
 LINGER = 2.0  # seconds in which a client that still sends may read why it is refused
 NEVER = math.inf
 
@@ -111,7 +112,9 @@ class Protocol(HttpToolsProtocol):
         self.headers = []
         self.current: Any = None  # the cycle whose request is not whole yet
         self.deadline = self.loop.time() + self.limits.request_seconds
-        if len(self.connections) > self.limits.connections:
+        if len(self.connections) > self.limits.connections + MOST_LINGERING:
+            transport.abort()  # no descriptor is left for explanations
+        elif len(self.connections) > self.limits.connections:
             self.refuse(
                 503, "too_many_connections", f"there are {self.limits.connections} connections already; try again"
             )

@@ -153,7 +153,7 @@ class Routes:
             name = unquote(parts[0], errors="strict")
         except UnicodeDecodeError:
             name = ""
-        asked = parameters.read(request.url.query)
+        asked = parameters.read(_query(request))
         found = await handler(name, asked) if is_readable(name) else None
         if found is None:
             raise Refusal("unknown_stream", f"stream must be one that has events, got {name!r:.60}", "stream", 404)
@@ -212,7 +212,7 @@ class Routes:
             max_age=COOKIE_SECONDS,
             httponly=True,
             samesite="strict",
-            secure=request.url.scheme == "https",
+            secure=request.scope["scheme"] == "https",
         )
         return response
 
@@ -251,7 +251,7 @@ class Routes:
         """A handler that returns a value, with checked parameters."""
 
         async def handle(request: Request) -> Response:
-            asked = parameters.read(request.url.query)
+            asked = parameters.read(_query(request))
             return _json(await handler(asked), headers={"etag": request.state.tag})
 
         return self.reading(handle)
@@ -270,10 +270,15 @@ class Routes:
             except HTTPException:
                 raise
             except Exception:
-                log.exception("%s %s failed", request.method, request.url.path)
+                log.exception("%s %s failed", request.method, request.scope["path"])
                 return _json(error_body("internal", "the service could not answer; its log says why"), 500)
 
         return handle
+
+
+def _query(request: Request) -> str:
+    """What stands behind the question mark. `request.url` would parse the Host header, which can be anything."""
+    return str(request.scope["query_string"].decode("latin-1"))
 
 
 def cold_routes(service: Service) -> Starlette:
@@ -316,5 +321,5 @@ _SENTENCES = {
 async def _refused(request: Request, error: HTTPException) -> Response:
     code, sentence = _SENTENCES[error.status_code]
     allow = (error.headers or {}).get("Allow", "")
-    message = sentence.format(path=request.url.path, method=request.method, allow=allow)
+    message = sentence.format(path=request.scope["path"], method=request.method, allow=allow)
     return _json(error_body(code, message), error.status_code, dict(error.headers or {}))

@@ -21,7 +21,6 @@ from .pages import Pages, Store
 from .state import bank_of, from_bytes, to_bytes
 
 OPEN, SETTLED, EARLY = 0, 1, 2  # waits for its outcome; has it; has an outcome and no score yet
-COLUMNS = ("key", "id", "time", "status", "score", "forecast", "outcome", "reason")
 
 
 @dataclass(frozen=True)
@@ -36,7 +35,7 @@ class Rules:
     learnt: bool = False  # whether each outcome that is learnt is reported
 
 
-@dataclass
+@dataclass(slots=True)
 class Entry:
     """An event that is remembered."""
 
@@ -144,7 +143,9 @@ class Bucket:
         if len(found):
             keys = found["key"].to_pylist()
             rows_in(bank, keys, from_bytes(bank, found["row"].to_pylist(), keys))
-        made = bank.fold(fold.keys, fold.scores, fold.outcomes, fold.receipts, of=fold.sources)
+        # Arrays, whose values need not be looked at one by one.
+        numbers = np.array(fold.scores), np.array(fold.outcomes)
+        made = bank.fold(fold.keys, *numbers, fold.receipts, of=np.array(fold.sources))
         fold.finish(made.forecasts, made.receipts.tolist())
         names, rows = rows_out(bank)
         names = names.tolist()

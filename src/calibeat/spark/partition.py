@@ -62,6 +62,7 @@ class Partition:
         import pyarrow.compute as pc
 
         bank = bank_of(self.described)
+        goes_on = None if last else table[self.roles.key][len(table) - 1].as_py()  # it may have more in the next piece
         if before.row is not None:  # the key of the piece before goes on
             rows_in(bank, *before.row)
         if self.resumed:
@@ -76,11 +77,10 @@ class Partition:
         if not len(bank):
             return
         names, rows = rows_out(bank)
-        open_key = None if last else before.key
         before.row = None
-        if open_key is not None:
-            at = np.flatnonzero(names == open_key)
-            before.row = [open_key], rows[at]
+        if goes_on is not None:
+            at = np.flatnonzero(names == goes_on)
+            before.row = [goes_on], rows[at]
             names, rows = np.delete(names, at), np.delete(rows, at, axis=0)
         if self.rows and len(names):
             yield from self._rows(names, rows, table.schema)
@@ -132,7 +132,6 @@ class Partition:
         if first == before.place:
             self._refuse(np.array([True]), table, "order must tell the events of a key apart, got the same twice", at=0)
         before.place = tuple(table[name][len(table) - 1].as_py() for name in (self.roles.key, *self.roles.order))
-        before.key = before.place[0]
 
     def _refuse(self, wrong: Flags, table: Any, sentence: str, at: int | None = None) -> None:
         if wrong.any():
@@ -175,7 +174,6 @@ class _Before:
     """What one piece leaves for the next."""
 
     def __init__(self) -> None:
-        self.key: Any = None
         self.place: Any = None  # key and order of the last event
         self.row: Any = None  # the last key and its row, if its events may go on
 

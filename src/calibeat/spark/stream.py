@@ -20,7 +20,6 @@ from .state import VERSION, check_same, check_state, described, from_bank
 OUTPUT = (
     "key {key}, id string, time timestamp, status string, score double, forecast double, outcome double, reason string"
 )
-STATUSES = ("forecast", "learnt", "repeated", "conflict", "unknown", "expired", "bad")
 MOST_BUCKETS = 4096
 _TICKS = 16  # timers in the time after which an event expires
 
@@ -214,7 +213,7 @@ def _processor(rules: Rules, *, stop: bool) -> Any:
     """The part that Spark calls, made here because its base class comes from Spark."""
     from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 
-    class Processor(StatefulProcessor):
+    class Processor(StatefulProcessor):  # pragma: no cover - it runs in Spark's workers; what it calls is tested
         def init(self, handle: Any) -> None:
             self.handle = handle
             states = [handle.getMapState(name, "page int", "content binary") for name in ("rows", "events")]
@@ -316,7 +315,7 @@ def _read_page(content: Any) -> Any:
     return pa.ipc.open_stream(bytes(content)).read_all()
 
 
-def _unpacked(batches: Iterator[Any]) -> Iterator[Any]:
+def _unpacked(batches: Iterator[Any]) -> Iterator[Any]:  # pragma: no cover - it runs in Spark's workers
     for batch in batches:
         for content in batch["content"].to_pylist():
             yield from _read_page(content).select(["key", "row"]).to_batches()

@@ -11,6 +11,7 @@ from class_logs import NAMES, columns, stream, write
 
 import calibeat
 from calibeat import InvalidInput, UnknownMethod
+from calibeat.backtest.classes import read
 from calibeat.cli.main import main
 
 
@@ -241,7 +242,20 @@ def test_sums_that_are_no_other_kind_of_score_have_no_hint():
     assert refused(scores=0.5 * stream(60)[0]).endswith("got 0.5 - at row 0")
 
 
-def test_a_log_of_several_chunks():
+def test_scores_in_text():
+    P, y = stream(80)
+    expected = calibeat.backtest(P, y, methods="raw").table["log_loss"]
+    text = [[f"{float(100.0 * p)!r}%" for p in row] for row in P]
+    assert np.allclose(calibeat.backtest(text, y, methods="raw", score_kind="percent").table["log_loss"], expected)
+    text = [[repr(float(p)).replace(".", ",") for p in row] for row in P]
+    assert np.allclose(calibeat.backtest(text, y, methods="raw", decimal=",").table["log_loss"], expected)
+    text[3][1] = "high"
+    with pytest.raises(InvalidInput, match="got 'high' - at row 3, column '1'"):
+        calibeat.backtest(text, y, decimal=",")
+
+
+def test_a_log_of_several_chunks(monkeypatch):
+    monkeypatch.setattr(read, "NUMBERS_IN_BATCH", 1)
     P, y = stream(45_000, 2)
     result = calibeat.backtest(P, y, methods="raw", keep_forecasts=True)
     assert result.payload["data"]["used"] == 45_000 and np.allclose(result.forecasts["raw"], P)

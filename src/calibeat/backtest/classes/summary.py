@@ -20,6 +20,7 @@ from calibeat.core.weights import EPS
 from calibeat.report.class_schema import Classes, Priors
 from calibeat.report.schema import Certificate, Column, Data, Payload, Row, Verdict
 
+from .answer import answer
 from .methods import ABOUT, LABELS, PAIR, RAW
 from .read import ClassColumns
 from .replay import FORECASTS, SCORES, ClassReplayed, ClassRunner
@@ -45,13 +46,14 @@ def summarise(replayed: ClassReplayed, source: Source, names: list[str]) -> Payl
         learnt=None if replayed.delays is None else replayed.delays.learnt,
         assumption=None if source.columns is None else source.columns.assumption,
     )
+    found = _verdict(replayed, compared, facts, names)
     return {
         "schema": 3,
         "title": source.title,
         "command": source.command,
         "versions": versions(),
         "data": _data(replayed, source),
-        "verdict": _verdict(replayed, compared, facts, names),
+        "verdict": found,
         "methods": [
             {
                 "name": runner.name,
@@ -81,6 +83,7 @@ def summarise(replayed: ClassReplayed, source: Source, names: list[str]) -> Payl
         "delay": delay(replayed),
         "certificates": _certificates(replayed),
         "evalue": evalue(replayed),
+        "answer": answer(replayed, found, names, source.score_kind),
         "created": datetime.now(UTC).isoformat(timespec="seconds"),
         "classes": _classes(replayed, names),
     }

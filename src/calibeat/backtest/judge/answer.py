@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,8 @@ from calibeat.backtest.replay.outside import Outside
 from calibeat.backtest.replay.tally import COUNT, FORECAST, OUTCOME
 from calibeat.core.presets import name_of
 from calibeat.report.schema import Answer, Happened, Verdict
+
+from .measures import CountedMethod
 
 SHARE, LEAST = 0.01, 50  # of the judged events, and so many at least: a bin with fewer is nobody's example
 
@@ -34,7 +37,7 @@ def answer(replayed: Replayed, found: Verdict) -> Answer:
     pair = [raw] if chosen is raw else [raw, chosen]
     library, service, note = deployment(chosen, keyed=replayed.keyed, is_raw=chosen is raw)
     return {
-        "happened": _example(pair, replayed.blocks.used, replayed.blocks.judged),
+        "happened": example_of(pair, replayed.blocks.used, replayed.blocks.judged),
         "sure": SURE["keep" if chosen is raw else "use", found["confidence"]],
         "library": library.splitlines(),
         "service": None if service is None else service.splitlines(),
@@ -42,7 +45,7 @@ def answer(replayed: Replayed, found: Verdict) -> Answer:
     }
 
 
-def _example(runners: list[Runner], used: int, judged: int) -> list[Happened]:
+def example_of(runners: Sequence[CountedMethod], used: int, judged: int) -> list[Happened]:
     """The bin in which the raw score is off by the most events, if each method has enough there; else all events.
 
     Letters: n events in a bin, p the sum of their forecasts, y of their outcomes; the bin has the largest |y - p|.

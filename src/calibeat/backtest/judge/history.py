@@ -43,7 +43,7 @@ GROUPS = 10  # of scores, of equal mass in the first period, for the PSI
 
 
 @compilable
-def count_events(at: Ints, scores: Vector, outcomes: Vector, waited: Ints, sums: Vector) -> None:
+def count_history(at: Ints, scores: Vector, outcomes: Vector, waited: Ints, sums: Vector) -> None:
     """Add a chunk: event i is in bin at[i], and its outcome came after waited[i] (negative: at once or never)."""
     for i in range(len(at)):
         k = at[i]
@@ -93,7 +93,7 @@ class History:
         waited = np.full(len(chunk), -1)
         if chunk.arrivals is not None and chunk.clock is not None:
             waited = np.maximum(chunk.arrivals - chunk.clock - (0 if self._late_in_time else 1), 0)
-        for_size(count_events, 4 * len(chunk))(at, chunk.scores, chunk.outcomes, waited, self._sums)
+        for_size(count_history, 4 * len(chunk))(at, chunk.scores, chunk.outcomes, waited, self._sums)
         self._used = int(at[-1]) + 1
         self._events += len(chunk)
 

@@ -1,0 +1,45 @@
+"""What is missing is named: pyspark, pandas, pyarrow, protobuf, Java; and no session is started before that."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from calibeat import MissingExtra
+from calibeat.spark import session
+from calibeat.spark.session import check_java, check_libraries
+
+
+@pytest.mark.parametrize(
+    ("module", "name"),
+    [("pyspark", "pyspark"), ("pandas", "pandas"), ("pyarrow", "pyarrow"), ("google.protobuf", "protobuf")],
+)
+def test_a_missing_library_is_named(module: str, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("pyspark")
+    monkeypatch.setitem(sys.modules, module, None)
+    with pytest.raises(MissingExtra, match=rf"needs {name}: pip install 'calibeat\[spark\]'"):
+        check_libraries("calibeat.spark streaming", stream=True)
+
+
+def test_streams_need_a_newer_spark_than_batches(monkeypatch: pytest.MonkeyPatch) -> None:
+    pyspark = pytest.importorskip("pyspark")
+    monkeypatch.setattr(pyspark, "__version__", "3.5.4")
+    check_libraries("calibeat.spark")
+    with pytest.raises(MissingExtra, match=r"needs pyspark 4\.0 or later, got 3\.5\.4"):
+        check_libraries("calibeat.spark streaming", stream=True)
+
+
+def test_missing_java_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    pytest.importorskip("pyspark")
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(MissingExtra, match=r"no java on the PATH: install one \(Debian: openjdk-17-jre-headless\)"):
+        session("local[1]")
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    with pytest.raises(MissingExtra, match="which has no bin/java"):
+        check_java()
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "java").touch()
+    check_java()
