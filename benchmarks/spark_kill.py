@@ -66,7 +66,7 @@ def killed(cluster: Cluster, folder: Path, what: str, count: int, events: int, s
             if driver.poll() is not None:
                 break
             # A batch begins anew when its driver dies, so only its workers are killed.
-            target = "worker" if what == "batch" else dice.choice(["worker", "driver"])
+            target = "worker" if what == "batch" or done["driver"] > done["worker"] else "driver"
             if target == "driver":
                 os.killpg(driver.pid, signal.SIGKILL)
                 driver.wait()

@@ -7,6 +7,8 @@ import tomllib
 from collections import defaultdict
 from pathlib import Path
 
+from lowest import lowest
+
 ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 PICTURES = "https://raw.githubusercontent.com/calibeat/calibeat/main/"
@@ -41,3 +43,10 @@ def test_pictures_of_the_readme_are_found_from_anywhere() -> None:
 
 def test_the_project_has_addresses() -> None:
     assert {"Homepage", "Documentation", "Changelog", "Issues"} <= PROJECT["urls"].keys()
+
+
+def test_every_requirement_has_a_lowest_version() -> None:
+    """`make test-lowest` installs exactly these."""
+    found = lowest(list(PROJECT["optional-dependencies"]))
+    assert found["numpy"] == "2.0" and found["pandas"] == "2.2.2" and "calibeat" not in found
+    assert all(re.match(r"\d", version) for version in found.values())

@@ -100,6 +100,9 @@ def test_a_partition_without_spark_in_any_cut() -> None:
     whole = pa.Table.from_batches(list(work(iter(table.to_batches()))))
     cut = pa.Table.from_batches(list(work(iter(table.to_batches(max_chunksize=77)))))
     assert whole.equals(cut) and whole.num_columns == table.num_columns + 2
+    long = pa.Table.from_pandas(log(135_000), preserve_index=False)  # more than one table
+    made = pa.Table.from_batches(list(work(iter(long.to_batches()))))
+    assert made.num_rows == 135_000 and made.slice(0, 100)["__calibeat_forecast_0"].null_count == 0
     parcels = [parcel["content"][0].as_py() for parcel in packed(iter(whole.to_batches(max_chunksize=99)))]
     back = [batch for parcel in parcels for batch in unpacked(parcel)]
     assert len(parcels) == 1 and pa.Table.from_batches(back).equals(whole)

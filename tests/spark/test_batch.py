@@ -161,6 +161,9 @@ def test_bad_rows_stop_the_job_by_name_or_go_aside_with_a_reason(spark: Any) -> 
         (6, "outcome time must not be before the time of its event, got 2"),
         (7, "outcome time must be there with an outcome, got nothing"),
     ]
+    times = "timestamp_seconds(time) time", "timestamp_seconds(known) known"
+    dated = frame.selectExpr("number", "key", "score", "outcome", *times)
+    assert bad_rows(dated, **COLUMNS, time="time", outcome_time="known").count() == len(found)
     kept = calibrate(frame, **COLUMNS, time="time", outcome_time="known", bad="skip")
     assert [row["number"] for row in kept.forecasts.orderBy("number").collect()] == [0, 8]
     with pytest.raises(Exception, match=r"InvalidInput: score must be in \[0, 1\], got 1\.5 - at key 'a', number 2"):

@@ -80,6 +80,22 @@ def test_a_state_comes_before_the_events_of_its_key(monkeypatch: pytest.MonkeyPa
     assert found.column_names == ["key", "forecast", "judged", ROW] and len(found) == len(rest) + len(after)
 
 
+def test_outcomes_are_learnt_at_one_age() -> None:
+    rows = table(keys=1)
+    work = Partition("tops", replace(ROLES, time="number"), ("key",), age=50, rows=False)
+    columns = (rows[name].to_numpy() for name in ("key", SCORE, OUTCOME))
+    assert run(work, rows, 100)[0] == Bank("tops").run(*columns, due=np.arange(900) + 50, mature=0).tolist()
+    assert list(work(iter([]))) == []
+
+
+def test_the_numbers_of_monitors_travel() -> None:
+    watched = [Bank("ops", monitor=Monitor(arl=1e6)) for _ in range(2)]
+    watched[0].run(["a", "b"] * 50, [0.5] * 100, [1, 0] * 50)
+    rows_in(watched[1], *rows_out(watched[0]), seen=True)
+    assert watched[1].table["log_e"].tolist() == watched[0].table["log_e"].tolist()
+    assert watched[1].table["idle"].tolist() == [0, 0]
+
+
 def test_what_is_wrong_is_named_by_key_and_order(monkeypatch: pytest.MonkeyPatch) -> None:
     def refused(sentence: str, rows: Any, roles: Roles = ROLES, size: int = 1000) -> None:
         with pytest.raises(InvalidInput, match=sentence):

@@ -74,8 +74,6 @@ class Partition:
             forecasts = self._run(bank, table)
             if self.events:
                 yield from self._forecasts(table, forecasts)
-        if not len(bank):
-            return
         names, rows = rows_out(bank)
         before.row = None
         if goes_on is not None:

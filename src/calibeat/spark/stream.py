@@ -253,7 +253,7 @@ def serve(bucket: Bucket, handle: Any, frames: Iterable[Any], *, stop: bool) -> 
     columns = {name: batch[name].to_numpy() for name in names}
     columns |= {"time": batch["micros"].to_numpy().astype("int64")}
     columns |= {name: columns[name].astype("float64") for name in ("score", "outcome")}
-    if not bucket.rules.strings:
+    if not bucket.rules.strings:  # pragma: no cover - it runs in Spark's workers
         columns["key"] = columns["key"].astype("int64")
     expire = bucket.rules.expire
     if expire is not None:
@@ -302,7 +302,7 @@ def stream_state(
     reader = spark.read.format("statestore").option("stateVarName", "rows")
     pages = reader.load(os.fspath(checkpoint)).select(F.col("user_map_value.content").alias("content"))
     first = pages.limit(1).collect()
-    if not first:
+    if not first:  # pragma: no cover - a checkpoint before its first micro-batch
         raise InvalidInput(f"a stream must have served one key at least, got none - in {checkpoint}")
     strings = str(_read_page(first[0]["content"]).schema.field("key").type) == "string"
     rows = pages.mapInArrow(_unpacked, f"key {'string' if strings else 'bigint'}, row binary")
