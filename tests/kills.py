@@ -209,6 +209,9 @@ def run_with_server(url: str, method: str, kills: int, server: Any, *, seed: int
     for _ in range(kills):
         _work(clients, [worker], moments.uniform(0.02, 0.4))
         server.kill()
+        while worker.process.poll() is None:  # it notices at its next group
+            worker.send(clients.request())
+            time.sleep(0.05)
         drain(clients, worker)
         status = worker.kill()
         if status != 70:
