@@ -212,6 +212,7 @@ def test_calls_do_not_pile_up(url: str) -> None:
 
 def test_metrics_count_refusals(url: str) -> None:
     httpx.post(f"{url}/v1/forecasts", json={})
+    httpx.post(f"{url}/v1/forecasts", content=b"x" * 20_001)
     text = httpx.get(f"{url}/metrics").text
     assert 'calibeat_requests_refused_total{code="too_large"}' in text
     assert 'calibeat_requests_refused_total{code="invalid"} 0' not in text
