@@ -59,6 +59,23 @@ def test_records_of_keys_without_open_events_are_let_go(monkeypatch: pytest.Monk
     assert bank.table["outcomes"].tolist() == [1] * 60
 
 
+def test_an_update_that_fails_can_be_done_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    bank, twin = Bank(TOPS), Bank(TOPS)
+    receipt, same_receipt = bank.predict("a", 0.5), twin.predict("a", 0.5)
+
+    def full(*_: object) -> None:
+        raise MemoryError
+
+    with monkeypatch.context() as patch:
+        patch.setattr("calibeat.bank.member.pool_after", full)
+        with pytest.raises(MemoryError):
+            bank.update("a", receipt, 1)
+    assert bank["a"].outcomes == 0
+    bank.update("a", receipt, 1)
+    twin.update("a", same_receipt, 1)
+    assert bank.rows(["a"]).tobytes() == twin.rows(["a"]).tobytes()
+
+
 def test_files_of_the_first_version_do_not_know_which_events_are_open() -> None:
     bank = Bank.load(Path(__file__).parents[1] / "fixtures" / "v0.1" / "tops-ints.bank")
     assert not bank._members.complete

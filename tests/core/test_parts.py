@@ -15,7 +15,7 @@ from conformance import CHECKS, same
 from streams import STREAMS, variants
 
 import calibeat
-from calibeat import OPS, Bank, Calibrator, Method, Platt
+from calibeat import AIOLI, OGD, ONS, OPS, Bank, Calibrator, Method, Platt
 from calibeat._util.types import Vector
 from calibeat.core.layout import BALL, GAIN
 from calibeat.core.learners import ONS_STEP
@@ -131,3 +131,7 @@ def test_the_repr_of_a_method_is_that_of_its_parts() -> None:
         guard = [] if method.guard is None else [f"guard={method.guard!r}"]
         assert repr(method) == f"Method({', '.join([*shown, *guard])})"
         assert list(method.to_dict()) == ["features", "learner", "calibeater", *(["guard"] if guard else [])]
+
+
+def test_learners_with_a_ball_say_its_radius() -> None:
+    assert [learner(radius=7.0).ball for learner in (ONS, OGD, AIOLI)] == [7.0] * 3

@@ -216,8 +216,3 @@ def listing(settings: Settings, names: Sequence[str] = ()) -> str:
         "The experiments on real data share their forests and their runs: all of them take as long as one.",
     ]
     return "\n".join(lines)
-
-
-def estimated(seconds: float) -> str:
-    """A duration of which two digits at most are known."""
-    return duration(float(f"{max(1.0, seconds):.2g}"))

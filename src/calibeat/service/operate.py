@@ -141,9 +141,8 @@ def apply_corrections(connection: Any) -> int:
         "JOIN event e ON e.stream = c.stream AND e.nth = c.nth WHERE c.applied = 0 ORDER BY c.time"
     )
     latest = {(stream, nth): (new, *others) for stream, nth, new, *others in found}
-    for (stream, nth), (new, old, score, forecast, made) in latest.items():
-        if new == old:
-            continue
+    changed = {event: values for event, values in latest.items() if values[0] != values[1]}
+    for (stream, nth), (new, old, score, forecast, made) in changed.items():
         connection.run("UPDATE event SET outcome = ? WHERE stream = ? AND nth = ?", (new, stream, nth))
         _correct_sums(connection, stream, score, forecast, new, old)
         for kind, p in ((0, forecast), (1, score)):
