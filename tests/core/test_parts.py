@@ -134,4 +134,4 @@ def test_the_repr_of_a_method_is_that_of_its_parts() -> None:
 
 
 def test_learners_with_a_ball_say_its_radius() -> None:
-    assert [learner(radius=7.0).ball for learner in (ONS, OGD, AIOLI)] == [7.0] * 3
+    assert [ONS(radius=7.0).ball, OGD(radius=7.0).ball, AIOLI(radius=7.0).ball] == [7.0, 7.0, None]
