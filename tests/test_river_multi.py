@@ -61,7 +61,7 @@ def test_late_labels_are_remembered() -> None:
 SEGMENTS = tuple(sorted({y for _, y in datasets.ImageSegments()}))
 
 
-@pytest.mark.parametrize("method", ["auto", "ots"])
+@pytest.mark.parametrize("method", ["auto"])
 def test_the_checks_of_river(method: str) -> None:
     """They teach phishing (False and True), and, because it takes many classes, segments of images."""
     checks.check_estimator(OnlineCalibrated(naive_bayes.GaussianNB(), method, labels=(False, True, *SEGMENTS)))
