@@ -32,6 +32,8 @@ UNMEASURED = (
     "core/test_golden.py",
     "core/test_oracle.py",
     "core/test_theorems.py",
+    "monitor/test_bets.py::test_false_alarms_stay_below_the_promise",
+    "monitor/test_many.py::test_false_pages_of_a_whole_bank_stay_below_the_promise",
     "multi/test_against_oracle.py",
     "report/test_browser.py",
     "report/test_screens.py",
@@ -74,6 +76,14 @@ NOT_PLAIN = (
     "core/test_theorems.py",
     "multi/test_against_oracle.py",
 )
+# The same for tests that take long as plain Python, and reach no line that others do not.
+LONG_AS_PLAIN = (
+    "bank/test_watch.py::test_large_batches_in_threads",
+    "core/test_auto.py::test_better_than_the_paper_under_drift",
+    "core/test_auto.py::test_scores_beyond_the_clip_that_are_right_raise_no_alarm",
+    "monitor/test_bets.py::test_false_alarms_stay_below_the_promise",
+    "monitor/test_many.py::test_false_pages_of_a_whole_bank_stay_below_the_promise",
+)
 collect_ignore = [*NOT_PLAIN] if JIT_OFF else []
 # Tests that use one of these fixtures, which take seconds to make, run in one process.
 SHARED_FIXTURES = ("chrome", "small")
@@ -83,6 +93,8 @@ SHARED_FIXTURES = ("chrome", "small")
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         name = f"{item.path.relative_to(HERE).as_posix()}::{getattr(item, 'originalname', item.name)}"
+        if JIT_OFF and _among(name, LONG_AS_PLAIN):
+            item.add_marker(pytest.mark.skip(reason="takes long as plain Python"))
         if _among(name, UNMEASURED):
             item.add_marker(pytest.mark.no_cover)
         if _among(name, SLOW) or "chrome" in getattr(item, "fixturenames", ()):
