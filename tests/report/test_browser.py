@@ -39,12 +39,6 @@ def write(variant, path):
     return path
 
 
-@pytest.fixture(scope="module")
-def chrome():
-    with browser.browser() as started:
-        yield started
-
-
 @pytest.fixture
 def year(chrome, pages):
     """The page of a year on a desktop; whatever a test does to it, the console must stay silent."""

@@ -47,12 +47,6 @@ def pages(tmp_path_factory, payloads):
     return paths
 
 
-@pytest.fixture(scope="module")
-def chrome():
-    with browser.browser() as started:
-        yield started
-
-
 @pytest.fixture
 def three(chrome, pages):
     browser.open_page(chrome, pages["three"])

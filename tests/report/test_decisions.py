@@ -44,12 +44,6 @@ def test_without_costs_there_is_the_curve_and_an_offer():
 
 
 @pytest.fixture(scope="module")
-def chrome():
-    with browser.browser() as started:
-        yield started
-
-
-@pytest.fixture(scope="module")
 def pages(tmp_path_factory):
     folder = tmp_path_factory.mktemp("decisions")
     for name in ("a year", "hostile"):

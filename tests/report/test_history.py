@@ -39,12 +39,6 @@ def test_pictures_of_nothing_are_left_out():
     assert 'id="history"' not in report.html(VARIANTS["schema 2"]())
 
 
-@pytest.fixture(scope="module")
-def chrome():
-    with browser.browser() as started:
-        yield started
-
-
 @pytest.mark.parametrize("dark", [False, True])
 @pytest.mark.parametrize("width", [1280, 390])
 def test_small_pictures_are_drawn(chrome, tmp_path, width, dark):

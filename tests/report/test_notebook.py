@@ -41,12 +41,6 @@ def test_a_result_shows_itself():
     assert kept.count("<polyline") == 2  # the frame and the raw score
 
 
-@pytest.fixture(scope="module")
-def chrome():
-    with browser.browser() as started:
-        yield started
-
-
 @pytest.mark.parametrize("dark", [False, True])
 @pytest.mark.parametrize("width", [1280, 390])
 def test_it_is_drawn_on_light_and_on_dark(chrome, tmp_path, width, dark):

@@ -64,12 +64,6 @@ def test_without_another_method_there_is_no_gain():
 
 
 @pytest.fixture(scope="module")
-def chrome():
-    with browser.browser() as started:
-        yield started
-
-
-@pytest.fixture(scope="module")
 def pages(tmp_path_factory):
     folder = tmp_path_factory.mktemp("paging")
     for name in ("a year", "hostile"):

@@ -12,12 +12,6 @@ from calibeat import report
 
 
 @pytest.fixture(scope="module")
-def chrome():
-    with browser.browser() as started:
-        yield started
-
-
-@pytest.fixture(scope="module")
 def page(tmp_path_factory):
     path = tmp_path_factory.mktemp("reports") / "year.html"
     report.write(payload(), path)

@@ -56,12 +56,6 @@ def test_when_it_was_made_with_what_and_how():
     assert "Made on 2026-11-16 at 08:15 UTC · calibeat 0.4.0" in html and "calibeat backtest flights" in html
 
 
-@pytest.fixture(scope="module")
-def chrome():
-    with browser.browser() as started:
-        yield started
-
-
 @pytest.mark.parametrize("dark", [False, True])
 @pytest.mark.parametrize("width", [1280, 390])
 def test_the_top_fits_and_its_code_can_be_copied(chrome, tmp_path, width, dark):

@@ -151,7 +151,7 @@ def _top(options: argparse.Namespace) -> None:
         print(json.dumps(found))
         return
     head = list(dict.fromkeys((*names, options.by)))
-    cells = [[_said(row[name], as_it_is=name == "key") for name in head] for row in found]
+    cells = [[_cell(row[name], as_it_is=name == "key") for name in head] for row in found]
     widths = [max(len(line[i]) for line in (head, *cells)) for i in range(len(head))]
     for line in (head, *cells):
         pairs = zip(line, widths, strict=True)
@@ -167,7 +167,7 @@ def _print(found: dict[str, Any], *, as_json: bool) -> None:
         return
     width = max(map(len, found))
     for name, value in found.items():
-        print(f"{name.ljust(width)}  {_said(value, as_it_is=name in ('key', 'seed'))}")
+        print(f"{name.ljust(width)}  {_cell(value, as_it_is=name in ('key', 'seed'))}")
 
 
 def _plain(value: Any) -> Any:
@@ -175,7 +175,7 @@ def _plain(value: Any) -> Any:
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
-def _said(value: Any, *, as_it_is: bool = False) -> str:
+def _cell(value: Any, *, as_it_is: bool = False) -> str:
     """A value for people; a key so that it can be typed again, and so that it does nothing to the terminal."""
     if value is None:
         return "-"

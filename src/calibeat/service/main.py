@@ -106,7 +106,7 @@ def _serve_one(options: Options, listener: socket.socket, ready: Ready | None) -
                 webhook.start()
                 stack.callback(webhook.stop)
 
-        def said(running: server.Server) -> None:
+        def announce(running: server.Server) -> None:
             where = server.address(listener, tls=options.tls is not None)
             if ready is not None:
                 ready(where, running.stop)
@@ -115,7 +115,7 @@ def _serve_one(options: Options, listener: socket.socket, ready: Ready | None) -
             sys.stdout.write(f"calibeat serves {shown(options.store)} at {where}{alone}\n")
             sys.stdout.flush()
 
-        return server.run(service, listener, started=started, ready=said, tls=options.tls)
+        return server.run(service, listener, started=started, ready=announce, tls=options.tls)
 
 
 def _log_alarms(alarms: Sequence[Alarm]) -> None:

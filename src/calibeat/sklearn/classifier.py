@@ -130,12 +130,12 @@ class OnlineCalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstima
         calibrator, K = new_calibrator(self, classes), len(classes)
         outcomes = outcomes_of(y, classes)
         method = score_method(model, _safe_indexing(X, slice(0, 100)), K)
-        said = outputs(model, method, _safe_indexing(X, slice(first, n)), K)
-        known = outputs(model, method, _safe_indexing(X, slice(0, first)), K) if first else said
+        answers = outputs(model, method, _safe_indexing(X, slice(first, n)), K)
+        known = outputs(model, method, _safe_indexing(X, slice(0, first)), K) if first else answers
         margin = method == "decision_function"
         scale = margin_scale(known) if margin else 1.0
         delay = delay_of_fit(self.delay, n - first)
-        learn_late(calibrator, as_probability(said, margin=margin, scale=scale), outcomes[first:], delay)
+        learn_late(calibrator, as_probability(answers, margin=margin, scale=scale), outcomes[first:], delay)
         self._take(model, classes, method, scale, calibrator)
         return self
 
@@ -168,10 +168,10 @@ class OnlineCalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstima
             )
         check_classes(classes, labels)
         outcomes = outcomes_of(y, labels)
-        said = outputs(model, method, X, len(labels))
+        answers = outputs(model, method, X, len(labels))
         margin = method == "decision_function"
-        scale = self.margin_scale_ if started else margin_scale(said) if margin else 1.0
-        learn_late(calibrator, as_probability(said, margin=margin, scale=scale), outcomes, None)
+        scale = self.margin_scale_ if started else margin_scale(answers) if margin else 1.0
+        learn_late(calibrator, as_probability(answers, margin=margin, scale=scale), outcomes, None)
         if not started:  # only now: what was refused leaves nothing behind
             self._take(model, labels, method, scale, calibrator)
         return self
@@ -179,8 +179,8 @@ class OnlineCalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstima
     def predict_proba(self, X: Any) -> Vector:
         """Probabilities of the classes, from what is known now; nothing is learnt."""
         check_is_fitted(self)
-        said, margin = outputs(self.estimator_, self.score_method_, X, len(self.classes_)), self._has_margins
-        p: Vector = self.calibrator_.predict_many(as_probability(said, margin=margin, scale=self.margin_scale_))
+        answers, margin = outputs(self.estimator_, self.score_method_, X, len(self.classes_)), self._has_margins
+        p: Vector = self.calibrator_.predict_many(as_probability(answers, margin=margin, scale=self.margin_scale_))
         return p if p.ndim == 2 else np.column_stack([1.0 - p, p])
 
     def predict(self, X: Any) -> Labels:

@@ -84,8 +84,8 @@ def backtest(
     reader = Made(chosen_options, trace=True, methods=tuple(by_keys))
     source = Source(chosen_options.title, ["a frame of Spark"], score_kind=chosen_options.score_kind)
     given = {**{role.replace(" ", "_"): name for role, name in columns.items()}, "order": order, **options}
-    said = ", ".join(f"{name}={value!r}" for name, value in given.items() if value is not None)
-    source.command = f"calibeat.spark.backtest(frame, {said})"
+    listed = ", ".join(f"{name}={value!r}" for name, value in given.items() if value is not None)
+    source.command = f"calibeat.spark.backtest(frame, {listed})"
     batches = _batches(log.orderBy(*map(quoted, orders)), columns | others, reader)
     payload = run(batches, source, reader, keyed=key is not None, others=others, elsewhere=reader)
     return BacktestResult(payload)
