@@ -53,6 +53,8 @@ TABLES = {
     "serve": "serve:throughput",
     "soak": "serve:soak",
     "spark": "spark:scale",
+    "spark-bucket": "spark_bucket:cost",
+    "spark-state": "spark_state:layouts",
     "spark-kill": "spark_kill:kills",
     "abandoned": "serve:abandoned",
 }

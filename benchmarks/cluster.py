@@ -88,11 +88,11 @@ class Cluster:
 
 
 def python_seconds() -> float:
-    """CPU seconds so far of the Python processes that Spark's executors have started and that are alive."""
+    """CPU seconds so far of the Python processes of Spark's executors, also of those that have ended."""
     tick, total = os.sysconf("SC_CLK_TCK"), 0.0
     for process in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):
             if b"pyspark.daemon" in (process / "cmdline").read_bytes():
                 fields = (process / "stat").read_text().rpartition(")")[2].split()
-                total += (int(fields[11]) + int(fields[12])) / tick
+                total += sum(map(int, fields[11:15])) / tick
     return total

@@ -23,14 +23,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from benchmarks.cluster import Cluster
-from benchmarks.spark import connected
+from benchmarks.spark import connected, served
 from benchmarks.table import show
 from calibeat import Bank
 from calibeat import spark as on_spark
 from calibeat.bank.travel import rows_out
 from calibeat.spark.state import to_bytes
-
-COLUMNS: dict[str, Any] = {"key": "key", "id": "id", "score": "score", "outcome": "outcome", "time": "time"}
 
 
 def kills(*, quick: bool) -> None:
@@ -163,25 +161,12 @@ def drive(what: str, folder: Path, address: str) -> None:
             result = on_spark.calibrate(log, **names, method="tops", path=folder / "out")
             forecasts, state = result.forecasts.selectExpr("cast(id as string) id", "forecast"), result.state
         else:
-            _stream(spark, folder)
+            served(spark, folder, buckets=16)
             told = spark.read.parquet(str(folder / "out")).where("status = 'forecast'")
             forecasts = told.select("id", "forecast")
             state = on_spark.stream_state(spark, folder / "checkpoint", method="tops")
         pq.write_table(forecasts.toArrow(), folder / "result.parquet")
         pq.write_table(state.select("key", "row").toArrow(), folder / "state.parquet")
-
-
-def _stream(spark: Any, folder: Path) -> None:
-    frames = [
-        spark.readStream.schema(spark.read.parquet(str(folder / name)).schema)
-        .option("maxFilesPerTrigger", 1)
-        .parquet(str(folder / name))
-        for name in ("scores", "outcomes")
-    ]
-    told = on_spark.calibrate_stream(*frames, **COLUMNS, method="tops", buckets=16)
-    writer = told.writeStream.format("parquet").option("path", str(folder / "out"))
-    query = writer.option("checkpointLocation", str(folder / "checkpoint")).trigger(availableNow=True).start()
-    query.awaitTermination()
 
 
 if __name__ == "__main__":

@@ -14,7 +14,8 @@ from calibeat.backtest.read.arrow import batch_of
 from calibeat.core.presets import OPS
 from calibeat.errors import CalibeatError, InvalidInput
 from calibeat.spark import backtest
-from calibeat.spark.backtest import packed, unpacked
+from calibeat.spark.backtest import parcels
+from calibeat.spark.columns import unpacked
 from calibeat.spark.replays import Made, PartitionReplay
 
 pa = pytest.importorskip("pyarrow")
@@ -103,9 +104,8 @@ def test_a_partition_without_spark_in_any_cut() -> None:
     long = pa.Table.from_pandas(log(135_000), preserve_index=False)  # more than one table
     made = pa.Table.from_batches(list(work(iter(long.to_batches()))))
     assert made.num_rows == 135_000 and made.slice(0, 100)["__calibeat_forecast_0"].null_count == 0
-    parcels = [parcel["content"][0].as_py() for parcel in packed(iter(whole.to_batches(max_chunksize=99)))]
-    back = [batch for parcel in parcels for batch in unpacked(parcel)]
-    assert len(parcels) == 1 and pa.Table.from_batches(back).equals(whole)
+    made_parcels = [parcel["content"][0].as_py() for parcel in parcels(iter(whole.to_batches(max_chunksize=99)))]
+    assert [unpacked(content).equals(whole) for content in made_parcels] == [True]
 
 
 def test_a_forecast_that_is_missing_is_an_error() -> None:

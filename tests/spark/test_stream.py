@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import os
-from itertools import pairwise
+from collections import Counter
+from itertools import pairwise, repeat
 from math import nan
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from naive_stream import NaiveBucket
 
 from calibeat import Bank
 from calibeat.core.stats import LAST
@@ -111,42 +113,72 @@ def test_the_bits_of_one_process_and_a_restart_in_mid_stream(spark: Any, tmp_pat
     assert len(forecasts) == len(scores) and dict(zip(forecasts["id"], forecasts["forecast"], strict=True)) == wanted
     assert got["status"].value_counts().to_dict() == {"forecast": len(scores), "repeated": repeats}
     found = to_bank(stream_state(spark, tmp_path / "checkpoint", method="tops"))
-    rows, own = found.rows(sorted(bank)), bank.rows(sorted(bank))
-    rows[:, bank.method.width + LAST] = own[:, bank.method.width + LAST] = 0.0
-    assert np.array_equal(rows, own)
+    assert np.array_equal(rows_of(found), rows_of(bank))
 
 
-def test_a_stream_that_starts_from_a_bank_and_expires_events(spark: Any, tmp_path: Path) -> None:
-    scores, outcomes = events(4000, keys=20, seed=1)
-    bank = Bank("ops")
-    bank.run(scores["key"].to_numpy(), scores["score"].to_numpy(), np.ones(len(scores)))
-    bad = scores[:1].assign(id=77_777, score=1.5)
-    folder = Folder(
-        spark,
-        tmp_path,
-        method="ops",
-        state=bank,
-        expire="1h",
-        expire_as=0,
-        watermark="0 seconds",
-        bad="side",
-        learnt=True,
-    )
-    first = outcomes["time"] < scores["time"].iloc[2000]
-    early = outcomes[first]
-    folder.arrive(pd.concat([scores[:2000], bad]), early)
+def in_micros(table: Any) -> Any:
+    return table["time"].to_numpy().astype("M8[us]").astype(np.int64)
+
+
+def operations_of(scores: Any, outcomes: Any) -> list[Any]:
+    """As the naive bucket takes them."""
+    ids = [[str(name) for name in table["id"]] for table in (scores, outcomes)]
+    first = zip(scores["key"], ids[0], in_micros(scores).tolist(), scores["score"], repeat(nan))
+    second = zip(outcomes["key"], ids[1], in_micros(outcomes).tolist(), repeat(nan), outcomes["outcome"].astype(float))
+    return [*first, *second]
+
+
+def test_maturity_expiry_and_a_state_to_start_from_across_a_restart(spark: Any, tmp_path: Path) -> None:
+    scores, outcomes = events(3000, keys=20, seed=1)
+    second = 1_000_000
+    bank, naive = Bank("ops"), NaiveBucket("ops", expire=3600 * second, expire_as=0, mature=600 * second)
+    for own in (bank, naive.bank):
+        own.run(scores["key"].to_numpy(), scores["score"].to_numpy(), np.ones(len(scores)))
+    ages = {"mature": "10min", "expire": "1h", "expire_as": 0, "watermark": "60 seconds"}
+    folder = Folder(spark, tmp_path, method="ops", state=bank, bad="side", learnt=True, **ages)
+    edges = START + pd.to_timedelta([0, 1500, 3000, 12_000], unit="s")
+    parts = [
+        tuple(table[(table["time"] >= begin) & (table["time"] < end)] for table in (scores, outcomes))
+        for begin, end in pairwise(edges)
+    ]
     much_later = scores[:1].assign(id=99_999, time=START + pd.Timedelta(days=1))
-    folder.arrive(much_later, outcomes[:0])
+    parts.append((much_later, outcomes[:0]))
+    bad, late = scores[:1].assign(id=77_777, score=1.5), scores[:1].assign(id=88_888)
+    wanted: list[Any] = []
+    now = latest = 0
+    for number, part in enumerate(parts):
+        arrives = (pd.concat([part[0], bad]), part[1]) if number == 0 else part
+        folder.arrive(*((pd.concat([part[0], late]), part[1]) if number == 2 else arrives))
+        wanted += [*naive.serve(operations_of(*part), now), *naive.aged(now)]
+        latest = max([latest, *in_micros(part[0]).tolist(), *in_micros(part[1]).tolist()])
+        now = latest - 60 * second  # for the next one
+        if number == 1:
+            wanted += naive.aged(now)  # before it stops Spark runs a batch without rows
+            folder.run()
+    wanted += naive.aged(now)
     got = folder.run()
-    forecasts = got[got["status"] == "forecast"].set_index("id")["forecast"]
-    wanted, _ = in_one_process(bank, scores[:2000], early)
-    assert {name: forecasts[name] for name in wanted} == wanted
-    settled = set(early["id"])
-    expired = got[got["status"] == "expired"]
-    assert sorted(expired["id"].astype(int)) == sorted(set(range(2000)) - settled)
-    assert (expired["outcome"] == 0.0).all()
+    columns = got["key"], got["id"], in_micros(got), *(got[c] for c in ("status", "score", "forecast", "outcome"))
+    rows = list(zip(*columns, strict=True))
+    aside = [row for row in rows if row[3] in ("bad", "late")]
+    assert sorted(row[1:4:2] for row in aside) == [("77777", "bad"), ("88888", "late")]
     assert got[got["status"] == "bad"]["reason"].tolist() == ["score must be in [0, 1], got 1.5"]
-    assert (got["status"] == "learnt").sum() == len(settled)
+    rest = [row for row in rows if row[3] not in ("bad", "late")]
+    assert Counter(row[3] for row in rest) == Counter(row[3] for row in wanted)
+    assert {"held", "learnt", "expired", "repeated", "forecast"} <= {row[3] for row in rest}
+    assert sorted(map(repr, map(plain, rest))) == sorted(map(repr, map(plain, wanted)))
+    found = to_bank(stream_state(spark, tmp_path / "checkpoint", method="ops"))
+    assert np.array_equal(rows_of(found), rows_of(naive.bank))
+
+
+def plain(row: Any) -> tuple[Any, ...]:
+    key, name, time, status, *numbers = row
+    return int(key), name, int(time), status, *map(float, numbers)
+
+
+def rows_of(bank: Bank) -> Any:
+    rows = bank.rows(sorted(bank))
+    rows[:, bank.method.width + LAST] = 0.0  # no clock spans many machines
+    return rows
 
 
 def test_what_a_stream_refuses(spark: Any) -> None:
@@ -162,6 +194,8 @@ def test_what_a_stream_refuses(spark: Any) -> None:
     refused("a bank needs a method that lives in a row", method="wps")
     refused("expire must be a time such as 30d, got 5", expire=5)
     refused("expire_as needs expire", expire_as=0)
+    refused("mature must be a time such as 30d, got 5", mature=5)
+    refused("expire must be longer than mature, got '1d' and '7d'", expire="1d", mature="7d")
     refused("outcome must be 0 or 1", expire="1d", expire_as=2)
     refused("outcome must be a column of the frame, got 'label'", outcome="label")
     refused("time column must hold timestamps, got long", time="id")

@@ -129,23 +129,27 @@ def fold_rows(
     return -1
 
 
-class _Operations:
+class Operations:
     """The columns of a call: what is asked, what is brought, and room for what comes of it."""
 
-    def __init__(self, bank: Bank, slots: Slots, scores: Vector, outcomes: Vector, own: Ints) -> None:
-        n, method = len(slots), bank._method
+    def __init__(self, method: Method, slots: Slots, scores: Vector, outcomes: Vector, own: Ints) -> None:
+        n, self._method = len(slots), method
         self.slots, self.outcomes, self.own = slots, outcomes, own
         self.asked = np.isnan(outcomes)
         self.brought = np.flatnonzero(~self.asked & (own < 0))
         self.sources = np.where(own >= 0, own, np.arange(n))
-        self.keys: list[Key] = bank._store.names(slots).tolist()
+        self.keys: list[Key] = []
         self.issuers = np.zeros(n, dtype=np.uint64)
-        needed = own < 0
-        fingerprints = [bank._members.fingerprint(self.keys[i]) for i in np.flatnonzero(needed).tolist()]
-        self.issuers[needed] = np.array(fingerprints, dtype=np.uint64)
         self.scores, self.forecasts, self.experts = scores.copy(), np.full(n, np.nan), np.zeros(n)
         self.bins, self.cells, self.events, self.seen = np.zeros((4, n), dtype=np.int64)
         self.hedges, self.lanes = np.zeros((n, 4)), np.zeros((n, method.receipt_width))
+
+    def identify(self, bank: Bank) -> None:
+        """The keys of a bank, and who issues their receipts."""
+        self.keys = bank._store.names(self.slots).tolist()
+        needed = self.own < 0
+        fingerprints = [bank._members.fingerprint(self.keys[i]) for i in np.flatnonzero(needed).tolist()]
+        self.issuers[needed] = np.array(fingerprints, dtype=np.uint64)
 
     def bring(self, given: npt.NDArray[np.void]) -> None:
         """The receipts of outcomes whose forecasts were made in earlier calls."""
@@ -153,22 +157,22 @@ class _Operations:
         self.scores[rows], self.forecasts[rows], self.cells[rows] = given["score"], given["probability"], given["cell"]
         self.lanes[rows], self.events[rows] = given["lanes"], given["event"]
 
-    def run(self, bank: Bank, clock: int, opened: int) -> None:
-        """All operations, on the rows of the bank."""
-        n, method, store = len(self.slots), bank._method, bank._store
-        draws = np.zeros(n)
-        if bank._hedges:
-            draws[self.asked] = bank._draws.of(store, self.slots[self.asked])
+    def run(self, rows: Vector, clock: int, draws: Vector, pool: Vector | None, fresh: Vector, opened: int) -> None:
+        """All operations, on rows one behind the other; `draws` are those of the forecasts, if they need any."""
+        n, method = len(self.slots), self._method
+        u = np.zeros(n)
+        if len(draws):
+            u[self.asked] = draws
         loop: Any = for_batch(fold_rows, method, n)
         stopped = loop(
             method.spec,
-            store.flat,
-            store.stride,
+            rows,
+            method.width + STATS,
             self.slots,
             float(clock),
             self.scores,
             self.outcomes,
-            draws,
+            u,
             self.sources,
             self.forecasts,
             self.experts,
@@ -178,9 +182,9 @@ class _Operations:
             self.seen,
             self.hedges.reshape(-1),
             self.lanes.reshape(-1),
-            bank._prior is not None,
-            bank._pool,
-            store.fresh,
+            pool is not None,
+            np.empty(0) if pool is None else pool,
+            fresh,
             opened,
             np.empty(method.receipt_width),
         )
@@ -202,11 +206,11 @@ class _Operations:
                 event = self.forecasts[j].item(), y, self.scores[j].item()
                 monitors.update(slot, int(self.events[j]), event)
 
-    def made(self, bank: Bank) -> npt.NDArray[np.void]:
+    def made(self, life: str | None = None) -> npt.NDArray[np.void]:
         """The receipts of the forecasts."""
-        asked, life = self.asked, bank._members.life
-        made = np.zeros(int(asked.sum()), dtype=receipt_type(bank._method))
-        made["version"], made["numbers"], made["life"] = VERSION, bank._method.receipt_width, int(life or "0", 16)
+        asked, method = self.asked, self._method
+        made = np.zeros(int(asked.sum()), dtype=receipt_type(method))
+        made["version"], made["numbers"], made["life"] = VERSION, method.receipt_width, int(life or "0", 16)
         made["candidates"] = 2 * (self.hedges[asked, 3] + self.hedges[asked, 1] > 0.0)
         made["bin"], made["cell"], made["event"] = self.bins[asked], self.cells[asked], self.events[asked]
         made["seen"], made["issuer"], made["probability"] = self.seen[asked], self.issuers[asked], self.forecasts[asked]
@@ -232,13 +236,16 @@ def fold(bank: Bank, column: KeyColumn, scores: Vector, outcomes: Vector, receip
     try:
         slots = _slots(bank, column, asked)
         undo.remember(slots)
-        operations = _Operations(bank, slots, scores, outcomes, own)
+        operations = Operations(bank._method, slots, scores, outcomes, own)
+        operations.identify(bank)
         _check_own(slots, own)
         _check_given(bank, given, operations)
         operations.bring(given)
-        operations.run(bank, undo.clock, undo.count)
+        pool = None if bank._prior is None else bank._pool
+        draws = bank._draws.of(bank._store, slots[asked])
+        operations.run(bank._store.flat, undo.clock, draws, pool, bank._store.fresh, undo.count)
         operations.watch(bank._store.monitors)
-        made, settled = operations.made(bank), operations.settled()
+        made, settled = operations.made(records.life), operations.settled()
         events = dict(zip(operations.keys, bank._store.stats(EVENTS)[slots].astype(int).tolist(), strict=True))
         operations.forecasts[~asked] = np.nan
         result = Fold(operations.forecasts, made.view(f"V{made.itemsize}"))
@@ -316,10 +323,19 @@ def _check_own(slots: Slots, own: Ints) -> None:
         raise UnknownForecast(f"outcome must be of a forecast of its own key, got another key's - at row {row}")
 
 
-def _check_given(bank: Bank, given: npt.NDArray[np.void], operations: _Operations) -> None:
+def _check_given(bank: Bank, given: npt.NDArray[np.void], operations: Operations) -> None:
     """Raise unless each receipt is one that this bank, or one that it continues, has issued for the key."""
-    method, rows = bank._method, operations.brought
-    states = bank._store.matrix[operations.slots[rows]]
+    rows = operations.brought
+    same = given["issuer"] == operations.issuers[rows]
+    check_receipts(bank._method, bank._store.matrix[operations.slots[rows]], given, rows, same)
+    for row, event in zip(rows.tolist(), given["event"].tolist(), strict=True):
+        bank._members.check_open(row, operations.keys[row], event)
+
+
+def check_receipts(
+    method: Method, states: npt.NDArray[np.float64], given: npt.NDArray[np.void], rows: Ints, same: Flags
+) -> None:
+    """Raise unless each receipt can be one of its stream, whose row is given; `same` tells whether they agree."""
     events, learnt = states[:, method.width + EVENTS], states[:, N]
     version = (given["version"] == VERSION) & (given["numbers"] == method.receipt_width)
     issued = (given["event"] >= 0) & (given["event"] < events)
@@ -327,19 +343,13 @@ def _check_given(bank: Bank, given: npt.NDArray[np.void], operations: _Operation
     sound = (given["seen"] >= 0) & (given["seen"] <= learnt) & cells & _is_sound(method, given)
     checks: list[tuple[Flags, type[Exception], str]] = [
         (version, InvalidInput, f"receipt must be of version {VERSION} with {method.receipt_width} lanes, got another"),
-        (
-            given["issuer"] == operations.issuers[rows],
-            UnknownForecast,
-            "receipt must be of this bank and this key, got another's",
-        ),
+        (same, UnknownForecast, "receipt must be of this bank and this key, got another's"),
         (issued, UnknownForecast, "receipt must be of a forecast that was made, got a later one"),
         (sound, InvalidInput, "receipt must be as it was issued, got a damaged one"),
     ]
     for good, error, sentence in checks:
         if not good.all():
             raise error(f"{sentence} - at row {int(rows[int((~good).argmax())])}")
-    for row, event in zip(rows.tolist(), given["event"].tolist(), strict=True):
-        bank._members.check_open(row, operations.keys[row], event)
 
 
 def _is_sound(method: Method, given: npt.NDArray[np.void]) -> Flags:

@@ -22,6 +22,7 @@ from calibeat.backtest.run import run
 from calibeat.core.method import Method
 from calibeat.errors import InvalidInput
 
+from .columns import packed, unpacked
 from .replays import AT_ONCE, FORECAST, Made, PartitionReplay, in_tables
 from .rows import check_names, column_of, quoted
 from .session import check_frame, check_libraries
@@ -125,29 +126,19 @@ def _replayed(
 
 def _batches(log: Any, columns: dict[str, str], reader: Made) -> Iterator[Batch]:
     """The log in its order as batches; their forecasts go to the reader."""
-    parcels = log.mapInArrow(packed, "content binary").toLocalIterator(prefetchPartitions=True)
+    rows = log.mapInArrow(parcels, "content binary").toLocalIterator(prefetchPartitions=True)
     first = 0
-    for table in in_tables(batch for parcel in parcels for batch in unpacked(parcel["content"])):
+    for table in in_tables(batch for row in rows for batch in unpacked(bytes(row["content"])).to_batches()):
         reader.add(first, table)
         roles = {role: table[name].combine_chunks() for role, name in columns.items()}
         yield batch_of(roles, "the frame", np.arange(first, first + len(table)), 0, reader.options)
         first += len(table)
 
 
-def packed(batches: Iterator[Any]) -> Iterator[Any]:
+def parcels(batches: Iterator[Any]) -> Iterator[Any]:
     """Many rows as one: a row for the driver costs as much as thousands inside a parcel."""
     import pyarrow as pa
 
     for table in in_tables(batches, PACKED):
-        sink = pa.BufferOutputStream()
-        with pa.ipc.new_stream(sink, table.schema) as writer:
-            writer.write_table(table)
-        content = pa.array([sink.getvalue().to_pybytes()], pa.binary())
+        content = pa.array([packed(table)], pa.binary())
         yield pa.RecordBatch.from_arrays([content], names=["content"])
-
-
-def unpacked(content: Any) -> list[Any]:
-    """The inverse, of one parcel."""
-    import pyarrow as pa
-
-    return list(pa.ipc.open_stream(bytes(content)))

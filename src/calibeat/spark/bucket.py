@@ -4,23 +4,34 @@ An event is known by its key and its id. Within one micro-batch operations are t
 same time outcomes come before scores, and equals in the order of their ids. An outcome that comes before its score
 waits for it. Nothing depends on how the rows of a micro-batch were ordered or cut: a batch that is run again gives the
 same.
+
+All of it is done by columns: a micro-batch of a bucket costs a few calls of NumPy and Arrow, however many rows it has.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import isnan, nan
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
-from calibeat._util.types import Ints, Vector
-from calibeat.bank.travel import rows_in, rows_out
+from calibeat._util.types import Flags, Ints, Slots, Vector
+from calibeat.bank.bank import Bank
+from calibeat.bank.bare import fold_on_rows, new_rows
+from calibeat.bank.fold import receipt_type
+from calibeat.bank.travel import rows_in
+from calibeat.core.randomness import numbered as numbered_events
+from calibeat.core.randomness import stream_key, uniforms_at
+from calibeat.core.stats import EVENTS
 
+from .columns import bytes_of, matrix_of, numbered
+from .events import EARLY, HELD, OPEN, SETTLED, Events, in_order
 from .pages import Pages, Store
-from .state import bank_of, from_bytes, to_bytes
+from .state import bank_of, from_bytes
+from .told import EXPIRED, HOLDS, LEARNT, UNKNOWN, Told
 
-OPEN, SETTLED, EARLY = 0, 1, 2  # waits for its outcome; has it; has an outcome and no score yet
+TICKS = 64  # moments in the age of maturity at which outcomes become mature
 
 
 @dataclass(frozen=True)
@@ -32,24 +43,13 @@ class Rules:
     pages: int = 16
     expire: int | None = None  # microseconds after the time of a score
     expire_as: int | None = None  # learn this in the place of an outcome that did not come
-    learnt: bool = False  # whether each outcome that is learnt is reported
+    learnt: bool = False  # whether each outcome that is learnt or held is reported
+    mature: int | None = None  # microseconds after the time of a score: outcomes are learnt then, and not before
 
-
-@dataclass(slots=True)
-class Entry:
-    """An event that is remembered."""
-
-    hash: int  # of key and id
-    key: Any
-    key_hash: int
-    id: str
-    state: int
-    time: int  # of the score; while there is none, of the outcome
-    score: float = nan
-    forecast: float = nan
-    outcome: float = nan
-    receipt: bytes | None = None
-    at: int = -1  # its forecast's place in the fold of this batch
+    def due(self, time: Ints) -> Ints:
+        """When events of these times are mature: at the first of a number of moments from then on."""
+        grain = max(1000, (self.mature or 0) // TICKS // 1000 * 1000)
+        return -(-(time + (self.mature or 0)) // grain) * grain
 
 
 class Bucket:
@@ -62,7 +62,7 @@ class Bucket:
         key = ("key", pa.string() if rules.strings else pa.int64())
         self._rows = Pages(rows, pa.schema([("hash", pa.int64()), key, ("row", pa.binary())]), rules.pages)
         numbers = [(name, pa.float64()) for name in ("score", "forecast", "outcome")]
-        known = [
+        columns = [
             ("key_hash", pa.int64()),
             ("id", pa.string()),
             ("state", pa.int8()),
@@ -70,55 +70,147 @@ class Bucket:
             *numbers,
             ("receipt", pa.binary()),
         ]
-        self._events = Pages(events, pa.schema([("hash", pa.int64()), key, *known]), rules.pages)
+        columns += [] if rules.mature is None else [("known", pa.int64())]
+        self._events = Pages(events, pa.schema([("hash", pa.int64()), key, *columns]), rules.pages)
+        batch = [key, ("id", pa.string()), ("time", pa.int64()), ("score", pa.float64()), ("outcome", pa.float64())]
+        hashes = [("key_hash", pa.int64()), ("event_hash", pa.int64())]
+        self._nothing = pa.schema([*batch, *hashes]).empty_table()
+        self._bank: Bank = bank_of(rules.described)
+        self._method = self._bank.method
+        self._size = receipt_type(self._method).itemsize
 
     # ---- one micro-batch ------------------------------------------------------------------------------------------
 
-    def serve(self, batch: dict[str, Any]) -> dict[str, list[Any]]:
-        """Operations as columns: key, id, time, score (NaN: an outcome), outcome, and hashes of key and of both."""
-        order = np.lexsort((np.array(batch["id"], dtype=np.str_), ~np.isnan(batch["score"]), batch["time"]))
-        found, stay = self._events.take(batch["event_hash"])
-        entries = {(entry.key, entry.id): entry for entry in _entries(found)}
-        fold = _Fold()
-        columns = ("key", "id", "time", "score", "outcome", "key_hash", "event_hash")
-        operations = zip(*(_listed(batch[name], order) for name in columns), strict=True)
-        for key, name, time, score, outcome, key_hash, event_hash in operations:
-            entry = entries.get((key, name))
-            if isnan(score):
-                if entry is None:
-                    entries[key, name] = Entry(event_hash, key, key_hash, name, EARLY, time, outcome=outcome)
-                elif entry.state == OPEN:
-                    fold.settle(entry, time, outcome)
-                else:
-                    status = "repeated" if entry.outcome == outcome else "conflict"
-                    fold.tell(entry, time, status, outcome)
-            elif entry is None or entry.state == EARLY:
-                early = entry
-                entry = entries[key, name] = Entry(event_hash, key, key_hash, name, OPEN, time, score)
-                fold.ask(entry)
-                if early is not None:
-                    fold.settle(entry, max(time, early.time), early.outcome)
-            else:
-                fold.tell(entry, time, "repeated" if entry.score == score else "conflict", nan, score)
-        told = self._run(fold)
-        self._events.put(_table(self._events.schema, list(entries.values())), stay)
-        return told
+    def serve(self, batch: Any, now: int | None = None) -> tuple[Any, Ints]:
+        """Operations as a table: key, id, time, score (NaN: an outcome), outcome, and hashes of key and of both.
 
-    def expired(self, now: int) -> dict[str, list[Any]]:
-        """Forget events whose time is over by now, and tell which of them had no outcome, or no score."""
-        limit = now - (self.rules.expire or 0)
-        gone = [
-            entry for table in self._events.sweep(lambda t: t["time"].to_numpy() <= limit) for entry in _entries(table)
-        ]
-        fold = _Fold()
-        for entry in sorted(gone, key=lambda entry: (entry.time, str(entry.key), entry.id)):
-            if entry.state == EARLY:
-                fold.tell(entry, entry.time, "unknown", entry.outcome)
-            elif entry.state == OPEN and self.rules.expire_as is not None:
-                fold.settle(entry, entry.time, float(self.rules.expire_as), "expired")
-            elif entry.state == OPEN:
-                fold.tell(entry, entry.time, "expired", nan)
-        return self._run(fold)
+        -> what is told, and at which moments outcomes that are held become mature. `now` is the watermark.
+        """
+        batch = in_order(batch)
+        found, stay = self._events.take(batch["event_hash"].to_numpy())
+        events = Events(found, batch, self._size)
+        complete, due = events.complete, np.empty(0, dtype=np.int64)
+        held = np.empty(0, dtype=np.int64)
+        if self.rules.mature is not None and len(complete):
+            due = self.rules.due(events.time[complete])
+            wait = due > (np.iinfo(np.int64).min if now is None else now)
+            held, complete, due = complete[wait], complete[~wait], np.unique(due[wait])
+        told = Told(events)
+        self._learn(events, complete, told)
+        events.state[complete], events.state[held] = SETTLED, HELD
+        if self.rules.learnt:
+            told.outcomes(held, HOLDS)
+        told.again()
+        self._events.put(events.table(self._events.schema), stay)
+        return told.table(), due
+
+    def _learn(self, events: Events, complete: Ints, told: Told) -> None:
+        """Forecasts that are asked for, and outcomes to be learnt, in their order."""
+        asked = events.asked
+        of = np.concatenate([asked, complete])
+        order = np.argsort(np.concatenate([2 * events.score_at[asked], events.place(complete)]), kind="stable")
+        of, is_asked = of[order], order < len(asked)
+        place = np.full(len(events.state), -1)
+        place[of[is_asked]] = np.flatnonzero(is_asked)
+        own = np.where(is_asked, -1, place[of])
+        forecasts, receipts = self._fold(events, of, is_asked, own)
+        # In the order of `asked`.
+        back = np.argsort(order[is_asked])
+        events.keep_receipts(receipts[back], forecasts[place[asked]])
+        told.forecasts()
+        if self.rules.learnt:
+            told.outcomes(complete, LEARNT)
+
+    def _fold(self, events: Events, of: Ints, is_asked: Flags, own: Ints) -> tuple[Vector, npt.NDArray[np.void]]:
+        """Operations on the rows of their keys, which are read and written."""
+        import pyarrow as pa
+
+        if not len(of):
+            return np.empty(0), np.empty(0, dtype=f"V{self._size}")
+        used, places = np.unique(of, return_inverse=True)
+        mine = events.names.select(["key_hash", "key"]).take(pa.array(used)).rename_columns(["hash", "key"])
+        found, stay = self._rows.take(mine["hash"].to_numpy())
+        both = pa.concat_tables([found.select(["hash", "key"]), mine]).combine_chunks()
+        first, codes = numbered(both["hash"].to_numpy(), [both["key"]])
+        rows = new_rows(self._method, len(first))
+        stored, _ = matrix_of(found["row"], 8 * rows.shape[1], f"a row of {self.rules.described} in the state")
+        rows[codes[: len(found)]] = np.ascontiguousarray(stored).view("<f8")
+        slots = codes[len(found) :][places].astype(np.int32)
+        names = both.take(pa.array(first))
+        brought = events.receipt[of[~is_asked & (own < 0)]]
+        made = fold_on_rows(
+            self._method,
+            rows,
+            slots,
+            np.where(is_asked, events.score[of], np.nan),
+            np.where(is_asked, np.nan, events.outcome[of]),
+            own,
+            np.ascontiguousarray(events.receipts[brought]).view(f"V{self._size}").reshape(-1),
+            self._draws(rows, slots[is_asked], names["key"]),
+        )
+        content = bytes_of(np.ascontiguousarray(rows, dtype="<f8"))
+        self._rows.put(pa.table([names["hash"], names["key"], content], schema=self._rows.schema), stay)
+        return made.forecasts, made.receipts
+
+    def _draws(self, rows: npt.NDArray[np.float64], slots: Slots, keys: Any) -> Vector:
+        """The draws of forecasts, as the bank would draw them."""
+        bank = self._bank
+        if not self._method.draws:
+            return np.empty(0)
+        streams = np.uint64(stream_key(bank.seed, 0))
+        if bank.independent:
+            streams = np.array([stream_key(bank.seed, key) for key in keys.to_pylist()], dtype=np.uint64)[slots]
+        counts = rows[:, self._method.width + EVENTS].copy()
+        return uniforms_at(streams, numbered_events(counts, slots))
+
+    # ---- what comes of age ----------------------------------------------------------------------------------------
+
+    def aged(self, now: int) -> Any:
+        """Learn held outcomes that are mature by now, and forget events whose time is over; -> what is told.
+
+        All in the order of the moments at which they were due, then by the times of the outcomes, then by id and key.
+        """
+        import pyarrow as pa
+
+        rules = self.rules
+        limit = np.iinfo(np.int64).min if rules.expire is None else now - rules.expire
+
+        def leave(table: Any) -> Flags:
+            time, state = table["time"].to_numpy(), table["state"].to_numpy()
+            leaves: Flags = (time <= limit) | ((state == HELD) & (rules.due(time) <= now))
+            return leaves
+
+        found, stay = self._events.sweep(leave)
+        events = Events(found, in_order(self._nothing), self._size)
+        gone, mature = events.time <= limit, events.state == HELD
+        given_up = gone & (events.state == OPEN)
+        of = self._by_age(events, np.flatnonzero(mature | given_up | (gone & (events.state == EARLY))))
+        told = Told(events)
+        learnt, unknown = mature[of], events.state[of] == EARLY
+        time = np.where(learnt, rules.due(events.time[of]), events.time[of])
+        status = np.where(learnt, LEARNT, np.where(unknown, UNKNOWN, EXPIRED))
+        if rules.expire_as is not None:
+            events.outcome[given_up] = float(rules.expire_as)
+            learnt |= given_up[of]
+        self._fold(events, of[learnt], np.zeros(int(learnt.sum()), dtype=bool), np.full(int(learnt.sum()), -1))
+        events.state[of[learnt]] = SETTLED
+        shown = (status != LEARNT) | rules.learnt
+        told.aged(of[shown], time[shown], status[shown])
+        self._events.put(events.table(self._events.schema).filter(pa.array(~gone)), stay)
+        return told.table()
+
+    def _by_age(self, events: Events, of: Ints) -> Ints:
+        """Events in the order in which they come of age."""
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        rules, names = self.rules, events.names.take(pa.array(of))
+        age = np.where(events.state[of] == HELD, rules.mature or 0, rules.expire or 0)
+        by = {"due": events.time[of] + age, "known": events.known[of], "id": names["id"], "key": names["key"]}
+        order = pc.sort_indices(pa.table(by), sort_keys=[(name, "ascending") for name in by])
+        return of[order.to_numpy()]
+
+    # ---- a state to go on from ------------------------------------------------------------------------------------
 
     def start(self, keys: list[Any], hashes: Ints, rows: list[bytes]) -> None:
         """Rows of a state to go on from."""
@@ -128,110 +220,3 @@ class Bucket:
         rows_in(bank, keys, from_bytes(bank, rows, keys))  # looks at them
         _, stay = self._rows.take(hashes)
         self._rows.put(pa.table([hashes, keys, rows], schema=self._rows.schema), stay)
-
-    def _run(self, fold: _Fold) -> dict[str, list[Any]]:
-        """The fold on the rows of its keys; -> what is told, with the forecasts."""
-        if not fold.keys:
-            return fold.told(self.rules)
-        import pyarrow as pa
-
-        bank = bank_of(self.rules.described)
-        hashes = dict(zip(fold.keys, fold.hashes, strict=True))
-        found, stay = self._rows.take(np.fromiter(hashes.values(), dtype=np.int64, count=len(hashes)))
-        mine = np.array([key in hashes for key in found["key"].to_pylist()], dtype=bool)
-        others, found = found.filter(pa.array(~mine)), found.filter(pa.array(mine))
-        if len(found):
-            keys = found["key"].to_pylist()
-            rows_in(bank, keys, from_bytes(bank, found["row"].to_pylist(), keys))
-        # Arrays, whose values need not be looked at one by one.
-        numbers = np.array(fold.scores), np.array(fold.outcomes)
-        made = bank.fold(fold.keys, *numbers, fold.receipts, of=np.array(fold.sources))
-        fold.finish(made.forecasts, made.receipts.tolist())
-        names, rows = rows_out(bank)
-        names = names.tolist()
-        columns = [[hashes[name] for name in names], names, to_bytes(rows)]
-        self._rows.put(pa.concat_tables([others, pa.table(columns, schema=self._rows.schema)]), stay)
-        return fold.told(self.rules)
-
-
-class _Fold:
-    """Operations for `Bank.fold`, and what is told of them."""
-
-    def __init__(self) -> None:
-        self.keys: list[Any] = []
-        self.hashes: list[int] = []
-        self.scores: list[float] = []
-        self.outcomes: list[float] = []
-        self.sources: list[int] = []
-        self.receipts: list[bytes] = []
-        self._asked: list[Entry] = []
-        self._told: list[tuple[Entry, int, str, float, float]] = []
-
-    def ask(self, entry: Entry) -> None:
-        """A forecast."""
-        entry.at = len(self.keys)
-        self._add(entry, entry.score, nan, -1)
-        self._asked.append(entry)
-        self.tell(entry, entry.time, "forecast", nan)
-
-    def settle(self, entry: Entry, time: int, outcome: float, status: str = "learnt") -> None:
-        """The outcome of a forecast."""
-        self._add(entry, nan, outcome, entry.at)
-        if entry.at < 0:
-            assert entry.receipt is not None  # noqa: S101 - it is open and of an earlier batch
-            self.receipts.append(entry.receipt)
-        entry.state, entry.outcome, entry.receipt = SETTLED, outcome, None
-        self.tell(entry, time, status, outcome)
-
-    def _add(self, entry: Entry, score: float, outcome: float, source: int) -> None:
-        self.keys.append(entry.key)
-        self.hashes.append(entry.key_hash)
-        self.scores.append(score)
-        self.outcomes.append(outcome)
-        self.sources.append(source)
-
-    def tell(self, entry: Entry, time: int, status: str, outcome: float, score: float | None = None) -> None:
-        """Say something of an event."""
-        self._told.append((entry, time, status, outcome, entry.score if score is None else score))
-
-    def finish(self, forecasts: Vector, receipts: list[bytes]) -> None:
-        """The forecasts are made."""
-        for entry, receipt in zip(self._asked, receipts, strict=True):
-            entry.forecast = forecasts[entry.at].item()
-            if entry.state == OPEN:
-                entry.receipt = receipt
-
-    def told(self, rules: Rules) -> dict[str, list[Any]]:
-        """What was said, as columns."""
-        told = [row for row in self._told if rules.learnt or row[2] != "learnt"]
-        return {
-            "key": [entry.key for entry, *_ in told],
-            "id": [entry.id for entry, *_ in told],
-            "time": [time for _, time, *_ in told],
-            "status": [status for _, _, status, *_ in told],
-            "score": [score for *_, score in told],
-            "forecast": [entry.forecast for entry, *_ in told],
-            "outcome": [outcome for *_, outcome, _ in told],
-            "reason": [None] * len(told),
-        }
-
-
-def _listed(column: Any, order: Ints) -> list[Any]:
-    """In that order, as plain Python."""
-    if isinstance(column, np.ndarray) and column.dtype != object:
-        return column[order].tolist()
-    return [column[i] for i in order.tolist()]
-
-
-def _entries(table: Any) -> list[Entry]:
-    columns = (table[name].to_pylist() for name in _STORED)
-    return [Entry(*row) for row in zip(*columns, strict=True)]
-
-
-def _table(schema: Any, entries: list[Entry]) -> Any:
-    import pyarrow as pa
-
-    return pa.table({name: [getattr(entry, name) for entry in entries] for name in schema.names}, schema=schema)
-
-
-_STORED = ("hash", "key", "key_hash", "id", "state", "time", "score", "forecast", "outcome", "receipt")

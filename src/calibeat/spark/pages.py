@@ -6,12 +6,14 @@ of its rows changes.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any, Protocol
 
 import numpy as np
 
 from calibeat._util.types import Flags, Ints
+
+from .columns import packed, unpacked
 
 
 class Store(Protocol):
@@ -44,7 +46,7 @@ class Pages:
         found, stay = [], {}
         for page in np.unique(self._page_of(wanted)).tolist():
             table = self._read(page)
-            mask = np.isin(table["hash"].to_numpy(), wanted, kind="sort") if len(table) else np.empty(0, dtype=bool)
+            mask = _isin(table["hash"].to_numpy(), wanted) if len(table) else np.empty(0, dtype=bool)
             found.append(table.filter(pa.array(mask)))
             stay[page] = table.filter(pa.array(~mask))
         return pa.concat_tables(found) if found else self.schema.empty_table(), stay
@@ -60,16 +62,18 @@ class Pages:
             begin, end = np.searchsorted(page_of, [page, page + 1]).tolist()
             self._write(page, pa.concat_tables([kept, rows.slice(begin, end - begin)]))
 
-    def sweep(self, leave: Callable[[Any], Flags]) -> Iterator[Any]:
-        """Look at every page, and take out the rows that are to leave."""
+    def sweep(self, leave: Callable[[Any], Flags]) -> tuple[Any, dict[int, Any]]:
+        """Look at every page: the rows that are to leave, and those that stay, as `take` gives them."""
         import pyarrow as pa
 
+        found, stay = [self.schema.empty_table()], {}
         for page in self._store.pages():
             table = self._read(page)
             mask = leave(table)
             if mask.any():
-                self._write(page, table.filter(pa.array(~mask)))
-                yield table.filter(pa.array(mask))
+                found.append(table.filter(pa.array(mask)))
+                stay[page] = table.filter(pa.array(~mask))
+        return pa.concat_tables(found), stay
 
     def _page_of(self, hashes: Ints) -> Ints:
         # The lowest bits chose the bucket.
@@ -79,15 +83,23 @@ class Pages:
         import pyarrow as pa
 
         content = self._store.get(page)
-        return self.schema.empty_table() if content is None else pa.ipc.open_stream(content).read_all()
+        if content is None:
+            return self.schema.empty_table()
+        table = unpacked(content)
+        for field in self.schema:  # other columns than when the page was written
+            if field.name not in table.column_names:
+                table = table.append_column(field, pa.nulls(len(table), field.type))
+        return table.select(self.schema.names)
 
     def _write(self, page: int, table: Any) -> None:
-        import pyarrow as pa
-
-        if not len(table):
+        if len(table):
+            self._store.put(page, packed(table.combine_chunks()))
+        else:
             self._store.remove(page)
-            return
-        sink = pa.BufferOutputStream()
-        with pa.ipc.new_stream(sink, self.schema) as writer:
-            writer.write_table(table.combine_chunks())
-        self._store.put(page, sink.getvalue().to_pybytes())
+
+
+def _isin(values: Ints, wanted: Ints) -> Flags:
+    """Which values are among the wanted ones, which are sorted."""
+    at = np.searchsorted(wanted, values)
+    found: Flags = wanted[np.minimum(at, len(wanted) - 1)] == values
+    return found

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 from calibeat._util.check import check_choice, check_outcome, check_whole
@@ -12,16 +12,17 @@ from calibeat.bank.bank import Bank
 from calibeat.core.method import Method
 from calibeat.errors import InvalidInput
 
-from .bucket import Bucket, Rules
+from .bucket import Rules
+from .columns import unpacked
 from .rows import column_of, quoted
 from .session import check_frame, check_libraries
 from .state import VERSION, check_same, check_state, described, from_bank
+from .worker import PACKED, Pack, processor
 
 OUTPUT = (
     "key {key}, id string, time timestamp, status string, score double, forecast double, outcome double, reason string"
 )
 MOST_BUCKETS = 4096
-_TICKS = 16  # timers in the time after which an event expires
 
 
 def calibrate_stream(
@@ -40,6 +41,7 @@ def calibrate_stream(
     state: Any = None,
     expire: Any = None,
     expire_as: Any = None,
+    mature: Any = None,
     watermark: str = "10 minutes",
     learnt: bool = False,
     bad: str = "stop",
@@ -59,20 +61,23 @@ def calibrate_stream(
     expire : so long after its score an event is forgotten: a time such as ``"30d"``. Until then repeats are recognised.
         Without it nothing is ever forgotten, and nothing is dropped by a watermark.
     expire_as : 0 or 1: learn this for an event whose outcome has not come by then. If not given it is not learnt.
-    watermark : with `expire`, how late rows may be. Spark drops rows that are older than the latest time seen less
-        this.
-    learnt : also report every outcome that is learnt.
+    mature : the age at which outcomes are learnt, a time such as ``"7d"``, shorter than `expire`. An outcome that comes
+        before is held until its event is so old by the watermark. So ones and zeros are learnt at the same age.
+    watermark : with `expire` or `mature`, how late rows may be. Rows that are older than the latest time of earlier
+        micro-batches less this are late: they are reported and not served.
+    learnt : also report every outcome that is held or learnt.
     bad : "stop": the query fails at the first row that cannot be used, and names it. "side": such rows are reported.
     buckets : of keys, the unit of state. Fixed for the life of a checkpoint.
     pages : of a bucket, the unit of writing. Fixed as well.
 
     Returns a streaming frame: key, id, time, status, score, forecast, outcome, reason. Forecasts have the status
     "forecast". All others are the side output: "repeated" and "conflict" (the id came before, with the same score or
-    outcome or with another), "expired" (no outcome came), "unknown" (an outcome expired without a score), "bad" (with a
-    reason), "learnt" if asked for.
+    outcome or with another), "expired" (no outcome came), "unknown" (an outcome expired without a score), "late", "bad"
+    (with a reason), "held" and "learnt" if asked for.
 
     Within a micro-batch, operations of a key are taken by time, outcomes before scores of the same time, then by id;
-    micro-batches one after the other. The session must keep states in RocksDB, as that of `session` does.
+    micro-batches one after the other. What comes of age is learnt after the rows of the micro-batch: by due time, then
+    by the time of the outcome, then by id. The session must keep states in RocksDB, as that of `session` does.
     """
     check_libraries("calibeat.spark streaming", stream=True)
     check_frame(scores, "scores", streaming=True)
@@ -82,28 +87,30 @@ def calibrate_stream(
     check_whole("pages", pages, 1, MOST_BUCKETS)
     bank = Bank(method, seed, independent=independent, threads=1)
     strings = _check_columns(scores, outcomes, key, id, score, outcome, time, outcome_time or time)
-    expires = _duration(expire)
+    expires, matures = _duration("expire", expire), _duration("mature", mature)
+    if expires is not None and matures is not None and expires <= matures:
+        raise InvalidInput(f"expire must be longer than mature, got {expire!r} and {mature!r}")
     if expire_as is not None and expires is None:
         raise InvalidInput("expire_as needs expire, got none")
     settled = None if expire_as is None else int(check_outcome(expire_as))
-    rules = Rules(described(bank), strings, pages, expires, settled, learnt)
+    rules = Rules(described(bank), strings, pages, expires, settled, learnt, matures)
     operations = _operations(scores, outcomes, (key, id, score, outcome), (time, outcome_time or time), strings)
-    if expires is not None:
+    timed = expires is not None or matures is not None
+    if timed:
         operations = operations.withWatermark("time", watermark)
     initial = None if state is None else _initial(scores, state, rules, buckets)
-    grouped = _hashed(operations, buckets).groupBy("bucket")
-    processor = _processor(rules, stop=bad == "stop")
+    grouped = _hashed(operations).mapInArrow(Pack(buckets), PACKED).groupBy("bucket")
     schema = OUTPUT.format(key="string" if strings else "bigint")
-    mode = "None" if expires is None else "EventTime"
-    return grouped.transformWithStateInPandas(processor, schema, "Append", mode, initial)
+    worker = processor(rules, stop=bad == "stop")
+    return grouped.transformWithStateInPandas(worker, schema, "Append", "EventTime" if timed else "None", initial)
 
 
-def _duration(expire: Any) -> int | None:
-    if expire is None:
+def _duration(name: str, given: Any) -> int | None:
+    if given is None:
         return None
-    age, is_time = check_age("expire", expire)
+    age, is_time = check_age(name, given)
     if not is_time or not age:
-        raise InvalidInput(f"expire must be a time such as 30d, got {expire!r}")
+        raise InvalidInput(f"{name} must be a time such as 30d, got {given!r}")
     return age
 
 
@@ -158,15 +165,20 @@ def _operations(
     return both.withColumn("reason", reason)
 
 
-def _hashed(frame: Any, buckets: int) -> Any:
+def _hashed(operations: Any) -> Any:
+    """What the workers read. `xxhash64` decides where a key and an event are kept, for the life of a checkpoint."""
     from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 
-    return frame.select(
-        "*",
-        F.unix_micros("time").alias("micros"),
+    return operations.select(
+        "key",
+        "id",
+        F.unix_micros("time").alias("time"),
+        "score",
+        "outcome",
+        "reason",
         F.xxhash64("key").alias("key_hash"),
         F.xxhash64("key", "id").alias("event_hash"),
-    ).withColumn("bucket", F.pmod(F.col("key_hash"), F.lit(buckets)).cast("int"))
+    )
 
 
 def _initial(scores: Any, state: Any, rules: Rules, buckets: int) -> Any:
@@ -180,109 +192,6 @@ def _initial(scores: Any, state: Any, rules: Rules, buckets: int) -> Any:
         raise InvalidInput("keys must be of one kind, got strings in one of state and scores and numbers in the other")
     hashed = state.select("key", "row", F.xxhash64("key").alias("key_hash"))
     return hashed.withColumn("bucket", F.pmod(F.col("key_hash"), F.lit(buckets)).cast("int")).groupBy("bucket")
-
-
-# ---- in the workers ----------------------------------------------------------------------------------------------
-
-
-class MapPages:
-    """A `pages.Store` in a MapState of Spark."""
-
-    def __init__(self, state: Any) -> None:
-        self._state = state
-
-    def get(self, page: int) -> bytes | None:
-        """The content of a page, None if there is none."""
-        found = self._state.getValue((page,))
-        return None if found is None else bytes(found[0])
-
-    def put(self, page: int, content: bytes) -> None:
-        """Replace the content of a page."""
-        self._state.updateValue((page,), (content,))
-
-    def remove(self, page: int) -> None:
-        """Forget a page."""
-        self._state.removeKey((page,))
-
-    def pages(self) -> list[int]:
-        """Which there are."""
-        return sorted(key[0] for key in self._state.keys())  # noqa: SIM118 - not a mapping
-
-
-def _processor(rules: Rules, *, stop: bool) -> Any:
-    """The part that Spark calls, made here because its base class comes from Spark."""
-    from pyspark.sql.streaming.stateful_processor import StatefulProcessor
-
-    class Processor(StatefulProcessor):  # pragma: no cover - it runs in Spark's workers; what it calls is tested
-        def init(self, handle: Any) -> None:
-            self.handle = handle
-            states = [handle.getMapState(name, "page int", "content binary") for name in ("rows", "events")]
-            self.bucket = Bucket(rules, *(MapPages(state) for state in states))
-
-        def handleInputRows(self, key: Any, rows: Iterator[Any], timerValues: Any) -> Iterator[Any]:  # noqa: N802, ARG002
-            yield from serve(self.bucket, self.handle, rows, stop=stop)
-
-        def handleExpiredTimer(self, key: Any, timerValues: Any, expiredTimerInfo: Any) -> Iterator[Any]:  # noqa: N802, ARG002
-            yield from told(self.bucket.expired(timerValues.getCurrentWatermarkInMs() * 1000))
-
-        def handleInitialState(self, key: Any, initialState: Any, timerValues: Any) -> None:  # noqa: N802, ARG002
-            start(self.bucket, initialState)
-
-        def close(self) -> None:
-            pass
-
-    return Processor()
-
-
-def serve(bucket: Bucket, handle: Any, frames: Iterable[Any], *, stop: bool) -> Iterator[Any]:
-    """One micro-batch of a bucket: frames of pandas in and out. Sets the timers at which its events expire."""
-    import pandas as pd
-
-    batch = pd.concat(list(frames), ignore_index=True)
-    wrong = batch["reason"].notna()
-    if wrong.any():
-        bad = batch[wrong]
-        if stop:
-            first = bad.sort_values(["time", "id"]).iloc[0]
-            raise InvalidInput(f"{first['reason']} - at key {first['key']!r:.60}, id {first['id']!r:.60}")
-        yield _bad(bad)
-        batch = batch[~wrong]
-    if not len(batch):
-        return
-    names = ("key", "id", "score", "outcome", "key_hash", "event_hash")
-    columns = {name: batch[name].to_numpy() for name in names}
-    columns |= {"time": batch["micros"].to_numpy().astype("int64")}
-    columns |= {name: columns[name].astype("float64") for name in ("score", "outcome")}
-    if not bucket.rules.strings:  # pragma: no cover - it runs in Spark's workers
-        columns["key"] = columns["key"].astype("int64")
-    expire = bucket.rules.expire
-    if expire is not None:
-        grain = max(1, expire // _TICKS)
-        for tick in sorted(set(((columns["time"] + expire) // grain).tolist())):
-            handle.registerTimer((tick + 1) * grain // 1000 + 1)
-    yield from told(bucket.serve(columns))
-
-
-def told(columns: dict[str, list[Any]]) -> Iterator[Any]:
-    """What a bucket tells, as a frame of pandas."""
-    import pandas as pd
-
-    if columns["key"]:
-        columns["time"] = pd.to_datetime(columns["time"], unit="us")
-        yield pd.DataFrame(columns)
-
-
-def _bad(rows: Any) -> Any:
-    return rows.assign(status="bad", forecast=float("nan"))[
-        ["key", "id", "time", "status", "score", "forecast", "outcome", "reason"]
-    ]
-
-
-def start(bucket: Bucket, frame: Any) -> None:
-    """Rows of a state frame into their bucket."""
-    if len(frame):
-        rows = [bytes(row) for row in frame["row"]]
-        bucket.start(frame["key"].tolist(), frame["key_hash"].to_numpy().astype("int64"), rows)
 
 
 # ---- state out ---------------------------------------------------------------------------------------------------
@@ -304,18 +213,12 @@ def stream_state(
     first = pages.limit(1).collect()
     if not first:  # pragma: no cover - a checkpoint before its first micro-batch
         raise InvalidInput(f"a stream must have served one key at least, got none - in {checkpoint}")
-    strings = str(_read_page(first[0]["content"]).schema.field("key").type) == "string"
+    strings = str(unpacked(first[0]["content"]).schema.field("key").type) == "string"
     rows = pages.mapInArrow(_unpacked, f"key {'string' if strings else 'bigint'}, row binary")
     return rows.select("key", "row", F.lit(text).alias("method"), F.lit(VERSION).alias("version"))
-
-
-def _read_page(content: Any) -> Any:
-    import pyarrow as pa
-
-    return pa.ipc.open_stream(bytes(content)).read_all()
 
 
 def _unpacked(batches: Iterator[Any]) -> Iterator[Any]:  # pragma: no cover - it runs in Spark's workers
     for batch in batches:
         for content in batch["content"].to_pylist():
-            yield from _read_page(content).select(["key", "row"]).to_batches()
+            yield from unpacked(content).select(["key", "row"]).to_batches()

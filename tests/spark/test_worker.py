@@ -1,0 +1,108 @@
+"""What runs in Spark's workers, without Spark: packing by bucket, frames in and out, timers, pages in a state."""
+
+from __future__ import annotations
+
+from math import nan
+from typing import Any
+
+import numpy as np
+import pytest
+from stream_pages import Operation, batch, bucket_of, hash_of
+
+from calibeat import Bank, InvalidInput
+from calibeat.core.stats import LAST
+from calibeat.spark.columns import packed, unpacked
+from calibeat.spark.state import to_bytes
+from calibeat.spark.worker import MapPages, Pack, framed, serve, start
+
+pa = pytest.importorskip("pyarrow")
+pd = pytest.importorskip("pandas")
+
+
+class Handle:
+    """What a bucket asks of Spark beside its state."""
+
+    def __init__(self) -> None:
+        self.timers: list[int] = []
+
+    def registerTimer(self, at: int) -> None:  # noqa: N802 - Spark's name
+        self.timers.append(at)
+
+
+def frame(*operations: Operation, reason: str | None = None) -> Any:
+    """Packed rows, as Spark hands them over."""
+    table = batch(*operations)
+    return pd.DataFrame(
+        {"content": [packed(table.append_column("reason", pa.array([reason] * len(table), pa.string())))]}
+    )
+
+
+def test_rows_are_packed_by_bucket() -> None:
+    table = batch(*((f"k{i}", str(i), i, 0.5, nan) for i in range(1000)))
+    for size in (1000, 77):
+        rows = pa.Table.from_batches(list(Pack(8)(iter(table.to_batches(max_chunksize=size)))))
+        assert rows["bucket"].to_pylist() == list(range(8)) and rows.schema.field("bucket").type == pa.int32()
+        parts = [unpacked(content) for content in rows["content"].to_pylist()]
+        assert pa.concat_tables(parts).sort_by("time").equals(table)
+        for number, part in enumerate(parts):
+            assert set(np.mod(part["key_hash"].to_numpy(), 8)) == {number}
+    assert list(Pack(8)(iter([]))) == []
+
+
+def test_frames_of_pandas_in_and_out() -> None:
+    bucket, handle = bucket_of(expire=16_000_000), Handle()
+    good, bad = (
+        frame(("a", "1", 0, 0.7, nan)),
+        frame(("a", "2", 0, 1.7, nan), reason="score must be in [0, 1], got 1.7"),
+    )
+    with pytest.raises(InvalidInput, match=r"score must be in \[0, 1\], got 1\.7 - at key 'a', id '2'"):
+        list(serve(bucket, handle, [good, bad], 0, stop=True))
+    side, forecasts = serve(bucket, handle, [good, bad], 0, stop=False)
+    assert side["status"].tolist() == ["bad"] and side["reason"].tolist() == ["score must be in [0, 1], got 1.7"]
+    assert forecasts["status"].tolist() == ["forecast"] and list(side.columns) == list(forecasts.columns)
+    assert str(forecasts["time"].dtype.tz) == "UTC"  # whatever the zone of the session
+    assert handle.timers == [17_001]  # milliseconds: the first tick after the event has expired
+    assert [row["status"] for row in next(framed(bucket.aged(17_001_000))).to_dict("records")] == ["expired"]
+    assert list(framed(bucket.aged(17_001_000))) == [] == list(serve(bucket, handle, [bad], 0, stop=False))[1:]
+
+
+def test_late_rows_are_told_and_not_served() -> None:
+    bucket, handle = bucket_of(expire=16_000_000), Handle()
+    told = list(serve(bucket, handle, [frame(("a", "1", 5, 0.7, nan), ("a", "2", 9, 0.7, nan))], 7, stop=True))
+    assert [(row["id"].tolist(), row["status"].tolist()) for row in told] == [(["1"], ["late"]), (["2"], ["forecast"])]
+    (row,) = serve(bucket, handle, [frame(("a", "3", 5, 0.7, nan))], 7, stop=True)
+    assert row["status"].tolist() == ["late"]
+
+
+def test_timers_fire_when_held_outcomes_are_mature() -> None:
+    bucket, handle = bucket_of(mature=64_000_000), Handle()
+    rows = frame(("a", "1", 500, 0.7, nan), ("a", "1", 600, nan, 1.0), ("a", "2", 700, 0.7, nan))
+    statuses = [status for told in serve(bucket, handle, [rows], 0, stop=True) for status in told["status"]]
+    assert statuses == ["forecast", "held", "forecast"]
+    assert handle.timers == [65_000]  # the first full second at which it is 64 seconds old
+    assert next(framed(bucket.aged(65_000_000)))["status"].tolist() == ["learnt"]
+
+
+def test_a_state_is_where_it_starts_from() -> None:
+    bank = Bank("tops")
+    bank.run(["a", "b"] * 40, [0.6, 0.3] * 40, [1, 0] * 40)
+    bucket, rows = bucket_of(), bank.rows(["a", "b"])
+    rows[:, bank.method.width + LAST] = 0.0
+    start(bucket, pd.DataFrame({"key": ["a", "b"], "row": to_bytes(rows), "key_hash": [hash_of("a"), hash_of("b")]}))
+    start(bucket, pd.DataFrame({"key": [], "row": [], "key_hash": []}))
+    told, _ = bucket.serve(batch(("b", "1", 0, 0.4, nan)))
+    assert told["forecast"].to_pylist() == bank.predict_many(["b"], [0.4]).tolist()
+
+
+def test_pages_in_a_state_of_spark() -> None:
+    class State(dict[Any, Any]):
+        getValue = dict.get  # noqa: N815 - Spark's names
+        updateValue = dict.__setitem__  # noqa: N815
+        removeKey = dict.pop  # noqa: N815
+
+    pages = MapPages(State())
+    pages.put(3, b"three")
+    pages.put(1, b"one")
+    assert pages.get(3) == b"three" and pages.get(2) is None and pages.pages() == [1, 3]
+    pages.remove(3)
+    assert pages.pages() == [1]

@@ -1,0 +1,72 @@
+"""Buckets of a stream without Spark: pages in memory, and operations as the table that a bucket takes."""
+
+from __future__ import annotations
+
+from hashlib import blake2b
+from typing import Any
+
+import numpy as np
+
+from calibeat.spark.bucket import Bucket, Rules
+from calibeat.spark.told import COLUMNS
+
+Operation = tuple[str, str, int, float, float]  # key, id, time, score (NaN: an outcome), outcome
+
+
+class Memory:
+    """A store of pages in a dictionary, which counts what is written."""
+
+    def __init__(self) -> None:
+        self.content: dict[int, bytes] = {}
+        self.written = 0
+
+    def get(self, page: int) -> bytes | None:
+        return self.content.get(page)
+
+    def put(self, page: int, content: bytes) -> None:
+        self.content[page] = content
+        self.written += 1
+
+    def remove(self, page: int) -> None:
+        self.content.pop(page, None)
+
+    def pages(self) -> list[int]:
+        return sorted(self.content)
+
+
+def bucket_of(method: str = "tops", **rules: Any) -> Bucket:
+    return Bucket(Rules(method, strings=True, **{"pages": 4, "learnt": True, **rules}), Memory(), Memory())
+
+
+def hash_of(text: str) -> int:
+    return int.from_bytes(blake2b(text.encode(), digest_size=8).digest(), signed=True)
+
+
+def batch(*operations: Operation, collide: bool = False) -> Any:
+    """The table of a micro-batch. With `collide` all keys have one hash, and all events."""
+    import pyarrow as pa
+
+    key, name, time, score, outcome = (list(column) for column in zip(*operations, strict=True))
+    events = [f"{k}/{i}" for k, i in zip(key, name, strict=True)]
+    return pa.table(
+        {
+            "key": key,
+            "id": name,
+            "time": np.array(time, dtype=np.int64),
+            "score": np.array(score, dtype=float),
+            "outcome": np.array(outcome, dtype=float),
+            "key_hash": np.array([7 if collide else hash_of(k) for k in key]),
+            "event_hash": np.array([8 if collide else hash_of(e) for e in events]),
+        }
+    )
+
+
+def columns_of(told: Any) -> dict[str, list[Any]]:
+    """What a bucket tells, as lists."""
+    return {name: [] for name in COLUMNS} if told is None else told.to_pydict()
+
+
+def stored_rows(bucket: Bucket) -> dict[str, bytes]:
+    """The rows of all keys."""
+    tables = [bucket._rows._read(page) for page in bucket._rows._store.pages()]
+    return {k: row for t in tables for k, row in zip(t["key"].to_pylist(), t["row"].to_pylist(), strict=True)}
