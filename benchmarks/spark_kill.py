@@ -30,17 +30,20 @@ from calibeat import spark as on_spark
 from calibeat.bank.travel import rows_out
 from calibeat.spark.state import to_bytes
 
+BATCHES = 24  # micro-batches of the stream
+
 
 def kills(*, quick: bool) -> None:
     """A batch with kills of workers, a stream with kills of workers and of the driver."""
-    batch_kills, stream_kills, events = (2, 4, 100_000) if quick else (6, 14, 600_000)
+    batch_kills, stream_kills, events = (2, 4, 60_000) if quick else (6, 14, 240_000)
     folder = Path(tempfile.mkdtemp(prefix="calibeat-kill-"))
     try:
         with Cluster(folder) as cluster:
-            rows = [killed(cluster, folder / "batch", "batch", batch_kills, 5 * events, seed=1)]
+            rows = [killed(cluster, folder / "batch", "batch", batch_kills, 10 * events, seed=1)]
             rows.append(killed(cluster, folder / "stream", "stream", stream_kills, events, seed=2))
-        head = ["", "events", "kills of workers", "of the driver", "rows that differ", "forecasts", "doubled", "wrong"]
-        show("kill -9 in mid-batch, master and two workers, TOPS", [*head, "outcomes lost", "s"], rows)
+        head = ["", "events", "kills of workers", "of the driver", "in mid-batch", "rows that differ", "forecasts"]
+        head += ["doubled", "wrong", "outcomes lost", "s"]
+        show("kill -9, master and two workers of one core, TOPS", head, rows)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
@@ -49,22 +52,41 @@ def killed(cluster: Cluster, folder: Path, what: str, count: int, events: int, s
     """Run the job to its end, with so many kills on the way; -> a row of the table."""
     folder.mkdir()
     wanted, state, outcomes = written(folder, what, events)
-    dice, done, begin = random.Random(seed), {"worker": 0, "driver": 0}, time.monotonic()  # noqa: S311 - when to kill
-    ready = folder / "running"
+    begin = time.monotonic()
+    done, middle = _run_with_kills(cluster, folder, what, count, random.Random(seed))  # noqa: S311 - when to kill
+    took = time.monotonic() - begin
+    found = pq.read_table(folder / "result.parquet")
+    names, values = (found[name].to_pylist() for name in ("id", "forecast"))
+    wrong = sum(wanted[name] != p for name, p in zip(names, values, strict=True))
+    rows = dict(zip(*(pq.read_table(folder / "state.parquet")[c].to_pylist() for c in ("key", "row")), strict=True))
+    differ = sum(rows.get(key) != row for key, row in state.items()) + len(rows.keys() - state.keys())
+    learnt = sum(np.frombuffer(row)[1] for row in rows.values())
+    doubled = len(names) - len(set(names))
+    numbers = (done["worker"], done["driver"], middle, differ, len(set(names)), doubled, wrong, outcomes - int(learnt))
+    return [what, f"{events:,}", *(f"{number:,}" for number in numbers), f"{took:.0f}"]
+
+
+def _run_with_kills(
+    cluster: Cluster, folder: Path, what: str, count: int, dice: random.Random
+) -> tuple[dict[str, int], int]:
+    """-> kills of each kind, and how many of them came while a batch was under way."""
+    done, middle, open_batch = {"worker": 0, "driver": 0}, 0, -1
     while True:
-        ready.unlink(missing_ok=True)
+        (folder / "running").unlink(missing_ok=True)
         driver = subprocess.Popen(
             [sys.executable, "-m", "benchmarks.spark_kill", what, str(folder), cluster.address], start_new_session=True
         )
         while driver.poll() is None:
-            if not ready.exists() or sum(done.values()) >= count:
-                time.sleep(0.2)
+            now = _open_batch(folder, what)
+            if sum(done.values()) >= count or now is None or now == open_batch:
+                time.sleep(0.1)
                 continue
-            time.sleep(dice.uniform(1.0, 8.0))
+            time.sleep(dice.uniform(0.0, 3.0) if what == "stream" else dice.uniform(1.0, 8.0))
             if driver.poll() is not None:
                 break
             # A batch begins anew when its driver dies, so only its workers are killed.
             target = "worker" if what == "batch" or done["driver"] > done["worker"] else "driver"
+            open_batch, middle = now if what == "stream" else -1, middle + (_open_batch(folder, what) == now)
             if target == "driver":
                 os.killpg(driver.pid, signal.SIGKILL)
                 driver.wait()
@@ -73,21 +95,26 @@ def killed(cluster: Cluster, folder: Path, what: str, count: int, events: int, s
                 cluster.kill(number)
                 cluster.start(number)
             done[target] += 1
+            sys.stderr.write(f"{what}: killed {target}, {sum(done.values())} of {count}\n")
         if driver.returncode == 0 and sum(done.values()) >= count:
-            break
+            return done, middle
         if driver.returncode == 0:  # finished before all kills were done: once more, from the beginning
+            open_batch = -1
             for name in ("out", "checkpoint", "state"):
                 shutil.rmtree(folder / name, ignore_errors=True)
-    took = time.monotonic() - begin
-    found = pq.read_table(folder / "result.parquet")
-    names, values = (found[name].to_pylist() for name in ("id", "forecast"))
-    wrong = sum(wanted[name] != p for name, p in zip(names, values, strict=True))
-    rows = dict(zip(*(pq.read_table(folder / "state.parquet")[c].to_pylist() for c in ("key", "row")), strict=True))
-    differ = sum(rows.get(key) != row for key, row in state.items())
-    learnt = sum(np.frombuffer(row)[1] for row in rows.values())
-    doubled = len(names) - len(set(names))
-    numbers = (done["worker"], done["driver"], differ, len(set(names)), doubled, wrong, outcomes - int(learnt))
-    return [what, f"{events:,}", *(f"{number:,}" for number in numbers), f"{took:.0f}"]
+
+
+def _open_batch(folder: Path, what: str) -> int | None:
+    """The micro-batch that is under way: it has been noted as begun and not as done. Of a batch 0 while it runs."""
+    if not (folder / "running").exists():
+        return None
+    if what == "batch":
+        return 0
+    begun, ended = (
+        max((int(file.name) for file in (folder / "checkpoint" / name).glob("[0-9]*")), default=-1)
+        for name in ("offsets", "commits")
+    )
+    return begun if begun > ended else None
 
 
 def written(folder: Path, what: str, events: int) -> tuple[dict[str, float], dict[int, bytes], int]:
@@ -113,7 +140,7 @@ def written(folder: Path, what: str, events: int) -> tuple[dict[str, float], dic
 
 
 def _streamed(folder: Path, bank: Bank, key: Any, score: Any, outcome: Any, rng: Any) -> tuple[Any, int]:
-    """Outcomes come late, a tenth never, some twice; 10 micro-batches."""
+    """Outcomes come late, a tenth never, some twice."""
     events = len(key)
     when = np.concatenate([2 * np.arange(events), 2 * (np.arange(events) + rng.integers(1, events // 4, events)) + 1])
     number = np.tile(np.arange(events), 2)
@@ -134,14 +161,14 @@ def _streamed(folder: Path, bank: Bank, key: Any, score: Any, outcome: Any, rng:
         (folder / name).mkdir()
     rows = np.concatenate([np.flatnonzero(keep), again])
     time_ = np.concatenate([when[keep], when[again] + 500])
-    for part in range(10):
-        here = rows[(time_ >= part * events // 5) & (time_ < (part + 1) * events // 5)]
-        at = time_[(time_ >= part * events // 5) & (time_ < (part + 1) * events // 5)]
+    part_of = time_ * BATCHES // (2 * events)
+    for part in range(BATCHES):
+        here, at = rows[part_of == part], time_[part_of == part]
         for name, mine in (("scores", ~is_outcome[here]), ("outcomes", is_outcome[here])):
             n = number[here][mine]
             columns = {"key": key[n], "id": n, "time": start + at[mine].astype("m8[ms]")}
             columns |= {"score": score[n]} if name == "scores" else {"outcome": outcome[n]}
-            file = folder / name / f"{part}.parquet"
+            file = folder / name / f"{part:02d}.parquet"
             pq.write_table(pa.table(columns), file)
             os.utime(file, (1e9 + part, 1e9 + part))
     return made[place], int((keep & is_outcome).sum())

@@ -57,7 +57,7 @@ def random_operations(n: int, seed: int) -> list[list[Operation]]:
         key, name, time, score = f"k{rng.integers(8)}", f"e{rng.integers(n)}", int(rng.integers(500)), rng.random()
         outcome = float(rng.random() < score)
         at = min(time // 100 + int(rng.integers(2)), 4)
-        batches[at].append((key, name, time * second, float(score.round(2)), nan))
+        batches[at].append((key, name, time * second, round(score, 2), nan))
         for _ in range(int(rng.choice(3, p=[0.2, 0.6, 0.2]))):
             known = max(0, time + int(rng.integers(-20, 200)))
             y = outcome if rng.random() < 0.9 else 1.0 - outcome

@@ -117,7 +117,7 @@ def test_the_bits_of_one_process_and_a_restart_in_mid_stream(spark: Any, tmp_pat
 
 
 def in_micros(table: Any) -> Any:
-    return table["time"].to_numpy().astype("M8[us]").astype(np.int64)
+    return pd.to_datetime(table["time"], utc=True).to_numpy("M8[us]").astype(np.int64)
 
 
 def operations_of(scores: Any, outcomes: Any) -> list[Any]:
