@@ -68,5 +68,5 @@ def columns_of(told: Any) -> dict[str, list[Any]]:
 
 def stored_rows(bucket: Bucket) -> dict[str, bytes]:
     """The rows of all keys."""
-    tables = [bucket._rows._read(page) for page in bucket._rows._store.pages()]
-    return {k: row for t in tables for k, row in zip(t["key"].to_pylist(), t["row"].to_pylist(), strict=True)}
+    table = bucket._rows._read(bucket._rows._store.pages())
+    return dict(zip(table["key"].to_pylist(), table["row"].to_pylist(), strict=True))

@@ -14,6 +14,7 @@ from calibeat import Bank, SnapshotMismatch
 from calibeat.core.stats import LAST
 from calibeat.spark.bucket import Bucket, Rules
 from calibeat.spark.columns import packed
+from calibeat.spark.settled import SEGMENTS
 from calibeat.spark.state import to_bytes
 
 pa = pytest.importorskip("pyarrow")
@@ -180,12 +181,38 @@ def test_events_expire_unlearnt_or_as_an_outcome() -> None:
 def test_a_small_batch_writes_few_pages() -> None:
     bucket = bucket_of(pages=64)
     served(bucket, *((f"k{i % 300}", f"e{i}", i, 0.5, nan) for i in range(3000)))
-    stores: Any = bucket._events._store, bucket._rows._store
+    stores: Any = bucket._settled._store, bucket._rows._store
     for store in stores:
         assert len(store.content) > 32
         store.written = 0
     served(bucket, ("k7", "e7", 4000, nan, 1.0))
-    assert [store.written for store in stores] == [1, 1]
+    # The page of the event, that of the index, the segment and the list of segments; and the page of the row.
+    assert [store.written for store in stores] == [4, 1]
+
+
+def test_settled_events_are_written_once_and_forgotten_by_segments() -> None:
+    bucket = bucket_of(expire=1000)
+    store: Any = bucket._settled._store
+
+    def segments() -> list[int]:
+        return [page - SEGMENTS for page in store.pages() if page >= SEGMENTS]
+
+    for batch_number in range(3):
+        time = 100 * batch_number
+        names = [f"e{batch_number}-{i}" for i in range(5)]
+        served(bucket, *(("a", name, time, 0.5, nan) for name in names), *(("a", n, time + 1, nan, 1.0) for n in names))
+    assert segments() == [0, 1, 2]
+    first = store.content[SEGMENTS]
+    assert said(served(bucket, ("a", "e0-3", 300, nan, 1.0), ("a", "e1-0", 300, nan, 0.0))) == [
+        ("e0-3", "repeated", 1.0),
+        ("e1-0", "conflict", 0.0),
+    ]
+    assert store.content[SEGMENTS] == first
+    assert aged(bucket, 1100) == [] and segments() == [2]
+    again = said(served(bucket, ("a", "e0-3", 1100, 0.5, nan), ("a", "e2-0", 1100, nan, 0.0)))
+    assert [row[:2] for row in again] == [("e2-0", "conflict"), ("e0-3", "forecast")]  # forgotten, and known
+    served(bucket, ("a", "e0-3", 1200, nan, 1.0))
+    assert segments() == [2, 3]  # no number is given twice
 
 
 def test_pages_of_version_0_2_0_are_read() -> None:
@@ -198,8 +225,8 @@ def test_pages_of_version_0_2_0_are_read() -> None:
     columns += [[0.3, 0.6], made.forecasts.tolist(), [nan, nan], made.receipts.tolist()]
     kinds["receipt"] = pa.binary()
     events = pa.table(columns, schema=pa.schema(list(kinds.items())))
-    _, stay = bucket._events.take(events["hash"].to_numpy())
-    for page in stay:
+    _, taken = bucket._events.take(events["hash"].to_numpy())
+    for page in taken.pages.tolist():
         mine = bucket._events._page_of(events["hash"].to_numpy()) == page
         bucket._events._store.put(page, packed(events.filter(pa.array(mine))))
     rows = bank.rows(["a"])

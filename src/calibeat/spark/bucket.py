@@ -27,7 +27,8 @@ from calibeat.core.stats import EVENTS
 
 from .columns import bytes_of, matrix_of, numbered
 from .events import EARLY, HELD, OPEN, SETTLED, Events, in_order
-from .pages import Pages, Store
+from .pages import Pages, Region, Store
+from .settled import INDEX, Settled
 from .state import bank_of, from_bytes
 from .told import EXPIRED, HOLDS, LEARNT, UNKNOWN, Told
 
@@ -71,7 +72,9 @@ class Bucket:
             ("receipt", pa.binary()),
         ]
         columns += [] if rules.mature is None else [("known", pa.int64())]
-        self._events = Pages(events, pa.schema([("hash", pa.int64()), key, *columns]), rules.pages)
+        schema = pa.schema([("hash", pa.int64()), key, *columns])
+        self._events = Pages(Region(events, 0, INDEX), schema, rules.pages)  # those that wait
+        self._settled = Settled(events, schema, rules.pages, forgets=rules.expire is not None)
         batch = [key, ("id", pa.string()), ("time", pa.int64()), ("score", pa.float64()), ("outcome", pa.float64())]
         hashes = [("key_hash", pa.int64()), ("event_hash", pa.int64())]
         self._nothing = pa.schema([*batch, *hashes]).empty_table()
@@ -86,9 +89,13 @@ class Bucket:
 
         -> what is told, and at which moments outcomes that are held become mature. `now` is the watermark.
         """
+        import pyarrow as pa
+
         batch = in_order(batch)
-        found, stay = self._events.take(batch["event_hash"].to_numpy())
-        events = Events(found, batch, self._size)
+        hashes = batch["event_hash"].to_numpy()
+        waiting, taken = self._events.take(hashes)
+        settled, places = self._settled.find(hashes)
+        events = Events(pa.concat_tables([waiting, settled]), batch, self._size)
         complete, due = events.complete, np.empty(0, dtype=np.int64)
         held = np.empty(0, dtype=np.int64)
         if self.rules.mature is not None and len(complete):
@@ -101,7 +108,11 @@ class Bucket:
         if self.rules.learnt:
             told.outcomes(held, HOLDS)
         told.again()
-        self._events.put(events.table(self._events.schema), stay)
+        unchanged = np.zeros(len(events.state), dtype=bool)
+        unchanged[events.stored[len(waiting) :]] = True
+        table, done = events.table(self._events.schema), events.state == SETTLED
+        self._events.put(table.filter(pa.array(~done)), taken)
+        self._settled.add(table.filter(pa.array(done & ~unchanged)), places)
         return told.table(), due
 
     def _learn(self, events: Events, complete: Ints, told: Told) -> None:
@@ -129,7 +140,7 @@ class Bucket:
             return np.empty(0), np.empty(0, dtype=f"V{self._size}")
         used, places = np.unique(of, return_inverse=True)
         mine = events.names.select(["key_hash", "key"]).take(pa.array(used)).rename_columns(["hash", "key"])
-        found, stay = self._rows.take(mine["hash"].to_numpy())
+        found, taken = self._rows.take(mine["hash"].to_numpy())
         both = pa.concat_tables([found.select(["hash", "key"]), mine]).combine_chunks()
         first, codes = numbered(both["hash"].to_numpy(), [both["key"]])
         rows = new_rows(self._method, len(first))
@@ -149,7 +160,7 @@ class Bucket:
             self._draws(rows, slots[is_asked], names["key"]),
         )
         content = bytes_of(np.ascontiguousarray(rows, dtype="<f8"))
-        self._rows.put(pa.table([names["hash"], names["key"], content], schema=self._rows.schema), stay)
+        self._rows.put(pa.table([names["hash"], names["key"], content], schema=self._rows.schema), taken)
         return made.forecasts, made.receipts
 
     def _draws(self, rows: npt.NDArray[np.float64], slots: Slots, keys: Any) -> Vector:
@@ -180,7 +191,7 @@ class Bucket:
             leaves: Flags = (time <= limit) | ((state == HELD) & (rules.due(time) <= now))
             return leaves
 
-        found, stay = self._events.sweep(leave)
+        found, taken = self._events.sweep(leave)
         events = Events(found, in_order(self._nothing), self._size)
         gone, mature = events.time <= limit, events.state == HELD
         given_up = gone & (events.state == OPEN)
@@ -196,7 +207,12 @@ class Bucket:
         events.state[of[learnt]] = SETTLED
         shown = (status != LEARNT) | rules.learnt
         told.aged(of[shown], time[shown], status[shown])
-        self._events.put(events.table(self._events.schema).filter(pa.array(~gone)), stay)
+        table, done = events.table(self._events.schema), events.state == SETTLED
+        self._events.put(table.filter(pa.array(~gone & ~done)), taken)
+        newly = table.filter(pa.array(~gone & done))
+        self._settled.add(newly, self._settled.find(newly["hash"].to_numpy())[1])
+        if rules.expire is not None:
+            self._settled.forget(limit)
         return told.table()
 
     def _by_age(self, events: Events, of: Ints) -> Ints:
@@ -218,5 +234,5 @@ class Bucket:
 
         bank = bank_of(self.rules.described)
         rows_in(bank, keys, from_bytes(bank, rows, keys))  # looks at them
-        _, stay = self._rows.take(hashes)
-        self._rows.put(pa.table([hashes, keys, rows], schema=self._rows.schema), stay)
+        _, taken = self._rows.take(hashes)
+        self._rows.put(pa.table([hashes, keys, rows], schema=self._rows.schema), taken)
