@@ -55,6 +55,7 @@ TABLES = {
     "spark": "spark:scale",
     "spark-bucket": "spark_bucket:cost",
     "spark-state": "spark_state:layouts",
+    "spark-check": "spark_check:check",
     "spark-kill": "spark_kill:kills",
     "abandoned": "serve:abandoned",
 }

@@ -31,6 +31,16 @@ def test_streams_need_a_newer_spark_than_batches(monkeypatch: pytest.MonkeyPatch
         check_libraries("calibeat.spark streaming", stream=True)
 
 
+def test_a_session_of_an_older_spark_needs_no_protobuf(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    pyspark = pytest.importorskip("pyspark")
+    monkeypatch.setitem(sys.modules, "google.protobuf", None)
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))  # it gets as far as to Java
+    for version, sentence in (("3.5.9", "Spark needs a Java runtime"), ("4.0.0", "needs protobuf")):
+        monkeypatch.setattr(pyspark, "__version__", version)
+        with pytest.raises(MissingExtra, match=sentence):
+            session("local[1]")
+
+
 def test_missing_java_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     pytest.importorskip("pyspark")
     monkeypatch.delenv("JAVA_HOME", raising=False)

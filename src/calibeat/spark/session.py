@@ -36,10 +36,17 @@ def check_libraries(what: str, *, stream: bool = False) -> None:
             if library != "google.protobuf":
                 raise
             raise MissingExtra(str(error).replace(" google:", " protobuf:")) from error
-    if stream:
-        version = need("pyspark", EXTRA, what).__version__
-        if tuple(int(part) for part in version.split(".")[:2]) < STREAMS_SINCE:
-            raise MissingExtra(f"{what} needs pyspark 4.0 or later, got {version}: pip install 'calibeat[spark]'")
+    if stream and not has_streams(version := need("pyspark", EXTRA, what).__version__):
+        raise MissingExtra(f"{what} needs pyspark 4.0 or later, got {version}: pip install 'calibeat[spark]'")
+
+
+def has_streams(version: str) -> bool:
+    """Whether that version of Spark can run `calibrate_stream`.
+
+    >>> has_streams("3.5.9"), has_streams("4.0.1")
+    (False, True)
+    """
+    return tuple(int(part) for part in version.split(".")[:2]) >= STREAMS_SINCE
 
 
 def check_java() -> None:
@@ -66,9 +73,13 @@ def session(master: str = "local[*]", name: str = "calibeat", settings: Mapping[
     A session of your own does as well. This one first looks whether Java, pandas, pyarrow and protobuf are there, and
     names what is missing.
     """
-    check_libraries("a session of Spark", stream=True)
-    check_java()
+    check_libraries("a session of Spark")
+    import pyspark
     from pyspark.sql import SparkSession
+
+    if has_streams(pyspark.__version__):
+        check_libraries("a session of Spark", stream=True)
+    check_java()
 
     # Spark starts its workers with the python3 of the PATH, which may be another one without our packages.
     if master.startswith("local"):

@@ -28,7 +28,7 @@ from calibeat.core.presets import method_named, name_of
 from calibeat.errors import InvalidInput, SnapshotMismatch
 from calibeat.monitor.monitor import Monitor
 
-from .session import STREAMS_SINCE, check_frame, check_libraries
+from .session import check_frame, check_libraries, has_streams
 
 VERSION = 1
 COLUMNS = ("key", "row", "method", "version")
@@ -173,6 +173,6 @@ def frame_of(spark: Any, columns: dict[str, Any], schema: str) -> Any:
     import pyarrow as pa
 
     table = pa.table(columns)
-    if tuple(int(part) for part in spark.version.split(".")[:2]) < STREAMS_SINCE:  # pragma: no cover - Spark 3.5
+    if not has_streams(spark.version):  # pragma: no cover - Spark 3.5
         return spark.createDataFrame(table.to_pandas(), schema)
     return spark.createDataFrame(table, schema)
