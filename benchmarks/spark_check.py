@@ -119,7 +119,8 @@ class _Calls:
         return bool(on_spark.bad_rows(frame, **names).count() == int((self.score + 0.5 > 1.0).sum()))
 
     def backtest(self) -> bool:
-        names = {"score": "score", "outcome": "outcome", "key": "name", "time": "number", "methods": "ops"}
+        names: dict[str, Any] = {"score": "score", "outcome": "outcome", "key": "name", "time": "number"}
+        names["methods"] = "ops"
         own, found = backtest(self.table, **names), on_spark.backtest(self.frame, **names)
         numbers = [
             [

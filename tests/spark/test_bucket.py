@@ -68,17 +68,20 @@ def random_operations(n: int, seed: int) -> list[list[Operation]]:
     return batches
 
 
+BOTH = {"mature": 70_000_000, "expire": 150_000_000, "expire_as": 0}
+
+
 @pytest.mark.parametrize(
-    "rules",
+    ("method", "rules"),
     [
-        {},
-        {"expire": 150_000_000},
-        {"mature": 70_000_000},
-        {"mature": 70_000_000, "expire": 150_000_000, "expire_as": 0},
-        {"mature": 70_000_000, "expire": 70_100_000},
+        ("tops", {}),
+        ("tops", {"expire": 150_000_000}),
+        ("tops", {"mature": 70_000_000}),
+        ("tops", {"mature": 70_000_000, "expire": 70_100_000}),
+        ("tops", BOTH),
+        ("auto", BOTH),
     ],
 )
-@pytest.mark.parametrize("method", ["tops", "auto"])
 def test_columns_agree_with_one_operation_at_a_time(method: str, rules: dict[str, int]) -> None:
     for seed, collide in ((0, False), (1, False), (2, True)):
         bucket, naive = bucket_of(method, **rules), NaiveBucket(method, **rules)

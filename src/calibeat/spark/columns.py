@@ -12,11 +12,7 @@ from calibeat.errors import SnapshotMismatch
 
 
 def one_array(column: Any) -> Any:
-    """A column in one piece."""
-    import pyarrow as pa
-
-    if not isinstance(column, pa.ChunkedArray):
-        return column
+    """A column of a table in one piece."""
     return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
 
 
