@@ -56,8 +56,9 @@ def connected(address: str, partitions: int) -> Iterator[Any]:
     """A session on the cluster, which ends with its Java process."""
     os.environ |= {"SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_PYTHON": sys.executable}
     spark = on_spark.session(address, "benchmark", {**QUIET, "spark.sql.shuffle.partitions": partitions})
-    spark.sparkContext.setLogLevel("OFF")
-    java = spark.sparkContext._gateway.proc
+    context = spark.sparkContext
+    context.setLogLevel("OFF")
+    java = context._gateway.proc
     try:
         yield spark
     finally:
@@ -65,6 +66,7 @@ def connected(address: str, partitions: int) -> Iterator[Any]:
         java.stdin.close()
         java.terminate()
         java.wait()
+        type(context)._gateway = type(context)._jvm = None  # so that the next session starts a process of its own
 
 
 # ---- batch ---------------------------------------------------------------------------------------------------------
