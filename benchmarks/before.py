@@ -1,4 +1,4 @@
-"""Every method in this checkout and in an older one, by turns: `CALIBEAT_BEFORE=OLD_CHECKOUT python -m benchmarks before`.
+"""Every method in this checkout and in an older one: `CALIBEAT_BEFORE=OLD_CHECKOUT python -m benchmarks before`.
 
 Two processes, one for each checkout, do the same work in turn. The least CPU time of each counts.
 """
@@ -20,7 +20,16 @@ from benchmarks import table
 from benchmarks.timing import once
 
 HERE = Path(__file__).parents[1]
-REFITS = {"fps", "wps", "fbs", "wbs", "swps", "swbs", "whb", "twhb"}  # fit to the past again and again: fewer events, not in a bank
+REFITS = {
+    "fps",
+    "wps",
+    "fbs",
+    "wbs",
+    "swps",
+    "swbs",
+    "whb",
+    "twhb",
+}  # fit to the past again and again: fewer events, not in a bank
 ALLOWED = 1.03
 WORK = ("batch", "late batch", "single", "bank, few keys", "bank, many keys", "bank, new keys")
 
@@ -55,9 +64,7 @@ def compare(*, quick: bool) -> None:
 def _start(checkout: Path) -> subprocess.Popen[bytes]:
     here = {**os.environ, "PYTHONPATH": os.pathsep.join((str(checkout / "src"), str(HERE)))}
     command = [sys.executable, "-m", "benchmarks.before"]
-    return subprocess.Popen(  # noqa: S603 - ourselves
-        command, cwd=HERE, env=here, stdin=subprocess.PIPE, stdout=subprocess.PIPE
-    )
+    return subprocess.Popen(command, cwd=HERE, env=here, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
 
 
 def _ask(worker: subprocess.Popen[bytes], what: Any) -> Any:
@@ -89,8 +96,8 @@ def _work(method: str, work: str) -> Callable[[], object]:
     outcomes = (rng.random(count) < scores).astype(int)
     cal = Calibrator(method, 0)
     if work in {"batch", "late batch"}:
-        late = {"due": np.arange(count) + 101} if work == "late batch" else {}
-        return lambda: cal.run(scores, outcomes, **late)
+        due = np.arange(count) + 101 if work == "late batch" else None
+        return lambda: cal.run(scores, outcomes, due=due)
     if work == "single":
         events = list(zip(scores.tolist(), outcomes.tolist(), strict=True))
 

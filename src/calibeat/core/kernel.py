@@ -119,21 +119,14 @@ def play(spec: Vector, row: Vector, p: float, x0: float, x1: float, u: float, re
     The forecast is drawn from two points, low and high; where nothing is drawn they are equal.
     """
     kind, m = spec[CALIBEATER], spec[BINS]
-    low, high, weight, forecast = p, p, 1.0, p
-    # The bin is found in each branch, not before them: where nobody reads it the compiler leaves its divisions out.
-    if kind == KEEP:
-        b = bin_of(p, m)
-        cell = b
-    elif kind == TRACK:
-        b = bin_of(p, m)
-        cell, forecast = b, track(row, int(spec[CELLS]), b, m, spec[PRIOR])
+    b = bin_of(p, m)
+    low, high, weight, cell, forecast = p, p, 1.0, b, p
+    if kind == TRACK:
+        forecast = track(row, int(spec[CELLS]), b, m, spec[PRIOR])
     elif kind == SPLINE:
-        b = bin_of(p, m)
-        cell = b
         x = logit_of(spec[FEATURES], x0, x1)
         forecast = spline(row, spec[SCORE_CLIP], x, int(spec[CELLS]), spec[CONTROL], receipt, at)
-    else:
-        b = bin_of(p, m)
+    elif kind != KEEP:
         own = b if spec[OWN] == 1.0 else -1
         if spec[GROUPS] != m:
             b = bin_of(p, spec[GROUPS])
