@@ -73,7 +73,7 @@ def _work(url: str, at: int, count: int, seconds: float, routed: bool, start: An
                     engine.process([(0, events)])
                     break
                 except engine.store.retries:
-                    engine._forget()
+                    engine.forget()
         done += GROUP
     results.put(done)
     engine.store.close()
