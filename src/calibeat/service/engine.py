@@ -23,10 +23,11 @@ from calibeat.core.stats import LAST
 
 from .group import Answer, Plan, Request
 from .numbers import EngineNumbers
-from .operations import Event, ForecastEvent, OutcomeEvent, Refusal, check_events
+from .operations import Event, ForecastEvent, OutcomeEvent, Refusal, check_events, elsewhere
 from .settings import Settings
 from .setup import bank_of, settle_meta, warm
-from .store import Store, open_store
+from .store import Member, Store, open_store
+from .store.ownership import ROWS, partition
 from .store.records import HELD, LEARNT, PENDING, Alarm, Changes, Record, StreamState
 
 __all__ = ["Answer", "Engine", "Settings"]
@@ -61,6 +62,7 @@ class Engine:
 
     def __init__(self, store: Store, settings: Settings, bank: Bank, clock: Callable[[], float] = time.time) -> None:
         self.store, self.settings, self.bank, self.clock = store, settings, bank, clock
+        self.owner = store.owner
         self.numbers = EngineNumbers()
         self.on_alarm: OnAlarm | None = None
         self.on_failure: Callable[[str], None] = _end_process
@@ -74,9 +76,11 @@ class Engine:
         self._looked = -np.inf  # when it was looked for what has come of age
 
     @classmethod
-    def open(cls, store_url: str, settings: Settings, clock: Callable[[], float] = time.time) -> Engine:
+    def open(
+        cls, store_url: str, settings: Settings, clock: Callable[[], float] = time.time, member: Member = ROWS
+    ) -> Engine:
         """Open a store, or make one; settings that contradict the store are refused with a sentence."""
-        store = open_store(store_url)
+        store = open_store(store_url, member)
         try:
             method, seed = settle_meta(store, settings)
             engine = cls(store, settings, bank_of(method, seed, settings), clock)
@@ -115,6 +119,13 @@ class Engine:
             self.numbers.queued = self._events
             self._wake.notify()
 
+    def look(self) -> None:
+        """Look at once who owns what. Any thread may call it."""
+        if self.owner is not None:
+            self.owner.hurry()
+            with self._wake:
+                self._wake.notify()
+
     def stop(self) -> None:
         """Finish what waits, commit, deliver, close."""
         with self._wake:
@@ -132,7 +143,9 @@ class Engine:
                 requests = self._next()
                 if requests is None:
                     break
-                self._do(requests)
+                mine = self.turn(requests)
+                if mine or (not requests and self._is_due()):
+                    self._do(mine)
             self.store.close()
         except BaseException as error:  # noqa: BLE001 - whatever it is, nobody may be answered from now on
             self.on_failure(f"the store could not be written: {error}")
@@ -143,6 +156,8 @@ class Engine:
             while not self._waiting:
                 if self._stopping:
                     return None
+                if self.owner is not None and not self.owner.wait():
+                    return []
                 if not self._wake.wait(self._idle()) and self._is_due():
                     return []
             taken: list[Request] = []
@@ -153,6 +168,24 @@ class Engine:
             self._events -= size
             self.numbers.queued = self._events
             return taken
+
+    def turn(self, requests: list[Request]) -> list[Request]:
+        """Between two groups, partitions change hands. Requests for others are given back -> those to be done here."""
+        owner = self.owner
+        if owner is None:
+            return requests
+        given = owner.turn()
+        self.numbers.partitions = len(owner.mine)
+        if given:  # others may write them from now on
+            for name in [name for name in self._streams if partition(name) in given]:
+                del self._streams[name]
+        mine: list[Request] = []
+        others: list[Request] = []
+        for request in requests:
+            (mine if owner.owns([event.stream for event in request[1]]) else others).append(request)
+        if others:
+            self._tell(self._deliver, [(ticket, elsewhere()) for ticket, _ in others])
+        return mine
 
     def _do(self, requests: list[Request]) -> None:
         """One group, from the requests to their answers."""
@@ -276,6 +309,8 @@ class Engine:
 
     def _idle(self) -> float | None:
         """How long to wait if nobody comes."""
+        if self.owner is not None:
+            return min(LOOK, self.owner.wait())
         ages = self.settings.mature is not None or self.settings.expire is not None
         return LOOK if ages else None
 

@@ -10,7 +10,7 @@ import socket
 import ssl
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from types import FrameType
 from typing import Any
 
@@ -75,9 +75,13 @@ def run(
     *,
     started: Callable[[asyncio.AbstractEventLoop], None],
     ready: Callable[[Server], None],
+    finish: Callable[[], Awaitable[None]] | None = None,
     tls: tuple[str, str] | None = None,
 ) -> int | None:
-    """Serve until a signal comes, and return it. `started` is called with the loop before the first connection."""
+    """Serve until a signal comes, and return it.
+
+    `started` is called with the loop before the first connection, `finish` is awaited after the last one.
+    """
     config = uvicorn.Config(
         service,
         http=Protocol,
@@ -102,6 +106,8 @@ def run(
     async def serve() -> None:
         started(asyncio.get_running_loop())
         await server.serve(sockets=[listener])
+        if finish is not None:
+            await finish()
 
     with asyncio.Runner(loop_factory=_loop_factory()) as runner:
         runner.run(serve())
