@@ -79,6 +79,11 @@ def test_several_workers_are_left_to_the_supervisor(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(service, "Supervisor", Supervisor)
     assert serve(Options("postgresql://nowhere/x", port=0, workers=3, typed=("serve",))) == signal.SIGTERM
     assert seen[0] == 3 and seen[2] == ("serve",)
+    seen.clear()
+    options = Options("postgresql://nowhere/x", port=0, workers=3, sharing="own", typed=("serve",))
+    assert serve(options) == signal.SIGTERM
+    typed, name, folder = seen[2]  # type: ignore[misc]
+    assert (typed, name) == ("serve", "--peers") and not Path(folder).exists()  # it goes with the service
 
 
 def test_the_log_of_requests(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

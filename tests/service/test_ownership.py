@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import psycopg
@@ -125,9 +126,9 @@ def test_an_owner_does_not_lock_or_read_again(server: Postgres, tmp_path: Path) 
     with two(server.database(), tmp_path) as (one, _):
         name = stream_of(one)
         one.ask((name, "e1", 0.5))
-        run = one.engine.store._run  # type: ignore[attr-defined]
-        seen: list[str] = []
-        one.engine.store._run = lambda statement, *more: seen.append(statement) or run(statement, *more)  # type: ignore[attr-defined]
+        store: Any = one.engine.store
+        run, seen = store._run, list[str]()
+        store._run = lambda statement, *more, **rest: seen.append(statement) or run(statement, *more, **rest)
         one.ask((name, "e2", 0.5))
         assert [statement for statement in seen if "SELECT" in statement and "FROM stream" in statement] == []
         assert not any("FOR UPDATE" in statement for statement in seen)

@@ -6,6 +6,8 @@ import asyncio
 from tempfile import TemporaryDirectory
 from typing import Any
 
+import pytest
+
 from calibeat.service.operations import ForecastEvent, OutcomeEvent, Refusal
 from calibeat.service.peers import Guest, Line, Peer
 
@@ -75,3 +77,5 @@ def test_messages_come_in_any_pieces() -> None:
         for first in range(0, len(sent), size):
             line.data_received(sent[first : first + size])
         assert line.messages == [b"abc", b"", b"de"]
+    with pytest.raises(NotImplementedError):
+        Line().data_received(sent)
