@@ -8,6 +8,7 @@ serve`, where any event goes to any worker. The load and the workers share the m
 from __future__ import annotations
 
 import importlib
+import subprocess
 import sys
 import tempfile
 import time
@@ -18,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks import table
-from benchmarks.serve import Contender, free_port
+from benchmarks.serve import free_port
 from benchmarks.serve_load import load
 from calibeat.service.engine import Engine, Settings
 from calibeat.service.operations import ForecastEvent, OutcomeEvent
@@ -123,13 +124,14 @@ def _served(url: str, count: int, seconds: float, sharing: str, connections: int
     """Requests a second of `calibeat serve`."""
     port = free_port()
     typed = ["serve", "--store", url, "--method", "tops", "--port", str(port), "--workers", str(count)]
-    service = Contender([sys.executable, "-m", "calibeat", *typed, "--sharing", sharing], port)
-    try:
-        load(service.url, 16, 1.0, 1)  # until all workers are up, and the streams are made
-        load(service.url, connections, 1.0, batch)
-        found = load(service.url, connections, seconds, batch)
-    finally:
-        service.close()
+    command = [sys.executable, "-m", "calibeat", *typed, "--sharing", sharing]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as service:
+        try:
+            next(iter(service.stdout or ()))  # it is printed when all workers are ready
+            load(f"http://127.0.0.1:{port}", connections, 2.0, batch)  # the streams are made and shared out
+            found = load(f"http://127.0.0.1:{port}", connections, seconds, batch)
+        finally:
+            service.terminate()
     if found.errors:
         sys.stderr.write(f"{count} workers, {sharing}: {found.errors} of {found.requests} requests were refused\n")
     return found.rate

@@ -98,7 +98,7 @@ def test_a_stream_that_changes_hands_goes_on_where_it_was(server: Postgres, tmp_
     url, bank, rng = server.database(), Bank("tops"), np.random.default_rng(1)
 
     def work(worker: Desk, name: str, first: int) -> None:
-        for at in range(first, first + 10):
+        for at in range(first, first + 5):
             score, outcome = float(rng.random()), int(rng.random() < 0.3)
             made = bank.fold([name], [score], [np.nan])
             assert worker.ask((name, f"{name}-{at}", score)) == made.forecasts.tolist()
@@ -120,6 +120,24 @@ def test_a_stream_that_changes_hands_goes_on_where_it_was(server: Postgres, tmp_
         for name in names:
             work(one, name, 200)
     assert replay_check(url).is_same and check(url) == []
+
+
+def test_a_worker_that_loses_its_session_can_write_nothing(server: Postgres, tmp_path: Path) -> None:
+    url = server.database()
+    with two(url, tmp_path) as (one, other):
+        name = stream_of(one)
+        one.ask((name, "e1", 0.5))
+        with psycopg.connect(url) as database:
+            lost = one.engine.store.connection.database.info.backend_pid
+            database.execute("SELECT pg_terminate_backend(%s)", (lost,))
+        take_turns(other)
+        assert other.tell((name, "e1", 1)) == ["learnt"]
+        with pytest.raises(one.engine.store.failures):  # which ends the process
+            one.ask((name, "e2", 0.5))
+        one.engine.look()
+        with pytest.raises(one.engine.store.failures):
+            one.engine.turn([])
+    assert replay_check(url).is_same
 
 
 def test_an_owner_does_not_lock_or_read_again(server: Postgres, tmp_path: Path) -> None:

@@ -33,9 +33,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add(
         "--sharing",
         choices=("rows", "own"),
-        default="rows",
         help="how workers share PostgreSQL. rows: each locks the rows that it writes; for several machines. own: each "
-        "owns a part of the streams and gets their events from the others; for one service (%(default)s)",
+        "owns a part of the streams and gets their events from the others; for one service (own with several workers)",
     )
     labels = parser.add_argument_group("outcomes")
     labels.add_argument("--expire", metavar="AGE", help=f"give up forecasts without outcome at this age, {_TIME}")

@@ -45,7 +45,7 @@ class Options:
     host: str = "127.0.0.1"
     port: int = 8377
     workers: int = 1
-    sharing: str = "rows"  # or "own"
+    sharing: str | None = None  # "rows" or "own"; None is own where there are several workers
     tls: tuple[str, str] | None = None
     access_log: bool = False
     webhook: str | None = None
@@ -79,7 +79,8 @@ def serve(options: Options, ready: Ready | None = None) -> int | None:
         return _serve_one(options, socket.socket(fileno=options.listen_fd), ready)
     with ExitStack() as stack:
         listener = stack.enter_context(server.listen(options.host, options.port))
-        if options.sharing == "own" and options.peers is None:  # only this user may open the folder
+        sharing = options.sharing or ("own" if options.workers > 1 else "rows")
+        if sharing == "own" and options.peers is None:  # only this user may open the folder
             folder = stack.enter_context(TemporaryDirectory(prefix="calibeat-", ignore_cleanup_errors=True))
             options = replace(options, peers=Path(folder))
         if options.workers > 1:
