@@ -20,6 +20,7 @@ TABLES = {
     "floor": "speed:against_floor",
     "peers": "speed:against_peers",
     "events": "speed:by_event",
+    "before": "before:compare",
     "presets": "presets:cost",
     "dispatch": "dispatch:paths",
     "refit": "refit:growth",

@@ -148,6 +148,7 @@ class Clients:
 
     seed: int
     streams: int = 20
+    most: int = 5  # events in a request
     told: dict[str, tuple[str, float, float]] = field(default_factory=dict)  # name -> stream, score, forecast
     acknowledged: dict[str, list[tuple[str, int]]] = field(default_factory=lambda: defaultdict(list))
     waiting: dict[int, list[Any]] = field(default_factory=dict)  # requests without an answer, by ticket
@@ -164,10 +165,10 @@ class Clients:
         self._tickets += 1
         dice = self.random
         if not self.told or dice.random() < 0.5:
-            events = [self._forecast() for _ in range(dice.randint(1, 5))]
+            events = [self._forecast() for _ in range(dice.randint(1, self.most))]
             made = [self._tickets, "forecasts", events]
         else:
-            ids = dice.choices(list(self.told), k=dice.randint(1, 5))
+            ids = dice.choices(list(self.told), k=dice.randint(1, self.most))
             made = [self._tickets, "outcomes", [self._outcome(name) for name in ids]]
         self.waiting[self._tickets] = made
         return made
@@ -212,13 +213,21 @@ class Clients:
 
 
 def run(
-    url: str, method: str, kills: int, *, workers: int = 1, seed: int = 0, log: Any = None, folder: Path | None = None
+    url: str,
+    method: str,
+    kills: int,
+    *,
+    workers: int = 1,
+    most: int = 5,
+    seed: int = 0,
+    log: Any = None,
+    folder: Path | None = None,
 ) -> Clients:
     """Serve requests and kill workers at random moments, one after another; the last ones end in peace.
 
     With a folder, the workers own streams and meet there.
     """
-    clients = Clients(seed)
+    clients = Clients(seed, most=most)
     moments = random.Random(seed + 1)  # noqa: S311 - a test
     start = partial(Worker, url, method, log, folder=None if folder is None else str(folder))
     alive = [start() for _ in range(workers)]

@@ -246,6 +246,6 @@ def test_workers_that_take_the_same_id_at_the_same_time(server: Postgres) -> Non
         with pytest.raises(two.engine.store.retries):
             two.ask(("rome", "e2", 0.5))
         two.engine.store.known = known  # type: ignore[method-assign]
-        two.engine._forget()
+        two.engine.forget()
         two.ask(("rome", "e3", 0.5))
     assert replay_check(url).is_same

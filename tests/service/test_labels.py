@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import queue
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ from calibeat.service.engine import Engine, Settings
 from calibeat.service.operate import check, info, rebuild, replay_check
 from calibeat.service.operations import ForecastEvent, OutcomeEvent
 from calibeat.service.store import open_reader
+from calibeat.service.store.reader import Delay
 
 
 def whole(url: str) -> bool:
@@ -47,6 +49,17 @@ def test_what_is_held_survives_a_restart(url: str) -> None:
         service.tick(7 * DAY + 1.0)
         assert service.engine.numbers.outcomes == 1
     assert whole(url)
+
+
+def test_an_outcome_that_was_held_keeps_the_time_when_it_came(url: str) -> None:
+    with desk(url, mature=7 * DAY) as service:
+        service.ask(("paris", "e1", 0.8))
+        service.now += 100.0
+        service.tell(("paris", "e1", 1))
+        service.tick(8 * DAY)
+        assert service.engine.store.connection.all("SELECT outcome_time FROM event") == [(START + 100.0,)]
+    with closing(open_reader(url)) as reader:
+        assert reader.delays("paris") == [Delay(128.0, 1)]
 
 
 def test_a_forecast_and_its_outcome_in_one_group_are_held_too(url: str) -> None:

@@ -192,7 +192,7 @@ def test_a_stream_that_somebody_else_has_written_is_read_again(server: Postgres,
         other.ask((name, "e2", 0.5))  # past its own check
         with pytest.raises(one.engine.store.retries, match="streams must be as they were read, got 1 that others"):
             one.tell((name, "e1", 1))
-        one.engine._forget()
+        one.engine.forget()
         assert one.engine._try([(0, [OutcomeEvent(name, "e1", 1)])]) == [(0, ["learnt"])]
         assert other.engine._try([(0, [ForecastEvent(name, "e3", 0.5)])])
     assert replay_check(url).is_same and check(url) == []

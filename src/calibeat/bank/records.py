@@ -37,6 +37,7 @@ class Records:
         self._alive: WeakValueDictionary[Key, Any] = WeakValueDictionary()  # the members that somebody holds
         self._many = self.RECORDS
         self._described = described(bank._method)
+        self._fingerprints: dict[Key, int] = {}  # of the keys that were asked for lately
         self._shared: int | None = None  # the fingerprint of keys that share their draws, before their own is added
         # On the receipts of records that begin from now on: nothing in a bank that has all keys that it ever had.
         self.life: str | None = None
@@ -45,6 +46,14 @@ class Records:
 
     def fingerprint(self, key: Key) -> int:
         """64 bits on each receipt of a key: method, seed, draws and key. Two keys may share draws, but not receipts."""
+        found = self._fingerprints.get(key)
+        if found is None:
+            if len(self._fingerprints) >= self.RECORDS:
+                self._fingerprints.clear()
+            found = self._fingerprints[key] = self._fingerprint(key)
+        return found
+
+    def _fingerprint(self, key: Key) -> int:
         shared = self._shared
         if shared is None:
             bank = self._bank  # as `issuer_name`, without describing the method each time

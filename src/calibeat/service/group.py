@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from math import nan
 from typing import Any, cast
 
+from .books import Books
 from .operations import (
     CONFLICT,
     CORRECTED,
@@ -22,10 +23,11 @@ from .operations import (
     ForecastEvent,
     OutcomeEvent,
     Refusal,
+    taken,
 )
 from .settings import Settings
 from .store import records
-from .store.records import Changes, Correction, Record, StreamState, roll_up_forecast, roll_up_outcome
+from .store.records import Changes, Correction, Record, StreamState
 
 Answer = list[float] | list[str] | Refusal
 Request = tuple[Any, list[ForecastEvent] | list[OutcomeEvent]]  # a ticket, and its events
@@ -78,6 +80,11 @@ class Plan:
         self.pending = 0  # more pending events than before
         self.rejected: dict[str, int] = {}
 
+    @property
+    def records(self) -> dict[str, Record]:
+        """All events of the group: known ones and new ones, by their id."""
+        return self._records
+
     def record(self, id: str) -> Record | None:  # noqa: A002 - the word of the API
         """An event that the store or this group has."""
         return self._records.get(id)
@@ -109,9 +116,7 @@ class Plan:
                     del self._records[made.id]
                 self._reject("conflict")
                 what = "stream" if record.stream != state.number else "score"
-                return Refusal(
-                    "conflict", f"id must be new or have the {what} it had, got {event.id!r} - at event {at}", at, 409
-                )
+                return taken(what, event.id, at)
             found.append(record)
         for state, record in new:
             self._make(state, record)
@@ -213,21 +218,38 @@ class Plan:
     def finish(self, forecasts: list[float], receipts: list[bytes]) -> Changes:
         """Put in what the bank has answered, in the order of the operations -> all that is to be written."""
         made = iter(receipts)
-        changes = self.changes
-        streams = {state.number: state for state in changes.streams.values()}
-        for record, outcome, forecast in zip(self.operations.records, self.operations.outcomes, forecasts, strict=True):
+        changes, asked = self.changes, self.operations
+        for record, outcome, forecast in zip(asked.records, asked.outcomes, forecasts, strict=True):
             if outcome == outcome:  # noqa: PLR0124 - not NaN
                 record.receipt = None
-                streams[record.stream].learn(record, record.outcome_time or self._now)
-                roll_up_outcome(changes.rollups, record)
             else:
                 record.forecast = forecast
                 receipt = next(made)
                 # A forecast that is settled in this same group needs none, unless its outcome is held.
                 record.receipt = receipt if record.status in {records.PENDING, records.HELD} else None
-                roll_up_forecast(changes.rollups, record)
+        self._keep_books()
         changes.settled = list(self._settled.values())
         return changes
+
+    def _keep_books(self) -> None:
+        """The sums of the streams and the hourly roll-ups."""
+        changes, made, now = self.changes, self.operations.records, self._now
+        streams = list(changes.streams.values())
+        if not streams:
+            return
+        books = Books(
+            [r.stream for r in made],
+            [r.time for r in made],
+            [r.score for r in made],
+            [r.forecast for r in made],
+            self.operations.outcomes,
+            [(r.outcome_time or now) - r.time for r in made],
+            [state.number for state in streams],
+            [state.sums for state in streams],
+        )
+        changes.rollups = books.rollups
+        for state, sums, gaps in zip(streams, books.sums, books.gaps, strict=True):
+            state.sums, state.gaps = sums, gaps
 
     def answer(self, at: int) -> Answer:
         """What a request is told, once everything is on the disk."""

@@ -5,9 +5,8 @@ from __future__ import annotations
 import json
 import time
 from array import array
-from collections import defaultdict
 from collections.abc import Callable
-from math import isclose
+from math import isclose, nan
 from typing import Any
 
 import numpy as np
@@ -18,6 +17,7 @@ from calibeat.core.losses import log_loss
 from calibeat.core.stats import EVENTS, LAST, STATS
 
 from . import replay
+from .books import Books, gaps_of
 from .replay import Logged, Replay, Stream, streams_of
 from .settings import Settings
 from .setup import bank_of, check_described, description_of
@@ -35,12 +35,8 @@ from .store.records import (
     RAW,
     RAW_BRIER,
     RAW_LOG_LOSS,
+    SUMS,
     TENTHS,
-    Record,
-    Rollups,
-    gap_of,
-    roll_up_forecast,
-    roll_up_outcome,
     tenth,
 )
 from .store.schema import get_meta, set_meta
@@ -162,7 +158,7 @@ def _correct_sums(connection: Any, stream: int, score: float, forecast: float, n
         sums[brier] += (p - new) ** 2 - (p - old) ** 2
         sums[TENTHS + 30 * kind + 3 * tenth(p) + 2] += new - old
     learnt = sum(sums[TENTHS : TENTHS + 30 : 3])
-    errors = gap_of(sums, CALIBRATED) / learnt, gap_of(sums, RAW) / learnt
+    errors = (gaps_of(np.frombuffer(sums))[0] / learnt).tolist()
     connection.run(
         "UPDATE stream SET sums = ?, error = ?, raw_error = ? WHERE number = ?", (sums.tobytes(), *errors, stream)
     )
@@ -274,18 +270,24 @@ def _counts(stream: Stream) -> str:
 
 def _rollups(connection: Any, stream: Stream, first_hour: int) -> str:
     """Whether the hourly sums are those of the events, as far as rounding lets them."""
-    expected: Rollups = defaultdict(lambda: [0.0] * 5)
-    for e in stream.log:
-        record = Record(stream.number, e.nth, "", e.seq, e.time, e.score, e.forecast, None, e.status, e.outcome)
-        roll_up_forecast(expected, record)
-        if e.status in {LEARNT, ASSUMED}:
-            roll_up_outcome(expected, record)
+    learnt = [e for e in stream.log if e.status in {LEARNT, ASSUMED}]
+    both = [*stream.log, *learnt]
+    expected = Books(
+        [stream.number] * len(both),
+        [e.time for e in both],
+        [e.score for e in both],
+        [e.forecast for e in both],
+        [nan] * len(stream.log) + [float(e.outcome or 0) for e in learnt],
+        [0.0] * len(both),
+        [stream.number],
+        [bytes(8 * SUMS)],
+    )
     rows = connection.all(
         "SELECT hour, kind, tenth, forecasts, outcomes, sum_p, sum_y, log_loss FROM rollup WHERE stream = ?",
         (stream.number,),
     )
     stored = {(stream.number, *row[:3]): row[3:] for row in rows if row[0] >= first_hour}
-    wanted = {key: numbers for key, numbers in expected.items() if key[1] >= first_hour}
+    wanted = {row[:4]: row[4:] for row in expected.rollups if row[1] >= first_hour}
     same = stored.keys() == wanted.keys() and all(
         isclose(a, b, rel_tol=1e-9, abs_tol=1e-9)
         for key, numbers in wanted.items()

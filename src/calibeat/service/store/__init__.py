@@ -12,7 +12,7 @@ from calibeat.errors import InvalidInput
 
 from .ownership import Member, Ownership
 from .reader import Reader
-from .records import Changes, Record, StreamState
+from .records import Record, Rows, StreamState
 from .sqlite import SqliteConnection, SqliteStore
 
 __all__ = ["Member", "Ownership", "Reader", "Store", "open_connection", "open_reader", "open_store", "owned"]
@@ -30,6 +30,9 @@ class Store(Protocol):
     def begin(self) -> None:
         """Begin a group."""
 
+    def read_beside(self, *, beside: bool) -> None:
+        """Read what is committed while another thread writes a group, or as before; only if not `is_shared`."""
+
     def streams(
         self, names: Collection[str], cached: Mapping[str, StreamState], *, create: Collection[str]
     ) -> dict[str, StreamState]:
@@ -44,7 +47,7 @@ class Store(Protocol):
     def read_after(self, stream: int, nth: int) -> dict[int, tuple[float, float, float]]:
         """The learnt events of a stream after one of its forecasts: number -> (forecast, outcome, score)."""
 
-    def write(self, changes: Changes) -> None:
+    def write(self, rows: Rows) -> None:
         """Everything that a group changes."""
 
     def commit(self) -> None:

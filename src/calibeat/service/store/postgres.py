@@ -20,8 +20,8 @@ from calibeat.errors import CalibeatError, InvalidInput
 
 from . import schema
 from .ownership import IN_SQL, ROWS, Member, Ownership, join
-from .records import Changes, Record, StreamState
-from .sqlite import EVENT_COLUMNS, STREAM_COLUMNS, event_row, stream_row, stream_state
+from .records import Record, Rows, StreamState
+from .sqlite import EVENT_COLUMNS, RECORD_COLUMNS, STREAM_COLUMNS, stream_state
 
 try:
     import psycopg
@@ -175,6 +175,10 @@ class PostgresStore:
     def begin(self) -> None:
         """A group begins with its locks: `streams`."""
 
+    def read_beside(self, *, beside: bool) -> None:
+        """Not here: a group of a shared store must read what it has locked."""
+        raise NotImplementedError  # pragma: no cover - an engine does not ask
+
     def streams(
         self, names: Collection[str], cached: Mapping[str, StreamState], *, create: Collection[str]
     ) -> dict[str, StreamState]:
@@ -200,13 +204,13 @@ class PostgresStore:
 
     def known(self, ids: Collection[str]) -> dict[str, Record]:
         """The events that are there already, by their id."""
-        asked = f"SELECT {EVENT_COLUMNS} FROM event WHERE id = ANY(%s)"  # noqa: S608 - our own columns
+        asked = f"SELECT {RECORD_COLUMNS} FROM event WHERE id = ANY(%s)"  # noqa: S608 - our own columns
         rows = self._run(asked, (list(ids),), binary=True)
         return {row[2]: Record(*row) for row in rows.fetchall()}
 
     def due(self, status: int, before: float, limit: int) -> list[tuple[str, Record]]:
         """Events of a status whose forecast was made at this time or before, the earliest first: (stream, event)."""
-        columns = ", ".join(f"e.{column}" for column in EVENT_COLUMNS.split(", "))
+        columns = ", ".join(f"e.{column}" for column in RECORD_COLUMNS.split(", "))
         mine = "" if self.owner is None else f"AND {IN_SQL} = ANY(?) "
         rows = self.connection.all(
             f"SELECT s.name, {columns} FROM event e JOIN stream s ON s.number = e.stream "  # noqa: S608
@@ -223,25 +227,25 @@ class PostgresStore:
         )
         return {number: (forecast, float(outcome), score) for number, forecast, outcome, score in rows}
 
-    def write(self, changes: Changes) -> None:
+    def write(self, rows: Rows) -> None:
         """Everything that a group changes, in one go: the server works while the next statement is made."""
         with self.connection.database.pipeline():
-            written = self._write(changes)
-        if written is not None and written.rowcount != len(changes.streams):
-            others = len(changes.streams) - written.rowcount
+            written = self._write(rows)
+        if written is not None and written.rowcount != len(rows.streams):
+            others = len(rows.streams) - written.rowcount
             raise Overtaken(f"streams must be as they were read, got {others} that others have written since")
 
-    def _write(self, changes: Changes) -> Any:
+    def _write(self, rows: Rows) -> Any:
         """Send the statements -> the cursor of the one that writes streams."""
         self._many(
             f"INSERT INTO event ({EVENT_COLUMNS}, outcome_seq, outcome_time) SELECT * FROM ",  # noqa: S608
-            [event_row(record) for record in changes.inserted],
+            rows.inserted,
             "bigint bigint text bigint float8 float8 float8 bytea int2 int2 bigint float8",
         )
         self._many(
             "UPDATE event SET receipt = new.c, status = new.d, outcome = new.e, outcome_seq = new.f, "
             "outcome_time = new.g FROM ",
-            [(r.stream, r.nth, r.receipt, r.status, r.outcome, r.outcome_seq, r.outcome_time) for r in changes.settled],
+            rows.settled,
             "bigint bigint bytea int2 int2 bigint float8",
             " AS new (a, b, c, d, e, f, g) WHERE event.stream = new.a AND event.nth = new.b",
         )
@@ -249,26 +253,26 @@ class PostgresStore:
             "UPDATE stream SET seq = new.c, events = new.d, outcomes = new.e, pending = new.f, held = new.g, "
             "expired = new.h, alarms = new.i, version = new.j, last_time = new.k, error = new.l, raw_error = new.m, "
             "sums = new.n, state = new.o, monitor = new.p FROM ",
-            [stream_row(state) for state in changes.streams.values()],
+            rows.streams,
             "bigint text" + 8 * " bigint" + " float8 float8 float8 bytea bytea bytea",
             " AS new (a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p) "
             "WHERE stream.number = new.a AND stream.version = new.j - 1",
         )
         self._many(
             f"INSERT INTO rollup (stream, hour, kind, tenth, {', '.join(_NUMBERS)}) SELECT * FROM ",  # noqa: S608
-            [(*key, *numbers) for key, numbers in changes.rollups.items()],
+            rows.rollups,
             "bigint bigint int2 int2 float8 float8 float8 float8 float8",
             " ON CONFLICT (stream, hour, kind, tenth) DO UPDATE SET "
             + ", ".join(f"{name} = rollup.{name} + excluded.{name}" for name in _NUMBERS),
         )
         self._many(
             "INSERT INTO alarm (stream, time, at, since, what, page) SELECT * FROM ",
-            [(a.stream, a.time, a.at, a.since, a.what, int(a.page)) for a in changes.alarms],
+            rows.alarms,
             "bigint float8 bigint float8 text int2",
         )
         self._many(
             "INSERT INTO correction (stream, nth, outcome, time) SELECT * FROM ",
-            [(c.record.stream, c.record.nth, c.outcome, c.time) for c in changes.corrections],
+            rows.corrections,
             "bigint bigint int2 float8",
         )
         return written

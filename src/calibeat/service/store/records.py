@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from array import array
-from collections import defaultdict
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from calibeat.core.losses import log_loss
+from calibeat.core.jit import compilable
 
 # ---- the life of an event -----------------------------------------------------------------------------------------
 PENDING = 0  # forecast, no outcome yet
@@ -26,6 +24,7 @@ CALIBRATED, RAW = 0, 1
 HOUR = 3600.0
 
 
+@compilable
 def tenth(probability: float) -> int:
     """Which tenth of [0, 1] a probability is in.
 
@@ -67,13 +66,19 @@ class Record:
         receipt: bytes | None,
         status: int,
         outcome: int | None,
+        outcome_time: float | None = None,
     ) -> None:
         self.stream, self.nth, self.id, self.seq, self.time = stream, nth, id, seq, time
         self.score, self.forecast, self.receipt, self.status, self.outcome = score, forecast, receipt, status, outcome
         self.outcome_seq: int | None = None
-        self.outcome_time: float | None = None
+        self.outcome_time = outcome_time
         self.is_new = False  # not in the store yet
         self.operation = -1  # the place of its forecast in the present group
+
+    def kept(self) -> Record:
+        """The same event as the next group sees it: in the store, or about to be."""
+        self.is_new, self.operation = False, -1
+        return self
 
 
 class StreamState:
@@ -106,43 +111,15 @@ class StreamState:
         self.pages = 0  # alarms that paged; the monitor's bytes have it too
         self.version = 0  # how often it was written
         self.last_time = 0.0
-        self.sums = array("d", bytes(8 * SUMS))
-        self.gaps = [0.0, 0.0]  # sum over tenths of |forecasts - outcomes|, of both kinds
+        self.sums = bytes(8 * SUMS)
+        self.gaps = [0.0, 0.0]  # sum over tenths of |forecasts - outcomes|, of both kinds; of a stream that is written
         self.row: bytes | None = None  # the bank's row, between the store and the bank only
         self.monitor: bytes | None = None
         self.is_new = True
 
-    def learn(self, record: Record, now: float) -> None:
-        """Add a learnt outcome to the sums."""
-        sums, y = self.sums, float(record.outcome or 0)
-        score, forecast = record.score, record.forecast
-        sums[RAW_LOG_LOSS] += log_loss(score, y)
-        sums[LOG_LOSS] += log_loss(forecast, y)
-        sums[RAW_BRIER] += (score - y) ** 2
-        sums[BRIER] += (forecast - y) ** 2
-        for kind, p in ((CALIBRATED, forecast), (RAW, score)):
-            at = TENTHS + 30 * kind + 3 * tenth(p)
-            before = abs(sums[at + 1] - sums[at + 2])
-            sums[at] += 1.0
-            sums[at + 1] += p
-            sums[at + 2] += y
-            self.gaps[kind] += abs(sums[at + 1] - sums[at + 2]) - before
-        sums[DELAYS + min(DELAY_COUNT - 1, int(max(0.0, now - record.time)).bit_length())] += 1.0
-
-    def restore(self, sums: bytes) -> None:
-        """The sums as they are stored."""
-        self.sums = array("d", sums)
-        self.gaps = [gap_of(self.sums, CALIBRATED), gap_of(self.sums, RAW)]
-
     def error(self, kind: int) -> float | None:
         """The calibration error over tenths, of the forecasts (CALIBRATED) or the scores (RAW); None if unknown."""
-        return max(0.0, self.gaps[kind]) / self.outcomes if self.outcomes else None
-
-
-def gap_of(sums: array[float], kind: int) -> float:
-    """The sum over tenths of the distance between forecasts and outcomes."""
-    first = TENTHS + 30 * kind
-    return sum(abs(sums[at + 1] - sums[at + 2]) for at in range(first, first + 30, 3))
+        return self.gaps[kind] / self.outcomes if self.outcomes else None
 
 
 class Alarm(NamedTuple):
@@ -165,8 +142,9 @@ class Correction(NamedTuple):
     time: float
 
 
-Rollups = dict[tuple[int, int, int, int], list[float]]  # stream, hour, kind, tenth -> the five numbers below
-FORECASTS, OUTCOMES, SUM_P, SUM_Y, SUM_LOG_LOSS = range(5)
+Row = tuple[Any, ...]
+FORECASTS, OUTCOMES, SUM_P, SUM_Y, SUM_LOG_LOSS = range(5)  # of a roll-up: of a stream, hour, kind and tenth
+NUMBERS = 5  # how many they are
 
 
 @dataclass
@@ -176,7 +154,7 @@ class Changes:
     inserted: list[Record] = field(default_factory=list)
     settled: list[Record] = field(default_factory=list)  # were in the store before
     streams: dict[str, StreamState] = field(default_factory=dict)
-    rollups: Rollups = field(default_factory=lambda: defaultdict(lambda: [0.0] * 5))
+    rollups: list[Row] = field(default_factory=list)
     alarms: list[Alarm] = field(default_factory=list)
     corrections: list[Correction] = field(default_factory=list)
 
@@ -184,19 +162,64 @@ class Changes:
         return bool(self.inserted or self.settled or self.streams or self.corrections)
 
 
-def roll_up_forecast(rollups: Rollups, record: Record) -> None:
-    """Count a forecast in its hour, under the tenth of the score and of what was told."""
-    hour = int(record.time // HOUR)
-    rollups[record.stream, hour, CALIBRATED, tenth(record.forecast)][FORECASTS] += 1.0
-    rollups[record.stream, hour, RAW, tenth(record.score)][FORECASTS] += 1.0
+class Rows(NamedTuple):
+    """The changes of a group as rows of the tables. They stay as they are when the next group moves the streams on."""
+
+    inserted: list[Row]
+    settled: list[Row]
+    streams: list[Row]
+    rollups: list[Row]
+    alarms: list[Row]
+    corrections: list[Row]
 
 
-def roll_up_outcome(rollups: Rollups, record: Record) -> None:
-    """Count a learnt outcome in the hour of its forecast."""
-    hour, y = int(record.time // HOUR), float(record.outcome or 0)
-    for kind, p in ((CALIBRATED, record.forecast), (RAW, record.score)):
-        sums = rollups[record.stream, hour, kind, tenth(p)]
-        sums[OUTCOMES] += 1.0
-        sums[SUM_P] += p
-        sums[SUM_Y] += y
-        sums[SUM_LOG_LOSS] += log_loss(p, y)
+def rows_of(changes: Changes) -> Rows:
+    """What is to be written, taken from the records and streams as they are now."""
+    return Rows(
+        [event_row(r) for r in changes.inserted],
+        [(r.stream, r.nth, r.receipt, r.status, r.outcome, r.outcome_seq, r.outcome_time) for r in changes.settled],
+        [stream_row(state) for state in changes.streams.values()],
+        changes.rollups,
+        [(a.stream, a.time, a.at, a.since, a.what, int(a.page)) for a in changes.alarms],
+        [(c.record.stream, c.record.nth, c.outcome, c.time) for c in changes.corrections],
+    )
+
+
+def event_row(r: Record) -> Row:
+    """An event as its columns."""
+    return (
+        r.stream,
+        r.nth,
+        r.id,
+        r.seq,
+        r.time,
+        r.score,
+        r.forecast,
+        r.receipt,
+        r.status,
+        r.outcome,
+        r.outcome_seq,
+        r.outcome_time,
+    )
+
+
+def stream_row(s: StreamState) -> Row:
+    """A stream as its columns."""
+    return (
+        s.number,
+        s.name,
+        s.seq,
+        s.events,
+        s.outcomes,
+        s.pending,
+        s.held,
+        s.expired,
+        s.alarms,
+        s.version,
+        s.last_time,
+        s.error(CALIBRATED),
+        s.error(RAW),
+        s.sums,
+        s.row,
+        s.monitor,
+    )

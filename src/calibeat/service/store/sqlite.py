@@ -15,13 +15,15 @@ from calibeat.errors import CalibeatError, InvalidInput, SnapshotMismatch
 
 from . import schema
 from .ownership import Ownership
-from .records import CALIBRATED, RAW, Changes, Record, StreamState
+from .records import Record, Rows, StreamState
 
 BUSY = 10.0  # seconds to wait for a token command that writes
 EVENT_COLUMNS = "stream, nth, id, seq, time, score, forecast, receipt, status, outcome"
+RECORD_COLUMNS = EVENT_COLUMNS + ", outcome_time"  # of a `Record`
 STREAM_COLUMNS = "number, name, seq, events, outcomes, pending, held, expired, alarms, version, last_time, "
 STREAM_COLUMNS += "sums, state, monitor"
 _MOST_ARGUMENTS = 32_766  # in one statement of SQLite
+_CHECKPOINT = 8_192  # pages of the write-ahead log, 32 MiB, before they go into the file: pages are written many times
 
 
 class StoreGone(CalibeatError):
@@ -137,6 +139,7 @@ class SqliteStore:
     def __init__(self, path: Path) -> None:
         self.path = path
         self._lock = _lock(path)
+        self._beside: SqliteConnection | None = None
         try:
             self.connection = SqliteConnection(path)
             try:
@@ -146,6 +149,7 @@ class SqliteStore:
             self._identity = _identity(path)
             found = self.connection.all("SELECT coalesce(max(number), 0) FROM stream")
             self._numbers = int(found[0][0])
+            self._reading = self.connection
         except BaseException:
             os.close(self._lock)
             raise
@@ -153,6 +157,7 @@ class SqliteStore:
     def _prepare(self) -> None:
         run = self.connection.run
         run("PRAGMA journal_mode = WAL")
+        run(f"PRAGMA wal_autocheckpoint = {_CHECKPOINT}")
         self.connection.begin()
         try:
             schema.migrate(self.connection, str(self.path))
@@ -171,6 +176,12 @@ class SqliteStore:
             raise StoreGone(f"store must stay where it is while it is used, got another file or none - at {self.path}")
         self.connection.begin()
 
+    def read_beside(self, *, beside: bool) -> None:
+        """Read what is committed, from a connection of its own, while another thread writes a group; or as before."""
+        if beside and self._beside is None:
+            self._beside = SqliteConnection(self.path, read_only=True)
+        self._reading = self._beside if beside and self._beside is not None else self.connection
+
     def streams(
         self, names: Collection[str], cached: Mapping[str, StreamState], *, create: Collection[str]
     ) -> dict[str, StreamState]:
@@ -182,7 +193,7 @@ class SqliteStore:
             state.name: state
             for state in map(
                 stream_state,
-                self.connection.all(
+                self._reading.all(
                     f"SELECT {STREAM_COLUMNS} FROM stream WHERE name IN (SELECT value FROM json_each(?))",  # noqa: S608
                     (json.dumps(wanted, ensure_ascii=False),),
                 ),
@@ -196,16 +207,16 @@ class SqliteStore:
 
     def known(self, ids: Collection[str]) -> dict[str, Record]:
         """The events that are there already, by their id."""
-        rows = self.connection.all(
-            f"SELECT {EVENT_COLUMNS} FROM event WHERE id IN (SELECT value FROM json_each(?))",  # noqa: S608 - our own columns
+        rows = self._reading.all(
+            f"SELECT {RECORD_COLUMNS} FROM event WHERE id IN (SELECT value FROM json_each(?))",  # noqa: S608 - our own columns
             (json.dumps(list(ids), ensure_ascii=False),),
         )
         return {row[2]: Record(*row) for row in rows}
 
     def due(self, status: int, before: float, limit: int) -> list[tuple[str, Record]]:
         """Events of a status whose forecast was made at this time or before, the earliest first: (stream, event)."""
-        columns = ", ".join(f"e.{column}" for column in EVENT_COLUMNS.split(", "))
-        rows = self.connection.all(
+        columns = ", ".join(f"e.{column}" for column in RECORD_COLUMNS.split(", "))
+        rows = self._reading.all(
             # The status stands in the text, not in an argument, so that the index over part of the table is used.
             f"SELECT s.name, {columns} FROM event e JOIN stream s ON s.number = e.stream "  # noqa: S608
             f"WHERE e.status = {int(status)} AND e.time <= ? ORDER BY e.time, e.stream, e.nth LIMIT ?",
@@ -215,22 +226,22 @@ class SqliteStore:
 
     def read_after(self, stream: int, nth: int) -> dict[int, tuple[float, float, float]]:
         """The learnt events of a stream after one of its forecasts: number -> (forecast, outcome, score)."""
-        rows = self.connection.all(
+        rows = self._reading.all(
             "SELECT nth, forecast, outcome, score FROM event WHERE stream = ? AND nth > ? AND outcome_seq IS NOT NULL",
             (stream, nth),
         )
         return {number: (forecast, float(outcome), score) for number, forecast, outcome, score in rows}
 
-    def write(self, changes: Changes) -> None:
+    def write(self, rows: Rows) -> None:
         """Everything that a group changes."""
         self._many(
             "INSERT INTO event (stream, nth, id, seq, time, score, forecast, receipt, status, outcome, outcome_seq, "
             "outcome_time) VALUES ",
-            [event_row(record) for record in changes.inserted],
+            rows.inserted,
         )
         self._many(
             "WITH new (stream, nth, receipt, status, outcome, outcome_seq, outcome_time) AS (VALUES ",
-            [(r.stream, r.nth, r.receipt, r.status, r.outcome, r.outcome_seq, r.outcome_time) for r in changes.settled],
+            rows.settled,
             ") UPDATE event SET receipt = new.receipt, status = new.status, outcome = new.outcome, "
             "outcome_seq = new.outcome_seq, outcome_time = new.outcome_time "
             "FROM new WHERE event.stream = new.stream AND event.nth = new.nth",
@@ -238,7 +249,7 @@ class SqliteStore:
         self._many(
             "INSERT INTO stream (number, name, seq, events, outcomes, pending, held, expired, alarms, version, "
             "last_time, error, raw_error, sums, state, monitor) VALUES ",
-            [stream_row(state) for state in changes.streams.values()],
+            rows.streams,
             " ON CONFLICT (number) DO UPDATE SET seq = excluded.seq, events = excluded.events, "
             "outcomes = excluded.outcomes, pending = excluded.pending, held = excluded.held, "
             "expired = excluded.expired, alarms = excluded.alarms, version = excluded.version, "
@@ -247,19 +258,13 @@ class SqliteStore:
         )
         self._many(
             "INSERT INTO rollup (stream, hour, kind, tenth, forecasts, outcomes, sum_p, sum_y, log_loss) VALUES ",
-            [(*key, *numbers) for key, numbers in changes.rollups.items()],
+            rows.rollups,
             " ON CONFLICT (stream, hour, kind, tenth) DO UPDATE SET forecasts = forecasts + excluded.forecasts, "
             "outcomes = outcomes + excluded.outcomes, sum_p = sum_p + excluded.sum_p, "
             "sum_y = sum_y + excluded.sum_y, log_loss = log_loss + excluded.log_loss",
         )
-        self._many(
-            "INSERT INTO alarm (stream, time, at, since, what, page) VALUES ",
-            [(a.stream, a.time, a.at, a.since, a.what, int(a.page)) for a in changes.alarms],
-        )
-        self._many(
-            "INSERT INTO correction (stream, nth, outcome, time) VALUES ",
-            [(c.record.stream, c.record.nth, c.outcome, c.time) for c in changes.corrections],
-        )
+        self._many("INSERT INTO alarm (stream, time, at, since, what, page) VALUES ", rows.alarms)
+        self._many("INSERT INTO correction (stream, nth, outcome, time) VALUES ", rows.corrections)
 
     def commit(self) -> None:
         """On the disk when this returns."""
@@ -271,6 +276,8 @@ class SqliteStore:
 
     def close(self) -> None:
         """Let go of the file; the write-ahead log goes into it."""
+        if self._beside is not None:
+            self._beside.close()
         self.connection.close()
         os.close(self._lock)
 
@@ -291,46 +298,6 @@ class SqliteStore:
             first += size
 
 
-def event_row(r: Record) -> tuple[Any, ...]:
-    """An event as its columns."""
-    return (
-        r.stream,
-        r.nth,
-        r.id,
-        r.seq,
-        r.time,
-        r.score,
-        r.forecast,
-        r.receipt,
-        r.status,
-        r.outcome,
-        r.outcome_seq,
-        r.outcome_time,
-    )
-
-
-def stream_row(s: StreamState) -> tuple[Any, ...]:
-    """A stream as its columns."""
-    return (
-        s.number,
-        s.name,
-        s.seq,
-        s.events,
-        s.outcomes,
-        s.pending,
-        s.held,
-        s.expired,
-        s.alarms,
-        s.version,
-        s.last_time,
-        s.error(CALIBRATED),
-        s.error(RAW),
-        s.sums.tobytes(),
-        s.row,
-        s.monitor,
-    )
-
-
 def stream_state(row: tuple[Any, ...]) -> StreamState:
     """The inverse, of the columns that an engine reads."""
     state = StreamState(row[0], row[1])
@@ -339,7 +306,7 @@ def stream_state(row: tuple[Any, ...]) -> StreamState:
     )
     state.last_time = row[10] or 0.0
     if row[11] is not None:
-        state.restore(bytes(row[11]))
+        state.sums = bytes(row[11])
     state.row = None if row[12] is None else bytes(row[12])
     state.monitor = None if row[13] is None else bytes(row[13])
     state.is_new = state.row is None

@@ -1,0 +1,146 @@
+"""Every method in this checkout and in an older one: `CALIBEAT_BEFORE=OLD_CHECKOUT python -m benchmarks before`.
+
+Two processes, one for each checkout, do the same work in turn. The least CPU time of each counts.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from time import process_time
+from typing import Any
+
+import numpy as np
+
+from benchmarks import table
+from benchmarks.timing import once
+
+HERE = Path(__file__).parents[1]
+REFITS = {
+    "fps",
+    "wps",
+    "fbs",
+    "wbs",
+    "swps",
+    "swbs",
+    "whb",
+    "twhb",
+}  # fit to the past again and again: fewer events, not in a bank
+ALLOWED = 1.03
+WORK = ("batch", "late batch", "single", "bank, few keys", "bank, many keys", "bank, new keys")
+
+
+def compare(*, quick: bool) -> None:
+    """The ratio of this checkout to the older one, for each method and each way to use it."""
+    old = os.environ.get("CALIBEAT_BEFORE", "")
+    if not (Path(old) / "src" / "calibeat").is_dir():
+        sys.stdout.write("before: left out, CALIBEAT_BEFORE must be the path of an older checkout\n\n")
+        return
+    pair = [_start(Path(old)), _start(HERE)]
+    try:
+        methods = [name for name in _ask(pair[0], None) if name in _ask(pair[1], None)]
+        rows, slower = [], []
+        for method in methods:
+            cells = []
+            for work in WORK:
+                ratio = _ratio(pair, method, work, 3 if quick else 9)
+                if ratio is not None and ratio > ALLOWED:  # once more with patience, before it is called slower
+                    ratio = min(ratio, _ratio(pair, method, work, 3 if quick else 15) or ratio)
+                if ratio is not None and ratio > ALLOWED:
+                    slower.append(f"{method}, {work}: {ratio:.2f}")
+                cells.append("-" if ratio is None else f"{ratio:.2f}")
+            rows.append([method, *cells])
+    finally:
+        for worker in pair:
+            worker.communicate(b"")
+    notes = [f"slower by more than 3 %: {'; '.join(slower) or 'none'}"]
+    table.show("CPU time of this checkout / the older one (below 1: faster)", ("method", *WORK), rows, notes)
+
+
+def _start(checkout: Path) -> subprocess.Popen[bytes]:
+    here = {**os.environ, "PYTHONPATH": os.pathsep.join((str(checkout / "src"), str(HERE)))}
+    command = [sys.executable, "-m", "benchmarks.before"]
+    return subprocess.Popen(command, cwd=HERE, env=here, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+
+
+def _ask(worker: subprocess.Popen[bytes], what: Any) -> Any:
+    if worker.stdin is None or worker.stdout is None:
+        raise RuntimeError("a worker must have pipes")
+    worker.stdin.write(json.dumps(what).encode() + b"\n")
+    worker.stdin.flush()
+    return json.loads(worker.stdout.readline())
+
+
+def _ratio(pair: list[subprocess.Popen[bytes]], method: str, work: str, turns: int) -> float | None:
+    if method in REFITS and work not in {"batch", "single"}:
+        return None
+    found = [[_ask(worker, [method, work]) for worker in pair] for _ in range(turns)]
+    old, new = (min(turn[at] for turn in found) for at in (0, 1))
+    return float(new / old)
+
+
+# ---- the worker: only names that both checkouts have ---------------------------------------------------------------
+
+
+def _work(method: str, work: str) -> Callable[[], object]:
+    """What is timed; it is made anew for each turn."""
+    from calibeat import Bank, Calibrator
+
+    rng = np.random.default_rng(0)
+    count = 20_000 if method in REFITS else {"single": 5_000}.get(work, 200_000)
+    scores = rng.random(count)
+    outcomes = (rng.random(count) < scores).astype(int)
+    cal = Calibrator(method, 0)
+    if work in {"batch", "late batch"}:
+        due = np.arange(count) + 101 if work == "late batch" else None
+        return lambda: cal.run(scores, outcomes, due=due)
+    if work == "single":
+        events = list(zip(scores.tolist(), outcomes.tolist(), strict=True))
+
+        def one_by_one() -> None:
+            for score, outcome in events:
+                cal.update(cal.predict(score), outcome)
+
+        return one_by_one
+    many = {"bank, few keys": 100, "bank, many keys": 50_000, "bank, new keys": 200_000}[work]
+    keys = rng.integers(0, many, count)
+    bank = Bank(method, 0)
+    if work != "bank, new keys":
+        bank.run(np.arange(many), np.full(many, 0.5), np.zeros(many, dtype=int))
+    return lambda: bank.run(keys, scores, outcomes)
+
+
+def _serve() -> None:
+    import calibeat
+
+    calibeat.warm_up()
+    presets = _presets()
+    warm: set[tuple[str, str]] = set()
+    for line in sys.stdin:
+        asked = json.loads(line)
+        if asked is None:
+            answer: Any = presets
+        else:
+            if tuple(asked) not in warm:
+                _work(*asked)()
+                warm.add(tuple(asked))
+            answer = once(_work(*asked), process_time)
+        sys.stdout.write(json.dumps(answer) + "\n")
+        sys.stdout.flush()
+
+
+def _presets() -> list[str]:
+    """The names of the methods, wherever the checkout keeps them."""
+    try:
+        from calibeat.core.presets import PRESETS
+    except ImportError:
+        from calibeat.presets import PRESETS  # type: ignore[import-not-found,no-redef]
+    return list(PRESETS)
+
+
+if __name__ == "__main__":
+    _serve()

@@ -1,0 +1,152 @@
+"""The books of the service: the sums of each stream and the hourly roll-ups, in one compiled pass over a group.
+
+An operation is a forecast that was made (its outcome is NaN) or an outcome that was learnt.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from calibeat._util.types import Ints, Vector
+from calibeat.core.jit import compilable, for_cost
+from calibeat.core.losses import log_loss
+
+from .store.records import (
+    BRIER,
+    CALIBRATED,
+    DELAY_COUNT,
+    DELAYS,
+    FORECASTS,
+    HOUR,
+    LOG_LOSS,
+    NUMBERS,
+    OUTCOMES,
+    RAW_BRIER,
+    RAW_LOG_LOSS,
+    SUM_LOG_LOSS,
+    SUM_P,
+    SUM_Y,
+    SUMS,
+    TENTHS,
+    Row,
+    tenth,
+)
+
+CELLS = 20  # of an hour: the tenths of the forecasts, then those of the scores
+_PLAIN_SECONDS = 6e-6  # an operation as plain Python
+
+
+@compilable
+def enter(
+    streams: Ints,
+    hours: Ints,
+    scores: Vector,
+    forecasts: Vector,
+    outcomes: Vector,
+    ages: Vector,
+    sums: Vector,
+    rollups: Vector,
+) -> None:
+    """Operation after operation: stream streams[i] has its row in `sums`, hour hours[i] has its cells in `rollups`."""
+    for i in range(len(scores)):
+        y = outcomes[i]
+        learnt = y == y  # noqa: PLR0124 - not NaN
+        first = streams[i] * SUMS
+        for kind in range(2):
+            p = forecasts[i] if kind == CALIBRATED else scores[i]
+            cell = tenth(p)
+            at = (hours[i] * CELLS + 10 * kind + cell) * NUMBERS
+            if not learnt:
+                rollups[at + FORECASTS] += 1.0
+                continue
+            loss = log_loss(p, y)
+            rollups[at + OUTCOMES] += 1.0
+            rollups[at + SUM_P] += p
+            rollups[at + SUM_Y] += y
+            rollups[at + SUM_LOG_LOSS] += loss
+            sums[first + (LOG_LOSS if kind == CALIBRATED else RAW_LOG_LOSS)] += loss
+            sums[first + (BRIER if kind == CALIBRATED else RAW_BRIER)] += (p - y) * (p - y)
+            at = first + TENTHS + 30 * kind + 3 * cell
+            sums[at] += 1.0
+            sums[at + 1] += p
+            sums[at + 2] += y
+        if learnt:
+            age, power = int(ages[i]), 0
+            while age > 0 and power < DELAY_COUNT - 1:
+                age >>= 1
+                power += 1
+            sums[first + DELAYS + power] += 1.0
+
+
+class Books:
+    """Sums and roll-ups of some operations.
+
+    >>> nan, none = float("nan"), bytes(8 * SUMS)
+    >>> Books([7, 7], [0.0, 0.0], [0.3, 0.3], [0.25, 0.25], [nan, 1.0], [0.0, 60.0], [7], [none]).rollups
+    [(7, 0, 0, 2, 1.0, 1.0, 0.25, 1.0, 1.3862943611198906), (7, 0, 1, 3, 1.0, 1.0, 0.3, 1.0, 1.2039728043259361)]
+    """
+
+    def __init__(
+        self,
+        streams: Sequence[int],
+        times: Sequence[float],
+        scores: Sequence[float],
+        forecasts: Sequence[float],
+        outcomes: Sequence[float],
+        ages: Sequence[float],
+        numbers: Sequence[int],
+        sums: Sequence[bytes],
+    ) -> None:
+        """The operations as columns (age: seconds from the forecast to its outcome), then the streams that they are of:
+        their numbers, and their sums so far."""
+        place = {number: at for at, number in enumerate(numbers)}
+        self._hours: dict[tuple[int, int], int] = {}
+        hours = self._hours
+        of_hour = [
+            hours.setdefault((stream, int(time // HOUR)), len(hours))
+            for stream, time in zip(streams, times, strict=True)
+        ]
+        self._sums = np.frombuffer(b"".join(sums)).copy()
+        self._rollups = np.zeros(len(hours) * CELLS * NUMBERS)
+        loop: Any = for_cost(enter, _PLAIN_SECONDS * len(of_hour))
+        loop(
+            np.array([place[stream] for stream in streams], dtype=np.int64),
+            np.array(of_hour, dtype=np.int64),
+            np.array(scores, dtype=float),
+            np.array(forecasts, dtype=float),
+            np.array(outcomes, dtype=float),
+            np.maximum(np.array(ages, dtype=float), 0.0),
+            self._sums,
+            self._rollups,
+        )
+
+    @property
+    def sums(self) -> list[bytes]:
+        """The new sums of the streams."""
+        whole, width = self._sums.tobytes(), 8 * SUMS
+        return [whole[at : at + width] for at in range(0, len(whole), width)]
+
+    @property
+    def gaps(self) -> list[list[float]]:
+        """For each stream: the sums over tenths of the distance between forecasts, or scores, and outcomes."""
+        pairs: list[list[float]] = gaps_of(self._sums).tolist()
+        return pairs
+
+    @property
+    def rollups(self) -> list[Row]:
+        """What is to be added: stream, hour, kind, tenth, and the five numbers."""
+        cells = self._rollups.reshape(-1, NUMBERS)
+        used = np.flatnonzero((cells[:, FORECASTS] > 0.0) | (cells[:, OUTCOMES] > 0.0))
+        hours = list(self._hours)
+        heads = [(*hours[at // CELLS], at % CELLS // 10, at % 10) for at in used.tolist()]
+        return [(*head, *numbers) for head, numbers in zip(heads, cells[used].tolist(), strict=True)]
+
+
+def gaps_of(sums: Vector) -> Vector:
+    """The sum over tenths of the distance between forecasts and outcomes, of both kinds, for each row of sums."""
+    tenths = sums.reshape(-1, SUMS)[:, TENTHS : TENTHS + 60].reshape(-1, 2, 10, 3)
+    gaps: Vector = np.abs(tenths[..., 1] - tenths[..., 2]).sum(axis=2)
+    return gaps
