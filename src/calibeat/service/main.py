@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import socket
 import sys
 from collections.abc import Callable, Sequence
@@ -134,8 +135,15 @@ def _serve_one(options: Options, listener: socket.socket, ready: Ready | None) -
             sys.stdout.write(f"calibeat serves {shown(options.store)} at {where}{alone}\n")
             sys.stdout.flush()
 
-        finish = None if router is None else router.finish
-        return server.run(service, listener, started=started, ready=announce, finish=finish, tls=options.tls)
+        return server.run(
+            service,
+            listener,
+            started=started,
+            ready=announce,
+            finish=None if router is None else router.finish,
+            tls=options.tls,
+            parent=None if options.listen_fd is None else os.getppid(),
+        )
 
 
 def _log_alarms(alarms: Sequence[Alarm]) -> None:
