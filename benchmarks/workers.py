@@ -1,7 +1,7 @@
 """Several workers on one PostgreSQL: by row locks, with any event to any worker or each stream to a worker of its own,
 and with ownership. First engines alone, then `calibeat serve` behind HTTP.
 
-Engines: groups of 100 operations, half forecasts and half outcomes, over 1,000 streams. HTTP: the load of `benchmarks
+Engines: groups of 50 forecasts and of their 50 outcomes in turn, over 1,000 streams. HTTP: the load of `benchmarks
 serve`, where any event goes to any worker. The load and the workers share the machine: trust ratios.
 """
 
