@@ -47,8 +47,13 @@ def kill(*, quick: bool) -> None:
     try:
         for method in METHODS:
             url = server.database()
-            clients = kills.run(url, method, 100 // few, workers=2, log=DEVNULL)
-            rows.append(_row("PostgreSQL, 2 workers", method, 100 // few, clients, url, kills))
+            clients = kills.run(url, method, 50 // few, workers=2, log=DEVNULL)
+            rows.append(_row("PostgreSQL, 2 workers, rows", method, 50 // few, clients, url, kills))
+        for method in METHODS:
+            url = server.database()
+            with tempfile.TemporaryDirectory() as folder:
+                clients = kills.run(url, method, 50 // few, workers=2, log=DEVNULL, folder=Path(folder))
+            rows.append(_row("PostgreSQL, 2 workers, own", method, 50 // few, clients, url, kills))
         for method in METHODS:
             url = server.database()
             clients = kills.run_with_server(url, method, 20 // few, server, log=DEVNULL)

@@ -1,11 +1,13 @@
 """Clients that retry, and engines that are killed with SIGKILL in the middle of their work.
 
-``python tests/kills.py STORE METHOD`` is a worker: an engine that reads requests from its standard input, one JSON list
-a line, and writes answers. The rest of the file are the clients, which check everything that they are told.
+``python tests/kills.py STORE METHOD [FOLDER]`` is a worker: an engine that reads requests from its standard input, one
+JSON list a line, and writes answers. With a folder, it owns a part of the streams and meets the other workers there.
+The rest of the file are the clients, which check everything that they are told.
 """
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import queue
@@ -16,8 +18,10 @@ import sys
 import threading
 import time
 from collections import defaultdict
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -27,26 +31,56 @@ WINDOW = 60  # requests without an answer
 # ---- the worker -----------------------------------------------------------------------------------------------------
 
 
-def serve(url: str, method: str) -> None:
-    """An engine behind two pipes."""
-    from calibeat.service.engine import Engine, Settings
-    from calibeat.service.operations import ForecastEvent, OutcomeEvent, Refusal
+def deliver(answers: list[tuple[Any, Any]]) -> None:
+    """Write answers to the pipe."""
+    from calibeat.service.operations import Refusal
 
-    def deliver(answers: list[tuple[Any, Any]]) -> None:
-        lines = [
-            json.dumps([ticket, answer.code if isinstance(answer, Refusal) else answer]) for ticket, answer in answers
-        ]
-        sys.stdout.write("\n".join(lines) + "\n")
-        sys.stdout.flush()
+    lines = [json.dumps([ticket, answer.code if isinstance(answer, Refusal) else answer]) for ticket, answer in answers]
+    sys.stdout.write("\n".join(lines) + "\n")
+    sys.stdout.flush()
 
-    engine = Engine.open(url, Settings(method=method))
-    engine.start(deliver)
+
+def requests() -> Iterator[tuple[Any, list[Any]]]:
+    """What comes from the pipe: tickets and events."""
+    from calibeat.service.operations import ForecastEvent, OutcomeEvent
+
     print("ready", flush=True)  # noqa: T201 - the protocol of the pipe
     for line in sys.stdin:
         ticket, kind, events = json.loads(line)
         make: Any = ForecastEvent if kind == "forecasts" else OutcomeEvent
-        engine.submit(ticket, [make(*event) for event in events])
+        yield ticket, [make(*event) for event in events]
+
+
+def serve(url: str, method: str) -> None:
+    """An engine behind two pipes."""
+    from calibeat.service.engine import Engine, Settings
+
+    engine = Engine.open(url, Settings(method=method))
+    engine.start(deliver)
+    for ticket, events in requests():
+        engine.submit(ticket, events)
     engine.stop()
+
+
+async def serve_owned(url: str, method: str, folder: Path) -> None:
+    """The same where workers own streams: the router in front of the engine sends them each other's events."""
+    from calibeat.service.engine import Engine, Settings
+    from calibeat.service.forward import Router
+    from calibeat.service.store.ownership import Member
+
+    loop, ended = asyncio.get_running_loop(), asyncio.Event()
+    router = Router(Engine.open(url, Settings(method=method), member=Member.of(folder)), url, folder)
+    router.start(loop, deliver)
+
+    def read() -> None:
+        for ticket, events in requests():
+            loop.call_soon_threadsafe(partial(router.submit, ticket, events, checked=True))
+        loop.call_soon_threadsafe(ended.set)
+
+    threading.Thread(target=read).start()
+    await ended.wait()
+    await router.finish()
+    router.stop()
 
 
 # ---- the clients ----------------------------------------------------------------------------------------------------
@@ -55,10 +89,10 @@ def serve(url: str, method: str) -> None:
 class Worker:
     """A process with an engine, as the clients see it."""
 
-    def __init__(self, url: str, method: str, log: Any, before: Any = None) -> None:
+    def __init__(self, url: str, method: str, log: Any, before: Any = None, folder: str | None = None) -> None:
         environment = {**os.environ, "NUMBA_DISABLE_JIT": "1"}  # starts in half a second; the bits are the same
         self.process = subprocess.Popen(
-            [sys.executable, __file__, url, method],
+            [sys.executable, __file__, url, method, *([] if folder is None else [folder])],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=log,
@@ -179,18 +213,30 @@ class Clients:
 
 
 def run(
-    url: str, method: str, kills: int, *, workers: int = 1, most: int = 5, seed: int = 0, log: Any = None
+    url: str,
+    method: str,
+    kills: int,
+    *,
+    workers: int = 1,
+    most: int = 5,
+    seed: int = 0,
+    log: Any = None,
+    folder: Path | None = None,
 ) -> Clients:
-    """Serve requests and kill workers at random moments, one after another; the last ones end in peace."""
+    """Serve requests and kill workers at random moments, one after another; the last ones end in peace.
+
+    With a folder, the workers own streams and meet there.
+    """
     clients = Clients(seed, most=most)
     moments = random.Random(seed + 1)  # noqa: S311 - a test
-    alive = [Worker(url, method, log) for _ in range(workers)]
+    start = partial(Worker, url, method, log, folder=None if folder is None else str(folder))
+    alive = [start() for _ in range(workers)]
     for _ in range(kills):
         victim = moments.randrange(workers)
         _work(clients, alive, moments.uniform(0.02, 0.4))
         alive[victim].kill()
         drain(clients, alive[victim])
-        alive[victim] = Worker(url, method, log)
+        alive[victim] = start()
         for request in list(clients.waiting.values()):  # the same ids once more
             alive[moments.randrange(workers)].send(request)
     _work(clients, alive, 0.3)
@@ -301,4 +347,7 @@ NOTHING_WRONG = {"lost": 0, "doubled": 0, "changed": 0, "wrong": [], "difference
 
 if __name__ == "__main__":
     if Path(sys.argv[0]).name == "kills.py":
-        serve(sys.argv[1], sys.argv[2])
+        if len(sys.argv) > 3:
+            asyncio.run(serve_owned(sys.argv[1], sys.argv[2], Path(sys.argv[3])))
+        else:
+            serve(sys.argv[1], sys.argv[2])

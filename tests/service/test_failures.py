@@ -13,6 +13,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import kills
 import psycopg
@@ -206,9 +207,11 @@ def test_no_server_is_a_sentence() -> None:
         Engine.open("postgresql://localhost:1/none", Settings())
 
 
-def test_two_workers_with_kills(server: Postgres) -> None:
+@pytest.mark.parametrize("sharing", ["rows", "own"])
+def test_two_workers_with_kills(server: Postgres, sharing: str) -> None:
     url = server.database()
-    clients = kills.run(url, "tops", 4, workers=2)
+    with TemporaryDirectory() as folder:
+        clients = kills.run(url, "tops", 3, workers=2, folder=Path(folder) if sharing == "own" else None)
     found = kills.compare(clients, url)
     assert {name: found[name] for name in kills.NOTHING_WRONG} == kills.NOTHING_WRONG
     assert check(url) == []

@@ -11,6 +11,7 @@ import sqlite3
 import sys
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import httpx
@@ -77,8 +78,13 @@ def test_several_workers_are_left_to_the_supervisor(monkeypatch: pytest.MonkeyPa
             return signal.SIGTERM
 
     monkeypatch.setattr(service, "Supervisor", Supervisor)
-    assert serve(Options("postgresql://nowhere/x", port=0, workers=3, typed=("serve",))) == signal.SIGTERM
+    options = Options("postgresql://nowhere/x", port=0, workers=3, sharing="rows", typed=("serve",))
+    assert serve(options) == signal.SIGTERM
     assert seen[0] == 3 and seen[2] == ("serve",)
+    seen.clear()
+    assert serve(replace(options, sharing=None)) == signal.SIGTERM
+    typed, name, folder = seen[2]  # type: ignore[misc]
+    assert (typed, name) == ("serve", "--peers") and not Path(folder).exists()  # it goes with the service
 
 
 def test_the_log_of_requests(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

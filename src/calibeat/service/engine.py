@@ -24,10 +24,11 @@ from calibeat.core.stats import LAST
 from .group import Answer, Plan, Request
 from .large import LARGE, LargeGroups, Planned
 from .numbers import EngineNumbers
-from .operations import Event, ForecastEvent, OutcomeEvent, Refusal, check_events
+from .operations import Event, ForecastEvent, OutcomeEvent, Refusal, check_events, elsewhere
 from .settings import Settings
 from .setup import bank_of, settle_meta, warm
-from .store import Store, open_store
+from .store import Member, Store, open_store
+from .store.ownership import ROWS, partition
 from .store.records import HELD, LEARNT, PENDING, Alarm, Changes, Record, StreamState, rows_of
 
 __all__ = ["Answer", "Engine", "Settings"]
@@ -62,6 +63,7 @@ class Engine:
 
     def __init__(self, store: Store, settings: Settings, bank: Bank, clock: Callable[[], float] = time.time) -> None:
         self.store, self.settings, self.bank, self.clock = store, settings, bank, clock
+        self.owner = store.owner
         self.numbers = EngineNumbers()
         self.on_alarm: OnAlarm | None = None
         self.on_failure: Callable[[str], None] = _end_process
@@ -76,9 +78,11 @@ class Engine:
         self._looked = -np.inf  # when it was looked for what has come of age
 
     @classmethod
-    def open(cls, store_url: str, settings: Settings, clock: Callable[[], float] = time.time) -> Engine:
+    def open(
+        cls, store_url: str, settings: Settings, clock: Callable[[], float] = time.time, member: Member = ROWS
+    ) -> Engine:
         """Open a store, or make one; settings that contradict the store are refused with a sentence."""
-        store = open_store(store_url)
+        store = open_store(store_url, member)
         try:
             method, seed = settle_meta(store, settings)
             engine = cls(store, settings, bank_of(method, seed, settings), clock)
@@ -117,6 +121,13 @@ class Engine:
             self.numbers.queued = self._events
             self._wake.notify()
 
+    def look(self) -> None:
+        """Look at once who owns what. Any thread may call it."""
+        if self.owner is not None:
+            self.owner.hurry()
+            with self._wake:
+                self._wake.notify()
+
     def stop(self) -> None:
         """Finish what waits, commit, deliver, close."""
         with self._wake:
@@ -134,7 +145,9 @@ class Engine:
                 requests = self._next()
                 if requests is None:
                     break
-                self._do(requests)
+                mine = self.turn(requests)
+                if mine or (not requests and (self.owner is None or self._is_due())):
+                    self._do(mine)
             self._large.close()
             self.store.close()
         except BaseException as error:  # noqa: BLE001 - whatever it is, nobody may be answered from now on
@@ -148,6 +161,8 @@ class Engine:
                     return []
                 if self._stopping:
                     return None
+                if self.owner is not None and not self.owner.wait():
+                    return []
                 if not self._wake.wait(self._idle()) and self._is_due():
                     return []
             taken: list[Request] = []
@@ -158,6 +173,24 @@ class Engine:
             self._events -= size
             self.numbers.queued = self._events
             return taken
+
+    def turn(self, requests: list[Request]) -> list[Request]:
+        """Between two groups, partitions change hands. Requests for others are given back -> those to be done here."""
+        owner = self.owner
+        if owner is None:
+            return requests
+        given = owner.turn()
+        self.numbers.partitions = len(owner.mine)
+        if given:  # others may write them from now on
+            for name in [name for name in self._streams if partition(name) in given]:
+                del self._streams[name]
+        mine: list[Request] = []
+        others: list[Request] = []
+        for request in requests:
+            (mine if owner.owns([event.stream for event in request[1]]) else others).append(request)
+        if others:
+            self._tell(self._deliver, [(ticket, elsewhere()) for ticket, _ in others])
+        return mine
 
     def _do(self, requests: list[Request]) -> None:
         """One group, from the requests to their answers."""
@@ -230,7 +263,7 @@ class Engine:
             self.numbers.commit_seconds.add(time.perf_counter() - started)
         else:
             self.store.rollback()
-        self._count(plan, sum(len(events) for _, events in requests))
+        self.numbers.count(plan, sum(len(events) for _, events in requests))
         if plan.changes.alarms and self.on_alarm is not None:
             self._tell(self.on_alarm, plan.changes.alarms)
         return [(ticket, plan.answer(at)) for at, (ticket, _) in enumerate(requests)]
@@ -300,6 +333,8 @@ class Engine:
 
     def _idle(self) -> float | None:
         """How long to wait if nobody comes."""
+        if self.owner is not None:
+            return min(LOOK, self.owner.wait())
         ages = self.settings.mature is not None or self.settings.expire is not None
         return LOOK if ages else None
 
@@ -345,20 +380,6 @@ class Engine:
         """A group was broken off: memory may be ahead of the store, and is read anew."""
         self.store.rollback()
         self._streams.clear()
-
-    def _count(self, plan: Plan, size: int) -> None:
-        numbers = self.numbers
-        numbers.forecasts += len(plan.changes.inserted)
-        numbers.repeated_forecasts += plan.repeated
-        numbers.outcomes += plan.learnt
-        numbers.held += plan.held
-        numbers.expired += plan.expired
-        numbers.corrections += len(plan.changes.corrections)
-        numbers.alarms += len(plan.changes.alarms)
-        numbers.rejected.update(plan.rejected)
-        numbers.groups += 1
-        numbers.group_size.add(size)
-        numbers.pending += plan.pending
 
 
 def _end_process(message: str) -> None:  # pragma: no cover - the process ends, and with it what is measured

@@ -23,6 +23,7 @@ from .operations import (
     ForecastEvent,
     OutcomeEvent,
     Refusal,
+    taken,
 )
 from .settings import Settings
 from .store import records
@@ -115,9 +116,7 @@ class Plan:
                     del self._records[made.id]
                 self._reject("conflict")
                 what = "stream" if record.stream != state.number else "score"
-                return Refusal(
-                    "conflict", f"id must be new or have the {what} it had, got {event.id!r} - at event {at}", at, 409
-                )
+                return taken(what, event.id, at)
             found.append(record)
         for state, record in new:
             self._make(state, record)

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import socket
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -20,11 +22,13 @@ from . import server
 from .accesslog import AccessLog
 from .app import Service
 from .engine import Engine
+from .forward import Router
 from .hot import Hot
 from .limits import DEFAULT
 from .reads import Reads
 from .settings import Settings
-from .store import Reader, open_reader, sqlite_path
+from .store import Member, Reader, open_reader, sqlite_path
+from .store.ownership import ROWS
 from .store.records import Alarm
 from .tokens import Refresher, Scope, TokenBook
 from .webhook import Webhook, read_secret
@@ -42,12 +46,14 @@ class Options:
     host: str = "127.0.0.1"
     port: int = 8377
     workers: int = 1
+    sharing: str | None = None  # "rows" or "own"; None is own where there are several workers
     tls: tuple[str, str] | None = None
     access_log: bool = False
     webhook: str | None = None
     webhook_secret: Path | None = None
     limits: dict[str, Any] = field(default_factory=dict)
     listen_fd: int | None = None
+    peers: Path | None = None  # where the workers of one service meet
     typed: tuple[str, ...] = ()  # the command line, for workers
 
 
@@ -68,11 +74,19 @@ def serve(options: Options, ready: Ready | None = None) -> int | None:
         )
     if options.workers < 1:
         raise InvalidInput(f"workers must be 1 or more, got {options.workers}")
+    if options.sharing == "own" and sqlite_path(options.store) is not None:
+        raise InvalidInput("sharing must be rows with SQLite, whose file belongs to one process, got own")
     if options.listen_fd is not None:
         return _serve_one(options, socket.socket(fileno=options.listen_fd), ready)
-    with server.listen(options.host, options.port) as listener:
+    with ExitStack() as stack:
+        listener = stack.enter_context(server.listen(options.host, options.port))
+        sharing = options.sharing or ("own" if options.workers > 1 else "rows")
+        if sharing == "own" and options.peers is None:  # only this user may open the folder
+            folder = stack.enter_context(TemporaryDirectory(prefix="calibeat-", ignore_cleanup_errors=True))
+            options = replace(options, peers=Path(folder))
         if options.workers > 1:
-            return Supervisor(options.workers, listener, options.typed).run()
+            more = () if options.peers is None else ("--peers", str(options.peers))
+            return Supervisor(options.workers, listener, (*options.typed, *more)).run()
         return _serve_one(options, listener, ready)
 
 
@@ -83,14 +97,16 @@ def _serve_one(options: Options, listener: socket.socket, ready: Ready | None) -
     secret = read_secret(options.webhook_secret)
     webhook = Webhook(options.store, options.webhook, secret) if options.webhook else None
     with ExitStack() as stack:
-        engine = Engine.open(options.store, options.settings)
+        member = ROWS if options.peers is None else Member.of(options.peers)
+        engine = Engine.open(options.store, options.settings, member=member)
         engine.on_alarm = _log_alarms
         unstarted = stack.enter_context(ExitStack())
         unstarted.callback(engine.store.close)  # once it has started, the engine does that itself
         stored = stack.enter_context(closing(StoredTokens(options.store)))
         book = token_book(options, stored)
         refresher = Refresher(book, stored.read)
-        hot = Hot(engine, book, limits)
+        router = None if options.peers is None else Router(engine, options.store, options.peers)
+        hot = Hot(router or engine, book, limits)
         reads = stack.enter_context(closing(Reads(options.store, engine.numbers)))
         access_log = AccessLog() if options.access_log else None
         service = Service(hot, reads, book, limits, access_log)
@@ -98,8 +114,12 @@ def _serve_one(options: Options, listener: socket.socket, ready: Ready | None) -
         def started(loop: asyncio.AbstractEventLoop) -> None:
             hot.use(loop)
             unstarted.pop_all()
-            engine.start(hot.deliver)
-            stack.callback(engine.stop)
+            if router is not None:
+                router.start(loop, hot.answer)
+                stack.callback(router.stop)
+            else:
+                engine.start(hot.deliver)
+                stack.callback(engine.stop)
             refresher.start()
             stack.callback(refresher.stop)
             if webhook is not None:
@@ -115,7 +135,15 @@ def _serve_one(options: Options, listener: socket.socket, ready: Ready | None) -
             sys.stdout.write(f"calibeat serves {shown(options.store)} at {where}{alone}\n")
             sys.stdout.flush()
 
-        return server.run(service, listener, started=started, ready=announce, tls=options.tls)
+        return server.run(
+            service,
+            listener,
+            started=started,
+            ready=announce,
+            finish=None if router is None else router.finish,
+            tls=options.tls,
+            parent=None if options.listen_fd is None else os.getppid(),
+        )
 
 
 def _log_alarms(alarms: Sequence[Alarm]) -> None:

@@ -5,6 +5,10 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections import Counter
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from .group import Plan
 
 COMMIT_SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5)
 GROUP_SIZES = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1_000, 2_000, 5_000)
@@ -54,6 +58,22 @@ class EngineNumbers:
     groups: int = 0
     pending: int = 0  # forecasts in the store without an outcome; of this engine's own view
     oldest_pending: float | None = None  # their earliest time, seconds since 1970; as of the last look
+    partitions: int = 0  # that this worker owns, where workers own streams
+    forwarded: int = 0  # events that were sent to the workers that own their streams
     queued: int = 0  # events that wait now
     commit_seconds: Histogram = field(default_factory=lambda: Histogram(COMMIT_SECONDS))
     group_size: Histogram = field(default_factory=lambda: Histogram(GROUP_SIZES))
+
+    def count(self, plan: Plan, size: int) -> None:
+        """Add what a group has done, once it is committed."""
+        self.forecasts += len(plan.changes.inserted)
+        self.repeated_forecasts += plan.repeated
+        self.outcomes += plan.learnt
+        self.held += plan.held
+        self.expired += plan.expired
+        self.corrections += len(plan.changes.corrections)
+        self.alarms += len(plan.changes.alarms)
+        self.rejected.update(plan.rejected)
+        self.groups += 1
+        self.group_size.add(size)
+        self.pending += plan.pending

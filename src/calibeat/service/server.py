@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import ipaddress
+import os
 import signal
 import socket
 import ssl
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from types import FrameType
 from typing import Any
 
@@ -27,12 +28,15 @@ SPARE_FILES = 64  # descriptors that are not connections
 
 
 class Server(uvicorn.Server):
-    """Stops on SIGTERM and SIGINT after the last answers, and tells which of the two it was."""
+    """Stops on SIGTERM and SIGINT after the last answers, and tells which of the two it was.
 
-    def __init__(self, config: uvicorn.Config, ready: Callable[[Server], None]) -> None:
+    A worker stops also when its parent, which would start it again, is gone.
+    """
+
+    def __init__(self, config: uvicorn.Config, ready: Callable[[Server], None], parent: int | None = None) -> None:
         super().__init__(config)
         self.stopped_by: int | None = None
-        self._ready = ready
+        self._ready, self._parent = ready, parent
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -66,7 +70,8 @@ class Server(uvicorn.Server):
         """Ten times a second."""
         if counter % 10 == 0:
             sweep(self.server_state.connections, asyncio.get_running_loop().time())
-        return await super().on_tick(counter)
+        is_orphan = self._parent not in {None, os.getppid()}
+        return await super().on_tick(counter) or is_orphan
 
 
 def run(
@@ -75,9 +80,14 @@ def run(
     *,
     started: Callable[[asyncio.AbstractEventLoop], None],
     ready: Callable[[Server], None],
+    finish: Callable[[], Awaitable[None]] | None = None,
     tls: tuple[str, str] | None = None,
+    parent: int | None = None,
 ) -> int | None:
-    """Serve until a signal comes, and return it. `started` is called with the loop before the first connection."""
+    """Serve until a signal comes, and return it; or until the parent is gone, for a worker that has one.
+
+    `started` is called with the loop before the first connection, `finish` is awaited after the last one.
+    """
     config = uvicorn.Config(
         service,
         http=Protocol,
@@ -97,11 +107,13 @@ def run(
         config.load()
     except (OSError, ssl.SSLError) as error:
         raise InvalidInput(f"TLS needs a certificate and its key as PEM files: {error}") from None
-    server = Server(config, ready)
+    server = Server(config, ready, parent)
 
     async def serve() -> None:
         started(asyncio.get_running_loop())
         await server.serve(sockets=[listener])
+        if finish is not None:
+            await finish()
 
     with asyncio.Runner(loop_factory=_loop_factory()) as runner:
         runner.run(serve())

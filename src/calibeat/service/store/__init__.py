@@ -10,11 +10,12 @@ from urllib.parse import unquote
 
 from calibeat.errors import InvalidInput
 
+from .ownership import Member, Ownership
 from .reader import Reader
 from .records import Record, Rows, StreamState
 from .sqlite import SqliteConnection, SqliteStore
 
-__all__ = ["Reader", "Store", "open_connection", "open_reader", "open_store", "owned"]
+__all__ = ["Member", "Ownership", "Reader", "Store", "open_connection", "open_reader", "open_store", "owned"]
 
 
 class Store(Protocol):
@@ -23,6 +24,7 @@ class Store(Protocol):
     failures: tuple[type[Exception], ...]  # what ends the process: the store is the truth
     retries: tuple[type[Exception], ...]  # what another worker can cause: the group is done once more
     is_shared: bool  # whether others may write to the same streams
+    owner: Ownership | None  # what this worker owns; None where any worker may write any stream
     connection: Any
 
     def begin(self) -> None:
@@ -58,14 +60,17 @@ class Store(Protocol):
         """Let go of the database."""
 
 
-def open_store(url: str) -> Store:
-    """The store at a path, ``sqlite:///path`` or ``postgresql://...``; it is made if there is none."""
+def open_store(url: str, member: Member | None = None) -> Store:
+    """The store at a path, ``sqlite:///path`` or ``postgresql://...``; it is made if there is none.
+
+    Who writes events to a PostgreSQL store is a `Member` of those who share it.
+    """
     path = sqlite_path(url)
     if path is not None:
         return SqliteStore(path)
     from .postgres import PostgresStore  # psycopg is needed only here
 
-    return PostgresStore(url)
+    return PostgresStore(url, member)
 
 
 def open_connection(url: str, *, write: bool = False) -> Any:

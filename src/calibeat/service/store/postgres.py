@@ -1,32 +1,47 @@
-"""The shared store: PostgreSQL, for several workers or machines. Any worker may get any event.
+"""The shared store: PostgreSQL, for several workers or machines.
 
-A group first locks the rows of its streams, in the order of their names, so that no two workers wait for each other.
-What others have changed since is read again. Then ids are looked up: whoever could have written them has committed.
+By rows, any worker may get any event: a group first locks the rows of its streams, in the order of their names, so that
+no two workers wait for each other. What others have changed since is read again. Then ids are looked up: whoever could
+have written them has committed.
+
+With ownership, a worker gets only events of partitions that it owns (`ownership`). It trusts its memory: no row is
+locked or read again. Both ways a stream is written only if it is as it was read: a fault in the sharing loses nothing.
 """
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any, ClassVar
 
 from calibeat._util.extras import missing
-from calibeat.errors import InvalidInput
+from calibeat.errors import CalibeatError, InvalidInput
 
 from . import schema
+from .ownership import IN_SQL, ROWS, Member, Ownership, join
 from .records import Record, Rows, StreamState
 from .sqlite import EVENT_COLUMNS, RECORD_COLUMNS, STREAM_COLUMNS, stream_state
 
 try:
     import psycopg
     from psycopg import errors
+    from psycopg.conninfo import conninfo_to_dict
 except ImportError as error:  # pragma: no cover - only where the extra is missing
     raise missing("psycopg", "postgres", "a store in PostgreSQL") from error
 
 # Advisory locks, which a session loses when it ends, however it ends.
 _USED, _MIGRATING = 0x63616C69_00000001, 0x63616C69_00000002
 
+# A machine that is gone without a word is noticed within 20 seconds, on both sides, unless the address says otherwise.
+_ALIVE = {"keepalives_idle": 8, "keepalives_interval": 4, "keepalives_count": 3, "tcp_user_timeout": 20_000}
+_ALIVE_THERE = "SET tcp_keepalives_idle = 8; SET tcp_keepalives_interval = 4; SET tcp_keepalives_count = 3"
+
 _NUMBERS = ("forecasts", "outcomes", "sum_p", "sum_y", "log_loss")
+
+
+class Overtaken(CalibeatError):
+    """Another worker has written a stream of the group in the meantime."""
 
 
 class PostgresConnection:
@@ -44,7 +59,8 @@ class PostgresConnection:
 
     def __init__(self, url: str) -> None:
         try:
-            self.database = psycopg.connect(url, autocommit=True, prepare_threshold=2)
+            given: dict[str, Any] = {**_ALIVE, **conninfo_to_dict(url)}
+            self.database = psycopg.connect(**given, autocommit=True, prepare_threshold=2)
         except psycopg.Error as error:
             raise InvalidInput(f"store must be a PostgreSQL that answers, got: {error}") from error
 
@@ -116,26 +132,38 @@ def _marked(statement: str) -> Any:
 class PostgresStore:
     """The store as one worker of several uses it."""
 
-    failures: tuple[type[Exception], ...] = (psycopg.Error, OSError)
+    failures: tuple[type[Exception], ...] = (psycopg.Error, OSError, Overtaken)
     retries: tuple[type[Exception], ...] = (
         errors.UniqueViolation,  # another worker took the same id for another stream at the same time
         errors.DeadlockDetected,
         errors.SerializationFailure,
+        Overtaken,
     )
     is_shared = True
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, member: Member | None = None) -> None:
         self.connection = PostgresConnection(url)
         self._run = self.connection.database.execute
+        self.owner: Ownership | None = None
         try:
-            self.connection.begin()
-            self._run("SELECT pg_advisory_xact_lock(%s)", (_MIGRATING,))
-            schema.migrate(self.connection, "PostgreSQL")
-            self.connection.commit()
+            with self._alone():
+                schema.migrate(self.connection, "PostgreSQL")
             self._use()
+            if member is not None:
+                self._run(_ALIVE_THERE)
+                join(self._run, member, self._alone)
+                self.owner = None if member == ROWS else Ownership(self._run, member)
         except BaseException:
             self.connection.close()
             raise
+
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        """A transaction that only one session has at a time."""
+        self.connection.begin()
+        self._run("SELECT pg_advisory_xact_lock(%s)", (_MIGRATING,))
+        yield
+        self.connection.commit()
 
     def _use(self) -> None:
         """Say that a service writes here, so that no command rewrites the store meanwhile."""
@@ -154,33 +182,40 @@ class PostgresStore:
     def streams(
         self, names: Collection[str], cached: Mapping[str, StreamState], *, create: Collection[str]
     ) -> dict[str, StreamState]:
-        """Lock the streams of these names, in their order; give those that memory does not have as they are now."""
+        """Lock the streams of these names, in their order, or own them; give those that memory does not have."""
         # Python orders text by code point, as the collation "C" does.
         new = sorted(name for name in create if name not in cached)
         if new:  # in a transaction of its own, so that all locks of a group are taken in one order
             self._run("INSERT INTO stream (name) SELECT unnest(%s::text[]) ON CONFLICT (name) DO NOTHING", (new,))
         self.connection.begin()
+        if self.owner is not None:
+            return self._read([name for name in names if name not in cached])
         rows = self._run(
             "SELECT name, version FROM stream WHERE name = ANY(%s) ORDER BY name FOR UPDATE", (list(names),)
         ).fetchall()
-        stale = [name for name, version in rows if name not in cached or cached[name].version != version]
-        if not stale:
+        return self._read([name for name, version in rows if name not in cached or cached[name].version != version])
+
+    def _read(self, names: list[str]) -> dict[str, StreamState]:
+        if not names:
             return {}
-        found = self._run(f"SELECT {STREAM_COLUMNS} FROM stream WHERE name = ANY(%s)", (stale,))  # noqa: S608
+        asked = f"SELECT {STREAM_COLUMNS} FROM stream WHERE name = ANY(%s)"  # noqa: S608 - our own columns
+        found = self._run(asked, (names,), binary=True)
         return {state.name: state for state in map(stream_state, found.fetchall())}
 
     def known(self, ids: Collection[str]) -> dict[str, Record]:
         """The events that are there already, by their id."""
-        rows = self._run(f"SELECT {RECORD_COLUMNS} FROM event WHERE id = ANY(%s)", (list(ids),))  # noqa: S608
+        asked = f"SELECT {RECORD_COLUMNS} FROM event WHERE id = ANY(%s)"  # noqa: S608 - our own columns
+        rows = self._run(asked, (list(ids),), binary=True)
         return {row[2]: Record(*row) for row in rows.fetchall()}
 
     def due(self, status: int, before: float, limit: int) -> list[tuple[str, Record]]:
         """Events of a status whose forecast was made at this time or before, the earliest first: (stream, event)."""
         columns = ", ".join(f"e.{column}" for column in RECORD_COLUMNS.split(", "))
+        mine = "" if self.owner is None else f"AND {IN_SQL} = ANY(?) "
         rows = self.connection.all(
             f"SELECT s.name, {columns} FROM event e JOIN stream s ON s.number = e.stream "  # noqa: S608
-            f"WHERE e.status = {int(status)} AND e.time <= ? ORDER BY e.time, e.stream, e.nth LIMIT ?",
-            (before, limit),
+            f"WHERE e.status = {int(status)} AND e.time <= ? {mine}ORDER BY e.time, e.stream, e.nth LIMIT ?",
+            (before, limit) if self.owner is None else (before, list(self.owner.mine), limit),
         )
         return [(row[0], Record(*row[1:])) for row in rows]
 
@@ -193,7 +228,15 @@ class PostgresStore:
         return {number: (forecast, float(outcome), score) for number, forecast, outcome, score in rows}
 
     def write(self, rows: Rows) -> None:
-        """Everything that a group changes."""
+        """Everything that a group changes, in one go: the server works while the next statement is made."""
+        with self.connection.database.pipeline():
+            written = self._write(rows)
+        if written is not None and written.rowcount != len(rows.streams):
+            others = len(rows.streams) - written.rowcount
+            raise Overtaken(f"streams must be as they were read, got {others} that others have written since")
+
+    def _write(self, rows: Rows) -> Any:
+        """Send the statements -> the cursor of the one that writes streams."""
         self._many(
             f"INSERT INTO event ({EVENT_COLUMNS}, outcome_seq, outcome_time) SELECT * FROM ",  # noqa: S608
             rows.inserted,
@@ -206,13 +249,14 @@ class PostgresStore:
             "bigint bigint bytea int2 int2 bigint float8",
             " AS new (a, b, c, d, e, f, g) WHERE event.stream = new.a AND event.nth = new.b",
         )
-        self._many(
+        written = self._many(
             "UPDATE stream SET seq = new.c, events = new.d, outcomes = new.e, pending = new.f, held = new.g, "
             "expired = new.h, alarms = new.i, version = new.j, last_time = new.k, error = new.l, raw_error = new.m, "
             "sums = new.n, state = new.o, monitor = new.p FROM ",
             rows.streams,
             "bigint text" + 8 * " bigint" + " float8 float8 float8 bytea bytea bytea",
-            " AS new (a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p) WHERE stream.number = new.a",
+            " AS new (a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p) "
+            "WHERE stream.number = new.a AND stream.version = new.j - 1",
         )
         self._many(
             f"INSERT INTO rollup (stream, hour, kind, tenth, {', '.join(_NUMBERS)}) SELECT * FROM ",  # noqa: S608
@@ -231,12 +275,15 @@ class PostgresStore:
             rows.corrections,
             "bigint bigint int2 float8",
         )
+        return written
 
-    def _many(self, head: str, rows: list[tuple[Any, ...]], types: str, tail: str = "") -> None:
-        """One statement for all rows: a column each as an array."""
-        if rows:
-            arrays = ", ".join(f"%s::{kind}[]" for kind in types.split())
-            self._run(f"{head}unnest({arrays}){tail}", [list(column) for column in zip(*rows, strict=True)])
+    def _many(self, head: str, rows: list[tuple[Any, ...]], types: str, tail: str = "") -> Any:
+        """One statement for all rows, a column each as an array -> its cursor; None without rows."""
+        if not rows:
+            return None
+        arrays = ", ".join(f"%b::{kind}[]" for kind in types.split())  # binary: a quarter of the time of text
+        columns = [list(column) for column in zip(*rows, strict=True)]
+        return self._run(f"{head}unnest({arrays}){tail}", columns)
 
     def commit(self) -> None:
         """On the disk when this returns."""

@@ -14,6 +14,7 @@ from typing import Any, ClassVar
 from calibeat.errors import CalibeatError, InvalidInput, SnapshotMismatch
 
 from . import schema
+from .ownership import Ownership
 from .records import Record, Rows, StreamState
 
 BUSY = 10.0  # seconds to wait for a token command that writes
@@ -133,6 +134,7 @@ class SqliteStore:
     failures: tuple[type[Exception], ...] = (sqlite3.Error, OSError, StoreGone)
     retries: tuple[type[Exception], ...] = ()  # nobody else writes, so nothing is worth another try
     is_shared = False
+    owner: Ownership | None = None  # one process has all streams
 
     def __init__(self, path: Path) -> None:
         self.path = path
