@@ -118,7 +118,7 @@ class Books:
             np.array(scores, dtype=float),
             np.array(forecasts, dtype=float),
             np.array(outcomes, dtype=float),
-            np.maximum(np.array(ages, dtype=float), 0.0),
+            np.clip(np.array(ages, dtype=float), 0.0, 2.0**DELAY_COUNT),
             self._sums,
             self._rollups,
         )

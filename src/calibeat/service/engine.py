@@ -22,7 +22,6 @@ from calibeat.bank.monitors import alarms_of, first_unread, give_up, monitor_sta
 from calibeat.core.stats import LAST
 
 from .group import Answer, Plan, Request
-from .large import LARGE, LargeGroups, Planned
 from .numbers import EngineNumbers
 from .operations import Event, ForecastEvent, OutcomeEvent, Refusal, check_events, elsewhere
 from .settings import Settings
@@ -74,7 +73,6 @@ class Engine:
         self._stopping = False
         self._thread: threading.Thread | None = None
         self._deliver: Deliver = lambda _: None
-        self._large = LargeGroups(self, self._wake)
         self._looked = -np.inf  # when it was looked for what has come of age
 
     @classmethod
@@ -148,7 +146,6 @@ class Engine:
                 mine = self.turn(requests)
                 if mine or (not requests and (self.owner is None or self._is_due())):
                     self._do(mine)
-            self._large.close()
             self.store.close()
         except BaseException as error:  # noqa: BLE001 - whatever it is, nobody may be answered from now on
             self.on_failure(f"the store could not be written: {error}")
@@ -156,9 +153,7 @@ class Engine:
     def _next(self) -> list[Request] | None:
         """What waits, as one group; an empty one where only time has passed; None at the end."""
         with self._wake:
-            while not self._waiting or (self._large.is_busy and self._events < LARGE and not self._stopping):
-                if self._large.has_failed:
-                    return []
+            while not self._waiting:
                 if self._stopping:
                     return None
                 if self.owner is not None and not self.owner.wait():
@@ -194,14 +189,6 @@ class Engine:
 
     def _do(self, requests: list[Request]) -> None:
         """One group, from the requests to their answers."""
-        if not self.store.is_shared and sum(len(events) for _, events in requests) >= LARGE:
-            self._large.do(requests)
-        else:
-            self._large.wait()
-            self.do_now(requests)
-
-    def do_now(self, requests: list[Request]) -> None:
-        """A group that is answered when this returns."""
         try:
             answers = self._try(requests)
         except self.store.failures:
@@ -211,12 +198,12 @@ class Engine:
             self.forget()
             if len(requests) > 1:
                 for request in requests:
-                    self.do_now([request])
+                    self._do([request])
                 return
             self.numbers.rejected["internal"] += 1
             refusal = Refusal("internal", f"the request must be one that can be done, got an error: {error}", None, 500)
             answers = [(ticket, refusal) for ticket, _ in requests]
-        self.tell(answers)
+        self._tell(self._deliver, answers)
 
     def _try(self, requests: list[Request]) -> list[tuple[Any, Answer]]:
         """A group, once more where another worker was there first."""
@@ -229,12 +216,8 @@ class Engine:
 
     def process(self, requests: list[Request]) -> list[tuple[Any, Answer]]:
         """Do a group and commit it -> the answers. Only the engine's thread, or a test without one, may call it."""
-        self.store.begin()
-        return self.write(self.plan(requests, {}))
-
-    def plan(self, requests: list[Request], before: dict[str, Record]) -> Planned:
-        """A group up to what is to be written. `before` are the events of a group that may not be committed yet."""
         now, store = self.clock(), self.store
+        store.begin()
         due, expiring = self._due(now)
         names = {event.stream for _, events in requests for event in events}
         names.update(name for name, _ in due)
@@ -244,28 +227,21 @@ class Engine:
         ids = {event.id for _, events in requests for event in events}
         ids.update(record.id for _, record in due)
         ids.update(record.id for _, record in expiring)
-        known = store.known(ids) if ids else {}
-        for id in before.keys() & ids:  # noqa: A001 - the word of the API
-            known[id] = before[id].kept()
-        plan = Plan(self.settings, self._streams, known, now)
+        plan = Plan(self.settings, self._streams, store.known(ids) if ids else {}, now)
         self._age(plan, due, expiring)
         for _, events in requests:
             plan.take(events)
-        return Planned(requests, plan, rows_of(self._apply(plan, now)))
-
-    def write(self, planned: Planned) -> list[tuple[Any, Answer]]:
-        """Put a group on the disk, in the transaction that was begun -> the answers."""
-        requests, plan, rows = planned
+        changes = self._apply(plan, now)
         started = time.perf_counter()
-        if plan.changes:
-            self.store.write(rows)
-            self.store.commit()
+        if changes:
+            store.write(rows_of(changes))
+            store.commit()
             self.numbers.commit_seconds.add(time.perf_counter() - started)
         else:
-            self.store.rollback()
+            store.rollback()
         self.numbers.count(plan, sum(len(events) for _, events in requests))
-        if plan.changes.alarms and self.on_alarm is not None:
-            self._tell(self.on_alarm, plan.changes.alarms)
+        if changes.alarms and self.on_alarm is not None:
+            self._tell(self.on_alarm, changes.alarms)
         return [(ticket, plan.answer(at)) for at, (ticket, _) in enumerate(requests)]
 
     def _take_in(self, loaded: dict[str, StreamState]) -> None:
@@ -364,10 +340,6 @@ class Engine:
                 plan.give_up(self._streams[name], record)
 
     # ---- inner ------------------------------------------------------------------------------------------------------
-
-    def tell(self, answers: list[tuple[Any, Answer]]) -> None:
-        """Hand over the answers of a group that is committed."""
-        self._tell(self._deliver, answers)
 
     def _tell(self, listener: Callable[[Any], None], what: Any) -> None:
         """An error of those who listen must not stop the one who writes."""

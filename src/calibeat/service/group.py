@@ -80,11 +80,6 @@ class Plan:
         self.pending = 0  # more pending events than before
         self.rejected: dict[str, int] = {}
 
-    @property
-    def records(self) -> dict[str, Record]:
-        """All events of the group: known ones and new ones, by their id."""
-        return self._records
-
     def record(self, id: str) -> Record | None:  # noqa: A002 - the word of the API
         """An event that the store or this group has."""
         return self._records.get(id)

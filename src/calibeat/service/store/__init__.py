@@ -30,9 +30,6 @@ class Store(Protocol):
     def begin(self) -> None:
         """Begin a group."""
 
-    def read_beside(self, *, beside: bool) -> None:
-        """Read what is committed while another thread writes a group, or as before; only if not `is_shared`."""
-
     def streams(
         self, names: Collection[str], cached: Mapping[str, StreamState], *, create: Collection[str]
     ) -> dict[str, StreamState]:

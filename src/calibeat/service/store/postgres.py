@@ -175,10 +175,6 @@ class PostgresStore:
     def begin(self) -> None:
         """A group begins with its locks: `streams`."""
 
-    def read_beside(self, *, beside: bool) -> None:
-        """Not here: a group of a shared store must read what it has locked."""
-        raise NotImplementedError  # pragma: no cover - an engine does not ask
-
     def streams(
         self, names: Collection[str], cached: Mapping[str, StreamState], *, create: Collection[str]
     ) -> dict[str, StreamState]:

@@ -75,11 +75,6 @@ class Record:
         self.is_new = False  # not in the store yet
         self.operation = -1  # the place of its forecast in the present group
 
-    def kept(self) -> Record:
-        """The same event as the next group sees it: in the store, or about to be."""
-        self.is_new, self.operation = False, -1
-        return self
-
 
 class StreamState:
     """One stream: how far it is, and what it was worth."""
@@ -163,7 +158,7 @@ class Changes:
 
 
 class Rows(NamedTuple):
-    """The changes of a group as rows of the tables. They stay as they are when the next group moves the streams on."""
+    """The changes of a group as rows of the tables."""
 
     inserted: list[Row]
     settled: list[Row]
@@ -174,7 +169,7 @@ class Rows(NamedTuple):
 
 
 def rows_of(changes: Changes) -> Rows:
-    """What is to be written, taken from the records and streams as they are now."""
+    """What is to be written."""
     return Rows(
         [event_row(r) for r in changes.inserted],
         [(r.stream, r.nth, r.receipt, r.status, r.outcome, r.outcome_seq, r.outcome_time) for r in changes.settled],

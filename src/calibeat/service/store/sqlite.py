@@ -139,7 +139,6 @@ class SqliteStore:
     def __init__(self, path: Path) -> None:
         self.path = path
         self._lock = _lock(path)
-        self._beside: SqliteConnection | None = None
         try:
             self.connection = SqliteConnection(path)
             try:
@@ -149,7 +148,6 @@ class SqliteStore:
             self._identity = _identity(path)
             found = self.connection.all("SELECT coalesce(max(number), 0) FROM stream")
             self._numbers = int(found[0][0])
-            self._reading = self.connection
         except BaseException:
             os.close(self._lock)
             raise
@@ -176,12 +174,6 @@ class SqliteStore:
             raise StoreGone(f"store must stay where it is while it is used, got another file or none - at {self.path}")
         self.connection.begin()
 
-    def read_beside(self, *, beside: bool) -> None:
-        """Read what is committed, from a connection of its own, while another thread writes a group; or as before."""
-        if beside and self._beside is None:
-            self._beside = SqliteConnection(self.path, read_only=True)
-        self._reading = self._beside if beside and self._beside is not None else self.connection
-
     def streams(
         self, names: Collection[str], cached: Mapping[str, StreamState], *, create: Collection[str]
     ) -> dict[str, StreamState]:
@@ -193,7 +185,7 @@ class SqliteStore:
             state.name: state
             for state in map(
                 stream_state,
-                self._reading.all(
+                self.connection.all(
                     f"SELECT {STREAM_COLUMNS} FROM stream WHERE name IN (SELECT value FROM json_each(?))",  # noqa: S608
                     (json.dumps(wanted, ensure_ascii=False),),
                 ),
@@ -207,7 +199,7 @@ class SqliteStore:
 
     def known(self, ids: Collection[str]) -> dict[str, Record]:
         """The events that are there already, by their id."""
-        rows = self._reading.all(
+        rows = self.connection.all(
             f"SELECT {RECORD_COLUMNS} FROM event WHERE id IN (SELECT value FROM json_each(?))",  # noqa: S608 - our own columns
             (json.dumps(list(ids), ensure_ascii=False),),
         )
@@ -216,7 +208,7 @@ class SqliteStore:
     def due(self, status: int, before: float, limit: int) -> list[tuple[str, Record]]:
         """Events of a status whose forecast was made at this time or before, the earliest first: (stream, event)."""
         columns = ", ".join(f"e.{column}" for column in RECORD_COLUMNS.split(", "))
-        rows = self._reading.all(
+        rows = self.connection.all(
             # The status stands in the text, not in an argument, so that the index over part of the table is used.
             f"SELECT s.name, {columns} FROM event e JOIN stream s ON s.number = e.stream "  # noqa: S608
             f"WHERE e.status = {int(status)} AND e.time <= ? ORDER BY e.time, e.stream, e.nth LIMIT ?",
@@ -226,7 +218,7 @@ class SqliteStore:
 
     def read_after(self, stream: int, nth: int) -> dict[int, tuple[float, float, float]]:
         """The learnt events of a stream after one of its forecasts: number -> (forecast, outcome, score)."""
-        rows = self._reading.all(
+        rows = self.connection.all(
             "SELECT nth, forecast, outcome, score FROM event WHERE stream = ? AND nth > ? AND outcome_seq IS NOT NULL",
             (stream, nth),
         )
@@ -276,8 +268,6 @@ class SqliteStore:
 
     def close(self) -> None:
         """Let go of the file; the write-ahead log goes into it."""
-        if self._beside is not None:
-            self._beside.close()
         self.connection.close()
         os.close(self._lock)
 
