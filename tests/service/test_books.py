@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
+from typing import Any
 
 import numpy as np
 import pytest
 
+from calibeat.core.jit import compiled, plain
 from calibeat.service.books import Books, gaps_of
 from calibeat.service.store.records import BRIER, DELAYS, LOG_LOSS, RAW_BRIER, RAW_LOG_LOSS, SUMS, TENTHS
 
 STREAMS = [3, 8, 11]
 
 
-def test_sums_and_roll_ups_are_those_of_the_operations() -> None:
+@pytest.mark.parametrize("way", [compiled, plain])
+def test_sums_and_roll_ups_are_those_of_the_operations(way: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("calibeat.service.books.for_cost", lambda kernel, _: way(kernel))
     rng = np.random.default_rng(0)
     n = 600
     stream = rng.choice(STREAMS[:2], n).tolist()
