@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from calibeat.core.jit import compiled, plain
-from calibeat.service.books import Books, gaps_of
+from calibeat.service.books import Books, errors_of
 from calibeat.service.store.records import BRIER, DELAYS, LOG_LOSS, RAW_BRIER, RAW_LOG_LOSS, SUMS, TENTHS
 
 STREAMS = [3, 8, 11]
@@ -27,7 +27,16 @@ def test_sums_and_roll_ups_are_those_of_the_operations(way: Any, monkeypatch: py
     outcome = rng.choice([math.nan, 0.0, 1.0], n).tolist()
     age = rng.choice([-5.0, 0.0, 0.9, 1.0, 3.0, 100.0, 1e30], n).tolist()
     before = np.random.default_rng(1).random((3, SUMS))
-    books = Books(stream, time, score, forecast, outcome, age, STREAMS, [row.tobytes() for row in before])
+    books = Books(
+        streams=stream,
+        times=time,
+        scores=score,
+        forecasts=forecast,
+        outcomes=outcome,
+        ages=age,
+        numbers=STREAMS,
+        sums=[row.tobytes() for row in before],
+    )
 
     rollups: dict[tuple[int, int, int, int], list[float]] = defaultdict(lambda: [0.0] * 5)
     sums = before.copy()
@@ -55,11 +64,12 @@ def test_sums_and_roll_ups_are_those_of_the_operations(way: Any, monkeypatch: py
     assert found.keys() == rollups.keys()
     assert all(found[key] == pytest.approx(rollups[key], rel=1e-12) for key in rollups)
     tenths = sums[:, TENTHS : TENTHS + 60].reshape(3, 2, 10, 3)
-    assert np.allclose(books.gaps, np.abs(tenths[..., 1] - tenths[..., 2]).sum(axis=2))
-    assert np.array_equal(gaps_of(np.frombuffer(b"".join(books.sums))), books.gaps)
+    assert np.allclose(books.errors, np.abs(tenths[..., 1] - tenths[..., 2]).sum(axis=2) / tenths[..., 0].sum(axis=2))
+    assert errors_of(np.frombuffer(b"".join(books.sums))) == books.errors
 
 
 def test_streams_without_an_operation_keep_their_sums() -> None:
-    kept = np.arange(float(SUMS)).tobytes()
-    books = Books([], [], [], [], [], [], [5], [kept])
-    assert books.sums == [kept] and books.rollups == [] and len(books.gaps) == 1
+    kept = [np.arange(float(SUMS)).tobytes(), bytes(8 * SUMS)]
+    books = Books(streams=[], times=[], scores=[], forecasts=[], outcomes=[], ages=[], numbers=[5, 6], sums=kept)
+    assert books.sums == kept and books.rollups == []
+    assert books.errors[0] != (None, None) == books.errors[1]

@@ -13,6 +13,7 @@ import numpy as np
 from calibeat._util.types import Ints, Vector
 from calibeat.core.jit import compilable, for_cost
 from calibeat.core.losses import log_loss
+from calibeat.metrics import calibration_error_of_gaps
 
 from .store.records import (
     BRIER,
@@ -24,6 +25,7 @@ from .store.records import (
     LOG_LOSS,
     NUMBERS,
     OUTCOMES,
+    RAW,
     RAW_BRIER,
     RAW_LOG_LOSS,
     SUM_LOG_LOSS,
@@ -31,6 +33,7 @@ from .store.records import (
     SUM_Y,
     SUMS,
     TENTHS,
+    Errors,
     Row,
     tenth,
 )
@@ -85,12 +88,17 @@ class Books:
     """Sums and roll-ups of some operations.
 
     >>> nan, none = float("nan"), bytes(8 * SUMS)
-    >>> Books([7, 7], [0.0, 0.0], [0.3, 0.3], [0.25, 0.25], [nan, 1.0], [0.0, 60.0], [7], [none]).rollups
+    >>> books = Books(
+    ...     streams=[7, 7], times=[0.0, 0.0], scores=[0.3, 0.3], forecasts=[0.25, 0.25], outcomes=[nan, 1.0],
+    ...     ages=[0.0, 60.0], numbers=[7], sums=[none],
+    ... )
+    >>> books.rollups
     [(7, 0, 0, 2, 1.0, 1.0, 0.25, 1.0, 1.3862943611198906), (7, 0, 1, 3, 1.0, 1.0, 0.3, 1.0, 1.2039728043259361)]
     """
 
     def __init__(
         self,
+        *,
         streams: Sequence[int],
         times: Sequence[float],
         scores: Sequence[float],
@@ -101,7 +109,7 @@ class Books:
         sums: Sequence[bytes],
     ) -> None:
         """The operations as columns (age: seconds from the forecast to its outcome), then the streams that they are of:
-        their numbers, and their sums so far."""
+        their numbers, and their sums so far. A stream of `numbers` may have no operation."""
         place = {number: at for at, number in enumerate(numbers)}
         self._hours: dict[tuple[int, int], int] = {}
         hours = self._hours
@@ -130,10 +138,9 @@ class Books:
         return [whole[at : at + width] for at in range(0, len(whole), width)]
 
     @property
-    def gaps(self) -> list[list[float]]:
-        """For each stream: the sums over tenths of the distance between forecasts, or scores, and outcomes."""
-        pairs: list[list[float]] = gaps_of(self._sums).tolist()
-        return pairs
+    def errors(self) -> list[Errors]:
+        """The calibration errors of the streams, over all that they have learnt."""
+        return errors_of(self._sums)
 
     @property
     def rollups(self) -> list[Row]:
@@ -145,8 +152,10 @@ class Books:
         return [(*head, *numbers) for head, numbers in zip(heads, cells[used].tolist(), strict=True)]
 
 
-def gaps_of(sums: Vector) -> Vector:
-    """The sum over tenths of the distance between forecasts and outcomes, of both kinds, for each row of sums."""
+def errors_of(sums: Vector) -> list[Errors]:
+    """For each row of sums: the calibration error over tenths of the forecasts, and that of the scores."""
     tenths = sums.reshape(-1, SUMS)[:, TENTHS : TENTHS + 60].reshape(-1, 2, 10, 3)
-    gaps: Vector = np.abs(tenths[..., 1] - tenths[..., 2]).sum(axis=2)
-    return gaps
+    counts = tenths[..., 0].sum(axis=2)
+    errors = calibration_error_of_gaps(tenths[..., 1] - tenths[..., 2], np.maximum(counts, 1.0))
+    pairs = zip(errors.tolist(), counts[:, CALIBRATED].tolist(), strict=True)
+    return [(pair[CALIBRATED], pair[RAW]) if count else (None, None) for pair, count in pairs]

@@ -233,18 +233,18 @@ class Plan:
         if not streams:
             return
         books = Books(
-            [r.stream for r in made],
-            [r.time for r in made],
-            [r.score for r in made],
-            [r.forecast for r in made],
-            self.operations.outcomes,
-            [(r.outcome_time or now) - r.time for r in made],
-            [state.number for state in streams],
-            [state.sums for state in streams],
+            streams=[r.stream for r in made],
+            times=[r.time for r in made],
+            scores=[r.score for r in made],
+            forecasts=[r.forecast for r in made],
+            outcomes=self.operations.outcomes,
+            ages=[(r.outcome_time or now) - r.time for r in made],
+            numbers=[state.number for state in streams],
+            sums=[state.sums for state in streams],
         )
         changes.rollups = books.rollups
-        for state, sums, gaps in zip(streams, books.sums, books.gaps, strict=True):
-            state.sums, state.gaps = sums, gaps
+        for state, sums, errors in zip(streams, books.sums, books.errors, strict=True):
+            state.sums, state.errors = sums, errors
 
     def answer(self, at: int) -> Answer:
         """What a request is told, once everything is on the disk."""

@@ -17,7 +17,7 @@ from calibeat.core.losses import log_loss
 from calibeat.core.stats import EVENTS, LAST, STATS
 
 from . import replay
-from .books import Books, gaps_of
+from .books import Books, errors_of
 from .replay import Logged, Replay, Stream, streams_of
 from .settings import Settings
 from .setup import bank_of, check_described, description_of
@@ -157,8 +157,7 @@ def _correct_sums(connection: Any, stream: int, score: float, forecast: float, n
         sums[loss] += log_loss(p, new) - log_loss(p, old)
         sums[brier] += (p - new) ** 2 - (p - old) ** 2
         sums[TENTHS + 30 * kind + 3 * tenth(p) + 2] += new - old
-    learnt = sum(sums[TENTHS : TENTHS + 30 : 3])
-    errors = (gaps_of(np.frombuffer(sums))[0] / learnt).tolist()
+    (errors,) = errors_of(np.frombuffer(sums))
     connection.run(
         "UPDATE stream SET sums = ?, error = ?, raw_error = ? WHERE number = ?", (sums.tobytes(), *errors, stream)
     )
@@ -273,14 +272,14 @@ def _rollups(connection: Any, stream: Stream, first_hour: int) -> str:
     learnt = [e for e in stream.log if e.status in {LEARNT, ASSUMED}]
     both = [*stream.log, *learnt]
     expected = Books(
-        [stream.number] * len(both),
-        [e.time for e in both],
-        [e.score for e in both],
-        [e.forecast for e in both],
-        [nan] * len(stream.log) + [float(e.outcome or 0) for e in learnt],
-        [0.0] * len(both),
-        [stream.number],
-        [bytes(8 * SUMS)],
+        streams=[stream.number] * len(both),
+        times=[e.time for e in both],
+        scores=[e.score for e in both],
+        forecasts=[e.forecast for e in both],
+        outcomes=[nan] * len(stream.log) + [float(e.outcome or 0) for e in learnt],
+        ages=[0.0] * len(both),
+        numbers=[stream.number],
+        sums=[bytes(8 * SUMS)],
     )
     rows = connection.all(
         "SELECT hour, kind, tenth, forecasts, outcomes, sum_p, sum_y, log_loss FROM rollup WHERE stream = ?",

@@ -92,4 +92,5 @@ def warm(bank: Bank) -> None:
         receipts = made.fold(keys, [0.5] * 100, [nan] * 100).receipts
         made.fold(keys, [nan] * 100, [1.0] * 100, receipts)
         made.set_rows(keys, made.rows(keys))
-        Books([0], [0.0], [0.5], [0.5], [1.0], [0.0], [0], [bytes(8 * SUMS)])
+        one = {"times": [0.0], "scores": [0.5], "forecasts": [0.5], "outcomes": [1.0], "ages": [0.0]}
+        Books(streams=[0], **one, numbers=[0], sums=[bytes(8 * SUMS)])

@@ -21,6 +21,7 @@ DELAYS = TENTHS + 60  # outcomes by the power of two of their delay in seconds: 
 DELAY_COUNT = 32
 SUMS = DELAYS + DELAY_COUNT
 CALIBRATED, RAW = 0, 1
+Errors = tuple[float | None, float | None]  # calibration errors of forecasts and of scores; None before any outcome
 HOUR = 3600.0
 
 
@@ -81,9 +82,9 @@ class StreamState:
 
     __slots__ = (
         "alarms",
+        "errors",
         "events",
         "expired",
-        "gaps",
         "held",
         "is_new",
         "last_time",
@@ -107,14 +108,10 @@ class StreamState:
         self.version = 0  # how often it was written
         self.last_time = 0.0
         self.sums = bytes(8 * SUMS)
-        self.gaps = [0.0, 0.0]  # sum over tenths of |forecasts - outcomes|, of both kinds; of a stream that is written
+        self.errors: Errors = (None, None)  # as of the last group that wrote the stream, in this process
         self.row: bytes | None = None  # the bank's row, between the store and the bank only
         self.monitor: bytes | None = None
         self.is_new = True
-
-    def error(self, kind: int) -> float | None:
-        """The calibration error over tenths, of the forecasts (CALIBRATED) or the scores (RAW); None if unknown."""
-        return self.gaps[kind] / self.outcomes if self.outcomes else None
 
 
 class Alarm(NamedTuple):
@@ -158,7 +155,7 @@ class Changes:
 
 
 class Rows(NamedTuple):
-    """The changes of a group as rows of the tables."""
+    """The changes of a group as rows of the tables, the same for both databases."""
 
     inserted: list[Row]
     settled: list[Row]
@@ -212,8 +209,7 @@ def stream_row(s: StreamState) -> Row:
         s.alarms,
         s.version,
         s.last_time,
-        s.error(CALIBRATED),
-        s.error(RAW),
+        *s.errors,
         s.sums,
         s.row,
         s.monitor,
