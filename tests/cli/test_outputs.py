@@ -15,7 +15,7 @@ from streams import drifting
 
 from calibeat.backtest import result
 from calibeat.cli import main as cli
-from calibeat.cli.outputs import stopped_by_sigterm
+from calibeat.cli.stop import stopped_by_signals
 
 pa = pytest.importorskip("pyarrow")
 pq = pytest.importorskip("pyarrow.parquet")
@@ -152,7 +152,7 @@ def test_signals_end_the_run_in_the_main_thread_only(typed, capsys, monkeypatch)
     assert signal.getsignal(signal.SIGTERM) == before and not list(Path().glob("*.parquet"))
 
     def inside():
-        with stopped_by_sigterm():
+        with stopped_by_signals():
             assert signal.getsignal(signal.SIGTERM) == before
 
     thread = threading.Thread(target=inside)

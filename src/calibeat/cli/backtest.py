@@ -25,7 +25,8 @@ from calibeat.errors import InvalidInput
 from calibeat.report.text import page
 from calibeat.rivals.ready import READY
 
-from .outputs import Forecasts, check_outputs, folders, stopped_by_sigterm
+from .outputs import Forecasts, check_outputs, folders
+from .stop import stopped_by_signals
 
 SUMMARY = "what would have been best on my log? a verdict, a table, a report"
 DESCRIPTION = """\
@@ -204,19 +205,25 @@ def _replayed(
     paths = [file.name if file.path == STDIN else file.path for file in files]
     keyed = args.key is not None
     with ExitStack() as stack:
-        stack.enter_context(stopped_by_sigterm())
+        check = stack.enter_context(stopped_by_signals())
         stack.enter_context(folders(outputs))
         forecasts = None
         if args.out:
             forecasts = stack.enter_context(Forecasts(args.out, reader.names, paths, keyed=keyed))
         with progress(_total(files), log, unit="rows") as step:
             on_forecasts = forecasts.write if forecasts else None
-            batches = read_log(files, columns, options, reader, step, None if many is None else many.batch)
+
+            def read(count: int) -> None:
+                check()
+                step(count)
+
+            batches = read_log(files, columns, options, reader, read, None if many is None else many.batch)
             if isinstance(reader, ClassReader):
                 payload = replay_classes(batches, source, reader, on_forecasts=on_forecasts)
             else:
                 payload = replay(batches, source, reader, keyed=keyed, others=others, on_forecasts=on_forecasts)
         result = BacktestResult(payload)
+        check()
         # Both files take their names once both are whole on the disk.
         if forecasts:
             forecasts.close()

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import fnmatch
 import os
-import signal
-import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
 import numpy as np
@@ -76,23 +73,6 @@ def folders(paths: Sequence[Path]) -> Iterator[None]:
             if not any(folder.iterdir()):
                 folder.rmdir()
         raise
-
-
-@contextmanager
-def stopped_by_sigterm() -> Iterator[None]:
-    """SIGTERM ends the run as Ctrl-C does, with what is half written taken away; its status is 143."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-
-    def stop(number: int, _: FrameType | None) -> None:
-        raise KeyboardInterrupt(128 + number)
-
-    before = signal.signal(signal.SIGTERM, stop)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
 
 
 class Forecasts:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import codecs
 import glob
 import io
 import re
-import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -23,6 +22,7 @@ from calibeat.errors import InvalidInput
 from .batch import CHUNK
 from .hive import partitions_of, with_partitions
 from .jsonl import looks_like_json, read_json_lines
+from .source import Source, StandardInput
 
 CSV, JSON, PARQUET, ARROW = "CSV", "JSON Lines", "Parquet", "Arrow"
 COMPRESSED = {".gz": "gzip", ".bz2": "bz2", ".zst": "zstd"}
@@ -39,7 +39,6 @@ OURS = b"calibeat"  # in the metadata of what --out writes, which is no log
 OnBadRow = Callable[[str], None]
 Part = tuple[Any, Ints]  # a record batch, and the numbers of its rows, from 1 and without the header
 Pick = Callable[[list[str], str], list[str]]
-_HEAD = 1 << 16  # bytes in which the header has to end
 
 
 def require_arrow() -> None:
@@ -140,26 +139,23 @@ class LogFile:
         import pyarrow as pa
 
         if self.path == STDIN:
-            yield from self._text_from(sys.stdin.buffer, pick, on_bad_row)
+            yield from self._text_from(StandardInput(self.name), pick, on_bad_row)
             return
-        with pa.input_stream(self.path, compression=self.compression) as source:
-            yield from self._text_from(source, pick, on_bad_row)
+        with pa.input_stream(self.path, compression=self.compression) as stream:
+            yield from self._text_from(Source(stream, self.name), pick, on_bad_row)
 
-    def _text_from(self, source: Any, pick: Pick, on_bad_row: OnBadRow | None) -> Iterator[Part]:
-        head = source.read(_HEAD)
-        whole = io.BufferedReader(_Rejoined(head, source, self.name), 1 << 20)
+    def _text_from(self, source: Source, pick: Pick, on_bad_row: OnBadRow | None) -> Iterator[Part]:
+        head = source.head
         if not head.strip():
             wanted = "an object a line" if self.kind == JSON else "a header and rows"
             raise InvalidInput(f"{self.name} must hold {wanted}, got nothing")
         if self.kind == JSON or looks_like_json(head):
-            yield from read_json_lines(whole, self.name, pick, on_bad_row)
+            yield from read_json_lines(io.BufferedReader(source, 1 << 20), self.name, pick, on_bad_row)
         else:
-            yield from self._csv(whole, head, pick, on_bad_row)
+            yield from self._csv(source, pick, on_bad_row)
 
-    def _csv(self, whole: Any, head: bytes, pick: Pick, on_bad_row: OnBadRow | None) -> Iterator[Part]:
-        import pyarrow as pa
-        from pyarrow import csv
-
+    def _csv(self, source: Source, pick: Pick, on_bad_row: OnBadRow | None) -> Iterator[Part]:
+        head = source.head
         tabs = re.search(r"\.tsv(\.\w+)?$", self.path, re.IGNORECASE)
         delimiter = self.delimiter or ("\t" if tabs else ",")
         header = _header(head, delimiter, self.name)
@@ -189,19 +185,8 @@ class LogFile:
                 broken.append(f"row must have {row.expected_columns} fields, got {got} - at {where}")
             return "skip"
 
-        parts = csv.open_csv(
-            whole,
-            read_options=csv.ReadOptions(block_size=4 << 20, use_threads=False),  # threads do not number the rows
-            parse_options=csv.ParseOptions(delimiter=delimiter, newlines_in_values=True, invalid_row_handler=bad_row),
-            convert_options=csv.ConvertOptions(
-                include_columns=columns,
-                column_types=dict.fromkeys(columns, pa.string()),
-                null_values=NOTHING,
-                strings_can_be_null=True,
-            ),
-        )
         first = 0
-        for part in parts:
+        for part in _csv_parts(source, columns, delimiter, bad_row):
             rows = _numbers_of_rows(first, part.num_rows, dropped)
             if broken:  # what comes before the broken row may be wrong too, and is then to be named
                 before = int(np.count_nonzero(rows < dropped[0]))
@@ -211,6 +196,30 @@ class LogFile:
             first += part.num_rows
         if broken:
             raise InvalidInput(broken[0])
+
+
+def _csv_parts(source: Source, columns: list[str], delimiter: str, bad_row: Callable[[Any], str]) -> Iterator[Any]:
+    import pyarrow as pa
+    from pyarrow import csv
+
+    parts: Iterable[Any] = ()
+    try:
+        parts = csv.open_csv(
+            io.BufferedReader(source, 1 << 20),
+            read_options=csv.ReadOptions(block_size=4 << 20, use_threads=False),  # threads do not number the rows
+            parse_options=csv.ParseOptions(delimiter=delimiter, newlines_in_values=True, invalid_row_handler=bad_row),
+            convert_options=csv.ConvertOptions(
+                include_columns=columns,
+                column_types=dict.fromkeys(columns, pa.string()),
+                null_values=NOTHING,
+                strings_can_be_null=True,
+            ),
+        )
+        yield from parts
+    finally:
+        source.stop()
+        with suppress(pa.ArrowException):  # half a row, where the source was stopped
+            deque(parts, maxlen=0)  # until Arrow has seen the end, and none of its threads is left in our source
 
 
 def _numbered(parts: Iterator[Any]) -> Iterator[Part]:
@@ -229,29 +238,6 @@ def _numbers_of_rows(first: int, count: int, dropped: list[int]) -> Ints:
     kept = np.arange(first, first + count)
     gaps = np.array(dropped, dtype=np.int64) - np.arange(1, len(dropped) + 1)  # how many were kept before each
     return kept + 1 + np.searchsorted(gaps, kept, side="right")
-
-
-class _Rejoined(io.RawIOBase):
-    """A stream whose beginning was read already, to look at the header; all of it must be UTF-8, read or not."""
-
-    def __init__(self, head: bytes, rest: Any, name: str) -> None:
-        self._head, self._rest, self._name = head, rest, name
-        self._decoder = codecs.getincrementaldecoder("utf-8")()
-
-    def readable(self) -> bool:  # pragma: no cover - see bad_row
-        return True
-
-    def readinto(self, buffer: Any) -> int:  # pragma: no cover - see bad_row
-        """Fill the buffer as far as there is anything."""
-        part = self._head[: len(buffer)] or self._rest.read(len(buffer))
-        self._head = self._head[len(part) :]
-        try:
-            self._decoder.decode(part, final=not part)
-        except UnicodeDecodeError as error:
-            got = f"got byte {error.object[error.start]:#x}: convert it, for instance with iconv"
-            raise InvalidInput(f"{self._name} must be text in UTF-8, {got}") from error
-        buffer[: len(part)] = part
-        return len(part)
 
 
 def _header(head: bytes, delimiter: str, name: str) -> list[str]:
