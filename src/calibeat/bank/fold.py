@@ -104,21 +104,21 @@ def fold_rows(
             if row[N] >= row[stats + EVENTS]:
                 return i
             j = sources[i]
-            score = scores[j]
+            score, at = scores[j], j * width
             if pooled:
                 learn(spec, pool, score, y, pool_receipt)
             x0, x1, x2, p, z = ask_again(spec, row, score)
-            settle(spec, row, row[stats + EVENTS], x0, x1, x2, p, z, cells[j], y, receipts, j * width)
+            settle(spec, row, row[stats + EVENTS], x0, x1, x2, p, z, cells[j], y, receipts, at, False)
             add_losses(row, stats, score, forecasts[j], y)
         else:
             if pooled and slots[i] == opened:
                 start_row(spec, pool, fresh, row)
                 opened += 1
-            seen[i] = int(row[N])
+            seen[i], at = int(row[N]), i * width
             events[i] = int(row[stats + EVENTS])
-            x0, x1, x2, p, z = ask(spec, row, scores[i], receipts, i * width)
+            x0, x1, x2, p, z = ask(spec, row, scores[i], receipts, at, False)
             draw = u[i] if draws else 0.0
-            forecasts[i], cells[i], bins[i], low, high, weight = play(spec, row, p, x0, x1, draw, receipts, i * width)
+            forecasts[i], cells[i], bins[i], low, high, weight = play(spec, row, p, x0, x1, draw, receipts, at, False)
             experts[i] = p
             if low != high:
                 hedges[4 * i], hedges[4 * i + 1] = low, weight

@@ -4,6 +4,9 @@
 place, allocate nothing per event, raise nothing and draw nothing: the uniform draw ``u`` is an argument. What an event
 must remember until its outcome comes, if the method wants that, lies in ``receipt`` from ``at`` on (`receipt`).
 
+``small`` says that the method neither mixes nor guards (`is_small`). A loop passes it as a constant, so the compiler
+leaves out what a small method never does: a method that does little would notice the tests. False is always right.
+
 The picture, for one event::
 
     score -> features -> expert -> play -> forecast            (predict = ask + play: reads the row)
@@ -43,6 +46,7 @@ from .layout import (
     MIXES,
     OWN,
     PRIOR,
+    RECEIPT,
     SCORE_CLIP,
     SLACK,
     SPRING,
@@ -74,6 +78,12 @@ Played = tuple[float, int, int, float, float, float]  # the forecast, the cell; 
 
 
 @compilable
+def is_small(spec: Vector) -> bool:
+    """Whether the method neither mixes nor guards, so that no event has a receipt."""
+    return spec[RECEIPT] == 0.0
+
+
+@compilable
 def expert(spec: Vector, row: Vector, score: float, x0: float, x1: float, x2: float) -> tuple[float, float]:
     """The scaled probability of a score with features x, and its logit (0 where there is none)."""
     kind, learner = spec[FEATURES], spec[LEARNER]
@@ -87,11 +97,11 @@ def expert(spec: Vector, row: Vector, score: float, x0: float, x1: float, x2: fl
 
 
 @compilable
-def ask(spec: Vector, row: Vector, score: float, receipt: Vector, at: int) -> Asked:
+def ask(spec: Vector, row: Vector, score: float, receipt: Vector, at: int, small: bool) -> Asked:
     """Features, expert and its logit for the score of a new event; what a mixture needs goes into the receipt."""
     clip = spec[SCORE_CLIP]
     x0, x1, x2 = features_of(spec[FEATURES], clip, score)
-    if spec[MIXES] == 0.0:
+    if small or spec[MIXES] == 0.0:
         p, z = expert(spec, row, score, x0, x1, x2)
         return x0, x1, x2, p, z
     receipt[at + SEEN] = row[N]
@@ -113,7 +123,9 @@ def ask_again(spec: Vector, row: Vector, score: float) -> Asked:
 
 
 @compilable
-def play(spec: Vector, row: Vector, p: float, x0: float, x1: float, u: float, receipt: Vector, at: int) -> Played:
+def play(
+    spec: Vector, row: Vector, p: float, x0: float, x1: float, u: float, receipt: Vector, at: int, small: bool
+) -> Played:
     """What calibeater and guard make of the expert p -> (forecast, cell, bin, low, high, weight of low).
 
     The forecast is drawn from two points, low and high; where nothing is drawn they are equal.
@@ -123,7 +135,7 @@ def play(spec: Vector, row: Vector, p: float, x0: float, x1: float, u: float, re
     low, high, weight, cell, forecast = p, p, 1.0, b, p
     if kind == TRACK:
         forecast = track(row, int(spec[CELLS]), b, m, spec[PRIOR])
-    elif kind == SPLINE:
+    elif not small and kind == SPLINE:
         x = logit_of(spec[FEATURES], x0, x1)
         forecast = spline(row, spec[SCORE_CLIP], x, int(spec[CELLS]), spec[CONTROL], receipt, at)
     elif kind != KEEP:
@@ -134,9 +146,9 @@ def play(spec: Vector, row: Vector, p: float, x0: float, x1: float, u: float, re
         point = left if u * (d + e) <= d else right
         low, high, weight = (left + 0.5) / m, (right + 0.5) / m, d / (d + e)
         cell, forecast = b * int(m) + point, (point + 0.5) / m
-    if spec[MIXES] == 1.0:
+    if not small and spec[MIXES] == 1.0:
         receipt[at + FORECAST] = forecast
-    if spec[GUARD] > 0.0:
+    if not small and spec[GUARD] > 0.0:
         p, strict, place = clip_expert(forecast), spec[STRICT] == 1.0, at + int(spec[GUARD_RECEIPT])
         low, high, weight = guard(row, int(spec[GUARD]), spec[GUARD_CELLS], spec[SLACK], spec[SPRING], strict, p)
         forecast = low if u < weight else high
@@ -152,8 +164,8 @@ def predict(
     spec: Vector, row: Vector, score: float, u: float, receipt: Vector, at: int
 ) -> tuple[float, int, float, float, float, float, float, int, float, float, float]:
     """Forecast one event; the row is read only -> (forecast, cell, x, expert, its logit, bin, low, high, weight)."""
-    x0, x1, x2, p, z = ask(spec, row, score, receipt, at)
-    forecast, cell, b, low, high, weight = play(spec, row, p, x0, x1, u, receipt, at)
+    x0, x1, x2, p, z = ask(spec, row, score, receipt, at, False)
+    forecast, cell, b, low, high, weight = play(spec, row, p, x0, x1, u, receipt, at, False)
     return forecast, cell, x0, x1, x2, p, z, b, low, high, weight
 
 
@@ -171,6 +183,7 @@ def settle(
     y: float,
     receipt: Vector,
     at: int,
+    small: bool,
 ) -> None:
     """Learn outcome y of an event with features x, whose expert would now say p (logit z), and whose forecast played
     `cell`; t is the number of forecasts made so far."""
@@ -181,22 +194,22 @@ def settle(
         ogd_step(row, spec[D], x0, x1, x2, p - y, spec[GAIN] / math.sqrt(row[N] + 1.0), spec[BALL])
     elif learner == AIOLI_STEP:
         aioli_step(row, spec[D], x0, x1, x2, p, z, y, spec[GAIN])
-    elif learner == LANES:
+    elif not small and learner == LANES:
         lanes_step(row, spec[SCORE_CLIP], x0, x1, row[N] + 1.0, y, int(spec[HORIZON]), receipt, at)
     kind = spec[CALIBEATER]
     if kind != KEEP:
-        if kind == SPLINE:
+        if not small and kind == SPLINE:
             x = logit_of(spec[FEATURES], x0, x1)
             spline_step(row, spec[SCORE_CLIP], x, int(spec[CELLS]), row[N] + 1.0, y, receipt, at)
         else:
             cells = int(spec[CELLS]) + 2 * cell
             row[cells] += y
             row[cells + 1] += 1.0
-    if spec[GUARD] > 0.0:
+    if not small and spec[GUARD] > 0.0:
         place = at + int(spec[GUARD_RECEIPT])
         p, q, strict = receipt[place + GUARDED], receipt[place + ISSUED], spec[STRICT] == 1.0
         guard_step(row, int(spec[GUARD]), spec[GUARD_CELLS], strict, p, q, y)
-    if spec[MIXES] == 1.0:
+    if not small and spec[MIXES] == 1.0:
         score = receipt[at + SCORE]
         weigh_evidence(row, int(spec[EVIDENCE]), y, receipt[at + FORECAST], clipped(score, spec[SCORE_CLIP]), score)
     row[T] = t
@@ -240,7 +253,7 @@ def update(
     The expert is asked again at the parameters of now, the cell is the one that was played.
     """
     x0, x1, x2, p, z = ask_again(spec, row, score)
-    settle(spec, row, t, x0, x1, x2, p, z, cell, y, receipt, at)
+    settle(spec, row, t, x0, x1, x2, p, z, cell, y, receipt, at, False)
     return spec[LEARNER] == REFIT and remember(spec, row, x0, x1, y, h0, h1, hy, dropped)
 
 
@@ -282,8 +295,8 @@ def predict_one(
     if asked[SHUT] != 0.0:
         return 0.0, 0.0, 0, 0, -1
     asked[LATEST] = -1.0  # until all of it is there
-    x0, x1, x2, p, z = ask(spec, row, score, receipt, 0)
-    forecast, cell, b, _, _, _ = play(spec, row, p, x0, x1, 0.0, receipt, 0)
+    x0, x1, x2, p, z = ask(spec, row, score, receipt, 0, False)
+    forecast, cell, b, _, _, _ = play(spec, row, p, x0, x1, 0.0, receipt, 0, False)
     event = asked[NEXT]
     asked[0] = x0
     asked[1] = x1
@@ -313,6 +326,6 @@ def settle_one(
     if marks[at] != 0 or marks[last] != 0:
         return False
     x0, x1, x2, p, z = asked[0], asked[1], asked[2], asked[3], asked[4]
-    settle(spec, row, asked[NEXT], x0, x1, x2, p, z, int(asked[CELL_PLAYED]), y, receipt, 0)
+    settle(spec, row, asked[NEXT], x0, x1, x2, p, z, int(asked[CELL_PLAYED]), y, receipt, 0, False)
     marks[at] = 3 if y == 1.0 else 2
     return True

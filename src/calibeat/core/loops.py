@@ -15,11 +15,15 @@ import numpy as np
 from calibeat._util.types import Ints, Slots, Vector
 
 from .jit import compilable
-from .kernel import ask, play, predict, remember, settle, update
+from .kernel import ask, ask_again, is_small, play, predict, remember, settle
 from .layout import DRAWS, LEARNER, RECEIPT, N
 from .learners import REFIT
 from .prefetch import prefetch
 from .stats import EVENTS, LAST, STATS, add_losses
+
+Stream = tuple[Vector, Vector, int, Slots, int, int, int, float]
+Batch = tuple[Vector, Vector, Vector, Vector, Vector, Vector, Vector, Vector, int, Ints, int]
+Late = tuple[int, Ints, Ints, Ints, int]
 
 LINE = 8  # numbers in a cache line
 AHEAD = 6  # how many events before its turn a row is asked for
@@ -79,7 +83,23 @@ def run(
     end: int,
 ) -> bool:
     """Predict, then learn, event after event up to `end`; an outcome that is NaN is not learnt."""
-    draws, refits, many = spec[DRAWS] == 1.0, spec[LEARNER] == REFIT, len(slots) > 0
+    stream = spec, rows, stride, slots, first, last, stats, t
+    batch = scores, outcomes, u, forecasts, receipt, h0, h1, hy, dropped, place, end
+    if len(slots) > 0:
+        return event_loop(stream, batch, True, False)
+    if is_small(spec):
+        return event_loop(stream, batch, False, True)
+    return event_loop(stream, batch, False, False)
+
+
+@compilable
+def event_loop(stream: Stream, batch: Batch, many: bool, small: bool) -> bool:
+    """The loop of `run`, for many rows or one, for a small method or any: both are constants where it is called."""
+    spec, rows, stride, slots, first, last, stats, t = stream
+    scores, outcomes, u, forecasts, receipt, h0, h1, hy, dropped, place, end = batch
+    if not many:
+        stats = 0
+    draws, refits = spec[DRAWS] == 1.0, spec[LEARNER] == REFIT
     slot = 0
     for i in range(place[EVENT], end):
         if many:
@@ -91,15 +111,15 @@ def run(
                 continue
         row = rows[slot * stride : (slot + 1) * stride]
         score, y, now = scores[i], outcomes[i], t + i + 1.0
-        x0, x1, x2, p, z = ask(spec, row, score, receipt, 0)
-        forecast, cell, _, _, _, _ = play(spec, row, p, x0, x1, u[i] if draws else 0.0, receipt, 0)
+        x0, x1, x2, p, z = ask(spec, row, score, receipt, 0, small)
+        forecast, cell, _, _, _, _ = play(spec, row, p, x0, x1, u[i] if draws else 0.0, receipt, 0, small)
         forecasts[i] = forecast
         if stats > 0:
             row[stats + LAST] = now
             row[stats + EVENTS] += 1.0
             now = row[stats + EVENTS]
         if y == y:  # noqa: PLR0124 - not NaN
-            settle(spec, row, now, x0, x1, x2, p, z, cell, y, receipt, 0)
+            settle(spec, row, now, x0, x1, x2, p, z, cell, y, receipt, 0, small)
             if stats > 0:
                 add_losses(row, stats, score, forecast, y)
             if refits and remember(spec, row, x0, x1, y, h0, h1, hy, dropped):
@@ -110,7 +130,7 @@ def run(
 
 
 @compilable
-def run_late(  # noqa: C901 - one loop for all hosts
+def run_late(
     spec: Vector,
     rows: Vector,
     stride: int,
@@ -142,7 +162,25 @@ def run_late(  # noqa: C901 - one loop for all hosts
 
     Where `receipts` has room for fewer than all events, it is a ring: event i has place i modulo that room, which must
     be at least the longest delay."""
-    draws, many, width = spec[DRAWS] == 1.0, len(slots) > 0, int(spec[RECEIPT])
+    stream = spec, rows, stride, slots, first, last, stats, t
+    batch = scores, outcomes, u, forecasts, receipts, h0, h1, hy, dropped, place, end
+    late = begin, cells, due, order, raw_below
+    if len(slots) > 0:
+        return late_loop(stream, batch, late, True, False)
+    if is_small(spec):
+        return late_loop(stream, batch, late, False, True)
+    return late_loop(stream, batch, late, False, False)
+
+
+@compilable
+def late_loop(stream: Stream, batch: Batch, late: Late, many: bool, small: bool) -> bool:
+    """The loop of `run_late`, in the same way."""
+    spec, rows, stride, slots, first, last, stats, t = stream
+    scores, outcomes, u, forecasts, receipts, h0, h1, hy, dropped, place, end = batch
+    begin, cells, due, order, raw_below = late
+    if not many:
+        stats = 0
+    draws, refits, width = spec[DRAWS] == 1.0, spec[LEARNER] == REFIT, 0 if small else int(spec[RECEIPT])
     room = len(receipts) // width if width > 0 else len(scores)
     ring = room < len(scores)
     arrived = place[ARRIVED]
@@ -161,7 +199,9 @@ def run_late(  # noqa: C901 - one loop for all hosts
                 now = row[stats + EVENTS]
                 add_losses(row, stats, score, forecasts[j], y)
             at = (j % room if ring else j) * width
-            if update(spec, row, now, score, cells[j], y, receipts, at, h0, h1, hy, dropped):
+            x0, x1, x2, p, z = ask_again(spec, row, score)
+            settle(spec, row, now, x0, x1, x2, p, z, cells[j], y, receipts, at, small)
+            if refits and remember(spec, row, x0, x1, y, h0, h1, hy, dropped):
                 place[EVENT], place[ARRIVED] = i, arrived
                 return True
         if i == len(scores):  # one step behind the last event: only what arrives there is learnt
@@ -172,9 +212,9 @@ def run_late(  # noqa: C901 - one loop for all hosts
                 continue
         row = rows[slot * stride : (slot + 1) * stride]
         at = (i % room if ring else i) * width
-        x0, x1, _, p, _ = ask(spec, row, scores[i], receipts, at)
+        x0, x1, _, p, _ = ask(spec, row, scores[i], receipts, at, small)
         draw = u[i - begin] if draws else 0.0
-        forecasts[i], cells[i], _, _, _, _ = play(spec, row, p, x0, x1, draw, receipts, at)
+        forecasts[i], cells[i], _, _, _, _ = play(spec, row, p, x0, x1, draw, receipts, at, small)
         if slot < raw_below and row[N] == 0.0:
             forecasts[i] = scores[i]
         if stats > 0:

@@ -134,7 +134,8 @@ class Calibrator(SingleEvents):
                 asked[SHUT] = 1.0
                 events, row = self._events, self._view().copy()
                 forecasts, still = self._play(loop, end, row, scores, outcomes, late)
-                marks = (outcomes + ZERO).astype(np.uint8)
+                marks = outcomes.astype(np.uint8)
+                marks += ZERO  # in place: to get memory for one more number per event takes as long as BM's arithmetic
                 if late:
                     never = np.ones(len(scores), dtype=np.bool_)
                     never[late[-2]] = False

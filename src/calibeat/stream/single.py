@@ -219,7 +219,7 @@ class SingleEvents(Beliefs):
             before = self._row[:]
             if latest and self._is_plain and not self._keeps and forecast.seen == n:
                 _, _, spec, row, receipt = self._others
-                kernel.settle(spec, row, asked[NEXT], *self._made, forecast.cell, y, receipt, 0)
+                kernel.settle(spec, row, asked[NEXT], *self._made, forecast.cell, y, receipt, 0, False)
             else:
                 self._learn_late(forecast, y, fresh=latest and asked[LATEST] == event and asked[SEEN_THEN] == n)
             if has_room:
