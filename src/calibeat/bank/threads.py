@@ -29,6 +29,8 @@ def thread_count(threads: int | None) -> int:
 
 def parts_of(slots: Slots, count: int, workers: int) -> list[Part]:
     """Ranges of slots, one a worker, with about as many events in each."""
+    if workers == 1:
+        return [(0, count)]
     sample = np.sort(slots[:: 1 + len(slots) // 65_536])
     cuts = [0, *(int(sample[len(sample) * i // workers]) for i in range(1, workers)), count]
     return [(first, last) for first, last in pairwise(cuts) if first < last]

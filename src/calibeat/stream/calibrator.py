@@ -23,7 +23,7 @@ from calibeat.late import due_of
 from . import snapshot
 from .dispatch import for_batch, load_single_if_cached, single_is_compiled
 from .receipts import Receipts
-from .settled import OPEN, ZERO
+from .settled import ZERO, Settled
 from .single import Number, SingleEvents
 from .watch import Watch, Watched
 
@@ -134,13 +134,7 @@ class Calibrator(SingleEvents):
                 asked[SHUT] = 1.0
                 events, row = self._events, self._view().copy()
                 forecasts, still = self._play(loop, end, row, scores, outcomes, late)
-                marks = outcomes.astype(np.uint8)
-                marks += ZERO  # in place: to get memory for one more number per event takes as long as BM's arithmetic
-                if late:
-                    never = np.ones(len(scores), dtype=np.bool_)
-                    never[late[-2]] = False
-                    marks[never] = OPEN
-                after, before = settled.after(events, marks), self._row[:]
+                after, before = self._settled_after(events, outcomes, late), self._row[:]
                 self._view()[:] = row
                 self._events = events + len(scores)
                 asked[LATEST] = -1.0
@@ -163,6 +157,15 @@ class Calibrator(SingleEvents):
                 self._take_kernels()
             return forecasts
 
+    def _settled_after(self, events: int, outcomes: Vector, late: tuple[Any, ...]) -> Settled:
+        """Which events are settled after a batch; an outcome that does not arrive leaves its event open."""
+        settled = self._receipts.settled
+        if not late:
+            return settled.after_all(events, outcomes)
+        marks = np.zeros(len(outcomes), dtype=np.uint8)
+        marks[late[-2]] = outcomes[late[-2]] + ZERO
+        return settled.after(events, marks)
+
     def _play(
         self, loop: Any, end: int, row: Vector, scores: Vector, outcomes: Vector, late: tuple[Any, ...]
     ) -> tuple[Vector, Vector]:
@@ -171,7 +174,7 @@ class Calibrator(SingleEvents):
         if self._keeps:
             history.reserve(int(row[layout.N]), len(scores))
         one_stream = method.spec, row, len(row), loops.NO_SLOTS, 0, 1, 0, float(self._events)
-        held = loops.receipts_under_way(late[2], late[3], len(scores)) if late else 1
+        held = loops.receipts_under_way(late[2], late[3], len(scores)) if late and self._width else 1
         batch = scores, outcomes, self._draws(len(scores)), forecasts, self._scratch(held)
         play, place = for_batch(loop, method, len(scores)), loops.place_before()
         still = self._watch.room(len(scores)) if self._is_watched else loops.NO_LANE

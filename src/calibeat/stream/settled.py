@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 
 from calibeat._util.check import check_whole
-from calibeat._util.types import Bytes
+from calibeat._util.types import Bytes, Vector
 from calibeat.errors import InvalidInput
 
 KEEP = 4096
@@ -95,6 +95,17 @@ class Settled:
         made.given_up = self.given_up
         made._replace(first, before + bytes(event - first - len(before)) + marks.tobytes())
         return made
+
+    def after_all(self, event: int, outcomes: Vector) -> Settled:
+        """A copy in which all events from `event` on have these outcomes; of a long batch only the end is looked at."""
+        skipped = 0 if self.is_open_before(event) else max(0, len(outcomes) - self.keep)
+        marks = outcomes[skipped:].astype(np.uint8)
+        marks += ZERO
+        if skipped == 0:
+            return self.after(event, marks)
+        last = Settled(event + skipped, keep=self.keep)
+        last.given_up = self.given_up
+        return last.after(event + skipped, marks)
 
     def seal(self, *, sealed: bool = True) -> None:
         """Another one has taken its place: no kernel that still holds these marks writes there."""
