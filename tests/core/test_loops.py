@@ -12,6 +12,8 @@ from streams import STREAMS
 from calibeat import AUTO, FTL, HOPS, TOPS, Calibrator, Method, Platt
 from calibeat.core import loops
 from calibeat.core.jit import compiled
+from calibeat.core.kernel import is_small
+from calibeat.core.presets import PRESETS
 from calibeat.core.randomness import numbered, stream_key, uniforms_at
 from calibeat.core.stats import BRIER, EVENTS, LAST, LOG_LOSS, STATS
 
@@ -127,6 +129,34 @@ def test_a_loop_stops_where_a_refit_is_due() -> None:
     while compiled(loops.run)(method.spec, row, len(row), loops.NO_SLOTS, 0, 1, 0, 0.0, *batch):
         stops.append(int(place[0]))
     assert stops == [40, 65, 90, 115, 140, 165, 190, 215, 240, 265, 290]
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_what_is_left_out_for_a_small_method_changes_nothing(name: str) -> None:
+    """Every instance of a loop that may serve a method moves its row in the same way."""
+    method = PRESETS[name]
+    scores, outcomes = STREAMS["drifting"]()
+    outcomes = np.where(np.arange(300) % 11 == 5, np.nan, outcomes)
+    learnt = np.flatnonzero(~np.isnan(outcomes))
+    history = [np.empty(300) for _ in range(3)]
+    u, cells, due = uniforms_at(np.uint64(3), np.arange(300, dtype=np.uint64)), [0] * 300, np.arange(300) + 5
+    found = []
+    for many, small in [(False, False), (True, False), *[(False, True), (True, True)][: 2 * is_small(method.spec)]]:
+        for late in ((), ((0, cells, due, learnt, 0),)):
+            row, forecasts, place = method.initial_row(), np.empty(300), loops.place_before()
+            stream: Any = method.spec, row.data, len(row), [0] * 300, 0, 1, 0, 0.0
+            receipts = np.zeros(300 * method.receipt_width).data
+            batch: Any = scores, outcomes, u, forecasts, receipts, *history, 0, place, 300
+            loop: Any = loops.late_loop if late else loops.event_loop
+            while loop(stream, batch, *late, many, small):
+                pass  # a refit that changes nothing
+            found.append((bool(late), forecasts.tobytes(), row.tobytes()))
+    assert len(set(found)) == 2
+
+
+def test_a_method_is_small_if_its_events_have_no_receipt() -> None:
+    small = {name for name, method in PRESETS.items() if is_small(method.spec)}
+    assert small == set(PRESETS) - {"auto", "gauto", "gops", "gtops"}
 
 
 @pytest.mark.parametrize("room", [41, 57, 299, 300])

@@ -59,6 +59,17 @@ def test_it_does_not_matter_how_the_marks_came() -> None:
     assert single.mark(299) == OPEN and single.dump() != whole.dump()
 
 
+@pytest.mark.parametrize("length", [1, 3, 4, 5, 100])
+@pytest.mark.parametrize("before", ["", "2", "23232323", "2320", "20323233", "0"])
+@pytest.mark.parametrize("unknown", [0, 50])  # forecasts after those without a mark
+def test_of_a_long_batch_only_the_end_is_looked_at(length: int, before: str, unknown: int) -> None:
+    settled = Settled(2, keep=4).after(2, np.array([int(mark) for mark in before], dtype=np.uint8))
+    settled.given_up = 1
+    event, outcomes = 2 + len(before) + unknown, np.resize([1.0, 0.0, 1.0], length)
+    marks = (outcomes + ZERO).astype(np.uint8)
+    assert settled.after_all(event, outcomes).dump() == settled.after(event, marks).dump()
+
+
 def test_what_was_let_go_is_not_written_to_any_more() -> None:
     settled = Settled()
     first, old, _ = settled.span

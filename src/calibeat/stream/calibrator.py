@@ -134,7 +134,7 @@ class Calibrator(SingleEvents):
                 asked[SHUT] = 1.0
                 events, row = self._events, self._view().copy()
                 forecasts, still = self._play(loop, end, row, scores, outcomes, late)
-                after, before = self._settled_after(events, outcomes, late), self._row[:]
+                after, before = self._settled_after(events, outcomes, late, end), self._row[:]
                 self._view()[:] = row
                 self._events = events + len(scores)
                 asked[LATEST] = -1.0
@@ -157,14 +157,14 @@ class Calibrator(SingleEvents):
                 self._take_kernels()
             return forecasts
 
-    def _settled_after(self, events: int, outcomes: Vector, late: tuple[Any, ...]) -> Settled:
-        """Which events are settled after a batch; an outcome that does not arrive leaves its event open."""
-        settled = self._receipts.settled
+    def _settled_after(self, events: int, outcomes: Vector, late: tuple[Any, ...], end: int) -> Settled:
+        """Which events are settled after a batch; an outcome that is not due before `end` leaves its event open."""
         if not late:
-            return settled.after_all(events, outcomes)
-        marks = np.zeros(len(outcomes), dtype=np.uint8)
-        marks[late[-2]] = outcomes[late[-2]] + ZERO
-        return settled.after(events, marks)
+            return self._receipts.settled.after_all(events, outcomes)
+        marks = outcomes.astype(np.uint8)
+        marks += ZERO
+        marks *= late[2] < end
+        return self._receipts.settled.after(events, marks)
 
     def _play(
         self, loop: Any, end: int, row: Vector, scores: Vector, outcomes: Vector, late: tuple[Any, ...]
