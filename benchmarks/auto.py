@@ -109,7 +109,7 @@ def adversary(events: int) -> Vector:
     spec, row, q = AUTO.spec, AUTO.initial_row(), np.empty(AUTO.receipt_width)
     for i, score in enumerate(np.random.default_rng(1).random(events).tolist()):
         p, cell, x0, x1, x2, m, z, *_ = predict(spec, row, score, 0.0, q, 0)
-        settle(spec, row, i + 1.0, x0, x1, x2, m, z, cell, 1.0 if p <= 0.5 else 0.0, q, 0)
+        settle(spec, row, i + 1.0, x0, x1, x2, m, z, cell, 1.0 if p <= 0.5 else 0.0, q, 0, False)
     return row
 
 

@@ -30,7 +30,7 @@ def predict_settle(spec: Any, row: Any, scores: list[float], outcomes: list[int]
     predict, settle, forecast = kernel.predict, kernel.settle, 0.0
     for event, (score, outcome) in enumerate(zip(scores, outcomes, strict=True)):
         forecast, cell, x0, x1, x2, p, z, *_ = predict(spec, row, score, 0.5, EMPTY, 0)
-        settle(spec, row, event + 1.0, x0, x1, x2, p, z, cell, float(outcome), EMPTY, 0)
+        settle(spec, row, event + 1.0, x0, x1, x2, p, z, cell, float(outcome), EMPTY, 0, False)
     return forecast
 
 

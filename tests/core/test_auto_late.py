@@ -109,7 +109,7 @@ def test_a_stream_that_is_prompt_again_keeps_its_horizon_lane() -> None:
 
     for score, outcome in zip(scores.tolist(), outcomes.tolist(), strict=True):
         p, cell, x0, x1, x2, m, z, *_ = predict(spec, row, score, 0.0, receipt, 0)
-        settle(spec, row, row[0] + 1.0, x0, x1, x2, m, z, cell, outcome, receipt, 0)
+        settle(spec, row, row[0] + 1.0, x0, x1, x2, m, z, cell, outcome, receipt, 0, False)
         q = auto_oracle.predict(there, score)
         auto_oracle.update(there, q, outcome)
         assert p == pytest.approx(q[auto_oracle.R_P], abs=1e-12)

@@ -180,5 +180,5 @@ def test_run_that_hits_the_ball() -> None:
     for t, (x, y) in enumerate(zip(vectors["run_x"].tolist(), vectors["run_y"].tolist(), strict=True)):
         np.testing.assert_allclose(row[2:4], vectors["run_exact_theta"][t], rtol=0, atol=1e-9)
         p, z = kernel.expert(method.spec, row, 0.5, x, 1.0, 0.0)
-        kernel.settle(method.spec, row, t + 1.0, x, 1.0, 0.0, p, z, 0, y, np.empty(0), 0)
+        kernel.settle(method.spec, row, t + 1.0, x, 1.0, 0.0, p, z, 0, y, np.empty(0), 0, False)
     assert vectors["run_triggered"].any()
