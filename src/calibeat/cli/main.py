@@ -8,6 +8,7 @@ import os
 import shlex
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from importlib import import_module
 
 from calibeat._util.words import visible
@@ -28,7 +29,11 @@ COMMANDS = {
 DONE, CHECK_FAILED, BAD_INPUT, STOPPED = 0, 1, 2, 130
 
 
-def parser(command: str | None = None, check_stopped: Callable[[], None] = lambda: None) -> argparse.ArgumentParser:
+def _nothing() -> None:
+    """A check where nothing is to be checked."""
+
+
+def parser(command: str | None = None, check_stopped: Callable[[], None] = _nothing) -> argparse.ArgumentParser:
     """What can be typed. With a command, only its own module is imported; the others are only named.
 
     A long command calls `check_stopped` between its steps.
@@ -54,9 +59,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if isinstance(sys.stdout, io.TextIOWrapper):  # a terminal that cannot show a letter gets its number
         sys.stdout.reconfigure(errors="backslashreplace")
     typed = list(sys.argv[1:] if arguments is None else arguments)
+    command = next((word for word in typed if word in COMMANDS), "")
     try:
-        with stopped_by_signals() as check:
-            args = parser(next((word for word in typed if word in COMMANDS), ""), check).parse_args(typed)
+        # The service hears signals itself. Until it does, it has nothing to clean up.
+        with nullcontext(_nothing) if command == "serve" else stopped_by_signals() as check:
+            args = parser(command, check).parse_args(typed)
             args.typed = shlex.join(["calibeat", *typed])
             status = args.run(args)
         sys.stdout.flush()
