@@ -81,9 +81,14 @@ def open_connection(url: str, *, write: bool = False) -> Any:
 
 
 @contextmanager
-def owned(url: str) -> Iterator[Any]:
-    """A connection of the only one who uses the store, in a transaction that is committed at the end."""
+def owned(url: str, *, create: bool = False) -> Iterator[Any]:
+    """A connection of the only one who uses the store, in a transaction that is committed at the end.
+
+    A store that is not there is an error, or is made first.
+    """
     path = sqlite_path(url)
+    if create:
+        open_store(url).close()
     if path is not None:
         if not path.exists():
             raise FileNotFoundError(f"store must exist, got nothing - at {path}")
