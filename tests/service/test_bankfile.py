@@ -7,12 +7,13 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from services import desk
+from services import START, desk
 
 from calibeat import TOPS, Bank, InvalidInput, Tracking
 from calibeat.service import operate
 from calibeat.service.bankfile import export_bank, import_bank
 from calibeat.service.store import open_reader
+from calibeat.service.store.overview import overview
 from calibeat.service.store.view import view
 
 SCORES = np.random.default_rng(3).random(120)
@@ -115,7 +116,8 @@ def test_another_method_begins_anew_and_old_events_go(url, saved):
 def test_the_dashboard_shows_a_stream_that_has_only_a_state(url, saved):
     import_bank(url, saved(trained()))
     with closing(open_reader(url)) as reader:
-        shown = view(reader, 1_800_000_000.0, "s1")
+        shown, all_streams = view(reader, START, "s1"), overview(reader, START)
+    assert (all_streams.streams, all_streams.error, all_streams.rows[0].last_event) == (3, None, None)
     assert shown.stream.events == 40 and shown.stream.pending == 0
     assert shown.series.start == [] and shown.stream.log_loss == pytest.approx(trained().table["log_loss"][1])
 
