@@ -13,6 +13,7 @@ from calibeat.errors import InvalidInput
 from .ownership import Member, Ownership
 from .reader import Reader
 from .records import Record, Rows, StreamState
+from .schema import migrate
 from .sqlite import SqliteConnection, SqliteStore
 
 __all__ = ["Member", "Ownership", "Reader", "Store", "open_connection", "open_reader", "open_store", "owned"]
@@ -87,10 +88,8 @@ def owned(url: str, *, create: bool = False) -> Iterator[Any]:
     A store that is not there is an error, or is made first.
     """
     path = sqlite_path(url)
-    if create:
-        open_store(url).close()
     if path is not None:
-        if not path.exists():
+        if not create and not path.exists():
             raise FileNotFoundError(f"store must exist, got nothing - at {path}")
         store = SqliteStore(path)
         connection: Any = store.connection
@@ -104,6 +103,8 @@ def owned(url: str, *, create: bool = False) -> Iterator[Any]:
         if path is None:
             connection.own()
         connection.begin()
+        if create:
+            migrate(connection, "PostgreSQL" if path is None else str(path))
         yield connection
         connection.commit()
     except BaseException:
