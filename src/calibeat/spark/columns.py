@@ -66,11 +66,11 @@ def bytes_of(matrix: npt.NDArray[Any], there: Flags | None = None) -> Any:
 
 
 def packed(table: Any) -> bytes:
-    """A table as bytes: a stream of Arrow's IPC."""
+    """A table as bytes: a stream of Arrow's IPC, compressed: Spark needs longer for the bytes that this saves."""
     import pyarrow as pa
 
     sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, table.schema) as writer:
+    with pa.ipc.new_stream(sink, table.schema, options=pa.ipc.IpcWriteOptions(compression="lz4")) as writer:
         writer.write_table(table)
     content: bytes = sink.getvalue().to_pybytes()
     return content
