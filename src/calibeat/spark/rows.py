@@ -117,8 +117,10 @@ def place(frame: Any, roles: Roles) -> Any:
     order = F.unix_micros(column) if kinds[0] == "timestamp" else column.cast("long")
     inner = F.least(F.greatest(order, F.lit(-_EXACT)), F.lit(_EXACT))
     rising = inner + F.shiftright(order - inner, 8) + F.lit(1 << GROUP_BIT - 1)
-    group = F.shiftleft(F.xxhash64(quoted(roles.key)), GROUP_BIT)
-    return group + (F.when(F.col(ROW).isNotNull(), 0).otherwise(rising) if ROW in frame.columns else rising)
+    if ROW in frame.columns:
+        rising = F.when(F.col(ROW).isNotNull(), 0).otherwise(rising)
+    # Not a sum: Spark may add in another order, and overflow.
+    return F.shiftleft(F.xxhash64(quoted(roles.key)), GROUP_BIT).bitwiseOR(rising)
 
 
 def quoted(name: str) -> str:
