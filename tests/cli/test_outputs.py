@@ -162,7 +162,7 @@ def test_signals_end_the_run_in_the_main_thread_only(typed, capsys, monkeypatch)
 
 
 def test_ctrl_c_before_the_command_is_known(monkeypatch, capsys):
-    def stopped(_):
+    def stopped(*_):
         raise KeyboardInterrupt
 
     monkeypatch.setattr(cli, "parser", stopped)

@@ -5,6 +5,8 @@ from contextlib import suppress
 
 import pytest
 
+from calibeat.cli import token
+from calibeat.cli.main import main
 from calibeat.cli.stop import Stopped, stopped_by_signals
 
 
@@ -63,3 +65,9 @@ def test_what_was_ignored_stays_ignored_and_all_is_put_back(number):
         assert signal.getsignal(number) == signal.SIG_IGN
     finally:
         signal.signal(number, before)
+
+
+def test_every_command_ends_with_the_status_of_the_signal(number, monkeypatch, capsys):
+    monkeypatch.setattr(token, "run", lambda _: signal.raise_signal(number))
+    assert main(["token", "list", "--store", "calibeat.db"]) == 128 + number
+    assert capsys.readouterr().err == "calibeat: stopped\n"

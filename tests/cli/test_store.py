@@ -71,6 +71,30 @@ def test_a_store_is_imported_from_what_was_exported(
     assert main(["store", "replay", "--check", "--store", other]) == 0
 
 
+def test_the_states_travel_as_a_bank_file(store: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    bank, other = str(tmp_path / "now.bank"), str(tmp_path / "other.db")
+    assert main(["store", "export", bank, "--store", store]) == 0
+    assert capsys.readouterr().out == f"states of 2 streams written to {bank}\n"
+    assert main(["bank", "info", bank]) == 0
+    capsys.readouterr()
+    assert main(["store", "import", bank, "--store", other, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == {"streams": 2}
+    assert main(["store", "replay", "--check", "--store", other]) == 0
+    assert main(["store", "import", bank, "--store", other]) == 2
+    assert "keys must be new to the store, got 's" in capsys.readouterr().err
+
+
+def test_an_import_leaves_the_monitor_of_the_store_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    url, log = str(tmp_path / "calibeat.db"), str(tmp_path / "log.parquet")
+    with desk(url, monitor=1000.0) as service:
+        service.play(50)
+    main(["store", "export", log, "--store", url])
+    assert main(["store", "import", log, "--store", url]) == 0
+    capsys.readouterr()
+    main(["store", "info", "--json", "--store", url])
+    assert json.loads(capsys.readouterr().out)["monitor"] == 1000.0
+
+
 def test_a_long_log_is_read_in_pieces(store: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("calibeat.service.export.ROWS", 70)
     log = tmp_path / "log.parquet"
@@ -89,7 +113,10 @@ def test_prune(store: str, capsys: pytest.CaptureFixture[str]) -> None:
     [
         (["store", "prune", "--older", "90", "--store", "{}"], "--older must be a time such as 90d"),
         (["store", "replay", "--check", "--method", "ops", "--store", "{}"], "--check must come without --method"),
-        (["store", "export", "log.csv", "--store", "{}"], "file must end in .parquet"),
+        (
+            ["store", "export", "log.csv", "--store", "{}"],
+            "file must end in .parquet (the log) or .bank (the states), got",
+        ),
         (["store", "info", "--store", "no.db"], "store must exist, got nothing - at no.db"),
         (["store", "import", "no.parquet", "--store", "{}"], "log must be a Parquet file with stream"),
         (["backtest"], "LOG or --store must be given, got neither"),

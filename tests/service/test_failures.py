@@ -217,7 +217,8 @@ def test_two_workers_with_kills(server: Postgres, sharing: str) -> None:
     assert check(url) == []
 
 
-def test_a_store_that_a_command_rewrites_is_not_served(server: Postgres) -> None:
+def test_a_store_that_a_command_rewrites_is_not_served(server: Postgres, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("calibeat.service.store.postgres.PATIENCE", 0.1)
     url = server.database()
     with desk(url) as service:
         service.ask(("paris", "e1", 0.5))

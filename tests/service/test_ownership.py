@@ -203,6 +203,7 @@ def test_a_stream_that_somebody_else_has_written_is_read_again(server: Postgres,
 
 def test_rows_and_ownership_do_not_mix(server: Postgres, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ownership, "PATIENCE", 0.1)
+    monkeypatch.setattr("calibeat.service.store.postgres.PATIENCE", 0.1)
     url, other = server.database(), tmp_path / "other"
     with desk(url, Member.of(tmp_path)):
         with pytest.raises(InvalidInput, match="store must be shared by rows to be used by several, got one"):

@@ -26,7 +26,6 @@ from calibeat.report.text import page
 from calibeat.rivals.ready import READY
 
 from .outputs import Forecasts, check_outputs, folders
-from .stop import stopped_by_signals
 
 SUMMARY = "what would have been best on my log? a verdict, a table, a report"
 DESCRIPTION = """\
@@ -205,7 +204,6 @@ def _replayed(
     paths = [file.name if file.path == STDIN else file.path for file in files]
     keyed = args.key is not None
     with ExitStack() as stack:
-        check = stack.enter_context(stopped_by_signals())
         stack.enter_context(folders(outputs))
         forecasts = None
         if args.out:
@@ -214,7 +212,7 @@ def _replayed(
             on_forecasts = forecasts.write if forecasts else None
 
             def read(count: int) -> None:
-                check()
+                args.check_stopped()
                 step(count)
 
             batches = read_log(files, columns, options, reader, read, None if many is None else many.batch)
@@ -223,7 +221,7 @@ def _replayed(
             else:
                 payload = replay(batches, source, reader, keyed=keyed, others=others, on_forecasts=on_forecasts)
         result = BacktestResult(payload)
-        check()
+        args.check_stopped()
         # Both files take their names once both are whole on the disk.
         if forecasts:
             forecasts.close()

@@ -7,12 +7,15 @@ import io
 import os
 import shlex
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from importlib import import_module
 
 from calibeat._util.words import visible
 from calibeat._version import __version__
 from calibeat.errors import CalibeatError
+
+from .stop import stopped_by_signals
 
 COMMANDS = {
     "demo": "a year of flights replayed through the methods: a table, a picture and a report",
@@ -26,8 +29,15 @@ COMMANDS = {
 DONE, CHECK_FAILED, BAD_INPUT, STOPPED = 0, 1, 2, 130
 
 
-def parser(command: str | None = None) -> argparse.ArgumentParser:
-    """What can be typed. With a command, only its own module is imported; the others are only named."""
+def _nothing() -> None:
+    """A check where nothing is to be checked."""
+
+
+def parser(command: str | None = None, check_stopped: Callable[[], None] = _nothing) -> argparse.ArgumentParser:
+    """What can be typed. With a command, only its own module is imported; the others are only named.
+
+    A long command calls `check_stopped` between its steps.
+    """
     top = argparse.ArgumentParser(
         prog="calibeat",
         description="Online probability calibration: scores in, probabilities you can trust out.",
@@ -40,7 +50,7 @@ def parser(command: str | None = None) -> argparse.ArgumentParser:
         if command in {None, name}:
             module = import_module(f"{__package__}.{name}")
             module.add_arguments(added)
-            added.set_defaults(run=module.run)
+            added.set_defaults(run=module.run, check_stopped=check_stopped)
     return top
 
 
@@ -49,10 +59,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if isinstance(sys.stdout, io.TextIOWrapper):  # a terminal that cannot show a letter gets its number
         sys.stdout.reconfigure(errors="backslashreplace")
     typed = list(sys.argv[1:] if arguments is None else arguments)
+    command = next((word for word in typed if word in COMMANDS), "")
     try:
-        args = parser(next((word for word in typed if word in COMMANDS), "")).parse_args(typed)
-        args.typed = shlex.join(["calibeat", *typed])
-        status = args.run(args)
+        # The service hears signals itself. Until it does, it has nothing to clean up.
+        with nullcontext(_nothing) if command == "serve" else stopped_by_signals() as check:
+            args = parser(command, check).parse_args(typed)
+            args.typed = shlex.join(["calibeat", *typed])
+            status = args.run(args)
         sys.stdout.flush()
     except BrokenPipeError:  # the reader of our output has left, as `head` does
         sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115, PTH123 - for what is still to be flushed

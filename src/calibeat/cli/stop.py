@@ -19,10 +19,10 @@ class Stopped(KeyboardInterrupt):
 
 @contextmanager
 def stopped_by_signals() -> Iterator[Callable[[], None]]:
-    """Ctrl-C and SIGTERM end the run, with what is half written taken away; their status is 130 and 143.
+    """Ctrl-C and SIGTERM end the block as an exception does, so that it can clean up; their status is 130 and 143.
 
-    An interrupt can get lost, or become another error: a module that is being imported may catch it. So the block is
-    given a check to call between its steps, which stops where one has come.
+    A signal can get lost, or become another error: a module that is being imported may catch the exception. So the
+    block is given a check to call between its steps, which stops it if a signal has come.
     """
     came: list[int] = []
 
@@ -36,10 +36,8 @@ def stopped_by_signals() -> Iterator[Callable[[], None]]:
 
     main = threading.current_thread() is threading.main_thread()
     taken = [signal.SIGTERM, signal.SIGINT] if main else []
-    before = {number: signal.getsignal(number) for number in taken}
-    for number, handler in before.items():
-        if handler is not signal.SIG_IGN:  # as in the background of a shell
-            signal.signal(number, stop)
+    ours = [number for number in taken if signal.getsignal(number) != signal.SIG_IGN]  # a shell's background ignores
+    before = {number: signal.signal(number, stop) for number in ours}
     try:
         yield check
         check()

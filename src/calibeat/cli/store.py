@@ -14,6 +14,7 @@ from calibeat._util.times import check_age
 from calibeat._util.words import counted, visible
 from calibeat.errors import InvalidInput
 from calibeat.service import operate
+from calibeat.service.bankfile import export_bank, import_bank, is_bank_file
 from calibeat.service.export import export, import_log
 from calibeat.service.settings import Settings
 
@@ -25,15 +26,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """What can be typed behind `calibeat store`."""
     parser.description = (
         "Work on the store of a service: a path, sqlite:///PATH or postgresql://... Everything but replay without "
-        "--check, and prune, may be done while a service runs."
+        "--check, prune, and import of states may be done while a service runs."
     )
     verbs = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
     info = verbs.add_parser("info", help="the store in a few numbers")
     check = verbs.add_parser("check", help="is it whole? exit status 1 if not")
     replay = verbs.add_parser("replay", help="make the state anew from the log, or compare it with --check")
-    out = verbs.add_parser("export", help="write the log as Parquet, which calibeat backtest reads")
+    out = verbs.add_parser(
+        "export", help="write the log as Parquet, which calibeat backtest reads, or the states as a bank file"
+    )
     prune = verbs.add_parser("prune", help="delete settled events that are old; the state stays")
-    taken = verbs.add_parser("import", help="put the events of a Parquet file into a store")
+    taken = verbs.add_parser(
+        "import", help="put the events of a Parquet file into a store, or the states of a bank file"
+    )
     for verb, command in (
         (info, _info),
         (check, _check),
@@ -47,9 +52,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         verb.set_defaults(verb=command)
     replay.add_argument("--check", action="store_true", help="change nothing; exit status 1 if a bit differs")
     replay.add_argument("--method", metavar="NAME", help="move the store to this method")
-    out.add_argument("file", type=Path, metavar="FILE.parquet", help="the file to write")
+    out.add_argument(
+        "file", type=Path, metavar="FILE", help="the file to write: .parquet for the log, .bank for states"
+    )
     prune.add_argument("--older", required=True, metavar="TIME", help="than this: 90d, 12h")
-    taken.add_argument("file", type=Path, metavar="FILE.parquet", help="as written by export")
+    taken.add_argument("file", type=Path, metavar="FILE", help="as written by export, or by Bank.save")
     taken.add_argument("--method", metavar="NAME", help="of a new store (auto)")
 
 
@@ -97,8 +104,13 @@ def _replay(args: argparse.Namespace) -> int:
 
 
 def _export(args: argparse.Namespace) -> None:
+    if args.file.suffix.lower() == ".bank":
+        count = export_bank(args.store, args.file)
+        text = f"states of {counted(count, 'stream')} written to {args.file}"
+        _print(args, {"streams": count, "file": str(args.file)}, [text])
+        return
     if args.file.suffix.lower() != ".parquet":
-        raise InvalidInput(f"file must end in .parquet, got {str(args.file)!r}")
+        raise InvalidInput(f"file must end in .parquet (the log) or .bank (the states), got {str(args.file)!r}")
     with progress(None, sys.stderr, unit="events") as step:
         count = export(args.store, args.file, step)
     _print(args, {"events": count, "file": str(args.file)}, [f"{counted(count, 'event')} written to {args.file}"])
@@ -114,6 +126,10 @@ def _prune(args: argparse.Namespace) -> None:
 
 
 def _import(args: argparse.Namespace) -> None:
+    if is_bank_file(args.file):
+        count = import_bank(args.store, args.file, args.method)
+        _print(args, {"streams": count}, [f"states of {counted(count, 'stream')} imported"])
+        return
     with progress(None, sys.stderr, unit="events") as step:
         count = import_log(args.store, args.file, Settings(method=args.method), step)
     _print(args, {"events": count}, [f"{counted(count, 'event')} imported"])

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +19,9 @@ from calibeat.errors import InvalidInput
 from .engine import Engine
 from .operations import Event, ForecastEvent, OutcomeEvent, Refusal, check_events
 from .settings import Settings
-from .store import open_connection
+from .store import open_connection, open_store
 from .store.records import ASSUMED, EXPIRED, HELD, LEARNT, PENDING
+from .store.schema import get_meta
 
 STATUS = {PENDING: "pending", HELD: "held", LEARNT: "learnt", EXPIRED: "expired", ASSUMED: "assumed"}
 ROWS = 50_000  # in one batch
@@ -152,7 +154,7 @@ def import_log(url: str, path: Path, settings: Settings, step: Step = lambda *_:
     except (OSError, ValueError, KeyError) as error:
         raise InvalidInput(f"log must be a Parquet file with stream, id, time, score, outcome, got: {error}") from error
     events = _events(table)
-    engine = Engine.open(url, settings)
+    engine = Engine.open(url, replace(settings, monitor=_monitor_of(url)))
     try:
         for first in range(0, len(events), settings.group):
             part = events[first : first + settings.group]
@@ -163,6 +165,16 @@ def import_log(url: str, path: Path, settings: Settings, step: Step = lambda *_:
     finally:
         engine.store.close()
     return table.num_rows
+
+
+def _monitor_of(url: str) -> float | None:
+    """What watches the streams of a store, which is made if there is none."""
+    store = open_store(url)
+    try:
+        found: float | None = json.loads(get_meta(store.connection).get("monitor", "null"))
+        return found
+    finally:
+        store.close()
 
 
 def _events(table: Any) -> list[Event]:

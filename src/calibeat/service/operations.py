@@ -116,7 +116,7 @@ def _problem(event: Event) -> str:
     time = event.time
     if time is not None and not (type(time) in {int, float} and 0.0 <= time <= LATEST):
         return f"time must be in seconds since 1970, from 0 to {LATEST:.0f}, got {shown(time)}"
-    return _bad_name("stream", event.stream) or _bad_name("id", event.id)
+    return bad_name("stream", event.stream) or bad_name("id", event.id)
 
 
 def is_text(name: str) -> bool:
@@ -128,7 +128,8 @@ def is_text(name: str) -> bool:
     return _UNREADABLE.search(name) is None
 
 
-def _bad_name(what: str, text: object) -> str:
+def bad_name(what: str, text: object) -> str:
+    """What is wrong with the name of a stream or an event, or nothing."""
     if type(text) is not str or not 0 < len(text) <= LONGEST:
         got = shown(text) if not isinstance(text, str) else f"{len(text)}"
         return f"{what} must be a text of 1 to {LONGEST} characters, got {got}"

@@ -1,7 +1,7 @@
 """The log replayed: the same rows and forecasts, bit for bit; or a state made anew, for another method or corrections.
 
-A stream is replayed from its base (nothing, or what pruning has left) through its forecasts and learnt outcomes, in the
-order of their numbers.
+A stream is replayed from its base (nothing, what pruning has left, or a state that was imported) through its forecasts
+and learnt outcomes, in the order of their numbers.
 """
 
 from __future__ import annotations
@@ -152,7 +152,8 @@ def finish(bank: Bank, stream: Stream) -> tuple[bytes | None, bytes | None]:
     """The row and the monitor after the replay, as the store keeps them."""
     if stream.name not in bank:
         return None, None
-    watched = bank.watched is not None
+    # The monitor of a stream whose state was imported begins with the first event here.
+    watched = bank.watched is not None and bool(stream.log or stream.base_monitor)
     if watched:
         give_up(bank, [(stream.name, event.nth) for event in stream.log if event.status == EXPIRED])
     row = bank.rows([stream.name])

@@ -37,17 +37,17 @@ function makeStream(choose) {
   );
 
   const pictures = [
-    { of: drawOverTime(places.overtime), when: view => view.stream.outcomes },
-    { of: drawCurves(places.curves), when: view => view.stream.outcomes },
-    { of: drawLosses(places.losses), when: view => view.stream.outcomes },
+    { of: drawOverTime(places.overtime), when: judged },
+    { of: drawCurves(places.curves), when: judged },
+    { of: drawLosses(places.losses), when: judged },
     { of: drawMap(places.map), when: view => view.stream.outcomes && view.map },
-    { of: drawArrivals(places.arrivals), when: () => true },
+    { of: drawArrivals(places.arrivals), when: view => view.series.start.length },
     { of: drawDelayBins(places.delays), when: view => view.delays.length },
   ];
 
   function words() {
     const { stream, alarms: raised, method, monitored } = data, oldest = now() - stream.oldest_pending;
-    write(lead, `${counted(stream.events, "forecast")}, ${count(stream.outcomes)} with an outcome. The last one was made ${ago(stream.last_event)}. Method: ${method.toUpperCase()}.`);
+    write(lead, `${counted(stream.events, "forecast")}, ${count(stream.outcomes)} with an outcome. ${lately(stream.last_event)} Method: ${method.toUpperCase()}.`);
     const late = medianDelay(data.delays);
     figures.write([
       [pair(stream.raw_error, stream.error), ""], [pair(stream.raw_log_loss, stream.log_loss), ""],
@@ -102,6 +102,14 @@ function makeStream(choose) {
     same: () => { if (data) words(); },
     about: () => data,
   };
+}
+
+function judged(view) { // outcomes that came before the state was imported have no times and no tenths
+  return view.stream.outcomes && view.stream.error !== null;
+}
+
+function lately(at) {
+  return known(at) ? `The last one was made ${ago(at)}.` : "They were made before the state was imported.";
 }
 
 function laneBar(weight) {

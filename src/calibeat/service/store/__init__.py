@@ -13,6 +13,7 @@ from calibeat.errors import InvalidInput
 from .ownership import Member, Ownership
 from .reader import Reader
 from .records import Record, Rows, StreamState
+from .schema import migrate
 from .sqlite import SqliteConnection, SqliteStore
 
 __all__ = ["Member", "Ownership", "Reader", "Store", "open_connection", "open_reader", "open_store", "owned"]
@@ -81,11 +82,14 @@ def open_connection(url: str, *, write: bool = False) -> Any:
 
 
 @contextmanager
-def owned(url: str) -> Iterator[Any]:
-    """A connection of the only one who uses the store, in a transaction that is committed at the end."""
+def owned(url: str, *, create: bool = False) -> Iterator[Any]:
+    """A connection of the only one who uses the store, in a transaction that is committed at the end.
+
+    A store that is not there is an error, or is made first.
+    """
     path = sqlite_path(url)
     if path is not None:
-        if not path.exists():
+        if not create and not path.exists():
             raise FileNotFoundError(f"store must exist, got nothing - at {path}")
         store = SqliteStore(path)
         connection: Any = store.connection
@@ -99,6 +103,8 @@ def owned(url: str) -> Iterator[Any]:
         if path is None:
             connection.own()
         connection.begin()
+        if create:
+            migrate(connection, "PostgreSQL" if path is None else str(path))
         yield connection
         connection.commit()
     except BaseException:

@@ -96,9 +96,11 @@ def overview(reader: Reader, now: float, order: str = "attention", search: str =
     meta = dict(reader.select("SELECT name, value FROM meta"))
     counts = reader.select(
         "SELECT count(*), coalesce(sum(events), 0), coalesce(sum(outcomes), 0), coalesce(sum(pending), 0), "
-        "sum(error * outcomes), sum(raw_error * outcomes) FROM stream WHERE events > 0"
+        "sum(error * outcomes), sum(raw_error * outcomes), sum(CASE WHEN error IS NULL THEN 0 ELSE outcomes END) "
+        "FROM stream WHERE events > 0"
     )[0]
     streams, events, outcomes, pending = map(int, counts[:4])
+    judged = int(counts[6] or 0)  # outcomes of streams whose error is known
     where, arguments = _matching(search)
     found = streams
     if search:
@@ -121,8 +123,8 @@ def overview(reader: Reader, now: float, order: str = "attention", search: str =
         pending=pending,
         oldest_pending=reader.select("SELECT min(time) FROM event WHERE status = 0")[0][0],
         fresh_alarms=int(fresh),
-        error=counts[4] / outcomes if outcomes else None,
-        raw_error=counts[5] / outcomes if outcomes else None,
+        error=counts[4] / judged if judged else None,
+        raw_error=counts[5] / judged if judged else None,
         alarms=alarm_rows(reader, "", (), LATEST),
         found=found,
         page=page,

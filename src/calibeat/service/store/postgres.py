@@ -11,6 +11,7 @@ locked or read again. Both ways a stream is written only if it is as it was read
 from __future__ import annotations
 
 import hashlib
+import time
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, ClassVar
@@ -19,7 +20,7 @@ from calibeat._util.extras import missing
 from calibeat.errors import CalibeatError, InvalidInput
 
 from . import schema
-from .ownership import IN_SQL, ROWS, Member, Ownership, join
+from .ownership import IN_SQL, PATIENCE, ROWS, SOON, Member, Ownership, join
 from .records import Record, Rows, StreamState
 from .sqlite import EVENT_COLUMNS, RECORD_COLUMNS, STREAM_COLUMNS, stream_state
 
@@ -117,8 +118,17 @@ class PostgresConnection:
 
     def own(self) -> None:
         """Be the only one who uses the store, or raise."""
-        if not self.all("SELECT pg_try_advisory_lock(?)", (_USED,))[0][0]:
+        if not self.locked("pg_try_advisory_lock"):
             raise InvalidInput("store must not be in use for this, got one that a service writes - stop it first")
+
+    def locked(self, function: str) -> bool:
+        """Whether the lock of those who use the store was to be had. A session that has ended may keep it a moment."""
+        end = time.monotonic() + PATIENCE
+        while not self.all(f"SELECT {function}(?)", (_USED,))[0][0]:
+            if time.monotonic() > end:
+                return False
+            time.sleep(SOON)
+        return True
 
     def close(self) -> None:
         """Close it."""
@@ -167,7 +177,7 @@ class PostgresStore:
 
     def _use(self) -> None:
         """Say that a service writes here, so that no command rewrites the store meanwhile."""
-        if not self.connection.all("SELECT pg_try_advisory_lock_shared(?)", (_USED,))[0][0]:
+        if not self.connection.locked("pg_try_advisory_lock_shared"):
             raise InvalidInput("store must not be in the hands of a command, got one that is being rewritten")
 
     # ---- one group --------------------------------------------------------------------------------------------------

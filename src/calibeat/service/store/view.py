@@ -116,6 +116,8 @@ def view(reader: Reader, now: float, name: str, span: str = "month") -> View | N
     meta = dict(reader.select("SELECT name, value FROM meta"))
     number, sums, state = reader.select("SELECT number, sums, state FROM stream WHERE name = ?", (name,))[0]
     first, last = reader.select("SELECT min(hour), max(hour) FROM rollup WHERE stream = ?", (number,))[0]
+    if first is None:  # its state came from elsewhere, and nothing has happened since
+        first = last = now // HOUR
     # A client's clock may be wrong by years: what lies ahead of this one's does not decide what "the last week" is.
     end = min(int(last), max(int(first), int(now // HOUR)))
     length = SPANS[span]

@@ -1,0 +1,153 @@
+"""States between bank files and stores: the streams go on with the same bits, and a replay knows where they began."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from services import START, desk
+
+from calibeat import TOPS, Bank, InvalidInput, Tracking
+from calibeat.service import operate
+from calibeat.service.bankfile import export_bank, import_bank
+from calibeat.service.store import open_reader
+from calibeat.service.store.overview import overview
+from calibeat.service.store.view import view
+
+SCORES = np.random.default_rng(3).random(120)
+KEYS = [f"s{at % 3}" for at in range(120)]
+OUTCOMES = (np.random.default_rng(4).random(120) < SCORES**2).astype(float)
+
+
+def trained(method="tops", keys=KEYS, **settings):
+    bank = Bank(method, **settings)
+    bank.run(keys, SCORES, OUTCOMES)
+    return bank
+
+
+@pytest.fixture
+def saved(tmp_path):
+    def save(bank):
+        bank.save(tmp_path / "history.bank")
+        return tmp_path / "history.bank"
+
+    return save
+
+
+def told(service, keys=KEYS, late=False):
+    """Forecasts of a service for the same scores again, each with its outcome."""
+    found = []
+    for at, (key, score, outcome) in enumerate(zip(keys, SCORES.tolist(), OUTCOMES.astype(int).tolist(), strict=True)):
+        found += service.ask((key, f"e{at}", score))
+        if not late or at % 7:
+            service.tell((key, f"e{at}", outcome))
+    return found
+
+
+@pytest.mark.parametrize(
+    ("method", "settings"), [("tops", {}), ("auto", {}), ("hops", {"seed": 7, "independent": True})]
+)
+def test_a_service_goes_on_where_a_bank_was(url, saved, method, settings):
+    bank = trained(method, **settings)
+    assert import_bank(url, saved(bank)) == 3
+    assert operate.info(url)["forecasts"] == 120 and operate.info(url)["outcomes"] == 120
+    assert operate.replay_check(url).is_same and operate.check(url) == []
+    with desk(url, method=None) as service:
+        found = told(service)
+    assert found == bank.run(KEYS, SCORES, OUTCOMES).tolist()
+    assert operate.replay_check(url).is_same and operate.check(url) == []
+
+
+def test_a_bank_goes_on_where_a_service_was(url, tmp_path):
+    with desk(url, method="hops", seed=5) as service:
+        told(service, late=True)
+        assert export_bank(url, tmp_path / "now.bank") == 3  # while the service runs
+        again = [p for at, key in enumerate(KEYS) for p in service.ask((key, f"later{at}", 0.3))]
+    bank = Bank.load(tmp_path / "now.bank")
+    assert again == [bank.predict(key, 0.3).probability for key in KEYS]
+    assert (bank.seed, bank.events) == (5, 240)
+
+
+def test_from_a_store_to_a_store(url, tmp_path):
+    with desk(url) as service:
+        told(service)
+    export_bank(url, tmp_path / "now.bank")
+    assert import_bank(str(tmp_path / "other.db"), tmp_path / "now.bank") == 3
+    export_bank(str(tmp_path / "other.db"), tmp_path / "again.bank")
+    assert Bank.load(tmp_path / "again.bank").rows(KEYS[:3]).tobytes() == (
+        Bank.load(tmp_path / "now.bank").rows(KEYS[:3]).tobytes()
+    )
+
+
+def test_an_empty_store_and_an_empty_bank(tmp_path):
+    with desk(str(tmp_path / "a.db")):
+        pass
+    assert export_bank(str(tmp_path / "a.db"), tmp_path / "empty.bank") == 0
+    assert import_bank(str(tmp_path / "b.db"), tmp_path / "empty.bank") == 0
+    assert operate.info(str(tmp_path / "b.db"))["method"] == "tops"
+
+
+def test_monitors_begin_anew_and_are_replayed(url, saved):
+    path = saved(trained(keys=[f"old{at % 3}" for at in range(120)]))
+    with desk(url, monitor=1000.0) as service:
+        told(service)
+    import_bank(url, path)
+    with desk(url, monitor=1000.0) as service:
+        service.play(200)
+        for at in range(60):
+            service.ask(("old1", f"o{at}", 0.9))
+            service.tell(("old1", f"o{at}", 0))
+    assert operate.replay_check(url).is_same
+
+
+def test_another_method_begins_anew_and_old_events_go(url, saved):
+    import_bank(url, saved(trained()))
+    with desk(url) as service:
+        told(service)
+        now = service.now
+    operate.rebuild(url, "ops")
+    assert operate.replay_check(url).is_same and operate.check(url) == []
+    assert operate.prune(url, 0.0, now + 1.0) == 120
+    assert operate.replay_check(url).is_same and operate.check(url) == []
+
+
+def test_the_dashboard_shows_a_stream_that_has_only_a_state(url, saved):
+    import_bank(url, saved(trained()))
+    with closing(open_reader(url)) as reader:
+        shown, all_streams = view(reader, START, "s1"), overview(reader, START)
+    assert (all_streams.streams, all_streams.error, all_streams.rows[0].last_event) == (3, None, None)
+    assert shown.stream.events == 40 and shown.stream.pending == 0
+    assert shown.series.start == [] and shown.stream.log_loss == pytest.approx(trained().table["log_loss"][1])
+
+
+@pytest.mark.parametrize(
+    ("bank", "message"),
+    [
+        (lambda: trained("ops"), "must have the method and the seed of the store, 'tops' and 0, got 'ops' and 0"),
+        (lambda: trained(seed=3), "'tops' and 0, got 'tops' and 3"),
+        (lambda: trained(replace(TOPS, calibeater=Tracking(bins=20))), "must be of a method that has a name"),
+        (lambda: trained("hops"), r"must draw for each key by itself \(independent=True\)"),
+        (lambda: trained(keys=["a" * 300] * 120), "key must be a text of 1 to"),
+        (trained, "keys must be new to the store, got 's0', which has events there"),
+    ],
+)
+def test_what_cannot_go_on_is_refused_whole(tmp_path, saved, bank, message):
+    store = str(tmp_path / "calibeat.db")
+    with desk(store) as service:
+        service.ask(("s0", "e1", 0.3))
+    before = operate.info(store)
+    with pytest.raises(InvalidInput, match=message):
+        import_bank(store, saved(bank()))
+    assert operate.info(store) == before
+    with pytest.raises(InvalidInput, match="method must be that of the bank, 'tops', got 'ops'"):
+        import_bank(store, saved(trained()), "ops")
+
+
+def test_numbers_as_keys_become_text(tmp_path, saved):
+    keys = [at % 3 for at in range(120)]
+    bank = trained(keys=keys)
+    import_bank(str(tmp_path / "a.db"), saved(bank))
+    with desk(str(tmp_path / "a.db")) as service:
+        assert told(service, [str(key) for key in keys]) == bank.run(keys, SCORES, OUTCOMES).tolist()
