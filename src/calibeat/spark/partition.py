@@ -2,8 +2,8 @@
 
 All events of a key are in one partition, and groups of keys stand together in it: single keys where rows are sorted by
 key and order, a 128th of all where they are sorted by place (see `rows.place`). So a piece of the partition is served
-by a bank of its own, and only the keys of the last group go on in the next: memory does not grow with the partition.
-With late outcomes a piece holds whole keys.
+by a bank of its own, and only the keys of the last group go on in the next: memory does not grow with the events of the
+partition. With late outcomes a piece holds whole keys.
 """
 
 from __future__ import annotations
