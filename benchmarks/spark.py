@@ -31,6 +31,7 @@ QUIET = {
     "spark.driver.memory": "2g",
     "spark.executor.memory": "1500m",
     "spark.executor.cores": "1",
+    "spark.executor.extraJavaOptions": "-XX:+UseParallelGC",  # one core has none to spare for G1's own threads
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.execution.arrow.maxRecordsPerBatch": "65536",
 }

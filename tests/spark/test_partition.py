@@ -12,7 +12,7 @@ from calibeat import Bank, InvalidInput, Monitor, SnapshotMismatch
 from calibeat.bank.travel import rows_in, rows_out
 from calibeat.spark import partition as partitions
 from calibeat.spark.partition import Partition
-from calibeat.spark.rows import ARRIVAL, OUTCOME, REASON, ROW, SCORE, TIME, Roles
+from calibeat.spark.rows import ARRIVAL, GROUP_BIT, OUTCOME, PLACE, REASON, ROW, SCORE, TIME, Roles
 from calibeat.spark.state import bank_of, check_same, described, from_bytes, to_bytes
 
 pa = pytest.importorskip("pyarrow")
@@ -53,6 +53,35 @@ def test_pieces_of_any_size_give_the_same(late: bool, monkeypatch: pytest.Monkey
     for piece, size in ((1, 50), (60, 7), (130, 1000), (300, 13)):
         monkeypatch.setattr(partitions, "PIECE", piece)
         assert (run(forecast, rows, size)[0], run(state, rows, size)[1]) == wanted
+
+
+def by_place(rows: Any) -> Any:
+    """Sorted by groups of two keys, then by half the number: two rows share a place, the later one first."""
+    number = rows["number"].to_numpy() - 100
+    place = (rows["key"].to_numpy() // 2 - 2 << GROUP_BIT) + (1 << GROUP_BIT - 1) + number // 2
+    order = np.lexsort((-number, place))
+    return rows.append_column(PLACE, pa.array(place)).take(pa.array(order))
+
+
+@pytest.mark.parametrize("strings", [False, True])
+def test_groups_of_keys_by_place_give_the_same(strings: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = table(240).take(pa.array(np.random.default_rng(1).permutation(240)))
+    rows = rows.set_column(1, "number", pa.array(np.arange(240)))  # keys take turns
+    if strings:
+        rows = rows.append_column("name", rows["key"].cast(pa.string()))
+    roles = replace(ROLES, key="name") if strings else ROLES
+    bank = Bank("tops")
+    keys = rows[roles.key].to_pylist()
+    wanted = bank.run(keys, *(rows[name].to_numpy() for name in (SCORE, OUTCOME))).tolist()
+    names, found = rows_out(bank)
+    final = dict(zip(names.tolist(), to_bytes(found), strict=True))
+    for piece, size in ((1, 1), (40, 7), (90, 1000)):
+        monkeypatch.setattr(partitions, "PIECE", piece)
+        batches = by_place(rows).to_batches(max_chunksize=size)
+        work = Partition("tops", roles, ("number",), rows=False)
+        made = pa.Table.from_batches(list(work(iter(batches)))).sort_by("number")
+        assert made["forecast"].to_pylist() == wanted
+        assert run(Partition("tops", roles, (), events=False), by_place(rows), size)[1] == final
 
 
 def test_a_state_comes_before_the_events_of_its_key(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -106,8 +135,11 @@ def test_what_is_wrong_is_named_by_key_and_order(monkeypatch: pytest.MonkeyPatch
     refused("order must tell the events of a key apart, got the same twice - at key 0, number 1", twice)
     back = rows.set_column(4, TIME, pa.array([0, 1, 5, 3, 5, 6]))
     refused("time must not go back within a key, got an earlier one after a later one - at key 0, number 3", back, LATE)
+    refused("order must tell the events of a key apart, got the same twice - at key 0, number 1", by_place(twice))
     bad = rows.set_column(6, REASON, pa.array([None, "score must be in [0, 1], got 2", None, None, None, None]))
     refused(r"score must be in \[0, 1\], got 2 - at key 0, number 1", bad)
+    nowhere = bad.append_column(PLACE, pa.array([None, None, 1, 2, 3, 4], pa.int64()))
+    refused(r"score must be in \[0, 1\], got 2 - at key 0, number 1", nowhere)
     monkeypatch.setattr(partitions, "PIECE", 2)
     refused("got the same twice - at key 0, number 1", twice, size=2)
 

@@ -14,7 +14,7 @@ from calibeat.errors import InvalidInput
 from calibeat.monitor.monitor import Monitor
 
 from .partition import Partition
-from .rows import ARRIVAL, OUTCOME, REASON, ROW, SCORE, TIME, Roles, quoted, read
+from .rows import OWN, PLACE, REASON, ROW, Roles, numbered, place, quoted, read
 from .session import check_frame, check_libraries
 from .state import VERSION, check_same, check_state, described, from_bank
 
@@ -74,8 +74,6 @@ def calibrate(
     Returns ``(forecasts, state)``. Docs: docs/scale.md.
     """
     check_libraries("calibeat.spark")
-    from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
-
     check_frame(frame)
     check_choice("bad", bad, ("stop", "skip"))
     bank = Bank(method, seed, independent=independent, monitor=monitor, threads=1)
@@ -84,14 +82,13 @@ def calibrate(
     late = outcome_time is not None or age is not None
     roles = Roles.of(frame, key, score, outcome, order, time if late else None, outcome_time)
     work = Partition(described(bank), roles, tuple(frame.columns), age, finish, resumed=state is not None)
-    events = _events(frame, roles, bad)
+    events = frame if bad == "stop" else _good(frame, roles)
     if state is not None:
         events = events.unionByName(_stored(frame, state, roles, work.described), allowMissingColumns=True)
-    names = [quoted(name) for name in (key, *roles.order)]
     spread = events.repartition(quoted(key)) if partitions is None else events.repartition(partitions, quoted(key))
-    # Rows of a state come before the events of their key.
-    first = [] if state is None else [F.col(ROW).isNull()]
-    placed = spread.sortWithinPartitions(names[0], *first, *names[1:])
+    placed = numbered(_sorted(spread, roles, late=late), roles)
+    if bad == "skip":
+        placed = placed.drop(REASON)
     return _written(frame, placed, work, path) if path is not None else _lazy(frame, placed, work)
 
 
@@ -106,9 +103,20 @@ def _age(mature: Any, time: str | None) -> int | None:
     return age
 
 
-def _events(frame: Any, roles: Roles, bad: str) -> Any:
+def _good(frame: Any, roles: Roles) -> Any:
     found = read(frame, roles)
-    return found.where(found[REASON].isNull()).drop(REASON) if bad == "skip" else found
+    return found.where(found[REASON].isNull()).select(*map(quoted, frame.columns))
+
+
+def _sorted(spread: Any, roles: Roles, *, late: bool) -> Any:
+    """The events of a key in order, after the row of its state: by place, or key by key where that cannot be."""
+    from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
+
+    where = None if late else place(spread, roles)
+    if where is not None:
+        return spread.sortWithinPartitions(where).withColumn(PLACE, where)
+    first = [F.col(ROW).isNull()] if ROW in spread.columns else []
+    return spread.sortWithinPartitions(quoted(roles.key), *first, *map(quoted, roles.order))
 
 
 def _stored(frame: Any, state: Any, roles: Roles, wanted: str) -> Any:
@@ -152,9 +160,10 @@ def _written(frame: Any, placed: Any, work: Partition, path: str | os.PathLike[s
 
 
 def _needed(placed: Any, work: Partition) -> list[str]:
+    """What the workers read where no forecasts are asked for."""
     roles = work.roles
-    own = [name for name in (REASON, SCORE, OUTCOME, TIME, ARRIVAL, ROW) if name in placed.columns]
-    return [quoted(name) for name in dict.fromkeys([roles.key, *roles.order, *own])]
+    own = [name for name in OWN if name in placed.columns]
+    return [quoted(name) for name in dict.fromkeys([roles.key, roles.score, roles.outcome, *roles.order, *own])]
 
 
 def _forecast_schema(frame: Any) -> Any:

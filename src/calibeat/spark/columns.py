@@ -66,11 +66,12 @@ def bytes_of(matrix: npt.NDArray[Any], there: Flags | None = None) -> Any:
 
 
 def packed(table: Any) -> bytes:
-    """A table as bytes: a stream of Arrow's IPC."""
+    """A table as bytes: a stream of Arrow's IPC, compressed: Spark needs longer for the bytes that this saves."""
     import pyarrow as pa
 
+    options = pa.ipc.IpcWriteOptions(compression="lz4", use_threads=False)
     sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, table.schema) as writer:
+    with pa.ipc.new_stream(sink, table.schema, options=options) as writer:
         writer.write_table(table)
     content: bytes = sink.getvalue().to_pybytes()
     return content
@@ -80,4 +81,4 @@ def unpacked(content: Any) -> Any:
     """The inverse."""
     import pyarrow as pa
 
-    return pa.ipc.open_stream(content).read_all()
+    return pa.ipc.open_stream(content, options=pa.ipc.IpcReadOptions(use_threads=False)).read_all()

@@ -70,8 +70,8 @@ class Pages:
 
     def take(self, hashes: Ints) -> tuple[Any, Taken]:
         """The rows with one of these hashes, out of their pages."""
-        wanted = np.unique(hashes)
-        pages = np.unique(self._page_of(wanted))
+        wanted = np.sort(hashes)
+        pages = np.flatnonzero(np.bincount(self._page_of(hashes), minlength=self._count))
         table = self._read(pages.tolist())
         mask = is_in(table["hash"].to_numpy(), wanted) if len(table) else np.empty(0, dtype=bool)
         return self._split(table, mask, pages)

@@ -1,7 +1,9 @@
-"""What a worker does with one partition: batches of Arrow in, sorted by key and order; forecasts and rows out.
+"""What a worker does with one partition: batches of Arrow in, sorted; forecasts and rows out.
 
-All events of a key are in one partition and stand together, so a piece of the partition is served by a bank of its own:
-memory does not grow with the partition. With late outcomes a piece holds whole keys.
+All events of a key are in one partition, and groups of keys stand together in it: single keys where rows are sorted by
+key and order, a 128th of all where they are sorted by place (see `rows.place`). So a piece of the partition is served
+by a bank of its own, and only the keys of the last group go on in the next: memory does not grow with the events of the
+partition. With late outcomes a piece holds whole keys.
 """
 
 from __future__ import annotations
@@ -17,7 +19,7 @@ from calibeat.bank.bank import Bank
 from calibeat.bank.travel import rows_in, rows_out
 from calibeat.errors import InvalidInput
 
-from .rows import ARRIVAL, OUTCOME, REASON, ROW, SCORE, TIME, Roles
+from .rows import ARRIVAL, GROUP_BIT, OUTCOME, PLACE, REASON, ROW, SCORE, TIME, Roles
 from .state import bank_of, from_bytes, to_bytes
 
 PIECE = 131_072  # events: enough that a call costs nothing, few enough to stay in the cache
@@ -62,33 +64,45 @@ class Partition:
         import pyarrow.compute as pc
 
         bank = bank_of(self.described)
-        goes_on = None if last else table[self.roles.key][len(table) - 1].as_py()  # it may have more in the next piece
-        if before.row is not None:  # the key of the piece before goes on
-            rows_in(bank, *before.row)
+        if before.rows is not None:  # the last group of the piece before may go on
+            rows_in(bank, *before.rows)
+        events = table
         if self.resumed:
             stored = pc.is_valid(table[ROW])
             _restore(bank, table.filter(stored), self.roles.key)
-            table = table.filter(pc.invert(stored))
-        if len(table):
-            self._check(table, before)
-            forecasts = self._run(bank, table)
+            events = table.filter(pc.invert(stored))
+        if len(events):
+            events = self._checked(events, before)
+            forecasts = self._run(bank, events)
             if self.events:
-                yield from self._forecasts(table, forecasts)
+                yield from self._forecasts(events, forecasts)
         names, rows = rows_out(bank)
-        before.row = None
-        if goes_on is not None:
-            at = np.flatnonzero(names == goes_on)
-            before.row = [goes_on], rows[at]
-            names, rows = np.delete(names, at), np.delete(rows, at, axis=0)
-        if self.rows and len(names):
-            yield from self._rows(names, rows, table.schema)
+        goes_on = np.zeros(len(names), dtype=bool) if last else self._goes_on(table, names, before)
+        before.rows = (names[goes_on], rows[goes_on]) if goes_on.any() else None
+        if self.rows and not goes_on.all():
+            yield from self._rows(names[~goes_on], rows[~goes_on], table.schema)
+
+    def _goes_on(self, table: Any, names: Any, before: _Before) -> Flags:
+        """Which of these keys are in the last group of a piece, and so may have events in the next."""
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        own = table[self.roles.key]
+        groups = pc.shift_right(table[PLACE], GROUP_BIT) if PLACE in table.column_names else own
+        group, kind = groups[len(groups) - 1], pa.string() if names.dtype == object else pa.int64()
+        keys = own.filter(pc.equal(groups, group)).unique().cast(kind)
+        goes_on: Flags = pc.is_in(pa.array(names, kind), value_set=keys).to_numpy(zero_copy_only=False)
+        if before.rows is not None and group.as_py() == before.group:
+            goes_on[: len(before.rows[0])] = True  # they came into the bank first
+        before.group = group.as_py()
+        return goes_on
 
     # ---- events ---------------------------------------------------------------------------------------------------
 
     def _run(self, bank: Bank, table: Any) -> Vector:
         """The forecasts of a piece, which is learnt."""
         keys = _keys(table[self.roles.key])
-        scores, outcomes = _floats(table[SCORE]), _floats(table[OUTCOME])
+        scores, outcomes = _floats(_own(table, SCORE, self.roles.score)), _floats(self._outcomes(table))
         if not self.late:
             return bank.run(keys, scores, outcomes, threads=1)
         # `mature=0` adds nothing to `due`; it says that a key forecasts its raw scores until it has learnt something.
@@ -108,11 +122,14 @@ class Partition:
         due = np.searchsorted(group * room + rank, group * room + np.searchsorted(moments, arrivals), side="left")
         due = np.maximum(due, np.arange(1, n + 1))
         ends = np.append(np.flatnonzero(np.diff(group)) + 1, n)[group]
-        never = (due >= ends) | np.isnan(_floats(table[OUTCOME]))
+        never = (due >= ends) | np.isnan(_floats(self._outcomes(table)))
         return np.where(never, n, due)
 
-    def _check(self, table: Any, before: _Before) -> None:
-        """Raise on the first row that is wrong by itself, or wrong after the one before it."""
+    def _outcomes(self, table: Any) -> Any:
+        return _own(table, OUTCOME, self.roles.outcome)
+
+    def _checked(self, table: Any, before: _Before) -> Any:
+        """The events in order. Raise on the first that is wrong by itself, or wrong after the one before it."""
         import pyarrow.compute as pc
 
         if REASON in table.column_names:
@@ -120,6 +137,11 @@ class Partition:
             if wrong.any():
                 row = int(wrong.argmax())
                 raise InvalidInput(f"{table[REASON][row].as_py()} - at {self._where(table, row)}")
+        if PLACE in table.column_names:
+            shared = np.diff(table[PLACE].to_numpy()) == 0
+            if not shared.any():
+                return table
+            table = _rearranged(table, shared, [*self.roles.order, self.roles.key])
         same = ~_changes(table[self.roles.key])
         tied = same & np.logical_and.reduce([~_changes(table[name]) for name in self.roles.order])
         self._refuse(tied, table, "order must tell the events of a key apart, got the same twice")
@@ -130,6 +152,7 @@ class Partition:
         if first == before.place:
             self._refuse(np.array([True]), table, "order must tell the events of a key apart, got the same twice", at=0)
         before.place = tuple(table[name][len(table) - 1].as_py() for name in (self.roles.key, *self.roles.order))
+        return table
 
     def _refuse(self, wrong: Flags, table: Any, sentence: str, at: int | None = None) -> None:
         if wrong.any():
@@ -148,7 +171,7 @@ class Partition:
 
         given = table.select(list(self.columns))
         given = given.append_column("forecast", pa.array(forecasts))
-        given = given.append_column("judged", pc.is_valid(table[OUTCOME]))
+        given = given.append_column("judged", pc.is_valid(self._outcomes(table)))
         if self.rows:
             given = given.append_column(ROW, pa.nulls(len(given), pa.binary()))
         yield from given.to_batches()
@@ -173,11 +196,12 @@ class _Before:
 
     def __init__(self) -> None:
         self.place: Any = None  # key and order of the last event
-        self.row: Any = None  # the last key and its row, if its events may go on
+        self.group: Any = None  # the last group
+        self.rows: Any = None  # its keys and their rows, if their events may go on
 
 
 def _pieces(batches: Iterator[Any], key: str, *, whole_keys: bool) -> Iterator[tuple[Any, bool]]:
-    """The partition in pieces, each with whether it is the last. With `whole_keys` no key is cut."""
+    """The partition in pieces, each with whether it is the last. No place is cut, and with `whole_keys` no key is."""
     import pyarrow as pa
 
     waiting: list[Any] = []
@@ -191,8 +215,9 @@ def _pieces(batches: Iterator[Any], key: str, *, whole_keys: bool) -> Iterator[t
             yield held, False
             held = None
         table = pa.Table.from_batches(waiting).combine_chunks()
-        changes = np.flatnonzero(_changes(table[key])) if whole_keys else np.array([len(table) - 1])
-        if not len(changes):  # one key so far: its events go on
+        together = PLACE if PLACE in table.column_names else key if whole_keys else None
+        changes = np.array([len(table) - 1]) if together is None else np.flatnonzero(_changes(table[together]))
+        if not len(changes):  # one place or key so far: its events go on
             waiting = table.to_batches()
             continue
         cut = int(changes[-1]) + 1
@@ -231,6 +256,27 @@ def _keys(column: Any) -> Any:
     return column.to_numpy() if pa.types.is_integer(column.type) else column.to_pylist()
 
 
+def _own(table: Any, own: str, name: str) -> Any:
+    """A column of ours, or the one it was made from where the worker can read that."""
+    return table[own if own in table.column_names else name]
+
+
 def _floats(column: Any) -> Vector:
     """NaN where there is nothing."""
-    return np.require(column.to_numpy(), np.float64, ["C", "A", "W"])
+    import pyarrow as pa
+
+    return np.require(column.cast(pa.float64(), safe=False).to_numpy(), np.float64, ["C", "A", "W"])
+
+
+def _rearranged(table: Any, shared: Flags, by: list[str]) -> Any:
+    """Rows that share a place, sorted by these columns. `shared`: whether a row has the place of the one before it."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    at = np.flatnonzero(np.append(shared, False) | np.insert(shared, 0, False))
+    order = pc.sort_indices(
+        table.select([PLACE, *by]).take(pa.array(at)), sort_keys=[(name, "ascending") for name in (PLACE, *by)]
+    )
+    rows = np.arange(len(table))
+    rows[at] = at[order.to_numpy()]
+    return table.take(pa.array(rows))

@@ -17,6 +17,8 @@ STREAMS_SINCE = (4, 0)  # the version of Spark that brought transformWithStateIn
 
 SETTINGS = {
     "spark.sql.execution.arrow.pyspark.enabled": "true",
+    # No limit by bytes, which Spark would look at for each row that it sends to Python; the one by rows stays.
+    "spark.sql.execution.arrow.maxBytesPerBatch": str(2**31 - 1),
     "spark.sql.streaming.stateStore.providerClass": (
         "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
     ),
