@@ -36,7 +36,8 @@ def stopped_by_signals() -> Iterator[Callable[[], None]]:
 
     main = threading.current_thread() is threading.main_thread()
     taken = [signal.SIGTERM, signal.SIGINT] if main else []
-    ours = [number for number in taken if signal.getsignal(number) != signal.SIG_IGN]  # a shell's background ignores
+    # A shell lets the programs in its background ignore Ctrl-C: that stays so.
+    ours = [number for number in taken if signal.getsignal(number) != signal.SIG_IGN]
     before = {number: signal.signal(number, stop) for number in ours}
     try:
         yield check

@@ -118,13 +118,17 @@ class PostgresConnection:
 
     def own(self) -> None:
         """Be the only one who uses the store, or raise."""
-        if not self.locked("pg_try_advisory_lock"):
+        if not self.lock_use(shared=False):
             raise InvalidInput("store must not be in use for this, got one that a service writes - stop it first")
 
-    def locked(self, function: str) -> bool:
-        """Whether the lock of those who use the store was to be had. A session that has ended may keep it a moment."""
+    def lock_use(self, *, shared: bool) -> bool:
+        """Try to use the store, with others or alone -> whether it may be used.
+
+        A session that has ended may keep its lock for a moment, so this waits a little.
+        """
+        statement = f"SELECT pg_try_advisory_lock{'_shared' if shared else ''}(?)"
         end = time.monotonic() + PATIENCE
-        while not self.all(f"SELECT {function}(?)", (_USED,))[0][0]:
+        while not self.all(statement, (_USED,))[0][0]:
             if time.monotonic() > end:
                 return False
             time.sleep(SOON)
@@ -177,7 +181,7 @@ class PostgresStore:
 
     def _use(self) -> None:
         """Say that a service writes here, so that no command rewrites the store meanwhile."""
-        if not self.connection.locked("pg_try_advisory_lock_shared"):
+        if not self.connection.lock_use(shared=True):
             raise InvalidInput("store must not be in the hands of a command, got one that is being rewritten")
 
     # ---- one group --------------------------------------------------------------------------------------------------
