@@ -73,7 +73,7 @@ docs: .venv/docs chromium ## the site into out/site, warnings are errors; then i
 	CALIBEAT_SITE=out/site $(BIN)/python -m pytest -q tests/docs/test_site.py
 
 reproduce: .venv/reproduce ## the paper's tables and figures into docs/ (RUNS=20)
-	$(BIN)/calibeat reproduce all --runs $(RUNS) --jobs 2 --out docs
+	$(BIN)/python -m reproduction all --runs $(RUNS) --jobs 2 --out docs
 
 bench: .venv/bench ## speed beside a C loop and other libraries, as tables
 	$(BIN)/python -m benchmarks

@@ -17,7 +17,7 @@ from benchmarks import table
 from benchmarks.stream import Stream, drifting
 from benchmarks.timing import always, interleaved, once
 from calibeat import FTL, SWPS, WPS, Calibrator, Method
-from calibeat.paper.refits import PEERS, Fit
+from reproduction.refits import PEERS, Fit
 
 Array = NDArray[np.float64]
 

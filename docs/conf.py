@@ -6,6 +6,7 @@ import sys
 import warnings
 from pathlib import Path
 
+sys.path.insert(0, str(Path(__file__).parents[1]))  # for `reproduction`
 sys.path.insert(0, str(Path(__file__).parent))
 
 from calibeat import __version__

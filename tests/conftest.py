@@ -55,7 +55,7 @@ SLOW = (
     "core/test_jit.py",
     "core/test_oracle.py",
     "multi/test_against_oracle.py",
-    "paper",
+    "reproduction",
     "report/test_browser.py",
     "report/test_classes.py",
     "report/test_screens.py",

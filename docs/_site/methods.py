@@ -11,7 +11,7 @@ from typing import Any
 from calibeat import bounds
 from calibeat.core.method import Method
 from calibeat.core.presets import PRESETS
-from calibeat.paper.published import FINAL_CE
+from reproduction.published import FINAL_CE
 
 from .pages import DOCS, table, toctree, write
 
@@ -23,7 +23,7 @@ FAMILIES = {
     "Baselines": ("bm", "fps", "fbs", "wps", "wbs", "swps", "swbs", "whb", "twhb", "f99"),
 }
 COST = "python -m benchmarks presets"
-REPRODUCE = "calibeat reproduce real-drift real-iid --runs 100"
+REPRODUCE = "python -m reproduction real-drift real-iid --runs 100"
 HEAD = ["preset", "in a sentence", "numbers of state", "ns per event"]
 ABOUT = """# Methods
 

@@ -83,7 +83,7 @@ def test_every_order_of_first_use_with_nothing_cached(shift: int, tmp_path: Path
 def test_what_one_process_compiled_the_next_one_loads_whatever_it_imports_first(tmp_path: Path) -> None:
     program = f"{TOY}\nuse(toy.sum_of_squares)"
     fresh(program, NUMBA_CACHE_DIR=str(tmp_path))
-    program = f"import calibeat.paper.replay\n{program}\nprint(jit.dispatchers()['sum_of_squares'].stats.cache_misses)"
+    program = f"import reproduction.replay\n{program}\nprint(jit.dispatchers()['sum_of_squares'].stats.cache_misses)"
     assert fresh(program, NUMBA_CACHE_DIR=str(tmp_path)) == "Counter()\n"
 
 

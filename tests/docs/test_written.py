@@ -103,4 +103,4 @@ def test_a_method_has_everything_on_its_page(folder: Path, name: str) -> None:
 def test_numbers_of_the_paper_stand_beside_ours(folder: Path) -> None:
     page = (folder / "reference/methods/tops.md").read_text()
     assert "| bank-drift | 0.0164 ± 0.0022 | 0.0157 |" in page
-    assert "calibeat reproduce real-drift real-iid --runs 100" in page
+    assert "python -m reproduction real-drift real-iid --runs 100" in page

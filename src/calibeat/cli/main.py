@@ -20,7 +20,6 @@ from .stop import stopped_by_signals
 COMMANDS = {
     "demo": "a year of flights replayed through the methods: a table, a picture and a report",
     "backtest": "what would have been best on my log? a verdict, a table, a report",
-    "reproduce": "every table and figure of the paper computed anew, beside the published numbers",
     "bank": "look into a bank file",
     "serve": "the calibration service: scores in, outcomes whenever they come, nothing lost",
     "store": "look at, check, replay, prune and export the store of a service",
@@ -56,24 +55,39 @@ def parser(command: str | None = None, check_stopped: Callable[[], None] = _noth
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command. 0: done. 1: a check failed. 2: bad input, with a sentence. 130 and 143: stopped."""
-    if isinstance(sys.stdout, io.TextIOWrapper):  # a terminal that cannot show a letter gets its number
-        sys.stdout.reconfigure(errors="backslashreplace")
     typed = list(sys.argv[1:] if arguments is None else arguments)
     command = next((word for word in typed if word in COMMANDS), "")
+
+    def work(check_stopped: Callable[[], None]) -> int | None:
+        args = parser(command, check_stopped).parse_args(typed)
+        args.typed = shlex.join(["calibeat", *typed])
+        status: int | None = args.run(args)
+        return status
+
+    # The service hears signals itself. Until it does, it has nothing to clean up.
+    return run_guarded(work, signals=command != "serve")
+
+
+def run_guarded(
+    work: Callable[[Callable[[], None]], int | None], program: str = "calibeat", *, signals: bool = True
+) -> int:
+    """Do the work of a command -> its exit status. Errors of users become one line, signals an orderly end.
+
+    The work is given a check to call between its steps, which stops it if a signal has come.
+    """
+    if isinstance(sys.stdout, io.TextIOWrapper):  # a terminal that cannot show a letter gets its number
+        sys.stdout.reconfigure(errors="backslashreplace")
     try:
-        # The service hears signals itself. Until it does, it has nothing to clean up.
-        with nullcontext(_nothing) if command == "serve" else stopped_by_signals() as check:
-            args = parser(command, check).parse_args(typed)
-            args.typed = shlex.join(["calibeat", *typed])
-            status = args.run(args)
+        with stopped_by_signals() if signals else nullcontext(_nothing) as check:
+            status = work(check)
         sys.stdout.flush()
     except BrokenPipeError:  # the reader of our output has left, as `head` does
         sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115, PTH123 - for what is still to be flushed
         return DONE
     except (CalibeatError, OSError) as error:
-        print(f"calibeat: {visible(error)}", file=sys.stderr)
+        print(f"{program}: {visible(error)}", file=sys.stderr)
         return BAD_INPUT
     except KeyboardInterrupt as stop:
-        print("calibeat: stopped", file=sys.stderr)
+        print(f"{program}: stopped", file=sys.stderr)
         return int(stop.args[0]) if stop.args else STOPPED
     return DONE if status is None else int(status)

@@ -1,4 +1,4 @@
-"""Every table and figure of the paper, by the name under which `calibeat reproduce` knows it."""
+"""Every table and figure of the paper, by the name under which `python -m reproduction` knows it."""
 
 from __future__ import annotations
 

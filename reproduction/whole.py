@@ -18,7 +18,7 @@ PAGE = "reproduction.md"
 LETTER = "Wordings that do not hold to the letter"
 ABOUT = prose("""
     Every table and figure of *Online Platt Scaling with Calibeating* (Gupta & Ramdas, ICML 2023), computed anew. This
-    page is written by `calibeat reproduce all --runs 100`; each section names its own command. "Paper" is what the
+    page is written by `python -m reproduction all --runs 100`; each section names its own command. "Paper" is what the
     paper prints or, where it only plots, the final value of the experiments that were published with it (ten seeds).
     CE is the calibration error: the less, the better.
 """)

@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from calibeat.paper import claims, pages, rain, rules, section, section1, table1
-from calibeat.paper.forests import ForestStream
-from calibeat.paper.replay import EPSILONS, METHODS
-from calibeat.paper.settings import Settings
-from calibeat.paper.summary import Summary
+from reproduction import claims, pages, rain, rules, section, section1, table1
+from reproduction.forests import ForestStream
+from reproduction.replay import EPSILONS, METHODS
+from reproduction.settings import Settings
+from reproduction.summary import Summary
 
 
 def summary(kind: str = "bank", design: str = "drift", runs: int = 12, noise: float = 1e-5, **ce: float) -> Summary:

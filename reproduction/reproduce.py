@@ -1,4 +1,4 @@
-"""`calibeat reproduce`: the experiments that were asked for, computed, compared, and written down."""
+"""`python -m reproduction`: the experiments that were asked for, computed, compared, and written down."""
 
 from __future__ import annotations
 

@@ -40,9 +40,9 @@ def write_text(path: Path, text: str) -> None:
 
 @cache
 def source_digest() -> str:
-    """A checksum of calibeat's own source: a run made by other code is not a run of this one."""
+    """A checksum of all source, calibeat's and the experiments': runs of other code are not used."""
     digest = hashlib.sha256()
-    root = Path(calibeat.__file__).parent
-    for path in sorted(root.rglob("*.py")):
-        digest.update(path.relative_to(root).as_posix().encode() + path.read_bytes())
+    for root in (Path(calibeat.__file__).parent, Path(__file__).parent):
+        for path in sorted(root.rglob("*.py")):
+            digest.update(path.relative_to(root).as_posix().encode() + path.read_bytes())
     return digest.hexdigest()[:12]

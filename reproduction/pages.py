@@ -138,7 +138,7 @@ def command(experiment: Experiment, settings: Settings) -> str:
     count = experiment.runs(settings)
     runs = f" --runs {count}" if experiment.most_runs > 1 else ""
     seed = f" --seed {settings.seed}" if settings.seed and count else ""
-    return f"calibeat reproduce {experiment.name}{runs}{seed}"
+    return f"python -m reproduction {experiment.name}{runs}{seed}"
 
 
 def made_with(experiment: Experiment, settings: Settings) -> str:

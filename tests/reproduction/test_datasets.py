@@ -14,10 +14,10 @@ import pytest
 from conftest import DATA
 
 from calibeat import InvalidInput
-from calibeat.paper import datasets, forests, shifts
-from calibeat.paper.datasets import DATASETS
-from calibeat.paper.forests import ForestStream
-from calibeat.paper.storage import load_arrays, save_arrays, write_text
+from reproduction import datasets, forests, shifts
+from reproduction.datasets import DATASETS
+from reproduction.forests import ForestStream
+from reproduction.storage import load_arrays, save_arrays, write_text
 
 
 @pytest.fixture
@@ -46,9 +46,9 @@ def test_the_order_in_which_data_are_looked_for(data: Path, tmp_path: Path, monk
     assert datasets.data_folder(None, tmp_path) == tmp_path / "data"  # the cache, once it is filled
 
 
-def test_a_wheel_has_no_checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_repository_without_data_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert datasets.checkout_folder() == DATA
-    monkeypatch.setattr(datasets, "__file__", str(tmp_path / "src" / "calibeat" / "paper" / "datasets.py"))
+    monkeypatch.setattr(datasets, "__file__", str(tmp_path / "reproduction" / "datasets.py"))
     assert datasets.checkout_folder() is None
 
 

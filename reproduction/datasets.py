@@ -169,8 +169,8 @@ def data_folder(given: Path | None, cache: Path) -> Path:
 
 
 def checkout_folder() -> Path | None:
-    """The folder `data` of the repository, if this package is used from a checkout; a wheel does not carry it."""
-    folder = Path(__file__).parents[3] / "data"
+    """The folder `data` of the repository, if all its files are there."""
+    folder = Path(__file__).parents[1] / "data"
     return folder if all(file_of(dataset, folder) for dataset in DATASETS.values()) else None
 
 

@@ -1,4 +1,4 @@
-"""What a person asks of `calibeat reproduce`."""
+"""What a person asks of `python -m reproduction`."""
 
 from __future__ import annotations
 

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from calibeat.paper import reader, whole
-from calibeat.paper.section import Verdict
+from reproduction import reader, whole
+from reproduction.section import Verdict
 
 DOCS = Path(__file__).parents[2] / "docs"
 

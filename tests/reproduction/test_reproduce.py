@@ -1,4 +1,4 @@
-"""`calibeat reproduce` as a person uses it: a small version of every experiment, the list, the page, a kill."""
+"""`python -m reproduction` as a person uses it: a small version of every experiment, the list, the page, a kill."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ import pytest
 from terminals import Terminal
 
 from calibeat import CalibeatError, InvalidInput, MissingExtra
-from calibeat.cli import main as cli
 from calibeat.examples import drifts
-from calibeat.paper import pages, published, registry, section, whole
-from calibeat.paper.datasets import DATASETS
-from calibeat.paper.registry import EXPERIMENTS
-from calibeat.paper.reproduce import outcome_of, reproduce, require_libraries
-from calibeat.paper.settings import Settings
+from reproduction import pages, published, registry, section, whole
+from reproduction.__main__ import main
+from reproduction.datasets import DATASETS
+from reproduction.registry import EXPERIMENTS
+from reproduction.reproduce import outcome_of, reproduce, require_libraries
+from reproduction.settings import Settings
 
 TREES, EVENTS, RUNS = 4, 160, 2
 
@@ -48,7 +48,7 @@ def test_every_figure_and_table_of_the_paper_is_listed_and_has_a_section(
 ) -> None:
     wanted = [name for name, _ in golden.paper()["floats"]]
     assert wanted[-1] == "Figure 16" and "Table 2" in wanted
-    assert cli.main(["reproduce", "--list"]) == 0
+    assert main(["--list"]) == 0
     listed = capsys.readouterr().out
     page = (small[0] / "reproduction.md").read_text()
     headings = "\n".join(line for line in page.splitlines() if line.startswith("## "))
@@ -113,7 +113,7 @@ def test_what_an_experiment_leaves_behind(name: str, small: tuple[Path, str]) ->
         assert "<svg" in (folder / f"{stem}.svg").read_text()
     if name.startswith("real") or name.endswith("-drift"):
         assert re.search(r"\| ours|, ours", page) and "| paper |" in page and "std |" in page
-    assert f"calibeat reproduce {name}" in page
+    assert f"python -m reproduction {name}" in page
     for stem in re.findall(r"\[(.*?)\.csv\]", page):  # every number that is plotted or printed has its file
         with (folder / f"{stem}.csv").open(newline="") as file:
             head, *rows = csv.reader(file)
@@ -251,7 +251,7 @@ def test_a_process_that_died_is_a_sentence(tmp_path: Path, monkeypatch: pytest.M
     def die(*_: Any) -> None:
         raise BrokenProcessPool
 
-    monkeypatch.setattr("calibeat.paper.reproduce.run_all", die)
+    monkeypatch.setattr("reproduction.reproduce.run_all", die)
     with pytest.raises(
         CalibeatError, match=r"was killed, perhaps for want of memory .* start again, with fewer --jobs"
     ):
@@ -287,16 +287,16 @@ def test_a_process_that_died_is_a_sentence(tmp_path: Path, monkeypatch: pytest.M
 def test_garbage_is_answered_with_a_sentence(
     arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert cli.main(["reproduce", *arguments]) == 2
+    assert main(arguments) == 2
     error = capsys.readouterr().err
-    assert error.startswith("calibeat: ") and said in error
+    assert error.startswith("reproduction: ") and said in error
 
 
 @pytest.mark.parametrize("arguments", [["--runs", "many"], ["--jobs", "1.5"], ["--data"]])
 def test_what_cannot_be_understood(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
-        cli.main(["reproduce", *arguments])
-    assert "usage: calibeat reproduce" in capsys.readouterr().err
+        main(arguments)
+    assert "usage: python -m reproduction" in capsys.readouterr().err
 
 
 def test_the_command_writes_the_report(
@@ -304,11 +304,11 @@ def test_the_command_writes_the_report(
 ) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     given = ["platt", "small-drifts", "--seed", "7", "--out", str(tmp_path), "--data", "/not/needed"]
-    assert cli.main(["reproduce", *given]) == 0
+    assert main(given) == 0
     assert f"Report written to {tmp_path / 'reproduction.md'}" in capsys.readouterr().out
     page = (tmp_path / "reproduction.md").read_text()
-    assert "`calibeat reproduce small-drifts --seed 7`" in page and "1 run, seed 7;" in page
-    assert "`calibeat reproduce platt`" in page
+    assert "`python -m reproduction small-drifts --seed 7`" in page and "1 run, seed 7;" in page
+    assert "`python -m reproduction platt`" in page
     assert "do not hold:" not in page and "not judged" not in page  # none of these fails, and nothing is listed
     assert "## Figure 4" in page and "## Figure 3" not in page
 

@@ -15,9 +15,9 @@ import pytest
 from terminals import Terminal
 
 from calibeat import InvalidInput
-from calibeat.paper import section1, table1, tasks
-from calibeat.paper.reproduce import reproduce
-from calibeat.paper.settings import Settings
+from reproduction import section1, table1, tasks
+from reproduction.reproduce import reproduce
+from reproduction.settings import Settings
 
 TREES, EVENTS = 4, 160
 
@@ -63,7 +63,7 @@ def test_without_a_home_nothing_is_kept(tmp_path: Path, monkeypatch: pytest.Monk
 
 def started(tmp_path: Path, runs: int, *more: str) -> subprocess.Popen[str]:
     """The command, begun, with a first run finished."""
-    command = [sys.executable, "-m", "calibeat", "reproduce", "covariate-drift", "--runs", str(runs), *more]
+    command = [sys.executable, "-m", "reproduction", "covariate-drift", "--runs", str(runs), *more]
     process = subprocess.Popen(
         [*command, "--out", str(tmp_path / "out")],
         env={**os.environ, "XDG_CACHE_HOME": str(tmp_path)},
@@ -100,5 +100,5 @@ def test_interrupted_it_stops_with_a_sentence(jobs: str, tmp_path: Path) -> None
     process.send_signal(signal.SIGINT)
     _, said = process.communicate()
     assert process.returncode == 130
-    assert said == "calibeat: stopped\n"
+    assert said == "reproduction: stopped\n"
     assert not list(tmp_path.rglob("*.part"))

@@ -1,0 +1,1 @@
+"""The paper's experiments: streams, runs, figures, and the report that compares them. `python -m reproduction`."""
