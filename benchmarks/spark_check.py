@@ -20,7 +20,7 @@ import pyarrow.parquet as pq
 
 from benchmarks.spark import served
 from benchmarks.table import show
-from calibeat import Bank, CalibeatError, backtest
+from calibeat import Bank, CalibeatError
 from calibeat import spark as on_spark
 from calibeat.core.stats import LAST
 from calibeat.spark.session import SETTINGS
@@ -83,7 +83,6 @@ class _Calls:
             ("calibrate, state=", self.resume),
             ("to_bank, from_bank", self.banks),
             ("bad_rows", self.bad_rows),
-            ("backtest", self.backtest),
             ("calibrate_stream, stream_state", self.stream),
         ]
 
@@ -117,19 +116,6 @@ class _Calls:
         names: dict[str, Any] = {"key": "key", "score": "score", "outcome": "outcome", "order": "number"}
         frame = self.frame.selectExpr("number", "key", "score + 0.5 as score", "outcome")
         return bool(on_spark.bad_rows(frame, **names).count() == int((self.score + 0.5 > 1.0).sum()))
-
-    def backtest(self) -> bool:
-        names: dict[str, Any] = {"score": "score", "outcome": "outcome", "key": "name", "time": "number"}
-        names["methods"] = "ops"
-        own, found = backtest(self.table, **names), on_spark.backtest(self.frame, **names)
-        numbers = [
-            [
-                {name: value for name, value in method.items() if name != "seconds"}
-                for method in result.payload["methods"]
-            ]
-            for result in (own, found)
-        ]
-        return bool(numbers[0] == numbers[1])
 
     def stream(self) -> bool:
         time = np.datetime64("2024-01-01", "us") + np.arange(N).astype("m8[s]")

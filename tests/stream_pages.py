@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from calibeat.spark.bucket import Bucket, Rules
-from calibeat.spark.told import COLUMNS
+from calibeat.spark.eventtable import COLUMNS
 
 Operation = tuple[str, str, int, float, float]  # key, id, time, score (NaN: an outcome), outcome
 

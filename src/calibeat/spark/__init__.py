@@ -5,21 +5,10 @@ Every call needs the extra: ``pip install 'calibeat[spark]'``. Batch works from 
 
 from __future__ import annotations
 
-from .backtest import backtest
 from .batch import Calibrated, calibrate
-from .rows import bad_rows
+from .columns import bad_rows
 from .session import session
 from .state import from_bank, to_bank
 from .stream import calibrate_stream, stream_state
 
-__all__ = [
-    "Calibrated",
-    "backtest",
-    "bad_rows",
-    "calibrate",
-    "calibrate_stream",
-    "from_bank",
-    "session",
-    "stream_state",
-    "to_bank",
-]
+__all__ = ["Calibrated", "bad_rows", "calibrate", "calibrate_stream", "from_bank", "session", "stream_state", "to_bank"]

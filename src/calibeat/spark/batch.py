@@ -13,8 +13,8 @@ from calibeat.core.method import Method
 from calibeat.errors import InvalidInput
 from calibeat.monitor.monitor import Monitor
 
+from .columns import OWN, PLACE, REASON, ROW, Roles, numbered, place, quoted, read
 from .partition import Partition
-from .rows import OWN, PLACE, REASON, ROW, Roles, numbered, place, quoted, read
 from .session import check_frame, check_libraries
 from .state import VERSION, check_same, check_state, described, from_bank
 

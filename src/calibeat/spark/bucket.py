@@ -25,12 +25,26 @@ from calibeat.core.randomness import numbered as numbered_events
 from calibeat.core.randomness import stream_key, uniforms_at
 from calibeat.core.stats import EVENTS
 
-from .columns import bytes_of, matrix_of, numbered
-from .events import EARLY, HELD, OPEN, SETTLED, Events, in_order
+from .eventtable import (
+    EARLY,
+    EXPIRED,
+    HELD,
+    HOLDS,
+    INDEX,
+    LEARNT,
+    OPEN,
+    SETTLED,
+    UNKNOWN,
+    Events,
+    Output,
+    Settled,
+    bytes_of,
+    in_order,
+    matrix_of,
+    numbered,
+)
 from .pages import Pages, Region, Store
-from .settled import INDEX, Settled
 from .state import bank_of, from_bytes
-from .told import EXPIRED, HOLDS, LEARNT, UNKNOWN, Told
 
 TICKS = 64  # moments in the age of maturity at which outcomes become mature
 
@@ -87,7 +101,7 @@ class Bucket:
     def serve(self, batch: Any, now: int | None = None) -> tuple[Any, Ints]:
         """Operations as a table: key, id, time, score (NaN: an outcome), outcome, and hashes of key and of both.
 
-        -> what is told, and at which moments outcomes that are held become mature. `now` is the watermark.
+        -> the output rows, and at which moments outcomes that are held become mature. `now` is the watermark.
         """
         import pyarrow as pa
 
@@ -102,20 +116,20 @@ class Bucket:
             due = self.rules.due(events.time[complete])
             wait = due > (np.iinfo(np.int64).min if now is None else now)
             held, complete, due = complete[wait], complete[~wait], np.unique(due[wait])
-        told = Told(events)
-        self._learn(events, complete, told)
+        output = Output(events)
+        self._learn(events, complete, output)
         events.state[complete], events.state[held] = SETTLED, HELD
         if self.rules.learnt:
-            told.outcomes(held, HOLDS)
-        told.again()
+            output.outcomes(held, HOLDS)
+        output.repeats()
         unchanged = np.zeros(len(events.state), dtype=bool)
         unchanged[events.stored[len(waiting) :]] = True
         table, done = events.table(self._events.schema), events.state == SETTLED
         self._events.put(table.filter(pa.array(~done)), taken)
         self._settled.add(table.filter(pa.array(done & ~unchanged)), places)
-        return told.table(), due
+        return output.table(), due
 
-    def _learn(self, events: Events, complete: Ints, told: Told) -> None:
+    def _learn(self, events: Events, complete: Ints, output: Output) -> None:
         """Forecasts that are asked for, and outcomes to be learnt, in their order."""
         asked = events.asked
         of = np.concatenate([asked, complete])
@@ -128,9 +142,9 @@ class Bucket:
         # In the order of `asked`.
         back = np.argsort(order[is_asked])
         events.keep_receipts(receipts[back], forecasts[place[asked]])
-        told.forecasts()
+        output.forecasts()
         if self.rules.learnt:
-            told.outcomes(complete, LEARNT)
+            output.outcomes(complete, LEARNT)
 
     def _fold(self, events: Events, of: Ints, is_asked: Flags, own: Ints) -> tuple[Vector, npt.NDArray[np.void]]:
         """Operations on the rows of their keys, which are read and written."""
@@ -177,7 +191,7 @@ class Bucket:
     # ---- what comes of age ----------------------------------------------------------------------------------------
 
     def aged(self, now: int) -> Any:
-        """Learn held outcomes that are mature by now, and forget events whose time is over; -> what is told.
+        """Learn held outcomes that are mature by now, and forget events whose time is over; -> what is output.
 
         All in the order of the moments at which they were due, then by the times of the outcomes, then by id and key.
         """
@@ -196,7 +210,7 @@ class Bucket:
         gone, mature = events.time <= limit, events.state == HELD
         given_up = gone & (events.state == OPEN)
         of = self._by_age(events, np.flatnonzero(mature | given_up | (gone & (events.state == EARLY))))
-        told = Told(events)
+        output = Output(events)
         learnt, unknown = mature[of], events.state[of] == EARLY
         time = np.where(learnt, rules.due(events.time[of]), events.time[of])
         status = np.where(learnt, LEARNT, np.where(unknown, UNKNOWN, EXPIRED))
@@ -206,14 +220,14 @@ class Bucket:
         self._fold(events, of[learnt], np.zeros(int(learnt.sum()), dtype=bool), np.full(int(learnt.sum()), -1))
         events.state[of[learnt]] = SETTLED
         shown = (status != LEARNT) | rules.learnt
-        told.aged(of[shown], time[shown], status[shown])
+        output.due(of[shown], time[shown], status[shown])
         table, done = events.table(self._events.schema), events.state == SETTLED
         self._events.put(table.filter(pa.array(~gone & ~done)), taken)
         newly = table.filter(pa.array(~gone & done))
         self._settled.add(newly, self._settled.find(newly["hash"].to_numpy())[1])
         if rules.expire is not None:
             self._settled.forget(limit)
-        return told.table()
+        return output.table()
 
     def _by_age(self, events: Events, of: Ints) -> Ints:
         """Events in the order in which they come of age."""

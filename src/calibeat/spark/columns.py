@@ -1,84 +1,190 @@
-"""Columns of Arrow as arrays of NumPy and back, without an object for each value."""
+"""Columns of a frame by their roles, as numbers that the workers read; and what is wrong with a row, as a sentence.
+
+All of it are expressions of Spark's own, so that the same rules hold for jobs that stop and for rows put aside.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-import numpy.typing as npt
+from calibeat._util.words import did_you_mean
+from calibeat.errors import InvalidInput
 
-from calibeat._util.types import Flags, Ints
-from calibeat.errors import SnapshotMismatch
+from .session import check_frame, check_libraries
+
+REASON, SCORE, OUTCOME, TIME, ARRIVAL, ROW, PLACE = (
+    f"__calibeat_{name}" for name in ("reason", "score", "outcome", "time", "arrival", "row", "place")
+)
+OWN = (REASON, SCORE, OUTCOME, TIME, ARRIVAL, ROW, PLACE)
+
+# A place is one whole number to sort by: the highest 7 bits are the group of the key, all others come from the order.
+GROUP_BIT = 57
+_EXACT = 1 << 54  # orders up to here have places of their own; beyond them, 256 neighbours share one
+
+_WHOLE = ("byte", "short", "integer", "long")
+_NUMBERS = (*_WHOLE, "float", "double", "decimal")
+_MOMENTS = ("timestamp", "timestamp_ntz", "date")
 
 
-def one_array(column: Any) -> Any:
-    """A column of a table in one piece."""
-    return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
+@dataclass(frozen=True)
+class Roles:
+    """Which column is what. `order` sorts the events of a key; with `arrival` outcomes are late."""
+
+    key: str
+    score: str
+    outcome: str
+    order: tuple[str, ...]
+    time: str | None = None
+    arrival: str | None = None
+
+    @classmethod
+    def of(cls, frame: Any, key: Any, score: Any, outcome: Any, order: Any, time: Any, arrival: Any) -> Roles:
+        """As given by name, each checked against the frame and its type."""
+        if arrival is not None and time is None:
+            raise InvalidInput("outcome_time needs time to be compared with, got none")
+        orders = [order] if isinstance(order, str) else list(order) if isinstance(order, Sequence) else [order]
+        if not orders:
+            raise InvalidInput("order must name one column at least, got none")
+        check_names(frame)
+        column_of(frame, "key", key, (*_WHOLE, "string"), "whole numbers or strings")
+        column_of(frame, "score", score, _NUMBERS, "numbers")
+        column_of(frame, "outcome", outcome, (*_NUMBERS, "boolean"), "0 and 1, or booleans")
+        for name in orders:
+            column_of(frame, "order", name, None, "")
+        for role, name in (("time", time), ("outcome_time", arrival)):
+            if name is not None:
+                column_of(frame, role, name, (*_MOMENTS, *_NUMBERS), "times or numbers")
+        return cls(key, score, outcome, tuple(orders), time, arrival)
 
 
-def numbered(hashes: Ints, names: list[Any]) -> tuple[Ints, Ints]:
-    """Number what has the same names: where each number is first, and the number of each row.
+def check_names(frame: Any) -> None:
+    """Raise unless each name stands for one column, and none is our own."""
+    names = frame.columns
+    twice = next((name for name in names if names.count(name) > 1), None)
+    if twice is not None:
+        raise InvalidInput(f"columns must have different names, got {twice!r} twice")
+    taken = next((name for name in ("forecast", "judged", *OWN) if name in names), None)
+    if taken is not None:
+        raise InvalidInput(f"columns must not be named {taken!r}, which is the result's, got one; rename it")
 
-    Rows are told apart by their hashes first. Where two names share a hash, the names themselves decide.
+
+def column_of(frame: Any, role: str, name: Any, kinds: tuple[str, ...] | None, wanted: str) -> None:
+    """Raise unless the frame has a column of that name, of one of these types."""
+    if not isinstance(name, str):
+        raise InvalidInput(f"{role} must be the name of a column, got {type(name).__name__} {name!r:.60}")
+    if name not in frame.columns:
+        raise InvalidInput(f"{role} must be a column of the frame, got {name!r}{did_you_mean(name, frame.columns)}")
+    kind = frame.schema[name].dataType.typeName()
+    if kinds is not None and kind not in kinds:
+        raise InvalidInput(f"{role} column must hold {wanted}, got {kind} - in column {name!r}")
+
+
+def read(frame: Any, roles: Roles) -> Any:
+    """The frame with our own columns: what is wrong with each row (null if nothing is), and its numbers."""
+    from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
+
+    columns = {SCORE: F.col(quoted(roles.score)).cast("double"), OUTCOME: F.col(quoted(roles.outcome)).cast("double")}
+    if roles.time is not None:
+        columns[TIME] = microseconds(frame, roles.time)
+    if roles.arrival is not None:
+        columns[ARRIVAL] = microseconds(frame, roles.arrival)
+    numbers = frame.select("*", *(column.alias(name) for name, column in columns.items()))
+    return numbers.withColumn(REASON, _reason(roles))
+
+
+def numbered(frame: Any, roles: Roles) -> Any:
+    """The frame as the workers need it: as `read`, without numbers that they can take from the given columns."""
+    given = {SCORE: roles.score, OUTCOME: roles.outcome}
+    return read(frame, roles).drop(
+        *(own for own, name in given.items() if frame.schema[name].dataType.typeName() != "decimal")
+    )
+
+
+def place(frame: Any, roles: Roles) -> Any:
+    """Where a row stands in its partition: by group of keys, then by the first order. None if its type forbids that.
+
+    Spark sorts by one whole number several times faster than by two columns. Rows of a state have no order: they come
+    first.
     """
-    import pyarrow as pa
-    import pyarrow.compute as pc
+    from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 
-    names = [one_array(name) for name in names]
-    _, first, codes = np.unique(hashes, return_index=True, return_inverse=True)
-    representative = pa.array(first[codes])
-    if all(pc.all(pc.equal(name, name.take(representative))).as_py() is not False for name in names):
-        return first, codes
-    numbers: dict[Any, int] = {}
-    rows = zip(*(name.to_pylist() for name in names), strict=True)
-    codes = np.array([numbers.setdefault(row, len(numbers)) for row in rows], dtype=np.int64)
-    return np.unique(codes, return_index=True)[1], codes
-
-
-def matrix_of(column: Any, size: int, what: str) -> tuple[npt.NDArray[np.uint8], Ints]:
-    """Values of bytes that all have one size, as the rows of a matrix; and of each value its row, -1 for nothing."""
-    array = one_array(column)
-    n = len(array)
-    there = np.asarray(array.is_valid().to_numpy(zero_copy_only=False), dtype=bool)
-    if not there.any():
-        return np.empty((0, size), dtype=np.uint8), np.full(n, -1)
-    _, offsets, data = array.buffers()
-    ends = np.frombuffer(offsets, dtype=np.int32)[array.offset : array.offset + n + 1].astype(np.int64)
-    wrong = there & (np.diff(ends) != size)
-    if wrong.any():
-        got = int(np.diff(ends)[int(wrong.argmax())])
-        raise SnapshotMismatch(f"{what} must have {size} bytes, got {got}; is the state of another method?")
-    content = np.frombuffer(data, dtype=np.uint8)[ends[0] : ends[-1]].reshape(-1, size)
-    return content, np.where(there, np.cumsum(there) - 1, -1)
+    kinds = [frame.schema[name].dataType.typeName() for name in roles.order]
+    if kinds[0] not in (*_WHOLE, "timestamp") or not {*kinds} <= {*_NUMBERS, *_MOMENTS, "boolean", "string"}:
+        return None
+    column = F.col(quoted(roles.order[0]))
+    order = F.unix_micros(column) if kinds[0] == "timestamp" else column.cast("long")
+    inner = F.least(F.greatest(order, F.lit(-_EXACT)), F.lit(_EXACT))
+    rising = inner + F.shiftright(order - inner, 8) + F.lit(1 << GROUP_BIT - 1)
+    if ROW in frame.columns:
+        rising = F.when(F.col(ROW).isNotNull(), 0).otherwise(rising)
+    # Not a sum: Spark may add in another order, and overflow.
+    return F.shiftleft(F.xxhash64(quoted(roles.key)), GROUP_BIT).bitwiseOR(rising)
 
 
-def bytes_of(matrix: npt.NDArray[Any], there: Flags | None = None) -> Any:
-    """The rows of a matrix as a column of bytes; with `there`, nothing where it is False, and a row for each True."""
-    import pyarrow as pa
-
-    size = matrix.dtype.itemsize * (matrix.shape[1] if matrix.ndim > 1 else 1)
-    n = len(matrix) if there is None else len(there)
-    sizes = np.full(n, size) if there is None else there * size
-    offsets = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int32)
-    valid = None if there is None else pa.py_buffer(np.packbits(there, bitorder="little").tobytes())
-    data = pa.py_buffer(np.ascontiguousarray(matrix).tobytes())
-    return pa.Array.from_buffers(pa.binary(), n, [valid, pa.py_buffer(offsets.tobytes()), data])
+def quoted(name: str) -> str:
+    """The name of a column as Spark takes it, whatever characters it has."""
+    return "`" + name.replace("`", "``") + "`"
 
 
-def packed(table: Any) -> bytes:
-    """A table as bytes: a stream of Arrow's IPC, compressed: Spark needs longer for the bytes that this saves."""
-    import pyarrow as pa
+def microseconds(frame: Any, name: str) -> Any:
+    """A column of times as whole microseconds; numbers are seconds."""
+    from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 
-    options = pa.ipc.IpcWriteOptions(compression="lz4", use_threads=False)
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, table.schema, options=options) as writer:
-        writer.write_table(table)
-    content: bytes = sink.getvalue().to_pybytes()
-    return content
+    column = F.col(quoted(name))
+    if frame.schema[name].dataType.typeName() in _MOMENTS:
+        return F.unix_micros(column.cast("timestamp"))
+    return F.round(column.cast("double") * 1e6).cast("long")
 
 
-def unpacked(content: Any) -> Any:
-    """The inverse."""
-    import pyarrow as pa
+def _reason(roles: Roles) -> Any:
+    """A sentence of what is wrong with a row, null if nothing is."""
+    from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 
-    return pa.ipc.open_stream(content, options=pa.ipc.IpcReadOptions(use_threads=False)).read_all()
+    def got(name: str, requirement: str) -> Any:
+        value = F.coalesce(F.col(quoted(name)).cast("string"), F.lit("nothing"))
+        return F.concat(F.lit(f"{requirement}, got "), value)
+
+    score, y = F.col(SCORE), F.col(OUTCOME)
+    checks = [(F.col(quoted(roles.key)).isNull(), got(roles.key, "key must be there"))]
+    checks += [(F.col(quoted(name)).isNull(), got(name, "order must be there")) for name in roles.order]
+    checks.append((score.isNull() | ~score.between(0.0, 1.0), got(roles.score, "score must be in [0, 1]")))
+    wrong = y.isNotNull() & ~y.isin(0.0, 1.0)
+    checks.append((wrong, got(roles.outcome, "outcome must be 0 or 1, or null where it is not known")))
+    if roles.time is not None:
+        checks.append((F.col(TIME).isNull(), got(roles.time, "time must be there")))
+    if roles.arrival is not None:
+        arrival, time = F.col(ARRIVAL), F.col(TIME)
+        checks += [
+            (arrival.isNull() & y.isNotNull(), got(roles.arrival, "outcome time must be there with an outcome")),
+            (arrival.isNotNull() & y.isNull(), got(roles.outcome, "outcome must be there with its time")),
+            (arrival < time, got(roles.arrival, "outcome time must not be before the time of its event")),
+        ]
+    sentence = F.lit(None).cast("string")
+    for wrong, text in reversed(checks):
+        sentence = F.when(wrong, text).otherwise(sentence)
+    return sentence
+
+
+def bad_rows(
+    frame: Any,
+    *,
+    key: str,
+    score: str,
+    outcome: str,
+    order: Any,
+    time: str | None = None,
+    outcome_time: str | None = None,
+) -> Any:
+    """The rows of a frame that cannot be used, with a column `reason`: what ``calibrate(..., bad="skip")`` leaves out.
+
+    A row is bad if its key, an order or a needed time is null, if its score is not in [0, 1], if its outcome is neither
+    0 nor 1 nor null, or if its outcome is known before its own event or without a time.
+    """
+    check_libraries("calibeat.spark")
+    roles = Roles.of(check_frame(frame), key, score, outcome, order, time, outcome_time)
+    found = read(frame, roles)
+    return found.where(found[REASON].isNotNull()).select(
+        *(quoted(name) for name in frame.columns), found[REASON].alias("reason")
+    )

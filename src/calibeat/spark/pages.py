@@ -13,8 +13,6 @@ import numpy as np
 
 from calibeat._util.types import Flags, Ints
 
-from .columns import packed, unpacked
-
 
 class Store(Protocol):
     """Where pages are kept: bytes by a whole number."""
@@ -140,3 +138,22 @@ def with_columns(table: Any, schema: Any) -> Any:
         if field.name not in table.column_names:
             table = table.append_column(field, pa.nulls(len(table), field.type))
     return table.select(schema.names)
+
+
+def packed(table: Any) -> bytes:
+    """A table as bytes: a stream of Arrow's IPC, compressed: Spark needs longer for the bytes that this saves."""
+    import pyarrow as pa
+
+    options = pa.ipc.IpcWriteOptions(compression="lz4", use_threads=False)
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema, options=options) as writer:
+        writer.write_table(table)
+    content: bytes = sink.getvalue().to_pybytes()
+    return content
+
+
+def unpacked(content: Any) -> Any:
+    """The inverse."""
+    import pyarrow as pa
+
+    return pa.ipc.open_stream(content, options=pa.ipc.IpcReadOptions(use_threads=False)).read_all()

@@ -19,7 +19,7 @@ from calibeat.bank.bank import Bank
 from calibeat.bank.travel import rows_in, rows_out
 from calibeat.errors import InvalidInput
 
-from .rows import ARRIVAL, GROUP_BIT, OUTCOME, PLACE, REASON, ROW, SCORE, TIME, Roles
+from .columns import ARRIVAL, GROUP_BIT, OUTCOME, PLACE, REASON, ROW, SCORE, TIME, Roles
 from .state import bank_of, from_bytes, to_bytes
 
 PIECE = 131_072  # events: enough that a call costs nothing, few enough to stay in the cache

@@ -13,8 +13,8 @@ from calibeat.core.method import Method
 from calibeat.errors import InvalidInput
 
 from .bucket import Rules
-from .columns import unpacked
-from .rows import column_of, quoted
+from .columns import column_of, quoted
+from .pages import unpacked
 from .session import check_frame, check_libraries
 from .state import VERSION, check_same, check_state, described, from_bank
 from .worker import PACKED, Pack, processor

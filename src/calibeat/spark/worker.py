@@ -13,9 +13,8 @@ import numpy as np
 from calibeat.errors import InvalidInput
 
 from .bucket import Bucket, Rules
-from .columns import one_array, packed, unpacked
-from .replays import in_tables
-from .told import BAD, COLUMNS, LATE, statuses
+from .eventtable import BAD, COLUMNS, LATE, one_array, statuses
+from .pages import packed, unpacked
 
 PACKED = "bucket int, content binary"
 EXPIRY_TICKS = 16  # timers in the time after which an event expires
@@ -32,7 +31,7 @@ class Pack:
         """Tables of many rows, cut by bucket."""
         import pyarrow as pa
 
-        for table in in_tables(batches, _PIECE):
+        for table in _in_tables(batches, _PIECE):
             bucket = np.mod(table["key_hash"].to_numpy(), self._buckets)
             order = np.argsort(bucket, kind="stable")
             used, begin = np.unique(bucket[order], return_index=True)
@@ -41,6 +40,24 @@ class Pack:
             parts = [placed.slice(i, j - i) for i, j in zip(begin.tolist(), ends, strict=True)]
             columns = [pa.array(used.astype(np.int32)), pa.array([packed(part) for part in parts], pa.binary())]
             yield pa.RecordBatch.from_arrays(columns, names=["bucket", "content"])
+
+
+def _in_tables(batches: Iterator[Any], size: int) -> Iterator[Any]:
+    """Batches of Arrow as tables of `size` rows; the last may be shorter."""
+    import pyarrow as pa
+
+    waiting: list[Any] = []
+    count = 0
+    for batch in batches:
+        waiting.append(batch)
+        count += batch.num_rows
+        while count >= size:
+            table = pa.Table.from_batches(waiting).combine_chunks()
+            yield table.slice(0, size).combine_chunks()
+            rest = table.slice(size)
+            waiting, count = rest.to_batches(), len(rest)
+    if count:
+        yield pa.Table.from_batches(waiting).combine_chunks()
 
 
 def _short(schema: Any) -> Any:
@@ -127,7 +144,7 @@ def serve(bucket: Bucket, handle: Any, frames: Iterable[Any], now: int | None, *
         return
     columns = {name: batch[name].fill_null(float("nan")) for name in ("score", "outcome")}
     columns |= {name: batch[name] for name in ("key", "id", "time", "key_hash", "event_hash")}
-    told, due = bucket.serve(pa.table(columns), now)
+    output, due = bucket.serve(pa.table(columns), now)
     moments = set((due // 1000).tolist())
     expire = bucket.rules.expire
     if expire is not None:
@@ -136,28 +153,28 @@ def serve(bucket: Bucket, handle: Any, frames: Iterable[Any], now: int | None, *
         moments |= {(tick + 1) * grain // 1000 + 1 for tick in ticks.tolist()}
     for moment in sorted(moments):
         handle.registerTimer(moment)
-    yield from framed(told)
+    yield from framed(output)
 
 
 def _aside(rows: Any, status: int) -> Any:
     """Rows that are not served."""
     import pyarrow as pa
 
-    told = {name: rows[name] for name in ("key", "id", "time", "score", "outcome", "reason")}
-    told["status"] = statuses(np.full(len(rows), status))
-    told["forecast"] = pa.nulls(len(rows), pa.float64())
-    return pa.table([told[name] for name in COLUMNS], names=list(COLUMNS))
+    columns = {name: rows[name] for name in ("key", "id", "time", "score", "outcome", "reason")}
+    columns["status"] = statuses(np.full(len(rows), status))
+    columns["forecast"] = pa.nulls(len(rows), pa.float64())
+    return pa.table([columns[name] for name in COLUMNS], names=list(COLUMNS))
 
 
-def framed(told: Any) -> Iterator[Any]:
+def framed(output: Any) -> Iterator[Any]:
     """What a bucket tells, as a frame of pandas; none if it tells nothing."""
     import pyarrow as pa
 
-    if told is not None and len(told):
+    if output is not None and len(output):
         at = COLUMNS.index("time")
-        moments = one_array(told["time"]).cast(pa.int64()).cast(pa.timestamp("us", tz="UTC"))
+        moments = one_array(output["time"]).cast(pa.int64()).cast(pa.timestamp("us", tz="UTC"))
         # Whole numbers stay whole where some are missing.
-        yield told.set_column(at, "time", moments).to_pandas(integer_object_nulls=True)
+        yield output.set_column(at, "time", moments).to_pandas(integer_object_nulls=True)
 
 
 def start(bucket: Bucket, frame: Any) -> None:
