@@ -144,7 +144,7 @@ def _serve() -> None:
 def _presets() -> list[str]:
     """The names of the methods, wherever the checkout keeps them."""
     try:
-        from calibeat.core.presets import PRESETS
+        from calibeat.core.method import PRESETS
     except ImportError:
         from calibeat.presets import PRESETS  # type: ignore[import-not-found,no-redef]
     return list(PRESETS)

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from calibeat import AUTO, Calibrator, Forecast, warm_up
-from calibeat.core.mixtures import HORIZON_NAME, LANE_NAMES
+from calibeat.core.auto import HORIZON_NAME, LANE_NAMES
 from calibeat.examples.flights import flights
 from calibeat.examples.stream import Stream
 

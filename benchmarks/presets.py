@@ -10,7 +10,7 @@ from benchmarks import table
 from benchmarks.speed import batch
 from benchmarks.stream import drifting
 from benchmarks.timing import always, interleaved
-from calibeat.core.presets import PRESETS
+from calibeat.core.method import PRESETS
 
 KEPT = Path(__file__).parents[1] / "docs" / "_site" / "cost.csv"
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from calibeat import AIOLI, OGD, ONS, OPS, TOBS, TOPS, Bank, Method, Temperature
 from calibeat.bank.file import header_of, sections_of
-from calibeat.core.presets import PRESETS
+from calibeat.core.method import PRESETS
 
 IN_A_ROW = {name: method for name, method in PRESETS.items() if not method.needs_history}
 OTHERS = {

@@ -25,7 +25,7 @@ from calibeat import (
     Temperature,
     Tracking,
 )
-from calibeat.core.presets import PRESETS
+from calibeat.core.method import PRESETS
 
 Vector = NDArray[np.float64]
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import calibeat
-from calibeat.core.presets import PRESETS
+from calibeat.core.method import PRESETS
 
 ROOT = Path(__file__).parents[1]
 MODULES = [

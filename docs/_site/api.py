@@ -7,7 +7,7 @@ import inspect
 import types
 
 import calibeat
-from calibeat.core.presets import PRESETS
+from calibeat.core.method import PRESETS
 from calibeat.errors import CalibeatError
 
 from .pages import table, toctree, write

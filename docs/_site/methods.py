@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from calibeat import bounds
-from calibeat.core.method import Method
-from calibeat.core.presets import PRESETS
+from calibeat.core.method import PRESETS, Method
 from reproduction.published import FINAL_CE
 
 from .pages import DOCS, table, toctree, write

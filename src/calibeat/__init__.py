@@ -4,13 +4,12 @@ from . import bounds, late, metrics, rivals
 from ._version import __version__
 from .backtest import BacktestResult, backtest
 from .bank.bank import Bank
+from .core.auto import Lanes
 from .core.calibeating import Hedging, Tracking
 from .core.features import Beta, Platt, Temperature
 from .core.guard import Guard
 from .core.learners import AIOLI, OGD, ONS
-from .core.method import Method
-from .core.mixtures import Lanes
-from .core.presets import (
+from .core.method import (
     AUTO,
     BM,
     F99,
@@ -31,6 +30,7 @@ from .core.presets import (
     WBS,
     WHB,
     WPS,
+    Method,
 )
 from .core.refit import FTL, Fixed, Histogram
 from .core.spline import Spline

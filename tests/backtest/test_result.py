@@ -8,7 +8,7 @@ from streams import drifting
 
 import calibeat
 from calibeat import OPS, TOPS, InvalidInput
-from calibeat.core.losses import LOSS_FLOOR
+from calibeat.core.stats import LOSS_FLOOR
 from calibeat.report.page import html
 
 N = 1200

@@ -15,7 +15,7 @@ import calibeat.bank.batch
 import calibeat.bank.store
 from calibeat import OPS, TOPS, WPS, Bank, InvalidInput
 from calibeat.core import jit as _jit
-from calibeat.core.presets import PRESETS
+from calibeat.core.method import PRESETS
 
 # ---- bad input -----------------------------------------------------------------------------------------------------
 

@@ -36,7 +36,7 @@ from calibeat import (
     UnknownForecast,
     UnknownKey,
 )
-from calibeat.core.losses import LOSS_FLOOR
+from calibeat.core.stats import LOSS_FLOOR
 
 # ---- the same bits -------------------------------------------------------------------------------------------------
 

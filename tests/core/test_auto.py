@@ -19,9 +19,7 @@ from numpy.typing import NDArray
 from streams import STREAMS
 
 from calibeat import AUTO, ONS, OPS, Beta, Calibrator, Forecast, Lanes, Method, Platt, Spline, bounds
-from calibeat.core.lanes import paper_step
-from calibeat.core.mixtures import LANE_NAMES
-from calibeat.core.weights import EPS
+from calibeat.core.auto import EPS, LANE_NAMES, paper_step
 
 Vector = NDArray[np.float64]
 

@@ -35,7 +35,7 @@ from calibeat import (
     bounds,
 )
 from calibeat.core import receipt as layout
-from calibeat.core.params import params_of
+from calibeat.core.method import params_of
 from calibeat.core.receipt import adopted
 
 Vector = NDArray[np.float64]

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from calibeat.backtest.replay.hindsight import ScoreTally
 from calibeat.core.fit import derivatives, fit
 from calibeat.core.jit import plain
-from calibeat.core.presets import OBS, OPS, PRESETS
+from calibeat.core.method import OBS, OPS, PRESETS
 from calibeat.metrics import best_parameters
 
 EMPTY = np.empty(0)

@@ -13,7 +13,7 @@ from calibeat import AUTO, FTL, HOPS, TOPS, Calibrator, Method, Platt
 from calibeat.core import loops
 from calibeat.core.jit import compiled
 from calibeat.core.kernel import is_small
-from calibeat.core.presets import PRESETS
+from calibeat.core.method import PRESETS
 from calibeat.core.randomness import numbered, stream_key, uniforms_at
 from calibeat.core.stats import BRIER, EVENTS, LAST, LOG_LOSS, STATS
 

@@ -19,7 +19,7 @@ from calibeat import AIOLI, OGD, ONS, OPS, Bank, Calibrator, Method, Platt
 from calibeat._util.types import Vector
 from calibeat.core.layout import BALL, GAIN
 from calibeat.core.learners import ONS_STEP
-from calibeat.core.params import params_of, params_of_rows
+from calibeat.core.method import params_of, params_of_rows
 from calibeat.core.parts import PARTS, Calibeater, Features, Learner, Part
 
 SOURCE = Path(calibeat.__file__).parent

@@ -13,7 +13,7 @@ import pytest
 
 import calibeat
 from calibeat.cli import main as cli
-from calibeat.core.presets import PRESETS
+from calibeat.core.method import PRESETS
 from calibeat.errors import CalibeatError
 from calibeat.service.limits import DEFAULT
 from calibeat.service.openapi import document

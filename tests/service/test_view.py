@@ -9,7 +9,7 @@ import pytest
 from services import DAY, desk
 
 from calibeat import Calibrator
-from calibeat.core.losses import log_loss
+from calibeat.core.stats import log_loss
 from calibeat.errors import InvalidInput
 from calibeat.metrics import wilson
 from calibeat.service.operations import ForecastEvent, OutcomeEvent

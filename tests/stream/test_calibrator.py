@@ -29,7 +29,7 @@ from calibeat import (
     Platt,
 )
 from calibeat.core.algebra import solve
-from calibeat.core.presets import PRESETS, name_of
+from calibeat.core.method import PRESETS, name_of
 from calibeat.core.refit import Histogram
 from calibeat.stream import history as history_module
 

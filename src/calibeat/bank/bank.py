@@ -12,8 +12,7 @@ from calibeat._util.check import check_lengths, check_score, check_scores, check
 from calibeat._util.columns import like
 from calibeat._util.types import Vector
 from calibeat.core import loops
-from calibeat.core.method import Method
-from calibeat.core.presets import AUTO
+from calibeat.core.method import AUTO, Method
 from calibeat.errors import InvalidInput
 from calibeat.late import due_of
 from calibeat.monitor.monitor import Monitor

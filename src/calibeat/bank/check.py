@@ -11,10 +11,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from calibeat.core.auto import CAP_AC, CAP_B, HORIZON_CAP, Lanes
 from calibeat.core.calibeating import MOST_IMAGINED, Hedging, Tracking
 from calibeat.core.guard import FLOOR, MOST_WEALTH, SUMS, Guard
-from calibeat.core.horizon import HORIZON_CAP
-from calibeat.core.lanes import CAP_AC, CAP_B
 from calibeat.core.layout import (
     CELLS,
     COV_AB,
@@ -40,7 +39,6 @@ from calibeat.core.layout import (
 )
 from calibeat.core.learners import AIOLI, OGD, ONS
 from calibeat.core.method import Method
-from calibeat.core.mixtures import Lanes
 from calibeat.core.parts import Features
 from calibeat.core.spline import (
     ATOMS,

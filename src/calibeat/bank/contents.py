@@ -11,8 +11,7 @@ import numpy.typing as npt
 
 from calibeat._util.check import check_choice, check_interval, check_whole, shown
 from calibeat._util.types import Slots, Vector
-from calibeat.core.method import Method
-from calibeat.core.presets import AUTO, method_named, name_of
+from calibeat.core.method import AUTO, Method, method_named, name_of
 from calibeat.core.stats import EVENTS
 from calibeat.errors import CalibeatError, InvalidInput, UnknownKey
 from calibeat.monitor.layout import Settings

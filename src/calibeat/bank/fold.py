@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from calibeat._util.check import check_lengths, shown
 from calibeat._util.types import Ints, Slots, Vector
+from calibeat.core.auto import EPS, LARGEST
 from calibeat.core.features import Scaling
 from calibeat.core.jit import compilable
 from calibeat.core.kernel import ask, ask_again, play, settle
@@ -21,7 +22,6 @@ from calibeat.core.layout import DRAWS, RECEIPT, N
 from calibeat.core.method import Method
 from calibeat.core.receipt import FORECAST, HORIZON_LANE, SCORE, SEEN
 from calibeat.core.stats import EVENTS, LAST, STATS, add_losses
-from calibeat.core.weights import EPS, LARGEST
 from calibeat.errors import InvalidInput, OutcomeConflict, UnknownForecast, UnknownKey
 from calibeat.monitor.many import Monitors
 from calibeat.stream.dispatch import for_batch

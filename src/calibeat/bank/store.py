@@ -9,8 +9,7 @@ import numpy.typing as npt
 
 from calibeat._util.types import Slots, Vector
 from calibeat.core.layout import N
-from calibeat.core.method import Method
-from calibeat.core.params import params_of_rows
+from calibeat.core.method import Method, params_of_rows
 from calibeat.core.stats import EVENTS, LAST, LOSSES, STATS
 from calibeat.errors import InvalidInput
 from calibeat.monitor.layout import Settings

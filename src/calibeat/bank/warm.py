@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from calibeat.core.presets import AUTO, HOPS
+from calibeat.core.method import AUTO, HOPS
 
 from .bank import Bank
 

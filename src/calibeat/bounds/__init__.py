@@ -17,11 +17,10 @@ from typing import Any
 import numpy as np
 
 from calibeat._util.check import check_interval, check_whole
+from calibeat.core.auto import Lanes
 from calibeat.core.guard import DELTA, FLOOR
 from calibeat.core.layout import CELLS, HORIZON, STALENESS, N
-from calibeat.core.method import Method
-from calibeat.core.mixtures import Lanes
-from calibeat.core.presets import AUTO, name_of
+from calibeat.core.method import AUTO, Method, name_of
 from calibeat.core.spline import SPLINE_STALENESS, Spline
 from calibeat.errors import InvalidInput
 
@@ -171,7 +170,7 @@ def lanes_late(row_or_calibrator: Any) -> float:
 
     (1 + G) (ln K + c ln T + ln Gamma(1 - c)) + G,  c = (1 - 1/K)/2,  K = 7 lanes, or 6 while no outcome was late
 
-    G is the staleness that the row has counted (`calibeat.core.weights`): a certificate that can be printed at any
+    G is the staleness that the row has counted (`calibeat.core.auto`): a certificate that can be printed at any
     time, not a bound that is known beforehand. T is the number of outcomes learnt, and losses are over their events.
     A lane's loss is that of what it issued: for OPS, that of OPS which learns each outcome when AUTO does. Total nats.
 

@@ -14,7 +14,7 @@ from calibeat._util.check import shown
 from calibeat._util.words import counted, visible
 from calibeat.bank.bank import Bank
 from calibeat.bank.keys import Key
-from calibeat.core.presets import name_of
+from calibeat.core.method import name_of
 from calibeat.errors import InvalidInput, SnapshotMismatch, UnknownKey
 
 # Name -> (column, column to take off, largest first).

@@ -20,12 +20,11 @@ import math
 from calibeat._util.types import Bytes, Vector
 
 from .algebra import sigmoid, theta_dot, theta_start
+from .auto import clipped, inside, lanes_start, lanes_step, mix, weigh_evidence
 from .calibeating import KEEP, SPLINE, TRACK, bin_of, hedge, track, tracking_start
-from .evidence import weigh_evidence
 from .features import HISTOGRAM, RAW, features_of, logit_of
 from .guard import centre, clip_expert, guard, guard_step
 from .jit import compilable, single_kernel
-from .lanes import lanes_start, lanes_step, mix
 from .layout import (
     AFTER,
     BALL,
@@ -71,7 +70,6 @@ from .learners import (
 from .receipt import EXPERT, FORECAST, GUARDED, ISSUED, SCORE, SEEN
 from .refit import histogram_mean, wants_history, wants_refit
 from .spline import spline, spline_step
-from .weights import clipped, inside
 
 Asked = tuple[float, float, float, float, float]  # the features x, the expert, its logit
 Played = tuple[float, int, int, float, float, float]  # the forecast, the cell; bin, two points, weight of the lower

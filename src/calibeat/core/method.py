@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import difflib
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -11,10 +13,11 @@ from typing import Any
 import numpy as np
 
 from calibeat._util.types import Vector
-from calibeat.errors import InvalidInput
+from calibeat.errors import InvalidInput, UnknownMethod
 
-from .calibeating import DEFAULT_BINS, KEEP
-from .features import RAW, Scaling
+from .auto import EPS, LARGEST, Lanes
+from .calibeating import DEFAULT_BINS, KEEP, Hedging, Tracking
+from .features import RAW, Beta, Platt, Scaling
 from .guard import Guard, clip_expert
 from .layout import (
     BINS,
@@ -34,10 +37,11 @@ from .layout import (
     N,
     T,
 )
-from .learners import NONE
-from .parts import PARTS, Calibeater, Features, Learner, Part
+from .learners import NONE, ONS
+from .parts import PARTS, Calibeater, Columns, Features, Learner, Part
 from .receipt import FORECAST, GUARD_RECEIPT_WIDTH, HORIZON_LANE, RECEIPT_WIDTH, SCORE, SEEN
-from .weights import EPS, LARGEST
+from .refit import FTL, Fixed, Histogram
+from .spline import Spline
 
 OPTIONAL: tuple[str, ...] = ("guard",)  # slots that are younger than 0.1: empty, they are not in the repr or the dict
 
@@ -294,3 +298,114 @@ def _part_from_dict(slot: str, data: Any) -> Any:
     if not known - set(kind.later_fields) <= set(arguments) <= known:
         raise InvalidInput(f"{kind.__name__} must have {', '.join(sorted(known))}, got {', '.join(sorted(arguments))}")
     return kind(**arguments)
+
+
+def params_of(method: Method, row: Any) -> dict[str, Any]:
+    """The parameters that a row of this method holds: what `Calibrator.params` shows.
+
+    >>> from calibeat import OPS
+    >>> from calibeat.core.method import params_of
+    >>> params_of(OPS, OPS.initial_row().tolist())
+    {'a': 1.0, 'b': 0.0}
+    """
+    params: dict[str, Any] = {}
+    if method.features is not None:
+        learner = method.learner
+        params = method.features.params(row) if learner is None else learner.params(row, method.features)
+    if method.guard is not None:
+        at = int(method.spec[GUARD])
+        params = {**params, "guard": method.guard.params(row[at : at + len(method.guard.initial())])}
+    return params
+
+
+def params_of_rows(method: Method, rows: Vector) -> Columns:
+    """The parameters of many rows, one row a stream: a column for each."""
+    if method.features is None:
+        return {}
+    if method.learner is None:
+        return dict(method.features.params(rows.T))
+    return method.learner.params_of_rows(rows, method.features)
+
+
+def on_the_ball(method: Method, row: Any) -> bool:
+    """Whether the parameters in a row lie on the ball that bounds them."""
+    ball = None if method.learner is None else method.learner.ball
+    if ball is None or method.dimension == 0:
+        return False
+    return math.hypot(*row[THETA : THETA + method.dimension]) >= ball * (1.0 - 1e-9)
+
+
+AUTO = Method(Beta(), Lanes(), Spline())
+
+BM = Method()
+
+OPS = Method(Platt(), ONS())
+TOPS = Method(Platt(), ONS(), Tracking())
+HOPS = Method(Platt(), ONS(), Hedging())
+
+OBS = Method(Beta(), ONS(rho=25.0))
+TOBS = Method(Beta(), ONS(rho=25.0), Tracking())
+HOBS = Method(Beta(), ONS(rho=25.0), Hedging())
+
+FPS = Method(Platt(), Fixed())
+FBS = Method(Beta(), Fixed())
+WPS = Method(Platt(), FTL())
+WBS = Method(Beta(), FTL())
+SWPS = Method(Platt(), FTL(every=100, window=1000))
+SWBS = Method(Beta(), FTL(every=100, window=1000))
+
+WHB = Method(Histogram(), FTL())
+TWHB = Method(Histogram(), FTL(), Tracking())
+
+F99 = Method(None, None, Hedging(start="first", groups=1))
+
+GAUTO = Method(Beta(), Lanes(), Spline(), Guard())
+GOPS = Method(Platt(), ONS(), None, Guard())
+GTOPS = Method(Platt(), ONS(), Tracking(), Guard())
+
+PRESETS: dict[str, Method] = {
+    "auto": AUTO,
+    "bm": BM,
+    "ops": OPS,
+    "tops": TOPS,
+    "hops": HOPS,
+    "obs": OBS,
+    "tobs": TOBS,
+    "hobs": HOBS,
+    "fps": FPS,
+    "wps": WPS,
+    "fbs": FBS,
+    "wbs": WBS,
+    "swps": SWPS,
+    "swbs": SWBS,
+    "whb": WHB,
+    "twhb": TWHB,
+    "f99": F99,
+    "gauto": GAUTO,
+    "gops": GOPS,
+    "gtops": GTOPS,
+}
+
+
+def method_named(name: Any) -> Method:
+    """A preset by its name, in any case.
+
+    >>> method_named("tops") is TOPS
+    True
+    >>> method_named("topps")
+    Traceback (most recent call last):
+    ...
+    calibeat.errors.UnknownMethod: method must be one of the presets, got 'topps' - did you mean 'tops'?
+    """
+    if not isinstance(name, str):
+        raise UnknownMethod(f"method must be a Method or the name of a preset, got {type(name).__name__} {name!r:.60}")
+    if name.lower() in PRESETS:
+        return PRESETS[name.lower()]
+    close = difflib.get_close_matches(name.lower(), PRESETS, n=1, cutoff=0.5)
+    hint = f"did you mean {close[0]!r}?" if close else f"there are {', '.join(PRESETS)}"
+    raise UnknownMethod(f"method must be one of the presets, got {name!r:.60} - {hint}")
+
+
+def name_of(method: Method) -> str | None:
+    """The preset's name, or None for a method that has none."""
+    return next((name for name, preset in PRESETS.items() if preset == method), None)

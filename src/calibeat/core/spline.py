@@ -15,15 +15,14 @@ from calibeat._util.check import check_interval
 from calibeat._util.types import Vector
 from calibeat.errors import InvalidInput
 
+from .auto import EPS, LARGEST, LAZY, SHARE, check_temper, clipped, flatten, inside, likelihood, power, staleness
 from .calibeating import SPLINE
 from .features import Scaling
 from .formula import Expression, Formula, at_the_clip, clamped
 from .jit import compilable, large_kernel
 from .layout import BINS, CONTROL
-from .mixtures import check_temper
 from .parts import Calibeater, Features
 from .receipt import EXPERT, EXPERT_SPLINE, FORECAST, SCORE, SCORE_SPLINE, SEEN, UNCONTROLLED
-from .weights import EPS, LARGEST, LAZY, SHARE, clipped, flatten, inside, likelihood, power, staleness
 
 KNOTS, X_MAX = 25, 6.0  # spline on the score's logit: knots -6, -5.5, ..., 6
 EXPERT_KNOTS = 11  # spline on the expert: knots 0, 0.1, ..., 1

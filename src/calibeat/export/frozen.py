@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from calibeat.core.formula import Formula
 from calibeat.core.layout import CELLS
-from calibeat.core.presets import name_of
+from calibeat.core.method import name_of
 from calibeat.errors import InvalidInput, MissingExtra
 
 from . import expression

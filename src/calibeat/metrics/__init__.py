@@ -31,8 +31,7 @@ from calibeat._util.types import Vector
 from calibeat.core.features import Beta, Platt, Scaling
 from calibeat.core.fit import PLAIN_SECONDS, fit
 from calibeat.core.jit import for_cost
-from calibeat.core.method import Method
-from calibeat.core.presets import method_named
+from calibeat.core.method import Method, method_named
 from calibeat.errors import InvalidInput
 
 from . import classes as _classes

@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 
 from calibeat._util.types import Vector
+from calibeat.core.auto import EPS, inside
 from calibeat.core.jit import compilable
 from calibeat.core.spline import EXPERT_KNOTS, knot
-from calibeat.core.weights import EPS, inside
 
 from .layout import (
     BIAS,

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from calibeat._util.types import Vector
-from calibeat.core.weights import EPS
+from calibeat.core.auto import EPS
 
 from . import layout
 

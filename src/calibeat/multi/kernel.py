@@ -20,9 +20,9 @@ says is in `ask`, how it learns in `learn`, where its numbers lie in `layout`.
 from __future__ import annotations
 
 from calibeat._util.types import Vector
+from calibeat.core.auto import EPS
 from calibeat.core.jit import compilable
 from calibeat.core.spline import EXPERT_KNOTS, knot, move_knots
-from calibeat.core.weights import EPS
 
 from .ask import ask_lanes, ask_stages, ask_top, online_temperature, read
 from .layout import (

@@ -19,7 +19,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from calibeat._util.types import Vector
-from calibeat.core.lanes import ONS_RADIUS, ONS_RHO
+from calibeat.core.auto import ONS_RADIUS, ONS_RHO
 from calibeat.core.spline import EXPERT_KNOTS, INFORMATION
 from calibeat.errors import InvalidInput
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 import math
 
 from calibeat._util.types import Vector
+from calibeat.core.auto import ONS_GAIN, ONS_RADIUS, SHARE, STEP
 from calibeat.core.jit import compilable
-from calibeat.core.lanes import ONS_GAIN, ONS_RADIUS, STEP
-from calibeat.core.weights import SHARE
 
 from .ask import online_temperature, place
 from .layout import (

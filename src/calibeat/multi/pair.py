@@ -14,7 +14,7 @@ from calibeat.bank import file as bankfile
 from calibeat.bank.bank import Bank
 from calibeat.bank.index import IntIndex
 from calibeat.bank.keys import IntColumn, Key, KeyColumn
-from calibeat.core.presets import AUTO
+from calibeat.core.method import AUTO
 from calibeat.errors import InvalidInput, SnapshotMismatch
 from calibeat.stream.calibrator import Calibrator
 from calibeat.stream.forecast import Forecast

@@ -14,7 +14,7 @@ from calibeat.bank.bank import Bank
 from calibeat.bank.file import MAGIC
 from calibeat.bank.travel import Matrix, rows_in
 from calibeat.core.layout import N
-from calibeat.core.presets import name_of
+from calibeat.core.method import name_of
 from calibeat.core.stats import EVENTS, LAST, LOSSES
 from calibeat.errors import InvalidInput
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from calibeat._util.types import Ints, Vector
 from calibeat.core.jit import compilable, for_cost
-from calibeat.core.losses import log_loss
+from calibeat.core.stats import log_loss
 from calibeat.metrics import calibration_error_of_gaps
 
 from .store.records import (

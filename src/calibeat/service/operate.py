@@ -13,8 +13,7 @@ import numpy as np
 
 from calibeat.bank.bank import Bank
 from calibeat.bank.monitors import first_unread, give_up, monitor_states
-from calibeat.core.losses import log_loss
-from calibeat.core.stats import EVENTS, LAST, STATS
+from calibeat.core.stats import EVENTS, LAST, STATS, log_loss
 
 from . import replay
 from .books import Books, errors_of

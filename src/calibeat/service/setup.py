@@ -8,8 +8,7 @@ from math import nan
 from calibeat._util.check import shown
 from calibeat.bank.bank import Bank
 from calibeat.core.jit import compiling_at_once
-from calibeat.core.method import Method
-from calibeat.core.presets import method_named
+from calibeat.core.method import Method, method_named
 from calibeat.errors import InvalidInput, SnapshotMismatch
 from calibeat.monitor.monitor import Monitor
 from calibeat.stream.issuer import described

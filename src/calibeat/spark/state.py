@@ -23,8 +23,7 @@ import numpy.typing as npt
 from calibeat._util.check import shown
 from calibeat.bank.bank import Bank
 from calibeat.bank.travel import row_width, rows_in, rows_out
-from calibeat.core.method import Method
-from calibeat.core.presets import method_named, name_of
+from calibeat.core.method import Method, method_named, name_of
 from calibeat.errors import InvalidInput, SnapshotMismatch
 from calibeat.monitor.monitor import Monitor
 

@@ -13,9 +13,7 @@ from calibeat._util.check import check_interval
 from calibeat._util.types import Vector
 from calibeat.core import layout
 from calibeat.core.kernel import NEXT
-from calibeat.core.method import Method
-from calibeat.core.params import on_the_ball, params_of
-from calibeat.core.presets import name_of
+from calibeat.core.method import Method, name_of, on_the_ball, params_of
 from calibeat.errors import InvalidInput
 from calibeat.export.frozen import Export, frozen_map
 from calibeat.monitor.monitor import Monitor

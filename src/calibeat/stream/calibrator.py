@@ -13,8 +13,7 @@ from calibeat._util.columns import like
 from calibeat._util.types import Vector
 from calibeat.core import layout, loops
 from calibeat.core.kernel import LATEST, SHUT
-from calibeat.core.method import Method
-from calibeat.core.presets import AUTO, method_named
+from calibeat.core.method import AUTO, Method, method_named
 from calibeat.core.randomness import uniforms
 from calibeat.core.receipt import LANE
 from calibeat.errors import InvalidInput, SnapshotMismatch

@@ -16,11 +16,10 @@ from typing import Any, TypeVar
 import numpy as np
 
 from calibeat.core import jit, kernel, loops
+from calibeat.core.auto import Lanes
 from calibeat.core.calibeating import Hedging
 from calibeat.core.jit import compiled, entry_point, is_cached, is_compiled
-from calibeat.core.method import Method
-from calibeat.core.mixtures import Lanes
-from calibeat.core.presets import AUTO
+from calibeat.core.method import AUTO, Method
 
 SINGLE = (kernel.predict_one, kernel.settle_one, kernel.predict, kernel.update)
 BATCH = (loops.run, loops.run_late, loops.predict_many)

@@ -10,8 +10,8 @@ import numpy as np
 
 from calibeat._util.check import shown
 from calibeat._util.types import Ints, Vector
+from calibeat.core.auto import Lanes
 from calibeat.core.method import Method
-from calibeat.core.mixtures import Lanes
 from calibeat.core.receipt import LANE
 from calibeat.errors import InvalidInput
 from calibeat.monitor.monitor import Monitor

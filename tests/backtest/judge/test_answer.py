@@ -12,7 +12,7 @@ import calibeat
 from calibeat import AUTO, BM, OPS, TOPS, Tracking
 from calibeat.backtest.judge.answer import SURE, deployment
 from calibeat.backtest.replay.contenders import with_key_variants, with_others
-from calibeat.core.presets import PRESETS
+from calibeat.core.method import PRESETS
 
 RNG = np.random.default_rng(8)
 SCORES = RNG.random(4000)

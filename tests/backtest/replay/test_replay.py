@@ -19,7 +19,7 @@ from calibeat.backtest.read import arrays as arrays_module
 from calibeat.backtest.read import pieces as pieces_module
 from calibeat.backtest.replay.chunk import NEVER, Chunk, Underway
 from calibeat.backtest.replay.replay import Replay
-from calibeat.core.presets import PRESETS
+from calibeat.core.method import PRESETS
 from calibeat.core.randomness import stream_key, uniforms
 
 N = 240

@@ -18,9 +18,9 @@ import numpy as np
 
 from calibeat._util.types import Ints, Vector
 from calibeat.backtest.judge.intervals import BRIER, LOG_LOSS, MODEL, RESID, Intervals, close_run
+from calibeat.core.auto import EPS
 from calibeat.core.calibeating import bin_of
 from calibeat.core.jit import compilable, for_size
-from calibeat.core.weights import EPS
 
 
 @compilable

@@ -15,8 +15,7 @@ from calibeat._util.words import did_you_mean
 from calibeat.backtest.replay.chunk import Chunk, Plan
 from calibeat.backtest.replay.replay import Replay
 from calibeat.core.jit import for_cost
-from calibeat.core.params import params_of
-from calibeat.core.presets import AUTO
+from calibeat.core.method import AUTO, params_of
 from calibeat.errors import InvalidInput, UnknownMethod
 from calibeat.multi import layout, loops
 from calibeat.multi.vector import PLAIN_SECONDS

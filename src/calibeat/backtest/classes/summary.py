@@ -16,7 +16,7 @@ from calibeat.backtest.judge.summary import Source, best_other, elsewhere_in_wor
 from calibeat.backtest.judge.verdict import INTERVALS, LEGEND, Facts, verdict
 from calibeat.backtest.read.guess import Columns
 from calibeat.backtest.replay.tally import Tally
-from calibeat.core.weights import EPS
+from calibeat.core.auto import EPS
 from calibeat.report.class_schema import Classes, Priors
 from calibeat.report.schema import Certificate, Column, Data, Payload, Row, Verdict
 

@@ -12,9 +12,9 @@ import numpy as np
 
 from calibeat._util.types import Ints, Vector
 from calibeat.backtest.replay.tally import Tally
+from calibeat.core.auto import EPS
 from calibeat.core.calibeating import bin_of
 from calibeat.core.jit import compilable, for_size
-from calibeat.core.weights import EPS
 from calibeat.metrics import calibration_error_of_gaps
 
 MOST_STRETCHES = 256  # of the log: an even number, because neighbours are merged

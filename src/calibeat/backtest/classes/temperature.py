@@ -12,8 +12,8 @@ import math
 from dataclasses import dataclass
 
 from calibeat._util.types import Ints, Vector
+from calibeat.core.auto import EPS
 from calibeat.core.jit import compilable, large_kernel
-from calibeat.core.weights import EPS
 from calibeat.multi.softmax import softmax
 
 MOST = 100.0  # of A: where every label is the top class, nothing else would end the fit

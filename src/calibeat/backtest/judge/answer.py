@@ -11,7 +11,7 @@ import numpy as np
 from calibeat.backtest.replay.engine import Replayed, Runner
 from calibeat.backtest.replay.outside import Outside
 from calibeat.backtest.replay.tally import COUNT, FORECAST, OUTCOME
-from calibeat.core.presets import name_of
+from calibeat.core.method import name_of
 from calibeat.report.schema import Answer, Happened, Verdict
 
 from .measures import CountedMethod

@@ -9,7 +9,7 @@ from calibeat import bounds
 from calibeat.backtest.replay.engine import Replayed, Runner
 from calibeat.core.calibeating import Hedging, Tracking
 from calibeat.core.guard import Guard
-from calibeat.core.presets import AUTO, HOPS, OPS, TOPS, name_of
+from calibeat.core.method import AUTO, HOPS, OPS, TOPS, name_of
 from calibeat.report.schema import Certificate
 
 from .measures import number, overall

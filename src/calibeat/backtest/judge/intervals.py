@@ -25,7 +25,7 @@ import numpy as np
 from calibeat._util.types import Ints, Vector
 from calibeat.core.calibeating import bin_of
 from calibeat.core.jit import compilable, for_size
-from calibeat.core.losses import LOSS_FLOOR
+from calibeat.core.stats import LOSS_FLOOR
 from calibeat.errors import InvalidInput
 
 from .dependence import GROWS, Z, student

@@ -10,8 +10,7 @@ from calibeat._util.cores import usable_cores
 from calibeat._util.types import Ints, Vector
 from calibeat.backtest.options import Options
 from calibeat.backtest.read.batch import Chunk
-from calibeat.core.method import Method
-from calibeat.core.presets import name_of
+from calibeat.core.method import Method, name_of
 
 from .compare import Counting
 from .decisions import Deciding

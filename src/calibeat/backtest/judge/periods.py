@@ -8,7 +8,7 @@ from calibeat._util.types import Flags, Ints, Vector
 from calibeat._util.words import counted, decimals
 from calibeat.backtest.options import Options
 from calibeat.backtest.read.batch import Chunk
-from calibeat.core.losses import LOSS_FLOOR
+from calibeat.core.stats import LOSS_FLOOR
 from calibeat.errors import InvalidInput
 from calibeat.report.schema import SplitPeriod
 

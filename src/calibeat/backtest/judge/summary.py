@@ -12,12 +12,11 @@ import numpy as np
 from calibeat._version import __version__
 from calibeat.backtest.read.guess import Columns
 from calibeat.backtest.replay.engine import Replayed, Runner
+from calibeat.core.auto import Lanes
 from calibeat.core.calibeating import Hedging
-from calibeat.core.losses import LOSS_FLOOR
-from calibeat.core.mixtures import Lanes
-from calibeat.core.params import params_of
-from calibeat.core.presets import PRESETS, name_of
+from calibeat.core.method import PRESETS, name_of, params_of
 from calibeat.core.refit import Histogram
+from calibeat.core.stats import LOSS_FLOOR
 from calibeat.report.schema import (
     Data,
     DifferencesTo,

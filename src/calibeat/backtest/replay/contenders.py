@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from calibeat.core.method import Method
-from calibeat.core.presets import AUTO, BM, PRESETS
+from calibeat.core.method import AUTO, BM, PRESETS, Method
 
 from .outside import OneStream, Outside, PooledStart, column_method, other_score_method
 

@@ -15,8 +15,7 @@ from calibeat._util.types import Flags, Ints, Vector
 from calibeat.backtest.options import Maturity
 from calibeat.backtest.read.batch import FIRST_EVENTS, Chunk
 from calibeat.core.jit import for_size
-from calibeat.core.method import Method
-from calibeat.core.presets import AUTO, BM
+from calibeat.core.method import AUTO, BM, Method
 from calibeat.core.randomness import numbered, stream_key, uniforms_at
 from calibeat.core.refit import Fixed
 

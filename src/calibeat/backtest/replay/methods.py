@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from calibeat.core.method import Method
-from calibeat.core.presets import BM, method_named, name_of
+from calibeat.core.method import BM, Method, method_named, name_of
 from calibeat.errors import InvalidInput
 from calibeat.rivals.play import is_rival
 from calibeat.rivals.ready import ABOUT, READY

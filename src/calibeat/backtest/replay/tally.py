@@ -15,7 +15,7 @@ import numpy as np
 from calibeat._util.types import Flags, Ints, Vector
 from calibeat.core.calibeating import bin_of
 from calibeat.core.jit import compilable, for_size
-from calibeat.core.losses import LOSS_FLOOR, log_loss
+from calibeat.core.stats import LOSS_FLOOR, log_loss
 
 LEAST = -math.log1p(-LOSS_FLOOR)  # an outcome counts as forecast with at least LOSS_FLOOR
 MOST_LOSS = -math.log(LOSS_FLOOR)

@@ -16,8 +16,7 @@ from typing import Any
 import numpy as np
 
 from calibeat.bank.monitors import readings
-from calibeat.core.params import params_of_rows
-from calibeat.core.presets import method_named
+from calibeat.core.method import method_named, params_of_rows
 from calibeat.errors import InvalidInput
 from calibeat.monitor.monitor import Monitor
 

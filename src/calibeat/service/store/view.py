@@ -12,8 +12,7 @@ from typing import Any
 import numpy as np
 
 from calibeat.bank.bank import Bank
-from calibeat.core.params import params_of
-from calibeat.core.presets import method_named
+from calibeat.core.method import method_named, params_of
 from calibeat.errors import InvalidInput
 from calibeat.metrics import wilson
 

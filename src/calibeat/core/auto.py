@@ -1,0 +1,712 @@
+"""AUTO's learner: forecasters at different speeds of drift, side by side, weighted by how well each has forecast.
+
+Nobody knows beforehand how fast a stream will drift. `Lanes` runs a learner for each answer and lets the outcomes
+choose. In a row, from `THETA` on (`layout`): 36 numbers of the Kalman lanes, 6 weights, theta and A of the paper's ONS,
+and three numbers about late outcomes; at the end of the row, 36 numbers of the horizon lane.
+
+**Weights.** With outcomes at once, after the n-th of them::
+
+    w_k <- (1 - alpha) w_k L_k / sum + alpha w0,    alpha = 0.5/n, w0 = 1 / how many they are
+
+A late outcome judges what was issued. Weights that follow such judgements chase the past. What that has cost so far is
+the staleness G: the sum of ``log(sum w_k L_k / L of the issued mixture)``, at the weights of now, where it is positive.
+Likelihoods are tempered by it: ``L_k^(1/T)``. When 1 + G exceeds T by a tenth, the weights are flattened and T = 1 + G.
+
+**The horizon lane** is a logistic regression of the late outcome on what the lanes had said when the forecast was made.
+phi = (1, x, o, l_0, ..., l_3): one, the logit of the score, and the logits that the paper's OPS and the four Kalman
+lanes issued. A receipt holds exactly this, and the outcome comes with it. So the lane learns how far what was said
+then can be trusted for what happens now: direct forecasting over the delay. It is a Kalman filter like the other lanes.
+The later outcomes are on average, the slower it moves. It sleeps, with weight 0, until the first late outcome comes.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from calibeat._util.types import Vector
+from calibeat.errors import InvalidInput
+
+from .algebra import sigmoid
+from .features import Beta
+from .formula import LARGEST_EXPONENT, Expression, Formula, at_the_clip, clamped, not_below, sigmoid_of
+from .jit import compilable, large_kernel
+from .layout import (
+    BEND,
+    COV_AB,
+    COV_AC,
+    COV_CB,
+    HORIZON_COVARIANCE,
+    HORIZON_THETA,
+    HORIZON_WEIGHT,
+    HORIZON_WIDTH,
+    MEAN_LAG,
+    OFFSET,
+    OPS_A,
+    OPS_B,
+    OPS_MATRIX,
+    SLOPE,
+    STALENESS,
+    TEMPER,
+    VAR_A,
+    VAR_B,
+    VAR_C,
+    WEIGHT,
+)
+from .learners import LANES, ons_step
+from .parts import Columns, Features, Learner
+from .receipt import EXPERT, HORIZON_LANE, LANE, PAPER_LANE, SCORE, SEEN
+
+# ---- weights --------------------------------------------------------------------------------------------------------
+
+EPS, LARGEST = 1e-7, 1.0 - 1e-7  # every probability inside is in [EPS, 1 - EPS]: a surprise costs at most 16 nats
+SHARE = 0.5  # of the weights, SHARE/n is shared out evenly after the n-th outcome, so that no part is ever lost
+LAZY = 1.1  # weights are flattened when 1 + G has grown to this many times the temper in force
+
+
+@compilable
+def inside(p: float) -> float:
+    """p clipped to [EPS, 1 - EPS]."""
+    p = max(EPS, p)
+    return min(LARGEST, p)
+
+
+@compilable
+def clipped(score: float, clip: float) -> float:
+    """f, the score inside [clip, 1 - clip]."""
+    f = max(clip, score)
+    return min(1.0 - clip, f)
+
+
+@compilable
+def squashed(z: float) -> float:
+    """inside(sigmoid(z)), without a branch on the sign of z, which would be a coin toss for the processor."""
+    p = 1.0 / (1.0 + math.exp(-z if z > -700.0 else 700.0))
+    p = max(EPS, p)
+    return min(LARGEST, p)
+
+
+@compilable
+def likelihood(p: float, y: float) -> float:
+    """The probability that p gave to y."""
+    return p if y == 1.0 else 1.0 - p
+
+
+@compilable
+def power(x: float, exponent: float) -> float:
+    """x^exponent for x in (0, 1], by the logarithm: as good here as `pow`, and faster."""
+    return math.exp(exponent * math.log(x))
+
+
+@compilable
+def staleness(fresh: float, issued: float) -> float:
+    """What the weights of now would have saved, in nats: 0 if nothing."""
+    cost = math.log(fresh / issued)
+    return max(0.0, cost)
+
+
+@large_kernel
+def flatten(row: Vector, weight: int, count: int, last: int, temper: int, prior: float) -> None:
+    """Flatten the weights to the temper 1 + G: w_k <- w_k^c w0^(1 - c), normalised, c = T/(1 + G).
+
+    `count` weights stand from `weight` on, and one more at `last` if that is not 0; G stands before `temper`.
+    """
+    after = 1.0 + row[temper - 1]
+    c = row[temper] / after
+    scale = power(prior, 1.0 - c)
+    total = 0.0
+    for k in range(count + (1 if last else 0)):
+        at = weight + k if k < count else last
+        row[at] = power(row[at], c) * scale
+        total += row[at]
+    for k in range(count + (1 if last else 0)):
+        row[weight + k if k < count else last] /= total
+    row[temper] = after
+
+
+# ---- evidence that forecasts are better than raw scores: a likelihood ratio, two numbers of the row -----------------
+
+
+@compilable
+def weigh_evidence(row: Vector, at: int, y: float, p: float, f: float, score: float) -> None:
+    """Multiply the likelihood ratio of forecast p over the score into row[at + 1]; overflow goes to row[at] as a log.
+
+    Of the score and its clipped self f, the one that did better counts: finite, and if the score is the true
+    probability s < clip, then s p/clip + (1 - s) (1 - p)/(1 - s) <= 1, so the product is still no winning bet.
+    The logarithm of every ratio would be dearer than a product that is folded away now and then.
+    """
+    raw, clipped = likelihood(score, y), likelihood(f, y)
+    product = row[at + 1] * (likelihood(inside(p), y) / (max(clipped, raw)))
+    if product < 1e-100 or product > 1e100:
+        row[at] += math.log(product)
+        product = 1.0
+    row[at + 1] = product
+
+
+# ---- the horizon lane -----------------------------------------------------------------------------------------------
+
+HORIZON_PRIOR = 0.3  # variance of each of its seven parameters
+HORIZON_DRIFT = 1e-4 * HORIZON_PRIOR  # of each variance per outcome, at a mean lag of 0
+HORIZON_CAP = 4.0 * HORIZON_PRIOR  # a variance beyond it receives no more drift
+HORIZON_STEP = 2.0  # no outcome moves its logit by more
+HALF_TRUST = 30.0  # the mean lag at which an outcome counts half
+DELAY_MEMORY = 1000.0  # outcomes that the mean lag looks back on
+MOST_SCORE_LOGIT, MOST_LANE_LOGIT = 6.0, 8.0  # beyond these, logits count as these
+SIZE = 7
+
+
+def horizon_initial() -> list[float]:
+    """Weight 0, theta = (0, 1/6, ..., 1/6): the mean logit of the six lanes; covariance 0.3 I."""
+    covariance = [HORIZON_PRIOR if i == j else 0.0 for i in range(SIZE) for j in range(i, SIZE)]
+    return [0.0, 0.0, *[1.0 / 6.0] * 6, *covariance]
+
+
+@compilable
+def bounded(z: float, most: float) -> float:
+    """z clipped to [-most, most]."""
+    z = min(most, z)
+    return max(-most, z)
+
+
+@compilable
+def issued_logit(p: float) -> float:
+    """The logit of what a lane said, as the horizon lane looks at it."""
+    return bounded(math.log(p / (1.0 - p)), MOST_LANE_LOGIT)
+
+
+@compilable
+def horizon_says(row: Vector, lane: int, x: float, o: float, l0: float, l1: float, l2: float, l3: float) -> float:
+    """sigmoid(theta . phi), with the theta of now; the lane begins at row[lane]."""
+    t = lane + HORIZON_THETA
+    return squashed(
+        row[t] + row[t + 1] * x + row[t + 2] * o + row[t + 3] * l0 + row[t + 4] * l1 + row[t + 5] * l2 + row[t + 6] * l3
+    )
+
+
+@compilable
+def note_lag(row: Vector, n: float, lag: float) -> None:
+    """The mean lag: exactly 0 while no outcome was ever late."""
+    if lag > 0.0 or row[MEAN_LAG] > 0.0:
+        row[MEAN_LAG] += (lag - row[MEAN_LAG]) / (min(DELAY_MEMORY, n))
+
+
+@compilable
+def wake(row: Vector, lane: int) -> None:
+    """The horizon lane takes a seventh of the weights."""
+    for k in range(WEIGHT, WEIGHT + 6):
+        row[k] *= 6.0 / 7.0
+    row[lane + HORIZON_WEIGHT] = 1.0 / 7.0
+
+
+@compilable
+def dot(
+    row: Vector,
+    i0: int,
+    i1: int,
+    i2: int,
+    i3: int,
+    i4: int,
+    i5: int,
+    i6: int,
+    x: float,
+    o: float,
+    l0: float,
+    l1: float,
+    l2: float,
+    l3: float,
+) -> float:
+    """One line of the covariance times phi, its numbers by their places in the row."""
+    return row[i0] + row[i1] * x + row[i2] * o + row[i3] * l0 + row[i4] * l1 + row[i5] * l2 + row[i6] * l3  # phi_0 is 1
+
+
+@compilable
+def horizon_step(
+    row: Vector, lane: int, y: float, x: float, o: float, l0: float, l1: float, l2: float, l3: float
+) -> None:
+    """One outcome; K = P phi;  d = 1/(1 + h var);  theta += eta (y - e) d K;  P -= h d K K';  P_ii += drift."""
+    e = horizon_says(row, lane, x, o, l0, l1, l2, l3)
+    p0 = lane + HORIZON_COVARIANCE  # where the lines of the triangle begin
+    p1, p2, p3, p4, p5, p6 = p0 + 7, p0 + 13, p0 + 18, p0 + 22, p0 + 25, p0 + 27
+    eta = 1.0 / (
+        1.0 + row[MEAN_LAG] / HALF_TRUST
+    )  # the same for all outcomes: an outcome's own lag may tell what it is
+    k0 = dot(row, p0, p0 + 1, p0 + 2, p0 + 3, p0 + 4, p0 + 5, p0 + 6, x, o, l0, l1, l2, l3)
+    k1 = dot(row, p0 + 1, p1, p1 + 1, p1 + 2, p1 + 3, p1 + 4, p1 + 5, x, o, l0, l1, l2, l3)
+    k2 = dot(row, p0 + 2, p1 + 1, p2, p2 + 1, p2 + 2, p2 + 3, p2 + 4, x, o, l0, l1, l2, l3)
+    k3 = dot(row, p0 + 3, p1 + 2, p2 + 1, p3, p3 + 1, p3 + 2, p3 + 3, x, o, l0, l1, l2, l3)
+    k4 = dot(row, p0 + 4, p1 + 3, p2 + 2, p3 + 1, p4, p4 + 1, p4 + 2, x, o, l0, l1, l2, l3)
+    k5 = dot(row, p0 + 5, p1 + 4, p2 + 3, p3 + 2, p4 + 1, p5, p5 + 1, x, o, l0, l1, l2, l3)
+    k6 = dot(row, p0 + 6, p1 + 5, p2 + 4, p3 + 3, p4 + 2, p5 + 1, p6, x, o, l0, l1, l2, l3)
+    var = k0 + x * k1 + o * k2 + l0 * k3 + l1 * k4 + l2 * k5 + l3 * k6
+    var = max(0.0, var)
+    h = eta * e * (1.0 - e)
+    d = 1.0 / (1.0 + h * var)
+    step = eta * (y - e) * d
+    # if |step var| > STEP: step *= STEP / |step var|
+    move = abs(step * var)
+    step *= HORIZON_STEP / (max(HORIZON_STEP, move))
+    t = lane + HORIZON_THETA
+    row[t] += k0 * step
+    row[t + 1] += k1 * step
+    row[t + 2] += k2 * step
+    row[t + 3] += k3 * step
+    row[t + 4] += k4 * step
+    row[t + 5] += k5 * step
+    row[t + 6] += k6 * step
+    d *= h
+    drift = eta * HORIZON_DRIFT
+    narrow(row, p0, 7, drift, d * k0, k0, k1, k2, k3, k4, k5, k6)
+    narrow(row, p1, 6, drift, d * k1, k1, k2, k3, k4, k5, k6, 0.0)
+    narrow(row, p2, 5, drift, d * k2, k2, k3, k4, k5, k6, 0.0, 0.0)
+    narrow(row, p3, 4, drift, d * k3, k3, k4, k5, k6, 0.0, 0.0, 0.0)
+    narrow(row, p4, 3, drift, d * k4, k4, k5, k6, 0.0, 0.0, 0.0, 0.0)
+    narrow(row, p5, 2, drift, d * k5, k5, k6, 0.0, 0.0, 0.0, 0.0, 0.0)
+    narrow(row, p6, 1, drift, d * k6, k6, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0)
+
+
+@compilable
+def narrow(
+    row: Vector,
+    at: int,
+    size: int,
+    drift: float,
+    dk: float,
+    a: float,
+    b: float,
+    c: float,
+    d: float,
+    e: float,
+    f: float,
+    g: float,
+) -> None:
+    """One line of the triangle, `size` numbers from `at` on: P_ij -= d K_i K_j, and drift on the diagonal."""
+    variance = row[at] - dk * a
+    row[at] = variance + drift if variance < HORIZON_CAP else variance
+    if size > 1:
+        row[at + 1] -= dk * b
+    if size > 2:
+        row[at + 2] -= dk * c
+    if size > 3:
+        row[at + 3] -= dk * d
+    if size > 4:
+        row[at + 4] -= dk * e
+    if size > 5:
+        row[at + 5] -= dk * f
+    if size > 6:
+        row[at + 6] -= dk * g
+
+
+LN4 = math.log(4.0)  # so that the bend is zero at a score of one half
+MOST_CLIP = 0.002  # of the features: below the score whose logit is -6, or the next line would make a score more sure
+X_ATOM = 6.0  # a score at the clip, however extreme, enters the Kalman lanes as if its logit were 6
+G_ATOM = LN4 - 6.0 - 2.0 * math.log(1.0 + math.exp(-6.0))
+
+PRIOR_AC, PRIOR_B = 0.25, 1.0  # prior variances of slope and bend, and of the offset
+SLOW, FAST, LEVEL = 1e-4, 1e-3, 1e-2  # drift per event, in units of the prior variance
+# A variance of four times its prior receives no more drift, or a direction never seen would grow for ever.
+CAP_AC, CAP_B = 4.0 * PRIOR_AC, 4.0 * PRIOR_B
+STEP = 2.0  # no outcome moves a lane's own logit by more
+ONS_GAIN, ONS_RHO, ONS_RADIUS = 10.0, 100.0, 100.0  # the paper's 1/gamma, rho and R
+BLEND = 0.3  # of the way from a pool's variances, which are too small for one stream, to those of a new stream
+
+
+# ---- the lanes: forecast ---------------------------------------------------------------------------------------------
+
+
+@compilable
+def lane_features(clip: float, f: float, x0: float, x1: float) -> tuple[float, float]:
+    """(x, g) of the Kalman lanes."""
+    if f <= clip:
+        return -X_ATOM, G_ATOM
+    if f >= 1.0 - clip:
+        return X_ATOM, G_ATOM
+    return x0 - x1, x0 + x1 + LN4
+
+
+@compilable
+def lane_logits(row: Vector, x: float, g: float, logit: float) -> tuple[float, float, float, float, float]:
+    """The logits of the five lanes that learn: four Kalman lanes and the paper's OPS."""
+    z0 = row[SLOPE] * x + row[BEND] * g + row[OFFSET]
+    z1 = row[SLOPE + 1] * x + row[BEND + 1] * g + row[OFFSET + 1]
+    z2 = row[SLOPE + 2] * x + row[BEND + 2] * g + row[OFFSET + 2]
+    z3 = row[SLOPE + 3] * x + row[BEND + 3] * g + row[OFFSET + 3]
+    return z0, z1, z2, z3, row[OPS_A] * logit + row[OPS_B]
+
+
+@compilable
+def mix(row: Vector, clip: float, x0: float, x1: float, horizon: int, receipt: Vector, at: int) -> float:
+    """The expert, for a receipt that holds the score; what each lane says is put in the receipt."""
+    f = clipped(receipt[at + SCORE], clip)
+    x, g = lane_features(clip, f, x0, x1)
+    z0, z1, z2, z3, o = lane_logits(row, x, g, x0 - x1)
+    receipt[at + LANE] = e0 = squashed(z0)
+    receipt[at + LANE + 1] = e1 = squashed(z1)
+    receipt[at + LANE + 2] = e2 = squashed(z2)
+    receipt[at + LANE + 3] = e3 = squashed(z3)
+    receipt[at + PAPER_LANE] = paper = squashed(o)
+    w = WEIGHT
+    m = row[w] * e0 + row[w + 1] * e1 + row[w + 2] * e2 + row[w + 3] * e3 + row[w + 4] * f + row[w + 5] * paper
+    receipt[at + HORIZON_LANE] = 0.0
+    if horizon > 0 and row[horizon + HORIZON_WEIGHT] > 0.0:
+        most = MOST_LANE_LOGIT
+        z0, z1, z2, z3 = bounded(z0, most), bounded(z1, most), bounded(z2, most), bounded(z3, most)
+        h = horizon_says(row, horizon, bounded(x0 - x1, MOST_SCORE_LOGIT), bounded(o, most), z0, z1, z2, z3)
+        receipt[at + HORIZON_LANE] = h
+        m += row[horizon + HORIZON_WEIGHT] * h
+    return inside(m)
+
+
+# ---- the lanes: learning ---------------------------------------------------------------------------------------------
+
+
+@large_kernel  # and what it calls is inlined into it: a call that is not inlined passes two arrays, some 20 ns
+def lanes_step(
+    row: Vector, clip: float, x0: float, x1: float, n: float, y: float, horizon: int, receipt: Vector, at: int
+) -> None:
+    """Learn y, the n-th outcome: the weights judge what was issued, the lanes move from where they are now."""
+    f = clipped(receipt[at + SCORE], clip)
+    x, g = lane_features(clip, f, x0, x1)
+    lag = n - 1.0 - receipt[at + SEEN]
+    e0, e1, e2, e3 = receipt[at + LANE], receipt[at + LANE + 1], receipt[at + LANE + 2], receipt[at + LANE + 3]
+    paper = receipt[at + PAPER_LANE]
+    note_lag(row, n, lag)
+    if lag == 0.0 and row[TEMPER] == 1.0 and (horizon == 0 or row[horizon + HORIZON_WEIGHT] == 0.0):
+        weigh_lanes(row, n, y, f, e0, e1, e2, e3, paper)
+    else:
+        late_step(row, f, x0, x1, n, lag, y, horizon, receipt, at)
+    if lag > 0.0:  # else nothing has moved, and what was issued is what they say now
+        z0, z1, z2, z3, o = lane_logits(row, x, g, x0 - x1)
+        e0, e1, e2, e3, paper = squashed(z0), squashed(z1), squashed(z2), squashed(z3), squashed(o)
+    kalman(row, 0, x, g, e0, y, 0.0, 0.0)
+    kalman(row, 1, x, g, e1, y, SLOW * PRIOR_AC, SLOW * PRIOR_B)
+    kalman(row, 2, x, g, e2, y, FAST * PRIOR_AC, FAST * PRIOR_B)
+    kalman(row, 3, x, g, e3, y, 0.0, LEVEL * PRIOR_B)
+    paper_step(row, x0 - x1, paper, y)
+
+
+@compilable
+def weigh_lanes(
+    row: Vector, n: float, y: float, f: float, e0: float, e1: float, e2: float, e3: float, paper: float
+) -> None:
+    """w_k <- (1 - alpha) w_k L_k / sum + alpha/6: six lanes, none of whose outcomes was ever late."""
+    w = WEIGHT
+    u0, u1, u2 = row[w] * likelihood(e0, y), row[w + 1] * likelihood(e1, y), row[w + 2] * likelihood(e2, y)
+    u3, u4, u5 = row[w + 3] * likelihood(e3, y), row[w + 4] * likelihood(f, y), row[w + 5] * likelihood(paper, y)
+    alpha = SHARE / n
+    keep, gift = (1.0 - alpha) / (u0 + u1 + u2 + u3 + u4 + u5), alpha / 6.0
+    row[w] = keep * u0 + gift
+    row[w + 1] = keep * u1 + gift
+    row[w + 2] = keep * u2 + gift
+    row[w + 3] = keep * u3 + gift
+    row[w + 4] = keep * u4 + gift
+    row[w + 5] = keep * u5 + gift
+
+
+@compilable
+def late_step(
+    row: Vector, f: float, x0: float, x1: float, n: float, lag: float, y: float, horizon: int, receipt: Vector, at: int
+) -> None:
+    """The weights, and the horizon lane, of a stream that has had late outcomes (`weights` has the formulas)."""
+    e0, e1, e2, e3 = receipt[at + LANE], receipt[at + LANE + 1], receipt[at + LANE + 2], receipt[at + LANE + 3]
+    paper, h = receipt[at + PAPER_LANE], receipt[at + HORIZON_LANE]
+    w6, l6, parts, last = 0.0, 1.0, 6.0, 0
+    x = o = z0 = z1 = z2 = z3 = 0.0
+    if horizon > 0:
+        last = horizon + HORIZON_WEIGHT
+        if row[last] == 0.0:  # this outcome is the first late one
+            wake(row, horizon)
+        x, o = bounded(x0 - x1, MOST_SCORE_LOGIT), issued_logit(paper)
+        z0, z1, z2, z3 = issued_logit(e0), issued_logit(e1), issued_logit(e2), issued_logit(e3)
+        if h == 0.0:  # it was asleep: what it would have said at its prior, the mean logit of the six lanes
+            h = squashed((x + o + z0 + z1 + z2 + z3) / 6.0)
+        w6, l6, parts = row[last], likelihood(h, y), 7.0
+    l0, l1, l2, l3 = likelihood(e0, y), likelihood(e1, y), likelihood(e2, y), likelihood(e3, y)
+    l4, l5 = likelihood(f, y), likelihood(paper, y)
+    w0, w1, w2 = row[WEIGHT], row[WEIGHT + 1], row[WEIGHT + 2]
+    w3, w4, w5 = row[WEIGHT + 3], row[WEIGHT + 4], row[WEIGHT + 5]
+    stale, temper = 0.0, row[TEMPER]
+    if lag > 0.0:
+        fresh = w0 * l0 + w1 * l1 + w2 * l2 + w3 * l3 + w4 * l4 + w5 * l5 + w6 * l6
+        stale = staleness(fresh, likelihood(receipt[at + EXPERT], y))
+    if temper != 1.0:
+        s = 1.0 / temper
+        l0, l1, l2, l3 = power(l0, s), power(l1, s), power(l2, s), power(l3, s)
+        l4, l5, l6 = math.exp(s * (x0 if y == 1.0 else x1)), power(l5, s), power(l6, s)
+    w0, w1, w2, w3, w4, w5, w6 = w0 * l0, w1 * l1, w2 * l2, w3 * l3, w4 * l4, w5 * l5, w6 * l6
+    alpha = SHARE / n
+    keep, gift = (1.0 - alpha) / (w0 + w1 + w2 + w3 + w4 + w5 + w6), alpha / parts
+    row[WEIGHT], row[WEIGHT + 1], row[WEIGHT + 2] = keep * w0 + gift, keep * w1 + gift, keep * w2 + gift
+    row[WEIGHT + 3], row[WEIGHT + 4], row[WEIGHT + 5] = keep * w3 + gift, keep * w4 + gift, keep * w5 + gift
+    if last > 0:
+        row[last] = keep * w6 + gift
+    row[STALENESS] += stale
+    if 1.0 + row[STALENESS] > LAZY * temper:
+        flatten(row, WEIGHT, 6, last, TEMPER, 1.0 / parts)
+    if last > 0:
+        horizon_step(row, horizon, y, x, o, z0, z1, z2, z3)
+
+
+@compilable
+def kalman(row: Vector, k: int, x: float, g: float, e: float, y: float, drift_ac: float, drift_b: float) -> None:
+    """One outcome for lane k, which says e: without branches, so that the four lanes can go together as vectors."""
+    aa, ac, ab = row[VAR_A + k], row[COV_AC + k], row[COV_AB + k]
+    cc, cb, bb = row[VAR_C + k], row[COV_CB + k], row[VAR_B + k]
+    ka = aa * x + ac * g + ab
+    kc = ac * x + cc * g + cb
+    kb = ab * x + cb * g + bb
+    var = ka * x + kc * g + kb
+    var = max(0.0, var)
+    h = e * (1.0 - e)
+    d = 1.0 / (1.0 + h * var)
+    step = (y - e) * d
+    # if |step var| > STEP: step *= STEP / |step var|
+    move = abs(step * var)
+    step *= STEP / (max(STEP, move))
+    row[SLOPE + k] += ka * step
+    row[BEND + k] += kc * step
+    row[OFFSET + k] += kb * step
+    d *= h
+    da, dc = d * ka, d * kc
+    aa -= da * ka
+    cc -= dc * kc
+    bb -= d * kb * kb
+    row[VAR_A + k] = aa + drift_ac if aa < CAP_AC else aa
+    row[COV_AC + k] = ac - da * kc
+    row[COV_AB + k] = ab - da * kb
+    row[VAR_C + k] = cc + drift_ac if cc < CAP_AC else cc
+    row[COV_CB + k] = cb - dc * kb
+    row[VAR_B + k] = bb + drift_b if bb < CAP_B else bb
+
+
+@compilable
+def paper_step(row: Vector, x: float, o: float, y: float) -> None:
+    """The paper's step on (x, 1) with its hyper-parameters; o is what this lane says now."""
+    if o <= EPS or o >= 1.0 - EPS:  # the gradient is that of the lane itself, unclipped
+        o = sigmoid(row[OPS_A] * x + row[OPS_B])
+    ons_step(row, OPS_A, 2.0, x, 1.0, 0.0, o - y, ONS_GAIN, ONS_RADIUS)
+
+
+@compilable
+def lanes_start(pool: Vector, row: Vector) -> None:
+    """A new stream starts at the pool's parameters with variances between the pool's and its own; weights as new.
+
+    So is its horizon lane: a pool learns every outcome at once.
+    """
+    for i in range(SLOPE, VAR_A):
+        row[i] = pool[i]
+    for i in range(VAR_A, WEIGHT):
+        row[i] = pool[i] + BLEND * (row[i] - pool[i])
+    row[OPS_A], row[OPS_B] = pool[OPS_A], pool[OPS_B]
+
+
+# ---- the part of a method -------------------------------------------------------------------------------------------
+
+LANE_NAMES = ("still", "slow", "fast", "level only", "raw score", "paper's OPS")
+HORIZON_NAME = "horizon"
+
+
+@dataclass(frozen=True)
+class Lanes(Learner):
+    r"""Six forecasters at different speeds of drift, mixed by log-loss; nothing to choose.
+
+    With x = logit f and g = log f + log(1 - f) + log 4 (zero at f = 1/2), four lanes forecast
+    e_k = sigmoid(a_k x + c_k g + b_k), each with a Gaussian belief about (a, c, b) that an outcome sharpens and
+    drift blurs (a Kalman filter for a random walk, one Newton step per outcome):
+
+    K = P (x, g, 1)';  d = 1/(1 + e (1 - e) var);  theta += (y - e) d K;  P -= e (1 - e) d K K';  P_ii += drift
+
+    ===============  ================================================================
+    lane             what it believes
+    ===============  ================================================================
+    ``still``        the relation of score and outcome never changes
+    ``slow``         it drifts by 1e-4 of the prior variance per outcome
+    ``fast``         it drifts by 1e-3
+    ``level only``   the offset drifts by 1e-2, the rest never
+    ``raw score``    the score is right as it is
+    ``paper's OPS``  ONS on (x, 1), the paper's Algorithm 1
+    ===============  ================================================================
+
+    The expert is their mean m = sum w_k e_k. After the n-th outcome w_k <- (1 - alpha) w_k L_k / sum + alpha/6,
+    L_k the probability that lane k gave to it and alpha = 0.5/n: so m loses at most ln 6 + (5/12) ln T + 0.425 nats
+    to the best lane, whatever happens (`bounds.lanes_loss`).
+
+    **Late outcomes.** A late outcome judges what was issued and moves what is there now. Weights that follow such
+    judgements chase the past: they are tempered by what this has cost so far (`calibeat.core.auto`). A seventh
+    lane, ``horizon``, wakes with the first late outcome. It regresses the outcome on the logits that the lanes had
+    issued with the forecast (`calibeat.core.auto`). `bounds.auto_late` says what all of this can have lost. With
+    outcomes at once, nothing of it happens.
+
+    Parameters
+    ----------
+    horizon : whether there is a horizon lane. Without it a row is 36 numbers shorter, for banks of many millions;
+        the temper stays.
+
+    >>> from calibeat import Beta, Calibrator, Lanes, Method
+    >>> cal = Calibrator(Method(Beta(), Lanes()))
+    >>> p = cal.run([0.8, 0.6, 0.9, 0.7] * 50, [1, 0, 0, 0] * 50)      # a score that is far too high
+    >>> lanes = cal.params["lanes"]
+    >>> max(lanes, key=lanes.get), round(lanes["raw score"], 3)
+    ('still', 0.001)
+
+    References: Herbster & Warmuth (1998), fixed share; Vovk (1990); Fahrmeir (1992), Kalman filters for logits;
+    Gupta & Ramdas (2023), Algorithm 1.
+    """
+
+    horizon: bool = True
+
+    code: ClassVar[float] = LANES
+    receipt: ClassVar[tuple[int, ...]] = (*range(LANE, LANE + 4), PAPER_LANE, EXPERT)
+    later_fields: ClassVar[tuple[str, ...]] = ("horizon",)
+    later_numbers: ClassVar[int] = 3
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.horizon, (bool, np.bool_)):
+            raise InvalidInput(f"Lanes horizon must be True or False, got {self.horizon!r:.60}")
+        object.__setattr__(self, "horizon", bool(self.horizon))
+
+    def __repr__(self) -> str:
+        """Shorter where there is a horizon lane: it names a stream's receipts, and those of 0.1 must stay known."""
+        return f"Lanes({', '.join(f'{field.name}={getattr(self, field.name)!r}' for field in self.shown_fields())})"
+
+    def check_features(self, features: Features | None) -> None:
+        if type(features) is not Beta or features.start != Beta.start:
+            raise InvalidInput(f"Lanes needs Beta features that start at the identity {Beta.start}, got {features}")
+        if features.clip > MOST_CLIP:
+            raise InvalidInput(f"Lanes needs Beta features with a clip of at most {MOST_CLIP:g}, got {features.clip:g}")
+
+    def initial(self, features: Features) -> list[float]:  # noqa: ARG002 - they all start at the identity
+        theta, P = (1.0, 0.0, 0.0), (PRIOR_AC, 0.0, 0.0, PRIOR_AC, 0.0, PRIOR_B)
+        kalman = [number for number in (*theta, *P) for _ in range(4)]
+        return [*kalman, *[1.0 / 6.0] * 6, 1.0, 0.0, ONS_RHO, 0.0, ONS_RHO, 0.0, 1.0, 0.0]
+
+    def tail(self) -> list[float]:
+        return horizon_initial() if self.horizon else []
+
+    def check(self, row: Sequence[float], features: Features, n: float) -> None:  # noqa: ARG002 - one signature
+        weights = _weights(row, horizon=self.horizon)
+        awake = weights if len(weights) < 7 or weights[6] != 0.0 else weights[:6]
+        if not all(0.01 / (n + 1.0) <= w <= 1.0 for w in awake) or abs(math.fsum(awake) - 1.0) > 1e-9:
+            raise InvalidInput(
+                f"row must have weights of lanes that sum to one, none of them lost, got {list(weights)}"
+            )
+        if not all(abs(value) <= 1e6 for value in (*row[SLOPE:VAR_A], row[OPS_A], row[OPS_B])):
+            raise InvalidInput("row must have lanes with parameters in [-1e+06, 1e+06], got others")
+        for k in range(4):
+            aa, cc, bb = row[VAR_A + k], row[VAR_C + k], row[VAR_B + k]
+            bounded = 0.0 < aa <= 1.1 * CAP_AC and 0.0 < cc <= 1.1 * CAP_AC and 0.0 < bb <= 1.1 * CAP_B
+            covariances = ((row[COV_AC + k], aa * cc), (row[COV_AB + k], aa * bb), (row[COV_CB + k], cc * bb))
+            if not bounded or not all(c * c <= product * (1.0 + 1e-6) for c, product in covariances):
+                raise InvalidInput("row must have lanes with positive variances up to their cap, got others")
+        h00, h01, h11 = row[OPS_MATRIX : OPS_MATRIX + 3]
+        if not (0.0 < h00 < 1e150 and 0.0 < h11 < 1e150 and h01 * h01 < h00 * h11):
+            raise InvalidInput("row must have a lane of OPS with a positive definite matrix, got another")
+        check_temper(row[STALENESS], row[TEMPER])
+        if not 0.0 <= row[MEAN_LAG] <= n:
+            raise InvalidInput(f"row must have a mean lag of at most its {n:g} outcomes, got {row[MEAN_LAG]!r}")
+        if self.horizon:
+            check_horizon(row[len(row) - HORIZON_WIDTH :])
+
+    def params(self, row: Any, features: Features) -> dict[str, Any]:  # noqa: ARG002 - one signature
+        """Weighted means over the first six lanes of slope a, offset b and bend c; the weight of each lane by its name;
+        how late outcomes are on average, and by how much the weights are tempered for it (1: not at all)."""
+        weights = _weights(row, horizon=self.horizon)
+        lanes = {
+            "a": [*row[SLOPE : SLOPE + 4], 1.0, row[OPS_A]],
+            "b": [*row[OFFSET : OFFSET + 4], 0.0, row[OPS_B]],
+            "c": [*row[BEND : BEND + 4], 0.0, 0.0],
+        }
+        known = _sum(weights[:6])
+        means = {
+            name: _sum(w * value for w, value in zip(weights, values, strict=False)) / known
+            for name, values in lanes.items()
+        }
+        names = (*LANE_NAMES, HORIZON_NAME)[: len(weights)]
+        return {
+            **means,
+            "lanes": dict(zip(names, weights, strict=True)),
+            "mean_lag": row[MEAN_LAG],
+            "temper": row[TEMPER],
+        }
+
+    def params_of_rows(self, rows: Vector, features: Features) -> Columns:
+        """The weight of each lane is a column of its own."""
+        params = self.params(rows.T, features)
+        lanes = params.pop("lanes")
+        return {name: np.array(column) for name, column in (params | lanes).items()}
+
+    def export(self, formula: Formula, row: list[float], features: Features, *, exact: bool) -> None:  # noqa: ARG002
+        """`mix` on the frozen row."""
+        if not isinstance(features, Beta):  # pragma: no cover - `check_features` has seen to it
+            raise TypeError(features)
+        clip, weights = features.clip, row[WEIGHT : WEIGHT + 6]
+        slope, bend, offset = (row[at : at + 4] for at in (SLOPE, BEND, OFFSET))
+        ops_a, ops_b = row[OPS_A], row[OPS_B]
+        formula.numbers.update(slope=slope, bend=bend, offset=offset, weight=weights, ops=[ops_a, ops_b], clip=clip)
+        formula.add("f", clamped("score", clip, 1.0 - clip))
+        formula.add("lf", ("ln", "f"))
+        formula.add("lg", ("ln", ("-", 1.0, "f")))
+        formula.add("logit", ("-", "lf", "lg"))
+        formula.add("x", at_the_clip(clip, -X_ATOM, X_ATOM, "logit"))
+        formula.add("g", at_the_clip(clip, G_ATOM, G_ATOM, ("+", "lf", "lg", LN4)))
+        logits = [("+", ("*", slope[k], "x"), ("*", bend[k], "g"), offset[k]) for k in range(4)]
+        for k, z in enumerate(logits):
+            formula.add(f"lane{k}", _squashed(z))
+        formula.add("ops", _squashed(("+", ("*", ops_a, "logit"), ops_b)))
+        names = ["lane0", "lane1", "lane2", "lane3", "f", "ops"]
+        lane = row[len(row) - HORIZON_WIDTH :]
+        if self.horizon and lane[HORIZON_WEIGHT] > 0.0:
+            _export_horizon(formula, lane, [("+", ("*", ops_a, "logit"), ops_b), *logits])
+            weights, names = [*weights, lane[HORIZON_WEIGHT]], [*names, "horizon"]
+        mean = ("+", *(("*", w, name) for w, name in zip(weights, names, strict=True)))
+        formula.add("expert", clamped(mean, EPS, LARGEST))
+
+
+def check_temper(stale: float, temper: float) -> None:
+    """Raise `InvalidInput` unless the temper is one that this staleness can have left in force."""
+    if not (stale >= 0.0 and 1.0 <= temper <= 1.0 + stale):
+        raise InvalidInput(f"row must have a temper from 1 to 1 + its staleness {stale!r}, got {temper!r}")
+
+
+def check_horizon(lane: Sequence[float]) -> None:
+    """Raise `InvalidInput` unless the parameters and the covariance of the horizon lane are possible."""
+    theta, packed = lane[HORIZON_THETA:HORIZON_COVARIANCE], iter(lane[HORIZON_COVARIANCE:])
+    P = {(i, j): next(packed) for i in range(SIZE) for j in range(i, SIZE)}
+    bounded = all(0.0 < P[i, i] <= 1.1 * HORIZON_CAP for i in range(SIZE))
+    if not all(abs(value) <= 1e6 for value in theta):
+        raise InvalidInput("row must have a horizon lane with parameters in [-1e+06, 1e+06], got others")
+    if not bounded or not all(c * c <= P[i, i] * P[j, j] * (1.0 + 1e-6) for (i, j), c in P.items()):
+        raise InvalidInput("row must have a horizon lane with positive variances up to their cap, got others")
+
+
+def _weights(row: Any, *, horizon: bool) -> list[Any]:
+    """The weights of the lanes, that of the horizon lane last."""
+    return [*row[WEIGHT : WEIGHT + 6], *([row[len(row) - HORIZON_WIDTH]] if horizon else ())]
+
+
+def _export_horizon(formula: Formula, lane: list[float], logits: list[Expression]) -> None:
+    """The horizon lane of a frozen row, which looks at the logits of the score, of OPS and of the Kalman lanes."""
+    theta = lane[HORIZON_THETA:HORIZON_COVARIANCE]
+    formula.numbers.update(horizon=theta, horizon_weight=lane[HORIZON_WEIGHT])
+    terms: list[Expression] = [theta[0], ("*", theta[1], clamped("logit", -MOST_SCORE_LOGIT, MOST_SCORE_LOGIT))]
+    for parameter, z in zip(theta[2:], logits, strict=True):
+        terms.append(("*", parameter, clamped(z, -MOST_LANE_LOGIT, MOST_LANE_LOGIT)))
+    formula.add("horizon", _squashed(("+", *terms)))
+
+
+def _squashed(z: Expression) -> Expression:
+    return clamped(sigmoid_of(not_below(z, -LARGEST_EXPONENT)), EPS, LARGEST)
+
+
+def _sum(terms: Iterable[Any]) -> Any:
+    """A sum with its rounding errors added back (Knuth's two-sum): as good as math.fsum here, and good for arrays."""
+    total = lost = 0.0
+    for term in terms:
+        after = total + term
+        came = after - total
+        lost += (total - (after - came)) + (term - came)
+        total = after
+    return total + lost
