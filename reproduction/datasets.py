@@ -17,8 +17,8 @@ from typing import Any
 
 import numpy as np
 
+from calibeat._util.types import Ints, Vector
 from calibeat.errors import InvalidInput
-from calibeat.examples.stream import FloatArray, IntArray
 
 from .storage import write_text
 
@@ -272,7 +272,7 @@ def content_checksum(dataset: Dataset, frame: Any) -> str:
     return digest.hexdigest()
 
 
-def table(dataset: Dataset, frame: Any) -> tuple[FloatArray, FloatArray, FloatArray]:
+def table(dataset: Dataset, frame: Any) -> tuple[Vector, Vector, Vector]:
     """Features (words as indicators), outcomes, and the key by which the drift sorts."""
     import pandas as pd
 
@@ -289,9 +289,9 @@ def table(dataset: Dataset, frame: Any) -> tuple[FloatArray, FloatArray, FloatAr
     return indicators.to_numpy(np.float64), outcomes, key.to_numpy(np.float64)
 
 
-def ordered(dataset: Dataset, key: FloatArray, design: str, random: np.random.RandomState) -> IntArray:
+def ordered(dataset: Dataset, key: Vector, design: str, random: np.random.RandomState) -> Ints:
     """The rows in the order of the stream: shuffled, and for a drift sorted by the noisy key."""
-    rows: IntArray = random.permutation(len(key))
+    rows: Ints = random.permutation(len(key))
     if design == "iid":
         return rows[: dataset.rows or None]
     noisy = key[rows]

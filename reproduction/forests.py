@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from calibeat.examples.stream import FloatArray
+from calibeat._util.types import Vector
 
 from . import shifts
 from .datasets import DATASETS, Dataset, ordered, read, table
@@ -83,7 +83,7 @@ class ForestStream:
         return cache / "scores" / self.name / f"{seed}-{digest}.npz"
 
 
-def scored(stream: ForestStream, seed: int, data: Path | None, cache: Path) -> tuple[FloatArray, FloatArray]:
+def scored(stream: ForestStream, seed: int, data: Path | None, cache: Path) -> tuple[Vector, Vector]:
     """Scores and outcomes of the stream, from the cache or from a new forest."""
     path = stream.path(seed, cache)
     arrays = load_arrays(path)
@@ -94,7 +94,7 @@ def scored(stream: ForestStream, seed: int, data: Path | None, cache: Path) -> t
     return arrays["scores"], arrays["outcomes"]
 
 
-def grow(stream: ForestStream, seed: int, data: Path | None) -> tuple[FloatArray, FloatArray]:
+def grow(stream: ForestStream, seed: int, data: Path | None) -> tuple[Vector, Vector]:
     """Train the forest on the first events and score the others."""
     from sklearn.ensemble import RandomForestClassifier
 
@@ -124,5 +124,5 @@ def grow(stream: ForestStream, seed: int, data: Path | None) -> tuple[FloatArray
 
 
 @lru_cache(maxsize=8)
-def _table(name: str, data: Path) -> tuple[FloatArray, FloatArray, FloatArray]:
+def _table(name: str, data: Path) -> tuple[Vector, Vector, Vector]:
     return table(DATASETS[name], read(DATASETS[name], data))

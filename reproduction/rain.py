@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 
 from calibeat import F99, Calibrator
+from calibeat._util.types import Vector
 from calibeat.examples.flights import data_file
-from calibeat.examples.stream import FloatArray
 
 from . import published
 from .figures import new_figure, tidy
@@ -53,7 +53,7 @@ def run(seed: int, hours: int | None = None) -> dict[str, Any]:
     return result
 
 
-def rained(airport: str, record: str) -> FloatArray:
+def rained(airport: str, record: str) -> Vector:
     """1 for every hour of the record with at least 0.01 inches of precipitation, else 0."""
     import pandas as pd
 
@@ -78,7 +78,7 @@ def settled(hours: int) -> int:
     return SETTLED if hours > SETTLED else hours // 2
 
 
-def measured(forecasts: FloatArray, rate: float) -> FloatArray:
+def measured(forecasts: Vector, rate: float) -> Vector:
     """The three quantities, run by run; `forecasts` by run and hour, after F99 has settled."""
     rows = []
     for run in forecasts:
@@ -137,7 +137,7 @@ def report(_settings: Settings, results: Results) -> Section:
     )
 
 
-def verdicts(found: Mapping[str, tuple[float, FloatArray]]) -> list[Verdict]:
+def verdicts(found: Mapping[str, tuple[float, Vector]]) -> list[Verdict]:
     """Of the records' rates and quantities, run by run."""
     near = {name: by_run[:, 0] for name, (_, by_run) in found.items()}
     one = {
@@ -166,7 +166,7 @@ def verdicts(found: Mapping[str, tuple[float, FloatArray]]) -> list[Verdict]:
     ]
 
 
-def curves(run: Mapping[str, FloatArray]) -> Table:
+def curves(run: Mapping[str, Vector]) -> Table:
     """Every forecast and outcome of a run; hours with the same of both are one row."""
     rows = []
     for record, airport in product(RECORDS, AIRPORTS):
@@ -186,7 +186,7 @@ WORDS = prose(f"""
 """)
 
 
-def draw(run: Mapping[str, FloatArray]) -> Any:
+def draw(run: Mapping[str, Vector]) -> Any:
     """Figure 16: what F99 says hour after hour, and how often it has rained so far."""
     figure = new_figure(9.6, 4.6)
     panels = figure.subplots(len(RECORDS), len(AIRPORTS))

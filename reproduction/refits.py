@@ -13,17 +13,17 @@ from typing import Any, cast
 import numpy as np
 
 from calibeat import FTL, Calibrator, Method, Platt
-from calibeat.examples.stream import FloatArray
+from calibeat._util.types import Vector
 
 from .forests import ForestStream, scored
 from .section import Section, Table, number, prose, spread
 from .settings import Settings
 from .tasks import Arrays, Results, Task
 
-Fit = Callable[[FloatArray, FloatArray], FloatArray]
+Fit = Callable[[Vector, Vector], Vector]
 
 
-def sklearn_fit(x: FloatArray, y: FloatArray) -> FloatArray:
+def sklearn_fit(x: Vector, y: Vector) -> Vector:
     """Maximum likelihood by LogisticRegression without a penalty."""
     from sklearn.linear_model import LogisticRegression
 
@@ -33,12 +33,12 @@ def sklearn_fit(x: FloatArray, y: FloatArray) -> FloatArray:
     return np.array([model.coef_[0, 0], model.intercept_[0]])
 
 
-def scipy_fit(x: FloatArray, y: FloatArray) -> FloatArray:
+def scipy_fit(x: Vector, y: Vector) -> Vector:
     """Maximum likelihood by L-BFGS with the gradient at hand, from the identity."""
     from scipy.optimize import minimize
     from scipy.special import expit
 
-    def loss(theta: FloatArray) -> tuple[float, FloatArray]:
+    def loss(theta: Vector) -> tuple[float, Vector]:
         z = theta[0] * x + theta[1]
         g = expit(z) - y
         return float(np.mean(np.logaddexp(0.0, z) - y * z)), np.array([g @ x, g.sum()]) / len(y)
@@ -61,9 +61,7 @@ def _work(task: Task, data: Path | None, cache: Path) -> Arrays:
     return run(*scored(stream, task.seed, data, cache), stream.calibration, stream.window)
 
 
-def run(
-    scores: FloatArray, outcomes: FloatArray, calibration: int, window: int, repeats: int = REPEATS
-) -> dict[str, Any]:
+def run(scores: Vector, outcomes: Vector, calibration: int, window: int, repeats: int = REPEATS) -> dict[str, Any]:
     """CPU seconds of all refits of a stream by [turn, contender], their number, and the last parameters."""
     from threadpoolctl import threadpool_limits  # a dependency of scikit-learn
 
@@ -71,15 +69,15 @@ def run(
     logits, ends = np.log(f / (1.0 - f)), range(calibration, len(scores) + 1, window)
     method = Method(Platt(), FTL(every=window, after=calibration))
 
-    def ours() -> FloatArray:
+    def ours() -> Vector:
         calibrator = Calibrator(method)
         calibrator.run(scores, outcomes)
         return np.array(list(calibrator.params.values()))
 
-    def theirs(fit: Fit) -> FloatArray:
+    def theirs(fit: Fit) -> Vector:
         return [fit(logits[:end], outcomes[:end]) for end in ends][-1]
 
-    contenders: list[Callable[[], FloatArray]] = [ours, *(partial(theirs, fit) for fit in PEERS.values())]
+    contenders: list[Callable[[], Vector]] = [ours, *(partial(theirs, fit) for fit in PEERS.values())]
     ours()  # compiled, if it is to be
     seconds, theta = np.full((repeats, len(contenders)), np.nan), np.empty((len(contenders), 2))
     with threadpool_limits(1):  # threads that wait for each other would count as work, and these fits are too small
@@ -107,7 +105,7 @@ def report(settings: Settings, results: Results) -> Section:
     """Seconds of WPS beside SciPy and scikit-learn."""
     name = stream_of(settings).name
     run = results[f"refits {name}"][0]
-    turns: FloatArray = run["seconds"]
+    turns: Vector = run["seconds"]
     best, usual, varied = turns.min(axis=0), turns.mean(axis=0), spread(turns)
     rows = [
         [

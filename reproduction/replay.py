@@ -25,7 +25,7 @@ from calibeat import (
     Tracking,
     metrics,
 )
-from calibeat.examples.stream import FloatArray, IntArray
+from calibeat._util.types import Ints, Vector
 
 from .forests import ForestStream, scored
 from .tasks import Arrays, Task
@@ -66,11 +66,11 @@ def experts(calibration: int, window: int) -> dict[str, Method]:
 class Replayed:
     """Metrics of one run, by [method, epsilon] and, over time, [method, epsilon, point]."""
 
-    points: IntArray  # t: T_cal + 2W, T_cal + 3W, ..., T
-    ce: FloatArray
-    shp: FloatArray
-    brier: FloatArray  # at the end
-    log_loss: FloatArray
+    points: Ints  # t: T_cal + 2W, T_cal + 3W, ..., T
+    ce: Vector
+    shp: Vector
+    brier: Vector  # at the end
+    log_loss: Vector
 
 
 def task(stream: ForestStream, seed: int) -> Task:
@@ -82,15 +82,13 @@ def _work(task: Task, data: Path | None, cache: Path) -> Arrays:
     return dict(run(cast("ForestStream", task.about), task.seed, data, cache))
 
 
-def run(stream: ForestStream, seed: int, data: Path | None, cache: Path) -> dict[str, FloatArray | IntArray]:
+def run(stream: ForestStream, seed: int, data: Path | None, cache: Path) -> dict[str, Vector | Ints]:
     """One run of a stream, its scores from the cache or from a new forest."""
     scores, outcomes = scored(stream, seed, data, cache)
     return vars(replay(scores, outcomes, stream.calibration, stream.window, seed, stream.name)).copy()
 
 
-def replay(
-    scores: FloatArray, outcomes: FloatArray, calibration: int, window: int, seed: int = 0, name: str = ""
-) -> Replayed:
+def replay(scores: Vector, outcomes: Vector, calibration: int, window: int, seed: int = 0, name: str = "") -> Replayed:
     """Every method on one stream; metrics are over the events from T_cal on."""
     at = points(len(scores), calibration, window)
     shape = len(METHODS), len(EPSILONS)
@@ -116,13 +114,13 @@ def replay(
     return result
 
 
-def points(events: int, calibration: int, window: int) -> IntArray:
+def points(events: int, calibration: int, window: int) -> Ints:
     """Where the plots have a point: T_cal + 2W, every W from there, and the end."""
     every = np.arange(calibration + 2 * window, events + 1, window)
     return np.unique(np.append(every, events))
 
 
-def over_time(y: FloatArray, p: FloatArray, ends: IntArray, bins: int) -> tuple[FloatArray, FloatArray]:
+def over_time(y: Vector, p: Vector, ends: Ints, bins: int) -> tuple[Vector, Vector]:
     """CE and SHP of the first n events for every n of `ends`, from sums that are made once."""
     b = np.searchsorted(np.arange(1, bins) / bins, p, side="right")  # an edge falls to the right
     cell = np.searchsorted(ends, np.arange(len(y)), side="right") * bins + b
@@ -135,7 +133,7 @@ def over_time(y: FloatArray, p: FloatArray, ends: IntArray, bins: int) -> tuple[
     return binned.calibration_error, binned.sharpness
 
 
-def log_loss(y: FloatArray, p: FloatArray) -> float:
+def log_loss(y: Vector, p: Vector) -> float:
     """Mean log-loss of forecasts clipped to [1e-5, 1 - 1e-5]."""
     likelihood = np.where(y == 1.0, p, 1.0 - p)
     return float(-np.log(np.maximum(likelihood, LOG_LOSS_CLIP)).mean())

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from calibeat import bounds
-from calibeat.examples.stream import FloatArray
+from calibeat._util.types import Vector
 
 from .replay import EPSILONS
 from .summary import Summary
@@ -45,7 +45,7 @@ def of_design(streams: Streams, design: str) -> dict[str, Summary]:
     return {name: summary for name, summary in streams.items() if design in ("", summary.stream.design)}
 
 
-def z_scores(summary: Summary, method: str, rival: str, epsilon: float = 0.1) -> FloatArray:
+def z_scores(summary: Summary, method: str, rival: str, epsilon: float = 0.1) -> Vector:
     """By how many standard errors the method's mean CE is above the rival's at each point; 0 where it is not above."""
     gap = summary.values("ce", method, epsilon) - summary.values("ce", rival, epsilon)
     error = gap.std(axis=0, ddof=1) / np.sqrt(summary.runs) if summary.runs > 1 else np.full(gap.shape[1], np.inf)

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from calibeat._util.types import Vector
 from calibeat._util.words import counted
-from calibeat.examples.stream import FloatArray
 
 NUMBERS = ("mean", "std", "runs")
 FEWEST_RUNS = 10  # with fewer, a standard error is itself mostly noise, and no claim about a mean is decided
@@ -73,7 +73,7 @@ def undecided_if_few(verdicts: Iterable[Verdict], runs: int, fewest: int = FEWES
     return [replace(v, holds=None, fails_at_two=False, too_few=True, why=f"{why}; {v.why}") for v in verdicts]
 
 
-def spread(values: FloatArray) -> FloatArray:
+def spread(values: Vector) -> Vector:
     """Standard deviation over the runs, the first axis; NaN for one run."""
     return np.asarray(values.std(axis=0, ddof=1) if len(values) > 1 else np.full(values.shape[1:], np.nan))
 

@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 
 from calibeat import OPS, Calibrator, Method, metrics
+from calibeat._util.types import Vector
 from calibeat.examples import drifts
 from calibeat.examples.drifts import T_TRAIN
-from calibeat.examples.stream import FloatArray
 
 from . import published
 from .figures import new_figure, tidy
@@ -63,7 +63,7 @@ def run(kind: str, seed: int) -> dict[str, Any]:
     }
 
 
-def trajectory(method: Method, scores: FloatArray, outcomes: FloatArray) -> tuple[FloatArray, FloatArray]:
+def trajectory(method: Method, scores: Vector, outcomes: Vector) -> tuple[Vector, Vector]:
     """(a_t, b_t): the Platt parameters that forecast event t."""
     calibrator = Calibrator(method)
     a, b = np.empty(len(scores)), np.empty(len(scores))
@@ -74,14 +74,7 @@ def trajectory(method: Method, scores: FloatArray, outcomes: FloatArray) -> tupl
     return a, b
 
 
-def table(
-    train_scores: FloatArray,
-    train_truth: FloatArray,
-    scores: FloatArray,
-    truth: FloatArray,
-    a: FloatArray,
-    b: FloatArray,
-) -> FloatArray:
+def table(train_scores: Vector, train_truth: Vector, scores: Vector, truth: Vector, a: Vector, b: Vector) -> Vector:
     """One row of (accuracy in percent, CE) for each of `ROWS`."""
     rows = [measured(train_truth, train_scores)]
     for first, last in WINDOWS:
@@ -95,12 +88,12 @@ def table(
     return np.array(rows)
 
 
-def measured(truth: FloatArray, forecasts: FloatArray) -> tuple[float, float]:
+def measured(truth: Vector, forecasts: Vector) -> tuple[float, float]:
     """Accuracy in percent, and CE, both against the true probabilities."""
     return 100.0 * metrics.true_accuracy(truth, forecasts), metrics.true_calibration_error(truth, forecasts)
 
 
-def platt(scores: FloatArray, a: FloatArray | float, b: FloatArray | float, clip: float = 1e-5) -> FloatArray:
+def platt(scores: Vector, a: Vector | float, b: Vector | float, clip: float = 1e-5) -> Vector:
     """sigmoid(a logit f + b)."""
     f = np.clip(scores, clip, 1.0 - clip)
     return np.asarray(0.5 * (1.0 + np.tanh(0.5 * (a * np.log(f / (1.0 - f)) + b))))
@@ -176,7 +169,7 @@ WORDS = {
 }
 
 
-def verdicts(kind: str, mean: FloatArray) -> list[Verdict]:
+def verdicts(kind: str, mean: Vector) -> list[Verdict]:
     """What the text says of a drift, decided on the means."""
     row = dict(zip(ROWS, mean, strict=True))
     base, ops = (np.array([row[f"{first}-{last} {who}"] for first, last in WINDOWS]) for who in ("Base", "OPS"))
@@ -242,7 +235,7 @@ def verdicts(kind: str, mean: FloatArray) -> list[Verdict]:
     ]
 
 
-def curves(run: Mapping[str, FloatArray]) -> Table:
+def curves(run: Mapping[str, Vector]) -> Table:
     """What a figure of Section 1 plots."""
     spans = [f"{first}-{last}" for first, last in ((1, T_TRAIN), *WINDOWS)]
     ops = [platt(run["base"], float(a), float(b)) for a, b in zip(run["a"], run["b"], strict=True)]
@@ -251,7 +244,7 @@ def curves(run: Mapping[str, FloatArray]) -> Table:
     return Table("curves", ["x", "base", *(f"truth {s}" for s in spans), *(f"OPS {s}" for s in spans[1:])], rows)
 
 
-def histograms(run: Mapping[str, FloatArray]) -> Table:
+def histograms(run: Mapping[str, Vector]) -> Table:
     """The bars of the same figure."""
     rows = []
     for first, last in ((1, T_TRAIN), *WINDOWS):
@@ -293,13 +286,13 @@ def figure4(_settings: Settings, results: Results) -> Section:
 # ---- pictures ----------------------------------------------------------------------------------------------------
 
 
-def draw_histogram(axes: Any, x: FloatArray) -> None:
+def draw_histogram(axes: Any, x: Vector) -> None:
     """Where x lies, the highest bar of height 1."""
     count, edges = np.histogram(x, bins=BARS)
     axes.bar(edges[:-1], count / count.max(), np.diff(edges), align="edge", color="0.85", label="histogram of x")
 
 
-def draw_four_times(run: Mapping[str, FloatArray]) -> Any:
+def draw_four_times(run: Mapping[str, Vector]) -> Any:
     """x, the truth, the base model and OPS in four stretches of time, OPS as it is where the stretch begins."""
     figure = new_figure(9.2, 5.2)
     stretches = ((1, T_TRAIN), *WINDOWS)
@@ -320,7 +313,7 @@ def draw_four_times(run: Mapping[str, FloatArray]) -> Any:
     return figure
 
 
-def draw_two_times(runs: Mapping[str, Mapping[str, FloatArray]]) -> Any:
+def draw_two_times(runs: Mapping[str, Mapping[str, Vector]]) -> Any:
     """Figure 4: label and regression drift side by side, at the last stretch of time and at the first of the test."""
     figure = new_figure(9.2, 2.9)
     panels = figure.subplots(1, 4)

@@ -14,8 +14,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from calibeat._util.types import Vector
 from calibeat.errors import InvalidInput
-from calibeat.examples.stream import FloatArray
 
 T = 6000
 DIMENSIONS = 10
@@ -29,7 +29,7 @@ SCALE = 0.5**0.5
 
 def covariate_shift(
     degrees: float, protocol: str, random: np.random.RandomState, events: int = T
-) -> tuple[FloatArray, FloatArray]:
+) -> tuple[Vector, Vector]:
     """Features and outcomes; u turns by `degrees` in all, 0 is i.i.d."""
     _check(protocol)
     v1, v2 = np.linalg.qr(random.normal(size=(DIMENSIONS, 2)))[0].T
@@ -44,9 +44,7 @@ def covariate_shift(
     return x, y.astype(np.float64)
 
 
-def label_shift(
-    bias: float, protocol: str, random: np.random.RandomState, events: int = T
-) -> tuple[FloatArray, FloatArray]:
+def label_shift(bias: float, protocol: str, random: np.random.RandomState, events: int = T) -> tuple[Vector, Vector]:
     """Features and outcomes; Pr(Y = 1) goes from 0.5 to `bias`, 0.5 is i.i.d."""
     _check(protocol)
     delta = (bias - 0.5) / events

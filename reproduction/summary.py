@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from calibeat.examples.stream import FloatArray, IntArray
+from calibeat._util.types import Ints, Vector
 
 from .forests import ForestStream
 from .replay import EPSILONS, METHODS
@@ -22,10 +22,10 @@ class Summary:
     def __init__(self, stream: ForestStream, runs: Sequence[Mapping[str, Any]]) -> None:
         self.stream = stream
         self.runs = len(runs)
-        self.points: IntArray = runs[0]["points"]
+        self.points: Ints = runs[0]["points"]
         self._values = {name: np.stack([run[name] for run in runs]) for name in ("ce", "shp", "brier", "log_loss")}
 
-    def values(self, metric: str, method: str, epsilon: float = 0.1) -> FloatArray:
+    def values(self, metric: str, method: str, epsilon: float = 0.1) -> Vector:
         """By [run] or, over time, [run, point]."""
         return self._values[metric][:, METHODS.index(method), EPSILONS.index(epsilon)]
 

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 
 from calibeat import AIOLI, OGD, ONS, Calibrator, Method, Platt, bounds, metrics
+from calibeat._util.types import Vector
 from calibeat._util.words import counted
-from calibeat.examples.stream import FloatArray
 
 from .figures import new_figure, tidy
 from .rules import MUCH, SLIGHTLY, STANDARD_ERRORS
@@ -96,7 +96,7 @@ def clock(seed: int, lengths: tuple[int, ...] = LENGTHS, repeats: int = REPEATS)
     return {"seconds": seconds}
 
 
-def events(stream: str, method: Method, length: int, seed: int) -> tuple[FloatArray, FloatArray]:
+def events(stream: str, method: Method, length: int, seed: int) -> tuple[Vector, Vector]:
     """Scores in [0.01, 0.99] and outcomes: of one Platt curve, of one that turns round, or of an adversary."""
     rng = np.random.default_rng(seed)
     edge = np.log(99.0)
@@ -110,7 +110,7 @@ def events(stream: str, method: Method, length: int, seed: int) -> tuple[FloatAr
     return scores, (rng.random(length) < 1.0 / (1.0 + np.exp(-(a * logits + 0.4)))).astype(np.float64)
 
 
-def against(method: Method, scores: FloatArray) -> FloatArray:
+def against(method: Method, scores: Vector) -> Vector:
     """y_t = 1{p_t <= 0.5}: the paper's strategy against any deterministic forecaster."""
     calibrator, outcomes = Calibrator(method), np.empty(len(scores))
     for t, score in enumerate(scores.tolist()):
@@ -121,7 +121,7 @@ def against(method: Method, scores: FloatArray) -> FloatArray:
     return outcomes
 
 
-def timed(method: Method, scores: FloatArray, outcomes: FloatArray) -> float:
+def timed(method: Method, scores: Vector, outcomes: Vector) -> float:
     """CPU seconds of one run; what other programs do counts little."""
     calibrator = Calibrator(method)
     begin = process_time()
@@ -193,10 +193,10 @@ def report(_settings: Settings, results: Results) -> Section:
     )
 
 
-def verdicts(regrets: FloatArray, fastest: FloatArray, lengths: Sequence[int]) -> list[Verdict]:
+def verdicts(regrets: Vector, fastest: Vector, lengths: Sequence[int]) -> list[Verdict]:
     """What the text says of the learners; `regrets` by [run, learner, B, stream, T], ns per event without the run."""
 
-    def listed(values: FloatArray, shown: str) -> str:
+    def listed(values: Vector, shown: str) -> str:
         return ", ".join(f"{name} {value:{shown}}" for name, value in zip(LEARNERS, values, strict=True))
 
     bounds = np.array(
@@ -242,7 +242,7 @@ def verdicts(regrets: FloatArray, fastest: FloatArray, lengths: Sequence[int]) -
     ]
 
 
-def logarithmic(regrets: FloatArray, growth: FloatArray) -> Verdict:
+def logarithmic(regrets: Vector, growth: Vector) -> Verdict:
     """Whether the regret of ONS and AIOLI grows like log T, and their time like T."""
     steady = [k for k, stream in enumerate(STREAMS) if stream != "flip"]
     grown = np.diff(regrets[:, :3, :, steady], axis=-1)[..., -2:]  # by run, learner, B, stream; the last two steps of T
@@ -281,7 +281,7 @@ WORDS = prose(f"""
 """)
 
 
-def draw(mean: FloatArray, lengths: FloatArray) -> Any:
+def draw(mean: Vector, lengths: Vector) -> Any:
     """Table 1: regret against T for each stream at B = 2, the bounds as thin lines."""
     figure = new_figure(9.6, 3.0)
     j = RADII.index(2.0)

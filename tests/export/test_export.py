@@ -31,7 +31,7 @@ from calibeat import (
     Temperature,
     Tracking,
 )
-from calibeat.export.frozen import Export
+from calibeat.export import Export
 
 METHODS = {
     **{name: m for name, m in variants().items() if not any(part.no_formula for part in m.parts)},

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pytest
 
 from calibeat import InvalidInput, MissingExtra, MultiCalibrator
-from calibeat._util.matrix import like_matrix, to_matrix
+from calibeat._util.columns import like_matrix, to_matrix
 
 NAMES = ["cat", "dog", "bird"]
 

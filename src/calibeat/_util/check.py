@@ -6,7 +6,7 @@ Messages have one shape: ``score must be in [0, 1], got 1.3 - at row 17``.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from decimal import Decimal
 from numbers import Integral, Real
 from typing import Any
@@ -16,8 +16,8 @@ import numpy.typing as npt
 
 from calibeat.errors import InvalidInput
 
-from .columns import to_array
-from .types import Vector
+from .columns import to_array, to_matrix
+from .types import Ints, Vector
 
 # Hyper-parameters stay where squares and quotients of them, added up over any stream, are still numbers.
 LEAST, MOST = 1e-10, 1e10
@@ -215,3 +215,45 @@ def _real(what: str, value: Any, wanted: str) -> float:
     if not _is_number(value):
         raise InvalidInput(f"{what} must be {wanted}, got {shown(value)}")
     return _float(value)
+
+
+_SUM_TOLERANCE = 1e-6  # of the forecasts of one event
+
+
+def check_labelled(labels: Any, forecasts: Any, classes: Sequence[Any] | None) -> tuple[Ints, Vector]:
+    """Column numbers of the labels, and the probabilities; the first bad place is named."""
+    P = np.asarray(to_matrix(forecasts))
+    if P.ndim != 2 or P.shape[1] < 2 or P.dtype.kind not in "iuf":
+        raise InvalidInput(f"forecasts must be a matrix of numbers, a column for each class, got shape {P.shape}")
+    P = P.astype(np.float64)
+    if len(P) == 0:
+        raise InvalidInput("arrays must not be empty, got length 0 for forecasts")
+    bad = ~((P >= 0.0) & (P <= 1.0 + _SUM_TOLERANCE))
+    if bad.any():
+        row, column = np.unravel_index(bad.argmax(), P.shape)
+        raise InvalidInput(f"forecast must be in [0, 1], got {float(P[row, column])!r} - at row {row}, column {column}")
+    sums = P.sum(axis=1)
+    bad_row = np.abs(sums - 1.0) > _SUM_TOLERANCE
+    if bad_row.any():
+        first = int(bad_row.argmax())
+        raise InvalidInput(f"forecasts of an event must sum to 1, got {sums[first]:.9g} - at row {first}")
+    return _label_columns(labels, len(P), P.shape[1], classes), P
+
+
+def _label_columns(labels: Any, length: int, K: int, classes: Sequence[Any] | None) -> Ints:
+    values = to_array(labels)
+    items = values.tolist() if isinstance(values, np.ndarray) else list(values)
+    if len(items) != length:
+        raise InvalidInput(f"arrays must have the same length, got labels {len(items)}, forecasts {length}")
+    known = list(range(K)) if classes is None else list(classes)
+    if len(known) != K:
+        raise InvalidInput(f"classes must be as many as the {K} columns, got {len(known)}")
+    index = {label: column for column, label in enumerate(known)}
+    columns = np.empty(length, dtype=np.int64)
+    for row, label in enumerate(items):
+        found = index.get(label, -1) if isinstance(label, (str, int, float)) else -1
+        if found < 0:
+            wanted = f"a column number from 0 to {K - 1}" if classes is None else "one of the classes"
+            raise InvalidInput(f"label must be {wanted}, got {shown(label)} - at row {row}")
+        columns[row] = found
+    return columns

@@ -109,7 +109,7 @@ def backtest(
     >>> result.best, result.table["method"].tolist()
     ('multi', ['raw', 'ots', 'multi'])
     """
-    from calibeat._util.matrix import is_matrix
+    from calibeat._util.columns import is_matrix
 
     from .options import Options  # now, so that `import calibeat` is light
     from .run import run_arrays

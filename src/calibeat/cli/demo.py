@@ -14,10 +14,11 @@ import numpy.typing as npt
 from calibeat import AUTO, BM, FPS, HOPS, OPS, SWPS, TOPS, WPS, BacktestResult, backtest, metrics
 from calibeat._util.extras import need
 from calibeat._util.progress import progress
+from calibeat._util.types import Vector
 from calibeat.errors import MissingExtra
 from calibeat.examples.drifts import covariate_drift
 from calibeat.examples.flights import flights
-from calibeat.examples.stream import FloatArray, Stream
+from calibeat.examples.stream import Stream
 
 METHODS = {"raw": BM, "AUTO": AUTO, "FPS": FPS, "WPS": WPS, "SWPS": SWPS, "OPS": OPS, "TOPS": TOPS, "HOPS": HOPS}
 UNSCORED = 1000  # outcomes: FPS, WPS and SWPS say nothing of their own before they have seen this many outcomes
@@ -135,7 +136,7 @@ def counted_events(stream: Stream, warm_up: int = UNSCORED) -> BoolArray:
     return stream.labelled & (np.cumsum(stream.labelled) > warm_up)
 
 
-def evaluate(name: str, stream: Stream, forecasts: FloatArray, counted: BoolArray) -> Row:
+def evaluate(name: str, stream: Stream, forecasts: Vector, counted: BoolArray) -> Row:
     """The errors of one method. CE by group is the mean over events of their group's own CE."""
     y, p, group = stream.outcomes[counted], forecasts[counted], stream.group[counted]
     group_ce = sum(
@@ -150,7 +151,7 @@ def evaluate(name: str, stream: Stream, forecasts: FloatArray, counted: BoolArra
     )
 
 
-def group_means(stream: Stream, values: FloatArray, counted: BoolArray) -> FloatArray:
+def group_means(stream: Stream, values: Vector, counted: BoolArray) -> Vector:
     """The mean of `values` over the counted events of each group that has any."""
     group = stream.group[counted]
     size = np.bincount(group)
@@ -195,7 +196,7 @@ def table(rows: list[Row], group_adjective: str) -> str:
     return "\n".join(line.rstrip() for line in lines)
 
 
-def means_in_words(stream: Stream, forecasts: dict[str, FloatArray], counted: BoolArray) -> str:
+def means_in_words(stream: Stream, forecasts: dict[str, Vector], counted: BoolArray) -> str:
     """What the picture shows, in numbers, and what it does not show."""
     happened = group_means(stream, stream.outcomes, counted)
     gaps = {name: np.abs(group_means(stream, forecasts[name], counted) - happened).mean() for name in DRAWN}
@@ -225,7 +226,7 @@ def _flights_or_drift() -> tuple[Stream, str]:
 # ---- picture -----------------------------------------------------------------------------------------------------
 
 
-def draw(stream: Stream, forecasts: dict[str, FloatArray], counted: BoolArray, path: Path) -> Path:
+def draw(stream: Stream, forecasts: dict[str, Vector], counted: BoolArray, path: Path) -> Path:
     """Mean forecast of each group against its outcome rate, as a PNG; matplotlib's global state stays untouched."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure

@@ -1,7 +1,7 @@
 """A frozen method as a formula: named steps from the score to the forecast, which `calibeat.export` prints.
 
 An expression is a number, the name of an earlier step, or a tuple (operator, argument, ...) such as
-``("*", 2.0, ("ln", "f"))``; `calibeat.export.expression` lists the operators.
+``("*", 2.0, ("ln", "f"))``; `calibeat.export` lists the operators.
 """
 
 from __future__ import annotations

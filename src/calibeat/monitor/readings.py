@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from calibeat._util.check import check_interval
-from calibeat._util.table import Table
+from calibeat._util.columns import Table
 from calibeat._util.types import Vector
 
 from . import readout

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from calibeat._util.table import Table
+from calibeat._util.columns import Table
 from calibeat._util.types import Vector
 from calibeat.core.jit import compilable, plain
 

@@ -12,8 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from calibeat._util.check import check_choice, check_due, check_whole, shown
-from calibeat._util.columns import to_array
-from calibeat._util.matrix import like_matrix
+from calibeat._util.columns import like_matrix, to_array
 from calibeat._util.types import Vector
 from calibeat.bank import file as bankfile
 from calibeat.bank.keys import Key, check_key, check_keys, plain_key

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from calibeat._util.check import check_choice, check_due, check_interval, check_whole
-from calibeat._util.matrix import like_matrix
+from calibeat._util.columns import like_matrix
 from calibeat._util.sealed import seal, unseal
 from calibeat._util.types import Vector
 from calibeat.errors import InvalidInput, SnapshotMismatch

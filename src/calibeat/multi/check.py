@@ -11,8 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from calibeat._util.check import check_whole, shown
-from calibeat._util.columns import to_array
-from calibeat._util.matrix import to_matrix
+from calibeat._util.columns import to_array, to_matrix
 from calibeat._util.types import Ints, Vector
 from calibeat._util.words import did_you_mean
 from calibeat.core.jit import for_cost

@@ -10,10 +10,9 @@ from typing import Any, Self
 import numpy as np
 
 from calibeat import metrics
-from calibeat._util.check import check_whole
+from calibeat._util.check import check_labelled, check_whole
 from calibeat._util.extras import need
 from calibeat.metrics import wilson
-from calibeat.metrics.classes import labelled
 
 from .calibration import ReliabilityDisplay
 
@@ -93,7 +92,7 @@ class ClasswiseReliabilityDisplay:
         **kwargs: Any,
     ) -> Self:
         """Labels and an (n, K) matrix of forecasts, drawn; of more than `most` classes the most common ones."""
-        y, P = labelled(labels, forecasts, classes)
+        y, P = check_labelled(labels, forecasts, classes)
         K = P.shape[1]
         shown = np.argsort(-np.bincount(y, minlength=K), kind="stable")[: check_whole("most", most, 1, 10**6)]
         names, panels = [], []

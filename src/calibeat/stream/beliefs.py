@@ -15,7 +15,7 @@ from calibeat.core import layout
 from calibeat.core.kernel import NEXT
 from calibeat.core.method import Method, name_of, on_the_ball, params_of
 from calibeat.errors import InvalidInput
-from calibeat.export.frozen import Export, frozen_map
+from calibeat.export import Export, frozen_map
 from calibeat.monitor.monitor import Monitor
 
 from .receipts import Receipts

@@ -10,8 +10,7 @@ from typing import Any, cast
 import numpy as np
 
 from calibeat._util.check import check_lengths
-from calibeat._util.columns import read_column
-from calibeat._util.matrix import column_names, to_matrix
+from calibeat._util.columns import column_names, read_column, to_matrix
 from calibeat._util.times import MISSING, OK, UNREADABLE
 from calibeat._util.types import Flags, Ints, Vector
 from calibeat.backtest.options import Options

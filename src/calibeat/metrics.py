@@ -21,23 +21,20 @@ import numpy.typing as npt
 from calibeat._util.check import (
     check_choice,
     check_interval,
+    check_labelled,
     check_lengths,
     check_outcomes,
     check_scale,
     check_scores,
     check_whole,
 )
-from calibeat._util.types import Vector
+from calibeat._util.columns import to_matrix
+from calibeat._util.types import Ints, Vector
 from calibeat.core.features import Beta, Platt, Scaling
 from calibeat.core.fit import PLAIN_SECONDS, fit
 from calibeat.core.jit import for_cost
 from calibeat.core.method import Method, method_named
 from calibeat.errors import InvalidInput
-
-from . import classes as _classes
-
-top_label_calibration_error = _classes.top_label_calibration_error
-classwise_calibration_error = _classes.classwise_calibration_error
 
 
 class ReliabilityCurve(NamedTuple):
@@ -79,7 +76,7 @@ def confidence_reliability_curve(
     >>> curve.mean_forecast[1], curve.mean_outcome[1], curve.count[1]
     (np.float64(0.75), np.float64(0.5), np.int64(2))
     """
-    hits, confidence, _ = _classes.top_label(labels, forecasts, classes)
+    hits, confidence, _ = _top_label(labels, forecasts, classes)
     return reliability_curve(hits, np.minimum(confidence, 1.0), bins)
 
 
@@ -170,8 +167,8 @@ def brier_score(outcomes: npt.ArrayLike, forecasts: npt.ArrayLike, *, classes: S
     >>> metrics.brier_score([1, 0], [0.5, 0.5]), metrics.brier_score([1, 0], [[0.5, 0.5], [0.5, 0.5]])
     (0.25, 0.5)
     """
-    if _classes.is_matrix(forecasts):
-        return _classes.brier_score(outcomes, forecasts, classes)
+    if _is_matrix(forecasts):
+        return _brier_score_of_classes(outcomes, forecasts, classes)
     y, p = _pair(outcomes, forecasts)
     return float(np.mean((y - p) ** 2))
 
@@ -196,8 +193,8 @@ def log_loss(
     >>> round(metrics.log_loss(["cat", "dog"], [[0.5, 0.25, 0.25]] * 2, classes=["cat", "dog", "bird"]), 6)
     1.039721
     """
-    if _classes.is_matrix(forecasts):
-        return _classes.log_loss(outcomes, forecasts, clip, classes)
+    if _is_matrix(forecasts):
+        return _log_loss_of_classes(outcomes, forecasts, clip, classes)
     y, p = _pair(outcomes, forecasts)
     clip = check_interval("clip", clip, 0.0, 0.499)
     return float(_losses(y, p, clip).mean())
@@ -214,7 +211,7 @@ def accuracy(outcomes: npt.ArrayLike, forecasts: npt.ArrayLike, threshold: float
     return float(np.mean((p >= check_interval("threshold", threshold, 0.0, 1.0)) == (y == 1.0)))
 
 
-# ---- against what is known only of synthetic data ----------------------------------------------------------------
+# ---- against what is known only of synthetic data ---------------------------------------------------------------
 
 
 def true_calibration_error(probabilities: npt.ArrayLike, forecasts: npt.ArrayLike) -> float:
@@ -240,7 +237,7 @@ def true_accuracy(probabilities: npt.ArrayLike, forecasts: npt.ArrayLike, thresh
     return float(np.where(positive, truth, 1.0 - truth).mean())
 
 
-# ---- regret ------------------------------------------------------------------------------------------------------
+# ---- regret -----------------------------------------------------------------------------------------------------
 
 
 def regret(
@@ -311,7 +308,7 @@ def _scaling(method_or_features: Any) -> Scaling:
     return family
 
 
-# ---- inner -------------------------------------------------------------------------------------------------------
+# ---- inner ------------------------------------------------------------------------------------------------------
 
 
 def _pair(outcomes: npt.ArrayLike, forecasts: npt.ArrayLike) -> tuple[Vector, Vector]:
@@ -357,3 +354,85 @@ def wilson(share: npt.ArrayLike, count: npt.ArrayLike, confidence: float = 0.95)
     half = z / (1.0 + z * z / n) * np.sqrt(p * (1.0 - p) / n + z * z / (4.0 * n * n))
     # At a share of 0 or 1 the interval begins there, and rounding must not say otherwise.
     return np.minimum(np.maximum(middle - half, 0.0), p), np.maximum(np.minimum(middle + half, 1.0), p)
+
+
+# ---- many classes: labels first, an (n, K) matrix of probabilities second --------------------------------------------
+
+
+def _is_matrix(forecasts: Any) -> bool:
+    """Whether forecasts have a column for each class."""
+    return np.ndim(to_matrix(forecasts)) == 2
+
+
+def _log_loss_of_classes(labels: Any, forecasts: Any, clip: float, classes: Sequence[Any] | None) -> float:
+    y, P = check_labelled(labels, forecasts, classes)
+    with np.errstate(divide="ignore"):
+        losses = -np.log(np.maximum(P[np.arange(len(y)), y], check_interval("clip", clip, 0.0, 0.499)))
+    return float(losses.mean())
+
+
+def _brier_score_of_classes(labels: Any, forecasts: Any, classes: Sequence[Any] | None) -> float:
+    y, P = check_labelled(labels, forecasts, classes)
+    return float((P**2).sum(axis=1).mean() + (1.0 - 2.0 * P[np.arange(len(y)), y]).mean())
+
+
+def _top_label(labels: Any, forecasts: Any, classes: Sequence[Any] | None) -> tuple[Vector, Vector, Ints]:
+    """For each event: whether the top class was right (0 or 1), its probability, and which it was."""
+    y, P = check_labelled(labels, forecasts, classes)
+    named = P.argmax(axis=1)
+    return (named == y).astype(np.float64), P[np.arange(len(y)), named], named
+
+
+def top_label_calibration_error(
+    labels: Any, forecasts: Any, bins: int = 10, *, given_class: bool = False, classes: Sequence[Any] | None = None
+) -> float:
+    r"""How far the confidence of the top class is from how often it is right: (1/T) sum_b N_b |conf_b - hits_b|.
+
+    Parameters
+    ----------
+    labels : column numbers, or labels of `classes`.
+    forecasts : an (n, K) matrix of probabilities.
+    bins : of equal width, on the confidence.
+    given_class : bin the events of each named class apart and take the mean over the events: "when it says cat with
+        80 %, is it a cat 80 % of the time?" This is stricter, and what Gupta & Ramdas call top-label calibration;
+        without it this is the usual ECE of a multiclass model (confidence calibration).
+
+    >>> from calibeat import metrics
+    >>> P = [[0.75, 0.25, 0.0], [0.25, 0.75, 0.0]] * 10
+    >>> labels = ([0] * 15 + [1] * 5)
+    >>> metrics.top_label_calibration_error(labels, P), metrics.top_label_calibration_error(labels, P, given_class=True)
+    (0.2, 0.25)
+
+    References: Gupta & Ramdas (2022), Top-label calibration and multiclass-to-binary reductions; Guo et al. (2017).
+    """
+    hits, confidence, named = _top_label(labels, forecasts, classes)
+    m = check_whole("bins", bins, 1, 10**7)
+    if not given_class:
+        return _bin_gaps(hits, confidence, m) / len(hits)
+    return sum(_bin_gaps(hits[named == k], confidence[named == k], m) for k in np.unique(named)) / len(hits)
+
+
+def classwise_calibration_error(
+    labels: Any, forecasts: Any, bins: int = 10, *, classes: Sequence[Any] | None = None
+) -> float:
+    r"""Mean over the classes of the calibration error of "is it this class?".
+
+    With many classes most columns are near 0 and right to be so: it shrinks like 1/K. Compare it only at the same K.
+
+    >>> from calibeat import metrics
+    >>> P = [[0.5, 0.5, 0.0]] * 4
+    >>> round(metrics.classwise_calibration_error([0, 0, 0, 1], P), 6)      # (0.25 + 0.25 + 0)/3
+    0.166667
+
+    References: Kull et al. (2019); Nixon et al. (2019).
+    """
+    y, P = check_labelled(labels, forecasts, classes)
+    m = check_whole("bins", bins, 1, 10**7)
+    errors = [_bin_gaps((y == k).astype(np.float64), P[:, k], m) for k in range(P.shape[1])]
+    return float(np.mean(errors)) / len(y)
+
+
+def _bin_gaps(y: Vector, p: Vector, m: int) -> float:
+    """sum_b |sum of p - sum of y|; an edge k/m falls to the right."""
+    b = np.searchsorted(np.arange(1, m) / m, p, side="right")
+    return float(np.abs(np.bincount(b, p - y, minlength=m)).sum())
