@@ -8,7 +8,7 @@ INSTALL := $(BIN)/pip install --quiet --disable-pip-version-check --constraint c
 # that dies is an error at once, with the name of its test.
 PYTEST := $(BIN)/python -m pytest -n auto --dist loadgroup --max-worker-restart=0
 
-.PHONY: help venv demo test test-quick chromium postgres java lint docs reproduce bench release test-lowest format clean
+.PHONY: help venv demo test test-all test-quick chromium postgres java lint docs reproduce bench release test-lowest format clean
 
 help: ## what can be made
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -27,16 +27,19 @@ demo: .venv/demo ## a year of flights: a table, and a picture and a report in ou
 	@mkdir -p out
 	$(BIN)/calibeat demo --out out
 
+test: .venv/dev chromium postgres java ## the suite, in about six minutes on two cores
+	$(PYTEST) -q -m 'not exhaustive'
+
 # Folders whose tests run kernels. Coverage of both runs counts: the lines of a kernel are seen only in plain Python.
 PLAIN := $(wildcard tests/core tests/multi tests/monitor tests/stream tests/bank tests/backtest/replay tests/backtest/test_replay.py)
-test: .venv/dev chromium postgres java ## the whole suite; then, without the JIT, what runs the kernels; the coverage of both
+test-all: .venv/dev chromium postgres java ## the suite, all its cases and the paper's, with coverage; then kernels as plain Python
 	@rm -f .coverage
 	$(PYTEST) --cov --cov-report= --cov-fail-under=0
 	NUMBA_DISABLE_JIT=1 $(PYTEST) $(PLAIN) --cov --cov-append --cov-report= --cov-fail-under=0
 	$(BIN)/python -m coverage report $$($(BIN)/python tests/components.py)
 
-test-quick: .venv/dev ## for daily work: the suite without its slow tests, browsers and coverage
-	$(PYTEST) -q -m 'not slow'
+test-quick: .venv/dev ## for daily work: the suite without its slow tests and browsers
+	$(PYTEST) -q -m 'not slow and not exhaustive'
 
 # What the tests use and pip does not install comes from Debian's packages, unless it is there. Where they cannot be had, the
 # tests that need them skip (not in CI: there they fail).

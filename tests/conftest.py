@@ -43,6 +43,13 @@ UNMEASURED = (
     "test_river.py::test_the_checks_of_river",
     "test_river_multi.py::test_the_checks_of_river",
 )
+# Only `make test-all` runs these. `make test` has samples of the same cases, or they are about the paper's experiments.
+EXHAUSTIVE = (
+    "core/test_against_oracle.py::test_equal_to_the_oracle_on_all_other_streams",
+    "core/test_jit.py::test_every_order_of_first_use_with_nothing_cached",
+    "reproduction",
+    "sklearn/test_classifier.py::test_the_checks_of_scikit_learn_on_data_that_are_no_scores",
+)
 # `make test-quick` leaves these out: they take long, and what they test seldom breaks alone.
 SLOW = (
     "backtest/judge/test_bootstrap.py",
@@ -55,7 +62,6 @@ SLOW = (
     "core/test_jit.py",
     "core/test_oracle.py",
     "multi/test_against_oracle.py",
-    "reproduction",
     "report/test_browser.py",
     "report/test_classes.py",
     "report/test_screens.py",
@@ -97,6 +103,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.skip(reason="takes long as plain Python"))
         if _among(name, UNMEASURED):
             item.add_marker(pytest.mark.no_cover)
+        if _among(name, EXHAUSTIVE):
+            item.add_marker(pytest.mark.exhaustive)
         if _among(name, SLOW) or "chrome" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.slow)
         for fixture in set(SHARED_FIXTURES) & set(getattr(item, "fixturenames", ())):

@@ -108,11 +108,18 @@ PIPELINE_FAILS = dict.fromkeys(
 
 
 @parametrize_with_checks(
-    [OnlineCalibratedClassifier(LogisticRegression()), ScoreCalibrator(scale="logit"), ScoreCalibrator(), PIPELINE],
+    [OnlineCalibratedClassifier(LogisticRegression()), PIPELINE],
     expected_failed_checks=expected_failures,
     xfail_strict=True,
 )
 def test_the_checks_of_scikit_learn(estimator: Any, check: Any) -> None:
+    check(estimator)
+
+
+@parametrize_with_checks(
+    [ScoreCalibrator(scale="logit"), ScoreCalibrator()], expected_failed_checks=expected_failures, xfail_strict=True
+)
+def test_the_checks_of_scikit_learn_on_data_that_are_no_scores(estimator: Any, check: Any) -> None:
     check(estimator)
 
 
