@@ -1,9 +1,10 @@
 """Online probability calibration: scores in, probabilities you can trust out, learning from every outcome."""
 
-from . import bounds, late, metrics, rivals
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 from ._version import __version__
-from .backtest import BacktestResult, backtest
-from .bank.bank import Bank
+from .backtest import backtest
 from .core.auto import Lanes
 from .core.calibeating import Hedging, Tracking
 from .core.features import Beta, Platt, Temperature
@@ -44,13 +45,18 @@ from .errors import (
     UnknownKey,
     UnknownMethod,
 )
-from .monitor.monitor import Monitor
-from .multi.bank import MultiBank
-from .multi.calibrator import MultiCalibrator
-from .multi.forecast import MultiForecast
 from .stream.calibrator import Calibrator
 from .stream.forecast import Forecast
-from .warm import warm_up
+
+if TYPE_CHECKING:
+    from . import bounds, late, metrics, rivals
+    from .backtest.result import BacktestResult
+    from .bank.bank import Bank
+    from .monitor.monitor import Monitor
+    from .multi.bank import MultiBank
+    from .multi.calibrator import MultiCalibrator
+    from .multi.forecast import MultiForecast
+    from .warm import warm_up
 
 __all__ = [
     "AIOLI",
@@ -112,3 +118,30 @@ __all__ = [
     "rivals",
     "warm_up",
 ]
+
+# `import calibeat` loads what `Calibrator` needs. The rest loads when it is first used (PEP 562).
+_MODULES = {
+    "BacktestResult": "backtest.result",
+    "Bank": "bank.bank",
+    "Monitor": "monitor.monitor",
+    "MultiBank": "multi.bank",
+    "MultiCalibrator": "multi.calibrator",
+    "MultiForecast": "multi.forecast",
+    "bounds": "bounds",
+    "late": "late",
+    "metrics": "metrics",
+    "rivals": "rivals",
+    "warm_up": "warm",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _MODULES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    module = import_module(f".{_MODULES[name]}", __name__)
+    value = globals()[name] = module if name == _MODULES[name] else getattr(module, name)
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
