@@ -16,9 +16,8 @@ from .options import Options
 from .read import arrays
 from .read.batch import Batch, Chunk
 from .read.rows import RowReader
-from .replay.contenders import with_key_variants, with_others
+from .replay.contenders import chosen, with_key_variants, with_others
 from .replay.engine import Elsewhere, OnForecasts, replay_log
-from .replay.methods import chosen
 from .result import BacktestResult
 from .tables import Table, check_times
 
@@ -73,13 +72,13 @@ def run(
     `others` are the names of further columns by role, in the order of the batches: rivals, scores of other models.
     """
     options = reader.options
-    methods, notes = chosen(options.methods, keyed=keyed)
+    contenders, notes = chosen(options.methods, keyed=keyed)
     variants = None
     if keyed:
-        methods, variants = with_key_variants(methods)
-    methods, more = with_others(methods, others or {}, asked=options.methods is not None)
+        contenders, variants = with_key_variants(contenders)
+    contenders, more = with_others(contenders, others or {}, asked=options.methods is not None)
     notes += more
-    observed = Observed(options, methods)
+    observed = Observed(options, contenders)
 
     def hand_on(chunk: Chunk, forecasts: dict[str, Vector], place: Ints) -> None:
         observed.add(chunk, forecasts, place)
@@ -89,7 +88,7 @@ def run(
     try:
         replayed = replay_log(
             reader.chunks(batches),
-            methods,
+            contenders,
             bins=options.bins,
             warmup=options.warmup,
             keyed=keyed,

@@ -18,7 +18,7 @@ from calibeat.backtest.read.files import STDIN, LogFile, files_of, require_arrow
 from calibeat.backtest.read.guess import Columns
 from calibeat.backtest.read.log import read_log
 from calibeat.backtest.read.rows import RowReader
-from calibeat.backtest.replay.methods import DEFAULT
+from calibeat.backtest.replay.contenders import DEFAULT
 from calibeat.backtest.result import BacktestResult
 from calibeat.backtest.run import run as replay
 from calibeat.errors import InvalidInput

@@ -16,7 +16,7 @@ from calibeat.backtest.judge.summary import Source
 from calibeat.backtest.options import Options
 from calibeat.backtest.read.arrow import batch_of
 from calibeat.backtest.read.batch import Batch
-from calibeat.backtest.replay.methods import chosen
+from calibeat.backtest.replay.contenders import chosen
 from calibeat.backtest.result import BacktestResult
 from calibeat.backtest.run import run
 from calibeat.core.method import Method
@@ -97,8 +97,8 @@ def _by_keys(options: Options, *, keyed: bool) -> dict[str, Method]:
     counts = options.delay_events or (options.maturity is not None and options.maturity.events)
     if not keyed or counts:
         return {}
-    methods, _ = chosen(options.methods, keyed=True)
-    return {name: method for name, method in methods if type(method) is Method}
+    contenders, _ = chosen(options.methods, keyed=True)
+    return {each.name: each.method for each in contenders if each.method is not None}
 
 
 def _replayed(

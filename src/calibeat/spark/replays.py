@@ -17,9 +17,9 @@ from calibeat.backtest.options import Options
 from calibeat.backtest.read.arrow import batch_of
 from calibeat.backtest.read.batch import CHUNK, Batch, Chunk
 from calibeat.backtest.read.rows import RowReader
-from calibeat.backtest.replay.chunk import Underway
+from calibeat.backtest.replay.contenders import Context, MethodReplay
 from calibeat.backtest.replay.engine import Runner
-from calibeat.backtest.replay.replay import Replay
+from calibeat.backtest.replay.late import Underway
 from calibeat.core.method import Method
 from calibeat.core.randomness import numbered, stream_key, uniforms_at
 from calibeat.errors import CalibeatError
@@ -91,8 +91,8 @@ class _Replays:
     """All methods on their way through a partition."""
 
     def __init__(self, methods: tuple[Method, ...], options: Options, *, late: bool) -> None:
-        self._late = [Replay(method, raw_first=options.maturity is not None) for method in methods]
-        self._at_once = [Replay(method) for method in methods] if late else []
+        self._late = [MethodReplay(method, raw_first=options.maturity is not None) for method in methods]
+        self._at_once = [MethodReplay(method) for method in methods] if late else []
         self._underway = Underway(options.maturity)
         self._key, self._made = np.uint64(stream_key(options.seed, 0)), np.zeros(1)
 
@@ -101,12 +101,12 @@ class _Replays:
         self._made = np.concatenate([self._made, np.zeros(max(0, streams - len(self._made)))])
         draws = uniforms_at(self._key, numbered(self._made, chunk.slots.astype(np.int32)))
         plan = None if chunk.clock is None else self._underway.plan(chunk)
-        found = [replay.feed(chunk, plan, draws, streams) for replay in self._late]
+        found = [replay.feed(Context(chunk, plan, draws, streams)) for replay in self._late]
         labelled = ~np.isnan(chunk.outcomes)
         known = Chunk(chunk.scores[labelled], chunk.outcomes[labelled], chunk.slots[labelled])
         for replay in self._at_once:
             forecasts = np.full(len(chunk), np.nan)
-            forecasts[labelled] = replay.feed(known, None, draws[labelled], streams)
+            forecasts[labelled] = replay.feed(Context(known, None, draws[labelled], streams))
             found.append(forecasts)
         return found
 
@@ -157,9 +157,9 @@ class Made(RowReader):
         """Put what was made elsewhere in the place of the replays of those methods."""
         for at, name in enumerate(self.methods):
             runner = next(runner for runner in runners if runner.name == name)
-            runner.replay = _Known(self, runner.method, FORECAST.format(at))
+            runner.replay = _Known(self, FORECAST.format(at))
             if runner.at_once is not None:
-                known: Any = _Known(self, runner.method, AT_ONCE.format(at))
+                known: Any = _Known(self, AT_ONCE.format(at))
                 runner.at_once = known, runner.at_once[1]
 
     def forecasts(self, column: str) -> Vector:
@@ -180,12 +180,11 @@ class Made(RowReader):
 class _Known:
     """A replay whose forecasts were made elsewhere."""
 
-    def __init__(self, made: Made, method: Method, column: str) -> None:
-        self.hedges = method.draws
+    def __init__(self, made: Made, column: str) -> None:
         self.trail: list[Vector] = []
         self._made, self._column = made, column
 
-    def feed(self, chunk: Chunk, _plan: Any, _draws: Vector, _streams: int, _marks: Any = None) -> Vector:
+    def feed(self, context: Context) -> Vector:
         """The forecasts of the chunk at hand; of some of its events where only those have an outcome."""
         found = self._made.forecasts(self._column)
-        return found if len(found) == len(chunk) else found[~np.isnan(found)]
+        return found if len(found) == len(context.chunk) else found[~np.isnan(found)]

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from calibeat.backtest.replay.engine import Replayed, Runner
-from calibeat.backtest.replay.outside import Outside
+from calibeat.backtest.replay.contenders import Contender
+from calibeat.backtest.replay.engine import Replayed
 from calibeat.backtest.replay.tally import COUNT, FORECAST, OUTCOME
 from calibeat.core.presets import name_of
 from calibeat.report.schema import Answer, Happened, Verdict
@@ -35,7 +35,7 @@ def answer(replayed: Replayed, found: Verdict) -> Answer:
     runners = {runner.name: runner for runner in replayed.runners}
     raw, chosen = replayed.runners[0], runners[found["method"]]
     pair = [raw] if chosen is raw else [raw, chosen]
-    library, service, note = deployment(chosen, keyed=replayed.keyed, is_raw=chosen is raw)
+    library, service, note = deployment(chosen.contender, keyed=replayed.keyed, is_raw=chosen is raw)
     return {
         "happened": example_of(pair, replayed.blocks.used, replayed.blocks.judged),
         "sure": SURE["keep" if chosen is raw else "use", found["confidence"]],
@@ -109,20 +109,20 @@ calibeat serve --store calibeat.db --method {name}
 """
 
 
-def deployment(runner: Runner, *, keyed: bool, is_raw: bool = False) -> tuple[str, str | None, str]:
+def deployment(contender: Contender, *, keyed: bool, is_raw: bool = False) -> tuple[str, str | None, str]:
     """The code that puts a method to work: in Python, as a service (None if it cannot be), and a remark."""
     if is_raw:
         return KEEP, None, "Nothing to deploy: go on with the raw score."
-    method, notes, prior = runner.method, list[str](), ""
-    if isinstance(method, Outside):
-        notes.append(method.about)
-        if method.base is None:
-            return WATCH, None, f"{method.about} It is not calibeat's: go on with it as you do, and watch it."
-        prior = ', prior="pooled"' if method.pooled else ""
-        keyed = keyed and not method.one_stream
-        method = method.base
-    if runner.age:
-        notes.append(f"In Python, hold each outcome back until it is {runner.age} old, ones and zeros alike.")
+    method, notes, prior = contender.method, list[str](), ""
+    if method is None:
+        notes.append(contender.about)
+        if contender.base is None:
+            return WATCH, None, f"{contender.about} It is not calibeat's: go on with it as you do, and watch it."
+        prior = ', prior="pooled"' if contender.pooled else ""
+        keyed = keyed and not contender.one_stream
+        method = contender.base
+    if contender.age:
+        notes.append(f"In Python, hold each outcome back until it is {contender.age} old, ones and zeros alike.")
     name = name_of(method)
     code = repr(name) if name else repr(method)
     used = re.findall(r"\b[A-Z]\w*(?=\()", "" if name else code)  # the parts, by their classes
@@ -131,4 +131,4 @@ def deployment(runner: Runner, *, keyed: bool, is_raw: bool = False) -> tuple[st
     if name is None or prior:
         notes.append("The service takes presets by name; this method has none." if name is None else NO_POOL)
         return library, None, " ".join(notes)
-    return library, SERVICE.format(name=name + (f" --mature {runner.age}" if runner.age else "")), " ".join(notes)
+    return library, SERVICE.format(name=name + (f" --mature {contender.age}" if contender.age else "")), " ".join(notes)

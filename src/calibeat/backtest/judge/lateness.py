@@ -7,9 +7,8 @@ from typing import Any, Protocol
 
 from calibeat._util.words import duration
 from calibeat.backtest.options import Maturity
-from calibeat.backtest.replay.ages import Ages
-from calibeat.backtest.replay.delays import Delays
 from calibeat.backtest.replay.engine import Replayed
+from calibeat.backtest.replay.late import Ages, Delays
 from calibeat.backtest.replay.tally import Blocks, Tally
 from calibeat.report.schema import AgesByOutcome, Delay, Immediate, Number
 
@@ -55,7 +54,7 @@ def notice_of_ages(replayed: Replayed, labels: dict[str, str]) -> str | None:
         return None
     sooner = "zeros" if ages.share_later > 0.5 else "ones"
     told = f"{_medians(ages)} A method that learns each outcome as it comes sees too many {sooner} at first."
-    beside = next((runner for runner in replayed.runners if runner.age), None)
+    beside = next((runner for runner in replayed.runners if runner.contender.age), None)
     if beside is None:
         return f"{told} Replay the log with one age for both: --mature {typed} (mature={typed!r} in Python)."
     return f"{told} {labels[beside.name]} learns both at the same age."

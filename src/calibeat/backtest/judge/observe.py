@@ -10,8 +10,7 @@ from calibeat._util.cores import usable_cores
 from calibeat._util.types import Ints, Vector
 from calibeat.backtest.options import Options
 from calibeat.backtest.read.batch import Chunk
-from calibeat.core.method import Method
-from calibeat.core.presets import name_of
+from calibeat.backtest.replay.contenders import Contender
 
 from .compare import Counting
 from .decisions import Deciding
@@ -24,11 +23,11 @@ from .watch import Watch
 class Observed:
     """The hook of a replay: it sees each chunk with the forecasts of all methods, the raw score first."""
 
-    def __init__(self, options: Options, methods: Sequence[tuple[str, Method]]) -> None:
+    def __init__(self, options: Options, contenders: Sequence[Contender]) -> None:
         self._counting = Counting(options.bins)
         self.deciding = None if options.costs is None else Deciding(options.costs)
         self.history, self.periods = History(), Periods(options)
-        self.watch = Watch(named=next((name for name, method in methods if name_of(method) == "auto"), None))
+        self.watch = Watch(named=next((each.name for each in contenders if each.preset == "auto"), None))
 
     def add(self, chunk: Chunk, forecasts: dict[str, Vector], place: Ints) -> None:
         """Count a chunk, in threads: compiled kernels let go of the interpreter."""

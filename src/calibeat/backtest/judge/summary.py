@@ -9,14 +9,15 @@ from importlib.metadata import PackageNotFoundError, version
 
 import numpy as np
 
+from calibeat._util.types import Vector
 from calibeat._version import __version__
 from calibeat.backtest.read.guess import Columns
 from calibeat.backtest.replay.engine import Replayed, Runner
 from calibeat.core.calibeating import Hedging
 from calibeat.core.losses import LOSS_FLOOR
+from calibeat.core.method import Method
 from calibeat.core.mixtures import Lanes
 from calibeat.core.params import params_of
-from calibeat.core.presets import PRESETS, name_of
 from calibeat.core.refit import Histogram
 from calibeat.report.schema import (
     Data,
@@ -44,26 +45,6 @@ from .observe import Observed
 from .periods import sentences_on_periods
 from .verdict import INTERVALS, LEGEND, Facts, threshold, verdict
 
-ABOUT = {
-    "auto": "calibeat's own: six paces of drift mixed by log-loss, then an interpolated correction.",
-    "bm": "The base model's score as it came.",
-    "ops": "Online Platt scaling: two numbers, one Newton step per outcome.",
-    "tops": "OPS, then the average outcome of its bin.",
-    "hops": "OPS, then a randomised forecast that is calibrated even against an adversary.",
-    "obs": "Online beta scaling: three numbers, the two ends bend apart.",
-    "tobs": "OBS, then the average outcome of its bin.",
-    "hobs": "OBS, then a randomised forecast that is calibrated even against an adversary.",
-    "fps": "Platt scaling fitted once, on the first 1,000 outcomes: what most people deploy.",
-    "fbs": "Beta scaling fitted once, on the first 1,000 outcomes.",
-    "wps": "Platt scaling fitted again on all the past every 500 outcomes.",
-    "wbs": "Beta scaling fitted again on all the past every 500 outcomes.",
-    "swps": "Platt scaling fitted again every 100 outcomes on the last 1,000.",
-    "swbs": "Beta scaling fitted again every 100 outcomes on the last 1,000.",
-    "whb": "Histogram binning, fitted again every 500 outcomes.",
-    "twhb": "Histogram binning, fitted again every 500 outcomes, then the average outcome of its bin.",
-    "f99": "Foster's forecaster, which ignores the score: calibrated, and no more than that.",
-}
-
 
 @dataclass
 class Source:
@@ -84,9 +65,9 @@ def summarise(replayed: Replayed, source: Source, observed: Observed) -> Payload
     """The contract with the report; see `calibeat.report.schema`."""
     blocks, used, sums = replayed.blocks, replayed.blocks.used, observed.sums
     tallies = {runner.name: runner.tally for runner in replayed.runners}
-    labels = {runner.name: _label(runner) for runner in replayed.runners}
+    labels = {runner.name: runner.contender.label for runner in replayed.runners}
     bootstrap = Bootstrap(tallies, used, blocks.length)
-    named = next((runner.name for runner in replayed.runners if name_of(runner.method) == "auto"), None)
+    named = next((runner.name for runner in replayed.runners if runner.contender.preset == "auto"), None)
     compared = Comparison(list(labels), bootstrap, sums, named)
     log_e_max = {name: float(tally.running[1]) for name, tally in tallies.items()}
     facts = Facts(
@@ -162,27 +143,15 @@ def versions() -> dict[str, str]:
     return {"calibeat": __version__, "python": platform.python_version(), "numpy": np.__version__, "numba": numba}
 
 
-def _label(runner: Runner) -> str:
-    name = runner.name.removesuffix(_maturing(runner))
-    return "raw" if name == "raw" else (name.upper() if name in PRESETS else name) + _maturing(runner)
-
-
-def _maturing(runner: Runner) -> str:
-    """The end of the name of a method that learns outcomes at another age than the rest."""
-    return f", mature {runner.age}" if runner.age else ""
-
-
 def _ignores_score(runner: Runner) -> bool:
     """Whether the forecasts do not depend on the score, as those of F99."""
-    calibeater = runner.method.calibeater
-    return runner.method.features is None and calibeater == Hedging(start="first", groups=1)
+    method = runner.method
+    return method is not None and method.features is None and method.calibeater == Hedging(start="first", groups=1)
 
 
 def _method(runner: Runner) -> MethodInfo:
-    about = ABOUT.get(name_of(runner.method) or "", str(runner.method))
-    if runner.age:
-        about += f" Every outcome is learnt at an age of {runner.age}; until then it forecasts the raw score."
-    return {"name": runner.name, "label": _label(runner), "about": about, "seconds": runner.seconds}
+    contender = runner.contender
+    return {"name": contender.name, "label": contender.label, "about": contender.about, "seconds": runner.seconds}
 
 
 def _data(replayed: Replayed, source: Source) -> Data:
@@ -210,7 +179,7 @@ def _data(replayed: Replayed, source: Source) -> Data:
             "had learnt its first outcome, every method forecast the raw score."
         )
     # What hedging says is one of a few points: forecasts of one rank are equal indeed.
-    error = max(auc(runner.tally)[1] for runner in replayed.runners if not runner.replay.hedges)
+    error = max(auc(runner.tally)[1] for runner in replayed.runners if not runner.contender.hedges)
     if error < 0.01:  # where it seems more, forecasts are equal indeed
         notes.append(
             "For the AUC forecasts within 1/256 of one another (towards 0 and towards 1) count as equal: it is off by "
@@ -288,17 +257,19 @@ def _trajectories(replayed: Replayed) -> Trajectories:
     timed = bool(replayed.mark_times)
     methods = {}
     for runner in replayed.runners:
-        moves = runner.method.learner is not None and not isinstance(runner.method.features, Histogram)
-        if moves and runner.replay.trail:
-            methods[runner.name] = _trajectory(runner)
+        method = runner.method
+        if method is None or method.learner is None or isinstance(method.features, Histogram):
+            continue
+        if runner.replay.trail:
+            methods[runner.name] = _trajectory(method, runner.replay.trail)
     x: list[str] | list[int] = [iso(t) for t in replayed.mark_times] if timed else replayed.marks
     return {"by": "time" if timed else "event", "x": x, "methods": methods}
 
 
-def _trajectory(runner: Runner) -> Trajectory:
-    expert = replace(runner.method, guard=None)  # what is noted of a row ends before the guard
-    points = [params_of(expert, noted.tolist()) for noted in runner.replay.trail]
-    mixes = isinstance(runner.method.learner, Lanes)
+def _trajectory(method: Method, trail: list[Vector]) -> Trajectory:
+    expert = replace(method, guard=None)  # what is noted of a row ends before the guard
+    points = [params_of(expert, noted.tolist()) for noted in trail]
+    mixes = isinstance(method.learner, Lanes)
     names = [name for name in points[0] if name in ("a", "b", "c")]
     return {
         "params": {name: [number(point[name]) for point in points] for name in names},
