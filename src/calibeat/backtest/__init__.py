@@ -112,8 +112,7 @@ def backtest(
     from calibeat._util.matrix import is_matrix
 
     from .options import Options  # now, so that `import calibeat` is light
-    from .run import run_arrays
-    from .tables import Table
+    from .run import LogColumns, run_arrays
 
     options = Options(
         methods=methods,
@@ -147,7 +146,7 @@ def backtest(
         return run_matrix(*columns, options, classes=classes, keep_forecasts=keep_forecasts)
     if classes is not None:
         raise InvalidInput("classes must be given with a matrix of scores only, got a vector of them")
-    table = Table.of(
+    table = LogColumns.of(
         {"scores": scores, "outcomes": outcomes, "keys": keys, "times": times, "outcome_times": outcome_times},
         {"score": score, "outcome": outcome, "key": key, "time": time, "outcome time": outcome_time},
         rivals,

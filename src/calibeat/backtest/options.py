@@ -1,4 +1,4 @@
-"""Every choice of a backtest in one object: the function, the command and whoever else replays a log share it."""
+"""Every choice of a backtest in one object, which the function and the command share."""
 
 from __future__ import annotations
 
@@ -107,6 +107,18 @@ class Options:
             check_interval(name, cost, 1e-9, 1e12) for name, cost in (("cost_fp", false_alarm), ("cost_fn", missed))
         )
         return Costs(fp / (fp + fn), fp, fn, given=True)
+
+    def check_times(self, times: object, outcome_times: object) -> None:
+        """Raise if the columns of times contradict the options on when outcomes arrive.
+
+        Raises
+        ------
+        InvalidInput : if times of outcomes come without times of events, or with a delay.
+        """
+        if outcome_times is not None and times is None:
+            raise InvalidInput("outcome_times need times to be compared with, got none")
+        if outcome_times is not None and (self.delay_events or self.delay_microseconds):
+            raise InvalidInput("delay must not be set where outcome_times say when outcomes arrived, got both")
 
     def call(self, *columns: str) -> str:
         """The call of `calibeat.backtest` that has these options.

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from calibeat.backtest.judge.summary import Source
+from calibeat.backtest.judge.summary import LogInfo
 from calibeat.backtest.options import Options
 from calibeat.backtest.read.arrow import batch_of
 from calibeat.backtest.read.batch import Batch
@@ -83,7 +83,7 @@ def backtest(
     if by_keys:
         log = _replayed(log, by_keys, columns, orders, partitions, chosen_options)
     reader = Made(chosen_options, trace=True, methods=tuple(by_keys))
-    source = Source(chosen_options.title, ["a frame of Spark"], score_kind=chosen_options.score_kind)
+    source = LogInfo(chosen_options.title, ["a frame of Spark"], score_kind=chosen_options.score_kind)
     given = {**{role.replace(" ", "_"): name for role, name in columns.items()}, "order": order, **options}
     listed = ", ".join(f"{name}={value!r}" for name, value in given.items() if value is not None)
     source.command = f"calibeat.spark.backtest(frame, {listed})"

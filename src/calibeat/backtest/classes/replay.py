@@ -12,7 +12,7 @@ import numpy as np
 
 from calibeat._util.cores import usable_cores
 from calibeat._util.types import Flags, Ints, Vector
-from calibeat.backtest.judge.compare import typical_delay
+from calibeat.backtest.judge.verdict import typical_delay
 from calibeat.backtest.read.batch import FIRST_EVENTS, Chunk
 from calibeat.backtest.replay.engine import default_warmup
 from calibeat.backtest.replay.late import Delays, LearningPlan, Underway

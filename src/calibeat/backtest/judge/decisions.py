@@ -22,11 +22,10 @@ from calibeat.backtest.read.batch import Chunk
 from calibeat.backtest.replay.engine import Replayed
 from calibeat.backtest.replay.tally import MOST_BLOCKS, RANKS, STEPS, Blocks, Tally, rank_of
 from calibeat.core.jit import compilable, for_size
-from calibeat.report.decision_schema import Action, ActionsOverTime, DecisionCurve, Decisions
+from calibeat.report.schema import Action, ActionsOverTime, DecisionCurve, Decisions
 
-from .dependence import GROWS, Z, student
-from .mass import threshold_of
-from .measures import cuts_of, iso, number
+from .intervals import GROWS, Z, student
+from .measures import cuts_of, iso, number, threshold_of
 
 ACTS, HITS, NEW, NEW_ONES, DROPPED, DROPPED_ONES, RESID, MODEL, GAP, WIDTH = range(10)
 THRESHOLDS = 99  # of the curve

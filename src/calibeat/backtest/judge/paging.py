@@ -101,7 +101,7 @@ class Trail:
         return int(np.interp(outcome, [0, *(p[0] for p in self.path)], [begin, *(p[1] for p in self.path)]))
 
 
-class Watch:
+class Trails:
     """The hook of a replay: a trail for the raw score, for the method `named`, and for the leader of the first chunk.
 
     A monitor costs about as much as a method, so not every method has one. If the log fits in the first chunk, the
@@ -144,8 +144,8 @@ class Watch:
         self._heard = int(heard[-1])
         return heard
 
-    def told(self, chosen: str, labels: dict[str, str]) -> Paging:
-        """For the report; `chosen` is the method of the verdict."""
+    def for_report(self, chosen: str, labels: dict[str, str]) -> Paging:
+        """What they found; `chosen` is the method of the verdict."""
         timed = bool(self._timed)
         by: Axis = "time" if timed else "event"
         watched = {name: _trail(trail, timed=timed) for name, trail in self.trails.items()}

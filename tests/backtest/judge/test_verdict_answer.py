@@ -9,7 +9,7 @@ import pytest
 
 import calibeat
 from calibeat import AUTO, BM, OPS, TOPS, Tracking
-from calibeat.backtest.judge.answer import SURE, deployment
+from calibeat.backtest.judge.verdict import SURE, deployment
 from calibeat.backtest.replay.contenders import method_contender, with_key_variants, with_others
 from calibeat.core.presets import PRESETS
 
