@@ -18,7 +18,7 @@ SCORE_KINDS = ("probability", "percent", "logit")
 
 @dataclass(frozen=True)
 class Maturity:
-    """The age at which an outcome may be learnt: so many further forecasts, or so many microseconds.
+    """The age at which an outcome may be learnt: in further forecasts, or in microseconds.
 
     >>> Maturity.of("2h")
     Maturity(events=0, microseconds=7200000000)
@@ -47,6 +47,10 @@ class Costs:
 @dataclass(frozen=True)
 class Options:
     """How a log is read, replayed and judged. Everything is checked when the object is made.
+
+    Raises
+    ------
+    InvalidInput : if an option cannot be used, or two contradict each other.
 
     >>> Options(delay="2h").delay_microseconds, Options(delay=100).delay_events
     (7200000000, 100)
@@ -126,12 +130,12 @@ class Options:
         >>> Options(delay="2h", threshold=0.3).call("scores", "outcomes")
         "calibeat.backtest(scores, outcomes, delay='2h', threshold=0.3)"
         """
-        told = [
+        changed = [
             f"{each.name}={getattr(self, each.name)!r}"
             for each in fields(self)
             if each.name != "typed" and repr(getattr(self, each.name)) != repr(each.default)
         ]
-        return f"calibeat.backtest({', '.join([*columns, *told])})"
+        return f"calibeat.backtest({', '.join([*columns, *changed])})"
 
     def how(self, option: str, argument: str) -> str:
         """How a person sets an option here, as the end of a message."""
@@ -139,13 +143,13 @@ class Options:
 
     @property
     def delay_events(self) -> int:
-        """So many events pass before an outcome is known; 0 where the delay is a time."""
+        """How many events pass before an outcome is known; 0 where the delay is a time."""
         delay, is_time = self._late
         return 0 if is_time else delay
 
     @property
     def delay_microseconds(self) -> int:
-        """So much time passes before an outcome is known; 0 where the delay is a number of events."""
+        """How much time passes before an outcome is known, in microseconds; 0 where the delay is a number of events."""
         delay, is_time = self._late
         return delay if is_time else 0
 

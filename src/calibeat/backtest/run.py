@@ -27,7 +27,7 @@ from .result import BacktestResult
 class LogColumns:
     """The columns that `calibeat.backtest` was given: one by one, or by name from a data frame.
 
-    `columns` are by argument. `others` are by role; `names` tells what each of them is called.
+    `columns` are by argument. `others` are by role; `names` are their names in the report.
     """
 
     columns: dict[str, Any]

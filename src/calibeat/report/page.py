@@ -62,19 +62,19 @@ def html(payload: Mapping[str, object]) -> str:
 
     Everything that comes from outside goes through a serialiser: names of columns and keys are text, never markup.
     """
-    told = cast(Payload, harmless(payload))
-    parts = sections(told)
+    safe = cast(Payload, harmless(payload))
+    parts = sections(safe)
     links = [tag("a", part.get("aria-label"), href=f"#{part.get('id')}") for part in parts[1:]]
     style, script = _style(), _script()
     page = Template(_text("static", "page.html")).substitute(
         policy=f"default-src 'none'; img-src data:; style-src {_hash(style)}; script-src {_hash(script)}; "
         "base-uri 'none'; form-action 'none'",
-        title=markup(tag("title", f"{told['title']} – calibeat")),
-        name=markup(tag("p", name(told["title"]), class_="title")),
+        title=markup(tag("title", f"{safe['title']} – calibeat")),
+        name=markup(tag("p", name(safe["title"]), class_="title")),
         links=" ".join(markup(link) for link in links),
         style=style,
         main="\n".join(markup(part) for part in parts),
-        payload=embedded(told),
+        payload=embedded(safe),
         script=script,
     )
     return page.encode("utf-8", "replace").decode()  # a key may hold half a character, a file may not

@@ -10,7 +10,7 @@ from calibeat._util.words import count, counted, number, percent
 from .elements import Child, figure, how_to_read, labels_of, name, plain_table, section, table_row, tag, typeset
 from .schema import Page, Paging, Payload, Watched
 
-FIRST = 8  # pages of a method that are seen at once; the others unfold
+PAGES_SHOWN = 8  # pages of a method that are seen at once; the others unfold
 
 
 def paging(payload: Payload, found: Paging) -> Element | None:
@@ -77,7 +77,7 @@ def _pages(payload: Payload, found: Paging) -> list[Element]:
         if not watched["shown"]:
             continue
         title = tag("h3", "Pages of ", name(labels.get(method, method)))
-        first, more = watched["shown"][:FIRST], watched["shown"][FIRST:]
+        first, more = watched["shown"][:PAGES_SHOWN], watched["shown"][PAGES_SHOWN:]
         parts += [title, _table(labels.get(method, method), first)]
         if more:
             parts.append(
@@ -87,7 +87,7 @@ def _pages(payload: Payload, found: Paging) -> list[Element]:
 
 
 def _rest(watched: Watched, shown: int) -> str:
-    left_out = watched["pages"] - FIRST - shown
+    left_out = watched["pages"] - PAGES_SHOWN - shown
     later = f"Show {counted(shown, 'later page')}"
     return later if not left_out else f"{later}; {counted(left_out, 'page')} between them left out"
 

@@ -110,7 +110,7 @@ class IntervalsInfo(TypedDict):
     """Martingale intervals of the differences in log-loss and Brier score, for this log's events."""
 
     quantile_of_best: float  # instead of 1.96, where the best of many is claimed to beat the raw score
-    run_events: int  # where labels are late: over so many events they may move together; 0 where they are not
+    run_events: int  # where labels are late: the number of events over which they may move together; else 0
     sentence: str
     legend: str  # how to read the bars of the leaderboard
 
@@ -143,7 +143,7 @@ class PeriodInfo(TypedDict):
     count: int
 
 
-class ReliabilityCurve(TypedDict):
+class BinnedCurve(TypedDict):
     count: list[int]
     forecast: list[Number]
     outcome: list[Number]
@@ -151,14 +151,14 @@ class ReliabilityCurve(TypedDict):
     high: list[Number]
 
 
-class MassCurve(ReliabilityCurve):
+class MassCurve(BinnedCurve):
     edge: list[float]  # the least forecast of each bin
 
 
 class ReliabilityInfo(TypedDict):
     bins: int
     periods: list[PeriodInfo]
-    methods: dict[str, list[ReliabilityCurve]]
+    methods: dict[str, list[BinnedCurve]]
     mass: NotRequired[dict[str, MassCurve]]  # the whole log in bins of equal mass; not with many classes
 
 
@@ -386,7 +386,7 @@ class ClassMethod(TypedDict):
     classwise_ce: Number  # the mean over all classes, shown or not
     ce: list[Number]
     mean: list[Number]  # forecast
-    curves: list[ReliabilityCurve]
+    curves: list[BinnedCurve]
 
 
 class Priors(TypedDict):

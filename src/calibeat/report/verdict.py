@@ -52,24 +52,24 @@ def scale_of(happened: list[Happened]) -> int:
 
 
 def example(payload: Payload) -> str:
-    """Of so many events at about the same forecast, how many happened: the raw score, then the choice."""
+    """Of a thousand events or more at about the same forecast, how many happened: the raw score, then the choice."""
     labels, happened = labels_of(payload), payload["answer"]["happened"]
     scale = scale_of(happened)
-    told: list[str] = []
+    sentences: list[str] = []
     for one in happened:
         who = "the raw score" if one["method"] == payload["methods"][0]["name"] else labels[one["method"]]
-        again = " events" if not told else ""
+        again = " events" if not sentences else ""
         if "classes" in payload:
-            told.append(
+            sentences.append(
                 f"Of {scale:,}{again} whose top class {who} gives about {_about(one['forecast'])}, it is right in "
                 f"{round(scale * one['outcome']):,}."
             )
             continue
-        told.append(
+        sentences.append(
             f"Of {scale:,}{again} that {who} puts at about {_about(one['forecast'])}, "
             f"{round(scale * one['outcome']):,} happened."
         )
-    return " ".join(told)
+    return " ".join(sentences)
 
 
 def _about(share: float) -> str:

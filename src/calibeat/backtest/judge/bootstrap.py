@@ -1,5 +1,5 @@
-"""Would it hold elsewhere? The moving-block bootstrap resamples runs of consecutive events, so that what depends on its
-neighbours stays beside them. It tells how other stretches of a log differ. The printed intervals are those of
+"""Would it hold elsewhere? The moving-block bootstrap resamples runs of consecutive events, so that events which depend
+on each other stay together. It shows how other stretches of a log differ. The printed intervals are those of
 `intervals`, which are for this log."""
 
 from __future__ import annotations

@@ -50,11 +50,11 @@ def notice_of_ages(replayed: Replayed, ages: Ages, labels: dict[str, str]) -> st
     if replayed.maturity is not None and replayed.maturity.microseconds >= maturity.microseconds:
         return None
     sooner = "zeros" if ages.share_later > 0.5 else "ones"
-    told = f"{_medians(ages)} A method that learns each outcome as it comes sees too many {sooner} at first."
+    sentences = f"{_medians(ages)} A method that learns each outcome as it comes sees too many {sooner} at first."
     beside = next((runner for runner in replayed.runners if runner.contender.age), None)
     if beside is None:
-        return f"{told} Replay the log with one age for both: --mature {typed} (mature={typed!r} in Python)."
-    return f"{told} {labels[beside.name]} learns both at the same age."
+        return f"{sentences} Replay the log with one age for both: --mature {typed} (mature={typed!r} in Python)."
+    return f"{sentences} {labels[beside.name]} learns both at the same age."
 
 
 def _medians(ages: Ages) -> str:

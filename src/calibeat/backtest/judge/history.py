@@ -2,7 +2,7 @@
 
 Volume, missing outcomes, delays of ones and of zeros, and scores.
 
-Events are counted in bins of time (a second, ..., an hour, ..., a day, a week), or of so many events without times.
+Events are counted in bins of time (a second, ..., an hour, ..., a day, a week), or of a number of events without times.
 When there are too many bins, the next larger unit takes them together: memory does not grow with the log.
 """
 
@@ -143,11 +143,11 @@ class DataHistory:
             edges = list(pairwise(cuts(len(sums), min(MOST_PERIODS, len(sums)))))
             parts = [(self._label(begins[a], begins[b - 1]), a, b) for a, b in edges]
         reference = sums[parts[0][1] : parts[0][2]].sum(axis=0)
-        told: list[DataPeriod] = []
+        found: list[DataPeriod] = []
         for at, (label, a, b) in enumerate(parts):
             row = sums[a:b].sum(axis=0)
             n, known = row[COUNT], row[COUNT] - row[MISSING]
-            told.append(
+            found.append(
                 {
                     "label": label,
                     "count": int(n),
@@ -159,7 +159,7 @@ class DataHistory:
                     "psi": psi(reference[SCORES:ZERO_DELAYS], row[SCORES:ZERO_DELAYS]) if at and n else None,
                 }
             )
-        return told
+        return found
 
     def _label(self, first: int, last: int) -> str:
         if self.timed:
@@ -275,12 +275,12 @@ class Periods:
 
 def sentences_on_periods(periods: list[SplitPeriod], labels: dict[str, str]) -> list[str]:
     """Each period in a sentence: log-loss of every method, the least first."""
-    told = []
+    found = []
     for period in periods:
         losses = {labels[name]: m["log_loss"] for name, m in period["methods"].items() if m["log_loss"] is not None}
         ranked = sorted(losses, key=losses.__getitem__)
         digits = decimals(losses.values())
         shown = ", ".join(f"{label} {losses[label]:.{digits}f}" for label in ranked) or "nothing to compare"
         name = period["name"]
-        told.append(f"{name[0].upper()}{name[1:]}, {counted(period['judged'], 'judged event')}: log-loss {shown}.")
-    return told
+        found.append(f"{name[0].upper()}{name[1:]}, {counted(period['judged'], 'judged event')}: log-loss {shown}.")
+    return found

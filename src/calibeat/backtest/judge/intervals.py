@@ -29,7 +29,7 @@ from calibeat.core.losses import LOSS_FLOOR
 from calibeat.errors import InvalidInput
 
 Z = 1.959963984540054  # of 95 %
-GROWS = 1.25  # the spread is so much larger: more than the noise of a few runs
+GROWS = 1.25  # a spread that is larger by this factor is more than the noise of a few runs
 _STUDENT = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262)  # 97.5 %, 1 to 9 degrees of freedom
 LOG_LOSS, BRIER = 0, 1
 RESID, MODEL = 0, 1
@@ -169,7 +169,7 @@ class Intervals:
     def add(self, forecasts: Vector, outcomes: Vector, place: Ints | None = None) -> Vector:
         """Count a chunk; forecasts[j, t] of method j for event t, in the order of events -> r, the leader's forecasts.
 
-        r is not told for events that do not count.
+        r is 0 for events that do not count.
         """
         if forecasts.shape != (self.methods, len(outcomes)):
             raise InvalidInput(f"forecasts must have shape {(self.methods, len(outcomes))}, got {forecasts.shape}")
@@ -217,7 +217,7 @@ class Intervals:
         return half / max(1, self.events), shared
 
     def difference(self, measure: int, method: int, other: int = 0, z: float = Z) -> tuple[float, float, float]:
-        """Mean loss(method) - loss(other), and the ends of its interval; z = 1.96 if not told."""
+        """Mean loss(method) - loss(other), and the ends of its interval; z = 1.96 if not given."""
         d = (self.losses[measure, method] - self.losses[measure, other]) / max(1, self.events)
         half, _ = self.half_width(measure, method, other, z)
         return float(d), float(d - half), float(d + half)

@@ -26,15 +26,7 @@ from calibeat.backtest.replay.tally import (
     Tally,
 )
 from calibeat.metrics import of_bins, wilson
-from calibeat.report.schema import (
-    MassCurve,
-    Number,
-    PeriodInfo,
-    ReliabilityCurve,
-    ReliabilityInfo,
-    Windows,
-    WindowScores,
-)
+from calibeat.report.schema import BinnedCurve, MassCurve, Number, PeriodInfo, ReliabilityInfo, Windows, WindowScores
 
 MOST_WINDOWS, MOST_PERIODS, MOST_POINTS = 200, 12, 300
 EVENTS_PER_WINDOW = 500
@@ -145,7 +137,7 @@ def _window_scores(tally: Tally, used: int, pairs: Sequence[tuple[int, int]]) ->
 
 
 def cuts(used: int, parts: int) -> list[int]:
-    """Where to cut so many blocks into parts of about as many each: the beginnings, and the end."""
+    """Where to cut `used` blocks into parts of about equal length: the beginnings, and the end."""
     return np.unique(np.linspace(0, used, parts + 1).round().astype(int)).tolist() if used else [0]
 
 
@@ -215,7 +207,7 @@ def _label(microseconds: int, pattern: str) -> str:
     return moment.strftime(pattern) if pattern else f"Q{(moment.month + 2) // 3} {moment.year}"
 
 
-def curve_of(cells: Vector) -> ReliabilityCurve:
+def curve_of(cells: Vector) -> BinnedCurve:
     """From bins x (count, sum of forecasts, sum of outcomes), with a band that holds for all bins at once (95 %).
 
     In a bin the mean outcome is off the mean chance by at most a normal deviation of variance m (1 - m) / n, m the mean
@@ -236,7 +228,7 @@ def curve_of(cells: Vector) -> ReliabilityCurve:
 
 
 def log_e_values(tally: Tally, used: int, at: Sequence[int]) -> list[Number]:
-    """The log e-value after so many blocks."""
+    """The log e-value after each number of blocks in `at`."""
     path = np.cumsum(tally.sums(used)[1:, LOG_E])
     return [number(path[k - 1]) for k in at]
 
@@ -268,7 +260,7 @@ def threshold_of(rank: int) -> float:
 
 
 def groups_of(counts: Vector, groups: int) -> Ints:
-    """The group of each rank, from 0 without gaps: so many of about equal mass, fewer where many are in one rank.
+    """The group of each rank, from 0 without gaps: `groups` of about equal mass, fewer where many are in one rank.
 
     A rank without events goes with the one below it that has some.
 

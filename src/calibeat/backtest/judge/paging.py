@@ -1,7 +1,7 @@
 """Would it have paged? Monitors along a replay, and a trail of their numbers. Memory does not grow with the log.
 
 Outcomes are read in the order of forecasts, also where they came late: an alarm is then about the forecasts up to its
-event. It is raised once their outcomes have arrived, which `Episode.heard` tells.
+event. It is raised once their outcomes have arrived, at `Episode.heard`.
 """
 
 from __future__ import annotations
@@ -206,13 +206,13 @@ def _trail(trail: Trail, *, timed: bool) -> Watched:
 def _sentence(watched: dict[str, Watched], chosen: str, labels: dict[str, str]) -> str:
     raw, *others = watched
     beside = chosen if chosen in others else next(iter(others), raw)
-    told = [
+    sentences = [
         f"A monitor of {_named(raw, name, labels)} would have paged {_often(watched[name]['pages'])}."
         for name in dict.fromkeys([beside, raw])
     ]
     if chosen not in watched:
-        told.append(f"{labels[chosen]} had no monitor: it led only later in the log.")
-    return " ".join(told)
+        sentences.append(f"{labels[chosen]} had no monitor: it led only later in the log.")
+    return " ".join(sentences)
 
 
 def _named(raw: str, name: str, labels: dict[str, str]) -> str:

@@ -1,7 +1,7 @@
 """The verdict: methods compared, which one to use, what it buys, how sure that is, and how to deploy it.
 
 The printed interval is for the mean difference in expectation on this log's events, given their past (`intervals`).
-It allows for the luck of the outcomes and for nothing else. The moving-block bootstrap (`bootstrap`) tells how other
+It allows for the luck of the outcomes and for nothing else. The moving-block bootstrap (`bootstrap`) shows how other
 stretches of the log differ. It is a check, never the printed interval.
 """
 
@@ -29,7 +29,7 @@ from .bootstrap import MEASURES, Bootstrap, Triple
 from .intervals import BRIER, LOG_LOSS, Intervals, Z
 from .measures import CountedMethod, number
 
-FEW = 200  # judged events, or outcomes learnt; fewer settle nothing
+FEW_EVENTS = 200  # judged events, or outcomes learnt; fewer settle nothing
 FEW_EFFECTIVE = 10.0  # events of equal weight; an interval that rests on fewer is a guess
 NOTHING = 1e-9  # a difference below this is rounding
 # A gain below both (share of the log-loss, calibration error) is not worth the work.
@@ -58,7 +58,7 @@ class Counting:
     """Adds the chunks of a replay to `Intervals`; a run of late labels is as long as their median delay in events."""
 
     def __init__(self, bins: int) -> None:
-        self.sums = Intervals(1, bins)  # until the first chunk tells how many methods there are, and how late labels
+        self.sums = Intervals(1, bins)  # until the first chunk shows how many methods there are, and how late it is
         self._began = False
 
     def add(self, chunk: Chunk, forecasts: dict[str, Vector], place: Ints) -> Vector:
@@ -191,7 +191,7 @@ class Facts:
 
 
 def threshold(methods: int) -> float:
-    """The log e-value that one of so many methods ever reaches in at most 5 % of logs whose raw score is calibrated.
+    """The log e-value that one of `methods` ever reaches in at most 5 % of logs whose raw score is calibrated.
 
     >>> round(math.exp(threshold(9)))
     180
@@ -244,15 +244,15 @@ def _of_measures(compared: Comparison, facts: Facts) -> Verdict:
         return _keep(
             raw, "unclear", "Only the raw score was replayed", ["There was no other method to compare it with."]
         )
-    if facts.learnt is not None and facts.learnt < FEW:
+    if facts.learnt is not None and facts.learnt < FEW_EVENTS:
         return _little_learnt(raw, facts.learnt)
     moved = [name for name in others if not _same(compared, name)]
     ranked = sorted(moved or others, key=lambda name: compared.measured(name, "log_loss"))
     best = _candidate(compared, ranked)
     buys = [_buys(compared, best, facts), _errors(compared, best, labels)]
-    if facts.judged < FEW:
+    if facts.judged < FEW_EVENTS:
         counted = "one event was" if facts.judged == 1 else f"{facts.judged:,} events were"
-        few = f"Only {counted} judged; below {FEW} the answer is mostly chance."
+        few = f"Only {counted} judged; below {FEW_EVENTS} the answer is mostly chance."
         return _keep(raw, "unclear", "Too few events to tell: keep the raw score for now", [few, *buys])
     if not moved:
         same = "Every method gave the raw score back: nothing was learnt from this log."
@@ -307,7 +307,7 @@ def _little_learnt(raw: str, learnt: int) -> Verdict:
         none = "No outcome arrived before the last forecast, so no method could learn anything."
         return _keep(raw, "unclear", "Nothing could be learnt: keep the raw score", [none])
     arrived = "one outcome" if learnt == 1 else f"{learnt:,} outcomes"
-    few = f"Only {arrived} arrived before the last forecast; below {FEW} the answer is mostly chance."
+    few = f"Only {arrived} arrived before the last forecast; below {FEW_EVENTS} the answer is mostly chance."
     return _keep(raw, "unclear", "Too few outcomes arrived to tell: keep the raw score for now", [few])
 
 
@@ -473,7 +473,7 @@ def _power(evidence: float) -> str:
 
 # ---- the same for a manager: one number of events, how sure, and what to do --------------------------------------
 
-SHARE, LEAST = 0.01, 50  # of the judged events, and at least so many: a bin with fewer is no example
+LEAST_SHARE, LEAST_IN_BIN = 0.01, 50  # of the judged events: a bin with fewer is no example
 
 SURE = {
     ("use", "sure"): "We are sure: the gain is beyond luck on this log (95 %), and it is there in resampled stretches "
@@ -508,7 +508,7 @@ def example_of(runners: Sequence[CountedMethod], used: int, judged: int) -> list
     Letters: n events in a bin, p the sum of their forecasts, y of their outcomes; the bin has the largest |y - p|.
     """
     tables = [runner.tally.cells(used)[1:].sum(axis=0) for runner in runners]
-    enough = np.min([table[:, COUNT] for table in tables], axis=0) >= max(LEAST, SHARE * judged)
+    enough = np.min([table[:, COUNT] for table in tables], axis=0) >= max(LEAST_IN_BIN, LEAST_SHARE * judged)
     if enough.any():
         off = np.abs(tables[0][:, OUTCOME] - tables[0][:, FORECAST])
         tables = [table[[int(np.argmax(np.where(enough, off, -1.0)))]] for table in tables]
@@ -520,7 +520,7 @@ def _happened(name: str, table: Any) -> Happened:
     return {"method": name, "count": int(n), "forecast": p / n, "outcome": y / n}
 
 
-ONE = """\
+CODE_ONE_STREAM = """\
 from calibeat import {names}
 
 cal = Calibrator({method})
@@ -530,7 +530,7 @@ forecast = cal.predict(score)        # act on forecast.probability
 cal.update(forecast, outcome)        # when it is known, in any order
 """
 
-MANY = """\
+CODE_KEYS = """\
 from calibeat import {names}
 
 bank = Bank({method})
@@ -540,7 +540,7 @@ forecast = bank[key].predict(score)  # act on forecast.probability
 bank[key].update(forecast, outcome)  # when it is known, in any order
 """
 
-KEEP = """\
+CODE_KEEP = """\
 from calibeat import Monitor
 
 monitor = Monitor()           # keep the score, and be told when it breaks
@@ -548,7 +548,7 @@ number = monitor.announce()   # with each score, and when its outcome is known:
 alarms = monitor.update(number, score, outcome)
 """
 
-WATCH = """\
+CODE_WATCH = """\
 from calibeat import Monitor
 
 monitor = Monitor()           # be told when its forecasts break
@@ -558,7 +558,7 @@ alarms = monitor.update(number, forecast, outcome)
 
 NO_POOL = "The service starts each stream by itself; a pooled start is for Python."
 
-SERVICE = """\
+CODE_SERVICE = """\
 pip install 'calibeat[service]'
 calibeat serve --store calibeat.db --method {name}
 """
@@ -567,12 +567,12 @@ calibeat serve --store calibeat.db --method {name}
 def deployment(contender: Contender, *, keyed: bool, is_raw: bool = False) -> tuple[str, str | None, str]:
     """The code that puts a method to work: in Python, as a service (None if it cannot be), and a remark."""
     if is_raw:
-        return KEEP, None, "Nothing to deploy: go on with the raw score."
+        return CODE_KEEP, None, "Nothing to deploy: go on with the raw score."
     method, notes, prior = contender.method, list[str](), ""
     if method is None:
         notes.append(contender.about)
         if contender.base is None:
-            return WATCH, None, f"{contender.about} It is not calibeat's: go on with it as you do, and watch it."
+            return CODE_WATCH, None, f"{contender.about} It is not calibeat's: go on with it as you do, and watch it."
         prior = ', prior="pooled"' if contender.pooled else ""
         keyed = keyed and not contender.one_stream
         method = contender.base
@@ -582,8 +582,9 @@ def deployment(contender: Contender, *, keyed: bool, is_raw: bool = False) -> tu
     code = repr(name) if name else repr(method)
     used = re.findall(r"\b[A-Z]\w*(?=\()", "" if name else code)  # the parts, by their classes
     names = ", ".join(sorted({"Bank" if keyed else "Calibrator", *used}))
-    library = (MANY if keyed else ONE).format(names=names, method=code + prior)
+    library = (CODE_KEYS if keyed else CODE_ONE_STREAM).format(names=names, method=code + prior)
     if name is None or prior:
         notes.append("The service takes presets by name; this method has none." if name is None else NO_POOL)
         return library, None, " ".join(notes)
-    return library, SERVICE.format(name=name + (f" --mature {contender.age}" if contender.age else "")), " ".join(notes)
+    service = CODE_SERVICE.format(name=name + (f" --mature {contender.age}" if contender.age else ""))
+    return library, service, " ".join(notes)

@@ -55,7 +55,7 @@ _NOTHING: Ints = np.empty(0, dtype=np.int64)
 
 @dataclass(frozen=True, eq=False)
 class Context:
-    """A chunk, and what the engine tells every contender about it.
+    """A chunk, and what the engine knows about it.
 
     `plan` says when outcomes are learnt, None where each arrives at once. `draws` are uniform numbers, one an event.
     `streams` is how many streams there are so far. `marks` are events of the chunk at which to note the parameters.
@@ -347,7 +347,7 @@ class MethodReplay:
         return np.concatenate([row[: int(self.method.spec[CELLS])], row[len(row) - len(tail) :]])
 
     def _open(self, streams: int) -> None:
-        """Room for so many streams, each starting from nothing."""
+        """Make room for `streams`, each starting from nothing."""
         width = len(self._initial)
         have = len(self._rows) // width
         if streams > have:
@@ -471,7 +471,7 @@ class OneStreamReplay(MethodReplay):
 
 
 class PooledReplay(MethodReplay):
-    """A method whose new keys start from what all keys have taught, as ``Bank(prior="pooled")`` has it."""
+    """A method whose new keys start from what all keys have taught, as in ``Bank(prior="pooled")``."""
 
     def __init__(self, method: Method, *, raw_first: bool = False) -> None:
         super().__init__(method, raw_first=raw_first)

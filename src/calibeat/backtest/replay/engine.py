@@ -108,7 +108,7 @@ def replay_log(
 ) -> Replayed:
     """Replay every chunk through every contender. The first chunk must be the whole log or at least 20,000 events.
 
-    `streams` tells how many streams there are so far. `on_forecasts` gets each chunk with its forecasts and the block
+    `streams` returns how many streams there are so far. `on_forecasts` gets each chunk with its forecasts and the block
     in which each was counted. With a maturity all contenders learn outcomes at that age. Without, if ones and zeros
     come at clearly different ages in the first chunk, one contender more is replayed: AUTO (or the first method) with
     such an age.

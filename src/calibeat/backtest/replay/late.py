@@ -126,7 +126,7 @@ class Sizes:
         return float(self._count @ below) / max(1.0, float(self.total) * other.total)
 
     def quantiles(self) -> dict[str, float | None]:
-        """By name: the number that so many percent do not exceed, up to the width of a step."""
+        """By name: the number that a share of the values does not exceed, up to the width of a step."""
         total = self._count.sum()
         steps = np.cumsum(self._count)
         edges = np.clip(self._edges(), self._least, self._most)
@@ -168,7 +168,7 @@ LEAST_EACH = 30  # ones, and as many zeros
 CLEARLY = 0.75  # of the pairs of a one and a zero, the one (or the zero) comes at the higher age
 ERRORS = 4.0  # standard errors of the rank statistic beyond one half
 LEAST_FORECASTS = 10  # made between the two median ages
-KNOWN = "95%"  # of the ones and of the zeros are known by the age that is tried
+MATURE_BY = "95%"  # of the ones and of the zeros are known by the age that is tried
 _UNITS = (86_400_000_000, 3_600_000_000, 60_000_000, 1_000_000, 1_000, 1)  # of a typed time, in microseconds
 
 
@@ -225,7 +225,7 @@ class Ages:
     @property
     def maturity(self) -> tuple[Maturity, str]:
         """An age by which 95 % of the ones and 95 % of the zeros are known, as a person would type it."""
-        age = max(sizes.quantiles()[KNOWN] or 0.0 for sizes in (self.ones, self.zeros))
+        age = max(sizes.quantiles()[MATURE_BY] or 0.0 for sizes in (self.ones, self.zeros))
         unit = next((size for size in _UNITS if age >= 10 * size), 1)
         typed = duration_named(max(1, math.ceil(age / unit)) * unit)
         return Maturity.of(typed), typed

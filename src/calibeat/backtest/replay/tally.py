@@ -20,7 +20,7 @@ from calibeat.core.jit import compilable, for_cost, for_size
 from calibeat.core.losses import LOSS_FLOOR, log_loss
 from calibeat.core.method import Method
 
-LEAST = -math.log1p(-LOSS_FLOOR)  # an outcome counts as forecast with at least LOSS_FLOOR
+LEAST_LOSS = -math.log1p(-LOSS_FLOOR)  # an outcome counts as forecast with at least LOSS_FLOOR
 MOST_LOSS = -math.log(LOSS_FLOOR)
 MOST_BLOCKS = 4096
 WARM_UP_BLOCK, FIRST_BLOCK = 0, 1  # block 0 takes the warm-up, which only the certificates look at
@@ -28,8 +28,8 @@ WARM_UP_BLOCK, FIRST_BLOCK = 0, 1  # block 0 takes the warm-up, which only the c
 COUNT, FORECAST, OUTCOME = 0, 1, 2  # of a bin
 LOSS, BRIER, HITS, LOG_E = 0, 1, 2, 3  # sums of a block
 
-OCTAVES = 20  # ranks: so many octaves towards 0 and towards 1, and so many steps in each octave:
-STEPS = 256
+OCTAVES = 20  # of ranks, towards 0 and towards 1
+STEPS = 256  # in each octave
 RANKS = 2 * (2 + OCTAVES * STEPS)
 
 
@@ -79,11 +79,11 @@ def tally(
         cells[at + 2] += y
         loss = log_loss(p, y)
         if loss >= MOST_LOSS:
-            told = p if y == 1.0 else 1.0 - p
-            running[2] += (-math.log(told) if told > 0.0 else math.inf) - loss
+            chance = p if y == 1.0 else 1.0 - p
+            running[2] += (-math.log(chance) if chance > 0.0 else math.inf) - loss
         # Against a true probability, a forecast inside the clip and a score that counts at least the clip make no bet
         # that wins in the mean.
-        log_e = raw_loss[i] - (loss if loss > LEAST else LEAST)
+        log_e = raw_loss[i] - (loss if loss > LEAST_LOSS else LEAST_LOSS)
         at = 4 * block
         sums[at] += loss
         sums[at + 1] += (y - p) * (y - p)
@@ -219,7 +219,7 @@ class Tally:
 
 
 def _grown(array: Vector, width: int, streams: int, most: int | None = None) -> Vector:
-    """Room for so many streams, and for half as many again, up to `most`."""
+    """Make room for `streams` and half as many again, up to `most`."""
     if streams * width <= len(array):
         return array
     room = streams + streams // 2
