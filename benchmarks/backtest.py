@@ -25,7 +25,7 @@ from benchmarks.reading import reading
 from benchmarks.stream import drifting
 from benchmarks.timing import once
 from calibeat import Calibrator, Method
-from calibeat.backtest.replay.methods import chosen
+from calibeat.backtest.replay.contenders import chosen
 
 # By name, so that types are checked alike where river is installed and where it is not.
 CLASSIFIER: Any = import_module("river.base").Classifier
@@ -78,7 +78,7 @@ def command(folder: Path, rows: int) -> Run:
 def kernels(rows: int) -> float:
     """CPU seconds of `Calibrator.run` alone for the same methods and as many rows."""
     part = drifting(min(rows, PIECE))
-    methods = [method for _, method in chosen(None, keyed=False)[0]]
+    methods = [each.method for each in chosen(None, keyed=False)[0] if each.method is not None]
     for method in methods:
         Calibrator(method).run(part.scores[:1000], part.outcomes[:1000])
     seconds = 0.0
@@ -111,8 +111,10 @@ def by_river(rows: int) -> float:
     scores, outcomes = stream.scores.tolist(), (stream.outcomes == 1.0).tolist()
     events = [({"score": score}, outcome) for score, outcome in zip(scores, outcomes, strict=True)]
 
+    methods = [each.method for each in chosen(None, keyed=False)[0] if each.method is not None]
+
     def compare() -> None:
-        for _, method in chosen(None, keyed=False)[0]:
+        for method in methods:
             measures = metrics.base.Metrics([metrics.LogLoss(), metrics.Accuracy(), metrics.ROCAUC()])
             evaluate.progressive_val_score(events, Wrapped(method), measures)
 

@@ -294,16 +294,6 @@ def hostile() -> dict[str, Any]:
     return told
 
 
-SINCE_3 = ("paging", "answer", "created", "decisions", "history")
-
-
-def schema_2() -> dict[str, Any]:
-    """As the version before wrote it."""
-    told = {name: part for name, part in payload(methods=3).items() if name not in SINCE_3}
-    del told["reliability"]["mass"], told["keys"]["differ"]
-    return {**told, "schema": 2}
-
-
 def never_paged() -> dict[str, Any]:
     """A log so short that the monitors have hardly begun."""
     told = payload(methods=2, windows=2, keys=0)
@@ -327,7 +317,6 @@ VARIANTS: dict[str, Callable[[], dict[str, Any]]] = {
     "one of each": one_of_each,
     "extreme": extreme,
     "hostile": hostile,
-    "schema 2": schema_2,
     "never paged": never_paged,
     "200 windows": lambda: payload(windows=200, keys=2000),
 }

@@ -5,9 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from calibeat.backtest.judge.bootstrap import Bootstrap
-from calibeat.backtest.judge.compare import Comparison
 from calibeat.backtest.judge.intervals import Intervals
-from calibeat.backtest.judge.verdict import Facts, verdict
+from calibeat.backtest.judge.verdict import Comparison, Facts, verdict
 from calibeat.backtest.replay.tally import Tally
 
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from calibeat.backtest.replay.hindsight import ScoreTally
+from calibeat.backtest.replay.tally import ScoreTally
 from calibeat.core.fit import derivatives, fit
 from calibeat.core.jit import plain
 from calibeat.core.method import OBS, OPS, PRESETS

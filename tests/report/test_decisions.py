@@ -39,7 +39,6 @@ def test_actions_and_costs_are_read_without_javascript():
 def test_without_costs_there_is_the_curve_and_an_offer():
     html = section(VARIANTS["from Python"]())
     assert 'id="benefit"' in html and 'id="saved"' not in html and "--cost-fp" in html and "<table" not in html
-    assert 'id="decisions"' not in report.html(VARIANTS["schema 2"]())
     assert 'id="saved"' not in section(VARIANTS["one method"]())
 
 

@@ -36,7 +36,6 @@ def test_pictures_of_nothing_are_left_out():
     assert 'id="delays"' not in html and 'id="missing"' not in html and "Delay of" not in html
     by_events = section(VARIANTS["by events"]())
     assert 'id="volume"' not in by_events and "per 512 events" in by_events and "3,600" in by_events
-    assert 'id="history"' not in report.html(VARIANTS["schema 2"]())
 
 
 @pytest.mark.parametrize("dark", [False, True])

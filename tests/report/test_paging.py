@@ -23,11 +23,6 @@ def cells(html, selector):
     return [[re.sub(r"<[^>]*>", "", cell) for cell in re.findall(r"<t[hd].*?</t[hd]>", row)] for row in rows]
 
 
-def test_a_payload_of_the_version_before_has_no_such_section():
-    page = report.html(VARIANTS["schema 2"]())
-    assert 'id="paging"' not in page and 'id="certificates"' in page
-
-
 def test_monitors_and_pages_are_read_without_javascript():
     html = section(payload())
     _, raw, auto, ops = cells(html, 'id="monitors"')

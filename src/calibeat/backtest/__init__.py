@@ -65,12 +65,12 @@ def backtest(
         method may also be an object with ``predict(score)`` and ``update(score, outcome)``, or a function that makes
         one: see docs/own-method.md. ``"isotonic"``, ``"sigmoid"`` and ``"river-sgd"`` are those of other libraries.
     bins : of the calibration error and the reliability diagram.
-    warmup : so many events with an outcome are not scored, for any method. If not given: a twentieth of the outcomes
-        among the first 20,000 events, which is 1,000 where each has one.
-    delay : outcomes arrive so many events late, or so much time: ``"30min"``, ``"2h"``, ``"7d"``.
-    mature : the age at which outcomes are learnt, ones and zeros alike: so many events, or a time such as ``"7d"``. An
-        outcome that arrives later is learnt when it arrives. Until a stream has learnt its first outcome, forecasts are
-        the raw scores. See docs/late-outcomes.md.
+    warmup : the number of events with an outcome at the start that are not scored, for any method. If not given: a
+        twentieth of the outcomes among the first 20,000 events, which is 1,000 where each has one.
+    delay : how late outcomes arrive: a number of events, or a time such as ``"30min"``, ``"2h"``, ``"7d"``.
+    mature : the age at which outcomes are learnt, ones and zeros alike: a number of events, or a time such as
+        ``"7d"``. An outcome that arrives later is learnt when it arrives. Until a stream has learnt its first outcome,
+        forecasts are the raw scores. See docs/late-outcomes.md.
     score_kind : "probability", "percent" or "logit".
     positive : the value of an outcome that counts as 1; every other counts as 0. If not given: 0 and 1, -1 and 1,
         booleans, or words such as yes and no.
@@ -82,10 +82,10 @@ def backtest(
     skip_bad : skip rows that cannot be used and count them, instead of refusing the log.
     sort : put the events in the order of their times.
     seed : for methods that draw.
-    threshold : act where the forecast is at least this; the report then tells what calibrated forecasts change in
+    threshold : act where the forecast is at least this; the report then shows what calibrated forecasts change in
         actions and cost. Or, instead of it:
-    cost_fp, cost_fn : what an action for nothing costs, and what a missed event costs. Their threshold is
-        cost_fp / (cost_fp + cost_fn).
+    cost_fp, cost_fn : what an action for nothing costs, and what a missed event costs, in any one unit. Their threshold
+        is cost_fp / (cost_fp + cost_fn).
     keep_forecasts : also keep every forecast, in ``result.forecasts``.
     title : of the report.
     classes : the names of the classes, where the scores are a matrix without names.
@@ -94,6 +94,12 @@ def backtest(
     the names of the columns (without what all share, such as ``p_``), of `classes`, or column numbers. The methods are
     then "raw", "fts" and "swts" (temperature scaling that is fixed, or fitted on a sliding window), "ots" and "multi".
     There are no keys, rivals, costs and no `mature`. See docs/multiclass.md.
+
+    Raises
+    ------
+    InvalidInput : if columns or options cannot be used (the message names the first bad row), or nothing can be judged.
+    UnknownMethod : if no preset has a name in `methods`.
+    MissingExtra : if a method of another library is asked for, and the library is not installed.
 
     >>> import calibeat
     >>> result = calibeat.backtest([0.9, 0.6] * 600, [1, 0] * 600, methods="ops", delay=20)
@@ -112,8 +118,7 @@ def backtest(
     from calibeat._util.columns import is_matrix
 
     from .options import Options  # now, so that `import calibeat` is light
-    from .run import run_arrays
-    from .tables import Table
+    from .run import LogColumns, run_arrays
 
     options = Options(
         methods=methods,
@@ -147,7 +152,7 @@ def backtest(
         return run_matrix(*columns, options, classes=classes, keep_forecasts=keep_forecasts)
     if classes is not None:
         raise InvalidInput("classes must be given with a matrix of scores only, got a vector of them")
-    table = Table.of(
+    table = LogColumns.of(
         {"scores": scores, "outcomes": outcomes, "keys": keys, "times": times, "outcome_times": outcome_times},
         {"score": score, "outcome": outcome, "key": key, "time": time, "outcome time": outcome_time},
         rivals,

@@ -1,4 +1,4 @@
-"""Every choice of a backtest in one object: the function, the command and whoever else replays a log share it."""
+"""Every choice of a backtest in one object, which the function and the command share."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SCORE_KINDS = ("probability", "percent", "logit")
 
 @dataclass(frozen=True)
 class Maturity:
-    """The age at which an outcome may be learnt: so many further forecasts, or so many microseconds.
+    """The age at which an outcome may be learnt: in further forecasts, or in microseconds.
 
     >>> Maturity.of("2h")
     Maturity(events=0, microseconds=7200000000)
@@ -47,6 +47,10 @@ class Costs:
 @dataclass(frozen=True)
 class Options:
     """How a log is read, replayed and judged. Everything is checked when the object is made.
+
+    Raises
+    ------
+    InvalidInput : if an option cannot be used, or two contradict each other.
 
     >>> Options(delay="2h").delay_microseconds, Options(delay=100).delay_events
     (7200000000, 100)
@@ -108,18 +112,30 @@ class Options:
         )
         return Costs(fp / (fp + fn), fp, fn, given=True)
 
+    def check_times(self, times: object, outcome_times: object) -> None:
+        """Raise if the columns of times contradict the options on when outcomes arrive.
+
+        Raises
+        ------
+        InvalidInput : if times of outcomes come without times of events, or with a delay.
+        """
+        if outcome_times is not None and times is None:
+            raise InvalidInput("outcome_times need times to be compared with, got none")
+        if outcome_times is not None and (self.delay_events or self.delay_microseconds):
+            raise InvalidInput("delay must not be set where outcome_times say when outcomes arrived, got both")
+
     def call(self, *columns: str) -> str:
         """The call of `calibeat.backtest` that has these options.
 
         >>> Options(delay="2h", threshold=0.3).call("scores", "outcomes")
         "calibeat.backtest(scores, outcomes, delay='2h', threshold=0.3)"
         """
-        told = [
+        changed = [
             f"{each.name}={getattr(self, each.name)!r}"
             for each in fields(self)
             if each.name != "typed" and repr(getattr(self, each.name)) != repr(each.default)
         ]
-        return f"calibeat.backtest({', '.join([*columns, *told])})"
+        return f"calibeat.backtest({', '.join([*columns, *changed])})"
 
     def how(self, option: str, argument: str) -> str:
         """How a person sets an option here, as the end of a message."""
@@ -127,13 +143,13 @@ class Options:
 
     @property
     def delay_events(self) -> int:
-        """So many events pass before an outcome is known; 0 where the delay is a time."""
+        """How many events pass before an outcome is known; 0 where the delay is a time."""
         delay, is_time = self._late
         return 0 if is_time else delay
 
     @property
     def delay_microseconds(self) -> int:
-        """So much time passes before an outcome is known; 0 where the delay is a number of events."""
+        """How much time passes before an outcome is known, in microseconds; 0 where the delay is a number of events."""
         delay, is_time = self._late
         return delay if is_time else 0
 

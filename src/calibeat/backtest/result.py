@@ -127,7 +127,12 @@ class BacktestResult:
         return json.dumps(self._payload, allow_nan=False)
 
     def to_html(self, path: str | os.PathLike[str]) -> None:
-        """Write the report: one page that needs nothing but itself. Whole or not at all."""
+        """Write the report: one page that needs nothing but itself. Whole or not at all.
+
+        Raises
+        ------
+        OSError : if `path` cannot be written.
+        """
         from calibeat.report.page import write
 
         write(self._payload, path)
@@ -136,6 +141,11 @@ class BacktestResult:
         """Draw a measure (``"ce"``, ``"log_loss"``, ``"brier"``) of every method over the windows; returns the axes.
 
         The numbers are `windows`. Needs matplotlib. Without `ax` a figure is made that pyplot does not manage.
+
+        Raises
+        ------
+        InvalidInput : if `measure` is another one, or `ax` are no axes.
+        MissingExtra : if matplotlib is not installed.
         """
         check_choice("measure", measure, ("ce", "log_loss", "brier"))
         if ax is None:

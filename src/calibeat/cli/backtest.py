@@ -12,13 +12,13 @@ from calibeat._util.progress import progress
 from calibeat._util.words import visible
 from calibeat.backtest.classes.read import ClassColumns, ClassReader
 from calibeat.backtest.classes.run import run as replay_classes
-from calibeat.backtest.judge.summary import Source
+from calibeat.backtest.judge.summary import LogInfo
 from calibeat.backtest.options import SCORE_KINDS, Options
 from calibeat.backtest.read.files import STDIN, LogFile, files_of, require_arrow
 from calibeat.backtest.read.guess import Columns
 from calibeat.backtest.read.log import read_log
 from calibeat.backtest.read.rows import RowReader
-from calibeat.backtest.replay.methods import DEFAULT
+from calibeat.backtest.replay.contenders import DEFAULT
 from calibeat.backtest.result import BacktestResult
 from calibeat.backtest.run import run as replay
 from calibeat.errors import InvalidInput
@@ -194,7 +194,7 @@ def _replayed(
     """Replay the files and write what was asked for: all of it, or nothing."""
     trace, many = args.out is not None, columns if isinstance(columns, ClassColumns) else None
     reader = RowReader(options, trace=trace) if many is None else ClassReader(options, trace=trace, source=many)
-    source = Source(
+    source = LogInfo(
         options.title,
         [file.name for file in files],
         score_kind=options.score_kind,

@@ -6,9 +6,7 @@ from xml.etree.ElementTree import Element
 
 from calibeat._util.words import count, decimals, number, percent
 
-from .elements import tag
-from .frame import figure, how_to_read, scroller, section
-from .names import name
+from .elements import figure, how_to_read, name, scroller, section, tag
 from .schema import Payload
 
 FEW = 8  # methods and classes whose lines can be told apart

@@ -6,25 +6,17 @@ from xml.etree.ElementTree import Element
 
 from calibeat._util.words import count, number, percent, significant
 
-from .decision_schema import Action, Decisions, Prices
-from .elements import tag
-from .frame import figure, how_to_read, scroller, section, typeset
-from .names import name
-from .schema import Payload
-
-OFFER = "To see actions and costs at one threshold, run it with --threshold, or with --cost-fp and --cost-fn."
+from .elements import figure, how_to_read, labels_of, name, plain_table, section, table_row, tag, typeset
+from .schema import Action, Decisions, Payload, Prices
 
 
-def decisions(payload: Payload) -> Element | None:
-    """Nothing for a payload of schema 2."""
-    told = payload.get("decisions")
-    if told is None:
-        return None
-    costs = told["costs"]
+def decisions(payload: Payload, found: Decisions) -> Element:
+    """The section."""
+    costs = found["costs"]
     return section(
         "decisions",
         "Decisions",
-        *([] if costs is None else _costs(payload, told, costs)),
+        *([] if costs is None else _costs(payload, found, costs)),
         figure(
             "benefit",
             "For every threshold from which one acts: how many of 1,000 events are rightly acted on, less the actions "
@@ -41,33 +33,33 @@ def decisions(payload: Payload) -> Element | None:
     )
 
 
-def _costs(payload: Payload, told: Decisions, costs: Prices) -> list[Element | None]:
+def _costs(payload: Payload, found: Decisions, costs: Prices) -> list[Element | None]:
     unit = (
         "in your units"
         if costs["given"]
         else "in missed events: an action for nothing costs " + significant(costs["fp"])
     )
     return [
-        tag("p", typeset(told["sentence"]), class_="lead"),
+        tag("p", typeset(found["sentence"]), class_="lead"),
         how_to_read(
             f"Each method acts where its forecast is {percent(costs['threshold'])} or more. Costs are {unit}. What was "
             "saved is compared with acting by the raw score; its 95 % interval allows for the luck of the outcomes on "
             "this log. An interval that holds 0 settles nothing."
         ),
-        scroller("Decisions", _table(payload, told)),
+        _table(payload, found),
         figure(
             "saved",
             "What a method had saved against the raw score by each moment: above zero it was cheaper. The band is the "
             "95 % interval at that moment.",
         )
-        if len(told["actions"]) > 1
+        if len(found["actions"]) > 1
         else None,
     ]
 
 
-def _table(payload: Payload, told: Decisions) -> Element:
-    labels = {method["name"]: method["label"] for method in payload["methods"]}
-    named = (
+def _table(payload: Payload, found: Decisions) -> Element:
+    labels = labels_of(payload)
+    headings = (
         "Method",
         "Actions",
         "Right",
@@ -79,15 +71,14 @@ def _table(payload: Payload, told: Decisions) -> Element:
         "Saved per 1,000",
         "95 %",
     )
-    raw, *others = told["actions"]
-    body = tag("tbody", _row(raw, labels[raw["method"]], is_raw=True))
+    raw, *others = found["actions"]
+    rows = [_row(raw, labels[raw["method"]], is_raw=True)]
     for action in sorted(others, key=lambda action: action["cost"]):
         line = _row(action, labels[action["method"]])
         if action["method"] == payload["verdict"]["method"]:
             line.set("class", "chosen")
-        body.append(line)
-    head = tag("tr", *(tag("th", label, scope="col") for label in named))
-    return tag("table", tag("thead", head), body, class_="plain tight", id="actions")
+        rows.append(line)
+    return plain_table("Decisions", headings, rows, class_="plain tight", id_="actions")
 
 
 def _row(action: Action, label: str, *, is_raw: bool = False) -> Element:
@@ -103,4 +94,4 @@ def _row(action: Action, label: str, *, is_raw: bool = False) -> Element:
         "–" if is_raw else number(saved, 2, sign=True),
         "–" if is_raw else f"{number(low, 2, sign=True)} to {number(high, 2, sign=True)}",
     ]
-    return tag("tr", tag("th", name(label), scope="row"), *(tag("td", cell, class_="number") for cell in cells))
+    return table_row(name(label), cells)

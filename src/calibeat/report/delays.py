@@ -6,17 +6,14 @@ from xml.etree.ElementTree import Element
 
 from calibeat._util.words import counted, duration, number
 
-from .elements import tag
-from .frame import figure, how_to_read, scroller, section, typeset
-from .schema import Delay, Histogram, Payload
+from .elements import figure, how_to_read, labels_of, plain_table, section, table_row, tag, typeset
+from .schema import DelayHistogram, DelayInfo, Payload
 
 TINY = 0.001  # of all outcomes: what so few waited for would only stretch the picture
 
 
-def late_outcomes(payload: Payload) -> Element | None:
-    delay = payload["delay"]
-    if delay is None:
-        return None
+def delays(payload: Payload, delay: DelayInfo) -> Element:
+    """The section."""
     return section(
         "delay",
         "Late outcomes",
@@ -32,7 +29,7 @@ def late_outcomes(payload: Payload) -> Element | None:
     )
 
 
-def _different_ages(delay: Delay) -> Element | None:
+def _different_ages(delay: DelayInfo) -> Element | None:
     ages = delay["ages"]
     if ages is None or not ages["differ"]:
         return None
@@ -43,44 +40,22 @@ def _different_ages(delay: Delay) -> Element | None:
     return tag("p", f"{typeset(ages['sentence'])} {advice}", id="ages")
 
 
-def _quantiles(delay: Delay) -> Element:
-    shown = duration if delay["unit"] == "time" else _events
-    head = tag(
-        "tr",
-        tag("th", "Outcomes known by then", scope="col"),
-        *(tag("th", name, scope="col") for name in delay["quantiles"]),
-    )
-    body = tag("tbody")
+def _quantiles(delay: DelayInfo) -> Element:
+    names, ages = list(delay["quantiles"]), delay["ages"]
+    rows, later = [], delay["quantiles"]
     if delay["unit"] == "time":
-        cells = (tag("td", shown(value), class_="number") for value in delay["quantiles"].values())
-        body.append(tag("tr", tag("th", "Delay", scope="row"), *cells))
-        body.extend(_by_outcome(delay))
-    later = {name: delay["events_quantiles"].get(name) for name in delay["quantiles"]}
-    if delay["unit"] == "events":
-        later = delay["quantiles"]
-    cells = (tag("td", _events(value), class_="number") for value in later.values())
-    body.append(tag("tr", tag("th", "Forecasts made meanwhile", scope="row"), *cells))
+        of = {"Delay": delay["quantiles"]}
+        if ages is not None:
+            of |= {"Delay of ones": ages["ones"], "Delay of zeros": ages["zeros"]}
+        rows = [table_row(label, [duration(values.get(name)) for name in names]) for label, values in of.items()]
+        later = delay["events_quantiles"]
+    rows.append(table_row("Forecasts made meanwhile", [number(later.get(name), 0) for name in names]))
     missing = tag("p", " ".join(_missing(delay)), class_="small")
-    return tag("div", scroller("Delay", tag("table", tag("thead", head), body, class_="plain")), missing)
+    return tag("div", plain_table("Delay", ["Outcomes known by then", *names], rows), missing)
 
 
-def _by_outcome(delay: Delay) -> list[Element]:
-    ages = delay["ages"]
-    if ages is None:
-        return []
-    rows = (("Delay of ones", ages["ones"]), ("Delay of zeros", ages["zeros"]))
-    return [
-        tag(
-            "tr",
-            tag("th", label, scope="row"),
-            *(tag("td", duration(values.get(name)), class_="number") for name in delay["quantiles"]),
-        )
-        for label, values in rows
-    ]
-
-
-def _missing(delay: Delay) -> list[str]:
-    """Who is not among the quantiles: an outcome that takes long is likelier to be under way when the log ends."""
+def _missing(delay: DelayInfo) -> list[str]:
+    """What is not among the quantiles: an outcome that takes long is likelier to be under way when the log ends."""
     sentences = []
     if delay["too_late"]:
         left_out = (
@@ -101,7 +76,7 @@ def _them(value: int) -> str:
     return "it" if value == 1 else "them"
 
 
-def folded(histogram: Histogram) -> Histogram:
+def folded(histogram: DelayHistogram) -> DelayHistogram:
     """The same outcomes without a tail of tiny bars at either end: one bar takes them all.
 
     >>> folded({"edges": [3.0, 7.0, 15.0, 31.0], "count": [1, 5000, 7000]})
@@ -122,26 +97,19 @@ def folded(histogram: Histogram) -> Histogram:
     }
 
 
-def _immediate(payload: Payload, delay: Delay) -> Element | None:
+def _immediate(payload: Payload, delay: DelayInfo) -> Element | None:
     at_once = delay["immediate"]
     if not at_once:
         return None
-    late = {row["method"]: row for row in payload["table"]}
-    labels = {method["name"]: method["label"] for method in payload["methods"]}
-    named = ("Method", "Log-loss, as it was", "if told at once", "CE, as it was", "if told at once")
-    body = tag("tbody")
-    for name, row in at_once.items():
-        values = (late[name]["log_loss"], row["log_loss"], late[name]["ce"], row["ce"])
-        cells = (tag("td", number(value), class_="number") for value in values)
-        body.append(tag("tr", tag("th", labels.get(name, name), scope="row"), *cells))
-    head = tag("tr", *(tag("th", name, scope="col") for name in named))
+    late, labels = {row["method"]: row for row in payload["table"]}, labels_of(payload)
+    headings = ("Method", "Log-loss, as it was", "if told at once", "CE, as it was", "if told at once")
+    rows = []
+    for method, row in at_once.items():
+        values = (late[method]["log_loss"], row["log_loss"], late[method]["ce"], row["ce"])
+        rows.append(table_row(labels.get(method, method), map(number, values)))
     return tag(
         "div",
         tag("h3", "What the wait cost"),
         how_to_read("The same methods told each outcome at once: the difference is the price of waiting."),
-        scroller("What the wait cost", tag("table", tag("thead", head), body, class_="plain")),
+        plain_table("What the wait cost", headings, rows),
     )
-
-
-def _events(value: float | None) -> str:
-    return number(value, 0)

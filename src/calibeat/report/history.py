@@ -6,36 +6,31 @@ from xml.etree.ElementTree import Element
 
 from calibeat._util.words import count, duration, number, percent
 
-from .elements import tag
-from .frame import figure, how_to_read, scroller, section
-from .names import name
-from .schema import DataOverTime, Payload
+from .elements import figure, how_to_read, name, plain_table, section, table_row, tag
+from .schema import DataOverTime
 
 
-def history(payload: Payload) -> Element | None:
-    """Nothing for a payload of schema 2."""
-    told = payload.get("history")
-    if told is None:
-        return None
+def history(found: DataOverTime) -> Element:
+    """The section."""
     return section(
         "history",
         "What happened to the data",
-        tag("div", *_pictures(told), class_="pair"),
-        _periods(told),
+        tag("div", *_pictures(found), class_="pair"),
+        _periods(found),
         link="The data over time",
     )
 
 
-def _pictures(told: DataOverTime) -> list[Element]:
-    unit = told["unit"]
+def _pictures(found: DataOverTime) -> list[Element]:
+    unit = found["unit"]
     pictures = []
-    if told["by"] == "time":
+    if found["by"] == "time":
         pictures.append(figure("volume", f"Events per {unit}. A gap or a jump may be a fault of the pipeline."))
-    if any(told["missing"]):
+    if any(found["missing"]):
         pictures.append(
             figure("missing", f"Share of events without an outcome, per {unit}. At the end it may still be on its way.")
         )
-    if told["ones_delay"] is not None:
+    if found["ones_delay"] is not None:
         pictures.append(
             figure(
                 "delays",
@@ -48,20 +43,17 @@ def _pictures(told: DataOverTime) -> list[Element]:
     return pictures
 
 
-def _periods(told: DataOverTime) -> Element:
-    late = told["ones_delay"] is not None
-    shown = duration if told["delay_is_time"] else _events
-    named = ["Period", "Events", "No outcome", *(["Delay of ones", "Delay of zeros"] if late else [])]
-    named += ["Base rate", "Mean score", "PSI of the score"]
-    body = tag("tbody")
-    for period in told["periods"]:
+def _periods(found: DataOverTime) -> Element:
+    late = found["ones_delay"] is not None
+    shown = duration if found["delay_is_time"] else _events
+    headings = ["Period", "Events", "No outcome", *(["Delay of ones", "Delay of zeros"] if late else [])]
+    headings += ["Base rate", "Mean score", "PSI of the score"]
+    rows = []
+    for period in found["periods"]:
         cells = [count(period["count"]), percent(period["missing"])]
         cells += [shown(period["ones_delay"]), shown(period["zeros_delay"])] if late else []
         cells += [percent(period["base_rate"]), percent(period["mean_score"]), number(period["psi"], 3)]
-        line = tag("tr", tag("th", name(period["label"]), scope="row"))
-        line.extend(tag("td", cell, class_="number") for cell in cells)
-        body.append(line)
-    head = tag("tr", *(tag("th", label, scope="col") for label in named))
+        rows.append(table_row(name(period["label"]), cells))
     return tag(
         "div",
         how_to_read(
@@ -69,7 +61,7 @@ def _periods(told: DataOverTime) -> Element:
             "groups; 0.1 is often called some change, 0.25 a large one. It is no alarm: scores may move and stay "
             "calibrated, or stay and lose their calibration. Delays are medians."
         ),
-        scroller("Periods", tag("table", tag("thead", head), body, class_="plain", id="periods")),
+        plain_table("Periods", headings, rows, id_="periods"),
     )
 
 

@@ -1,4 +1,4 @@
-"""The leaderboard: one row a method, the numbers, and small pictures of the intervals. Readable without JavaScript."""
+"""The section on methods: one row each, numbers, and small pictures of the intervals. Readable without JavaScript."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from xml.etree.ElementTree import Element
 
 from calibeat._util.words import NOTHING, decimals, duration, number
 
-from .elements import tag
-from .schema import Number, Payload, Row, Triple
+from .elements import how_to_read, labels_of, scroller, section, tag, typeset
+from .schema import LeaderboardRow, Number, Payload, Triple
 
 Metric = Literal["log_loss", "brier", "ce"]
 METRICS: tuple[tuple[Metric, str], ...] = (("log_loss", "Log-loss"), ("brier", "Brier"), ("ce", "CE"))
-MOST_BEST = 3  # what more than so many share distinguishes nobody
+MOST_BEST = 3  # a best value that more methods share is not marked
 BAR_WIDTH, BAR_HEIGHT, BAR_EDGE = 150, 18, 8
 
 
@@ -51,6 +51,31 @@ E_VALUE = "logarithm of how many times more probable the outcomes were under the
 TIME = "how long the replay took"
 
 
+def methods(payload: Payload) -> Element:
+    """The section."""
+    about = [(method["label"], method["about"]) for method in payload["methods"]]
+    return section(
+        "methods",
+        "Which method",
+        how_to_read("Each row is a method. All are scored on the same events. " + payload["intervals"]["legend"]),
+        tag("div", class_="controls", id="leaderboard-metric"),
+        scroller("Leaderboard", leaderboard(payload)),
+        tag(
+            "p",
+            "Every method made its forecast before it learnt the outcome. Warm-up events are not scored. "
+            + typeset(f"{payload['intervals']['sentence']} {payload['bootstrap']['sentence']}"),
+            class_="small",
+        ),
+        _explained("What the methods are", about),
+        _explained("What the columns mean", columns_of(payload)),
+    )
+
+
+def _explained(summary: str, terms: Sequence[tuple[str, str]]) -> Element:
+    meanings = (tag("div", tag("dt", term), tag("dd", typeset(meaning))) for term, meaning in terms)
+    return tag("details", tag("summary", summary), tag("dl", *meanings, class_="about"))
+
+
 def columns_of(payload: Payload) -> tuple[tuple[str, str], ...]:
     """The columns and what they mean."""
     many = "classes" in payload
@@ -67,8 +92,9 @@ def columns_of(payload: Payload) -> tuple[tuple[str, str], ...]:
 
 
 def leaderboard(payload: Payload) -> Element:
+    """The table."""
     rows = sorted(payload["table"], key=lambda row: math.inf if row["log_loss"] is None else row["log_loss"])
-    labels = {method["name"]: method["label"] for method in payload["methods"]}
+    labels = labels_of(payload)
     about = {method["name"]: method for method in payload["methods"]}
     many = "classes" in payload
     measures = CLASS_MEASURES if many else MEASURES
@@ -107,7 +133,7 @@ def leaderboard(payload: Payload) -> Element:
     return tag("table", tag("thead", head), body, id="leaderboard", class_="sortable")
 
 
-def _value(payload: Payload, row: Row, measure: Measure) -> Number:
+def _value(payload: Payload, row: LeaderboardRow, measure: Measure) -> Number:
     if measure.field == "classwise_ce":
         return payload["classes"]["methods"][row["method"]]["classwise_ce"]
     return row[measure.field]
@@ -136,11 +162,11 @@ def _measure(measure: Measure, value: Number, column: Sequence[Number]) -> Eleme
     return cell
 
 
-def _interval(row: Row, metric: Metric) -> Triple | None:
+def _interval(row: LeaderboardRow, metric: Metric) -> Triple | None:
     return None if row["vs_raw"] is None else _whole(row["vs_raw"][metric])
 
 
-def _other(row: Row, metric: Metric) -> Triple | None:
+def _other(row: LeaderboardRow, metric: Metric) -> Triple | None:
     return None if row["vs_best_other"] is None else _whole(row["vs_best_other"][metric])
 
 
@@ -149,7 +175,7 @@ def _whole(triple: Triple) -> Triple | None:
     return None if None in triple else triple
 
 
-def _differences(row: Row, metric: Metric, scale: Scale, labels: dict[str, str]) -> list[Element]:
+def _differences(row: LeaderboardRow, metric: Metric, scale: Scale, labels: dict[str, str]) -> list[Element]:
     if metric == "ce":
         return _error_differences(row, scale.digits, labels)
     against_raw, against_other = _interval(row, metric), _other(row, metric)
@@ -165,7 +191,7 @@ def _differences(row: Row, metric: Metric, scale: Scale, labels: dict[str, str])
     return cells
 
 
-def _error_differences(row: Row, digits: int, labels: dict[str, str]) -> list[Element]:
+def _error_differences(row: LeaderboardRow, digits: int, labels: dict[str, str]) -> list[Element]:
     """Calibration errors have no honest interval: the difference, and whether luck may explain it."""
     cells = []
     for against in (row["vs_raw"], row["vs_best_other"]):
@@ -206,7 +232,7 @@ class Scale(NamedTuple):
         return BAR_EDGE + (BAR_WIDTH - 2 * BAR_EDGE) * share
 
 
-def _scale(rows: Sequence[Row], metric: Metric) -> Scale:
+def _scale(rows: Sequence[LeaderboardRow], metric: Metric) -> Scale:
     """One hopeless method must not make all others a dot: what is beyond three times the median ends in an arrow."""
     shown = [triple for row in rows if (triple := _interval(row, metric))]
     every = shown + [triple for row in rows if (triple := _other(row, metric))]

@@ -9,33 +9,31 @@ from xml.etree.ElementTree import Element
 
 from calibeat._util.words import NOTHING, decimals, number
 
-from .elements import markup, tag
-from .frame import typeset
-from .names import harmless, name
-from .schema import Curve, Payload, Row
-from .top import CONFIDENCE, example
+from .elements import harmless, labels_of, markup, name, tag, typeset
+from .schema import BinnedCurve, LeaderboardRow, Payload
+from .verdict import CONFIDENCE, example
 
 MOST_ROWS = 6
-WHOLE = "The whole report: .to_html(path)"
+WHOLE = "the whole report: .to_html(path)"
 NUMBER, NAME = "text-align: right; padding: 2px 8px", "text-align: left; padding: 2px 8px 2px 0; font-weight: normal"
 SIZE, EDGE = 220, 30  # of the picture, and of its margin
-RAW, OURS = "#888888", "#0072b2"  # both stand out from white and from black
+RAW_COLOUR, OUR_COLOUR = "#888888", "#0072b2"  # both stand out from white and from black
 
 
 def snippet(payload: Mapping[str, object]) -> str:
     """The result as HTML of some kilobytes. Names are text, never markup."""
-    told = cast(Payload, harmless(payload))
-    verdict, shown = told["verdict"], example(told)
-    chosen = [told["methods"][0]["name"], verdict["method"]]
+    safe = cast(Payload, harmless(payload))
+    verdict, shown = safe["verdict"], example(safe)
+    chosen = [safe["methods"][0]["name"], verdict["method"]]
     return markup(
         tag(
             "div",
             tag("p", tag("b", typeset(verdict["headline"])), f" · {CONFIDENCE[verdict['confidence']]}"),
-            tag("p", typeset(shown)) if shown else None,
+            tag("p", typeset(shown)),
             tag(
                 "div",
-                _picture(told, list(dict.fromkeys(chosen))),
-                _table(told),
+                _picture(safe, list(dict.fromkeys(chosen))),
+                _table(safe),
                 style="display: flex; flex-wrap: wrap; gap: 8px 28px; align-items: flex-start",
             ),
             class_="calibeat-result",
@@ -50,7 +48,7 @@ def _table(payload: Payload) -> Element:
     kept = [payload["methods"][0]["name"], payload["verdict"]["method"]]
     best = [row for row in ranked if row["method"] not in kept][: MOST_ROWS - len(set(kept))]
     rows = [row for row in ranked if row in best or row["method"] in kept]
-    labels = {method["name"]: method["label"] for method in payload["methods"]}
+    labels = labels_of(payload)
     digits = decimals(row["log_loss"] for row in rows)
     body = tag("tbody")
     for row in rows:
@@ -63,14 +61,11 @@ def _table(payload: Payload) -> Element:
     return tag(
         "div",
         tag("table", tag("thead", tag("tr", *(tag("th", label, style=NUMBER) for label in named))), body),
-        tag(
-            "p",
-            f"{left} more in .table; the whole report: .to_html(path)" if left else "The whole report: .to_html(path)",
-        ),
+        tag("p", f"{left} more in .table; {WHOLE}" if left else WHOLE.capitalize()),
     )
 
 
-def _against_raw(row: Row, digits: int) -> str:
+def _against_raw(row: LeaderboardRow, digits: int) -> str:
     if row["vs_raw"] is None:
         return NOTHING
     value, low, high = (number(end, digits, sign=True) for end in row["vs_raw"]["log_loss"])
@@ -79,7 +74,7 @@ def _against_raw(row: Row, digits: int) -> str:
 
 def _picture(payload: Payload, names: list[str]) -> Element:
     """The reliability diagram of the raw score and of the choice."""
-    labels = {method["name"]: method["label"] for method in payload["methods"]}
+    labels = labels_of(payload)
     inner = SIZE - EDGE - 8
 
     def at(x: float, y: float) -> tuple[str, str]:
@@ -100,7 +95,7 @@ def _picture(payload: Payload, names: list[str]) -> Element:
         (x, _), (_, y) = at(value, 0.0), at(0.0, value)
         picture.append(tag("text", f"{value:g}", x=x, y=f"{SIZE - 10}", text_anchor="middle", fill="currentColor"))
         picture.append(tag("text", f"{value:g}", x=f"{EDGE - 5}", y=y, text_anchor="end", fill="currentColor"))
-    for place, (method, colour) in enumerate(zip(names, (RAW, OURS), strict=False)):
+    for place, (method, colour) in enumerate(zip(names, (RAW_COLOUR, OUR_COLOUR), strict=False)):
         points = [at(x, y) for x, y in _points(payload["reliability"]["methods"][method][0])]
         path = " ".join(",".join(point) for point in points)
         picture.append(tag("polyline", points=path, fill="none", stroke=colour, stroke_width="1.6"))
@@ -110,6 +105,6 @@ def _picture(payload: Payload, names: list[str]) -> Element:
     return picture
 
 
-def _points(curve: Curve) -> list[tuple[float, float]]:
+def _points(curve: BinnedCurve) -> list[tuple[float, float]]:
     pairs = zip(curve["forecast"], curve["outcome"], strict=True)
     return [(x, y) for x, y in pairs if x is not None and y is not None]

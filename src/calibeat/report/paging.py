@@ -7,33 +7,30 @@ from xml.etree.ElementTree import Element
 
 from calibeat._util.words import count, counted, number, percent
 
-from .elements import Child, tag
-from .frame import figure, how_to_read, scroller, section, typeset
-from .names import name
+from .elements import Child, figure, how_to_read, labels_of, name, plain_table, section, table_row, tag, typeset
 from .schema import Page, Paging, Payload, Watched
 
-FIRST = 8  # pages of a method that are seen at once; the others unfold
+PAGES_SHOWN = 8  # pages of a method that are seen at once; the others unfold
 
 
-def paging(payload: Payload) -> Element | None:
-    """Nothing for a payload of schema 2, which has no monitors."""
-    told = payload.get("paging")
-    if told is None or not told["methods"]:
+def paging(payload: Payload, found: Paging) -> Element | None:
+    """The section; nothing where no method has a monitor."""
+    if not found["methods"]:
         return None
-    gains = len(told["methods"]) > 1
+    gains = len(found["methods"]) > 1
     return section(
         "paging",
         "Would it have paged?",
-        tag("p", typeset(told["sentence"])),
-        _promise(told),
-        _summary(payload, told),
+        tag("p", typeset(found["sentence"])),
+        _promise(found),
+        _summary(payload, found),
         figure(
             "detector",
             "How near each monitor was to an alarm, on a scale of powers of ten: at the dotted line it raises one and "
             "starts again. A line that stays far below never had a reason. The first 1,024 outcomes only tell how "
             "strongly outcomes come in clusters.",
         ),
-        *_pages(payload, told),
+        *_pages(payload, found),
         tag("h3", "What was gained") if gains else None,
         figure(
             "gain",
@@ -46,20 +43,19 @@ def paging(payload: Payload) -> Element | None:
     )
 
 
-def _promise(told: Paging) -> Element:
+def _promise(found: Paging) -> Element:
     return how_to_read(
         "A monitor reads outcomes in the order of their forecasts, also where they came late. If forecasts are "
-        f"calibrated, it raises one false alarm in {count(int(told['arl']))} outcomes at most, on average, however "
-        f"often you look; this log has {count(told['outcomes'])}. Alarms that follow closely are one page."
+        f"calibrated, it raises one false alarm in {count(int(found['arl']))} outcomes at most, on average, however "
+        f"often you look; this log has {count(found['outcomes'])}. Alarms that follow closely are one page."
     )
 
 
-def _summary(payload: Payload, told: Paging) -> Element:
-    labels = _labels(payload)
-    named = ("Monitor of", "Pages", "Alarms", "First page", "Gain over the raw score", "95 %, at every moment")
-    body = tag("tbody")
-    raw = payload["methods"][0]["name"]
-    for method, watched in told["methods"].items():
+def _summary(payload: Payload, found: Paging) -> Element:
+    labels = labels_of(payload)
+    headings = ("Monitor of", "Pages", "Alarms", "First page", "Gain over the raw score", "95 %, at every moment")
+    rows, raw = [], payload["methods"][0]["name"]
+    for method, watched in found["methods"].items():
         first = watched["shown"][0]["at"] if watched["shown"] else None
         mean, low, high = watched["gain"] if method != raw else (None, None, None)
         ends = "–" if low is None or high is None else f"{number(low, 5, sign=True)} to {number(high, 5, sign=True)}"
@@ -70,31 +66,28 @@ def _summary(payload: Payload, told: Paging) -> Element:
             number(mean, 5, sign=True),
             ends,
         ]
-        line = tag("tr", tag("th", name(labels.get(method, method)), scope="row"))
-        line.extend(tag("td", cell, class_="number") for cell in cells)
-        body.append(line)
-    head = tag("tr", *(tag("th", label, scope="col") for label in named))
-    return scroller("Monitors", tag("table", tag("thead", head), body, class_="plain", id="monitors"))
+        rows.append(table_row(name(labels.get(method, method)), cells))
+    return plain_table("Monitors", headings, rows, id_="monitors")
 
 
-def _pages(payload: Payload, told: Paging) -> list[Element]:
+def _pages(payload: Payload, found: Paging) -> list[Element]:
     """The pages of each method: the latest matter most, the first tells when it began."""
-    labels, parts = _labels(payload), list[Element]()
-    for method, watched in told["methods"].items():
+    labels, parts = labels_of(payload), list[Element]()
+    for method, watched in found["methods"].items():
         if not watched["shown"]:
             continue
         title = tag("h3", "Pages of ", name(labels.get(method, method)))
-        first, more = watched["shown"][:FIRST], watched["shown"][FIRST:]
+        first, more = watched["shown"][:PAGES_SHOWN], watched["shown"][PAGES_SHOWN:]
         parts += [title, _table(labels.get(method, method), first)]
         if more:
             parts.append(
-                tag("details", tag("summary", _rest(watched, len(more))), _table(f"{labels.get(method, method)}", more))
+                tag("details", tag("summary", _rest(watched, len(more))), _table(labels.get(method, method), more))
             )
     return parts
 
 
 def _rest(watched: Watched, shown: int) -> str:
-    left_out = watched["pages"] - FIRST - shown
+    left_out = watched["pages"] - PAGES_SHOWN - shown
     later = f"Show {counted(shown, 'later page')}"
     return later if not left_out else f"{later}; {counted(left_out, 'page')} between them left out"
 
@@ -102,8 +95,8 @@ def _rest(watched: Watched, shown: int) -> str:
 def _table(label: str, pages: Sequence[Page]) -> Element:
     late = all(page["heard"] is not None for page in pages)
     when = ["Forecasts up to", "Pages once outcomes are in"] if late else ["Pages at"]
-    named = [*when, "Began, estimated", "Forecasts are", "Region", "Alarms"]
-    body = tag("tbody")
+    headings = [*when, "Began, estimated", "Forecasts are", "Region", "Alarms"]
+    rows = []
     for page in pages:
         alarms = count(page["alarms"])
         if page["alarms"] > 1:
@@ -115,11 +108,8 @@ def _table(label: str, pages: Sequence[Page]) -> Element:
             _region(page),
             alarms,
         ]
-        line = tag("tr", tag("th", _moment(page["at"]), scope="row"))
-        line.extend(tag("td", cell) for cell in cells)
-        body.append(line)
-    head = tag("tr", *(tag("th", heading, scope="col") for heading in named))
-    return scroller(f"Pages of {label}", tag("table", tag("thead", head), body, class_="plain pages"))
+        rows.append(table_row(_moment(page["at"]), cells, class_=None))
+    return plain_table(f"Pages of {label}", headings, rows, class_="plain pages")
 
 
 def _region(page: Page) -> str:
@@ -130,7 +120,3 @@ def _region(page: Page) -> str:
 
 def _moment(at: str | int) -> str:
     return at.replace("T", " ") if isinstance(at, str) else f"event {at:,}"
-
-
-def _labels(payload: Payload) -> dict[str, str]:
-    return {method["name"]: method["label"] for method in payload["methods"]}

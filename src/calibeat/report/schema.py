@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal, NotRequired, TypedDict
-
-if TYPE_CHECKING:
-    from .class_schema import Classes
-    from .decision_schema import Decisions
+from typing import Literal, NotRequired, TypedDict
 
 Number = float | None
 Axis = Literal["time", "event"]
 Triple = list[Number]  # difference, and the ends of its 95 % interval
 
 
-class Column(TypedDict):
+class ColumnInfo(TypedDict):
     name: str
     guessed: bool
 
 
-class Skipped(TypedDict):
+class SkippedInfo(TypedDict):
     reason: str
     count: int
     first: str
@@ -33,8 +29,8 @@ class Data(TypedDict):
     base_rate: Number
     mean_score: Number
     span: list[str] | None
-    skipped: list[Skipped]
-    columns: dict[str, Column]
+    skipped: list[SkippedInfo]
+    columns: dict[str, ColumnInfo]
     keys: int | None
     score_kind: str
     notes: list[str]
@@ -56,7 +52,7 @@ class Happened(TypedDict):
     outcome: float
 
 
-class Answer(TypedDict):
+class AnswerInfo(TypedDict):
     """What a manager reads: events of about the same forecast, how sure, what to do."""
 
     happened: list[Happened]  # the raw score, and the chosen method if that is another
@@ -79,7 +75,7 @@ class Differences(TypedDict):
     ce: Triple  # its ends are those of the envelope against the raw score, None against another method
 
 
-class Elsewhere(TypedDict):
+class ElsewhereInfo(TypedDict):
     """How the difference to the raw score in log-loss varies along the log: a check, not the printed interval."""
 
     low: Number  # by the block bootstrap
@@ -92,7 +88,7 @@ class DifferencesTo(Differences):
     method: str
 
 
-class Row(TypedDict):
+class LeaderboardRow(TypedDict):
     method: str
     log_loss: Number
     brier: Number
@@ -104,22 +100,22 @@ class Row(TypedDict):
     auc: Number
     vs_raw: Differences | None
     vs_best_other: DifferencesTo | None
-    elsewhere: Elsewhere | None
+    elsewhere: ElsewhereInfo | None
     regret: Number
     log_e_value: Number
     log_e_max: Number
 
 
-class Intervals(TypedDict):
+class IntervalsInfo(TypedDict):
     """Martingale intervals of the differences in log-loss and Brier score, for this log's events."""
 
     quantile_of_best: float  # instead of 1.96, where the best of many is claimed to beat the raw score
-    run_events: int  # where labels are late: over so many events they may move together; 0 where they are not
+    run_events: int  # where labels are late: the number of events over which they may move together; else 0
     sentence: str
     legend: str  # how to read the bars of the leaderboard
 
 
-class Bootstrap(TypedDict):
+class BootstrapInfo(TypedDict):
     blocks: int
     block_length: int
     resamples: int
@@ -142,12 +138,12 @@ class Windows(TypedDict):
     methods: dict[str, WindowScores]
 
 
-class Period(TypedDict):
+class PeriodInfo(TypedDict):
     label: str
     count: int
 
 
-class Curve(TypedDict):
+class BinnedCurve(TypedDict):
     count: list[int]
     forecast: list[Number]
     outcome: list[Number]
@@ -155,15 +151,15 @@ class Curve(TypedDict):
     high: list[Number]
 
 
-class MassCurve(Curve):
+class MassCurve(BinnedCurve):
     edge: list[float]  # the least forecast of each bin
 
 
-class Reliability(TypedDict):
+class ReliabilityInfo(TypedDict):
     bins: int
-    periods: list[Period]
-    methods: dict[str, list[Curve]]
-    mass: NotRequired[dict[str, MassCurve]]  # the whole log in bins of equal mass; since schema 3
+    periods: list[PeriodInfo]
+    methods: dict[str, list[BinnedCurve]]
+    mass: NotRequired[dict[str, MassCurve]]  # the whole log in bins of equal mass; not with many classes
 
 
 class Trajectory(TypedDict):
@@ -209,14 +205,14 @@ class KeysThatDiffer(TypedDict):
 
 
 class Keys(TypedDict):
-    differ: NotRequired[KeysThatDiffer | None]  # since schema 3
+    differ: KeysThatDiffer | None
     total: int
     shown: int
     sentence: str
     rows: list[KeyRow]
 
 
-class Histogram(TypedDict):
+class DelayHistogram(TypedDict):
     edges: list[float]
     count: list[int]
 
@@ -235,13 +231,13 @@ class AgesByOutcome(TypedDict):
     sentence: str  # nothing, where they are not clearly different
 
 
-class Delay(TypedDict):
+class DelayInfo(TypedDict):
     unit: Literal["events", "time"]
     quantiles: dict[str, Number]
     events_quantiles: dict[str, Number]
     never: int  # not in the log
     too_late: int  # in the log, but after the last forecast
-    histogram: Histogram
+    histogram: DelayHistogram
     sentence: str
     immediate: dict[str, Immediate] | None
     ages: AgesByOutcome | None
@@ -340,6 +336,81 @@ class SplitPeriod(TypedDict):
     methods: dict[str, PeriodScores]
 
 
+class Prices(TypedDict):
+    """Act where the forecast is at least the threshold fp / (fp + fn)."""
+
+    threshold: float
+    fp: float  # what an action for nothing costs
+    fn: float  # what a missed event costs; 1 where only the threshold was given
+    given: bool
+
+
+class Action(TypedDict):
+    method: str
+    actions: int
+    hits: int  # actions where it happened
+    for_nothing: int
+    missed: int
+    new: int  # actions where the raw score does not act, and how many of them were right
+    new_hits: int
+    dropped: int  # the other way round
+    dropped_hits: int
+    cost: float
+    cost_per_1000: float
+    saved_per_1000: Triple  # against the raw score, with its 95 % interval
+
+
+class ActionsOverTime(TypedDict):
+    by: Axis
+    x: list[str | int]
+    methods: dict[str, list[list[float]]]  # saved against the raw score so far, low, high
+
+
+class DecisionCurve(TypedDict):
+    threshold: list[float]
+    everyone: list[Number]  # net benefit of acting on every event
+    methods: dict[str, list[Number]]
+
+
+class Decisions(TypedDict):
+    curve: DecisionCurve
+    costs: Prices | None  # nothing below without them
+    actions: list[Action]
+    over_time: ActionsOverTime | None
+    sentence: str
+
+
+class ClassMethod(TypedDict):
+    """What a method did for each class that is shown."""
+
+    classwise_ce: Number  # the mean over all classes, shown or not
+    ce: list[Number]
+    mean: list[Number]  # forecast
+    curves: list[BinnedCurve]
+
+
+class Priors(TypedDict):
+    """Shares of the classes that are shown, over stretches of the log."""
+
+    by: Axis
+    x: list[str] | list[int]  # where each stretch begins
+    happened: list[list[Number]]  # a list for each class
+    scores: list[list[Number]]  # the mean raw score
+    forecasts: dict[str, list[list[Number]]]  # the mean forecast of each method
+    times: list[list[Number]] | None  # how many times as common as the scores assume, by MULTI's biases
+
+
+class ClassesInfo(TypedDict):
+    """Many classes. In the rest of the payload forecasts are confidences of the top class, outcomes its hits."""
+
+    total: int
+    names: list[str]  # of those that are shown, the most common first
+    count: list[int]  # judged labels
+    mean_score: list[Number]
+    methods: dict[str, ClassMethod]
+    priors: Priors
+
+
 class Payload(TypedDict):
     schema: Literal[3]
     title: str
@@ -348,21 +419,22 @@ class Payload(TypedDict):
     data: Data
     verdict: Verdict
     methods: list[MethodInfo]
-    table: list[Row]
-    intervals: Intervals
-    bootstrap: Bootstrap
+    table: list[LeaderboardRow]
+    intervals: IntervalsInfo
+    bootstrap: BootstrapInfo
     windows: Windows
-    reliability: Reliability
+    reliability: ReliabilityInfo
     trajectories: Trajectories
     keys: Keys | None
-    delay: Delay | None
+    delay: DelayInfo | None
     certificates: list[Certificate]
     evalue: Evidence
-    # Since schema 3:
+    answer: AnswerInfo
+    created: str  # ISO, UTC
+    # Of two classes only:
     paging: NotRequired[Paging]
     periods: NotRequired[list[SplitPeriod]]  # two, if a moment was given that splits the log
     decisions: NotRequired[Decisions]
     history: NotRequired[DataOverTime]
-    answer: NotRequired[Answer]
-    created: NotRequired[str]  # ISO, UTC
-    classes: NotRequired[Classes]  # where there are more than two outcomes
+    # Of many classes only:
+    classes: NotRequired[ClassesInfo]  # where there are more than two outcomes

@@ -7,9 +7,9 @@ from typing import cast
 
 from calibeat._util.words import decimals
 
-from .names import harmless
-from .schema import Number, Payload, Row
-from .top import example
+from .elements import harmless, labels_of
+from .schema import LeaderboardRow, Number, Payload
+from .verdict import example
 
 WIDTH = 118
 
@@ -55,17 +55,15 @@ def page(payload: Payload) -> str:
 
 
 def _consequences(payload: Payload) -> list[str]:
-    """What the choice changes in decisions and pages, and how to deploy it; nothing for a payload of schema 2."""
-    answer, decisions, paging = payload.get("answer"), payload.get("decisions"), payload.get("paging")
-    told = [part["sentence"] for part in (decisions, paging) if part is not None and part["sentence"]]
-    if answer is not None and answer["service"]:
-        told.append(f"Deploy it: {answer['service'][-1]}")
-    return told
+    """What the choice changes in decisions and pages, and how to deploy it."""
+    parts, service = (payload.get("decisions"), payload.get("paging")), payload["answer"]["service"]
+    sentences = [part["sentence"] for part in parts if part is not None and part["sentence"]]
+    return [*sentences, f"Deploy it: {service[-1]}"] if service else sentences
 
 
 def leaderboard(payload: Payload) -> list[str]:
     """One line a method, the least log-loss first."""
-    labels = {method["name"]: method["label"] for method in payload["methods"]}
+    labels = labels_of(payload)
     rows = sorted(payload["table"], key=lambda row: row["log_loss"] or 0.0)
     width = max(len(label) for label in labels.values())
     digits = decimals(end for row in rows if row["vs_raw"] for end in row["vs_raw"]["log_loss"])
@@ -99,7 +97,7 @@ def _number(value: Number, digits: int) -> str:
     return "-" if value is None else f"{value:.{digits}f}"
 
 
-def _against_raw(row: Row, digits: int) -> str:
+def _against_raw(row: LeaderboardRow, digits: int) -> str:
     if row["vs_raw"] is None:
         return ""
     difference, low, high = row["vs_raw"]["log_loss"]

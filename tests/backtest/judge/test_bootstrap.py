@@ -10,7 +10,8 @@ from streams import drifting
 from tallies import tallied
 
 import calibeat
-from calibeat.backtest.judge.dependence import stretch, student
+from calibeat.backtest.judge.bootstrap import stretch
+from calibeat.backtest.judge.intervals import student
 
 N = 1200
 SCORES, OUTCOMES = drifting(N)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import calibeat
-from calibeat.backtest.judge.history import DELAY_STEPS, MOST_BINS, RANKS, STEPS, History, psi, score_of
+from calibeat.backtest.judge.history import DELAY_STEPS, MOST_BINS, RANKS, STEPS, DataHistory, psi, score_of
 from calibeat.backtest.read.batch import Chunk
 from calibeat.backtest.replay.tally import rank_of
 
@@ -114,11 +114,11 @@ def test_bins_widen_as_the_log_grows_and_chunks_of_any_size_agree(span):
     times = (1_600_000_000 + np.sort(RNG.random(N)) * span).astype(np.int64) * 1_000_000
     found = []
     for cuts in ((0, N), (0, 1, 5, 4000, 4001, N)):
-        history = History()
+        history = DataHistory()
         for a, b in pairwise(cuts):
             history.add(chunk(slice(a, b), times))
         history.add(chunk(slice(0, 0), times))
-        found.append(history.told())
+        found.append(history.for_report())
     means = [[period.pop("mean_score") for period in told["periods"]] for told in found]
     assert means[0] == pytest.approx(means[1], rel=1e-12)  # sums of sums round differently
     assert found[0] == found[1] and sum(found[0]["count"]) == N and len(found[0]["count"]) <= MOST_BINS
@@ -134,11 +134,11 @@ def test_few_events_at_a_time_give_the_same_bits():
     slots = np.zeros(n, dtype=np.int64)
     found = []
     for step in (n, 4):
-        history = History()
+        history = DataHistory()
         for a in range(0, n, step):
             columns = [column[a : a + step] for column in (SCORES[:n], outcomes, slots, clock, arrivals, clock)]
             history.add(Chunk(*columns, clock_is_time=True))
-        found.append(history.told())
+        found.append(history.for_report())
     assert found[0]["periods"][0].pop("mean_score") == pytest.approx(found[1]["periods"][0].pop("mean_score"))
     assert found[0] == found[1] and sum(found[0]["count"]) == n
     period = found[0]["periods"][0]

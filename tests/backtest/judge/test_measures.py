@@ -141,12 +141,12 @@ def test_keys_are_measured_each_and_the_worst_comes_first():
 
 
 def test_calibration_errors_are_kept_for_so_many_keys(monkeypatch):
-    from calibeat.backtest.judge import keys
+    from calibeat.backtest.judge import by_key
     from calibeat.backtest.replay import engine
 
     monkeypatch.setattr(engine, "MOST_KEYS_WITH_CE", 2)
-    monkeypatch.setattr(keys, "MOST_KEYS_WITH_CE", 2)
-    monkeypatch.setattr(keys, "MOST_KEYS", 4)
+    monkeypatch.setattr(by_key, "MOST_KEYS_WITH_CE", 2)
+    monkeypatch.setattr(by_key, "MOST_KEYS", 4)
     said = calibeat.backtest(SCORES[:600], OUTCOMES[:600], np.arange(600) % 6, methods=["ops"]).payload["keys"]
     assert (said["total"], said["shown"]) == (6, 4) and "first 2 keys" in said["sentence"]
     known = {row["key"]: row["methods"]["ops"]["ce"] is not None for row in said["rows"]}

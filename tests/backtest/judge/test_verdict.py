@@ -12,9 +12,8 @@ from tallies import compared, said_of, tallied
 
 import calibeat
 from calibeat import F99, OPS
-from calibeat.backtest.judge.compare import Comparison
 from calibeat.backtest.judge.intervals import Intervals
-from calibeat.backtest.judge.verdict import LEGEND, Facts, verdict
+from calibeat.backtest.judge.verdict import LEGEND, Comparison, Facts, verdict
 from calibeat.report import html
 from calibeat.report.text import page
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from calibeat.backtest.judge.answer import SURE, example_of
-from calibeat.report.schema import Answer, Verdict
+from calibeat.backtest.judge.verdict import SURE, example_of
+from calibeat.report.schema import AnswerInfo, Verdict
 
 from .methods import RAW
 from .replay import ClassReplayed
@@ -36,7 +36,7 @@ forecast /= forecast.sum()
 WHICH = {"fts": "the first 1,000 labels", "swts": "the last 2,000 labels, fitted again every 500"}
 
 
-def answer(replayed: ClassReplayed, found: Verdict, names: list[str], score_kind: str) -> Answer:
+def answer(replayed: ClassReplayed, found: Verdict, names: list[str], score_kind: str) -> AnswerInfo:
     """From the verdict and the bins of the confidence of the raw scores and of the chosen method."""
     runners = {runner.name: runner for runner in replayed.runners}
     chosen = found["method"]

@@ -12,8 +12,9 @@ import numpy as np
 
 from calibeat._util.types import Ints, Vector
 from calibeat._util.words import did_you_mean
-from calibeat.backtest.replay.chunk import Chunk, Plan
-from calibeat.backtest.replay.replay import Replay
+from calibeat.backtest.read.batch import Chunk
+from calibeat.backtest.replay.contenders import Context, MethodReplay
+from calibeat.backtest.replay.late import LearningPlan
 from calibeat.core.jit import for_cost
 from calibeat.core.method import AUTO, params_of
 from calibeat.errors import InvalidInput, UnknownMethod
@@ -60,7 +61,7 @@ def chosen(asked: Any) -> list[str]:
 class ClassReplay(Protocol):
     """A method on its way through the log."""
 
-    def feed(self, chunk: Chunk, labels: Ints, plan: Plan | None, marks: Ints) -> Vector:
+    def feed(self, chunk: Chunk, labels: Ints, plan: LearningPlan | None, marks: Ints) -> Vector:
         """The forecasts of a chunk, a matrix; `plan` where labels are late, -1 where one is never known.
 
         `marks` are events of the chunk: before each, the biases are noted.
@@ -98,7 +99,7 @@ class VectorReplay:
         self._made = 0
         self._receipts, self._forecasts = np.empty((0, self._width)), np.empty((0, K))
 
-    def feed(self, chunk: Chunk, labels: Ints, plan: Plan | None, marks: Ints) -> Vector:
+    def feed(self, chunk: Chunk, labels: Ints, plan: LearningPlan | None, marks: Ints) -> Vector:
         forecasts = self._at_once(chunk.scores, labels, marks) if plan is None else self._late(chunk, plan, marks)
         self._made += len(chunk)
         return forecasts
@@ -122,7 +123,7 @@ class VectorReplay:
             )
         return forecasts
 
-    def _late(self, chunk: Chunk, plan: Plan, marks: Ints) -> Vector:
+    def _late(self, chunk: Chunk, plan: LearningPlan, marks: Ints) -> Vector:
         first, total, K = plan.first, len(plan.outcomes), self.K
         forecasts, receipts = np.empty((total, K)), np.empty((total, self._width))
         forecasts[:first], receipts[:first] = self._forecasts, self._receipts
@@ -176,7 +177,7 @@ class TemperatureReplay:
         self._x, self._y = np.zeros(refits.window * K), np.zeros(refits.window, dtype=np.int64)
         self._scores = np.empty((0, K))
 
-    def feed(self, chunk: Chunk, labels: Ints, plan: Plan | None, marks: Ints) -> Vector:  # noqa: ARG002 - no biases
+    def feed(self, chunk: Chunk, labels: Ints, plan: LearningPlan | None, marks: Ints) -> Vector:  # noqa: ARG002 - no biases
         if plan is None:
             first, scores, columns = 0, chunk.scores, labels
             due, order = np.arange(1, len(labels) + 1), np.flatnonzero(labels >= 0)
@@ -211,11 +212,11 @@ class PairReplay:
     """Two classes: AUTO on the second column."""
 
     def __init__(self) -> None:
-        self._replay = Replay(AUTO)
+        self._replay = MethodReplay(AUTO)
 
-    def feed(self, chunk: Chunk, labels: Ints, plan: Plan | None, marks: Ints) -> Vector:  # noqa: ARG002 - as others
+    def feed(self, chunk: Chunk, labels: Ints, plan: LearningPlan | None, marks: Ints) -> Vector:  # noqa: ARG002 - as others
         one = Chunk(np.ascontiguousarray(chunk.scores[:, 1]), chunk.outcomes, np.zeros(len(chunk), dtype=np.int64))
-        p = self._replay.feed(one, plan, np.zeros(len(chunk)), 1, marks)
+        p = self._replay.feed(Context(one, plan, np.zeros(len(chunk)), 1, marks))
         return np.stack([1.0 - p, p], axis=1)
 
     @property

@@ -12,11 +12,10 @@ import numpy as np
 
 from calibeat._util.cores import usable_cores
 from calibeat._util.types import Flags, Ints, Vector
-from calibeat.backtest.judge.compare import typical_delay
+from calibeat.backtest.judge.verdict import typical_delay
 from calibeat.backtest.read.batch import FIRST_EVENTS, Chunk
-from calibeat.backtest.replay.chunk import Plan, Underway
-from calibeat.backtest.replay.delays import Delays
 from calibeat.backtest.replay.engine import default_warmup
+from calibeat.backtest.replay.late import Delays, LearningPlan, Underway
 from calibeat.backtest.replay.tally import Blocks
 
 from .intervals import ClassIntervals
@@ -156,7 +155,7 @@ class _Loop:
             names = [runner.name for runner in to.runners]
             self._on_forecasts(chunk, dict(zip(names, forecasts, strict=True)), place)
 
-    def _plan(self, chunk: Chunk) -> Plan | None:
+    def _plan(self, chunk: Chunk) -> LearningPlan | None:
         if self._to.delays is None:
             return None
         # Two classes are served by AUTO, which wants the scores of the second.

@@ -8,11 +8,10 @@ from typing import Any
 import numpy as np
 
 from calibeat._util.types import Ints, Vector
-from calibeat.backtest.judge.summary import Source
+from calibeat.backtest.judge.summary import LogInfo
 from calibeat.backtest.options import Options
 from calibeat.backtest.read.batch import Batch, Chunk
 from calibeat.backtest.result import BacktestResult
-from calibeat.backtest.tables import check_times
 from calibeat.errors import InvalidInput
 from calibeat.report.schema import Payload
 
@@ -34,7 +33,7 @@ def run_matrix(
     keep_forecasts: bool = False,
 ) -> BacktestResult:
     """`calibeat.backtest` where the scores are a matrix."""
-    check_times(times, outcome_times, options)
+    options.check_times(times, outcome_times)
     kept: list[tuple[Ints, dict[str, Vector]]] = []
 
     def keep(chunk: Chunk, forecasts: dict[str, Vector], _: Ints) -> None:
@@ -45,7 +44,7 @@ def run_matrix(
     reader = ClassReader(options, trace=keep_forecasts, source=source)
     more = [name for name, column in (("times", times), ("outcome_times", outcome_times)) if column is not None]
     call = options.call("scores", "labels", *(f"{name}={name}" for name in more))
-    about = Source(options.title, ["arrays"], score_kind=options.score_kind, command=call)
+    about = LogInfo(options.title, ["arrays"], score_kind=options.score_kind, command=call)
     batches = source.batches(labels, times, outcome_times)
     payload = run(batches, about, reader, on_forecasts=keep if keep_forecasts else None)
     forecasts: dict[str, Vector] = {}
@@ -56,7 +55,7 @@ def run_matrix(
 
 
 def run(
-    batches: Iterable[Batch], source: Source, reader: ClassReader, *, on_forecasts: OnForecasts | None = None
+    batches: Iterable[Batch], source: LogInfo, reader: ClassReader, *, on_forecasts: OnForecasts | None = None
 ) -> Payload:
     """Replay the batches by the options of the reader. What the reader learns of the log goes into `source`."""
     options = reader.options

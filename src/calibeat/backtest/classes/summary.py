@@ -9,16 +9,14 @@ import numpy as np
 from calibeat import bounds
 from calibeat._util.types import Ints, Vector
 from calibeat.backtest.judge.bootstrap import RESAMPLES, Bootstrap
-from calibeat.backtest.judge.compare import Comparison, differences, elsewhere
-from calibeat.backtest.judge.lateness import delay
+from calibeat.backtest.judge.delays import delay
 from calibeat.backtest.judge.measures import curve_of, iso, number, overall, reliability, windows
-from calibeat.backtest.judge.summary import Source, best_other, elsewhere_in_words, evalue, versions
-from calibeat.backtest.judge.verdict import INTERVALS, LEGEND, Facts, verdict
+from calibeat.backtest.judge.summary import LogInfo, best_other, elsewhere_in_words, evalue, versions
+from calibeat.backtest.judge.verdict import INTERVALS, LEGEND, Comparison, Facts, differences, elsewhere, verdict
 from calibeat.backtest.read.guess import Columns
 from calibeat.backtest.replay.tally import Tally
 from calibeat.core.auto import EPS
-from calibeat.report.class_schema import Classes, Priors
-from calibeat.report.schema import Certificate, Column, Data, Payload, Row, Verdict
+from calibeat.report.schema import Certificate, ClassesInfo, ColumnInfo, Data, LeaderboardRow, Payload, Priors, Verdict
 
 from .answer import answer
 from .methods import ABOUT, LABELS, PAIR, RAW
@@ -32,7 +30,7 @@ LABELS_IN_POINT = 50  # ... each of at least so many labels
 LEAST_PRIOR = 1e-12
 
 
-def summarise(replayed: ClassReplayed, source: Source, names: list[str]) -> Payload:
+def summarise(replayed: ClassReplayed, source: LogInfo, names: list[str]) -> Payload:
     """The contract with the report; see `calibeat.report.schema`. `names` are those of the classes."""
     blocks, used = replayed.blocks, replayed.blocks.used
     tallies: dict[str, Tally] = {runner.name: runner.tally for runner in replayed.runners}
@@ -80,7 +78,7 @@ def summarise(replayed: ClassReplayed, source: Source, names: list[str]) -> Payl
         "reliability": reliability(replayed),
         "trajectories": {"by": "event", "x": [], "methods": {}},
         "keys": None,
-        "delay": delay(replayed),
+        "delay": None if replayed.delays is None else delay(replayed, replayed.delays),
         "certificates": _certificates(replayed),
         "evalue": evalue(replayed),
         "answer": answer(replayed, found, names, source.score_kind),
@@ -101,7 +99,7 @@ def _verdict(replayed: ClassReplayed, compared: Comparison, facts: Facts, names:
     return verdict(compared, facts)
 
 
-def _row(replayed: ClassReplayed, runner: ClassRunner, compared: Comparison) -> Row:
+def _row(replayed: ClassReplayed, runner: ClassRunner, compared: Comparison) -> LeaderboardRow:
     used, tally = replayed.blocks.used, runner.tally
     measured = overall(tally.cells(used)[1:], tally.sums(used)[1:])
     is_raw = runner.name == RAW
@@ -124,7 +122,7 @@ def _row(replayed: ClassReplayed, runner: ClassRunner, compared: Comparison) -> 
     }
 
 
-def _data(replayed: ClassReplayed, source: Source) -> Data:
+def _data(replayed: ClassReplayed, source: LogInfo) -> Data:
     blocks = replayed.blocks
     raw = replayed.runners[0].tally.cells(blocks.used)[1:].sum(axis=(0, 1))
     notes = [
@@ -159,7 +157,7 @@ def _data(replayed: ClassReplayed, source: Source) -> Data:
     }
 
 
-def _named(columns: Columns) -> Column:
+def _named(columns: Columns) -> ColumnInfo:
     """The columns of the scores, by name."""
     names = columns.score_names if isinstance(columns, ClassColumns) else []
     more = f" and {len(names) - 8} more" if len(names) > 8 else ""
@@ -169,7 +167,7 @@ def _named(columns: Columns) -> Column:
 # ---- classes -----------------------------------------------------------------------------------------------------
 
 
-def _classes(replayed: ClassReplayed, names: list[str]) -> Classes:
+def _classes(replayed: ClassReplayed, names: list[str]) -> ClassesInfo:
     shown = np.argsort(-replayed.counts, kind="stable")[:MOST_CLASSES]
     raw = replayed.stretches.sums[SCORES].sum(axis=0)
     labelled = max(1, replayed.blocks.labelled)

@@ -1,8 +1,10 @@
-"""Would it hold elsewhere? The moving-block bootstrap resamples runs of consecutive events, so that what depends on its
-neighbours stays beside them. It tells how other stretches of a log differ. The printed intervals are those of
+"""Would it hold elsewhere? The moving-block bootstrap resamples runs of consecutive events, so that events which depend
+on each other stay together. It shows how other stretches of a log differ. The printed intervals are those of
 `intervals`, which are for this log."""
 
 from __future__ import annotations
+
+import math
 
 import numpy as np
 
@@ -10,11 +12,12 @@ from calibeat._util.types import Vector
 from calibeat.backtest.replay.tally import BRIER, COUNT, FORECAST, LOSS, OUTCOME, Tally
 from calibeat.metrics import calibration_error_of_gaps
 
-from .dependence import stretch
+from .intervals import GROWS, Z, student
 
 RESAMPLES = 1000
 SEED = 20130  # of the resampling: a report is a function of its log
 MEASURES = ("log_loss", "brier", "ce")
+FEWEST_RUNS, SEEN_RUNS = 4, 8
 
 Triple = tuple[float, float, float]
 
@@ -102,3 +105,59 @@ def _weights(used: int, run: int) -> Vector:
     np.add.at(changes, (rows, starts), 1.0)
     np.add.at(changes, (rows, starts + run), -1.0)
     return np.cumsum(changes[:, :-1], axis=1)
+
+
+# ---- dependence --------------------------------------------------------------------------------------------------
+#
+# A moving-block bootstrap is right when a run is long beside the dependence between events. Where it is not, the spread
+# of the mean is larger in longer runs. Then the interval is stretched to the largest, with Student's quantile for the
+# few runs there are. Dependence as long as the log itself cannot be seen from it.
+
+
+def stretch(series: Vector, run: int) -> tuple[float, bool]:
+    """By how much to stretch an interval from runs of `run` blocks, and whether dependence outlives them.
+
+    >>> rng = np.random.default_rng(0)
+    >>> stretch(rng.normal(size=2500), 50)[1], stretch(np.repeat(rng.normal(size=10), 250), 50)[1]
+    (False, True)
+    """
+    n = len(series)
+    if n < SEEN_RUNS * run:
+        return 1.0, False
+    base = _spread(series, run)
+    if base <= 1e-12 * max(1.0, float(np.abs(series).max())):  # the same difference everywhere, up to rounding
+        return 1.0, False
+    whitened = _whitened(series, run)
+    lengths = {run * 2**k for k in range(1, 12)} | {n // 4}
+    longer = {length: _spread(series, length) for length in lengths if run < length <= n // FEWEST_RUNS}
+    seen = [spread for length, spread in longer.items() if length <= n // SEEN_RUNS]
+    half = max(Z * base, student(n / run - 2.0) * whitened)
+    grows = max([whitened, *seen]) > GROWS * base
+    if grows:
+        half = max([half, *(student(n / length - 1.0) * spread for length, spread in longer.items())])
+    return half / (Z * base), grows
+
+
+def _spread(series: Vector, run: int) -> float:
+    """The standard error of the mean as runs of a length show it; runs of one log miss what they share."""
+    n = len(series)
+    path = np.concatenate([[0.0], np.cumsum(series - series.mean())])
+    means = (path[run:] - path[:-run]) / run
+    return float(np.sqrt(np.mean(means**2) * run / n / (1.0 - run / n)))
+
+
+def _whitened(series: Vector, run: int) -> float:
+    """The standard error if the means of runs follow an autoregression of first order.
+
+    Its coefficient is that of least squares with Kendall's correction for the few runs, and 0.97 at most.
+    """
+    runs = len(series) // run
+    means = series[: runs * run].reshape(runs, run).mean(axis=1)
+    means -= means.mean()
+    squares = float(means[:-1] @ means[:-1])
+    if squares == 0.0:
+        return 0.0
+    rho = float(means[1:] @ means[:-1]) / squares
+    rho = min(0.97, rho + (1.0 + 3.0 * rho) / runs)
+    left = means[1:] - rho * means[:-1]
+    return math.sqrt(float(left @ left) / (runs - 2) / runs) / (1.0 - rho)

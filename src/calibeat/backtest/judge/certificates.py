@@ -9,7 +9,7 @@ from calibeat import bounds
 from calibeat.backtest.replay.engine import Replayed, Runner
 from calibeat.core.calibeating import Hedging, Tracking
 from calibeat.core.guard import Guard
-from calibeat.core.method import AUTO, HOPS, OPS, TOPS, name_of
+from calibeat.core.method import AUTO, HOPS, OPS, TOPS, Method, name_of
 from calibeat.report.schema import Certificate
 
 from .measures import number, overall
@@ -50,7 +50,7 @@ def certificates(replayed: Replayed) -> list[Certificate]:
                 promised=not late,
             )
         )
-    if ops is not None and tops is not None and _same_bins(replayed, tops):
+    if ops is not None and tops is not None and _same_bins(replayed, TOPS):
         eps = 1.0 / replayed.bins
         gap = _all(replayed, ops)["shp"] - _all(replayed, tops)["shp"]
         listed.append(
@@ -65,11 +65,11 @@ def certificates(replayed: Replayed) -> list[Certificate]:
                 promised=not late,
             )
         )
-    if ops is not None and hops is not None and _same_bins(replayed, hops):
+    if ops is not None and hops is not None and _same_bins(replayed, HOPS):
         listed += _hops(replayed, ops, hops, T, applies)
     for runner in replayed.runners:
-        if runner.method.guard is not None:
-            listed += _guard(replayed, runner, runner.method.guard, T, applies)
+        if runner.method is not None and runner.method.guard is not None:
+            listed += _guard(replayed, runner, runner.method, runner.method.guard, T, applies)
     return listed
 
 
@@ -106,11 +106,11 @@ def _hops(replayed: Replayed, ops: Runner, hops: Runner, T: int, applies: str) -
     ]
 
 
-def _guard(replayed: Replayed, runner: Runner, guard: Guard, T: int, applies: str) -> list[Certificate]:
+def _guard(replayed: Replayed, runner: Runner, method: Method, guard: Guard, T: int, applies: str) -> list[Certificate]:
     """Calibration over its bins (of a strict guard: over any); losses beside its expert, if that was replayed."""
     applies = f"In expectation over its draws. {applies}"
     mine, found = _all(replayed, runner), list[tuple[str, str, float, float]]()
-    name = name_of(runner.method)
+    name = name_of(method)
     name = name.upper() if name else runner.name
     if guard.strict is not None:
         bound = bounds.guard_strict_calibration(T, guard.strict, guard.slack, guard.spring)
@@ -122,7 +122,7 @@ def _guard(replayed: Replayed, runner: Runner, guard: Guard, T: int, applies: st
         found.append(
             ("calibration error", f"CE of {name}, whoever chooses the outcomes (Theorem 1)", bound, mine["ce"])
         )
-    expert = _runner(replayed, replace(runner.method, guard=None))
+    expert = _runner(replayed, replace(method, guard=None))
     if expert is not None and guard.strict is None:
         excess = _total(replayed, runner) - _total(replayed, expert)
         statement = f"log-loss of {name} is at most that of its expert + ln(G / 2 lam) nats (Theorem 2)"
@@ -165,8 +165,8 @@ def _runner(replayed: Replayed, method: object) -> Runner | None:
     return next((runner for runner in replayed.runners if runner.method == method), None)
 
 
-def _same_bins(replayed: Replayed, runner: Runner) -> bool:
-    calibeater = runner.method.calibeater
+def _same_bins(replayed: Replayed, method: Method) -> bool:
+    calibeater = method.calibeater
     return isinstance(calibeater, (Tracking, Hedging)) and calibeater.bins == replayed.bins
 
 

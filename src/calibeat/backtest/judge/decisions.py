@@ -22,11 +22,10 @@ from calibeat.backtest.read.batch import Chunk
 from calibeat.backtest.replay.engine import Replayed
 from calibeat.backtest.replay.tally import MOST_BLOCKS, RANKS, STEPS, Blocks, Tally, rank_of
 from calibeat.core.jit import compilable, for_size
-from calibeat.report.decision_schema import Action, ActionsOverTime, DecisionCurve, Decisions
+from calibeat.report.schema import Action, ActionsOverTime, DecisionCurve, Decisions
 
-from .dependence import GROWS, Z, student
-from .mass import threshold_of
-from .measures import cuts_of, iso, number
+from .intervals import GROWS, Z, student
+from .measures import cuts_of, iso, number, threshold_of
 
 ACTS, HITS, NEW, NEW_ONES, DROPPED, DROPPED_ONES, RESID, MODEL, GAP, WIDTH = range(10)
 THRESHOLDS = 99  # of the curve
@@ -134,9 +133,9 @@ def decisions(
     replayed: Replayed, deciding: Deciding | None, labels: dict[str, str], chosen: str, run: int
 ) -> Decisions:
     """For the report: the curve always, actions and costs where they were asked for."""
-    told: Decisions = {"curve": curve(replayed), "costs": None, "actions": [], "over_time": None, "sentence": ""}
+    found: Decisions = {"curve": curve(replayed), "costs": None, "actions": [], "over_time": None, "sentence": ""}
     if deciding is None:
-        return told
+        return found
     judged, ones, costs = replayed.blocks.judged, float(replayed.totals[1]), deciding.costs
     names = [runner.name for runner in replayed.runners]
     actions = [deciding.action(at, name, judged, ones, run) for at, name in enumerate(names)]
@@ -147,10 +146,10 @@ def decisions(
         "x": [iso(int(blocks.end[b - 1])) if timed else int(blocks.end[b - 1]) for b in cuts[1:]],
         "methods": deciding.over_time(names, cuts),
     }
-    told["costs"] = {"threshold": costs.threshold, "fp": costs.fp, "fn": costs.fn, "given": costs.given}
-    told["actions"], told["over_time"] = actions, over_time
-    told["sentence"] = _sentence(actions, chosen, labels, costs, judged)
-    return told
+    found["costs"] = {"threshold": costs.threshold, "fp": costs.fp, "fn": costs.fn, "given": costs.given}
+    found["actions"], found["over_time"] = actions, over_time
+    found["sentence"] = _sentence(actions, chosen, labels, costs, judged)
+    return found
 
 
 def _sentence(actions: list[Action], chosen: str, labels: dict[str, str], costs: Costs, judged: int) -> str:

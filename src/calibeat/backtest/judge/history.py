@@ -1,6 +1,8 @@
-"""What happened to the data: volume, missing outcomes, delays of ones and of zeros, and scores, along the log.
+"""What happened to the data along the log, and two periods of it side by side.
 
-Events are counted in bins of time (a second, ..., an hour, ..., a day, a week), or of so many events without times.
+Volume, missing outcomes, delays of ones and of zeros, and scores.
+
+Events are counted in bins of time (a second, ..., an hour, ..., a day, a week), or of a number of events without times.
 When there are too many bins, the next larger unit takes them together: memory does not grow with the log.
 """
 
@@ -11,14 +13,17 @@ from itertools import pairwise
 
 import numpy as np
 
-from calibeat._util.types import Ints, Vector
+from calibeat._util.types import Flags, Ints, Vector
+from calibeat._util.words import counted, decimals
+from calibeat.backtest.options import Options
 from calibeat.backtest.read.batch import Chunk
 from calibeat.backtest.replay.tally import OCTAVES, rank_of
 from calibeat.core.jit import compilable, for_size
-from calibeat.report.schema import DataOverTime, DataPeriod, Number
+from calibeat.core.stats import LOSS_FLOOR
+from calibeat.errors import InvalidInput
+from calibeat.report.schema import DataOverTime, DataPeriod, Number, SplitPeriod
 
-from .mass import groups_of
-from .measures import MOST_PERIODS, calendar, cuts, iso, number
+from .measures import MOST_PERIODS, calendar, cuts, groups_of, iso, number
 
 SECOND = 1_000_000
 DAY = 86_400 * SECOND
@@ -60,7 +65,7 @@ def count_history(at: Ints, scores: Vector, outcomes: Vector, waited: Ints, sums
             sums[k, (ONE_DELAYS if outcomes[i] == 1.0 else ZERO_DELAYS) + place] += 1.0
 
 
-class History:
+class DataHistory:
     """Counts the events of a log along its axis."""
 
     def __init__(self) -> None:
@@ -109,8 +114,8 @@ class History:
 
     # ---- what it found -----------------------------------------------------------------------------------------------
 
-    def told(self) -> DataOverTime:
-        """For the report."""
+    def for_report(self) -> DataOverTime:
+        """What it found."""
         sums = self._sums[: self._used]
         begins = [(self._first + k) * self.width + (MONDAY if self.timed else 0) for k in range(len(sums))]
         scale = 1e-6 if self._late_in_time else 1.0
@@ -138,11 +143,11 @@ class History:
             edges = list(pairwise(cuts(len(sums), min(MOST_PERIODS, len(sums)))))
             parts = [(self._label(begins[a], begins[b - 1]), a, b) for a, b in edges]
         reference = sums[parts[0][1] : parts[0][2]].sum(axis=0)
-        told: list[DataPeriod] = []
+        found: list[DataPeriod] = []
         for at, (label, a, b) in enumerate(parts):
             row = sums[a:b].sum(axis=0)
             n, known = row[COUNT], row[COUNT] - row[MISSING]
-            told.append(
+            found.append(
                 {
                     "label": label,
                     "count": int(n),
@@ -154,7 +159,7 @@ class History:
                     "psi": psi(reference[SCORES:ZERO_DELAYS], row[SCORES:ZERO_DELAYS]) if at and n else None,
                 }
             )
-        return told
+        return found
 
     def _label(self, first: int, last: int) -> str:
         if self.timed:
@@ -205,3 +210,77 @@ def _delay_at(counts: Vector, scale: float) -> Number:
     octave, step = divmod(at, DELAY_STEPS)
     share = (0.5 * path[-1] - path[at - 1]) / counts[at]
     return float(scale * (2.0**octave * (1.0 + (step + share) / DELAY_STEPS) - 1.0))
+
+
+BEFORE, AFTER = 0, 1
+
+
+class Periods:
+    """Sums over the judged events of two periods, for each method."""
+
+    def __init__(self, options: Options) -> None:
+        self._options, self._bins, self._split = options, options.bins, options.split_at
+        self._edges = np.arange(1, self._bins) / self._bins  # an edge falls to the right
+        self._judged = np.zeros((2, 2))  # by period: events, ones
+        self._sums: dict[str, Vector] = {}  # by method: period x (log-loss, Brier)
+        self._gaps: dict[str, Vector] = {}  # by method: period x bin, the sum of forecast - outcome
+
+    def add(self, chunk: Chunk, forecasts: dict[str, Vector], place: Ints) -> None:
+        """Count a chunk."""
+        if self._split is None:
+            return
+        if chunk.times is None:
+            how = self._options.how("--time NAME", "times=")
+            raise InvalidInput(f"two periods need dates of the events, got none; {how}")
+        late = chunk.times >= self._split
+        for period, within in ((BEFORE, ~late), (AFTER, late)):
+            self._count(period, within & (place > 0), chunk.outcomes, forecasts)
+
+    def _count(self, period: int, rows: Flags, outcomes: Vector, forecasts: dict[str, Vector]) -> None:
+        y = outcomes[rows]
+        self._judged[period] += len(y), y.sum()
+        for name, values in forecasts.items():
+            p = values[rows]
+            loss = -np.log(np.maximum(np.where(y == 1.0, p, 1.0 - p), LOSS_FLOOR))
+            sums = self._sums.setdefault(name, np.zeros((2, 2)))
+            sums[period] += loss.sum(), np.square(y - p).sum()
+            gaps = self._gaps.setdefault(name, np.zeros((2, self._bins)))
+            gaps[period] += np.bincount(np.searchsorted(self._edges, p, side="right"), p - y, minlength=self._bins)
+
+    @property
+    def found(self) -> list[SplitPeriod]:
+        """The two periods, if a moment was given."""
+        if self._split is None:
+            return []
+        names = f"before {iso(self._split)}", f"from {iso(self._split)}"
+        return [self._period(period, names[period]) for period in (BEFORE, AFTER)]
+
+    def _period(self, period: int, name: str) -> SplitPeriod:
+        n, ones = self._judged[period].tolist()
+        of = max(1.0, n)
+        return {
+            "name": name,
+            "judged": int(n),
+            "base_rate": number(ones / n) if n else None,
+            "methods": {
+                method: {
+                    "log_loss": number(sums[period, 0] / of) if n else None,
+                    "brier": number(sums[period, 1] / of) if n else None,
+                    "ce": number(np.abs(self._gaps[method][period]).sum() / of) if n else None,
+                }
+                for method, sums in self._sums.items()
+            },
+        }
+
+
+def sentences_on_periods(periods: list[SplitPeriod], labels: dict[str, str]) -> list[str]:
+    """Each period in a sentence: log-loss of every method, the least first."""
+    found = []
+    for period in periods:
+        losses = {labels[name]: m["log_loss"] for name, m in period["methods"].items() if m["log_loss"] is not None}
+        ranked = sorted(losses, key=losses.__getitem__)
+        digits = decimals(losses.values())
+        shown = ", ".join(f"{label} {losses[label]:.{digits}f}" for label in ranked) or "nothing to compare"
+        name = period["name"]
+        found.append(f"{name[0].upper()}{name[1:]}, {counted(period['judged'], 'judged event')}: log-loss {shown}.")
+    return found

@@ -1,4 +1,4 @@
-"""Measures from tallies: of the whole log, of windows and periods of it, of each key."""
+"""Measures from tallies: of the whole log, of windows and periods of it, in bins of equal width or equal mass."""
 
 from __future__ import annotations
 
@@ -10,10 +10,23 @@ from typing import Protocol
 
 import numpy as np
 
-from calibeat._util.types import Vector
-from calibeat.backtest.replay.tally import BRIER, COUNT, FORECAST, HITS, LOG_E, LOSS, OUTCOME, RANKS, Blocks, Tally
+from calibeat._util.types import Ints, Vector
+from calibeat.backtest.replay.tally import (
+    BRIER,
+    COUNT,
+    FORECAST,
+    HITS,
+    LOG_E,
+    LOSS,
+    OCTAVES,
+    OUTCOME,
+    RANKS,
+    STEPS,
+    Blocks,
+    Tally,
+)
 from calibeat.metrics import of_bins, wilson
-from calibeat.report.schema import Curve, Number, Period, Reliability, Windows, WindowScores
+from calibeat.report.schema import BinnedCurve, MassCurve, Number, PeriodInfo, ReliabilityInfo, Windows, WindowScores
 
 MOST_WINDOWS, MOST_PERIODS, MOST_POINTS = 200, 12, 300
 EVENTS_PER_WINDOW = 500
@@ -124,19 +137,19 @@ def _window_scores(tally: Tally, used: int, pairs: Sequence[tuple[int, int]]) ->
 
 
 def cuts(used: int, parts: int) -> list[int]:
-    """Where to cut so many blocks into parts of about as many each: the beginnings, and the end."""
+    """Where to cut `used` blocks into parts of about equal length: the beginnings, and the end."""
     return np.unique(np.linspace(0, used, parts + 1).round().astype(int)).tolist() if used else [0]
 
 
 # ---- reliability -------------------------------------------------------------------------------------------------
 
 
-def reliability(replayed: Counted) -> Reliability:
+def reliability(replayed: Counted) -> ReliabilityInfo:
     """Counts, mean forecasts and mean outcomes per bin with their bands: the whole log, then its periods."""
     used = replayed.blocks.used
     parts = periods(replayed)
     raw = replayed.runners[0].tally.cells(used)[1:]
-    listed: list[Period] = [{"label": label, "count": int(raw[a:b, :, COUNT].sum())} for label, a, b in parts]
+    listed: list[PeriodInfo] = [{"label": label, "count": int(raw[a:b, :, COUNT].sum())} for label, a, b in parts]
     methods = {
         r.name: [curve_of(r.tally.cells(used)[1:][a:b].sum(axis=0)) for _, a, b in parts] for r in replayed.runners
     }
@@ -194,7 +207,7 @@ def _label(microseconds: int, pattern: str) -> str:
     return moment.strftime(pattern) if pattern else f"Q{(moment.month + 2) // 3} {moment.year}"
 
 
-def curve_of(cells: Vector) -> Curve:
+def curve_of(cells: Vector) -> BinnedCurve:
     """From bins x (count, sum of forecasts, sum of outcomes), with a band that holds for all bins at once (95 %).
 
     In a bin the mean outcome is off the mean chance by at most a normal deviation of variance m (1 - m) / n, m the mean
@@ -215,6 +228,57 @@ def curve_of(cells: Vector) -> Curve:
 
 
 def log_e_values(tally: Tally, used: int, at: Sequence[int]) -> list[Number]:
-    """The log e-value after so many blocks."""
+    """The log e-value after each number of blocks in `at`."""
     path = np.cumsum(tally.sums(used)[1:, LOG_E])
     return [number(path[k - 1]) for k in at]
+
+
+# ---- bins of equal mass, made of the ranks of a tally ---------------------------------------------------------------
+
+HALF = RANKS // 2
+
+
+def threshold_of(rank: int) -> float:
+    """The least forecast of a rank or a higher one: rank_of(p) >= rank where p >= threshold_of(rank).
+
+    >>> from calibeat.backtest.replay.tally import rank_of
+    >>> rank = rank_of(0.3, STEPS)
+    >>> t = threshold_of(rank)
+    >>> t <= 0.3, rank_of(t, STEPS) == rank, rank_of(np.nextafter(t, 0.0), STEPS) == rank - 1
+    (True, True, True)
+    """
+
+    def least(k: int) -> float:
+        octave, step = divmod(k - 1, STEPS)
+        return (0.5 + step / (2.0 * STEPS)) * 2.0 ** (octave - OCTAVES)
+
+    if rank < HALF:
+        return least(rank) if rank else 0.0
+    below = RANKS - 1 - rank  # of 1 - p, which is in that rank or a lower one
+    edge = 0.5 if below == HALF - 1 else 1.0 - least(below + 1)
+    return float(np.nextafter(edge, 1.0))
+
+
+def groups_of(counts: Vector, groups: int) -> Ints:
+    """The group of each rank, from 0 without gaps: `groups` of about equal mass, fewer where many are in one rank.
+
+    A rank without events goes with the one below it that has some.
+
+    >>> groups_of(np.array([0.0, 5.0, 0.0, 5.0, 9.0, 1.0]), 2)
+    array([0, 0, 0, 0, 1, 1])
+    """
+    path, some = np.cumsum(counts), np.flatnonzero(counts)
+    place = np.minimum((path - 0.5 * counts) / path[-1] * groups, groups - 1).astype(np.int64)
+    below = some[np.maximum(np.searchsorted(some, np.arange(len(counts)), side="right") - 1, 0)]
+    return np.asarray(np.unique(place[below], return_inverse=True)[1], dtype=np.int64)
+
+
+def mass_curve(tally: Tally, bins: int) -> MassCurve:
+    """The reliability curve of the judged events in bins of equal mass; `edge` is the least forecast of each bin."""
+    zeros, ones, forecast = tally.ranks.reshape(3, RANKS)
+    count = zeros + ones
+    group = groups_of(count, bins)
+    cells = np.column_stack([np.bincount(group, values) for values in (count, forecast, ones)]).astype(np.float64)
+    first = np.searchsorted(group, np.arange(len(cells)))
+    edges = [0.0, *(threshold_of(int(rank)) for rank in first[1:])]
+    return {**curve_of(cells), "edge": edges}

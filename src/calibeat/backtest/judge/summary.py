@@ -1,77 +1,62 @@
-"""From what a replay left behind to the numbers of the report."""
+"""What is collected while a log is replayed, and the numbers of the report that are made of it."""
 
 from __future__ import annotations
 
 import platform
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 
 import numpy as np
 
+from calibeat._util.cores import usable_cores
+from calibeat._util.types import Ints, Vector
 from calibeat._version import __version__
+from calibeat.backtest.options import Options
+from calibeat.backtest.read.batch import Chunk
 from calibeat.backtest.read.guess import Columns
+from calibeat.backtest.replay.contenders import Contender
 from calibeat.backtest.replay.engine import Replayed, Runner
 from calibeat.core.auto import Lanes
 from calibeat.core.calibeating import Hedging
-from calibeat.core.method import PRESETS, name_of, params_of
+from calibeat.core.method import Method, params_of
 from calibeat.core.refit import Histogram
 from calibeat.core.stats import LOSS_FLOOR
 from calibeat.report.schema import (
     Data,
     DifferencesTo,
     Evidence,
+    LeaderboardRow,
     MethodInfo,
     Payload,
-    Row,
-    Skipped,
+    SkippedInfo,
     Trajectories,
     Trajectory,
 )
 
-from .answer import answer
 from .bootstrap import RESAMPLES, Bootstrap
+from .by_key import by_key, sentence_on_keys
 from .certificates import certificates
-from .compare import Comparison, differences, elsewhere
-from .decisions import decisions
-from .keyed import sentence_on_keys
-from .keys import by_key
-from .lateness import delay, notice_of_ages
-from .mass import mass_curve
-from .measures import MOST_POINTS, Counted, auc, iso, log_e_values, number, overall, reliability, windows
-from .observe import Observed
-from .periods import sentences_on_periods
-from .verdict import INTERVALS, LEGEND, Facts, threshold, verdict
-
-ABOUT = {
-    "auto": "calibeat's own: six paces of drift mixed by log-loss, then an interpolated correction.",
-    "bm": "The base model's score as it came.",
-    "ops": "Online Platt scaling: two numbers, one Newton step per outcome.",
-    "tops": "OPS, then the average outcome of its bin.",
-    "hops": "OPS, then a randomised forecast that is calibrated even against an adversary.",
-    "obs": "Online beta scaling: three numbers, the two ends bend apart.",
-    "tobs": "OBS, then the average outcome of its bin.",
-    "hobs": "OBS, then a randomised forecast that is calibrated even against an adversary.",
-    "fps": "Platt scaling fitted once, on the first 1,000 outcomes: what most people deploy.",
-    "fbs": "Beta scaling fitted once, on the first 1,000 outcomes.",
-    "wps": "Platt scaling fitted again on all the past every 500 outcomes.",
-    "wbs": "Beta scaling fitted again on all the past every 500 outcomes.",
-    "swps": "Platt scaling fitted again every 100 outcomes on the last 1,000.",
-    "swbs": "Beta scaling fitted again every 100 outcomes on the last 1,000.",
-    "whb": "Histogram binning, fitted again every 500 outcomes.",
-    "twhb": "Histogram binning, fitted again every 500 outcomes, then the average outcome of its bin.",
-    "f99": "Foster's forecaster, which ignores the score: calibrated, and no more than that.",
-}
+from .decisions import Deciding, decisions
+from .delays import delay, notice_of_ages
+from .history import DataHistory, Periods, sentences_on_periods
+from .intervals import Intervals
+from .measures import MOST_POINTS, Counted, auc, iso, log_e_values, mass_curve, number, overall, reliability, windows
+from .paging import Trails
+from .verdict import INTERVALS, LEGEND, Comparison, Counting, Facts, answer, differences, elsewhere, threshold, verdict
 
 
 @dataclass
-class Source:
+class LogInfo:
     """What is known of a log beside its numbers."""
 
     title: str
     names: list[str]
     rows: int = 0
-    skipped: list[Skipped] = field(default_factory=list)
+    skipped: list[SkippedInfo] = field(default_factory=list)
     columns: Columns | None = None
     score_kind: str = "probability"
     notes: list[str] = field(default_factory=list)
@@ -79,13 +64,46 @@ class Source:
     command: str | None = None
 
 
-def summarise(replayed: Replayed, source: Source, observed: Observed) -> Payload:
+class Collector:
+    """Sees each chunk with the forecasts of all methods, the raw score first. Sums only: memory is constant."""
+
+    def __init__(self, options: Options, contenders: Sequence[Contender]) -> None:
+        self._counting = Counting(options.bins)
+        self.deciding = None if options.costs is None else Deciding(options.costs)
+        self.history, self.periods = DataHistory(), Periods(options)
+        self.paging = Trails(named=next((each.name for each in contenders if each.preset == "auto"), None))
+
+    def add(self, chunk: Chunk, forecasts: dict[str, Vector], place: Ints) -> None:
+        """Count a chunk, in threads: compiled kernels release the interpreter."""
+
+        def count() -> None:
+            leader = self._counting.add(chunk, forecasts, place)
+            if self.deciding is not None:
+                self.deciding.add(chunk, forecasts, place, leader)
+
+        tasks: list[Callable[[], None]] = [
+            count,
+            partial(self.history.add, chunk),
+            partial(self.periods.add, chunk, forecasts, place),
+        ]
+        tasks += self.paging.tasks(chunk, forecasts, place)
+        with ThreadPoolExecutor(usable_cores()) as pool:
+            for done in [pool.submit(task) for task in tasks]:
+                done.result()
+
+    @property
+    def sums(self) -> Intervals:
+        """The sums of the martingale intervals."""
+        return self._counting.sums
+
+
+def summarise(replayed: Replayed, source: LogInfo, collected: Collector) -> Payload:
     """The contract with the report; see `calibeat.report.schema`."""
-    blocks, used, sums = replayed.blocks, replayed.blocks.used, observed.sums
+    blocks, used, sums = replayed.blocks, replayed.blocks.used, collected.sums
     tallies = {runner.name: runner.tally for runner in replayed.runners}
-    labels = {runner.name: _label(runner) for runner in replayed.runners}
+    labels = {runner.name: runner.contender.label for runner in replayed.runners}
     bootstrap = Bootstrap(tallies, used, blocks.length)
-    named = next((runner.name for runner in replayed.runners if name_of(runner.method) == "auto"), None)
+    named = next((runner.name for runner in replayed.runners if runner.contender.preset == "auto"), None)
     compared = Comparison(list(labels), bootstrap, sums, named)
     log_e_max = {name: float(tally.running[1]) for name, tally in tallies.items()}
     facts = Facts(
@@ -97,12 +115,12 @@ def summarise(replayed: Replayed, source: Source, observed: Observed) -> Payload
         ignores_score=frozenset(runner.name for runner in replayed.runners if _ignores_score(runner)),
         raw_auc=auc(replayed.runners[0].tally)[0],
         assumption=None if source.columns is None else source.columns.assumption,
-        ages=notice_of_ages(replayed, labels),
+        ages=None if replayed.ages is None else notice_of_ages(replayed, replayed.ages, labels),
     )
     found = verdict(compared, facts)
     if replayed.key_variants is not None:
         found["sentences"].append(sentence_on_keys(compared, replayed.key_variants, labels))
-    source.notes += sentences_on_periods(observed.periods.found, labels)
+    source.notes += sentences_on_periods(collected.periods.found, labels)
     return {
         "schema": 3,
         "title": source.title,
@@ -130,16 +148,16 @@ def summarise(replayed: Replayed, source: Source, observed: Observed) -> Payload
             "mass": {name: mass_curve(tally, replayed.bins) for name, tally in tallies.items()},
         },
         "trajectories": _trajectories(replayed),
-        "keys": by_key(replayed, source.keys, found["method"], labels),
-        "delay": delay(replayed),
+        "keys": None if source.keys is None else by_key(replayed, source.keys, found["method"], labels),
+        "delay": None if replayed.delays is None else delay(replayed, replayed.delays),
         "certificates": certificates(replayed),
         "evalue": evalue(replayed),
         "created": datetime.now(UTC).isoformat(timespec="seconds"),
         "answer": answer(replayed, found),
-        "decisions": decisions(replayed, observed.deciding, labels, found["method"], sums.runs),
-        "history": observed.history.told(),
-        "paging": observed.watch.told(found["method"], labels),
-        "periods": observed.periods.found,
+        "decisions": decisions(replayed, collected.deciding, labels, found["method"], sums.runs),
+        "history": collected.history.for_report(),
+        "paging": collected.paging.for_report(found["method"], labels),
+        "periods": collected.periods.found,
     }
 
 
@@ -154,6 +172,7 @@ def elsewhere_in_words(bootstrap: Bootstrap, fitted_once: str) -> str:
 
 
 def versions() -> dict[str, str]:
+    """Of calibeat and of the libraries that its numbers may depend on."""
     try:
         numba = version("numba")
     except PackageNotFoundError:  # everything works without it, only slower
@@ -161,30 +180,18 @@ def versions() -> dict[str, str]:
     return {"calibeat": __version__, "python": platform.python_version(), "numpy": np.__version__, "numba": numba}
 
 
-def _label(runner: Runner) -> str:
-    name = runner.name.removesuffix(_maturing(runner))
-    return "raw" if name == "raw" else (name.upper() if name in PRESETS else name) + _maturing(runner)
-
-
-def _maturing(runner: Runner) -> str:
-    """The end of the name of a method that learns outcomes at another age than the rest."""
-    return f", mature {runner.age}" if runner.age else ""
-
-
 def _ignores_score(runner: Runner) -> bool:
     """Whether the forecasts do not depend on the score, as those of F99."""
-    calibeater = runner.method.calibeater
-    return runner.method.features is None and calibeater == Hedging(start="first", groups=1)
+    method = runner.method
+    return method is not None and method.features is None and method.calibeater == Hedging(start="first", groups=1)
 
 
 def _method(runner: Runner) -> MethodInfo:
-    about = ABOUT.get(name_of(runner.method) or "", str(runner.method))
-    if runner.age:
-        about += f" Every outcome is learnt at an age of {runner.age}; until then it forecasts the raw score."
-    return {"name": runner.name, "label": _label(runner), "about": about, "seconds": runner.seconds}
+    contender = runner.contender
+    return {"name": contender.name, "label": contender.label, "about": contender.about, "seconds": runner.seconds}
 
 
-def _data(replayed: Replayed, source: Source) -> Data:
+def _data(replayed: Replayed, source: LogInfo) -> Data:
     blocks = replayed.blocks
     judged = max(1, blocks.judged)
     notes = [
@@ -209,7 +216,7 @@ def _data(replayed: Replayed, source: Source) -> Data:
             "had learnt its first outcome, every method forecast the raw score."
         )
     # What hedging says is one of a few points: forecasts of one rank are equal indeed.
-    error = max(auc(runner.tally)[1] for runner in replayed.runners if not runner.replay.hedges)
+    error = max(auc(runner.tally)[1] for runner in replayed.runners if not runner.contender.hedges)
     if error < 0.01:  # where it seems more, forecasts are equal indeed
         notes.append(
             "For the AUC forecasts within 1/256 of one another (towards 0 and towards 1) count as equal: it is off by "
@@ -249,7 +256,7 @@ def _oddities(replayed: Replayed, score_kind: str) -> list[str]:
     return notes
 
 
-def _row(replayed: Replayed, runner: Runner, compared: Comparison) -> Row:
+def _row(replayed: Replayed, runner: Runner, compared: Comparison) -> LeaderboardRow:
     used = replayed.blocks.used
     tally = runner.tally
     measured = overall(tally.cells(used)[1:], tally.sums(used)[1:])
@@ -287,17 +294,19 @@ def _trajectories(replayed: Replayed) -> Trajectories:
     timed = bool(replayed.mark_times)
     methods = {}
     for runner in replayed.runners:
-        moves = runner.method.learner is not None and not isinstance(runner.method.features, Histogram)
-        if moves and runner.replay.trail:
-            methods[runner.name] = _trajectory(runner)
+        method = runner.method
+        if method is None or method.learner is None or isinstance(method.features, Histogram):
+            continue
+        if runner.replay.trail:
+            methods[runner.name] = _trajectory(method, runner.replay.trail)
     x: list[str] | list[int] = [iso(t) for t in replayed.mark_times] if timed else replayed.marks
     return {"by": "time" if timed else "event", "x": x, "methods": methods}
 
 
-def _trajectory(runner: Runner) -> Trajectory:
-    expert = replace(runner.method, guard=None)  # what is noted of a row ends before the guard
-    points = [params_of(expert, noted.tolist()) for noted in runner.replay.trail]
-    mixes = isinstance(runner.method.learner, Lanes)
+def _trajectory(method: Method, trail: list[Vector]) -> Trajectory:
+    expert = replace(method, guard=None)  # what is noted of a row ends before the guard
+    points = [params_of(expert, noted.tolist()) for noted in trail]
+    mixes = isinstance(method.learner, Lanes)
     names = [name for name in points[0] if name in ("a", "b", "c")]
     return {
         "params": {name: [number(point[name]) for point in points] for name in names},
@@ -317,4 +326,4 @@ def evalue(replayed: Counted) -> Evidence:
     return {"by": "time" if timed else "event", "x": x, "threshold": threshold(len(paths)), "methods": paths}
 
 
-__all__ = ["Source", "best_other", "elsewhere_in_words", "evalue", "summarise", "versions"]
+__all__ = ["LogInfo", "best_other", "elsewhere_in_words", "evalue", "summarise", "versions"]

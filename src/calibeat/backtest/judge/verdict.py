@@ -1,23 +1,178 @@
-"""The verdict: which method to use, what it buys, how sure that is, and when to keep the raw score."""
+"""The verdict: methods compared, which one to use, what it buys, how sure that is, and how to deploy it.
+
+The printed interval is for the mean difference in expectation on this log's events, given their past (`intervals`).
+It allows for the luck of the outcomes and for nothing else. The moving-block bootstrap (`bootstrap`) shows how other
+stretches of the log differ. It is a check, never the printed interval.
+"""
 
 from __future__ import annotations
 
 import math
+import re
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from functools import cached_property
+from typing import Any, Literal
 
+import numpy as np
+
+from calibeat._util.types import Ints, Vector
 from calibeat._util.words import decimals
-from calibeat.report.schema import Verdict
+from calibeat.backtest.read.batch import FIRST_EVENTS, Chunk
+from calibeat.backtest.replay.contenders import Contender
+from calibeat.backtest.replay.engine import Replayed
+from calibeat.backtest.replay.tally import COUNT, FORECAST, OUTCOME
+from calibeat.core.method import name_of
+from calibeat.report.schema import AnswerInfo, DifferencesTo, ElsewhereInfo, Happened, Number, Verdict
 
-from .bootstrap import MEASURES
-from .compare import Comparison
-from .dependence import Z
+from .bootstrap import MEASURES, Bootstrap, Triple
+from .intervals import BRIER, LOG_LOSS, Intervals, Z
+from .measures import CountedMethod, number
 
-FEW = 200  # judged events, or outcomes learnt; fewer settle nothing
+FEW_EVENTS = 200  # judged events, or outcomes learnt; fewer settle nothing
 FEW_EFFECTIVE = 10.0  # events of equal weight; an interval that rests on fewer is a guess
 NOTHING = 1e-9  # a difference below this is rounding
 # A gain below both (share of the log-loss, calibration error) is not worth the work.
 SMALL_LOSS, SMALL_CE = 0.002, 0.005
+NUMBERED = {"log_loss": LOG_LOSS, "brier": BRIER}
+
+# ---- methods compared --------------------------------------------------------------------------------------------
+
+
+def typical_delay(chunk: Chunk) -> int:
+    """The median delay in events among the first 20,000 events; 0 where outcomes arrive at once.
+
+    A delay that ends beyond those events counts as if it ended with them.
+    """
+    if chunk.clock is None or chunk.arrivals is None:
+        return 0
+    clock, arrivals = chunk.clock[:FIRST_EVENTS], chunk.arrivals[:FIRST_EVENTS]
+    known = np.flatnonzero(~np.isnan(chunk.outcomes[:FIRST_EVENTS]))
+    if not len(known):
+        return 0
+    due = np.searchsorted(clock, arrivals[known], side="left")
+    return int(np.median(np.maximum(due - known, 1)))
+
+
+class Counting:
+    """Adds the chunks of a replay to `Intervals`; a run of late labels is as long as their median delay in events."""
+
+    def __init__(self, bins: int) -> None:
+        self.sums = Intervals(1, bins)  # until the first chunk shows how many methods there are, and how late it is
+        self._began = False
+
+    def add(self, chunk: Chunk, forecasts: dict[str, Vector], place: Ints) -> Vector:
+        """Take the forecasts of all methods for a chunk, the raw score first -> those of the leader."""
+        if not self._began:
+            self.sums, self._began = Intervals(len(forecasts), self.sums.bins, typical_delay(chunk)), True
+        return self.sums.add(np.array(list(forecasts.values())), chunk.outcomes, place)
+
+
+class Comparison:
+    """What is known of each method against the raw score and against the others.
+
+    Parameters
+    ----------
+    names : of the methods, the raw score first.
+    named : the method that was chosen before the log was seen (AUTO), if it is among them.
+    """
+
+    def __init__(self, names: list[str], bootstrap: Bootstrap, sums: Intervals, named: str | None = None) -> None:
+        self._at = {name: at for at, name in enumerate(names)}
+        self.raw, self.named, self.bootstrap, self.sums = names[0], named, bootstrap, sums
+
+    def measured(self, name: str, measure: str) -> float:
+        """On the log itself."""
+        return self.bootstrap.measured(name, measure)
+
+    # ---- on this log ----------------------------------------------------------------------------------------------
+
+    def difference(self, name: str, other: str, measure: str, z: float = Z) -> Triple:
+        """By how much the log-loss or Brier score of `name` is above that of `other`, with its martingale interval."""
+        return self.sums.difference(NUMBERED[measure], self._at[name], self._at[other], z)
+
+    def shared(self, name: str) -> bool:
+        """Whether the interval against the raw score allows for late outcomes that moved together."""
+        return self.sums.half_width(LOG_LOSS, self._at[name])[1]
+
+    @cached_property
+    def most(self) -> float:
+        """The quantile for a claim about the best of many: one-sided 97.5 %, for all methods at once (max-t)."""
+        return max(Z, self.sums.simultaneous(LOG_LOSS, 0.975, one_sided=True))
+
+    def quantile(self, name: str) -> float:
+        """1.96 for the method that was chosen beforehand and where there is only one; max-t for the best of many."""
+        return Z if name == self.named or len(self._at) == 2 else self.most
+
+    def claim(self, name: str) -> Triple:
+        """Log-loss against the raw score, with the interval that a claim about the chosen method goes by."""
+        return self.difference(name, self.raw, "log_loss", self.quantile(name))
+
+    def effective(self, name: str) -> float:
+        """As how many events of equal weight the difference to the raw score rests on."""
+        return self.sums.effective(LOG_LOSS, self._at[name])
+
+    # ---- elsewhere ------------------------------------------------------------------------------------------------
+
+    def elsewhere(self, name: str) -> Triple:
+        """Log-loss against the raw score, with the interval of the stretched block bootstrap."""
+        return self.bootstrap.difference(name, self.raw, "log_loss")
+
+    def eighths(self, name: str) -> list[float]:
+        """The mean difference in log-loss to the raw score in each eighth of the log; empty if it is too short."""
+        return self.bootstrap.eighths(name, self.raw)
+
+    def throughout(self, name: str) -> bool:
+        """Whether the log-loss is below the raw score's in each eighth."""
+        parts = self.eighths(name)
+        return bool(parts) and max(parts) < 0.0
+
+    def outlived(self, name: str) -> bool:
+        """Whether the difference depends on its past for longer than a run of the bootstrap."""
+        return self.bootstrap.outlived(name, self.raw)
+
+    # ---- calibration error ----------------------------------------------------------------------------------------
+
+    def luck(self, name: str) -> float:
+        """The calibration error that a perfectly calibrated forecast in these bins would show by luck."""
+        return self.sums.luck(self._at[name])
+
+    def envelope(self, name: str) -> Triple:
+        """Calibration error less that of the raw score, and an envelope that errs on the safe side."""
+        return (0.0, 0.0, 0.0) if name == self.raw else self.sums.error_difference(self._at[name])
+
+    def less_error(self, name: str, other: str) -> bool:
+        """Whether `name` has less calibration error beyond luck: its envelope ends below where the other's begins."""
+        return self.envelope(name)[2] < self.envelope(other)[1]
+
+
+def differences(compared: Comparison, name: str, other: str) -> DifferencesTo:
+    """For the leaderboard. A calibration error has its envelope against the raw score, and no interval else."""
+    ce = compared.measured(name, "ce") - compared.measured(other, "ce")
+    return {
+        "method": other,
+        "log_loss": _triple(compared.difference(name, other, "log_loss")),
+        "brier": _triple(compared.difference(name, other, "brier")),
+        "ce": _triple(compared.envelope(name)) if other == compared.raw else [number(ce), None, None],
+    }
+
+
+def elsewhere(compared: Comparison, name: str) -> ElsewhereInfo:
+    """For the leaderboard: how the difference in log-loss to the raw score varies along the log."""
+    _, low, high = compared.elsewhere(name)
+    return {
+        "low": number(low),
+        "high": number(high),
+        "outlived": compared.outlived(name),
+        "eighths": [number(part) for part in compared.eighths(name)],
+    }
+
+
+def _triple(difference: Triple) -> list[Number]:
+    return [number(value) for value in difference]
+
+
+# ---- the verdict -------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -36,7 +191,7 @@ class Facts:
 
 
 def threshold(methods: int) -> float:
-    """The log e-value that one of so many methods ever reaches in at most 5 % of logs whose raw score is calibrated.
+    """The log e-value that one of `methods` ever reaches in at most 5 % of logs whose raw score is calibrated.
 
     >>> round(math.exp(threshold(9)))
     180
@@ -89,15 +244,15 @@ def _of_measures(compared: Comparison, facts: Facts) -> Verdict:
         return _keep(
             raw, "unclear", "Only the raw score was replayed", ["There was no other method to compare it with."]
         )
-    if facts.learnt is not None and facts.learnt < FEW:
+    if facts.learnt is not None and facts.learnt < FEW_EVENTS:
         return _little_learnt(raw, facts.learnt)
     moved = [name for name in others if not _same(compared, name)]
     ranked = sorted(moved or others, key=lambda name: compared.measured(name, "log_loss"))
     best = _candidate(compared, ranked)
     buys = [_buys(compared, best, facts), _errors(compared, best, labels)]
-    if facts.judged < FEW:
+    if facts.judged < FEW_EVENTS:
         counted = "one event was" if facts.judged == 1 else f"{facts.judged:,} events were"
-        few = f"Only {counted} judged; below {FEW} the answer is mostly chance."
+        few = f"Only {counted} judged; below {FEW_EVENTS} the answer is mostly chance."
         return _keep(raw, "unclear", "Too few events to tell: keep the raw score for now", [few, *buys])
     if not moved:
         same = "Every method gave the raw score back: nothing was learnt from this log."
@@ -152,7 +307,7 @@ def _little_learnt(raw: str, learnt: int) -> Verdict:
         none = "No outcome arrived before the last forecast, so no method could learn anything."
         return _keep(raw, "unclear", "Nothing could be learnt: keep the raw score", [none])
     arrived = "one outcome" if learnt == 1 else f"{learnt:,} outcomes"
-    few = f"Only {arrived} arrived before the last forecast; below {FEW} the answer is mostly chance."
+    few = f"Only {arrived} arrived before the last forecast; below {FEW_EVENTS} the answer is mostly chance."
     return _keep(raw, "unclear", "Too few outcomes arrived to tell: keep the raw score for now", [few])
 
 
@@ -314,3 +469,122 @@ def _lower(headline: str) -> str:
 
 def _power(evidence: float) -> str:
     return f"{math.exp(-evidence):.2g}" if evidence < 30 else f"1e-{int(evidence / math.log(10.0))}"
+
+
+# ---- the same for a manager: one number of events, how sure, and what to do --------------------------------------
+
+LEAST_SHARE, LEAST_IN_BIN = 0.01, 50  # of the judged events: a bin with fewer is no example
+
+SURE = {
+    ("use", "sure"): "We are sure: the gain is beyond luck on this log (95 %), and it is there in resampled stretches "
+    "of the log too.",
+    ("use", "likely"): "It is likely, not certain: the gain is beyond luck on this log (95 %), but it changes along "
+    "the log, so how large it will be elsewhere is open.",
+    ("use", "unclear"): "It is not settled: check the column of scores first.",
+    ("keep", "sure"): "We are sure: on this log every method loses to the raw score, beyond luck (95 %).",
+    ("keep", "likely"): "It is likely: no method shows a gain that would pay for another part in production.",
+    ("keep", "unclear"): "It is not settled: this log is too short or too uneven to tell. A longer log may.",
+}
+
+
+def answer(replayed: Replayed, found: Verdict) -> AnswerInfo:
+    """From the verdict and the bins of the raw score and of the chosen method."""
+    runners = {runner.name: runner for runner in replayed.runners}
+    raw, chosen = replayed.runners[0], runners[found["method"]]
+    pair = [raw] if chosen is raw else [raw, chosen]
+    library, service, note = deployment(chosen.contender, keyed=replayed.keyed, is_raw=chosen is raw)
+    return {
+        "happened": example_of(pair, replayed.blocks.used, replayed.blocks.judged),
+        "sure": SURE["keep" if chosen is raw else "use", found["confidence"]],
+        "library": library.splitlines(),
+        "service": None if service is None else service.splitlines(),
+        "note": note,
+    }
+
+
+def example_of(runners: Sequence[CountedMethod], used: int, judged: int) -> list[Happened]:
+    """The bin in which the raw score is off by the most events, if each method has enough there; else all events.
+
+    Letters: n events in a bin, p the sum of their forecasts, y of their outcomes; the bin has the largest |y - p|.
+    """
+    tables = [runner.tally.cells(used)[1:].sum(axis=0) for runner in runners]
+    enough = np.min([table[:, COUNT] for table in tables], axis=0) >= max(LEAST_IN_BIN, LEAST_SHARE * judged)
+    if enough.any():
+        off = np.abs(tables[0][:, OUTCOME] - tables[0][:, FORECAST])
+        tables = [table[[int(np.argmax(np.where(enough, off, -1.0)))]] for table in tables]
+    return [_happened(runner.name, table) for runner, table in zip(runners, tables, strict=True)]
+
+
+def _happened(name: str, table: Any) -> Happened:
+    n, p, y = table.sum(axis=0).tolist()
+    return {"method": name, "count": int(n), "forecast": p / n, "outcome": y / n}
+
+
+CODE_ONE_STREAM = """\
+from calibeat import {names}
+
+cal = Calibrator({method})
+cal.run(past_scores, past_outcomes)  # once, with what is known already
+
+forecast = cal.predict(score)        # act on forecast.probability
+cal.update(forecast, outcome)        # when it is known, in any order
+"""
+
+CODE_KEYS = """\
+from calibeat import {names}
+
+bank = Bank({method})
+bank.run(past_keys, past_scores, past_outcomes)  # once
+
+forecast = bank[key].predict(score)  # act on forecast.probability
+bank[key].update(forecast, outcome)  # when it is known, in any order
+"""
+
+CODE_KEEP = """\
+from calibeat import Monitor
+
+monitor = Monitor()           # keep the score, and be told when it breaks
+number = monitor.announce()   # with each score, and when its outcome is known:
+alarms = monitor.update(number, score, outcome)
+"""
+
+CODE_WATCH = """\
+from calibeat import Monitor
+
+monitor = Monitor()           # be told when its forecasts break
+number = monitor.announce()   # with each forecast, and when its outcome is known:
+alarms = monitor.update(number, forecast, outcome)
+"""
+
+NO_POOL = "The service starts each stream by itself; a pooled start is for Python."
+
+CODE_SERVICE = """\
+pip install 'calibeat[service]'
+calibeat serve --store calibeat.db --method {name}
+"""
+
+
+def deployment(contender: Contender, *, keyed: bool, is_raw: bool = False) -> tuple[str, str | None, str]:
+    """The code that puts a method to work: in Python, as a service (None if it cannot be), and a remark."""
+    if is_raw:
+        return CODE_KEEP, None, "Nothing to deploy: go on with the raw score."
+    method, notes, prior = contender.method, list[str](), ""
+    if method is None:
+        notes.append(contender.about)
+        if contender.base is None:
+            return CODE_WATCH, None, f"{contender.about} It is not calibeat's: go on with it as you do, and watch it."
+        prior = ', prior="pooled"' if contender.pooled else ""
+        keyed = keyed and not contender.one_stream
+        method = contender.base
+    if contender.age:
+        notes.append(f"In Python, hold each outcome back until it is {contender.age} old, ones and zeros alike.")
+    name = name_of(method)
+    code = repr(name) if name else repr(method)
+    used = re.findall(r"\b[A-Z]\w*(?=\()", "" if name else code)  # the parts, by their classes
+    names = ", ".join(sorted({"Bank" if keyed else "Calibrator", *used}))
+    library = (CODE_KEYS if keyed else CODE_ONE_STREAM).format(names=names, method=code + prior)
+    if name is None or prior:
+        notes.append("The service takes presets by name; this method has none." if name is None else NO_POOL)
+        return library, None, " ".join(notes)
+    service = CODE_SERVICE.format(name=name + (f" --mature {contender.age}" if contender.age else ""))
+    return library, service, " ".join(notes)

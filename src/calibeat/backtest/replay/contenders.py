@@ -1,17 +1,222 @@
-"""What is replayed beside the methods that were chosen: rivals and other scores of the log, and other kinds of keys."""
+"""What is replayed and compared: methods, rivals, columns of the log, scores of other models, other ways to use keys.
+
+A `Contender` starts a replay. The engine feeds it chunk after chunk, and it learns each outcome when it is due.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Protocol
 
-from calibeat.core.method import AUTO, BM, PRESETS, Method
+import numpy as np
 
-from .outside import OneStream, Outside, PooledStart, column_method, other_score_method
+from calibeat._util.types import Ints, Vector
+from calibeat.backtest.read.batch import Chunk
+from calibeat.bank.start import pool_late_rows, pool_rows
+from calibeat.core.jit import for_size
+from calibeat.core.layout import CELLS, N
+from calibeat.core.loops import NO_SLOTS, place_before, run, run_late
+from calibeat.core.method import AUTO, BM, PRESETS, Method, method_named, name_of
+from calibeat.errors import InvalidInput
+from calibeat.rivals import ready
+from calibeat.rivals.play import Rival, is_rival, maker_of, play
+from calibeat.stream.dispatch import for_batch
+from calibeat.stream.history import History
 
+from .late import LearningPlan
+
+# Constant cost per event and constant memory; FPS, which most people deploy, keeps its first 1,000 outcomes.
+DEFAULT = ("raw", "auto", "fps", "ops", "tops", "hops", "obs", "tobs", "hobs", "f99")
 WITHOUT_KEYS, POOLED_START = "without keys", "with a pooled start"
+ABOUT = {
+    "auto": "calibeat's own: six paces of drift mixed by log-loss, then an interpolated correction.",
+    "bm": "The base model's score as it came.",
+    "ops": "Online Platt scaling: two numbers, one Newton step per outcome.",
+    "tops": "OPS, then the average outcome of its bin.",
+    "hops": "OPS, then a randomised forecast that is calibrated even against an adversary.",
+    "obs": "Online beta scaling: three numbers, the two ends bend apart.",
+    "tobs": "OBS, then the average outcome of its bin.",
+    "hobs": "OBS, then a randomised forecast that is calibrated even against an adversary.",
+    "fps": "Platt scaling fitted once, on the first 1,000 outcomes: what most people deploy.",
+    "fbs": "Beta scaling fitted once, on the first 1,000 outcomes.",
+    "wps": "Platt scaling fitted again on all the past every 500 outcomes.",
+    "wbs": "Beta scaling fitted again on all the past every 500 outcomes.",
+    "swps": "Platt scaling fitted again every 100 outcomes on the last 1,000.",
+    "swbs": "Beta scaling fitted again every 100 outcomes on the last 1,000.",
+    "whb": "Histogram binning, fitted again every 500 outcomes.",
+    "twhb": "Histogram binning, fitted again every 500 outcomes, then the average outcome of its bin.",
+    "f99": "Foster's forecaster, which ignores the score: calibrated, and no more than that.",
+}
 
-Named = tuple[str, Method]
+_NOTHING: Ints = np.empty(0, dtype=np.int64)
+
+
+@dataclass(frozen=True, eq=False)
+class Context:
+    """A chunk, and what the engine knows about it.
+
+    `plan` says when outcomes are learnt, None where each arrives at once. `draws` are uniform numbers, one an event.
+    `streams` is how many streams there are so far. `marks` are events of the chunk at which to note the parameters.
+    """
+
+    chunk: Chunk
+    plan: LearningPlan | None
+    draws: Vector
+    streams: int = 1
+    marks: Ints = field(default_factory=lambda: _NOTHING)
+
+
+class AnyReplay(Protocol):
+    """A contender on its way through the log."""
+
+    trail: list[Vector]  # the parameters at the marks; empty for a contender that has none
+
+    def feed(self, context: Context) -> Vector:
+        """The forecasts of the next chunk."""
+
+
+@dataclass(frozen=True, eq=False)
+class Contender:
+    """A name, what it is, and how its replay starts.
+
+    Where `method` is None, there are no parameters to show, no regret and no guarantee.
+    """
+
+    name: str
+    about: str
+    start: Callable[[bool], AnyReplay]  # with True: a stream forecasts the raw score until it has learnt an outcome
+    method: Method | None = None  # with a stream for each key
+    base: Method | None = None  # the method that is replayed in another way, where there is one:
+    one_stream: bool = False  # without keys, or ...
+    pooled: bool = False  # ... with a pooled start
+    age: str = ""  # at which it learns outcomes, if that is another age than for the rest: "3d"
+
+    @property
+    def label(self) -> str:
+        """The name in the report: presets in capitals."""
+        ending = f", mature {self.age}" if self.age else ""
+        name = self.name.removesuffix(ending)
+        return (name.upper() if name in PRESETS else name) + ending
+
+    @property
+    def preset(self) -> str | None:
+        """The preset's name, or None for what is none."""
+        return None if self.method is None else name_of(self.method)
+
+    @property
+    def calibrates(self) -> bool:
+        """Whether it is a method of ours, and not the raw score."""
+        return self.method is not None and self.method != BM
+
+    @property
+    def hedges(self) -> bool:
+        """Whether its forecasts are random."""
+        method = self.method or self.base
+        return method is not None and method.draws
+
+    @property
+    def needs_history(self) -> bool:
+        """Whether it keeps past outcomes beside its row."""
+        return self.method is not None and self.method.needs_history
+
+    def maturing(self, age: str) -> Contender:
+        """The same, for outcomes that are learnt at one age."""
+        about = f"{self.about} Every outcome is learnt at an age of {age}; until then it forecasts the raw score."
+        return replace(self, name=f"{self.name}, mature {age}", about=about, age=age)
+
+
+def chosen(methods: Any, *, keyed: bool) -> tuple[list[Contender], list[str]]:
+    """The contenders that were asked for, the raw score first and none twice; and notes on what was left out.
+
+    Raises
+    ------
+    InvalidInput : if `methods` are no names, methods or rivals, or there are none.
+    UnknownMethod : if no preset has a name.
+
+    >>> [contender.name for contender in chosen("tops, ops", keyed=False)[0]]
+    ['raw', 'tops', 'ops']
+    """
+    found = [each for each in _listed(DEFAULT if methods is None else methods) if each.method != BM]
+    picked = {each.name: each for each in [method_contender("raw", BM), *found]}
+    if not keyed:
+        return list(picked.values()), []
+    kept = [each for each in picked.values() if not each.needs_history]
+    left = [each.name.upper() for each in picked.values() if each.needs_history]
+    note = (
+        f"{', '.join(left)} left out: with keys each stream lives in a row of numbers, and these methods keep past "
+        "outcomes besides."
+    )
+    return kept, [note] if left else []
+
+
+def _listed(methods: Any) -> list[Contender]:
+    if isinstance(methods, Mapping):
+        found = [_of_pair(name, method) for name, method in methods.items()]
+    elif isinstance(methods, str):
+        found = [_named(name.strip()) for name in methods.split(",") if name.strip()]
+    elif isinstance(methods, Method):
+        found = [_named(methods)]
+    elif isinstance(methods, Iterable):
+        found = [_named(method) for method in methods]
+    else:
+        raise InvalidInput(f"methods must be names of presets or methods, got {type(methods).__name__} {methods!r:.60}")
+    for each in found:
+        if each.name.lower() == "raw" and each.method != BM:
+            got = each.about if each.method is None else each.method
+            raise InvalidInput(f"methods must not give the name of the raw score to another, got {each.name!r}: {got}")
+    if not found:
+        raise InvalidInput("methods must name one at least, got none")
+    return found
+
+
+def _of_pair(name: Any, method: Any) -> Contender:
+    """A method, or a rival: an object with `predict` and `update`, or a function that makes one."""
+    if isinstance(name, str) and isinstance(method, Method):
+        return method_contender(name, method)
+    if isinstance(name, str) and is_rival(method):
+        return rival_contender(name, method)
+    raise InvalidInput(
+        f"methods must map names to methods or to objects with predict and update, got {name!r:.60}: {method!r:.60}"
+    )
+
+
+def _named(method: Any) -> Contender:
+    if isinstance(method, Method):
+        return method_contender(name_of(method) or str(method), method)
+    if isinstance(method, str) and method.lower() == "raw":
+        return method_contender("raw", BM)
+    if isinstance(method, str) and method.lower() in ready.READY:
+        return rival_contender(method.lower(), ready.READY[method.lower()], ready.ABOUT[method.lower()])
+    found = method_named(method)
+    return method_contender(str(method).lower(), found)
+
+
+def with_others(
+    contenders: list[Contender], columns: Mapping[str, str], *, asked: bool
+) -> tuple[list[Contender], list[str]]:
+    """The contenders, and those of other columns of the log; and notes. `columns` are names by role, in order.
+
+    Of another model's scores the raw score is compared, and AUTO; all the methods, if they were `asked` for by name.
+    """
+    found = {each.name: each for each in contenders}
+    notes: list[str] = []
+
+    def add(name: str, about: str, start: Callable[[bool], AnyReplay], base: Method | None = None) -> None:
+        free = _free(name, found)
+        found[free] = Contender(free, about, start, base=base)
+
+    for at, (role, name) in enumerate(columns.items()):
+        if role.startswith("rival"):
+            add(name, f"Forecasts that stand in the log, as {name!r}.", _column(at))
+            continue
+        add(name, f"The raw score of another model, {name!r}.", _column(at))
+        for each in contenders:
+            if each.method is not None and each.calibrates and (asked or each.method == AUTO):
+                about = f"{each.label} on the scores of another model, {name!r}."
+                add(f"{each.label} of {name}", about, _other_score(each.method, at), each.method)
+        notes.append(f"Methods of {name!r} say so in their names. The others, and raw, are of the first score.")
+    return list(found.values()), notes
 
 
 @dataclass(frozen=True)
@@ -23,50 +228,36 @@ class KeyVariants:
     pooled: str
 
 
-def with_others(methods: list[Named], columns: Mapping[str, str], *, asked: bool) -> tuple[list[Named], list[str]]:
-    """The methods, and what stands in other columns of the log; and notes. `columns` are names by role, in order.
-
-    Of another model's scores the raw score is compared, and AUTO; all the methods, if they were `asked` for by name.
-    """
-    found = dict(methods)
-    notes: list[str] = []
-    for at, (role, name) in enumerate(columns.items()):
-        if role.startswith("rival"):
-            found[_free(name, found)] = column_method(at, f"Forecasts that stand in the log, as {name!r}.")
-            continue
-        found[_free(name, found)] = column_method(at, f"The raw score of another model, {name!r}.")
-        for label, method in methods:
-            if method == BM or isinstance(method, Outside) or not (asked or method == AUTO):
-                continue
-            shown = label.upper() if label in PRESETS else label
-            about = f"{shown} on the scores of another model, {name!r}."
-            found[_free(f"{shown} of {name}", found)] = other_score_method(method, at, about)
-        notes.append(f"Methods of {name!r} say so in their names. The others, and raw, are of the first score.")
-    return list(found.items()), notes
-
-
-def with_key_variants(methods: list[Named]) -> tuple[list[Named], KeyVariants | None]:
+def with_key_variants(contenders: list[Contender]) -> tuple[list[Contender], KeyVariants | None]:
     """AUTO, or the first method, is also replayed without keys and with a pooled start."""
-    ours = [(name, method) for name, method in methods if method != BM and not isinstance(method, Outside)]
-    if not ours:
-        return methods, None
-    name, method = next(((name, method) for name, method in ours if method == AUTO), ours[0])
-    shown = name.upper() if name in PRESETS else name
-    taken = dict(methods)
-    variants = KeyVariants(name, *(_free(f"{shown} {kind}", taken) for kind in (WITHOUT_KEYS, POOLED_START)))
-    one = Outside(
-        about=f"{shown} on all events as one stream: keys are not looked at.",
-        make=lambda raw_first: OneStream(method, raw_first=raw_first),
-        base=method,
-        one_stream=True,
-    )
-    pooled = Outside(
-        about=f"{shown} with a stream for each key; a new key starts from what all keys have taught.",
-        make=lambda raw_first: PooledStart(method, raw_first=raw_first),
-        base=method,
-        pooled=True,
-    )
-    return [*methods, (variants.without, one), (variants.pooled, pooled)], variants
+    keyed = auto_or_first(contenders)
+    if keyed is None or keyed.method is None:
+        return contenders, None
+    method, taken = keyed.method, {each.name: each for each in contenders}
+    without, pooled = (_free(f"{keyed.label} {kind}", taken) for kind in (WITHOUT_KEYS, POOLED_START))
+    variants = [
+        Contender(
+            without,
+            f"{keyed.label} on all events as one stream: keys are not looked at.",
+            lambda raw_first: OneStreamReplay(method, raw_first=raw_first),
+            base=method,
+            one_stream=True,
+        ),
+        Contender(
+            pooled,
+            f"{keyed.label} with a stream for each key; a new key starts from what all keys have taught.",
+            lambda raw_first: PooledReplay(method, raw_first=raw_first),
+            base=method,
+            pooled=True,
+        ),
+    ]
+    return [*contenders, *variants], KeyVariants(keyed.name, without, pooled)
+
+
+def auto_or_first(contenders: Iterable[Contender]) -> Contender | None:
+    """AUTO if it is among them, else the first method that calibrates."""
+    ours = [each for each in contenders if each.calibrates]
+    return next((each for each in ours if each.method == AUTO), ours[0] if ours else None)
 
 
 def _free(name: str, taken: Mapping[str, object]) -> str:
@@ -74,3 +265,241 @@ def _free(name: str, taken: Mapping[str, object]) -> str:
     while name in taken or name.lower() == "raw":
         name += " (log)"
     return name
+
+
+# ---- methods -----------------------------------------------------------------------------------------------------
+
+
+def method_contender(name: str, method: Method) -> Contender:
+    """A method with a stream for each key."""
+    about = ABOUT.get(name_of(method) or "", str(method))
+    return Contender(name, about, lambda raw_first: MethodReplay(method, raw_first=raw_first), method)
+
+
+class MethodReplay:
+    """A method on its way through the log: a row for every stream, and the receipts of what is under way.
+
+    Forecasts have the same bits as those of `Calibrator.run` over the whole log, however it is cut into chunks.
+    """
+
+    def __init__(self, method: Method, *, raw_first: bool = False) -> None:
+        self.method = method
+        self.raw_first = raw_first  # whether a stream forecasts the raw score until it has learnt an outcome
+        self.trail: list[Vector] = []  # the row without its cells, at the marks asked for
+        self._initial = method.initial_row()
+        self._rows = self._initial.copy()
+        self._history = History(method)
+        self._made = 0
+        self._cells, self._receipts = _NOTHING, np.empty(0)
+
+    def feed(self, context: Context) -> Vector:
+        """The forecasts of a chunk."""
+        chunk, plan = context.chunk, context.plan
+        self._open(context.streams)
+        learnt = int(self._rows[N])
+        self._history.reserve(learnt, len(chunk) if plan is None else len(plan.order))
+        forecasts = self._feed_now(context) if plan is None else self._feed_late(plan, context)
+        self._history.forget(int(self._rows[N]))
+        self._made += len(chunk)
+        return forecasts
+
+    def _feed_now(self, context: Context) -> Vector:
+        chunk = context.chunk
+        forecasts, receipt = np.empty(len(chunk)), np.empty(self.method.receipt_width)
+        events = chunk.scores, chunk.outcomes, context.draws, forecasts, receipt
+        self._play(run, chunk.slots, events, (0, len(chunk)), context.marks)
+        return forecasts
+
+    def _feed_late(self, plan: LearningPlan, context: Context) -> Vector:
+        width, total = self.method.receipt_width, len(plan.scores)
+        forecasts, cells, receipts = np.empty(total), np.empty(total, dtype=np.int64), np.empty((total, width))
+        cells[: plan.first] = self._cells
+        receipts[: plan.first] = self._receipts.reshape(plan.first, width)
+        events = plan.scores, plan.outcomes, context.draws, forecasts, receipts.reshape(-1)
+        streams = len(self._rows) // len(self._initial)
+        late = plan.first, cells, plan.due, plan.order, streams if self.raw_first else 0
+        # A forecast does not move a row. So a row is noted after its event, behind the outcomes that came before it.
+        self._play(run_late, plan.slots, events, (plan.first, total), plan.first + context.marks + 1, *late)
+        self._cells, self._receipts = cells[plan.left], receipts[plan.left].reshape(-1)
+        return forecasts[plan.first :]
+
+    def _play(
+        self, loop: Any, slots: Ints, events: tuple[Vector, ...], span: tuple[int, int], stops: Ints, *late: Any
+    ) -> None:
+        """The loop over the span of events; it stops where a row is to be noted and where a refit is due."""
+        width = len(self._initial)
+        streams = len(self._rows) // width
+        known = slots.astype(np.int32) if streams > 1 else NO_SLOTS
+        rows: tuple[Any, ...] = self._rows, width, known, 0, streams, 0
+        play_on = for_batch(loop, self.method, span[1] - span[0])
+        place, history = place_before(span[0]), self._history
+        for at, stop in enumerate([*stops.tolist(), span[1]]):
+            while play_on(self.method.spec, *rows, float(self._made), *events, *history.columns, place, stop, *late):
+                history.refit(self._rows)
+            if at < len(stops):
+                self.trail.append(self._noted())
+
+    def _noted(self) -> Vector:
+        """The row without its cells, which say nothing of the parameters."""
+        tail = [] if self.method.learner is None else self.method.learner.tail()
+        row = self._rows[: len(self._initial)]
+        return np.concatenate([row[: int(self.method.spec[CELLS])], row[len(row) - len(tail) :]])
+
+    def _open(self, streams: int) -> None:
+        """Make room for `streams`, each starting from nothing."""
+        width = len(self._initial)
+        have = len(self._rows) // width
+        if streams > have:
+            more = max(streams, have + have // 2) - have
+            self._rows = np.concatenate([self._rows, np.tile(self._initial, more)])
+
+
+# ---- rivals ------------------------------------------------------------------------------------------------------
+
+
+def rival_contender(name: str, thing: Any, about: str = "") -> Contender:
+    """An object with `predict` and `update`, or a function that makes one; each stream gets its own."""
+    make = maker_of(thing, name)
+    shown = about or f"A rival: {getattr(thing, '__qualname__', type(thing).__qualname__)}."
+    return Contender(name, shown, lambda raw_first: RivalReplay(make, name, raw_first=raw_first))
+
+
+class RivalReplay:
+    """A rival on its way through the log, one object a stream."""
+
+    def __init__(self, make: Callable[[], Rival], name: str, *, raw_first: bool = False) -> None:
+        self._make, self._name, self._raw_first = make, name, raw_first
+        self._rivals: list[Rival] = [make()]  # a rival that cannot be made fails before the log is read
+        self._learnt = np.zeros(1, dtype=np.int64)
+        self._made = 0
+        self.trail: list[Vector] = []
+
+    def feed(self, context: Context) -> Vector:
+        """The forecasts of a chunk."""
+        chunk, plan, streams = context.chunk, context.plan, context.streams
+        self._rivals += [self._make() for _ in range(streams - len(self._rivals))]
+        self._learnt = np.concatenate([self._learnt, np.zeros(streams - len(self._learnt), dtype=np.int64)])
+        if plan is None:
+            n = len(chunk)
+            order = np.flatnonzero(~np.isnan(chunk.outcomes))
+            plan = LearningPlan(0, chunk.scores, chunk.outcomes, chunk.slots, np.arange(1, n + 1), order, _NOTHING)
+        forecasts = play(
+            self._rivals.__getitem__,
+            plan.slots.tolist(),
+            plan.scores,
+            plan.outcomes,
+            plan.due.tolist(),
+            plan.order.tolist(),
+            first=plan.first,
+            name=self._name,
+            begin=self._made,
+        )
+        if self._raw_first:
+            self._raw_until_learnt(plan, forecasts)
+        self._made += len(chunk)
+        return forecasts
+
+    def _raw_until_learnt(self, plan: LearningPlan, forecasts: Vector) -> None:
+        """A stream that had learnt nothing when an event came has forecast its raw score."""
+        when = np.where(self._learnt > 0, -1, len(plan.scores) + 1)
+        np.minimum.at(when, plan.slots[plan.order], plan.due[plan.order])
+        events = np.arange(plan.first, len(plan.scores))
+        early = when[plan.slots[plan.first :]] > events
+        forecasts[early] = plan.scores[plan.first :][early]
+        np.add.at(self._learnt, plan.slots[plan.order], 1)
+
+
+# ---- columns of the log ------------------------------------------------------------------------------------------
+
+
+def _column(at: int) -> Callable[[bool], AnyReplay]:
+    return lambda _: ColumnReplay(at)
+
+
+class ColumnReplay:
+    """The forecasts of a column: nothing is learnt."""
+
+    def __init__(self, at: int) -> None:
+        self._at = at
+        self.trail: list[Vector] = []
+
+    def feed(self, context: Context) -> Vector:
+        """The column."""
+        return other_column(context.chunk, self._at)
+
+
+def other_column(chunk: Chunk, at: int) -> Vector:
+    """A column of the chunk that is neither score nor outcome."""
+    if chunk.others is None:  # pragma: no cover - the reader was told to read the column
+        raise TypeError("a chunk without other columns has none to give")
+    return np.ascontiguousarray(chunk.others[:, at])
+
+
+def _other_score(method: Method, at: int) -> Callable[[bool], AnyReplay]:
+    return lambda raw_first: OtherScoreReplay(method, at, raw_first=raw_first)
+
+
+class OtherScoreReplay(MethodReplay):
+    """A method whose scores stand in another column."""
+
+    def __init__(self, method: Method, at: int, *, raw_first: bool = False) -> None:
+        super().__init__(method, raw_first=raw_first)
+        self._at = at
+        self._waiting = np.empty(0)  # the scores of events under way
+
+    def feed(self, context: Context) -> Vector:
+        """The forecasts of a chunk."""
+        scores, plan = other_column(context.chunk, self._at), context.plan
+        if plan is not None:
+            waiting = np.concatenate([self._waiting, scores])
+            plan, self._waiting = replace(plan, scores=waiting), waiting[plan.left]
+        return super().feed(replace(context, chunk=replace(context.chunk, scores=scores), plan=plan))
+
+
+# ---- other ways to use keys --------------------------------------------------------------------------------------
+
+
+class OneStreamReplay(MethodReplay):
+    """A method that does not look at keys."""
+
+    def feed(self, context: Context) -> Vector:
+        """The forecasts of a chunk."""
+        mine = replace(context.chunk, slots=np.zeros_like(context.chunk.slots))
+        plan = None if context.plan is None else replace(context.plan, slots=np.zeros_like(context.plan.slots))
+        return super().feed(replace(context, chunk=mine, plan=plan, streams=1))
+
+
+class PooledReplay(MethodReplay):
+    """A method whose new keys start from what all keys have taught, as in ``Bank(prior="pooled")``."""
+
+    def __init__(self, method: Method, *, raw_first: bool = False) -> None:
+        super().__init__(method, raw_first=raw_first)
+        self._pool = method.initial_row()
+        self._slot_of = np.empty(0, dtype=np.int64)  # of a stream: its slot, in the order of first events; -1: none yet
+        self._opened = 0
+
+    def feed(self, context: Context) -> Vector:
+        """The forecasts of a chunk."""
+        chunk, plan, opened = context.chunk, context.plan, self._opened
+        mine = replace(chunk, slots=self._slots(chunk.slots, context.streams))
+        self._open(self._opened)
+        rows = self.method.spec, self._pool, self._initial, self._rows, len(self._initial)
+        receipt = np.empty(self.method.receipt_width)
+        if plan is None:
+            slots = mine.slots.astype(np.int32)
+            for_size(pool_rows, len(chunk))(*rows, slots, opened, chunk.scores, chunk.outcomes, receipt)
+        else:
+            plan = replace(plan, slots=self._slot_of[plan.slots])
+            slots, lists = plan.slots.astype(np.int32), plan.arrival_lists
+            for_size(pool_late_rows, len(chunk))(*rows, slots, opened, plan.scores, plan.outcomes, *lists, receipt)
+        return super().feed(replace(context, chunk=mine, plan=plan, streams=self._opened))
+
+    def _slots(self, streams_of: Ints, streams: int) -> Ints:
+        """Slots in the order of first events, as the pool's loop wants them."""
+        self._slot_of = np.concatenate([self._slot_of, np.full(max(0, streams - len(self._slot_of)), -1)])
+        seen, first = np.unique(streams_of, return_index=True)
+        new = self._slot_of[seen] < 0
+        order = seen[new][np.argsort(first[new], kind="stable")]
+        self._slot_of[order] = self._opened + np.arange(len(order))
+        self._opened += len(order)
+        return self._slot_of[streams_of]

@@ -1,12 +1,12 @@
-"""The replay of a whole log through many methods: chunks in, tallies out."""
+"""The replay of a whole log through many contenders: chunks in, tallies out."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from time import thread_time
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
@@ -15,18 +15,13 @@ from calibeat._util.types import Flags, Ints, Vector
 from calibeat.backtest.options import Maturity
 from calibeat.backtest.read.batch import FIRST_EVENTS, Chunk
 from calibeat.core.jit import for_size
-from calibeat.core.method import AUTO, BM, Method
+from calibeat.core.method import BM, Method
 from calibeat.core.randomness import numbered, stream_key, uniforms_at
 from calibeat.core.refit import Fixed
 
-from .ages import Ages, ages_of
-from .chunk import Plan, Underway
-from .contenders import KeyVariants
-from .delays import Delays
-from .hindsight import ScoreTally
-from .outside import AnyReplay, Outside, replay_of
-from .replay import Replay
-from .tally import Blocks, Tally, losses
+from .contenders import AnyReplay, Contender, Context, KeyVariants, MethodReplay, auto_or_first
+from .late import Ages, Delays, LearningPlan, Underway, ages_of
+from .tally import Blocks, ScoreTally, Tally, losses
 
 MOST_MARKS = 300  # points of a trajectory
 MOST_KEYS_WITH_CE = 20_000  # a calibration error per key takes bins x 8 bytes a method
@@ -46,16 +41,24 @@ def default_warmup(outcomes: int) -> int:
 
 @dataclass(eq=False)
 class Runner:
-    """A method, and what is kept of its way through the log."""
+    """A contender, and what is kept of its way through the log."""
 
-    name: str
-    method: Method
+    contender: Contender
     replay: AnyReplay
     tally: Tally
-    at_once: tuple[Replay, Tally] | None  # the same with outcomes that arrive at once, where they are late
+    at_once: tuple[AnyReplay, Tally] | None  # the same with outcomes that arrive at once, where they are late
     underway: Underway | None = None  # where it learns outcomes at another age than the rest of the replay
-    age: str = ""  # that age, as a person types it
     seconds: float = 0.0
+
+    @property
+    def name(self) -> str:
+        """Of the contender."""
+        return self.contender.name
+
+    @property
+    def method(self) -> Method | None:
+        """Of the contender; None where it is no method with a stream for each key."""
+        return self.contender.method
 
 
 @dataclass(eq=False)
@@ -82,16 +85,9 @@ class Replayed:
     key_variants: KeyVariants | None = None  # one method with keys, without, and with a pooled start
 
 
-class Elsewhere(Protocol):
-    """Forecasts that were made on other machines."""
-
-    def take_over(self, runners: list[Runner]) -> None:
-        """Put a replay in the place of each one whose forecasts are known."""
-
-
 def replay_log(
     chunks: Iterator[Chunk],
-    methods: Sequence[tuple[str, Method]],
+    contenders: Sequence[Contender],
     *,
     bins: int,
     warmup: int | None,
@@ -100,52 +96,47 @@ def replay_log(
     streams: Callable[[], int],
     maturity: Maturity | None = None,
     on_forecasts: OnForecasts | None = None,
-    elsewhere: Elsewhere | None = None,
 ) -> Replayed:
-    """Replay every chunk through every method. The first chunk must be the whole log or at least 20,000 events.
+    """Replay every chunk through every contender. The first chunk must be the whole log or at least 20,000 events.
 
-    `streams` tells how many streams there are so far. `on_forecasts` gets each chunk with its forecasts and the block
-    in which each was counted. With a maturity all methods learn outcomes at that age. Without, if ones and zeros come
-    at clearly different ages in the first chunk, one method more is replayed: AUTO (or the first method) with such an
-    age.
+    `streams` returns how many streams there are so far. `on_forecasts` gets each chunk with its forecasts and the block
+    in which each was counted. With a maturity all contenders learn outcomes at that age. Without, if ones and zeros
+    come at clearly different ages in the first chunk, one contender more is replayed: AUTO (or the first method) with
+    such an age.
     """
     first = next(chunks)
     late = first.clock is not None
     runners = []
-    for name, method in methods:
-        twice = late and not method.needs_history and not isinstance(method, Outside)
-        at_once = (Replay(method), Tally(bins)) if twice else None
-        runners.append(Runner(name, method, replay_of(method, raw_first=maturity is not None), Tally(bins), at_once))
+    for contender in contenders:
+        at_once = None
+        if late and contender.method is not None and not contender.needs_history:
+            at_once = contender.start(False), Tally(bins)
+        runners.append(Runner(contender, contender.start(maturity is not None), Tally(bins), at_once))
     ages = Ages() if first.clock_is_time else None
     if maturity is None and first.clock_is_time:
-        runners += _with_maturity(first, runners, bins)
-    if elsewhere is not None:
-        elsewhere.take_over(runners)
+        runners += _with_maturity(first, contenders, bins)
     known = np.count_nonzero(~np.isnan(first.outcomes[:FIRST_EVENTS]))  # the same however the log is cut
     blocks = Blocks(default_warmup(int(known)) if warmup is None else warmup)
     delays = Delays(timed=first.clock_is_time) if late else None
     replayed = Replayed(runners, blocks, bins, keyed, delays, maturity, ages)
     warm_kernels(first, replayed, streams())
-    # Methods do not know of each other, and compiled kernels let go of the interpreter: each thread takes a method.
+    # Contenders share no state, and compiled kernels release the interpreter: each thread takes a contender.
     with ThreadPoolExecutor(min(len(runners), usable_cores())) as pool:
-        loop = _Loop(replayed, stream_key(seed, 0), on_forecasts, pool.map)
+        loop = _ReplayLoop(replayed, stream_key(seed, 0), on_forecasts, pool.map)
         loop.feed(first, streams())
         for chunk in chunks:
             loop.feed(chunk, streams())
-    replayed.never, replayed.too_late = loop.never, loop.too_late
+    replayed.too_late = loop.too_late
     return replayed
 
 
-def _with_maturity(first: Chunk, runners: list[Runner], bins: int) -> list[Runner]:
+def _with_maturity(first: Chunk, contenders: Sequence[Contender], bins: int) -> list[Runner]:
     """AUTO, or the first method, with outcomes of one age, if ones and zeros come at clearly different ages."""
-    ages = ages_of(first)
-    others = [runner for runner in runners if runner.method != BM and not isinstance(runner.method, Outside)]
-    if not others or not ages.differ:
+    ages, contender = ages_of(first), auto_or_first(contenders)
+    if contender is None or not ages.differ:
         return []
-    of = next((runner for runner in others if runner.method == AUTO), others[0])
     maturity, age = ages.maturity
-    replay, underway = Replay(of.method, raw_first=True), Underway(maturity)
-    return [Runner(f"{of.name}, mature {age}", of.method, replay, Tally(bins), None, underway, age)]
+    return [Runner(contender.maturing(age), contender.start(True), Tally(bins), None, Underway(maturity))]
 
 
 def warm_kernels(first: Chunk, replayed: Replayed, streams: int) -> None:
@@ -153,34 +144,29 @@ def warm_kernels(first: Chunk, replayed: Replayed, streams: int) -> None:
 
     The first chunk goes through the raw score, and a few events through each kind of refit. Nothing of it is kept.
     """
-    replay, tally, place = Replay(BM), Tally(replayed.bins), np.where(np.isnan(first.outcomes), -1, 0)
+    replay, tally, place = MethodReplay(BM), Tally(replayed.bins), np.where(np.isnan(first.outcomes), -1, 0)
     draws = np.zeros(len(first))
     at_once = Chunk(first.scores, np.nan_to_num(first.outcomes), first.slots)
-    forecasts = replay.feed(at_once, None, draws, streams)
+    forecasts = replay.feed(Context(at_once, None, draws, streams))
     if first.clock is not None:
-        Replay(BM).feed(first, Underway().plan(first), draws, streams)
+        MethodReplay(BM).feed(Context(first, Underway().plan(first), draws, streams))
     tally.count(forecasts, first.outcomes, place, draws)
     if replayed.keyed:
         tally.count_keys(forecasts, first.outcomes, place, first.slots, streams, MOST_KEYS_WITH_CE)
     few = Chunk(np.linspace(0.1, 0.9, 40), np.tile([0.0, 1.0], 20), np.zeros(40, dtype=np.int64))
-    for features in {runner.method.features for runner in replayed.runners if runner.method.needs_history}:
-        Replay(Method(features, Fixed(after=40))).feed(few, None, np.zeros(40), 1)
+    methods = [runner.method for runner in replayed.runners if runner.method is not None]
+    for features in {method.features for method in methods if method.needs_history}:
+        MethodReplay(Method(features, Fixed(after=40))).feed(Context(few, None, np.zeros(40)))
 
 
-class _Loop:
+class _ReplayLoop:
     """What goes on from chunk to chunk."""
 
     def __init__(self, replayed: Replayed, key: int, on_forecasts: OnForecasts | None, over: Any) -> None:
         self._to, self._key, self._on_forecasts, self._map = replayed, key, on_forecasts, over
         self._underway = Underway(replayed.maturity)
-        self._silent = 0
         self._stride = 1
         self._made = np.zeros(1)  # forecasts per stream, for the draws
-
-    @property
-    def never(self) -> int:
-        """How many events have no outcome."""
-        return self._silent
 
     @property
     def too_late(self) -> int:
@@ -188,7 +174,7 @@ class _Loop:
         return len(self._underway)
 
     def feed(self, chunk: Chunk, streams: int) -> None:
-        """One chunk through every method."""
+        """One chunk through every contender."""
         to = self._to
         labelled = ~np.isnan(chunk.outcomes)
         plan = self._plan(chunk)
@@ -200,17 +186,22 @@ class _Loop:
         raw_loss = np.empty(len(chunk))
         for_size(losses, len(chunk))(chunk.scores, chunk.outcomes, place, raw_loss)
         to.scores.count(chunk.scores, chunk.outcomes, place)
+        context = Context(chunk, plan, draws, streams, marks)
 
         def through(runner: Runner) -> Vector:
             began = thread_time()
-            mine = plan if runner.underway is None else runner.underway.plan(chunk)
-            forecasts = runner.replay.feed(chunk, mine, draws, streams, marks)
+            mine = context if runner.underway is None else replace(context, plan=runner.underway.plan(chunk))
+            forecasts = runner.replay.feed(mine)
             runner.tally.count(forecasts, chunk.outcomes, place, raw_loss)
             if to.keyed:
                 runner.tally.count_keys(forecasts, chunk.outcomes, place, chunk.slots, streams, MOST_KEYS_WITH_CE)
             runner.seconds += thread_time() - began
             if runner.at_once is not None:
-                self._at_once(*runner.at_once, chunk, labelled, place, raw_loss, draws, streams)
+                # As if each outcome had been known at once; a forecast without an outcome changes nothing.
+                replay, tally = runner.at_once
+                known = Chunk(chunk.scores[labelled], chunk.outcomes[labelled], chunk.slots[labelled])
+                at_once = replay.feed(Context(known, None, draws[labelled], streams))
+                tally.count(at_once, known.outcomes, place[labelled], raw_loss[labelled])
             return forecasts
 
         forecasts = list(self._map(through, to.runners))
@@ -219,7 +210,7 @@ class _Loop:
             names = [runner.name for runner in to.runners]
             self._on_forecasts(chunk, dict(zip(names, forecasts, strict=True)), place)
 
-    def _plan(self, chunk: Chunk) -> Plan | None:
+    def _plan(self, chunk: Chunk) -> LearningPlan | None:
         if self._to.delays is None:
             return None
         plan = self._underway.plan(chunk)
@@ -227,22 +218,6 @@ class _Loop:
         if self._to.ages is not None:
             self._to.ages.count(chunk)
         return plan
-
-    @staticmethod
-    def _at_once(
-        replay: Replay,
-        tally: Tally,
-        chunk: Chunk,
-        labelled: Flags,
-        place: Ints,
-        raw_loss: Vector,
-        draws: Vector,
-        streams: int,
-    ) -> None:
-        """As if each outcome had been known at once; a forecast without an outcome changes nothing."""
-        known = Chunk(chunk.scores[labelled], chunk.outcomes[labelled], chunk.slots[labelled])
-        forecasts = replay.feed(known, None, draws[labelled], streams)
-        tally.count(forecasts, known.outcomes, place[labelled], raw_loss[labelled])
 
     def _count(self, chunk: Chunk, place: Ints, labelled: Flags, streams: int) -> None:
         to = self._to
@@ -260,7 +235,7 @@ class _Loop:
             to.span = begin, int(chunk.times[-1])
         to.events += len(chunk)
         to.streams = streams
-        self._silent += len(chunk) - int(np.count_nonzero(labelled))
+        to.never += len(chunk) - int(np.count_nonzero(labelled))
 
     def _numbers(self, chunk: Chunk, streams: int) -> Ints:
         """The number of each event within its stream."""

@@ -6,17 +6,13 @@ from xml.etree.ElementTree import Element
 
 from calibeat._util.words import count, counted, number, percent
 
-from .elements import tag
-from .frame import how_to_read, needs_script, scroller, section
-from .names import name
-from .schema import KeysThatDiffer, Payload
+from .elements import how_to_read, labels_of, name, needs_script, plain_table, scroller, section, tag
+from .schema import Keys, KeysThatDiffer, Payload
 
 
-def keys(payload: Payload) -> Element | None:
-    table = payload["keys"]
-    if table is None:
-        return None
-    differ = table.get("differ")
+def by_key(payload: Payload, table: Keys) -> Element:
+    """The section."""
+    differ = table["differ"]
     return section(
         "keys",
         "By key",
@@ -33,10 +29,9 @@ def keys(payload: Payload) -> Element | None:
 
 
 def _differ(payload: Payload, differ: KeysThatDiffer) -> list[Element]:
-    labels = {method["name"]: method["label"] for method in payload["methods"]}
     raw = differ["method"] == payload["methods"][0]["name"]
-    who = "the raw score" if raw else labels[differ["method"]]
-    body = tag("tbody")
+    who = "the raw score" if raw else labels_of(payload)[differ["method"]]
+    rows = []
     for row in differ["rows"]:
         gap, low, high = (None if end is None else 100 * end for end in row["gap"])
         cells = [
@@ -48,9 +43,8 @@ def _differ(payload: Payload, differ: KeysThatDiffer) -> list[Element]:
         ]
         line = tag("tr", tag("th", name(row["key"]), scope="row", class_="key"))
         line.extend(tag("td", cell, class_="number") for cell in cells)
-        body.append(line)
-    named = ("Key", "Events", "Forecast", "Happened", "Gap, in points", "95 %, for all keys at once")
-    head = tag("tr", *(tag("th", label, scope="col") for label in named))
+        rows.append(line)
+    headings = ("Key", "Events", "Forecast", "Happened", "Gap, in points", "95 %, for all keys at once")
     beyond = f"{counted(differ['beyond'], 'is', 'are')} off" if differ["beyond"] else "none is off"
     return [
         tag("h3", "Keys that differ most"),
@@ -58,5 +52,5 @@ def _differ(payload: Payload, differ: KeysThatDiffer) -> list[Element]:
             f"The keys on which the mean forecast of {who} is farthest from what happened. Of "
             f"{count(differ['tested'])} keys with enough events {beyond} beyond luck, by an interval that is without 0."
         ),
-        scroller("Keys that differ most", tag("table", tag("thead", head), body, class_="plain", id="keys-differ")),
+        plain_table("Keys that differ most", headings, rows, id_="keys-differ"),
     ]

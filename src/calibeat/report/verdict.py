@@ -7,31 +7,29 @@ from xml.etree.ElementTree import Element
 
 from calibeat._util.words import count, decimals, number, percent
 
-from .elements import tag
-from .frame import typeset
-from .names import name
-from .schema import Answer, Happened, Payload
+from .elements import labels_of, name, tag, typeset
+from .schema import AnswerInfo, Happened, Payload
 
 CONFIDENCE = {"sure": "We are sure", "likely": "Likely, not certain", "unclear": "Not settled by this log"}
 BAR_WIDTH, BAR_HEIGHT = 400, 14
 
 
 def verdict(payload: Payload) -> Element:
-    found, answer = payload["verdict"], payload.get("answer")
+    """The section."""
+    found = payload["verdict"]
     sentences = [tag("p", typeset(sentence), class_="lead") for sentence in found["sentences"]]
     return tag(
         "section",
         tag("p", CONFIDENCE[found["confidence"]], class_=f"confidence {found['confidence']}"),
         tag("h1", typeset(found["headline"]).replace("log-loss", "log\u2011loss")),
-        *([] if answer is None else _for_everybody(payload, answer)),
-        # An older payload has nothing but its sentences.
-        *(sentences if answer is None else [_for_experts(sentences)]),
+        *_for_everybody(payload, payload["answer"]),
+        tag("details", tag("summary", "The numbers behind it, for experts"), *sentences, id="expert"),
         _figures(payload),
         id="verdict",
     )
 
 
-def _for_everybody(payload: Payload, answer: Answer) -> list[Element]:
+def _for_everybody(payload: Payload, answer: AnswerInfo) -> list[Element]:
     rows = [_row(payload, one, scale_of(answer["happened"])) for one in answer["happened"]]
     return [
         tag("p", typeset(example(payload)), class_="lead", id="example"),
@@ -39,10 +37,6 @@ def _for_everybody(payload: Payload, answer: Answer) -> list[Element]:
         tag("p", typeset(answer["sure"]), class_="lead", id="sure"),
         _do_this(answer),
     ]
-
-
-def _for_experts(sentences: list[Element]) -> Element:
-    return tag("details", tag("summary", "The numbers behind it, for experts"), *sentences, id="expert")
 
 
 def scale_of(happened: list[Happened]) -> int:
@@ -58,27 +52,24 @@ def scale_of(happened: list[Happened]) -> int:
 
 
 def example(payload: Payload) -> str:
-    """Of so many events at about the same forecast, how many happened: the raw score, then the choice."""
-    answer = payload.get("answer")
-    if answer is None:
-        return ""
-    labels = {method["name"]: method["label"] for method in payload["methods"]}
-    scale = scale_of(answer["happened"])
-    told: list[str] = []
-    for one in answer["happened"]:
+    """Of a thousand events or more at about the same forecast, how many happened: the raw score, then the choice."""
+    labels, happened = labels_of(payload), payload["answer"]["happened"]
+    scale = scale_of(happened)
+    sentences: list[str] = []
+    for one in happened:
         who = "the raw score" if one["method"] == payload["methods"][0]["name"] else labels[one["method"]]
-        again = " events" if not told else ""
+        again = " events" if not sentences else ""
         if "classes" in payload:
-            told.append(
+            sentences.append(
                 f"Of {scale:,}{again} whose top class {who} gives about {_about(one['forecast'])}, it is right in "
                 f"{round(scale * one['outcome']):,}."
             )
             continue
-        told.append(
+        sentences.append(
             f"Of {scale:,}{again} that {who} puts at about {_about(one['forecast'])}, "
             f"{round(scale * one['outcome']):,} happened."
         )
-    return " ".join(told)
+    return " ".join(sentences)
 
 
 def _about(share: float) -> str:
@@ -93,8 +84,7 @@ def _about(share: float) -> str:
 
 def _row(payload: Payload, one: Happened, scale: int) -> Element:
     """A bar as long as what happened, and a stroke where the forecast was."""
-    labels = {method["name"]: method["label"] for method in payload["methods"]}
-    pair = (payload.get("answer") or {"happened": [one]})["happened"]
+    labels, pair = labels_of(payload), payload["answer"]["happened"]
     most = max(max(each["forecast"], each["outcome"]) for each in pair) * 1.08 or 1.0
     said, came = (f"{BAR_WIDTH * value / most:.1f}" for value in (one["forecast"], one["outcome"]))
     picture = tag(
@@ -113,7 +103,7 @@ def _row(payload: Payload, one: Happened, scale: int) -> Element:
     return tag("div", tag("b", name(labels[one["method"]])), picture, tag("span", text), class_=kind)
 
 
-def _do_this(answer: Answer) -> Element:
+def _do_this(answer: AnswerInfo) -> Element:
     return tag(
         "div",
         tag("h2", "Do this"),

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 import calibeat
 from calibeat import AUTO, BM, OPS, TOPS, Tracking
-from calibeat.backtest.judge.answer import SURE, deployment
-from calibeat.backtest.replay.contenders import with_key_variants, with_others
+from calibeat.backtest.judge.verdict import SURE, deployment
+from calibeat.backtest.replay.contenders import method_contender, with_key_variants, with_others
 from calibeat.core.method import PRESETS
 
 RNG = np.random.default_rng(8)
@@ -76,7 +75,8 @@ def test_the_code_for_keys_and_for_the_raw_score_runs_too():
 
 
 def told(method, age="", *, keyed=True):
-    return deployment(SimpleNamespace(method=method, age=age), keyed=keyed)
+    contender = method_contender("it", method)
+    return deployment(contender.maturing(age) if age else contender, keyed=keyed)
 
 
 def test_outcomes_of_one_age_are_asked_for_where_that_was_best():
@@ -96,8 +96,10 @@ def test_a_log_that_is_best_without_its_keys_is_one_stream():
 
 
 def test_a_pooled_start_is_for_python():
-    variants = dict(with_key_variants([("raw", BM), ("auto", AUTO)])[0])
-    library, service, note = told(variants["AUTO with a pooled start"])
+    contenders = [method_contender("raw", BM), method_contender("auto", AUTO)]
+    pooled = with_key_variants(contenders)[0][-1]
+    assert pooled.name == "AUTO with a pooled start"
+    library, service, note = deployment(pooled, keyed=True)
     assert "Bank('auto', prior=\"pooled\")" in library and service is None and "pooled start is for Python" in note
     known = {"past_keys": [1], "past_scores": [0.3], "past_outcomes": [1], "key": 1, "score": 0.4, "outcome": 1}
     exec(library, known)  # noqa: S102 - as above
@@ -116,6 +118,8 @@ def test_what_is_not_ours_is_watched():
 
 
 def test_a_method_of_other_scores_is_deployed_as_itself():
-    other = dict(with_others([("raw", BM), ("auto", AUTO)], {"score 2": "p_new"}, asked=False)[0])["AUTO of p_new"]
-    library, service, note = told(other, keyed=False)
+    contenders = [method_contender("raw", BM), method_contender("auto", AUTO)]
+    other = with_others(contenders, {"score 2": "p_new"}, asked=False)[0][-1]
+    assert other.name == "AUTO of p_new"
+    library, service, note = deployment(other, keyed=False)
     assert "Calibrator('auto')" in library and service is not None and "'p_new'" in note

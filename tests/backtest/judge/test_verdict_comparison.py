@@ -7,7 +7,7 @@ import pytest
 from streams import drifting
 
 import calibeat
-from calibeat.backtest.judge.compare import Counting, typical_delay
+from calibeat.backtest.judge.verdict import Counting, typical_delay
 from calibeat.backtest.read.batch import FIRST_EVENTS, Chunk
 
 N, WARM_UP, BINS = 1500, 75, 10

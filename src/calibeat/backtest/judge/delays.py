@@ -7,11 +7,10 @@ from typing import Any, Protocol
 
 from calibeat._util.words import duration
 from calibeat.backtest.options import Maturity
-from calibeat.backtest.replay.ages import Ages
-from calibeat.backtest.replay.delays import Delays
 from calibeat.backtest.replay.engine import Replayed
+from calibeat.backtest.replay.late import Ages, Delays
 from calibeat.backtest.replay.tally import Blocks, Tally
-from calibeat.report.schema import AgesByOutcome, Delay, Immediate, Number
+from calibeat.report.schema import AgesByOutcome, DelayInfo, Immediate, Number
 
 from .measures import CountedMethod, number, overall
 
@@ -31,8 +30,6 @@ class Late(Protocol):
     @property
     def blocks(self) -> Blocks: ...
     @property
-    def delays(self) -> Delays | None: ...
-    @property
     def ages(self) -> Ages | None: ...
     @property
     def maturity(self) -> Maturity | None: ...
@@ -42,23 +39,22 @@ class Late(Protocol):
     def too_late(self) -> int: ...
 
 
-def notice_of_ages(replayed: Replayed, labels: dict[str, str]) -> str | None:
+def notice_of_ages(replayed: Replayed, ages: Ages, labels: dict[str, str]) -> str | None:
     """The sentences of the verdict on ones and zeros of clearly different ages; None where they are not.
 
     `labels` are the names of the methods. With a maturity that is old enough there is nothing to say.
     """
-    ages = replayed.ages
-    if ages is None or not ages.differ:
+    if not ages.differ:
         return None
     maturity, typed = ages.maturity
     if replayed.maturity is not None and replayed.maturity.microseconds >= maturity.microseconds:
         return None
     sooner = "zeros" if ages.share_later > 0.5 else "ones"
-    told = f"{_medians(ages)} A method that learns each outcome as it comes sees too many {sooner} at first."
-    beside = next((runner for runner in replayed.runners if runner.age), None)
+    sentences = f"{_medians(ages)} A method that learns each outcome as it comes sees too many {sooner} at first."
+    beside = next((runner for runner in replayed.runners if runner.contender.age), None)
     if beside is None:
-        return f"{told} Replay the log with one age for both: --mature {typed} (mature={typed!r} in Python)."
-    return f"{told} {labels[beside.name]} learns both at the same age."
+        return f"{sentences} Replay the log with one age for both: --mature {typed} (mature={typed!r} in Python)."
+    return f"{sentences} {labels[beside.name]} learns both at the same age."
 
 
 def _medians(ages: Ages) -> str:
@@ -86,11 +82,8 @@ def _seconds(microseconds: Number) -> Number:
     return None if microseconds is None else microseconds * 1e-6
 
 
-def delay(replayed: Late) -> Delay | None:
+def delay(replayed: Late, delays: Delays) -> DelayInfo:
     """How late outcomes were, and what the wait cost."""
-    delays = replayed.delays
-    if delays is None:
-        return None
     used = replayed.blocks.used
     sizes, scale = (delays.time, 1e-6) if delays.timed else (delays.events, 1.0)
     quantiles = {name: None if value is None else value * scale for name, value in sizes.quantiles().items()}

@@ -1,7 +1,7 @@
 """Would it have paged? Monitors along a replay, and a trail of their numbers. Memory does not grow with the log.
 
 Outcomes are read in the order of forecasts, also where they came late: an alarm is then about the forecasts up to its
-event. It is raised once their outcomes have arrived, which `Episode.heard` tells.
+event. It is raised once their outcomes have arrived, at `Episode.heard`.
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ class Trail:
         return int(np.interp(outcome, [0, *(p[0] for p in self.path)], [begin, *(p[1] for p in self.path)]))
 
 
-class Watch:
+class Trails:
     """The hook of a replay: a trail for the raw score, for the method `named`, and for the leader of the first chunk.
 
     A monitor costs about as much as a method, so not every method has one. If the log fits in the first chunk, the
@@ -144,8 +144,8 @@ class Watch:
         self._heard = int(heard[-1])
         return heard
 
-    def told(self, chosen: str, labels: dict[str, str]) -> Paging:
-        """For the report; `chosen` is the method of the verdict."""
+    def for_report(self, chosen: str, labels: dict[str, str]) -> Paging:
+        """What they found; `chosen` is the method of the verdict."""
         timed = bool(self._timed)
         by: Axis = "time" if timed else "event"
         watched = {name: _trail(trail, timed=timed) for name, trail in self.trails.items()}
@@ -206,13 +206,13 @@ def _trail(trail: Trail, *, timed: bool) -> Watched:
 def _sentence(watched: dict[str, Watched], chosen: str, labels: dict[str, str]) -> str:
     raw, *others = watched
     beside = chosen if chosen in others else next(iter(others), raw)
-    told = [
+    sentences = [
         f"A monitor of {_named(raw, name, labels)} would have paged {_often(watched[name]['pages'])}."
         for name in dict.fromkeys([beside, raw])
     ]
     if chosen not in watched:
-        told.append(f"{labels[chosen]} had no monitor: it led only later in the log.")
-    return " ".join(told)
+        sentences.append(f"{labels[chosen]} had no monitor: it led only later in the log.")
+    return " ".join(sentences)
 
 
 def _named(raw: str, name: str, labels: dict[str, str]) -> str:

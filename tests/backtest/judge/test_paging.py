@@ -9,8 +9,8 @@ import pytest
 
 import calibeat
 from calibeat import Monitor
-from calibeat.backtest.judge import watch as module
-from calibeat.backtest.judge.watch import MOST_POINTS, Watch
+from calibeat.backtest.judge import paging as module
+from calibeat.backtest.judge.paging import MOST_POINTS, Trails
 from calibeat.backtest.read.batch import Chunk
 
 N, BREAK = 3000, 1800
@@ -26,7 +26,7 @@ def chunk(part=slice(None), outcomes=OUTCOMES, times=None):
 
 
 def watched(cuts=(), **more):
-    watch = Watch(arl=10_000)
+    watch = Trails(arl=10_000)
     edges = [0, *cuts, N]
     for a, b in pairwise(edges):
         part = slice(a, b)
@@ -78,18 +78,18 @@ def test_many_episodes_keep_their_first_and_their_latest(monkeypatch):
     """An arl of 20 outcomes and a quiet of 5: the raw score pages again and again."""
     monkeypatch.setattr(module, "Monitor", lambda **_: Monitor(arl=20, warm=0, quiet=5))
     monkeypatch.setattr(module, "MOST_EPISODES", 4)
-    watch = Watch()
+    watch = Trails()
     watch.add(chunk(), {"raw": np.full(N, 0.9)}, PLACE)
     trail = watch.trails["raw"]
     paged = [alarm for alarm in trail.monitor.alarms if alarm.page]
     assert len(paged) > 4 and len(trail.episodes) == 4
     assert trail.episodes[0].first == paged[0] and trail.episodes[-1].first == paged[-1]
-    told = watch.told("raw", {"raw": "raw"})
+    told = watch.for_report("raw", {"raw": "raw"})
     assert told["methods"]["raw"]["pages"] == len(paged) and len(told["methods"]["raw"]["shown"]) == 4
 
 
 def test_the_path_ends_where_the_log_does():
-    watch = Watch()
+    watch = Trails()
     watch.add(chunk(slice(0, 256)), {"raw": SCORES[:256]}, PLACE[:256])
     assert [point[0] for point in watch.trails["raw"].path] == [128, 256]
     watch.add(chunk(slice(256, 300)), {"raw": SCORES[256:300]}, PLACE[256:300])
@@ -101,16 +101,16 @@ def test_the_path_ends_where_the_log_does():
 
 def test_the_raw_score_auto_and_the_leader_have_monitors():
     forecasts = {"raw": SCORES, "auto": 0.9 * SCORES, "good": 0.8 * SCORES, "bad": 1.0 - SCORES}
-    watch = Watch(named="auto")
+    watch = Trails(named="auto")
     watch.add(chunk(), forecasts, PLACE)
     assert list(watch.trails) == ["raw", "auto", "good"]
-    only = Watch(named="auto")
+    only = Trails(named="auto")
     only.add(chunk(slice(0, BREAK)), {"raw": SCORES[:BREAK]}, PLACE[:BREAK])
     assert list(only.trails) == ["raw"]
-    told = watch.told("auto", _labels(forecasts))["sentence"]
+    told = watch.for_report("auto", _labels(forecasts))["sentence"]
     assert told == "A monitor of AUTO would have paged once. A monitor of the raw score would have paged once."
-    assert only.told("raw", {"raw": "raw"})["sentence"] == "A monitor of the raw score would have paged nobody."
-    assert "BAD had no monitor" in watch.told("bad", _labels(forecasts))["sentence"]
+    assert only.for_report("raw", {"raw": "raw"})["sentence"] == "A monitor of the raw score would have paged nobody."
+    assert "BAD had no monitor" in watch.for_report("bad", _labels(forecasts))["sentence"]
 
 
 def _labels(names):
@@ -118,7 +118,7 @@ def _labels(names):
 
 
 def test_before_the_warm_up_ends_all_outcomes_tell_who_leads():
-    watch = Watch()
+    watch = Trails()
     watch.add(chunk(), {"raw": SCORES, "bad": 1.0 - SCORES, "good": 0.8 * SCORES}, np.zeros(N, dtype=np.int64))
     assert list(watch.trails) == ["raw", "good"]
 

@@ -1,4 +1,4 @@
-"""Measures by key: where the raw score loses most, and on which keys the forecasts are off, beyond luck."""
+"""By key: where the raw score loses most, where forecasts are off beyond luck, and whether keys are worth it."""
 
 from __future__ import annotations
 
@@ -7,19 +7,21 @@ from statistics import NormalDist
 import numpy as np
 
 from calibeat._util.types import Vector
+from calibeat._util.words import decimals
+from calibeat.backtest.replay.contenders import KeyVariants
 from calibeat.backtest.replay.engine import MOST_KEYS_WITH_CE, Replayed
 from calibeat.metrics import calibration_error_of_gaps
 from calibeat.report.schema import KeyDifference, KeyRow, Keys, KeysThatDiffer
+
+from .verdict import Comparison
 
 MOST_KEYS = 2000  # shown
 MOST_DIFFERENT = 10
 LEAST_EVENTS, LEAST_VARIANCE = 30, 3.0  # of a key that is tested: with less, no normal law helps
 
 
-def by_key(replayed: Replayed, names: list[str] | None, chosen: str, labels: dict[str, str]) -> Keys | None:
+def by_key(replayed: Replayed, names: list[str], chosen: str, labels: dict[str, str]) -> Keys:
     """The keys on which the raw score loses most, and those on which the forecasts are off."""
-    if names is None:
-        return None
     streams = len(names)
     found = {runner.name: runner.tally.by_key(streams) for runner in replayed.runners}
     raw = replayed.runners[0].name
@@ -86,3 +88,21 @@ def _differ(names: list[str], counts: Vector, method: str, found: tuple[Vector, 
             )
         )
     return {"method": method, "tested": len(tested), "beyond": int(np.count_nonzero(score > z)), "rows": rows}
+
+
+def sentence_on_keys(compared: Comparison, variants: KeyVariants, labels: dict[str, str]) -> str:
+    """Which of the three has the least log-loss, and whether that is beyond the 95 % interval."""
+    label = labels[variants.keyed]
+    kinds = {
+        variants.keyed: "with a stream for each key",
+        variants.pooled: "with keys that start from what all keys have taught",
+        variants.without: "without keys",
+    }
+    losses = {name: compared.measured(name, "log_loss") for name in kinds}
+    best, *others = sorted(kinds, key=losses.__getitem__)
+    ends = [compared.difference(best, other, "log_loss") for other in others]
+    digits = decimals(losses.values())
+    shown = ", ".join(f"{losses[name]:.{digits}f} {kinds[name]}" for name in kinds)
+    tied = [kinds[other] for other, (_, _, high) in zip(others, ends, strict=True) if high >= 0.0]
+    settled = "beyond the 95 % interval" if not tied else f"not to be told apart from {' and '.join(tied)}"
+    return f"Log-loss of {label}: {shown}. Best is {label} {kinds[best]}, {settled}."

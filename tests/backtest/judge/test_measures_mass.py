@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 import calibeat
-from calibeat.backtest.judge.mass import HALF, groups_of, threshold_of
-from calibeat.backtest.judge.measures import curve_of
+from calibeat.backtest.judge.measures import HALF, curve_of, groups_of, threshold_of
 from calibeat.backtest.replay.tally import RANKS, STEPS, rank_of
 
 N, WARM = 6000, 200
