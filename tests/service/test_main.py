@@ -29,14 +29,14 @@ BODY = json.dumps(EVENT).encode()
 
 
 class Lines(io.StringIO):
-    """Standard output, which tells when it has the first line."""
+    """Standard output, which tells when it has the line with the address."""
 
     def __init__(self, then: Callable[[], None]) -> None:
         super().__init__()
         self._then = then
 
     def flush(self) -> None:
-        if "\n" in self.getvalue() and self._then:
+        if "at http" in self.getvalue() and self._then:
             self._then()
             self._then = None  # type: ignore[assignment]
 
@@ -48,7 +48,9 @@ def test_a_signal_ends_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, numbe
     monkeypatch.setattr(sys, "stdout", output)
     store = str(tmp_path / "calibeat.db")
     assert main(["serve", "--store", store, "--port", "0", "--method", "ops"]) == status
-    assert output.getvalue().startswith(f"calibeat serves {store} at http://127.0.0.1:")
+    made, serves = output.getvalue().splitlines()
+    assert made == f"calibeat made a new store: {store}"
+    assert serves.startswith(f"calibeat serves {store} at http://127.0.0.1:")
     assert "no token yet, so only this machine can connect" in output.getvalue()
     assert signal.getsignal(number) == before
 

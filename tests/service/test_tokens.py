@@ -19,9 +19,10 @@ EVENT = {"stream": "s", "id": "i", "score": 0.5}
 
 
 def make(store: Path, scope: str, name: str, capsys: pytest.CaptureFixture[str]) -> str:
+    is_new = not store.exists()
     assert main(["token", "create", "--store", str(store), "--scope", scope, "--name", name]) == 0
     printed = capsys.readouterr()
-    assert printed.err == ""
+    assert printed.err == (f"calibeat made a new store: {store}\n" if is_new else "")
     return printed.out.removesuffix("\n")
 
 

@@ -26,7 +26,7 @@ from .numbers import EngineNumbers
 from .operations import Event, ForecastEvent, OutcomeEvent, Refusal, check_events, elsewhere
 from .settings import Settings
 from .setup import bank_of, settle_meta, warm
-from .store import Member, Store, open_store
+from .store import Member, Store, StoreBusy, open_store
 from .store.ownership import ROWS, partition
 from .store.records import HELD, LEARNT, PENDING, Alarm, Changes, Record, StreamState, rows_of
 
@@ -193,6 +193,11 @@ class Engine:
             answers = self._try(requests)
         except self.store.failures:
             raise
+        except StoreBusy as error:
+            _log.warning("a group was refused: %s", error)
+            self.forget()
+            refusal = Refusal("unavailable", "the store must be free to be written, got a lock - try again", None, 503)
+            answers = [(ticket, refusal) for ticket, _ in requests]
         except Exception as error:  # noqa: BLE001 - a fault of ours: whose request it is must not stop the others
             _log.exception("a group could not be done")
             self.forget()

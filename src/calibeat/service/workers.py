@@ -14,6 +14,7 @@ from types import FrameType
 from calibeat.errors import CalibeatError
 
 log = logging.getLogger("calibeat.service")
+MADE = "calibeat made a new store:"  # how a line begins that comes before the one with the address
 LOOK = 0.2  # seconds between two looks at the workers
 QUICK = 5.0  # seconds: a worker that ends sooner has not served
 MOST_QUICK = 12  # so many in a row, and starting another makes no sense
@@ -70,9 +71,12 @@ class Supervisor:
         self.workers[index], self._started[index] = worker, time.monotonic()
 
     def _line(self, index: int) -> str:
-        """The line that a worker prints when it is ready."""
+        """The line that a worker prints when it is ready. That it has made the store is passed on."""
         pipe = self.workers[index].stdout
         line = "" if pipe is None else pipe.readline()
+        if pipe is not None and line.startswith(MADE):
+            sys.stdout.write(line)
+            line = pipe.readline()
         if not line and self._stopped_by is None:
             raise WorkersFailed("a worker must be able to start, got one that ended; its reason stands above")
         return line
