@@ -63,7 +63,7 @@ def test_a_store_is_imported_from_what_was_exported(
     log, other = str(tmp_path / "log.parquet"), str(tmp_path / "other.db")
     main(["store", "export", log, "--store", store])
     for _ in range(2):  # the second time changes nothing
-        assert main(["store", "import", log, "--store", other, "--method", "tops"]) == 0
+        assert main(["store", "import", log, "--store", other, "--create", "--method", "tops"]) == 0
         capsys.readouterr()
         main(["store", "info", "--json", "--store", other])
         found = json.loads(capsys.readouterr().out)
@@ -77,7 +77,7 @@ def test_the_states_travel_as_a_bank_file(store: str, tmp_path: Path, capsys: py
     assert capsys.readouterr().out == f"states of 2 streams written to {bank}\n"
     assert main(["bank", "info", bank]) == 0
     capsys.readouterr()
-    assert main(["store", "import", bank, "--store", other, "--json"]) == 0
+    assert main(["store", "import", bank, "--store", other, "--create", "--json"]) == 0
     assert json.loads(capsys.readouterr().out) == {"streams": 2}
     assert main(["store", "replay", "--check", "--store", other]) == 0
     assert main(["store", "import", bank, "--store", other]) == 2

@@ -17,7 +17,7 @@ from calibeat.service import operate
 from calibeat.service.bankfile import export_bank, import_bank, is_bank_file
 from calibeat.service.export import export, import_log
 from calibeat.service.settings import Settings
-from calibeat.service.store import backup
+from calibeat.service.store import backup, is_store, sqlite_path
 
 CHECK_FAILED = 1
 SHOWN = 20  # differences
@@ -61,6 +61,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     copied.add_argument("file", type=Path, metavar="FILE", help="the file to write; it must be new")
     prune.add_argument("--older", required=True, metavar="TIME", help="than this: 90d, 12h")
     taken.add_argument("file", type=Path, metavar="FILE", help="as written by export, or by Bank.save")
+    taken.add_argument("--create", action="store_true", help="make the store if there is none")
     taken.add_argument("--method", metavar="NAME", help="of a new store (auto)")
 
 
@@ -136,6 +137,9 @@ def _prune(args: argparse.Namespace) -> None:
 
 
 def _import(args: argparse.Namespace) -> None:
+    if not args.create and not is_store(args.store):
+        where = sqlite_path(args.store) or "PostgreSQL"
+        raise InvalidInput(f"store must exist, got none - at {where}: --create makes one")
     if is_bank_file(args.file):
         count = import_bank(args.store, args.file, args.method)
         _print(args, {"streams": count}, [f"states of {counted(count, 'stream')} imported"])
