@@ -84,6 +84,18 @@ def test_the_states_travel_as_a_bank_file(store: str, tmp_path: Path, capsys: py
     assert "keys must be new to the store, got 's" in capsys.readouterr().err
 
 
+def test_an_import_makes_a_store_only_if_it_is_told_to(
+    store: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    other = tmp_path / "other.db"
+    for file in (tmp_path / "now.bank", tmp_path / "log.parquet"):
+        main(["store", "export", str(file), "--store", store])
+        capsys.readouterr()
+        assert main(["store", "import", str(file), "--store", str(other)]) == 2
+        assert f"store must exist, got none - at {other}: --create makes one" in capsys.readouterr().err
+    assert not other.exists()
+
+
 def test_an_import_leaves_the_monitor_of_the_store_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     url, log = str(tmp_path / "calibeat.db"), str(tmp_path / "log.parquet")
     with desk(url, monitor=1000.0) as service:
