@@ -23,7 +23,7 @@ from calibeat.cli.main import main
 from calibeat.service.engine import FATAL, Settings
 from calibeat.service.operate import check, info, prune, replay_check
 from calibeat.service.store import StoreBusy, backup, is_store, open_connection, open_reader, open_store, owned
-from calibeat.service.store.sqlite import Overtaken, StoreGone
+from calibeat.service.store.sqlite import Overtaken, StoreGone, _stamp
 
 TABLES = ("stream", "event", "rollup", "alarm", "correction", "token", "meta")
 
@@ -291,7 +291,7 @@ def test_a_second_writer_fails_its_commit(path: Path) -> None:
     with desk(str(path)) as one:
         one.ask(("paris", "e1", 0.5), ("paris", "e2", 0.6), ("rome", "e3", 0.7))
         path.with_name("calibeat.db.lock").unlink()
-        one.engine.store._files.clear()  # type: ignore[attr-defined]
+        one.engine.store._check_files = lambda: None  # type: ignore[attr-defined]
         with desk(str(path)) as two:
             two.tell(("paris", "e1", 1))
             two.ask(("oslo", "e4", 0.5))
@@ -371,6 +371,116 @@ def test_a_log_that_another_program_has_folded_is_no_harm(path: Path) -> None:
         assert wal(path).stat().st_size == 0
         service.play(50, seed=1)
     assert replay_check(str(path)).is_same and info(str(path))["forecasts"] == 100
+
+
+def test_shared_memory_that_is_deleted_ends_the_service(path: Path) -> None:
+    """Others could not know any more what this process has written."""
+    with desk(str(path)) as service:
+        service.play(50)
+        path.with_name("calibeat.db-shm").unlink()
+        assert main(["token", "create", "--store", str(path), "--scope", "read", "--name", "a"]) == 0
+        with pytest.raises(StoreGone, match=r"got another file or none - at .*-shm"):
+            service.ask(("paris", "e1", 0.5))
+        service.engine.store.connection.fold = lambda: True  # type: ignore[attr-defined]  # the process ends here
+    assert info(str(path))["forecasts"] == 50 and check(str(path)) == [] and len(rows(path)["token"]) == 1
+
+
+def overwrite(path: Path, content: bytes) -> None:
+    """As `cp` does: the file stays the same file."""
+    with path.open("rb+") as file:
+        file.write(content)
+        file.truncate()
+
+
+def test_a_store_that_is_overwritten_with_rubbish_ends_the_service(path: Path, tmp_path: Path) -> None:
+    with desk(str(path)) as service:
+        service.play(50)
+        content = path.read_bytes()
+        overwrite(path, b"rubbish" * 1000)
+        with pytest.raises(StoreGone, match="store must not be overwritten while it is used, got another content"):
+            service.ask(("paris", "e1", 0.5))
+        overwrite(path, content)
+        assert service.ask(("paris", "e1", 0.5))
+    assert _stamp(tmp_path / "no.db") is None
+
+
+@pytest.mark.parametrize("kind", ["of before", "of now", "other", "nothing"])
+def test_a_store_that_is_overwritten_ends_the_service(path: Path, tmp_path: Path, kind: str) -> None:
+    if kind == "other":
+        open_store(str(tmp_path / "copy.db")).close()
+    elif kind == "nothing":
+        (tmp_path / "copy.db").touch()
+    with desk(str(path)) as service:
+        service.ask(("paris", "e0", 0.5))
+    if kind == "of before":
+        backup(str(path), tmp_path / "copy.db")
+    with desk(str(path)) as service:
+        service.play(50)
+        if kind == "of now":
+            backup(str(path), tmp_path / "copy.db")
+        service.play(50, seed=1)
+        overwrite(path, (tmp_path / "copy.db").read_bytes())
+        with pytest.raises(StoreGone, match="store must not be overwritten while it is used, got another content"):
+            service.ask(("paris", "e1", 0.5))
+        service.engine.store.close = lambda: None  # type: ignore[method-assign]  # the process ends here
+    end_without_closing(service.engine.store)
+    assert wal(path).stat().st_size > 0
+    # The log is not put over the file that it does not belong to.
+    with pytest.raises(SnapshotMismatch, match="store and its write-ahead log must belong together") as caught:
+        open_store(str(path))
+    assert "remove its -wal and -shm to go on with the file, or its .lock if the log is its own" in str(caught.value)
+    wal(path).unlink()
+    with desk(str(path)) as service:
+        service.ask(("paris", "e2", 0.5))
+    assert check(str(path)) == [] and replay_check(str(path)).is_same
+    assert info(str(path))["forecasts"] == {"of before": 2, "of now": 52, "other": 1, "nothing": 1}[kind]
+
+
+def end_without_closing(store: Any) -> None:
+    """As a process that ends: its locks go, and the log stays as it is."""
+    kept = wal(store.path).read_bytes()
+    content = store.path.read_bytes()
+    store.connection.database.close()
+    os.close(store._lock)
+    overwrite(store.path, content)
+    wal(store.path).write_bytes(kept)
+
+
+def test_a_log_that_was_left_is_taken_up(path: Path) -> None:
+    with desk(str(path)) as service:
+        service.play(50)
+        service.engine.store.close = lambda: None  # type: ignore[method-assign]
+    end_without_closing(service.engine.store)
+    assert wal(path).stat().st_size > 0
+    with desk(str(path)) as service:
+        service.ask(("paris", "e1", 0.5))
+    assert info(str(path))["forecasts"] == 51 and replay_check(str(path)).is_same
+
+
+def test_a_checkpoint_is_no_other_content(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("calibeat.service.store.sqlite._CHECKPOINT", 1)
+    with closing(sqlite3.connect(path, isolation_level=None)) as other, desk(str(path)) as service:
+        for seed in range(5):
+            service.play(20, seed=seed)
+            other.execute("PRAGMA wal_checkpoint(FULL)")
+    assert info(str(path))["forecasts"] == 100
+
+
+def test_a_store_that_somebody_reads_while_it_is_opened(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its stamp gets into the file later. Until then the one before it counts."""
+    with desk(str(path)) as service:
+        service.ask(("paris", "e1", 0.5))
+    monkeypatch.setattr("calibeat.service.store.sqlite.BUSY", 0.1)
+    with closing(sqlite3.connect(path, isolation_level=None)) as other:
+        other.execute("BEGIN")
+        other.execute("SELECT * FROM stream").fetchall()
+        with desk(str(path)) as service:
+            service.play(20)
+            other.execute("ROLLBACK")
+            other.execute("PRAGMA wal_checkpoint(FULL)")
+            service.play(20, seed=1)
+    open_store(str(path)).close()
+    assert info(str(path))["forecasts"] == 41
 
 
 def test_a_command_notices_it_too(path: Path) -> None:

@@ -10,7 +10,7 @@ import sqlite3
 import stat
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack, closing, suppress
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -29,6 +29,8 @@ STREAM_COLUMNS = "number, name, seq, events, outcomes, pending, held, expired, a
 STREAM_COLUMNS += "sums, state, monitor"
 _MOST_ARGUMENTS = 32_766  # in one statement of SQLite
 _CHECKPOINT = 8_192  # pages of the write-ahead log, 32 MiB, before they go into the file: pages are written many times
+
+DAMAGED = "damaged"  # instead of the stamp of a file
 
 _log = logging.getLogger("calibeat.service")
 
@@ -150,7 +152,9 @@ class SqliteConnection:
             copy.execute("PRAGMA journal_mode = OFF")  # half a copy is thrown away
             self.begin_reading()
             self.tables()  # the moment; without it a copy would begin anew whenever somebody commits
+            (copies,) = self.all("PRAGMA user_version")[0]
             self.database.backup(copy, pages=COPIED_AT_ONCE, progress=lambda *_: step(COPIED_AT_ONCE))
+            copy.execute(f"PRAGMA user_version = {copies + 1}")  # so that it is known when it is put over the store
         finally:
             self.rollback()
             copy.close()
@@ -183,23 +187,26 @@ class SqliteStore:
 
     def __init__(self, path: Path) -> None:
         self.path = path.resolve()  # links to it are the same store
-        self._wal, beside = (self.path.with_name(self.path.name + end) for end in ("-wal", ".lock"))
+        beside = [self.path.with_name(self.path.name + end) for end in ("-wal", "-shm", ".lock")]
+        self._wal = beside[0]
         with ExitStack() as opened:
-            self._lock = _lock(beside, path)
+            self._lock = _lock(beside[-1], path)
             opened.callback(os.close, self._lock)
+            known = self._check_log()
             self.connection = SqliteConnection(self.path)
             opened.callback(self.connection.close)
             try:
                 self._prepare()
                 found = self.connection.all("SELECT coalesce(max(number), 0) FROM stream")
+                self._stamp_file(known)
             except sqlite3.Error as error:
                 raise _readable(error, path) from error
             opened.pop_all()
         self._numbers = int(found[0][0])
-        # SQLite keeps the log from the first commit until the last connection is closed, so it must stay the same file.
-        self._files = {file: _identity(file) for file in (path.absolute(), self.path, self._wal)}
-        self._files[beside] = _which(os.fstat(self._lock))
-        self._wal_size = 0
+        # SQLite keeps its files from the first commit until the last connection is closed.
+        self._files = {file: _identity(file) for file in (path.absolute(), self.path, *beside)}
+        self._files[beside[-1]] = _which(os.fstat(self._lock))
+        self._wal_size, self._seen = 0, (0, 0)
 
     def _prepare(self) -> None:
         run = self.connection.run
@@ -229,14 +236,55 @@ class SqliteStore:
         nothing is lost with the log, and a file in the place of the database finds no log of another.
         """
         gone = next((file for file, known in self._files.items() if _identity(file) != known), None)
+        if gone is None or gone == self._wal:
+            self._check_content()
         if gone is not None:
-            self.connection.fold()
+            if gone == self._wal or _identity(self.path) != self._files[self.path]:
+                self.connection.fold()
             raise StoreGone(f"store must keep its files while it is used, got another file or none - at {gone}")
         size = self._wal.stat().st_size
         if size < self._wal_size:
             # Another program has folded the log, and then this does nothing. Or it was cut off, and then this fails.
             self.connection.fold("PASSIVE")
         self._wal_size = size
+
+    # ---- a file that is overwritten where it is ---------------------------------------------------------------------
+    #
+    # The pages of a log are put over the pages of its file. Over those of another file they make a third one, which
+    # nobody wrote. So the file has a stamp of its last opening, and the lock file says what it was.
+
+    def _check_log(self) -> list[str]:
+        """Raise if the log belongs to another file -> the stamps that the file may have."""
+        known = os.pread(self._lock, 1000, 0).decode(errors="replace").split()
+        is_left = self._wal.exists() and self._wal.stat().st_size > 0
+        # Half a checkpoint may have damaged the file, and the log mends it.
+        if known and is_left and _stamp(self.path) not in {*known, DAMAGED, None}:
+            raise SnapshotMismatch(
+                "store and its write-ahead log must belong together, got a file that was put in the place of another "
+                f"- at {self.path}: remove its -wal and -shm to go on with the file, or its .lock if the log is its own"
+            )
+        return known[-1:]
+
+    def _stamp_file(self, known: list[str]) -> None:
+        """Put the stamp of this opening into the file. Until it is there, the one before it is right too."""
+        new = _stamp_of(self.connection.database)
+        self._stamps = {new, *known}
+        self._note([*known, new])
+        if self.connection.fold("PASSIVE"):
+            self._stamps = {new}
+            self._note([new])
+
+    def _note(self, stamps: list[str]) -> None:
+        os.ftruncate(self._lock, 0)
+        os.pwrite(self._lock, "\n".join(stamps).encode(), 0)
+
+    def _check_content(self) -> None:
+        """Raise if the file was overwritten. A checkpoint writes to it too, and leaves the stamp as it is."""
+        found = self.path.stat()
+        seen = found.st_mtime_ns, found.st_size
+        if seen != self._seen and _stamp(self.path) not in {*self._stamps, None}:
+            raise StoreGone(f"store must not be overwritten while it is used, got another content - at {self.path}")
+        self._seen = seen
 
     def streams(
         self, names: Collection[str], cached: Mapping[str, StreamState], *, create: Collection[str]
@@ -421,6 +469,27 @@ def _lock(beside: Path, path: Path) -> int:
             f"store must be used by one service at a time, got one that another process writes - at {path}"
         ) from None
     return handle
+
+
+def _stamp(path: Path) -> str | None:
+    """The stamp in the file itself, whatever its log says; None if it cannot be opened now.
+
+    SQLite opens it, because closing a file by other means would end all locks of this process on it.
+    """
+    try:
+        with closing(sqlite3.connect(f"{path.as_uri()}?mode=ro&immutable=1", uri=True)) as file:
+            return _stamp_of(file)
+    except sqlite3.DatabaseError as error:
+        if error.sqlite_errorcode == sqlite3.SQLITE_CANTOPEN:
+            return None
+        return "none" if "no such table" in str(error) else DAMAGED
+
+
+def _stamp_of(database: sqlite3.Connection) -> str:
+    """Which opening of which copy this is."""
+    (copies,) = database.execute("PRAGMA user_version").fetchone()
+    found = database.execute("SELECT value FROM meta WHERE name = 'opened'").fetchall()
+    return f"{found[0][0] if found else 'never'}/{copies}"
 
 
 def _identity(path: Path) -> tuple[int, int] | None:
