@@ -44,7 +44,7 @@ def test_commits_are_on_the_disk_whatever_the_database_says(server: Postgres, gi
 
 def test_a_session_that_writes_groups_has_time_limits(server: Postgres) -> None:
     with closing(open_store(server.database())) as store:
-        assert session(store, "lock_timeout") == "5s"
+        assert session(store, "lock_timeout") == "2s"
         assert session(store, "idle_in_transaction_session_timeout") == "20s"
 
 

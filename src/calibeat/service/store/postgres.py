@@ -40,7 +40,7 @@ _ALIVE_THERE = "SET tcp_keepalives_idle = 8; SET tcp_keepalives_interval = 4; SE
 
 # A service that hangs, such as a process that was stopped, holds up nobody for long: PostgreSQL ends its session after
 # HUNG seconds in the middle of a group, and nobody waits longer than LOCKED seconds for a row that it has locked.
-HUNG, LOCKED = 20.0, 5.0
+HUNG, LOCKED = 20.0, 2.0
 
 # What is answered must be on the disk of the server. All values but "off" see to that; those that also wait for other
 # servers are left alone. As a value of the session it stays when the configuration is read again.
