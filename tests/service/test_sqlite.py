@@ -291,7 +291,8 @@ def test_a_second_writer_fails_its_commit(path: Path) -> None:
     with desk(str(path)) as one:
         one.ask(("paris", "e1", 0.5), ("paris", "e2", 0.6), ("rome", "e3", 0.7))
         path.with_name("calibeat.db.lock").unlink()
-        one.engine.store._check_files = lambda: None  # type: ignore[attr-defined]
+        store: Any = one.engine.store
+        store._check_files = store._check_content = lambda: None
         with desk(str(path)) as two:
             two.tell(("paris", "e1", 1))
             two.ask(("oslo", "e4", 0.5))
@@ -397,8 +398,10 @@ def test_a_store_that_is_overwritten_with_rubbish_ends_the_service(path: Path, t
         service.play(50)
         content = path.read_bytes()
         overwrite(path, b"rubbish" * 1000)
-        with pytest.raises(StoreGone, match="store must not be overwritten while it is used, got another content"):
-            service.ask(("paris", "e1", 0.5))
+        for use in (lambda: service.ask(("paris", "e1", 0.5)), service.close):
+            with pytest.raises(StoreGone, match="store must not be overwritten while it is used, got another content"):
+                use()
+        assert path.read_bytes() == b"rubbish" * 1000
         overwrite(path, content)
         assert service.ask(("paris", "e1", 0.5))
     assert _stamp(tmp_path / "no.db") is None

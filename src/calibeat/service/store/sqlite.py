@@ -383,8 +383,10 @@ class SqliteStore:
 
     def close(self) -> None:
         """Put the write-ahead log into the file, which is then the whole store, and let go of it."""
+        self.rollback()
+        if _identity(self.path) == self._files[self.path]:
+            self._check_content()  # if it raises, the process must end without closing: SQLite would use the log
         try:
-            self.rollback()
             self.connection.run(f"PRAGMA busy_timeout = {LAST_READERS * 1000:.0f}")
             if not self.connection.fold():
                 _log.warning("another program reads the store: %s belongs to it until the next start", self._wal)
