@@ -286,17 +286,17 @@ def test_without_outputs_nothing_is_held(tmp_path):
 
 
 def test_a_command_that_is_done_ignores_signals_until_its_process_ends(tmp_path):
-    before = signal.getsignal(signal.SIGTERM)
+    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
     try:
         with stopped_by_signals(last=True) as stop, outputs([tmp_path / "a"], stop):
             pass
         assert signal.getsignal(signal.SIGTERM) == signal.getsignal(signal.SIGINT) == signal.SIG_IGN
     finally:
-        signal.signal(signal.SIGTERM, before)
-        signal.signal(signal.SIGINT, signal.default_int_handler)
+        for number, handler in before.items():
+            signal.signal(number, handler)
     with stopped_by_signals(last=True):
         pass
-    assert signal.getsignal(signal.SIGTERM) == before
+    assert {number: signal.getsignal(number) for number in before} == before
 
 
 def test_a_real_signal_after_the_first_output_lets_the_command_finish(tmp_path):
