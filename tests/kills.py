@@ -249,31 +249,6 @@ def run(
     return clients
 
 
-def run_with_server(url: str, method: str, kills: int, server: Any, *, seed: int = 0, log: Any = None) -> Clients:
-    """The same, where the database server is killed; the worker ends with a message, and a new one continues."""
-    clients = Clients(seed)
-    moments = random.Random(seed + 1)  # noqa: S311 - a test
-    worker = Worker(url, method, log)
-    for _ in range(kills):
-        _work(clients, [worker], moments.uniform(0.02, 0.4))
-        server.kill()
-        while worker.process.poll() is None:  # it notices at its next group
-            worker.send(clients.request())
-            time.sleep(0.05)
-        drain(clients, worker)
-        status = worker.kill()
-        if status != 70:
-            clients.wrong.append(f"a worker without its server ended with status {status}")
-        server.start()
-        worker = Worker(url, method, log)
-        for request in list(clients.waiting.values()):
-            worker.send(request)
-    _work(clients, [worker], 0.3)
-    worker.stop()
-    drain(clients, worker)
-    return clients
-
-
 def _work(clients: Clients, alive: list[Worker], seconds: float) -> None:
     end = time.monotonic() + seconds
     heard = 0
@@ -309,12 +284,8 @@ def compare(clients: Clients, url: str) -> dict[str, Any]:
     connection = open_connection(url)
     try:
         names = dict(connection.all("SELECT number, name FROM stream"))
-        stored = {
-            name: (names[stream], score, forecast, outcome)
-            for name, stream, score, forecast, outcome in connection.all(
-                "SELECT id, stream, score, forecast, outcome FROM event"
-            )
-        }
+        events = connection.all("SELECT id, stream, score, forecast, outcome FROM event")
+        stored = {name: (names[stream], *values) for name, stream, *values in events}
     finally:
         connection.close()
     lost = [name for name in clients.told if name not in stored]
@@ -335,7 +306,7 @@ def compare(clients: Clients, url: str) -> dict[str, Any]:
         "outcomes": len(clients.acknowledged),
         "repeats": clients.repeats,
         "lost": len(lost) + len(lost_outcomes),
-        "doubled": len(doubled) + len(stored) - len(set(stored)),
+        "doubled": len(doubled) + len(events) - len(stored),
         "changed": len(changed) + len(contradicted),
         "wrong": clients.wrong,
         "streams": replay.streams,

@@ -293,8 +293,8 @@ def test_long_names(tmp_path: Path) -> None:
 
 
 def test_a_folder_that_is_not_there_is_an_error(tmp_path: Path) -> None:
-    with pytest.raises(FileNotFoundError), atomic(tmp_path / "no" / "a", "w"):
-        pass
+    with pytest.raises(FileNotFoundError, match=r"No such file or directory: '.*/no/a'$"):
+        atomic(tmp_path / "no" / "a", "w").__enter__()
 
 
 def test_unfinished_files_of_killed_writers_are_removed(tmp_path: Path) -> None:

@@ -90,7 +90,10 @@ class _Part:
     def open(self) -> None:
         refuse_obstacle(self.target)
         sweep(self.target)
-        handle = os.open(self.path, os.O_CREAT | os.O_EXCL | os.O_RDWR | getattr(os, "O_BINARY", 0), 0o666)
+        try:
+            handle = os.open(self.path, os.O_CREAT | os.O_EXCL | os.O_RDWR | getattr(os, "O_BINARY", 0), 0o666)
+        except OSError as error:  # of the file that was asked for: nobody knows the temporary name
+            raise OSError(error.errno, error.strerror, str(self.target)) from None
         encoding, newline = (None, None) if "b" in self._mode else ("utf-8", "\n")
         self.file = os.fdopen(handle, self._mode, encoding=encoding, newline=newline)
 
