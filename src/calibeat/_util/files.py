@@ -107,7 +107,7 @@ class _Part:
         with suppress(FileNotFoundError):  # a file that is replaced keeps its permissions
             self.path.chmod(stat.S_IMODE(self.target.stat().st_mode))
         if keep_old:
-            with suppress(OSError):  # nothing there, or no hard links
+            with suppress(OSError, NotImplementedError):  # nothing there, or no hard links
                 os.link(self.target, self._old, follow_symlinks=False)
         self._is_new = not os.path.lexists(self.target)
         refuse_obstacle(self.target)
