@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import gc
 import gzip
 import itertools
 import json
 import re
 import socket
+import threading
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 
 import httpx
 import pytest
-from served import address, service_here
+from served import address, receive, service_here, wait_until
+
+from calibeat.service.protocol import Protocol
 
 pytestmark = pytest.mark.xdist_group("raw bytes")
 CANARY = b"GET /canary HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n"
@@ -350,3 +355,114 @@ def test_raw_bytes(url: str, http: httpx.Client, name: str) -> None:
     assert exchange(url, case) == (case.statuses, case.goes_on)
     assert stored(http) - before == case.events
     assert http.get("/v1/streams/smuggled").status_code == 404
+
+
+# ---- clients that stop sending, and clients that do not read ------------------------------------------------------
+
+
+def half_closed(url: str, data: bytes) -> bytes:
+    """Everything that comes back after the client has sent its last byte and said so."""
+    with socket.create_connection(address(url), timeout=15) as connection:
+        connection.sendall(data)
+        connection.shutdown(socket.SHUT_WR)
+        return receive(connection)
+
+
+@pytest.mark.parametrize(
+    ("data", "wanted"),
+    [
+        (post(), [200]),
+        (HEALTH, [200]),
+        (post() + post() + HEALTH, [200, 200, 200]),
+        (post() + post()[:-5], [200]),
+        (post() + HEALTH + head(TE, path="/login"), [200, 200]),
+        (post()[:-5], []),
+        (head("content-length: 50", path="/login") + b"token", []),
+        (post() + GARBAGE, [200, 400]),
+        (b"", []),
+    ],
+    ids=["hot", "cold", "pipeline", "half behind", "half of a cold one behind", "half", "half cold", "garbage", "none"],
+)
+def test_who_has_sent_everything_gets_the_answers(url: str, data: bytes, wanted: list[int]) -> None:
+    assert statuses(half_closed(url, data)) == wanted
+
+
+def the_connection() -> Protocol:
+    """The only open connection of services in this process."""
+
+    def found() -> list[Protocol]:
+        return [thing for thing in gc.get_objects() if isinstance(thing, Protocol) and thing in thing.connections]
+
+    wait_until(lambda: len(found()) == 1)
+    return found()[0]
+
+
+def batch(name: str, size: int) -> bytes:
+    """A request with an answer of about 200 bytes an event."""
+    events = [{"stream": name, "id": f"{'x' * 150}{name}{number}", "score": 0.5} for number in range(size)]
+    return post(body=json.dumps({"events": events}).encode())
+
+
+def unread(url: str) -> socket.socket:
+    """A connection whose answers soon have no room."""
+    connection = socket.socket()
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+    connection.settimeout(0.5)
+    connection.connect(address(url))
+    return connection
+
+
+@pytest.mark.parametrize("kind", ["hot", "pipelined", "cold"])
+def test_a_client_that_does_not_read_is_not_read_either(tmp_path: Path, kind: str) -> None:
+    """The buffer of answers is bounded; when the client reads after all, everything comes in order."""
+    asked = head("x: " + "y" * 50_000, method="GET", path="/openapi.json") if kind == "cold" else batch("same", 400)
+    asked *= 1 if kind == "hot" else 20
+    rest, sent, largest = memoryview(b""), 0, 0
+    with service_here(tmp_path / "calibeat.db") as url, unread(url) as connection:
+        protocol = the_connection()
+        transport, state = protocol.transport, protocol.server_state
+        with pytest.raises(TimeoutError):  # the service has stopped to read
+            for _ in range(150):
+                rest = memoryview(asked)
+                sent += asked.count(b" HTTP/1.1\r\n")
+                while rest:
+                    rest = rest[connection.send(rest) :]
+                    largest = max(largest, transport.get_write_buffer_size())
+                if kind == "hot":  # one at a time
+                    wait_until(lambda wanted=sent: state.total_requests >= wanted, 1.0)
+        assert 10_000 < max(largest, transport.get_write_buffer_size()) < 1_000_000
+        connection.settimeout(15)
+        sender = threading.Thread(target=lambda: connection.sendall(bytes(rest) + CANARY))
+        sender.start()  # the end of the last request, as soon as there is room
+        found = b"".join(iter(lambda: connection.recv(65_536), b""))
+        sender.join()
+    assert statuses(found) == [200] * sent + [404]
+
+
+def test_a_client_that_never_reads_is_cut_off(tmp_path: Path) -> None:
+    with service_here(tmp_path / "calibeat.db", limits={"answer_seconds": 0.5, "idle_seconds": 500.0}) as url:
+        asked = batch("never", 400)
+        with unread(url) as connection, pytest.raises((ConnectionResetError, BrokenPipeError)):
+            connection.settimeout(15)
+            while True:
+                connection.sendall(asked)
+        assert httpx.get(f"{url}/healthz").status_code == 200
+
+
+def test_what_waits_in_the_pipeline_is_bounded(tmp_path: Path) -> None:
+    """A client that sends faster than it is answered is not read further."""
+    many = head(method="GET", path="/healthz") * 4000
+    with (
+        service_here(tmp_path / "calibeat.db") as url,
+        socket.create_connection(address(url), timeout=15) as connection,
+    ):
+        found = longest = 0
+        protocol = the_connection()
+        sender = threading.Thread(target=lambda: connection.sendall(many * 5))
+        sender.start()
+        while found < 10_000:
+            found += connection.recv(65_536).count(b"HTTP/1.1 200")
+            longest = max(longest, len(protocol.pipeline))
+        connection.close()
+        sender.join()
+    assert 1000 < longest * len(many) // 4000 < 300_000  # bytes: what comes in one segment, and no more
