@@ -327,6 +327,11 @@ def test_everything_about_a_stream(http: httpx.Client) -> None:
     assert found["params"]
     hours = http.get("/v1/streams/told/history").json()["hours"]
     assert sum(hour["forecasts"] for hour in hours) == 6 and len(hours) == 3
+    first = http.get("/v1/streams/told/history", params={"limit": 2}).json()
+    assert first["hours"] == hours[:2]
+    rest = http.get("/v1/streams/told/history", params={"limit": 2, "from": first["next"]}).json()
+    assert rest == {"hours": hours[2:], "next": None}
+    refused(http.get("/v1/streams/told/history?limit=10001"), 400, "invalid", "limit")
     early = http.get("/v1/streams/told/history", params={"from": 0, "to": times[0]}).json()["hours"]
     assert sum(hour["forecasts"] for hour in early) == 2
     bins = http.get("/v1/streams/told/reliability").json()

@@ -18,7 +18,7 @@ from .hot import ENCODED, FORBIDDEN, INTERNAL, NOT_JSON, READERS, UNAUTHORIZED, 
 from .limits import Limits
 from .operations import Refusal
 from .protocol import extra_headers
-from .reads import Reads, cold_routes
+from .reads import Reads, cold_routes, read_body
 from .tokens import TokenBook
 from .wire import error_body, refusal_body
 
@@ -127,22 +127,6 @@ class Service:
             headers.append((b"connection", b"close"))
         await send({"type": "http.response.start", "status": status, "headers": headers})
         await send({"type": "http.response.body", "body": content})
-
-
-async def read_body(receive: Receive, most: int) -> bytes:
-    """The body of a request, or `Refusal`. A part of a body is none, even where it can be read as JSON."""
-    parts: list[bytes] = []
-    size = 0
-    while True:
-        message = await receive()
-        if message["type"] != "http.request":
-            raise Refusal("malformed", "body must be sent whole, got a client that left", None, 400)
-        parts.append(message.get("body", b""))
-        size += len(parts[-1])
-        if size > most:
-            raise Refusal("too_large", f"body must be {most} bytes at most", None, 413)
-        if not message.get("more_body"):
-            return b"".join(parts)
 
 
 class AsgiCall(Call):

@@ -112,9 +112,13 @@ class StreamsAnswer(Struct):
 
 
 class HistoryAnswer(Struct):
-    """The hours of a stream in order; those without an event are left out."""
+    """The hours of a stream in order; those without an event are left out.
+
+    `next` is what `from` must be for the next hours, null on the last page.
+    """
 
     hours: list[Hour]
+    next: float | None
 
 
 class DelaysAnswer(Struct):

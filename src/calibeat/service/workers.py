@@ -13,6 +13,8 @@ from types import FrameType
 
 from calibeat.errors import CalibeatError
 
+from .server import stop_signals
+
 log = logging.getLogger("calibeat.service")
 LOOK = 0.2  # seconds between two looks at the workers
 QUICK = 5.0  # seconds: a worker that ends sooner has not served
@@ -37,8 +39,7 @@ class Supervisor:
 
     def run(self) -> int | None:
         """Until a signal comes -> the signal."""
-        wanted = (signal.SIGINT, signal.SIGTERM)
-        before = {number: signal.signal(number, self._stop) for number in wanted}
+        before = {number: signal.signal(number, self._stop) for number in stop_signals()}
         try:
             for index in range(self._count):
                 self._start(index)
