@@ -296,6 +296,9 @@ PIPELINES = {
         post() + head("content-length: 99999999") + b"x" * 1000, status=413, before=(200,), events=1
     ),
     "the last one, and another": good(post("connection: close") + SMUGGLED, goes_on=False),
+    "a bad last one, and another": good(
+        post("connection: close", body=b"{bad") + SMUGGLED, statuses=(400,), events=0, goes_on=False
+    ),
     "the last one, and garbage": good(post("connection: close") + GARBAGE, goes_on=False),
     "good, cold and last, another": good(
         post() + head("connection: close", method="GET", path="/healthz") + SMUGGLED, statuses=(200, 200), goes_on=False

@@ -123,11 +123,12 @@ class FastCall(Call):
         if protocol.service.access_log is not None:
             seconds = time.perf_counter() - self.started
             protocol.service.access_log.line("POST", self.path, status, len(body), seconds, protocol.client)
+        self.parts, self.events = [], []  # an idle connection keeps its last call, but not what it was about
         protocol.on_response_complete()
 
 
 class _Enough(Exception):
-    """Raised in a callback to stop the parser: what follows a refused request is not read."""
+    """Raised in a callback to stop the parser: what follows the last request of a connection is not read."""
 
 
 class Protocol(HttpToolsProtocol):
@@ -223,7 +224,7 @@ class Protocol(HttpToolsProtocol):
 
     def on_message_begin(self) -> None:
         """A request begins; its scope is made only for ASGI."""
-        if self.lingering:
+        if self.lingering or self.transport.is_closing():
             raise _Enough
         self.url = b""
         self.headers = []
@@ -240,14 +241,15 @@ class Protocol(HttpToolsProtocol):
     def on_headers_complete(self) -> None:
         """Decide which way the request goes."""
         self.in_head = False
-        headers = dict(self.headers)
-        if self._refuses_head(headers) or self.parser.should_upgrade():  # the latter comes again: `_without_upgrade`
+        headers, method, version = dict(self.headers), self.parser.get_method(), self.parser.get_http_version()
+        self._check_head(headers, method, version)
+        if self.lingering or self.parser.should_upgrade():  # the latter comes again: `_without_upgrade`
             return
         path = self.service.hot_paths.get(self.url)
-        if path is None or self.is_owed() or self.parser.get_method() != b"POST":
+        if path is None or method != b"POST" or self.is_owed():
             self._to_asgi()
             return
-        keep_alive = self.parser.should_keep_alive() and self.parser.get_http_version() != "1.0"
+        keep_alive = version != "1.0" and self.parser.should_keep_alive()
         call = FastCall(self, path, keep_alive=keep_alive)
         self.cycle = self.current = self.running = call  # type: ignore[assignment]
         if self.service.access_log is not None:
@@ -262,21 +264,20 @@ class Protocol(HttpToolsProtocol):
         elif headers.get(b"expect", b"").lower() == b"100-continue":
             self.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
 
-    def _refuses_head(self, headers: dict[bytes, bytes]) -> bool:
-        """Refuse a request for its head alone -> whether it was."""
-        if max(self.received, self.segment) > LONGEST_HEAD:  # otherwise the head cannot be longer
+    def _check_head(self, headers: dict[bytes, bytes], method: bytes, version: str) -> None:
+        """Refuse a request that cannot be done whatever it asks for."""
+        if self.received > LONGEST_HEAD or self.segment > LONGEST_HEAD:  # otherwise the head cannot be longer
             length = len(self.url) + sum(len(name) + len(value) + 4 for name, value in self.headers)
             if length > LONGEST_HEAD:
                 self.refuse_head()
         if len(headers) != len(self.headers) and sum(name == b"host" for name, _ in self.headers) > 1:
             self.refuse(400, "malformed", "request must have one Host header, got several")
-        elif (version := self.parser.get_http_version()) not in {"1.0", "1.1"}:
+        elif version not in {"1.0", "1.1"}:
             self.refuse(400, "malformed", f"request must be HTTP/1.1, got HTTP/{version}")
         elif b"host" not in headers and version == "1.1":
             self.refuse(400, "malformed", "request must have a Host header, got none")
-        elif self.parser.get_method() == b"CONNECT":
+        elif method == b"CONNECT":
             self.refuse(501, "not_implemented", "method must be one of those in /openapi.json, got CONNECT")
-        return self.lingering
 
     def _to_asgi(self) -> None:
         url, headers = self.url, self.headers
@@ -341,8 +342,8 @@ class Protocol(HttpToolsProtocol):
             self.wait(self.limits.request_seconds)
         elif self.is_owed():
             self.wait(self.limits.answer_seconds)
-        elif not self.lingering:
-            self.wait(self.limits.idle_seconds)
+        else:
+            self.wait(LINGER if self.lingering else self.limits.idle_seconds)
 
     def on_response_complete(self) -> None:
         """Go on with the next request, or wait for it."""
@@ -406,7 +407,7 @@ class Protocol(HttpToolsProtocol):
 
     def _finish(self, status: int, body: bytes | None) -> None:
         """Write the last answer and close, but let the client read it first: it may still be sending."""
-        self.deadline = self.loop.time() + LINGER
+        self.wait(LINGER)
         if self.transport.is_closing():
             return
         if body is not None:
