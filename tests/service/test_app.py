@@ -209,6 +209,11 @@ def test_a_body_that_cannot_be_read_is_refused_at_once_on_every_way(url: str, nu
     assert [answer[:3] for answer in found.split(b"HTTP/1.1 ")[1:]] == [b"200", b"400"]
 
 
+def test_of_a_key_that_comes_twice_the_last_one_counts(http: httpx.Client) -> None:
+    answer = http.post("/v1/forecasts", content=b'{"stream":"twice","id":"twice","score":0.1,"score":0.9}')
+    assert answer.json()["probability"] == pytest.approx(0.9)
+
+
 def test_what_a_body_that_cannot_be_read_is_told(http: httpx.Client) -> None:
     told = refused(http.post("/v1/forecasts", content=UNREADABLE[0]), 400, "malformed")
     assert told == "body must be JSON in UTF-8, got the byte 0xfc"

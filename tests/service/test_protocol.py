@@ -299,6 +299,9 @@ PIPELINES = {
     "a bad last one, and another": good(
         post("connection: close", body=b"{bad") + SMUGGLED, statuses=(400,), events=0, goes_on=False
     ),
+    "a last one that is refused by its head, and bad chunks": good(
+        head("connection: close", "content-encoding: gzip", TE) + b"zz\r\n", statuses=(415,), events=0, goes_on=False
+    ),
     "the last one, and garbage": good(post("connection: close") + GARBAGE, goes_on=False),
     "good, cold and last, another": good(
         post() + head("connection: close", method="GET", path="/healthz") + SMUGGLED, statuses=(200, 200), goes_on=False
@@ -446,6 +449,20 @@ def test_a_client_that_does_not_read_is_not_read_either(tmp_path: Path, kind: st
         found = b"".join(iter(lambda: connection.recv(65_536), b""))
         sender.join()
     assert statuses(found) == [200] * sent + [404]
+
+
+def test_a_client_that_reads_late_gets_everything(tmp_path: Path) -> None:
+    with service_here(tmp_path / "calibeat.db") as url, unread(url) as connection:
+        flow = the_connection(url).flow
+        connection.sendall(head(method="GET", path="/openapi.json") * 500)
+        wait_until(lambda: flow.write_paused)
+        connection.settimeout(15)
+        found = b""
+        while len(statuses(found)) < 500:
+            found += connection.recv(2**20)
+        connection.sendall(CANARY)
+        assert statuses(receive(connection))[-1] == 404
+    assert statuses(found) == [200] * 500
 
 
 def test_a_client_that_never_reads_is_cut_off(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import json
 import re
@@ -12,10 +13,12 @@ import subprocess
 import sys
 import threading
 from pathlib import Path
+from types import SimpleNamespace
 
 import httpx
 import pytest
 from served import address, descriptors, receive, request, service_apart, service_here, wait_until
+from uvicorn.server import ServerState
 
 from calibeat.cli.main import main
 from calibeat.errors import InvalidInput
@@ -210,6 +213,28 @@ def test_a_handshake_has_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
         (connection,) = silent(url, 1)
         assert receive(connection) == b""
         connection.close()
+
+
+def test_a_handshake_that_has_not_begun_can_be_in_the_way() -> None:
+    """Three connect in one moment where one may."""
+
+    async def main() -> None:
+        context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+        context.load_cert_chain(*TLS)
+        one = SimpleNamespace(server_state=ServerState(), most=1)
+        with socket.create_server(("127.0.0.1", 0)) as listener:
+            clients = [socket.create_connection(listener.getsockname(), timeout=10) for _ in range(3)]
+            door = server.TlsDoor(listener, asyncio.Protocol, context, one)  # type: ignore[arg-type]
+            door._accept()
+            await asyncio.sleep(0.1)
+            assert [is_closed(client) for client in clients] == [True, True, False]
+            door.close()
+            await door.wait_closed()
+            wait_until(lambda: is_closed(clients[2]))
+            for client in clients:
+                client.close()
+
+    asyncio.run(main())
 
 
 def test_no_descriptor_for_a_connection_is_no_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
