@@ -184,6 +184,7 @@ def test_a_fault_of_ours_refuses_one_request_and_serves_the_others(
         answers = dict(heard)
         assert isinstance(answers["a"], list) and isinstance(answers["b"], list)
         assert isinstance(answers["bad"], Refusal) and answers["bad"].status == 500
+        assert "a fault" not in answers["bad"].message and "a fault" in caplog.text
         assert service.engine.numbers.rejected["internal"] == 1 and "a group could not be done" in caplog.text
     assert replay_check(url).is_same and check(url) == []
 

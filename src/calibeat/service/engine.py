@@ -198,7 +198,7 @@ class Engine:
             self.forget()
             refusal = Refusal("unavailable", "the store must be free to be written, got a lock - try again", None, 503)
             answers = [(ticket, refusal) for ticket, _ in requests]
-        except Exception as error:  # noqa: BLE001 - a fault of ours: whose request it is must not stop the others
+        except Exception:  # noqa: BLE001 - a fault of ours: whose request it is must not stop the others
             _log.exception("a group could not be done")
             self.forget()
             if len(requests) > 1:
@@ -206,7 +206,7 @@ class Engine:
                     self._do([request])
                 return
             self.numbers.rejected["internal"] += 1
-            refusal = Refusal("internal", f"the request must be one that can be done, got an error: {error}", None, 500)
+            refusal = Refusal("internal", "the service could not answer; its log says why", None, 500)
             answers = [(ticket, refusal) for ticket, _ in requests]
         self._tell(self._deliver, answers)
 

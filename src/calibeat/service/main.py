@@ -112,7 +112,7 @@ def _serve_one(options: Options, listener: socket.socket, ready: Ready | None) -
         hot = Hot(router or engine, book, limits)
         reads = stack.enter_context(closing(Reads(options.store, engine.numbers)))
         access_log = AccessLog() if options.access_log else None
-        service = Service(hot, reads, book, limits, access_log)
+        service = Service(hot, reads, book, limits, access_log, address=listener.getsockname()[0])
 
         def started(loop: asyncio.AbstractEventLoop) -> None:
             hot.use(loop)

@@ -13,6 +13,8 @@ from types import FrameType
 
 from calibeat.errors import CalibeatError
 
+from .server import stop_signals
+
 log = logging.getLogger("calibeat.service")
 MADE = "calibeat made a new store:"  # how a line begins that comes before the one with the address
 LOOK = 0.2  # seconds between two looks at the workers
@@ -38,8 +40,7 @@ class Supervisor:
 
     def run(self) -> int | None:
         """Until a signal comes -> the signal."""
-        wanted = (signal.SIGINT, signal.SIGTERM)
-        before = {number: signal.signal(number, self._stop) for number in wanted}
+        before = {number: signal.signal(number, self._stop) for number in stop_signals()}
         try:
             for index in range(self._count):
                 self._start(index)

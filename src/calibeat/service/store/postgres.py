@@ -112,6 +112,10 @@ class PostgresConnection:
         """As if nothing had happened since `begin`."""
         self.database.execute("ROLLBACK")
 
+    def interrupt(self) -> None:
+        """End the statement that runs now, from another thread."""
+        self.database.cancel_safe(timeout=5.0)
+
     def version(self) -> int:
         """A number that changes with every commit, whoever makes it."""
         text = self.all("SELECT pg_current_snapshot()::text")[0][0]

@@ -136,6 +136,10 @@ class SqliteConnection:
         files = (self.path, self.path.with_name(self.path.name + "-wal"))
         return sum(file.stat().st_size for file in files if file.exists())
 
+    def interrupt(self) -> None:
+        """End the statement that runs now, from another thread."""
+        self.database.interrupt()
+
     def version(self) -> int:
         """A number that changes whenever another connection commits."""
         return int(self.all("PRAGMA data_version")[0][0])
