@@ -19,7 +19,7 @@ from calibeat.errors import InvalidInput
 from .engine import Engine
 from .operations import Event, ForecastEvent, OutcomeEvent, Refusal, check_events
 from .settings import Settings
-from .store import open_connection, open_store
+from .store import open_connection, open_store, without_password
 from .store.records import ASSUMED, EXPIRED, HELD, LEARNT, PENDING
 from .store.schema import get_meta
 
@@ -103,13 +103,12 @@ class StoreLog:
 
     @property
     def path(self) -> str:
-        """What may stand in a report: the address without user and password.
+        """What may stand in a report: the address without its password.
 
-        >>> StoreLog("postgresql://me:secret@host/a").path, StoreLog("calibeat.db").path
-        ('postgresql://host/a', 'calibeat.db')
+        >>> StoreLog("postgresql://host/a?user=me&password=secret").path, StoreLog("calibeat.db").path
+        ('postgresql://me@host/a', 'calibeat.db')
         """
-        scheme, mark, rest = self.address.partition("://")
-        return f"{scheme}://{rest.rpartition('@')[2]}" if mark else self.address
+        return without_password(self.address)
 
     @property
     def name(self) -> str:

@@ -17,6 +17,7 @@ from .schema import migrate
 from .sqlite import SqliteConnection, SqliteStore
 
 __all__ = ["Member", "Ownership", "Reader", "Store", "open_connection", "open_reader", "open_store", "owned"]
+__all__ += ["without_password"]
 
 
 class Store(Protocol):
@@ -138,5 +139,19 @@ def sqlite_path(url: str) -> Path | None:
     if scheme in {"postgresql", "postgres"}:
         return None
     if scheme != "sqlite" or not rest.startswith("/") or rest == "/":
-        raise InvalidInput(f"store must be a path, sqlite:///PATH or postgresql://..., got {url!r}")
+        # What is behind the colon may hold a password.
+        raise InvalidInput(f"store must be a path, sqlite:///PATH or postgresql://..., got {scheme + '://...'!r}")
     return Path(unquote(rest[1:]))
+
+
+def without_password(url: str) -> str:
+    """A store as it may be printed or stand in a report: an address without its password and parameters.
+
+    >>> without_password("postgresql://me:secret@db.example/calibeat?password=secret"), without_password("calibeat.db")
+    ('postgresql://me@db.example/calibeat', 'calibeat.db')
+    """
+    if sqlite_path(url) is not None:
+        return url
+    from .postgres import without_password as of_address
+
+    return of_address(url)
