@@ -26,7 +26,7 @@ from calibeat.errors import InvalidInput
 from calibeat.report.text import page
 from calibeat.rivals.ready import READY
 
-from .logs import LOG, add_key, add_kinds, add_outcome, add_skip_bad, add_times, delimiter, reading
+from .logs import LOG, add_key, add_kinds, add_outcome, add_skip_bad, add_times, delimiter, reading, total_rows
 from .outputs import Forecasts, check_outputs, folders
 
 SUMMARY = "what would have been best on my log? a verdict, a table, a report"
@@ -182,7 +182,7 @@ def _replayed(
         forecasts = None
         if args.out:
             forecasts = stack.enter_context(Forecasts(args.out, reader.names, paths, keyed=keyed))
-        with progress(_total(files), log, unit="rows") as step:
+        with progress(total_rows(files), log, unit="rows") as step:
             on_forecasts = forecasts.write if forecasts else None
 
             def read(count: int) -> None:
@@ -246,8 +246,3 @@ def _class_columns(args: argparse.Namespace) -> ClassColumns:
     asked = {"label": args.label, "time": args.time, "outcome time": args.outcome_time, "id": args.id}
     classes = None if args.classes is None else [name.strip() for name in args.classes.split(",")]
     return ClassColumns(asked, delayed=args.delay is not None, scores=args.scores, classes=classes)
-
-
-def _total(files: list[LogFile]) -> int | None:
-    counts = [file.rows() for file in files]
-    return None if None in counts else sum(count for count in counts if count is not None)

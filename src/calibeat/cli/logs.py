@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
 from typing import Any
 
 from calibeat.backtest.options import SCORE_KINDS
+from calibeat.backtest.read.files import LogFile
 from calibeat.errors import InvalidInput
 
 LOG = "a CSV, JSON Lines, Parquet or Arrow file, a glob, a folder, or - for text on stdin"
@@ -73,3 +75,9 @@ def delimiter(typed: str | None) -> str | None:
     if mark is not None and len(mark) != 1:
         raise InvalidInput(f"--delimiter must be one character, got {mark!r}")
     return mark
+
+
+def total_rows(files: Sequence[LogFile]) -> int | None:
+    """How many rows there are, if all files tell."""
+    counts = [file.rows() for file in files]
+    return None if None in counts else sum(count for count in counts if count is not None)

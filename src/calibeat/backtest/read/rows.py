@@ -82,11 +82,14 @@ class RowReader:
 
     def chunks(self, batches: Iterable[Batch]) -> Iterator[Chunk]:
         """The chunks of a log: the first is all of it or has 20,000 events."""
-        pieces = (self._check(batch) for batch in batches)
-        number = 0
+        pieces, number = self.pieces(batches), 0
         for piece in gathered(self._sorted(pieces) if self.options.sort else pieces, self.least):
             yield self._chunk(piece, number)
             number += len(piece.scores)
+
+    def pieces(self, batches: Iterable[Batch]) -> Iterator[Piece]:
+        """The rows that can be used, as they come."""
+        return (self._check(batch) for batch in batches)
 
     def check_end(self) -> None:
         """Once the log has ended: what only all of it can tell."""
@@ -267,18 +270,20 @@ class RowReader:
             look(times.states == MISSING, "time is missing", must("time", "there", "missing"))
         if times is not None and arrivals is not None:
             both = (times.states == OK) & (arrivals.states == OK)
-
-            def early(row: int) -> str:
-                required = f"outcome time must not be before the time of its event, {batch.show('time', row)}"
-                got = f"got {batch.show('outcome time', row)} - at {batch.where(row)}"
-                return f"{required}, {got}{self._about_guess('outcome time')}"
-
-            look(both & (arrivals.values < times.values), "outcome time is before the time of its event", early)
+            self._look_at_early_outcomes(batch, both & (arrivals.values < times.values), look)
         if batch.keys is not None and self.options.blank_key is None:
             gone = must("key", "there", "missing")
             how = self.options.how("--blank-key NAME", "blank_key=NAME")
             hint = f"; {how} to give such events a stream of their own"
             look(batch.keys.indices < 0, "key is missing", lambda row: gone(row) + hint)
+
+    def _look_at_early_outcomes(self, batch: Batch, early: Flags, look: Any) -> None:
+        def sentence(row: int) -> str:
+            required = f"outcome time must not be before the time of its event, {batch.show('time', row)}"
+            got = f"got {batch.show('outcome time', row)} - at {batch.where(row)}"
+            return f"{required}, {got}{self._about_guess('outcome time')}"
+
+        look(early, "outcome time is before the time of its event", sentence)
 
     def _check_ids(self, batch: Batch, keep: Flags) -> str | None:
         if "id" in self.guessed and len(self._seen_ids) >= MOST_GUESSED_IDS:

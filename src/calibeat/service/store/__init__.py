@@ -17,7 +17,7 @@ from .schema import migrate
 from .sqlite import SqliteConnection, SqliteStore
 
 __all__ = ["Member", "Ownership", "Reader", "Store", "open_connection", "open_reader", "open_store", "owned"]
-__all__ += ["without_password"]
+__all__ += ["one_transaction", "owned_store", "without_password"]
 
 
 class Store(Protocol):
@@ -113,6 +113,49 @@ def owned(url: str, *, create: bool = False) -> Iterator[Any]:
         raise
     finally:
         close()
+
+
+@contextmanager
+def owned_store(url: str) -> Iterator[Store]:
+    """The store of the only one who uses it, for a command that writes events."""
+    store = open_store(url)
+    try:
+        if sqlite_path(url) is None:
+            store.connection.own()
+        yield store
+    finally:
+        store.close()
+
+
+@contextmanager
+def one_transaction(store: Store) -> Iterator[None]:
+    """All groups within are one transaction. It is committed at the end, or leaves the store as it was."""
+    connection = store.connection
+    connection.begin()
+    store.connection = _InTransaction(connection)
+    try:
+        yield
+        connection.commit()
+    except BaseException:
+        connection.rollback()
+        raise
+    finally:
+        store.connection = connection
+
+
+class _InTransaction:
+    """A connection in a transaction that groups neither begin nor end."""
+
+    def __init__(self, connection: Any) -> None:
+        self._connection = connection
+
+    def begin(self) -> None:
+        """It has begun."""
+
+    commit = rollback = begin
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._connection, name)
 
 
 def open_reader(url: str) -> Reader:
