@@ -32,6 +32,7 @@ _MICROSECONDS = dict(zip(_UNITS, (1e6, 1e6, 1e3, 1.0, 1e-3), strict=True))
 _DAYS, _MOMENTS = "dates written as YYYYMMDD", "dates written as YYYYMMDDHHMMSS"
 # The years 1990 to 2100 in each unit since 1970. No two overlap: a column with numbers in two of them has two units.
 _RECENT = {unit: (631_152_000e6 / size, 4_102_444_800e6 / size) for unit, size in list(_MICROSECONDS.items())[1:]}
+_ANY = "any"  # numbers that are recent times in no unit
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _QUARTER = 900_000_000  # microseconds: within a quarter of an hour no zone changes its offset
 
@@ -303,14 +304,15 @@ class Clock:
             )
 
     def _compare_units(self, role: str, values: Vector | Ints, ok: Flags, where: Callable[[int], str] | None) -> None:
-        """Refuse a column of which some numbers are recent times in one unit, and some in another."""
-        for unit, (first, last) in _RECENT.items():
-            found = ok & (values >= first) & (values <= last)
-            if not found.any():
-                continue
-            before = self._recent.setdefault(role, unit)
-            if before != unit:
-                row = int(found.argmax())
+        """Refuse a column of which some numbers are recent times in one unit, some in another, and none lie between."""
+        found = {unit: ok & (values >= first) & (values <= last) for unit, (first, last) in _RECENT.items()}
+        large = ok & (values >= _RECENT[_UNITS[1]][0])
+        if (large & ~np.any(list(found.values()), axis=0)).any():
+            self._recent[role] = _ANY  # a clock that counts from anywhere
+        for unit, rows in found.items():
+            before = self._recent.setdefault(role, unit) if rows.any() else unit
+            if before not in {unit, _ANY}:
+                row = int(rows.argmax())
                 place = "" if where is None else f" - at {where(row)}"
                 raise UnitMismatch(f"{role}s must be of one unit, got {before} and {unit}, {values[row]:.0f}{place}")
 

@@ -28,7 +28,7 @@ from calibeat.backtest.read.log import read_log
 from calibeat.backtest.read.pieces import Piece
 from calibeat.backtest.read.rows import RowReader, Skipped
 from calibeat.backtest.read.values import name_of
-from calibeat.errors import CalibeatError, InvalidInput
+from calibeat.errors import InvalidInput
 
 from .engine import Engine
 from .operations import CONFLICT, EXPIRED, LATEST, LEARNT, Event, ForecastEvent, OutcomeEvent, Refusal, bad_name
@@ -343,8 +343,6 @@ def learn(url: str, stage: Stage, settings: Settings, step: Step = _nothing) -> 
             with one_transaction(store):
                 return _learn(store, stage, settings, operations, step)
         except store.failures as error:
-            if isinstance(error, CalibeatError):
-                raise
             raise InvalidInput(f"store must be there until the end, got: {error} - nothing was imported") from error
 
 

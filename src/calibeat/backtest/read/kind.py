@@ -31,9 +31,7 @@ class ScoreKind:
             return
         there = scores.states == OK
         values = scores.values[there]
-        if not len(values):
-            return
-        sign = kind == "percent" and show(role, int(there.argmax())).strip("'\" ").endswith("%")
+        sign = kind == "percent" and there.any() and show(role, int(there.argmax())).strip("'\" ").endswith("%")
         if sign or (values > 1.0).any() or (kind == "logit" and (values < 0.0).any()):
             self._sure.add(role)
         else:
