@@ -130,7 +130,10 @@ def test_prune(store: str, capsys: pytest.CaptureFixture[str]) -> None:
             "file must end in .parquet (the log) or .bank (the states), got",
         ),
         (["store", "info", "--store", "no.db"], "store must exist, got nothing - at no.db"),
-        (["store", "import", "no.parquet", "--store", "{}"], "log must be a Parquet file with stream"),
+        (
+            ["store", "import", "no.parquet", "--store", "{}"],
+            "log must be a file, a folder, a glob or -, got 'no.parquet', which is not there",
+        ),
         (["backtest"], "LOG or --store must be given, got neither"),
         (["backtest", "log.csv", "--store", "{}"], "LOG or --store must be given, got both"),
         (["store", "info", "--store", "mysql://a"], "store must be a path"),

@@ -13,7 +13,6 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
-from urllib.parse import urlsplit
 
 from calibeat._util.words import visible
 from calibeat.errors import InvalidInput
@@ -27,7 +26,7 @@ from .hot import Hot
 from .limits import DEFAULT
 from .reads import Reads
 from .settings import Settings
-from .store import Member, Reader, open_reader, sqlite_path
+from .store import Member, Reader, open_reader, sqlite_path, without_password
 from .store.ownership import ROWS
 from .store.records import Alarm
 from .tokens import Refresher, Scope, TokenBook
@@ -103,7 +102,7 @@ def _serve_one(options: Options, listener: socket.socket, ready: Ready | None) -
         writing = stack.enter_context(ExitStack())  # closed after all who read: then the log goes into the file
         writing.callback(engine.store.close)  # once it has started, the engine does that itself
         if engine.store.is_new and ready is None:
-            sys.stdout.write(f"{MADE} {shown(options.store)}\n")
+            sys.stdout.write(f"{MADE} {without_password(options.store)}\n")
             sys.stdout.flush()
         stored = stack.enter_context(closing(StoredTokens(options.store)))
         book = token_book(options, stored)
@@ -135,7 +134,7 @@ def _serve_one(options: Options, listener: socket.socket, ready: Ready | None) -
                 ready(where, running.stop)
                 return
             alone = "; no token yet, so only this machine can connect" if book.is_open else ""
-            sys.stdout.write(f"calibeat serves {shown(options.store)} at {where}{alone}\n")
+            sys.stdout.write(f"calibeat serves {without_password(options.store)} at {where}{alone}\n")
             sys.stdout.flush()
 
         return server.run(
@@ -195,17 +194,3 @@ class StoredTokens:
 
 def _scope(text: str) -> Scope:
     return "write" if text == "write" else "read"
-
-
-def shown(store: str) -> str:
-    """A store as it may be printed: without a password.
-
-    >>> shown("postgresql://me:secret@db.example/calibeat?password=secret"), shown("calibeat.db")
-    ('postgresql://me@db.example/calibeat', 'calibeat.db')
-    """
-    if sqlite_path(store) is not None:
-        return store
-    parts = urlsplit(store)
-    user, _, host = parts.netloc.rpartition("@")
-    name = user.partition(":")[0]
-    return f"{parts.scheme}://{name + '@' if name else ''}{host}{parts.path}"

@@ -26,10 +26,13 @@ __all__ = [
     "StoreBusy",
     "backup",
     "is_store",
+    "one_transaction",
     "open_connection",
     "open_reader",
     "open_store",
     "owned",
+    "owned_store",
+    "without_password",
 ]
 
 
@@ -127,6 +130,50 @@ def owned(url: str, *, create: bool = False) -> Iterator[Any]:
         store.close()
 
 
+@contextmanager
+def owned_store(url: str) -> Iterator[Store]:
+    """The store of the only one who uses it, for a command that writes events."""
+    store = open_store(url)
+    try:
+        if sqlite_path(url) is None:
+            store.connection.own()
+            store.connection.run("SET idle_in_transaction_session_timeout = 0")  # nobody waits for it
+        yield store
+    finally:
+        store.close()
+
+
+@contextmanager
+def one_transaction(store: Store) -> Iterator[None]:
+    """All groups within are one transaction. It is committed at the end, or leaves the store as it was."""
+    connection = store.connection
+    connection.begin()
+    store.connection = _InTransaction(connection)
+    try:
+        yield
+    except BaseException:
+        connection.rollback()
+        raise
+    finally:
+        store.connection = connection
+    store.commit()
+
+
+class _InTransaction:
+    """A connection in a transaction that groups neither begin nor end."""
+
+    def __init__(self, connection: Any) -> None:
+        self._connection = connection
+
+    def begin(self) -> None:
+        """It has begun."""
+
+    commit = rollback = begin
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._connection, name)
+
+
 def open_reader(url: str) -> Reader:
     """A connection that only reads (and keeps the tokens), for any one thread at a time."""
     path = sqlite_path(url)
@@ -193,5 +240,19 @@ def sqlite_path(url: str) -> Path | None:
     if scheme in {"postgresql", "postgres"}:
         return None
     if scheme != "sqlite" or not rest.startswith("/") or rest == "/":
-        raise InvalidInput(f"store must be a path, sqlite:///PATH or postgresql://..., got {url!r}")
+        # What is behind the colon may hold a password.
+        raise InvalidInput(f"store must be a path, sqlite:///PATH or postgresql://..., got {scheme + '://...'!r}")
     return Path(unquote(rest[1:]))
+
+
+def without_password(url: str) -> str:
+    """A store as it may be printed or stand in a report: an address without its password and parameters.
+
+    >>> without_password("postgresql://me:secret@db.example/calibeat?password=secret"), without_password("calibeat.db")
+    ('postgresql://me@db.example/calibeat', 'calibeat.db')
+    """
+    if sqlite_path(url) is not None:
+        return url
+    from .postgres import without_password as of_address
+
+    return of_address(url)

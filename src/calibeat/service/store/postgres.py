@@ -14,7 +14,9 @@ import hashlib
 import time
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from itertools import zip_longest
 from typing import Any, ClassVar
+from urllib.parse import quote
 
 from calibeat._util.extras import missing
 from calibeat.errors import InvalidInput
@@ -69,6 +71,12 @@ class PostgresConnection:
     def __init__(self, url: str) -> None:
         try:
             given: dict[str, Any] = {**_ALIVE, **conninfo_to_dict(url)}
+        except psycopg.Error:  # whose text may have the password in it
+            raise InvalidInput(
+                "store must be an address that PostgreSQL can read, postgresql://USER:PASSWORD@HOST/DATABASE, got one "
+                "that it cannot: marks such as % / @ in a password are written %25 %2F %40"
+            ) from None
+        try:
             self.database = psycopg.connect(**given, autocommit=True, prepare_threshold=2)
             self.database.execute(_DURABLE)
         except psycopg.Error as error:
@@ -150,6 +158,26 @@ class PostgresConnection:
     def close(self) -> None:
         """Close it."""
         self.database.close()
+
+
+def without_password(url: str) -> str:
+    """An address as it may be printed: user, hosts and database, as PostgreSQL itself reads them.
+
+    >>> without_password("postgresql://a:1,[::1]:2/db?user=me&password=x"), without_password("postgresql://me:%@h/db")
+    ('postgresql://me@a:1,[::1]:2/db', 'postgresql://...')
+    """
+    try:
+        found = {name: str(value) for name, value in conninfo_to_dict(url).items()}
+    except psycopg.Error:
+        return "postgresql://..."
+    hosts, ports = (found.get(name, "").split(",") for name in ("host", "port"))
+    places = [
+        (f"[{host}]" if ":" in host else quote(host)) + (f":{port}" if port else "")
+        for host, port in zip_longest(hosts, ports, fillvalue="")
+        if not host.startswith("/")  # a folder with a socket
+    ]
+    user = quote(found["user"]) + "@" if "user" in found else ""
+    return f"postgresql://{user}{','.join(places)}/{quote(found.get('dbname', ''))}"
 
 
 def _marked(statement: str) -> Any:
