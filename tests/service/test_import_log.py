@@ -128,7 +128,7 @@ def typed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Captur
     monkeypatch.chdir(tmp_path)
 
     def run(*arguments: str, store: str = "calibeat.db") -> tuple[int, str, str]:
-        code = main(["store", "import", *arguments, "--store", store])
+        code = main(["store", "import", *arguments, "--store", store, "--create"])
         said = capsys.readouterr()
         return code, said.out, said.err
 
@@ -300,7 +300,7 @@ def test_what_is_exported_is_imported_without_options(url: str, tmp_path: Path) 
     with desk(url) as service:
         service.play(300, streams=2, late=10)
     assert main(["store", "export", log, "--store", url]) == 0
-    assert main(["store", "import", log, "--store", other, "--method", "tops"]) == 0
+    assert main(["store", "import", log, "--store", other, "--create", "--method", "tops"]) == 0
     mine, theirs = store_of(url)[1], store_of(other)[1]
     assert [(row[0], row[2], row[5], row[9]) for row in sorted(mine, key=lambda row: row[2])] == [
         (row[0], row[2], row[5], row[9]) for row in sorted(theirs, key=lambda row: row[2])
@@ -533,7 +533,7 @@ def test_an_import_that_is_stopped_leaves_the_store_as_it_was(url: str, tmp_path
     before = store_of(url)
     rows = [{**row, "id": f"x{row['id']}"} for row in events(400)]
     log = write(tmp_path / "log.csv", rows)
-    arguments = ["store", "import", str(log), "--store", url]
+    arguments = ["store", "import", str(log), "--store", url, "--create"]
     process = subprocess.Popen(
         [sys.executable, "-c", PAUSED, *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE
     )
