@@ -229,12 +229,14 @@ def test_a_store_is_opened_again_only_if_that_is_said_twice(
 def test_a_book_that_was_closed_once_stays_closed() -> None:
     book = TokenBook(open_without_tokens=True)
     book.refresh([])
-    assert book.is_open and book.allows(None, "write")
+    assert book.is_open and book.allows(None, "write") and "only this machine" in book.who_may_connect
     book.refresh([(hashed("calibeat_old"), None)])  # made and revoked between two looks
-    assert not book.is_open and not book.scopes
+    assert not book.is_open and not book.scopes and "nobody can connect" in book.who_may_connect
     assert book.allows(None, "read") is None and book.allows(b"Bearer calibeat_old", "read") is None
     book.refresh([])
     assert not book.is_open and book.allows(None, "read") is None
+    book.refresh([(hashed("calibeat_new"), "read")])
+    assert book.who_may_connect == ""
 
 
 def test_a_store_that_is_away_for_a_moment_keeps_the_tokens() -> None:

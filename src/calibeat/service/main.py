@@ -131,12 +131,7 @@ def _serve_one(options: Options, listener: socket.socket, ready: Ready | None) -
             if ready is not None:
                 ready(where, running.stop)
                 return
-            alone = ""
-            if book.is_open:
-                alone = "; no token yet, so only this machine can connect"
-            elif not book.scopes:
-                alone = "; every token is revoked, so nobody can connect"
-            sys.stdout.write(f"calibeat serves {shown(options.store)} at {where}{alone}\n")
+            sys.stdout.write(f"calibeat serves {shown(options.store)} at {where}{book.who_may_connect}\n")
             sys.stdout.flush()
 
         return server.run(

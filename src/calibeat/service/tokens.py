@@ -63,6 +63,13 @@ class TokenBook:
         """Whether nobody needs a token: there never was one, and only this machine can connect."""
         return self._is_open
 
+    @property
+    def who_may_connect(self) -> str:
+        """What must be known when a service starts; nothing if there are tokens."""
+        if self._is_open:
+            return "; no token yet, so only this machine can connect"
+        return "" if self._scopes else "; every token is revoked, so nobody can connect"
+
     def scope_of(self, token: bytes) -> Scope | None:
         """The scope of a token; None for one that is unknown or revoked."""
         digest = hashed(token)
