@@ -13,15 +13,17 @@ from served import service_apart, service_here, wait_until
 
 from calibeat.cli.main import main
 from calibeat.errors import InvalidInput
+from calibeat.service.store import is_store, sqlite_path
 from calibeat.service.tokens import Refresher, TokenBook, hashed, new_token
 
 EVENT = {"stream": "s", "id": "i", "score": 0.5}
 
 
 def make(store: Path | str, scope: str, name: str, capsys: pytest.CaptureFixture[str]) -> str:
+    is_new = not is_store(str(store))
     assert main(["token", "create", "--store", str(store), "--scope", scope, "--name", name]) == 0
     printed = capsys.readouterr()
-    assert printed.err == ""
+    assert printed.err == (f"calibeat made a new store: {sqlite_path(str(store)) or 'PostgreSQL'}\n" if is_new else "")
     return printed.out.removesuffix("\n")
 
 

@@ -37,6 +37,7 @@ class Receiver(ThreadingHTTPServer):
         super().__init__(("127.0.0.1", 0), Handler)
         self.statuses, self.taken = list(statuses), list[tuple[dict[str, str], bytes]]()
         self.tries = 0
+        self.hold: threading.Event | None = None  # answers wait for it
         threading.Thread(target=self.serve_forever, daemon=True).start()
 
     @property
@@ -56,6 +57,8 @@ class Handler(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         body = self.rfile.read(int(self.headers["content-length"]))
         self.server.tries += 1
+        if self.server.hold is not None:
+            self.server.hold.wait(30)
         status = self.server.statuses.pop(0) if self.server.statuses else 204
         if status == 204:
             self.server.taken.append(({name.lower(): value for name, value in self.headers.items()}, body))
@@ -274,6 +277,24 @@ def test_connecting_counts_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
         with pytest.raises(OSError, match="timed out"):
             Webhook(str(tmp_path / "calibeat.db"), receiver.url, None).post(b"{}", "1")
         assert not receiver.taken
+
+
+def test_an_answer_that_comes_after_the_stop_is_not_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("calibeat.service.webhook.STOP", 0.01)
+    store = tmp_path / "calibeat.db"
+    open_store(str(store)).close()
+    with Receiver() as receiver:
+        receiver.hold = threading.Event()
+        hook = Webhook(str(store), receiver.url, None, pause=0.01)
+        hook.start()
+        alarm(store, 1)
+        wait_until(lambda: receiver.tries)
+        hook.stop()
+        receiver.hold.set()
+        hook._thread.join()
+        assert numbers(receiver) == [1]
+    with sqlite3.connect(store) as database:
+        assert database.execute("SELECT delivered FROM alarm").fetchall() == [(0,)]
 
 
 def test_a_service_ends_while_a_receiver_drips(tmp_path: Path) -> None:

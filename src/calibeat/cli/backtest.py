@@ -22,10 +22,11 @@ from calibeat.backtest.replay.methods import DEFAULT
 from calibeat.backtest.result import BacktestResult
 from calibeat.backtest.run import run as replay
 from calibeat.errors import InvalidInput
+from calibeat.report.page import html
 from calibeat.report.text import page
 from calibeat.rivals.ready import READY
 
-from .outputs import Forecasts, check_outputs, folders
+from .outputs import Forecasts, check_outputs, outputs
 
 SUMMARY = "what would have been best on my log? a verdict, a table, a report"
 DESCRIPTION = """\
@@ -170,14 +171,14 @@ def run(args: argparse.Namespace, to: TextIO | None = None, log: TextIO | None =
         **others,
     }
     columns = _class_columns(args) if args.scores else Columns(named, delayed=args.delay is not None)
-    outputs = {option: path for option, path in (("--report", args.report), ("--out", args.out)) if path is not None}
-    check_outputs(args.log or args.store, files, outputs)
-    result = _replayed(args, files, columns, options, log, outputs=list(outputs.values()), others=others)
+    targets = {option: path for option, path in (("--report", args.report), ("--out", args.out)) if path is not None}
+    check_outputs(args.log or args.store, files, targets)
+    result = _replayed(args, files, columns, options, log, targets=list(targets.values()), others=others)
     if args.json:
         to.write(result.to_json() + "\n")
         return
     to.write(page(result.payload))
-    for written in outputs.values():
+    for written in targets.values():
         to.write(f"Written: {visible(written.resolve())}\n")
 
 
@@ -188,7 +189,7 @@ def _replayed(
     options: Options,
     log: TextIO,
     *,
-    outputs: list[Path],
+    targets: list[Path],
     others: dict[str, str],
 ) -> BacktestResult:
     """Replay the files and write what was asked for: all of it, or nothing."""
@@ -203,16 +204,15 @@ def _replayed(
     )
     paths = [file.name if file.path == STDIN else file.path for file in files]
     keyed = args.key is not None
-    with ExitStack() as stack:
-        stack.enter_context(folders(outputs))
+    with outputs(targets, args.stop) as opened, ExitStack() as stack:
         forecasts = None
         if args.out:
-            forecasts = stack.enter_context(Forecasts(args.out, reader.names, paths, keyed=keyed))
+            forecasts = stack.enter_context(Forecasts(opened[args.out], reader.names, paths, keyed=keyed))
         with progress(_total(files), log, unit="rows") as step:
             on_forecasts = forecasts.write if forecasts else None
 
             def read(count: int) -> None:
-                args.check_stopped()
+                args.stop.check()
                 step(count)
 
             batches = read_log(files, columns, options, reader, read, None if many is None else many.batch)
@@ -220,14 +220,10 @@ def _replayed(
                 payload = replay_classes(batches, source, reader, on_forecasts=on_forecasts)
             else:
                 payload = replay(batches, source, reader, keyed=keyed, others=others, on_forecasts=on_forecasts)
-        result = BacktestResult(payload)
-        args.check_stopped()
-        # Both files take their names once both are whole on the disk.
-        if forecasts:
-            forecasts.close()
+        args.stop.check()
         if args.report:
-            result.to_html(args.report)
-    return result
+            opened[args.report].write(html(payload).encode())
+    return BacktestResult(payload)
 
 
 def _store(args: argparse.Namespace) -> list[LogFile]:

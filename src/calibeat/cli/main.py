@@ -7,7 +7,7 @@ import io
 import os
 import shlex
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import nullcontext
 from importlib import import_module
 
@@ -15,7 +15,7 @@ from calibeat._util.words import visible
 from calibeat._version import __version__
 from calibeat.errors import CalibeatError
 
-from .stop import stopped_by_signals
+from .stop import Stop, stopped_by_signals
 
 COMMANDS = {
     "demo": "a year of flights replayed through the methods: a table, a picture and a report",
@@ -29,14 +29,10 @@ COMMANDS = {
 DONE, CHECK_FAILED, BAD_INPUT, STOPPED = 0, 1, 2, 130
 
 
-def _nothing() -> None:
-    """A check where nothing is to be checked."""
-
-
-def parser(command: str | None = None, check_stopped: Callable[[], None] = _nothing) -> argparse.ArgumentParser:
+def parser(command: str | None = None, stop: Stop | None = None) -> argparse.ArgumentParser:
     """What can be typed. With a command, only its own module is imported; the others are only named.
 
-    A long command calls `check_stopped` between its steps.
+    A command asks `stop` whether a signal has come.
     """
     top = argparse.ArgumentParser(
         prog="calibeat",
@@ -50,7 +46,7 @@ def parser(command: str | None = None, check_stopped: Callable[[], None] = _noth
         if command in {None, name}:
             module = import_module(f"{__package__}.{name}")
             module.add_arguments(added)
-            added.set_defaults(run=module.run, check_stopped=check_stopped)
+            added.set_defaults(run=module.run, stop=stop or Stop())
     return top
 
 
@@ -62,11 +58,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     command = next((word for word in typed if word in COMMANDS), "")
     try:
         # The service hears signals itself. Until it does, it has nothing to clean up.
-        with nullcontext(_nothing) if command == "serve" else stopped_by_signals() as check:
-            args = parser(command, check).parse_args(typed)
+        with nullcontext(Stop()) if command == "serve" else stopped_by_signals(last=arguments is None) as stop:
+            args = parser(command, stop).parse_args(typed)
             args.typed = shlex.join(["calibeat", *typed])
             status = args.run(args)
-        sys.stdout.flush()
+            sys.stdout.flush()
     except BrokenPipeError:  # the reader of our output has left, as `head` does
         sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115, PTH123 - for what is still to be flushed
         return DONE

@@ -1,4 +1,4 @@
-"""`calibeat store`: look at, check, replay, prune, export and import the store of a service."""
+"""`calibeat store`: look at, check, copy, replay, prune, export and import the store of a service."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from calibeat.service import operate
 from calibeat.service.bankfile import export_bank, import_bank, is_bank_file
 from calibeat.service.export import export, import_log
 from calibeat.service.settings import Settings
+from calibeat.service.store import backup, is_store, sqlite_path
 
 CHECK_FAILED = 1
 SHOWN = 20  # differences
@@ -35,6 +36,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     out = verbs.add_parser(
         "export", help="write the log as Parquet, which calibeat backtest reads, or the states as a bank file"
     )
+    copied = verbs.add_parser("backup", help="write a copy of an SQLite store, also while a service writes to it")
     prune = verbs.add_parser("prune", help="delete settled events that are old; the state stays")
     taken = verbs.add_parser(
         "import", help="put the events of a Parquet file into a store, or the states of a bank file"
@@ -44,6 +46,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         (check, _check),
         (replay, _replay),
         (out, _export),
+        (copied, _backup),
         (prune, _prune),
         (taken, _import),
     ):
@@ -55,8 +58,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     out.add_argument(
         "file", type=Path, metavar="FILE", help="the file to write: .parquet for the log, .bank for states"
     )
+    copied.add_argument("file", type=Path, metavar="FILE", help="the file to write; it must be new")
     prune.add_argument("--older", required=True, metavar="TIME", help="than this: 90d, 12h")
     taken.add_argument("file", type=Path, metavar="FILE", help="as written by export, or by Bank.save")
+    taken.add_argument("--create", action="store_true", help="make the store if there is none")
     taken.add_argument("--method", metavar="NAME", help="of a new store (auto)")
 
 
@@ -116,6 +121,12 @@ def _export(args: argparse.Namespace) -> None:
     _print(args, {"events": count, "file": str(args.file)}, [f"{counted(count, 'event')} written to {args.file}"])
 
 
+def _backup(args: argparse.Namespace) -> None:
+    with progress(None, sys.stderr, unit="pages") as step:
+        size = backup(args.store, args.file, step)
+    _print(args, {"bytes": size, "file": str(args.file)}, [f"a copy of {size:,} bytes written to {args.file}"])
+
+
 def _prune(args: argparse.Namespace) -> None:
     older, is_time = check_age("--older", args.older)
     if not is_time:
@@ -126,6 +137,9 @@ def _prune(args: argparse.Namespace) -> None:
 
 
 def _import(args: argparse.Namespace) -> None:
+    if not args.create and not is_store(args.store):
+        where = sqlite_path(args.store) or "PostgreSQL"
+        raise InvalidInput(f"store must exist, got none - at {where}: --create makes one")
     if is_bank_file(args.file):
         count = import_bank(args.store, args.file, args.method)
         _print(args, {"streams": count}, [f"states of {counted(count, 'stream')} imported"])

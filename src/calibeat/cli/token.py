@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import argparse
 import json
+import sys
 import time
 
 from calibeat._util.words import counted, visible
 from calibeat.errors import InvalidInput
-from calibeat.service.store import Reader, open_reader, open_store, sqlite_path
+from calibeat.service.store import Reader, is_store, open_reader, open_store, sqlite_path
 from calibeat.service.tokens import SCOPES, hashed, new_token
 
 
@@ -41,10 +42,11 @@ def run(args: argparse.Namespace) -> None:
 
 
 def _reader(store: str) -> Reader:
-    """The tables of a store; a new one is made."""
-    path = sqlite_path(store)
-    if path is None or not path.exists():
+    """The tables of a store. A new one is made, so that it has a token before it is served to other machines."""
+    if not is_store(store):
         open_store(store).close()
+        where = sqlite_path(store) or "PostgreSQL"
+        print(f"calibeat made a new store: {where}", file=sys.stderr)  # the token stands alone on standard output
     return open_reader(store)
 
 

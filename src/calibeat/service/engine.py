@@ -26,7 +26,7 @@ from .numbers import EngineNumbers
 from .operations import Event, ForecastEvent, OutcomeEvent, Refusal, check_events, elsewhere
 from .settings import Settings
 from .setup import bank_of, settle_meta, warm
-from .store import Member, Store, open_store
+from .store import Member, Store, StoreBusy, open_store
 from .store.ownership import ROWS, partition
 from .store.records import HELD, LEARNT, PENDING, Alarm, Changes, Record, StreamState, rows_of
 
@@ -193,7 +193,12 @@ class Engine:
             answers = self._try(requests)
         except self.store.failures:
             raise
-        except Exception as error:  # noqa: BLE001 - a fault of ours: whose request it is must not stop the others
+        except StoreBusy as error:
+            _log.warning("a group was refused: %s", error)
+            self.forget()
+            refusal = Refusal("unavailable", "the store must be free to be written, got a lock - try again", None, 503)
+            answers = [(ticket, refusal) for ticket, _ in requests]
+        except Exception:  # noqa: BLE001 - a fault of ours: whose request it is must not stop the others
             _log.exception("a group could not be done")
             self.forget()
             if len(requests) > 1:
@@ -201,7 +206,7 @@ class Engine:
                     self._do([request])
                 return
             self.numbers.rejected["internal"] += 1
-            refusal = Refusal("internal", f"the request must be one that can be done, got an error: {error}", None, 500)
+            refusal = Refusal("internal", "the service could not answer; its log says why", None, 500)
             answers = [(ticket, refusal) for ticket, _ in requests]
         self._tell(self._deliver, answers)
 

@@ -32,7 +32,7 @@ from .store.ownership import ROWS
 from .store.records import Alarm
 from .tokens import Refresher, Scope, TokenBook
 from .webhook import Webhook, read_secret
-from .workers import Supervisor
+from .workers import MADE, Supervisor
 
 log = logging.getLogger("calibeat.service")
 
@@ -100,8 +100,11 @@ def _serve_one(options: Options, listener: socket.socket, ready: Ready | None) -
         member = ROWS if options.peers is None else Member.of(options.peers)
         engine = Engine.open(options.store, options.settings, member=member)
         engine.on_alarm = _log_alarms
-        unstarted = stack.enter_context(ExitStack())
-        unstarted.callback(engine.store.close)  # once it has started, the engine does that itself
+        writing = stack.enter_context(ExitStack())  # closed after all who read: then the log goes into the file
+        writing.callback(engine.store.close)  # once it has started, the engine does that itself
+        if engine.store.is_new and ready is None:
+            sys.stdout.write(f"{MADE} {shown(options.store)}\n")
+            sys.stdout.flush()
         stored = stack.enter_context(closing(StoredTokens(options.store)))
         book = token_book(options, stored)
         refresher = Refresher(book, stored.read)
@@ -109,17 +112,17 @@ def _serve_one(options: Options, listener: socket.socket, ready: Ready | None) -
         hot = Hot(router or engine, book, limits)
         reads = stack.enter_context(closing(Reads(options.store, engine.numbers)))
         access_log = AccessLog() if options.access_log else None
-        service = Service(hot, reads, book, limits, access_log)
+        service = Service(hot, reads, book, limits, access_log, address=listener.getsockname()[0])
 
         def started(loop: asyncio.AbstractEventLoop) -> None:
             hot.use(loop)
-            unstarted.pop_all()
+            writing.pop_all()
             if router is not None:
                 router.start(loop, hot.answer)
-                stack.callback(router.stop)
+                writing.callback(router.stop)
             else:
                 engine.start(hot.deliver)
-                stack.callback(engine.stop)
+                writing.callback(engine.stop)
             refresher.start()
             stack.callback(refresher.stop)
             if webhook is not None:

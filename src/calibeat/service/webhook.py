@@ -67,6 +67,7 @@ class Webhook:
             raise InvalidInput(f"webhook must begin with http:// or https://, got {url!r:.100}")
         self._store, self._url, self._secret, self._pause = store, url, secret, pause
         self._failures = 0  # since the last delivery
+        self._is_left = False  # the process did not wait for the thread's end, and the store is closed
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="calibeat-webhook", daemon=True)
         self._opener = urllib.request.build_opener(_NoRedirect, _Http, _Https)
@@ -80,6 +81,7 @@ class Webhook:
         """What is not delivered yet stays in the store. A request that takes long is left behind."""
         self._stop.set()
         self._thread.join(STOP)
+        self._is_left = self._thread.is_alive()
 
     def _with_connection(self, use: Callable[[Any], None]) -> None:
         with closing(open_connection(self._store, write=True)) as connection:
@@ -132,6 +134,8 @@ class Webhook:
             }
             self.post(msgspec.json.encode({"alarm": alarm}), str(number))
             self._failures = 0
+            if self._is_left:
+                return  # the next process sends it once more
             connection.run("UPDATE alarm SET delivered = 1 WHERE number = ?", (number,))
             if is_shared:
                 connection.commit()

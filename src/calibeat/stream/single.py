@@ -26,7 +26,7 @@ from calibeat.core.randomness import stream_key, uniform
 from calibeat.errors import InvalidInput, OutcomeConflict
 
 from .beliefs import Beliefs
-from .dispatch import LOOK_EVERY, loaded_after, single_kernels
+from .dispatch import LOOK_EVERY, box, loaded_after, single_kernels
 from .forecast import Forecast
 from .history import History
 from .issuer import Issuer, issuer_name
@@ -72,17 +72,17 @@ class SingleEvents(Beliefs):
 
         Each attribute is set in one step, with arrays that fit its kernels.
         """
-        predict_one, settle_one, predict, update = single_kernels()
-        self._is_plain, width = predict is kernel.predict, len(self._receipt)
+        kernels = box(single_kernels())
+        self._is_plain, width = kernels.predict is kernel.predict, len(self._receipt)
         spec, row, asked, receipt = self._spec, self._row, self._asked, self._receipt
         if not self._is_plain:  # pragma: no cover - the leg that measures coverage has the JIT off
             receipt = np.frombuffer(self._receipt) if width else np.empty(0)
             spec, row, asked = self._method.spec, self._view(), np.frombuffer(self._asked)
         lanes_of = Struct(f"{width}d").unpack if width else None
         alone = self._is_plain or self._is_watched or not _ONE_AT_A_TIME
-        self._others = predict, update, spec, row, receipt
-        self._settling = None if alone or self._keeps else (settle_one, spec, row, asked, receipt)
-        self._asking = None if alone or self._hedges else (predict_one, spec, row, asked, receipt, lanes_of)
+        self._others = kernels, spec, row, receipt
+        self._settling = None if alone or self._keeps else (kernels, spec, row, asked, receipt)
+        self._asking = None if alone or self._hedges else (kernels, spec, row, asked, receipt, lanes_of)
 
     def _set_watch(self, watch: Watch) -> None:
         self._watch, self._is_watched = watch, bool(watch)
@@ -103,8 +103,8 @@ class SingleEvents(Beliefs):
         if self._asking is None:
             with self._lock:
                 return self._predict_alone(score, -1)
-        predict_one, spec, row, asked, receipt, lanes_of = self._asking
-        q, p, b, seen, event = predict_one(spec, row, score, asked, receipt)
+        kernels, spec, row, asked, receipt, lanes_of = self._asking
+        q, p, b, seen, event = kernels.predict_one(spec, row, score, asked, receipt)
         lanes = lanes_of(receipt) if lanes_of else ()
         if event < 0 or (lanes and self._asked[LATEST] != event):  # another thread is at work, or came between
             with self._lock:
@@ -127,11 +127,11 @@ class SingleEvents(Beliefs):
         try:
             if not is_plain:  # pragma: no cover - as above
                 asked[SHUT], asked[LATEST] = 1.0, -1.0
-            predict, _, spec, row, receipt = self._others
-            q, cell, x0, x1, x2, p, z, b, low, high, weight = predict(spec, row, score, 0.0, receipt, 0)
+            kernels, spec, row, receipt = self._others
+            q, cell, x0, x1, x2, p, z, b, low, high, weight = kernels.predict(spec, row, score, 0.0, receipt, 0)
             hedge: Pairs = ()
             if low != high:  # the draw matters: only now is it worth making
-                q, cell, *_ = predict(spec, row, score, uniform(self._key, event), receipt, 0)
+                q, cell, *_ = kernels.predict(spec, row, score, uniform(self._key, event), receipt, 0)
                 hedge = (low, weight), (high, 1.0 - weight)
             n = self._row[layout.N]
             lanes = tuple(self._receipt) if len(receipt) else ()
@@ -161,12 +161,12 @@ class SingleEvents(Beliefs):
         score = check_score(score)
         with self._lock:
             self._refresh()
-            predict, _, spec, _, _ = self._others
+            kernels, spec, _, _ = self._others
             row, aside = self._row[:], self._aside
             if not self._is_plain:  # pragma: no cover - the leg that measures coverage has the JIT off
                 row, aside = np.array(row), np.frombuffer(aside) if len(aside) else np.empty(0)
             u = uniform(self._key, self._events) if self._hedges else 0.0
-            return float(predict(spec, row, score, u, aside, 0)[0])
+            return float(kernels.predict(spec, row, score, u, aside, 0)[0])
 
     def _sign(self) -> str:
         """The signature of a life that begins with this forecast."""
@@ -196,9 +196,9 @@ class SingleEvents(Beliefs):
             raise InvalidInput(f"forecast must be a Forecast made by predict, got {type(forecast).__name__}")
         y = float(outcome) if type(outcome) is int and 0 <= outcome <= 1 else check_outcome(outcome)
         if self._settling is not None and forecast is self._latest:
-            settle_one, spec, row, asked, receipt = self._settling
+            kernels, spec, row, asked, receipt = self._settling
             first, _, marks = self._receipts.settled.span
-            if settle_one(spec, row, forecast.event, y, asked, receipt, marks, first):
+            if kernels.settle_one(spec, row, forecast.event, y, asked, receipt, marks, first):
                 return
         with self._lock:
             self._update_alone(forecast, y)
@@ -218,7 +218,7 @@ class SingleEvents(Beliefs):
                 return
             before = self._row[:]
             if latest and self._is_plain and not self._keeps and forecast.seen == n:
-                _, _, spec, row, receipt = self._others
+                _, spec, row, receipt = self._others
                 kernel.settle(spec, row, asked[NEXT], *self._made, forecast.cell, y, receipt, 0, False)
             else:
                 self._learn_late(forecast, y, fresh=latest and asked[LATEST] == event and asked[SEEN_THEN] == n)
@@ -240,7 +240,7 @@ class SingleEvents(Beliefs):
 
     def _learn_late(self, forecast: Forecast, y: float, *, fresh: bool) -> None:
         """Move the row. What the mixture remembers of a fresh forecast is still at hand."""
-        _, update, spec, row, receipt = self._others
+        kernels, spec, row, receipt = self._others
         if self._row[layout.N] >= self._events:  # of an old snapshot, that does not say which events are settled
             raise OutcomeConflict(
                 f"outcome must be of a forecast that has none yet, got one more than the {self._events} forecasts - "
@@ -251,7 +251,7 @@ class SingleEvents(Beliefs):
             self._receipt[:] = array("d", forecast.lanes)
         self._history.reserve(int(self._row[layout.N]), 1)
         late = forecast.score, forecast.cell, y, receipt, 0
-        if update(spec, row, self._asked[NEXT], *late, *self._history.columns):
+        if kernels.update(spec, row, self._asked[NEXT], *late, *self._history.columns):
             self._history.refit(self._view(), plain if self._is_plain else None)
 
     def _after_learning(self) -> None:

@@ -2,21 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
-from contextlib import contextmanager
+import os
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any, Protocol
 from urllib.parse import unquote
 
+from calibeat._util.files import atomic
 from calibeat.errors import InvalidInput
 
 from .ownership import Member, Ownership
 from .reader import Reader
 from .records import Record, Rows, StreamState
-from .schema import migrate
-from .sqlite import SqliteConnection, SqliteStore
+from .schema import migrate, version_of
+from .sqlite import SqliteConnection, SqliteStore, StoreBusy
 
-__all__ = ["Member", "Ownership", "Reader", "Store", "open_connection", "open_reader", "open_store", "owned"]
+__all__ = [
+    "Member",
+    "Ownership",
+    "Reader",
+    "Store",
+    "StoreBusy",
+    "backup",
+    "is_store",
+    "open_connection",
+    "open_reader",
+    "open_store",
+    "owned",
+]
 
 
 class Store(Protocol):
@@ -24,6 +38,7 @@ class Store(Protocol):
 
     failures: tuple[type[Exception], ...]  # what ends the process: the store is the truth
     retries: tuple[type[Exception], ...]  # what another worker can cause: the group is done once more
+    is_new: bool  # whether this one made it
     is_shared: bool  # whether others may write to the same streams
     owner: Ownership | None  # what this worker owns; None where any worker may write any stream
     connection: Any
@@ -91,27 +106,25 @@ def owned(url: str, *, create: bool = False) -> Iterator[Any]:
     if path is not None:
         if not create and not path.exists():
             raise FileNotFoundError(f"store must exist, got nothing - at {path}")
-        store = SqliteStore(path)
-        connection: Any = store.connection
-        close = store.close
+        store: Any = SqliteStore(path)
+        connection = store.connection
     else:
         from .postgres import PostgresConnection
 
-        connection = PostgresConnection(url)
-        close = connection.close
+        store = connection = PostgresConnection(url)
     try:
         if path is None:
             connection.own()
-        connection.begin()
+        store.begin()
         if create:
             migrate(connection, "PostgreSQL" if path is None else str(path))
         yield connection
-        connection.commit()
+        store.commit()
     except BaseException:
-        connection.rollback()
+        store.rollback()
         raise
     finally:
-        close()
+        store.close()
 
 
 def open_reader(url: str) -> Reader:
@@ -122,6 +135,48 @@ def open_reader(url: str) -> Reader:
     from .postgres import PostgresConnection
 
     return Reader(PostgresConnection(url), lambda: PostgresConnection(url))
+
+
+def is_store(url: str) -> bool:
+    """Whether there is a store at this address. A database of something else is refused with a sentence."""
+    path = sqlite_path(url)
+    if path is not None and not path.exists():
+        return False
+    with closing(open_connection(url)) as connection:
+        return version_of(connection, "PostgreSQL" if path is None else str(path)) > 0
+
+
+def backup(url: str, target: Path, step: Callable[[int], None] = lambda _: None) -> int:
+    """Write a copy of an SQLite store, as it is at one moment, into a new file -> its bytes.
+
+    A service may run meanwhile. The file is whole or not there, and only its owner may read it.
+    """
+    path = sqlite_path(url)
+    if path is None:
+        raise InvalidInput(
+            "store must be an SQLite file to be copied by calibeat, got PostgreSQL - "
+            f"use `pg_dump --format=custom --file={target} --dbname=STORE`"
+        )
+
+    def check_new(_: object = None) -> None:
+        if os.path.lexists(target):
+            raise InvalidInput(f"backup must be a new file, got one that is there - at {target}")
+
+    def fill(part: Path) -> None:
+        part.chmod(0o600)
+        connection.copy_to(part, step)
+        with part.open("rb+") as file:
+            os.fsync(file.fileno())
+        check_new()
+
+    check_new()
+    if not target.absolute().parent.is_dir():
+        raise InvalidInput(f"backup must be in a folder that exists, got none - at {target.absolute().parent}")
+    if not is_store(url):
+        raise FileNotFoundError(f"store must exist, got nothing - at {path}")
+    with closing(SqliteConnection(path, read_only=True)) as connection, atomic(target, check=fill):
+        pass  # the copy is made under a temporary name
+    return target.stat().st_size
 
 
 def sqlite_path(url: str) -> Path | None:

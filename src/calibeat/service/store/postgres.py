@@ -17,12 +17,12 @@ from contextlib import contextmanager
 from typing import Any, ClassVar
 
 from calibeat._util.extras import missing
-from calibeat.errors import CalibeatError, InvalidInput
+from calibeat.errors import InvalidInput
 
 from . import schema
 from .ownership import IN_SQL, PATIENCE, ROWS, SOON, Member, Ownership, join
 from .records import Record, Rows, StreamState
-from .sqlite import EVENT_COLUMNS, RECORD_COLUMNS, STREAM_COLUMNS, stream_state
+from .sqlite import EVENT_COLUMNS, RECORD_COLUMNS, STREAM_COLUMNS, Overtaken, StoreBusy, check_written, stream_state
 
 try:
     import psycopg
@@ -38,11 +38,19 @@ _USED, _MIGRATING = 0x63616C69_00000001, 0x63616C69_00000002
 _ALIVE = {"keepalives_idle": 8, "keepalives_interval": 4, "keepalives_count": 3, "tcp_user_timeout": 20_000}
 _ALIVE_THERE = "SET tcp_keepalives_idle = 8; SET tcp_keepalives_interval = 4; SET tcp_keepalives_count = 3"
 
+# A service that hangs, such as a process that was stopped, holds up nobody for long: PostgreSQL ends its session after
+# HUNG seconds in the middle of a group, and nobody waits longer than LOCKED seconds for a row that it has locked.
+HUNG, LOCKED = 20.0, 2.0
+
+# What is answered must be on the disk of the server. All values but "off" see to that; those that also wait for other
+# servers are left alone. As a value of the session it stays when the configuration is read again.
+_DURABLE = (
+    "SELECT set_config('synchronous_commit', "
+    "CASE current_setting('synchronous_commit') WHEN 'off' THEN 'on' ELSE current_setting('synchronous_commit') END, "
+    "false)"
+)
+
 _NUMBERS = ("forecasts", "outcomes", "sum_p", "sum_y", "log_loss")
-
-
-class Overtaken(CalibeatError):
-    """Another worker has written a stream of the group in the meantime."""
 
 
 class PostgresConnection:
@@ -62,6 +70,7 @@ class PostgresConnection:
         try:
             given: dict[str, Any] = {**_ALIVE, **conninfo_to_dict(url)}
             self.database = psycopg.connect(**given, autocommit=True, prepare_threshold=2)
+            self.database.execute(_DURABLE)
         except psycopg.Error as error:
             raise InvalidInput(f"store must be a PostgreSQL that answers, got: {error}") from error
 
@@ -103,6 +112,10 @@ class PostgresConnection:
         """As if nothing had happened since `begin`."""
         self.database.execute("ROLLBACK")
 
+    def interrupt(self) -> None:
+        """End the statement that runs now, from another thread."""
+        self.database.cancel_safe(timeout=5.0)
+
     def version(self) -> int:
         """A number that changes with every commit, whoever makes it."""
         text = self.all("SELECT pg_current_snapshot()::text")[0][0]
@@ -143,6 +156,15 @@ def _marked(statement: str) -> Any:
     return statement.replace("?", "%s")
 
 
+@contextmanager
+def _unless_locked() -> Iterator[None]:
+    """Say it in our own words when a row stays locked."""
+    try:
+        yield
+    except errors.LockNotAvailable as error:
+        raise StoreBusy("rows must be free to be written, got one that another process holds locked") from error
+
+
 class PostgresStore:
     """The store as one worker of several uses it."""
 
@@ -160,16 +182,21 @@ class PostgresStore:
         self._run = self.connection.database.execute
         self.owner: Ownership | None = None
         try:
+            self._set("idle_in_transaction_session_timeout", HUNG)
             with self._alone():
-                schema.migrate(self.connection, "PostgreSQL")
+                self.is_new = schema.migrate(self.connection, "PostgreSQL")
             self._use()
             if member is not None:
                 self._run(_ALIVE_THERE)
                 join(self._run, member, self._alone)
                 self.owner = None if member == ROWS else Ownership(self._run, member)
+            self._set("lock_timeout", LOCKED)  # for groups: migrations may take long
         except BaseException:
             self.connection.close()
             raise
+
+    def _set(self, name: str, seconds: float) -> None:
+        self._run("SELECT set_config(%s, %s, false)", (name, f"{seconds * 1000:.0f}ms"))
 
     @contextmanager
     def _alone(self) -> Iterator[None]:
@@ -193,6 +220,12 @@ class PostgresStore:
         self, names: Collection[str], cached: Mapping[str, StreamState], *, create: Collection[str]
     ) -> dict[str, StreamState]:
         """Lock the streams of these names, in their order, or own them; give those that memory does not have."""
+        with _unless_locked():
+            return self._streams(names, cached, create)
+
+    def _streams(
+        self, names: Collection[str], cached: Mapping[str, StreamState], create: Collection[str]
+    ) -> dict[str, StreamState]:
         # Python orders text by code point, as the collation "C" does.
         new = sorted(name for name in create if name not in cached)
         if new:  # in a transaction of its own, so that all locks of a group are taken in one order
@@ -239,11 +272,9 @@ class PostgresStore:
 
     def write(self, rows: Rows) -> None:
         """Everything that a group changes, in one go: the server works while the next statement is made."""
-        with self.connection.database.pipeline():
+        with _unless_locked(), self.connection.database.pipeline() as self._pipeline:
             written = self._write(rows)
-        if written is not None and written.rowcount != len(rows.streams):
-            others = len(rows.streams) - written.rowcount
-            raise Overtaken(f"streams must be as they were read, got {others} that others have written since")
+        check_written(0 if written is None else written.rowcount, len(rows.streams))
 
     def _write(self, rows: Rows) -> Any:
         """Send the statements -> the cursor of the one that writes streams."""
@@ -293,7 +324,9 @@ class PostgresStore:
             return None
         arrays = ", ".join(f"%b::{kind}[]" for kind in types.split())  # binary: a quarter of the time of text
         columns = [list(column) for column in zip(*rows, strict=True)]
-        return self._run(f"{head}unnest({arrays}){tail}", columns)
+        cursor = self._run(f"{head}unnest({arrays}){tail}", columns)
+        self._pipeline.sync()  # only a session that was told to go on counts as idle: see HUNG
+        return cursor
 
     def commit(self) -> None:
         """On the disk when this returns."""

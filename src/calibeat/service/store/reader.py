@@ -308,6 +308,10 @@ class Reader:
         with self._lock:
             return int(self._connection.version())
 
+    def interrupt(self) -> None:
+        """End the statement that runs now, from another thread: whoever waits for it gets an error."""
+        self._connection.interrupt()
+
     def ping(self) -> None:
         """Raise if the store cannot be read."""
         self._all("SELECT 1 FROM meta LIMIT 1")

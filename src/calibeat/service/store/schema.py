@@ -61,8 +61,11 @@ class Connection(Protocol):
         """The names of the tables that are there."""
 
 
-def migrate(connection: Connection, where: str, migrations: dict[int, tuple[str, ...]] | None = None) -> None:
-    """Bring a store to this version, inside a transaction of the caller. A newer store is refused with a sentence."""
+def migrate(connection: Connection, where: str, migrations: dict[int, tuple[str, ...]] | None = None) -> bool:
+    """Bring a store to this version, inside a transaction of the caller -> whether it is a new one.
+
+    A newer store is refused with a sentence.
+    """
     steps = MIGRATIONS if migrations is None else migrations
     present = version_of(connection, where)
     if present > max(steps):
@@ -73,6 +76,7 @@ def migrate(connection: Connection, where: str, migrations: dict[int, tuple[str,
         for statement in steps[version]:
             connection.run(statement.format_map(connection.types))
         set_meta(connection, "schema", str(version))
+    return present == 0
 
 
 def version_of(connection: Connection, where: str) -> int:
