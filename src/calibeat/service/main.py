@@ -133,8 +133,7 @@ def _serve_one(options: Options, listener: socket.socket, ready: Ready | None) -
             if ready is not None:
                 ready(where, running.stop)
                 return
-            alone = "; no token yet, so only this machine can connect" if book.is_open else ""
-            sys.stdout.write(f"calibeat serves {without_password(options.store)} at {where}{alone}\n")
+            sys.stdout.write(f"calibeat serves {without_password(options.store)} at {where}{book.who_may_connect}\n")
             sys.stdout.flush()
 
         return server.run(
@@ -155,15 +154,16 @@ def _log_alarms(alarms: Sequence[Alarm]) -> None:
 
 
 def token_book(options: Options, stored: StoredTokens) -> TokenBook:
-    """The tokens of the store. Without any, only this machine may connect."""
+    """The tokens of the store. As long as it never had one, only this machine may connect."""
+    rows = stored.read()
     loopback = server.is_loopback(options.host)
-    book = TokenBook(open_without_tokens=loopback)
-    book.refresh(stored.read())
-    if not loopback and not book.scopes:
+    if not loopback and not rows:
         raise InvalidInput(
             f"host must be loopback as long as there is no token, got {options.host}: "
             "`calibeat token create --store STORE --scope write --name NAME` makes one"
         )
+    book = TokenBook(open_without_tokens=loopback)
+    book.refresh(rows)
     return book
 
 
@@ -174,8 +174,8 @@ class StoredTokens:
         self._store = store
         self._reader: Reader | None = None
 
-    def read(self) -> list[tuple[bytes, Scope]]:
-        """The hashes and scopes of the tokens that are not revoked."""
+    def read(self) -> list[tuple[bytes, Scope | None]]:
+        """The hashes and scopes of all tokens; no scope for those that are revoked."""
         if self._reader is None:
             self._reader = open_reader(self._store)
         try:
@@ -183,7 +183,7 @@ class StoredTokens:
         except Exception:
             self.close()
             raise
-        return [(bytes.fromhex(token.hash), _scope(token.scope)) for token in found if token.revoked is None]
+        return [(bytes.fromhex(token.hash), _scope(token.scope) if token.revoked is None else None) for token in found]
 
     def close(self) -> None:
         """Close the connection."""

@@ -334,7 +334,9 @@ class Tokens:
         finally:
             writer.close()
         if added != 1:
-            raise InvalidInput(f"token must have a name of its own, got {name!r}, which is taken")
+            revoked = any(token.name == name and token.revoked is not None for token in self.list())
+            taken = "a revoked token has" if revoked else "is taken"
+            raise InvalidInput(f"token must have a name of its own, got {name!r}, which {taken}")
 
     def list(self) -> list[Token]:
         """All tokens, also revoked ones, the oldest first."""
@@ -348,6 +350,14 @@ class Tokens:
             return bool(
                 writer.run("UPDATE token SET revoked = ? WHERE name = ? AND revoked IS NULL", (time.time(), name))
             )
+        finally:
+            writer.close()
+
+    def clear(self) -> int:
+        """Remove all tokens, also revoked ones: the store is as if it never had one -> how many there were."""
+        writer = self._writer()
+        try:
+            return int(writer.run("DELETE FROM token"))
         finally:
             writer.close()
 

@@ -36,7 +36,8 @@ MIGRATIONS: dict[int, tuple[str, ...]] = {
             applied {small} NOT NULL DEFAULT 0)""",
         """CREATE TABLE alarm (
             number {number} PRIMARY KEY, stream {whole} NOT NULL, time {float} NOT NULL, at {whole} NOT NULL,
-            since {float} NOT NULL, what TEXT NOT NULL, page {small} NOT NULL)""",
+            since {float} NOT NULL, what TEXT NOT NULL, page {small} NOT NULL, delivered {small} NOT NULL DEFAULT 0)""",
+        "CREATE INDEX alarm_waiting ON alarm (page DESC, number) WHERE delivered = 0",
         """CREATE TABLE token (
             name {text} PRIMARY KEY, scope TEXT NOT NULL, hash TEXT NOT NULL, created {float} NOT NULL,
             revoked {float})""",
