@@ -67,6 +67,7 @@ class Engine:
         self.on_alarm: OnAlarm | None = None
         self.on_failure: Callable[[str], None] = _end_process
         self._streams: dict[str, StreamState] = {}
+        self._begun: list[str] = []  # streams that the present group makes: the store does not have them yet
         self._waiting: deque[Request] = deque()
         self._events = 0  # that wait
         self._wake = threading.Condition()
@@ -222,15 +223,16 @@ class Engine:
         names = {event.stream for _, events in requests for event in events}
         names.update(name for name, _ in due)
         names.update(name for name, _ in expiring)
-        create = {event.stream for _, events in requests if type(events[0]) is ForecastEvent for event in events}
-        self._take_in(store.streams(names, self._streams, create=create))
+        self._take_in(store.streams(names, self._streams))
         ids = {event.id for _, events in requests for event in events}
         ids.update(record.id for _, record in due)
         ids.update(record.id for _, record in expiring)
-        plan = Plan(self.settings, self._streams, store.known(ids) if ids else {}, now)
+        plan = Plan(self.settings, self._streams, self._known(ids, requests), now)
         self._age(plan, due, expiring)
         for _, events in requests:
             plan.take(events)
+        if plan.begun:
+            self._begin(plan)
         changes = self._apply(plan, now)
         started = time.perf_counter()
         if changes:
@@ -239,25 +241,43 @@ class Engine:
             self.numbers.commit_seconds.add(time.perf_counter() - started)
         else:
             store.rollback()
+        self._begun = []
         self.numbers.count(plan, sum(len(events) for _, events in requests))
         if changes.alarms and self.on_alarm is not None:
             self._tell(self.on_alarm, changes.alarms)
         return [(ticket, plan.answer(at)) for at, (ticket, _) in enumerate(requests)]
 
+    def _known(self, ids: set[str], requests: list[Request]) -> dict[str, Record]:
+        """The events that the store has, with the corrections of those that are told about once more."""
+        found = self.store.known(ids) if ids else {}
+        again = [
+            event.id
+            for _, events in requests
+            if type(events[0]) is OutcomeEvent
+            for event in events
+            if event.id in found and found[event.id].status == LEARNT
+        ]
+        if again:
+            for name, outcome in self.store.corrections(again).items():
+                found[name].corrected = outcome
+        return found
+
+    def _begin(self, plan: Plan) -> None:
+        """New streams get their numbers."""
+        plan.number_streams(self.store.create(list(plan.begun)))
+        self._begun = list(plan.begun)
+        self._streams.update(plan.begun)
+
     def _take_in(self, loaded: dict[str, StreamState]) -> None:
         """Streams from the store: their rows go into the bank."""
-        old = [state for state in loaded.values() if not state.is_new]
-        if old:
-            rows = np.frombuffer(b"".join(state.row or b"" for state in old)).reshape(len(old), -1)
-            self.bank.set_rows([state.name for state in old], rows)
+        states = list(loaded.values())
+        if states:
+            rows = np.frombuffer(b"".join(state.row or b"" for state in states)).reshape(len(states), -1)
+            self.bank.set_rows([state.name for state in states], rows)
             if self.bank.watched is not None:
-                self._take_in_monitors(old)
-            for state in old:
+                self._take_in_monitors(states)
+            for state in states:
                 state.row = state.monitor = None
-        for state in loaded.values():
-            if state.is_new and state.name in self.bank:  # made by a group that was not committed
-                del self.bank[state.name]
-            state.is_new = False
         self._streams.update(loaded)
 
     def _take_in_monitors(self, streams: list[StreamState]) -> None:
@@ -352,6 +372,10 @@ class Engine:
         """A group was broken off: memory may be ahead of the store, and is read anew."""
         self.store.rollback()
         self._streams.clear()
+        for name in self._begun:
+            if name in self.bank:
+                del self.bank[name]
+        self._begun = []
 
 
 def _end_process(message: str) -> None:  # pragma: no cover - the process ends, and with it what is measured

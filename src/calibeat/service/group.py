@@ -74,6 +74,7 @@ class Plan:
         self._settings, self._streams, self._records, self._now = settings, streams, known, now
         self.operations, self.changes = Operations(), Changes()
         self.answers: list[Answer | list[Record]] = []  # a list of records until the forecasts are made
+        self.begun: dict[str, StreamState] = {}  # new streams of the batches that were taken; see `number_streams`
         self._settled: dict[str, Record] = {}
         self.learnt = self.held = self.expired = self.repeated = 0
         self.given_up: list[tuple[str, int]] = []  # stream and number of forecasts whose outcome is not waited for
@@ -97,8 +98,11 @@ class Plan:
         """All of a batch, or none of it."""
         found: list[Record] = []
         new: list[tuple[StreamState, Record]] = []
+        begun: dict[str, StreamState] = {}
         for at, event in enumerate(events):
-            state = self._streams[event.stream]
+            state = self._stream(event.stream) or begun.get(event.stream)
+            if state is None:
+                state = begun[event.stream] = StreamState(-1 - len(self.begun) - len(begun), event.stream)
             record = self._records.get(event.id)
             if record is None:
                 time = self._now if event.time is None else float(event.time)
@@ -113,6 +117,7 @@ class Plan:
                 what = "stream" if record.stream != state.number else "score"
                 return taken(what, event.id, at)
             found.append(record)
+        self.begun.update(begun)
         for state, record in new:
             self._make(state, record)
         self.repeated += len(events) - len(new)
@@ -129,8 +134,21 @@ class Plan:
         self.changes.inserted.append(record)
         self.changes.streams[state.name] = state
 
+    def _stream(self, name: str) -> StreamState | None:
+        return self._streams.get(name) or self.begun.get(name)
+
+    def number_streams(self, numbers: Mapping[str, int]) -> None:
+        """The numbers of the new streams, which had negative ones so far."""
+        known: dict[int, int] = {}
+        for name, number in numbers.items():
+            state = self.begun[name]
+            known[state.number] = number
+            state.number = number
+        for record in self.changes.inserted:
+            record.stream = known.get(record.stream, record.stream)
+
     def _outcome(self, event: OutcomeEvent) -> str:
-        state, record = self._streams.get(event.stream), self._records.get(event.id)
+        state, record = self._stream(event.stream), self._records.get(event.id)
         if state is None or record is None or record.stream != state.number:
             return self._reject(UNKNOWN)
         time = self._now if event.time is None else float(event.time)
@@ -144,7 +162,8 @@ class Plan:
             return LEARNT
         if record.status in {records.EXPIRED, records.ASSUMED}:
             return self._reject(EXPIRED)
-        if record.outcome == event.outcome:
+        # What the client said last counts, also where a replay has still to apply it.
+        if (record.outcome if record.corrected is None else record.corrected) == event.outcome:
             return REPEATED
         if not self._settings.corrections:
             return self._reject(CONFLICT)
@@ -152,6 +171,7 @@ class Plan:
             record.outcome, record.outcome_time = event.outcome, time
             self._touch(record)
             return CORRECTED
+        record.corrected = event.outcome
         self.changes.corrections.append(Correction(record, event.outcome, time))
         return CORRECTED
 
@@ -214,9 +234,11 @@ class Plan:
         """Put in what the bank has answered, in the order of the operations -> all that is to be written."""
         made = iter(receipts)
         changes, asked = self.changes, self.operations
-        for record, outcome, forecast in zip(asked.records, asked.outcomes, forecasts, strict=True):
+        for record, key, outcome, forecast in zip(asked.records, asked.keys, asked.outcomes, forecasts, strict=True):
             if outcome == outcome:  # noqa: PLR0124 - not NaN
-                record.receipt = None
+                # A replay that begins behind the forecast, where pruning has ended, needs the receipt.
+                if record.is_new or record.seq >= self._streams[key].base_seq:
+                    record.receipt = None
             else:
                 record.forecast = forecast
                 receipt = next(made)

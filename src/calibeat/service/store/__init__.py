@@ -31,13 +31,17 @@ class Store(Protocol):
     def begin(self) -> None:
         """Begin a group."""
 
-    def streams(
-        self, names: Collection[str], cached: Mapping[str, StreamState], *, create: Collection[str]
-    ) -> dict[str, StreamState]:
-        """The streams that memory does not have as they are now; those of `create` are made if they are not there."""
+    def streams(self, names: Collection[str], cached: Mapping[str, StreamState]) -> dict[str, StreamState]:
+        """The streams of these names that are there and that memory does not have as they are now."""
+
+    def create(self, names: Collection[str]) -> dict[str, int]:
+        """Numbers for new streams of these names."""
 
     def known(self, ids: Collection[str]) -> dict[str, Record]:
         """The events that are there already, by their id."""
+
+    def corrections(self, ids: Collection[str]) -> dict[str, int]:
+        """The latest outcome of those of these events whose corrections wait for a replay, by their id."""
 
     def due(self, status: int, before: float, limit: int) -> list[tuple[str, Record]]:
         """Events of a status whose forecast was made at this time or before, the earliest first."""

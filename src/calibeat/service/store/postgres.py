@@ -22,7 +22,7 @@ from calibeat.errors import CalibeatError, InvalidInput
 from . import schema
 from .ownership import IN_SQL, PATIENCE, ROWS, SOON, Member, Ownership, join
 from .records import Record, Rows, StreamState
-from .sqlite import EVENT_COLUMNS, RECORD_COLUMNS, STREAM_COLUMNS, stream_state
+from .sqlite import EVENT_COLUMNS, RECORD_COLUMNS, STREAM_COLUMNS, WAITING, stream_state
 
 try:
     import psycopg
@@ -189,14 +189,8 @@ class PostgresStore:
     def begin(self) -> None:
         """A group begins with its locks: `streams`."""
 
-    def streams(
-        self, names: Collection[str], cached: Mapping[str, StreamState], *, create: Collection[str]
-    ) -> dict[str, StreamState]:
+    def streams(self, names: Collection[str], cached: Mapping[str, StreamState]) -> dict[str, StreamState]:
         """Lock the streams of these names, in their order, or own them; give those that memory does not have."""
-        # Python orders text by code point, as the collation "C" does.
-        new = sorted(name for name in create if name not in cached)
-        if new:  # in a transaction of its own, so that all locks of a group are taken in one order
-            self._run("INSERT INTO stream (name) SELECT unnest(%s::text[]) ON CONFLICT (name) DO NOTHING", (new,))
         self.connection.begin()
         if self.owner is not None:
             return self._read([name for name in names if name not in cached])
@@ -204,6 +198,21 @@ class PostgresStore:
             "SELECT name, version FROM stream WHERE name = ANY(%s) ORDER BY name FOR UPDATE", (list(names),)
         ).fetchall()
         return self._read([name for name, version in rows if name not in cached or cached[name].version != version])
+
+    def create(self, names: Collection[str]) -> dict[str, int]:
+        """Make rows for new streams of these names -> their numbers. `write` fills them.
+
+        Whoever makes a stream has all locks of its group. So it can only wait for others who make streams, and all make
+        them in the order of the names: no two wait for each other. Python orders text by code point, as the collation
+        "C" does.
+        """
+        rows = self._run(
+            "INSERT INTO stream (name) SELECT unnest(%s::text[]) ON CONFLICT (name) DO NOTHING RETURNING name, number",
+            (sorted(names),),
+        ).fetchall()
+        if len(rows) < len(names):
+            raise Overtaken(f"streams must be new, got {len(names) - len(rows)} that others have made meanwhile")
+        return dict(rows)
 
     def _read(self, names: list[str]) -> dict[str, StreamState]:
         if not names:
@@ -217,6 +226,11 @@ class PostgresStore:
         asked = f"SELECT {RECORD_COLUMNS} FROM event WHERE id = ANY(%s)"  # noqa: S608 - our own columns
         rows = self._run(asked, (list(ids),), binary=True)
         return {row[2]: Record(*row) for row in rows.fetchall()}
+
+    def corrections(self, ids: Collection[str]) -> dict[str, int]:
+        """The latest outcome of those of these events whose corrections wait for a replay, by their id."""
+        asked = f"{WAITING} WHERE e.id = ANY(%s) AND c.applied = 0 ORDER BY c.number"
+        return dict(self._run(asked, (list(ids),)).fetchall())
 
     def due(self, status: int, before: float, limit: int) -> list[tuple[str, Record]]:
         """Events of a status whose forecast was made at this time or before, the earliest first: (stream, event)."""

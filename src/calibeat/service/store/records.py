@@ -39,6 +39,7 @@ class Record:
     """One event: a forecast, and its outcome once there is one."""
 
     __slots__ = (
+        "corrected",
         "forecast",
         "id",
         "is_new",
@@ -74,6 +75,7 @@ class Record:
         self.outcome_seq: int | None = None
         self.outcome_time = outcome_time
         self.is_new = False  # not in the store yet
+        self.corrected: int | None = None  # the latest correction of its learnt outcome that no replay has applied
         self.operation = -1  # the place of its forecast in the present group
 
 
@@ -82,11 +84,11 @@ class StreamState:
 
     __slots__ = (
         "alarms",
+        "base_seq",
         "errors",
         "events",
         "expired",
         "held",
-        "is_new",
         "last_time",
         "monitor",
         "name",
@@ -106,12 +108,12 @@ class StreamState:
         self.events = self.outcomes = self.pending = self.held = self.expired = self.alarms = 0
         self.pages = 0  # alarms that paged; the monitor's bytes have it too
         self.version = 0  # how often it was written
+        self.base_seq = 0  # operations before this one were pruned: a replay begins here
         self.last_time = 0.0
         self.sums = bytes(8 * SUMS)
         self.errors: Errors = (None, None)  # as of the last group that wrote the stream, in this process
         self.row: bytes | None = None  # the bank's row, between the store and the bank only
         self.monitor: bytes | None = None
-        self.is_new = True
 
 
 class Alarm(NamedTuple):

@@ -32,8 +32,9 @@ MIGRATIONS: dict[int, tuple[str, ...]] = {
             forecasts {float} NOT NULL, outcomes {float} NOT NULL, sum_p {float} NOT NULL, sum_y {float} NOT NULL,
             log_loss {float} NOT NULL, PRIMARY KEY (stream, hour, kind, tenth)){clustered}""",
         """CREATE TABLE correction (
-            stream {whole} NOT NULL, nth {whole} NOT NULL, outcome {small} NOT NULL, time {float} NOT NULL,
-            applied {small} NOT NULL DEFAULT 0)""",
+            number {number} PRIMARY KEY, stream {whole} NOT NULL, nth {whole} NOT NULL, outcome {small} NOT NULL,
+            time {float} NOT NULL, applied {small} NOT NULL DEFAULT 0)""",
+        "CREATE INDEX correction_waiting ON correction (stream, nth) WHERE applied = 0",
         """CREATE TABLE alarm (
             number {number} PRIMARY KEY, stream {whole} NOT NULL, time {float} NOT NULL, at {whole} NOT NULL,
             since {float} NOT NULL, what TEXT NOT NULL, page {small} NOT NULL)""",
