@@ -13,6 +13,8 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -28,7 +30,10 @@ from .settings import Settings
 from .setup import bank_of, settle_meta, warm
 from .store import Member, Store, open_store
 from .store.ownership import ROWS, partition
+from .store.ranking import AT_ONCE as RANKED
+from .store.ranking import EVERY, SHARE
 from .store.records import HELD, LEARNT, PENDING, Alarm, Changes, Record, StreamState, rows_of
+from .store.totals import stored
 
 __all__ = ["Answer", "Engine", "Settings"]
 
@@ -75,6 +80,8 @@ class Engine:
         self._thread: threading.Thread | None = None
         self._deliver: Deliver = lambda _: None
         self._looked = -np.inf  # when it was looked for what has come of age
+        self._unranked: dict[int, None] = {}  # streams that were written and have not their new places in the lists
+        self._next_rank = -np.inf
 
     @classmethod
     def open(
@@ -86,7 +93,7 @@ class Engine:
             method, seed = settle_meta(store, settings)
             engine = cls(store, settings, bank_of(method, seed, settings), clock)
             warm(engine.bank)
-            engine.numbers.pending = int(store.connection.all("SELECT coalesce(sum(pending), 0) FROM stream")[0][0])
+            engine.numbers.pending = int(stored(store.connection)["pending"])
         except BaseException:
             store.close()
             raise
@@ -145,8 +152,13 @@ class Engine:
                 if requests is None:
                     break
                 mine = self.turn(requests)
-                if mine or (not requests and (self.owner is None or self._is_due())):
+                if mine or (not requests and self._is_due()):
                     self._do(mine)
+                if self._unranked and time.monotonic() >= self._next_rank:
+                    self.rank()
+            self.rank()
+            if not self._unranked:
+                self.store.all_ranked()
             self.store.close()
         except BaseException as error:  # noqa: BLE001 - whatever it is, nobody may be answered from now on
             self.on_failure(f"the store could not be written: {error}")
@@ -159,7 +171,7 @@ class Engine:
                     return None
                 if self.owner is not None and not self.owner.wait():
                     return []
-                if not self._wake.wait(self._idle()) and self._is_due():
+                if not self._wake.wait(self._idle()) and (self._unranked or self._is_due()):
                     return []
             taken: list[Request] = []
             size = 0
@@ -227,7 +239,7 @@ class Engine:
         ids = {event.id for _, events in requests for event in events}
         ids.update(record.id for _, record in due)
         ids.update(record.id for _, record in expiring)
-        plan = Plan(self.settings, self._streams, self._known(ids, requests), now)
+        plan = Plan(self.settings, self._streams, self._known(ids), now)
         self._age(plan, due, expiring)
         for _, events in requests:
             plan.take(events)
@@ -239,6 +251,7 @@ class Engine:
             store.write(rows_of(changes))
             store.commit()
             self.numbers.commit_seconds.add(time.perf_counter() - started)
+            self._unranked.update(dict.fromkeys([state.number for state in changes.streams.values()]))
         else:
             store.rollback()
         self._begun = []
@@ -247,18 +260,12 @@ class Engine:
             self._tell(self.on_alarm, changes.alarms)
         return [(ticket, plan.answer(at)) for at, (ticket, _) in enumerate(requests)]
 
-    def _known(self, ids: set[str], requests: list[Request]) -> dict[str, Record]:
-        """The events that the store has, with the corrections of those that are told about once more."""
+    def _known(self, ids: set[str]) -> dict[str, Record]:
+        """The events that the store has, with the corrections of those that are learnt."""
         found = self.store.known(ids) if ids else {}
-        again = [
-            event.id
-            for _, events in requests
-            if type(events[0]) is OutcomeEvent
-            for event in events
-            if event.id in found and found[event.id].status == LEARNT
-        ]
-        if again:
-            for name, outcome in self.store.corrections(again).items():
+        learnt = [name for name, record in found.items() if record.status == LEARNT]
+        if learnt:
+            for name, outcome in self.store.corrections(learnt).items():
                 found[name].corrected = outcome
         return found
 
@@ -323,7 +330,18 @@ class Engine:
                 plan.changes.alarms.append(
                     Alarm(state.number, state.name, now, last.at, last.since, last.what, pages > state.pages)
                 )
+            plan.changes.totals["alarms"] += count - state.alarms
             state.alarms, state.pages = count, pages
+
+    def rank(self) -> None:
+        """The streams that were written get their places in the lists, some at a time."""
+        started, piece = time.monotonic(), list(islice(self._unranked, RANKED))
+        with suppress(*self.store.retries):  # of another worker that was there first: later, once more
+            self.store.rank(piece)
+            for number in piece:
+                del self._unranked[number]
+        ended = time.monotonic()
+        self._next_rank = ended + max(EVERY, (ended - started) / SHARE)
 
     # ---- outcomes that are old enough, forecasts that are too old ---------------------------------------------------
 
@@ -332,7 +350,7 @@ class Engine:
         if self.owner is not None:
             return min(LOOK, self.owner.wait())
         ages = self.settings.mature is not None or self.settings.expire is not None
-        return LOOK if ages else None
+        return LOOK if ages or self._unranked else None
 
     def _is_due(self) -> bool:
         """Whether it is time to look for what has come of age; also after the clock has gone back."""

@@ -27,7 +27,7 @@ from .operations import (
 )
 from .settings import Settings
 from .store import records
-from .store.records import Changes, Correction, Record, StreamState
+from .store.records import Changes, Correction, Record, StreamState, weighted
 
 Answer = list[float] | list[str] | Refusal
 Request = tuple[Any, list[ForecastEvent] | list[OutcomeEvent]]  # a ticket, and its events
@@ -79,6 +79,7 @@ class Plan:
         self.learnt = self.held = self.expired = self.repeated = 0
         self.given_up: list[tuple[str, int]] = []  # stream and number of forecasts whose outcome is not waited for
         self.pending = 0  # more pending events than before
+        self.matured = 0  # that were held and are learnt
         self.rejected: dict[str, int] = {}
 
     def record(self, id: str) -> Record | None:  # noqa: A002 - the word of the API
@@ -100,7 +101,9 @@ class Plan:
         new: list[tuple[StreamState, Record]] = []
         begun: dict[str, StreamState] = {}
         for at, event in enumerate(events):
-            state = self._stream(event.stream) or begun.get(event.stream)
+            state = self._streams.get(event.stream)
+            if state is None:
+                state = self.begun.get(event.stream) or begun.get(event.stream)
             if state is None:
                 state = begun[event.stream] = StreamState(-1 - len(self.begun) - len(begun), event.stream)
             record = self._records.get(event.id)
@@ -134,9 +137,6 @@ class Plan:
         self.changes.inserted.append(record)
         self.changes.streams[state.name] = state
 
-    def _stream(self, name: str) -> StreamState | None:
-        return self._streams.get(name) or self.begun.get(name)
-
     def number_streams(self, numbers: Mapping[str, int]) -> None:
         """The numbers of the new streams, which had negative ones so far."""
         known: dict[int, int] = {}
@@ -148,7 +148,9 @@ class Plan:
             record.stream = known.get(record.stream, record.stream)
 
     def _outcome(self, event: OutcomeEvent) -> str:
-        state, record = self._stream(event.stream), self._records.get(event.id)
+        state, record = self._streams.get(event.stream), self._records.get(event.id)
+        if state is None:
+            state = self.begun.get(event.stream)
         if state is None or record is None or record.stream != state.number:
             return self._reject(UNKNOWN)
         time = self._now if event.time is None else float(event.time)
@@ -190,6 +192,7 @@ class Plan:
         """The outcome of a record is learnt now."""
         if record.status == records.HELD:
             state.held -= 1
+            self.matured += 1
         else:
             state.pending -= 1
             self.pending -= 1
@@ -265,8 +268,31 @@ class Plan:
             sums=[state.sums for state in streams],
         )
         changes.rollups = books.rollups
+        error = raw_error = 0.0
+        judged = 0
         for state, sums, errors in zip(streams, books.sums, books.errors, strict=True):
+            before = state.weighted
+            if before[2] != state.outcomes:  # it has learnt
+                after = state.weighted = weighted(errors, state.outcomes)
+                error += after[0] - before[0]
+                raw_error += after[1] - before[1]
+                judged += after[2] - before[2]
             state.sums, state.errors = sums, errors
+        raw_log_loss, log_loss = books.losses
+        changes.totals = {
+            "streams": len(self.begun),
+            "events": len(changes.inserted),
+            "outcomes": self.learnt,
+            "pending": self.pending,
+            "held": self.held - self.matured,
+            "expired": self.expired,
+            "alarms": 0,  # the monitors know them
+            "judged": judged,
+            "raw_log_loss": raw_log_loss,
+            "log_loss": log_loss,
+            "error": error,
+            "raw_error": raw_error,
+        }
 
     def answer(self, at: int) -> Answer:
         """What a request is told, once everything is on the disk."""

@@ -21,7 +21,7 @@ from .books import Books, errors_of
 from .replay import Logged, Replay, Stream, streams_of
 from .settings import Settings
 from .setup import bank_of, check_described, description_of
-from .store import open_connection, owned
+from .store import open_connection, owned, totals
 from .store.records import (
     ASSUMED,
     BRIER,
@@ -258,6 +258,7 @@ def check(url: str, step: Step = _nothing) -> list[str]:
     try:
         problems = [f"the database is damaged: {found}" for found in connection.integrity()]
         connection.begin_reading()
+        problems += totals.problems(connection)
         meta = get_meta(connection)
         first_hour = int(float(meta.get("pruned_before", "0")) // HOUR) + 1
         if "pruned_before" not in meta:

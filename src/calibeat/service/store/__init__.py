@@ -11,10 +11,12 @@ from urllib.parse import unquote
 from calibeat.errors import InvalidInput
 
 from .ownership import Member, Ownership
+from .ranking import refresh
 from .reader import Reader
 from .records import Record, Rows, StreamState
 from .schema import migrate
 from .sqlite import SqliteConnection, SqliteStore
+from .totals import recount
 
 __all__ = ["Member", "Ownership", "Reader", "Store", "open_connection", "open_reader", "open_store", "owned"]
 
@@ -51,6 +53,12 @@ class Store(Protocol):
 
     def write(self, rows: Rows) -> None:
         """Everything that a group changes."""
+
+    def rank(self, numbers: Collection[int]) -> None:
+        """Bring the places of some streams in the lists up to date: see `ranking`."""
+
+    def all_ranked(self) -> None:
+        """Say that the places of all streams that were written are up to date."""
 
     def commit(self) -> None:
         """On the disk when this returns."""
@@ -110,6 +118,8 @@ def owned(url: str, *, create: bool = False) -> Iterator[Any]:
         if create:
             migrate(connection, "PostgreSQL" if path is None else str(path))
         yield connection
+        recount(connection)
+        refresh(connection)
         connection.commit()
     except BaseException:
         connection.rollback()

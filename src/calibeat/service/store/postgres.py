@@ -19,7 +19,7 @@ from typing import Any, ClassVar
 from calibeat._util.extras import missing
 from calibeat.errors import CalibeatError, InvalidInput
 
-from . import schema
+from . import ranking, schema, totals
 from .ownership import IN_SQL, PATIENCE, ROWS, SOON, Member, Ownership, join
 from .records import Record, Rows, StreamState
 from .sqlite import EVENT_COLUMNS, RECORD_COLUMNS, STREAM_COLUMNS, WAITING, stream_state
@@ -33,6 +33,7 @@ except ImportError as error:  # pragma: no cover - only where the extra is missi
 
 # Advisory locks, which a session loses when it ends, however it ends.
 _USED, _MIGRATING = 0x63616C69_00000001, 0x63616C69_00000002
+_TOTALS = 0x63616C6C  # with the number of a writer
 
 # A machine that is gone without a word is noticed within 20 seconds, on both sides, unless the address says otherwise.
 _ALIVE = {"keepalives_idle": 8, "keepalives_interval": 4, "keepalives_count": 3, "tcp_user_timeout": 20_000}
@@ -143,6 +144,9 @@ def _marked(statement: str) -> Any:
     return statement.replace("?", "%s")
 
 
+_ADD = _marked(totals.ADD)
+
+
 class PostgresStore:
     """The store as one worker of several uses it."""
 
@@ -163,6 +167,11 @@ class PostgresStore:
             with self._alone():
                 schema.migrate(self.connection, "PostgreSQL")
             self._use()
+            self._writer = self._take_writer()
+            with self._alone():
+                if not ranking.is_whole(self.connection):
+                    ranking.refresh(self.connection)
+                self.connection.run(totals.BEGIN, (self._writer,))
             if member is not None:
                 self._run(_ALIVE_THERE)
                 join(self._run, member, self._alone)
@@ -183,6 +192,13 @@ class PostgresStore:
         """Say that a service writes here, so that no command rewrites the store meanwhile."""
         if not self.connection.lock_use(shared=True):
             raise InvalidInput("store must not be in the hands of a command, got one that is being rewritten")
+
+    def _take_writer(self) -> int:
+        """A row of the totals that no other session adds to, as long as there are some left."""
+        for writer in range(totals.WRITERS):
+            if self._run("SELECT pg_try_advisory_lock(%s, %s)", (_TOTALS, writer)).fetchall()[0][0]:
+                return writer
+        return 0  # shared: right, but those who share it wait for each other
 
     # ---- one group --------------------------------------------------------------------------------------------------
 
@@ -299,7 +315,18 @@ class PostgresStore:
             rows.corrections,
             "bigint bigint int2 float8",
         )
+        if rows.totals is not None:
+            # The last one: who has this row has all others that it needs, so nobody waits in a circle.
+            self._run(_ADD, (*rows.totals, self._writer))
         return written
+
+    def rank(self, numbers: Collection[int]) -> None:
+        """Bring the places of some streams in the lists up to date."""
+        self.connection.run(ranking.statement("number = ANY(?)"), (list(numbers),))
+
+    def all_ranked(self) -> None:
+        """Say that the places of all streams that were written are up to date."""
+        self.connection.run("UPDATE total SET unranked = 0 WHERE writer = ?", (self._writer,))
 
     def _many(self, head: str, rows: list[tuple[Any, ...]], types: str, tail: str = "") -> Any:
         """One statement for all rows, a column each as an array -> its cursor; None without rows."""

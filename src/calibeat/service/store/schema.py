@@ -38,6 +38,26 @@ MIGRATIONS: dict[int, tuple[str, ...]] = {
         """CREATE TABLE alarm (
             number {number} PRIMARY KEY, stream {whole} NOT NULL, time {float} NOT NULL, at {whole} NOT NULL,
             since {float} NOT NULL, what TEXT NOT NULL, page {small} NOT NULL)""",
+        "CREATE INDEX alarm_time ON alarm (time)",
+        "CREATE INDEX alarm_of ON alarm (stream, time)",
+        """CREATE TABLE total (
+            writer {whole} PRIMARY KEY, unranked {small} NOT NULL DEFAULT 0,
+            streams {whole} NOT NULL DEFAULT 0, events {whole} NOT NULL DEFAULT 0, outcomes {whole} NOT NULL DEFAULT 0,
+            pending {whole} NOT NULL DEFAULT 0, held {whole} NOT NULL DEFAULT 0, expired {whole} NOT NULL DEFAULT 0,
+            alarms {whole} NOT NULL DEFAULT 0, judged {whole} NOT NULL DEFAULT 0,
+            raw_log_loss {float} NOT NULL DEFAULT 0, log_loss {float} NOT NULL DEFAULT 0,
+            error {float} NOT NULL DEFAULT 0, raw_error {float} NOT NULL DEFAULT 0)""",
+        """CREATE TABLE ranking (
+            stream {whole} PRIMARY KEY, name {text} NOT NULL, version {whole} NOT NULL, events {float} NOT NULL,
+            pending {float} NOT NULL, alarms {float} NOT NULL, error {float} NOT NULL, recent {float} NOT NULL,
+            cost {float} NOT NULL)""",
+        "CREATE UNIQUE INDEX ranking_name ON ranking (name)",
+        "CREATE INDEX ranking_events ON ranking (events, name)",
+        "CREATE INDEX ranking_pending ON ranking (pending, name)",
+        "CREATE INDEX ranking_alarms ON ranking (alarms, name)",
+        "CREATE INDEX ranking_error ON ranking (error, name)",
+        "CREATE INDEX ranking_recent ON ranking (recent, name)",
+        "CREATE INDEX ranking_attention ON ranking (cost, pending, name)",
         """CREATE TABLE token (
             name {text} PRIMARY KEY, scope TEXT NOT NULL, hash TEXT NOT NULL, created {float} NOT NULL,
             revoked {float})""",

@@ -13,16 +13,17 @@ from typing import Any, ClassVar
 
 from calibeat.errors import CalibeatError, InvalidInput, SnapshotMismatch
 
-from . import schema
+from . import ranking, schema, totals
 from .ownership import Ownership
-from .records import Record, Rows, StreamState
+from .records import Record, Rows, StreamState, weighted
 
 BUSY = 10.0  # seconds to wait for a token command that writes
 EVENT_COLUMNS = "stream, nth, id, seq, time, score, forecast, receipt, status, outcome"
 RECORD_COLUMNS = EVENT_COLUMNS + ", outcome_time"  # of a `Record`
 STREAM_COLUMNS = "number, name, seq, events, outcomes, pending, held, expired, alarms, version, last_time, "
-STREAM_COLUMNS += "base_seq, sums, state, monitor"
+STREAM_COLUMNS += "error, raw_error, base_seq, sums, state, monitor"
 WAITING = "SELECT e.id, c.outcome FROM event e JOIN correction c ON c.stream = e.stream AND c.nth = e.nth"
+_WRITER = 0  # of the totals: one process writes
 _MOST_ARGUMENTS = 32_766  # in one statement of SQLite
 _CHECKPOINT = 8_192  # pages of the write-ahead log, 32 MiB, before they go into the file: pages are written many times
 
@@ -162,6 +163,9 @@ class SqliteStore:
             schema.migrate(self.connection, str(self.path))
             # A file that cannot be written is noticed now, not at the first event.
             schema.set_meta(self.connection, "opened", repr(time.time()))
+            if not ranking.is_whole(self.connection):
+                ranking.refresh(self.connection)
+            run(totals.BEGIN, (_WRITER,))
         except BaseException:
             self.connection.rollback()
             raise
@@ -258,6 +262,17 @@ class SqliteStore:
         )
         self._many("INSERT INTO alarm (stream, time, at, since, what, page) VALUES ", rows.alarms)
         self._many("INSERT INTO correction (stream, nth, outcome, time) VALUES ", rows.corrections)
+        if rows.totals is not None:
+            self.connection.run(totals.ADD, (*rows.totals, _WRITER))
+
+    def rank(self, numbers: Collection[int]) -> None:
+        """Bring the places of some streams in the lists up to date."""
+        which = "number IN (SELECT value FROM json_each(?))"
+        self.connection.run(ranking.statement(which), (json.dumps(list(numbers)),))
+
+    def all_ranked(self) -> None:
+        """Say that the places of all streams that were written are up to date."""
+        self.connection.run("UPDATE total SET unranked = 0 WHERE writer = ?", (_WRITER,))
 
     def commit(self) -> None:
         """On the disk when this returns."""
@@ -295,9 +310,10 @@ def stream_state(row: tuple[Any, ...]) -> StreamState:
     state.seq, state.events, state.outcomes, state.pending, state.held, state.expired, state.alarms, state.version = (
         row[2:10]
     )
-    state.last_time, state.base_seq = row[10] or 0.0, row[11]
-    state.sums, state.row = bytes(row[12]), bytes(row[13])
-    state.monitor = None if row[14] is None else bytes(row[14])
+    state.last_time, state.errors, state.base_seq = row[10] or 0.0, (row[11], row[12]), row[13]
+    state.weighted = weighted(state.errors, state.outcomes)
+    state.sums, state.row = bytes(row[14]), bytes(row[15])
+    state.monitor = None if row[16] is None else bytes(row[16])
     return state
 
 
