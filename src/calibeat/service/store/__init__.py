@@ -13,10 +13,12 @@ from calibeat._util.files import atomic
 from calibeat.errors import InvalidInput
 
 from .ownership import Member, Ownership
+from .ranking import refresh
 from .reader import Reader
 from .records import Record, Rows, StreamState
 from .schema import migrate, version_of
 from .sqlite import SqliteConnection, SqliteStore, StoreBusy
+from .totals import recount
 
 __all__ = [
     "Member",
@@ -49,13 +51,17 @@ class Store(Protocol):
     def begin(self) -> None:
         """Begin a group."""
 
-    def streams(
-        self, names: Collection[str], cached: Mapping[str, StreamState], *, create: Collection[str]
-    ) -> dict[str, StreamState]:
-        """The streams that memory does not have as they are now; those of `create` are made if they are not there."""
+    def streams(self, names: Collection[str], cached: Mapping[str, StreamState]) -> dict[str, StreamState]:
+        """The streams of these names that are there and that memory does not have as they are now."""
+
+    def create(self, names: Collection[str]) -> dict[str, int]:
+        """Numbers for new streams of these names."""
 
     def known(self, ids: Collection[str]) -> dict[str, Record]:
         """The events that are there already, by their id."""
+
+    def corrections(self, ids: Collection[str]) -> dict[str, int]:
+        """The latest outcome of those of these events whose corrections wait for a replay, by their id."""
 
     def due(self, status: int, before: float, limit: int) -> list[tuple[str, Record]]:
         """Events of a status whose forecast was made at this time or before, the earliest first."""
@@ -65,6 +71,12 @@ class Store(Protocol):
 
     def write(self, rows: Rows) -> None:
         """Everything that a group changes."""
+
+    def rank(self, numbers: Collection[int]) -> None:
+        """Bring the places of some streams in the lists up to date: see `ranking`."""
+
+    def all_ranked(self) -> None:
+        """Say that the places of all streams that were written are up to date."""
 
     def commit(self) -> None:
         """On the disk when this returns."""
@@ -122,6 +134,8 @@ def owned(url: str, *, create: bool = False) -> Iterator[Any]:
         if create:
             migrate(connection, "PostgreSQL" if path is None else str(path))
         yield connection
+        recount(connection)
+        refresh(connection)
         store.commit()
     except BaseException:
         store.rollback()

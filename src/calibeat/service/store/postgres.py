@@ -21,10 +21,19 @@ from urllib.parse import quote
 from calibeat._util.extras import missing
 from calibeat.errors import InvalidInput
 
-from . import schema
+from . import ranking, schema, totals
 from .ownership import IN_SQL, PATIENCE, ROWS, SOON, Member, Ownership, join
 from .records import Record, Rows, StreamState
-from .sqlite import EVENT_COLUMNS, RECORD_COLUMNS, STREAM_COLUMNS, Overtaken, StoreBusy, check_written, stream_state
+from .sqlite import (
+    EVENT_COLUMNS,
+    RECORD_COLUMNS,
+    STREAM_COLUMNS,
+    WAITING,
+    Overtaken,
+    StoreBusy,
+    check_written,
+    stream_state,
+)
 
 try:
     import psycopg
@@ -35,6 +44,7 @@ except ImportError as error:  # pragma: no cover - only where the extra is missi
 
 # Advisory locks, which a session loses when it ends, however it ends.
 _USED, _MIGRATING = 0x63616C69_00000001, 0x63616C69_00000002
+_TOTALS = 0x63616C6C  # with the number of a writer
 
 # A machine that is gone without a word is noticed within 20 seconds, on both sides, unless the address says otherwise.
 _ALIVE = {"keepalives_idle": 8, "keepalives_interval": 4, "keepalives_count": 3, "tcp_user_timeout": 20_000}
@@ -184,6 +194,9 @@ def _marked(statement: str) -> Any:
     return statement.replace("?", "%s")
 
 
+_ADD = _marked(totals.ADD)
+
+
 @contextmanager
 def _unless_locked() -> Iterator[None]:
     """Say it in our own words when a row stays locked."""
@@ -214,6 +227,11 @@ class PostgresStore:
             with self._alone():
                 self.is_new = schema.migrate(self.connection, "PostgreSQL")
             self._use()
+            self._writer = self._take_writer()
+            with self._alone():
+                if not ranking.is_whole(self.connection):
+                    ranking.refresh(self.connection)
+                self.connection.run(totals.BEGIN, (self._writer,))
             if member is not None:
                 self._run(_ALIVE_THERE)
                 join(self._run, member, self._alone)
@@ -239,25 +257,24 @@ class PostgresStore:
         if not self.connection.lock_use(shared=True):
             raise InvalidInput("store must not be in the hands of a command, got one that is being rewritten")
 
+    def _take_writer(self) -> int:
+        """A row of the totals that no other session adds to, as long as there are some left."""
+        for writer in range(totals.WRITERS):
+            if self._run("SELECT pg_try_advisory_lock(%s, %s)", (_TOTALS, writer)).fetchall()[0][0]:
+                return writer
+        return 0  # shared: right, but those who share it wait for each other
+
     # ---- one group --------------------------------------------------------------------------------------------------
 
     def begin(self) -> None:
         """A group begins with its locks: `streams`."""
 
-    def streams(
-        self, names: Collection[str], cached: Mapping[str, StreamState], *, create: Collection[str]
-    ) -> dict[str, StreamState]:
+    def streams(self, names: Collection[str], cached: Mapping[str, StreamState]) -> dict[str, StreamState]:
         """Lock the streams of these names, in their order, or own them; give those that memory does not have."""
         with _unless_locked():
-            return self._streams(names, cached, create)
+            return self._streams(names, cached)
 
-    def _streams(
-        self, names: Collection[str], cached: Mapping[str, StreamState], create: Collection[str]
-    ) -> dict[str, StreamState]:
-        # Python orders text by code point, as the collation "C" does.
-        new = sorted(name for name in create if name not in cached)
-        if new:  # in a transaction of its own, so that all locks of a group are taken in one order
-            self._run("INSERT INTO stream (name) SELECT unnest(%s::text[]) ON CONFLICT (name) DO NOTHING", (new,))
+    def _streams(self, names: Collection[str], cached: Mapping[str, StreamState]) -> dict[str, StreamState]:
         self.connection.begin()
         if self.owner is not None:
             return self._read([name for name in names if name not in cached])
@@ -265,6 +282,23 @@ class PostgresStore:
             "SELECT name, version FROM stream WHERE name = ANY(%s) ORDER BY name FOR UPDATE", (list(names),)
         ).fetchall()
         return self._read([name for name, version in rows if name not in cached or cached[name].version != version])
+
+    def create(self, names: Collection[str]) -> dict[str, int]:
+        """Make rows for new streams of these names -> their numbers. `write` fills them.
+
+        Whoever makes a stream has all locks of its group. So it can only wait for others who make streams, and all make
+        them in the order of the names: no two wait for each other. Python orders text by code point, as the collation
+        "C" does.
+        """
+        with _unless_locked():
+            rows = self._run(
+                "INSERT INTO stream (name) SELECT unnest(%s::text[]) ON CONFLICT (name) DO NOTHING "
+                "RETURNING name, number",
+                (sorted(names),),
+            ).fetchall()
+        if len(rows) < len(names):
+            raise Overtaken(f"streams must be new, got {len(names) - len(rows)} that others have made meanwhile")
+        return dict(rows)
 
     def _read(self, names: list[str]) -> dict[str, StreamState]:
         if not names:
@@ -278,6 +312,11 @@ class PostgresStore:
         asked = f"SELECT {RECORD_COLUMNS} FROM event WHERE id = ANY(%s)"  # noqa: S608 - our own columns
         rows = self._run(asked, (list(ids),), binary=True)
         return {row[2]: Record(*row) for row in rows.fetchall()}
+
+    def corrections(self, ids: Collection[str]) -> dict[str, int]:
+        """The latest outcome of those of these events whose corrections wait for a replay, by their id."""
+        asked = f"{WAITING} WHERE e.id = ANY(%s) AND c.applied = 0 ORDER BY c.number"
+        return dict(self._run(asked, (list(ids),)).fetchall())
 
     def due(self, status: int, before: float, limit: int) -> list[tuple[str, Record]]:
         """Events of a status whose forecast was made at this time or before, the earliest first: (stream, event)."""
@@ -344,7 +383,21 @@ class PostgresStore:
             rows.corrections,
             "bigint bigint int2 float8",
         )
+        if rows.totals is not None:
+            # The last one: who has this row has all others that it needs, so nobody waits in a circle.
+            self._run(_ADD, (*rows.totals, self._writer))
+            self._pipeline.sync()
         return written
+
+    def rank(self, numbers: Collection[int]) -> None:
+        """Bring the places of some streams in the lists up to date."""
+        with _unless_locked():
+            self.connection.run(ranking.statement("number = ANY(?)"), (list(numbers),))
+
+    def all_ranked(self) -> None:
+        """Say that the places of all streams that were written are up to date."""
+        with _unless_locked():
+            self.connection.run("UPDATE total SET unranked = 0 WHERE writer = ?", (self._writer,))
 
     def _many(self, head: str, rows: list[tuple[Any, ...]], types: str, tail: str = "") -> Any:
         """One statement for all rows, a column each as an array -> its cursor; None without rows."""

@@ -16,9 +16,9 @@ from typing import Any, ClassVar
 
 from calibeat.errors import CalibeatError, InvalidInput, SnapshotMismatch
 
-from . import schema
+from . import ranking, schema, totals
 from .ownership import Ownership
-from .records import Record, Rows, StreamState
+from .records import Record, Rows, StreamState, weighted
 
 BUSY = 10.0  # seconds to wait for a token command that writes
 LAST_READERS = 2.0  # seconds to wait, at the end, for those who are reading
@@ -26,7 +26,9 @@ COPIED_AT_ONCE = 4_096  # pages of a backup
 EVENT_COLUMNS = "stream, nth, id, seq, time, score, forecast, receipt, status, outcome"
 RECORD_COLUMNS = EVENT_COLUMNS + ", outcome_time"  # of a `Record`
 STREAM_COLUMNS = "number, name, seq, events, outcomes, pending, held, expired, alarms, version, last_time, "
-STREAM_COLUMNS += "sums, state, monitor"
+STREAM_COLUMNS += "error, raw_error, base_seq, sums, state, monitor"
+WAITING = "SELECT e.id, c.outcome FROM event e JOIN correction c ON c.stream = e.stream AND c.nth = e.nth"
+_WRITER = 0  # of the totals: one process writes
 _MOST_ARGUMENTS = 32_766  # in one statement of SQLite
 _CHECKPOINT = 8_192  # pages of the write-ahead log, 32 MiB, before they go into the file: pages are written many times
 
@@ -221,6 +223,9 @@ class SqliteStore:
             self.is_new = schema.migrate(self.connection, str(self.path))
             # A file that cannot be written is noticed now, not at the first event.
             schema.set_meta(self.connection, "opened", repr(time.time()))
+            if not ranking.is_whole(self.connection):
+                ranking.refresh(self.connection)
+            run(totals.BEGIN, (_WRITER,))
         except BaseException:
             self.connection.rollback()
             raise
@@ -290,28 +295,22 @@ class SqliteStore:
             raise StoreGone(f"store must not be overwritten while it is used, got another content - at {self.path}")
         self._seen = seen
 
-    def streams(
-        self, names: Collection[str], cached: Mapping[str, StreamState], *, create: Collection[str]
-    ) -> dict[str, StreamState]:
-        """The streams of these names that are not in memory; those of `create` that are not there are made."""
+    def streams(self, names: Collection[str], cached: Mapping[str, StreamState]) -> dict[str, StreamState]:
+        """The streams of these names that are there and not in memory."""
         wanted = [name for name in names if name not in cached]
         if not wanted:
             return {}
-        found = {
-            state.name: state
-            for state in map(
-                stream_state,
-                self.connection.all(
-                    f"SELECT {STREAM_COLUMNS} FROM stream WHERE name IN (SELECT value FROM json_each(?))",  # noqa: S608
-                    (json.dumps(wanted, ensure_ascii=False),),
-                ),
-            )
-        }
-        for name in create:
-            if name not in found and name not in cached:
-                self._numbers += 1
-                found[name] = StreamState(self._numbers, name)
-        return found
+        rows = self.connection.all(
+            f"SELECT {STREAM_COLUMNS} FROM stream WHERE name IN (SELECT value FROM json_each(?))",  # noqa: S608
+            (json.dumps(wanted, ensure_ascii=False),),
+        )
+        return {state.name: state for state in map(stream_state, rows)}
+
+    def create(self, names: Collection[str]) -> dict[str, int]:
+        """Numbers for new streams of these names; `write` makes their rows."""
+        first = self._numbers + 1
+        self._numbers += len(names)
+        return {name: first + at for at, name in enumerate(names)}
 
     def known(self, ids: Collection[str]) -> dict[str, Record]:
         """The events that are there already, by their id."""
@@ -320,6 +319,12 @@ class SqliteStore:
             (json.dumps(list(ids), ensure_ascii=False),),
         )
         return {row[2]: Record(*row) for row in rows}
+
+    def corrections(self, ids: Collection[str]) -> dict[str, int]:
+        """The latest outcome of those of these events whose corrections wait for a replay, by their id."""
+        ours = "IN (SELECT value FROM json_each(?))"
+        asked = f"{WAITING} WHERE e.id {ours} AND c.applied = 0 ORDER BY c.number"
+        return dict(self.connection.all(asked, (json.dumps(list(ids), ensure_ascii=False),)))
 
     def due(self, status: int, before: float, limit: int) -> list[tuple[str, Record]]:
         """Events of a status whose forecast was made at this time or before, the earliest first: (stream, event)."""
@@ -375,6 +380,23 @@ class SqliteStore:
         )
         self._many("INSERT INTO alarm (stream, time, at, since, what, page) VALUES ", rows.alarms)
         self._many("INSERT INTO correction (stream, nth, outcome, time) VALUES ", rows.corrections)
+        if rows.totals is not None:
+            self.connection.run(totals.ADD, (*rows.totals, _WRITER))
+
+    def rank(self, numbers: Collection[int]) -> None:
+        """Bring the places of some streams in the lists up to date."""
+        which = "number IN (SELECT value FROM json_each(?))"
+        self._alone(ranking.statement(which), (json.dumps(list(numbers)),))
+
+    def all_ranked(self) -> None:
+        """Say that the places of all streams that were written are up to date."""
+        self._alone("UPDATE total SET unranked = 0 WHERE writer = ?", (_WRITER,))
+
+    def _alone(self, statement: str, arguments: tuple[Any, ...]) -> None:
+        """A statement as a group of its own: `StoreBusy` if another program holds the lock."""
+        self.begin()
+        self.connection.run(statement, arguments)
+        self.commit()
 
     def commit(self) -> None:
         """On the disk when this returns, and in files that are still there."""
@@ -431,12 +453,10 @@ def stream_state(row: tuple[Any, ...]) -> StreamState:
     state.seq, state.events, state.outcomes, state.pending, state.held, state.expired, state.alarms, state.version = (
         row[2:10]
     )
-    state.last_time = row[10] or 0.0
-    if row[11] is not None:
-        state.sums = bytes(row[11])
-    state.row = None if row[12] is None else bytes(row[12])
-    state.monitor = None if row[13] is None else bytes(row[13])
-    state.is_new = state.row is None
+    state.last_time, state.errors, state.base_seq = row[10] or 0.0, (row[11], row[12]), row[13]
+    state.weighted = weighted(state.errors, state.outcomes)
+    state.sums, state.row = bytes(row[14]), bytes(row[15])
+    state.monitor = None if row[16] is None else bytes(row[16])
     return state
 
 
