@@ -54,7 +54,7 @@ def test_rows_that_stay_locked_are_503_and_served_later(server: Postgres, monkey
     with desk(url) as one, desk(url) as two:
         one.ask(("paris", "e1", 0.5))
         held: Any = one.engine.store
-        held.streams({"paris"}, {}, create=set())  # as a process that was stopped in the middle of a group
+        held.streams({"paris"}, {})  # as a process that was stopped in the middle of a group
         heard: list[Any] = []
         two.engine._deliver = heard.extend
         two.engine._do([(0, [ForecastEvent("paris", "e2", 0.5)]), (1, [ForecastEvent("rome", "e3", 0.5)])])

@@ -355,12 +355,15 @@ class Engine:
         """How long to wait if nobody comes."""
         if self.owner is not None:
             return min(LOOK, self.owner.wait())
-        ages = self.settings.mature is not None or self.settings.expire is not None
-        return LOOK if ages or self._unranked else None
+        return LOOK if self._has_ages() or self._unranked else None
+
+    def _has_ages(self) -> bool:
+        """Whether anything happens only because time passes."""
+        return self.settings.mature is not None or self.settings.expire is not None
 
     def _is_due(self) -> bool:
         """Whether it is time to look for what has come of age; also after the clock has gone back."""
-        return not self._looked <= self.clock() < self._looked + LOOK
+        return self._has_ages() and not self._looked <= self.clock() < self._looked + LOOK
 
     def _due(self, now: float) -> tuple[list[tuple[str, Record]], list[tuple[str, Record]]]:
         """Outcomes that are old enough to be learnt, and forecasts that are given up."""
