@@ -12,14 +12,14 @@ from threading import RLock
 from typing import Any, Protocol
 
 
-class Host(Protocol):
+class Copied(Protocol):
     """Something that has to know that it is a copy in a child process."""
 
     def _forked(self) -> None: ...
 
 
 _locks: set[weakref.ref[Any]] = set()
-_hosts: set[weakref.ref[Host]] = set()
+_hosts: set[weakref.ref[Copied]] = set()
 
 
 def new_lock() -> RLock:
@@ -29,7 +29,7 @@ def new_lock() -> RLock:
     return lock
 
 
-def register(host: Host) -> None:
+def register(host: Copied) -> None:
     """Let a host know in each child process, for as long as it lives."""
     _hosts.add(weakref.ref(host, _hosts.discard))
 
