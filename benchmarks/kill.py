@@ -1,72 +1,101 @@
-"""Kill -9 under load: engines on SQLite and on PostgreSQL, and PostgreSQL itself. The clients and the verdict are those
-of the tests (tests/kills.py), with more kills.
+"""Faults under load: services on SQLite that are killed, and two services on one PostgreSQL that are killed, stopped,
+cut off from it, or lose it by a kill. The load and the verdict are those of the tests (tests/faults.py and kills.py),
+with more faults.
 
-Clients send forecasts and late, doubled and contradicting outcomes, retry with the same ids after a kill, and remember
-what they were told. At the end the store must hold all of it, and its state must be that of a replay, bit for bit.
+Clients send batches of forecasts, and late, doubled and contradicting outcomes. They hang up before some answers, send
+again what was not answered, and remember what they were told. At the end the store must hold all of it, its state must
+be that of a replay, bit for bit, and each forecast that of a plain `Bank` in the order of the log.
+
+``python -m benchmarks.kill --kills 200 --faults 60`` says how many; ``python -m benchmarks kill`` does as many as this.
 """
 
 from __future__ import annotations
 
+import argparse
 import importlib
 import sys
 import tempfile
+import time
+from itertools import cycle, islice
 from pathlib import Path
-from subprocess import DEVNULL
 from typing import Any
 
 from benchmarks import table
 
-METHODS = ("tops", "auto")
+METHODS = ("tops", "auto", "hops", "gauto")  # all of them watched by monitors
+MOST = (5, 50)  # events in a request: small ones for every other method, large ones for the rest
+KILLS, FAULTS = 200, 60
 HEAD = (
-    "service",
-    "method",
-    "kills",
-    "forecasts",
-    "outcomes",
-    "repeats",
-    "lost",
-    "doubled",
-    "changed",
-    "streams differ",
+    *("store", "method", "batch", "faults", "s each", "forecasts", "outcomes", "repeats", "sent again", "hung up"),
+    *("lost", "doubled", "changed", "not as a plain bank", "streams that differ"),
 )
 
 
 def kill(*, quick: bool) -> None:
-    """Print one row for each service and method; every column from "lost" on must be 0."""
+    """Print one row for each store and method; every column from "lost" on must be 0."""
+    run(20 if quick else KILLS, 8 if quick else FAULTS)
+
+
+def run(kills: int, faults: int, methods: tuple[str, ...] = METHODS, seed: int = 0) -> bool:
+    """So many kills on SQLite and so many faults on PostgreSQL, divided among the methods -> whether all was well."""
     sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
-    kills, postgres = importlib.import_module("kills"), importlib.import_module("postgres")
-    few = 10 if quick else 1
+    harness, checks, postgres = (importlib.import_module(name) for name in ("faults", "kills", "postgres"))
     rows: list[list[str]] = []
-    with tempfile.TemporaryDirectory() as folder:
-        for method in METHODS:
-            for name, most in (("SQLite", 5), ("SQLite, large groups", 50)):
-                url = f"{folder}/{method}-{most}.db"
-                clients = kills.run(url, method, 100 // few, most=most, log=DEVNULL)
-                rows.append(_row(name, method, 100 // few, clients, url, kills))
-    server = postgres.start()
-    try:
-        for method in METHODS:
-            url = server.database()
-            clients = kills.run(url, method, 50 // few, workers=2, log=DEVNULL)
-            rows.append(_row("PostgreSQL, 2 workers, rows", method, 50 // few, clients, url, kills))
-        for method in METHODS:
-            url = server.database()
-            with tempfile.TemporaryDirectory() as folder:
-                clients = kills.run(url, method, 50 // few, workers=2, log=DEVNULL, folder=Path(folder))
-            rows.append(_row("PostgreSQL, 2 workers, own", method, 50 // few, clients, url, kills))
-        for method in METHODS:
-            url = server.database()
-            clients = kills.run_with_server(url, method, 20 // few, server, log=DEVNULL)
-            rows.append(_row("PostgreSQL itself", method, 20 // few, clients, url, kills))
-    finally:
-        server.close()
-    table.show("Kill -9 at random moments under load", HEAD, rows)
+    well = True
+    server: Any = postgres.start() if faults else None
+    with tempfile.TemporaryDirectory() as folder, Path(folder, "log").open("w+") as log:
+        nursery = harness.Nursery(list(methods), log)
+        try:
+            for at, method in enumerate(methods):
+                for name, total in (("SQLite", kills), ("PostgreSQL, 2 services", faults)):
+                    count = total // len(methods) + (at < total % len(methods))
+                    if not count:
+                        continue
+                    on_sqlite = name == "SQLite"
+                    url = f"{folder}/{method}.db" if on_sqlite else server.database()
+                    kinds = ["service killed"] if on_sqlite else list(harness.FAULTS)
+                    options: dict[str, Any] = {} if on_sqlite else {"services": 2, "server": server}
+                    most, began = MOST[at % 2], time.monotonic()
+                    todo = list(islice(cycle(kinds), at, at + count))
+                    load = harness.run(nursery, url, method, todo, most=most, seed=seed + at, **options)
+                    seconds = (time.monotonic() - began) / count
+                    found = checks.compare(load.clients, url)
+                    sentences = [*found["wrong"], *found["differences"]]
+                    for sentence in sentences[:20]:
+                        sys.stdout.write(f"{name}, {method}: {sentence}\n")
+                    well &= not sentences and not any(found[each] for each in ("lost", "doubled", "changed", "differ"))
+                    rows.append(_row(name, method, most, count, seconds, load.numbers, found))
+                    sys.stderr.write(f"{name}, {method}: {count} faults, {found['lost']} lost, {seconds:.1f} s each\n")
+        finally:
+            nursery.close()
+            if server is not None:
+                server.close()
+        if not well:
+            log.seek(0)
+            sys.stdout.writelines(log.readlines()[-50:])
+    table.show("Faults at random moments under load", HEAD, rows)
+    return well
 
 
-def _row(name: str, method: str, count: int, clients: Any, url: str, kills: Any) -> list[str]:
-    found = kills.compare(clients, url)
-    numbers = [f"{found[column]:,}" for column in ("forecasts", "outcomes", "repeats", "lost", "doubled", "changed")]
-    for sentence in (*found["wrong"], *found["differences"]):
-        sys.stdout.write(f"{name}, {method}: {sentence}\n")
-    sys.stderr.write(f"{name}, {method}: {count} kills done, {found['lost']} lost\n")
-    return [name, method.upper(), str(count), *numbers, f"{len(found['differences'])} of {found['streams']}"]
+def _row(name: str, method: str, most: int, count: int, seconds: float, sent: Any, found: Any) -> list[str]:
+    counted = [found[each] for each in ("forecasts", "outcomes", "repeats")]
+    counted += [sent[each] for each in ("sent again", "hung up")]
+    counted += [found[each] for each in ("lost", "doubled", "changed", "differ")]
+    numbers = [f"{number:,}" for number in counted]
+    differ = f"{len(found['differences'])} of {found['streams']}"
+    return [name, method.upper(), f"1 to {most}", str(count), f"{seconds:.1f}", *numbers, differ]
+
+
+def main() -> int:
+    """How many faults, and of which methods -> 1 if anything was lost or differs."""
+    parser = argparse.ArgumentParser(prog="benchmarks.kill", description=__doc__)
+    parser.add_argument("--kills", type=int, default=KILLS, help="of services on SQLite (%(default)s)")
+    parser.add_argument("--faults", type=int, default=FAULTS, help="of two services on PostgreSQL (%(default)s)")
+    parser.add_argument("--methods", default=",".join(METHODS), help="between commas (%(default)s)")
+    parser.add_argument("--seed", type=int, default=0, help="of the clients and the moments (%(default)s)")
+    chosen = parser.parse_args()
+    return int(not run(chosen.kills, chosen.faults, tuple(chosen.methods.split(",")), chosen.seed))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

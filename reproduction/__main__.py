@@ -50,7 +50,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         else:
             reproduce(args.names, settings, args.out)
 
-    return run_guarded(lambda _: work(), "reproduction")
+    return run_guarded(lambda _: work(), "reproduction", last=arguments is None)
 
 
 if __name__ == "__main__":

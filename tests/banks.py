@@ -43,6 +43,8 @@ def bytes_of(bank: Bank, folder: Path) -> bytes:
 
 def content(bank: Bank, *, receipts: bool = False) -> bytes:
     """The rows, the keys and the settings; on request also which receipts wait for their outcome."""
+    with bank._lock:
+        bank._recover()  # as every call does
     header, sections = header_of(bank), sections_of(bank)
     if not receipts:
         del header["receipts"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -114,6 +115,19 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def _among(name: str, places: tuple[str, ...]) -> bool:
     """Whether a test is one of these, in one of these files, or in a file of one of these folders."""
     return any(name == place or name.startswith((f"{place}::", f"{place}/")) for place in places)
+
+
+# ---- around everything --------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="session", autouse=True)
+def ctrl_c_is_heard() -> Iterator[None]:
+    """Where Ctrl-C is ignored (`make test &`, `nohup make test`), what the tests start would ignore it too."""
+    before = signal.getsignal(signal.SIGINT)
+    if before == signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
 
 
 # ---- after everything -----------------------------------------------------------------------------------------------

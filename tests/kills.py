@@ -152,6 +152,7 @@ class Clients:
     told: dict[str, tuple[str, float, float]] = field(default_factory=dict)  # name -> stream, score, forecast
     acknowledged: dict[str, list[tuple[str, int]]] = field(default_factory=lambda: defaultdict(list))
     waiting: dict[int, list[Any]] = field(default_factory=dict)  # requests without an answer, by ticket
+    answered: dict[int, list[Any]] = field(default_factory=dict)  # and with one; a request sent twice may get two
     wrong: list[str] = field(default_factory=list)
     repeats: int = 0
     _tickets: int = 0
@@ -193,9 +194,7 @@ class Clients:
     def hear(self, line: str) -> None:
         """An answer: it must fit everything that was said before."""
         ticket, answer = json.loads(line)
-        request = self.waiting.pop(ticket, None)
-        if request is None:
-            return  # answered by the worker before this one, whose answer came twice
+        request = self.answered[ticket] = self.waiting.pop(ticket, None) or self.answered[ticket]
         if not isinstance(answer, list):
             self.wrong.append(f"a batch was refused: {answer}")
             return
@@ -250,31 +249,6 @@ def run(
     return clients
 
 
-def run_with_server(url: str, method: str, kills: int, server: Any, *, seed: int = 0, log: Any = None) -> Clients:
-    """The same, where the database server is killed; the worker ends with a message, and a new one continues."""
-    clients = Clients(seed)
-    moments = random.Random(seed + 1)  # noqa: S311 - a test
-    worker = Worker(url, method, log)
-    for _ in range(kills):
-        _work(clients, [worker], moments.uniform(0.02, 0.4))
-        server.kill()
-        while worker.process.poll() is None:  # it notices at its next group
-            worker.send(clients.request())
-            time.sleep(0.05)
-        drain(clients, worker)
-        status = worker.kill()
-        if status != 70:
-            clients.wrong.append(f"a worker without its server ended with status {status}")
-        server.start()
-        worker = Worker(url, method, log)
-        for request in list(clients.waiting.values()):
-            worker.send(request)
-    _work(clients, [worker], 0.3)
-    worker.stop()
-    drain(clients, worker)
-    return clients
-
-
 def _work(clients: Clients, alive: list[Worker], seconds: float) -> None:
     end = time.monotonic() + seconds
     heard = 0
@@ -310,12 +284,8 @@ def compare(clients: Clients, url: str) -> dict[str, Any]:
     connection = open_connection(url)
     try:
         names = dict(connection.all("SELECT number, name FROM stream"))
-        stored = {
-            name: (names[stream], score, forecast, outcome)
-            for name, stream, score, forecast, outcome in connection.all(
-                "SELECT id, stream, score, forecast, outcome FROM event"
-            )
-        }
+        events = connection.all("SELECT id, stream, score, forecast, outcome FROM event")
+        stored = {name: (names[stream], *values) for name, stream, *values in events}
     finally:
         connection.close()
     lost = [name for name in clients.told if name not in stored]
@@ -331,11 +301,12 @@ def compare(clients: Clients, url: str) -> dict[str, Any]:
                 contradicted.append(name)
     replay = replay_check(url)
     return {
+        "differ": plain_differences(url),
         "forecasts": len(clients.told),
         "outcomes": len(clients.acknowledged),
         "repeats": clients.repeats,
         "lost": len(lost) + len(lost_outcomes),
-        "doubled": len(doubled) + len(stored) - len(set(stored)),
+        "doubled": len(doubled) + len(events) - len(stored),
         "changed": len(changed) + len(contradicted),
         "wrong": clients.wrong,
         "streams": replay.streams,
@@ -343,7 +314,37 @@ def compare(clients: Clients, url: str) -> dict[str, Any]:
     }
 
 
-NOTHING_WRONG = {"lost": 0, "doubled": 0, "changed": 0, "wrong": [], "differences": []}
+def plain_differences(url: str) -> int:
+    """How many stored forecasts are not those of a plain `Bank` that is given the log event by event, in its order."""
+    from calibeat import Bank
+    from calibeat.core.method import method_named
+    from calibeat.service.store import open_connection
+    from calibeat.service.store.schema import get_meta
+
+    connection = open_connection(url)
+    try:
+        meta = get_meta(connection)
+        names = dict(connection.all("SELECT number, name FROM stream"))
+        events = connection.all("SELECT stream, seq, score, forecast, outcome, outcome_seq FROM event")
+    finally:
+        connection.close()
+    log: list[tuple[int, int, int, Any]] = []  # stream, number in it, event, its outcome or None
+    for at, (stream, seq, _, _, outcome, outcome_seq) in enumerate(events):
+        log.append((stream, seq, at, None))
+        if outcome_seq is not None:
+            log.append((stream, outcome_seq, at, outcome))
+    method = method_named(meta["method"])
+    bank, made, differ = Bank(method, int(meta["seed"]), independent=method.draws), {}, 0
+    for stream, _, at, outcome in sorted(log, key=lambda entry: entry[:2]):
+        if outcome is None:
+            made[at] = bank.predict(names[stream], events[at][2])
+            differ += made[at].probability != events[at][3]
+        else:
+            bank.update(names[stream], made.pop(at), outcome)
+    return differ
+
+
+NOTHING_WRONG = {"differ": 0, "lost": 0, "doubled": 0, "changed": 0, "wrong": [], "differences": []}
 
 if __name__ == "__main__":
     if Path(sys.argv[0]).name == "kills.py":

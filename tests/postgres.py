@@ -102,6 +102,14 @@ class Postgres:
         self._server.wait(timeout=60)
         self._server = None
 
+    def cut_sessions(self) -> None:
+        """End all sessions but our own."""
+        with psycopg.connect(self._address("postgres"), autocommit=True) as connection:
+            connection.execute(
+                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
+                " WHERE backend_type = 'client backend' AND pid <> pg_backend_pid()"
+            )
+
     def database(self) -> str:
         """The address of a new, empty database."""
         name = f"test_{uuid.uuid4().hex[:12]}"

@@ -60,6 +60,9 @@ class Process:
         self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         assert self.process.stdout is not None
         self.line = self.process.stdout.readline()
+        self.made = self.line if self.line.startswith("calibeat made a new store: ") else ""
+        if self.made:
+            self.line = self.process.stdout.readline()
         self.url = next((word.rstrip(";") for word in self.line.split() if word.startswith("http")), "")
         if not self.url:
             raise RuntimeError(self.end(signal.SIGKILL)[1])

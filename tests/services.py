@@ -33,7 +33,9 @@ class Desk:
 
     def group(self, *requests: list[Any]) -> list[Any]:
         """Several requests in one group."""
-        return [answer for _, answer in self.engine.process(list(enumerate(requests)))]
+        answers = [answer for _, answer in self.engine.process(list(enumerate(requests)))]
+        self.engine.rank()
+        return answers
 
     def tick(self, seconds: float = 0.0) -> None:
         """Time passes, and nobody comes."""

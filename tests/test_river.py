@@ -5,7 +5,9 @@ from __future__ import annotations
 import datetime as dt
 import importlib
 import math
+import os
 import pickle
+import subprocess
 import sys
 from typing import Any
 
@@ -44,6 +46,27 @@ def test_the_checks_of_river(model: OnlineCalibrated) -> None:
 def test_no_check_is_skipped() -> None:
     assert MODELS[0]._unit_test_skips() == set()
     assert isinstance(MODELS[0], base.Wrapper) and isinstance(MODELS[0], base.Classifier)
+
+
+def test_compiled_kernels_do_not_count_as_memory_of_the_model() -> None:
+    """They are loaded after some thousand events, or by a batch: the same model must not grow by that."""
+    program = """
+from river.linear_model import LogisticRegression
+from calibeat import warm_up
+from calibeat.river import OnlineCalibrated
+model = OnlineCalibrated(LogisticRegression())
+def used():
+    for i in range(50):
+        model.learn_one({"x": float(i % 7)}, i % 3 == 0)
+    return model._raw_memory_usage
+before = used()
+warm_up()
+model.calibrator._take_kernels()
+print(model.calibrator._is_plain, used() - before)
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    plain, grown = done.stdout.split()
+    assert plain == str(bool(int(os.environ.get("NUMBA_DISABLE_JIT", "0")))) and int(grown) < 10_000
 
 
 class Recorder(base.Classifier):

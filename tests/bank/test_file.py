@@ -6,8 +6,14 @@ import hashlib
 import json
 import multiprocessing
 import os
+import resource
+import signal
+import stat
 import struct
+import subprocess
+import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +23,7 @@ from banks import filled, rewritten, with_array
 from conformance import same
 
 import calibeat.bank.file
-from calibeat import AUTO, HOPS, TOPS, Bank, InvalidInput, Method, SnapshotMismatch
+from calibeat import AUTO, HOPS, TOPS, Bank, InvalidInput, Method, MultiBank, SnapshotMismatch
 
 
 @pytest.mark.parametrize("method", [TOPS, HOPS, AUTO], ids=["tops", "hops", "auto"])
@@ -258,7 +264,7 @@ def test_links_names_and_permissions(tmp_path: Path) -> None:
     finally:
         os.umask(umask)
     assert (tmp_path / "new").stat().st_mode & 0o777 == 0o640
-    with pytest.raises(IsADirectoryError):
+    with pytest.raises(InvalidInput, match="output must be a file, got the folder"):
         bank.save(tmp_path)
     with pytest.raises(InvalidInput, match="threads"):
         Bank.load(tmp_path / "new", threads=0)
@@ -295,24 +301,115 @@ def test_a_file_that_cannot_be_read_never_takes_the_place_of_one_that_can(
 def test_what_killed_writers_left_is_removed(tmp_path: Path) -> None:
     bank = filled()
     old = time.time() - 7200
-    stale = {
-        ".0123456789abcdef.part": b"calibank and more",  # calibeat 0.1, with its header
-        ".fedcba9876543210.part": bytes(4096) + b"rows",  # and without
-        ".bank.0123456789abcdef.part": b"anything",  # of this version, by its name
-    }
     kept = {
-        ".00000000000000aa.part": b"of another program",
-        ".0123456789abcdeg.part": b"calibank",
+        ".00000000000000aa.part": bytes(4096) + b"of another program",
+        ".0123456789abcdef.part": b"calibank",
         ".other.0123456789abcdef.part": b"of another target",
     }
-    for name, content in {**stale, **kept}.items():
+    for name, content in {".bank.0123456789abcdef.part": b"half", **kept}.items():
         (tmp_path / name).write_bytes(content)
         os.utime(tmp_path / name, (old, old))
-    (tmp_path / ".aaaaaaaaaaaaaaaa.part").write_bytes(b"calibank")  # its writer may be at work
-    (tmp_path / ".bbbbbbbbbbbbbbbb.part").symlink_to(tmp_path / ".00000000000000aa.part")
+    (tmp_path / ".bank.fedcba9876543210.part").write_bytes(b"calibank")  # its writer may be at work
     bank.save(tmp_path / "bank")
     left = {path.name for path in tmp_path.iterdir()}
-    assert left == {"bank", *kept, ".aaaaaaaaaaaaaaaa.part", ".bbbbbbbbbbbbbbbb.part"}
+    assert left == {"bank", *kept, ".bank.fedcba9876543210.part"}
+
+
+KILLED = """
+import os, signal, sys
+import calibeat.bank.file
+from calibeat import Bank
+written = calibeat.bank.file._written
+def killed(file, array):
+    written(file, array)
+    file.flush()
+    os.kill(os.getpid(), signal.SIGKILL)
+bank = Bank("ops")
+bank.run(["a", "b"], [0.2, 0.7], [0, 1])
+bank.save(sys.argv[1])
+calibeat.bank.file._written = killed
+bank.run(["c"], [0.2], [0])
+bank.save(sys.argv[1])
+"""
+
+
+def test_a_writer_that_is_killed_leaves_the_old_file_and_a_part_that_goes(tmp_path: Path) -> None:
+    path = tmp_path / "bank"
+    environment = {**os.environ, "NUMBA_DISABLE_JIT": "1"}
+    done = subprocess.run([sys.executable, "-c", KILLED, str(path)], check=False, env=environment)
+    assert done.returncode == -signal.SIGKILL
+    bank = Bank.load(path)
+    assert list(bank) == ["a", "b"]
+    (part,) = set(tmp_path.iterdir()) - {path}
+    os.utime(part, (1e9, 1e9))
+    bank.save(path)
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_what_is_no_file_is_neither_replaced_nor_waited_for(tmp_path: Path) -> None:
+    bank, many = filled(), MultiBank(3)
+    many.run(["a"], [[0.2, 0.5, 0.3]], [1])
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "link").symlink_to("pipe")
+    if os.getuid() == 0:
+        os.mknod(tmp_path / "null", 0o666 | stat.S_IFCHR, os.makedev(1, 3))
+    before = {path: path.lstat().st_mode for path in tmp_path.iterdir()}
+    for path in before:
+        for one in (bank, many):
+            with pytest.raises(InvalidInput, match=r"output must be a file, got the (FIFO|device) "):
+                one.save(path)
+            with pytest.raises(InvalidInput, match=r"bank file must be a file, got the (FIFO|device) "):
+                type(one).load(path)
+    assert {path: path.lstat().st_mode for path in tmp_path.iterdir()} == before
+    for one in (bank, many):
+        with pytest.raises(InvalidInput, match="output must be a file, got the open stream '/dev/stdout'"):
+            one.save("/dev/stdout")
+        for action in (one.save, type(one).load):
+            with pytest.raises(InvalidInput, match=r"path must have no NUL, got 'a\\x00b'"):
+                action("a\0b")
+
+
+@pytest.fixture
+def two_gigabytes() -> Iterator[None]:
+    """No more memory than that can be had beyond what is used now."""
+    used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+    soft, hard = resource.getrlimit(resource.RLIMIT_AS)
+    resource.setrlimit(resource.RLIMIT_AS, (used + 2 * 2**30, hard))
+    yield
+    resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
+
+
+@pytest.mark.usefixtures("two_gigabytes")
+def test_a_file_larger_than_memory_is_a_sentence(tmp_path: Path) -> None:
+    """Sparse files of 10 GB, with headers that somebody signed anew."""
+    bank = filled()
+    bank.save(tmp_path / "bank")
+    whole, large = (tmp_path / "bank").read_bytes(), 10 * 2**30
+    sizes = {"pool": 8 * TOPS.width, "keys": 8 * len(bank), "rows": 8 * len(bank) * (TOPS.width + 6), "table": 4 * 128}
+
+    def write(name: str, sizes: dict[str, int], gap: int = 0) -> None:
+        places, end = {}, 4096
+        for array, size in sizes.items():
+            places[array] = {"offset": end, "bytes": size, "sha256": ""}
+            end += -(-size // 4096) * 4096 + gap
+        with (tmp_path / name).open("wb") as file:
+            file.write(rewritten(whole, arrays=places)[:4096])
+            file.truncate(end - gap)
+
+    write("0", {**sizes, "rows": large})
+    write("1", {**sizes, "holes": large})
+    write("2", sizes, gap=large // 4096 * 4096)
+    write("3", {**sizes, "table": large})
+    for name, message in {
+        "0": rf"rows must have {sizes['rows'] // 8} numbers, got {large // 8} - in .*/0$",
+        "1": "arrays must be of pool, rows, .* got 'holes'",
+        "2": "arrays must follow one another, got one at",
+    }.items():
+        with pytest.raises(SnapshotMismatch, match=message):
+            Bank.load(tmp_path / name)
+    for kind, advice in ((Bank, ", open it with mmap=True"), (MultiBank, "")):
+        with pytest.raises(InvalidInput, match=rf"must fit in memory, got 1\d{{10}} bytes - in .*/3{advice}$"):
+            kind.load(tmp_path / "3")
 
 
 V01 = Path(__file__).parents[1] / "fixtures" / "v0.1"

@@ -250,3 +250,67 @@ def test_the_pool_travels_too() -> None:
     ):
         with pytest.raises(InvalidInput, match=message):
             other.pool = wrong
+
+
+# ---- whose receipt it is -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("record", [False, True], ids=["fold alone", "single events too"])
+def test_receipts_that_were_issued_after_the_snapshot_are_refused(record: bool, tmp_path: Path) -> None:
+    """As `update` refuses them: the new process may have given the number to another event."""
+    crashed = Bank(OPS)
+    if record:
+        held = crashed.predict("a", 0.2)
+    before = crashed.fold(["a", "b"], [0.3, 0.6], [nan, nan]).receipts.tolist()
+    crashed.save(tmp_path / "bank")
+    after = crashed.fold(["a", "b", "new"], [0.9, 0.9, 0.9], [nan] * 3).receipts.tolist()
+    bank = Bank.load(tmp_path / "bank")
+    mine = bank.fold(["a", "b", "new"], [0.1, 0.1, 0.1], [nan] * 3).receipts.tolist()
+    state = content(bank)
+    for key, receipt in zip(["a", "b", "new"], after, strict=True):
+        with pytest.raises(UnknownForecast, match="after the snapshot from which it continues - at row 2"):
+            bank.fold(["a", "c", key], [nan, 0.5, nan], [1, nan, 1], [before[0], receipt])
+        with pytest.raises(UnknownForecast, match="after the snapshot from which it continues - at event"):
+            bank.update(key, Forecast.from_bytes(receipt), 1)
+    assert content(bank) == state
+    bank.fold(["b", "a", "a", "b", "new"], [nan] * 5, [1, 0, 1, 0, 1], [*before[::-1], *mine])
+    if record:
+        bank.update("a", held, 1)
+    assert bank.events == bank.table["outcomes"].sum() == 5 + record
+
+
+def test_receipts_of_fold_are_good_when_other_keys_have_gone() -> None:
+    """A key that is forgotten begins a new life when it comes again; those of the others go on."""
+    bank = Bank(OPS)
+    single = bank.predict("d", 0.2)
+    first = bank.fold(["a", "b", "c", "d"], [0.3, 0.4, 0.5, 0.6], [nan] * 4).receipts.tolist()
+    del bank["b"]
+    second = bank.fold(["a", "b", "d"], [0.3, 0.4, 0.6], [nan] * 3).receipts.tolist()
+    for take in (lambda: bank.fold(["b"], [nan], [1], [first[1]]), lambda: update(bank, "b", first[1])):
+        with pytest.raises(UnknownForecast):
+            take()
+    update(bank, "a", first[0])
+    update(bank, "d", second[2])
+    bank.fold(["c", "d", "a", "b"], [nan] * 4, [1] * 4, [first[2], first[3], second[0], second[1]])
+    bank.update("d", single, 1)
+    assert bank.events == bank.table["outcomes"].sum() == 7
+
+
+def test_rows_that_travel_bring_the_receipts_that_they_count() -> None:
+    """Whatever life has issued them: a service that starts again has only what its store has."""
+    first, second = Bank(OPS), Bank(OPS)
+    first.fold(["gone"], [0.5], [nan])
+    del first["gone"]
+    receipts = first.fold(["a", "b"], [0.3, 0.4], [nan, nan]).receipts.tolist()
+    second.set_rows(["a", "b"], first.rows(["a", "b"]))
+    later = first.fold(["a"], [0.3], [nan]).receipts.tolist()
+    own = second.fold(["a"], [0.9], [nan]).receipts.tolist()
+    with pytest.raises(UnknownForecast, match="a copy of it has made"):
+        second.fold(["a"], [nan], [1], later)
+    second.fold(["a", "a"], [nan, nan], [1, 1], [receipts[0], own[0]])
+    update(second, "b", receipts[1])
+    assert second.events == second.table["outcomes"].sum() == 3
+
+
+def update(bank: Bank, key: str, receipt: bytes) -> None:
+    bank.update(key, Forecast.from_bytes(receipt), 1)

@@ -1,86 +1,69 @@
-"""A call of a bank takes effect whole or not at all: Ctrl-C is raised at every line in turn."""
+"""A call of a bank takes effect whole or not at all: Ctrl-C is raised at every moment in turn."""
 
 from __future__ import annotations
 
-import copy
-import sys
 from collections.abc import Callable
+from contextlib import suppress
+from itertools import count
 from math import nan
-from pathlib import Path
-from types import FrameType
 from typing import Any
 
 import numpy as np
 import pytest
 from banks import content
+from interrupts import Interrupts
 
 import calibeat
 import calibeat.bank.fold
-from calibeat import AUTO, HOPS, TOPS, Bank, Method
+from calibeat import AUTO, HOPS, OPS, TOPS, Bank, Forecast, Method, Monitor
 from calibeat.bank.check import check_index
 from calibeat.bank.member import Member, Members
 from calibeat.bank.store import RowStore
 from calibeat.bank.undo import Undo, insist
-
-OURS = str(Path(calibeat.__file__).parent)
-ELSEWHERE = ("_util/check.py", "_util/columns.py", "core/jit.py")  # they change nothing; a lock is not to be torn
-
-
-class _Tracer:
-    """Raises KeyboardInterrupt at the n-th line of calibeat that runs."""
-
-    def __init__(self, at: int) -> None:
-        self.left, self.fired = at, False
-
-    def __call__(self, frame: FrameType, event: str, _: Any) -> Any:
-        name = frame.f_code.co_filename
-        if not name.startswith(OURS) or name.endswith(ELSEWHERE):
-            return None
-        sampled = "/core/" not in name or frame.f_lineno % 7 == 0  # kernels have many lines, alike in this
-        if event == "line" and sampled:
-            if self.left == 0:
-                self.left, self.fired = -1, True
-                raise KeyboardInterrupt
-            self.left -= 1
-        return self
+from calibeat.stream.dispatch import SINGLE
 
 
 def break_off_everywhere(
-    make: Callable[[], Any], act: Callable[[Any], Any], bank_of: Callable[[Any], Bank], step: int = 1
+    make: Callable[[], Any],
+    act: Callable[[Any], Any],
+    bank_of: Callable[[Any], Bank],
+    step: int = 1,
+    retry: Callable[[Any], Any] | None = None,
 ) -> int:
-    """Act on a copy, broken off at each line (or at every third, where there are many); whatever the line, the bank is
-    as before or as after. How many lines."""
+    """Act on a copy, broken off at each moment (or at every third, where there are many); whatever the moment, the bank
+    is as before or as after. How many moments."""
     finished = make()
     act(finished)
     before, after = content(bank_of(make()), receipts=True), content(bank_of(finished), receipts=True)
     outcomes = set()
-    for line in range(0, 100_000, step):
+    for at in range(0, 100_000, step):
         thing = make()
-        tracer, coverage = _Tracer(line), sys.gettrace()
-        sys.settrace(tracer)
-        try:
+        with Interrupts(at) as interrupts, suppress(KeyboardInterrupt):
             act(thing)
-        except KeyboardInterrupt:
-            pass
-        finally:
-            sys.settrace(coverage)
         bank = bank_of(thing)
         now = content(bank, receipts=True)
-        assert now in (before, after), line
+        assert now in (before, after), at
         if bank._store.index is not None:
             check_index(bank._store.index)
         outcomes.add(now)
-        if now == before and tracer.fired:
-            act(thing)  # it can be done again
-            assert content(bank_of(thing), receipts=True) == after, line
-        if not tracer.fired:
+        if interrupts.fired:
+            act_again = retry or (act if now == before else None)
+            if act_again is not None:
+                act_again(thing)
+            assert content(bank_of(thing), receipts=True) == after, at
+        else:
             assert outcomes == {before, after}
-            return line
+            return at
     raise AssertionError("it never ended")
 
 
-def filled(method: Method = TOPS, prior: str | None = None, names: tuple[Any, ...] = ("a", "b", "c")) -> Bank:
-    bank = Bank(method, seed=3, prior=prior, independent=True)
+def filled(
+    method: Method = TOPS,
+    prior: str | None = None,
+    names: tuple[Any, ...] = ("a", "b", "c"),
+    monitor: Monitor | None = None,
+) -> Bank:
+    bank = Bank(method, seed=3, prior=prior, independent=True, monitor=monitor)
     for i, key in enumerate([*names, *names[:2]]):
         bank.update(key, bank.predict(key, 0.1 + 0.15 * i), i % 2)
     return bank
@@ -147,7 +130,7 @@ def test_deletion(names: tuple[Any, ...]) -> None:
 def test_merge() -> None:
     other = filled(TOPS, "pooled", ("x", "y"))
     other.run(["x"] * 20, np.full(20, 0.5), np.ones(20))
-    break_off_everywhere(lambda: filled(TOPS, "pooled"), lambda bank: bank.merge(other), lambda bank: bank)
+    break_off_everywhere(lambda: filled(TOPS, "pooled"), lambda bank: bank.merge(other), lambda bank: bank, step=2)
 
 
 def test_drop_idle() -> None:
@@ -161,7 +144,7 @@ def test_drop_idle() -> None:
     def act(bank: Bank) -> None:
         bank.drop_idle(before=2)
 
-    break_off_everywhere(make, act, lambda bank: bank)
+    break_off_everywhere(make, act, lambda bank: bank, step=5)
     with pytest.raises(calibeat.UnknownKey):
         held[0].predict(0.5)
 
@@ -218,21 +201,118 @@ def test_a_bad_score_leaves_the_member_as_it_was() -> None:
     assert bank["a"].events == bank["a"].outcomes == 3
 
 
-def test_an_interrupt_while_putting_back_is_outwaited() -> None:
-    calls = [0]
+def test_signals_are_outwaited_whatever_they_raise() -> None:
+    left: list[type[BaseException]] = [KeyboardInterrupt, SystemExit, ValueError]
 
     def work() -> None:
-        calls[0] += 1
-        if calls[0] < 3:
-            raise KeyboardInterrupt
+        if left:
+            raise left.pop()
 
     insist(work)
-    assert calls == [3]
-    bank = filled()
-    before = content(copy.copy(bank))
-    undo = Undo(bank)
-    bank.run(["a", "z"], [0.5, 0.5], [1, 1])
-    bank._store.remove(0)
-    undo.keep()
-    undo.restore()
-    assert content(bank) != before
+    assert not left
+
+
+# ---- one interrupt after the other -------------------------------------------------------------------------------
+
+
+class Custom(Exception):
+    """What the handler of a signal may raise."""
+
+
+OTHER = filled(TOPS, "pooled", ("x", "y"), Monitor(warm=0))
+CHANGES: dict[str, Callable[[Bank], Any]] = {
+    "run": lambda bank: bank.run(["a", "n", "a"], [0.2, 0.4, 0.9], [1, 0, 1]),
+    "fold": lambda bank: bank.fold(["a", "n", "b"], [0.1, 0.3, 0.6], [nan, nan, nan]),
+    "predict": lambda bank: bank.predict("new", 0.3),
+    "delete": lambda bank: bank.__delitem__("a"),
+    "drop": lambda bank: bank.drop_idle(before=2),
+    "merge": lambda bank: bank.merge(OTHER),
+    "rows": lambda bank: bank.set_rows(["c", "n"], OTHER.rows(["x", "y"])),
+}
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, SystemExit, Custom])
+@pytest.mark.parametrize("what", CHANGES)
+def test_undoing_that_is_interrupted_again_and_again(
+    what: str, error: type[BaseException], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The change is broken off at its end; then each look at the bank is broken off, a little later each time."""
+    bank = filled(TOPS, "pooled", monitor=Monitor(warm=0))
+    before, act = content(bank, receipts=True), CHANGES[what]
+
+    def broken(*_: Any) -> None:
+        raise error
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Undo, "keep", broken)
+        patch.setattr(Undo, "finish", broken)
+        with pytest.raises(error):
+            act(bank)
+    assert bank._undo is not None
+    for at in count():
+        with Interrupts(at, error) as interrupts, suppress(error):
+            len(bank)
+        if not interrupts.fired:
+            break
+    assert at > 10
+    assert content(bank, receipts=True) == before
+    done = filled(TOPS, "pooled", monitor=Monitor(warm=0))
+    act(bank)
+    act(done)
+    assert content(bank, receipts=True) == content(done, receipts=True)
+
+
+@pytest.mark.parametrize("what", ["delete", "drop", "fold"])
+def test_what_is_left_of_a_change_is_done_by_the_next_call(what: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    bank, done, act = filled(), filled(), CHANGES[what]
+    act(done)
+    names = {"delete": (Members, "forget"), "drop": (Members, "forget"), "fold": (calibeat.bank.fold, "_record")}
+
+    def broken(*_: Any) -> None:
+        raise SystemExit
+
+    with monkeypatch.context() as patch:
+        patch.setattr(*names[what], broken)
+        for _ in range(3):
+            with pytest.raises(SystemExit):
+                act(bank)
+    assert content(bank, receipts=True) == content(done, receipts=True)
+
+
+# ---- with monitors -----------------------------------------------------------------------------------------------
+
+
+def watched() -> tuple[Bank, list[Forecast]]:
+    """A bank whose monitor of "a" holds outcomes back, and has to give up on the first with the next forecast."""
+    bank = filled(OPS, monitor=Monitor(arl=100, warm=0, patience=4))
+    receipts = [bank.predict("a", 0.2 + 0.1 * i) for i in range(4)]
+    bank.update("a", receipts[1], 1)
+    return bank, receipts
+
+
+@pytest.mark.parametrize("plain", [False, True], ids=["as is", "plain"])
+@pytest.mark.parametrize("which", [0, 2, 3], ids=["first", "held", "latest"])
+def test_what_a_key_learns_its_monitor_learns(which: int, plain: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    if plain:
+        monkeypatch.setattr("calibeat.stream.single.single_kernels", lambda: SINGLE)
+
+    def act(pair: Any) -> None:
+        pair[0].update("a", pair[1][which], 1)
+
+    assert break_off_everywhere(watched, act, lambda pair: pair[0], retry=act) > 20
+
+
+def test_a_forecast_that_its_monitor_knows() -> None:
+    def act(pair: Any) -> None:
+        pair[0].predict("a", 0.6)
+
+    assert break_off_everywhere(watched, act, lambda pair: pair[0]) > 20
+
+
+def test_monitors_of_many_keys_grow_whole() -> None:
+    """The rows of the monitors get a new place when there is no room for one more."""
+
+    def act(bank: Bank) -> None:
+        bank.run(["n", "m"], [0.2, 0.4], [1, 0])
+
+    break_off_everywhere(lambda: filled(OPS, monitor=Monitor(warm=0)), act, lambda bank: bank, step=2)

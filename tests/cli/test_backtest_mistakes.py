@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from pathlib import Path
 from random import Random
@@ -242,3 +243,177 @@ def test_without_pyarrow(typed, monkeypatch):
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     code, _, err = typed("log.csv")
     assert code == 2 and "pyarrow" in err and "pip install 'calibeat[backtest]'" in err
+
+
+# ---- damaged and special files -----------------------------------------------------------------------------------
+
+
+def refused(typed, *arguments):
+    """What a command is refused with, as one sentence."""
+    code, out, err = typed(*arguments)
+    assert (code, out) == (2, "") and err.startswith("calibeat: ") and err.count("\n") == 1, err
+    return err
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("[" * 100_000, "row must be a JSON object, got '[[["),
+        ('{"p": ' + "[" * 100_000 + "]" * 100_000 + ', "y": 1}', 'row must be a JSON object, got \'{"p": [[['),
+        ('{"a": ' * 100_000 + "1" + "}" * 100_000, 'row must be a JSON object, got \'{"a": {"a"'),
+        ("null", "row must be a JSON object, got 'null' - at row 1 of log.jsonl"),  # which ends the process in Arrow
+    ],
+    ids=["arrays", "a deep array", "a deep object", "null"],
+)
+@pytest.mark.parametrize("first", [True, False])
+def test_odd_json_is_a_sentence(typed, line, said, first):
+    good = '{"p": 0.5, "y": 1}\n'
+    Path("log.jsonl").write_text(f"{line}\n{good}" if first else f"{good}{line}\n{good}")
+    err = refused(typed, "log.jsonl", "--methods", "ops")
+    assert said.replace("row 1", "row 1" if first else "row 2") in err or "got nothing" in err
+
+
+def test_damaged_files_are_a_sentence(typed):
+    """Bytes of Feather and Parquet files changed at random; Arrow has many errors of its own for them."""
+    random = Random(3)  # noqa: S311 - no secret
+    table = TABLE.set_column(3, "country", TABLE.column("country").dictionary_encode())
+    for name in ("log.feather", "log.parquet"):
+        whole = Path(write(name, table)).read_bytes()
+        for _ in range(60):
+            damaged = bytearray(whole)
+            for _ in range(random.choice([1, 8])):
+                at = random.randrange(len(whole))
+                damaged[at : at + 8] = random.choice([b"\xff" * 8, bytes(8), b"\x7f" * 8, random.randbytes(1)])
+            Path(name).write_bytes(damaged)
+            code, _, err = typed(name, "--methods", "raw", "--key", "country", "--time", "at")
+            assert code in {0, 2} and (code == 0 or err.startswith("calibeat: ")), err
+
+
+@pytest.mark.parametrize("error", [pa.ArrowMemoryError("malloc of size 2305843009213693952 failed"), MemoryError()])
+def test_a_file_that_asks_for_too_much_memory_is_a_sentence(typed, monkeypatch, error):
+    def fail(*_):
+        raise error
+
+    write("log.parquet")
+    monkeypatch.setattr(pq, "ParquetFile", fail)
+    assert "log.parquet must be a log that can be read, got:" in refused(typed, "log.parquet")
+
+
+def test_text_that_is_not_utf8_in_a_binary_file_is_a_sentence(typed):
+    odd = pa.array([b"a", b"\xff\xfe"] * (N // 2), pa.binary()).view(pa.string())
+    write("log.parquet", TABLE.set_column(3, "country", odd))
+    assert "log.parquet must be a log that can be read" in refused(typed, "log.parquet", "--key", "country")
+
+
+def test_a_row_that_is_too_long_is_a_sentence(typed):
+    Path("log.csv").write_text("p,y,text\n0.5,1,a\n0.5,1," + "x" * 30_000_000 + "\n0.5,0,b\n")
+    said = "log.csv must have rows of 4,194,304 bytes at most, got a longer one: is a quote left open?"
+    assert said in refused(typed, "log.csv")
+
+
+def test_a_pipe_is_no_log_but_on_standard_input(typed, monkeypatch):
+    """Nobody writes into this one: to open it would wait for ever."""
+    os.mkfifo("log.csv")
+    said = "log must be a regular file, a folder, a glob or -, got a pipe or a device, 'log.csv': pipe it into"
+    assert said in refused(typed, "log.csv")
+    assert "got a pipe or a device, '/dev/zero'" in refused(typed, "/dev/zero")
+    monkeypatch.setattr(sys, "stdin", None)
+    assert "got a pipe or a device, '/dev/null'" in refused(typed, "/dev/null")
+
+
+@pytest.mark.parametrize("name", ["-", "/dev/fd/{}"])
+def test_standard_input_may_have_the_name_of_its_device(typed, monkeypatch, name):
+    ours, theirs = os.pipe()
+    os.write(theirs, Path(write("log.csv", TABLE.select(["p", "clicked"]))).read_bytes())  # which the pipe can hold
+    os.close(theirs)
+    with os.fdopen(ours) as stdin:
+        monkeypatch.setattr(sys, "stdin", stdin)
+        assert payload(typed, name.format(ours), "--methods", "ops")["data"]["rows"] == N
+
+
+# ---- kinds of scores and times -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("kind", "said"), [("percent", "above 1 somewhere"), ("logit", "outside [0, 1] somewhere")])
+def test_probabilities_that_are_called_another_kind_are_refused(typed, kind, said):
+    log = write("log.csv")
+    err = refused(typed, log, "--score-kind", kind)
+    assert f"scores must be {said} where they are {kind}, got 300 in [0, 1]: they look like probabilities" in err
+    assert f"say --insist if they are {kind}" in err
+    found = payload(typed, log, "--score-kind", kind, "--insist", "--methods", "ops")
+    assert found["data"]["score_kind"] == kind
+    # The same of another model's scores.
+    both = TABLE.set_column(1, "p", pa.array(100.0 * SCORES)).append_column("q", pa.array(SCORES))
+    if kind == "percent":
+        err = refused(typed, write("log.csv", both), "--score", "p", "--score", "q", "--score-kind", kind)
+        assert "score 2s must be above 1 somewhere" in err
+
+
+def test_small_percent_may_have_their_sign(typed):
+    signed = pa.array([f"{score:.4f}%" for score in SCORES])
+    log = write("log.csv", TABLE.set_column(1, "p", signed))
+    assert payload(typed, log, "--score-kind", "percent", "--methods", "ops")["data"]["used"] == N
+
+
+def test_few_logits_may_be_in_the_unit_interval(typed):
+    Path("log.csv").write_text("p,y\n" + "0.25,1\n0.75,0\n" * 5)
+    assert payload(typed, "log.csv", "--logits", "--methods", "ops")["data"]["used"] == 10
+
+
+def test_commas_between_thousands_are_no_decimal_commas(typed):
+    Path("log.csv").write_text('p,y\n0.5,1\n"1,000",0\n')
+    assert "the number has commas between its thousands: write it without" in refused(typed, "log.csv")
+    Path("log.csv").write_text('p,y\n"1,000",1\n"0,250",0\n')
+    assert "the numbers have decimal commas: say --decimal ','" in refused(typed, "log.csv")
+
+
+@pytest.mark.parametrize("rows", [10, 200_000])
+def test_times_of_two_units_are_refused(typed, rows):
+    """Within a batch, and from one to the next."""
+    seconds = np.arange(1_700_000_000, 1_700_000_000 + 2 * rows)
+    times = np.where(np.arange(2 * rows) < rows, seconds, 1000 * seconds)
+    table = pa.table({"p": [0.5] * len(times), "y": [0, 1] * rows, "t": times})
+    err = refused(typed, write("log.parquet", table), "--time", "t", "--methods", "raw")
+    assert "times must be of one unit, got seconds since 1970 and milliseconds since 1970" in err
+    assert f"- at row {rows + 1:,} of log.parquet" in err
+
+
+def test_a_clock_that_was_set_back_is_no_reason_to_sort(typed):
+    hours = ["2024-10-27T01:30", "2024-10-27T02:30", "2024-10-27T02:00", "2024-10-27T03:30"]
+    rows = [f"0.5,{at % 2},{hour}" for at, hour in enumerate(hours)]
+    Path("log.csv").write_text("\n".join(["p,y,t", *rows]) + "\n")
+    err = refused(typed, "log.csv", "--time", "t", "--time-zone", "Europe/Paris")
+    assert "time must not go back, got '2024-10-27T02:00' after a later one - at row 3 of log.csv" in err
+    assert "the clock of Europe/Paris was set back then: write the times in UTC, or with their zone" in err
+    assert "--sort" not in err
+    Path("log.csv").write_text("\n".join(["p,y,t", *rows[:2], rows[3]]) + "\n")
+    found = payload(typed, "log.csv", "--time", "t", "--time-zone", "Europe/Paris", "--methods", "ops", "--warmup", "1")
+    assert any("1 times are in an hour that came twice" in note for note in found["data"]["notes"])
+
+
+@pytest.mark.parametrize("zone", [None, "Europe/Paris", "America/New_York"])
+@pytest.mark.parametrize("times", [("0001-01-01", None), (None, "9999-12-31"), ("0001-01-02", "9999-12-30T23:59:59")])
+def test_the_first_and_the_last_date_are_dates(typed, times, zone):
+    table = TABLE.set_column(0, "at", pa.array([str(moment) for moment in MOMENTS]))
+    stamps = table.column("at").to_pylist()
+    stamps[0], stamps[-1] = times[0] or stamps[0], times[1] or stamps[-1]
+    table = table.set_column(0, "at", pa.array(stamps))
+    options = [] if zone is None else ["--time-zone", zone]
+    log = write("log.csv", table)
+    code, out, err = typed(log, "--time", "at", "--methods", "ops", "--json", "--report", "r.html", *options)
+    if code == 2:  # in UTC it is the year 0
+        assert "time must be a date of the years 1 to 9999 (ISO 8601)" in err
+        assert (zone, times[0]) == ("Europe/Paris", "0001-01-01")
+        return
+    assert code == 0, err
+    assert json.loads(out)["data"]["used"] == N
+
+
+def test_outcomes_that_are_known_at_the_end_of_time(typed):
+    """A date that stands for never. AUTO is replayed once more with outcomes of one age: of 1,000 years at most."""
+    last = [None if outcome else "9999-12-31" for outcome in OUTCOMES]
+    known = [last or str(moment) for last, moment in zip(last, KNOWN, strict=True)]
+    table = TABLE.set_column(4, "known", pa.array(known)).set_column(0, "at", pa.array([str(m) for m in MOMENTS]))
+    log = write("log.csv", table)
+    found = payload(typed, log, "--time", "at", "--outcome-time", "known", "--methods", "auto")
+    assert found["data"]["used"] == N

@@ -92,10 +92,13 @@ def test_pipes_and_narrow_terminals(file: Path) -> None:
 
 def test_mistakes_on_the_command_line(file: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     (tmp_path / "text").write_text("no bank")
+    os.mkfifo(tmp_path / "pipe")
     for arguments, message in (
         (("info", tmp_path / "none"), "file must be a bank file, got"),
         (("top", tmp_path / "none"), "which does not exist"),
-        (("info", tmp_path), "that can be read, got"),
+        (("info", tmp_path), "bank file must be a file, got the folder"),
+        (("top", tmp_path / "pipe"), "bank file must be a file, got the FIFO"),
+        (("info", tmp_path / "text" / "x"), "that can be read, got"),
         (("info", tmp_path / "text"), "must begin with 'calibank'"),
         (("show", file, "77"), "one of the"),
         (("show", file, "x"), "key must be a whole number, as all keys of this bank are, got 'x'"),

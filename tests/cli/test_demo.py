@@ -1,6 +1,8 @@
 """The demo: its streams tell no outcome before its time, its table is right, its picture is there."""
 
 import io
+import os
+import signal
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -12,8 +14,10 @@ pytest.importorskip("sklearn")
 pytest.importorskip("matplotlib")
 
 from calibeat import TOPS, Calibrator, metrics
+from calibeat.cli import demo as demo_module
 from calibeat.cli.demo import METHODS, Row, backtested, counted_events, evaluate, group_means, run_demo, table
-from calibeat.errors import MissingExtra
+from calibeat.cli.stop import Stopped, stopped_by_signals
+from calibeat.errors import InvalidInput, MissingExtra
 from calibeat.examples import flights as flights_module
 from calibeat.examples.drifts import covariate_drift, sinusoids
 from calibeat.examples.flights import due_index, flights, read_flights
@@ -302,6 +306,23 @@ def test_no_bar_without_tqdm(drift, tmp_path, monkeypatch):
 
 
 # ---- what is not installed ---------------------------------------------------------------------------------------
+
+
+def test_what_cannot_be_written_is_refused_before_the_work(drift, tmp_path):
+    (tmp_path / "file").touch()
+    (tmp_path / "folder").mkdir()
+    os.mkfifo(tmp_path / "folder" / "calibeat-demo.png")
+    for out, said in (("file", "--out must be in a folder, got"), ("folder", "--out must be a file, got the FIFO")):
+        with pytest.raises(InvalidInput, match=said):
+            run_demo(tmp_path / out, stream=drift, to=io.StringIO(), log=io.StringIO())
+
+
+def test_stopped_while_it_writes_it_leaves_nothing(drift, tmp_path, monkeypatch):
+    monkeypatch.setattr(demo_module, "html", lambda _: signal.raise_signal(signal.SIGTERM))
+    to = io.StringIO()
+    with pytest.raises(Stopped), stopped_by_signals() as stop:
+        run_demo(tmp_path / "new", stream=beginning(drift, 2000), to=to, log=io.StringIO(), stop=stop)
+    assert not list(tmp_path.iterdir()) and to.getvalue() == ""
 
 
 def test_without_the_flights_it_says_so_and_runs_the_drift(tmp_path, monkeypatch):

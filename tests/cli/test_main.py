@@ -35,7 +35,7 @@ def test_what_cannot_be_understood(arguments: list[str], capsys: pytest.CaptureF
 
 def test_demo_gets_its_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     asked: list[Path] = []
-    monkeypatch.setattr("calibeat.cli.demo.run_demo", asked.append)
+    monkeypatch.setattr("calibeat.cli.demo.run_demo", lambda out, **_: asked.append(out))
     assert cli.main(["demo", "--out", str(tmp_path)]) == 0
     assert asked == [tmp_path]
 
@@ -51,7 +51,7 @@ def test_demo_gets_its_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -
 def test_errors_are_sentences(
     error: BaseException, code: int, said: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def fail(_: Path) -> None:
+    def fail(_: Path, **__: object) -> None:
         raise error
 
     monkeypatch.setattr("calibeat.cli.demo.run_demo", fail)

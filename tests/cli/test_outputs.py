@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 import os
+import resource
 import signal
+import stat
 import subprocess
 import sys
 import threading
@@ -13,9 +16,10 @@ from pathlib import Path
 import pytest
 from streams import drifting
 
-from calibeat.backtest import result
+from calibeat.cli import backtest
 from calibeat.cli import main as cli
-from calibeat.cli.stop import stopped_by_signals
+from calibeat.cli.outputs import outputs
+from calibeat.cli.stop import Stop, Stopped, stopped_by_signals
 
 pa = pytest.importorskip("pyarrow")
 pq = pytest.importorskip("pyarrow.parquet")
@@ -70,6 +74,22 @@ def test_what_cannot_or_must_not_be_written_is_refused_first(typed, arguments, s
     assert files() == before and Path("logs/log.parquet").read_bytes() == log
 
 
+@pytest.mark.parametrize("option", ["--report", "--out"])
+def test_devices_and_fifos_are_not_replaced(typed, option):
+    os.mkfifo("pipe.parquet")
+    Path("link.parquet").symlink_to("pipe.parquet")
+    Path("stdout.parquet").symlink_to("/proc/self/fd/1")
+    wanted = {"pipe.parquet": "the FIFO", "link.parquet": "the FIFO", "stdout.parquet": "the open stream"}
+    if os.getuid() == 0:
+        os.mknod("null.parquet", 0o666 | stat.S_IFCHR, os.makedev(1, 3))
+        wanted["null.parquet"] = "the device"
+    before = {name: os.lstat(name).st_mode for name in files()}
+    for name, what in wanted.items():
+        code, out, err = typed("logs/log.parquet", option, name)
+        assert (code, out, err) == (2, "", f"calibeat: {option} must be a file, got {what} '{name}'\n")
+    assert {name: os.lstat(name).st_mode for name in files()} == before
+
+
 def test_a_folder_that_cannot_be_written(typed, monkeypatch):
     monkeypatch.setattr(os, "access", lambda *_: False)  # the tests may run as root, who may write anywhere
     assert "--report must be in a folder that can be written" in typed("logs/log.parquet", "--report", "r.html")[2]
@@ -93,13 +113,29 @@ def test_a_report_that_fails_leaves_nothing(typed, monkeypatch):
         raise OSError(28, "No space left on device")
 
     before = files()
-    monkeypatch.setattr(result.BacktestResult, "to_html", full)
+    monkeypatch.setattr(backtest, "html", full)
     code, out, err = typed("logs/log.parquet", "--out", "new/deep/f.parquet", "--report", "new/r.html")
     assert (code, out) == (2, "") and "No space left" in err and files() == before
     Path("new").mkdir()
     Path("new/mine.txt").write_text("stays")
     typed("logs/log.parquet", "--out", "new/deep/f.parquet", "--report", "new/r.html")
     assert files() == sorted([*before, "new", "new/mine.txt"])
+
+
+def test_a_full_disk_is_a_sentence_and_leaves_nothing(tmp_path):
+    (tmp_path / "log.csv").write_text("p,y\n" + "0.5,1\n0.25,0\n" * 500)
+    arguments = ["backtest", "log.csv", "--methods", "ops", "--out", "f.parquet", "--report", "new/r.html"]
+    done = subprocess.run(
+        [sys.executable, "-m", "calibeat", *arguments],
+        cwd=tmp_path,
+        env={**os.environ, "NUMBA_DISABLE_JIT": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, 20_000)),
+    )
+    assert (done.returncode, done.stdout) == (2, "") and "File too large" in done.stderr
+    assert done.stderr.count("\n") == 1 and [path.name for path in tmp_path.iterdir()] == ["log.csv"]
 
 
 def test_planted_links_are_not_followed(typed):
@@ -147,7 +183,7 @@ def test_sigterm_leaves_no_half_written_file(tmp_path):
 
 def test_signals_end_the_run_in_the_main_thread_only(typed, capsys, monkeypatch):
     before = signal.getsignal(signal.SIGTERM)
-    monkeypatch.setattr(result.BacktestResult, "to_html", lambda *_: signal.raise_signal(signal.SIGTERM))
+    monkeypatch.setattr(backtest, "html", lambda *_: signal.raise_signal(signal.SIGTERM))
     assert typed("logs/log.parquet", "--report", "r.html", "--out", "f.parquet")[0] == 143
     assert signal.getsignal(signal.SIGTERM) == before and not list(Path().glob("*.parquet"))
 
@@ -167,3 +203,116 @@ def test_ctrl_c_before_the_command_is_known(monkeypatch, capsys):
 
     monkeypatch.setattr(cli, "parser", stopped)
     assert cli.main([]) == 130 and capsys.readouterr().err == "calibeat: stopped\n"
+
+
+# ---- signals at every moment ----------------------------------------------------------------------------------------
+
+OURS = ("cli/outputs.py", "cli/stop.py", "_util/files.py")
+
+
+def written(folder, *, second=False):
+    """A command that replaces one file, makes another in a new folder and prints -> its status, at every line.
+
+    The signal comes at the first line, then at the second, and so on, until it no longer comes in time.
+    """
+    for last in itertools.count():
+        lines = itertools.count()
+
+        def trace(frame, event, _, lines=lines, last=last):
+            if not frame.f_code.co_filename.endswith(OURS):
+                return None
+            if event == "line" and next(lines) in ((last, last + 3) if second else (last,)):
+                signal.raise_signal(signal.SIGTERM)
+            return trace
+
+        (folder / "old").write_text("old")
+        status, others = 0, sys.gettrace()
+        try:
+            with stopped_by_signals() as stop:
+                sys.settrace(trace)
+                try:
+                    with outputs([folder / "old", folder / "new" / "new"], stop) as opened:
+                        for file in opened.values():
+                            file.write(b"new")
+                    stop.check()
+                finally:
+                    sys.settrace(others)
+        except Stopped as stopped:
+            status = stopped.args[0]
+        yield last, status
+        if next(lines) <= last:
+            return
+        for path in (folder / "new" / "new", folder / "old"):
+            path.unlink(missing_ok=True)
+        if (folder / "new").exists():
+            (folder / "new").rmdir()
+
+
+@pytest.mark.parametrize("second", [False, True], ids=["one signal", "two signals"])
+def test_a_signal_at_any_line_leaves_all_outputs_or_none(tmp_path, monkeypatch, second):
+    monkeypatch.setattr(os, "fsync", lambda _: None)  # to save time
+    statuses = []
+    for line, status in written(tmp_path, second=second):
+        found = {path.name: path.read_text() for path in tmp_path.rglob("*") if path.is_file()}
+        if status:
+            assert found == {"old": "old"} and not (tmp_path / "new").exists(), line
+        else:
+            assert found == {"old": "new", "new": "new"}, line
+        statuses.append(status)
+    assert statuses.count(143) > 50 and statuses.count(0) > 10
+    assert statuses == sorted(statuses, reverse=True)  # once it is done, it is done
+
+
+def test_after_the_outputs_one_signal_is_ignored_and_a_second_stops(tmp_path):
+    with pytest.raises(Stopped), stopped_by_signals() as stop:  # noqa: PT012 - which signal stops is what is tested
+        with outputs([tmp_path / "a"], stop):
+            pass
+        signal.raise_signal(signal.SIGTERM)
+        stop.check()
+        (tmp_path / "b").touch()
+        signal.raise_signal(signal.SIGTERM)
+    assert files_of(tmp_path) == ["a", "b"]
+
+
+def files_of(folder):
+    return sorted(path.name for path in folder.iterdir())
+
+
+def test_without_outputs_nothing_is_held(tmp_path):
+    stop = Stop()
+    with outputs([], stop) as opened:
+        assert opened == {}
+    assert not stop.is_done and files_of(tmp_path) == []
+
+
+def test_a_command_that_is_done_ignores_signals_until_its_process_ends(tmp_path):
+    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        with stopped_by_signals(last=True) as stop, outputs([tmp_path / "a"], stop):
+            pass
+        assert signal.getsignal(signal.SIGTERM) == signal.getsignal(signal.SIGINT) == signal.SIG_IGN
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+    with stopped_by_signals(last=True):
+        pass
+    assert {number: signal.getsignal(number) for number in before} == before
+
+
+def test_a_real_signal_after_the_first_output_lets_the_command_finish(tmp_path):
+    (tmp_path / "log.csv").write_text("p,y\n" + "0.5,1\n0.25,0\n" * 500)
+    arguments = ["backtest", "log.csv", "--methods", "ops", "--report", "r.html", "--out", "f.parquet"]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "calibeat", *arguments],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        cwd=tmp_path,
+        env={**os.environ, "NUMBA_DISABLE_JIT": "1"},
+    )
+    with process:
+        while process.poll() is None and not ((tmp_path / "r.html").exists() or (tmp_path / "f.parquet").exists()):
+            time.sleep(0.0005)
+        process.terminate()
+        said, error = process.communicate(timeout=60)
+    assert (process.returncode, error) == (0, b"") and said.decode().count("Written: ") == 2
+    assert files_of(tmp_path) == ["f.parquet", "log.csv", "r.html"]

@@ -19,10 +19,10 @@ def run_of(*steps):
     """Steps with a check after each but the last, as a command makes them; how many were done, and the status."""
     done = 0
     try:
-        with stopped_by_signals() as check:
+        with stopped_by_signals() as stop:
             for step in steps:
                 if done:
-                    check()
+                    stop.check()
                 step()
                 done += 1
     except Stopped as stop:

@@ -63,7 +63,7 @@ def test_a_store_is_imported_from_what_was_exported(
     log, other = str(tmp_path / "log.parquet"), str(tmp_path / "other.db")
     main(["store", "export", log, "--store", store])
     for _ in range(2):  # the second time changes nothing
-        assert main(["store", "import", log, "--store", other, "--method", "tops"]) == 0
+        assert main(["store", "import", log, "--store", other, "--create", "--method", "tops"]) == 0
         capsys.readouterr()
         main(["store", "info", "--json", "--store", other])
         found = json.loads(capsys.readouterr().out)
@@ -77,11 +77,23 @@ def test_the_states_travel_as_a_bank_file(store: str, tmp_path: Path, capsys: py
     assert capsys.readouterr().out == f"states of 2 streams written to {bank}\n"
     assert main(["bank", "info", bank]) == 0
     capsys.readouterr()
-    assert main(["store", "import", bank, "--store", other, "--json"]) == 0
+    assert main(["store", "import", bank, "--store", other, "--create", "--json"]) == 0
     assert json.loads(capsys.readouterr().out) == {"streams": 2}
     assert main(["store", "replay", "--check", "--store", other]) == 0
     assert main(["store", "import", bank, "--store", other]) == 2
     assert "keys must be new to the store, got 's" in capsys.readouterr().err
+
+
+def test_an_import_makes_a_store_only_if_it_is_told_to(
+    store: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    other = tmp_path / "other.db"
+    for file in (tmp_path / "now.bank", tmp_path / "log.parquet"):
+        main(["store", "export", str(file), "--store", store])
+        capsys.readouterr()
+        assert main(["store", "import", str(file), "--store", str(other)]) == 2
+        assert f"store must exist, got none - at {other}: --create makes one" in capsys.readouterr().err
+    assert not other.exists()
 
 
 def test_an_import_leaves_the_monitor_of_the_store_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -118,7 +130,10 @@ def test_prune(store: str, capsys: pytest.CaptureFixture[str]) -> None:
             "file must end in .parquet (the log) or .bank (the states), got",
         ),
         (["store", "info", "--store", "no.db"], "store must exist, got nothing - at no.db"),
-        (["store", "import", "no.parquet", "--store", "{}"], "log must be a Parquet file with stream"),
+        (
+            ["store", "import", "no.parquet", "--store", "{}"],
+            "log must be a file, a folder, a glob or -, got 'no.parquet', which is not there",
+        ),
         (["backtest"], "LOG or --store must be given, got neither"),
         (["backtest", "log.csv", "--store", "{}"], "LOG or --store must be given, got both"),
         (["store", "info", "--store", "mysql://a"], "store must be a path"),

@@ -5,22 +5,44 @@ from __future__ import annotations
 import asyncio
 import doctest
 import inspect
+import json
+import linecache
+import sys
 import threading
 import time
-from collections.abc import Iterator
+import types
+from collections import deque
+from collections.abc import Callable, Coroutine, Generator, Iterator
+from contextlib import nullcontext, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from itertools import count
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
+import msgspec
 import pytest
-from served import service_apart, service_here
+from served import service_apart, service_here, wait_until
 
 from calibeat.cli.main import main
-from calibeat.client import AsyncClient, Busy, Client, NotAllowed, ServiceError, Unreachable, asynchronous, synchronous
+from calibeat.client import (
+    AsyncClient,
+    Busy,
+    Client,
+    NotAllowed,
+    Retries,
+    ServiceError,
+    Unreachable,
+    asynchronous,
+    shared,
+    synchronous,
+)
+from calibeat.client.buffer import Buffer
 from calibeat.client.conversation import Conversation
 from calibeat.client.errors import error_of
-from calibeat.client.shared import Retries
-from calibeat.errors import InvalidInput, OutcomeConflict, UnknownForecast, UnknownKey
+from calibeat.errors import CalibeatError, InvalidInput, OutcomeConflict, UnknownForecast, UnknownKey
+from calibeat.service.operations import Refusal
+from calibeat.service.wire import read_outcomes
 
 QUICK = Retries(3, first=0.01, longest=0.05)
 
@@ -153,9 +175,12 @@ def test_a_service_that_is_killed_and_comes_back_loses_no_outcome(tmp_path: Path
 
 # ---- a service that fails ------------------------------------------------------------------------------------------
 
+DONE_AND_GONE = -1  # does what is asked, and hangs up without an answer
+PAGE = -2  # 200 with a page that is none of the service, as a proxy gives it
+
 
 class Failing(ThreadingHTTPServer):
-    """Answers as it is told, in order; the last answer stays. 0 hangs up without a word."""
+    """Answers as it is told, in order; the last answer stays. 0 hangs up without a word. 200 does what is asked."""
 
     daemon_threads = True
 
@@ -163,6 +188,9 @@ class Failing(ThreadingHTTPServer):
         super().__init__(("127.0.0.1", 0), Handler)
         self.statuses = list(statuses)
         self.bodies: list[bytes] = []
+        self.learnt: dict[str, int] = {}  # the last outcome of each id
+        self.sentence, self.at = "the queue is full", None
+        self.hold: threading.Event | None = None  # answers wait for it
         threading.Thread(target=self.serve_forever, daemon=True).start()
 
     @property
@@ -173,6 +201,27 @@ class Failing(ThreadingHTTPServer):
         self.shutdown()
         self.server_close()
 
+    def answer(self, body: bytes) -> tuple[int, dict[str, Any]]:
+        """What a service would say; it refuses ids that begin with `bad`, and knows none that begin with `new`."""
+        found = json.loads(body)
+        events = found.get("events", [found])
+        for at, event in enumerate(events):
+            if event["id"].startswith("bad"):
+                place = at if "events" in found else "id"
+                return 400, {"error": {"code": "invalid", "message": f"id must be good - at event {at}", "at": place}}
+        if "score" in events[0]:
+            said = [{"stream": e["stream"], "id": e["id"], "probability": e["score"]} for e in events]
+            return 200, {"forecasts": said} if "events" in found else said[0]
+        said = []
+        for event in events:
+            known = self.learnt.get(event["id"])
+            self.learnt[event["id"]] = event["outcome"]
+            is_new = event["id"].startswith("new")
+            said.append(
+                {"id": event["id"], "status": "unknown" if is_new else "learnt" if known is None else "repeated"}
+            )
+        return 200, {"outcomes": said} if "events" in found else said[0]
+
 
 class Handler(BaseHTTPRequestHandler):
     """One request."""
@@ -180,15 +229,20 @@ class Handler(BaseHTTPRequestHandler):
     server: Failing
 
     def do_POST(self) -> None:
-        self.server.bodies.append(self.rfile.read(int(self.headers["content-length"])))
+        sent = self.rfile.read(int(self.headers["content-length"]))
+        self.server.bodies.append(sent)
         status = self.server.statuses.pop(0) if len(self.server.statuses) > 1 else self.server.statuses[0]
+        if self.server.hold is not None:
+            self.server.hold.wait(30)
+        said: dict[str, Any] = {"error": {"code": "full", "message": self.server.sentence, "at": self.server.at}}
+        if status in {200, DONE_AND_GONE}:
+            done, said = self.server.answer(sent)
+            status = done if status == 200 else 0
         if status == 0:
             self.close_connection = True
             return
-        body = b'{"stream":"s","id":"e","probability":0.5,"status":"learnt","outcomes":[{"id":"e","status":"learnt"}]}'
-        if status != 200:
-            body = b'{"error":{"code":"full","message":"the queue is full","at":null}}'
-        self.send_response(status)
+        body = json.dumps(said).encode() if status != PAGE else b"<html>"
+        self.send_response(200 if status == PAGE else status)
         if status == 503:
             self.send_header("retry-after", "0")
         self.send_header("content-length", str(len(body)))
@@ -197,6 +251,13 @@ class Handler(BaseHTTPRequestHandler):
 
     def log_message(self, *_: object) -> None:
         """Silence."""
+
+
+def outcome(id: str, value: int = 1) -> dict[str, Any]:  # noqa: A002 - the word of the service
+    return {"stream": "s", "id": id, "outcome": value}
+
+
+AT_ONCE = Retries(0, first=0.0)  # no retries, and the next attempt is always due
 
 
 def test_retries_have_the_same_id() -> None:
@@ -242,8 +303,8 @@ def test_a_buffer_is_emptied_when_the_service_is_back() -> None:
         assert await client.outcomes([{"stream": "s", "id": "e", "outcome": 1}]) == ["buffered"]
         assert (client.buffered, client.dropped) == (2, 0)
         server.statuses[:] = [200]
-        assert await client.flush() == {"e": "learnt"}
-        assert await client.outcome("s", "e", 1) == "learnt"
+        assert await client.flush() == {"e": "repeated"}  # the second of two
+        assert await client.outcome("s", "d", 1) == "learnt"
         server.statuses[:] = [0]
         assert await client.outcome("s", "e", 1) == "buffered"
         server.statuses[:] = [503, 200]
@@ -263,7 +324,7 @@ def test_a_buffer_is_emptied_when_the_service_is_back() -> None:
         client = Client(server.url, retries=Retries(0, first=0.0))
         assert client.outcomes([{"stream": "s", "id": "e", "outcome": 1}]) == ["buffered"]
         server.statuses[:] = [200]
-        assert client.outcomes([{"stream": "s", "id": "e", "outcome": 1}]) == ["learnt"]
+        assert client.outcomes([{"stream": "s", "id": "f", "outcome": 1}]) == ["learnt"]
         server.statuses[:] = [503, 200]
         client.outcome("s", "e", 1)
         client.close()
@@ -273,8 +334,447 @@ def test_an_answer_that_is_none_of_ours() -> None:
     error = error_of(500, b"<html>")
     assert isinstance(error, ServiceError)
     assert str(error) == "the service answered 500 without a reason"
-    with pytest.raises(Unreachable):
-        next(Conversation(Retries(0), 1)._request(None, 0))  # type: ignore[arg-type]
+    assert type(error_of(404, b"<html>")) is ServiceError  # a proxy's 404 says nothing about a forecast
+    assert type(error_of(502, b"<html>")) is Busy
+    assert type(error_of(400, b'{"error": "no"}')) is InvalidInput
+    for content in (b"<html>", b"[]", b"{}", b'{"outcomes": 1}', b"\xff"):
+        with pytest.raises(ServiceError, match="must answer in its own JSON, got something else"):
+            shared.answers(200, content, "outcomes", 1)
+    for read in (shared.answer_of, shared.status_of):
+        for found in ({}, []):
+            with pytest.raises(ServiceError, match="must answer in its own JSON"):
+                read(found)
+    with pytest.raises(Unreachable, match="no attempt was made"):
+        next(Conversation(Retries(0), 1)._send(None, 1))  # type: ignore[arg-type]
+
+
+# ---- nothing is lost -----------------------------------------------------------------------------------------------
+
+
+def in_outage(server: Failing, count: int, **more: Any) -> Client:
+    """A client with outcomes in its buffer."""
+    server.statuses[:] = [503]
+    client = Client(server.url, **{"retries": AT_ONCE, **more})
+    assert client.outcomes([outcome(f"e{i}") for i in range(count)]) == ["buffered"] * count
+    assert (client.buffered, client.dropped) == (count, 0)
+    return client
+
+
+@pytest.mark.parametrize("status", [400, 401, 403, 404, 405, 409, 413, 415, 421, 500, 501, 301, PAGE])
+def test_an_answer_that_is_no_answer_keeps_the_buffer(status: int) -> None:
+    with Failing() as server:
+        client = in_outage(server, 30)
+        server.statuses[:] = [status]
+        with pytest.raises(CalibeatError):
+            client.flush()
+        with pytest.raises(CalibeatError):  # the caller hears of it, and the outcome is kept all the same
+            client.outcome("s", "e30", 1)
+        with pytest.raises(CalibeatError):
+            client.outcomes([outcome("e31"), outcome("e32")])
+        assert (client.buffered, client.dropped, client.refused) == (33, 0, 0)
+        server.statuses[:] = [200]
+        assert client.flush() == {f"e{i}": "learnt" for i in range(33)}
+        assert (client.buffered, len(server.learnt)) == (0, 33)
+
+
+@pytest.mark.parametrize("at", [True, -1, 30, "events", None])
+def test_a_refusal_that_names_no_event_keeps_the_buffer(at: Any) -> None:
+    with Failing() as server:
+        client = in_outage(server, 1 if at is True else 30)
+        server.statuses[:], server.at = [400], at
+        with pytest.raises(InvalidInput):
+            client.flush()
+        assert (client.buffered, client.refused) == (1 if at is True else 30, 0)
+
+
+def test_one_outcome_that_is_refused_is_set_aside_and_named(caplog: pytest.LogCaptureFixture) -> None:
+    with Failing(503) as server:
+        client = Client(server.url, retries=AT_ONCE)
+        ids = [f"e{i}" for i in range(50)] + ["bad1"] + [f"e{i}" for i in range(50, 99)] + ["bad2"]
+        client.outcomes([outcome(id) for id in ids])  # noqa: A001
+        server.statuses[:] = [200]
+        done = client.flush()
+        assert [id for id, status in done.items() if status == "refused"] == ["bad1", "bad2"]  # noqa: A001
+        assert (client.buffered, client.dropped, client.refused, len(server.learnt)) == (0, 0, 2, 99)
+        assert [refusal.event for refusal in client.refusals] == [outcome("bad1"), outcome("bad2")]
+        assert client.refusals[0].reason == "id must be good - at event 50"
+        assert "set aside: id must be good - at event 50 - stream 's', id 'bad1'" in caplog.text
+
+
+def test_the_caller_of_a_refused_outcome_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    with Failing() as server:
+        client = in_outage(server, 2)
+        server.statuses[:] = [200]
+        with pytest.raises(InvalidInput, match="id must be good - at event 2"):
+            client.outcome("s", "bad", 1)
+        assert (client.buffered, client.refused, len(server.learnt)) == (0, 1, 2)
+        server.statuses[:] = [503, 200]
+        client.outcome("s", "e9", 1)
+        assert client.outcomes([outcome("e8"), outcome("bad"), outcome("e7")]) == ["learnt", "refused", "learnt"]
+        for id, error in (("new", UnknownForecast), ("bad", InvalidInput)):  # noqa: A001 - at once, without a buffer
+            with pytest.raises(error):
+                client.outcome("s", id, 1)
+        monkeypatch.setattr(client._say.buffer, "refusals", deque(maxlen=0))
+        server.statuses[:] = [503, 200]
+        client.outcome("s", "e6", 1)
+        with pytest.raises(InvalidInput, match="the service refused it"):
+            client.outcome("s", "bad", 1)
+
+
+def test_an_outcome_behind_others_raises_as_it_would_alone() -> None:
+    with Failing() as server:
+        for status, error in (
+            ("unknown", UnknownForecast),
+            ("expired", UnknownForecast),
+            ("conflict", OutcomeConflict),
+        ):
+            client = in_outage(server, 1)
+            server.statuses[:] = [200]
+            server.answer = lambda _, status=status: (  # type: ignore[method-assign, misc]
+                200,
+                {"outcomes": [{"status": "learnt"}, {"status": status}]},
+            )
+            with pytest.raises(error, match=r"got (id|another for id) 'e1'"):
+                client.outcome("s", "e1", 1)
+            assert client.buffered == 0
+
+
+def test_a_request_that_is_too_large_is_split(tmp_path: Path) -> None:
+    with (
+        service_here(tmp_path / "calibeat.db", limits={"events": 3}) as where,
+        Client(where, retries=AT_ONCE) as client,
+    ):
+        answers = client.predict_many([{"stream": "s", "score": i / 10, "id": f"e{i}"} for i in range(10)])
+        assert [answer.id for answer in answers] == [f"e{i}" for i in range(10)]
+        assert client.outcomes([outcome(f"e{i}") for i in range(5)]) == ["learnt"] * 5
+        client._say.buffer.add([outcome(f"e{i}") for i in range(10)])
+        assert list(client.flush().values()) == ["repeated"] * 5 + ["learnt"] * 5
+        assert client.stream("s")["outcomes"] == 10
+
+
+def test_long_names_are_split_by_bytes(url: str) -> None:
+    names = ["日" * 190 + f"{i:06d}" for i in range(5_000)]
+    with Client(url) as client:
+        assert len(client.predict_many({"stream": "é" * 200, "score": 0.5, "id": name} for name in names)) == 5_000
+        events = [{"stream": "é" * 200, "id": name, "outcome": 1} for name in names]
+        assert client.outcomes(events[:4_500]) == ["learnt"] * 4_500
+        client._say.buffer.add(events)
+        assert list(client.flush().values()) == ["repeated"] * 4_500 + ["learnt"] * 500
+
+
+def test_what_is_left_of_a_batch_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("calibeat.client.shared.LARGEST_BATCH", 2)
+    with Failing(200, 503) as server:
+        client = Client(server.url, retries=AT_ONCE)
+        assert client.outcomes([outcome(f"e{i}") for i in range(7)]) == ["learnt"] * 2 + ["buffered"] * 5
+        assert client.buffered == 5
+        server.statuses[:] = [200, 200, 503]
+        with pytest.raises(Busy):
+            client.flush()
+        assert client.buffered == 1
+        server.statuses[:] = [200, 401]
+        client.flush()
+        with pytest.raises(NotAllowed):  # the caller is told, and nothing is kept behind its back
+            client.outcomes([outcome(f"e{i}") for i in range(7)])
+        assert client.buffered == 0
+
+
+def test_the_client_checks_outcomes_as_the_service_does() -> None:
+    nothing = object()
+    names = ["a", "é" * 200, "x" * 201, "", "a\tb", "a\x7f", "\x1f", "a\ud800", "\uffff", "..", " ", None, 7, nothing]
+    for name in names:
+        for event in ({"stream": name, "id": "i"}, {"stream": "s", "id": name}):
+            try:
+                body = msgspec.json.encode({**event, "outcome": 1})
+                read_outcomes(body, 1)
+                is_good = True
+            except (Refusal, TypeError, UnicodeEncodeError):
+                is_good = False
+            with nullcontext() if is_good else pytest.raises(InvalidInput, match=r" - at event 0$"):
+                shared.outcome_events([{**event, "outcome": 1}])
+    for moment in (0, 2.5e11):
+        assert shared.outcome_event("s", "i", 1, moment)["time"] == moment
+    for moment in (-1, 2.6e11, float("nan"), "x"):  # type: ignore[assignment]
+        with pytest.raises(InvalidInput, match="time must be seconds since 1970"):
+            shared.outcome_event("s", "i", 1, moment)
+    for event, words in (
+        (3, "event must have stream, id and outcome, got 3"),
+        ({"stream": "s", "id": "i"}, "outcome is missing"),
+        ({**outcome("i"), "score": 1}, "'score' is not a field of an outcome"),
+        (outcome("i", 2), "outcome must be 0 or 1, got 2"),
+    ):
+        with pytest.raises(InvalidInput, match=f"{words} - at event 1"):
+            shared.outcome_events([outcome("i"), event])  # type: ignore[list-item]
+    assert shared.outcome_events([{**outcome("i", True), "time": None}]) == [outcome("i")]
+
+
+def test_a_bad_outcome_never_reaches_the_buffer(tmp_path: Path) -> None:
+    with service_apart(tmp_path / "calibeat.db", "--method", "ops") as first:
+        port = int(first.url.rpartition(":")[2])
+        client = Client(first.url, retries=AT_ONCE)
+        client.predict_many([{"stream": "s", "score": 0.5, "id": f"e{i}"} for i in range(99)])
+    for i in range(50):
+        client.outcome("s", f"e{i}", 1)
+    with pytest.raises(InvalidInput, match="id must be text of 1 to 200 characters, got 201"):
+        client.outcome("s", "e" * 201, 1)
+    with pytest.raises(InvalidInput, match="id must be text of 1 to 200 characters, got 201 - at event 1"):
+        client.outcomes([outcome("e50"), outcome("e" * 201)])
+    client.outcomes([outcome(f"e{i}") for i in range(50, 99)])
+    assert client.buffered == 99
+    with service_here(tmp_path / "calibeat.db", port=port):
+        assert set(client.flush().values()) == {"learnt"}
+        assert client.stream("s")["outcomes"] == 99
+        client.close()
+
+
+# ---- threads -------------------------------------------------------------------------------------------------------
+
+
+def test_one_outage_holds_up_one_thread() -> None:
+    with Failing(503, 200) as server:
+        client = Client(server.url, retries=Retries(1, first=0.0))
+        said: list[str] = []
+        first = threading.Thread(target=lambda: said.append(client.outcome("s", "e0", 1)))
+        server.hold = threading.Event()
+        first.start()
+        wait_until(lambda: len(server.bodies) == 1)
+        server.hold.set()
+        server.hold = held = threading.Event()
+        wait_until(lambda: len(server.bodies) == 2)  # it retries, and hears nothing
+        assert [client.outcome("s", f"e{i}", 1) for i in (1, 2)] == ["buffered"] * 2
+        assert client.outcomes([outcome("e3")]) == ["buffered"]
+        assert first.is_alive() and client.buffered == 4 and len(server.bodies) == 2
+        other = threading.Thread(target=client.flush)  # waits for its turn
+        other.start()
+        held.set()
+        first.join()
+        other.join()
+        assert said == ["learnt"] and client.buffered == 0 and len(server.learnt) == 4
+
+
+def test_after_an_outage_calls_do_not_wait_for_the_buffer() -> None:
+    with Failing() as server:
+        client = in_outage(server, 3)
+        server.statuses[:], server.hold = [200], threading.Event()
+        client._say._is_away = False  # as after the first of several parts
+        other = threading.Thread(target=client.flush)
+        other.start()
+        wait_until(lambda: len(server.bodies) == 2)
+        held, server.hold = server.hold, None
+        assert client.outcome("s", "e9", 1) == "learnt"  # by itself
+        assert client.outcome("s", "e1", 0) == "buffered"  # behind the other outcome of its event
+        held.set()
+        other.join()
+        assert client.buffered == 0 and server.learnt["e1"] == 0
+
+
+def test_what_is_being_sent_needs_no_room() -> None:
+    with Failing() as server:
+        client = in_outage(server, 4, buffer=4)
+        server.statuses[:], server.hold = [200], threading.Event()
+        other = threading.Thread(target=client.flush)
+        other.start()
+        wait_until(lambda: len(server.bodies) == 2)
+        assert client.outcomes([outcome(f"f{i}") for i in range(5)]) == ["buffered"] * 5
+        assert (client.buffered, client.dropped) == (8, 1)
+        server.hold.set()
+        other.join()
+        assert (client.buffered, client.dropped, len(server.learnt)) == (0, 1, 8)
+    buffer = Buffer(2)
+    buffer.add([outcome("a"), outcome("b")])
+    assert buffer.take_turn() is not None and len(buffer.oldest(10)) == 2
+    buffer.add([outcome("c")])
+    assert (len(buffer), buffer.dropped) == (3, 0)
+    buffer.end_turn()  # they were not answered
+    assert (len(buffer), buffer.dropped) == (2, 1)
+
+
+def test_threads_that_report_and_flush_lose_nothing_and_keep_the_order_of_each_event() -> None:
+    statuses = [(200, 503, DONE_AND_GONE, 0, 200, 429, 200)[i % 7] for i in range(600)] + [200]
+    with Failing(*statuses) as server:
+        client = Client(server.url, retries=Retries(1, first=0.0))
+
+        def report(number: int) -> None:
+            for i in range(12):
+                client.outcome("s", f"{number}-{i}", 0)
+                client.outcomes([outcome(f"{number}-{i}"), outcome(f"{number}-{i}-more")])
+
+        def flush() -> None:
+            for _ in range(12):
+                with suppress(Busy, Unreachable):
+                    client.flush()
+
+        threads = [threading.Thread(target=report, args=(n,)) for n in range(4)]
+        threads += [threading.Thread(target=flush) for _ in range(2)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        server.statuses[:] = [200]
+        client.flush()
+        assert (client.buffered, client.dropped, client.refused) == (0, 0, 0)
+        assert len(server.learnt) == 4 * 12 * 2 and set(server.learnt.values()) == {1}
+
+
+def interrupted(call: Callable[[], Any], at: int) -> bool:
+    """Make a call whose `at`-th line of the client's code is a KeyboardInterrupt -> whether it came so far.
+
+    Not in a line `with self._lock`: Python runs no handler of a signal between the end of the block and the release.
+    """
+    folder, left = str(Path(synchronous.__file__).parent), at
+
+    def trace(frame: FrameType, event: str, _: Any) -> Any:
+        nonlocal left
+        if not frame.f_code.co_filename.startswith(folder):
+            return None
+        line = linecache.getline(frame.f_code.co_filename, frame.f_lineno)
+        if event == "line" and "with self._lock" not in line:
+            left -= 1
+            if left == 0:
+                raise KeyboardInterrupt
+        return trace
+
+    def run() -> None:
+        sys.settrace(trace)
+        try:
+            call()
+        except (KeyboardInterrupt, Busy):
+            pass
+        finally:
+            sys.settrace(None)
+
+    thread = threading.Thread(target=run)  # tracing is for each thread
+    thread.start()
+    thread.join()
+    return left <= 0
+
+
+@pytest.mark.parametrize("way", ["flush", "outcome", "outcomes", "refused"])
+def test_an_interrupt_at_any_line_loses_nothing(way: str) -> None:
+    with Failing() as server, Client(server.url) as client:
+        calls: dict[str, Callable[[], Any]] = {
+            "flush": client.flush,
+            "refused": client.flush,
+            "outcome": lambda: client.outcome("s", "e9", 1),
+            "outcomes": lambda: client.outcomes([outcome("e8"), outcome("e9")]),
+        }
+        for at in range(1, 10_000):
+            client._say = Conversation(Retries(1, first=0.0), 100)  # a new client takes long
+            server.statuses[:] = [503, 200]
+            server.learnt.clear()
+            server.bodies.clear()
+            kept = [] if way == "outcome" else [outcome(id) for id in ("e0", "bad", "e1")[:: 1 + (way != "refused")]]  # noqa: A001
+            client._say.buffer.add(kept)
+            came_so_far = interrupted(calls[way], at)
+            bodies = [json.loads(body) for body in server.bodies]
+            sent = {event["id"] for body in bodies for event in body.get("events", [body])}
+            server.statuses[:] = [200]
+            client.flush()
+            assert (client.buffered, client.dropped) == (0, 0)
+            assert sent | {event["id"] for event in kept} <= server.learnt.keys() | {"bad"}, at
+            assert client.refused >= (way == "refused"), at  # set aside twice rather than never
+            if not came_so_far:
+                break
+        assert at > 50
+
+
+# ---- tasks ---------------------------------------------------------------------------------------------------------
+
+
+@types.coroutine
+def cancelled_at(coroutine: Coroutine[Any, Any, Any], at: int) -> Generator[Any, Any, Any]:
+    """Run a coroutine in its task, which is cancelled at the `at`-th moment at which it waits for something."""
+    steps = coroutine.__await__()
+    try:
+        waits_for = next(steps)
+        for number in count():
+            if number == at:
+                task = asyncio.current_task()
+                assert task is not None
+                task.cancel()
+            try:
+                got = yield waits_for
+            except BaseException as error:  # noqa: BLE001 - the coroutine's to see
+                waits_for = steps.throw(error)
+            else:
+                waits_for = steps.send(got)
+    except StopIteration as end:
+        return end.value
+
+
+@pytest.mark.parametrize("way", ["flush", "outcome", "outcomes"])
+def test_a_call_that_is_cancelled_anywhere_loses_nothing(way: str) -> None:
+    async def cancel(server: Failing, at: int) -> bool:
+        server.statuses[:] = [503]
+        server.learnt.clear()
+        client = AsyncClient(server.url, retries=Retries(1, first=0.001))
+        kept = [outcome(f"e{i}") for i in range(5)]
+        if way == "flush":
+            client._say.buffer.add(kept)
+            call: Coroutine[Any, Any, Any] = client.flush()
+        elif way == "outcome":
+            call = client.outcome("s", "e0", 1)
+        else:
+            call = client.outcomes(kept)
+        server.statuses[:] = [503, 200]
+
+        async def run() -> Any:
+            return await cancelled_at(call, at)
+
+        task = asyncio.create_task(run())
+        try:
+            await task
+        except asyncio.CancelledError:
+            is_over = False
+        else:
+            is_over = True
+        server.statuses[:] = [200]
+        await client.flush()
+        assert (client.buffered, client.dropped) == (0, 0)
+        assert len(server.learnt) == (1 if way == "outcome" else 5), at
+        await client.close()
+        return is_over
+
+    with Failing() as server:
+        for at in range(1_000):
+            if asyncio.run(cancel(server, at)):
+                break
+        assert at > 4
+
+
+def test_tasks_that_are_cancelled_at_random_lose_nothing() -> None:
+    async def everything(server: Failing) -> None:
+        client = AsyncClient(server.url, retries=Retries(2, first=0.001))
+
+        async def report(number: int) -> None:
+            for i in range(10):
+                with suppress(TimeoutError):
+                    await asyncio.wait_for(client.outcome("s", f"{number}-{i}", 1), 0.001 * (1 + (number + i) % 7))
+
+        async def flush() -> None:
+            for i in range(10):
+                with suppress(TimeoutError, Busy, Unreachable):
+                    await asyncio.wait_for(client.flush(), 0.002 * (1 + i))
+
+        await asyncio.gather(*(report(n) for n in range(5)), *(flush() for _ in range(3)))
+        server.statuses[:] = [200]
+        await client.flush()
+        assert (client.buffered, client.dropped, len(server.learnt)) == (0, 0, 50)
+        await client.close()
+
+    with Failing(*[(200, 503, DONE_AND_GONE, 200, 0)[i % 5] for i in range(400)], 200) as server:
+        asyncio.run(everything(server))
+
+
+def test_without_a_buffer_a_cancelled_call_keeps_nothing() -> None:
+    async def everything(server: Failing) -> None:
+        async with AsyncClient(server.url, retries=Retries(5, first=60.0, longest=60.0), buffer=0) as client:
+            with pytest.raises(TimeoutError):
+                await asyncio.wait_for(client.outcome("s", "e", 1), 0.2)
+            assert (client.buffered, client.dropped, client.refused, client.refusals) == (0, 0, 0, [])
+
+    with Failing(503) as server:
+        asyncio.run(everything(server))
 
 
 def test_waits_grow_and_are_random() -> None:

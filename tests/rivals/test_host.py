@@ -82,6 +82,21 @@ def test_an_object_is_copied_and_missing_outcomes_are_not_learnt() -> None:
     assert host.outcomes == 2  # the second is due behind the end
 
 
+def test_a_batch_with_a_bad_forecast_has_not_happened() -> None:
+    class Failing(Share):
+        def predict(self, score: float) -> float:
+            return 7.0 if score == 0.75 else super().predict(score)
+
+    host = Host(Failing)
+    receipt = host.predict(0.5)
+    with pytest.raises(InvalidInput, match=r"rival must predict a probability in .*, got 7.0 - at event 3"):
+        host.run([0.5, 0.5, 0.75, 0.5], [1, 1, 1, 1])
+    assert (host.events, host.outcomes) == (1, 0) and host.rival.all == 2.0
+    host.update(receipt, 1)
+    assert host.run([0.5, 0.5], [1, 1]).tolist() == [2 / 3, 3 / 4]
+    assert (host.events, host.outcomes) == (3, 3)
+
+
 @pytest.mark.parametrize(
     ("rival", "said"),
     [

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from time import sleep
 from typing import Any
 
 import httpx
 import pytest
-from served import service_here
+from served import request, service_here, talk
 
 ERROR_FIELDS = {"code", "message", "at"}
 
@@ -166,6 +167,61 @@ def test_a_bad_body_is_explained(http: httpx.Client, body: bytes, code: str, at:
     assert words in refused(answer, 400, code, at)
 
 
+DEEP = b"[" * 100_000
+NESTED = b'{"a":' * 50_000
+UNREADABLE = [
+    b'{"stream":"Z\xfcrich","id":"u","score":0.5}',  # Latin-1
+    b'{"stream":"u","id":"\xff\xfe","score":0.5}',
+    b'{"\xff":"u","id":"u","score":0.5}',
+    b'{"stream":"\xed\xa0\x80","id":"u","score":0.5}',  # a surrogate
+    b'{"stream":"\\ud800","id":"u","score":0.5}',
+    b'{"stream":"\xc0\xaf","id":"u","score":0.5}',  # a slash, too long
+    b'{"stream":"\xf4\x90\x80\x80","id":"u","score":0.5}',  # after the last character
+    b'{"stream":"u","id":"u","outcome":1.0,"x":"\xff"}',
+    b'{"events":[{"stream":"\xff","id":"u","score":0.5}]}',
+    b'{"stream":' + DEEP + b"}",
+    b'{"stream":"u","id":' + DEEP,
+    b'{"stream":"u","id":"u","score":' + DEEP + b"]" * 100_000 + b"}",
+    b'{"stream":"u","id":"u","outcome":' + DEEP + b"]" * 100_000 + b"}",
+    b'{"stream":"u","id":"u","outcome":' + NESTED + b"1" + b"}" * 50_001,
+    b'{"stream":"u","id":"u","score":0.5,"time":' + DEEP + b"]" * 100_000 + b"}",
+    b'{"events":' + DEEP + b"]" * 100_000 + b"}",
+    b'{"events":[{"stream":"u","id":"u","score":' + DEEP + b"]" * 100_000 + b"}]}",
+    b'{"unknown":' + DEEP + b"]" * 100_000 + b"}",
+    DEEP * 10,
+    NESTED * 4,
+    b'{"stream":"u","id":"u","outcome":' + b"9" * 5000 + b"}",
+]
+
+
+@pytest.mark.parametrize("number", range(len(UNREADABLE)))
+def test_a_body_that_cannot_be_read_is_refused_at_once_on_every_way(url: str, number: int) -> None:
+    body = UNREADABLE[number]
+    whole = b'{"stream":"s","id":"i","score":0.5}'
+    for path, method in (
+        ("/v1/forecasts", "POST"),
+        ("/v1/outcomes", "POST"),
+        ("http://localhost/v1/forecasts", "POST"),
+        ("/v1/outcomes", "PUT"),
+    ):
+        found = talk(url, request(path, body, "connection: close", method=method))
+        assert found.startswith(b"HTTP/1.1 400") and b'{"error":{"code":"' in found, found
+    found = talk(url, request("/v1/forecasts", whole) + request("/v1/forecasts", body, "connection: close"))
+    assert [answer[:3] for answer in found.split(b"HTTP/1.1 ")[1:]] == [b"200", b"400"]
+
+
+def test_of_a_key_that_comes_twice_the_last_one_counts(http: httpx.Client) -> None:
+    answer = http.post("/v1/forecasts", content=b'{"stream":"twice","id":"twice","score":0.1,"score":0.9}')
+    assert answer.json()["probability"] == pytest.approx(0.9)
+
+
+def test_what_a_body_that_cannot_be_read_is_told(http: httpx.Client) -> None:
+    told = refused(http.post("/v1/forecasts", content=UNREADABLE[0]), 400, "malformed")
+    assert told == "body must be JSON in UTF-8, got the byte 0xfc"
+    told = refused(http.post("/v1/forecasts", content=UNREADABLE[9]), 400, "invalid", "stream")
+    assert told == "stream must be text of 1 to 200 characters, got what cannot be read"
+
+
 def test_bad_outcomes_are_explained(http: httpx.Client) -> None:
     message = refused(
         http.post("/v1/outcomes", json={"stream": "s", "id": "i", "outcome": 2}), 400, "invalid", "outcome"
@@ -236,7 +292,11 @@ def test_streams_come_page_by_page(http: httpx.Client) -> None:
         if after is None:
             break
     assert names == [f"page-{i:02d}" for i in range(25)]
-    found = http.get("/v1/streams", params={"order": "pending", "limit": 1}).json()["streams"]
+    for _ in range(600):  # the order is brought up to date about once a second
+        found = http.get("/v1/streams", params={"order": "pending", "limit": 1}).json()["streams"]
+        if found[0]["pending"] >= 1:
+            break
+        sleep(0.1)
     assert len(found) == 1 and found[0]["pending"] >= 1
 
 
@@ -277,6 +337,11 @@ def test_everything_about_a_stream(http: httpx.Client) -> None:
     assert found["params"]
     hours = http.get("/v1/streams/told/history").json()["hours"]
     assert sum(hour["forecasts"] for hour in hours) == 6 and len(hours) == 3
+    first = http.get("/v1/streams/told/history", params={"limit": 2}).json()
+    assert first["hours"] == hours[:2]
+    rest = http.get("/v1/streams/told/history", params={"limit": 2, "from": first["next"]}).json()
+    assert rest == {"hours": hours[2:], "next": None}
+    refused(http.get("/v1/streams/told/history?limit=10001"), 400, "invalid", "limit")
     early = http.get("/v1/streams/told/history", params={"from": 0, "to": times[0]}).json()["hours"]
     assert sum(hour["forecasts"] for hour in early) == 2
     bins = http.get("/v1/streams/told/reliability").json()

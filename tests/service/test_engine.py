@@ -48,6 +48,46 @@ def test_the_same_id_with_another_score_or_stream_is_a_conflict(url: str, other:
         assert service.ask(("paris", "e9", 0.4))  # the id is still free
 
 
+def test_nothing_stays_of_a_refused_batch(url: str) -> None:
+    with desk(url) as service:
+        engine, connection = service.engine, service.engine.store.connection
+        service.ask(("paris", "e1", 0.83))
+        ghosts = [ForecastEvent(f"ghost{at}", f"g{at}", 0.5) for at in range(50)]
+        taken = ForecastEvent("paris", "e1", 0.9)
+        for _ in range(3):
+            (answer,) = service.group([*ghosts, taken])
+            assert isinstance(answer, Refusal) and answer.status == 409
+        answers = service.group([*ghosts[:10], taken], [ForecastEvent("rome", "e2", 0.5)], [ghosts[9], taken])
+        assert isinstance(answers[0], Refusal) and len(answers[1]) == 1 and isinstance(answers[2], Refusal)
+        assert service.tell(("ghost1", "g1", 1)) == ["unknown"]
+        assert connection.all("SELECT name FROM stream ORDER BY name") == [("paris",), ("rome",)]
+        assert set(engine._streams) == {"paris", "rome"} == set(engine.bank)
+        assert service.group(ghosts[:2], [OutcomeEvent("ghost1", "g1", 1)])[1] == ["learnt"]
+        assert set(engine.bank) == {"paris", "rome", "ghost0", "ghost1"}
+    assert replay_check(url).is_same and check(url) == []
+
+
+def test_nothing_stays_of_a_group_that_broke_off(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: Any, **__: Any) -> None:
+        raise ValueError("a fault")
+
+    with desk(url) as service:
+        engine = service.engine
+        service.ask(("paris", "e1", 0.83))
+        with monkeypatch.context() as patched:
+            patched.setattr(engine.store, "write", broken)
+            with pytest.raises(ValueError, match="a fault"):
+                service.ask(("rome", "e2", 0.83))
+            engine.forget()
+            patched.setattr(engine.bank, "fold", broken)
+            with pytest.raises(ValueError, match="a fault"):
+                service.ask(("rome", "e2", 0.83))
+            engine.forget()
+        assert set(engine.bank) == {"paris"}
+        assert service.ask(("rome", "e2", 0.83)) and service.ask(("paris", "e3", 0.5))
+    assert replay_check(url).is_same and check(url) == []
+
+
 def test_a_batch_may_repeat_itself_but_not_contradict_itself(url: str) -> None:
     with desk(url) as service:
         once, twice = service.ask(("paris", "e1", 0.83), ("paris", "e1", 0.83))

@@ -84,7 +84,7 @@ def test_a_store_that_is_deleted_under_the_service_ends_it(tmp_path: Path) -> No
     with desk(str(url)) as service:
         service.ask(("paris", "e1", 0.5))
         shutil.move(url, tmp_path / "moved.db")
-        with pytest.raises(service.engine.store.failures, match="store must stay where it is while it is used"):
+        with pytest.raises(service.engine.store.failures, match="store must keep its files while it is used"):
             service.ask(("paris", "e2", 0.5))
         url.write_bytes(b"")  # another file in its place
         with pytest.raises(service.engine.store.failures, match="got another file or none"):
@@ -94,14 +94,13 @@ def test_a_store_that_is_deleted_under_the_service_ends_it(tmp_path: Path) -> No
 def test_a_database_that_may_only_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     url = tmp_path / "calibeat.db"
     connect = sqlite3.connect
-    monkeypatch.setattr(sqlite3, "connect", lambda address, **more: connect(address.replace("rwc", "ro"), **more))
-    with pytest.raises(InvalidInput, match="store must be a file that can be read and written, got: unable to open"):
-        open_store(str(url))
-    monkeypatch.undo()
     with desk(str(url)):
         pass
-    monkeypatch.setattr(sqlite3, "connect", lambda address, **more: connect(address.replace("rwc", "ro"), **more))
-    with pytest.raises(InvalidInput, match="got: attempt to write a readonly database"):
+    monkeypatch.setattr(sqlite3, "connect", lambda address, **more: connect(address.replace("=rw", "=ro"), **more))
+    with pytest.raises(InvalidInput, match="read and written, got: attempt to write a readonly database"):
+        open_store(str(url))
+    monkeypatch.setattr(sqlite3, "connect", lambda *_, **more: connect(f"{tmp_path.as_uri()}/no.db?mode=rw", **more))
+    with pytest.raises(InvalidInput, match="store must be a file that can be read and written, got: unable to open"):
         open_store(str(url))
 
 
@@ -185,6 +184,7 @@ def test_a_fault_of_ours_refuses_one_request_and_serves_the_others(
         answers = dict(heard)
         assert isinstance(answers["a"], list) and isinstance(answers["b"], list)
         assert isinstance(answers["bad"], Refusal) and answers["bad"].status == 500
+        assert "a fault" not in answers["bad"].message and "a fault" in caplog.text
         assert service.engine.numbers.rejected["internal"] == 1 and "a group could not be done" in caplog.text
     assert replay_check(url).is_same and check(url) == []
 

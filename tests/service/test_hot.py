@@ -10,7 +10,7 @@ from typing import Any
 
 import httpx
 import pytest
-from served import service_here
+from served import request, service_here, talk
 
 from calibeat.service.app import Service
 from calibeat.service.hot import Call, Hot
@@ -152,9 +152,53 @@ def test_one_answer_that_cannot_be_sent_does_not_stop_the_others(caplog: pytest.
         hot.answer([(Broken(), refusal), (Fine(), refusal)])
     assert sent[0][0] == 409 and json.loads(sent[0][1])["error"]["message"] == "taken"
     assert "an answer could not be sent" in caplog.text
-    assert hot.refused == {"conflict": 2}
+    assert hot.refused == {"conflict": 2, "internal": 1}
     with pytest.raises(NotImplementedError):
         Call().send(200, b"")
+
+
+def faulty(*_: object, **__: object) -> None:
+    raise ZeroDivisionError("a secret of the store")
+
+
+@pytest.mark.parametrize("where", ["engine.submit", "render"])
+@pytest.mark.parametrize("path", ["/v1/forecasts", "http://localhost/v1/forecasts"])
+def test_a_fault_of_ours_is_a_logged_500_without_its_text(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, where: str, path: str
+) -> None:
+    """On both ways, at once, and the connection goes on."""
+    monkeypatch.setattr(f"calibeat.service.{'engine.Engine.submit' if '.' in where else 'hot.Hot.render'}", faulty)
+    with service_here(tmp_path / "calibeat.db") as url:
+        body = json.dumps(EVENT).encode()
+        found = talk(url, request(path, body) + b"GET /healthz HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n")
+    first, second = found.split(b"HTTP/1.1 ")[1:]
+    assert first.startswith(b"500") and b'"internal"' in first and b"its log says why" in first
+    assert second.startswith(b"421") and b"secret" not in found
+    assert "a secret of the store" in caplog.text
+
+
+@pytest.mark.parametrize("path", ["/v1/forecasts", "http://localhost/v1/forecasts"])
+def test_a_fault_in_the_checks_of_a_head_is_a_logged_500(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, path: str
+) -> None:
+    with service_here(tmp_path / "calibeat.db") as url:
+        monkeypatch.setattr(Service, "check_hot", faulty)
+        found = talk(url, request(path, json.dumps(EVENT).encode(), "connection: close"))
+    assert found.count(b"HTTP/1.1 500") == 1 and b'"internal"' in found and b"secret" not in found
+    assert "a secret of the store" in caplog.text
+
+
+def test_a_fault_in_a_callback_of_the_parser_is_a_logged_500(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    body = json.dumps(EVENT).encode()
+    with service_here(tmp_path / "calibeat.db") as url:
+        for name in ("on_url", "on_header", "on_body"):
+            monkeypatch.setattr(Protocol, name, faulty)
+            found = talk(url, request("/v1/forecasts", body))
+            assert found.count(b"HTTP/1.1 ") == 1 and b"HTTP/1.1 500" in found and b"secret" not in found
+            monkeypatch.undo()
+    assert caplog.text.count("ZeroDivisionError: a secret of the store") == 3
 
 
 def test_a_group_that_comes_after_the_end_is_only_logged(caplog: pytest.LogCaptureFixture) -> None:

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 
+import faults
 import kills
 import pytest
+from components import postgres_folder
+from postgres import Postgres
 
 
 @pytest.mark.parametrize(("method", "most"), [("tops", 50), ("auto", 5)], ids=["tops, large groups", "auto"])
@@ -15,3 +20,32 @@ def test_ten_kills_lose_nothing(tmp_path: Path, method: str, most: int) -> None:
     found = kills.compare(clients, url)
     assert {name: found[name] for name in kills.NOTHING_WRONG} == kills.NOTHING_WRONG
     assert found["forecasts"] > 50 and found["outcomes"] > 20 and found["repeats"] > 10
+
+
+@pytest.fixture
+def nursery() -> Iterator[faults.Nursery]:
+    found = faults.Nursery(["tops"], subprocess.DEVNULL)
+    yield found
+    found.close()
+
+
+def test_services_that_are_killed_lose_nothing(tmp_path: Path, nursery: faults.Nursery) -> None:
+    url = str(tmp_path / "calibeat.db")
+    load = faults.run(nursery, url, "tops", ["service killed"] * 3, most=20)
+    check(load, url)
+
+
+def test_two_services_on_one_server_lose_nothing_by_any_fault(nursery: faults.Nursery) -> None:
+    server = Postgres(postgres_folder())
+    try:
+        url = server.database()
+        load = faults.run(nursery, url, "tops", list(faults.FAULTS), services=2, server=server)
+        check(load, url)
+    finally:
+        server.close()
+
+
+def check(load: faults.Load, url: str) -> None:
+    found = kills.compare(load.clients, url)
+    assert {name: found[name] for name in kills.NOTHING_WRONG} == kills.NOTHING_WRONG
+    assert found["forecasts"] > 50 and found["outcomes"] > 10 and load.numbers["sent again"] > 0

@@ -12,7 +12,7 @@ from services import DAY, START, desk
 from calibeat.service.engine import Engine, Settings
 from calibeat.service.operate import check, info, rebuild, replay_check
 from calibeat.service.operations import ForecastEvent, OutcomeEvent
-from calibeat.service.store import open_reader
+from calibeat.service.store import open_connection, open_reader
 from calibeat.service.store.reader import Delay
 
 
@@ -144,7 +144,7 @@ def test_another_outcome_is_a_conflict_unless_corrections_are_on(url: str) -> No
         service.now += 1.0
         assert service.tell(("rome", "r1", 0)) == ["corrected"]
         service.now += 1.0
-        assert service.tell(("rome", "r1", 1)) == ["repeated"]  # what was learnt; the correction still waits
+        assert service.tell(("rome", "r1", 0)) == ["repeated"]  # what was said last; the correction still waits
     assert whole(url)
     assert info(url)["corrections that wait"] == 2
     assert rebuild(url).corrected == 2
@@ -168,6 +168,63 @@ def test_a_correction_of_what_is_only_held_takes_its_place(url: str) -> None:
         assert service.tell(("paris", "e1", 0)) == ["corrected"]
         service.tick(2 * DAY)
         assert service.tell(("paris", "e1", 0)) == ["repeated"]
+    assert whole(url)
+
+
+def outcome_of(url: str, name: str) -> object:
+    with closing(open_connection(url)) as connection:
+        return connection.all("SELECT outcome FROM event WHERE id = ?", (name,))[0][0]
+
+
+def test_correcting_back_is_a_correction(url: str) -> None:
+    with desk(url, corrections=True) as service:
+        service.ask(("paris", "e1", 0.8), ("paris", "e2", 0.8))
+        service.tell(("paris", "e1", 1), ("paris", "e2", 1))
+        assert service.tell(("paris", "e1", 0)) == ["corrected"]
+        assert service.tell(("paris", "e1", 1)) == ["corrected"]
+        assert service.tell(("paris", "e1", 1), ("paris", "e2", 1)) == ["repeated", "repeated"]
+    with desk(url) as service:  # also where no more corrections are taken
+        assert service.tell(("paris", "e1", 1), ("paris", "e1", 0)) == ["repeated", "conflict"]
+    assert info(url)["corrections that wait"] == 2
+    assert rebuild(url).corrected == 0  # it is again what was learnt
+    assert outcome_of(url, "e1") == 1 and info(url)["corrections that wait"] == 0
+    assert whole(url)
+
+
+def test_the_last_correction_counts_whatever_its_time(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("calibeat.service.operate.AT_ONCE", 1)
+    with desk(url, corrections=True) as service:
+        service.ask(("paris", "e1", 0.8), ("paris", "e2", 0.8), ("rome", "e3", 0.8))
+        service.tell(("paris", "e1", 1), ("paris", "e2", 1), ("rome", "e3", 1))
+        late, early = service.now + 9.0, service.now
+        told = service.tell(("paris", "e1", 0, late), ("paris", "e1", 1, early), ("paris", "e1", 0, early))
+        assert told == ["corrected"] * 3
+        assert service.tell(("paris", "e2", 0, late), ("paris", "e2", 1, early)) == ["corrected"] * 2
+        assert service.tell(("rome", "e3", 0, early)) == ["corrected"]
+    assert rebuild(url).corrected == 2
+    assert [outcome_of(url, name) for name in ("e1", "e2", "e3")] == [0, 1, 0]
+    assert whole(url)
+
+
+def test_what_is_learnt_and_corrected_in_one_group(url: str) -> None:
+    with desk(url, corrections=True) as service:
+        answers = service.group(
+            [ForecastEvent("paris", "e1", 0.8)],
+            [OutcomeEvent("paris", "e1", 1), OutcomeEvent("paris", "e1", 0), OutcomeEvent("paris", "e1", 0)],
+        )
+        assert answers[1] == ["learnt", "corrected", "repeated"]
+    assert rebuild(url).corrected == 1 and outcome_of(url, "e1") == 0
+    assert whole(url)
+
+
+def test_what_is_held_can_be_corrected_back(url: str) -> None:
+    with desk(url, mature=DAY, corrections=True) as service:
+        service.ask(("paris", "e1", 0.8))
+        told = [service.tell(("paris", "e1", outcome))[0] for outcome in (1, 0, 1, 1)]
+        assert told == ["held", "corrected", "corrected", "repeated"]
+        service.tick(2 * DAY)
+        assert service.tell(("paris", "e1", 1)) == ["repeated"]
+    assert outcome_of(url, "e1") == 1
     assert whole(url)
 
 

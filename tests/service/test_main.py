@@ -10,7 +10,7 @@ import socket
 import sqlite3
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -21,7 +21,8 @@ from served import address, receive, request, service_here, talk, wait_until
 from calibeat.cli.main import main
 from calibeat.service import main as service
 from calibeat.service.accesslog import AccessLog
-from calibeat.service.main import Options, StoredTokens, serve, shown
+from calibeat.service.main import Options, StoredTokens, serve
+from calibeat.service.server import stop_signals
 from calibeat.service.settings import Settings
 
 EVENT = {"stream": "s", "id": "i", "score": 0.5}
@@ -29,28 +30,58 @@ BODY = json.dumps(EVENT).encode()
 
 
 class Lines(io.StringIO):
-    """Standard output, which tells when it has the first line."""
+    """Standard output, which tells when it has the line with the address."""
 
     def __init__(self, then: Callable[[], None]) -> None:
         super().__init__()
         self._then = then
 
     def flush(self) -> None:
-        if "\n" in self.getvalue() and self._then:
+        if "at http" in self.getvalue() and self._then:
             self._then()
             self._then = None  # type: ignore[assignment]
 
 
-@pytest.mark.parametrize(("number", "status"), [(signal.SIGTERM, 0), (signal.SIGINT, 130)])
+@pytest.fixture
+def hangup() -> Iterator[None]:
+    """SIGHUP as a terminal leaves it, also where these tests run under `nohup`."""
+    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    yield
+    signal.signal(signal.SIGHUP, before)
+
+
+@pytest.mark.usefixtures("hangup")
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGTERM, 0), (signal.SIGINT, 130), (signal.SIGHUP, 0)])
 def test_a_signal_ends_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: signal.Signals, status: int) -> None:
     before = signal.getsignal(number)
     output = Lines(lambda: os.kill(os.getpid(), number))
     monkeypatch.setattr(sys, "stdout", output)
     store = str(tmp_path / "calibeat.db")
     assert main(["serve", "--store", store, "--port", "0", "--method", "ops"]) == status
-    assert output.getvalue().startswith(f"calibeat serves {store} at http://127.0.0.1:")
+    made, serves = output.getvalue().splitlines()
+    assert made == f"calibeat made a new store: {store}"
+    assert serves.startswith(f"calibeat serves {store} at http://127.0.0.1:")
     assert "no token yet, so only this machine can connect" in output.getvalue()
     assert signal.getsignal(number) == before
+
+
+@pytest.mark.usefixtures("hangup")
+def test_the_end_of_a_terminal_ends_it_unless_it_is_ignored() -> None:
+    assert signal.SIGHUP in stop_signals()
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)  # as nohup does
+    assert set(stop_signals()) == {signal.SIGINT, signal.SIGTERM}
+
+
+def test_every_address_of_this_machine_can_be_served_without_tokens(tmp_path: Path) -> None:
+    with service_here(tmp_path / "calibeat.db", host="127.0.0.2") as url, httpx.Client(base_url=url) as http:
+        assert url.startswith("http://127.0.0.2:")
+        assert http.get("/v1/streams").status_code == 200
+        assert http.post("/v1/forecasts", json=EVENT).status_code == 200
+        assert http.get("/v1/streams", headers={"host": "localhost"}).status_code == 200
+        for other in ("127.0.0.3", "evil.example", "127.0.0.2.evil.example", "127.0.0.2@evil.example"):
+            assert http.get("/v1/streams", headers={"host": other}).status_code == 421
+    with service_here(tmp_path / "calibeat.db", host="::1") as url:
+        assert httpx.get(f"{url}/v1/streams").status_code == 200
 
 
 def test_a_worker_serves_the_socket_of_its_parent(tmp_path: Path) -> None:
@@ -151,12 +182,6 @@ def test_tokens_are_read_again_after_a_failure(tmp_path: Path) -> None:
     assert stored.read() == []
     stored.close()
     stored.close()
-
-
-def test_passwords_are_not_shown() -> None:
-    assert shown("postgresql://me:secret@h/db?password=secret") == "postgresql://me@h/db"
-    assert shown("postgresql:///db") == "postgresql:///db"
-    assert shown("calibeat.db") == "calibeat.db"
 
 
 def test_a_service_can_stop_while_clients_hold_connections(tmp_path: Path) -> None:

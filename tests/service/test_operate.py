@@ -165,6 +165,20 @@ def test_everything_old_is_pruned(url: str) -> None:
         assert service.ask(("paris", "e1", 0.5)) == service.ask(("oslo", "e3", 0.5)) != expected
 
 
+def test_what_waited_when_the_store_was_pruned_is_replayed(url: str) -> None:
+    with desk(url) as service:
+        service.ask(("paris", "e1", 0.5), ("paris", "e2", 0.5))
+        service.tell(("paris", "e2", 1))
+        now = service.now
+    assert prune(url, DAY, now=now + 2 * DAY) == 1
+    with desk(url) as service:
+        assert service.tell(("paris", "e1", 1)) == ["learnt"]
+        service.ask(("paris", "e3", 0.5))
+    assert replay_check(url).is_same and check(url) == []
+    rebuild(url, "ops")
+    assert replay_check(url).is_same and check(url) == []
+
+
 def test_nothing_young_is_pruned(url: str) -> None:
     with desk(url) as service:
         service.play(20)

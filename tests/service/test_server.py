@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import errno
 import json
 import re
 import signal
@@ -11,15 +13,18 @@ import subprocess
 import sys
 import threading
 from pathlib import Path
+from types import SimpleNamespace
 
 import httpx
 import pytest
-from served import address, request, service_apart, service_here, wait_until
+from served import address, descriptors, receive, request, service_apart, service_here, wait_until
+from uvicorn.server import ServerState
 
 from calibeat.cli.main import main
 from calibeat.errors import InvalidInput
 from calibeat.service import server
 from calibeat.service.main import Options, serve
+from calibeat.service.protocol import MOST_LINGERING
 
 EVENT = {"stream": "s", "id": "i", "score": 0.5}
 FIXTURES = Path(__file__).parents[1] / "fixtures"
@@ -129,9 +134,11 @@ def test_the_port_must_be_free(tmp_path: Path) -> None:
 def test_mistakes_are_told_in_a_sentence(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], typed: list[str], words: str
 ) -> None:
-    assert main(["serve", "--store", str(tmp_path / "calibeat.db"), "--port", "0", *typed]) == 2
+    store = str(tmp_path / "calibeat.db")
+    assert main(["serve", "--store", store, "--port", "0", *typed]) == 2
     printed = capsys.readouterr()
-    assert printed.out == "" and words in printed.err and printed.err.count("\n") == 1
+    assert printed.out in {"", f"calibeat made a new store: {store}\n"}  # some are found with the store open
+    assert words in printed.err and printed.err.count("\n") == 1
 
 
 def test_everything_that_can_be_set_is_passed_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -163,6 +170,99 @@ def test_tls(tmp_path: Path) -> None:
         ) as connection:
             connection.sendall(b"\x00\x01\x02\r\n\r\n")
             assert connection.recv(1000).startswith(b"HTTP/1.1 400")
+
+
+def silent(url: str, number: int) -> list[socket.socket]:
+    """Connections without a word."""
+    return [socket.create_connection(address(url), timeout=10) for _ in range(number)]
+
+
+def is_closed(connection: socket.socket) -> bool:
+    """Whether the other side has ended it."""
+    connection.setblocking(False)
+    try:
+        return connection.recv(1) == b""
+    except BlockingIOError:
+        return False
+    except ConnectionResetError:
+        return True
+
+
+TLS = (str(FIXTURES / "tls-cert.pem"), str(FIXTURES / "tls-key.pem"))
+
+
+def test_connections_without_a_handshake_are_counted_and_shut_nobody_out(tmp_path: Path) -> None:
+    trusted = ssl.create_default_context(cafile=TLS[0])
+    with (
+        service_here(tmp_path / "calibeat.db", tls=TLS, limits={"connections": 10}) as url,
+        httpx.Client(base_url=url, verify=trusted, timeout=30) as http,
+    ):
+        assert http.get("/healthz").status_code == 200
+        before = descriptors()
+        held = silent(url, 200)
+        assert httpx.get(f"{url}/healthz", verify=trusted, timeout=30).status_code == 200
+        assert http.post("/v1/forecasts", json=EVENT).status_code == 200
+        wait_until(lambda: descriptors() < before + 200 + 10 + MOST_LINGERING + 10)
+        wait_until(lambda: sum(map(is_closed, held)) > 150)
+        for connection in held:
+            connection.close()
+        wait_until(lambda: descriptors() <= before + 5)
+
+
+def test_a_handshake_has_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(server, "HANDSHAKE", 0.3)
+    with service_here(tmp_path / "calibeat.db", tls=TLS) as url:
+        (connection,) = silent(url, 1)
+        assert receive(connection) == b""
+        connection.close()
+
+
+def test_a_handshake_that_has_not_begun_can_be_in_the_way() -> None:
+    """Three connect in one moment where one may."""
+
+    async def main() -> None:
+        context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+        context.load_cert_chain(*TLS)
+        one = SimpleNamespace(server_state=ServerState(), most=1)
+        with socket.create_server(("127.0.0.1", 0)) as listener:
+            clients = [socket.create_connection(listener.getsockname(), timeout=10) for _ in range(3)]
+            door = server.TlsDoor(listener, asyncio.Protocol, context, one)  # type: ignore[arg-type]
+            door._accept()
+            await asyncio.sleep(0.1)
+            assert [is_closed(client) for client in clients] == [True, True, False]
+            door.close()
+            await door.wait_closed()
+            wait_until(lambda: is_closed(clients[2]))
+            for client in clients:
+                client.close()
+
+    asyncio.run(main())
+
+
+def test_no_descriptor_for_a_connection_is_no_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    trusted = ssl.create_default_context(cafile=TLS[0])
+    failing = iter([True])
+
+    class Listener(socket.socket):
+        def accept(self) -> tuple[socket.socket, object]:
+            if next(failing, False):
+                raise OSError(errno.EMFILE, "Too many open files")
+            return super().accept()
+
+    listen = server.listen
+    monkeypatch.setattr(server, "listen", lambda *where: Listener(fileno=listen(*where).detach()))
+    with service_here(tmp_path / "calibeat.db", tls=TLS) as url:
+        assert httpx.get(f"{url}/healthz", verify=trusted, timeout=30).status_code == 200
+
+
+def test_a_service_can_stop_while_handshakes_wait(tmp_path: Path) -> None:
+    with service_here(tmp_path / "calibeat.db", tls=TLS) as url:
+        held = silent(url, 5)
+        trusted = ssl.create_default_context(cafile=TLS[0])
+        assert httpx.get(f"{url}/healthz", verify=trusted).status_code == 200
+    for connection in held:
+        assert receive(connection) == b""
+        connection.close()
 
 
 def test_the_limit_of_open_files_is_raised_or_respected() -> None:

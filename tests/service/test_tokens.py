@@ -9,19 +9,21 @@ from pathlib import Path
 
 import httpx
 import pytest
-from served import service_here, wait_until
+from served import service_apart, service_here, wait_until
 
 from calibeat.cli.main import main
 from calibeat.errors import InvalidInput
+from calibeat.service.store import is_store, sqlite_path
 from calibeat.service.tokens import Refresher, TokenBook, hashed, new_token
 
 EVENT = {"stream": "s", "id": "i", "score": 0.5}
 
 
-def make(store: Path, scope: str, name: str, capsys: pytest.CaptureFixture[str]) -> str:
+def make(store: Path | str, scope: str, name: str, capsys: pytest.CaptureFixture[str]) -> str:
+    is_new = not is_store(str(store))
     assert main(["token", "create", "--store", str(store), "--scope", scope, "--name", name]) == 0
     printed = capsys.readouterr()
-    assert printed.err == ""
+    assert printed.err == (f"calibeat made a new store: {sqlite_path(str(store)) or 'PostgreSQL'}\n" if is_new else "")
     return printed.out.removesuffix("\n")
 
 
@@ -63,7 +65,8 @@ def test_list_and_revoke(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> 
 @pytest.mark.parametrize(
     ("typed", "words"),
     [
-        (["create", "--scope", "write", "--name", "model"], "which is taken"),
+        (["create", "--scope", "write", "--name", "model"], "got 'model', which is taken"),
+        (["create", "--scope", "write", "--name", "old"], "got 'old', which a revoked token has"),
         (["create", "--scope", "write", "--name", " "], "1 to 100 printable characters"),
         (["create", "--scope", "write", "--name", "a\x1b[31m"], "1 to 100 printable characters"),
         (["revoke", "--name", "nobody"], "name must be that of a valid token"),
@@ -74,6 +77,8 @@ def test_mistakes_of_the_command(
 ) -> None:
     store = tmp_path / "calibeat.db"
     make(store, "write", "model", capsys)
+    make(store, "read", "old", capsys)
+    assert main(["token", "revoke", "--store", str(store), "--name", "old"]) == 0
     assert main(["token", *typed, "--store", str(store)]) == 2
     assert words in capsys.readouterr().err
 
@@ -171,6 +176,69 @@ def test_without_tokens_only_loopback_is_listened_on(tmp_path: Path, capsys: pyt
         main(["token", "revoke", "--store", str(store), "--name", "first"])
         wait_until(lambda: http.post("/v1/forecasts", json=EVENT, headers=bearer(token)).status_code == 401, 5)
         assert http.get("/v1/streams").status_code == 401  # not open to everybody again
+    with service_here(store, host="0.0.0.0") as url, httpx.Client(base_url=url) as http:  # noqa: S104
+        assert http.get("/v1/streams").status_code == 401  # it starts, closed to all
+
+
+def test_revoking_the_last_token_lets_nobody_in(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    store = tmp_path / "calibeat.db"
+    write, read = make(store, "write", "model", capsys), make(store, "read", "page", capsys)
+    with service_here(store) as url, httpx.Client(base_url=url) as http:
+        assert main(["token", "revoke", "--store", str(store), "--name", "page"]) == 0
+        assert capsys.readouterr().out == "page is revoked\n"
+        assert main(["token", "revoke", "--store", str(store), "--name", "model"]) == 0
+        said = capsys.readouterr().out
+        assert said.startswith("model is revoked\nit was the last valid token: nobody can connect now")
+        assert "calibeat token create" in said
+        wait_until(lambda: http.post("/v1/forecasts", json=EVENT, headers=bearer(write)).status_code == 401, 5)
+        wait_until(lambda: http.get("/v1/streams", headers=bearer(read)).status_code == 401, 5)
+        assert http.post("/v1/forecasts", json=EVENT).status_code == 401
+        assert http.post("/login", data={"token": write}).status_code == 401
+    with service_apart(store) as again:
+        assert again.line.rstrip().endswith("; every token is revoked, so nobody can connect")
+        assert httpx.post(again.url + "/v1/forecasts", json=EVENT).status_code == 401
+        new = make(store, "write", "model-2", capsys)
+        wait_until(
+            lambda: httpx.post(again.url + "/v1/forecasts", json=EVENT, headers=bearer(new)).status_code == 200, 5
+        )
+
+
+def test_a_store_is_opened_again_only_if_that_is_said_twice(
+    url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["token", "open", "--store", str(tmp_path / "none.db")]) == 2
+    assert "store must exist" in capsys.readouterr().err
+    token = make(url, "write", "model", capsys)
+    make(url, "read", "page", capsys)
+    main(["token", "revoke", "--store", url, "--name", "page"])
+    capsys.readouterr()
+    with service_here(url) as where, httpx.Client(base_url=where) as http:
+        assert main(["token", "open", "--store", url]) == 2
+        said = capsys.readouterr().err
+        assert "1 valid and 1 revoked" in said and "--yes-open-to-everybody" in said
+        assert http.post("/v1/forecasts", json=EVENT, headers=bearer(token)).status_code == 200
+        assert main(["token", "open", "--store", url, "--yes-open-to-everybody"]) == 0
+        assert capsys.readouterr().out.startswith("2 tokens are removed")
+        wait_until(lambda: http.get("/v1/streams", headers=bearer(token)).status_code == 401, 5)
+        assert http.get("/v1/streams").status_code == 401  # a service that runs never lets more people in
+    with service_here(url) as where, httpx.Client(base_url=where) as http:
+        assert http.get("/v1/streams").status_code == 200
+    assert main(["token", "open", "--store", url]) == 0
+    assert capsys.readouterr().out == "the store is open: it has no token\n"
+    make(url, "read", "page", capsys)  # the name is free again
+
+
+def test_a_book_that_was_closed_once_stays_closed() -> None:
+    book = TokenBook(open_without_tokens=True)
+    book.refresh([])
+    assert book.is_open and book.allows(None, "write") and "only this machine" in book.who_may_connect
+    book.refresh([(hashed("calibeat_old"), None)])  # made and revoked between two looks
+    assert not book.is_open and not book.scopes and "nobody can connect" in book.who_may_connect
+    assert book.allows(None, "read") is None and book.allows(b"Bearer calibeat_old", "read") is None
+    book.refresh([])
+    assert not book.is_open and book.allows(None, "read") is None
+    book.refresh([(hashed("calibeat_new"), "read")])
+    assert book.who_may_connect == ""
 
 
 def test_a_store_that_is_away_for_a_moment_keeps_the_tokens() -> None:

@@ -4,18 +4,25 @@ from __future__ import annotations
 
 import json
 import logging
+import signal
+import socket
 import sqlite3
 import threading
+import time
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
-from served import service_here, wait_until
+from postgres import Postgres
+from served import service_apart, service_here, wait_until
 
 from calibeat.errors import InvalidInput
 from calibeat.service.settings import Settings
-from calibeat.service.store import open_store
+from calibeat.service.store import open_connection, open_store
 from calibeat.service.webhook import Webhook, read_secret, signature
 
 SECRET = b"a secret of 16 bytes or more"
@@ -30,6 +37,7 @@ class Receiver(ThreadingHTTPServer):
         super().__init__(("127.0.0.1", 0), Handler)
         self.statuses, self.taken = list(statuses), list[tuple[dict[str, str], bytes]]()
         self.tries = 0
+        self.hold: threading.Event | None = None  # answers wait for it
         threading.Thread(target=self.serve_forever, daemon=True).start()
 
     @property
@@ -49,6 +57,8 @@ class Handler(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         body = self.rfile.read(int(self.headers["content-length"]))
         self.server.tries += 1
+        if self.server.hold is not None:
+            self.server.hold.wait(30)
         status = self.server.statuses.pop(0) if self.server.statuses else 204
         if status == 204:
             self.server.taken.append(({name.lower(): value for name, value in self.headers.items()}, body))
@@ -61,14 +71,59 @@ class Handler(BaseHTTPRequestHandler):
         """Silence."""
 
 
-def alarm(store: Path, number: int) -> None:
+@contextmanager
+def dripping() -> Iterator[tuple[str, list[int]]]:
+    """A receiver that sends its answer byte by byte and never ends -> its address, and a list of its connections."""
+    taken: list[int] = []
+    is_over = threading.Event()
+
+    def drip(connection: socket.socket) -> None:
+        with connection:
+            try:
+                connection.recv(65_536)
+                taken.append(1)
+                connection.sendall(b"HTTP/1.1 200 OK\r\nx: ")
+                while not is_over.wait(0.02):
+                    connection.sendall(b"y")
+            except OSError:  # the other side has had enough
+                pass
+
+    def accept(listener: socket.socket) -> None:
+        while not is_over.is_set():
+            try:
+                drip(listener.accept()[0])
+            except TimeoutError:
+                continue
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        listener.settimeout(0.1)
+        thread = threading.Thread(target=accept, args=(listener,))
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{listener.getsockname()[1]}/alarms", taken
+        finally:
+            is_over.set()
+            thread.join()
+
+
+def alarm(store: Path | str, number: int, *, page: int = 1) -> None:
     """Put an alarm into a store, as the engine would."""
-    with sqlite3.connect(store) as database:
-        database.execute("INSERT OR IGNORE INTO stream (number, name) VALUES (1, 'paris')")
-        database.execute(
-            "INSERT INTO alarm (number, stream, time, at, since, what, page) VALUES (?, 1, 1.5, 70, 40, 'too high', 1)",
-            (number,),
-        )
+    with closing(open_connection(str(store), write=True)) as connection:
+        insert_alarm(connection, number, page=page)
+
+
+def insert_alarm(connection: Any, number: int, *, page: int = 1) -> None:
+    """The same, within a transaction of the caller."""
+    connection.run("INSERT INTO stream (number, name) VALUES (1, 'paris') ON CONFLICT DO NOTHING")
+    connection.run(
+        "INSERT INTO alarm (number, stream, time, at, since, what, page) VALUES (?, 1, 1.5, 70, 40, 'too high', ?)",
+        (number, page),
+    )
+
+
+def numbers(receiver: Receiver) -> list[int]:
+    """The alarms that were taken, in their order."""
+    return [int(headers["x-calibeat-delivery"]) for headers, _ in receiver.taken]
 
 
 def test_alarms_arrive_signed_in_order_and_after_failures(tmp_path: Path) -> None:
@@ -102,6 +157,154 @@ def test_alarms_arrive_signed_in_order_and_after_failures(tmp_path: Path) -> Non
         again.stop()
         assert receiver.taken[2][0]["x-calibeat-delivery"] == "4"
         assert "x-calibeat-signature" not in receiver.taken[2][0]
+
+
+def test_alarms_that_commit_out_of_order_all_arrive(url: str) -> None:
+    open_store(url).close()
+    with Receiver() as receiver:
+        hook = Webhook(url, receiver.url, None, pause=0.01)
+        hook.start()
+        if url.startswith("postgresql"):  # a number is given out when an alarm is written, not when it is committed
+            with closing(open_connection(url, write=True)) as slow:
+                alarm(url, 1)
+                slow.begin()
+                insert_alarm(slow, 2)
+                alarm(url, 3)
+                wait_until(lambda: len(receiver.taken) == 2)
+                slow.commit()
+        else:
+            alarm(url, 1)
+            alarm(url, 3)
+            wait_until(lambda: len(receiver.taken) == 2)
+            alarm(url, 2)
+        wait_until(lambda: len(receiver.taken) == 3)
+        hook.stop()
+        assert numbers(receiver) == [1, 3, 2]
+
+
+def test_two_processes_share_the_alarms(server: Postgres) -> None:
+    url = server.database()
+    open_store(url).close()
+    with Receiver() as receiver:
+        hooks = [Webhook(url, receiver.url, None, pause=0.01) for _ in range(2)]
+        for hook in hooks:
+            hook.start()
+        for number in range(1, 41):
+            alarm(url, number)
+        wait_until(lambda: len(receiver.taken) >= 40)
+        for hook in hooks:
+            hook.stop()
+        assert sorted(numbers(receiver)) == list(range(1, 41))
+
+
+def test_the_second_process_to_start_does_not_take_new_alarms_for_old_ones(url: str) -> None:
+    open_store(url).close()
+    alarm(url, 1)
+    with Receiver(500) as receiver:
+        first, second = (Webhook(url, receiver.url, None, pause=0.01) for _ in range(2))
+        first._with_connection(first._begin)
+        alarm(url, 2)
+        second.start()
+        wait_until(lambda: receiver.taken)
+        second.stop()
+        assert numbers(receiver) == [2]
+
+
+def test_pages_go_first(url: str) -> None:
+    open_store(url).close()
+    with Receiver() as receiver:
+        hook = Webhook(url, receiver.url, None, pause=0.01)
+        hook._with_connection(hook._begin)
+        for number, page in enumerate([0, 1, 0, 1], 1):
+            alarm(url, number, page=page)
+        hook.start()
+        wait_until(lambda: len(receiver.taken) == 4)
+        hook.stop()
+        assert numbers(receiver) == [2, 4, 1, 3]
+
+
+class Waits(threading.Event):
+    """An event that notes how long it was waited for."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.waits: list[float | None] = []
+
+    def wait(self, timeout: float | None = None) -> bool:
+        self.waits.append(timeout)
+        return super().wait(timeout)
+
+
+def test_the_pause_grows_with_failures_and_begins_anew_after_a_success(tmp_path: Path) -> None:
+    store = tmp_path / "calibeat.db"
+    open_store(str(store)).close()
+    with Receiver(*[500] * 4, 204, *[500, 204] * 6) as receiver:
+        hook = Webhook(str(store), receiver.url, None, pause=0.01)
+        hook._stop = waits = Waits()
+        hook._with_connection(hook._begin)
+        for number in range(1, 8):
+            alarm(store, number)
+        hook.start()
+        wait_until(lambda: len(receiver.taken) == 7)
+        hook.stop()
+        assert waits.waits[1:11] == [0.01, 0.02, 0.04, 0.08, *[0.01] * 6]
+
+
+def test_a_receiver_that_drips_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("calibeat.service.webhook.PATIENCE", 0.2)
+    with dripping() as (url, taken):
+        hook = Webhook(str(tmp_path / "calibeat.db"), url, None)
+        with pytest.raises(TimeoutError, match="timed out"):
+            hook.post(b"{}", "1")
+        assert taken == [1]
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        for scheme in ("http", "https"):
+            hook = Webhook("", f"{scheme}://127.0.0.1:{silent.getsockname()[1]}", None)
+            with pytest.raises(OSError, match="timed out"):
+                hook.post(b"{}", "1")
+
+
+def test_connecting_counts_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("calibeat.service.webhook.PATIENCE", 0.05)
+    connect = socket.create_connection
+
+    def slowly(*args: Any, **more: Any) -> socket.socket:  # as a name with several addresses that do not answer
+        time.sleep(0.1)
+        return connect(*args, **more)
+
+    monkeypatch.setattr(socket, "create_connection", slowly)
+    with Receiver() as receiver:
+        with pytest.raises(OSError, match="timed out"):
+            Webhook(str(tmp_path / "calibeat.db"), receiver.url, None).post(b"{}", "1")
+        assert not receiver.taken
+
+
+def test_an_answer_that_comes_after_the_stop_is_not_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("calibeat.service.webhook.STOP", 0.01)
+    store = tmp_path / "calibeat.db"
+    open_store(str(store)).close()
+    with Receiver() as receiver:
+        receiver.hold = threading.Event()
+        hook = Webhook(str(store), receiver.url, None, pause=0.01)
+        hook.start()
+        alarm(store, 1)
+        wait_until(lambda: receiver.tries)
+        hook.stop()
+        receiver.hold.set()
+        hook._thread.join()
+        assert numbers(receiver) == [1]
+    with sqlite3.connect(store) as database:
+        assert database.execute("SELECT delivered FROM alarm").fetchall() == [(0,)]
+
+
+def test_a_service_ends_while_a_receiver_drips(tmp_path: Path) -> None:
+    store = tmp_path / "calibeat.db"
+    with dripping() as (url, taken), service_apart(store, "--webhook", url, "--method", "ops") as service:
+        alarm(store, 1)
+        wait_until(lambda: taken)
+        assert service.end(signal.SIGTERM) == (0, "")
+    with sqlite3.connect(store) as database:
+        assert database.execute("SELECT delivered FROM alarm").fetchall() == [(0,)]  # the next process sends it
 
 
 def test_secrets(tmp_path: Path) -> None:

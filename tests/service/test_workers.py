@@ -60,13 +60,14 @@ class Fake:
 
     def __init__(self, line: str, code: int | None) -> None:
         self.line, self.returncode, self.pid = line, code, 1
+        self.lines: list[str] = []  # that come before it
         self.stdout = self
 
     def __call__(self, *_: Any, **__: Any) -> Fake:
         return self
 
     def readline(self) -> str:
-        return self.line
+        return self.lines.pop(0) if self.lines else self.line
 
     def close(self) -> None: ...
 
@@ -95,9 +96,10 @@ def test_a_signal_ends_the_workers(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], number: signal.Signals
 ) -> None:
     fake = Fake("calibeat serves\n", None)
+    fake.lines = ["calibeat serves\n", "calibeat made a new store: x\n"]  # the second worker was the first to open it
     monkeypatch.setattr(workers.subprocess, "Popen", fake)
     monkeypatch.setattr(workers.time, "sleep", lambda _: signal.raise_signal(number))
     with socket.create_server(("127.0.0.1", 0)) as listener:
         assert Supervisor(2, listener, []).run() == number
     assert fake.returncode == -signal.SIGTERM
-    assert capsys.readouterr().out == "calibeat serves with 2 workers\n"
+    assert capsys.readouterr().out == "calibeat made a new store: x\ncalibeat serves with 2 workers\n"

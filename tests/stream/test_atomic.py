@@ -1,27 +1,38 @@
-"""Every call of a calibrator happens as a whole: for other threads, and when it is interrupted at any line."""
+"""Every call of a calibrator happens as a whole: for other threads, and when it is interrupted at any moment."""
 
 from __future__ import annotations
 
 import sys
 import threading
-from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import replace
 from itertools import count
-from pathlib import Path
-from types import FrameType
 from typing import Any
 
 import numpy as np
 import pytest
+from interrupts import Interrupts, interrupted_everywhere
 
-import calibeat
-from calibeat import AUTO, FTL, HOPS, OPS, TOPS, WHB, Beta, Calibrator, Fixed, Forecast, Method, OutcomeConflict
+from calibeat import (
+    AUTO,
+    FTL,
+    HOPS,
+    OPS,
+    TOPS,
+    WHB,
+    Beta,
+    Calibrator,
+    Fixed,
+    Forecast,
+    Method,
+    Monitor,
+    OutcomeConflict,
+)
 from calibeat.stream import history as history_module
 from calibeat.stream import settled as settled_module
 from calibeat.stream.dispatch import SINGLE
 
-SOURCES = str(Path(calibeat.__file__).parent)
 METHODS = {
     "ops": OPS,
     "tops": TOPS,
@@ -35,34 +46,6 @@ SCORES, OUTCOMES = [0.2, 0.7, 0.4, 0.6, 0.9, 0.1, 0.5, 0.8], [0, 1, 1, 0, 1, 0, 
 
 
 # ---- interrupts --------------------------------------------------------------------------------------------------
-
-
-def interrupted_at_each_line(make: Callable[[], Any], work: Callable[[Any], None]) -> Iterator[Any]:
-    """Things on which the work was begun, and broken off before the first line of calibeat, the second, ..."""
-    for last in count(1):
-        thing, lines = make(), count(1)
-
-        def trace(frame: FrameType, event: str, _: Any, lines: Iterator[int] = lines, last: int = last) -> Any:
-            file = frame.f_code.co_filename
-            # Tracing sees a line where `with` gives a lock back, before which no real signal is taken: such a lock
-            # would stay taken. (Those of a calibrator may be taken again by the same thread.)
-            if not file.startswith(SOURCES) or file.endswith("jit.py"):
-                return None
-            if event == "line" and next(lines) == last:
-                raise KeyboardInterrupt
-            return trace
-
-        others = sys.gettrace()  # who measures coverage
-        sys.settrace(trace)
-        try:
-            work(thing)
-        except KeyboardInterrupt:
-            sys.settrace(others)
-            yield thing
-        else:
-            sys.settrace(others)
-            assert last > 10
-            return
 
 
 def begun(method: Method) -> tuple[Calibrator, list[Forecast]]:
@@ -89,7 +72,7 @@ def test_an_interrupted_update_has_happened_or_not(name: str, which: int) -> Non
     done.update(receipts[which], 1)
     after = done.to_json()
     assert before != after
-    for calibrator, receipts in interrupted_at_each_line(
+    for calibrator, receipts in interrupted_everywhere(
         lambda: begun(METHODS[name]), lambda thing: thing[0].update(thing[1][which], 1)
     ):
         assert calibrator.to_json() in (before, after)
@@ -106,7 +89,7 @@ def test_an_interrupted_forecast_was_made_or_not(name: str) -> None:
     before, receipt = done.to_json(), done.predict(0.3)
     after = done.to_json()
     done.update(receipt, 1)
-    for calibrator, _ in interrupted_at_each_line(lambda: begun(METHODS[name]), lambda thing: thing[0].predict(0.3)):
+    for calibrator, _ in interrupted_everywhere(lambda: begun(METHODS[name]), lambda thing: thing[0].predict(0.3)):
         state = calibrator.to_json()
         assert state in (before, after)
         if state == before:
@@ -130,13 +113,96 @@ def test_an_interrupted_run_has_happened_or_not(name: str, late: bool, monkeypat
     before = done.to_json()
     work((done, receipts))
     after = done.to_json()
-    for calibrator, receipts in interrupted_at_each_line(lambda: begun(METHODS[name]), work):
+    for calibrator, receipts in interrupted_everywhere(lambda: begun(METHODS[name]), work):
         state = calibrator.to_json()
         assert state in (before, after)
         assert Calibrator.from_json(state).to_json() == state
         if state == before:
             work((calibrator, receipts))
         assert calibrator.to_json() == after
+
+
+# ---- with monitors -------------------------------------------------------------------------------------------------
+
+
+class Custom(Exception):
+    """What the handler of a signal may raise."""
+
+
+def monitored() -> tuple[Calibrator, list[Forecast]]:
+    """A calibrator whose monitors hold outcomes back, and give up on others."""
+    calibrator = Calibrator(OPS, monitor={name: Monitor(arl=100, warm=0, patience=5) for name in ("ours", "raw")})
+    calibrator.run(SCORES[:3], OUTCOMES[:3])
+    receipts = [calibrator.predict(score) for score in SCORES[:5]]
+    calibrator.update(receipts[1], 1)
+    calibrator.update(receipts[3], 0)
+    return calibrator, receipts
+
+
+WORK = {
+    "update": lambda thing: thing[0].update(thing[1][0], 1),  # the monitors read two outcomes
+    "held": lambda thing: thing[0].update(thing[1][2], 1),
+    "latest": lambda thing: thing[0].update(thing[1][4], 1),
+    "predict": lambda thing: thing[0].predict(0.3),  # the monitors give up on the first receipt
+    "run": lambda thing: thing[0].run(SCORES[:3], OUTCOMES[:3]),
+    "late": lambda thing: thing[0].run(SCORES[:3], OUTCOMES[:3], due=[2, 3, 4]),
+}
+
+
+@pytest.mark.parametrize(
+    ("what", "error"), [*((what, KeyboardInterrupt) for what in WORK), ("held", SystemExit), ("held", Custom)]
+)
+@pytest.mark.usefixtures("small")
+def test_what_a_calibrator_learns_its_monitors_learn(
+    what: str, error: type[BaseException], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("calibeat.stream.calibrator.load_single_if_cached", lambda: None)
+    work: Any = WORK[what]
+    done, receipts = monitored()
+    before = done.to_json()
+    work((done, receipts))
+    after = done.to_json()
+    for i, receipt in enumerate(receipts):
+        done.update(receipt, i != 3)
+    final, seen = done.to_json(), set()
+    for calibrator, receipts in interrupted_everywhere(monitored, work, error):
+        state = calibrator.to_json()
+        assert state in (before, after)
+        assert Calibrator.from_json(state).to_json() == state
+        seen.add(state)
+        if state == before:
+            work((calibrator, receipts))
+        assert calibrator.to_json() == after
+        for i, receipt in enumerate(receipts):  # those that were learnt are repeats
+            calibrator.update(receipt, i != 3)
+        assert calibrator.to_json() == final
+    assert seen == {before, after}
+
+
+@pytest.mark.usefixtures("small")
+def test_monitors_that_are_interrupted_again_and_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The calibrator has learnt; what its monitors have to be told is broken off each time somebody looks."""
+    done, receipts = monitored()
+    done.update(receipts[0], 1)
+    after = done.to_json()
+    calibrator, receipts = monitored()
+
+    def broken(*_: Any) -> None:
+        raise Custom
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Monitor, "_learn", broken)
+        with pytest.raises(Custom):
+            calibrator.update(receipts[0], 1)
+    for at in count():
+        with Interrupts(at) as interrupts, suppress(KeyboardInterrupt):
+            calibrator.to_json()
+        if not interrupts.fired:
+            break
+    assert at > 100
+    assert calibrator.to_json() == after
+    calibrator.update(receipts[0], 1)
+    assert calibrator.to_json() == after
 
 
 # ---- threads -----------------------------------------------------------------------------------------------------

@@ -177,12 +177,11 @@ def test_a_run_that_is_broken_off_while_it_is_put_in_place_has_not_happened(monk
     receipt = calibrator.predict(0.3)
     before = calibrator.to_json()
 
-    def broken(_: object, *, sealed: bool = True) -> None:
-        if sealed:
-            raise KeyboardInterrupt
+    def broken(*_: object) -> None:
+        raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr("calibeat.stream.settled.Settled.seal", broken)
+        patch.setattr("calibeat.stream.settled.Settled.after_all", broken)
         with pytest.raises(KeyboardInterrupt):
             calibrator.run([0.5], [1])
     assert calibrator.to_json() == before

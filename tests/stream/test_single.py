@@ -11,15 +11,15 @@ from streams import STREAMS, variants
 
 from calibeat import AUTO, HOPS, OPS, Calibrator, Forecast
 from calibeat.core import kernel
-from calibeat.stream.dispatch import SINGLE
+from calibeat.stream.dispatch import SINGLE, box
 from calibeat.stream.single import SingleEvents
 
 
 def short_way(calibrator: Calibrator) -> None:
     """Serve single events as if the kernels were compiled: by one call each, here of the plain bodies."""
     spec, row, asked, receipt = calibrator._spec, calibrator._row, calibrator._asked, calibrator._receipt
-    calibrator._asking = SINGLE[0], spec, row, asked, receipt, tuple if len(receipt) else None
-    calibrator._settling = SINGLE[1], spec, row, asked, receipt
+    calibrator._asking = box(SINGLE), spec, row, asked, receipt, tuple if len(receipt) else None
+    calibrator._settling = box(SINGLE), spec, row, asked, receipt
     calibrator._is_plain = False
 
 

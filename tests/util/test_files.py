@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import socket
 import stat
 import subprocess
 import sys
@@ -12,7 +13,8 @@ from pathlib import Path
 import pytest
 
 from calibeat._util import files
-from calibeat._util.files import atomic, cache_folder, is_private, sweep
+from calibeat._util.files import atomic, atomic_files, cache_folder, is_private, obstacle, open_regular, sweep
+from calibeat.errors import InvalidInput
 
 
 def names(folder: Path) -> list[str]:
@@ -110,6 +112,170 @@ def test_a_link_is_replaced_and_never_written_through(tmp_path: Path) -> None:
     assert (tmp_path / "a").read_text() == "new" and not (tmp_path / "a").is_symlink()
 
 
+def special_files(folder: Path) -> dict[str, Path]:
+    """What a target may be beside a file, by what it is called. No device of the system is among them."""
+    (folder / "folder").mkdir()
+    os.mkfifo(folder / "pipe")
+    found = {"the folder": folder / "folder", "the FIFO": folder / "pipe", "the socket": folder / "socket"}
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind(str(folder / "socket"))
+    if os.getuid() == 0:
+        os.mknod(folder / "null", 0o666 | stat.S_IFCHR, os.makedev(1, 3))
+        os.mknod(folder / "disk", 0o666 | stat.S_IFBLK, os.makedev(7, 200))
+        found |= {"the device": folder / "null", "the disk": folder / "disk"}
+    return found
+
+
+def test_what_is_no_regular_file_is_never_replaced(tmp_path: Path) -> None:
+    for what, path in special_files(tmp_path).items():
+        link = path.with_name(f"link-to-{path.name}")
+        link.symlink_to(path.name)
+        before = path.lstat()
+        for target in (path, link):
+            found = what.replace("disk", "device")
+            sentence = f"^output must be a file, got {found} '{target}'$"
+            assert obstacle(target) == found
+            with pytest.raises(InvalidInput, match=sentence), atomic(target):
+                pytest.fail("it must be refused before the work")
+        after = path.lstat()
+        assert (after.st_ino, after.st_mode) == (before.st_ino, before.st_mode) and link.is_symlink()
+    assert not list(tmp_path.glob(".*"))
+
+
+def test_what_became_no_regular_file_meanwhile_is_not_replaced(tmp_path: Path) -> None:
+    path = tmp_path / "a"
+    path.write_text("old")
+    with pytest.raises(InvalidInput, match="output must be a file, got the FIFO"), atomic(path) as file:  # noqa: PT012
+        file.write(b"new")
+        path.unlink()
+        os.mkfifo(path)
+    assert stat.S_ISFIFO(path.lstat().st_mode) and names(tmp_path) == ["a"]
+
+
+def test_links_to_what_a_process_has_open_are_refused(tmp_path: Path) -> None:
+    """As /dev/stdout is. It is never replaced, whatever the standard output is."""
+    program = """
+import os, sys
+from calibeat._util.files import atomic
+try:
+    with atomic(sys.argv[1]):
+        pass
+except ValueError as error:
+    print(error, file=sys.stderr)
+"""
+    (tmp_path / "stdout").symlink_to("/proc/self/fd/1")
+    (tmp_path / "again").symlink_to("stdout")
+    for name in ("stdout", "again"):
+        with (tmp_path / "output.txt").open("w") as output:
+            command = [sys.executable, "-c", program, str(tmp_path / name)]
+            done = subprocess.run(command, check=True, stdout=output, stderr=subprocess.PIPE, text=True)
+        assert done.stderr == f"output must be a file, got the open stream '{tmp_path / name}'\n"
+    assert str((tmp_path / "stdout").readlink()) == "/proc/self/fd/1"
+    assert obstacle(Path("/proc/self/fd/1")) == "the open stream"
+
+
+def test_links_that_lead_nowhere_are_replaced_and_loops_are_not(tmp_path: Path) -> None:
+    (tmp_path / "nowhere").symlink_to(tmp_path / "gone")
+    (tmp_path / "loop").symlink_to("loop")
+    with atomic(tmp_path / "nowhere", "w") as file:
+        file.write("new")
+    assert (tmp_path / "nowhere").read_text() == "new" and not (tmp_path / "nowhere").is_symlink()
+    with pytest.raises(OSError, match="symbolic links"), atomic(tmp_path / "loop"):
+        pass
+    assert names(tmp_path) == ["loop", "nowhere"]
+
+
+def test_a_path_that_no_system_takes(tmp_path: Path) -> None:
+    with pytest.raises(InvalidInput, match=r"path must have no NUL, got '.*a\\x00b'"), atomic(f"{tmp_path}/a\0b"):
+        pass
+    with pytest.raises(InvalidInput, match="path must have no NUL"):
+        open_regular(tmp_path / "a\0b", "log")
+
+
+def test_only_regular_files_are_read_and_nothing_waits_for_a_writer(tmp_path: Path) -> None:
+    for what, path in special_files(tmp_path).items():
+        with pytest.raises(InvalidInput, match=f"^log must be a file, got {what.replace('disk', 'device')} '{path}'$"):
+            open_regular(path, "log")
+    (tmp_path / "a").write_text("whole")
+    (tmp_path / "link").symlink_to("a")
+    with open_regular(tmp_path / "link", "log") as file:
+        assert file.read() == b"whole"
+    with pytest.raises(FileNotFoundError):
+        open_regular(tmp_path / "gone", "log")
+
+
+def test_a_fifo_that_takes_the_place_of_a_file_is_not_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, really_open = tmp_path / "a", os.open
+    path.write_text("whole")
+
+    def swapped(*arguments: object) -> int:
+        path.unlink()
+        os.mkfifo(path)
+        return really_open(*arguments)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(os, "open", swapped)
+    with pytest.raises(InvalidInput, match="log must be a file, got the FIFO"):
+        open_regular(path, "log")
+
+
+def test_several_files_appear_together(tmp_path: Path) -> None:
+    one, two = tmp_path / "one", tmp_path / "two"
+    one.write_text("old")
+    with atomic_files([one, two]) as files:
+        for file in files:
+            file.write(b"new")
+        assert one.read_text() == "old" and not two.exists()
+    assert one.read_text() == two.read_text() == "new" and names(tmp_path) == ["one", "two"]
+
+
+def test_several_files_are_refused_together(tmp_path: Path) -> None:
+    one, two = tmp_path / "one", tmp_path / "two"
+    one.write_text("old")
+    for wrong in (ValueError, KeyboardInterrupt):
+        seen: list[str] = []
+
+        def check(*parts: Path, wrong: type[BaseException] = wrong, seen: list[str] = seen) -> None:
+            seen.extend(part.read_text() for part in parts)
+            raise wrong
+
+        with pytest.raises(wrong), atomic_files([one, two], check=check) as files:
+            [file.write(b"new") for file in files]
+        assert seen == ["new", "new"] and one.read_text() == "old" and names(tmp_path) == ["one"]
+
+
+@pytest.mark.parametrize("links", [True, False], ids=["", "no hard links"])
+def test_a_file_that_cannot_be_replaced_undoes_the_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, links: bool
+) -> None:
+    """A folder with a sticky bit lets us make a file, and not replace that of another user."""
+    folders = [tmp_path / name for name in ("a", "b", "sticky")]
+    for folder in folders:
+        folder.mkdir()
+    old, new, foreign = folders[0] / "old", folders[1] / "new", folders[2] / "foreign"
+    old.write_text("old")
+    foreign.write_text("foreign")
+    replace = Path.replace
+
+    def refused(path: Path, target: Path) -> Path:
+        if target == foreign:
+            raise PermissionError(1, "Operation not permitted")
+        return replace(path, target)
+
+    def unsupported(*_: object, **__: object) -> None:
+        raise OSError(95, "Operation not supported")
+
+    monkeypatch.setattr(Path, "replace", refused)
+    if not links:
+        monkeypatch.setattr(os, "link", unsupported)
+    with pytest.raises(PermissionError), atomic_files([old, new, foreign]) as files:
+        [file.write(b"new") for file in files]
+    # Without hard links the old file cannot be kept at hand: it stays replaced, and is whole.
+    assert old.read_text() == ("old" if links else "new") and foreign.read_text() == "foreign"
+    assert [names(folder) for folder in folders] == [["old"], [], ["foreign"]]
+
+
 def test_a_planted_temporary_name_is_not_followed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "precious").write_text("keep")
     monkeypatch.setattr("secrets.token_hex", lambda _size: "0" * 16)
@@ -127,8 +293,8 @@ def test_long_names(tmp_path: Path) -> None:
 
 
 def test_a_folder_that_is_not_there_is_an_error(tmp_path: Path) -> None:
-    with pytest.raises(FileNotFoundError), atomic(tmp_path / "no" / "a", "w"):
-        pass
+    with pytest.raises(FileNotFoundError, match=r"No such file or directory: '.*/no/a'$"):
+        atomic(tmp_path / "no" / "a", "w").__enter__()
 
 
 def test_unfinished_files_of_killed_writers_are_removed(tmp_path: Path) -> None:

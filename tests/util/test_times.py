@@ -112,3 +112,18 @@ def test_a_clock_without_dates_has_no_zones():
         "The column of times holds numbers. They were read as seconds.",
         "The column of outcome times holds numbers. They were read as seconds.",
     ]
+
+
+def test_a_column_has_one_unit():
+    """Recent times in two units are refused, within a batch and from one to the next; a clock from anywhere is not."""
+    seconds = np.array([1_700_000_000, 1_700_000_060])
+    clock = Clock()
+    clock.read("time", read_times(seconds))
+    clock.read("outcome time", read_times(1000 * seconds))  # another column
+    with pytest.raises(
+        InvalidInput, match=r"^times must be of one unit, got seconds since 1970 and milliseconds since"
+    ):
+        clock.read("time", read_times(1000 * seconds), str)
+    with pytest.raises(InvalidInput, match=r"got milliseconds since 1970 and nanoseconds since 1970, 17.*000 - at 3$"):
+        Clock().read("time", read_times(np.concatenate([1000 * seconds, [0], [1_700_000_000 * 10**9]])), str)
+    Clock().read("time", read_times(np.array([0, 1e9, 1e10, 1e11, 1e12])))

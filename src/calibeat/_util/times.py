@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta, timezone, tzinfo
 from typing import Any
@@ -29,6 +30,9 @@ SECONDS = "seconds"
 _UNITS = (SECONDS, "seconds since 1970", "milliseconds since 1970", "microseconds since 1970", "nanoseconds since 1970")
 _MICROSECONDS = dict(zip(_UNITS, (1e6, 1e6, 1e3, 1.0, 1e-3), strict=True))
 _DAYS, _MOMENTS = "dates written as YYYYMMDD", "dates written as YYYYMMDDHHMMSS"
+# The years 1990 to 2100 in each unit since 1970. No two overlap: a column with numbers in two of them has two units.
+_RECENT = {unit: (631_152_000e6 / size, 4_102_444_800e6 / size) for unit, size in list(_MICROSECONDS.items())[1:]}
+_ANY = "any"  # numbers that are recent times in no unit
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _QUARTER = 900_000_000  # microseconds: within a quarter of an hour no zone changes its offset
 
@@ -43,11 +47,15 @@ _DURATIONS = {
     "d": 86_400 * _SECOND,
     "w": 7 * 86_400 * _SECOND,
 }
-_LONGEST = 365_250 * _DURATIONS["d"]
+LONGEST = 365_250 * _DURATIONS["d"]  # age, in microseconds
 
 
 class ZoneMismatch(InvalidInput):
     """One column of times has zones and the other has none."""
+
+
+class UnitMismatch(InvalidInput):
+    """The numbers of one column of times are of two units."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,10 +73,14 @@ class Times:
 
 @dataclass(frozen=True, eq=False)
 class Moments:
-    """A column of times in microseconds, `NEVER` where there is none."""
+    """A column of times in microseconds, `NEVER` where there is none.
+
+    `twice` are the rows in an hour that came twice, because a clock was set back; None: it is not known.
+    """
 
     values: Ints
     states: States
+    twice: Flags | None = None
 
 
 # ---- one value ---------------------------------------------------------------------------------------------------
@@ -135,7 +147,7 @@ def check_age(what: str, age: Any) -> tuple[int, bool]:
     if isinstance(age, np.timedelta64):
         age = age.astype("timedelta64[us]").item()
     if isinstance(age, timedelta):
-        if not timedelta(0) <= age <= timedelta(microseconds=_LONGEST):
+        if not timedelta(0) <= age <= timedelta(microseconds=LONGEST):
             raise InvalidInput(f"{what} must be a time from 0 to 1,000 years, got {age!r}")
         return age // timedelta(microseconds=1), True
     if not isinstance(age, str):
@@ -145,7 +157,7 @@ def check_age(what: str, age: Any) -> tuple[int, bool]:
         return check_whole(what, int(match[1]), 0, 10**15), False
     if match and match[2] in _DURATIONS:
         microseconds = float(match[1]) * _DURATIONS[match[2]]
-        if microseconds > _LONGEST:
+        if microseconds > LONGEST:
             raise InvalidInput(f"{what} must be 1,000 years at most, got {age!r}")
         return int(microseconds), True
     raise InvalidInput(f"{what} must be a number of events or a time such as 30s, 30min, 2h or 7d, got {age!r}")
@@ -231,6 +243,8 @@ class Clock:
     dated: bool = False  # whether the times of the events are dates
     units: dict[str, str] = field(default_factory=dict)
     _zoned: dict[str, set[bool]] = field(default_factory=dict)  # by role: dates with a zone, dates without, or both
+    _recent: dict[str, str] = field(default_factory=dict)  # by role: the unit in which its numbers are recent times
+    _twice: int = 0  # dates of hours that came twice
 
     @property
     def notes(self) -> list[str]:
@@ -238,33 +252,44 @@ class Clock:
         numbers = [
             f"The column of {role}s holds numbers. They were read as {unit}." for role, unit in self.units.items()
         ]
+        if self._twice:
+            numbers.append(
+                f"{self._twice:,} times are in an hour that came twice, when the clock was set back. They were read as "
+                "those of the first."
+            )
         mixed = [role for role, kinds in self._zoned.items() if len(kinds) == 2 and self.zone is None]
         return numbers + [
             f"In the column of {role}s some dates have a zone and some have none. Those without were read as UTC."
             for role in mixed
         ]
 
-    def read(self, role: str, column: Times) -> Moments:
-        """The column in microseconds; what is no moment becomes unreadable."""
-        ok = column.states == OK
+    def read(self, role: str, column: Times, where: Callable[[int], str] | None = None) -> Moments:
+        """The column in microseconds; what is no moment becomes unreadable. `where` names a row, for messages."""
+        ok, twice = column.states == OK, None
         if not ok.any():
             return Moments(np.full(len(ok), NEVER), column.states)
         if column.dated:
             whole, good, dated = np.where(ok, column.values, NEVER).astype(np.int64), ok, True
             naive = np.broadcast_to(np.asarray(column.naive), ok.shape)
         else:
+            self._compare_units(role, column.values, ok, where)
             whole, good, dated = self._numbers(role, np.where(ok, column.values, 0.0), ok)
             naive = np.broadcast_to(np.asarray(self.units[role] in {_DAYS, _MOMENTS}), ok.shape)
         if dated:
             good = good & (whole >= FIRST) & (whole <= LAST)
             self._compare_zones(role, naive[good])
             if self.zone is not None:
-                shifted = good & naive
-                whole[shifted] = in_utc(whole[shifted], self.zone)
+                shifted = np.flatnonzero(good & naive)
+                first = _offsets(whole[shifted], self.zone, fold=0)
+                twice = np.zeros(len(ok), dtype=bool)
+                twice[shifted] = first > _offsets(whole[shifted], self.zone, fold=1)
+                self._twice += int(np.count_nonzero(twice))
+                whole[shifted] -= first
+                good = good & (whole >= FIRST) & (whole <= LAST)
         if role == "time":
             self.dated = dated
         whole[~good] = NEVER
-        return Moments(whole, np.where(ok & ~good, UNREADABLE, column.states).astype(np.int8))
+        return Moments(whole, np.where(ok & ~good, UNREADABLE, column.states).astype(np.int8), twice)
 
     def _compare_zones(self, role: str, naive: Flags) -> None:
         """Refuse two columns of which one has zones and the other has none: nobody knows what lies between them."""
@@ -277,6 +302,19 @@ class Clock:
                 f"{zoned}s and {bare}s must both have a zone or both have none, got {zoned}s with one and {bare}s "
                 f"without; {self.how} for the zone of the {bare}s"
             )
+
+    def _compare_units(self, role: str, values: Vector | Ints, ok: Flags, where: Callable[[int], str] | None) -> None:
+        """Refuse a column of which some numbers are recent times in one unit, some in another, and none lie between."""
+        found = {unit: ok & (values >= first) & (values <= last) for unit, (first, last) in _RECENT.items()}
+        large = ok & (values >= _RECENT[_UNITS[1]][0])
+        if (large & ~np.any(list(found.values()), axis=0)).any():
+            self._recent[role] = _ANY  # a clock that counts from anywhere
+        for unit, rows in found.items():
+            before = self._recent.setdefault(role, unit) if rows.any() else unit
+            if before not in {unit, _ANY}:
+                row = int(rows.argmax())
+                place = "" if where is None else f" - at {where(row)}"
+                raise UnitMismatch(f"{role}s must be of one unit, got {before} and {unit}, {values[row]:.0f}{place}")
 
     def _numbers(self, role: str, values: Vector, ok: Flags) -> tuple[Ints, Flags, bool]:
         if role not in self.units:
@@ -299,14 +337,18 @@ def in_utc(local: Ints, zone: tzinfo) -> Ints:
     >>> in_utc(np.array([7200 * 10**6]), zone_named("+02:00")).tolist()
     [0]
     """
+    return local - _offsets(local, zone, fold=0)
+
+
+def _offsets(local: Ints, zone: tzinfo, *, fold: int) -> Ints:
+    """The offset of a zone in microseconds, at moments of its local clock."""
     quarters, which = np.unique(local // _QUARTER, return_inverse=True)
-    offsets = np.array([_offset(int(quarter) * _QUARTER, zone) for quarter in quarters.tolist()], dtype=np.int64)
-    return local - offsets[which]
+    offsets = [_offset(int(quarter) * _QUARTER, zone, fold) for quarter in quarters.tolist()]
+    return np.array(offsets, dtype=np.int64)[which]
 
 
-def _offset(local: int, zone: tzinfo) -> int:
-    """The offset of a zone in microseconds, at a moment of its local clock."""
-    offset = zone.utcoffset((_EPOCH + timedelta(microseconds=local)).replace(tzinfo=zone))
+def _offset(local: int, zone: tzinfo, fold: int) -> int:
+    offset = zone.utcoffset((_EPOCH + timedelta(microseconds=local)).replace(tzinfo=zone, fold=fold))
     return (offset or timedelta()) // timedelta(microseconds=1)
 
 

@@ -30,6 +30,7 @@ def backtest(
     delay: int | str = 0,
     mature: Any = None,
     score_kind: str = "probability",
+    insist: bool = False,
     positive: Any = None,
     decimal: str = ".",
     time_zone: str | None = None,
@@ -72,6 +73,8 @@ def backtest(
         ``"7d"``. An outcome that arrives later is learnt when it arrives. Until a stream has learnt its first outcome,
         forecasts are the raw scores. See docs/late-outcomes.md.
     score_kind : "probability", "percent" or "logit".
+    insist : whether scores are of that kind also where all of them lie in [0, 1]. If not given, percent of which none
+        is above 1, and 20 or more logits of which none is outside [0, 1], are refused.
     positive : the value of an outcome that counts as 1; every other counts as 0. If not given: 0 and 1, -1 and 1,
         booleans, or words such as yes and no.
     decimal : the mark before the decimals of numbers in text: "." or ",".
@@ -127,6 +130,7 @@ def backtest(
         delay=delay,
         mature=mature,
         score_kind=score_kind,
+        insist=insist,
         positive=positive,
         decimal=decimal,
         time_zone=time_zone,

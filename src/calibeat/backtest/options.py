@@ -62,6 +62,7 @@ class Options:
     delay: int | str = 0
     mature: Any = None  # the age at which outcomes are learnt; None: when they arrive
     score_kind: str = "probability"
+    insist: bool = False  # whether scores are of that kind also where they look like probabilities
     positive: Any = None  # the value of an outcome that counts as 1; None: 1, true, yes
     decimal: str = "."  # the mark before the decimals of numbers in text
     time_zone: str | None = None  # of times that have none

@@ -175,7 +175,7 @@ def run(
     except StopIteration:
         got = f"{reader.rows:,} that were all skipped" if reader.rows else "a header at most"
         raise InvalidInput(f"log must hold at least one row that can be used, got {got}") from None
-    reader.outcomes.check_positive()
+    reader.check_end()
     blocks = replayed.blocks
     if not blocks.labelled:
         raise InvalidInput(f"log must hold at least one outcome, got none in {reader.rows:,} rows")

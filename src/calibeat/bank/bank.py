@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from calibeat._util import forks
 from calibeat._util.check import check_lengths, check_score, check_scores, check_whole
 from calibeat._util.columns import like
 from calibeat._util.types import Vector
@@ -78,6 +79,11 @@ class Bank(Contents):
     ) -> None:
         super().__init__(method, seed, prior=prior, independent=independent, threads=threads, monitor=monitor)
         self._members = Members(self)
+        forks.register(self)
+
+    def _forked(self) -> None:
+        """In a child process: the first call begins a new life."""
+        self._is_forked = True
 
     # ---- many events ----------------------------------------------------------------------------------------------
 
@@ -148,6 +154,7 @@ class Bank(Contents):
         column, probabilities = check_keys(keys), check_scores(scores)
         check_lengths(keys=len(column), scores=len(probabilities))
         with self._lock:
+            self._check_not_broken()
             store = self._store
             slots = store.find(store.check(column))
             draws = self._draws.of_all(store, column, slots)
@@ -230,6 +237,7 @@ class Bank(Contents):
     def __getitem__(self, key: Key) -> Calibrator:
         """A live `Calibrator` on the row of a key: what it learns the bank has learnt, and the other way round."""
         with self._lock:
+            self._recover()
             return self._members.of(key)
 
     def __delitem__(self, key: Key) -> None:
@@ -254,6 +262,7 @@ class Bank(Contents):
     def pool(self) -> Vector:
         """The row that new keys start from with ``prior="pooled"``, as a copy. It may be set, like `set_rows`."""
         with self._lock:
+            self._check_not_broken()
             return self._pool.copy()
 
     @pool.setter
@@ -282,6 +291,7 @@ class Bank(Contents):
         first, second = sorted((self, other), key=id)  # in one order, or two banks could wait for each other
         with first._lock, second._lock:
             self._check_writable("take keys")
+            other._check_not_broken()
             life.merge(self, other)
 
     def drop_idle(self, before: int) -> Bank:
@@ -309,7 +319,8 @@ class Bank(Contents):
         The new file is read again, and replaces the old one only if it holds a bank. A crash in the middle leaves the
         file that was there before. Other threads wait while it is written, and go on while it is checked.
         """
-        self._check_not_broken()
+        with self._lock:
+            self._check_not_broken()
         bankfile.save(self, Path(path))
 
     @classmethod
@@ -340,6 +351,7 @@ class Bank(Contents):
     def __reduce__(self) -> tuple[Any, ...]:
         """Copies, also those of other processes, are banks of their own, in memory."""
         with self._lock:
+            self._check_not_broken()
             arrays = {name: array.copy() for name, array in bankfile.sections_of(self).items()}
             return bankfile.copied, (type(self), bankfile.header_of(self), arrays, self._threads)
 

@@ -16,7 +16,7 @@ from .keys import KeyColumn
 from .late import Arrivals
 from .start import pool_late_rows, pool_rows
 from .threads import Gate, Part, Serve, parts_of, run_in_threads
-from .undo import Undo, insist
+from .undo import Undo
 from .watch import Watching
 
 if TYPE_CHECKING:
@@ -40,10 +40,10 @@ def run_batch(
     A small batch is undone if it is broken off: its rows are put aside before. A large one, which is compiled, runs in
     threads that no Ctrl-C reaches; once they have begun it is finished, and the interrupt is raised then.
     """
-    store, undo, gate = bank._store, Undo(bank), Gate()
+    store, gate = bank._store, Gate()
     forecasts = np.empty(len(scores))
     loop: Any = loops.run if due is None else loops.run_late
-    try:
+    with Undo(bank) as undo:
         slots = store.open(column)
         arrivals = None if due is None else Arrivals(due, outcomes, slots, len(store))
         raw_below = _raw_below(bank, slots, arrivals if raw_first else None)
@@ -57,6 +57,7 @@ def run_batch(
         done = False
         if large:
             workers = max(1, min(workers, len(slots) // _WORTH_A_THREAD))
+            undo.leave_to(gate, len(scores))
             done = run_in_threads(watch.beside(serve), parts_of(slots, len(store), workers), gate)
         if not done:
             if large:
@@ -64,16 +65,6 @@ def run_batch(
             watch.beside(serve)((0, len(store)))
         bank._clock = undo.clock + len(scores)
         undo.keep()
-    except BaseException as error:
-        if gate.is_open:
-            insist(gate.finish)
-        if gate.served:
-            bank._clock = undo.clock + len(scores)
-            if gate.failures:
-                bank._broken = f"{type(error).__name__}: {error}"
-        else:  # a compiled loop fails before it begins or not at all
-            insist(undo.restore)
-        raise
     return forecasts
 
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from threading import RLock
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from calibeat._util.check import check_choice, check_interval, check_whole, shown
+from calibeat._util.forks import new_lock
 from calibeat._util.types import Slots, Vector
 from calibeat.core.method import AUTO, Method, method_named, name_of
 from calibeat.core.stats import EVENTS
@@ -24,6 +24,10 @@ from .store import RowStore
 from .threads import thread_count
 from .uniforms import Draws
 
+if TYPE_CHECKING:
+    from .member import Members
+    from .undo import Undo
+
 
 class Broken(NamedTuple):
     """What `Bank.broken` gives: the keys, their levels, and the bound on the expected share of wrong names."""
@@ -35,6 +39,8 @@ class Broken(NamedTuple):
 
 class Contents:
     """The part of a `Bank` that changes nothing."""
+
+    _members: Members
 
     def __init__(
         self,
@@ -60,7 +66,7 @@ class Contents:
             raise InvalidInput(f"independent must be True or False, got {shown(independent)}")
         self._independent = bool(independent)
         self._threads = thread_count(threads)
-        self._lock = RLock()
+        self._lock = new_lock()
         if monitor is not None and not isinstance(monitor, Monitor):
             raise InvalidInput(f"monitor must be a Monitor, got {shown(monitor)}")
         self._store = RowStore(method, None if monitor is None else monitor.settings)
@@ -68,6 +74,9 @@ class Contents:
         self._clock = 0  # forecasts made so far, of all keys
         self._writable = True
         self._broken = ""  # why, if a batch was broken off in its middle
+        self._undo: Undo | None = None  # a change that is not finished
+        self._owed: tuple[Any, ...] | None = None  # what the monitors have not been told yet: a function, its arguments
+        self._is_forked = False  # whether this is a copy in a new process that has not been used yet
         self._hedges = method.draws
         self._draws = Draws(self._seed, independent=self._independent, hedges=self._hedges)
 
@@ -107,6 +116,7 @@ class Contents:
     def events(self) -> int:
         """How many forecasts were made for the keys that are here."""
         with self._lock:
+            self._check_not_broken()
             return int(self._store.stats(EVENTS).sum())
 
     @property
@@ -127,6 +137,7 @@ class Contents:
         For AUTO also the weight of each lane, named as in `Calibrator.params`.
         """
         with self._lock:
+            self._check_not_broken()
             return {"key": self._store.names(), **self._store.params()}
 
     @property
@@ -158,6 +169,7 @@ class Contents:
         array([0.6808, 0.6931])
         """
         with self._lock:
+            self._check_not_broken()
             return self._store.table(self._clock)
 
     def broken(self) -> Broken:
@@ -173,6 +185,7 @@ class Contents:
         (array(['rome', 'oslo'], dtype=object), array(['rome', 'oslo'], dtype=object))
         """
         with self._lock:
+            self._check_not_broken()
             slots, levels, bound = self._watching().broken()
             return Broken(self._store.names(slots), levels, bound)
 
@@ -184,6 +197,7 @@ class Contents:
         """
         level = check_interval("alpha", alpha, 1e-300, 1.0)
         with self._lock:
+            self._check_not_broken()
             return self._store.names(self._watching().miscalibrated(level))
 
     def _watching(self) -> Monitors:
@@ -194,6 +208,7 @@ class Contents:
     def table_of(self, keys: Any) -> dict[str, npt.NDArray[Any]]:
         """The rows of `table` for some keys, without a look at the others. An unknown key is an `UnknownKey`."""
         with self._lock:
+            self._check_not_broken()
             return self._store.table(self._clock, self._slots_of(keys))
 
     @property
@@ -204,19 +219,25 @@ class Contents:
     # ---- the keys --------------------------------------------------------------------------------------------------
 
     def __len__(self) -> int:
-        return len(self._store)
+        with self._lock:
+            self._recover()
+            return len(self._store)
 
     def __iter__(self) -> Iterator[Key]:
         with self._lock:
+            self._recover()
             return iter([] if self._store.index is None else list(self._store.index))
 
     def __contains__(self, key: object) -> bool:
         with self._lock:
+            self._recover()
             return self._slot(key) >= 0
 
     def __repr__(self) -> str:
         name = name_of(self._method)
-        return f"Bank({name.upper() if name else self._method}, keys={len(self)}, events={self.events})"
+        with self._lock:
+            keys, events = len(self), int(self._store.stats(EVENTS).sum())
+        return f"Bank({name.upper() if name else self._method}, keys={keys}, events={events})"
 
     def rows(self, keys: Any) -> npt.NDArray[np.float64]:
         """The rows of some keys, as a copy: `method.width` numbers of state and six of stats; `set_rows` takes them.
@@ -231,11 +252,34 @@ class Contents:
         array([ True])
         """
         with self._lock:
+            self._check_not_broken()
             return self._store.matrix[self._slots_of(keys)]
 
     # ---- inner -----------------------------------------------------------------------------------------------------
 
+    def _recover(self) -> None:
+        """Finish what an interrupted call has left, or what a new process asks for. The caller holds the lock.
+
+        An interrupt may come here too: then the next call does it.
+        """
+        if self._undo is not None:
+            self._undo.finish()
+        if self._owed is not None:
+            self._tell()
+        if self._is_forked:
+            self._members.begin_life()
+            self._is_forked = False
+
+    def _tell(self) -> None:
+        """Tell the monitors what they do not know yet; they may be told twice."""
+        if self._owed is not None:
+            tell, *arguments = self._owed
+            tell(*arguments)
+            self._owed = None
+
     def _check_not_broken(self) -> None:
+        if self._undo is not None or self._owed is not None or self._is_forked:
+            self._recover()
         if self._broken:  # some events of a batch were taken and some were not: that must not go unnoticed
             raise CalibeatError(
                 f"a bank must be loaded anew after an error in the middle of a batch, got {self._broken}"

@@ -19,11 +19,8 @@ import hashlib
 import json
 import mmap as memory
 import os
-import re
 import struct
 import sys
-import time
-from contextlib import suppress
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
@@ -33,7 +30,7 @@ import numpy as np
 import numpy.typing as npt
 
 from calibeat._util.check import check_choice, check_whole
-from calibeat._util.files import atomic
+from calibeat._util.files import atomic, checked_path, open_regular, refuse_obstacle
 from calibeat.core.layout import N
 from calibeat.core.method import Method
 from calibeat.core.stats import STATS
@@ -52,7 +49,6 @@ MAGIC, VERSION, PAGE = b"calibank", 2, 4096
 _READABLE = (1, 2)
 _AT_ONCE = 2**20  # bytes
 _MOST_HEADER = 2**20  # bytes: ours have a thousand
-_ABANDONED = 3600.0  # seconds
 _START = struct.Struct("<8sII32s")
 _TYPES = {
     "pool": "<f8",
@@ -66,6 +62,7 @@ _TYPES = {
     "waiting": "|u1",
 }
 _SOMETIMES = ("receipts", "monitors", "waiting")  # not in every file
+_NO_BANK = (InvalidInput, KeyError, TypeError, ValueError, AttributeError, RecursionError, OverflowError)
 _OF_KEYS = {"none": (), "ints": ("keys", "table"), "strings": ("text", "marks", "table")}
 
 
@@ -74,10 +71,14 @@ _OF_KEYS = {"none": (), "ints": ("keys", "table"), "strings": ("text", "marks", 
 
 def save(bank: Bank, path: Path) -> None:
     """Write to a file beside the target, read that again, and put it in its place if it holds a bank."""
-    target = Path(os.path.realpath(path))
-    _sweep_old(target.parent)
-    with atomic(target, check=partial(_check_written, type(bank))) as file, bank._lock:
+    with atomic(_behind_links(path), check=partial(_check_written, type(bank))) as file, bank._lock:
         _write(file, header_of(bank), sections_of(bank))
+
+
+def _behind_links(path: Path) -> Path:
+    """The file that is replaced: that of a link, which stays."""
+    refuse_obstacle(checked_path(path))
+    return Path(os.path.realpath(path))
 
 
 def _write(file: Any, header: dict[str, Any], sections: Sections) -> None:
@@ -114,37 +115,25 @@ def _check_written(kind: type[Bank], part: Path) -> None:
     load(kind, part, mmap=True, verify=True, threads=1)
 
 
-def _sweep_old(folder: Path) -> None:
-    """Remove what saves of calibeat 0.1 left behind when they were killed: `.<16 hex digits>.part`, an hour old.
-
-    Such a file begins with our magic word, or with a page of zeros: the header was written last.
-    """
-    with suppress(OSError):
-        for path in folder.iterdir():
-            if re.fullmatch(r"\.[0-9a-f]{16}\.part", path.name):
-                with suppress(OSError):
-                    if time.time() - path.lstat().st_mtime > _ABANDONED and path.is_file() and not path.is_symlink():
-                        with path.open("rb") as file:
-                            start = file.read(PAGE)
-                        if start.startswith(MAGIC) or start == bytes(PAGE):
-                            path.unlink()
-
-
 # ---- reading -----------------------------------------------------------------------------------------------------
 
 
 def load(kind: type[Bank], path: Path, *, mmap: bool, verify: bool, threads: int) -> Bank:
     """The bank of a file; anything that is not one, whole and undamaged, is a `SnapshotMismatch`."""
-    with path.open("rb") as file:
+    with open_regular(path, "bank file") as file:
         version, header = _header(path, file)
-        buffer = _mapped(file) if mmap else _read(file)
-    try:
-        arrays = _arrays(path, header, buffer, verify=verify)
-        if version == 1:
-            arrays.pop("table", None)
-        bank = revived(kind, header, arrays, threads, verify=verify)
-    except (InvalidInput, KeyError, TypeError, ValueError, AttributeError, RecursionError, OverflowError) as error:
-        raise SnapshotMismatch(f"bank file must hold what a bank can hold: {error} - in {path}") from error
+        size = os.fstat(file.fileno()).st_size
+        try:
+            bank = _empty(kind, header, threads)
+            _check_sizes(bank._method, header, version)  # before memory is asked for
+            arrays = _arrays(path, header, _mapped(file) if mmap else _read(file), verify=verify)
+            if version == 1:
+                arrays.pop("table", None)
+            _fill(bank, header, arrays, verify=verify)
+        except _NO_BANK as error:
+            raise SnapshotMismatch(f"bank file must hold what a bank can hold: {error} - in {path}") from error
+        except MemoryError:
+            raise _too_large(path, size, "" if mmap else ", open it with mmap=True") from None
     bank._writable = not mmap
     if bank._writable:  # a bank that cannot learn takes no receipts; and its rows are not to be looked at one by one
         bank._store.adopt()
@@ -153,15 +142,18 @@ def load(kind: type[Bank], path: Path, *, mmap: bool, verify: bool, threads: int
 
 def save_sections(path: Path, header: dict[str, Any], sections: Sections, check: Any) -> None:
     """A file of this format with another content; `check` looks at it before it takes the place of an old one."""
-    with atomic(Path(os.path.realpath(path)), check=check) as file:
+    with atomic(_behind_links(path), check=check) as file:
         _write(file, header, sections)
 
 
 def load_sections(path: Path) -> tuple[dict[str, Any], Sections]:
     """The inverse of `save_sections`, with checksums compared."""
-    with path.open("rb") as file:
+    with open_regular(path, "bank file") as file:
         _, header = _header(path, file)
-        return header, _arrays(path, header, _read(file), verify=True)
+        try:
+            return header, _arrays(path, header, _read(file), verify=True)
+        except MemoryError:
+            raise _too_large(path, os.fstat(file.fileno()).st_size) from None
 
 
 def copied(kind: type[Bank], header: dict[str, Any], sections: Sections, threads: int) -> Bank:
@@ -197,16 +189,26 @@ def sections_of(bank: Bank) -> Sections:
 
 def revived(kind: type[Bank], header: dict[str, Any], sections: Sections, threads: int, *, verify: bool) -> Bank:
     """The bank that `header_of` and `sections_of` were taken of; its arrays are these, not copies."""
+    bank = _empty(kind, header, threads)
+    _fill(bank, header, sections, verify=verify)
+    return bank
+
+
+def _empty(kind: type[Bank], header: dict[str, Any], threads: int) -> Bank:
     try:
         method = Method.from_dict(header["method"])
     except InvalidInput as error:
         raise InvalidInput(f"a method that this version does not know: {error}") from error
     monitor = Monitor(**header["monitor"]) if "monitor" in header else None
     settings = {name: header[name] for name in ("prior", "independent")}
-    bank = kind(method, header["seed"], **settings, threads=threads, monitor=monitor)
+    return kind(method, header["seed"], **settings, threads=threads, monitor=monitor)
+
+
+def _fill(bank: Bank, header: dict[str, Any], sections: Sections, *, verify: bool) -> None:
+    method = bank._method
     if len(sections["pool"]) == method.old_width != method.width:
         sections = _adopted(method, sections)
-    _check_lengths(method, header, sections)
+    _check_lengths(method, header, {name: len(array) for name, array in sections.items()})
     if verify:
         _check_content(method, header, sections)
     bank._clock, bank._pool = header["clock"], sections["pool"].copy()
@@ -218,7 +220,6 @@ def revived(kind: type[Bank], header: dict[str, Any], sections: Sections, thread
         bank._store.monitors.settings.check_rows(bank._store.monitors.matrix)
     receipts = json.loads(bytes(sections["receipts"])) if "receipts" in sections else []
     bank._members.load(receipts, complete=header.get("receipts") is True)
-    return bank
 
 
 def _adopted(method: Method, sections: Sections) -> Sections:
@@ -261,7 +262,7 @@ def _header(path: Path, file: Any) -> tuple[int, dict[str, Any]]:
         raise SnapshotMismatch(f"bank file must have an undamaged header, got another checksum - in {path}")
     try:
         header: dict[str, Any] = json.loads(text)
-        end = max(_end_of(place, size) for place in header["arrays"].values())
+        end = _end_of_all(header["arrays"], size)
     except (InvalidInput, KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
         raise SnapshotMismatch(
             f"bank file must have a header that can be read, got {error!r:.200} - in {path}"
@@ -271,12 +272,36 @@ def _header(path: Path, file: Any) -> tuple[int, dict[str, Any]]:
     return version, header
 
 
+def _too_large(path: Path, size: int, advice: str = "") -> InvalidInput:
+    return InvalidInput(f"bank file must fit in memory, got {size} bytes - in {path}{advice}")
+
+
+def _end_of_all(places: dict[str, dict[str, Any]], size: int) -> int:
+    """Where the last array ends. They follow one another, so that no header makes us read what no array holds."""
+    unknown = next((name for name in places if name not in _TYPES), None)
+    if unknown is not None:
+        raise InvalidInput(f"arrays must be of {', '.join(_TYPES)}, got {unknown!r:.50}")
+    end = 0
+    for place in sorted(places.values(), key=lambda place: (place["offset"], place["bytes"])):
+        if end and place["offset"] != end:
+            raise InvalidInput(f"arrays must follow one another, got one at {place['offset']} after the end at {end}")
+        end = _end_of(place, size)
+    return end
+
+
 def _end_of(place: dict[str, Any], size: int) -> int:
     """Where an array ends, which begins at the beginning of a page."""
     first = check_whole("offset", place["offset"], 0, size)
     if first % PAGE:
         raise InvalidInput(f"offset must be a multiple of {PAGE}, got {first}")
     return _pages(first + check_whole("bytes", place["bytes"], 0, size))
+
+
+def _check_sizes(method: Method, header: dict[str, Any], version: int) -> None:
+    """The lengths that the header gives its arrays fit its count and its method."""
+    places = {name: place for name, place in header["arrays"].items() if version > 1 or name != "table"}
+    lengths = {name: place["bytes"] // np.dtype(_TYPES[name]).itemsize for name, place in places.items()}
+    _check_lengths(method, header, lengths)
 
 
 def _arrays(path: Path, header: dict[str, Any], buffer: Any, *, verify: bool) -> Sections:
@@ -291,18 +316,20 @@ def _arrays(path: Path, header: dict[str, Any], buffer: Any, *, verify: bool) ->
     return arrays
 
 
-def _check_lengths(method: Method, header: dict[str, Any], arrays: Sections) -> None:
+def _check_lengths(method: Method, header: dict[str, Any], lengths: dict[str, int]) -> None:
     """Lengths that fit together."""
     count, width = check_whole("count", header["count"], 0, 2**31), method.width
+    if lengths["pool"] == method.old_width:
+        width = method.old_width
     check_whole("clock", header["clock"], 0, 2**53)
-    if "table" in arrays:
+    if "table" in lengths:
         check_whole("hash_seed", header["hash_seed"], 0, MOST_SEED)
-    lengths = {"pool": width, "rows": count * (width + STATS), "keys": count, "marks": 2 * count}
-    for name, array in arrays.items():
-        if name in lengths and len(array) != lengths[name]:
-            raise InvalidInput(f"{name} must have {lengths[name]} numbers, got {len(array)}")
-    if "table" in arrays and len(arrays["table"]) <= count:
-        raise InvalidInput(f"table must have more than {count} places, got {len(arrays['table'])}")
+    wanted = {"pool": width, "rows": count * (width + STATS), "keys": count, "marks": 2 * count}
+    for name, length in lengths.items():
+        if name in wanted and length != wanted[name]:
+            raise InvalidInput(f"{name} must have {wanted[name]} numbers, got {length}")
+    if "table" in lengths and lengths["table"] <= count:
+        raise InvalidInput(f"table must have more than {count} places, got {lengths['table']}")
 
 
 def _check_content(method: Method, header: dict[str, Any], arrays: Sections) -> None:

@@ -29,7 +29,7 @@ from calibeat.stream.forecast import VERSION
 
 from .keys import Key, KeyColumn
 from .start import learn, start_row
-from .undo import Undo, insist
+from .undo import Undo
 
 if TYPE_CHECKING:
     from .bank import Bank
@@ -139,7 +139,7 @@ class Operations:
         self.brought = np.flatnonzero(~self.asked & (own < 0))
         self.sources = np.where(own >= 0, own, np.arange(n))
         self.keys: list[Key] = []
-        self.issuers = np.zeros(n, dtype=np.uint64)
+        self.issuers, self.lives = np.zeros(n, dtype=np.uint64), np.zeros(n, dtype=np.uint32)
         self.scores, self.forecasts, self.experts = scores.copy(), np.full(n, np.nan), np.zeros(n)
         self.bins, self.cells, self.events, self.seen = np.zeros((4, n), dtype=np.int64)
         self.hedges, self.lanes = np.zeros((n, 4)), np.zeros((n, method.receipt_width))
@@ -150,6 +150,8 @@ class Operations:
         needed = self.own < 0
         fingerprints = [bank._members.fingerprint(self.keys[i]) for i in np.flatnonzero(needed).tolist()]
         self.issuers[needed] = np.array(fingerprints, dtype=np.uint64)
+        asked = np.flatnonzero(self.asked).tolist()
+        self.lives[asked] = [bank._members.life_of(self.keys[i]) for i in asked]
 
     def bring(self, given: npt.NDArray[np.void]) -> None:
         """The receipts of outcomes whose forecasts were made in earlier calls."""
@@ -206,11 +208,11 @@ class Operations:
                 event = self.forecasts[j].item(), y, self.scores[j].item()
                 monitors.update(slot, int(self.events[j]), event)
 
-    def made(self, life: str | None = None) -> npt.NDArray[np.void]:
+    def made(self) -> npt.NDArray[np.void]:
         """The receipts of the forecasts."""
         asked, method = self.asked, self._method
         made = np.zeros(int(asked.sum()), dtype=receipt_type(method))
-        made["version"], made["numbers"], made["life"] = VERSION, method.receipt_width, int(life or "0", 16)
+        made["version"], made["numbers"], made["life"] = VERSION, method.receipt_width, self.lives[asked]
         made["candidates"] = 2 * (self.hedges[asked, 3] + self.hedges[asked, 1] > 0.0)
         made["bin"], made["cell"], made["event"] = self.bins[asked], self.cells[asked], self.events[asked]
         made["seen"], made["issuer"], made["probability"] = self.seen[asked], self.issuers[asked], self.forecasts[asked]
@@ -228,12 +230,10 @@ class Operations:
 
 def fold(bank: Bank, column: KeyColumn, scores: Vector, outcomes: Vector, receipts: Any, of: Ints | None) -> Fold:
     """What `Bank.fold` does, on input whose lengths and values were checked. The caller holds the lock."""
-    asked, undo, records = np.isnan(outcomes), Undo(bank), bank._members
+    asked, records = np.isnan(outcomes), bank._members
     own = _own_forecasts(asked, of)
     given = read_receipts(bank._method, receipts, int((~asked & (own < 0)).sum()))
-    settled: dict[Key, list[tuple[int, float]]] = {}
-    events: dict[Key, int] = {}
-    try:
+    with Undo(bank) as undo:
         slots = _slots(bank, column, asked)
         undo.remember(slots)
         operations = Operations(bank._method, slots, scores, outcomes, own)
@@ -245,18 +245,12 @@ def fold(bank: Bank, column: KeyColumn, scores: Vector, outcomes: Vector, receip
         draws = bank._draws.of(bank._store, slots[asked])
         operations.run(bank._store.flat, undo.clock, draws, pool, bank._store.fresh, undo.count)
         operations.watch(bank._store.monitors)
-        made, settled = operations.made(records.life), operations.settled()
+        made, settled = operations.made(), operations.settled()
         events = dict(zip(operations.keys, bank._store.stats(EVENTS)[slots].astype(int).tolist(), strict=True))
         operations.forecasts[~asked] = np.nan
         result = Fold(operations.forecasts, made.view(f"V{made.itemsize}"))
         bank._clock = undo.clock + len(made)
-        undo.keep()
-        _record(records, settled, events)
-    except BaseException:
-        insist(undo.restore)
-        if undo.kept:
-            insist(lambda: _record(records, settled, events))
-        raise
+        undo.keep(lambda: _record(records, settled, events))
     return result
 
 
@@ -328,8 +322,9 @@ def _check_given(bank: Bank, given: npt.NDArray[np.void], operations: Operations
     rows = operations.brought
     same = given["issuer"] == operations.issuers[rows]
     check_receipts(bank._method, bank._store.matrix[operations.slots[rows]], given, rows, same)
-    for row, event in zip(rows.tolist(), given["event"].tolist(), strict=True):
-        bank._members.check_open(row, operations.keys[row], event)
+    columns = rows, operations.slots[rows], given["event"], given["life"]
+    for row, slot, event, life in zip(*(column.tolist() for column in columns), strict=True):
+        bank._members.check_given(row, operations.keys[row], slot, event, life)
 
 
 def check_receipts(

@@ -19,7 +19,7 @@ from calibeat.stream.forecast import Forecast
 from .check import check_rows
 from .keys import Key, KeyColumn
 from .start import fresh_row
-from .undo import Undo, insist
+from .undo import Undo
 
 if TYPE_CHECKING:
     from .bank import Bank
@@ -30,15 +30,11 @@ if TYPE_CHECKING:
 
 def open_and_predict(bank: Bank, key: Key, name: int | bytes, score: float) -> Forecast:
     """The first forecast of a key, whose row is made as `run` would have made it."""
-    undo = Undo(bank)
-    try:
+    with Undo(bank) as undo:
         slot = bank._store.open_one(name)
         bank._store.matrix[slot, : bank._method.width] = fresh_row(bank)
         forecast = bank._members.serving(key, slot)._predict_taken(score)
         undo.keep()
-    except BaseException:
-        insist(undo.restore)
-        raise
     return forecast
 
 
@@ -54,18 +50,11 @@ def stranger(bank: Bank, key: Key) -> Calibrator:
 
 def remove(bank: Bank, key: Key, slot: int) -> None:
     """Forget one key."""
-    undo = Undo(bank)
-    try:
+    with Undo(bank) as undo:
         undo.remember_key(slot)
         bank._draws.forget_from(slot)
         bank._store.remove(slot)
-        undo.keep()
-        bank._members.forget([key])
-    except BaseException:
-        insist(undo.restore)
-        if undo.kept:
-            insist(lambda: bank._members.forget([key]))
-        raise
+        undo.keep(lambda: bank._members.forget([key]))
 
 
 def drop_idle(bank: Bank, before: int) -> Bank:
@@ -82,14 +71,10 @@ def drop_idle(bank: Bank, before: int) -> Bank:
     if idle.any():
         kept, gone = store.selected(~idle), list(dropped)
         kept.moves += store.moves + 1  # so that members look again
-        try:
+        with Undo(bank) as undo:
             bank._draws.forget_from(0)
             bank._store = kept
-            bank._members.forget(gone)
-        except BaseException:
-            if bank._store is kept:
-                insist(lambda: bank._members.forget(gone))
-            raise
+            undo.keep(lambda: bank._members.forget(gone))
     return dropped
 
 
@@ -109,14 +94,12 @@ def merge(bank: Bank, other: Bank) -> None:
         if common.any():
             key = theirs.index.key(int(common.argmax()))
             raise InvalidInput(f"banks must have no key in common, got {shown(key)} in both")
-    undo, members = Undo(bank), bank._members
-    life, complete = members.life, members.complete
-    try:
+    with Undo(bank) as undo:
         if bank._clock < other._clock:
             undo.remember(np.arange(first, dtype=np.int32))
         if column is not None:
             store.take(column, theirs)
-        members.take(other._members)
+        bank._members.take(other._members)
         clock = max(bank._clock, other._clock)
         store.stats(LAST)[:first] += clock - bank._clock
         store.stats(LAST)[first:] += clock - other._clock
@@ -124,11 +107,6 @@ def merge(bank: Bank, other: Bank) -> None:
         if bank._pool[N] == 0.0:
             bank._pool[:] = other._pool
         undo.keep()
-    except BaseException:
-        insist(undo.restore)
-        if not undo.kept:
-            members.life, members.complete = life, complete
-        raise
 
 
 def set_rows(bank: Bank, column: KeyColumn, rows: Any) -> None:
@@ -140,8 +118,7 @@ def set_rows(bank: Bank, column: KeyColumn, rows: Any) -> None:
         raise InvalidInput(f"rows must be {wanted}, got {matrix.dtype} of shape {matrix.shape}")
     clock = max(bank._clock, int(np.nanmax(matrix[:, bank._method.width + LAST], initial=0.0)))
     check_rows(bank._method, matrix, clock)
-    undo = Undo(bank)
-    try:
+    with Undo(bank) as undo:
         slots = store.open(column)
         _check_different(slots)
         undo.remember(slots)
@@ -152,9 +129,6 @@ def set_rows(bank: Bank, column: KeyColumn, rows: Any) -> None:
         bank._clock = clock
         store.moves += 1  # so that members look again
         undo.keep()
-    except BaseException:
-        insist(undo.restore)
-        raise
 
 
 def _check_different(slots: Slots) -> None:

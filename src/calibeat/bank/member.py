@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from calibeat._util.check import check_outcome, check_scores, shown
+from calibeat._util.check import check_scores, shown
 from calibeat._util.types import Vector
-from calibeat.core.layout import N
 from calibeat.core.randomness import stream_key
 from calibeat.core.stats import EVENTS, LAST, add_losses
 from calibeat.errors import UnknownKey
 from calibeat.monitor.monitor import Monitor
 from calibeat.stream.calibrator import Calibrator, Number
 from calibeat.stream.forecast import Forecast
+from calibeat.stream.settled import OPEN, ZERO, Settled
 
 from .keys import Key, check_key
 from .records import Records
@@ -37,7 +37,10 @@ class Member(Calibrator):
         self._gone = False
         self._whole = memoryview(array("d", bytes(8 * bank._store.stride)))
         self._stats = self._whole[bank._method.width :]
-        self._begin(bank._method, bank._seed, 0, self._whole[: bank._method.width])
+        row = self._whole[: bank._method.width]
+        self._mark = bytearray(2)  # what a compiled kernel marks instead of the record, which is marked with the bank
+        self._marks = np.frombuffer(self._mark, dtype=np.uint8)
+        self._begin(bank._method, bank._seed, 0, row, row)
         self._lock = bank._lock
         self._aim(key, slot)
 
@@ -61,8 +64,14 @@ class Member(Calibrator):
         if self._receipts.known != self._events:
             self._receipts.catch_up(self._events)
 
+    def _take_kernels(self) -> None:
+        super()._take_kernels()
+        self._short: Any = self._settling
+        self._settling = None  # the calibrator would mark the record before the bank has learnt
+
     def _refresh(self) -> None:
         with self._lock:
+            self._bank._check_not_broken()
             if self._gone:
                 key = shown(self._key_of_bank)
                 raise UnknownKey(f"key must be one of the bank's, got {key}, which it has forgotten")
@@ -89,41 +98,51 @@ class Member(Calibrator):
     def _predict_taken(self, score: Number) -> Forecast:
         """Forecast from the copy of the row; then count the event, in one step."""
         bank, view, receipts = self._bank, self._bank._store.view, self._receipts
-        try:
-            forecast = super().predict(score)
-            if bank._writable:
-                clock, events = bank._clock + 1, forecast.event + 1
-                at = self._slot * bank._store.stride + len(self._row)
-                count, time = events + 0.0, clock + 0.0
-                # One line, without a call: an interrupt comes before all of it or after all of it.
-                view[at + EVENTS], view[at + LAST], bank._clock, receipts.known = count, time, clock, events
-                if bank._store.monitors is not None:
-                    bank._store.monitors.catch_up(self._slot, events)
-        except BaseException:
-            self._latest = None
-            raise
+        forecast = super().predict(score)
+        if bank._writable:
+            monitors, clock, events = bank._store.monitors, bank._clock + 1, forecast.event + 1
+            at = self._slot * bank._store.stride + len(self._row)
+            count, time = events + 0.0, clock + 0.0
+            owed = None if monitors is None else (monitors.catch_up, self._slot, events)
+            # One line, without a call: an interrupt comes before all of it or after all of it.
+            view[at + EVENTS], view[at + LAST], bank._clock, receipts.known, bank._owed = (
+                count, time, clock, events, owed,
+            )  # fmt: skip
+            if owed is not None:
+                bank._tell()
         return forecast
 
     def _update_taken(self, forecast: Forecast, outcome: Number | np.bool_) -> None:
-        """Learn on the copy of the row; then put it back, with the pool, in one step."""
-        bank, row = self._bank, self._row
-        store, before = bank._store, row[N]
-        at = self._slot * store.stride
-        try:
-            super().update(forecast, outcome)
-            if row[N] > before:  # else it was known already
-                y = check_outcome(outcome)
-                add_losses(self._stats, 0, forecast.score, forecast.probability, y)  # type: ignore[arg-type]
-                pool = pool_after(bank, forecast.score, y)
-                # One line, without a call in it: an interrupt comes before all of it or after all of it.
-                store.view[at : at + store.stride], bank._pool = self._whole, pool
-                if store.monitors is not None:
-                    store.monitors.update(self._slot, forecast.event, (forecast.probability, y, forecast.score))
-        except BaseException:
-            self._latest = None
-            if row[N] > before and store.view[at + N] == before:
-                self._receipts.settled.reopen(forecast.event)
-            raise
+        """Learn on the copy of the row; then put it back, in one step."""
+        short = self._short is not None and forecast is self._latest and type(outcome) is int and 0 <= outcome <= 1
+        if short:  # pragma: no cover - the leg that measures coverage has the JIT off
+            settle_one, spec, row, asked, receipt = self._short
+            event, y, settled = forecast.event, float(outcome), self._receipts.settled
+            first, marks, _ = settled.span
+            at, self._mark[0] = event - first, 0
+            is_open = 0 <= at < len(marks) - 1 and marks[at] == OPEN
+            if is_open and settle_one(spec, row, event, y, asked, receipt, self._marks, event):
+                self._take_over(forecast, y, settled, marks, at, marks, 0)
+                return
+        super().update(forecast, outcome)
+
+    def _take_over(
+        self, forecast: Forecast, y: float, settled: Settled, marks: bytearray, at: int, old: bytearray, sealed: int
+    ) -> None:
+        """Put the copy of the row back, with the pool and the mark, in one step."""
+        bank, store, receipts, whole = self._bank, self._bank._store, self._receipts, self._whole
+        score, probability, mark = forecast.score, forecast.probability, ZERO + (y == 1.0)
+        first, last = self._slot * store.stride, (self._slot + 1) * store.stride
+        add_losses(self._stats, 0, score, probability, y)  # type: ignore[arg-type]
+        pool, owed = pool_after(bank, score, y), None
+        if store.monitors is not None:
+            owed = store.monitors.update, self._slot, forecast.event, (probability, y, score)
+        # One line, without a call: an interrupt comes before all of it or after all of it.
+        store.view[first:last], bank._pool, marks[at], receipts.settled, old[-1], bank._owed = (
+            whole, pool, mark, settled, sealed, owed,
+        )  # fmt: skip
+        if owed is not None:
+            bank._tell()
 
     def run(
         self,

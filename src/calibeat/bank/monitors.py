@@ -31,6 +31,7 @@ def monitor_states(bank: Bank, keys: Any) -> list[bytes]:
     1
     """
     with bank._lock:
+        bank._check_not_broken()
         monitors, slots = bank._watching(), bank._slots_of(keys)
         rows = monitors.matrix[slots]
         return [_to_bytes(monitors, slot, row) for slot, row in zip(slots.tolist(), rows, strict=True)]
@@ -50,6 +51,7 @@ def first_unread(state: bytes) -> int:
 def set_monitor_states(bank: Bank, keys: Any, states: Sequence[bytes], held: Sequence[Mapping[int, Event]]) -> None:
     """Put monitors in place, of keys that are there; `held` are the outcomes learnt after the first unread forecast."""
     with bank._lock:
+        bank._check_not_broken()
         monitors, slots = bank._watching(), bank._slots_of(keys)
         width = monitors.settings.width
         if any(len(state) != 8 * width + 8 for state in states):
@@ -78,6 +80,7 @@ def readings(settings: Settings, state: bytes) -> dict[str, Any]:
 def give_up(bank: Bank, events: Iterable[tuple[str, int]]) -> None:
     """The outcomes of these forecasts (key, number) will never come: those behind them need not wait."""
     with bank._lock:
+        bank._check_not_broken()
         monitors = bank._store.monitors
         if monitors is not None:
             for key, number in events:
@@ -95,6 +98,7 @@ class Alarms(NamedTuple):
 def alarms_of(bank: Bank, keys: Any) -> list[Alarms]:
     """The alarms of some keys."""
     with bank._lock:
+        bank._check_not_broken()
         monitors = bank._watching()
         found: list[Alarms] = []
         for row in monitors.matrix[bank._slots_of(keys)]:

@@ -8,11 +8,12 @@ from weakref import WeakValueDictionary
 from calibeat.core.layout import N
 from calibeat.core.randomness import stream_key
 from calibeat.core.stats import EVENTS
-from calibeat.errors import OutcomeConflict
-from calibeat.stream.issuer import Issuer, described, new_life
+from calibeat.errors import OutcomeConflict, UnknownForecast
+from calibeat.stream.issuer import DIGITS, Issuer, described, new_life
 from calibeat.stream.receipts import Receipts
 from calibeat.stream.settled import OPEN, Settled
 
+from .index import EVERY
 from .keys import Key, check_keys
 
 if TYPE_CHECKING:
@@ -75,8 +76,9 @@ class Records:
         store = self._bank._store
         at = slot * store.stride
         events, adopted = int(store.view[at + store.method.width + EVENTS]), store.adopted(slot)
-        life = None if self.complete else self.life  # `fold` may have issued receipts already
-        issuer = Issuer(self._name(key), ((0, ""),) if self.life is None else ((adopted, life),))
+        # A bank that has all keys that it ever had signs with the name alone. `fold` may have issued receipts already.
+        life = "" if self.life is None else None if self.complete else self.life
+        issuer = Issuer(self._name(key), ((adopted, life),))
         outcomes = events if self.complete else int(store.view[at + N])
         return Receipts(self._bank._method, issuer, Settled.unknown(events, outcomes, keep=KEEP), events)
 
@@ -103,26 +105,53 @@ class Records:
         for key in keys:
             self._records.pop(key, None)
         if keys:
+            if not self.complete:  # what `fold` has issued for the others is good for what it was
+                self._bank._store.adopt_some(EVERY)
             self.life = new_life()
 
     def forget_strangers(self) -> None:
         """Let go of the records of keys that are not here."""
-        for key in [key for key in self._records if key not in self._bank]:
+        for key in [key for key in self._records if self._bank._slot(key) < 0]:
             del self._records[key]
+
+    def begin_life(self) -> None:
+        """Begin a new life, in a process that is a copy of another: what was issued before is good in both."""
+        if self._bank._writable:  # a bank that cannot learn takes no receipts, and its rows are not to be looked at
+            for key, events in self._counts():
+                self._records[key].catch_up(events)
+                self._records[key].issuer.begin(events)
+            self._bank._store.adopt_some(EVERY)
+        self._bank._store.moves += 1  # so that members look again
+        self.life = new_life()
 
     def take(self, other: Records) -> None:
         """The records of another bank, for keys that are here now. Both begin a new life."""
         for key, events in other._counts():
-            if key in self._bank:
+            if self._bank._slot(key) >= 0:
                 self._records[key] = other._records[key].copy(events)
         self.life = new_life()
         self.complete = self.complete and other.complete
 
     # ---- receipts of `Bank.fold`, which come and go as bytes --------------------------------------------------------
 
-    def check_open(self, row: int, key: Key, event: int) -> None:
-        """Raise if the outcome of an event is known to have been learnt."""
+    def life_of(self, key: Key) -> int:
+        """The number of the life that issues the receipts of a key; 0 if it has none."""
         record = self._records.get(key)
+        life = self.life if record is None else record.issuer.sign(self.life)[DIGITS + 1 :]
+        return int(life or "0", 16)
+
+    def check_given(self, row: int, key: Key, slot: int, event: int, life: int) -> None:
+        """Raise if a receipt was issued in another life, or if its outcome is known to have been learnt."""
+        record = self._records.get(key)
+        if record is None:
+            issued = event < self._bank._store.adopted(slot) or life == self.life_of(key)
+        else:
+            issued = record.issuer.issued(event, f"{self._name(key)}-{life:08x}" if life else self._name(key))
+        if not issued:
+            raise UnknownForecast(
+                "receipt must come from this bank, got one that a copy of it has made, or that it made itself after "
+                f"the snapshot from which it continues - at row {row}"
+            )
         if record is not None and event < record.known and record.settled.mark(event) != OPEN:
             raise OutcomeConflict(f"receipt must be brought once, got one whose outcome is learnt - at row {row}")
 

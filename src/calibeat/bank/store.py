@@ -163,7 +163,7 @@ class RowStore:
         if self.monitors is not None:
             self.monitors.realign()
 
-    def adopt_some(self, slots: Slots) -> None:
+    def adopt_some(self, slots: Slots | slice) -> None:
         """The same, of some rows."""
         adopted = self._all_adopted()
         adopted[slots] = self.stats(EVENTS)[slots]

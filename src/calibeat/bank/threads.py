@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections import deque
 from collections.abc import Callable
 from itertools import pairwise
@@ -13,6 +14,7 @@ import numpy as np
 from calibeat._util.check import check_whole
 from calibeat._util.cores import usable_cores
 from calibeat._util.types import Slots
+from calibeat.errors import CalibeatError
 
 from .undo import insist
 
@@ -49,6 +51,7 @@ class Gate:
         self.tokens: SimpleQueue[bool] = SimpleQueue()
         self.served: list[Part] = []
         self.failures: list[BaseException] = []  # of parts that could not be served
+        self._process = os.getpid()
 
     @property
     def is_open(self) -> bool:
@@ -65,10 +68,17 @@ class Gate:
         self._decided.wait()
         return self.is_open
 
+    @property
+    def is_lost(self) -> bool:
+        """Whether this process was forked while the threads were at work: here nobody goes on with it."""
+        return os.getpid() != self._process and len(self.ended) < len(self.threads)
+
     def finish(self) -> None:
         """Wait until the threads have ended; those behind a gate that is shut do nothing, and need no waiting for."""
         self.decide(is_open=False)  # if nothing was decided
-        if self.is_open:
+        if self.is_lost:
+            self.failures.append(CalibeatError("the process was forked while threads were at work"))
+        elif self.is_open:
             while len(self.ended) < len(self.threads):
                 self.tokens.get()
 

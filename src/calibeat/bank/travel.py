@@ -31,6 +31,7 @@ def row_width(bank: Bank) -> int:
 def rows_out(bank: Bank) -> tuple[npt.NDArray[Any], Matrix]:
     """The keys and their rows, in the order of the bank."""
     with bank._lock:
+        bank._check_not_broken()
         store = bank._store
         rows = store.matrix[: len(store)].copy()
         rows[:, store.method.width + LAST] = 0.0

@@ -1,4 +1,4 @@
-"""Changes that happen whole or not at all, also if Ctrl-C or a lack of memory breaks them off."""
+"""Changes that happen whole or not at all, also if Ctrl-C, a fork or a lack of memory breaks them off."""
 
 from __future__ import annotations
 
@@ -13,31 +13,41 @@ from calibeat.monitor.many import Aside
 
 if TYPE_CHECKING:
     from .bank import Bank
+    from .threads import Gate
 
 
 class Undo:
-    """What a bank was before a change. The caller holds the bank's lock.
+    """A change of a bank, which happens whole or not at all. The caller holds the bank's lock.
 
     The pattern::
 
-        undo = Undo(bank)
-        try:
+        with Undo(bank) as undo:
             ...                      # change the bank
             undo.keep()              # from here on it has happened
-        except BaseException:
-            insist(undo.restore)     # does nothing once it is kept
-            raise
+
+    An interrupt may come while it is undone, and another one then. So the bank knows of the change until it is
+    finished, and the next call finishes it before it does anything else. So does a process that was forked meanwhile.
     """
 
     def __init__(self, bank: Bank) -> None:
-        store = bank._store
+        store, members = bank._store, bank._members
         self._bank, self._store, self._index = bank, store, store.index
         self.count, self.clock, self._pool = len(store), bank._clock, bank._pool.copy()
         self._adopted = store.all_adopted()
+        self._life = members.life, members.complete
         self._aside: tuple[Slots, npt.NDArray[np.float64]] | None = None
         self._watched: Aside | None = None
         self._entry: tuple[int, npt.NDArray[np.int64]] | None = None
+        self._threads: tuple[Gate, int] | None = None
+        self._then: Callable[[], None] | None = None
         self.kept = False
+
+    def __enter__(self) -> Undo:
+        self._bank._undo = self
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.finish()
 
     def remember(self, slots: Slots) -> None:
         """Put rows aside that are about to change."""
@@ -54,14 +64,35 @@ class Undo:
         if self._store.monitors is not None:  # the last takes its place
             self._watched = self._store.monitors.remember(np.unique([slot, self.count - 1]).astype(np.int32))
 
-    def keep(self) -> None:
-        """The change has happened."""
-        self.kept = True
+    def leave_to(self, gate: Gate, events: int) -> None:
+        """Threads behind a gate make the change. Once it is open they finish it, and so many events are taken."""
+        self._threads = gate, events
 
-    def restore(self) -> None:
-        """Put everything back, unless the change has happened. It may be called again if it was broken off itself."""
-        if self.kept:
-            return
+    def keep(self, then: Callable[[], None] | None = None) -> None:
+        """The change has happened. What is to be done then is done, once or twice, whatever comes between."""
+        self._then, self.kept = then, True
+
+    def finish(self) -> None:
+        """Put everything back, unless the change has happened. It is called again if it was broken off itself."""
+        if self._threads is not None:
+            self._wait(*self._threads)
+        if not self.kept:
+            self._restore()
+        elif self._then is not None:
+            self._then()
+        self._bank._undo = None
+
+    def _wait(self, gate: Gate, events: int) -> None:
+        if gate.is_open:
+            insist(gate.finish)
+            if gate.served or gate.is_lost:  # if not, each failed before it began
+                self._bank._clock = self.clock + events
+                if gate.failures:
+                    error = gate.failures[0]
+                    self._bank._broken = f"{type(error).__name__}: {error}"
+                self.kept = True
+
+    def _restore(self) -> None:
         bank, store = self._bank, self._store
         if self._aside is not None:
             slots, rows = self._aside
@@ -73,16 +104,17 @@ class Undo:
             store.monitors.restore(self._watched)
         store.truncate(self._index, self.count, self._adopted)
         bank._draws.forget_from(self.count)
-        bank._store, bank._clock = store, self.clock
+        bank._store, bank._clock, bank._owed = store, self.clock, None
         bank._pool[:] = self._pool
+        bank._members.life, bank._members.complete = self._life
         bank._members.forget_strangers()
 
 
 def insist(work: Callable[[], None]) -> None:
-    """Do some work that may be repeated, however often somebody presses Ctrl-C meanwhile."""
+    """Wait for something that comes to an end by itself, however many signals come meanwhile, whatever they raise."""
     while True:
         try:
             work()
-        except KeyboardInterrupt:
+        except BaseException:  # noqa: BLE001, S112 - the caller has an interrupt to raise already
             continue
         return

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import shlex
 import sys
 from contextlib import ExitStack
 from pathlib import Path
@@ -13,7 +14,7 @@ from calibeat._util.words import visible
 from calibeat.backtest.classes.read import ClassColumns, ClassReader
 from calibeat.backtest.classes.run import run as replay_classes
 from calibeat.backtest.judge.summary import LogInfo
-from calibeat.backtest.options import SCORE_KINDS, Options
+from calibeat.backtest.options import Options
 from calibeat.backtest.read.files import STDIN, LogFile, files_of, require_arrow
 from calibeat.backtest.read.guess import Columns
 from calibeat.backtest.read.log import read_log
@@ -22,10 +23,12 @@ from calibeat.backtest.replay.contenders import DEFAULT
 from calibeat.backtest.result import BacktestResult
 from calibeat.backtest.run import run as replay
 from calibeat.errors import InvalidInput
+from calibeat.report.page import html
 from calibeat.report.text import page
 from calibeat.rivals.ready import READY
 
-from .outputs import Forecasts, check_outputs, folders
+from .logs import LOG, add_key, add_kinds, add_outcome, add_skip_bad, add_times, delimiter, reading, total_rows
+from .outputs import Forecasts, check_outputs, outputs
 
 SUMMARY = "what would have been best on my log? a verdict, a table, a report"
 DESCRIPTION = """\
@@ -48,12 +51,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """What can be typed behind `calibeat backtest`."""
     parser.description, parser.epilog = DESCRIPTION, EPILOG
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
-    parser.add_argument(
-        "log",
-        metavar="LOG",
-        nargs="?",
-        help="a CSV, JSON Lines, Parquet or Arrow file, a glob, a folder, or - for text on stdin",
-    )
+    parser.add_argument("log", metavar="LOG", nargs="?", help=LOG)
     parser.add_argument(
         "--store", metavar="STORE", help="in the place of LOG: the store of a service; the key is the stream"
     )
@@ -65,8 +63,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     columns.add_argument(
         "--score", metavar="NAME", action="append", help="the score; again for each further model to compare"
     )
-    columns.add_argument("--outcome", metavar="NAME", help="0 or 1, -1 or 1, false or true; see --positive")
-    columns.add_argument("--positive", metavar="VALUE", help="the outcome that counts as 1; every other counts as 0")
+    add_outcome(columns)
     columns.add_argument(
         "--rival", metavar="NAME", action="append", help="forecasts of another method, to be judged beside ours"
     )
@@ -77,29 +74,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     columns.add_argument("--label", metavar="NAME", help="many classes: the name or the column number of the class")
     columns.add_argument("--classes", metavar="NAMES", help="many classes: their names between commas, for --scores")
-    columns.add_argument("--key", metavar="NAME", help="the stream: each key gets parameters of its own")
-    columns.add_argument("--blank-key", metavar="KEY", help="the stream of events whose key is missing")
-    columns.add_argument("--time", metavar="NAME", help="when the score was issued; the log must be in this order")
-    columns.add_argument(
-        "--outcome-time", metavar="NAME", help="when the outcome was known: it is learnt then, not before"
+    add_key(columns, "the stream: each key gets parameters of its own")
+    add_times(
+        columns,
+        "when the score was issued; the log must be in this order",
+        "when the outcome was known: it is learnt then, not before",
     )
     columns.add_argument("--id", metavar="NAME", help="the event's id, to find duplicates; all are kept in memory")
-    columns.add_argument(
-        "--score-kind", choices=SCORE_KINDS, default="probability", help="what a score is (%(default)s)"
-    )
-    columns.add_argument(
-        "--logits", dest="score_kind", action="store_const", const="logit", help="short for --score-kind logit"
-    )
-    columns.add_argument(
-        "--time-zone", metavar="ZONE", help="of times written without one: UTC, +02:00, Europe/Paris (UTC)"
-    )
-    columns.add_argument(
-        "--time-format", metavar="FORMAT", help="of times in text, such as '%%d/%%m/%%Y %%H:%%M' (ISO 8601)"
-    )
-    columns.add_argument("--decimal", metavar="MARK", default=".", help="before the decimals of numbers in text (.)")
-    columns.add_argument(
-        "--delimiter", metavar="MARK", help="between the columns of a CSV: a character, or tab (detected)"
-    )
+    add_kinds(columns)
     how = parser.add_argument_group("the replay")
     how.add_argument(
         "--methods", metavar="NAMES", help=f"presets, {', '.join(READY)}, between commas ({','.join(DEFAULT)})"
@@ -115,7 +97,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     how.add_argument("--bins", type=int, default=10, metavar="M", help="of the calibration error (%(default)s)")
     how.add_argument("--seed", type=int, default=0, metavar="N", help="for methods that draw (%(default)s)")
     how.add_argument("--sort", action="store_true", help="put the log in the order of --time, in memory")
-    how.add_argument("--skip-bad", action="store_true", help="skip rows that cannot be used, and count them")
+    add_skip_bad(how)
     act = parser.add_argument_group("decisions", "What calibrated forecasts change in actions and cost.")
     act.add_argument("--threshold", type=float, metavar="T", help="act where the forecast is at least T")
     act.add_argument("--cost-fp", type=float, metavar="C", help="what an action for nothing costs; with --cost-fn")
@@ -133,7 +115,7 @@ def run(args: argparse.Namespace, to: TextIO | None = None, log: TextIO | None =
     to, log = to or sys.stdout, log or sys.stderr
     require_arrow()
     _check(args)
-    files = files_of(args.log, _delimiter(args.delimiter)) if args.store is None else _store(args)
+    files = files_of(args.log, delimiter(args.delimiter)) if args.store is None else _store(args)
     first = visible(Path(files[0].name).name)
     options = Options(
         methods=args.methods,
@@ -141,21 +123,14 @@ def run(args: argparse.Namespace, to: TextIO | None = None, log: TextIO | None =
         warmup=args.warmup,
         delay=args.delay or 0,
         mature=args.mature,
-        score_kind=args.score_kind,
-        positive=args.positive,
-        decimal=args.decimal,
-        time_zone=args.time_zone,
-        time_format=args.time_format,
         split=args.split,
-        blank_key=args.blank_key,
-        skip_bad=args.skip_bad,
         sort=args.sort,
         seed=args.seed,
         threshold=args.threshold,
         cost_fp=args.cost_fp,
         cost_fn=args.cost_fn,
         title=f"Backtest of {first}" + (f" and {len(files) - 1} more" if len(files) > 1 else ""),
-        typed=True,
+        **reading(args),
     )
     scores = args.score or [None]
     others = {f"score {at}": name for at, name in enumerate(scores[1:], 2)}
@@ -170,14 +145,14 @@ def run(args: argparse.Namespace, to: TextIO | None = None, log: TextIO | None =
         **others,
     }
     columns = _class_columns(args) if args.scores else Columns(named, delayed=args.delay is not None)
-    outputs = {option: path for option, path in (("--report", args.report), ("--out", args.out)) if path is not None}
-    check_outputs(args.log or args.store, files, outputs)
-    result = _replayed(args, files, columns, options, log, outputs=list(outputs.values()), others=others)
+    targets = {option: path for option, path in (("--report", args.report), ("--out", args.out)) if path is not None}
+    check_outputs(args.log or args.store, files, targets)
+    result = _replayed(args, files, columns, options, log, targets=list(targets.values()), others=others)
     if args.json:
         to.write(result.to_json() + "\n")
         return
     to.write(page(result.payload))
-    for written in outputs.values():
+    for written in targets.values():
         to.write(f"Written: {visible(written.resolve())}\n")
 
 
@@ -188,7 +163,7 @@ def _replayed(
     options: Options,
     log: TextIO,
     *,
-    outputs: list[Path],
+    targets: list[Path],
     others: dict[str, str],
 ) -> BacktestResult:
     """Replay the files and write what was asked for: all of it, or nothing."""
@@ -203,16 +178,15 @@ def _replayed(
     )
     paths = [file.name if file.path == STDIN else file.path for file in files]
     keyed = args.key is not None
-    with ExitStack() as stack:
-        stack.enter_context(folders(outputs))
+    with outputs(targets, args.stop) as opened, ExitStack() as stack:
         forecasts = None
         if args.out:
-            forecasts = stack.enter_context(Forecasts(args.out, reader.names, paths, keyed=keyed))
-        with progress(_total(files), log, unit="rows") as step:
+            forecasts = stack.enter_context(Forecasts(opened[args.out], reader.names, paths, keyed=keyed))
+        with progress(total_rows(files), log, unit="rows") as step:
             on_forecasts = forecasts.write if forecasts else None
 
             def read(count: int) -> None:
-                args.check_stopped()
+                args.stop.check()
                 step(count)
 
             batches = read_log(files, columns, options, reader, read, None if many is None else many.batch)
@@ -220,14 +194,10 @@ def _replayed(
                 payload = replay_classes(batches, source, reader, on_forecasts=on_forecasts)
             else:
                 payload = replay(batches, source, reader, keyed=keyed, others=others, on_forecasts=on_forecasts)
-        result = BacktestResult(payload)
-        args.check_stopped()
-        # Both files take their names once both are whole on the disk.
-        if forecasts:
-            forecasts.close()
+        args.stop.check()
         if args.report:
-            result.to_html(args.report)
-    return result
+            opened[args.report].write(html(payload).encode())
+    return BacktestResult(payload)
 
 
 def _store(args: argparse.Namespace) -> list[LogFile]:
@@ -236,7 +206,8 @@ def _store(args: argparse.Namespace) -> list[LogFile]:
 
     args.key = args.key or "stream"
     found: Any = StoreLog(args.store)  # it does what a LogFile does
-    args.typed = getattr(args, "typed", "").replace(args.store, found.path)  # no password in a report
+    words = shlex.split(getattr(args, "typed", ""))
+    args.typed = shlex.join([word.replace(args.store, found.path) for word in words])  # no password in a report
     return [found]
 
 
@@ -271,20 +242,3 @@ def _class_columns(args: argparse.Namespace) -> ClassColumns:
     asked = {"label": args.label, "time": args.time, "outcome time": args.outcome_time, "id": args.id}
     classes = None if args.classes is None else [name.strip() for name in args.classes.split(",")]
     return ClassColumns(asked, delayed=args.delay is not None, scores=args.scores, classes=classes)
-
-
-def _delimiter(typed: str | None) -> str | None:
-    r"""One character; a tab may be typed as the word or as \t.
-
-    >>> _delimiter("tab") == _delimiter("\\t") == "\t", _delimiter(";")
-    (True, ';')
-    """
-    mark = "\t" if typed is not None and typed.lower() in {"\\t", "tab"} else typed
-    if mark is not None and len(mark) != 1:
-        raise InvalidInput(f"--delimiter must be one character, got {mark!r}")
-    return mark
-
-
-def _total(files: list[LogFile]) -> int | None:
-    counts = [file.rows() for file in files]
-    return None if None in counts else sum(count for count in counts if count is not None)

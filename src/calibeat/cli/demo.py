@@ -6,7 +6,7 @@ import argparse
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TextIO
+from typing import IO, TextIO
 
 import numpy as np
 import numpy.typing as npt
@@ -19,6 +19,10 @@ from calibeat.errors import MissingExtra
 from calibeat.examples.drifts import covariate_drift
 from calibeat.examples.flights import flights
 from calibeat.examples.stream import Stream
+from calibeat.report.page import html
+
+from .outputs import check_place, outputs
+from .stop import Stop
 
 METHODS = {"raw": BM, "AUTO": AUTO, "FPS": FPS, "WPS": WPS, "SWPS": SWPS, "OPS": OPS, "TOPS": TOPS, "HOPS": HOPS}
 UNSCORED = 1000  # outcomes: FPS, WPS and SWPS say nothing of their own before they have seen this many outcomes
@@ -47,7 +51,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> None:
     """Run `calibeat demo`."""
-    run_demo(args.out)
+    run_demo(args.out, stop=args.stop)
 
 
 @dataclass(frozen=True)
@@ -89,7 +93,14 @@ class Demo:
     page: Path
 
 
-def run_demo(out: Path, *, stream: Stream | None = None, to: TextIO | None = None, log: TextIO | None = None) -> Demo:
+def run_demo(
+    out: Path,
+    *,
+    stream: Stream | None = None,
+    to: TextIO | None = None,
+    log: TextIO | None = None,
+    stop: Stop | None = None,
+) -> Demo:
     """Replay the flights (or `stream`) through `METHODS`; a table goes to `to`, a picture and a report into `out`.
 
     `to` is standard output and `log`, which shows the progress, standard error unless told. Without the data of the
@@ -97,6 +108,9 @@ def run_demo(out: Path, *, stream: Stream | None = None, to: TextIO | None = Non
     """
     to, log = to or sys.stdout, log or sys.stderr
     need("matplotlib", extra="demo", what="the demo")  # now, not when the work is done
+    picture, page = out / PICTURE, out / REPORT
+    for path in (picture, page):
+        check_place("--out", path)
     with progress(4, log) as step:
         step(0, "reading the flights of 2013, training on January" if stream is None else stream.name)
         stream, notice = _flights_or_drift() if stream is None else (stream, "")
@@ -106,11 +120,10 @@ def run_demo(out: Path, *, stream: Stream | None = None, to: TextIO | None = Non
         step(1, "counting and drawing")
         counted = counted_events(stream)
         rows = [evaluate(name, stream, forecast, counted) for name, forecast in forecasts.items()]
-        out.mkdir(parents=True, exist_ok=True)
-        picture = draw(stream, forecasts, counted, out / PICTURE)
-        step(1, "writing the report")
-        page = out / REPORT
-        result.to_html(page)
+        with outputs([picture, page], stop or Stop()) as opened:
+            draw(stream, forecasts, counted, opened[picture])
+            step(1, "writing the report")
+            opened[page].write(html(result.payload).encode())
     to.write(f"\n{notice}{report(stream, rows, counted)}\n\n")
     to.write(f"{means_in_words(stream, forecasts, counted)}\nPicture written to {picture.resolve()}\n")
     to.write(f"Report written to {page.resolve()}\n")
@@ -226,7 +239,7 @@ def _flights_or_drift() -> tuple[Stream, str]:
 # ---- picture -----------------------------------------------------------------------------------------------------
 
 
-def draw(stream: Stream, forecasts: dict[str, Vector], counted: BoolArray, path: Path) -> Path:
+def draw(stream: Stream, forecasts: dict[str, Vector], counted: BoolArray, file: IO[bytes]) -> None:
     """Mean forecast of each group against its outcome rate, as a PNG; matplotlib's global state stays untouched."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
@@ -268,8 +281,7 @@ def draw(stream: Stream, forecasts: dict[str, Vector], counted: BoolArray, path:
     axes.spines[["top", "right"]].set_visible(False)
     axes.grid(axis="y", color="0.9")
     axes.set_axisbelow(True)
-    figure.savefig(path, format="png")
-    return path
+    figure.savefig(file, format="png")
 
 
 def _apart(heights: list[float], gap: float) -> list[float]:

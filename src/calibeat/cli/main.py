@@ -15,7 +15,7 @@ from calibeat._util.words import visible
 from calibeat._version import __version__
 from calibeat.errors import CalibeatError
 
-from .stop import stopped_by_signals
+from .stop import Stop, stopped_by_signals
 
 COMMANDS = {
     "demo": "a year of flights replayed through the methods: a table, a picture and a report",
@@ -28,14 +28,10 @@ COMMANDS = {
 DONE, CHECK_FAILED, BAD_INPUT, STOPPED = 0, 1, 2, 130
 
 
-def _nothing() -> None:
-    """A check where nothing is to be checked."""
-
-
-def parser(command: str | None = None, check_stopped: Callable[[], None] = _nothing) -> argparse.ArgumentParser:
+def parser(command: str | None = None, stop: Stop | None = None) -> argparse.ArgumentParser:
     """What can be typed. With a command, only its own module is imported; the others are only named.
 
-    A long command calls `check_stopped` between its steps.
+    A command asks `stop` whether a signal has come.
     """
     top = argparse.ArgumentParser(
         prog="calibeat",
@@ -49,7 +45,7 @@ def parser(command: str | None = None, check_stopped: Callable[[], None] = _noth
         if command in {None, name}:
             module = import_module(f"{__package__}.{name}")
             module.add_arguments(added)
-            added.set_defaults(run=module.run, check_stopped=check_stopped)
+            added.set_defaults(run=module.run, stop=stop or Stop())
     return top
 
 
@@ -58,29 +54,29 @@ def main(arguments: Sequence[str] | None = None) -> int:
     typed = list(sys.argv[1:] if arguments is None else arguments)
     command = next((word for word in typed if word in COMMANDS), "")
 
-    def work(check_stopped: Callable[[], None]) -> int | None:
-        args = parser(command, check_stopped).parse_args(typed)
+    def work(stop: Stop) -> int | None:
+        args = parser(command, stop).parse_args(typed)
         args.typed = shlex.join(["calibeat", *typed])
         status: int | None = args.run(args)
         return status
 
     # The service hears signals itself. Until it does, it has nothing to clean up.
-    return run_guarded(work, signals=command != "serve")
+    return run_guarded(work, signals=command != "serve", last=arguments is None)
 
 
 def run_guarded(
-    work: Callable[[Callable[[], None]], int | None], program: str = "calibeat", *, signals: bool = True
+    work: Callable[[Stop], int | None], program: str = "calibeat", *, signals: bool = True, last: bool = False
 ) -> int:
     """Do the work of a command -> its exit status. Errors of users become one line, signals an orderly end.
 
-    The work is given a check to call between its steps, which stops it if a signal has come.
+    `last` says that the process ends with the command (`stopped_by_signals`).
     """
     if isinstance(sys.stdout, io.TextIOWrapper):  # a terminal that cannot show a letter gets its number
         sys.stdout.reconfigure(errors="backslashreplace")
     try:
-        with stopped_by_signals() if signals else nullcontext(_nothing) as check:
-            status = work(check)
-        sys.stdout.flush()
+        with stopped_by_signals(last=last) if signals else nullcontext(Stop()) as stop:
+            status = work(stop)
+            sys.stdout.flush()
     except BrokenPipeError:  # the reader of our output has left, as `head` does
         sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115, PTH123 - for what is still to be flushed
         return DONE

@@ -1,33 +1,29 @@
-"""Outputs of a backtest: never over its log, never half, and a run that fails leaves nothing."""
+"""Outputs of a command: never over its log, all of them or none, and a run that fails leaves nothing."""
 
 from __future__ import annotations
 
 import fnmatch
 import os
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 
-from calibeat._util.files import atomic
+from calibeat._util.files import atomic_files, obstacle
 from calibeat._util.types import Ints, Vector
 from calibeat.backtest.read.batch import Chunk
 from calibeat.backtest.read.files import OURS, STDIN, LogFile, by_suffix
 from calibeat.errors import InvalidInput
 
+from .stop import Stop
+
 
 def check_outputs(log: str, files: Sequence[LogFile], outputs: dict[str, Path]) -> None:
     """Refuse, before anything runs, what could not be written, or would be written over the log or each other."""
     for option, path in outputs.items():
-        if path.is_dir():
-            raise InvalidInput(f"{option} must be a file, got the folder {str(path)!r}")
-        there = next(parent for parent in path.absolute().parents if parent.exists())
-        if not there.is_dir():
-            raise InvalidInput(f"{option} must be in a folder, got {str(path)!r}, and {str(there)!r} is a file")
-        if not os.access(there, os.W_OK):
-            raise InvalidInput(f"{option} must be in a folder that can be written, got {str(path)!r}")
+        check_place(option, path)
         for file in files:
             if file.path != STDIN and _same(path, Path(file.path)):
                 raise InvalidInput(f"{option} must not be the log itself, got {str(path)!r}")
@@ -39,6 +35,18 @@ def check_outputs(log: str, files: Sequence[LogFile], outputs: dict[str, Path]) 
         raise InvalidInput(
             f"{' and '.join(outputs)} must be two files, got {str(next(iter(outputs.values())))!r} twice"
         )
+
+
+def check_place(option: str, path: Path) -> None:
+    """Refuse a path where no file can be put."""
+    found = obstacle(path)
+    if found is not None:
+        raise InvalidInput(f"{option} must be a file, got {found} {str(path)!r}")
+    there = next(parent for parent in path.absolute().parents if parent.exists())
+    if not there.is_dir():
+        raise InvalidInput(f"{option} must be in a folder, got {str(path)!r}, and {str(there)!r} is a file")
+    if not os.access(there, os.W_OK):
+        raise InvalidInput(f"{option} must be in a folder that can be written, got {str(path)!r}")
 
 
 def _same(one: Path, other: Path) -> bool:
@@ -58,42 +66,60 @@ def _would_match(path: Path, log: str) -> bool:
 
 
 @contextmanager
-def folders(paths: Sequence[Path]) -> Iterator[None]:
+def outputs(paths: Sequence[Path], stop: Stop) -> Iterator[dict[Path, IO[bytes]]]:
+    """Open files that take their names together when the block ends well, and then the command is done.
+
+    If the block fails or a signal stops it, no file and no new folder is left.
+    """
+    if not paths:
+        yield {}
+        return
+
+    def commit(*_: Path) -> None:
+        stop.check()
+        stop.hold()
+
+    with _folders(paths), atomic_files(paths, check=commit) as files:
+        try:
+            yield dict(zip(paths, files, strict=True))
+        except BaseException:
+            stop.hold()  # a second signal must not break off the cleaning up
+            raise
+    stop.done()
+
+
+@contextmanager
+def _folders(paths: Sequence[Path]) -> Iterator[None]:
     """The folders of these files; those made here are taken away again where the run fails."""
-    made = []
-    for path in paths:
-        missing = [parent for parent in path.absolute().parents if not parent.exists()]
-        for folder in reversed(missing):
-            folder.mkdir()
-            made.append(folder)
+    made: list[Path] = []
     try:
+        for path in paths:
+            missing = [parent for parent in path.absolute().parents if not parent.exists()]
+            for folder in reversed(missing):
+                made.append(folder)  # first, as a signal may come right after it is made
+                folder.mkdir()
         yield
     except BaseException:
         for folder in reversed(made):
-            if not any(folder.iterdir()):
+            with suppress(OSError):  # not made, or no longer empty
                 folder.rmdir()
         raise
 
 
 class Forecasts:
-    """Every forecast, written to a Parquet file that takes its name only when the block ends well."""
+    """Every forecast, written to a Parquet file, which is whole when the block has ended."""
 
-    def __init__(self, target: Path, streams: list[str], sources: list[str], *, keyed: bool) -> None:
-        self._streams, self._sources, self._keyed = streams, sources, keyed
-        self._file = atomic(target)
-        self._open: Any = None
+    def __init__(self, file: IO[bytes], streams: list[str], sources: list[str], *, keyed: bool) -> None:
+        self._file, self._streams, self._sources, self._keyed = file, streams, sources, keyed
         self._writer: Any = None
         self._event = 0
 
     def __enter__(self) -> Forecasts:
-        self._open = self._file.__enter__()
         return self
 
-    def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
-        try:
-            self.close()
-        finally:
-            self._file.__exit__(kind, error, trace)
+    def __exit__(self, *_: object) -> None:
+        if self._writer is not None:
+            self._writer.close()
 
     def write(self, chunk: Chunk, forecasts: dict[str, Vector], place: Ints) -> None:
         """One chunk: `row` and `file` (and `id`) find an event in the log, `event` counts them as replayed."""
@@ -117,14 +143,9 @@ class Forecasts:
         columns |= {f"forecast_{name}": _lists(values) for name, values in forecasts.items()}
         table = pa.table(columns).replace_schema_metadata({OURS: b"forecasts"})
         if self._writer is None:
-            self._writer = pq.ParquetWriter(self._open, table.schema, compression="zstd")
+            self._writer = pq.ParquetWriter(self._file, table.schema, compression="zstd")
         self._writer.write_table(table)
         self._event += len(chunk)
-
-    def close(self) -> None:
-        """End the file, which is then whole."""
-        if self._writer is not None:
-            self._writer.close()
 
 
 def _lists(values: Vector) -> Any:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
 
@@ -17,34 +17,58 @@ class Stopped(KeyboardInterrupt):
     """
 
 
+class Stop:
+    """The signals that came during a command, and whether one may still stop it."""
+
+    def __init__(self) -> None:
+        self._came: list[int] = []
+        self._held = False
+        self.is_done = False
+
+    def check(self) -> None:
+        """Raise `Stopped` if a signal has come. A long command calls this between its steps."""
+        if self._came and not self.is_done:
+            raise Stopped(self._came[0])
+
+    def hold(self) -> None:
+        """From here on a signal is only remembered: a step has begun that must not be broken off."""
+        self._held = True
+
+    def done(self) -> None:
+        """The command has left its results: it ends with 0. A signal is ignored; a second one stops it even so.
+
+        What is left is to print, and that may wait for a reader for ever.
+        """
+        self._came.clear()
+        self.is_done, self._held = True, False
+
+    def hear(self, number: int, _: FrameType | None) -> None:
+        """The handler of a signal."""
+        self._came.append(128 + number)
+        if not self._held and (not self.is_done or len(self._came) > 1):
+            raise Stopped(self._came[0])
+
+
 @contextmanager
-def stopped_by_signals() -> Iterator[Callable[[], None]]:
+def stopped_by_signals(*, last: bool = False) -> Iterator[Stop]:
     """Ctrl-C and SIGTERM end the block as an exception does, so that it can clean up; their status is 130 and 143.
 
     A signal can get lost, or become another error: a module that is being imported may catch the exception. So the
-    block is given a check to call between its steps, which stops it if a signal has come.
+    block is given a `Stop`, whose check it calls between its steps. `last` says that nothing but the end of the process
+    follows: the signals of a command that is done then stay ignored, so that it ends with 0.
     """
-    came: list[int] = []
-
-    def check() -> None:
-        if came:
-            raise Stopped(came[0])
-
-    def stop(number: int, _: FrameType | None) -> None:
-        came.append(128 + number)
-        check()
-
+    stop = Stop()
     main = threading.current_thread() is threading.main_thread()
     taken = [signal.SIGTERM, signal.SIGINT] if main else []
     # A shell lets the programs in its background ignore Ctrl-C: that stays so.
     ours = [number for number in taken if signal.getsignal(number) != signal.SIG_IGN]
-    before = {number: signal.signal(number, stop) for number in ours}
+    before = {number: signal.signal(number, stop.hear) for number in ours}
     try:
-        yield check
-        check()
+        yield stop
+        stop.check()
     except Exception:
-        check()
+        stop.check()
         raise
     finally:
         for number, handler in before.items():
-            signal.signal(number, handler)
+            signal.signal(number, signal.SIG_IGN if last and stop.is_done else handler)

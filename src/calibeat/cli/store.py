@@ -1,4 +1,4 @@
-"""`calibeat store`: look at, check, replay, prune, export and import the store of a service."""
+"""`calibeat store`: look at, check, copy, replay, prune, export and import the store of a service."""
 
 from __future__ import annotations
 
@@ -6,17 +6,28 @@ import argparse
 import json
 import sqlite3
 import sys
+from collections.abc import Callable
+from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from calibeat._util.progress import progress
 from calibeat._util.times import check_age
 from calibeat._util.words import counted, visible
+from calibeat.backtest.options import Options
+from calibeat.backtest.read.files import files_of, require_arrow
 from calibeat.errors import InvalidInput
 from calibeat.service import operate
 from calibeat.service.bankfile import export_bank, import_bank, is_bank_file
-from calibeat.service.export import export, import_log
+from calibeat.service.export import export
 from calibeat.service.settings import Settings
+from calibeat.service.store import backup, is_store, sqlite_path
+
+from .logs import LOG, add_key, add_kinds, add_outcome, add_skip_bad, add_times, delimiter, reading, total_rows
+from .serve import ARL
+
+if TYPE_CHECKING:
+    from calibeat.service.import_log import Imported, Stage
 
 CHECK_FAILED = 1
 SHOWN = 20  # differences
@@ -26,7 +37,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """What can be typed behind `calibeat store`."""
     parser.description = (
         "Work on the store of a service: a path, sqlite:///PATH or postgresql://... Everything but replay without "
-        "--check, prune, and import of states may be done while a service runs."
+        "--check, prune and import may be done while a service runs."
     )
     verbs = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
     info = verbs.add_parser("info", help="the store in a few numbers")
@@ -35,15 +46,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     out = verbs.add_parser(
         "export", help="write the log as Parquet, which calibeat backtest reads, or the states as a bank file"
     )
+    copied = verbs.add_parser("backup", help="write a copy of an SQLite store, also while a service writes to it")
     prune = verbs.add_parser("prune", help="delete settled events that are old; the state stays")
-    taken = verbs.add_parser(
-        "import", help="put the events of a Parquet file into a store, or the states of a bank file"
-    )
+    taken = verbs.add_parser("import", help="put the events of a log into a store, or the states of a bank file")
     for verb, command in (
         (info, _info),
         (check, _check),
         (replay, _replay),
         (out, _export),
+        (copied, _backup),
         (prune, _prune),
         (taken, _import),
     ):
@@ -55,9 +66,41 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     out.add_argument(
         "file", type=Path, metavar="FILE", help="the file to write: .parquet for the log, .bank for states"
     )
+    copied.add_argument("file", type=Path, metavar="FILE", help="the file to write; it must be new")
     prune.add_argument("--older", required=True, metavar="TIME", help="than this: 90d, 12h")
-    taken.add_argument("file", type=Path, metavar="FILE", help="as written by export, or by Bank.save")
+    taken.add_argument("file", metavar="FILE", help=f"a log: {LOG}; or a bank file, as written by Bank.save")
+    taken.add_argument("--create", action="store_true", help="make the store if there is none")
     taken.add_argument("--method", metavar="NAME", help="of a new store (auto)")
+    taken.add_argument(
+        "--monitor",
+        nargs="?",
+        type=float,
+        const=ARL,
+        metavar="N",
+        help=f"watch every stream, as calibeat serve does ({ARL:,}; as the store was before)",
+    )
+    _add_columns(taken)
+
+
+def _add_columns(parser: argparse.ArgumentParser) -> None:
+    """How a log is read. The columns that export writes are found by their names."""
+    columns = parser.add_argument_group(
+        "columns of a log",
+        "The stream is in 'stream' if not given. The others are guessed from common names, as calibeat backtest does "
+        "it. The word none switches off the guess of a time or an id.",
+    )
+    columns.add_argument("--score", metavar="NAME", help="the score")
+    add_outcome(columns)
+    add_key(columns, "the stream of the event")
+    columns.add_argument("--id", metavar="NAME", help="the id of the event")
+    columns.add_argument("--id-prefix", metavar="NAME", help="make ids of the numbers of the rows: NAME-1, NAME-2, ...")
+    add_times(
+        columns,
+        "when the score was issued; rows may be in any order (the time of the import)",
+        "when the outcome was known: it is learnt then (right after its forecast)",
+    )
+    add_kinds(columns)
+    add_skip_bad(columns)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -116,6 +159,12 @@ def _export(args: argparse.Namespace) -> None:
     _print(args, {"events": count, "file": str(args.file)}, [f"{counted(count, 'event')} written to {args.file}"])
 
 
+def _backup(args: argparse.Namespace) -> None:
+    with progress(None, sys.stderr, unit="pages") as step:
+        size = backup(args.store, args.file, step)
+    _print(args, {"bytes": size, "file": str(args.file)}, [f"a copy of {size:,} bytes written to {args.file}"])
+
+
 def _prune(args: argparse.Namespace) -> None:
     older, is_time = check_age("--older", args.older)
     if not is_time:
@@ -126,10 +175,49 @@ def _prune(args: argparse.Namespace) -> None:
 
 
 def _import(args: argparse.Namespace) -> None:
-    if is_bank_file(args.file):
-        count = import_bank(args.store, args.file, args.method)
+    if not args.create and not is_store(args.store):
+        where = sqlite_path(args.store) or "PostgreSQL"
+        raise InvalidInput(f"store must exist, got none - at {where}: --create makes one")
+    if is_bank_file(Path(args.file)):
+        count = import_bank(args.store, Path(args.file), args.method)
         _print(args, {"streams": count}, [f"states of {counted(count, 'stream')} imported"])
         return
-    with progress(None, sys.stderr, unit="events") as step:
-        count = import_log(args.store, args.file, Settings(method=args.method), step)
-    _print(args, {"events": count}, [f"{counted(count, 'event')} imported"])
+    from calibeat.service.import_log import EventColumns, Stage, learn  # with the readers of logs
+
+    require_arrow()
+    roles = ("score", "outcome", "key", "time", "outcome time", "id")
+    asked = {role: getattr(args, role.replace(" ", "_")) for role in roles}
+    columns = EventColumns(asked, blank_key=args.blank_key, prefix=args.id_prefix)
+    options = Options(**reading(args))
+    files = files_of(args.file, delimiter(args.delimiter))
+    with Stage() as stage:
+        with progress(total_rows(files), sys.stderr, unit="rows") as step:
+            stage.read(files, columns, options, _stoppable(args, step))
+        with progress(stage.events + stage.outcomes, sys.stderr, unit="operations") as step:
+            settings = Settings(method=args.method, monitor=args.monitor)
+            found = learn(args.store, stage, settings, _stoppable(args, step))
+    told = {"columns": stage.columns, "skipped": stage.skipped, "notes": stage.notes}
+    _print(args, {**asdict(found), **told}, _imported(found, stage))
+
+
+def _imported(found: Imported, stage: Stage) -> list[str]:
+    """What an import has done, for people."""
+    new = f"{counted(found.forecasts, 'new forecast')}, {counted(found.outcomes, 'new outcome')}"
+    lines = [f"{counted(found.events, 'event')} imported: {new}; {stage.events - stage.outcomes:,} have no outcome yet"]
+    if found.repeated:
+        lines.append(f"{counted(found.repeated, 'event')} were in the store already, and have not changed")
+    if found.expired:
+        lines.append(f"{counted(found.expired, 'outcome')} came too late: the store has given up their forecasts")
+    lines.append("columns: " + ", ".join(f"{role} in {name!r}" for role, name in stage.columns.items()))
+    lines += [f"skipped {each['count']:,}: {each['reason']}, first at {each['first']}" for each in stage.skipped]
+    return lines + stage.notes
+
+
+def _stoppable(args: argparse.Namespace, step: Any) -> Callable[[int], None]:
+    """A step that looks for a signal first."""
+
+    def checked(count: int) -> None:
+        args.stop.check()
+        step(count)
+
+    return checked

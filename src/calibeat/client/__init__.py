@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from .asynchronous import AsyncClient
+from .buffer import Refusal
 from .errors import Busy, NotAllowed, ServiceError, Unreachable
+from .shared import Retries
 from .synchronous import Client
 
-__all__ = ["AsyncClient", "Busy", "Client", "NotAllowed", "ServiceError", "Unreachable"]
+__all__ = ["AsyncClient", "Busy", "Client", "NotAllowed", "Refusal", "Retries", "ServiceError", "Unreachable"]

@@ -8,6 +8,7 @@ from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from . import shared
+from .buffer import Refusal
 from .conversation import Conversation, Pause, Reply, Steps
 from .shared import Answer, Retries
 
@@ -15,7 +16,7 @@ T = TypeVar("T")
 
 
 class AsyncClient:
-    """`Client` with `await`: same arguments, same calls, same answers.
+    """`Client` with `await`: same arguments, same calls, same answers. A call may be cancelled at any moment.
 
     >>> async def example(url):
     ...     async with AsyncClient(url) as client:
@@ -37,7 +38,6 @@ class AsyncClient:
         self._http = shared.library()
         self._client = self._http.AsyncClient(**shared.options(url, token, timeout))
         self._say = Conversation(retries, buffer)
-        self._lock = asyncio.Lock()
 
     async def predict(
         self,
@@ -63,13 +63,11 @@ class AsyncClient:
         time: float | None = None,
     ) -> str:
         """Report what became of a forecast."""
-        async with self._lock:
-            return await self._run(self._say.outcome(shared.outcome_event(stream, id, outcome, time)))
+        return await self._run(self._say.outcome(shared.outcome_event(stream, id, outcome, time)))
 
     async def outcomes(self, events: Iterable[Mapping[str, Any]]) -> list[str]:
         """Report many outcomes."""
-        async with self._lock:
-            return await self._run(self._say.outcomes(events))
+        return await self._run(self._say.outcomes(events))
 
     @property
     def buffered(self) -> int:
@@ -81,10 +79,19 @@ class AsyncClient:
         """How many outcomes were lost because the buffer was full."""
         return self._say.buffer.dropped
 
+    @property
+    def refused(self) -> int:
+        """How many outcomes of the buffer the service refused."""
+        return self._say.buffer.refused
+
+    @property
+    def refusals(self) -> list[Refusal]:
+        """The latest 1,000 of them, each with the service's reason."""
+        return list(self._say.buffer.refusals)
+
     async def flush(self) -> dict[str, str]:
         """Deliver the outcomes that wait."""
-        async with self._lock:
-            return await self._run(self._say.flush())
+        return await self._run(self._say.flush())
 
     async def stream(self, name: str) -> dict[str, Any]:
         """What the service knows of a stream."""
@@ -114,17 +121,20 @@ class AsyncClient:
     async def _run(self, steps: Steps[T]) -> T:
         """Send what the conversation wants to send."""
         reply: Reply | None = None
-        while True:
-            try:
-                step = steps.send(reply)
-            except StopIteration as end:
-                return end.value
-            reply = None
-            if isinstance(step, Pause):
-                await asyncio.sleep(step.seconds)
-                continue
-            try:
-                answer = await self._client.request(step.method, step.path, content=step.content)
-                reply = Reply(answer.status_code, answer.content, answer.headers.get("retry-after"))
-            except self._http.TransportError as error:
-                reply = Reply(0, (str(error) or type(error).__name__).encode())
+        try:
+            while True:
+                try:
+                    step = steps.send(reply)
+                except StopIteration as end:
+                    return end.value
+                reply = None
+                if isinstance(step, Pause):
+                    await asyncio.sleep(step.seconds)
+                    continue
+                try:
+                    answer = await self._client.request(step.method, step.path, content=step.content)
+                    reply = Reply(answer.status_code, answer.content, answer.headers.get("retry-after"))
+                except self._http.TransportError as error:
+                    reply = Reply(0, (str(error) or type(error).__name__).encode())
+        finally:
+            steps.close()  # now, and not when a traceback lets go of it: other calls wait for their turn

@@ -15,6 +15,7 @@ class ServiceError(CalibeatError):
     code = "unknown"
     at: int | str | None = None
     status = 0
+    retry_after: str | None = None  # seconds, if the service asked for some
 
 
 class NotAllowed(ServiceError):
@@ -29,20 +30,32 @@ class Unreachable(ServiceError):
     """No answer came, until the last retry."""
 
 
-def error_of(status: int, content: bytes) -> CalibeatError:
+def detail_of(content: bytes) -> dict[str, Any]:
+    """What an answer says about an error: `code`, `message`, `at`; empty if it is none of the service.
+
+    >>> detail_of(b'{"error": {"code": "full", "message": "the queue is full", "at": null}}')["code"]
+    'full'
+    >>> detail_of(b"<html>")
+    {}
+    """
+    try:
+        detail = msgspec.json.decode(content)["error"]
+        return dict(detail) if "message" in detail and "code" in detail else {}
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, LookupError, TypeError, ValueError):
+        return {}
+
+
+def error_of(status: int, content: bytes, retry_after: str | None = None) -> CalibeatError:
     """The error that an answer stands for, with the service's own sentence.
 
     >>> error_of(409, b'{"error": {"code": "conflict", "message": "outcome must ...", "at": "id"}}')
     OutcomeConflict('outcome must ...')
     """
-    detail: dict[str, Any] = {}
-    try:
-        detail = msgspec.json.decode(content)["error"]
-        message, code = str(detail["message"]), str(detail["code"])
-    except (msgspec.MsgspecError, LookupError, TypeError):
-        message, code = f"the service answered {status} without a reason", "unknown"
+    detail = detail_of(content)
+    message = str(detail.get("message", f"the service answered {status} without a reason"))
+    code = str(detail.get("code", "unknown"))
     kind: type[CalibeatError] = ServiceError
-    if code in {"unknown", "expired"} and status in {404, 410}:
+    if detail and code in {"unknown", "expired"} and status in {404, 410}:
         kind = UnknownForecast
     elif code == "unknown_stream":
         kind = UnknownKey
@@ -52,9 +65,9 @@ def error_of(status: int, content: bytes) -> CalibeatError:
         kind = InvalidInput
     elif status in {401, 403}:
         kind = NotAllowed
-    elif status in {429, 503, 504}:
+    elif status in {429, 502, 503, 504}:
         kind = Busy
     error = kind(message)
     if isinstance(error, ServiceError):
-        error.code, error.at, error.status = code, detail.get("at"), status
+        error.code, error.at, error.status, error.retry_after = code, detail.get("at"), status, retry_after
     return error

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import random
+import re
 import uuid
-from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote
@@ -16,10 +16,14 @@ from calibeat._util.check import shown
 from calibeat._util.extras import need
 from calibeat.errors import InvalidInput
 
-from .errors import error_of
+from .errors import ServiceError, error_of
 
 AGAIN = frozenset({429, 502, 503, 504})  # statuses that say nothing about the request itself
-LARGEST_BATCH = 5_000  # events in one request of `predict_many` and `outcomes`
+LARGEST_BATCH = 5_000  # events in one request
+LARGEST_BODY = 4_000_000  # bytes in one request: the service takes 4 MiB
+LONGEST_NAME = 200  # characters of a stream's name and of an id
+LATEST_TIME = 253_402_300_799.0  # the end of the year 9999
+_UNREADABLE = re.compile("[\x00-\x1f\x7f\ud800-\udfff]")  # control characters, and halves of surrogate pairs
 
 
 @dataclass(frozen=True)
@@ -83,12 +87,54 @@ def forecast_event(stream: str, score: float, id: str | None, time: float | None
     return event if time is None else event | {"time": float(time)}
 
 
-def outcome_event(stream: str, id: str, outcome: int, time: float | None) -> dict[str, Any]:  # noqa: A002
-    """One outcome as the service reads it."""
+def outcome_event(
+    stream: str,
+    id: str,  # noqa: A002
+    outcome: int,
+    time: float | None = None,
+    where: str = "",
+) -> dict[str, Any]:
+    """One outcome as the service reads it, checked as the service does: what waits in the buffer must be fit to send.
+
+    >>> outcome_event("paris", "e" * 201, 1)
+    Traceback (most recent call last):
+    ...
+    calibeat.errors.InvalidInput: id must be text of 1 to 200 characters, got 201
+    """
+    for name, text in (("stream", stream), ("id", id)):
+        if not isinstance(text, str) or not 0 < len(text) <= LONGEST_NAME:
+            got = len(text) if isinstance(text, str) else shown(text)
+            raise InvalidInput(f"{name} must be text of 1 to {LONGEST_NAME} characters, got {got}{where}")
+        if _UNREADABLE.search(text):
+            raise InvalidInput(f"{name} must be text without control characters, got {text!r:.60}{where}")
     if outcome not in (0, 1):
-        raise InvalidInput(f"outcome must be 0 or 1, got {shown(outcome)}")
-    event: dict[str, Any] = {"stream": stream, "id": id, "outcome": int(outcome)}
-    return event if time is None else event | {"time": float(time)}
+        raise InvalidInput(f"outcome must be 0 or 1, got {shown(outcome)}{where}")
+    event: dict[str, Any] = {"stream": str(stream), "id": str(id), "outcome": int(outcome)}
+    if time is None:
+        return event
+    try:
+        seconds = float(time)
+    except (TypeError, ValueError):
+        seconds = -1.0
+    if not 0.0 <= seconds <= LATEST_TIME:
+        raise InvalidInput(f"time must be seconds since 1970, at most the year 9999, got {shown(time)}{where}")
+    return event | {"time": seconds}
+
+
+def outcome_events(events: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """The outcomes of a batch; the first bad one is named, and nothing was sent."""
+    checked = []
+    for at, event in enumerate(events):
+        where = f" - at event {at}"
+        if not isinstance(event, Mapping):
+            raise InvalidInput(f"event must have stream, id and outcome, got {shown(event)}{where}")
+        fields = dict(event)
+        if missing := [name for name in ("stream", "id", "outcome") if name not in fields]:
+            raise InvalidInput(f"{missing[0]} is missing{where}")
+        if unknown := fields.keys() - {"stream", "id", "outcome", "time"}:
+            raise InvalidInput(f"{min(map(str, unknown))!r:.60} is not a field of an outcome{where}")
+        checked.append(outcome_event(**fields, where=where))
+    return checked
 
 
 def with_ids(events: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
@@ -96,9 +142,19 @@ def with_ids(events: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
     return [{**event, "id": event["id"] if event.get("id") is not None else new_id()} for event in events]
 
 
-def batches(events: list[dict[str, Any]]) -> Iterable[list[dict[str, Any]]]:
-    """Parts that fit into one request."""
-    return (events[first : first + LARGEST_BATCH] for first in range(0, len(events), LARGEST_BATCH))
+def batches(events: list[dict[str, Any]]) -> Iterator[list[dict[str, Any]]]:
+    """Parts that fit into one request, by their number and by their bytes."""
+    part: list[dict[str, Any]] = []
+    room = LARGEST_BODY
+    for event in events:
+        size = len(encode(event)) + 1  # and a comma
+        if part and (len(part) == LARGEST_BATCH or size > room):
+            yield part
+            part, room = [], LARGEST_BODY
+        part.append(event)
+        room -= size
+    if part:
+        yield part
 
 
 def encode(body: Any) -> bytes:
@@ -110,15 +166,42 @@ def encode(body: Any) -> bytes:
 
 
 def decode(status: int, content: bytes) -> Any:
-    """The value of an answer, or its error."""
-    if status >= 400:
+    """The value of an answer, or its error. What is no answer of the service, such as a proxy's page, is an error."""
+    if status != 200:
         raise error_of(status, content)
-    return msgspec.json.decode(content)
+    try:
+        return msgspec.json.decode(content)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        raise _not_ours() from None
 
 
-def answer_of(found: Mapping[str, Any]) -> Answer:
+def _not_ours() -> ServiceError:
+    return ServiceError("the service must answer in its own JSON, got something else with status 200")
+
+
+def answers(status: int, content: bytes, key: str, count: int) -> list[dict[str, Any]]:
+    """The answers to a batch, one for each event, or an error."""
+    found = decode(status, content)
+    several = found.get(key) if isinstance(found, dict) else None
+    if not isinstance(several, list) or len(several) != count:
+        raise _not_ours()
+    return several
+
+
+def status_of(found: Any) -> str:
+    """The status of one outcome of an answer."""
+    try:
+        return str(found["status"])
+    except (LookupError, TypeError):
+        raise _not_ours() from None
+
+
+def answer_of(found: Any) -> Answer:
     """One forecast of an answer."""
-    return Answer(found["stream"], found["id"], found["probability"])
+    try:
+        return Answer(found["stream"], found["id"], found["probability"])
+    except (LookupError, TypeError):
+        raise _not_ours() from None
 
 
 def stream_path(stream: str, *more: str) -> str:
@@ -133,37 +216,3 @@ def stream_path(stream: str, *more: str) -> str:
 def streams_path(after: str | None, limit: int) -> str:
     """The path of a page of streams, by name."""
     return f"/v1/streams?order=name&limit={int(limit)}" + ("" if after is None else f"&after={quote(after, safe='')}")
-
-
-class Buffer:
-    """Outcomes that could not be delivered yet, oldest first. The oldest go when it is full; `dropped` counts them.
-
-    >>> buffer = Buffer(2)
-    >>> for id in "abc":
-    ...     buffer.add({"id": id})
-    >>> [event["id"] for event in buffer.take(10)], buffer.dropped, len(buffer)
-    (['b', 'c'], 1, 0)
-    """
-
-    def __init__(self, most: int) -> None:
-        self._events: deque[dict[str, Any]] = deque()
-        self.most = most
-        self.dropped = 0
-
-    def __len__(self) -> int:
-        return len(self._events)
-
-    def add(self, event: dict[str, Any]) -> None:
-        """Keep an outcome for later."""
-        self._events.append(event)
-        if len(self._events) > self.most:
-            self._events.popleft()
-            self.dropped += 1
-
-    def take(self, count: int) -> list[dict[str, Any]]:
-        """Take out the oldest ones."""
-        return [self._events.popleft() for _ in range(min(count, len(self._events)))]
-
-    def put_back(self, events: list[dict[str, Any]]) -> None:
-        """They were not delivered: they are the oldest again."""
-        self._events.extendleft(reversed(events))

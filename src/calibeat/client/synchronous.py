@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import threading
 import time as clock
 from collections.abc import Iterable, Mapping
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from . import shared
+from .buffer import Refusal
 from .conversation import Conversation, Pause, Reply, Steps
 from .shared import Answer, Retries
 
@@ -19,9 +19,11 @@ class Client:
     """A calibration service, over HTTP.
 
     Every event has an id, which is made here if the caller gives none. A request that gets no answer is sent again with
-    the same ids, so an event never counts twice. An outcome that cannot be delivered after all retries is kept in a
-    buffer and sent with the next outcome, or by `flush` or `close`. The buffer is in memory: it survives a short outage
-    of the service, not the end of this process. Threads may share a client.
+    the same ids, so an event never counts twice. An outcome that cannot be delivered is kept in a buffer and sent with
+    the next outcome, or by `flush` or `close`. It leaves the buffer when it was answered: an interrupted call, an
+    expired token or an error of the service loses nothing. The buffer is in memory: it survives a short outage of the
+    service, not the end of this process. Threads may share a client. During an outage one of them retries, and the
+    outcomes of the others are buffered at once.
 
     Parameters
     ----------
@@ -53,7 +55,6 @@ class Client:
         self._http = shared.library()
         self._client = self._http.Client(**shared.options(url, token, timeout))
         self._say = Conversation(retries, buffer)
-        self._lock = threading.Lock()  # for the buffer: outcomes go one after the other
 
     def predict(
         self,
@@ -78,14 +79,19 @@ class Client:
         *,
         time: float | None = None,
     ) -> str:
-        """Report what became of a forecast: ``learnt``, ``repeated``, ``held``, ``corrected``, or ``buffered``."""
-        with self._lock:
-            return self._run(self._say.outcome(shared.outcome_event(stream, id, outcome, time)))
+        """Report what became of a forecast: ``learnt``, ``repeated``, ``held``, ``corrected``, or ``buffered``.
+
+        Raises `UnknownForecast` or `OutcomeConflict` if the service refuses it.
+        """
+        return self._run(self._say.outcome(shared.outcome_event(stream, id, outcome, time)))
 
     def outcomes(self, events: Iterable[Mapping[str, Any]]) -> list[str]:
-        """Report many outcomes: a status for each, in their order; ``unknown`` and ``conflict`` are statuses here."""
-        with self._lock:
-            return self._run(self._say.outcomes(events))
+        """Report many outcomes -> a status for each, in their order.
+
+        These are the statuses of `outcome`, and ``unknown``, ``expired``, ``conflict`` and ``refused``. A bad event
+        raises, and then none was sent.
+        """
+        return self._run(self._say.outcomes(events))
 
     @property
     def buffered(self) -> int:
@@ -97,10 +103,22 @@ class Client:
         """How many outcomes were lost because the buffer was full."""
         return self._say.buffer.dropped
 
+    @property
+    def refused(self) -> int:
+        """How many outcomes of the buffer the service refused. They are no longer in it: `refusals` has them."""
+        return self._say.buffer.refused
+
+    @property
+    def refusals(self) -> list[Refusal]:
+        """The latest 1,000 of them, each with the service's reason."""
+        return list(self._say.buffer.refusals)
+
     def flush(self) -> dict[str, str]:
-        """Deliver the outcomes that wait -> the status of each id. Raises if the service is still away."""
-        with self._lock:
-            return self._run(self._say.flush())
+        """Deliver the outcomes that wait -> the status of each id; ``refused`` for those that were set aside.
+
+        Raises if the service is still away or refuses the request as a whole. What was not answered waits on.
+        """
+        return self._run(self._say.flush())
 
     def stream(self, name: str) -> dict[str, Any]:
         """What the service knows of a stream."""
@@ -129,17 +147,20 @@ class Client:
     def _run(self, steps: Steps[T]) -> T:
         """Send what the conversation wants to send."""
         reply: Reply | None = None
-        while True:
-            try:
-                step = steps.send(reply)
-            except StopIteration as end:
-                return end.value
-            reply = None
-            if isinstance(step, Pause):
-                clock.sleep(step.seconds)
-                continue
-            try:
-                answer = self._client.request(step.method, step.path, content=step.content)
-                reply = Reply(answer.status_code, answer.content, answer.headers.get("retry-after"))
-            except self._http.TransportError as error:
-                reply = Reply(0, (str(error) or type(error).__name__).encode())
+        try:
+            while True:
+                try:
+                    step = steps.send(reply)
+                except StopIteration as end:
+                    return end.value
+                reply = None
+                if isinstance(step, Pause):
+                    clock.sleep(step.seconds)
+                    continue
+                try:
+                    answer = self._client.request(step.method, step.path, content=step.content)
+                    reply = Reply(answer.status_code, answer.content, answer.headers.get("retry-after"))
+                except self._http.TransportError as error:
+                    reply = Reply(0, (str(error) or type(error).__name__).encode())
+        finally:
+            steps.close()  # now, and not when a traceback lets go of it: other calls wait for their turn

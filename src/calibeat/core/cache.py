@@ -28,6 +28,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from calibeat._util.files import atomic, cache_folder, is_private
+from calibeat.errors import InvalidInput
 
 _HERE = Path(__file__).parent
 _BESIDE = _HERE / "__pycache__"  # as readable as the package: one user may compile for the others
@@ -88,7 +89,8 @@ def write(name: str, data: bytes) -> None:
     if folder is None:
         return
     _remove_old_files(folder)
-    with suppress(OSError), atomic(folder / name, sync=False) as file:  # on a full disk: it will be compiled again
+    # On a full disk, or where something else has this name: it will be compiled again.
+    with suppress(OSError, InvalidInput), atomic(folder / name, sync=False) as file:
         if hasattr(os, "fchmod"):
             os.fchmod(file.fileno(), 0o644)  # whatever the umask says: nobody else writes here
         file.write(hashlib.sha256(data).digest())

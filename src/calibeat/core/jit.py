@@ -12,13 +12,14 @@ from __future__ import annotations
 
 import os
 import sys
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import ModuleType
 from typing import Any, TypeVar
 
 import numpy as np
+
+from calibeat._util.forks import new_lock
 
 from . import cache, compiler
 from . import prefetch as _prefetch
@@ -33,7 +34,7 @@ _WORTH_SAYING = 1.0  # seconds
 
 _KERNELS: dict[Callable[..., Any], dict[str, Any]] = {}  # -> how Numba is to compile it
 _COMPILED: dict[Callable[..., Any], Callable[..., Any]] = {}
-_LOCK = threading.Lock()
+_LOCK = new_lock()
 _announced: set[Callable[..., Any]] = set()
 _left: dict[Callable[..., Any], float] = {}  # seconds of plain Python until a kernel, which is not cached, is compiled
 

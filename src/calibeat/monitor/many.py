@@ -21,11 +21,12 @@ from calibeat.core.jit import for_cost, for_size
 from calibeat.errors import InvalidInput
 
 from .alarm import alarm_of
-from .bets import compare, step
+from .bets import compare
+from .bets import step as step_row
 from .layout import ALARMS, CELL, FORECASTS, LAST, PAGES, SINCE, WAITING, N, Settings
 from .monitor import Monitor
 from .rows import EVIDENCE, GAIN_HIGH, GAIN_LOW, LEVEL, LINE, READOUTS, bets_made, read_out, read_rows
-from .waiting import Event, Queue
+from .waiting import Event, Queue, Step
 
 Columns = dict[str, npt.NDArray[Any]]
 Aside = tuple[int, Slots, npt.NDArray[np.float64], dict[int, Queue]]
@@ -54,26 +55,29 @@ class Monitors:
         self.spec = settings.spec
         self._plain_spec: Any = tuple(self.spec.tolist())
         self._fresh = settings.initial_row()
-        self._make_room(0)
+        self.stride, self.flat, self.matrix = 0, np.empty(0), np.empty((0, settings.width))
+        self._make_room(0, 0)
         self.count = 0
         self.queues: dict[int, Queue] = {}  # of the slots where something waits
 
     # ---- slots come and go ----------------------------------------------------------------------------------------
 
-    def _make_room(self, rows: int) -> None:
-        """Rows that begin with a cache line each."""
+    def _make_room(self, rows: int, kept: int) -> None:
+        """Rows that begin with a cache line each; the first `kept` are those that are here."""
         width = self.settings.width
-        self.stride = -(-width // LINE) * LINE
-        whole = np.empty(rows * self.stride + LINE)
+        stride = -(-width // LINE) * LINE
+        whole = np.empty(rows * stride + LINE)
         first = -(whole.ctypes.data // whole.itemsize) % LINE
-        self.flat = whole[first : first + rows * self.stride]  # all rows one behind the other
-        self.matrix: npt.NDArray[np.float64] = self.flat.reshape(rows, self.stride)[:, :width]
+        flat = whole[first : first + rows * stride]  # all rows one behind the other
+        matrix = flat.reshape(rows, stride)[:, :width]
+        if kept:
+            matrix[:kept] = self.matrix[:kept]
+        # One line, without a call: an interrupt comes before all of it or after all of it. So below.
+        self.stride, self.flat, self.matrix = stride, flat, matrix
 
     def realign(self) -> None:
         """Move rows that lie as a file has them to where the kernels read them fastest."""
-        rows = self.matrix[: self.count]
-        self._make_room(self.count)
-        self.matrix[:] = rows
+        self._make_room(self.count, self.count)
 
     @property
     def nbytes(self) -> int:
@@ -83,9 +87,7 @@ class Monitors:
     def resize(self, count: int) -> None:
         """So many slots: new ones are fresh, and those behind are forgotten."""
         if count > len(self.matrix):
-            before = self.matrix[: self.count]
-            self._make_room(max(count, 2 * len(self.matrix)))
-            self.matrix[: self.count] = before
+            self._make_room(max(count, 2 * len(self.matrix)), self.count)
         if count > self.count:
             self.matrix[self.count : count] = self._fresh
         for slot in [slot for slot in self.queues if slot >= count]:
@@ -188,18 +190,11 @@ class Monitors:
     def announce(self, slot: int) -> int:
         """Say that a forecast of a slot is made -> its number."""
         queue, row = self._queue(slot), array("d", self.matrix[slot])
-        number = queue.announce()
+        number = queue.announced
+        step = queue.step(number + 1)
         row[FORECASTS] += 1.0
-        row[WAITING] += number
-        try:
-            self._read(row, queue.ready())
-        except BaseException:
-            queue.undo()
-            queue.announced = number
-            raise
-        row[WAITING] -= queue.overdue
-        self.matrix[slot] = row
-        queue.done()
+        row[WAITING] += number - step.overdue
+        self._keep(slot, queue, row, step)
         return number
 
     def update(self, slot: int, number: int, event: Event | None) -> None:
@@ -209,23 +204,23 @@ class Monitors:
         """
         queue, row = self._queue(slot), array("d", self.matrix[slot])
         if queue.is_open(number):
+            step = queue.step(queue.announced, number, event)
             row[WAITING] -= number
-            try:
-                queue.held[number] = event
-                self._read(row, queue.ready())
-            except BaseException:
-                queue.undo()
-                queue.held.pop(number, None)
-                raise
-            self.matrix[slot] = row
-            queue.done()
+            self._keep(slot, queue, row, step)
         if queue.next == queue.announced:  # nothing waits: the row says the rest
             del self.queues[slot]
 
-    def _read(self, row: Any, events: list[Event]) -> None:
-        for p, y, s in events:
+    def _keep(self, slot: int, queue: Queue, row: Any, step: Step) -> None:
+        """Read what can be read on a copy of the row, and let it happen."""
+        for p, y, s in step.ready:
             compare(row, p, y, s)
-            step(self._plain_spec, row, p, y)
+            step_row(self._plain_spec, row, p, y)
+        announced, following, given_up = step.announced, step.next, step.given_up
+        left = step if queue.held or step.gave or step.number >= step.next else None
+        self.matrix[slot], queue.announced, queue.next, queue.given_up, queue.left = (
+            row, announced, following, given_up, left,
+        )  # fmt: skip
+        queue.finish()
 
     def _queue(self, slot: int) -> Queue:
         queue = self.queues.get(slot)

@@ -7,7 +7,6 @@ from array import array
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import asdict
-from threading import RLock
 from typing import Any
 
 import numpy as np
@@ -23,6 +22,7 @@ from calibeat._util.check import (
     check_scores,
     check_whole,
 )
+from calibeat._util.forks import new_lock
 from calibeat._util.sealed import seal, unseal
 from calibeat._util.types import Ints, Vector
 from calibeat.core.jit import for_size
@@ -32,7 +32,7 @@ from .alarm import Alarm, alarm_of
 from .bets import compare, read, step
 from .layout import ALARMS, CELL, FORECASTS, LAST, PAGES, SINCE, WAITING, N, Settings
 from .readings import Readings
-from .waiting import Event, Queue
+from .waiting import Event, Queue, Step
 
 FORMAT, VERSION = "calibeat/monitor", 1
 _FIELDS = ("settings", "row", "queue", "alarms")
@@ -99,7 +99,7 @@ class Monitor(Readings):
         self._alarms: deque[Alarm] = deque(maxlen=_KEPT)
         self._untold: list[Alarm] = []  # raised since `update` or `run` last returned
         self._hosted = False
-        self._lock = RLock()
+        self._lock = new_lock()
 
     # ---- one event ------------------------------------------------------------------------------------------------
 
@@ -226,37 +226,36 @@ class Monitor(Readings):
             first = kernel(self._spec, view, p, y, s, first)
             if row[ALARMS] > alarms:
                 raised.append(self._alarm(row, page=row[PAGES] > pages))
-        self._queue = queue
-        self._keep(row, raised)
+        alarms, untold = self._with(raised)
+        # One line, without a call: an interrupt comes before all of it or after all of it. So below.
+        self._queue, self._row, self._alarms, self._untold = queue, row, alarms, untold
 
     # ---- inner ----------------------------------------------------------------------------------------------------
 
     def _announce(self) -> int:
         queue, row = self._queue, self._row[:]
-        number = queue.announce()
+        number = queue.announced
+        step = queue.step(number + 1)
         row[FORECASTS] += 1.0
-        row[WAITING] += number
-        try:
-            raised = self._read(row, queue.ready())
-        except BaseException:
-            queue.undo()
-            queue.announced = number
-            raise
-        row[WAITING] -= queue.overdue
-        self._keep(row, raised)
+        row[WAITING] += number - step.overdue
+        self._keep(row, step)
         return number
 
     def _take(self, number: int, event: Event) -> None:
         queue, row = self._queue, self._row[:]
+        step = queue.step(queue.announced, number, event)
         row[WAITING] -= number
-        try:
-            queue.held[number] = event
-            raised = self._read(row, queue.ready())
-        except BaseException:
-            queue.undo()
-            queue.held.pop(number, None)
-            raise
-        self._keep(row, raised)
+        self._keep(row, step)
+
+    def _keep(self, row: Any, step: Step) -> None:
+        """Read what can be read on a copy of the row, and let it happen."""
+        queue, announced, following, given_up = self._queue, step.announced, step.next, step.given_up
+        alarms, untold = self._with(self._read(row, step.ready)) if step.ready else (self._alarms, self._untold)
+        left = step if queue.held or step.gave or step.number >= step.next else None
+        self._row, self._alarms, self._untold, queue.announced, queue.next, queue.given_up, queue.left = (
+            row, alarms, untold, announced, following, given_up, left,
+        )  # fmt: skip
+        queue.finish()
 
     def _read(self, row: Any, events: Sequence[Event]) -> list[Alarm]:
         raised = []
@@ -271,13 +270,12 @@ class Monitor(Readings):
     def _alarm(self, row: Any, *, page: bool) -> Alarm:
         return alarm_of(self._settings, int(row[LAST]), row[SINCE], int(row[CELL]), page)
 
-    def _keep(self, row: Any, raised: list[Alarm]) -> None:
-        """It has happened."""
-        self._row = row
-        self._queue.done()
-        self._alarms.extend(raised)
-        if not self._hosted:
-            self._untold.extend(raised)
+    def _with(self, raised: list[Alarm]) -> tuple[deque[Alarm], list[Alarm]]:
+        """The alarms that are remembered and those that are to be told, when these have been raised."""
+        if not raised:
+            return self._alarms, self._untold
+        untold = self._untold if self._hosted else [*self._untold, *raised]
+        return deque([*self._alarms, *raised], maxlen=_KEPT), untold
 
     def _tell(self) -> list[Alarm]:
         told = list(self._untold)

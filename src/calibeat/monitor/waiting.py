@@ -17,6 +17,7 @@ from calibeat._util.types import Ints, Vector
 from calibeat.errors import InvalidInput, OutcomeConflict, UnknownForecast
 
 Event = tuple[float, float, float]  # forecast, outcome, raw score or NaN
+_new = tuple.__new__  # without a look at the names of the fields
 
 
 class Waiting(NamedTuple):
@@ -43,8 +44,38 @@ class Waiting(NamedTuple):
     too_late: int
 
 
+class Step(NamedTuple):
+    """What one more forecast, or one more outcome, does to a queue.
+
+    Attributes
+    ----------
+    announced, next, given_up : what these are afterwards.
+    first : what `next` was before.
+    number, event : the outcome that came; -1 if none did.
+    gave : the numbers that are given up.
+    overdue : the sum of those among them that have waited too long.
+    ready : what can be read now, in the order of forecasts.
+    """
+
+    announced: int
+    next: int
+    given_up: int
+    first: int
+    number: int
+    event: Event | None
+    gave: list[int]
+    overdue: int
+    ready: list[Event]
+
+
 class Queue:
-    """The announced forecasts from the first unread one on."""
+    """The announced forecasts from the first unread one on.
+
+    One event takes two steps. `step` says what it would do, and changes nothing. The host then takes the step with
+    everything else that changes, in one line without a call: ``queue.announced, queue.next, queue.given_up, queue.left
+    = ...``. What `left` says is then done by `finish`. An interrupt finds the event taken or not; if `finish` is
+    interrupted, the next call does it again.
+    """
 
     def __init__(self, patience: int) -> None:
         self.patience = patience
@@ -53,18 +84,14 @@ class Queue:
         self.held: dict[int, Event | None] = {}  # None: it will never come
         self.given_up = self.too_late = 0
         self.lost: dict[int, None] = {}  # numbers given up lately, in order
-        self._first, self._taken, self.gave = 0, dict[int, Event | None](), list[int]()  # of the last `ready`
-        self.overdue = 0  # sum of the numbers that it gave up
+        self.left: Step | None = None  # of which `held` and `lost` may not know yet
 
     # ---- one by one -----------------------------------------------------------------------------------------------
 
-    def announce(self) -> int:
-        """The number of a new forecast."""
-        self.announced += 1
-        return self.announced - 1
-
     def is_open(self, number: int) -> bool:
         """Whether an announced number waits for its outcome."""
+        if self.left is not None:
+            self.finish()
         return self.next <= number < self.announced and number not in self.held
 
     def counts(self, number: int) -> bool:
@@ -79,39 +106,50 @@ class Queue:
             return False
         raise OutcomeConflict(f"outcome must be the first of its forecast, got another - at number {number}")
 
-    def ready(self) -> list[Event]:
-        """What can be read now, in the order of forecasts; gives up what has waited too long.
+    def step(self, announced: int, number: int = -1, event: Event | None = None) -> Step:
+        """What it does that so many forecasts are announced now, or that an outcome has come (None: it never will).
 
-        Say `done` when it has been read, or `undo`.
+        What has waited too long is given up.
         """
-        self._first, self._taken, self.gave, self.overdue = self.next, {}, [], 0
-        while self.next < self.announced:
-            if self.next in self.held:
-                event = self._taken[self.next] = self.held.pop(self.next)
-                if event is None:
-                    self.gave.append(self.next)
-            elif self.announced - 1 - self.next >= self.patience:
-                self.gave.append(self.next)
-                self.overdue += self.next
+        if self.left is not None:
+            self.finish()
+        held, at = self.held, self.next
+        ready: list[Event] = []
+        gave: list[int] = []
+        overdue = 0
+        while at < announced:
+            if at == number or at in held:
+                found = event if at == number else held[at]
+                if found is None:
+                    gave.append(at)
+                else:
+                    ready.append(found)
+            elif announced - 1 - at >= self.patience:
+                gave.append(at)
+                overdue += at
             else:
                 break
-            self.next += 1
-        return [event for event in self._taken.values() if event is not None]
+            at += 1
+        given_up, first = self.given_up + len(gave), self.next
+        return _new(Step, (announced, at, given_up, first, number, event, gave, overdue, ready))
 
-    def done(self) -> None:
-        """What was ready has been read."""
-        self.given_up += len(self.gave)
-        self.lost |= dict.fromkeys(self.gave)
-        self._taken, self.gave = {}, []
+    def finish(self) -> None:
+        """Do what is left of the step that was taken last; it may be done twice."""
+        step = self.left
+        if step is not None:
+            for number in range(step.first, step.next):
+                self.held.pop(number, None)
+            if step.number >= step.next:
+                self.held[step.number] = step.event
+            self._lose(step.gave)
+            self.left = None
+
+    def _lose(self, numbers: list[int]) -> None:
+        """Remember what was given up lately."""
+        self.lost |= dict.fromkeys(numbers)
         start = self._remembered_from()
         while self.lost and (first := next(iter(self.lost))) < start:
             del self.lost[first]
-
-    def undo(self) -> None:
-        """What was ready has not been read."""
-        self.held |= self._taken
-        self.next = self._first
-        self._taken, self.gave = {}, []
 
     # ---- many at once ---------------------------------------------------------------------------------------------
 
@@ -123,6 +161,7 @@ class Queue:
         The same as one by one -> what can be read at the end, in the order of forecasts. If the batch is `closed`,
         outcomes that are due later never come.
         """
+        self.finish()
         n, old = len(p), self.announced - self.next
         columns = np.full((3, old + n), np.nan)
         known, never = np.zeros(old + n, dtype=bool), np.zeros(old + n, dtype=bool)
@@ -142,10 +181,11 @@ class Queue:
         self.too_late += int((came & ~in_time).sum())
         first, self.announced = self.next, self.announced + n
         self.next += stop
-        self.gave = (first + np.flatnonzero(lost[:stop])).tolist()
+        gave = (first + np.flatnonzero(lost[:stop])).tolist()
         later = {first + i: _event(columns[:, i]) for i in (stop + np.flatnonzero(known[stop:])).tolist()}
         self.held = {**later, **dict.fromkeys((first + stop + np.flatnonzero(never[stop:])).tolist())}
-        self.done()
+        self.given_up += len(gave)
+        self._lose(gave)
         read = np.flatnonzero(known[:stop])
         return columns[0, read], columns[1, read], columns[2, read]
 
@@ -153,6 +193,7 @@ class Queue:
 
     def count(self, read: int, sum_waiting: float) -> Waiting:
         """In numbers; `read` outcomes have been read, and the numbers of what waits add up to `sum_waiting`."""
+        self.finish()
         held = sum(event is not None for event in self.held.values())
         waiting = self.announced - read - len(self.held) - self.given_up
         now = self.announced - 1
@@ -169,6 +210,7 @@ class Queue:
 
     def copy(self) -> Queue:
         """Another one that is the same."""
+        self.finish()
         made = Queue(self.patience)
         made.announced, made.next, made.given_up, made.too_late = (
             self.announced,
@@ -181,6 +223,7 @@ class Queue:
 
     def to_dict(self) -> dict[str, Any]:
         """JSON-able."""
+        self.finish()
         held = [[number, *_as_json(event)] for number, event in sorted(self.held.items())]
         return {
             "announced": self.announced,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import uuid
 from typing import Any
 
@@ -84,7 +85,8 @@ class Host:
         """Forecast and learn a batch; the forecasts, in the kind of the scores.
 
         An outcome that is NaN is not learnt. With `due`, outcome i is learnt just before prediction due[i] of the
-        batch. One that is due behind its end is not learnt.
+        batch. One that is due behind its end is not learnt. If something is wrong with one event, none is taken: a copy
+        of the rival plays, and takes its place at the end.
         """
         asked = check_scores(scores)
         n = len(asked)
@@ -95,14 +97,13 @@ class Host:
         when = np.arange(1, n + 1) if due is None else check_due(due, n)
         order = np.flatnonzero(~missing)
         order = order[np.argsort(when[order], kind="stable")]
-        begin = self.events
-        self._known.extend(bytes([_OPEN]) * n)
+        begin, rival, marks = self.events, copy.deepcopy(self._rival), self._known + bytes([_OPEN]) * n
 
         def learnt(j: int) -> None:
-            self._known[begin + j] = int(known[j])
+            marks[begin + j] = int(known[j])
 
         forecasts = play(
-            lambda _: self._rival,
+            lambda _: rival,
             [0] * n,
             asked,
             known,
@@ -112,4 +113,5 @@ class Host:
             begin=begin,
             on_learnt=learnt,
         )
+        self._rival, self._known = rival, marks
         return like(scores, forecasts)

@@ -7,21 +7,24 @@ ASGI server; the checks, limits and answers are the same objects.
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from typing import Any, ClassVar
 
 from starlette.types import Receive, Scope, Send
 
 from .accesslog import AccessLog
-from .hot import FORBIDDEN, NOT_JSON, READERS, UNAUTHORIZED, WRONG_HOST, Call, Hot
+from .hot import ENCODED, FORBIDDEN, INTERNAL, NOT_JSON, READERS, UNAUTHORIZED, WRONG_HOST, Call, Hot
 from .limits import Limits
+from .operations import Refusal
 from .protocol import extra_headers
-from .reads import Reads, cold_routes
+from .reads import Reads, cold_routes, read_body
 from .tokens import TokenBook
-from .wire import error_body
+from .wire import error_body, refusal_body
 
+log = logging.getLogger("calibeat.service")
 Refused = tuple[int, str, bytes]  # status, code, body
-_LOCAL = {b"localhost", b"127.0.0.1", b"[::1]"}
+_LOCAL = frozenset({b"localhost", b"127.0.0.1", b"[::1]"})
 
 
 class Service:
@@ -32,9 +35,18 @@ class Service:
     hot_paths: ClassVar[dict[bytes, str]] = {path.encode(): path for path in READERS}
 
     def __init__(
-        self, hot: Hot, reads: Reads, tokens: TokenBook, limits: Limits, access_log: AccessLog | None = None
+        self,
+        hot: Hot,
+        reads: Reads,
+        tokens: TokenBook,
+        limits: Limits,
+        access_log: AccessLog | None = None,
+        *,
+        address: str = "127.0.0.1",
     ) -> None:
+        """`address` is the one it listens on: without tokens, one of this machine."""
         self.hot, self.reads, self.tokens, self.limits, self.access_log = hot, reads, tokens, limits, access_log
+        self._names = _LOCAL | {f"[{address}]".encode() if ":" in address else address.encode()}
         self._cold = cold_routes(self)
 
     # ---- checks that need only the headers ------------------------------------------------------------------------
@@ -45,7 +57,7 @@ class Service:
             return None
         host = headers.get(b"host", b"localhost").lower()
         name = host[: host.find(b"]") + 1] if host.startswith(b"[") else host.partition(b":")[0]
-        return None if name in _LOCAL else (421, "misdirected", WRONG_HOST)
+        return None if name in self._names else (421, "misdirected", WRONG_HOST)
 
     def check_hot(self, headers: dict[bytes, bytes]) -> Refused | None:
         """Why a hot request is refused before its body is read, or None."""
@@ -60,14 +72,12 @@ class Service:
         # as `curl -d`, do not, and may leave the type out.
         if not is_json and (b"origin" in headers or b"sec-fetch-site" in headers):
             return 415, "unsupported_media_type", NOT_JSON
+        if headers.get(b"content-encoding", b"identity").lower() != b"identity":
+            return 415, "unsupported_media_type", ENCODED
         length = headers.get(b"content-length")
         if length is not None and int(length) > self.limits.body:
-            return 413, "too_large", self.too_large()
+            return 413, "too_large", error_body("too_large", f"body must be {self.limits.body} bytes at most")
         return None
-
-    def too_large(self) -> bytes:
-        """The refusal of a body."""
-        return error_body("too_large", f"body must be {self.limits.body} bytes at most")
 
     # ---- ASGI -----------------------------------------------------------------------------------------------------
 
@@ -98,38 +108,25 @@ class Service:
 
     async def _answer_hot(self, scope: Scope, receive: Receive, send: Send) -> None:
         call = AsgiCall(asyncio.get_running_loop())
-        refused = self.check_hot(dict(scope["headers"]))
-        if refused is None:
-            body = await read_body(receive, self.limits.body)
-            if body is None:
-                refused = 413, "too_large", self.too_large()
+        try:
+            refused = self.check_hot(dict(scope["headers"]))
+            body = b"" if refused else await read_body(receive, self.limits.body)
+        except Refusal as refusal:
+            refused = refusal.status, refusal.code, refusal_body(refusal)
+        except Exception:  # a fault of ours, as in `Hot.take`
+            log.exception("a request failed")
+            refused = 500, "internal", INTERNAL
         if refused is not None:
             status, code, content = refused
             self.hot.refuse(call, status, code, content)
         else:
-            self.hot.take(call, scope["path"], body or b"")
+            self.hot.take(call, scope["path"], body)
         status, content = await call.answer
         headers = [*extra_headers(status), (b"content-length", b"%d" % len(content))]
         if status == 413:
             headers.append((b"connection", b"close"))
         await send({"type": "http.response.start", "status": status, "headers": headers})
         await send({"type": "http.response.body", "body": content})
-
-
-async def read_body(receive: Receive, most: int) -> bytes | None:
-    """The body of a request; None if it is too large. A client that leaves has sent what it has."""
-    parts: list[bytes] = []
-    size = 0
-    while True:
-        message = await receive()
-        if message["type"] != "http.request":
-            return b"".join(parts)
-        parts.append(message.get("body", b""))
-        size += len(parts[-1])
-        if size > most:
-            return None
-        if not message.get("more_body"):
-            return b"".join(parts)
 
 
 class AsgiCall(Call):

@@ -13,6 +13,8 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -26,9 +28,12 @@ from .numbers import EngineNumbers
 from .operations import Event, ForecastEvent, OutcomeEvent, Refusal, check_events, elsewhere
 from .settings import Settings
 from .setup import bank_of, settle_meta, warm
-from .store import Member, Store, open_store
+from .store import Member, Store, StoreBusy, open_store
 from .store.ownership import ROWS, partition
+from .store.ranking import AT_ONCE as RANKED
+from .store.ranking import EVERY, SHARE
 from .store.records import HELD, LEARNT, PENDING, Alarm, Changes, Record, StreamState, rows_of
+from .store.totals import stored
 
 __all__ = ["Answer", "Engine", "Settings"]
 
@@ -67,6 +72,7 @@ class Engine:
         self.on_alarm: OnAlarm | None = None
         self.on_failure: Callable[[str], None] = _end_process
         self._streams: dict[str, StreamState] = {}
+        self._begun: list[str] = []  # streams that the present group makes: the store does not have them yet
         self._waiting: deque[Request] = deque()
         self._events = 0  # that wait
         self._wake = threading.Condition()
@@ -74,6 +80,8 @@ class Engine:
         self._thread: threading.Thread | None = None
         self._deliver: Deliver = lambda _: None
         self._looked = -np.inf  # when it was looked for what has come of age
+        self._unranked: dict[int, None] = {}  # streams that were written and have not their new places in the lists
+        self._next_rank = -np.inf
 
     @classmethod
     def open(
@@ -85,7 +93,7 @@ class Engine:
             method, seed = settle_meta(store, settings)
             engine = cls(store, settings, bank_of(method, seed, settings), clock)
             warm(engine.bank)
-            engine.numbers.pending = int(store.connection.all("SELECT coalesce(sum(pending), 0) FROM stream")[0][0])
+            engine.numbers.pending = int(stored(store.connection)["pending"])
         except BaseException:
             store.close()
             raise
@@ -144,8 +152,14 @@ class Engine:
                 if requests is None:
                     break
                 mine = self.turn(requests)
-                if mine or (not requests and (self.owner is None or self._is_due())):
+                if mine or (not requests and self._is_due()):
                     self._do(mine)
+                if self._unranked and time.monotonic() >= self._next_rank:
+                    self.rank()
+            self.rank()
+            if not self._unranked:
+                with suppress(StoreBusy):  # the next start brings all places up to date
+                    self.store.all_ranked()
             self.store.close()
         except BaseException as error:  # noqa: BLE001 - whatever it is, nobody may be answered from now on
             self.on_failure(f"the store could not be written: {error}")
@@ -158,7 +172,7 @@ class Engine:
                     return None
                 if self.owner is not None and not self.owner.wait():
                     return []
-                if not self._wake.wait(self._idle()) and self._is_due():
+                if not self._wake.wait(self._idle()) and (self._unranked or self._is_due()):
                     return []
             taken: list[Request] = []
             size = 0
@@ -193,7 +207,12 @@ class Engine:
             answers = self._try(requests)
         except self.store.failures:
             raise
-        except Exception as error:  # noqa: BLE001 - a fault of ours: whose request it is must not stop the others
+        except StoreBusy as error:
+            _log.warning("a group was refused: %s", error)
+            self.forget()
+            refusal = Refusal("unavailable", "the store must be free to be written, got a lock - try again", None, 503)
+            answers = [(ticket, refusal) for ticket, _ in requests]
+        except Exception:  # noqa: BLE001 - a fault of ours: whose request it is must not stop the others
             _log.exception("a group could not be done")
             self.forget()
             if len(requests) > 1:
@@ -201,7 +220,7 @@ class Engine:
                     self._do([request])
                 return
             self.numbers.rejected["internal"] += 1
-            refusal = Refusal("internal", f"the request must be one that can be done, got an error: {error}", None, 500)
+            refusal = Refusal("internal", "the service could not answer; its log says why", None, 500)
             answers = [(ticket, refusal) for ticket, _ in requests]
         self._tell(self._deliver, answers)
 
@@ -222,42 +241,56 @@ class Engine:
         names = {event.stream for _, events in requests for event in events}
         names.update(name for name, _ in due)
         names.update(name for name, _ in expiring)
-        create = {event.stream for _, events in requests if type(events[0]) is ForecastEvent for event in events}
-        self._take_in(store.streams(names, self._streams, create=create))
+        self._take_in(store.streams(names, self._streams))
         ids = {event.id for _, events in requests for event in events}
         ids.update(record.id for _, record in due)
         ids.update(record.id for _, record in expiring)
-        plan = Plan(self.settings, self._streams, store.known(ids) if ids else {}, now)
+        plan = Plan(self.settings, self._streams, self._known(ids), now)
         self._age(plan, due, expiring)
         for _, events in requests:
             plan.take(events)
+        if plan.begun:
+            self._begin(plan)
         changes = self._apply(plan, now)
         started = time.perf_counter()
         if changes:
             store.write(rows_of(changes))
             store.commit()
             self.numbers.commit_seconds.add(time.perf_counter() - started)
+            self._unranked.update(dict.fromkeys([state.number for state in changes.streams.values()]))
         else:
             store.rollback()
+        self._begun = []
         self.numbers.count(plan, sum(len(events) for _, events in requests))
         if changes.alarms and self.on_alarm is not None:
             self._tell(self.on_alarm, changes.alarms)
         return [(ticket, plan.answer(at)) for at, (ticket, _) in enumerate(requests)]
 
+    def _known(self, ids: set[str]) -> dict[str, Record]:
+        """The events that the store has, with the corrections of those that are learnt."""
+        found = self.store.known(ids) if ids else {}
+        learnt = [name for name, record in found.items() if record.status == LEARNT]
+        if learnt:
+            for name, outcome in self.store.corrections(learnt).items():
+                found[name].corrected = outcome
+        return found
+
+    def _begin(self, plan: Plan) -> None:
+        """New streams get their numbers."""
+        plan.number_streams(self.store.create(list(plan.begun)))
+        self._begun = list(plan.begun)
+        self._streams.update(plan.begun)
+
     def _take_in(self, loaded: dict[str, StreamState]) -> None:
         """Streams from the store: their rows go into the bank."""
-        old = [state for state in loaded.values() if not state.is_new]
-        if old:
-            rows = np.frombuffer(b"".join(state.row or b"" for state in old)).reshape(len(old), -1)
-            self.bank.set_rows([state.name for state in old], rows)
+        states = list(loaded.values())
+        if states:
+            rows = np.frombuffer(b"".join(state.row or b"" for state in states)).reshape(len(states), -1)
+            self.bank.set_rows([state.name for state in states], rows)
             if self.bank.watched is not None:
-                self._take_in_monitors(old)
-            for state in old:
+                self._take_in_monitors(states)
+            for state in states:
                 state.row = state.monitor = None
-        for state in loaded.values():
-            if state.is_new and state.name in self.bank:  # made by a group that was not committed
-                del self.bank[state.name]
-            state.is_new = False
         self._streams.update(loaded)
 
     def _take_in_monitors(self, streams: list[StreamState]) -> None:
@@ -303,7 +336,18 @@ class Engine:
                 plan.changes.alarms.append(
                     Alarm(state.number, state.name, now, last.at, last.since, last.what, pages > state.pages)
                 )
+            plan.changes.totals["alarms"] += count - state.alarms
             state.alarms, state.pages = count, pages
+
+    def rank(self) -> None:
+        """The streams that were written get their places in the lists, some at a time."""
+        started, piece = time.monotonic(), list(islice(self._unranked, RANKED))
+        with suppress(*self.store.retries, StoreBusy):  # another one was there first, or holds the lock: later again
+            self.store.rank(piece)
+            for number in piece:
+                del self._unranked[number]
+        ended = time.monotonic()
+        self._next_rank = ended + max(EVERY, (ended - started) / SHARE)
 
     # ---- outcomes that are old enough, forecasts that are too old ---------------------------------------------------
 
@@ -311,12 +355,15 @@ class Engine:
         """How long to wait if nobody comes."""
         if self.owner is not None:
             return min(LOOK, self.owner.wait())
-        ages = self.settings.mature is not None or self.settings.expire is not None
-        return LOOK if ages else None
+        return LOOK if self._has_ages() or self._unranked else None
+
+    def _has_ages(self) -> bool:
+        """Whether anything happens only because time passes."""
+        return self.settings.mature is not None or self.settings.expire is not None
 
     def _is_due(self) -> bool:
         """Whether it is time to look for what has come of age; also after the clock has gone back."""
-        return not self._looked <= self.clock() < self._looked + LOOK
+        return self._has_ages() and not self._looked <= self.clock() < self._looked + LOOK
 
     def _due(self, now: float) -> tuple[list[tuple[str, Record]], list[tuple[str, Record]]]:
         """Outcomes that are old enough to be learnt, and forecasts that are given up."""
@@ -352,6 +399,10 @@ class Engine:
         """A group was broken off: memory may be ahead of the store, and is read anew."""
         self.store.rollback()
         self._streams.clear()
+        for name in self._begun:
+            if name in self.bank:
+                del self.bank[name]
+        self._begun = []
 
 
 def _end_process(message: str) -> None:  # pragma: no cover - the process ends, and with it what is measured

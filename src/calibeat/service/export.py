@@ -1,10 +1,9 @@
-"""The log of a store as a table: as a Parquet file, as the log of a backtest, and back into a store."""
+"""The log of a store as a table: as a Parquet file, and as the log of a backtest."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -14,14 +13,9 @@ from calibeat._util.extras import need
 from calibeat._util.files import atomic
 from calibeat._util.types import Ints
 from calibeat._util.words import visible
-from calibeat.errors import InvalidInput
 
-from .engine import Engine
-from .operations import Event, ForecastEvent, OutcomeEvent, Refusal, check_events
-from .settings import Settings
-from .store import open_connection, open_store
+from .store import open_connection, without_password
 from .store.records import ASSUMED, EXPIRED, HELD, LEARNT, PENDING
-from .store.schema import get_meta
 
 STATUS = {PENDING: "pending", HELD: "held", LEARNT: "learnt", EXPIRED: "expired", ASSUMED: "assumed"}
 ROWS = 50_000  # in one batch
@@ -103,13 +97,12 @@ class StoreLog:
 
     @property
     def path(self) -> str:
-        """What may stand in a report: the address without user and password.
+        """What may stand in a report: the address without its password.
 
-        >>> StoreLog("postgresql://me:secret@host/a").path, StoreLog("calibeat.db").path
-        ('postgresql://host/a', 'calibeat.db')
+        >>> StoreLog("postgresql://host/a?user=me&password=secret").path, StoreLog("calibeat.db").path
+        ('postgresql://me@host/a', 'calibeat.db')
         """
-        scheme, mark, rest = self.address.partition("://")
-        return f"{scheme}://{rest.rpartition('@')[2]}" if mark else self.address
+        return without_password(self.address)
 
     @property
     def name(self) -> str:
@@ -135,78 +128,3 @@ class StoreLog:
                 first += part.num_rows
         finally:
             connection.close()
-
-
-# ---- the way back ---------------------------------------------------------------------------------------------------
-
-
-def import_log(url: str, path: Path, settings: Settings, step: Step = lambda *_: None) -> int:
-    """Put the events of a Parquet file into a store, forecasts and outcomes in the order of their times -> how many.
-
-    The columns are those of `export`; `forecast` and `status` are not read: the store makes its own forecasts. Events
-    that the store knows already change nothing, so an import that was broken off may be done again.
-    """
-    need("pyarrow", extra="backtest", what="logs")
-    import pyarrow.parquet as pq
-
-    try:
-        table = pq.read_table(path, columns=["stream", "id", "time", "score", "outcome", "outcome_time"])
-    except (OSError, ValueError, KeyError) as error:
-        raise InvalidInput(f"log must be a Parquet file with stream, id, time, score, outcome, got: {error}") from error
-    events = _events(table)
-    engine = Engine.open(url, replace(settings, monitor=_monitor_of(url)))
-    try:
-        for first in range(0, len(events), settings.group):
-            part = events[first : first + settings.group]
-            for _, answer in engine.process([(0, run) for run in _runs(part)]):
-                if isinstance(answer, Refusal):
-                    raise InvalidInput(f"log must fit the store, got: {answer.message}")
-            step(len(part))
-    finally:
-        engine.store.close()
-    return table.num_rows
-
-
-def _monitor_of(url: str) -> float | None:
-    """What watches the streams of a store, which is made if there is none."""
-    store = open_store(url)
-    try:
-        found: float | None = json.loads(get_meta(store.connection).get("monitor", "null"))
-        return found
-    finally:
-        store.close()
-
-
-def _events(table: Any) -> list[Event]:
-    """Forecasts and outcomes in the order of their times; an outcome without a time follows its forecast."""
-    columns = [table.column(name).to_pylist() for name in ("stream", "id", "score", "outcome")]
-    times = [None if t is None else t / 1e6 for t in _microseconds(table, "time")]
-    later = [None if t is None else t / 1e6 for t in _microseconds(table, "outcome_time")]
-    timed: list[tuple[float, int, Event]] = []
-    for stream, name, score, outcome, time, known in zip(*columns, times, later, strict=True):
-        timed.append((time or 0.0, 0, ForecastEvent(stream, name, score, time)))
-        if outcome is not None:
-            when = max(known or 0.0, time or 0.0)
-            timed.append((when, 1, OutcomeEvent(stream, name, int(outcome), when)))
-    found = [event for _, _, event in sorted(timed, key=lambda entry: entry[:2])]
-    check_events(found)
-    return found
-
-
-def _microseconds(table: Any, name: str) -> list[int | None]:
-    import pyarrow as pa
-
-    found: list[int | None] = table.column(name).cast(pa.timestamp("us", tz="UTC")).cast(pa.int64()).to_pylist()
-    return found
-
-
-def _runs(events: list[Event]) -> Iterator[Any]:
-    """Events that follow each other and are of one kind, as one request."""
-    run: list[Event] = []
-    for event in events:
-        if run and type(run[0]) is not type(event):
-            yield run
-            run = []
-        run.append(event)
-    if run:
-        yield run

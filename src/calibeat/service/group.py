@@ -27,7 +27,7 @@ from .operations import (
 )
 from .settings import Settings
 from .store import records
-from .store.records import Changes, Correction, Record, StreamState
+from .store.records import Changes, Correction, Record, StreamState, weighted
 
 Answer = list[float] | list[str] | Refusal
 Request = tuple[Any, list[ForecastEvent] | list[OutcomeEvent]]  # a ticket, and its events
@@ -74,10 +74,12 @@ class Plan:
         self._settings, self._streams, self._records, self._now = settings, streams, known, now
         self.operations, self.changes = Operations(), Changes()
         self.answers: list[Answer | list[Record]] = []  # a list of records until the forecasts are made
+        self.begun: dict[str, StreamState] = {}  # new streams of the batches that were taken; see `number_streams`
         self._settled: dict[str, Record] = {}
         self.learnt = self.held = self.expired = self.repeated = 0
         self.given_up: list[tuple[str, int]] = []  # stream and number of forecasts whose outcome is not waited for
         self.pending = 0  # more pending events than before
+        self.matured = 0  # that were held and are learnt
         self.rejected: dict[str, int] = {}
 
     def record(self, id: str) -> Record | None:  # noqa: A002 - the word of the API
@@ -97,8 +99,13 @@ class Plan:
         """All of a batch, or none of it."""
         found: list[Record] = []
         new: list[tuple[StreamState, Record]] = []
+        begun: dict[str, StreamState] = {}
         for at, event in enumerate(events):
-            state = self._streams[event.stream]
+            state = self._streams.get(event.stream)
+            if state is None:
+                state = self.begun.get(event.stream) or begun.get(event.stream)
+            if state is None:
+                state = begun[event.stream] = StreamState(-1 - len(self.begun) - len(begun), event.stream)
             record = self._records.get(event.id)
             if record is None:
                 time = self._now if event.time is None else float(event.time)
@@ -113,6 +120,7 @@ class Plan:
                 what = "stream" if record.stream != state.number else "score"
                 return taken(what, event.id, at)
             found.append(record)
+        self.begun.update(begun)
         for state, record in new:
             self._make(state, record)
         self.repeated += len(events) - len(new)
@@ -129,8 +137,20 @@ class Plan:
         self.changes.inserted.append(record)
         self.changes.streams[state.name] = state
 
+    def number_streams(self, numbers: Mapping[str, int]) -> None:
+        """The numbers of the new streams, which had negative ones so far."""
+        known: dict[int, int] = {}
+        for name, number in numbers.items():
+            state = self.begun[name]
+            known[state.number] = number
+            state.number = number
+        for record in self.changes.inserted:
+            record.stream = known.get(record.stream, record.stream)
+
     def _outcome(self, event: OutcomeEvent) -> str:
         state, record = self._streams.get(event.stream), self._records.get(event.id)
+        if state is None:
+            state = self.begun.get(event.stream)
         if state is None or record is None or record.stream != state.number:
             return self._reject(UNKNOWN)
         time = self._now if event.time is None else float(event.time)
@@ -144,7 +164,8 @@ class Plan:
             return LEARNT
         if record.status in {records.EXPIRED, records.ASSUMED}:
             return self._reject(EXPIRED)
-        if record.outcome == event.outcome:
+        # What the client said last counts, also where a replay has still to apply it.
+        if (record.outcome if record.corrected is None else record.corrected) == event.outcome:
             return REPEATED
         if not self._settings.corrections:
             return self._reject(CONFLICT)
@@ -152,6 +173,7 @@ class Plan:
             record.outcome, record.outcome_time = event.outcome, time
             self._touch(record)
             return CORRECTED
+        record.corrected = event.outcome
         self.changes.corrections.append(Correction(record, event.outcome, time))
         return CORRECTED
 
@@ -170,6 +192,7 @@ class Plan:
         """The outcome of a record is learnt now."""
         if record.status == records.HELD:
             state.held -= 1
+            self.matured += 1
         else:
             state.pending -= 1
             self.pending -= 1
@@ -214,9 +237,11 @@ class Plan:
         """Put in what the bank has answered, in the order of the operations -> all that is to be written."""
         made = iter(receipts)
         changes, asked = self.changes, self.operations
-        for record, outcome, forecast in zip(asked.records, asked.outcomes, forecasts, strict=True):
+        for record, key, outcome, forecast in zip(asked.records, asked.keys, asked.outcomes, forecasts, strict=True):
             if outcome == outcome:  # noqa: PLR0124 - not NaN
-                record.receipt = None
+                # A replay that begins behind the forecast, where pruning has ended, needs the receipt.
+                if record.is_new or record.seq >= self._streams[key].base_seq:
+                    record.receipt = None
             else:
                 record.forecast = forecast
                 receipt = next(made)
@@ -243,8 +268,31 @@ class Plan:
             sums=[state.sums for state in streams],
         )
         changes.rollups = books.rollups
+        error = raw_error = 0.0
+        judged = 0
         for state, sums, errors in zip(streams, books.sums, books.errors, strict=True):
+            before = state.weighted
+            if before[2] != state.outcomes:  # it has learnt
+                after = state.weighted = weighted(errors, state.outcomes)
+                error += after[0] - before[0]
+                raw_error += after[1] - before[1]
+                judged += after[2] - before[2]
             state.sums, state.errors = sums, errors
+        raw_log_loss, log_loss = books.losses
+        changes.totals = {
+            "streams": len(self.begun),
+            "events": len(changes.inserted),
+            "outcomes": self.learnt,
+            "pending": self.pending,
+            "held": self.held - self.matured,
+            "expired": self.expired,
+            "alarms": 0,  # the monitors know them
+            "judged": judged,
+            "raw_log_loss": raw_log_loss,
+            "log_loss": log_loss,
+            "error": error,
+            "raw_error": raw_error,
+        }
 
     def answer(self, at: int) -> Answer:
         """What a request is told, once everything is on the disk."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Any, Protocol
 
 import msgspec
@@ -37,8 +38,15 @@ READERS: dict[str, Reader] = {"/v1/forecasts": read_forecasts, "/v1/outcomes": r
 
 UNAUTHORIZED = error_body("unauthorized", "a valid token is needed: Authorization: Bearer TOKEN")
 FORBIDDEN = error_body("forbidden", "this token may read only; writing needs one of scope write")
+COULD_NOT = "the service could not answer; its log says why"
+INTERNAL = error_body("internal", COULD_NOT)
+ENCODED = error_body("unsupported_media_type", "body must be plain, without content-encoding", "content-encoding")
 NOT_JSON = error_body("unsupported_media_type", "content-type must be application/json from a web page", "content-type")
-WRONG_HOST = error_body("misdirected", "without tokens the Host header must be localhost, 127.0.0.1 or [::1]", "host")
+WRONG_HOST = error_body(
+    "misdirected",
+    "without tokens the Host header must be localhost, 127.0.0.1, [::1] or the address that the service listens on",
+    "host",
+)
 
 
 class Submitter(Protocol):
@@ -78,6 +86,9 @@ class Hot:
             self.engine.submit(call, call.events, checked=True)
         except Refusal as refusal:
             self.refuse(call, refusal.status, refusal.code, refusal_body(refusal))
+        except Exception:  # a fault of ours: the client must not wait for an answer that never comes
+            log.exception("a request failed")
+            self.refuse(call, 500, "internal", INTERNAL)
 
     def refuse(self, call: Call, status: int, code: str, body: bytes) -> None:
         """Answer with an error, and count it."""
@@ -106,6 +117,8 @@ class Hot:
                 call.send(status, body)
             except Exception:
                 log.exception("an answer could not be sent")
+                with suppress(Exception):
+                    self.refuse(call, 500, "internal", INTERNAL)
 
     def render(self, call: Call, answer: Any) -> tuple[int, bytes]:
         """The status and body of an answer."""

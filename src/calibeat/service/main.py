@@ -13,7 +13,6 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
-from urllib.parse import urlsplit
 
 from calibeat._util.words import visible
 from calibeat.errors import InvalidInput
@@ -27,12 +26,12 @@ from .hot import Hot
 from .limits import DEFAULT
 from .reads import Reads
 from .settings import Settings
-from .store import Member, Reader, open_reader, sqlite_path
+from .store import Member, Reader, open_reader, sqlite_path, without_password
 from .store.ownership import ROWS
 from .store.records import Alarm
 from .tokens import Refresher, Scope, TokenBook
 from .webhook import Webhook, read_secret
-from .workers import Supervisor
+from .workers import MADE, Supervisor
 
 log = logging.getLogger("calibeat.service")
 
@@ -100,8 +99,11 @@ def _serve_one(options: Options, listener: socket.socket, ready: Ready | None) -
         member = ROWS if options.peers is None else Member.of(options.peers)
         engine = Engine.open(options.store, options.settings, member=member)
         engine.on_alarm = _log_alarms
-        unstarted = stack.enter_context(ExitStack())
-        unstarted.callback(engine.store.close)  # once it has started, the engine does that itself
+        writing = stack.enter_context(ExitStack())  # closed after all who read: then the log goes into the file
+        writing.callback(engine.store.close)  # once it has started, the engine does that itself
+        if engine.store.is_new and ready is None:
+            sys.stdout.write(f"{MADE} {without_password(options.store)}\n")
+            sys.stdout.flush()
         stored = stack.enter_context(closing(StoredTokens(options.store)))
         book = token_book(options, stored)
         refresher = Refresher(book, stored.read)
@@ -109,17 +111,17 @@ def _serve_one(options: Options, listener: socket.socket, ready: Ready | None) -
         hot = Hot(router or engine, book, limits)
         reads = stack.enter_context(closing(Reads(options.store, engine.numbers)))
         access_log = AccessLog() if options.access_log else None
-        service = Service(hot, reads, book, limits, access_log)
+        service = Service(hot, reads, book, limits, access_log, address=listener.getsockname()[0])
 
         def started(loop: asyncio.AbstractEventLoop) -> None:
             hot.use(loop)
-            unstarted.pop_all()
+            writing.pop_all()
             if router is not None:
                 router.start(loop, hot.answer)
-                stack.callback(router.stop)
+                writing.callback(router.stop)
             else:
                 engine.start(hot.deliver)
-                stack.callback(engine.stop)
+                writing.callback(engine.stop)
             refresher.start()
             stack.callback(refresher.stop)
             if webhook is not None:
@@ -131,8 +133,7 @@ def _serve_one(options: Options, listener: socket.socket, ready: Ready | None) -
             if ready is not None:
                 ready(where, running.stop)
                 return
-            alone = "; no token yet, so only this machine can connect" if book.is_open else ""
-            sys.stdout.write(f"calibeat serves {shown(options.store)} at {where}{alone}\n")
+            sys.stdout.write(f"calibeat serves {without_password(options.store)} at {where}{book.who_may_connect}\n")
             sys.stdout.flush()
 
         return server.run(
@@ -153,15 +154,16 @@ def _log_alarms(alarms: Sequence[Alarm]) -> None:
 
 
 def token_book(options: Options, stored: StoredTokens) -> TokenBook:
-    """The tokens of the store. Without any, only this machine may connect."""
+    """The tokens of the store. As long as it never had one, only this machine may connect."""
+    rows = stored.read()
     loopback = server.is_loopback(options.host)
-    book = TokenBook(open_without_tokens=loopback)
-    book.refresh(stored.read())
-    if not loopback and not book.scopes:
+    if not loopback and not rows:
         raise InvalidInput(
             f"host must be loopback as long as there is no token, got {options.host}: "
             "`calibeat token create --store STORE --scope write --name NAME` makes one"
         )
+    book = TokenBook(open_without_tokens=loopback)
+    book.refresh(rows)
     return book
 
 
@@ -172,8 +174,8 @@ class StoredTokens:
         self._store = store
         self._reader: Reader | None = None
 
-    def read(self) -> list[tuple[bytes, Scope]]:
-        """The hashes and scopes of the tokens that are not revoked."""
+    def read(self) -> list[tuple[bytes, Scope | None]]:
+        """The hashes and scopes of all tokens; no scope for those that are revoked."""
         if self._reader is None:
             self._reader = open_reader(self._store)
         try:
@@ -181,7 +183,7 @@ class StoredTokens:
         except Exception:
             self.close()
             raise
-        return [(bytes.fromhex(token.hash), _scope(token.scope)) for token in found if token.revoked is None]
+        return [(bytes.fromhex(token.hash), _scope(token.scope) if token.revoked is None else None) for token in found]
 
     def close(self) -> None:
         """Close the connection."""
@@ -192,17 +194,3 @@ class StoredTokens:
 
 def _scope(text: str) -> Scope:
     return "write" if text == "write" else "read"
-
-
-def shown(store: str) -> str:
-    """A store as it may be printed: without a password.
-
-    >>> shown("postgresql://me:secret@db.example/calibeat?password=secret"), shown("calibeat.db")
-    ('postgresql://me@db.example/calibeat', 'calibeat.db')
-    """
-    if sqlite_path(store) is not None:
-        return store
-    parts = urlsplit(store)
-    user, _, host = parts.netloc.rpartition("@")
-    name = user.partition(":")[0]
-    return f"{parts.scheme}://{name + '@' if name else ''}{host}{parts.path}"

@@ -58,12 +58,19 @@ _WRITE_ERRORS = {
     403: "the token may only read",
     408: "the request was not sent in time",
     413: "the body or the batch is too large",
-    415: "the body is not application/json, in a request from a web page",
+    415: "the body is compressed, or not application/json in a request from a web page",
     421: "without tokens, another name than that of this machine",
-    503: "the queue is full, a stream changes hands or the service stops; Retry-After says when to try again",
+    503: "the queue is full, the store is locked, a stream changes hands or the service stops; Retry-After says when "
+    "to try again",
     504: "no answer in time; ask again with the same id",
 }
-_READ_ERRORS = {400: "a parameter is not valid", 401: "no valid token", 421: _WRITE_ERRORS[421]}
+_READ_ERRORS = {
+    400: "a parameter is not valid",
+    401: "no valid token",
+    421: _WRITE_ERRORS[421],
+    503: "the service stops; Retry-After says when to try again",
+    504: "no answer in time",
+}
 
 
 @lru_cache(maxsize=4)

@@ -20,7 +20,7 @@ from .books import Books, errors_of
 from .replay import Logged, Replay, Stream, streams_of
 from .settings import Settings
 from .setup import bank_of, check_described, description_of
-from .store import open_connection, owned
+from .store import open_connection, owned, totals
 from .store.records import (
     ASSUMED,
     BRIER,
@@ -39,6 +39,15 @@ from .store.records import (
     tenth,
 )
 from .store.schema import get_meta, set_meta
+
+AT_ONCE = 1000  # corrections
+# Of each event the one that came last, whatever time the client gave it.
+_LATEST_CORRECTIONS = (
+    "SELECT c.stream, c.nth, c.outcome, e.outcome, e.score, e.forecast, e.time FROM correction c "
+    "JOIN event e ON e.stream = c.stream AND e.nth = c.nth WHERE c.applied = 0 AND (c.stream, c.nth) > (?, ?) "
+    "AND NOT EXISTS (SELECT 1 FROM correction d WHERE d.applied = 0 AND d.stream = c.stream AND d.nth = c.nth "
+    "AND d.number > c.number) ORDER BY c.stream, c.nth LIMIT ?"
+)
 
 Step = Callable[..., None]
 Todo = list[tuple[int, Logged, bool]]
@@ -130,24 +139,30 @@ def _new_base(bank: Bank, stream: Stream, before: Todo) -> None:
 
 
 def apply_corrections(connection: Any) -> int:
-    """Outcomes that were corrected since the last time take their place -> how many."""
-    found = connection.all(
-        "SELECT c.stream, c.nth, c.outcome, e.outcome, e.score, e.forecast, e.time FROM correction c "
-        "JOIN event e ON e.stream = c.stream AND e.nth = c.nth WHERE c.applied = 0 ORDER BY c.time"
-    )
-    latest = {(stream, nth): (new, *others) for stream, nth, new, *others in found}
-    changed = {event: values for event, values in latest.items() if values[0] != values[1]}
-    for (stream, nth), (new, old, score, forecast, made) in changed.items():
-        connection.run("UPDATE event SET outcome = ? WHERE stream = ? AND nth = ?", (new, stream, nth))
-        _correct_sums(connection, stream, score, forecast, new, old)
-        for kind, p in ((0, forecast), (1, score)):
-            connection.run(
-                "UPDATE rollup SET sum_y = sum_y + ?, log_loss = log_loss + ? "
-                "WHERE stream = ? AND hour = ? AND kind = ? AND tenth = ?",
-                (float(new - old), log_loss(p, new) - log_loss(p, old), stream, int(made // HOUR), kind, tenth(p)),
-            )
+    """The latest corrections since the last time take the place of other outcomes -> how many outcomes change."""
+    applied, last = 0, (-1, -1)
+    while found := connection.all(_LATEST_CORRECTIONS, (*last, AT_ONCE)):
+        last = found[-1][:2]
+        for stream, nth, new, old, *others in found:
+            if new != old:
+                _correct(connection, stream, nth, new, old, *others)
+                applied += 1
     connection.run("UPDATE correction SET applied = 1 WHERE applied = 0")
-    return len(latest)
+    return applied
+
+
+def _correct(
+    connection: Any, stream: int, nth: int, new: int, old: int, score: float, forecast: float, made: float
+) -> None:
+    """One outcome takes the place of another, in the event and in all sums."""
+    connection.run("UPDATE event SET outcome = ? WHERE stream = ? AND nth = ?", (new, stream, nth))
+    _correct_sums(connection, stream, score, forecast, new, old)
+    for kind, p in ((0, forecast), (1, score)):
+        connection.run(
+            "UPDATE rollup SET sum_y = sum_y + ?, log_loss = log_loss + ? "
+            "WHERE stream = ? AND hour = ? AND kind = ? AND tenth = ?",
+            (float(new - old), log_loss(p, new) - log_loss(p, old), stream, int(made // HOUR), kind, tenth(p)),
+        )
 
 
 def _correct_sums(connection: Any, stream: int, score: float, forecast: float, new: int, old: int) -> None:
@@ -242,6 +257,7 @@ def check(url: str, step: Step = _nothing) -> list[str]:
     try:
         problems = [f"the database is damaged: {found}" for found in connection.integrity()]
         connection.begin_reading()
+        problems += totals.problems(connection)
         meta = get_meta(connection)
         first_hour = int(float(meta.get("pruned_before", "0")) // HOUR) + 1
         if "pruned_before" not in meta:

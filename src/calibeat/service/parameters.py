@@ -12,16 +12,21 @@ from .operations import is_text
 from .store.reader import MOST, ORDERS
 from .wire import LAST_TIME, LONGEST_NAME, bad
 
+MOST_HOURS = 10_000  # of one answer: more than a year
+
 
 def is_readable(name: str) -> bool:
     """Whether a stream can have this name."""
     return 0 < len(name) <= LONGEST_NAME and is_text(name)
 
 
-def _limit(text: str) -> int:
-    if not (text.isascii() and text.isdecimal() and len(text) < 9 and 1 <= int(text) <= MOST):
-        raise ValueError(f"must be a whole number from 1 to {MOST}")
-    return int(text)
+def _limited(most: int, default: int) -> Parameter:
+    def read(text: str) -> int:
+        if not (text.isascii() and text.isdecimal() and len(text) < 9 and 1 <= int(text) <= most):
+            raise ValueError(f"must be a whole number from 1 to {most}")
+        return int(text)
+
+    return Parameter(read, {"type": "integer", "minimum": 1, "maximum": most, "default": default}, "how many at most")
 
 
 def _name(text: str) -> str:
@@ -61,7 +66,7 @@ _FROM_TO = {
     "from": Parameter(_time, _TIMES, "seconds since 1970; whole hours count"),
     "to": Parameter(_time, _TIMES, "seconds since 1970; whole hours count"),
 }
-_LIMIT = Parameter(_limit, {"type": "integer", "minimum": 1, "maximum": MOST, "default": 100}, "how many at most")
+_LIMIT = _limited(MOST, 100)
 
 
 @dataclass(frozen=True)
@@ -92,7 +97,8 @@ class Parameters:
 
 NONE = Parameters()
 LIMIT_ONLY = Parameters({"limit": _LIMIT})
-RELIABILITY = HISTORY = Parameters(_FROM_TO)
+RELIABILITY = Parameters(_FROM_TO)
+HISTORY = Parameters(_FROM_TO | {"limit": _limited(MOST_HOURS, MOST_HOURS)})
 STREAMS = Parameters(
     {
         "after": Parameter(_name, _NAME, "the last stream of the page before"),

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import secrets
-from collections.abc import Awaitable, Callable
+import threading
+from collections.abc import Awaitable, Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from http import HTTPStatus
@@ -18,13 +19,15 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
+from starlette.types import Receive
 
 from . import openapi, pages, prometheus
-from .hot import UNAUTHORIZED
+from .hot import INTERNAL, UNAUTHORIZED
 from .numbers import EngineNumbers
 from .operations import Refusal
-from .parameters import HISTORY, LIMIT_ONLY, NONE, RELIABILITY, STREAMS, Parameters, is_readable
+from .parameters import HISTORY, LIMIT_ONLY, MOST_HOURS, NONE, RELIABILITY, STREAMS, Parameters, is_readable
 from .store import Reader, open_reader
+from .store.reader import Hour
 from .wire import AlarmsAnswer, DelaysAnswer, Health, HistoryAnswer, StreamsAnswer, error_body, refusal_body
 
 if TYPE_CHECKING:
@@ -42,46 +45,134 @@ SAFE = {"x-content-type-options": "nosniff", "referrer-policy": "no-referrer"}
 Handler = Callable[[Request], Awaitable[Response]]
 
 
-class Reads:
-    """A reader of the store on a thread of its own: what takes long there holds up no event."""
+READY_SECONDS = 5.0  # in which the store must answer `/readyz`
 
-    def __init__(self, store: str, numbers: EngineNumbers) -> None:
-        self._store, self.numbers = store, numbers
-        self._threads = ThreadPoolExecutor(1, thread_name_prefix="calibeat-reader")
+
+class Question:
+    """One question to the store."""
+
+    def __init__(self, ask: Callable[[Reader], Any]) -> None:
+        self.ask = ask
+        self.given_up = threading.Event()
+        self.answered = threading.Event()
+
+
+class ReaderThread:
+    """A thread with a reader of the store. A question that nobody waits for any more is interrupted."""
+
+    def __init__(self, store: str, name: str) -> None:
+        self._store = store
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix=name)
         self._reader: Reader | None = None
-        self._boot = secrets.token_hex(4)  # versions of another process say nothing here
+        self._lock = threading.Lock()
+        self._running: Question | None = None
+        self._is_stopping = False
 
-    def reader(self) -> Reader:
-        """The reader, opened when it is first needed. Only for the reader's thread."""
-        if self._reader is None:
-            self._reader = open_reader(self._store)
-        return self._reader
-
-    async def ask(self, question: Callable[[Reader], Any]) -> Any:
-        """Ask the store something, on the reader's thread."""
-        return await asyncio.get_running_loop().run_in_executor(self._threads, self._ask, question)
-
-    def _ask(self, question: Callable[[Reader], Any]) -> Any:
+    async def ask(self, ask: Callable[[Reader], Any]) -> Any:
+        """The answer to a question. Whoever is cancelled while it waits gives the question up."""
+        question = Question(ask)
         try:
-            return question(self.reader())
-        except Exception:  # such as a database that was started anew: the next question gets a new connection
-            self._drop()
+            return await asyncio.get_running_loop().run_in_executor(self._thread, self._answer, question)
+        except asyncio.CancelledError:
+            self._give_up(question)
             raise
 
+    def stop(self) -> None:
+        """Answer nothing more: what runs is interrupted, what waits is refused."""
+        with self._lock:
+            self._is_stopping = True
+            running = self._running
+        if running is not None:
+            self._give_up(running)
+
+    def close(self) -> None:
+        """Stop, and close the reader."""
+        self.stop()
+        self._thread.shutdown(wait=True, cancel_futures=True)
+        self._drop()
+
+    # ---- on the thread ----------------------------------------------------------------------------------------------
+
+    def _answer(self, question: Question) -> Any:
+        with self._lock:
+            if self._is_stopping or question.given_up.is_set():
+                raise _stopping()
+            self._running = question
+        try:
+            if self._reader is None:
+                self._reader = open_reader(self._store)
+            return question.ask(self._reader)
+        except Exception:  # such as a database that was started anew: the next question gets a new connection
+            self._drop()
+            if question.given_up.is_set():
+                raise _stopping() from None
+            raise
+        finally:
+            with self._lock:
+                self._running = None
+            question.answered.set()
+            if question.given_up.is_set():  # an interrupt that is still under way must not hit the next question
+                self._drop()
+
     def _drop(self) -> None:
-        reader, self._reader = self._reader, None
+        with self._lock:
+            reader, self._reader = self._reader, None
         if reader is not None:
             with suppress(Exception):
                 reader.close()
+
+    # ---- from another thread ----------------------------------------------------------------------------------------
+
+    def _give_up(self, question: Question) -> None:
+        """End a question. One that waits is cancelled by its future; one that runs may take several interrupts."""
+        with self._lock:
+            question.given_up.set()
+            if self._running is question:
+                threading.Thread(target=self._interrupt, args=(question,), daemon=True).start()
+
+    def _interrupt(self, question: Question) -> None:
+        """Interrupt the statement that runs, again and again, since a question can have many."""
+        while not question.answered.wait(0.02):
+            reader = self._reader
+            if reader is not None:
+                with suppress(Exception):  # such as a connection that is closed: then the statement ends, too
+                    reader.interrupt()
+
+
+def _stopping() -> Refusal:
+    return Refusal("stopping", "the service must run to be asked, got one that stops - try again", None, 503)
+
+
+class Reads:
+    """Readers of the store on threads of their own: what takes long there holds up no event, and `/readyz` no page."""
+
+    def __init__(self, store: str, numbers: EngineNumbers) -> None:
+        self.numbers = numbers
+        self._pages = ReaderThread(store, "calibeat-reader")
+        self._probe = ReaderThread(store, "calibeat-probe")
+        self._boot = secrets.token_hex(4)  # versions of another process say nothing here
+
+    async def ask(self, question: Callable[[Reader], Any]) -> Any:
+        """Ask the store something."""
+        return await self._pages.ask(question)
 
     async def tag(self) -> str:
         """What an answer is labelled with: it changes with every commit."""
         return f'W/"{self._boot}-{await self.ask(lambda reader: reader.version())}"'
 
+    async def ping(self) -> None:
+        """Raise if the store cannot be read soon, whatever else is asked of it."""
+        await asyncio.wait_for(self._probe.ask(lambda reader: reader.ping()), READY_SECONDS)
+
+    def stop(self) -> None:
+        """The service stops, and waits for no page."""
+        self._pages.stop()
+        self._probe.stop()
+
     def close(self) -> None:
-        """Close the reader."""
-        self._threads.shutdown(wait=True, cancel_futures=True)
-        self._drop()
+        """Close the readers."""
+        self._pages.close()
+        self._probe.close()
 
 
 def _json(content: Any, status: int = 200, headers: dict[str, str] | None = None) -> Response:
@@ -111,8 +202,16 @@ class Routes:
 
     async def history(self, name: str, asked: dict[str, Any]) -> Any:
         """Its hours."""
-        found = await self.reads.ask(lambda r: r.history(name, asked.get("from"), asked.get("to")))
-        return None if found is None else HistoryAnswer(found)
+        limit = asked.get("limit", MOST_HOURS)
+
+        def hours(reader: Reader) -> list[Hour] | None:
+            found = reader.history(name, asked.get("from"), asked.get("to"))
+            return None if found is None else found[: limit + 1]
+
+        found = await self.reads.ask(hours)
+        if found is None:
+            return None
+        return HistoryAnswer(found[:limit], found[limit].start if len(found) > limit else None)
 
     async def delays(self, name: str, _: dict[str, Any]) -> Any:
         """How late its outcomes were."""
@@ -175,9 +274,9 @@ class Routes:
     async def ready(self, _: Request) -> Response:
         """The store answers, too."""
         try:
-            await self.reads.ask(lambda reader: reader.ping())
+            await self.reads.ping()
         except Exception as error:  # noqa: BLE001 - whatever it is, the store cannot be read
-            log.warning("the store cannot be read: %s", error)
+            log.warning("the store cannot be read: %s", str(error) or f"no answer within {READY_SECONDS:g} seconds")
             raise Refusal("not_ready", "the store must be readable, got an error; the log has it", None, 503) from None
         return _json(Health("ready"))
 
@@ -197,13 +296,11 @@ class Routes:
 
     async def login(self, request: Request) -> Response:
         """Keep a token in a cookie that scripts cannot read."""
-        body = b""
-        async for part in request.stream():
-            body += part
-            if len(body) > 4096:
-                raise Refusal("too_large", "body must be 4096 bytes at most", None, 413)
+        body = await read_body(request.receive, 4096)
         token = dict(parse_qsl(body.decode("ascii", "replace"))).get("token", "").strip()
-        if not self.service.tokens.is_open and self.service.tokens.allows_token(token.encode(), "read") is not True:
+        is_possible = token.isascii() and token.isprintable()  # so that it can stand in a header
+        tokens = self.service.tokens
+        if not is_possible or not (tokens.is_open or tokens.allows_token(token.encode(), "read")):
             raise Refusal("unauthorized", "token must be a valid one, got another", "token", 401)
         response = Response(status_code=HTTPStatus.SEE_OTHER, headers={**SAFE, "location": "/"})
         response.set_cookie(
@@ -236,14 +333,17 @@ class Routes:
     def reading(self, handler: Handler, *, tagged: bool = True) -> Handler:
         """Needs a token that may read; unchanged answers are not sent again."""
 
-        async def handle(request: Request) -> Response:
-            if not self._may_read(request):
-                return _json(UNAUTHORIZED, 401, {"www-authenticate": "Bearer"})
+        async def read(request: Request) -> Response:
             if tagged:
                 request.state.tag = await self.reads.tag()
                 if request.headers.get("if-none-match") == request.state.tag:
                     return Response(status_code=304, headers={"etag": request.state.tag})
             return await handler(request)
+
+        async def handle(request: Request) -> Response:
+            if not self._may_read(request):
+                return _json(UNAUTHORIZED, 401, {"www-authenticate": "Bearer"})
+            return await _while_wanted(request, read(request))
 
         return handle
 
@@ -271,9 +371,43 @@ class Routes:
                 raise
             except Exception:
                 log.exception("%s %s failed", request.method, request.scope["path"])
-                return _json(error_body("internal", "the service could not answer; its log says why"), 500)
+                return _json(INTERNAL, 500)
 
         return handle
+
+
+async def read_body(receive: Receive, most: int) -> bytes:
+    """The body of a request, or `Refusal`. A part of a body is none, even where it can be read as JSON."""
+    parts: list[bytes] = []
+    size = 0
+    while True:
+        message = await receive()
+        if message["type"] != "http.request":
+            raise Refusal("malformed", "body must be sent whole, got a client that left", None, 400)
+        parts.append(message.get("body", b""))
+        size += len(parts[-1])
+        if size > most:
+            raise Refusal("too_large", f"body must be {most} bytes at most", None, 413)
+        if not message.get("more_body"):
+            return b"".join(parts)
+
+
+async def _while_wanted(request: Request, answer: Coroutine[Any, Any, Response]) -> Response:
+    """An answer; the work for it ends when the client leaves, or was told that it takes too long."""
+    work, left = asyncio.create_task(answer), asyncio.create_task(_has_left(request))
+    try:
+        await asyncio.wait({work, left}, return_when=asyncio.FIRST_COMPLETED)
+        if work.done():
+            return work.result()
+        raise Refusal("timeout", "nobody waits for this answer any more", None, 504)
+    finally:
+        work.cancel()
+        left.cancel()
+
+
+async def _has_left(request: Request) -> None:
+    while (await request.receive())["type"] != "http.disconnect":
+        pass  # the body of a request that needs none
 
 
 def _query(request: Request) -> str:

@@ -12,6 +12,7 @@ import ssl
 import sys
 import threading
 from collections.abc import Awaitable, Callable, Iterator
+from functools import partial
 from types import FrameType
 from typing import Any
 
@@ -20,21 +21,99 @@ import uvicorn
 from calibeat.errors import InvalidInput
 
 from .app import Service
-from .protocol import Protocol, sweep
+from .protocol import MOST_LINGERING, Protocol, sweep
 
 BACKLOG = 2048
 GRACE = 15  # seconds for the answers of the last group after SIGTERM
 SPARE_FILES = 64  # descriptors that are not connections
 
 
+HANDSHAKE = 5.0  # seconds for the handshake of TLS
+AT_ONCE = 16  # connections that are accepted before the others get their turn
+
+
+def stop_signals() -> list[signal.Signals]:
+    """The signals that end the service gently: also the end of its terminal, unless `nohup` says otherwise."""
+    found = [signal.SIGINT, signal.SIGTERM]
+    if hasattr(signal, "SIGHUP") and signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
+        found.append(signal.SIGHUP)
+    return found
+
+
+class TlsDoor:
+    """Accepts connections of TLS. A socket counts from the moment when it is accepted.
+
+    asyncio tells a protocol of its connection only after the handshake: sockets without one would take all descriptors.
+    Here the oldest of them has to go when there are too many, so that silent ones shut nobody out.
+    """
+
+    def __init__(self, listener: socket.socket, make: Callable[[], Protocol], tls: Any, server: Server) -> None:
+        self._listener, self._make, self._tls, self._server = listener, make, tls, server
+        self._loop = asyncio.get_running_loop()
+        self._handshakes: dict[asyncio.Task[None], None] = {}  # the oldest first
+        listener.setblocking(False)
+        self._open()
+
+    def _open(self) -> None:
+        if self._listener.fileno() >= 0:
+            self._loop.add_reader(self._listener.fileno(), self._accept)
+
+    def _accept(self) -> None:
+        for _ in range(AT_ONCE):
+            try:
+                client, _ = self._listener.accept()
+            except (BlockingIOError, ConnectionAbortedError):  # another worker was faster, or the client left
+                return
+            except OSError:  # no descriptor is left: others end in a moment
+                self._loop.remove_reader(self._listener.fileno())
+                self._loop.call_later(1.0, self._open)
+                return
+            self._make_room()
+            task = self._loop.create_task(self._shake_hands(client))
+            self._handshakes[task] = None
+            task.add_done_callback(partial(self._end, client))
+
+    def _end(self, client: socket.socket, task: asyncio.Task[None]) -> None:
+        self._handshakes.pop(task, None)
+        if task.cancelled():  # before it began: otherwise asyncio has closed the socket
+            client.close()
+
+    def _make_room(self) -> None:
+        """The oldest handshake ends when there are too many connections."""
+        taken = len(self._server.server_state.connections) + len(self._handshakes)
+        if self._handshakes and taken >= self._server.most:
+            oldest = next(iter(self._handshakes))
+            del self._handshakes[oldest]
+            oldest.cancel()
+
+    async def _shake_hands(self, client: socket.socket) -> None:
+        client.setblocking(False)
+        client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        with contextlib.suppress(OSError, asyncio.CancelledError):  # no TLS, too slow, gone, or in the way
+            await self._loop.connect_accepted_socket(self._make, client, ssl=self._tls, ssl_handshake_timeout=HANDSHAKE)
+
+    def close(self) -> None:
+        """Accept nothing more."""
+        if self._listener.fileno() >= 0:
+            self._loop.remove_reader(self._listener.fileno())
+        for task in list(self._handshakes):
+            task.cancel()
+
+    async def wait_closed(self) -> None:
+        """Until the last handshake has ended."""
+        await asyncio.gather(*self._handshakes, return_exceptions=True)
+
+
 class Server(uvicorn.Server):
-    """Stops on SIGTERM and SIGINT after the last answers, and tells which of the two it was.
+    """Stops on a signal after the last answers, and tells which one it was.
 
     A worker stops also when its parent, which would start it again, is gone.
     """
 
     def __init__(self, config: uvicorn.Config, ready: Callable[[Server], None], parent: int | None = None) -> None:
         super().__init__(config)
+        self.service: Service = config.app  # type: ignore[assignment]
+        self.most = self.service.limits.connections + MOST_LINGERING
         self.stopped_by: int | None = None
         self._ready, self._parent = ready, parent
 
@@ -44,8 +123,7 @@ class Server(uvicorn.Server):
         if threading.current_thread() is not threading.main_thread():
             yield  # only the main thread hears signals
             return
-        wanted = (signal.SIGINT, signal.SIGTERM)
-        before = {number: signal.signal(number, self.handle_exit) for number in wanted}
+        before = {number: signal.signal(number, self.handle_exit) for number in stop_signals()}
         try:
             yield
         finally:
@@ -59,8 +137,20 @@ class Server(uvicorn.Server):
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Say that the service is ready when it is."""
-        await super().startup(sockets)
+        if self.config.ssl is None:
+            await super().startup(sockets)
+        else:
+            await super().startup([])
+            self.servers += [TlsDoor(listener, self._protocol, self.config.ssl, self) for listener in sockets or []]  # type: ignore[misc]
         self._ready(self)
+
+    def _protocol(self) -> Protocol:
+        return Protocol(config=self.config, server_state=self.server_state, app_state={})
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Nobody waits for a page that takes long."""
+        self.service.reads.stop()
+        await super().shutdown(sockets)
 
     def stop(self) -> None:
         """Stop as a signal would; any thread may call it."""

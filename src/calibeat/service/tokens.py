@@ -34,17 +34,23 @@ def hashed(token: str | bytes) -> bytes:
 
 
 class TokenBook:
-    """The tokens that are valid now. `refresh` replaces them; look-ups never touch the store."""
+    """The tokens that are valid now. `refresh` replaces them; look-ups never touch the store.
+
+    A store that never had a token needs none. The first one closes the service, and nothing opens it again while it
+    runs: whoever revokes a token wants to keep somebody out.
+    """
 
     def __init__(self, *, open_without_tokens: bool) -> None:
-        self._open_without_tokens = open_without_tokens
+        self._is_open = open_without_tokens
         self._scopes: dict[bytes, list[tuple[bytes, Scope]]] = {}
 
-    def refresh(self, rows: Iterable[tuple[bytes, Scope]]) -> None:
-        """Take over the hashes and scopes of the store."""
+    def refresh(self, rows: Iterable[tuple[bytes, Scope | None]]) -> None:
+        """Take over the hashes and scopes of the store; a revoked token has no scope."""
         scopes: dict[bytes, list[tuple[bytes, Scope]]] = {}
         for digest, scope in rows:
-            scopes.setdefault(digest[:8], []).append((digest, scope))
+            self._is_open = False
+            if scope is not None:
+                scopes.setdefault(digest[:8], []).append((digest, scope))
         self._scopes = scopes
 
     @property
@@ -54,8 +60,15 @@ class TokenBook:
 
     @property
     def is_open(self) -> bool:
-        """Whether nobody needs a token: there is none, and only this machine can connect."""
-        return self._open_without_tokens and not self._scopes
+        """Whether nobody needs a token: there never was one, and only this machine can connect."""
+        return self._is_open
+
+    @property
+    def who_may_connect(self) -> str:
+        """What must be known when a service starts; nothing if there are tokens."""
+        if self._is_open:
+            return "; no token yet, so only this machine can connect"
+        return "" if self._scopes else "; every token is revoked, so nobody can connect"
 
     def scope_of(self, token: bytes) -> Scope | None:
         """The scope of a token; None for one that is unknown or revoked."""
@@ -77,7 +90,7 @@ class TokenBook:
         >>> book.allows(b"bearer calibeat_secret", "write")
         False
         """
-        if not self._scopes and self._open_without_tokens:
+        if self._is_open:
             return True
         if authorization is None or authorization[:7].lower() != b"bearer ":
             return None

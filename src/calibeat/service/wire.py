@@ -112,9 +112,13 @@ class StreamsAnswer(Struct):
 
 
 class HistoryAnswer(Struct):
-    """The hours of a stream in order; those without an event are left out."""
+    """The hours of a stream in order; those without an event are left out.
+
+    `next` is what `from` must be for the next hours, null on the last page.
+    """
 
     hours: list[Hour]
+    next: float | None
 
 
 class DelaysAnswer(Struct):
@@ -175,6 +179,7 @@ class Asked(NamedTuple):
     single: bool
 
 
+UNREADABLE = (msgspec.MsgspecError, UnicodeError, RecursionError)  # what msgspec raises for a body
 _forecasts = msgspec.json.Decoder(ForecastBody)
 _outcomes = msgspec.json.Decoder(OutcomeBody)
 
@@ -191,7 +196,7 @@ def read_forecasts(body: bytes, most: int) -> Asked:
     """
     try:
         found = _forecasts.decode(body)
-    except msgspec.DecodeError as error:
+    except UNREADABLE as error:
         raise explained(error, body) from None
     if found.events is UNSET:
         stream, name, score = found.stream, found.id, found.score
@@ -216,7 +221,7 @@ def read_outcomes(body: bytes, most: int) -> Asked:
     """
     try:
         found = _outcomes.decode(body)
-    except msgspec.DecodeError as error:
+    except UNREADABLE as error:
         whole = _with_whole_outcomes(body)
         if whole is None:
             raise explained(error, body) from None
@@ -242,11 +247,11 @@ def _with_whole_outcomes(body: bytes) -> bytes | None:
         parts = [
             event for event in events if isinstance(event.get("outcome"), float) and event["outcome"] in {0.0, 1.0}
         ]
-    except (msgspec.MsgspecError, TypeError, AttributeError):
+    except (*UNREADABLE, TypeError, AttributeError):
         return None
     for event in parts:
         event["outcome"] = int(event["outcome"])
-    return msgspec.json.encode(found) if parts else None
+    return _encode(found) if parts else None
 
 
 def _many(found: Any, fields: tuple[str, ...], most: int) -> list[Any]:
@@ -292,8 +297,11 @@ RULES = {
 _PLACE = re.compile(r" - at `\$(?:\.events\[(\d+)\])?(?:\.(\w+))?`$")
 
 
-def explained(error: msgspec.DecodeError, body: bytes) -> Refusal:
+def explained(error: Exception, body: bytes) -> Refusal:
     """What msgspec found, said as the rest of calibeat says it: what, requirement, got, where."""
+    if isinstance(error, UnicodeDecodeError):
+        byte = error.object[error.start]
+        return Refusal("malformed", f"body must be JSON in UTF-8, got the byte 0x{byte:02x}", None, 400)
     if not isinstance(error, msgspec.ValidationError):
         return Refusal("malformed", f"body must be JSON in UTF-8: {error}", None, 400)
     message = str(error)
@@ -319,6 +327,6 @@ def _value(body: bytes, event: int | None, field: str) -> str:
         found: Any = msgspec.json.decode(body)
         found = found if event is None else found["events"][event]
         text = msgspec.json.encode(found[field]).decode()
-    except (msgspec.MsgspecError, LookupError, TypeError):  # such as 1e999, which no number can hold
+    except (*UNREADABLE, LookupError, TypeError):  # such as 1e999, which no number can hold
         return "what cannot be read"
     return text if len(text) <= 60 else text[:57] + "..."

@@ -13,7 +13,10 @@ from types import FrameType
 
 from calibeat.errors import CalibeatError
 
+from .server import stop_signals
+
 log = logging.getLogger("calibeat.service")
+MADE = "calibeat made a new store:"  # how a line begins that comes before the one with the address
 LOOK = 0.2  # seconds between two looks at the workers
 QUICK = 5.0  # seconds: a worker that ends sooner has not served
 MOST_QUICK = 12  # so many in a row, and starting another makes no sense
@@ -37,8 +40,7 @@ class Supervisor:
 
     def run(self) -> int | None:
         """Until a signal comes -> the signal."""
-        wanted = (signal.SIGINT, signal.SIGTERM)
-        before = {number: signal.signal(number, self._stop) for number in wanted}
+        before = {number: signal.signal(number, self._stop) for number in stop_signals()}
         try:
             for index in range(self._count):
                 self._start(index)
@@ -70,9 +72,12 @@ class Supervisor:
         self.workers[index], self._started[index] = worker, time.monotonic()
 
     def _line(self, index: int) -> str:
-        """The line that a worker prints when it is ready."""
+        """The line that a worker prints when it is ready. That it has made the store is passed on."""
         pipe = self.workers[index].stdout
         line = "" if pipe is None else pipe.readline()
+        if pipe is not None and line.startswith(MADE):
+            sys.stdout.write(line)
+            line = pipe.readline()
         if not line and self._stopped_by is None:
             raise WorkersFailed("a worker must be able to start, got one that ended; its reason stands above")
         return line

@@ -31,6 +31,9 @@ class Beliefs:
     _asked: Any
     _receipts: Receipts
     _watch: Watch
+    _owed: tuple[Any, ...] | None
+    _is_forked: bool
+    _signature: str
 
     @property
     def _events(self) -> int:
@@ -179,4 +182,20 @@ class Beliefs:
         return f"Calibrator({name.upper() if name else self._method}, events={self._events}, outcomes={self.outcomes})"
 
     def _refresh(self) -> None:
-        """Nothing to do for a stream with a row of its own; the member of a bank looks where its row is now."""
+        """Finish what an interrupted call has left; the member of a bank also looks where its row is now."""
+        if self._owed is not None or self._is_forked:
+            with self._lock:
+                self._recover()
+
+    def _recover(self) -> None:
+        """Do what an interrupt has left undone, or what a new process asks for. The caller holds the lock.
+
+        An interrupt may come here too: then the next call does it.
+        """
+        if self._owed is not None:
+            tell, *arguments = self._owed
+            tell(*arguments)
+            self._owed = None
+        if self._is_forked:
+            self._receipts.issuer.begin(self._events)
+            self._signature, self._is_forked = "", False

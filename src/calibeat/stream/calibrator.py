@@ -8,11 +8,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from calibeat._util import forks
 from calibeat._util.check import check_lengths, check_outcomes, check_scores, check_whole
 from calibeat._util.columns import like
 from calibeat._util.types import Vector
 from calibeat.core import layout, loops
-from calibeat.core.kernel import LATEST, SHUT
+from calibeat.core.kernel import LATEST, NEXT, SHUT
 from calibeat.core.method import AUTO, Method, method_named
 from calibeat.core.randomness import uniforms
 from calibeat.core.receipt import LANE
@@ -70,6 +71,11 @@ class Calibrator(SingleEvents):
         row = array("d", method.initial_row())
         self._begin(method, check_whole("seed", seed, -(2**63), 2**63 - 1), stream, row)
         self._set_watch(Watch(method, monitor))
+        forks.register(self)
+
+    def _forked(self) -> None:
+        """In a child process: the short way is shut until the first call has begun a new life."""
+        self._is_forked, self._asked[SHUT] = True, 1.0
 
     # ---- many events ----------------------------------------------------------------------------------------------
 
@@ -128,27 +134,22 @@ class Calibrator(SingleEvents):
         """Work on a copy of the row: if anything breaks off the loop, nothing has happened."""
         with self._lock:
             self._refresh()
-            receipts, asked, before, settled = self._receipts, self._asked, None, self._receipts.settled
+            receipts, asked, owed = self._receipts, self._asked, None
             try:
                 asked[SHUT] = 1.0
                 events, row = self._events, self._view().copy()
                 forecasts, still = self._play(loop, end, row, scores, outcomes, late)
-                after, before = self._settled_after(events, outcomes, late, end), self._row[:]
-                self._view()[:] = row
-                self._events = events + len(scores)
-                asked[LATEST] = -1.0
-                receipts.settled = after
-                settled.seal()
+                settled, old = self._settled_after(events, outcomes, late, end), receipts.settled.span[1]
+                after, count = array("d", row.tobytes()), events + len(scores)
                 if self._is_watched:
-                    self._watch.run(events, scores, forecasts, outcomes, still, late[-3] if late else None, end)
-            except BaseException:
-                if before is not None:
-                    self._row[:] = before
-                    self._events, receipts.settled = events, settled
-                    settled.seal(sealed=False)
-                raise
+                    owed = self._watch.run, events, scores, forecasts, outcomes, still, late[-3] if late else None, end
+                # One line, without a call: an interrupt comes before all of it or after all of it.
+                self._row[:], asked[NEXT], asked[LATEST], receipts.settled, old[-1], self._owed = (
+                    after, count, -1.0, settled, 1, owed,
+                )  # fmt: skip
+                self._recover()
             finally:
-                asked[SHUT] = 0.0
+                asked[SHUT] = self._is_forked
             if self._keeps:
                 self._after_learning()
             load_single_if_cached()
@@ -236,7 +237,7 @@ class Calibrator(SingleEvents):
                     **self._watch.dump(),
                 }
             finally:
-                self._asked[SHUT] = 0.0
+                self._asked[SHUT] = self._is_forked
         return snapshot.dump(state)
 
     @classmethod

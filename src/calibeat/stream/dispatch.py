@@ -11,6 +11,7 @@ after some thousand plain events (`loaded_after`), if they lie in the cache.
 from __future__ import annotations
 
 import sys
+from functools import cache
 from typing import Any, TypeVar
 
 import numpy as np
@@ -123,3 +124,13 @@ def single_kernels() -> tuple[Any, ...]:
     if not _entry_points:  # pragma: no cover - the leg that measures coverage has the JIT off
         _entry_points.extend(entry_point(function, *arguments) for function, arguments in _single_calls())
     return tuple(_entry_points)  # pragma: no cover - as above
+
+
+@cache
+def box(kernels: tuple[Any, ...]) -> Any:
+    """The kernels of single events as the attributes of a class, by the names in `SINGLE`.
+
+    A calibrator keeps this class. What counts the memory of an object, as river does for its models, leaves classes
+    out; a compiled kernel by itself would count with all that the compiler knows of it.
+    """
+    return type("Kernels", (), {function.__name__: each for function, each in zip(SINGLE, kernels, strict=True)})

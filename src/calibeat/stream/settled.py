@@ -60,7 +60,8 @@ class Settled:
         self.keep = KEEP if keep is None else keep
         self.given_up = 0  # events before this one may have been given up
         # The first event that has a mark, and the marks: as bytes, and as the array that compiled kernels write in.
-        # Their last byte is 0 as long as they are in use. Events that have no mark yet are open.
+        # Their last byte is 0 as long as they are in use. It is 1 once others have taken their place: then no kernel
+        # that still holds them writes there. Events that have no mark yet are open.
         self.span = _span(first, b"", _LEAST)
 
     def mark(self, event: int) -> int:
@@ -75,11 +76,22 @@ class Settled:
         """Mark an event that is open."""
         first, marks, _ = self.span
         at = event - first
-        if at >= len(marks) - 1:
-            room = bytes(marks[:-1]) + bytes(at + 1 - len(marks)) + bytes((ZERO + outcome,))
-            self._replace(first, room)
-        else:
+        if at < len(marks) - 1:
             marks[at] = ZERO + outcome
+        else:
+            self._replace(first, self._longer(at, outcome))
+
+    def with_outcome(self, event: int, outcome: int) -> Settled:
+        """A copy in which an event has this outcome, for whose mark there is no room here."""
+        first, _, _ = self.span
+        made = Settled(keep=self.keep)
+        made.given_up = self.given_up
+        made._replace(first, self._longer(event - first, outcome))
+        return made
+
+    def _longer(self, at: int, outcome: int) -> bytes:
+        marks = self.span[1]
+        return bytes(marks[:-1]) + bytes(at + 1 - len(marks)) + bytes((ZERO + outcome,))
 
     def reopen(self, event: int) -> None:
         """Take `settle` back, whether or not it came to pass; the event was open before."""
@@ -106,10 +118,6 @@ class Settled:
         last = Settled(event + skipped, keep=self.keep)
         last.given_up = self.given_up
         return last.after(event + skipped, marks)
-
-    def seal(self, *, sealed: bool = True) -> None:
-        """Another one has taken its place: no kernel that still holds these marks writes there."""
-        self.span[1][-1] = sealed
 
     def is_open_before(self, event: int) -> bool:
         """Whether some event before this one has no outcome yet."""

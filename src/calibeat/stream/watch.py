@@ -74,14 +74,18 @@ class Watch:
         due: Ints | None,
         end: int,
     ) -> None:
-        """A batch after so many events; of late outcomes those that are due at `end` or after it never come."""
+        """A batch after so many events; of late outcomes those that are due at `end` or after it never come.
+
+        Like `announce` and `update` it may be called again: a monitor that knows of it is left as it is.
+        """
         due = None if due is None else np.where(due < end, due, len(scores) + 1)
         columns = {OURS: (forecasts, scores), RAW: (scores, np.full(len(scores), np.nan)), STILL: (still, scores)}
         for column, monitor in self.monitors.items():
             with monitor._lock:
                 monitor._catch_up(events)
                 p, s = columns[column]
-                monitor._run(p, outcomes, s, due, closed=True)
+                if monitor._queue.announced == events:
+                    monitor._run(p, outcomes, s, due, closed=True)
 
     # ---- as data --------------------------------------------------------------------------------------------------
 

@@ -33,6 +33,7 @@ UNITS = (
     *((n * 60 * SECOND, f"{n} min" if n > 1 else "minute") for n in (1, 5, 15)),
     *((n * 3600 * SECOND, f"{n} hours" if n > 1 else "hour") for n in (1, 3, 12)),
     *((n * DAY, name) for n, name in ((1, "day"), (7, "week"), (28, "4 weeks"), (364, "52 weeks"), (3640, "10 years"))),
+    (36_400 * DAY, "100 years"),  # the years 1 to 9999 are 101 of them
 )
 MOST_BINS = 400
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import glob
 import io
+import os
 import re
+import sys
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
@@ -34,6 +36,7 @@ SUFFIXES = {
 }
 NOTHING = ["", "NA", "N/A", "NaN", "nan", "null", "NULL", "None", "none", "NaT"]
 STDIN = "-"
+BLOCK = 4 << 20  # bytes of a CSV that are parsed at once, and the longest row
 OURS = b"calibeat"  # in the metadata of what --out writes, which is no log
 
 OnBadRow = Callable[[str], None]
@@ -206,7 +209,7 @@ def _csv_parts(source: Source, columns: list[str], delimiter: str, bad_row: Call
     try:
         parts = csv.open_csv(
             io.BufferedReader(source, 1 << 20),
-            read_options=csv.ReadOptions(block_size=4 << 20, use_threads=False),  # threads do not number the rows
+            read_options=csv.ReadOptions(block_size=BLOCK, use_threads=False),  # threads do not number the rows
             parse_options=csv.ParseOptions(delimiter=delimiter, newlines_in_values=True, invalid_row_handler=bad_row),
             convert_options=csv.ConvertOptions(
                 include_columns=columns,
@@ -273,8 +276,13 @@ def sentences(name: str) -> Iterator[None]:
 
     try:
         yield
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowKeyError) as error:
+    except InvalidInput:
+        raise
+    except (pa.ArrowException, MemoryError, UnicodeError, RecursionError) as error:
         message = " ".join(str(error).split())
+        if "straddling object" in message:  # Arrow's name for a row that does not fit into a block
+            got = "got a longer one: is a quote left open?"
+            raise InvalidInput(f"{name} must have rows of {BLOCK:,} bytes at most, {got}") from error
         raise InvalidInput(f"{name} must be a log that can be read, got: {message:.200}") from error
     except OSError as error:
         if error.errno is not None:  # of the system, which names the file
@@ -294,13 +302,27 @@ def files_of(log: str, delimiter: str | None = None) -> list[LogFile]:
         found = [str(file) for file in path.rglob("*") if file.is_file() and by_suffix(file.name)]
         if not found:
             raise InvalidInput(f"{log} must be a folder with CSV, JSON Lines, Parquet or Arrow files, got none in it")
-    elif path.exists():
+    elif path.is_file():
         found = [log]
+    elif path.exists():
+        if _is_standard_input(path):
+            return [LogFile(STDIN, CSV, delimiter)]
+        how = "pipe it into standard input, which is -"
+        raise InvalidInput(f"log must be a regular file, a folder, a glob or -, got a pipe or a device, {log!r}: {how}")
     else:
         found = [file for file in glob.glob(log, recursive=True) if Path(file).is_file()]  # noqa: PTH207 - as the shell does it
         if not found:
             raise InvalidInput(f"log must be a file, a folder, a glob or -, got {log!r}, which is not there")
     return [LogFile(file, _kind(file), delimiter) for file in sorted(found, key=natural)]
+
+
+def _is_standard_input(path: Path) -> bool:
+    """Whether this is another name of standard input, such as /dev/stdin."""
+    try:
+        there, ours = path.stat(), os.fstat(sys.stdin.fileno())
+    except (OSError, ValueError, AttributeError):  # standard input is closed, or is none of the system's
+        return False
+    return (there.st_dev, there.st_ino) == (ours.st_dev, ours.st_ino)
 
 
 def natural(name: str) -> list[tuple[int, int, str]]:

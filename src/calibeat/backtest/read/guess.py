@@ -302,15 +302,22 @@ def kind_of_numbers(values: Vector) -> str:
     return "percent" if low >= 0.0 and 1.01 < high <= 100.0 else "logit" if low < -0.01 and high < 50.0 else ""
 
 
-def kind_of_text(shown: str) -> str:
-    """The same from the text of an unreadable score.
+def kind_of_text(shown: Sequence[str]) -> str:
+    """The same from the texts of unreadable scores; ``"comma"`` and ``"thousands"`` tell what their commas are.
 
-    >>> kind_of_text("'63.7%'"), kind_of_text("'0,25'"), kind_of_text("'high'")
-    ('percent', 'comma', '')
+    >>> [kind_of_text(texts) for texts in (["'63.7%'"], ["'1,000'", "'0,250'"], ["'1,000'"], ["'high'"])]
+    ['percent', 'comma', 'thousands', '']
     """
-    text = shown.strip("'\" ")
+    kinds = [_kind_of_one(text.strip("'\" ")) for text in shown]
+    first = next((kind for kind in kinds if kind), "")
+    return "comma" if first == "thousands" and "comma" in kinds else first
+
+
+def _kind_of_one(text: str) -> str:
     if re.fullmatch(r"[-+]?[\d.,]+\s*%", text):
         return "percent"
+    if re.fullmatch(r"[-+]?[1-9]\d{0,2}(,\d{3})+(\.\d*)?", text):
+        return "thousands"
     return "comma" if re.fullmatch(r"[-+]?\d*,\d+", text) else ""
 
 
@@ -318,6 +325,8 @@ def hint_of_kind(kind: str, how: str) -> str:
     """The end of an error message; `how` tells how a person sets the kind."""
     if kind == "comma":
         return f"; the numbers have decimal commas: {how}"
+    if kind == "thousands":
+        return "; the number has commas between its thousands: write it without"
     name = {"percent": "percent", "logit": "logits"}[kind]
     return f"; the scores look like {name}: {how}"
 

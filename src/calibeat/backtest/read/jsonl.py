@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -90,7 +91,8 @@ class _Reader:
         import pyarrow as pa
 
         table = None
-        if not any("." in column for column in self._columns):
+        # A block that begins with another value than an object, such as null, would end the process in Arrow.
+        if re.match(rb"\s*\{", block) and not any("." in column for column in self._columns):
             try:
                 table = self._by_arrow(block)
             except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
@@ -144,9 +146,9 @@ def _flat_row(line: bytes) -> Row | None:
     """
     try:
         found = json.loads(line)
-    except ValueError:
+        return dict(_laid_flat("", found)) if isinstance(found, dict) else None
+    except (ValueError, RecursionError):  # no JSON, or too deep for anybody
         return None
-    return dict(_laid_flat("", found)) if isinstance(found, dict) else None
 
 
 def _laid_flat(before: str, found: Row) -> Iterator[tuple[str, Any]]:

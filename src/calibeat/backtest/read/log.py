@@ -44,7 +44,7 @@ def read_log(
             with sentences(file.name):
                 columns.notes += [note for note in file.notes if note not in columns.notes]
                 if not tried:
-                    try_guesses(columns, part, options)
+                    try_guesses(columns, part, options, lambda row: f"row {rows[row]:,} of {file.name}")  # noqa: B023
                     reader.guessed = columns.guessed
                     tried = True
                 if make is None:
@@ -56,7 +56,7 @@ def read_log(
             step(part.num_rows)
 
 
-def try_guesses(columns: Columns, part: Any, options: Options) -> None:
+def try_guesses(columns: Columns, part: Any, options: Options, where: Callable[[int], str]) -> None:
     """Drop guessed columns that do not hold what their names promise. Only the first rows are tried."""
     clock = Clock(options.zone)
     read: dict[str, Moments] = {}
@@ -65,7 +65,7 @@ def try_guesses(columns: Columns, part: Any, options: Options) -> None:
         if column is None:
             continue
         try:
-            read[role] = clock.read(role, times(part.column(column["name"]), role, options))
+            read[role] = clock.read(role, times(part.column(column["name"]), role, options), where)
         except ZoneMismatch:
             raise
         except InvalidInput as error:

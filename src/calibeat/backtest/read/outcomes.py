@@ -63,10 +63,15 @@ class Outcomes:
     @property
     def notes(self) -> list[str]:
         """What a reader should know of the outcomes."""
+        if not self.unknown:
+            return self.how_read
+        events = "One event has" if self.unknown == 1 else f"{self.unknown:,} events have"
+        return [f"{events} no outcome. Such events were forecast and not judged.", *self.how_read]
+
+    @property
+    def how_read(self) -> list[str]:
+        """How the values of the column were read."""
         notes = []
-        if self.unknown:
-            events = "One event has" if self.unknown == 1 else f"{self.unknown:,} events have"
-            notes.append(f"{events} no outcome. Such events were forecast and not judged.")
         if -1.0 in self._signs:
             notes.append("Outcomes are -1 and 1. -1 was read as 0.")
         if self.options.positive is not None:

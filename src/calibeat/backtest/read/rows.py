@@ -15,6 +15,7 @@ from calibeat.errors import InvalidInput
 
 from . import guess
 from .batch import CHUNK, Batch, Chunk, Codes, Trace
+from .kind import ScoreKind
 from .outcomes import Outcomes
 from .pieces import LEAST_EVENTS, Piece, gathered, joined
 from .values import name_of
@@ -46,6 +47,7 @@ class RowReader:
     names: list[str] = field(default_factory=list)
     clock: Clock = field(init=False)
     outcomes: Outcomes = field(init=False)
+    kind: ScoreKind = field(init=False)
     _skipped: dict[str, Skipped] = field(default_factory=dict)
     _notes: dict[str, int] = field(default_factory=dict)
     _slots: dict[str, int] = field(default_factory=dict)
@@ -55,6 +57,7 @@ class RowReader:
     def __post_init__(self) -> None:
         how = self.options.how("--time-zone NAME", "time_zone=NAME")
         self.clock, self.outcomes = Clock(self.options.zone, how), Outcomes(self.options)
+        self.kind = ScoreKind(self.options)
 
     @property
     def streams(self) -> int:
@@ -79,11 +82,19 @@ class RowReader:
 
     def chunks(self, batches: Iterable[Batch]) -> Iterator[Chunk]:
         """The chunks of a log: the first is all of it or has 20,000 events."""
-        pieces = (self._check(batch) for batch in batches)
-        number = 0
+        pieces, number = self.pieces(batches), 0
         for piece in gathered(self._sorted(pieces) if self.options.sort else pieces, self.least):
             yield self._chunk(piece, number)
             number += len(piece.scores)
+
+    def pieces(self, batches: Iterable[Batch]) -> Iterator[Piece]:
+        """The rows that can be used, as they come."""
+        return (self._check(batch) for batch in batches)
+
+    def check_end(self) -> None:
+        """Once the log has ended: what only all of it can tell."""
+        self.outcomes.check_positive()
+        self.kind.check()
 
     def skip(self, reason: str, first: str, count: int = 1) -> None:
         """Count rows that are left out."""
@@ -95,9 +106,15 @@ class RowReader:
     def _check(self, batch: Batch) -> Piece:
         """The rows of a batch that can be used; raises on the first that cannot, unless those are to be skipped."""
         scores, outcomes = self._probabilities(batch), self._outcomes(batch)
-        others = {role: _probabilities(column.values, self._kind_of(role)) for role, column in batch.others.items()}
-        times = None if batch.times is None else self.clock.read("time", batch.times)
-        arrivals = None if batch.outcome_times is None else self.clock.read("outcome time", batch.outcome_times)
+        others = {}
+        for role, column in batch.others.items():
+            if role.startswith("score"):
+                self.kind.look(role, column, batch.show)
+            others[role] = _probabilities(column.values, self._kind_of(role))
+        times = None if batch.times is None else self.clock.read("time", batch.times, batch.where)
+        arrivals = None
+        if batch.outcome_times is not None:
+            arrivals = self.clock.read("outcome time", batch.outcome_times, batch.where)
         keep = np.ones(len(batch), dtype=bool)
         # Each look is at the rows before what was found so far: what is raised last was first in the log.
         problems = self._problems(batch, scores, outcomes, times, arrivals)
@@ -105,7 +122,7 @@ class RowReader:
             problems += self._problems_of_others(batch, role, values)
         wrong = self._skip_or_stop(batch, problems, keep)
         again = self._check_ids(batch, keep) if batch.ids is not None else None
-        back = self._check_order(batch, times.values, keep) if times is not None and not self.options.sort else None
+        back = self._check_order(batch, times, keep) if times is not None and not self.options.sort else None
         if found := back or again or wrong:
             raise InvalidInput(found)
         self.rows += len(batch)
@@ -173,6 +190,7 @@ class RowReader:
         return found
 
     def _probabilities(self, batch: Batch) -> Vector:
+        self.kind.look("score", batch.scores, batch.show)
         return _probabilities(batch.scores.values, self.options.score_kind)
 
     def _outcomes(self, batch: Batch) -> Vector:
@@ -186,7 +204,8 @@ class RowReader:
         plain = must("score", wanted)
         unreadable = states == UNREADABLE
         if unreadable.any():
-            kind = guess.kind_of_text(batch.show("score", int(unreadable.argmax())))
+            first = np.flatnonzero(unreadable)[: guess.FEW].tolist()
+            kind = guess.kind_of_text([batch.show("score", row) for row in first])
             hint = self._hint(kind, unreadable, plain)
             look(unreadable, "score is not a number", lambda row: plain(row) + hint)
         outside = (states == OK) & ~((scores >= 0.0) & (scores <= 1.0))
@@ -251,18 +270,20 @@ class RowReader:
             look(times.states == MISSING, "time is missing", must("time", "there", "missing"))
         if times is not None and arrivals is not None:
             both = (times.states == OK) & (arrivals.states == OK)
-
-            def early(row: int) -> str:
-                required = f"outcome time must not be before the time of its event, {batch.show('time', row)}"
-                got = f"got {batch.show('outcome time', row)} - at {batch.where(row)}"
-                return f"{required}, {got}{self._about_guess('outcome time')}"
-
-            look(both & (arrivals.values < times.values), "outcome time is before the time of its event", early)
+            self._look_at_early_outcomes(batch, both & (arrivals.values < times.values), look)
         if batch.keys is not None and self.options.blank_key is None:
             gone = must("key", "there", "missing")
             how = self.options.how("--blank-key NAME", "blank_key=NAME")
             hint = f"; {how} to give such events a stream of their own"
             look(batch.keys.indices < 0, "key is missing", lambda row: gone(row) + hint)
+
+    def _look_at_early_outcomes(self, batch: Batch, early: Flags, look: Any) -> None:
+        def sentence(row: int) -> str:
+            required = f"outcome time must not be before the time of its event, {batch.show('time', row)}"
+            got = f"got {batch.show('outcome time', row)} - at {batch.where(row)}"
+            return f"{required}, {got}{self._about_guess('outcome time')}"
+
+        look(early, "outcome time is before the time of its event", sentence)
 
     def _check_ids(self, batch: Batch, keep: Flags) -> str | None:
         if "id" in self.guessed and len(self._seen_ids) >= MOST_GUESSED_IDS:
@@ -283,11 +304,11 @@ class RowReader:
             self._seen_ids.add(name)
         return None
 
-    def _check_order(self, batch: Batch, times: Ints, keep: Flags) -> str | None:
+    def _check_order(self, batch: Batch, times: Moments, keep: Flags) -> str | None:
         rows = np.flatnonzero(keep)
         if not len(rows):
             return None
-        kept = times[rows]
+        kept = times.values[rows]
         before = kept[0] if self._last_time is None else self._last_time
         back = np.diff(kept, prepend=before) < 0
         self._last_time = int(kept[-1])
@@ -295,6 +316,8 @@ class RowReader:
             return None
         row = int(rows[back.argmax()])
         how = self.options.how("--sort to sort it in memory", "sort=True to sort it")
+        if times.twice is not None and times.twice[row]:  # to sort would mix the two hours
+            how = f"the clock of {self.options.time_zone} was set back then: write the times in UTC, or with their zone"
         back_at = f"time must not go back, got {batch.show('time', row)} after a later one"
         return f"{back_at} - at {batch.where(row)}; {how}{self._about_guess('time')}"
 

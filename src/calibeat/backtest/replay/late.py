@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from calibeat._util.times import NEVER, duration_named
+from calibeat._util.times import LONGEST, NEVER, duration_named
 from calibeat._util.types import Ints, Vector
 from calibeat.backtest.options import Maturity
 from calibeat.backtest.read.batch import Chunk
@@ -225,7 +225,7 @@ class Ages:
     @property
     def maturity(self) -> tuple[Maturity, str]:
         """An age by which 95 % of the ones and 95 % of the zeros are known, as a person would type it."""
-        age = max(sizes.quantiles()[MATURE_BY] or 0.0 for sizes in (self.ones, self.zeros))
+        age = min(max(sizes.quantiles()[MATURE_BY] or 0.0 for sizes in (self.ones, self.zeros)), LONGEST)
         unit = next((size for size in _UNITS if age >= 10 * size), 1)
         typed = duration_named(max(1, math.ceil(age / unit)) * unit)
         return Maturity.of(typed), typed

@@ -2,21 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
-from contextlib import contextmanager
+import os
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any, Protocol
 from urllib.parse import unquote
 
+from calibeat._util.files import atomic
 from calibeat.errors import InvalidInput
 
 from .ownership import Member, Ownership
+from .ranking import refresh
 from .reader import Reader
 from .records import Record, Rows, StreamState
-from .schema import migrate
-from .sqlite import SqliteConnection, SqliteStore
+from .schema import migrate, version_of
+from .sqlite import SqliteConnection, SqliteStore, StoreBusy
+from .totals import recount
 
-__all__ = ["Member", "Ownership", "Reader", "Store", "open_connection", "open_reader", "open_store", "owned"]
+__all__ = [
+    "Member",
+    "Ownership",
+    "Reader",
+    "Store",
+    "StoreBusy",
+    "backup",
+    "is_store",
+    "one_transaction",
+    "open_connection",
+    "open_reader",
+    "open_store",
+    "owned",
+    "owned_store",
+    "without_password",
+]
 
 
 class Store(Protocol):
@@ -24,6 +43,7 @@ class Store(Protocol):
 
     failures: tuple[type[Exception], ...]  # what ends the process: the store is the truth
     retries: tuple[type[Exception], ...]  # what another worker can cause: the group is done once more
+    is_new: bool  # whether this one made it
     is_shared: bool  # whether others may write to the same streams
     owner: Ownership | None  # what this worker owns; None where any worker may write any stream
     connection: Any
@@ -31,13 +51,17 @@ class Store(Protocol):
     def begin(self) -> None:
         """Begin a group."""
 
-    def streams(
-        self, names: Collection[str], cached: Mapping[str, StreamState], *, create: Collection[str]
-    ) -> dict[str, StreamState]:
-        """The streams that memory does not have as they are now; those of `create` are made if they are not there."""
+    def streams(self, names: Collection[str], cached: Mapping[str, StreamState]) -> dict[str, StreamState]:
+        """The streams of these names that are there and that memory does not have as they are now."""
+
+    def create(self, names: Collection[str]) -> dict[str, int]:
+        """Numbers for new streams of these names."""
 
     def known(self, ids: Collection[str]) -> dict[str, Record]:
         """The events that are there already, by their id."""
+
+    def corrections(self, ids: Collection[str]) -> dict[str, int]:
+        """The latest outcome of those of these events whose corrections wait for a replay, by their id."""
 
     def due(self, status: int, before: float, limit: int) -> list[tuple[str, Record]]:
         """Events of a status whose forecast was made at this time or before, the earliest first."""
@@ -47,6 +71,12 @@ class Store(Protocol):
 
     def write(self, rows: Rows) -> None:
         """Everything that a group changes."""
+
+    def rank(self, numbers: Collection[int]) -> None:
+        """Bring the places of some streams in the lists up to date: see `ranking`."""
+
+    def all_ranked(self) -> None:
+        """Say that the places of all streams that were written are up to date."""
 
     def commit(self) -> None:
         """On the disk when this returns."""
@@ -91,27 +121,71 @@ def owned(url: str, *, create: bool = False) -> Iterator[Any]:
     if path is not None:
         if not create and not path.exists():
             raise FileNotFoundError(f"store must exist, got nothing - at {path}")
-        store = SqliteStore(path)
-        connection: Any = store.connection
-        close = store.close
+        store: Any = SqliteStore(path)
+        connection = store.connection
     else:
         from .postgres import PostgresConnection
 
-        connection = PostgresConnection(url)
-        close = connection.close
+        store = connection = PostgresConnection(url)
     try:
         if path is None:
             connection.own()
-        connection.begin()
+        store.begin()
         if create:
             migrate(connection, "PostgreSQL" if path is None else str(path))
         yield connection
-        connection.commit()
+        recount(connection)
+        refresh(connection)
+        store.commit()
+    except BaseException:
+        store.rollback()
+        raise
+    finally:
+        store.close()
+
+
+@contextmanager
+def owned_store(url: str) -> Iterator[Store]:
+    """The store of the only one who uses it, for a command that writes events."""
+    store = open_store(url)
+    try:
+        if sqlite_path(url) is None:
+            store.connection.own()
+            store.connection.run("SET idle_in_transaction_session_timeout = 0")  # nobody waits for it
+        yield store
+    finally:
+        store.close()
+
+
+@contextmanager
+def one_transaction(store: Store) -> Iterator[None]:
+    """All groups within are one transaction. It is committed at the end, or leaves the store as it was."""
+    connection = store.connection
+    connection.begin()
+    store.connection = _InTransaction(connection)
+    try:
+        yield
     except BaseException:
         connection.rollback()
         raise
     finally:
-        close()
+        store.connection = connection
+    store.commit()
+
+
+class _InTransaction:
+    """A connection in a transaction that groups neither begin nor end."""
+
+    def __init__(self, connection: Any) -> None:
+        self._connection = connection
+
+    def begin(self) -> None:
+        """It has begun."""
+
+    commit = rollback = begin
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._connection, name)
 
 
 def open_reader(url: str) -> Reader:
@@ -122,6 +196,48 @@ def open_reader(url: str) -> Reader:
     from .postgres import PostgresConnection
 
     return Reader(PostgresConnection(url), lambda: PostgresConnection(url))
+
+
+def is_store(url: str) -> bool:
+    """Whether there is a store at this address. A database of something else is refused with a sentence."""
+    path = sqlite_path(url)
+    if path is not None and not path.exists():
+        return False
+    with closing(open_connection(url)) as connection:
+        return version_of(connection, "PostgreSQL" if path is None else str(path)) > 0
+
+
+def backup(url: str, target: Path, step: Callable[[int], None] = lambda _: None) -> int:
+    """Write a copy of an SQLite store, as it is at one moment, into a new file -> its bytes.
+
+    A service may run meanwhile. The file is whole or not there, and only its owner may read it.
+    """
+    path = sqlite_path(url)
+    if path is None:
+        raise InvalidInput(
+            "store must be an SQLite file to be copied by calibeat, got PostgreSQL - "
+            f"use `pg_dump --format=custom --file={target} --dbname=STORE`"
+        )
+
+    def check_new(_: object = None) -> None:
+        if os.path.lexists(target):
+            raise InvalidInput(f"backup must be a new file, got one that is there - at {target}")
+
+    def fill(part: Path) -> None:
+        part.chmod(0o600)
+        connection.copy_to(part, step)
+        with part.open("rb+") as file:
+            os.fsync(file.fileno())
+        check_new()
+
+    check_new()
+    if not target.absolute().parent.is_dir():
+        raise InvalidInput(f"backup must be in a folder that exists, got none - at {target.absolute().parent}")
+    if not is_store(url):
+        raise FileNotFoundError(f"store must exist, got nothing - at {path}")
+    with closing(SqliteConnection(path, read_only=True)) as connection, atomic(target, check=fill):
+        pass  # the copy is made under a temporary name
+    return target.stat().st_size
 
 
 def sqlite_path(url: str) -> Path | None:
@@ -138,5 +254,19 @@ def sqlite_path(url: str) -> Path | None:
     if scheme in {"postgresql", "postgres"}:
         return None
     if scheme != "sqlite" or not rest.startswith("/") or rest == "/":
-        raise InvalidInput(f"store must be a path, sqlite:///PATH or postgresql://..., got {url!r}")
+        # What is behind the colon may hold a password.
+        raise InvalidInput(f"store must be a path, sqlite:///PATH or postgresql://..., got {scheme + '://...'!r}")
     return Path(unquote(rest[1:]))
+
+
+def without_password(url: str) -> str:
+    """A store as it may be printed or stand in a report: an address without its password and parameters.
+
+    >>> without_password("postgresql://me:secret@db.example/calibeat?password=secret"), without_password("calibeat.db")
+    ('postgresql://me@db.example/calibeat', 'calibeat.db')
+    """
+    if sqlite_path(url) is not None:
+        return url
+    from .postgres import without_password as of_address
+
+    return of_address(url)

@@ -1,6 +1,7 @@
 """The first screen of the dashboard: the whole store in numbers, the latest alarms, and streams ranked by what matters.
 
-Everything comes from the rows of streams and the table of alarms, never from a scan of events or roll-ups.
+Everything comes from the totals, the rows of the streams that are shown, and the table of alarms. Events, roll-ups and
+streams are never scanned. A page is found by its number in an index; a search reads all names.
 """
 
 from __future__ import annotations
@@ -11,28 +12,23 @@ from typing import Any
 
 from calibeat.errors import InvalidInput
 
-from .reader import Reader
+from .ranking import behind, first_key
+from .reader import Reader, matching
 from .records import LOG_LOSS, RAW_LOG_LOSS
 
 DAY = 86_400.0
 FRESH = 7 * DAY  # how long an alarm ranks a stream first
-ENOUGH = 100  # outcomes, below which a calibration error is mostly luck
 ROWS = 25  # on a page
 LATEST = 3  # alarms
 MOST_PAGES = 1_000_000
 
-# "attention": fresh alarms, then what miscalibration costs in all: outcomes x squared error, as the Brier score counts.
-_COST = "coalesce(error * error * outcomes, 0) DESC"
-ORDERS = {
-    "attention": f"coalesce(fresh, 0) DESC, {_COST}, pending DESC, name",
-    "alarms": "coalesce(fresh, 0) DESC, alarms DESC, name",
-    "pending": "pending DESC, name",
-    "error": f"CASE WHEN outcomes >= {ENOUGH} THEN 0 ELSE 1 END, coalesce(error, -1) DESC, name",
-    "events": "events DESC, name",
-    "recent": "coalesce(last_time, 0) DESC, name",
-    "name": "name",
-}
-_ROW = "number, name, events, outcomes, pending, alarms, coalesce(fresh, 0), last_time, error, raw_error, sums"
+ORDERS = ("attention", "alarms", "pending", "error", "events", "recent", "name")
+FRESH_FIRST = ("attention", "alarms")  # in these, streams with alarms of the last days come first
+_ROW = (
+    "s.name, s.events, s.outcomes, s.pending, s.alarms, s.last_time, s.error, s.raw_error, substr(s.sums, 1, 16), "
+    "(SELECT min(time) FROM event e WHERE e.status = 0 AND e.stream = s.number), "
+    "(SELECT count(*) FROM alarm a WHERE a.stream = s.number AND a.time >= ?)"
+)
 
 
 @dataclass(frozen=True)
@@ -94,42 +90,31 @@ def overview(reader: Reader, now: float, order: str = "attention", search: str =
     if order not in ORDERS:
         raise InvalidInput(f"order must be one of {', '.join(ORDERS)}, got {order!r}")
     meta = dict(reader.select("SELECT name, value FROM meta"))
-    counts = reader.select(
-        "SELECT count(*), coalesce(sum(events), 0), coalesce(sum(outcomes), 0), coalesce(sum(pending), 0), "
-        "sum(error * outcomes), sum(raw_error * outcomes), sum(CASE WHEN error IS NULL THEN 0 ELSE outcomes END) "
-        "FROM stream WHERE events > 0"
-    )[0]
-    streams, events, outcomes, pending = map(int, counts[:4])
-    judged = int(counts[6] or 0)  # outcomes of streams whose error is known
-    where, arguments = _matching(search)
-    found = streams
+    sums, since = reader.sums(), now - FRESH
+    found, judged = int(sums["streams"]), sums["judged"]
     if search:
-        found = int(reader.select(f"SELECT count(*) FROM stream WHERE {where}", arguments)[0][0])  # noqa: S608
+        where, arguments = matching("r.name", search)
+        found = int(reader.select(f"SELECT count(*) FROM ranking r WHERE {where}", arguments)[0][0])  # noqa: S608
     pages = max(1, -(-found // ROWS))
     page = min(max(1, page), pages)
-    rows = reader.select(
-        f"SELECT {_ROW} FROM stream LEFT JOIN (SELECT stream AS alarmed, count(*) AS fresh FROM alarm "  # noqa: S608
-        f"WHERE time >= ? GROUP BY stream) fresh_alarms ON alarmed = number WHERE {where} "
-        f"ORDER BY {ORDERS[order]} LIMIT {ROWS} OFFSET {(page - 1) * ROWS}",
-        (now - FRESH, *arguments),
-    )
-    fresh = reader.select("SELECT count(*) FROM alarm WHERE time >= ?", (now - FRESH,))[0][0]
+    rows = _page(reader, order, search, since, (page - 1) * ROWS)
+    fresh = reader.select("SELECT count(*) FROM alarm WHERE time >= ?", (since,))[0][0]
     return Overview(
         method=meta.get("method", ""),
         monitored=meta.get("monitor", "null") != "null",
-        streams=streams,
-        events=events,
-        outcomes=outcomes,
-        pending=pending,
+        streams=int(sums["streams"]),
+        events=int(sums["events"]),
+        outcomes=int(sums["outcomes"]),
+        pending=int(sums["pending"]),
         oldest_pending=reader.select("SELECT min(time) FROM event WHERE status = 0")[0][0],
         fresh_alarms=int(fresh),
-        error=counts[4] / judged if judged else None,
-        raw_error=counts[5] / judged if judged else None,
+        error=sums["error"] / judged if judged else None,
+        raw_error=sums["raw_error"] / judged if judged else None,
         alarms=alarm_rows(reader, "", (), LATEST),
         found=found,
         page=page,
         pages=pages,
-        rows=[_row(reader, row) for row in rows],
+        rows=[_row(row) for row in rows],
     )
 
 
@@ -147,20 +132,48 @@ def alarm_rows(reader: Reader, where: str, arguments: tuple[Any, ...], limit: in
     return [AlarmRow(*row[:-1], bool(row[-1])) for row in rows]  # type: ignore[call-arg]  # as selected
 
 
-def _matching(search: str) -> tuple[str, tuple[Any, ...]]:
-    """The condition for streams whose names hold this text; LIKE ignores the case of ASCII letters in SQLite only."""
-    if not search:
-        return "events > 0", ()
-    literal = search.lower().replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_")
-    return "events > 0 AND lower(name) LIKE ? ESCAPE '\\'", (f"%{literal}%",)
+def _page(reader: Reader, order: str, search: str, since: float, skip: int) -> list[tuple[Any, ...]]:
+    """The rows of a page, behind `skip` streams."""
+    where, arguments = matching("r.name", search)
+    if order not in FRESH_FIRST:
+        return _behind(reader, order, where, arguments, skip, ROWS, since)
+    # First those with fresh alarms, which are few, then all others. The plus signs keep SQLite to the index over times.
+    alarmed = "(SELECT +stream AS stream, count(*) AS fresh FROM alarm WHERE time >= ? GROUP BY +stream) f"
+    joined = f"FROM {alarmed} JOIN ranking r ON r.stream = f.stream WHERE {where}"
+    few = int(reader.select(f"SELECT count(*) {joined}", (since, *arguments))[0][0])
+    first = reader.select(
+        f"SELECT {_ROW} FROM {alarmed} JOIN ranking r ON r.stream = f.stream "  # noqa: S608
+        f"JOIN stream s ON s.number = f.stream WHERE {where} "
+        f"ORDER BY f.fresh DESC, {behind(order)[1]} LIMIT {ROWS} OFFSET {skip}",
+        (since, since, *arguments),
+    )
+    if len(first) == ROWS:
+        return first
+    where += " AND NOT EXISTS (SELECT 1 FROM alarm a WHERE a.stream = r.stream AND a.time >= ?)"
+    rest = _behind(reader, order, where, (*arguments, since), max(0, skip - few), ROWS - len(first), since)
+    return [*first, *rest]
 
 
-def _row(reader: Reader, row: tuple[Any, ...]) -> Row:
-    number, name, events, outcomes, pending, alarms, fresh, last, error, raw_error, sums = row
-    oldest = None
-    if pending:
-        oldest = reader.select("SELECT min(time) FROM event WHERE status = 0 AND stream = ?", (number,))[0][0]
-    losses = array("d", bytes(sums)[: 8 * (max(RAW_LOG_LOSS, LOG_LOSS) + 1)]) if outcomes else None
+def _behind(
+    reader: Reader, order: str, where: str, arguments: tuple[Any, ...], skip: int, limit: int, since: float
+) -> list[tuple[Any, ...]]:
+    """Streams of an order of `ranking` behind the first `skip` that fit: their keys are found in the index alone."""
+    place = first_key(order)
+    if skip:
+        condition, keys = behind(order)
+        found = reader.select(
+            f"SELECT {keys} FROM ranking r WHERE {condition} AND {where} ORDER BY {keys} LIMIT 1 OFFSET {skip - 1}",  # noqa: S608
+            (*place, *arguments),
+        )
+        if not found:
+            return []
+        place = found[0]
+    return reader.ranked(_ROW, order, place, where, arguments, limit, since)
+
+
+def _row(row: tuple[Any, ...]) -> Row:
+    name, events, outcomes, pending, alarms, last, error, raw_error, sums, oldest, fresh = row
+    losses = array("d", bytes(sums)) if outcomes else None  # the first two sums
     return Row(
         name=name,
         events=events,

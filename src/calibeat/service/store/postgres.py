@@ -14,15 +14,26 @@ import hashlib
 import time
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from itertools import zip_longest
 from typing import Any, ClassVar
+from urllib.parse import quote
 
 from calibeat._util.extras import missing
-from calibeat.errors import CalibeatError, InvalidInput
+from calibeat.errors import InvalidInput
 
-from . import schema
+from . import ranking, schema, totals
 from .ownership import IN_SQL, PATIENCE, ROWS, SOON, Member, Ownership, join
 from .records import Record, Rows, StreamState
-from .sqlite import EVENT_COLUMNS, RECORD_COLUMNS, STREAM_COLUMNS, stream_state
+from .sqlite import (
+    EVENT_COLUMNS,
+    RECORD_COLUMNS,
+    STREAM_COLUMNS,
+    WAITING,
+    Overtaken,
+    StoreBusy,
+    check_written,
+    stream_state,
+)
 
 try:
     import psycopg
@@ -33,16 +44,25 @@ except ImportError as error:  # pragma: no cover - only where the extra is missi
 
 # Advisory locks, which a session loses when it ends, however it ends.
 _USED, _MIGRATING = 0x63616C69_00000001, 0x63616C69_00000002
+_TOTALS = 0x63616C6C  # with the number of a writer
 
 # A machine that is gone without a word is noticed within 20 seconds, on both sides, unless the address says otherwise.
 _ALIVE = {"keepalives_idle": 8, "keepalives_interval": 4, "keepalives_count": 3, "tcp_user_timeout": 20_000}
 _ALIVE_THERE = "SET tcp_keepalives_idle = 8; SET tcp_keepalives_interval = 4; SET tcp_keepalives_count = 3"
 
+# A service that hangs, such as a process that was stopped, holds up nobody for long: PostgreSQL ends its session after
+# HUNG seconds in the middle of a group, and nobody waits longer than LOCKED seconds for a row that it has locked.
+HUNG, LOCKED = 20.0, 2.0
+
+# What is answered must be on the disk of the server. All values but "off" see to that; those that also wait for other
+# servers are left alone. As a value of the session it stays when the configuration is read again.
+_DURABLE = (
+    "SELECT set_config('synchronous_commit', "
+    "CASE current_setting('synchronous_commit') WHEN 'off' THEN 'on' ELSE current_setting('synchronous_commit') END, "
+    "false)"
+)
+
 _NUMBERS = ("forecasts", "outcomes", "sum_p", "sum_y", "log_loss")
-
-
-class Overtaken(CalibeatError):
-    """Another worker has written a stream of the group in the meantime."""
 
 
 class PostgresConnection:
@@ -61,7 +81,14 @@ class PostgresConnection:
     def __init__(self, url: str) -> None:
         try:
             given: dict[str, Any] = {**_ALIVE, **conninfo_to_dict(url)}
+        except psycopg.Error:  # whose text may have the password in it
+            raise InvalidInput(
+                "store must be an address that PostgreSQL can read, postgresql://USER:PASSWORD@HOST/DATABASE, got one "
+                "that it cannot: marks such as % / @ in a password are written %25 %2F %40"
+            ) from None
+        try:
             self.database = psycopg.connect(**given, autocommit=True, prepare_threshold=2)
+            self.database.execute(_DURABLE)
         except psycopg.Error as error:
             raise InvalidInput(f"store must be a PostgreSQL that answers, got: {error}") from error
 
@@ -103,6 +130,10 @@ class PostgresConnection:
         """As if nothing had happened since `begin`."""
         self.database.execute("ROLLBACK")
 
+    def interrupt(self) -> None:
+        """End the statement that runs now, from another thread."""
+        self.database.cancel_safe(timeout=5.0)
+
     def version(self) -> int:
         """A number that changes with every commit, whoever makes it."""
         text = self.all("SELECT pg_current_snapshot()::text")[0][0]
@@ -139,8 +170,40 @@ class PostgresConnection:
         self.database.close()
 
 
+def without_password(url: str) -> str:
+    """An address as it may be printed: user, hosts and database, as PostgreSQL itself reads them.
+
+    >>> without_password("postgresql://a:1,[::1]:2/db?user=me&password=x"), without_password("postgresql://me:%@h/db")
+    ('postgresql://me@a:1,[::1]:2/db', 'postgresql://...')
+    """
+    try:
+        found = {name: str(value) for name, value in conninfo_to_dict(url).items()}
+    except psycopg.Error:
+        return "postgresql://..."
+    hosts, ports = (found.get(name, "").split(",") for name in ("host", "port"))
+    places = [
+        (f"[{host}]" if ":" in host else quote(host)) + (f":{port}" if port else "")
+        for host, port in zip_longest(hosts, ports, fillvalue="")
+        if not host.startswith("/")  # a folder with a socket
+    ]
+    user = quote(found["user"]) + "@" if "user" in found else ""
+    return f"postgresql://{user}{','.join(places)}/{quote(found.get('dbname', ''))}"
+
+
 def _marked(statement: str) -> Any:
     return statement.replace("?", "%s")
+
+
+_ADD = _marked(totals.ADD)
+
+
+@contextmanager
+def _unless_locked() -> Iterator[None]:
+    """Say it in our own words when a row stays locked."""
+    try:
+        yield
+    except errors.LockNotAvailable as error:
+        raise StoreBusy("rows must be free to be written, got one that another process holds locked") from error
 
 
 class PostgresStore:
@@ -160,16 +223,26 @@ class PostgresStore:
         self._run = self.connection.database.execute
         self.owner: Ownership | None = None
         try:
+            self._set("idle_in_transaction_session_timeout", HUNG)
             with self._alone():
-                schema.migrate(self.connection, "PostgreSQL")
+                self.is_new = schema.migrate(self.connection, "PostgreSQL")
             self._use()
+            self._writer = self._take_writer()
+            with self._alone():
+                if not ranking.is_whole(self.connection):
+                    ranking.refresh(self.connection)
+                self.connection.run(totals.BEGIN, (self._writer,))
             if member is not None:
                 self._run(_ALIVE_THERE)
                 join(self._run, member, self._alone)
                 self.owner = None if member == ROWS else Ownership(self._run, member)
+            self._set("lock_timeout", LOCKED)  # for groups: migrations may take long
         except BaseException:
             self.connection.close()
             raise
+
+    def _set(self, name: str, seconds: float) -> None:
+        self._run("SELECT set_config(%s, %s, false)", (name, f"{seconds * 1000:.0f}ms"))
 
     @contextmanager
     def _alone(self) -> Iterator[None]:
@@ -184,19 +257,24 @@ class PostgresStore:
         if not self.connection.lock_use(shared=True):
             raise InvalidInput("store must not be in the hands of a command, got one that is being rewritten")
 
+    def _take_writer(self) -> int:
+        """A row of the totals that no other session adds to, as long as there are some left."""
+        for writer in range(totals.WRITERS):
+            if self._run("SELECT pg_try_advisory_lock(%s, %s)", (_TOTALS, writer)).fetchall()[0][0]:
+                return writer
+        return 0  # shared: right, but those who share it wait for each other
+
     # ---- one group --------------------------------------------------------------------------------------------------
 
     def begin(self) -> None:
         """A group begins with its locks: `streams`."""
 
-    def streams(
-        self, names: Collection[str], cached: Mapping[str, StreamState], *, create: Collection[str]
-    ) -> dict[str, StreamState]:
+    def streams(self, names: Collection[str], cached: Mapping[str, StreamState]) -> dict[str, StreamState]:
         """Lock the streams of these names, in their order, or own them; give those that memory does not have."""
-        # Python orders text by code point, as the collation "C" does.
-        new = sorted(name for name in create if name not in cached)
-        if new:  # in a transaction of its own, so that all locks of a group are taken in one order
-            self._run("INSERT INTO stream (name) SELECT unnest(%s::text[]) ON CONFLICT (name) DO NOTHING", (new,))
+        with _unless_locked():
+            return self._streams(names, cached)
+
+    def _streams(self, names: Collection[str], cached: Mapping[str, StreamState]) -> dict[str, StreamState]:
         self.connection.begin()
         if self.owner is not None:
             return self._read([name for name in names if name not in cached])
@@ -204,6 +282,23 @@ class PostgresStore:
             "SELECT name, version FROM stream WHERE name = ANY(%s) ORDER BY name FOR UPDATE", (list(names),)
         ).fetchall()
         return self._read([name for name, version in rows if name not in cached or cached[name].version != version])
+
+    def create(self, names: Collection[str]) -> dict[str, int]:
+        """Make rows for new streams of these names -> their numbers. `write` fills them.
+
+        Whoever makes a stream has all locks of its group. So it can only wait for others who make streams, and all make
+        them in the order of the names: no two wait for each other. Python orders text by code point, as the collation
+        "C" does.
+        """
+        with _unless_locked():
+            rows = self._run(
+                "INSERT INTO stream (name) SELECT unnest(%s::text[]) ON CONFLICT (name) DO NOTHING "
+                "RETURNING name, number",
+                (sorted(names),),
+            ).fetchall()
+        if len(rows) < len(names):
+            raise Overtaken(f"streams must be new, got {len(names) - len(rows)} that others have made meanwhile")
+        return dict(rows)
 
     def _read(self, names: list[str]) -> dict[str, StreamState]:
         if not names:
@@ -217,6 +312,11 @@ class PostgresStore:
         asked = f"SELECT {RECORD_COLUMNS} FROM event WHERE id = ANY(%s)"  # noqa: S608 - our own columns
         rows = self._run(asked, (list(ids),), binary=True)
         return {row[2]: Record(*row) for row in rows.fetchall()}
+
+    def corrections(self, ids: Collection[str]) -> dict[str, int]:
+        """The latest outcome of those of these events whose corrections wait for a replay, by their id."""
+        asked = f"{WAITING} WHERE e.id = ANY(%s) AND c.applied = 0 ORDER BY c.number"
+        return dict(self._run(asked, (list(ids),)).fetchall())
 
     def due(self, status: int, before: float, limit: int) -> list[tuple[str, Record]]:
         """Events of a status whose forecast was made at this time or before, the earliest first: (stream, event)."""
@@ -239,11 +339,9 @@ class PostgresStore:
 
     def write(self, rows: Rows) -> None:
         """Everything that a group changes, in one go: the server works while the next statement is made."""
-        with self.connection.database.pipeline():
+        with _unless_locked(), self.connection.database.pipeline() as self._pipeline:
             written = self._write(rows)
-        if written is not None and written.rowcount != len(rows.streams):
-            others = len(rows.streams) - written.rowcount
-            raise Overtaken(f"streams must be as they were read, got {others} that others have written since")
+        check_written(0 if written is None else written.rowcount, len(rows.streams))
 
     def _write(self, rows: Rows) -> Any:
         """Send the statements -> the cursor of the one that writes streams."""
@@ -285,7 +383,21 @@ class PostgresStore:
             rows.corrections,
             "bigint bigint int2 float8",
         )
+        if rows.totals is not None:
+            # The last one: who has this row has all others that it needs, so nobody waits in a circle.
+            self._run(_ADD, (*rows.totals, self._writer))
+            self._pipeline.sync()
         return written
+
+    def rank(self, numbers: Collection[int]) -> None:
+        """Bring the places of some streams in the lists up to date."""
+        with _unless_locked():
+            self.connection.run(ranking.statement("number = ANY(?)"), (list(numbers),))
+
+    def all_ranked(self) -> None:
+        """Say that the places of all streams that were written are up to date."""
+        with _unless_locked():
+            self.connection.run("UPDATE total SET unranked = 0 WHERE writer = ?", (self._writer,))
 
     def _many(self, head: str, rows: list[tuple[Any, ...]], types: str, tail: str = "") -> Any:
         """One statement for all rows, a column each as an array -> its cursor; None without rows."""
@@ -293,7 +405,9 @@ class PostgresStore:
             return None
         arrays = ", ".join(f"%b::{kind}[]" for kind in types.split())  # binary: a quarter of the time of text
         columns = [list(column) for column in zip(*rows, strict=True)]
-        return self._run(f"{head}unnest({arrays}){tail}", columns)
+        cursor = self._run(f"{head}unnest({arrays}){tail}", columns)
+        self._pipeline.sync()  # only a session that was told to go on counts as idle: see HUNG
+        return cursor
 
     def commit(self) -> None:
         """On the disk when this returns."""

@@ -1,6 +1,7 @@
 """What the store tells: streams, reliability, history, alarms and delays, from a connection of its own.
 
-Everything comes from the rows of streams and from the hourly roll-ups, never from a scan of the events.
+Everything comes from the rows of streams, found by an index, from the totals and from the hourly roll-ups. Neither the
+table of events nor that of streams is ever scanned; a search by a part of the name reads all names.
 """
 
 from __future__ import annotations
@@ -20,20 +21,19 @@ from calibeat.core.method import method_named, params_of_rows
 from calibeat.errors import InvalidInput
 from calibeat.monitor.monitor import Monitor
 
+from .ranking import KEYS, behind, first_key
 from .records import CALIBRATED, DELAY_COUNT, DELAYS, HOUR, LOG_LOSS, RAW, RAW_LOG_LOSS, SUMS
 from .schema import get_meta
+from .totals import COUNTS, READ, named
 
-ORDERS = {
-    "name": "name",
-    "events": "events DESC, name",
-    "pending": "pending DESC, name",
-    "alarms": "alarms DESC, name",
-    "error": "coalesce(error, -1) DESC, name",
-    "recent": "coalesce(last_time, 0) DESC, name",
-}
+ORDERS = ("name", "events", "pending", "alarms", "error", "recent")
+_OLDEST = "SELECT min(time) FROM event e WHERE e.status = 0 AND e.stream = s.number"
 _STREAM = (
-    "number, name, events, outcomes, pending, held, expired, alarms, last_time, error, raw_error, sums, state, monitor"
+    "s.name, s.events, s.outcomes, s.pending, s.held, s.expired, s.alarms, s.last_time, s.error, s.raw_error, s.sums, "
+    f"s.state, s.monitor, ({_OLDEST})"
 )
+# In a list, what only the screen of one stream needs is not read.
+_LISTED = _STREAM.replace("s.sums, s.state, s.monitor", "substr(s.sums, 1, 16), NULL, NULL")
 MOST = 1000
 
 
@@ -168,44 +168,58 @@ class Reader:
         """Some streams in an order of `ORDERS`; `after` is the name of the last one of the page before."""
         if order not in ORDERS:
             raise InvalidInput(f"order must be one of {', '.join(ORDERS)}, got {order!r}")
-        where, arguments = ["events > 0"], list[Any]()
-        if search:
-            where.append("name LIKE ? ESCAPE '\\'")
-            arguments.append("%" + search.replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_") + "%")
-        offset = 0
-        if after is not None and order == "name":
-            where.append("name > ?")
-            arguments.append(after)
-        elif after is not None:
-            offset = self._place(after, where, arguments, ORDERS[order])
-        rows = self._all(
-            f"SELECT {_STREAM} FROM stream WHERE {' AND '.join(where)} ORDER BY {ORDERS[order]} "  # noqa: S608
-            f"LIMIT {max(1, min(MOST, limit))} OFFSET {offset}",
-            arguments,
-        )
+        limit = max(1, min(MOST, limit))
+        if order == "name":
+            where, arguments = matching("s.name", search)
+            rows = self._all(
+                f"SELECT {_LISTED} FROM stream s WHERE s.name > ? AND {where} AND s.events > 0 "  # noqa: S608
+                f"ORDER BY s.name LIMIT {limit}",
+                (after or "", *arguments),
+            )
+        else:
+            where, arguments = matching("r.name", search)
+            rows = self.ranked(_LISTED, order, self._place(after, order), where, arguments, limit)
         return [self._info(row) for row in rows]
 
-    def _place(self, after: str, where: list[str], arguments: list[Any], order: str) -> int:
-        """How many streams come up to and with this one."""
-        names = self._all(
-            f"SELECT place FROM (SELECT name, row_number() OVER (ORDER BY {order}) AS place FROM stream "  # noqa: S608
-            f"WHERE {' AND '.join(where)}) ranked WHERE name = ?",
-            [*arguments, after],
+    def _place(self, after: str | None, order: str) -> tuple[Any, ...]:
+        """The keys of a stream in an order; those of none are before all others."""
+        keys = ", ".join(f"r.{key}" for key in KEYS[order])
+        rows = self._all(
+            f"SELECT {keys}, r.name FROM stream s JOIN ranking r ON r.stream = s.number WHERE s.name = ?",  # noqa: S608
+            (after or "",),
         )
-        return int(names[0][0]) if names else 0
+        return rows[0] if rows else first_key(order)
+
+    def ranked(
+        self,
+        columns: str,
+        order: str,
+        place: tuple[Any, ...],
+        where: str,
+        arguments: tuple[Any, ...],
+        limit: int,
+        *of_columns: Any,
+    ) -> list[tuple[Any, ...]]:
+        """Columns of the streams `s` behind a place in an order of `ranking`, where their rows `r` fit a condition.
+
+        The arguments are those of the condition and those of the columns.
+        """
+        condition, keys = behind(order)
+        return self._all(
+            f"SELECT {columns} FROM ranking r JOIN stream s ON s.number = r.stream "  # noqa: S608 - our own columns
+            f"WHERE {condition} AND {where} ORDER BY {keys} LIMIT {limit}",
+            (*of_columns, *place, *arguments),
+        )
 
     def stream(self, name: str) -> StreamInfo | None:
         """One stream with its parameters, or None."""
-        rows = self._all(f"SELECT {_STREAM} FROM stream WHERE name = ? AND events > 0", (name,))  # noqa: S608
+        rows = self._all(f"SELECT {_STREAM} FROM stream s WHERE s.name = ? AND s.events > 0", (name,))  # noqa: S608
         return self._info(rows[0], whole=True) if rows else None
 
     def _info(self, row: tuple[Any, ...], *, whole: bool = False) -> StreamInfo:
-        number, name, events, outcomes, pending, held, expired, alarms, last, error, raw_error, sums = row[:12]
-        state, monitor = row[12:]
-        numbers = array("d", bytes(sums)) if sums is not None else array("d", bytes(8 * SUMS))
-        oldest = None
-        if pending:
-            oldest = self._all("SELECT min(time) FROM event WHERE status = 0 AND stream = ?", (number,))[0][0]
+        name, events, outcomes, pending, held, expired, alarms, last, error, raw_error, sums = row[:11]
+        state, monitor, oldest = row[11:]
+        numbers = array("d", bytes(sums))
         return StreamInfo(
             name=name,
             events=events,
@@ -290,26 +304,41 @@ class Reader:
 
     def totals(self) -> Totals:
         """The whole store."""
-        counts = self._all(
-            "SELECT count(*), coalesce(sum(events), 0), coalesce(sum(outcomes), 0), coalesce(sum(pending), 0), "
-            "coalesce(sum(held), 0), coalesce(sum(expired), 0), coalesce(sum(alarms), 0) FROM stream WHERE events > 0"
-        )[0]
+        found = self.sums()
+        counts = [int(found[name]) for name in COUNTS[:7]]
         oldest = self._all("SELECT min(time) FROM event WHERE status = 0")[0][0]
-        # The first two sums of each stream, so that nobody adds up all the hours of a large store.
-        first = self._all("SELECT substr(sums, 1, 16) FROM stream WHERE outcomes > 0")
-        losses = np.frombuffer(b"".join(bytes(sums) for (sums,) in first)).reshape(-1, 2).sum(axis=0).tolist()
-        outcomes = int(counts[2])
-        means = [loss / outcomes if outcomes else None for loss in losses]
-        return Totals(*map(int, counts), oldest, *means)  # type: ignore[call-arg]  # seven counts, then three
+        outcomes = counts[2]
+        means = [found[name] / outcomes if outcomes else None for name in ("raw_log_loss", "log_loss")]
+        return Totals(*counts, oldest, *means)  # type: ignore[call-arg]  # seven counts, then three
+
+    def sums(self) -> dict[str, float]:
+        """The totals as they are kept, by the names of `totals.COLUMNS`."""
+        return named(self._all(READ)[0])
 
     def version(self) -> int:
         """A number that changes with every commit."""
         with self._lock:
             return int(self._connection.version())
 
+    def interrupt(self) -> None:
+        """End the statement that runs now, from another thread: whoever waits for it gets an error."""
+        self._connection.interrupt()
+
     def ping(self) -> None:
         """Raise if the store cannot be read."""
         self._all("SELECT 1 FROM meta LIMIT 1")
+
+
+def matching(column: str, search: str | None) -> tuple[str, tuple[Any, ...]]:
+    """The condition for names that hold a text, and its arguments. Where nothing is searched, all do.
+
+    The case of ASCII letters is ignored: LIKE by itself does so in SQLite only, and `lower` does no more than that in
+    either.
+    """
+    if not search:
+        return "TRUE", ()
+    literal = search.encode().lower().decode().replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_")
+    return f"lower({column}) LIKE ? ESCAPE '\\'", (f"%{literal}%",)
 
 
 class Tokens:
@@ -329,7 +358,9 @@ class Tokens:
         finally:
             writer.close()
         if added != 1:
-            raise InvalidInput(f"token must have a name of its own, got {name!r}, which is taken")
+            revoked = any(token.name == name and token.revoked is not None for token in self.list())
+            taken = "a revoked token has" if revoked else "is taken"
+            raise InvalidInput(f"token must have a name of its own, got {name!r}, which {taken}")
 
     def list(self) -> list[Token]:
         """All tokens, also revoked ones, the oldest first."""
@@ -343,6 +374,14 @@ class Tokens:
             return bool(
                 writer.run("UPDATE token SET revoked = ? WHERE name = ? AND revoked IS NULL", (time.time(), name))
             )
+        finally:
+            writer.close()
+
+    def clear(self) -> int:
+        """Remove all tokens, also revoked ones: the store is as if it never had one -> how many there were."""
+        writer = self._writer()
+        try:
+            return int(writer.run("DELETE FROM token"))
         finally:
             writer.close()
 

@@ -7,6 +7,8 @@ from typing import Any, NamedTuple
 
 from calibeat.core.jit import compilable
 
+from .totals import COLUMNS
+
 # ---- the life of an event -----------------------------------------------------------------------------------------
 PENDING = 0  # forecast, no outcome yet
 HELD = 1  # the outcome is known and waits until the forecast is old enough
@@ -39,6 +41,7 @@ class Record:
     """One event: a forecast, and its outcome once there is one."""
 
     __slots__ = (
+        "corrected",
         "forecast",
         "id",
         "is_new",
@@ -74,6 +77,7 @@ class Record:
         self.outcome_seq: int | None = None
         self.outcome_time = outcome_time
         self.is_new = False  # not in the store yet
+        self.corrected: int | None = None  # the latest correction of its learnt outcome that no replay has applied
         self.operation = -1  # the place of its forecast in the present group
 
 
@@ -82,11 +86,11 @@ class StreamState:
 
     __slots__ = (
         "alarms",
+        "base_seq",
         "errors",
         "events",
         "expired",
         "held",
-        "is_new",
         "last_time",
         "monitor",
         "name",
@@ -98,6 +102,7 @@ class StreamState:
         "seq",
         "sums",
         "version",
+        "weighted",
     )
 
     def __init__(self, number: int, name: str) -> None:
@@ -106,12 +111,19 @@ class StreamState:
         self.events = self.outcomes = self.pending = self.held = self.expired = self.alarms = 0
         self.pages = 0  # alarms that paged; the monitor's bytes have it too
         self.version = 0  # how often it was written
+        self.base_seq = 0  # operations before this one were pruned: a replay begins here
         self.last_time = 0.0
         self.sums = bytes(8 * SUMS)
-        self.errors: Errors = (None, None)  # as of the last group that wrote the stream, in this process
+        self.errors: Errors = (None, None)
+        self.weighted = (0.0, 0.0, 0)  # what it adds to the totals: see `weighted`
         self.row: bytes | None = None  # the bank's row, between the store and the bank only
         self.monitor: bytes | None = None
-        self.is_new = True
+
+
+def weighted(errors: Errors, outcomes: int) -> tuple[float, float, int]:
+    """The errors of a stream times its outcomes, and those outcomes: what a mean over streams needs."""
+    error, raw_error = errors
+    return (0.0, 0.0, 0) if error is None or raw_error is None else (error * outcomes, raw_error * outcomes, outcomes)
 
 
 class Alarm(NamedTuple):
@@ -149,6 +161,7 @@ class Changes:
     rollups: list[Row] = field(default_factory=list)
     alarms: list[Alarm] = field(default_factory=list)
     corrections: list[Correction] = field(default_factory=list)
+    totals: dict[str, float] = field(default_factory=dict)  # what is to be added to the totals, by their names
 
     def __bool__(self) -> bool:
         return bool(self.inserted or self.settled or self.streams or self.corrections)
@@ -163,6 +176,7 @@ class Rows(NamedTuple):
     rollups: list[Row]
     alarms: list[Row]
     corrections: list[Row]
+    totals: Row | None  # the columns of `totals`
 
 
 def rows_of(changes: Changes) -> Rows:
@@ -174,6 +188,7 @@ def rows_of(changes: Changes) -> Rows:
         changes.rollups,
         [(a.stream, a.time, a.at, a.since, a.what, int(a.page)) for a in changes.alarms],
         [(c.record.stream, c.record.nth, c.outcome, c.time) for c in changes.corrections],
+        tuple(changes.totals.get(name, 0) for name in COLUMNS) if changes.totals else None,
     )
 
 

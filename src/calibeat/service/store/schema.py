@@ -32,11 +32,33 @@ MIGRATIONS: dict[int, tuple[str, ...]] = {
             forecasts {float} NOT NULL, outcomes {float} NOT NULL, sum_p {float} NOT NULL, sum_y {float} NOT NULL,
             log_loss {float} NOT NULL, PRIMARY KEY (stream, hour, kind, tenth)){clustered}""",
         """CREATE TABLE correction (
-            stream {whole} NOT NULL, nth {whole} NOT NULL, outcome {small} NOT NULL, time {float} NOT NULL,
-            applied {small} NOT NULL DEFAULT 0)""",
+            number {number} PRIMARY KEY, stream {whole} NOT NULL, nth {whole} NOT NULL, outcome {small} NOT NULL,
+            time {float} NOT NULL, applied {small} NOT NULL DEFAULT 0)""",
+        "CREATE INDEX correction_waiting ON correction (stream, nth) WHERE applied = 0",
         """CREATE TABLE alarm (
             number {number} PRIMARY KEY, stream {whole} NOT NULL, time {float} NOT NULL, at {whole} NOT NULL,
-            since {float} NOT NULL, what TEXT NOT NULL, page {small} NOT NULL)""",
+            since {float} NOT NULL, what TEXT NOT NULL, page {small} NOT NULL, delivered {small} NOT NULL DEFAULT 0)""",
+        "CREATE INDEX alarm_waiting ON alarm (page DESC, number) WHERE delivered = 0",
+        "CREATE INDEX alarm_time ON alarm (time)",
+        "CREATE INDEX alarm_of ON alarm (stream, time)",
+        """CREATE TABLE total (
+            writer {whole} PRIMARY KEY, unranked {small} NOT NULL DEFAULT 0,
+            streams {whole} NOT NULL DEFAULT 0, events {whole} NOT NULL DEFAULT 0, outcomes {whole} NOT NULL DEFAULT 0,
+            pending {whole} NOT NULL DEFAULT 0, held {whole} NOT NULL DEFAULT 0, expired {whole} NOT NULL DEFAULT 0,
+            alarms {whole} NOT NULL DEFAULT 0, judged {whole} NOT NULL DEFAULT 0,
+            raw_log_loss {float} NOT NULL DEFAULT 0, log_loss {float} NOT NULL DEFAULT 0,
+            error {float} NOT NULL DEFAULT 0, raw_error {float} NOT NULL DEFAULT 0)""",
+        """CREATE TABLE ranking (
+            stream {whole} PRIMARY KEY, name {text} NOT NULL, version {whole} NOT NULL, events {float} NOT NULL,
+            pending {float} NOT NULL, alarms {float} NOT NULL, error {float} NOT NULL, recent {float} NOT NULL,
+            cost {float} NOT NULL)""",
+        "CREATE UNIQUE INDEX ranking_name ON ranking (name)",
+        "CREATE INDEX ranking_events ON ranking (events, name)",
+        "CREATE INDEX ranking_pending ON ranking (pending, name)",
+        "CREATE INDEX ranking_alarms ON ranking (alarms, name)",
+        "CREATE INDEX ranking_error ON ranking (error, name)",
+        "CREATE INDEX ranking_recent ON ranking (recent, name)",
+        "CREATE INDEX ranking_attention ON ranking (cost, pending, name)",
         """CREATE TABLE token (
             name {text} PRIMARY KEY, scope TEXT NOT NULL, hash TEXT NOT NULL, created {float} NOT NULL,
             revoked {float})""",
@@ -60,8 +82,11 @@ class Connection(Protocol):
         """The names of the tables that are there."""
 
 
-def migrate(connection: Connection, where: str, migrations: dict[int, tuple[str, ...]] | None = None) -> None:
-    """Bring a store to this version, inside a transaction of the caller. A newer store is refused with a sentence."""
+def migrate(connection: Connection, where: str, migrations: dict[int, tuple[str, ...]] | None = None) -> bool:
+    """Bring a store to this version, inside a transaction of the caller -> whether it is a new one.
+
+    A newer store is refused with a sentence.
+    """
     steps = MIGRATIONS if migrations is None else migrations
     present = version_of(connection, where)
     if present > max(steps):
@@ -72,6 +97,7 @@ def migrate(connection: Connection, where: str, migrations: dict[int, tuple[str,
         for statement in steps[version]:
             connection.run(statement.format_map(connection.types))
         set_meta(connection, "schema", str(version))
+    return present == 0
 
 
 def version_of(connection: Connection, where: str) -> int:

@@ -4,30 +4,49 @@ from __future__ import annotations
 
 import fcntl
 import json
+import logging
 import os
 import sqlite3
+import stat
 import time
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import ExitStack, closing, suppress
 from pathlib import Path
 from typing import Any, ClassVar
 
 from calibeat.errors import CalibeatError, InvalidInput, SnapshotMismatch
 
-from . import schema
+from . import ranking, schema, totals
 from .ownership import Ownership
-from .records import Record, Rows, StreamState
+from .records import Record, Rows, StreamState, weighted
 
 BUSY = 10.0  # seconds to wait for a token command that writes
+LAST_READERS = 2.0  # seconds to wait, at the end, for those who are reading
+COPIED_AT_ONCE = 4_096  # pages of a backup
 EVENT_COLUMNS = "stream, nth, id, seq, time, score, forecast, receipt, status, outcome"
 RECORD_COLUMNS = EVENT_COLUMNS + ", outcome_time"  # of a `Record`
 STREAM_COLUMNS = "number, name, seq, events, outcomes, pending, held, expired, alarms, version, last_time, "
-STREAM_COLUMNS += "sums, state, monitor"
+STREAM_COLUMNS += "error, raw_error, base_seq, sums, state, monitor"
+WAITING = "SELECT e.id, c.outcome FROM event e JOIN correction c ON c.stream = e.stream AND c.nth = e.nth"
+_WRITER = 0  # of the totals: one process writes
 _MOST_ARGUMENTS = 32_766  # in one statement of SQLite
 _CHECKPOINT = 8_192  # pages of the write-ahead log, 32 MiB, before they go into the file: pages are written many times
 
+DAMAGED = "damaged"  # instead of the stamp of a file
+
+_log = logging.getLogger("calibeat.service")
+
 
 class StoreGone(CalibeatError):
-    """The file under the store was moved, replaced or deleted."""
+    """A file of the store was moved, replaced or deleted."""
+
+
+class StoreBusy(CalibeatError):
+    """Another program holds a lock that a group needs. Nothing of the group was done, and it may be tried again."""
+
+
+class Overtaken(CalibeatError):
+    """Another process has written a stream of the group in the meantime."""
 
 
 class SqliteConnection:
@@ -45,11 +64,12 @@ class SqliteConnection:
 
     def __init__(self, path: Path, *, read_only: bool = False) -> None:
         if not read_only:
-            path.parent.mkdir(parents=True, exist_ok=True)
+            _create(path)  # SQLite gives its other files the same permissions
         elif not path.exists():
             raise FileNotFoundError(f"store must exist, got nothing - at {path}")
-        mode = "ro" if read_only else "rwc"
-        self.path = path
+        _check_file(path)
+        mode = "ro" if read_only else "rw"
+        self.path, self._writes = path, not read_only
         try:
             self.database = sqlite3.connect(
                 f"{path.absolute().as_uri()}?mode={mode}",
@@ -87,7 +107,14 @@ class SqliteConnection:
 
     def begin(self) -> None:
         """Begin a transaction that writes."""
-        self.database.execute("BEGIN IMMEDIATE")
+        try:
+            self.database.execute("BEGIN IMMEDIATE")
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY:
+                raise
+            raise StoreBusy(
+                f"store must be free to be written, got one that another program holds locked - at {self.path}"
+            ) from error
 
     def begin_reading(self) -> None:
         """Everything that is read from now on is of one moment."""
@@ -111,13 +138,41 @@ class SqliteConnection:
         files = (self.path, self.path.with_name(self.path.name + "-wal"))
         return sum(file.stat().st_size for file in files if file.exists())
 
+    def interrupt(self) -> None:
+        """End the statement that runs now, from another thread."""
+        self.database.interrupt()
+
     def version(self) -> int:
         """A number that changes whenever another connection commits."""
         return int(self.all("PRAGMA data_version")[0][0])
 
+    def fold(self, how: str = "TRUNCATE") -> bool:
+        """Put the write-ahead log into the file -> whether all of it is there. PASSIVE waits for nobody."""
+        busy, frames, done = self.all(f"PRAGMA wal_checkpoint({how})")[0]
+        return not busy and frames == done
+
+    def copy_to(self, target: Path, step: Callable[[int], None]) -> None:
+        """Copy everything, as it is at one moment, into an empty file. Others may write meanwhile."""
+        copy = sqlite3.connect(target, isolation_level=None)
+        try:
+            copy.execute("PRAGMA journal_mode = OFF")  # half a copy is thrown away
+            self.begin_reading()
+            self.tables()  # the moment; without it a copy would begin anew whenever somebody commits
+            (copies,) = self.all("PRAGMA user_version")[0]
+            self.database.backup(copy, pages=COPIED_AT_ONCE, progress=lambda *_: step(COPIED_AT_ONCE))
+            copy.execute(f"PRAGMA user_version = {copies + 1}")  # so that it is known when it is put over the store
+        finally:
+            self.rollback()
+            copy.close()
+
     def close(self) -> None:
-        """Close it."""
-        self.database.close()
+        """Close it. What it has written goes into the file, unless others are busy with the log."""
+        try:
+            if self._writes and self.database.total_changes and not self.database.in_transaction:
+                self.database.execute("PRAGMA busy_timeout = 0")
+                self.fold()
+        finally:
+            self.database.close()
 
 
 def _readable(error: sqlite3.Error, path: Path) -> CalibeatError:
@@ -131,26 +186,33 @@ def _readable(error: sqlite3.Error, path: Path) -> CalibeatError:
 class SqliteStore:
     """The store that an engine owns: nobody else writes events to it as long as this object is open."""
 
-    failures: tuple[type[Exception], ...] = (sqlite3.Error, OSError, StoreGone)
+    failures: tuple[type[Exception], ...] = (sqlite3.Error, OSError, StoreGone, Overtaken)
     retries: tuple[type[Exception], ...] = ()  # nobody else writes, so nothing is worth another try
     is_shared = False
     owner: Ownership | None = None  # one process has all streams
 
     def __init__(self, path: Path) -> None:
-        self.path = path
-        self._lock = _lock(path)
-        try:
-            self.connection = SqliteConnection(path)
+        self.path = path.resolve()  # links to it are the same store
+        beside = [self.path.with_name(self.path.name + end) for end in ("-wal", "-shm", ".lock")]
+        self._wal = beside[0]
+        with ExitStack() as opened:
+            self._lock = _lock(beside[-1], path)
+            opened.callback(os.close, self._lock)
+            known = self._check_log()
+            self.connection = SqliteConnection(self.path)
+            opened.callback(self.connection.close)
             try:
                 self._prepare()
+                found = self.connection.all("SELECT coalesce(max(number), 0) FROM stream")
+                self._stamp_file(known)
             except sqlite3.Error as error:
                 raise _readable(error, path) from error
-            self._identity = _identity(path)
-            found = self.connection.all("SELECT coalesce(max(number), 0) FROM stream")
-            self._numbers = int(found[0][0])
-        except BaseException:
-            os.close(self._lock)
-            raise
+            opened.pop_all()
+        self._numbers = int(found[0][0])
+        # SQLite keeps its files from the first commit until the last connection is closed.
+        self._files = {file: _identity(file) for file in (path.absolute(), self.path, *beside)}
+        self._files[beside[-1]] = _which(os.fstat(self._lock))
+        self._wal_size, self._seen = 0, (0, 0)
 
     def _prepare(self) -> None:
         run = self.connection.run
@@ -158,9 +220,12 @@ class SqliteStore:
         run(f"PRAGMA wal_autocheckpoint = {_CHECKPOINT}")
         self.connection.begin()
         try:
-            schema.migrate(self.connection, str(self.path))
+            self.is_new = schema.migrate(self.connection, str(self.path))
             # A file that cannot be written is noticed now, not at the first event.
             schema.set_meta(self.connection, "opened", repr(time.time()))
+            if not ranking.is_whole(self.connection):
+                ranking.refresh(self.connection)
+            run(totals.BEGIN, (_WRITER,))
         except BaseException:
             self.connection.rollback()
             raise
@@ -170,32 +235,82 @@ class SqliteStore:
 
     def begin(self) -> None:
         """Begin a group."""
-        if _identity(self.path) != self._identity:
-            raise StoreGone(f"store must stay where it is while it is used, got another file or none - at {self.path}")
+        self._check_files()
         self.connection.begin()
 
-    def streams(
-        self, names: Collection[str], cached: Mapping[str, StreamState], *, create: Collection[str]
-    ) -> dict[str, StreamState]:
-        """The streams of these names that are not in memory; those of `create` that are not there are made."""
+    def _check_files(self) -> None:
+        """Raise if a file of the store is not the one that was opened: what is committed to it now would be lost.
+
+        This process has the files open, whatever their names are now. So the log goes into the database first. Then
+        nothing is lost with the log, and a file in the place of the database finds no log of another.
+        """
+        gone = next((file for file, known in self._files.items() if _identity(file) != known), None)
+        if gone is None or gone == self._wal:
+            self._check_content()
+        if gone is not None:
+            if gone == self._wal or _identity(self.path) != self._files[self.path]:
+                self.connection.fold()
+            raise StoreGone(f"store must keep its files while it is used, got another file or none - at {gone}")
+        size = self._wal.stat().st_size
+        if size < self._wal_size:
+            # Another program has folded the log, and then this does nothing. Or it was cut off, and then this fails.
+            self.connection.fold("PASSIVE")
+        self._wal_size = size
+
+    # ---- a file that is overwritten where it is ---------------------------------------------------------------------
+    #
+    # The pages of a log are put over the pages of its file. Over those of another file they make a third one, which
+    # nobody wrote. So the file has a stamp of its last opening, and the lock file says what it was.
+
+    def _check_log(self) -> list[str]:
+        """Raise if the log belongs to another file -> the stamps that the file may have."""
+        known = os.pread(self._lock, 1000, 0).decode(errors="replace").split()
+        is_left = self._wal.exists() and self._wal.stat().st_size > 0
+        # Half a checkpoint may have damaged the file, and the log mends it.
+        if known and is_left and _stamp(self.path) not in {*known, DAMAGED, None}:
+            raise SnapshotMismatch(
+                "store and its write-ahead log must belong together, got a file that was put in the place of another "
+                f"- at {self.path}: remove its -wal and -shm to go on with the file, or its .lock if the log is its own"
+            )
+        return known[-1:]
+
+    def _stamp_file(self, known: list[str]) -> None:
+        """Put the stamp of this opening into the file. Until it is there, the one before it is right too."""
+        new = _stamp_of(self.connection.database)
+        self._stamps = {new, *known}
+        self._note([*known, new])
+        if self.connection.fold("PASSIVE"):
+            self._stamps = {new}
+            self._note([new])
+
+    def _note(self, stamps: list[str]) -> None:
+        os.ftruncate(self._lock, 0)
+        os.pwrite(self._lock, "\n".join(stamps).encode(), 0)
+
+    def _check_content(self) -> None:
+        """Raise if the file was overwritten. A checkpoint writes to it too, and leaves the stamp as it is."""
+        found = self.path.stat()
+        seen = found.st_mtime_ns, found.st_size
+        if seen != self._seen and _stamp(self.path) not in {*self._stamps, None}:
+            raise StoreGone(f"store must not be overwritten while it is used, got another content - at {self.path}")
+        self._seen = seen
+
+    def streams(self, names: Collection[str], cached: Mapping[str, StreamState]) -> dict[str, StreamState]:
+        """The streams of these names that are there and not in memory."""
         wanted = [name for name in names if name not in cached]
         if not wanted:
             return {}
-        found = {
-            state.name: state
-            for state in map(
-                stream_state,
-                self.connection.all(
-                    f"SELECT {STREAM_COLUMNS} FROM stream WHERE name IN (SELECT value FROM json_each(?))",  # noqa: S608
-                    (json.dumps(wanted, ensure_ascii=False),),
-                ),
-            )
-        }
-        for name in create:
-            if name not in found and name not in cached:
-                self._numbers += 1
-                found[name] = StreamState(self._numbers, name)
-        return found
+        rows = self.connection.all(
+            f"SELECT {STREAM_COLUMNS} FROM stream WHERE name IN (SELECT value FROM json_each(?))",  # noqa: S608
+            (json.dumps(wanted, ensure_ascii=False),),
+        )
+        return {state.name: state for state in map(stream_state, rows)}
+
+    def create(self, names: Collection[str]) -> dict[str, int]:
+        """Numbers for new streams of these names; `write` makes their rows."""
+        first = self._numbers + 1
+        self._numbers += len(names)
+        return {name: first + at for at, name in enumerate(names)}
 
     def known(self, ids: Collection[str]) -> dict[str, Record]:
         """The events that are there already, by their id."""
@@ -204,6 +319,12 @@ class SqliteStore:
             (json.dumps(list(ids), ensure_ascii=False),),
         )
         return {row[2]: Record(*row) for row in rows}
+
+    def corrections(self, ids: Collection[str]) -> dict[str, int]:
+        """The latest outcome of those of these events whose corrections wait for a replay, by their id."""
+        ours = "IN (SELECT value FROM json_each(?))"
+        asked = f"{WAITING} WHERE e.id {ours} AND c.applied = 0 ORDER BY c.number"
+        return dict(self.connection.all(asked, (json.dumps(list(ids), ensure_ascii=False),)))
 
     def due(self, status: int, before: float, limit: int) -> list[tuple[str, Record]]:
         """Events of a status whose forecast was made at this time or before, the earliest first: (stream, event)."""
@@ -238,7 +359,7 @@ class SqliteStore:
             "outcome_seq = new.outcome_seq, outcome_time = new.outcome_time "
             "FROM new WHERE event.stream = new.stream AND event.nth = new.nth",
         )
-        self._many(
+        written = self._many(
             "INSERT INTO stream (number, name, seq, events, outcomes, pending, held, expired, alarms, version, "
             "last_time, error, raw_error, sums, state, monitor) VALUES ",
             rows.streams,
@@ -246,8 +367,10 @@ class SqliteStore:
             "outcomes = excluded.outcomes, pending = excluded.pending, held = excluded.held, "
             "expired = excluded.expired, alarms = excluded.alarms, version = excluded.version, "
             "last_time = excluded.last_time, error = excluded.error, raw_error = excluded.raw_error, "
-            "sums = excluded.sums, state = excluded.state, monitor = excluded.monitor",
+            "sums = excluded.sums, state = excluded.state, monitor = excluded.monitor "
+            "WHERE stream.version = excluded.version - 1",
         )
+        check_written(written, len(rows.streams))
         self._many(
             "INSERT INTO rollup (stream, hour, kind, tenth, forecasts, outcomes, sum_p, sum_y, log_loss) VALUES ",
             rows.rollups,
@@ -257,35 +380,71 @@ class SqliteStore:
         )
         self._many("INSERT INTO alarm (stream, time, at, since, what, page) VALUES ", rows.alarms)
         self._many("INSERT INTO correction (stream, nth, outcome, time) VALUES ", rows.corrections)
+        if rows.totals is not None:
+            self.connection.run(totals.ADD, (*rows.totals, _WRITER))
+
+    def rank(self, numbers: Collection[int]) -> None:
+        """Bring the places of some streams in the lists up to date."""
+        which = "number IN (SELECT value FROM json_each(?))"
+        self._alone(ranking.statement(which), (json.dumps(list(numbers)),))
+
+    def all_ranked(self) -> None:
+        """Say that the places of all streams that were written are up to date."""
+        self._alone("UPDATE total SET unranked = 0 WHERE writer = ?", (_WRITER,))
+
+    def _alone(self, statement: str, arguments: tuple[Any, ...]) -> None:
+        """A statement as a group of its own: `StoreBusy` if another program holds the lock."""
+        self.begin()
+        self.connection.run(statement, arguments)
+        self.commit()
 
     def commit(self) -> None:
-        """On the disk when this returns."""
+        """On the disk when this returns, and in files that are still there."""
         self.connection.commit()
+        self._check_files()
 
     def rollback(self) -> None:
         """As if the group had not been."""
         self.connection.rollback()
 
     def close(self) -> None:
-        """Let go of the file; the write-ahead log goes into it."""
-        self.connection.close()
-        os.close(self._lock)
+        """Put the write-ahead log into the file, which is then the whole store, and let go of it."""
+        self.rollback()
+        if _identity(self.path) == self._files[self.path]:
+            self._check_content()  # if it raises, the process must end without closing: SQLite would use the log
+        try:
+            self.connection.run(f"PRAGMA busy_timeout = {LAST_READERS * 1000:.0f}")
+            if not self.connection.fold():
+                _log.warning("another program reads the store: %s belongs to it until the next start", self._wal)
+        finally:
+            self.connection.close()
+            os.close(self._lock)
 
-    def _many(self, head: str, rows: list[tuple[Any, ...]], tail: str = "") -> None:
+    def _many(self, head: str, rows: list[tuple[Any, ...]], tail: str = "") -> int:
         """One statement for many rows, in pieces of a power of two rows: few statements, and each is compiled once.
 
         A statement for each row would hand over the interpreter's lock as often as there are rows.
+
+        Returns how many rows were written.
         """
-        first, count = 0, len(rows)
+        first, count, written = 0, len(rows), 0
         if not rows:
-            return
+            return 0
         marks = "(" + ",".join("?" * len(rows[0])) + ")"
         most = 1 << ((_MOST_ARGUMENTS // len(rows[0])).bit_length() - 1)
         while first < count:
             size = min(most, 1 << ((count - first).bit_length() - 1))
             arguments = [value for row in rows[first : first + size] for value in row]
-            self.connection.database.execute(head + ",".join([marks] * size) + tail, arguments)
+            done = self.connection.database.execute(head + ",".join([marks] * size) + tail, arguments)
+            written += done.rowcount
             first += size
+        return written
+
+
+def check_written(written: int, asked: int) -> None:
+    """Raise if not all streams of a group were written: a stream is written only if it is as it was read."""
+    if written != asked:
+        raise Overtaken(f"streams must be as they were read, got {asked - written} that others have written since")
 
 
 def stream_state(row: tuple[Any, ...]) -> StreamState:
@@ -294,23 +453,40 @@ def stream_state(row: tuple[Any, ...]) -> StreamState:
     state.seq, state.events, state.outcomes, state.pending, state.held, state.expired, state.alarms, state.version = (
         row[2:10]
     )
-    state.last_time = row[10] or 0.0
-    if row[11] is not None:
-        state.sums = bytes(row[11])
-    state.row = None if row[12] is None else bytes(row[12])
-    state.monitor = None if row[13] is None else bytes(row[13])
-    state.is_new = state.row is None
+    state.last_time, state.errors, state.base_seq = row[10] or 0.0, (row[11], row[12]), row[13]
+    state.weighted = weighted(state.errors, state.outcomes)
+    state.sums, state.row = bytes(row[14]), bytes(row[15])
+    state.monitor = None if row[16] is None else bytes(row[16])
     return state
 
 
-def _lock(path: Path) -> int:
+def _create(path: Path) -> None:
+    """Make an empty file if there is none. Only its owner may read it, whatever the umask is."""
+    whole = path.resolve()
+    if not whole.parent.is_dir():
+        raise InvalidInput(f"store must be in a folder that exists, got none - at {whole.parent}")
+    with suppress(FileExistsError):
+        handle = os.open(whole, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC, 0o600)
+        os.fchmod(handle, 0o600)
+        os.close(handle)
+
+
+def _check_file(path: Path) -> None:
+    """Raise if this is no file that SQLite can look after."""
+    found = path.stat()
+    if not stat.S_ISREG(found.st_mode):
+        raise InvalidInput(f"store must be a file, got something else - at {path}")
+    if found.st_nlink > 1:  # the names of the log and of the lock come from the name of the file
+        raise InvalidInput(f"store must have one name, got a file with {found.st_nlink} hard links - at {path}")
+
+
+def _lock(beside: Path, path: Path) -> int:
     """A lock that only one process has, and that goes with it, however it ends.
 
     It is on a file of its own: SQLite's own locks on the database would be lost if anybody here closed that file.
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
-    beside = path.with_name(path.name + ".lock")
-    handle = os.open(beside, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o644)
+    _create(beside)
+    handle = os.open(beside, os.O_RDWR | os.O_CLOEXEC)
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:
@@ -321,9 +497,34 @@ def _lock(path: Path) -> int:
     return handle
 
 
-def _identity(path: Path) -> tuple[int, int] | None:
+def _stamp(path: Path) -> str | None:
+    """The stamp in the file itself, whatever its log says; None if it cannot be opened now.
+
+    SQLite opens it, because closing a file by other means would end all locks of this process on it.
+    """
     try:
-        found = path.stat()
+        with closing(sqlite3.connect(f"{path.as_uri()}?mode=ro&immutable=1", uri=True)) as file:
+            return _stamp_of(file)
+    except sqlite3.DatabaseError as error:
+        if error.sqlite_errorcode == sqlite3.SQLITE_CANTOPEN:
+            return None
+        return "none" if "no such table" in str(error) else DAMAGED
+
+
+def _stamp_of(database: sqlite3.Connection) -> str:
+    """Which opening of which copy this is."""
+    (copies,) = database.execute("PRAGMA user_version").fetchone()
+    found = database.execute("SELECT value FROM meta WHERE name = 'opened'").fetchall()
+    return f"{found[0][0] if found else 'never'}/{copies}"
+
+
+def _identity(path: Path) -> tuple[int, int] | None:
+    """Which file has this name; None where there is none."""
+    try:
+        return _which(path.stat())
     except FileNotFoundError:
         return None
+
+
+def _which(found: os.stat_result) -> tuple[int, int]:
     return found.st_dev, found.st_ino

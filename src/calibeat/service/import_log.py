@@ -1,0 +1,395 @@
+"""A log of any kind into a store: checked as HTTP checks events, put in the order of a service, learnt all or nothing.
+
+The order of forecasts and outcomes is known only after the last row. Until then the rows are staged in a temporary
+database on the disk. Memory does not grow with the log.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from itertools import chain, groupby, islice
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from calibeat._util.times import NEVER, OK, Moments, is_missing
+from calibeat._util.types import Flags
+from calibeat.backtest.options import Options
+from calibeat.backtest.read.batch import Batch
+from calibeat.backtest.read.files import LogFile, require_arrow
+from calibeat.backtest.read.guess import Columns
+from calibeat.backtest.read.log import read_log
+from calibeat.backtest.read.pieces import Piece
+from calibeat.backtest.read.rows import RowReader, Skipped
+from calibeat.backtest.read.values import name_of
+from calibeat.errors import InvalidInput
+
+from .engine import Engine
+from .operations import CONFLICT, EXPIRED, LATEST, LEARNT, Event, ForecastEvent, OutcomeEvent, Refusal, bad_name
+from .settings import Settings
+from .setup import DEFAULT, bank_of, settle_meta, warm
+from .store import Store, one_transaction, owned_store
+from .store.schema import get_meta
+
+STREAM = "stream"  # the column of streams, unless another is named
+_HOUR = 3_600_000_000  # microseconds
+_CACHE = 16 << 10  # KiB of the staged rows that stay in memory
+_NTH = "SELECT number, row_number() OVER (PARTITION BY id ORDER BY number) AS nth FROM line"
+_IN_ORDER = """
+    SELECT time AS at, 1 AS turn, number, 0 AS is_outcome, stream, id, score FROM line
+    UNION ALL
+    SELECT iif(known > time, known, time), iif(known > time, 0, 1), number, 1, stream, id, outcome FROM line
+        WHERE outcome IS NOT NULL
+    ORDER BY at, turn, number, is_outcome"""
+_AGAIN = f"SELECT number FROM ({_NTH}) WHERE nth > 1"  # noqa: S608 - our own text
+
+Step = Callable[..., None]
+
+
+def _nothing(*_: Any) -> None:
+    """A step where nobody looks."""
+
+
+# ---- columns and rows ------------------------------------------------------------------------------------------------
+
+
+@dataclass(eq=False)
+class EventColumns(Columns):
+    """The columns of a log of events. What is found by its name is as good as named: it is read, or refused.
+
+    `blank_key` is the stream of events without one. `prefix` begins the ids of a log that has none.
+    """
+
+    blank_key: str | None = None
+    prefix: str | None = None
+    found: dict[str, str] = field(default_factory=dict)  # by role: columns that nobody has named
+
+    def __post_init__(self) -> None:
+        for option, what, name in (("--blank-key", "stream", self.blank_key), ("--id-prefix", "id", self.prefix)):
+            problem = "" if name is None else bad_name(what, name)
+            if problem:
+                raise InvalidInput(f"{option}: {problem}")
+
+    @property
+    def guessed(self) -> dict[str, str]:
+        """The columns that nobody has named, by role."""
+        return self.found
+
+    def pick(self, header: Sequence[str], where: str) -> list[str]:
+        """The columns to read from a file with this header."""
+        if not self.chosen and self.asked.get("key") is None and STREAM in header:
+            self.asked = {**self.asked, "key": STREAM}
+        picked = super().pick(header, where)
+        self.found |= super().guessed
+        for column in self.chosen.values():
+            column["guessed"] = False
+        self._check_roles(", ".join(map(repr, header[:20])), where)
+        return picked
+
+    def _check_roles(self, there: str, where: str) -> None:
+        """Events need a stream and an id, and two times or one or none."""
+        if "key" not in self.chosen and self.blank_key is None:
+            raise InvalidInput(
+                f"stream column must be named, got none of the name {STREAM!r} in {where}; say --stream with one of "
+                f"{there}, or --blank-key NAME to put all events into one stream"
+            )
+        if "id" not in self.chosen and self.prefix is None:
+            raise InvalidInput(
+                f"id column must be named, got no column of a usual name in {where}; say --id with one of {there}, or "
+                "--id-prefix NAME to make ids of the numbers of the rows: NAME-1, NAME-2, ..."
+            )
+        if "id" in self.chosen and self.prefix is not None:
+            name = self.chosen["id"]["name"]
+            raise InvalidInput(
+                f"--id-prefix must be given where there are no ids, got {name!r} in {where}; say --id none"
+            )
+        if "outcome time" in self.unused and self.asked.get("outcome time") is None:
+            name = self.unused["outcome time"][0]
+            raise InvalidInput(
+                f"times of outcomes must come with times of events, got {name!r} alone in {where}; name those with "
+                "--time, or say --outcome-time none"
+            )
+
+
+@dataclass(eq=False)
+class EventReader(RowReader):
+    """Rows that can be events of a store: with names and times that HTTP takes too.
+
+    Rows may be in any order. Repeated ids are found once all rows are there. `prefix` begins the ids of a log that has
+    none: the rest is the number of the row, counted over all files.
+    """
+
+    prefix: str | None = None
+    early: int = 0  # outcomes with a time before that of their event
+    _file: int = 0
+    _rows_before: int = 0  # this file
+    _rows_here: int = 0
+
+    def _check(self, batch: Batch) -> Piece:
+        if batch.file != self._file:
+            self._rows_before += self._rows_here
+            self._file, self._rows_here = batch.file, 0
+        if len(batch):
+            self._rows_here = int(batch.rows[-1])
+        piece = super()._check(batch)
+        if piece.ids is None and piece.rows is not None:
+            numbers = (self._rows_before + piece.rows).tolist()
+            piece.ids = np.array([f"{self.prefix}-{number}" for number in numbers], dtype=object)
+        return piece
+
+    def _check_ids(self, batch: Batch, keep: Flags) -> str | None:  # noqa: ARG002 - as its base
+        return None
+
+    def _check_order(self, batch: Batch, times: Moments, keep: Flags) -> str | None:  # noqa: ARG002 - as its base
+        return None
+
+    def _look_at_early_outcomes(self, batch: Batch, early: Flags, look: Any) -> None:  # noqa: ARG002 - as its base
+        """A service takes them: two clocks may differ. Such an outcome is learnt right after its forecast."""
+        self.early += int(np.count_nonzero(early))
+
+    def _look_at_times_and_keys(
+        self, batch: Batch, times: Moments | None, arrivals: Moments | None, look: Any, must: Any
+    ) -> None:
+        super()._look_at_times_and_keys(batch, times, arrivals, look, must)
+        for role, column in (("time", times), ("outcome time", arrivals)):
+            if column is not None:
+                far = (column.values < 0) | (column.values > int(LATEST) * 1_000_000)
+                wanted = must(role, f"in seconds since 1970, from 0 to {LATEST:.0f}, or a date of that time")
+                look((column.states == OK) & far, f"{role} is before 1970", wanted)
+        if batch.keys is not None:
+            streams = np.array([*(bad_name("stream", name_of(name)) for name in batch.keys.names), ""], dtype=object)
+            self._look_at_names("stream", streams[batch.keys.indices], batch, look)
+        if batch.ids is not None:
+            gone = np.array([is_missing(value) for value in batch.ids])
+            look(gone, "id is missing", must("id", "there", "missing"))
+            ids = [bad_name("id", name_of(value)) for value in batch.ids]
+            self._look_at_names("id", np.where(gone, "", np.array(ids, dtype=object)), batch, look)
+
+    @staticmethod
+    def _look_at_names(what: str, problems: Any, batch: Batch, look: Any) -> None:
+        look(
+            problems.astype(bool),
+            f"{what} is no name that a store takes",
+            lambda row: f"{problems[row]} - at {batch.where(row)}",
+        )
+
+
+# ---- all rows of a log -----------------------------------------------------------------------------------------------
+
+
+class Operation(NamedTuple):
+    """What a service would have been asked: the number of the row, when (microseconds), and the event."""
+
+    number: int
+    at: int
+    event: Event
+
+
+class Stage:
+    """All rows of a log, on the disk. Closing it deletes them, and so does the end of the process."""
+
+    def __init__(self) -> None:
+        self.files: list[str] = []
+        self.streams: list[str] = []
+        self.events = self.outcomes = 0
+        self.timed = False
+        self.columns: dict[str, str] = {}  # by role
+        self.skipped: list[Skipped] = []
+        self.notes: list[str] = []
+        self._database = sqlite3.connect("", isolation_level=None)  # a file of its own, which has no name
+        self._run = self._database.execute
+        for setting in ("journal_mode = OFF", "synchronous = OFF", f"cache_size = -{_CACHE}"):
+            self._run(f"PRAGMA {setting}")
+        self._run(
+            "CREATE TABLE line (number INTEGER PRIMARY KEY, stream INTEGER NOT NULL, id TEXT NOT NULL, score REAL NOT "
+            "NULL, outcome INTEGER, time INTEGER, known INTEGER, file INTEGER NOT NULL, row INTEGER NOT NULL)"
+        )
+
+    def __enter__(self) -> Stage:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._database.close()
+
+    def read(self, files: list[LogFile], columns: EventColumns, options: Options, step: Step = _nothing) -> None:
+        """Read and check all rows; the first that is wrong is named, unless such rows are to be skipped."""
+        require_arrow()
+        self.files = [file.name for file in files]
+        reader = EventReader(options, trace=True, prefix=columns.prefix)
+        with _room():
+            for piece in reader.pieces(read_log(files, columns, options, reader, step)):
+                self._add(piece)
+            self.streams = reader.names or [str(options.blank_key)]
+            self._drop_repeats(reader)
+            self.events, self.outcomes = self._run("SELECT count(*), count(outcome) FROM line").fetchone()
+        reader.check_end()
+        self.columns = {STREAM if role == "key" else role: at["name"] for role, at in columns.chosen.items()}
+        self.timed, self.skipped = "time" in columns.chosen, reader.skipped
+        self.notes = columns.all_notes + reader.clock.notes + reader.outcomes.how_read + self._own_notes(reader)
+
+    def _own_notes(self, reader: EventReader) -> list[str]:
+        notes = []
+        if not self.timed:
+            notes.append("There is no column of times: events have the time of the import, and the order of the rows.")
+        if self.outcomes and "outcome time" not in self.columns:
+            notes.append("There is no column of outcome times: each outcome was learnt right after its forecast.")
+        if reader.early:
+            notes.append(
+                f"{reader.early:,} outcome times are before the time of their event. Such outcomes were learnt right "
+                "after it."
+            )
+        return notes
+
+    def _add(self, piece: Piece) -> None:
+        count = len(piece.scores)
+        outcomes = [None if outcome != outcome else int(outcome) for outcome in piece.outcomes.tolist()]  # noqa: PLR0124
+        times = [None] * count if piece.times is None else piece.times.tolist()
+        known = [None] * count if piece.arrivals is None else piece.arrivals.tolist()
+        files, rows = (np.asarray(column).tolist() for column in (piece.files, piece.rows))
+        self._run("BEGIN")
+        self._database.executemany(
+            "INSERT INTO line (stream, id, score, outcome, time, known, file, row) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+            zip(
+                piece.slots.tolist(),
+                piece.ids.tolist(),
+                piece.scores.tolist(),
+                outcomes,
+                times,
+                [None if moment == NEVER else moment for moment in known],
+                files,
+                rows,
+                strict=True,
+            ),
+        )
+        self._run("COMMIT")
+
+    def _drop_repeats(self, reader: EventReader) -> None:
+        """An id must be there once. The second time is refused, or skipped."""
+        first = self._run(f"SELECT min(number) FROM ({_AGAIN})").fetchone()[0]  # noqa: S608 - our own text
+        if first is None:
+            return
+        if not reader.options.skip_bad:
+            (name,) = self._run("SELECT id FROM line WHERE number = ?", (first,)).fetchone()
+            raise InvalidInput(f"event id must be there once only, got {name!r} again - at {self.where(first)}")
+        where = self.where(first)
+        count = self._run(f"DELETE FROM line WHERE number IN ({_AGAIN})").rowcount  # noqa: S608 - our own text
+        reader.skip("event id came before", where, count)
+
+    def where(self, number: int) -> str:
+        """The place of a row, for messages."""
+        file, row = self._run("SELECT file, row FROM line WHERE number = ?", (number,)).fetchone()
+        return f"row {row:,} of {self.files[file]}"
+
+    def operations(self) -> Iterator[Operation]:
+        """Forecasts and outcomes in the order in which a service would have got them.
+
+        An outcome is learnt before the first forecast of its time or later, and after its own forecast, as in a
+        backtest. Forecasts of one time are in the order of the rows.
+        """
+        with _room():
+            for at, _, number, is_outcome, stream, name, value in self._run(_IN_ORDER):
+                seconds = None if at is None else at / 1e6
+                kind: Any = OutcomeEvent if is_outcome else ForecastEvent
+                yield Operation(number, at, kind(self.streams[stream], name, value, seconds))
+
+
+@contextmanager
+def _room() -> Iterator[None]:
+    """An error of the temporary database as a sentence."""
+    try:
+        yield
+    except sqlite3.Error as error:
+        raise InvalidInput(
+            f"the folder for temporary files must have room for the rows of the log, got: {error}; the variable "
+            "SQLITE_TMPDIR names another"
+        ) from error
+
+
+# ---- into the store --------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class Imported:
+    """What an import has done: rows that were read, and what of them was new to the store."""
+
+    events: int
+    forecasts: int = 0
+    outcomes: int = 0
+    repeated: int = 0  # forecasts that the store had
+    expired: int = 0  # outcomes of forecasts that the store has given up
+
+
+def learn(url: str, stage: Stage, settings: Settings, step: Step = _nothing) -> Imported:
+    """Put all staged rows into a store, in one transaction. Nobody else may use the store meanwhile.
+
+    Events that the store has change nothing, so the same log may be imported again. A log that contradicts the store
+    is refused. A store keeps its monitor, unless the settings have one.
+    """
+    operations = stage.operations()
+    first = list(islice(operations, 1))  # to sort takes time, and no transaction should wait for it
+    operations = chain(first, operations)
+    with owned_store(url) as store:
+        meta = get_meta(store.connection)
+        if settings.monitor is None:
+            settings = replace(settings, monitor=json.loads(meta.get("monitor", "null")))
+        warm(bank_of(meta.get("method") or (settings.method or DEFAULT).lower(), 0, settings))
+        try:
+            with one_transaction(store):
+                return _learn(store, stage, settings, operations, step)
+        except store.failures as error:
+            raise InvalidInput(f"store must be there until the end, got: {error} - nothing was imported") from error
+
+
+def _learn(store: Store, stage: Stage, settings: Settings, operations: Iterator[Operation], step: Step) -> Imported:
+    method, seed = settle_meta(store, settings)
+    now = time.time()
+    engine = Engine(store, settings, bank_of(method, seed, settings), lambda: now)
+    before, statuses = _forecasts(store), Counter[str]()
+    for group in _groups(operations, settings.group, hourly=stage.timed and settings.monitor is not None):
+        if stage.timed:
+            now = group[-1].at / 1e6  # the clock of the service that would have got these events
+        runs = [list(run) for _, run in groupby(group, key=lambda operation: type(operation.event))]
+        answers = engine.process([(None, [operation.event for operation in run]) for run in runs])  # type: ignore[misc]
+        for run, (_, answer) in zip(runs, answers, strict=True):
+            if isinstance(answer, Refusal):
+                problem = answer.message.rpartition(" - at event")[0]
+                raise InvalidInput(
+                    f"log must fit the store, got: {problem} - at {stage.where(run[int(answer.at or 0)].number)}"
+                )
+            if isinstance(run[0].event, OutcomeEvent):
+                _check_outcomes(run, answer, stage)
+                statuses.update(map(str, answer))
+        step(len(group))
+    made = _forecasts(store) - before
+    return Imported(stage.events, made, statuses[LEARNT], stage.events - made, statuses[EXPIRED])
+
+
+def _groups(operations: Iterator[Operation], most: int, *, hourly: bool) -> Iterator[list[Operation]]:
+    """Operations in groups of a size; hourly ones where alarms are to be told at their time."""
+    group: list[Operation] = []
+    for operation in operations:
+        if len(group) == most or (hourly and group and operation.at // _HOUR != group[0].at // _HOUR):
+            yield group
+            group = []
+        group.append(operation)
+    if group:
+        yield group
+
+
+def _forecasts(store: Store) -> int:
+    return int(store.connection.all("SELECT coalesce(sum(events), 0) FROM stream")[0][0])
+
+
+def _check_outcomes(run: list[Operation], statuses: Sequence[Any], stage: Stage) -> None:
+    for (number, _, event), status in zip(run, statuses, strict=True):
+        if status == CONFLICT:
+            raise InvalidInput(
+                "log must fit the store, got: outcome must be the one that is known already, got another for "
+                f"{event.id!r} of {event.stream!r} - at {stage.where(number)}"
+            )

@@ -1,0 +1,140 @@
+"""Pages that take long hold up neither `/readyz` nor the end of the service, and end when nobody waits for them."""
+
+from __future__ import annotations
+
+import gc
+import socket
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+import httpx
+import pytest
+from served import address, receive, request, service_here, wait_until
+
+from calibeat.service import reads
+from calibeat.service.store.reader import Reader
+
+pytestmark = pytest.mark.xdist_group("service processes")
+ENDLESS = {
+    "sqlite": "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT count(*) FROM n",
+    "postgres": "SELECT pg_sleep(600)",
+}
+
+
+@pytest.fixture
+def begun(url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[threading.Event]:
+    """`/v1/totals` takes for ever; whether somebody has asked for it."""
+    event = threading.Event()
+    statement = ENDLESS["postgres" if url.startswith("postgres") else "sqlite"]
+
+    def totals(reader: Reader) -> object:
+        event.set()
+        return reader.select(statement)
+
+    monkeypatch.setattr(Reader, "totals", totals)
+    yield event
+    monkeypatch.undo()
+
+
+def test_a_page_that_takes_long_ends_with_its_504_and_does_not_hold_up_readiness(
+    url: str, begun: threading.Event
+) -> None:
+    with service_here(url, limits={"answer_seconds": 1.0}) as where, ThreadPoolExecutor(4) as pool:
+        pages = [pool.submit(httpx.get, f"{where}/v1/totals", timeout=30) for _ in range(3)]
+        assert begun.wait(20)
+        assert httpx.get(f"{where}/readyz").status_code == 200
+        answers = [page.result() for page in pages]
+        assert [(answer.status_code, answer.json()["error"]["code"]) for answer in answers] == [(504, "timeout")] * 3
+        wait_until(lambda: httpx.get(f"{where}/v1/streams").status_code == 200)
+
+
+def test_a_page_whose_client_has_left_ends(url: str, begun: threading.Event) -> None:
+    with service_here(url) as where:
+        with socket.create_connection(address(where), timeout=10) as connection:
+            connection.sendall(request("/v1/totals", b"unread", method="GET"))
+            assert begun.wait(20)
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\x01\x00\x00\x00\x00\x00\x00\x00")
+        assert httpx.get(f"{where}/v1/streams", timeout=20).status_code == 200
+
+
+def test_the_end_of_the_service_waits_for_no_page(url: str, begun: threading.Event) -> None:
+    with ThreadPoolExecutor(4) as pool:
+        with service_here(url) as where:
+            pages = [pool.submit(httpx.get, f"{where}/v1/totals", timeout=30) for _ in range(4)]
+            assert begun.wait(20)
+            wait_until(lambda: sum(isinstance(thing, reads.Question) for thing in gc.get_objects()) >= 4)
+        answers = [page.result() for page in pages]
+    assert [(answer.status_code, answer.json()["error"]["code"]) for answer in answers] == [(503, "stopping")] * 4
+    assert {answer.headers["retry-after"] for answer in answers} == {"1"}
+
+
+def test_a_store_that_does_not_answer_in_time_is_not_ready(
+    url: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    statement = ENDLESS["postgres" if url.startswith("postgres") else "sqlite"]
+    monkeypatch.setattr(reads, "READY_SECONDS", 0.2)
+    with service_here(url) as where:
+        assert httpx.get(f"{where}/readyz").status_code == 200
+        monkeypatch.setattr(Reader, "ping", lambda reader: reader.select(statement))
+        answer = httpx.get(f"{where}/readyz")
+        assert (answer.status_code, answer.json()["error"]["code"]) == (503, "not_ready")
+        assert "the store cannot be read: no answer within 0.2 seconds" in caplog.text
+        monkeypatch.undo()
+        wait_until(lambda: httpx.get(f"{where}/readyz").status_code == 200)
+
+
+def test_questions_that_nobody_waits_for_are_not_asked(url: str) -> None:
+    """Neither one that waits behind another, nor one that is given up in the moment when it begins."""
+    with service_here(url):
+        pass
+    thread = reads.ReaderThread(url, "test")
+    question = reads.Question(lambda reader: reader.ping())
+    assert thread._answer(question) is None
+    thread._give_up(question)
+    with pytest.raises(reads.Refusal, match="got one that stops"):
+        thread._answer(question)
+    thread.close()
+    with pytest.raises(reads.Refusal, match="got one that stops"):
+        thread._answer(reads.Question(lambda reader: reader.ping()))
+
+
+def test_an_interrupt_that_comes_too_late_harms_nobody(url: str) -> None:
+    """A question that was given up takes its connection with it; the next one has a new one."""
+    with service_here(url):
+        pass
+    thread = reads.ReaderThread(url, "test")
+    asked: list[Reader] = []
+
+    def first(reader: Reader) -> None:
+        asked.append(reader)
+        thread._give_up(question)
+        reader.ping()
+
+    question = reads.Question(first)
+    assert thread._answer(question) is None
+    assert thread._answer(reads.Question(asked.append)) is None
+    assert asked[0] is not asked[1]
+    thread.close()
+
+
+@pytest.mark.parametrize("body", ["token=%00%ff", "token=%C3%A9", "token=a%0d%0ab", "token=%E2%82%AC"])
+def test_a_token_that_cannot_stand_in_a_cookie_is_refused(
+    tmp_path_factory: pytest.TempPathFactory, body: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    with service_here(tmp_path_factory.mktemp("login") / "calibeat.db") as where:
+        answer = httpx.post(f"{where}/login", content=body)
+        assert (answer.status_code, answer.json()["error"]["code"]) == (401, "unauthorized")
+    assert caplog.text == ""
+
+
+def test_who_leaves_while_logging_in_is_no_fault_of_ours(
+    tmp_path_factory: pytest.TempPathFactory, caplog: pytest.LogCaptureFixture
+) -> None:
+    with service_here(tmp_path_factory.mktemp("login") / "calibeat.db") as where:
+        with socket.create_connection(address(where), timeout=10) as connection:
+            connection.sendall(request("/login", b"token=abc")[:-3])
+            connection.shutdown(socket.SHUT_WR)
+            assert receive(connection) == b""
+        assert httpx.post(f"{where}/login", content=b"x" * 5000).status_code == 413
+    assert caplog.text == ""

@@ -1,0 +1,335 @@
+"""A process that is forked: its copies sign for themselves, and no lock of a thread that is gone holds them up."""
+
+from __future__ import annotations
+
+import faulthandler
+import gc
+import json
+import multiprocessing
+import os
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from math import nan
+from typing import Any
+
+import numpy as np
+import pytest
+
+import calibeat.bank.batch
+from calibeat import Bank, Calibrator, Forecast, Monitor, UnknownForecast
+from calibeat._util import forks
+from calibeat.stream.dispatch import SINGLE
+
+pytestmark = [
+    pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here"),
+    pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning"),  # threads are what this is about
+]
+SCORES, OUTCOMES = (
+    np.array([0.2, 0.7, 0.4, 0.6, 0.9, 0.1, 0.5, 0.8]),
+    np.array([0.0, 1.0, 1.0, 0.0, 1.0, 0.0, 0.0, 1.0]),
+)
+KEYS = ["a", "b", "c", "a", "b", "c", "a", "b"]
+
+
+def in_child(work: Callable[[], Any]) -> Any:
+    """What the work gives, in a child process that is killed if it hangs."""
+    reading, writing = os.pipe()
+    child = os.fork()
+    if child == 0:
+        signal.signal(signal.SIGALRM, signal.SIG_DFL)
+        faulthandler.dump_traceback_later(50)
+        signal.alarm(60)
+        try:
+            answer = json.dumps(work())
+        except BaseException as error:  # noqa: BLE001 - the parent shall see it
+            answer = json.dumps(f"{type(error).__name__}: {error}")
+        os.write(writing, answer.encode())
+        os._exit(0)
+    os.close(writing)
+    with os.fdopen(reading) as pipe:
+        answer = pipe.read()
+    assert os.waitpid(child, 0)[1] == 0, "the child hung, or crashed"
+    return json.loads(answer)
+
+
+def refused(work: Callable[[], Any]) -> bool:
+    try:
+        work()
+    except UnknownForecast:
+        return True
+    return False
+
+
+@pytest.fixture
+def plain(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("calibeat.stream.single.single_kernels", lambda: SINGLE)
+
+
+@pytest.fixture
+def alone(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Only what is made in this test is told of a fork."""
+    monkeypatch.setattr(forks, "_locks", set())
+    monkeypatch.setattr(forks, "_hosts", set())
+    yield
+    gc.collect()
+
+
+# ---- whose receipt it is -----------------------------------------------------------------------------------------
+
+
+def calibrator(kind: str) -> Calibrator:
+    cal = Calibrator("hops" if kind == "hops" else "auto", monitor=Monitor() if kind == "watched" else None)
+    cal.run(SCORES, OUTCOMES)
+    return Calibrator.from_json(cal.to_json()) if kind == "restored" else cal
+
+
+@pytest.mark.parametrize("kind", ["alone", "watched", "hops", "restored"])
+def test_a_calibrator_and_its_copy_in_a_child_refuse_each_other(kind: str) -> None:
+    cal, asked, answered = calibrator(kind), os.pipe(), os.pipe()
+    before, latest = cal.predict(0.3), cal.predict(0.4)
+    child = os.fork()
+    if child == 0:
+        signal.alarm(60)
+        parents = Forecast.from_json(os.read(asked[0], 10_000))
+        mine = cal.predict(0.9)
+        told = [mine.event, refused(lambda: cal.update(parents, 1)), mine.to_json()]
+        for forecast in (Forecast.from_json(before.to_json()), latest, mine):
+            cal.update(forecast, 1)
+        os.write(answered[1], json.dumps([*told, cal.outcomes]).encode())
+        os._exit(0)
+    mine = cal.predict(0.1)
+    os.write(asked[1], mine.to_json().encode())
+    event, was_refused, text, outcomes = json.loads(os.read(answered[0], 10_000))
+    assert os.waitpid(child, 0)[1] == 0
+    assert event == mine.event and was_refused and outcomes == 8 + 3
+    with pytest.raises(UnknownForecast, match="a copy of it has made"):
+        cal.update(Forecast.from_json(text), 1)
+    for forecast in (before, latest, mine):
+        cal.update(forecast, 0)
+    assert cal.outcomes == 8 + 3
+    for end in (*asked, *answered):
+        os.close(end)
+
+
+@pytest.mark.usefixtures("alone")
+@pytest.mark.parametrize("plainly", [False, True])
+def test_the_first_call_in_a_child_begins_a_new_life(plainly: bool, request: pytest.FixtureRequest) -> None:
+    if plainly:
+        request.getfixturevalue("plain")
+    cal, twin = Calibrator("auto"), Calibrator("auto")
+    first = cal.predict(0.3)
+    assert twin.predict(0.3) == first
+    forks._in_child()
+    second = cal.predict(0.4)
+    assert second.event == 1 and second.issuer != first.issuer == cal._receipts.issuer.name
+    assert second._replace(issuer=first.issuer) == twin.predict(0.4)._replace(issuer=first.issuer)
+    cal.update(second, 1)
+    cal.update(first, 0)
+    assert cal.outcomes == 2 and cal.predict(0.5).issuer == second.issuer
+    forks._in_child()
+    assert cal.events == 3  # who only looks begins it too
+    assert cal.predict(0.5).issuer not in (first.issuer, second.issuer)
+
+
+@pytest.mark.usefixtures("alone")
+def test_a_bank_in_a_child_takes_what_was_issued_before() -> None:
+    bank, other = Bank("ops"), Bank("ops")
+    for each in (bank, other):
+        each.run(KEYS, SCORES, OUTCOMES)
+    member = bank["c"]
+    single = bank.predict("a", 0.3)
+    folded = bank.fold(["b", "new"], [0.4, 0.5], [nan, nan]).receipts.tolist()
+    forks._in_child()
+    others = [other.predict("a", 0.3), other.predict("a", 0.3), other.predict("c", 0.3)]
+    theirs = other.fold(["b", "b"], [0.4, 0.5], [nan, nan]).receipts.tolist()[1:]
+    mine = bank.predict("a", 0.9), bank.predict("b", 0.9), member.predict(0.9)
+    later = bank.fold(["b", "new"], [0.6, 0.6], [nan, nan]).receipts.tolist()
+    assert mine[0].event == others[1].event and mine[0].issuer != others[1].issuer
+    for key, forecast in (("a", others[1]), ("c", others[2])):
+        with pytest.raises(UnknownForecast, match="a copy of it has made"):
+            bank.update(key, forecast, 1)
+    with pytest.raises(UnknownForecast, match="a copy of it has made"):
+        bank.fold(["b"], [nan], [1], theirs)
+    for key, forecast in (("a", single), ("a", mine[0]), ("b", mine[1]), ("c", mine[2])):
+        bank.update(key, forecast, 1)
+    bank.fold(["b", "new", "b", "new"], [nan] * 4, [1, 0, 1, 0], [*folded, *later])
+    assert bank.table["outcomes"].tolist() == bank.table["events"].tolist() == [5, 6, 3, 2]
+
+
+def test_a_bank_and_its_copy_in_a_child_refuse_each_other() -> None:
+    bank = Bank("ops")
+    before = bank.predict("a", 0.5)
+
+    def work() -> list[str]:
+        bank.update("a", before, 1)
+        return [bank.predict("a", 0.9).to_json(), bank.fold(["b"], [0.9], [nan]).receipts.tolist()[0].hex()]
+
+    text, folded = in_child(work)
+    mine = bank.predict("a", 0.1), bank.fold(["b"], [0.1], [nan]).receipts.tolist()
+    with pytest.raises(UnknownForecast, match="a copy of it has made"):
+        bank.update("a", Forecast.from_json(text), 1)
+    with pytest.raises(UnknownForecast, match=r"a copy of it has made, .* at row 0"):
+        bank.fold(["b"], [nan], [1], [bytes.fromhex(folded)])
+    bank.update("a", before, 0)
+    bank.update("a", mine[0], 1)
+    bank.fold(["b"], [nan], [1], mine[1])
+    assert bank.table["outcomes"].tolist() == [2, 1]
+
+
+def test_a_bank_that_is_shared_by_its_file_serves_in_a_child(tmp_path: Any) -> None:
+    bank = Bank("ops")
+    bank.run(KEYS, SCORES, OUTCOMES)
+    bank.save(tmp_path / "a.bank")
+    shared = Bank.load(tmp_path / "a.bank", mmap=True)
+    expected = [shared.predict("a", 0.3).probability, shared.predict("new", 0.3).probability]
+    assert in_child(lambda: [shared.predict("a", 0.3).probability, shared.predict("new", 0.3).probability]) == expected
+
+
+# ---- what other threads were doing -------------------------------------------------------------------------------
+
+
+@pytest.mark.usefixtures("alone")
+def test_a_lock_is_free_in_a_child_unless_the_thread_that_forks_holds_it() -> None:
+    lock, mine = forks.new_lock(), forks.new_lock()
+    taken, done = threading.Event(), threading.Event()
+
+    def hold() -> None:
+        with lock:
+            taken.set()
+            done.wait()
+
+    def work() -> bool:
+        free = lock.acquire(blocking=False)
+        mine.release()
+        return free
+
+    thread = threading.Thread(target=hold)
+    thread.start()
+    taken.wait()
+    with mine:
+        assert in_child(work) is True
+    assert not lock.acquire(blocking=False)
+    done.set()
+    thread.join()
+
+
+@pytest.mark.usefixtures("alone")
+def test_what_is_gone_is_forgotten() -> None:
+    lock, cal, bank = forks.new_lock(), Calibrator("ops"), Bank("ops")
+    assert len(forks._locks) >= 3 and len(forks._hosts) == 2
+    forks._in_child()
+    del lock, cal, bank
+    gc.collect()
+    assert not forks._locks and not forks._hosts
+
+
+def test_a_fork_while_threads_are_at_work() -> None:
+    """What hung in every child."""
+    cal, bank = Calibrator("tops", monitor=Monitor()), Bank("tops", monitor=Monitor())
+    single = Calibrator("ops")
+    for _ in range(2):  # Numba compiles under a lock of its own, which is not for us to make anew
+        cal.run(SCORES, OUTCOMES)
+        bank.run(KEYS, SCORES, OUTCOMES)
+        bank.update("d", bank.predict("d", 0.3), 1)
+        assert len(bank.table) and bank["d"].monitor
+    stop = threading.Event()
+
+    def run() -> None:
+        while not stop.is_set():
+            cal.run(SCORES, OUTCOMES)
+            bank.run(KEYS, SCORES, OUTCOMES)
+
+    def serve() -> None:
+        while not stop.is_set():
+            single.update(single.predict(0.3), 1)
+            bank.update("d", bank.predict("d", 0.3), 1)
+
+    def work() -> list[bool]:
+        text = cal.to_json()
+        whole = [Calibrator.from_json(text).to_json() == text, cal.events == cal.outcomes == cal.monitor.outcomes]  # type: ignore[union-attr]
+        single.update(single.predict(0.4), 1)
+        bank.update("a", bank.predict("a", 0.3), 1)
+        bank.run(KEYS, SCORES, OUTCOMES)
+        del bank["d"]
+        table = bank.table
+        read = sum(bank[key].monitor.outcomes for key in bank)  # type: ignore[union-attr]
+        whole.append(bank.events == int(table["outcomes"].sum()) == read)
+        return [*whole, Bank.__reduce__(bank) is not None]
+
+    threads = [threading.Thread(target=work) for work in (run, serve)]
+    for thread in threads:
+        thread.start()
+    try:
+        for _ in range(12):
+            assert in_child(work) == [True] * 4
+    finally:
+        stop.set()
+        for thread in threads:
+            thread.join()
+
+
+def test_a_fork_in_the_middle_of_a_large_batch(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The threads that serve it are gone in the child, and some of its events are taken: such a bank is of no use."""
+    monkeypatch.setattr(calibeat.bank.batch, "_WORTH_A_THREAD", 4)
+    monkeypatch.setattr(calibeat.bank.batch, "is_compiled", lambda *_: True)
+    bank, begun, stop = Bank("tops", threads=2), threading.Event(), threading.Event()
+    bank.run(KEYS, SCORES, OUTCOMES)
+    server = calibeat.bank.batch._server
+
+    def slowly(*arguments: Any) -> Any:
+        serve = server(*arguments)
+
+        def wait(part: tuple[int, int]) -> None:
+            serve(part)
+            begun.set()
+            stop.wait()
+
+        return wait
+
+    monkeypatch.setattr(calibeat.bank.batch, "_server", slowly)
+    thread = threading.Thread(target=bank.run, args=(KEYS, SCORES, OUTCOMES))
+    thread.start()
+    begun.wait()
+    try:
+        for work in (
+            lambda: bank.predict("a", 0.5),
+            lambda: bank.table,
+            lambda: bank.save("nowhere"),
+            lambda: bank["a"].row,
+        ):
+            assert "the process was forked while threads were at work" in in_child(work)
+        assert in_child(lambda: repr(bank)).startswith("Bank(TOPS, keys=3, events=")
+    finally:
+        stop.set()
+        thread.join()
+    assert bank.events == bank._clock == 16
+
+
+def _pooled(key: str) -> tuple[list[float], list[float], int]:
+    """In a worker: what it inherited goes on from where it was."""
+    forecasts = CAL.run(SCORES, OUTCOMES).tolist()
+    CAL.update(CAL.predict(0.3), 1)
+    return forecasts, BANK.run([key] * 8, SCORES, OUTCOMES).tolist(), os.getpid()
+
+
+CAL, BANK = Calibrator("auto"), Bank("auto")
+
+
+def test_workers_that_inherit_what_was_loaded_before() -> None:
+    """As servers that load the application first, and pools of processes do."""
+    CAL.run(SCORES, OUTCOMES)
+    BANK.run(KEYS, SCORES, OUTCOMES)
+    twin, others = (
+        Calibrator.from_json(CAL.to_json()),
+        {key: Calibrator.from_json(BANK[key].to_json()) for key in "abc"},
+    )
+    expected, rows = (
+        twin.run(SCORES, OUTCOMES).tolist(),
+        {key: cal.run(SCORES, OUTCOMES) for key, cal in others.items()},
+    )
+    context = multiprocessing.get_context("fork")
+    with context.Pool(3, maxtasksperchild=1) as pool:
+        for key, (forecasts, of_key, _) in zip("abc", pool.map(_pooled, "abc", chunksize=1), strict=True):
+            assert forecasts == expected and of_key == rows[key].tolist()
+    assert CAL.events == 8 and BANK.events == 8
