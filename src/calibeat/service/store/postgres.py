@@ -39,6 +39,7 @@ _TOTALS = 0x63616C6C  # with the number of a writer
 _ALIVE = {"keepalives_idle": 8, "keepalives_interval": 4, "keepalives_count": 3, "tcp_user_timeout": 20_000}
 _ALIVE_THERE = "SET tcp_keepalives_idle = 8; SET tcp_keepalives_interval = 4; SET tcp_keepalives_count = 3"
 
+_AT_ONCE = 5_000  # rows that a cursor brings
 _NUMBERS = ("forecasts", "outcomes", "sum_p", "sum_y", "log_loss")
 
 
@@ -63,6 +64,7 @@ class PostgresConnection:
         try:
             given: dict[str, Any] = {**_ALIVE, **conninfo_to_dict(url)}
             self.database = psycopg.connect(**given, autocommit=True, prepare_threshold=2)
+            self._cursors = 0
         except psycopg.Error as error:
             raise InvalidInput(f"store must be a PostgreSQL that answers, got: {error}") from error
 
@@ -71,9 +73,12 @@ class PostgresConnection:
         return self.database.execute(_marked(statement), arguments).fetchall()
 
     def each(self, statement: str, arguments: Any = ()) -> Iterator[tuple[Any, ...]]:
-        """The same, one by one; nothing else may be asked until the last one."""
-        with self.database.cursor() as cursor:
-            yield from cursor.stream(_marked(statement), arguments)
+        """The same, some at a time, inside a transaction; other statements may be run meanwhile."""
+        self._cursors += 1
+        with self.database.cursor(name=f"each_{self._cursors}") as cursor:
+            cursor.itersize = _AT_ONCE
+            cursor.execute(_marked(statement), arguments)
+            yield from cursor
 
     def run(self, statement: str, arguments: Any = ()) -> int:
         """Run a statement -> how many rows it changed."""
