@@ -25,6 +25,7 @@ from .numbers import EngineNumbers
 from .operations import Refusal
 from .parameters import HISTORY, LIMIT_ONLY, NONE, RELIABILITY, STREAMS, Parameters, is_readable
 from .store import Reader, open_reader
+from .store.reader import MOST_HOURS
 from .wire import AlarmsAnswer, DelaysAnswer, Health, HistoryAnswer, StreamsAnswer, error_body, refusal_body
 
 if TYPE_CHECKING:
@@ -111,8 +112,11 @@ class Routes:
 
     async def history(self, name: str, asked: dict[str, Any]) -> Any:
         """Its hours."""
-        found = await self.reads.ask(lambda r: r.history(name, asked.get("from"), asked.get("to")))
-        return None if found is None else HistoryAnswer(found)
+        most = MOST_HOURS
+        found = await self.reads.ask(lambda r: r.history(name, asked.get("from"), asked.get("to"), most + 1))
+        if found is None:
+            return None
+        return HistoryAnswer(found[:most], found[most].start if len(found) > most else None)
 
     async def delays(self, name: str, _: dict[str, Any]) -> Any:
         """How late its outcomes were."""

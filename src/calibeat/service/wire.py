@@ -112,9 +112,13 @@ class StreamsAnswer(Struct):
 
 
 class HistoryAnswer(Struct):
-    """The hours of a stream in order; those without an event are left out."""
+    """The hours of a stream in order; those without an event are left out.
+
+    There are 10,000 at most; `next` is what `from` must be for those behind them, null if there are none.
+    """
 
     hours: list[Hour]
+    next: float | None
 
 
 class DelaysAnswer(Struct):
