@@ -49,6 +49,7 @@ TABLES = {
     "multi-quality": "multi_quality:quality",
     "monitor": "monitor:monitor",
     "dashboard": "dashboard:opening",
+    "lists": "dashboard:lists",
     "kill": "kill:kill",
     "workers": "workers:workers",
     "serve": "serve:throughput",

@@ -1,7 +1,8 @@
-"""The dashboard on a store of a million events: how long until its first answer is on the screen, in Chromium.
+"""The dashboard on a store of a million events: how long until its first answer is on the screen, in Chromium; and what
+lists of very many streams cost.
 
-The engine writes a tenth of the events. The others are copies of these, further back in time, so that filling takes two
-minutes and not twenty.
+For the first, the engine writes a tenth of the events. The others are copies of these, further back in time, so that
+filling takes two minutes and not twenty.
 """
 
 from __future__ import annotations
@@ -12,12 +13,19 @@ import sys
 import tempfile
 import time
 import urllib.request
+from collections.abc import Callable
 from pathlib import Path
 from statistics import median
 from typing import Any
 from urllib.parse import quote
 
 from benchmarks.table import show, verdict
+from calibeat.service.engine import Engine, Settings
+from calibeat.service.operations import ForecastEvent, OutcomeEvent
+from calibeat.service.store import open_reader, owned, totals
+from calibeat.service.store.overview import ORDERS as RANKS
+from calibeat.service.store.overview import ROWS, overview
+from calibeat.service.store.reader import ORDERS
 
 EVENTS, QUICK_EVENTS = 1_000_000, 50_000
 SHAPES = {1: 36, 1_000: 6, 100_000: 6}  # streams: days of the events that are written
@@ -25,6 +33,8 @@ COPIES = 9
 APART = 10_000_000  # between the numbers of an event and of its copy
 GOAL = 1.0  # seconds
 REPEATS = 5
+STREAMS, QUICK_STREAMS = 200_000, 10_000
+PAGE = 100
 OPENED = "return performance.getEntriesByName('ready')[0].startTime / 1000"
 
 
@@ -57,6 +67,8 @@ def _fill(store: Path, streams: int, events: int, days: int) -> str:
     begin = time.perf_counter()
     filled.fill(store, made, events // (COPIES + 1), days, end=time.time(), monitor=None, expire=None)
     _copy(store, days)
+    with owned(str(store)):  # brings totals and ranking up to date
+        pass
     sys.stderr.write(f"{events:,} events in {streams:,} streams stored in {time.perf_counter() - begin:.0f} s\n")
     return str(max(made, key=lambda stream: stream.share).name)
 
@@ -107,3 +119,53 @@ def _measure(chrome: Any, url: str, streams: str, name: str, store: Path) -> lis
         met = verdict(met=median(times) < GOAL)
         rows.append([streams, screen, opens, f"{1e3 * median(asked):.0f}", f"{length / 1e3:.0f}", size, met])
     return rows
+
+
+# ---- very many streams ----------------------------------------------------------------------------------------------
+
+
+def lists(*, quick: bool) -> None:
+    """The CPU of a scrape and of pages of streams, beside that of reading all streams."""
+    count = QUICK_STREAMS if quick else STREAMS
+    with tempfile.TemporaryDirectory() as folder:
+        store = Path(folder) / "calibeat.db"
+        _many_streams(store, count)
+        reader = open_reader(str(store))
+        middle, page, now = f"s{count // 2}", count // ROWS // 2, time.time()
+        rows = [
+            ["totals, as /metrics asks for them", _cpu(reader.totals), _cpu(lambda: totals.counted(reader._connection))]
+        ]
+        for order in ORDERS:
+            scan = {"name": "name", "recent": "last_time DESC, name"}.get(order, f"{order} DESC, name")
+            asked = f"SELECT name, sums FROM stream ORDER BY {scan} LIMIT {PAGE} OFFSET {count // 2}"  # noqa: S608
+            first, later = (_cpu(lambda: reader.streams(after, PAGE, order)) for after in (None, middle))  # noqa: B023
+            rows.append([f"/v1/streams by {order}", f"{first} {later}", _cpu(lambda: reader.select(asked))])  # noqa: B023
+        for order in RANKS:
+            first, later = (_cpu(lambda: overview(reader, now, order, page=at)) for at in (1, page))  # noqa: B023
+            rows.append([f"the dashboard by {order}", f"{first} {later}", ""])
+        found = _cpu(lambda: reader.streams(None, PAGE, "events", middle))
+        rows.append(["/v1/streams, a search with one match", found, ""])
+        reader.close()
+    head = ["question", "CPU, ms", "all streams read, ms"]
+    notes = [f"Best of {REPEATS}. Pages: the first, and one in the middle; {PAGE} streams, {ROWS} on the dashboard."]
+    show(f"Lists of {count:,} streams", head, rows, notes)
+
+
+def _many_streams(store: Path, count: int) -> None:
+    engine = Engine.open(str(store), Settings(method="tops"))
+    for first in range(0, count, 10_000):
+        here = range(first, first + 10_000)
+        engine.process([(None, [ForecastEvent(f"s{i}", f"e{i}", i * 0.618 % 1.0) for i in here])])
+        engine.process([(None, [OutcomeEvent(f"s{i}", f"e{i}", i // 3 % 2) for i in here if i % 3])])
+    engine.store.close()
+    with owned(str(store)):
+        pass
+
+
+def _cpu(question: Callable[[], Any]) -> str:
+    best = float("inf")
+    for _ in range(REPEATS):
+        begin = time.process_time()
+        question()
+        best = min(best, time.process_time() - begin)
+    return f"{1e3 * best:.2f}"

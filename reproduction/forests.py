@@ -99,7 +99,7 @@ def grow(stream: ForestStream, seed: int, data: Path | None) -> tuple[Vector, Ve
     from sklearn.ensemble import RandomForestClassifier
 
     # One legacy generator for shuffle, noise and trees, as the published scores were drawn: credit and fetal come out
-    # equal to them to the last bit (tests/paper/test_datasets.py).
+    # equal to them to the last bit (tests/reproduction/test_datasets.py).
     random = np.random.RandomState(seed)  # scikit-learn takes no other
     if stream.kind in DATASETS:
         dataset = DATASETS[stream.kind]

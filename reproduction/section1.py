@@ -151,14 +151,14 @@ WORDS = {
     "covariate": prose("""
         The paper's table is one run. Ours are means over runs with other draws, so that a distance of one or two
         standard deviations is what chance gives. On the stored scores of the published run the seven rows come out to
-        the printed digit when OPS starts at (a, b) = (0, 0), as it did there (`tests/paper/test_published.py`); here
+        the printed digit when OPS starts at (a, b) = (0, 0), as it did there (`tests/reproduction/test_published.py`); here
         it starts at the identity, (1, 0), as the text says.
     """),
     "label": prose("""
         The printed OPS rows hold b at its value at the window's start while a moves; the rows "b frozen" do so too and
         stand beside the paper's, the rows "OPS" are the algorithm itself. On the stored scores of the published run the
         seven rows come out to the printed digit when OPS starts at (a, b) = (0, 0), as it did there
-        (`tests/paper/test_published.py`); here it starts at the identity, (1, 0), as the text says. The printed
+        (`tests/reproduction/test_published.py`); here it starts at the identity, (1, 0), as the text says. The printed
         accuracy on the training events lies three standard deviations below our mean: an unusual draw, for on its
         stored scores we get the same digits.
     """),

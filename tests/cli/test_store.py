@@ -147,7 +147,7 @@ def test_mistakes(store: str, arguments: list[str], sentence: str, capsys: pytes
 def test_a_damaged_store_is_a_sentence(store: str, capsys: pytest.CaptureFixture[str]) -> None:
     path = Path(store)
     data = bytearray(path.read_bytes())
-    data[4096:] = bytes(len(data) - 4096)
+    data[-8192:] = bytes(8192)  # pages behind those that describe the tables
     path.write_bytes(data)
     assert main(["store", "check", "--store", store]) in {1, 2}
     found = capsys.readouterr()

@@ -352,6 +352,21 @@ def test_everything_about_a_stream(http: httpx.Client) -> None:
     assert http.get("/v1/totals").json()["outcomes"] >= 4
 
 
+def test_a_long_history_comes_in_parts(http: httpx.Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    events = [{"stream": "long", "id": f"long-{i}", "score": 0.5, "time": 3600.0 * i} for i in range(10)]
+    http.post("/v1/forecasts", json={"events": events})
+    whole = http.get("/v1/streams/long/history").json()
+    assert len(whole["hours"]) == 10 and whole["next"] is None
+    monkeypatch.setattr("calibeat.service.reads.MOST_HOURS", 4)
+    hours: list[Any] = []
+    part = {"next": 0.0}
+    while part["next"] is not None:
+        part = http.get("/v1/streams/long/history", params={"from": part["next"]}).json()
+        assert len(part["hours"]) <= 4
+        hours += part["hours"]
+    assert hours == whole["hours"]
+
+
 @pytest.mark.parametrize("path", ["", "/history", "/reliability", "/delays"])
 @pytest.mark.parametrize("name", ["nobody", "%00", "%ff", "x" * 201])
 def test_unknown_streams_are_404(http: httpx.Client, path: str, name: str) -> None:

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import tracemalloc
+from functools import partial
+from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
-from services import DAY, desk
+from services import DAY, START, desk
 
 from calibeat import Bank, InvalidInput, UnknownMethod
+from calibeat.core.stats import STATS
 from calibeat.service import replay
+from calibeat.service.bankfile import import_bank
 from calibeat.service.operate import check, info, prune, rebuild, replay_check
 from calibeat.service.store import open_connection
 
@@ -58,6 +64,90 @@ def test_a_changed_store_is_noticed(url: str, sentence: str) -> None:
         service.play(60)
         service.engine.store.connection.run(DAMAGE[sentence])
     assert any(sentence in difference for difference in replay_check(url).differences)
+
+
+def test_an_outcome_before_its_forecast_is_noticed(url: str) -> None:
+    with desk(url) as service:
+        service.ask(("paris", "e1", 0.5))
+        service.tell(("paris", "e1", 1))
+        service.engine.store.connection.run("UPDATE event SET seq = outcome_seq, outcome_seq = seq")
+    sentence = "stream 'paris': outcomes must come after their forecasts, got 1 before"
+    assert replay_check(url).differences == check(url) == [sentence]
+
+
+def test_an_outcome_without_the_receipt_that_its_replay_needs_is_noticed(url: str) -> None:
+    with desk(url) as service:
+        service.ask(("paris", "e1", 0.5), ("paris", "e2", 0.5))
+        service.tell(("paris", "e2", 1))
+        now = service.now
+    prune(url, DAY, now=now + 2 * DAY)
+    with desk(url) as service:
+        service.tell(("paris", "e1", 1))
+        service.engine.store.connection.run("UPDATE event SET receipt = NULL")
+    sentence = "stream 'paris': outcomes of forecasts before the base must have receipts, got 1 without"
+    assert replay_check(url).differences == check(url) == [sentence]
+
+
+ROLLUP_DAMAGE = {
+    "before all events": "UPDATE rollup SET hour = hour - 1000 WHERE hour = (SELECT min(hour) FROM rollup)",
+    "in the middle": "UPDATE rollup SET sum_y = sum_y + 1 WHERE hour = (SELECT min(hour) + 2 FROM rollup)",
+    "the last": "DELETE FROM rollup WHERE hour = (SELECT max(hour) FROM rollup)",
+    "behind all events": "UPDATE rollup SET hour = hour + 1000 WHERE hour = (SELECT max(hour) FROM rollup)",
+}
+
+
+@pytest.mark.parametrize("where", ROLLUP_DAMAGE)
+def test_roll_ups_are_compared_in_pieces(url: str, monkeypatch: pytest.MonkeyPatch, where: str) -> None:
+    monkeypatch.setattr(replay, "AT_ONCE", 3)
+    with desk(url) as service:
+        service.play(80, streams=1)  # hours of several pieces, and pieces of several hours
+        for hour in range(8):
+            service.now += 3600.0
+            service.ask(("s0", f"hour{hour}", 0.5))
+        assert check(url) == []
+        assert service.engine.store.connection.run(ROLLUP_DAMAGE[where]) > 0
+    assert check(url) == ["stream 's0': the hourly roll-ups must be the sums of the events, got others"]
+
+
+def test_a_stream_without_events_is_made_anew(url: str, tmp_path: Path) -> None:
+    bank = Bank("tops")
+    bank.set_rows(["unused"], np.concatenate([bank.method.initial_row(), np.zeros(STATS)])[None, :])
+    bank.save(tmp_path / "a.bank")
+    import_bank(url, tmp_path / "a.bank")
+    rebuild(url, "ops")
+    assert replay_check(url).is_same and check(url) == []
+
+
+# ---- memory ---------------------------------------------------------------------------------------------------------
+
+
+def peak(work: Any) -> int:
+    tracemalloc.start()
+    try:
+        work()
+        return tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+
+def test_memory_does_not_grow_with_a_stream(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of all but the receipts of forecasts whose outcome comes later: here there are at most 600 of them."""
+    monkeypatch.setattr(replay, "AT_ONCE", 200)
+    monkeypatch.setattr("calibeat.service.store.postgres._AT_ONCE", 200)
+    peaks: list[list[int]] = []
+    done = 0
+    for events in (1_000, 6_000):
+        with desk(url) as service:
+            while done < events:
+                made = range(done, done + 500)
+                service.ask(*(("one", f"e{i}", i % 97 / 97, START + 60.0 * i) for i in made))
+                service.tell(*(("one", f"e{i - 100}", i % 2, START + 60.0 * i) for i in made if i >= 100))
+                done += 500
+        peaks.append([peak(partial(work, url)) for work in (replay_check, check, rebuild)])
+    small, large = peaks
+    large.append(peak(lambda: prune(url, 1.0, now=START + 60.0 * (done - 300))))
+    assert all(b < 1.5 * a for a, b in zip([*small, small[0]], large, strict=True)), peaks
+    assert info(url)["events stored"] < 1_000 and replay_check(url).is_same and check(url) == []
 
 
 def test_sums_that_are_not_those_of_the_events_are_noticed(url: str) -> None:

@@ -19,6 +19,7 @@ from calibeat.service.store import open_connection, open_reader, totals
 def kept(url: str) -> dict[str, float]:
     """The totals, which must be those of the streams."""
     with closing(open_connection(url)) as connection:
+        connection.begin_reading()
         assert totals.problems(connection) == []
         return totals.stored(connection)
 

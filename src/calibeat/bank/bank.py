@@ -177,6 +177,7 @@ class Bank(Contents):
         scores : the score of a forecast; NaN for an outcome.
         outcomes : 0 or 1 for an outcome; NaN for a forecast.
         receipts : of the outcomes whose forecast was made in an earlier call, in order: bytes, as `fold` gave them.
+            Those that a copy of the bank has issued, or this one after the snapshot it continues from, are refused.
         of : for outcomes of forecasts in this same call, the position of the forecast; -1 for all others.
 
         Returns ``(forecasts, receipts)``: a forecast for each operation (NaN for an outcome), and a receipt of fixed

@@ -6,18 +6,19 @@ import json
 import time
 from array import array
 from collections.abc import Callable
+from itertools import takewhile
 from math import isclose, nan
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from calibeat.bank.bank import Bank
-from calibeat.bank.monitors import first_unread, give_up, monitor_states
-from calibeat.core.stats import EVENTS, LAST, STATS, log_loss
+from calibeat.bank.monitors import first_unread
+from calibeat.core.stats import EVENTS, STATS, log_loss
 
 from . import replay
 from .books import Books, errors_of
-from .replay import Logged, Replay, Stream, streams_of
+from .replay import Forecast, InOrder, Log, Play, Replay, Stream, Structure, pieces, streams_of
 from .settings import Settings
 from .setup import bank_of, check_described, description_of
 from .store import open_connection, owned, totals
@@ -50,7 +51,6 @@ _LATEST_CORRECTIONS = (
 )
 
 Step = Callable[..., None]
-Todo = list[tuple[int, Logged, bool]]
 
 
 def _nothing(*_: Any) -> None:
@@ -91,51 +91,58 @@ def rebuild(url: str, method: str | None = None, step: Step = _nothing) -> Repla
         chosen = (method or meta["method"]).lower()
         bank_from(meta, chosen)  # a bad name is noticed before the work
         result.corrected = apply_corrections(connection)
-        for group in streams_of(connection):
-            bank = bank_from(meta, chosen)
-            receipts: list[tuple[bytes | None, int, int]] = []
-            rows: list[tuple[Any, ...]] = []
+        for group in streams_of(connection, with_state=False):
+            # Without monitors: one is about the forecasts of one method, so they begin anew.
+            bank, log = bank_of(chosen, int(meta["seed"]), Settings()), Log(connection, group)
             for stream in group:
-                todo = replay.operations(stream)
-                _new_base(bank, stream, [operation for operation in todo if operation[0] < stream.base_seq])
-                replay.run(bank, stream, [operation for operation in todo if operation[0] >= stream.base_seq])
-                state, _ = replay.finish(bank, stream)
-                rows.append((state, stream.seq, stream.base, stream.number))
-                receipts += [(event.receipt, stream.number, event.nth) for event in stream.log if _needs(stream, event)]
-                result.streams += 1
-                result.forecasts += len(stream.log)
-                result.outcomes += sum(is_outcome for _, _, is_outcome in todo)
-                step(len(todo))
-            # A monitor is about the forecasts of one method: it begins anew.
-            connection.run_many(
-                "UPDATE stream SET state = ?, monitor = NULL, base_monitor = NULL, alarms = 0, since = ?, base = ?, "
-                "version = version + 1 WHERE number = ?",
-                rows,
-            )
-            connection.run_many("UPDATE event SET receipt = ? WHERE stream = ? AND nth = ?", receipts)
+                structure = Structure(stream)
+                _rebuild(connection, bank, stream, log, structure, step)
+                result.count(structure)
         set_meta(connection, "method", chosen)
         set_meta(connection, "described", description_of(chosen))
         set_meta(connection, "rebuilt", repr(time.time()))
     return result
 
 
-def _needs(stream: Stream, event: Logged) -> bool:
+def _rebuild(connection: Any, bank: Bank, stream: Stream, log: Log, structure: Structure, step: Step) -> None:
+    """One stream made anew, with the receipts of those of its events that need them."""
+    play, base = Play(bank, stream), stream.base
+    is_based = stream.base_seq == 0
+    for part in pieces(log.of(stream)):
+        for event in part:
+            structure.see(event)
+        made = play.feed([event for event in part if event.number < stream.base_seq])
+        later = [event for event in part if event.number >= stream.base_seq]
+        if later and not is_based:
+            base, is_based = _new_base(bank, stream, play), True
+        made += play.feed(later)
+        connection.run_many(
+            "UPDATE event SET receipt = ? WHERE stream = ? AND nth = ?",
+            [(receipt, stream.number, event.nth) for event, _, receipt in made if _needs(stream, event)],
+        )
+        step(len(part))
+    if not is_based or stream.name not in bank:
+        base = _new_base(bank, stream, play)
+    connection.run(
+        "UPDATE stream SET state = ?, monitor = NULL, base_monitor = NULL, alarms = 0, since = ?, base = ?, "
+        "version = version + 1 WHERE number = ?",
+        (play.row(), stream.seq, base, stream.number),
+    )
+
+
+def _needs(stream: Stream, event: Forecast) -> bool:
     """Whether an event needs its receipt: for its outcome to come, or for a replay from the base."""
-    straddles = event.seq < stream.base_seq and event.outcome_seq is not None and event.outcome_seq >= stream.base_seq
+    straddles = event.outcome_seq is not None and event.number < stream.base_seq <= event.outcome_seq
     return event.status in {PENDING, HELD} or straddles
 
 
-def _new_base(bank: Bank, stream: Stream, before: Todo) -> None:
+def _new_base(bank: Bank, stream: Stream, play: Play) -> bytes:
     """The base of a pruned stream, of what pruning has left: forecasts whose outcome came later."""
-    if stream.base_seq == 0:
-        return
-    replay.run(bank, stream, before)
     fresh = np.concatenate([bank.method.initial_row(), np.zeros(STATS)])[None, :]
-    row = bank.rows([stream.name]) if before else fresh
+    row = bank.rows([stream.name]) if stream.name in bank else fresh
     row[:, bank.method.width + EVENTS] = stream.base_events
-    row[:, bank.method.width + LAST] = 0.0
     bank.set_rows([stream.name], row)
-    stream.base = row.tobytes()
+    return play.row()
 
 
 def apply_corrections(connection: Any) -> int:
@@ -190,62 +197,50 @@ def prune(url: str, older: float, now: float | None = None, step: Step = _nothin
     with owned(url) as connection:
         meta = get_meta(connection)
         check_described(meta)
-        for group in streams_of(connection):
-            bank = bank_from(meta)
+        for group in streams_of(connection, with_state=False):
+            bank, log = bank_from(meta), Log(connection, group)
             for stream in group:
-                todo = replay.operations(stream)
-                cut = _cut(stream, todo, before)
-                if cut > stream.base_seq:
-                    deleted += _prune(connection, bank, stream, todo, cut)
-                step(len(todo))
+                deleted += _prune(connection, bank, stream, log, before, step)
         pruned = max(before, float(meta.get("pruned_before", "0")))
         if deleted:
             set_meta(connection, "pruned_before", repr(pruned))
     return deleted
 
 
-def _cut(stream: Stream, todo: Todo, before: float) -> int:
-    """How many operations of a stream come before the first one that is too young."""
-    for number, event, is_outcome in todo:
-        when = event.outcome_time if is_outcome else event.time
-        if number >= stream.base_seq and (when is None or when >= before):
-            return number
-    return stream.seq
-
-
-def _prune(connection: Any, bank: Bank, stream: Stream, todo: Todo, cut: int) -> int:
-    replay.start(bank, stream)
-    replay.run(bank, stream, [operation for operation in todo if stream.base_seq <= operation[0] < cut])
-    gone = [event for event in stream.log if event.seq < cut and _is_over(event, cut)]
+def _prune(connection: Any, bank: Bank, stream: Stream, log: Log, before: float, step: Step) -> int:
+    """Move the base of one stream up to the first operation that is too young, and delete what is settled by then."""
+    play = Play(bank, stream)
+    cut, events = stream.base_seq, stream.base_events
+    later = (event for event in log.of(stream) if event.number >= stream.base_seq)
+    for part in pieces(later):
+        step(len(part))
+        old = list(takewhile(lambda event: event.time is not None and event.time < before, part))
+        if old:
+            if cut == stream.base_seq:
+                play.start(connection)
+            events += len(play.feed(old))
+            cut = old[-1].number + 1
+        if len(old) < len(part):
+            break
+    if cut == stream.base_seq:
+        return 0
+    gone = f"stream = ? AND seq < ? AND (status = {EXPIRED} OR outcome_seq < ?)"
+    which = [stream.number, cut, cut]
     monitor = None
     if bank.watched is not None:
-        give_up(bank, [(stream.name, event.nth) for event in gone if event.status == EXPIRED])
-        monitor = monitor_states(bank, [stream.name])[0]
-        gone = [event for event in gone if event.nth < first_unread(monitor)]
-    row = bank.rows([stream.name])
-    row[:, bank.method.width + LAST] = 0.0
-    kept = {event.nth for event in stream.log} - {event.nth for event in gone}
+        monitor = play.monitor(connection, cut)
+        gone += " AND nth < ?"  # what the monitor has not read is kept
+        which.append(first_unread(monitor))
     connection.run_many(
         "UPDATE event SET receipt = ? WHERE stream = ? AND nth = ?",
-        [
-            (event.receipt, stream.number, event.nth)
-            for event in stream.log
-            if event.nth in kept and event.seq < cut and event.outcome_seq is not None and event.outcome_seq >= cut
-        ],
+        [(receipt, stream.number, nth) for nth, receipt in play.open.items()],
     )
-    connection.run_many(
-        "DELETE FROM event WHERE stream = ? AND nth = ?", [(stream.number, event.nth) for event in gone]
-    )
-    events = sum(event.seq < cut for event in stream.log if event.seq >= stream.base_seq) + stream.base_events
+    deleted: int = connection.run(f"DELETE FROM event WHERE {gone}", which)  # noqa: S608 - our own condition
     connection.run(
         "UPDATE stream SET base_seq = ?, base_events = ?, base = ?, base_monitor = ? WHERE number = ?",
-        (cut, events, row.tobytes(), monitor, stream.number),
+        (cut, events, play.row(), monitor, stream.number),
     )
-    return len(gone)
-
-
-def _is_over(event: Logged, cut: int) -> bool:
-    return event.status == EXPIRED or (event.outcome_seq is not None and event.outcome_seq < cut)
+    return deleted
 
 
 # ---- is it whole? ---------------------------------------------------------------------------------------------------
@@ -257,57 +252,94 @@ def check(url: str, step: Step = _nothing) -> list[str]:
     try:
         problems = [f"the database is damaged: {found}" for found in connection.integrity()]
         connection.begin_reading()
-        problems += totals.problems(connection)
         meta = get_meta(connection)
-        first_hour = int(float(meta.get("pruned_before", "0")) // HOUR) + 1
-        if "pruned_before" not in meta:
-            first_hour = 0
-        for group in streams_of(connection):
+        first_hour = 0
+        if "pruned_before" in meta:
+            first_hour = int(float(meta["pruned_before"]) // HOUR) + 1
+        for group in streams_of(connection, with_state=False):
+            log, timed = Log(connection, group), InOrder(connection, _TIMED, group, Timed)
             for stream in group:
-                problem = replay.structure(stream, replay.operations(stream)) or _counts(stream)
-                problem = problem or _rollups(connection, stream, first_hour)
+                structure = Structure(stream)
+                for part in pieces(log.of(stream)):
+                    for event in part:
+                        structure.see(event)
+                    step(sum(type(event) is Forecast for event in part))
+                problem = structure.problem or structure.counts or _rollups(connection, stream, timed, first_hour)
                 if problem:
                     problems.append(f"stream {stream.name!r}: {problem}")
-                step(len(stream.log))
+        problems += totals.problems(connection)
     finally:
         connection.close()
     return problems
 
 
-def _counts(stream: Stream) -> str:
-    learnt = sum(event.status in {LEARNT, ASSUMED} for event in stream.log)
-    expired = sum(event.status in {EXPIRED, ASSUMED} for event in stream.log)
-    if stream.base_seq == 0 and (learnt, expired) != (stream.outcomes, stream.expired):
-        return f"outcomes and expired must be {stream.outcomes} and {stream.expired}, got {learnt} and {expired}"
-    return ""
+class Timed(NamedTuple):
+    """What the roll-ups know of an event."""
+
+    time: float
+    score: float
+    forecast: float
+    outcome: int | None  # if it is learnt
 
 
-def _rollups(connection: Any, stream: Stream, first_hour: int) -> str:
-    """Whether the hourly sums are those of the events, as far as rounding lets them."""
-    learnt = [e for e in stream.log if e.status in {LEARNT, ASSUMED}]
-    both = [*stream.log, *learnt]
-    expected = Books(
-        streams=[stream.number] * len(both),
-        times=[e.time for e in both],
-        scores=[e.score for e in both],
-        forecasts=[e.forecast for e in both],
-        outcomes=[nan] * len(stream.log) + [float(e.outcome or 0) for e in learnt],
+_TIMED = (
+    f"SELECT stream, time, score, forecast, CASE WHEN status IN ({LEARNT}, {ASSUMED}) THEN outcome END FROM event "  # noqa: S608
+    "WHERE stream >= ? AND stream <= ? ORDER BY stream, time"
+)
+_Cells = dict[tuple[int, int, int], list[float]]  # hour, kind, tenth -> the numbers of a roll-up
+
+
+def _rollups(connection: Any, stream: Stream, timed: InOrder[Timed], first_hour: int) -> str:
+    """Whether the hourly sums are those of the events, as far as rounding lets them; hour by hour."""
+    expected: _Cells = {}
+    first = first_hour
+    for part in pieces(timed.of(stream)):
+        _add(expected, part)
+        last = max(first, int(part[-1].time // HOUR))  # of this hour there may be more
+        if not _is_stored(connection, stream, expected, first, last):
+            return _OTHERS
+        first = last
+    return "" if _is_stored(connection, stream, expected, first, _END) else _OTHERS
+
+
+_OTHERS = "the hourly roll-ups must be the sums of the events, got others"
+_END = 2**40  # behind every hour
+
+
+def _add(cells: _Cells, part: list[Timed]) -> None:
+    """Forecasts and outcomes of some events."""
+    learnt = [event for event in part if event.outcome is not None]
+    both = [*part, *learnt]
+    made = Books(
+        streams=[0] * len(both),
+        times=[event.time for event in both],
+        scores=[event.score for event in both],
+        forecasts=[event.forecast for event in both],
+        outcomes=[nan] * len(part) + [float(event.outcome or 0) for event in learnt],
         ages=[0.0] * len(both),
-        numbers=[stream.number],
+        numbers=[0],
         sums=[bytes(8 * SUMS)],
     )
+    for _, hour, kind, of, *numbers in made.rollups:
+        before = cells.get((hour, kind, of))
+        cells[hour, kind, of] = numbers if before is None else [a + b for a, b in zip(before, numbers, strict=True)]
+
+
+def _is_stored(connection: Any, stream: Stream, expected: _Cells, first: int, end: int) -> bool:
+    """Whether the store has the same in these hours; up to their end, nothing is expected afterwards."""
     rows = connection.all(
-        "SELECT hour, kind, tenth, forecasts, outcomes, sum_p, sum_y, log_loss FROM rollup WHERE stream = ?",
-        (stream.number,),
+        "SELECT hour, kind, tenth, forecasts, outcomes, sum_p, sum_y, log_loss FROM rollup "
+        "WHERE stream = ? AND hour >= ? AND hour < ?",
+        (stream.number, first, end),
     )
-    stored = {(stream.number, *row[:3]): row[3:] for row in rows if row[0] >= first_hour}
-    wanted = {row[:4]: row[4:] for row in expected.rollups if row[1] >= first_hour}
-    same = stored.keys() == wanted.keys() and all(
+    stored = {row[:3]: row[3:] for row in rows}
+    passed = [key for key in expected if key[0] < end]
+    wanted = {key: numbers for key in passed if (numbers := expected.pop(key)) and key[0] >= first}
+    return stored.keys() == wanted.keys() and all(
         isclose(a, b, rel_tol=1e-9, abs_tol=1e-9)
         for key, numbers in wanted.items()
         for a, b in zip(numbers, stored[key], strict=True)
     )
-    return "" if same else "the hourly roll-ups must be the sums of the events, got others"
 
 
 def info(url: str) -> dict[str, Any]:
@@ -315,19 +347,17 @@ def info(url: str) -> dict[str, Any]:
     connection = open_connection(url)
     try:
         meta = get_meta(connection)
-        totals = connection.all(
-            "SELECT count(*), coalesce(sum(events), 0), coalesce(sum(outcomes), 0), coalesce(sum(pending), 0), "
-            "coalesce(sum(held), 0), coalesce(sum(expired), 0), coalesce(sum(alarms), 0) FROM stream WHERE events > 0"
-        )[0]
+        found = totals.stored(connection)
         stored = connection.all("SELECT count(*), min(time), max(time) FROM event")[0]
         waiting = connection.all("SELECT count(*) FROM correction WHERE applied = 0")[0][0]
-        names = ("streams", "forecasts", "outcomes", "pending", "held", "expired", "alarms")
         return {
             "version": int(meta["schema"]),
             "method": meta.get("method"),
             "seed": int(meta.get("seed", "0")),
             "monitor": json.loads(meta.get("monitor", "null")),
-            **dict(zip(names, map(int, totals), strict=True)),
+            "streams": int(found["streams"]),
+            "forecasts": int(found["events"]),
+            **{name: int(found[name]) for name in ("outcomes", "pending", "held", "expired", "alarms")},
             "events stored": int(stored[0]),
             "first": stored[1],
             "last": stored[2],

@@ -9,10 +9,8 @@ from typing import Any
 from urllib.parse import parse_qsl
 
 from .operations import is_text
-from .store.reader import MOST, ORDERS
+from .store.reader import MOST, MOST_HOURS, ORDERS
 from .wire import LAST_TIME, LONGEST_NAME, bad
-
-MOST_HOURS = 10_000  # of one answer: more than a year
 
 
 def is_readable(name: str) -> bool:

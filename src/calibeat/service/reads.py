@@ -25,9 +25,9 @@ from . import openapi, pages, prometheus
 from .hot import INTERNAL, UNAUTHORIZED
 from .numbers import EngineNumbers
 from .operations import Refusal
-from .parameters import HISTORY, LIMIT_ONLY, MOST_HOURS, NONE, RELIABILITY, STREAMS, Parameters, is_readable
+from .parameters import HISTORY, LIMIT_ONLY, NONE, RELIABILITY, STREAMS, Parameters, is_readable
 from .store import Reader, open_reader
-from .store.reader import Hour
+from .store.reader import MOST_HOURS
 from .wire import AlarmsAnswer, DelaysAnswer, Health, HistoryAnswer, StreamsAnswer, error_body, refusal_body
 
 if TYPE_CHECKING:
@@ -203,12 +203,7 @@ class Routes:
     async def history(self, name: str, asked: dict[str, Any]) -> Any:
         """Its hours."""
         limit = asked.get("limit", MOST_HOURS)
-
-        def hours(reader: Reader) -> list[Hour] | None:
-            found = reader.history(name, asked.get("from"), asked.get("to"))
-            return None if found is None else found[: limit + 1]
-
-        found = await self.reads.ask(hours)
+        found = await self.reads.ask(lambda r: r.history(name, asked.get("from"), asked.get("to"), limit + 1))
         if found is None:
             return None
         return HistoryAnswer(found[:limit], found[limit].start if len(found) > limit else None)

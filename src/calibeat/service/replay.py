@@ -1,15 +1,19 @@
 """The log replayed: the same rows and forecasts, bit for bit; or a state made anew, for another method or corrections.
 
 A stream is replayed from its base (nothing, what pruning has left, or a state that was imported) through its forecasts
-and learnt outcomes, in the order of their numbers.
+and learnt outcomes, in the order of their numbers. The database reads both in order, and they are merged here. So only
+a piece of the log is in memory, and the receipts of forecasts whose outcome comes in a later piece.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from heapq import merge
+from itertools import islice
 from math import nan
-from typing import Any
+from operator import itemgetter
+from typing import Any, Generic, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -19,29 +23,49 @@ from calibeat.core.stats import LAST
 
 from .store.records import ASSUMED, EXPIRED, HELD, LEARNT, PENDING
 
-AT_ONCE = 20_000  # operations in one call of the bank
+AT_ONCE = 5_000  # operations in one call of the bank
 STREAMS = 500  # read at once
 _STREAM = (
     "number, name, seq, events, outcomes, pending, held, expired, since, base_seq, base_events, base, base_monitor"
 )
-_EVENT = "stream, nth, seq, score, forecast, receipt, status, outcome, outcome_seq, time, outcome_time"
+_WITHIN = "FROM event WHERE stream >= ? AND stream <= ?"
+_FORECASTS = (
+    f"SELECT stream, seq, nth, time, score, forecast, status, outcome_seq, receipt IS NULL {_WITHIN} "
+    "ORDER BY stream, nth"
+)
+_OUTCOMES = (
+    f"SELECT stream, outcome_seq, nth, outcome_time, outcome, seq, receipt {_WITHIN} "
+    f"AND status IN ({LEARNT}, {ASSUMED}) AND outcome_seq IS NOT NULL ORDER BY stream, outcome_seq"
+)
+
+T = TypeVar("T")
 
 
-@dataclass
-class Logged:
-    """An event of the log."""
+class Forecast(NamedTuple):
+    """A forecast of the log."""
 
+    number: int  # among the operations of its stream
     nth: int
-    seq: int
+    time: float
     score: float
     forecast: float
-    receipt: bytes | None
     status: int
-    outcome: int | None
     outcome_seq: int | None
-    time: float
-    outcome_time: float | None
-    replayed: float = nan  # what the replay says
+    is_bare: bool  # without a receipt
+
+
+class Outcome(NamedTuple):
+    """A learnt outcome of the log."""
+
+    number: int
+    nth: int
+    time: float | None
+    outcome: int
+    seq: int  # the number of its forecast
+    receipt: Any  # only where a replay needs it
+
+
+Operation = Forecast | Outcome
 
 
 @dataclass
@@ -63,11 +87,10 @@ class Stream:
     base_monitor: bytes | None
     state: bytes | None
     monitor: bytes | None
-    log: list[Logged] = field(default_factory=list)
 
 
 def streams_of(connection: Any, with_state: bool = True) -> Iterator[list[Stream]]:
-    """All streams with their events, some hundred at a time, in the order of their numbers."""
+    """All streams, some hundred at a time, in the order of their numbers."""
     columns = f"{_STREAM}, state, monitor" if with_state else f"{_STREAM}, NULL, NULL"
     last = -1
     while True:
@@ -78,87 +101,189 @@ def streams_of(connection: Any, with_state: bool = True) -> Iterator[list[Stream
         if not rows:
             return
         found = [Stream(*row[:11], *map(_bytes, row[11:])) for row in rows]
-        by_number = {stream.number: stream for stream in found}
         last = found[-1].number
-        for row in connection.each(
-            f"SELECT {_EVENT} FROM event WHERE stream >= ? AND stream <= ? ORDER BY stream, nth",  # noqa: S608
-            (found[0].number, last),
-        ):
-            if row[0] in by_number:
-                by_number[row[0]].log.append(_logged(*row[1:]))
         yield found
-
-
-def _logged(nth: int, seq: int, score: float, forecast: float, receipt: Any, *others: Any) -> Logged:
-    return Logged(nth, seq, score, forecast, _bytes(receipt), *others)
 
 
 def _bytes(value: Any) -> bytes | None:
     return None if value is None else bytes(value)
 
 
+class InOrder(Generic[T]):
+    """Rows of some streams, which come stream by stream."""
+
+    def __init__(self, connection: Any, statement: str, group: list[Stream], make: Callable[..., T]) -> None:
+        self._rows: Iterator[Any] = connection.each(statement, (group[0].number, group[-1].number))
+        self._make = make
+        self._next: Any = next(self._rows, None)
+
+    def of(self, stream: Stream) -> Iterator[T]:
+        """Those of a stream; streams are asked for in their order, and what was left of the ones before is skipped."""
+        number = stream.number
+        while self._next is not None and self._next[0] <= number:
+            row = self._next
+            self._next = next(self._rows, None)
+            if row[0] == number:
+                yield self._make(*row[1:])
+
+
+class Log:
+    """The operations of some streams."""
+
+    def __init__(self, connection: Any, group: list[Stream]) -> None:
+        self._forecasts = InOrder(connection, _FORECASTS, group, Forecast)
+        self._outcomes = InOrder(connection, _OUTCOMES, group, Outcome)
+
+    def of(self, stream: Stream) -> Iterator[Operation]:
+        """Those of a stream, in the order of their numbers; streams are asked for in their order."""
+        return merge(self._forecasts.of(stream), self._outcomes.of(stream), key=itemgetter(0))
+
+
+def pieces(items: Iterator[T]) -> Iterator[list[T]]:
+    """Some at a time."""
+    while piece := list(islice(items, AT_ONCE)):
+        yield piece
+
+
 # ---- one stream ---------------------------------------------------------------------------------------------------
 
 
-def operations(stream: Stream) -> list[tuple[int, Logged, bool]]:
-    """(number, event, whether it is the outcome) of all that the log has, in order."""
-    found = [(event.seq, event, False) for event in stream.log]
-    found += [
-        (event.outcome_seq, event, True)
-        for event in stream.log
-        if event.status in {LEARNT, ASSUMED} and event.outcome_seq is not None
-    ]
-    return sorted(found, key=lambda operation: operation[0])
+class Play:
+    """A stream on a bank: operations go in, forecasts and receipts come out.
 
+    The receipts of forecasts whose outcome is still to come are kept: about 300 bytes each, and 500 of AUTO.
+    """
 
-def run(bank: Bank, stream: Stream, todo: list[tuple[int, Logged, bool]]) -> None:
-    """Run operations of one stream on a bank that has its row; receipts stay with the events that need them."""
-    for first in range(0, len(todo), AT_ONCE):
-        part = todo[first : first + AT_ONCE]
-        places = {event.nth: at for at, (_, event, is_outcome) in enumerate(part) if not is_outcome}
-        own = [places.get(event.nth, -1) if is_outcome else -1 for _, event, is_outcome in part]
-        receipts = [
-            event.receipt for (_, event, is_outcome), at in zip(part, own, strict=True) if is_outcome and at < 0
-        ]
-        made = bank.fold(
-            [stream.name] * len(part),
-            [nan if is_outcome else event.score for _, event, is_outcome in part],
-            [float(event.outcome or 0) if is_outcome else nan for _, event, is_outcome in part],
-            receipts,
-            of=own,
-        )
-        fresh = iter(made.receipts.tolist())
-        for (_, event, is_outcome), forecast in zip(part, made.forecasts.tolist(), strict=True):
-            if not is_outcome:
-                event.replayed, event.receipt = forecast, next(fresh)
+    def __init__(self, bank: Bank, stream: Stream) -> None:
+        self._bank, self._stream = bank, stream
+        self.open: dict[int, bytes] = {}  # receipts, by the number of the forecast
 
-
-def start(bank: Bank, stream: Stream) -> None:
-    """Put the base of a stream into the bank."""
-    if stream.base is not None:
+    def start(self, connection: Any) -> None:
+        """Put the base of the stream into the bank."""
+        bank, stream = self._bank, self._stream
+        if stream.base is None:
+            return
         bank.set_rows([stream.name], np.frombuffer(stream.base)[None, :])
         if stream.base_monitor is not None and bank.watched is not None:
-            held = {
-                event.nth: (event.forecast, float(event.outcome or 0), event.score)
-                for event in stream.log
-                if event.nth < stream.base_events
-                and event.outcome_seq is not None
-                and event.outcome_seq < stream.base_seq
-            }
+            rows = connection.all(
+                "SELECT nth, forecast, outcome, score FROM event "
+                "WHERE stream = ? AND nth < ? AND outcome_seq IS NOT NULL AND outcome_seq < ?",
+                (stream.number, stream.base_events, stream.base_seq),
+            )
+            held = {nth: (forecast, float(outcome or 0), score) for nth, forecast, outcome, score in rows}
             set_monitor_states(bank, [stream.name], [stream.base_monitor], [held])
 
+    def feed(self, part: list[Operation]) -> list[tuple[Forecast, float, bytes]]:
+        """The next operations -> each forecast among them, what the bank says, and its receipt."""
+        if not part:
+            return []
+        places = {event.nth: at for at, event in enumerate(part) if type(event) is Forecast}
+        scores, outcomes, own, receipts = list[float](), list[float](), list[int](), list[Any]()
+        for event in part:
+            if type(event) is Forecast:
+                scores.append(event.score)
+                outcomes.append(nan)
+                own.append(-1)
+                continue
+            scores.append(nan)
+            outcomes.append(float(event.outcome))  # type: ignore[union-attr]  # it is one
+            at = places.get(event.nth, -1)
+            own.append(at)
+            if at < 0:
+                receipts.append(self.open.pop(event.nth, None) or _bytes(event.receipt))  # type: ignore[union-attr]
+        made = self._bank.fold([self._stream.name] * len(part), scores, outcomes, receipts, of=own)
+        settled, fresh = set(own), iter(made.receipts.tolist())
+        found: list[tuple[Forecast, float, bytes]] = []
+        for at, (event, forecast) in enumerate(zip(part, made.forecasts.tolist(), strict=True)):
+            if type(event) is Forecast:
+                receipt = next(fresh)
+                found.append((event, forecast, receipt))
+                if event.outcome_seq is not None and at not in settled:
+                    self.open[event.nth] = receipt
+        return found
 
-def finish(bank: Bank, stream: Stream) -> tuple[bytes | None, bytes | None]:
-    """The row and the monitor after the replay, as the store keeps them."""
-    if stream.name not in bank:
-        return None, None
-    # The monitor of a stream whose state was imported begins with the first event here.
-    watched = bank.watched is not None and bool(stream.log or stream.base_monitor)
-    if watched:
-        give_up(bank, [(stream.name, event.nth) for event in stream.log if event.status == EXPIRED])
-    row = bank.rows([stream.name])
-    row[:, bank.method.width + LAST] = 0.0
-    return row.tobytes(), monitor_states(bank, [stream.name])[0] if watched else None
+    def row(self) -> bytes:
+        """The row of the stream, as the store keeps it."""
+        row = self._bank.rows([self._stream.name])
+        row[:, self._bank.method.width + LAST] = 0.0
+        return row.tobytes()
+
+    def monitor(self, connection: Any, before: int) -> bytes:
+        """The monitor, once it knows which of the forecasts before an operation were given up."""
+        given_up = connection.each(
+            "SELECT nth FROM event WHERE stream = ? AND seq < ? AND status = ? ORDER BY nth",
+            (self._stream.number, before, EXPIRED),
+        )
+        give_up(self._bank, ((self._stream.name, nth) for (nth,) in given_up))
+        return monitor_states(self._bank, [self._stream.name])[0]
+
+
+class Structure:
+    """Whether the numbers of a stream are right, as its operations come by."""
+
+    def __init__(self, stream: Stream) -> None:
+        self._stream = stream
+        self._number, self._nth = stream.base_seq, stream.base_events  # the next ones
+        self._statuses = [0] * (ASSUMED + 1)
+        self._gap = self._forecast_gap = False
+        self._early = self._bare = self._lost = 0
+        self.outcomes = 0
+
+    def see(self, event: Operation) -> None:
+        """The next operation."""
+        stream, number = self._stream, event.number
+        if number >= stream.base_seq:
+            self._gap |= number != self._number
+            self._number += 1
+        if type(event) is Forecast:
+            if event.nth >= stream.base_events:
+                self._forecast_gap |= event.nth != self._nth
+                self._nth += 1
+            self._statuses[event.status] += 1
+            self._bare += event.status in {PENDING, HELD} and event.is_bare
+            return
+        self.outcomes += 1
+        self._early += event.seq >= number  # type: ignore[union-attr]  # it is an outcome
+        self._lost += event.seq < stream.base_seq <= number and event.receipt is None  # type: ignore[union-attr]
+
+    @property
+    def events(self) -> int:
+        """Forecasts that came by."""
+        return sum(self._statuses)
+
+    @property
+    def is_sound(self) -> bool:
+        """Whether what came by so far can be replayed."""
+        return not (self._gap or self._early or self._lost)
+
+    @property
+    def problem(self) -> str:
+        """What is wrong with the numbers of the stream, all of which came by; or nothing."""
+        stream = self._stream
+        if self._gap or self._number != stream.seq:
+            return f"operations must be numbered from {stream.base_seq} to {stream.seq} without a gap"
+        if self._forecast_gap or self._nth != stream.events:
+            return f"forecasts must be numbered from {stream.base_events} to {stream.events} without a gap"
+        if self._early:
+            return f"outcomes must come after their forecasts, got {self._early} before"
+        for what, status in (("pending", PENDING), ("held", HELD)):
+            counted = self._statuses[status]
+            if counted != getattr(stream, what):
+                return f"{what} events must be {getattr(stream, what)}, got {counted}"
+        if self._bare:
+            return f"pending events must have receipts, got {self._bare} without"
+        if self._lost:
+            return f"outcomes of forecasts before the base must have receipts, got {self._lost} without"
+        return ""
+
+    @property
+    def counts(self) -> str:
+        """What is wrong with the counts of the stream, or nothing."""
+        stream, statuses = self._stream, self._statuses
+        learnt, expired = statuses[LEARNT] + statuses[ASSUMED], statuses[EXPIRED] + statuses[ASSUMED]
+        if stream.base_seq == 0 and (learnt, expired) != (stream.outcomes, stream.expired):
+            return f"outcomes and expired must be {stream.outcomes} and {stream.expired}, got {learnt} and {expired}"
+        return ""
 
 
 # ---- the check ----------------------------------------------------------------------------------------------------
@@ -179,51 +304,49 @@ class Replay:
         """Whether store and replay agree in every bit."""
         return not self.differences
 
+    def count(self, structure: Structure) -> None:
+        """One more stream."""
+        self.streams += 1
+        self.forecasts += structure.events
+        self.outcomes += structure.outcomes
+
 
 def check(connection: Any, make_bank: Callable[[], Bank], step: Callable[..., None] = lambda *_: None) -> Replay:
     """Replay all streams from their base and compare every bit: forecasts that were told, rows, monitors, numbers."""
     result = Replay()
     for group in streams_of(connection):
-        bank = make_bank()
+        bank, log = make_bank(), Log(connection, group)
         for stream in group:
-            todo = operations(stream)
-            result.streams += 1
-            result.forecasts += len(stream.log)
-            result.outcomes += sum(is_outcome for _, _, is_outcome in todo)
-            difference = structure(stream, todo) or _compare(bank, stream, todo)
+            structure = Structure(stream)
+            difference = _compare(connection, bank, stream, log, structure, step)
             if difference:
                 result.differences.append(f"stream {stream.name!r}: {difference}")
-            step(len(todo))
+            result.count(structure)
     return result
 
 
-def structure(stream: Stream, todo: list[tuple[int, Logged, bool]]) -> str:
-    """What is wrong with the numbers of a stream, or nothing."""
-    later = [number for number, _, _ in todo if number >= stream.base_seq]
-    if later != list(range(stream.base_seq, stream.seq)):
-        return f"operations must be numbered from {stream.base_seq} to {stream.seq} without a gap"
-    forecasts = [event.nth for event in stream.log if event.nth >= stream.base_events]
-    if forecasts != list(range(stream.base_events, stream.events)):
-        return f"forecasts must be numbered from {stream.base_events} to {stream.events} without a gap"
-    for what, status in (("pending", PENDING), ("held", HELD)):
-        counted = sum(event.status == status for event in stream.log)
-        if counted != getattr(stream, what):
-            return f"{what} events must be {getattr(stream, what)}, got {counted}"
-    missing = sum(event.receipt is None for event in stream.log if event.status in {PENDING, HELD})
-    return f"pending events must have receipts, got {missing} without" if missing else ""
-
-
-def _compare(bank: Bank, stream: Stream, todo: list[tuple[int, Logged, bool]]) -> str:
-    start(bank, stream)
-    run(bank, stream, [operation for operation in todo if operation[0] >= stream.base_seq])
-    told = [event for event in stream.log if event.seq >= max(stream.since, stream.base_seq)]
-    wrong = [event for event in told if event.replayed != event.forecast]
-    if wrong:
-        first = wrong[0]
-        return f"{len(wrong)} forecasts differ, the first {first.forecast!r} for {first.replayed!r} - at {first.nth}"
-    row, monitor = finish(bank, stream)
-    if row != stream.state:
+def _compare(
+    connection: Any, bank: Bank, stream: Stream, log: Log, structure: Structure, step: Callable[..., None]
+) -> str:
+    play, told = Play(bank, stream), max(stream.since, stream.base_seq)
+    play.start(connection)
+    count, first = 0, ""
+    for part in pieces(log.of(stream)):
+        for event in part:
+            structure.see(event)
+        if structure.is_sound:
+            for event, replayed, _ in play.feed([event for event in part if event.number >= stream.base_seq]):
+                if event.number >= told and replayed != event.forecast:
+                    count += 1
+                    first = first or f"the first {event.forecast!r} for {replayed!r} - at {event.nth}"
+        step(len(part))
+    if structure.problem:
+        return structure.problem
+    if count:
+        return f"{count} forecasts differ, {first}"
+    if (play.row() if stream.name in bank else None) != stream.state:
         return "the row differs"
-    if monitor is not None and stream.since == 0 and monitor != stream.monitor:
-        return "the monitor differs"
+    # The monitor of a stream whose state was imported begins with the first event here.
+    if bank.watched is not None and (structure.events or stream.base_monitor) and stream.since == 0:
+        return "" if play.monitor(connection, stream.seq) == stream.monitor else "the monitor differs"
     return ""

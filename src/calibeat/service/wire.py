@@ -114,7 +114,7 @@ class StreamsAnswer(Struct):
 class HistoryAnswer(Struct):
     """The hours of a stream in order; those without an event are left out.
 
-    `next` is what `from` must be for the next hours, null on the last page.
+    There are 10,000 at most; `next` is what `from` must be for the next ones, null on the last page.
     """
 
     hours: list[Hour]

@@ -1,8 +1,9 @@
 """Who has issued a receipt: the name of a calibrator, and the lives that it has had.
 
 The name is a fingerprint of method, seed and stream: calibrators that were made alike have the same one. A calibrator
-that continues from a snapshot, or a copy of one, begins a new life at its first forecast, with a random number behind
-the name. So a receipt that was issued after the snapshot was taken, or by another copy, is told from its own.
+that continues from a snapshot, or a copy of one, also in a forked process, begins a new life at its first forecast,
+with a random number behind the name. So a receipt that was issued after the snapshot was taken, or by another copy, is
+told from its own.
 """
 
 from __future__ import annotations

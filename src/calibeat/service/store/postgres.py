@@ -62,6 +62,7 @@ _DURABLE = (
     "false)"
 )
 
+_AT_ONCE = 5_000  # rows that a cursor brings
 _NUMBERS = ("forecasts", "outcomes", "sum_p", "sum_y", "log_loss")
 
 
@@ -89,6 +90,7 @@ class PostgresConnection:
         try:
             self.database = psycopg.connect(**given, autocommit=True, prepare_threshold=2)
             self.database.execute(_DURABLE)
+            self._cursors = 0
         except psycopg.Error as error:
             raise InvalidInput(f"store must be a PostgreSQL that answers, got: {error}") from error
 
@@ -97,9 +99,12 @@ class PostgresConnection:
         return self.database.execute(_marked(statement), arguments).fetchall()
 
     def each(self, statement: str, arguments: Any = ()) -> Iterator[tuple[Any, ...]]:
-        """The same, one by one; nothing else may be asked until the last one."""
-        with self.database.cursor() as cursor:
-            yield from cursor.stream(_marked(statement), arguments)
+        """The same, some at a time, inside a transaction; other statements may be run meanwhile."""
+        self._cursors += 1
+        with self.database.cursor(name=f"each_{self._cursors}") as cursor:
+            cursor.itersize = _AT_ONCE
+            cursor.execute(_marked(statement), arguments)
+            yield from cursor
 
     def run(self, statement: str, arguments: Any = ()) -> int:
         """Run a statement -> how many rows it changed."""

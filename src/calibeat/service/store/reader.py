@@ -35,6 +35,7 @@ _STREAM = (
 # In a list, what only the screen of one stream needs is not read.
 _LISTED = _STREAM.replace("s.sums, s.state, s.monitor", "substr(s.sums, 1, 16), NULL, NULL")
 MOST = 1000
+MOST_HOURS = 10_000  # of one answer: fourteen months
 
 
 @dataclass(frozen=True)
@@ -270,8 +271,10 @@ class Reader:
         bins = [[Bin(t, *found.get((kind, t), (0, 0.0, 0.0))) for t in range(10)] for kind in (CALIBRATED, RAW)]
         return Reliability(*bins)
 
-    def history(self, name: str, start: float | None = None, end: float | None = None) -> list[Hour] | None:
-        """The hours of a stream in order, those without an event left out."""
+    def history(
+        self, name: str, start: float | None = None, end: float | None = None, limit: int = MOST_HOURS
+    ) -> list[Hour] | None:
+        """The first hours of a stream in order, those without an event left out."""
         number = self._number(name)
         if number is None:
             return None
@@ -280,8 +283,8 @@ class Reader:
             "sum(CASE WHEN kind = 0 THEN outcomes ELSE 0 END), sum(CASE WHEN kind = 0 THEN sum_p ELSE 0 END), "
             "sum(CASE WHEN kind = 1 THEN sum_p ELSE 0 END), sum(CASE WHEN kind = 0 THEN sum_y ELSE 0 END), "
             "sum(CASE WHEN kind = 0 THEN log_loss ELSE 0 END), sum(CASE WHEN kind = 1 THEN log_loss ELSE 0 END) "
-            "FROM rollup WHERE stream = ? AND hour >= ? AND hour <= ? GROUP BY hour ORDER BY hour",
-            (number, *_hours(start, end)),
+            "FROM rollup WHERE stream = ? AND hour >= ? AND hour <= ? GROUP BY hour ORDER BY hour LIMIT ?",
+            (number, *_hours(start, end), limit),
         )
         return [Hour(hour * HOUR, int(made), int(learnt), *sums) for hour, made, learnt, *sums in rows]
 

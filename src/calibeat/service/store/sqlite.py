@@ -13,6 +13,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import ExitStack, closing, suppress
 from pathlib import Path
 from typing import Any, ClassVar
+from weakref import WeakSet
 
 from calibeat.errors import CalibeatError, InvalidInput, SnapshotMismatch
 
@@ -70,6 +71,7 @@ class SqliteConnection:
         _check_file(path)
         mode = "ro" if read_only else "rw"
         self.path, self._writes = path, not read_only
+        self._cursors: WeakSet[sqlite3.Cursor] = WeakSet()
         try:
             self.database = sqlite3.connect(
                 f"{path.absolute().as_uri()}?mode={mode}",
@@ -91,7 +93,9 @@ class SqliteConnection:
 
     def each(self, statement: str, arguments: Any = ()) -> Iterator[tuple[Any, ...]]:
         """The same, one by one."""
-        return iter(self.database.execute(statement, arguments))
+        cursor = self.database.execute(statement, arguments)
+        self._cursors.add(cursor)
+        return iter(cursor)
 
     def run(self, statement: str, arguments: Any = ()) -> int:
         """Run a statement -> how many rows it changed."""
@@ -148,6 +152,8 @@ class SqliteConnection:
 
     def fold(self, how: str = "TRUNCATE") -> bool:
         """Put the write-ahead log into the file -> whether all of it is there. PASSIVE waits for nobody."""
+        for cursor in list(self._cursors):  # rows that nobody read to the end would be in the way
+            cursor.close()
         busy, frames, done = self.all(f"PRAGMA wal_checkpoint({how})")[0]
         return not busy and frames == done
 
