@@ -151,8 +151,8 @@ WORDS = {
     "covariate": prose("""
         The paper's table is one run. Ours are means over runs with other draws, so that a distance of one or two
         standard deviations is what chance gives. On the stored scores of the published run the seven rows come out to
-        the printed digit when OPS starts at (a, b) = (0, 0), as it did there (`tests/reproduction/test_published.py`); here
-        it starts at the identity, (1, 0), as the text says.
+        the printed digit when OPS starts at (a, b) = (0, 0), as it did there
+        (`tests/reproduction/test_published.py`); here it starts at the identity, (1, 0), as the text says.
     """),
     "label": prose("""
         The printed OPS rows hold b at its value at the window's start while a moves; the rows "b frozen" do so too and
