@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from conformance import delays, same, state_of
 
+import calibeat
 from calibeat import AUTO, OPS, TOPS, Bank, Calibrator, Forecast, OutcomeConflict
 from calibeat.bank.member import Members
 
@@ -102,3 +103,20 @@ def test_late_outcomes_give_the_type_and_the_bits_of_a_calibrator(prior: str | N
     assert state_of(member) == state_of(alone)
     assert bank.events == bank["k"].events == alone.events
     assert bank.table["outcomes"].tolist() == [alone.outcomes]
+
+
+@pytest.mark.parametrize("method", ["ops", "tops", "auto"])
+def test_single_events_by_compiled_kernels_have_the_bits_of_a_batch(method: str) -> None:
+    """Kernels are loaded for members made from then on; without the JIT these are the plain ones."""
+    calibeat.warm_up()
+    rng = np.random.default_rng(5)
+    scores, outcomes = rng.random(60), (rng.random(60) < 0.4).astype(int)
+    bank, batch = Bank(method), Bank(method)
+    forecasts = []
+    for score, outcome in zip(scores.tolist(), outcomes.tolist(), strict=True):
+        made = bank.predict("paris", score)
+        bank.update("paris", made, outcome)
+        bank.update("paris", made, outcome)  # a repeat changes nothing
+        forecasts.append(made.probability)
+    assert forecasts == batch.run(["paris"] * 60, scores, outcomes).tolist()
+    assert np.array_equal(bank.rows(["paris"]), batch.rows(["paris"]))

@@ -132,6 +132,17 @@ def test_an_error_of_a_thread_is_raised_here() -> None:
     assert sorted(gate.served) == [(0, 1), (2, 3)] and len(gate.failures) == 1
 
 
+def test_threads_of_another_process_are_not_waited_for() -> None:
+    """As in a process that was forked while they were at work."""
+    gate = Gate()
+    gate.threads.append(threading.Thread())
+    gate.decide(is_open=True)
+    assert not gate.is_lost
+    gate._process = -1
+    gate.finish()
+    assert gate.is_lost and "the process was forked" in str(gate.failures[0])
+
+
 class Reluctant(threading.Thread):
     """A thread that the system gives only so often; or whose start is interrupted."""
 

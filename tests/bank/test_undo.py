@@ -20,6 +20,7 @@ from calibeat.bank.check import check_index
 from calibeat.bank.member import Member, Members
 from calibeat.bank.store import RowStore
 from calibeat.bank.undo import Undo, insist
+from calibeat.monitor.many import Monitors
 from calibeat.stream.dispatch import SINGLE
 
 
@@ -316,3 +317,24 @@ def test_monitors_of_many_keys_grow_whole() -> None:
         bank.run(["n", "m"], [0.2, 0.4], [1, 0])
 
     break_off_everywhere(lambda: filled(OPS, monitor=Monitor(warm=0)), act, lambda bank: bank, step=2)
+
+
+@pytest.mark.parametrize("what", ["predict", "update"])
+def test_what_a_monitor_was_not_told_the_next_call_tells_it(what: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    (bank, receipts), (done, theirs) = watched(), watched()
+    works: dict[str, Callable[[Bank, list[Forecast]], Any]] = {
+        "predict": lambda bank, _: bank.predict("a", 0.6),
+        "update": lambda bank, receipts: bank.update("a", receipts[0], 1),
+    }
+    works[what](done, theirs)
+
+    def broken(*_: Any) -> None:
+        raise Custom
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Monitors, "_keep", broken)
+        with pytest.raises(Custom):
+            works[what](bank, receipts)
+    for key in done:
+        assert bank[key].monitor.to_json() == done[key].monitor.to_json()  # type: ignore[union-attr]
+    assert content(bank, receipts=True) == content(done, receipts=True)

@@ -11,8 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from monitors import Vector, same, small, stream
 
-from calibeat import Monitor
+from calibeat import Monitor, OutcomeConflict
 from calibeat.monitor.layout import FORECASTS, WAITING
+from calibeat.monitor.waiting import Queue
 
 
 def test_no_delay_is_immediate() -> None:
@@ -158,3 +159,41 @@ def test_a_call_that_is_broken_off_has_not_happened(monkeypatch: pytest.MonkeyPa
             assert monitor.to_json() == state
         monitor.update(numbers[0], 0.9, 0, 0.5)
         assert monitor.outcomes == 28
+
+
+WORK: dict[str, Any] = {
+    "hold": lambda monitor: monitor.update(2, 0.9, 0),
+    "give up": lambda monitor: monitor.announce(),
+    "read": lambda monitor: monitor.update(3, 0.9, 0),
+    "batch": lambda monitor: monitor.run([0.5], [1]),
+    "look": lambda _: None,
+}
+
+
+@pytest.mark.parametrize("then", WORK)
+@pytest.mark.parametrize("first", ["hold", "give up"])
+def test_what_is_left_of_an_event_is_done_by_the_next_call(
+    first: str, then: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ctrl-C when the event has happened, and the queue does not know yet what it holds."""
+    monitor, twin = small(patience=4), small(patience=4)
+    for each in (monitor, twin):
+        for _ in range(4):
+            each.announce()
+        each.update(1, 0.8, 1)
+
+    def broken(_: Queue) -> None:
+        raise KeyboardInterrupt
+
+    WORK[first](twin)
+    with monkeypatch.context() as patched:
+        patched.setattr(Queue, "finish", broken)
+        with pytest.raises(KeyboardInterrupt):
+            WORK[first](monitor)
+    for each in (monitor, twin):
+        if first == then == "hold":
+            with pytest.raises(OutcomeConflict):
+                WORK[then](each)
+        else:
+            WORK[then](each)
+    assert monitor.to_json() == twin.to_json() and monitor.waiting == twin.waiting

@@ -220,6 +220,17 @@ def test_a_clean_stop_leaves_nothing_to_do(url: str, monkeypatch: pytest.MonkeyP
         pass
 
 
+def test_a_stop_does_not_wait_for_many(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("calibeat.service.engine.RANKED", 1)
+    engine = Engine.open(url, Settings(method="tops"))
+    engine.submit(0, [ForecastEvent(f"s{at}", f"e{at}", 0.5) for at in range(50)])
+    engine.start(lambda _: None)
+    engine.stop()
+    assert len(names(url)) < 50
+    with desk(url):  # the next one does the rest
+        assert len(names(url)) == 50
+
+
 def test_a_command_ranks_what_it_changes(url: str) -> None:
     with desk(url) as service:
         written(service, ("a", "a1", 0.5))
@@ -230,8 +241,8 @@ def test_a_command_ranks_what_it_changes(url: str) -> None:
 
 
 def test_the_thread_ranks_when_nobody_comes(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("calibeat.service.engine.EVERY", 0.01)
-    monkeypatch.setattr("calibeat.service.engine.LOOK", 0.01)
+    monkeypatch.setattr("calibeat.service.engine.QUIET", 0.01)
+    monkeypatch.setattr("calibeat.service.engine.EVERY", 1e9)
     engine = Engine.open(url, Settings(method="tops"))
     engine.start(lambda _: None)
     for name in ("a", "b", "c"):

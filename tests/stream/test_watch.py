@@ -209,3 +209,32 @@ def test_a_monitor_belongs_to_one_calibrator_and_is_fed_by_it_alone() -> None:
 def test_what_is_refused(monitor: Any, message: str) -> None:
     with pytest.raises(InvalidInput, match=message):
         Calibrator("ops", monitor=monitor)
+
+
+@pytest.mark.parametrize("what", ["predict", "update", "run"])
+def test_what_a_monitor_was_not_told_the_next_call_tells_it(what: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    works: dict[str, Any] = {
+        "predict": lambda cal, _: cal.predict(0.6),
+        "update": lambda cal, receipt: cal.update(receipt, 1),
+        "run": lambda cal, _: cal.run([0.3, 0.6], [0, 1]),
+    }
+    pairs = []
+    for _ in range(2):
+        cal = Calibrator("ops", monitor=Monitor(arl=100, warm=0))
+        cal.run([0.2, 0.9], [0, 1])
+        pairs.append((cal, cal.predict(0.4)))
+    (cal, receipt), (done, theirs) = pairs
+    works[what](done, theirs)
+
+    def broken(*_: Any, **__: Any) -> None:
+        raise MemoryError
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Monitor, "_keep", broken)
+        patch.setattr(Monitor, "_run", broken)
+        for _ in range(2):  # the second time it does not get as far
+            with pytest.raises(MemoryError):
+                works[what](cal, receipt)
+    works["update"](done, theirs)
+    works["update"](cal, receipt)
+    assert cal.to_json() == done.to_json()

@@ -215,6 +215,17 @@ def test_a_lock_is_free_in_a_child_unless_the_thread_that_forks_holds_it() -> No
 
 
 @pytest.mark.usefixtures("alone")
+def test_a_lock_of_a_thread_that_is_gone_is_made_anew() -> None:
+    lock = forks.new_lock()
+    thread = threading.Thread(target=lock.acquire)
+    thread.start()
+    thread.join()
+    assert not lock.acquire(blocking=False)
+    forks._in_child()
+    assert lock.acquire(blocking=False)
+
+
+@pytest.mark.usefixtures("alone")
 def test_what_is_gone_is_forgotten() -> None:
     lock, cal, bank = forks.new_lock(), Calibrator("ops"), Bank("ops")
     assert len(forks._locks) >= 3 and len(forks._hosts) == 2

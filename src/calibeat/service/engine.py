@@ -31,7 +31,7 @@ from .setup import bank_of, settle_meta, warm
 from .store import Member, Store, StoreBusy, open_store
 from .store.ownership import ROWS, partition
 from .store.ranking import AT_ONCE as RANKED
-from .store.ranking import EVERY, SHARE
+from .store.ranking import EVERY, QUIET, SHARE
 from .store.records import HELD, LEARNT, PENDING, Alarm, Changes, Record, StreamState, rows_of
 from .store.totals import stored
 
@@ -154,7 +154,7 @@ class Engine:
                 mine = self.turn(requests)
                 if mine or (not requests and self._is_due()):
                     self._do(mine)
-                if self._unranked and time.monotonic() >= self._next_rank:
+                if self._unranked and (not requests or time.monotonic() >= self._next_rank):
                     self.rank()
             self.rank()
             if not self._unranked:
@@ -355,7 +355,9 @@ class Engine:
         """How long to wait if nobody comes."""
         if self.owner is not None:
             return min(LOOK, self.owner.wait())
-        return LOOK if self._has_ages() or self._unranked else None
+        if self._unranked:
+            return QUIET
+        return LOOK if self._has_ages() else None
 
     def _has_ages(self) -> bool:
         """Whether anything happens only because time passes."""

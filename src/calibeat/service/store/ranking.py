@@ -2,8 +2,8 @@
 
 Almost every event changes the place of its stream in some order. Indexes over the table of streams would make every
 group up to twice as expensive. So the places are in a table of their own, which the writer brings up to date in pieces,
-about once a second, for all streams that were written since: an order is up to a second old, or more while many
-thousand streams are written in a second. The numbers that a list shows are not taken from here.
+about once a second, for the streams that were written since: an order is up to a second old, or more while many hundred
+streams are written in every second. The numbers that a list shows are not taken from here.
 
 Keys are smallest first, and streams with equal keys are in the order of their names, so that one comparison of rows
 finds the next page.
@@ -14,8 +14,9 @@ from __future__ import annotations
 from typing import Any
 
 ENOUGH = 100  # outcomes, below which a calibration error is mostly luck
-EVERY = 1.0  # seconds between two pieces, and
-SHARE = 0.01  # of the writer's time at most
+EVERY = 1.0  # seconds between two pieces at least, and
+SHARE = 0.01  # of the writer's time at most; or
+QUIET = 0.1  # seconds between them, if nobody sends anything meanwhile
 AT_ONCE = 250  # streams in a piece
 BEFORE = -1e300  # every key
 
