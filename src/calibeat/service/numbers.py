@@ -57,9 +57,6 @@ class EngineNumbers:
     rejected: Counter[str] = field(default_factory=Counter)  # outcomes and batches that were not taken, by reason
     groups: int = 0
     pending: int = 0  # forecasts in the store without an outcome; of this engine's own view
-    oldest_pending: float | None = None  # their earliest time, seconds since 1970; as of the last look
-    partitions: int = 0  # that this worker owns, where workers own streams
-    forwarded: int = 0  # events that were sent to the workers that own their streams
     queued: int = 0  # events that wait now
     commit_seconds: Histogram = field(default_factory=lambda: Histogram(COMMIT_SECONDS))
     group_size: Histogram = field(default_factory=lambda: Histogram(GROUP_SIZES))
