@@ -31,7 +31,7 @@ WINDOW = 60  # requests without an answer
 
 def deliver(answers: list[tuple[Any, Any]]) -> None:
     """Write answers to the pipe."""
-    from calibeat.service.operations import Refusal
+    from calibeat.service.events import Refusal
 
     lines = [json.dumps([ticket, answer.code if isinstance(answer, Refusal) else answer]) for ticket, answer in answers]
     sys.stdout.write("\n".join(lines) + "\n")
@@ -40,7 +40,7 @@ def deliver(answers: list[tuple[Any, Any]]) -> None:
 
 def requests() -> Iterator[tuple[Any, list[Any]]]:
     """What comes from the pipe: tickets and events."""
-    from calibeat.service.operations import ForecastEvent, OutcomeEvent
+    from calibeat.service.events import ForecastEvent, OutcomeEvent
 
     print("ready", flush=True)  # noqa: T201 - the protocol of the pipe
     for line in sys.stdin:
@@ -244,7 +244,7 @@ def drain(clients: Clients, worker: Worker) -> None:
 
 def compare(clients: Clients, url: str) -> dict[str, Any]:
     """What the store says of everything that was told."""
-    from calibeat.service.operate import replay_check
+    from calibeat.service.maintenance import replay_check
     from calibeat.service.store import open_connection
 
     connection = open_connection(url)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from calibeat.service.engine import Engine, Settings
-from calibeat.service.operations import ForecastEvent, OutcomeEvent, Refusal
+from calibeat.service.events import ForecastEvent, OutcomeEvent, Refusal
 
 DAY = 86_400.0
 START = 1_800_000_000.0

@@ -22,9 +22,9 @@ from services import desk
 
 from calibeat import InvalidInput, SnapshotMismatch
 from calibeat.service.engine import FATAL, Engine, Settings
-from calibeat.service.group import Plan
-from calibeat.service.operate import check, info, replay_check
-from calibeat.service.operations import ForecastEvent, Refusal
+from calibeat.service.events import ForecastEvent, Refusal
+from calibeat.service.maintenance import check, info, replay_check
+from calibeat.service.plan import Plan
 from calibeat.service.store import open_reader, open_store, owned
 
 ALL = {"lost": 0, "doubled": 0, "changed": 0, "differences": []}

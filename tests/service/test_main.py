@@ -19,7 +19,7 @@ from served import address, receive, request, service_here, talk, wait_until
 
 from calibeat.cli.main import main
 from calibeat.service import main as service
-from calibeat.service.accesslog import AccessLog
+from calibeat.service.app import AccessLog
 from calibeat.service.main import StoredTokens
 from calibeat.service.server import stop_signals
 

@@ -12,9 +12,9 @@ import httpx
 from served import service_here
 
 from calibeat.cli.main import parser
+from calibeat.service.events import LONGEST
 from calibeat.service.limits import DEFAULT
 from calibeat.service.openapi import document
-from calibeat.service.operations import LONGEST
 from calibeat.service.settings import Settings
 
 PAGE = (Path(__file__).parents[2] / "docs" / "service.md").read_text()

@@ -16,8 +16,8 @@ from services import DAY, Desk, desk
 
 from calibeat import Bank
 from calibeat.cli.main import main
-from calibeat.service.operate import check, info, replay_check
-from calibeat.service.operations import ForecastEvent, OutcomeEvent, Refusal
+from calibeat.service.events import ForecastEvent, OutcomeEvent, Refusal
+from calibeat.service.maintenance import check, info, replay_check
 from calibeat.service.store import StoreBusy, is_store, open_connection, open_store, owned, postgres
 from calibeat.service.store.postgres import Overtaken
 

@@ -23,16 +23,16 @@ from calibeat.bank.bank import Bank
 from calibeat.bank.monitors import alarms_of, first_unread, give_up, monitor_states, set_monitor_states
 from calibeat.core.stats import LAST
 
-from .group import Answer, Plan, Request
-from .numbers import EngineNumbers
-from .operations import Event, ForecastEvent, OutcomeEvent, Refusal, check_events
+from .counters import EngineNumbers
+from .events import Event, ForecastEvent, OutcomeEvent, Refusal, check_events
+from .plan import Answer, Plan, Request
 from .settings import Settings
 from .setup import bank_of, settle_meta, warm
 from .store import Store, StoreBusy, open_store
 from .store.ranking import AT_ONCE as RANKED
 from .store.ranking import EVERY, SHARE
-from .store.records import HELD, LEARNT, PENDING, Alarm, Changes, Record, StreamState, rows_of
 from .store.totals import stored
+from .store.types import HELD, LEARNT, PENDING, Alarm, Changes, Record, StreamState, rows_of
 
 __all__ = ["Answer", "Engine", "Settings"]
 

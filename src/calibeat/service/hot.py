@@ -15,8 +15,8 @@ from typing import Any
 import msgspec
 
 from .engine import Engine
+from .events import Refusal
 from .limits import Limits
-from .operations import Refusal
 from .tokens import TokenBook
 from .wire import (
     Asked,

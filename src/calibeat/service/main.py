@@ -16,15 +16,14 @@ from calibeat._util.words import visible
 from calibeat.errors import InvalidInput
 
 from . import server
-from .accesslog import AccessLog
-from .app import Service
+from .app import AccessLog, Service
 from .engine import Engine
 from .hot import Hot
 from .limits import DEFAULT
 from .reads import Reads
 from .settings import Settings
 from .store import Reader, open_reader, without_password
-from .store.records import Alarm
+from .store.types import Alarm
 from .tokens import Refresher, Scope, TokenBook
 from .webhook import Webhook, read_secret
 

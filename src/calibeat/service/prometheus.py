@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 
-from .numbers import EngineNumbers, Histogram
+from .counters import EngineNumbers, Histogram
 from .store.reader import Totals
 
 MEDIA_TYPE = "text/plain; version=0.0.4; charset=utf-8"

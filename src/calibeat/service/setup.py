@@ -13,11 +13,11 @@ from calibeat.errors import InvalidInput, SnapshotMismatch
 from calibeat.monitor.monitor import Monitor
 from calibeat.stream.issuer import described
 
-from .books import Books
+from .rollups import Books
 from .settings import Settings
 from .store import Store
-from .store.records import SUMS
 from .store.schema import Connection, get_meta, set_meta
+from .store.types import SUMS
 
 DEFAULT = "auto"
 

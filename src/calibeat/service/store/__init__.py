@@ -14,10 +14,10 @@ from calibeat.errors import InvalidInput
 
 from .ranking import refresh
 from .reader import Reader
-from .records import Record, Rows, StreamState
 from .schema import migrate, version_of
 from .sqlite import SqliteConnection, SqliteStore, StoreBusy
 from .totals import recount
+from .types import Record, Rows, StreamState
 
 __all__ = [
     "Reader",

@@ -20,7 +20,6 @@ from calibeat._util.extras import missing
 from calibeat.errors import InvalidInput
 
 from . import ranking, schema, totals
-from .records import Record, Rows, StreamState
 from .sqlite import (
     EVENT_COLUMNS,
     RECORD_COLUMNS,
@@ -31,6 +30,7 @@ from .sqlite import (
     check_written,
     stream_state,
 )
+from .types import Record, Rows, StreamState
 
 try:
     import psycopg

@@ -18,7 +18,7 @@ from weakref import WeakSet
 from calibeat.errors import CalibeatError, InvalidInput, SnapshotMismatch
 
 from . import ranking, schema, totals
-from .records import Record, Rows, StreamState, weighted
+from .types import Record, Rows, StreamState, weighted
 
 BUSY = 10.0  # seconds to wait for a token command that writes
 LAST_READERS = 2.0  # seconds to wait, at the end, for those who are reading

@@ -75,7 +75,7 @@ class Refusal(Exception):
     >>> check_events([ForecastEvent("paris", "e1", 1.3)])
     Traceback (most recent call last):
     ...
-    calibeat.service.operations.Refusal: score must be in [0, 1], got 1.3 - at event 0
+    calibeat.service.events.Refusal: score must be in [0, 1], got 1.3 - at event 0
     """
 
     def __init__(self, code: str, message: str, at: int | str | None = None, status: int = 400) -> None:
