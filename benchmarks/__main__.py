@@ -51,7 +51,6 @@ TABLES = {
     "dashboard": "dashboard:opening",
     "lists": "dashboard:lists",
     "kill": "kill:kill",
-    "workers": "workers:workers",
     "serve": "serve:throughput",
     "soak": "serve:soak",
     "spark": "spark:scale",

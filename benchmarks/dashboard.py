@@ -21,7 +21,7 @@ from urllib.parse import quote
 
 from benchmarks.table import show, verdict
 from calibeat.service.engine import Engine, Settings
-from calibeat.service.operations import ForecastEvent, OutcomeEvent
+from calibeat.service.events import ForecastEvent, OutcomeEvent
 from calibeat.service.store import open_reader, owned, totals
 from calibeat.service.store.overview import ORDERS as RANKS
 from calibeat.service.store.overview import ROWS, overview

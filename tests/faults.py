@@ -330,7 +330,6 @@ def run(
 ) -> Load:
     """Serve requests, do these faults at random moments, one after another, and end in peace."""
     arguments = ["--store", url, "--method", method, "--seed", "7", "--monitor", MONITOR]
-    arguments += [] if services == 1 else ["--sharing", "rows"]
     load = Load(nursery, arguments, services, kills.Clients(seed, most=most))
     for fault in faults:
         load.get_busy()

@@ -1,13 +1,11 @@
 """Clients that retry, and engines that are killed with SIGKILL in the middle of their work.
 
-``python tests/kills.py STORE METHOD [FOLDER]`` is a worker: an engine that reads requests from its standard input, one
-JSON list a line, and writes answers. With a folder, it owns a part of the streams and meets the other workers there.
-The rest of the file are the clients, which check everything that they are told.
+``python tests/kills.py STORE METHOD`` is a worker: an engine that reads requests from its standard input, one JSON list
+a line, and writes answers. The rest of the file are the clients, which check everything that they are told.
 """
 
 from __future__ import annotations
 
-import asyncio
 import json
 import os
 import queue
@@ -33,7 +31,7 @@ WINDOW = 60  # requests without an answer
 
 def deliver(answers: list[tuple[Any, Any]]) -> None:
     """Write answers to the pipe."""
-    from calibeat.service.operations import Refusal
+    from calibeat.service.events import Refusal
 
     lines = [json.dumps([ticket, answer.code if isinstance(answer, Refusal) else answer]) for ticket, answer in answers]
     sys.stdout.write("\n".join(lines) + "\n")
@@ -42,7 +40,7 @@ def deliver(answers: list[tuple[Any, Any]]) -> None:
 
 def requests() -> Iterator[tuple[Any, list[Any]]]:
     """What comes from the pipe: tickets and events."""
-    from calibeat.service.operations import ForecastEvent, OutcomeEvent
+    from calibeat.service.events import ForecastEvent, OutcomeEvent
 
     print("ready", flush=True)  # noqa: T201 - the protocol of the pipe
     for line in sys.stdin:
@@ -62,37 +60,16 @@ def serve(url: str, method: str) -> None:
     engine.stop()
 
 
-async def serve_owned(url: str, method: str, folder: Path) -> None:
-    """The same where workers own streams: the router in front of the engine sends them each other's events."""
-    from calibeat.service.engine import Engine, Settings
-    from calibeat.service.forward import Router
-    from calibeat.service.store.ownership import Member
-
-    loop, ended = asyncio.get_running_loop(), asyncio.Event()
-    router = Router(Engine.open(url, Settings(method=method), member=Member.of(folder)), url, folder)
-    router.start(loop, deliver)
-
-    def read() -> None:
-        for ticket, events in requests():
-            loop.call_soon_threadsafe(partial(router.submit, ticket, events, checked=True))
-        loop.call_soon_threadsafe(ended.set)
-
-    threading.Thread(target=read).start()
-    await ended.wait()
-    await router.finish()
-    router.stop()
-
-
 # ---- the clients ----------------------------------------------------------------------------------------------------
 
 
 class Worker:
     """A process with an engine, as the clients see it."""
 
-    def __init__(self, url: str, method: str, log: Any, before: Any = None, folder: str | None = None) -> None:
+    def __init__(self, url: str, method: str, log: Any, before: Any = None) -> None:
         environment = {**os.environ, "NUMBA_DISABLE_JIT": "1"}  # starts in half a second; the bits are the same
         self.process = subprocess.Popen(
-            [sys.executable, __file__, url, method, *([] if folder is None else [folder])],
+            [sys.executable, __file__, url, method],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=log,
@@ -212,23 +189,12 @@ class Clients:
 
 
 def run(
-    url: str,
-    method: str,
-    kills: int,
-    *,
-    workers: int = 1,
-    most: int = 5,
-    seed: int = 0,
-    log: Any = None,
-    folder: Path | None = None,
+    url: str, method: str, kills: int, *, workers: int = 1, most: int = 5, seed: int = 0, log: Any = None
 ) -> Clients:
-    """Serve requests and kill workers at random moments, one after another; the last ones end in peace.
-
-    With a folder, the workers own streams and meet there.
-    """
+    """Serve requests and kill workers at random moments, one after another; the last ones end in peace."""
     clients = Clients(seed, most=most)
     moments = random.Random(seed + 1)  # noqa: S311 - a test
-    start = partial(Worker, url, method, log, folder=None if folder is None else str(folder))
+    start = partial(Worker, url, method, log)
     alive = [start() for _ in range(workers)]
     for _ in range(kills):
         victim = moments.randrange(workers)
@@ -278,7 +244,7 @@ def drain(clients: Clients, worker: Worker) -> None:
 
 def compare(clients: Clients, url: str) -> dict[str, Any]:
     """What the store says of everything that was told."""
-    from calibeat.service.operate import replay_check
+    from calibeat.service.maintenance import replay_check
     from calibeat.service.store import open_connection
 
     connection = open_connection(url)
@@ -348,7 +314,4 @@ NOTHING_WRONG = {"differ": 0, "lost": 0, "doubled": 0, "changed": 0, "wrong": []
 
 if __name__ == "__main__":
     if Path(sys.argv[0]).name == "kills.py":
-        if len(sys.argv) > 3:
-            asyncio.run(serve_owned(sys.argv[1], sys.argv[2], Path(sys.argv[3])))
-        else:
-            serve(sys.argv[1], sys.argv[2])
+        serve(sys.argv[1], sys.argv[2])

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from calibeat.service.engine import Engine, Settings
-from calibeat.service.operations import ForecastEvent, OutcomeEvent
+from calibeat.service.events import ForecastEvent, OutcomeEvent
 
 END = 1_790_000_000.0  # 21 September 2026, a Monday
 DAY = 86_400.0

@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 
 from calibeat.service.engine import Engine, Settings
-from calibeat.service.operations import ForecastEvent, OutcomeEvent, Refusal
-from calibeat.service.store.ownership import ROWS, Member
+from calibeat.service.events import ForecastEvent, OutcomeEvent, Refusal
 
 DAY = 86_400.0
 START = 1_800_000_000.0
@@ -19,9 +18,9 @@ START = 1_800_000_000.0
 class Desk:
     """What a client sees of an engine."""
 
-    def __init__(self, url: str, member: Member = ROWS, **settings: Any) -> None:
+    def __init__(self, url: str, **settings: Any) -> None:
         self.now = START
-        self.engine = Engine.open(url, Settings(**{"method": "tops", **settings}), lambda: self.now, member)
+        self.engine = Engine.open(url, Settings(**{"method": "tops", **settings}), lambda: self.now)
 
     def ask(self, *events: tuple[Any, ...]) -> Any:
         """A request of forecasts: (stream, id, score[, time])."""
@@ -72,9 +71,9 @@ class Desk:
 
 
 @contextmanager
-def desk(url: str, member: Member = ROWS, **settings: Any) -> Iterator[Desk]:
+def desk(url: str, **settings: Any) -> Iterator[Desk]:
     """An engine that is closed at the end."""
-    made = Desk(url, member, **settings)
+    made = Desk(url, **settings)
     try:
         yield made
     finally:

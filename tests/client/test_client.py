@@ -41,7 +41,7 @@ from calibeat.client.buffer import Buffer
 from calibeat.client.conversation import Conversation
 from calibeat.client.errors import error_of
 from calibeat.errors import CalibeatError, InvalidInput, OutcomeConflict, UnknownForecast, UnknownKey
-from calibeat.service.operations import Refusal
+from calibeat.service.events import Refusal
 from calibeat.service.wire import read_outcomes
 
 QUICK = Retries(3, first=0.01, longest=0.05)

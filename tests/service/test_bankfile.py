@@ -10,7 +10,7 @@ import pytest
 from services import START, desk
 
 from calibeat import TOPS, Bank, InvalidInput, Tracking
-from calibeat.service import operate
+from calibeat.service import maintenance
 from calibeat.service.bankfile import export_bank, import_bank
 from calibeat.service.store import open_reader
 from calibeat.service.store.overview import overview
@@ -52,12 +52,12 @@ def told(service, keys=KEYS, late=False):
 def test_a_service_goes_on_where_a_bank_was(url, saved, method, settings):
     bank = trained(method, **settings)
     assert import_bank(url, saved(bank)) == 3
-    assert operate.info(url)["forecasts"] == 120 and operate.info(url)["outcomes"] == 120
-    assert operate.replay_check(url).is_same and operate.check(url) == []
+    assert maintenance.info(url)["forecasts"] == 120 and maintenance.info(url)["outcomes"] == 120
+    assert maintenance.replay_check(url).is_same and maintenance.check(url) == []
     with desk(url, method=None) as service:
         found = told(service)
     assert found == bank.run(KEYS, SCORES, OUTCOMES).tolist()
-    assert operate.replay_check(url).is_same and operate.check(url) == []
+    assert maintenance.replay_check(url).is_same and maintenance.check(url) == []
 
 
 def test_a_bank_goes_on_where_a_service_was(url, tmp_path):
@@ -86,7 +86,7 @@ def test_an_empty_store_and_an_empty_bank(tmp_path):
         pass
     assert export_bank(str(tmp_path / "a.db"), tmp_path / "empty.bank") == 0
     assert import_bank(str(tmp_path / "b.db"), tmp_path / "empty.bank") == 0
-    assert operate.info(str(tmp_path / "b.db"))["method"] == "tops"
+    assert maintenance.info(str(tmp_path / "b.db"))["method"] == "tops"
 
 
 def test_monitors_begin_anew_and_are_replayed(url, saved):
@@ -99,7 +99,7 @@ def test_monitors_begin_anew_and_are_replayed(url, saved):
         for at in range(60):
             service.ask(("old1", f"o{at}", 0.9))
             service.tell(("old1", f"o{at}", 0))
-    assert operate.replay_check(url).is_same
+    assert maintenance.replay_check(url).is_same
 
 
 def test_another_method_begins_anew_and_old_events_go(url, saved):
@@ -107,10 +107,10 @@ def test_another_method_begins_anew_and_old_events_go(url, saved):
     with desk(url) as service:
         told(service)
         now = service.now
-    operate.rebuild(url, "ops")
-    assert operate.replay_check(url).is_same and operate.check(url) == []
-    assert operate.prune(url, 0.0, now + 1.0) == 120
-    assert operate.replay_check(url).is_same and operate.check(url) == []
+    maintenance.rebuild(url, "ops")
+    assert maintenance.replay_check(url).is_same and maintenance.check(url) == []
+    assert maintenance.prune(url, 0.0, now + 1.0) == 120
+    assert maintenance.replay_check(url).is_same and maintenance.check(url) == []
 
 
 def test_the_dashboard_shows_a_stream_that_has_only_a_state(url, saved):
@@ -137,10 +137,10 @@ def test_what_cannot_go_on_is_refused_whole(tmp_path, saved, bank, message):
     store = str(tmp_path / "calibeat.db")
     with desk(store) as service:
         service.ask(("s0", "e1", 0.3))
-    before = operate.info(store)
+    before = maintenance.info(store)
     with pytest.raises(InvalidInput, match=message):
         import_bank(store, saved(bank()))
-    assert operate.info(store) == before
+    assert maintenance.info(store) == before
     with pytest.raises(InvalidInput, match="method must be that of the bank, 'tops', got 'ops'"):
         import_bank(store, saved(trained()), "ops")
 

@@ -14,8 +14,8 @@ from services import DAY, desk
 
 from calibeat import Bank, InvalidInput, SnapshotMismatch
 from calibeat.service.engine import Engine, Settings
-from calibeat.service.operate import check, replay_check
-from calibeat.service.operations import ForecastEvent, OutcomeEvent, Refusal
+from calibeat.service.events import ForecastEvent, OutcomeEvent, Refusal
+from calibeat.service.maintenance import check, replay_check
 
 
 def test_a_forecast_is_that_of_a_bank_and_an_outcome_moves_it(url: str) -> None:

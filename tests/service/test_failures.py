@@ -13,7 +13,6 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 import kills
 import psycopg
@@ -23,9 +22,9 @@ from services import desk
 
 from calibeat import InvalidInput, SnapshotMismatch
 from calibeat.service.engine import FATAL, Engine, Settings
-from calibeat.service.group import Plan
-from calibeat.service.operate import check, info, replay_check
-from calibeat.service.operations import ForecastEvent, Refusal
+from calibeat.service.events import ForecastEvent, Refusal
+from calibeat.service.maintenance import check, info, replay_check
+from calibeat.service.plan import Plan
 from calibeat.service.store import open_reader, open_store, owned
 
 ALL = {"lost": 0, "doubled": 0, "changed": 0, "differences": []}
@@ -207,11 +206,9 @@ def test_no_server_is_a_sentence() -> None:
         Engine.open("postgresql://localhost:1/none", Settings())
 
 
-@pytest.mark.parametrize("sharing", ["rows", "own"])
-def test_two_workers_with_kills(server: Postgres, sharing: str) -> None:
+def test_two_workers_with_kills(server: Postgres) -> None:
     url = server.database()
-    with TemporaryDirectory() as folder:
-        clients = kills.run(url, "tops", 3, workers=2, folder=Path(folder) if sharing == "own" else None)
+    clients = kills.run(url, "tops", 3, workers=2)
     found = kills.compare(clients, url)
     assert {name: found[name] for name in kills.NOTHING_WRONG} == kills.NOTHING_WRONG
     assert check(url) == []

@@ -13,10 +13,10 @@ import pytest
 from served import request, service_here, talk
 
 from calibeat.service.app import Service
+from calibeat.service.counters import EngineNumbers
+from calibeat.service.events import Refusal
 from calibeat.service.hot import Call, Hot
 from calibeat.service.limits import Limits
-from calibeat.service.numbers import EngineNumbers
-from calibeat.service.operations import Refusal
 from calibeat.service.protocol import Heads, Protocol
 from calibeat.service.reads import Reads
 from calibeat.service.settings import Settings
@@ -215,7 +215,7 @@ def test_a_group_that_comes_after_the_end_is_only_logged(caplog: pytest.LogCaptu
     [("expired", 410, "expired"), ("unknown", 404, "unknown"), ("conflict", 409, "another"), ("held", 200, "held")],
 )
 def test_what_a_single_outcome_is_told(status: str, http: int, words: str) -> None:
-    from calibeat.service.operations import OutcomeEvent
+    from calibeat.service.events import OutcomeEvent
 
     call = Call()
     call.forecasts, call.single, call.events = False, True, [OutcomeEvent("s", "i", 1)]

@@ -10,8 +10,8 @@ import pytest
 from services import DAY, START, desk
 
 from calibeat.service.engine import Engine, Settings
-from calibeat.service.operate import check, info, rebuild, replay_check
-from calibeat.service.operations import ForecastEvent, OutcomeEvent
+from calibeat.service.events import ForecastEvent, OutcomeEvent
+from calibeat.service.maintenance import check, info, rebuild, replay_check
 from calibeat.service.store import open_connection, open_reader
 from calibeat.service.store.reader import Delay
 
@@ -192,7 +192,7 @@ def test_correcting_back_is_a_correction(url: str) -> None:
 
 
 def test_the_last_correction_counts_whatever_its_time(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("calibeat.service.operate.AT_ONCE", 1)
+    monkeypatch.setattr("calibeat.service.maintenance.AT_ONCE", 1)
     with desk(url, corrections=True) as service:
         service.ask(("paris", "e1", 0.8), ("paris", "e2", 0.8), ("rome", "e3", 0.8))
         service.tell(("paris", "e1", 1), ("paris", "e2", 1), ("rome", "e3", 1))

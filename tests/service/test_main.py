@@ -1,4 +1,4 @@
-"""The service put together, in this process: the line, signals, a socket that is passed on, a store that stalls."""
+"""The service put together, in this process: the line, signals, a store that stalls."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ import sqlite3
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import httpx
@@ -20,10 +19,9 @@ from served import address, receive, request, service_here, talk, wait_until
 
 from calibeat.cli.main import main
 from calibeat.service import main as service
-from calibeat.service.accesslog import AccessLog
-from calibeat.service.main import Options, StoredTokens, serve
+from calibeat.service.app import AccessLog
+from calibeat.service.main import StoredTokens
 from calibeat.service.server import stop_signals
-from calibeat.service.settings import Settings
 
 EVENT = {"stream": "s", "id": "i", "score": 0.5}
 BODY = json.dumps(EVENT).encode()
@@ -82,40 +80,6 @@ def test_every_address_of_this_machine_can_be_served_without_tokens(tmp_path: Pa
             assert http.get("/v1/streams", headers={"host": other}).status_code == 421
     with service_here(tmp_path / "calibeat.db", host="::1") as url:
         assert httpx.get(f"{url}/v1/streams").status_code == 200
-
-
-def test_a_worker_serves_the_socket_of_its_parent(tmp_path: Path) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        found: list[str] = []
-
-        def ready(where: str, stop: Callable[[], None]) -> None:
-            found.append(where)
-            stop()
-
-        copy = os.dup(listener.fileno())
-        options = Options(str(tmp_path / "calibeat.db"), Settings(method="ops"), listen_fd=copy)
-        assert serve(options, ready) is None
-        assert found == [f"http://127.0.0.1:{listener.getsockname()[1]}"]
-
-
-def test_several_workers_are_left_to_the_supervisor(monkeypatch: pytest.MonkeyPatch) -> None:
-    seen: list[object] = []
-
-    class Supervisor:
-        def __init__(self, *arguments: object) -> None:
-            seen.extend(arguments)
-
-        def run(self) -> int:
-            return signal.SIGTERM
-
-    monkeypatch.setattr(service, "Supervisor", Supervisor)
-    options = Options("postgresql://nowhere/x", port=0, workers=3, sharing="rows", typed=("serve",))
-    assert serve(options) == signal.SIGTERM
-    assert seen[0] == 3 and seen[2] == ("serve",)
-    seen.clear()
-    assert serve(replace(options, sharing=None)) == signal.SIGTERM
-    typed, name, folder = seen[2]  # type: ignore[misc]
-    assert (typed, name) == ("serve", "--peers") and not Path(folder).exists()  # it goes with the service
 
 
 def test_the_log_of_requests(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,9 +12,9 @@ import httpx
 from served import service_here
 
 from calibeat.cli.main import parser
+from calibeat.service.events import LONGEST
 from calibeat.service.limits import DEFAULT
 from calibeat.service.openapi import document
-from calibeat.service.operations import LONGEST
 from calibeat.service.settings import Settings
 
 PAGE = (Path(__file__).parents[2] / "docs" / "service.md").read_text()
@@ -43,7 +43,7 @@ def test_the_commands_and_the_program_of_the_page_do_what_it_shows(tmp_path: Pat
 def test_every_option_and_every_path_is_on_the_page() -> None:
     commands = next(action for action in parser("serve")._actions if hasattr(action, "choices") and action.choices)
     serve = commands.choices["serve"]  # type: ignore[index, call-overload]
-    hidden = {"--help", "--listen-fd", "--peers", "--no-webhook", "--method", "--seed", "--port"}
+    hidden = {"--help", "--method", "--seed", "--port"}
     for action in serve._actions:
         for option in action.option_strings:
             assert option in PAGE or option in hidden | {"-h"}, option

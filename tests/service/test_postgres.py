@@ -1,22 +1,24 @@
-"""The sessions of a PostgreSQL store: what is answered is on the disk, and one that hangs holds up nobody for long."""
+"""A PostgreSQL store: what is answered is on the disk, a session that hangs holds up nobody, two processes agree."""
 
 from __future__ import annotations
 
 import threading
-from contextlib import closing
+from contextlib import ExitStack, closing
 from typing import Any
 
 import httpx
+import numpy as np
 import psycopg
 import pytest
 from postgres import Postgres
 from served import service_apart, service_here, wait_until
-from services import desk
+from services import DAY, Desk, desk
 
+from calibeat import Bank
 from calibeat.cli.main import main
-from calibeat.service.operate import check, info, replay_check
-from calibeat.service.operations import ForecastEvent, Refusal
-from calibeat.service.store import StoreBusy, is_store, open_connection, open_store
+from calibeat.service.events import ForecastEvent, OutcomeEvent, Refusal
+from calibeat.service.maintenance import check, info, replay_check
+from calibeat.service.store import StoreBusy, is_store, open_connection, open_store, owned, postgres
 from calibeat.service.store.postgres import Overtaken
 
 SESSION = "calibeat.service.store.postgres"
@@ -149,3 +151,125 @@ def test_a_new_store_is_told_of(server: Postgres) -> None:
 def test_an_import_makes_a_store_only_if_it_is_told_to(server: Postgres, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["store", "import", "log.parquet", "--store", server.database()]) == 2
     assert "store must exist, got none - at PostgreSQL: --create makes one" in capsys.readouterr().err
+
+
+# ---- several processes ----------------------------------------------------------------------------------------------
+
+
+def test_two_services_answer_for_any_stream(server: Postgres) -> None:
+    url = server.database()
+    with ExitStack() as stack:
+        found = [stack.enter_context(service_apart(url, "--method", "ops")) for _ in range(2)]
+        one, two = [stack.enter_context(httpx.Client(base_url=service.url)) for service in found]
+        events = [{"stream": f"s{i % 5}", "id": f"e{i}", "score": i / 100} for i in range(60)]
+        answers = [(one, two)[i % 2].post("/v1/forecasts", json=event).json() for i, event in enumerate(events)]
+        assert [(two, one)[i % 2].post("/v1/forecasts", json=e).json() for i, e in enumerate(events)] == answers
+        told = [{"stream": e["stream"], "id": e["id"], "outcome": 1} for e in events]
+        posted = [(one, two)[i // 7 % 2].post("/v1/outcomes", json=each).json() for i, each in enumerate(told)]
+        assert {answer["status"] for answer in posted} == {"learnt"}
+        assert one.get("/v1/totals").json()["outcomes"] == 60
+        found[0].process.kill()
+        again = two.post("/v1/outcomes", json={"events": told}, timeout=30).json()["outcomes"]
+        assert {each["status"] for each in again} == {"repeated"}
+    assert replay_check(url).is_same and check(url) == []
+
+
+def test_a_stream_that_changes_hands_goes_on_where_it_was(server: Postgres) -> None:
+    url, bank, rng = server.database(), Bank("tops"), np.random.default_rng(1)
+
+    def work(process: Desk, name: str, first: int) -> None:
+        for at in range(first, first + 5):
+            score, outcome = float(rng.random()), int(rng.random() < 0.3)
+            made = bank.fold([name], [score], [np.nan])
+            assert process.ask((name, f"{name}-{at}", score)) == made.forecasts.tolist()
+            assert process.tell((name, f"{name}-{at}", outcome)) == ["learnt"]
+            bank.fold([name], [np.nan], [float(outcome)], made.receipts)
+
+    names = [f"s{i}" for i in range(8)]
+    with desk(url) as one:
+        with desk(url) as two:
+            for name in names:
+                work(one, name, 0)
+            for name in names[::2]:
+                work(two, name, 100)
+        for name in names:  # and back
+            work(one, name, 200)
+    assert replay_check(url).is_same and check(url) == []
+
+
+def test_a_process_that_loses_its_session_can_write_nothing(server: Postgres) -> None:
+    url = server.database()
+    with desk(url) as one, desk(url) as two:
+        one.ask(("paris", "e1", 0.5))
+        with psycopg.connect(url) as database:
+            lost = one.engine.store.connection.database.info.backend_pid
+            database.execute("SELECT pg_terminate_backend(%s)", (lost,))
+        assert two.tell(("paris", "e1", 1)) == ["learnt"]
+        with pytest.raises(one.engine.store.failures):  # which ends the process
+            one.ask(("paris", "e2", 0.5))
+    assert replay_check(url).is_same
+
+
+def test_what_comes_of_age_is_done_once(server: Postgres) -> None:
+    url, ages = server.database(), {"expire": 30 * DAY, "mature": DAY}
+    with desk(url, **ages) as one, desk(url, **ages) as two:
+        for name, process in (("paris", one), ("rome", two)):
+            process.ask((name, f"{name}-a", 0.5), (name, f"{name}-b", 0.5))
+            assert process.tell((name, f"{name}-a", 1)) == ["held"]
+        one.tick(2 * DAY)
+        assert info(url)["outcomes"] == 2
+        two.tick(40 * DAY)
+        one.tick(40 * DAY)
+        assert (one.engine.numbers.outcomes, two.engine.numbers.outcomes) == (2, 0)
+        assert (one.engine.numbers.expired, two.engine.numbers.expired) == (0, 2)
+        assert (info(url)["outcomes"], info(url)["expired"]) == (2, 2)
+    assert replay_check(url).is_same and check(url) == []
+
+
+def test_two_processes_take_the_same_id_at_the_same_time(server: Postgres) -> None:
+    url = server.database()
+    with desk(url) as one, desk(url) as two:
+        one.ask(("paris", "e1", 0.5))
+        known, store = two.engine.store.known, two.engine.store
+        answers = iter([{}])  # as if both had looked at one moment
+        store.known = lambda ids: next(answers, None) or known(ids)  # type: ignore[method-assign]
+        (answer,) = two.engine._try([(0, [ForecastEvent("rome", "e1", 0.5)])])
+        assert isinstance(answer[1], Refusal) and answer[1].status == 409
+        two.ask(("rome", "e2", 0.5))
+    assert replay_check(url).is_same and check(url) == []
+
+
+def test_a_stream_that_somebody_else_has_written_is_read_again(server: Postgres) -> None:
+    """It cannot happen as long as PostgreSQL keeps its locks. If it did, nothing would be lost."""
+    url = server.database()
+    with desk(url) as one, desk(url) as two:
+        one.ask(("paris", "e1", 0.5))
+        two.ask(("paris", "e2", 0.5))
+        store: Any = one.engine.store
+        locked = store.streams
+        store.streams = lambda *_: store.connection.begin() or {}  # without locks
+        with pytest.raises(store.retries, match="streams must be as they were read, got 1 that others"):
+            one.tell(("paris", "e1", 1))
+        store.streams = locked
+        one.engine.forget()
+        assert one.engine._try([(0, [OutcomeEvent("paris", "e1", 1)])]) == [(0, ["learnt"])]
+        assert two.engine._try([(0, [ForecastEvent("paris", "e3", 0.5)])])
+    assert replay_check(url).is_same and check(url) == []
+
+
+def test_a_session_that_ends_late_does_not_keep_a_command_out(
+    server: Postgres, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The session of a service that was killed may end a moment after it."""
+    url = server.database()
+    with desk(url) as first, psycopg.connect(url, autocommit=True) as database:
+        pid = first.engine.store.connection.database.info.backend_pid
+        sleep = postgres.time.sleep
+
+        def end_the_first(seconds: float) -> None:
+            database.execute("SELECT pg_terminate_backend(%s)", (pid,))
+            sleep(seconds)
+
+        monkeypatch.setattr(postgres.time, "sleep", end_the_first)
+        with owned(url):
+            pass

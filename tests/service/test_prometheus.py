@@ -8,7 +8,7 @@ from pathlib import Path
 import httpx
 from served import service_here
 
-from calibeat.service.numbers import EngineNumbers, Histogram
+from calibeat.service.counters import EngineNumbers, Histogram
 from calibeat.service.prometheus import render
 from calibeat.service.store.reader import Totals
 

@@ -13,8 +13,8 @@ import pytest
 from services import DAY, START, Desk, desk
 
 from calibeat.service.engine import Engine, Settings
-from calibeat.service.operate import rebuild
-from calibeat.service.operations import ForecastEvent
+from calibeat.service.events import ForecastEvent
+from calibeat.service.maintenance import rebuild
 from calibeat.service.store import Reader, open_connection, open_reader, overview, ranking
 from calibeat.service.store.reader import ORDERS
 

@@ -9,7 +9,7 @@ import pytest
 from services import desk
 
 from calibeat import SnapshotMismatch
-from calibeat.service.operate import check, info, replay_check
+from calibeat.service.maintenance import check, info, replay_check
 from calibeat.service.store import open_store, schema
 from calibeat.service.store.sqlite import SqliteConnection
 

@@ -114,9 +114,6 @@ def test_the_port_must_be_free(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("typed", "words"),
     [
-        (["--workers", "2"], "workers must be 1 with SQLite"),
-        (["--workers", "0"], "workers must be 1 or more"),
-        (["--sharing", "own"], "sharing must be rows with SQLite, whose file belongs to one process, got own"),
         (["--host", "192.0.2.1"], "free to listen on"),
         (["--host", "0.0.0.0"], "host must be loopback as long as there is no token"),  # noqa: S104
         (["--tls-cert", "x.pem"], "tls-cert and tls-key must come together"),

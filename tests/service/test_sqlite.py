@@ -21,7 +21,7 @@ from services import desk
 from calibeat import InvalidInput, SnapshotMismatch
 from calibeat.cli.main import main
 from calibeat.service.engine import FATAL, Settings
-from calibeat.service.operate import check, info, prune, replay_check
+from calibeat.service.maintenance import check, info, prune, replay_check
 from calibeat.service.store import StoreBusy, backup, is_store, open_connection, open_reader, open_store, owned
 from calibeat.service.store.sqlite import Overtaken, StoreGone, _stamp
 

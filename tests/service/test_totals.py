@@ -11,8 +11,8 @@ from services import DAY, START, desk
 
 from calibeat import Bank
 from calibeat.service.bankfile import import_bank
-from calibeat.service.operate import check, prune, rebuild
-from calibeat.service.operations import ForecastEvent, OutcomeEvent
+from calibeat.service.events import ForecastEvent, OutcomeEvent
+from calibeat.service.maintenance import check, prune, rebuild
 from calibeat.service.store import open_connection, open_reader, totals
 
 

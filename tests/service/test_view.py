@@ -12,7 +12,7 @@ from calibeat import Calibrator
 from calibeat.core.stats import log_loss
 from calibeat.errors import InvalidInput
 from calibeat.metrics import wilson
-from calibeat.service.operations import ForecastEvent, OutcomeEvent
+from calibeat.service.events import ForecastEvent, OutcomeEvent
 from calibeat.service.store import open_reader
 from calibeat.service.store.view import POINTS, view
 

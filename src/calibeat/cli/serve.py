@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import shlex
 import signal
 from pathlib import Path
 
@@ -29,13 +28,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--seed", type=int, metavar="N", help="for methods that draw, and a new store (0)")
     add("--host", default="127.0.0.1", help="another than loopback needs a token: calibeat token create (%(default)s)")
     add("--port", type=int, default=PORT, metavar="N", help="0 takes a free one (%(default)s)")
-    add("--workers", type=int, default=1, metavar="N", help="processes; more than one needs PostgreSQL (%(default)s)")
-    add(
-        "--sharing",
-        choices=("rows", "own"),
-        help="how workers share PostgreSQL. rows: each locks the rows that it writes; for several machines. own: each "
-        "owns a part of the streams and gets their events from the others; for one service (own with several workers)",
-    )
     labels = parser.add_argument_group("outcomes")
     labels.add_argument("--expire", metavar="AGE", help=f"give up forecasts without outcome at this age, {_TIME}")
     labels.add_argument("--expire-as", type=int, choices=(0, 1), help="and learn this outcome in its place")
@@ -60,9 +52,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     http.add_argument("--max-events", type=int, metavar="N", help="in one request (10,000)")
     http.add_argument("--max-connections", type=int, metavar="N", help="at the same time (4,000)")
     http.add_argument("--max-request-time", type=float, metavar="SECONDS", help="to send one request (20)")
-    add("--listen-fd", type=int, help=argparse.SUPPRESS)  # a worker gets the socket of the parent
-    add("--peers", type=Path, help=argparse.SUPPRESS)  # and the folder where workers meet
-    add("--no-webhook", action="store_true", help=argparse.SUPPRESS)  # one of the workers is enough for that
 
 
 def run(args: argparse.Namespace) -> int:
@@ -89,12 +78,9 @@ def run(args: argparse.Namespace) -> int:
             settings=settings,
             host=args.host,
             port=args.port,
-            workers=args.workers,
-            sharing=args.sharing,
-            peers=args.peers,
             tls=(args.tls_cert, args.tls_key) if args.tls_cert else None,
             access_log=args.access_log,
-            webhook=None if args.no_webhook else args.webhook,
+            webhook=args.webhook,
             webhook_secret=args.webhook_secret_file,
             limits=_given(
                 body=args.max_body,
@@ -102,8 +88,6 @@ def run(args: argparse.Namespace) -> int:
                 connections=args.max_connections,
                 request_seconds=args.max_request_time,
             ),
-            listen_fd=args.listen_fd,
-            typed=tuple(shlex.split(args.typed)[1:]),
         )
     )
     return STOPPED if stopped_by == signal.SIGINT else 0

@@ -17,7 +17,7 @@ from calibeat._util.words import counted, visible
 from calibeat.backtest.options import Options
 from calibeat.backtest.read.files import files_of, require_arrow
 from calibeat.errors import InvalidInput
-from calibeat.service import operate
+from calibeat.service import maintenance
 from calibeat.service.bankfile import export_bank, import_bank, is_bank_file
 from calibeat.service.export import export
 from calibeat.service.settings import Settings
@@ -116,13 +116,13 @@ def _print(args: argparse.Namespace, found: dict[str, Any], lines: list[str]) ->
 
 
 def _info(args: argparse.Namespace) -> None:
-    found = operate.info(args.store)
+    found = maintenance.info(args.store)
     _print(args, found, [f"{name:22}{'-' if value is None else value}" for name, value in found.items()])
 
 
 def _check(args: argparse.Namespace) -> int:
     with progress(None, sys.stderr, unit="events") as step:
-        problems = operate.check(args.store, step)
+        problems = maintenance.check(args.store, step)
     lines = problems[:SHOWN] or ["whole: events, numbers, receipts and roll-ups agree"]
     _print(args, {"whole": not problems, "problems": problems}, lines)
     return CHECK_FAILED if problems else 0
@@ -132,7 +132,11 @@ def _replay(args: argparse.Namespace) -> int:
     if args.check and args.method:
         raise InvalidInput("--check must come without --method: it changes nothing, got both")
     with progress(None, sys.stderr, unit="operations") as step:
-        found = operate.replay_check(args.store, step) if args.check else operate.rebuild(args.store, args.method, step)
+        found = (
+            maintenance.replay_check(args.store, step)
+            if args.check
+            else maintenance.rebuild(args.store, args.method, step)
+        )
     numbers = {"streams": found.streams, "forecasts": found.forecasts, "outcomes": found.outcomes}
     size = f"{counted(found.streams, 'stream')}, {counted(found.forecasts, 'forecast')}"
     size += f", {counted(found.outcomes, 'outcome')}"
@@ -170,7 +174,7 @@ def _prune(args: argparse.Namespace) -> None:
     if not is_time:
         raise InvalidInput(f"--older must be a time such as 90d or 12h, got {args.older!r}")
     with progress(None, sys.stderr, unit="operations") as step:
-        count = operate.prune(args.store, older / 1e6, step=step)
+        count = maintenance.prune(args.store, older / 1e6, step=step)
     _print(args, {"deleted": count}, [f"{counted(count, 'event')} deleted"])
 
 

@@ -8,15 +8,16 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import sys
 import time
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TextIO
 
+import msgspec
 from starlette.types import Receive, Scope, Send
 
-from .accesslog import AccessLog
+from .events import Refusal
 from .hot import ENCODED, FORBIDDEN, INTERNAL, NOT_JSON, READERS, UNAUTHORIZED, WRONG_HOST, Call, Hot
 from .limits import Limits
-from .operations import Refusal
 from .protocol import extra_headers
 from .reads import Reads, cold_routes, read_body
 from .tokens import TokenBook
@@ -141,3 +142,31 @@ class AsgiCall(Call):
         """Wake the coroutine."""
         if not self.answer.done():
             self.answer.set_result((status, body))
+
+
+_encode = msgspec.json.Encoder().encode
+
+
+class AccessLog:
+    """Writes to standard error unless told otherwise. Headers, bodies and query strings are never written."""
+
+    def __init__(self, stream: TextIO | None = None) -> None:
+        self._stream = sys.stderr if stream is None else stream
+
+    def line(self, method: str, path: str, status: int, size: int, seconds: float, client: Any) -> None:
+        """Write one request.
+
+        >>> AccessLog(sys.stdout).line("GET", "/healthz", 200, 18, 0.00042, ("127.0.0.1", 5))  # doctest: +ELLIPSIS
+        {"time":...,"client":"127.0.0.1","method":"GET","path":"/healthz","status":200,"bytes":18,"seconds":0.00042}
+        """
+        entry = {
+            "time": round(time.time(), 3),
+            "client": client[0] if client else None,
+            "method": method,
+            "path": path,
+            "status": status,
+            "bytes": size,
+            "seconds": round(seconds, 6),
+        }
+        self._stream.write(_encode(entry).decode() + "\n")
+        self._stream.flush()

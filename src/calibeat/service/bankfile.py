@@ -18,12 +18,12 @@ from calibeat.core.method import name_of
 from calibeat.core.stats import EVENTS, LAST, LOSSES
 from calibeat.errors import InvalidInput
 
-from .operations import bad_name
+from .events import bad_name
 from .settings import Settings
 from .setup import bank_of, check_described, claim_meta
 from .store import open_connection, owned
-from .store.records import BRIER, LOG_LOSS, RAW_BRIER, RAW_LOG_LOSS, SUMS
 from .store.schema import get_meta
+from .store.types import BRIER, LOG_LOSS, RAW_BRIER, RAW_LOG_LOSS, SUMS
 
 
 def is_bank_file(path: Path) -> bool:

@@ -23,17 +23,16 @@ from calibeat.bank.bank import Bank
 from calibeat.bank.monitors import alarms_of, first_unread, give_up, monitor_states, set_monitor_states
 from calibeat.core.stats import LAST
 
-from .group import Answer, Plan, Request
-from .numbers import EngineNumbers
-from .operations import Event, ForecastEvent, OutcomeEvent, Refusal, check_events, elsewhere
+from .counters import EngineNumbers
+from .events import Event, ForecastEvent, OutcomeEvent, Refusal, check_events
+from .plan import Answer, Plan, Request
 from .settings import Settings
 from .setup import bank_of, settle_meta, warm
-from .store import Member, Store, StoreBusy, open_store
-from .store.ownership import ROWS, partition
+from .store import Store, StoreBusy, open_store
 from .store.ranking import AT_ONCE as RANKED
 from .store.ranking import EVERY, QUIET, SHARE
-from .store.records import HELD, LEARNT, PENDING, Alarm, Changes, Record, StreamState, rows_of
 from .store.totals import stored
+from .store.types import HELD, LEARNT, PENDING, Alarm, Changes, Record, StreamState, rows_of
 
 __all__ = ["Answer", "Engine", "Settings"]
 
@@ -67,7 +66,6 @@ class Engine:
 
     def __init__(self, store: Store, settings: Settings, bank: Bank, clock: Callable[[], float] = time.time) -> None:
         self.store, self.settings, self.bank, self.clock = store, settings, bank, clock
-        self.owner = store.owner
         self.numbers = EngineNumbers()
         self.on_alarm: OnAlarm | None = None
         self.on_failure: Callable[[str], None] = _end_process
@@ -84,11 +82,9 @@ class Engine:
         self._next_rank = -np.inf
 
     @classmethod
-    def open(
-        cls, store_url: str, settings: Settings, clock: Callable[[], float] = time.time, member: Member = ROWS
-    ) -> Engine:
+    def open(cls, store_url: str, settings: Settings, clock: Callable[[], float] = time.time) -> Engine:
         """Open a store, or make one; settings that contradict the store are refused with a sentence."""
-        store = open_store(store_url, member)
+        store = open_store(store_url)
         try:
             method, seed = settle_meta(store, settings)
             engine = cls(store, settings, bank_of(method, seed, settings), clock)
@@ -127,13 +123,6 @@ class Engine:
             self.numbers.queued = self._events
             self._wake.notify()
 
-    def look(self) -> None:
-        """Look at once who owns what. Any thread may call it."""
-        if self.owner is not None:
-            self.owner.hurry()
-            with self._wake:
-                self._wake.notify()
-
     def stop(self) -> None:
         """Finish what waits, commit, deliver, close."""
         with self._wake:
@@ -151,9 +140,8 @@ class Engine:
                 requests = self._next()
                 if requests is None:
                     break
-                mine = self.turn(requests)
-                if mine or (not requests and self._is_due()):
-                    self._do(mine)
+                if requests or self._is_due():
+                    self._do(requests)
                 if self._unranked and (not requests or time.monotonic() >= self._next_rank):
                     self.rank()
             self.rank()
@@ -170,8 +158,6 @@ class Engine:
             while not self._waiting:
                 if self._stopping:
                     return None
-                if self.owner is not None and not self.owner.wait():
-                    return []
                 if not self._wake.wait(self._idle()) and (self._unranked or self._is_due()):
                     return []
             taken: list[Request] = []
@@ -182,24 +168,6 @@ class Engine:
             self._events -= size
             self.numbers.queued = self._events
             return taken
-
-    def turn(self, requests: list[Request]) -> list[Request]:
-        """Between two groups, partitions change hands. Requests for others are given back -> those to be done here."""
-        owner = self.owner
-        if owner is None:
-            return requests
-        given = owner.turn()
-        self.numbers.partitions = len(owner.mine)
-        if given:  # others may write them from now on
-            for name in [name for name in self._streams if partition(name) in given]:
-                del self._streams[name]
-        mine: list[Request] = []
-        others: list[Request] = []
-        for request in requests:
-            (mine if owner.owns([event.stream for event in request[1]]) else others).append(request)
-        if others:
-            self._tell(self._deliver, [(ticket, elsewhere()) for ticket, _ in others])
-        return mine
 
     def _do(self, requests: list[Request]) -> None:
         """One group, from the requests to their answers."""
@@ -225,7 +193,7 @@ class Engine:
         self._tell(self._deliver, answers)
 
     def _try(self, requests: list[Request]) -> list[tuple[Any, Answer]]:
-        """A group, once more where another worker was there first."""
+        """A group, once more where another process was there first."""
         for _ in range(TRIES - 1):
             try:
                 return self.process(requests)
@@ -353,8 +321,6 @@ class Engine:
 
     def _idle(self) -> float | None:
         """How long to wait if nobody comes."""
-        if self.owner is not None:
-            return min(LOOK, self.owner.wait())
         if self._unranked:
             return QUIET
         return LOOK if self._has_ages() else None

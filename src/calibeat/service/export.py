@@ -15,7 +15,7 @@ from calibeat._util.types import Ints
 from calibeat._util.words import visible
 
 from .store import open_connection, without_password
-from .store.records import ASSUMED, EXPIRED, HELD, LEARNT, PENDING
+from .store.types import ASSUMED, EXPIRED, HELD, LEARNT, PENDING
 
 STATUS = {PENDING: "pending", HELD: "held", LEARNT: "learnt", EXPIRED: "expired", ASSUMED: "assumed"}
 ROWS = 50_000  # in one batch

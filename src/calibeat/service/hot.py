@@ -10,12 +10,13 @@ import asyncio
 import logging
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import Any, Protocol
+from typing import Any
 
 import msgspec
 
+from .engine import Engine
+from .events import Refusal
 from .limits import Limits
-from .operations import Refusal
 from .tokens import TokenBook
 from .wire import (
     Asked,
@@ -49,13 +50,6 @@ WRONG_HOST = error_body(
 )
 
 
-class Submitter(Protocol):
-    """The part of the engine that the routes use."""
-
-    def submit(self, ticket: object, events: Any, *, checked: bool = False) -> None:
-        """Put a group's part into the queue; `Refusal` when it is full."""
-
-
 class Call:
     """A request that waits. Subclasses say how the answer leaves."""
 
@@ -73,7 +67,7 @@ class Call:
 class Hot:
     """Checks, reads and submits; renders what the engine answers."""
 
-    def __init__(self, engine: Submitter, tokens: TokenBook, limits: Limits) -> None:
+    def __init__(self, engine: Engine, tokens: TokenBook, limits: Limits) -> None:
         self.engine, self.tokens, self.limits = engine, tokens, limits
         self.refused: dict[str, int] = {}  # by code, for /metrics
         self._loop: asyncio.AbstractEventLoop | None = None

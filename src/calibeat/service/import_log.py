@@ -31,7 +31,7 @@ from calibeat.backtest.read.values import name_of
 from calibeat.errors import InvalidInput
 
 from .engine import Engine
-from .operations import CONFLICT, EXPIRED, LATEST, LEARNT, Event, ForecastEvent, OutcomeEvent, Refusal, bad_name
+from .events import CONFLICT, EXPIRED, LATEST, LEARNT, Event, ForecastEvent, OutcomeEvent, Refusal, bad_name
 from .settings import Settings
 from .setup import DEFAULT, bank_of, settle_meta, warm
 from .store import Store, one_transaction, owned_store

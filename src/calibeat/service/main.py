@@ -4,34 +4,28 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
 import socket
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 from calibeat._util.words import visible
 from calibeat.errors import InvalidInput
 
 from . import server
-from .accesslog import AccessLog
-from .app import Service
+from .app import AccessLog, Service
 from .engine import Engine
-from .forward import Router
 from .hot import Hot
 from .limits import DEFAULT
 from .reads import Reads
 from .settings import Settings
-from .store import Member, Reader, open_reader, sqlite_path, without_password
-from .store.ownership import ROWS
-from .store.records import Alarm
+from .store import Reader, open_reader, without_password
+from .store.types import Alarm
 from .tokens import Refresher, Scope, TokenBook
 from .webhook import Webhook, read_secret
-from .workers import MADE, Supervisor
 
 log = logging.getLogger("calibeat.service")
 
@@ -44,16 +38,11 @@ class Options:
     settings: Settings = field(default_factory=Settings)
     host: str = "127.0.0.1"
     port: int = 8377
-    workers: int = 1
-    sharing: str | None = None  # "rows" or "own"; None is own where there are several workers
     tls: tuple[str, str] | None = None
     access_log: bool = False
     webhook: str | None = None
     webhook_secret: Path | None = None
     limits: dict[str, Any] = field(default_factory=dict)
-    listen_fd: int | None = None
-    peers: Path | None = None  # where the workers of one service meet
-    typed: tuple[str, ...] = ()  # the command line, for workers
 
 
 Ready = Callable[[str, Callable[[], None]], None]
@@ -66,49 +55,27 @@ def serve(options: Options, ready: Ready | None = None) -> int | None:
     line with the address is printed.
     """
     logging.basicConfig(stream=sys.stderr, level=logging.WARNING, format="calibeat: %(levelname)s: %(message)s")
-    if options.workers > 1 and sqlite_path(options.store) is not None:
-        raise InvalidInput(
-            f"workers must be 1 with SQLite, whose file belongs to one process, got {options.workers}: "
-            "several workers need a store postgresql://..."
-        )
-    if options.workers < 1:
-        raise InvalidInput(f"workers must be 1 or more, got {options.workers}")
-    if options.sharing == "own" and sqlite_path(options.store) is not None:
-        raise InvalidInput("sharing must be rows with SQLite, whose file belongs to one process, got own")
-    if options.listen_fd is not None:
-        return _serve_one(options, socket.socket(fileno=options.listen_fd), ready)
-    with ExitStack() as stack:
-        listener = stack.enter_context(server.listen(options.host, options.port))
-        sharing = options.sharing or ("own" if options.workers > 1 else "rows")
-        if sharing == "own" and options.peers is None:  # only this user may open the folder
-            folder = stack.enter_context(TemporaryDirectory(prefix="calibeat-", ignore_cleanup_errors=True))
-            options = replace(options, peers=Path(folder))
-        if options.workers > 1:
-            more = () if options.peers is None else ("--peers", str(options.peers))
-            return Supervisor(options.workers, listener, (*options.typed, *more)).run()
-        return _serve_one(options, listener, ready)
+    with server.listen(options.host, options.port) as listener:
+        return _serve_at(listener, options, ready)
 
 
-def _serve_one(options: Options, listener: socket.socket, ready: Ready | None) -> int | None:
-    """One process: an engine, its routes, its signals."""
+def _serve_at(listener: socket.socket, options: Options, ready: Ready | None) -> int | None:
     limits = replace(DEFAULT, **options.limits)
     limits = replace(limits, connections=server.room_for(limits.connections))
     secret = read_secret(options.webhook_secret)
     webhook = Webhook(options.store, options.webhook, secret) if options.webhook else None
     with ExitStack() as stack:
-        member = ROWS if options.peers is None else Member.of(options.peers)
-        engine = Engine.open(options.store, options.settings, member=member)
+        engine = Engine.open(options.store, options.settings)
         engine.on_alarm = _log_alarms
         writing = stack.enter_context(ExitStack())  # closed after all who read: then the log goes into the file
         writing.callback(engine.store.close)  # once it has started, the engine does that itself
         if engine.store.is_new and ready is None:
-            sys.stdout.write(f"{MADE} {without_password(options.store)}\n")
+            sys.stdout.write(f"calibeat made a new store: {without_password(options.store)}\n")
             sys.stdout.flush()
         stored = stack.enter_context(closing(StoredTokens(options.store)))
         book = token_book(options, stored)
         refresher = Refresher(book, stored.read)
-        router = None if options.peers is None else Router(engine, options.store, options.peers)
-        hot = Hot(router or engine, book, limits)
+        hot = Hot(engine, book, limits)
         reads = stack.enter_context(closing(Reads(options.store, engine.numbers)))
         access_log = AccessLog() if options.access_log else None
         service = Service(hot, reads, book, limits, access_log, address=listener.getsockname()[0])
@@ -116,12 +83,8 @@ def _serve_one(options: Options, listener: socket.socket, ready: Ready | None) -
         def started(loop: asyncio.AbstractEventLoop) -> None:
             hot.use(loop)
             writing.pop_all()
-            if router is not None:
-                router.start(loop, hot.answer)
-                writing.callback(router.stop)
-            else:
-                engine.start(hot.deliver)
-                writing.callback(engine.stop)
+            engine.start(hot.deliver)
+            writing.callback(engine.stop)
             refresher.start()
             stack.callback(refresher.stop)
             if webhook is not None:
@@ -136,15 +99,7 @@ def _serve_one(options: Options, listener: socket.socket, ready: Ready | None) -
             sys.stdout.write(f"calibeat serves {without_password(options.store)} at {where}{book.who_may_connect}\n")
             sys.stdout.flush()
 
-        return server.run(
-            service,
-            listener,
-            started=started,
-            ready=announce,
-            finish=None if router is None else router.finish,
-            tls=options.tls,
-            parent=None if options.listen_fd is None else os.getppid(),
-        )
+        return server.run(service, listener, started=started, ready=announce, tls=options.tls)
 
 
 def _log_alarms(alarms: Sequence[Alarm]) -> None:

@@ -10,8 +10,8 @@ import msgspec
 from calibeat._version import __version__
 
 from . import wire
+from .events import ForecastEvent, OutcomeEvent
 from .limits import Limits
-from .operations import ForecastEvent, OutcomeEvent
 from .pages import OVERVIEW, VIEW
 from .parameters import HISTORY, LIMIT_ONLY, NONE, RELIABILITY, STREAMS, Parameters
 from .store.overview import Overview

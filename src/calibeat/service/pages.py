@@ -12,7 +12,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from . import dashboard
-from .operations import Refusal
+from .events import Refusal
 from .parameters import STREAMS, Parameter, Parameters
 from .store.overview import MOST_PAGES, ORDERS, Overview, overview
 from .store.view import SPANS, View, view

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import parse_qsl
 
-from .operations import is_text
+from .events import is_text
 from .store.reader import MOST, MOST_HOURS, ORDERS
 from .wire import LAST_TIME, LONGEST_NAME, bad
 

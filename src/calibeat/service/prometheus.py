@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 
-from .numbers import EngineNumbers, Histogram
+from .counters import EngineNumbers, Histogram
 from .store.reader import Totals
 
 MEDIA_TYPE = "text/plain; version=0.0.4; charset=utf-8"
@@ -46,10 +46,6 @@ def render(numbers: EngineNumbers, totals: Totals, refused: Mapping[str, int]) -
     page.histogram("group_size", numbers.group_size)
     page.add("queued", "gauge", "Events that wait for their group.")
     page.value("queued", numbers.queued)
-    page.add("partitions", "gauge", "Parts of the streams, of 64, that this worker owns; 0 where it locks rows.")
-    page.value("partitions", numbers.partitions)
-    page.add("forwarded_total", "counter", "Events that were sent to the workers that own their streams.")
-    page.value("forwarded_total", numbers.forwarded)
     page.add("streams", "gauge", "Streams in the store.")
     page.value("streams", totals.streams)
     page.add("pending", "gauge", "Forecasts in the store without an outcome.")

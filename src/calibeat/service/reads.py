@@ -22,9 +22,9 @@ from starlette.routing import Route
 from starlette.types import Receive
 
 from . import openapi, pages, prometheus
+from .counters import EngineNumbers
+from .events import Refusal
 from .hot import INTERNAL, UNAUTHORIZED
-from .numbers import EngineNumbers
-from .operations import Refusal
 from .parameters import HISTORY, LIMIT_ONLY, NONE, RELIABILITY, STREAMS, Parameters, is_readable
 from .store import Reader, open_reader
 from .store.reader import MOST_HOURS

@@ -21,7 +21,7 @@ from calibeat.bank.bank import Bank
 from calibeat.bank.monitors import give_up, monitor_states, set_monitor_states
 from calibeat.core.stats import LAST
 
-from .store.records import ASSUMED, EXPIRED, HELD, LEARNT, PENDING
+from .store.types import ASSUMED, EXPIRED, HELD, LEARNT, PENDING
 
 AT_ONCE = 5_000  # operations in one call of the bank
 STREAMS = 500  # read at once

@@ -5,13 +5,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import ipaddress
-import os
 import signal
 import socket
 import ssl
 import sys
 import threading
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from types import FrameType
 from typing import Any
@@ -62,7 +61,7 @@ class TlsDoor:
         for _ in range(AT_ONCE):
             try:
                 client, _ = self._listener.accept()
-            except (BlockingIOError, ConnectionAbortedError):  # another worker was faster, or the client left
+            except (BlockingIOError, ConnectionAbortedError):  # the client has left
                 return
             except OSError:  # no descriptor is left: others end in a moment
                 self._loop.remove_reader(self._listener.fileno())
@@ -105,17 +104,14 @@ class TlsDoor:
 
 
 class Server(uvicorn.Server):
-    """Stops on a signal after the last answers, and tells which one it was.
+    """Stops on a signal after the last answers, and tells which one it was."""
 
-    A worker stops also when its parent, which would start it again, is gone.
-    """
-
-    def __init__(self, config: uvicorn.Config, ready: Callable[[Server], None], parent: int | None = None) -> None:
+    def __init__(self, config: uvicorn.Config, ready: Callable[[Server], None]) -> None:
         super().__init__(config)
         self.service: Service = config.app  # type: ignore[assignment]
         self.most = self.service.limits.connections + MOST_LINGERING
         self.stopped_by: int | None = None
-        self._ready, self._parent = ready, parent
+        self._ready = ready
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -160,8 +156,7 @@ class Server(uvicorn.Server):
         """Ten times a second."""
         if counter % 10 == 0:
             sweep(self.server_state.connections, asyncio.get_running_loop().time())
-        is_orphan = self._parent not in {None, os.getppid()}
-        return await super().on_tick(counter) or is_orphan
+        return await super().on_tick(counter)
 
 
 def run(
@@ -170,14 +165,9 @@ def run(
     *,
     started: Callable[[asyncio.AbstractEventLoop], None],
     ready: Callable[[Server], None],
-    finish: Callable[[], Awaitable[None]] | None = None,
     tls: tuple[str, str] | None = None,
-    parent: int | None = None,
 ) -> int | None:
-    """Serve until a signal comes, and return it; or until the parent is gone, for a worker that has one.
-
-    `started` is called with the loop before the first connection, `finish` is awaited after the last one.
-    """
+    """Serve until a signal comes, and return it. `started` is called with the loop before the first connection."""
     config = uvicorn.Config(
         service,
         http=Protocol,
@@ -197,13 +187,11 @@ def run(
         config.load()
     except (OSError, ssl.SSLError) as error:
         raise InvalidInput(f"TLS needs a certificate and its key as PEM files: {error}") from None
-    server = Server(config, ready, parent)
+    server = Server(config, ready)
 
     async def serve() -> None:
         started(asyncio.get_running_loop())
         await server.serve(sockets=[listener])
-        if finish is not None:
-            await finish()
 
     with asyncio.Runner(loop_factory=_loop_factory()) as runner:
         runner.run(serve())

@@ -13,11 +13,11 @@ from calibeat.errors import InvalidInput, SnapshotMismatch
 from calibeat.monitor.monitor import Monitor
 from calibeat.stream.issuer import described
 
-from .books import Books
+from .rollups import Books
 from .settings import Settings
 from .store import Store
-from .store.records import SUMS
 from .store.schema import Connection, get_meta, set_meta
+from .store.types import SUMS
 
 DEFAULT = "auto"
 
@@ -29,7 +29,7 @@ def settle_meta(store: Store, settings: Settings) -> tuple[str, int]:
         method, seed = (settings.method or DEFAULT).lower(), settings.seed or 0
         _check_method(method)
         claim_meta(store.connection, method, seed, settings.monitor)
-        meta = get_meta(store.connection)  # another worker may have been first
+        meta = get_meta(store.connection)  # another process may have been first
     elif json.loads(meta.get("monitor", "null")) != settings.monitor:
         # Monitors that begin, end or change in the middle cannot be replayed.
         set_meta(store.connection, "monitor", json.dumps(settings.monitor))

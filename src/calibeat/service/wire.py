@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal, NamedTuple
 import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
 
-from .operations import (
+from .events import (
     LATEST,
     LONGEST,
     ForecastEvent,
@@ -192,7 +192,7 @@ def read_forecasts(body: bytes, most: int) -> Asked:
     >>> read_forecasts(b'{"events": [{"stream": "paris", "id": "e1", "score": 1.3}]}', 100)
     Traceback (most recent call last):
         ...
-    calibeat.service.operations.Refusal: score must be a number in [0, 1], got 1.3 - at event 0
+    calibeat.service.events.Refusal: score must be a number in [0, 1], got 1.3 - at event 0
     """
     try:
         found = _forecasts.decode(body)
@@ -217,7 +217,7 @@ def read_outcomes(body: bytes, most: int) -> Asked:
     >>> read_outcomes(b'{"stream": "paris", "id": "e1", "outcome": 2}', 100)
     Traceback (most recent call last):
         ...
-    calibeat.service.operations.Refusal: outcome must be 0 or 1, got 2
+    calibeat.service.events.Refusal: outcome must be 0 or 1, got 2
     """
     try:
         found = _outcomes.decode(body)

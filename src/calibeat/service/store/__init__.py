@@ -12,17 +12,14 @@ from urllib.parse import unquote
 from calibeat._util.files import atomic
 from calibeat.errors import InvalidInput
 
-from .ownership import Member, Ownership
 from .ranking import refresh
 from .reader import Reader
-from .records import Record, Rows, StreamState
 from .schema import migrate, version_of
 from .sqlite import SqliteConnection, SqliteStore, StoreBusy
 from .totals import recount
+from .types import Record, Rows, StreamState
 
 __all__ = [
-    "Member",
-    "Ownership",
     "Reader",
     "Store",
     "StoreBusy",
@@ -42,10 +39,8 @@ class Store(Protocol):
     """What an engine needs of a database. All calls come from the engine's own thread."""
 
     failures: tuple[type[Exception], ...]  # what ends the process: the store is the truth
-    retries: tuple[type[Exception], ...]  # what another worker can cause: the group is done once more
+    retries: tuple[type[Exception], ...]  # what another process can cause: the group is done once more
     is_new: bool  # whether this one made it
-    is_shared: bool  # whether others may write to the same streams
-    owner: Ownership | None  # what this worker owns; None where any worker may write any stream
     connection: Any
 
     def begin(self) -> None:
@@ -88,17 +83,14 @@ class Store(Protocol):
         """Let go of the database."""
 
 
-def open_store(url: str, member: Member | None = None) -> Store:
-    """The store at a path, ``sqlite:///path`` or ``postgresql://...``; it is made if there is none.
-
-    Who writes events to a PostgreSQL store is a `Member` of those who share it.
-    """
+def open_store(url: str) -> Store:
+    """The store at a path, ``sqlite:///path`` or ``postgresql://...``; it is made if there is none."""
     path = sqlite_path(url)
     if path is not None:
         return SqliteStore(path)
     from .postgres import PostgresStore  # psycopg is needed only here
 
-    return PostgresStore(url, member)
+    return PostgresStore(url)
 
 
 def open_connection(url: str, *, write: bool = False) -> Any:

@@ -14,7 +14,7 @@ from calibeat.errors import InvalidInput
 
 from .ranking import behind, first_key
 from .reader import Reader, matching
-from .records import LOG_LOSS, RAW_LOG_LOSS
+from .types import LOG_LOSS, RAW_LOG_LOSS
 
 DAY = 86_400.0
 FRESH = 7 * DAY  # how long an alarm ranks a stream first

@@ -1,11 +1,9 @@
-"""The shared store: PostgreSQL, for several workers or machines.
+"""The shared store: PostgreSQL, for several processes or machines.
 
-By rows, any worker may get any event: a group first locks the rows of its streams, in the order of their names, so that
-no two workers wait for each other. What others have changed since is read again. Then ids are looked up: whoever could
-have written them has committed.
-
-With ownership, a worker gets only events of partitions that it owns (`ownership`). It trusts its memory: no row is
-locked or read again. Both ways a stream is written only if it is as it was read: a fault in the sharing loses nothing.
+Any process may get any event. A group first locks the rows of its streams, in the order of their names, so that no two
+processes wait for each other. What others have changed since is read again. Then ids are looked up: whoever could have
+written them has committed. A stream is written only if it has the version that was read: a fault in the locks loses
+nothing.
 """
 
 from __future__ import annotations
@@ -22,8 +20,6 @@ from calibeat._util.extras import missing
 from calibeat.errors import InvalidInput
 
 from . import ranking, schema, totals
-from .ownership import IN_SQL, PATIENCE, ROWS, SOON, Member, Ownership, join
-from .records import Record, Rows, StreamState
 from .sqlite import (
     EVENT_COLUMNS,
     RECORD_COLUMNS,
@@ -34,6 +30,7 @@ from .sqlite import (
     check_written,
     stream_state,
 )
+from .types import Record, Rows, StreamState
 
 try:
     import psycopg
@@ -53,6 +50,8 @@ _ALIVE_THERE = "SET tcp_keepalives_idle = 8; SET tcp_keepalives_interval = 4; SE
 # A service that hangs, such as a process that was stopped, holds up nobody for long: PostgreSQL ends its session after
 # HUNG seconds in the middle of a group, and nobody waits longer than LOCKED seconds for a row that it has locked.
 HUNG, LOCKED = 20.0, 2.0
+
+PATIENCE, SOON = 3.0, 0.05  # seconds in which the session of a process that was killed may end, and between two tries
 
 # What is answered must be on the disk of the server. All values but "off" see to that; those that also wait for other
 # servers are left alone. As a value of the session it stays when the configuration is read again.
@@ -212,21 +211,19 @@ def _unless_locked() -> Iterator[None]:
 
 
 class PostgresStore:
-    """The store as one worker of several uses it."""
+    """The store as one process of several uses it."""
 
     failures: tuple[type[Exception], ...] = (psycopg.Error, OSError, Overtaken)
     retries: tuple[type[Exception], ...] = (
-        errors.UniqueViolation,  # another worker took the same id for another stream at the same time
+        errors.UniqueViolation,  # another process took the same id for another stream at the same time
         errors.DeadlockDetected,
         errors.SerializationFailure,
         Overtaken,
     )
-    is_shared = True
 
-    def __init__(self, url: str, member: Member | None = None) -> None:
+    def __init__(self, url: str) -> None:
         self.connection = PostgresConnection(url)
         self._run = self.connection.database.execute
-        self.owner: Ownership | None = None
         try:
             self._set("idle_in_transaction_session_timeout", HUNG)
             with self._alone():
@@ -237,10 +234,7 @@ class PostgresStore:
                 if not ranking.is_whole(self.connection):
                     ranking.refresh(self.connection)
                 self.connection.run(totals.BEGIN, (self._writer,))
-            if member is not None:
-                self._run(_ALIVE_THERE)
-                join(self._run, member, self._alone)
-                self.owner = None if member == ROWS else Ownership(self._run, member)
+            self._run(_ALIVE_THERE)
             self._set("lock_timeout", LOCKED)  # for groups: migrations may take long
         except BaseException:
             self.connection.close()
@@ -275,14 +269,12 @@ class PostgresStore:
         """A group begins with its locks: `streams`."""
 
     def streams(self, names: Collection[str], cached: Mapping[str, StreamState]) -> dict[str, StreamState]:
-        """Lock the streams of these names, in their order, or own them; give those that memory does not have."""
+        """Lock the streams of these names, in their order; give those that memory does not have as they are now."""
         with _unless_locked():
             return self._streams(names, cached)
 
     def _streams(self, names: Collection[str], cached: Mapping[str, StreamState]) -> dict[str, StreamState]:
         self.connection.begin()
-        if self.owner is not None:
-            return self._read([name for name in names if name not in cached])
         rows = self._run(
             "SELECT name, version FROM stream WHERE name = ANY(%s) ORDER BY name FOR UPDATE", (list(names),)
         ).fetchall()
@@ -326,11 +318,10 @@ class PostgresStore:
     def due(self, status: int, before: float, limit: int) -> list[tuple[str, Record]]:
         """Events of a status whose forecast was made at this time or before, the earliest first: (stream, event)."""
         columns = ", ".join(f"e.{column}" for column in RECORD_COLUMNS.split(", "))
-        mine = "" if self.owner is None else f"AND {IN_SQL} = ANY(?) "
         rows = self.connection.all(
             f"SELECT s.name, {columns} FROM event e JOIN stream s ON s.number = e.stream "  # noqa: S608
-            f"WHERE e.status = {int(status)} AND e.time <= ? {mine}ORDER BY e.time, e.stream, e.nth LIMIT ?",
-            (before, limit) if self.owner is None else (before, list(self.owner.mine), limit),
+            f"WHERE e.status = {int(status)} AND e.time <= ? ORDER BY e.time, e.stream, e.nth LIMIT ?",
+            (before, limit),
         )
         return [(row[0], Record(*row[1:])) for row in rows]
 

@@ -22,9 +22,9 @@ from calibeat.errors import InvalidInput
 from calibeat.monitor.monitor import Monitor
 
 from .ranking import KEYS, behind, first_key
-from .records import CALIBRATED, DELAY_COUNT, DELAYS, HOUR, LOG_LOSS, RAW, RAW_LOG_LOSS, SUMS
 from .schema import get_meta
 from .totals import COUNTS, READ, named
+from .types import CALIBRATED, DELAY_COUNT, DELAYS, HOUR, LOG_LOSS, RAW, RAW_LOG_LOSS, SUMS
 
 ORDERS = ("name", "events", "pending", "alarms", "error", "recent")
 _OLDEST = "SELECT min(time) FROM event e WHERE e.status = 0 AND e.stream = s.number"

@@ -18,8 +18,7 @@ from weakref import WeakSet
 from calibeat.errors import CalibeatError, InvalidInput, SnapshotMismatch
 
 from . import ranking, schema, totals
-from .ownership import Ownership
-from .records import Record, Rows, StreamState, weighted
+from .types import Record, Rows, StreamState, weighted
 
 BUSY = 10.0  # seconds to wait for a token command that writes
 LAST_READERS = 2.0  # seconds to wait, at the end, for those who are reading
@@ -194,8 +193,6 @@ class SqliteStore:
 
     failures: tuple[type[Exception], ...] = (sqlite3.Error, OSError, StoreGone, Overtaken)
     retries: tuple[type[Exception], ...] = ()  # nobody else writes, so nothing is worth another try
-    is_shared = False
-    owner: Ownership | None = None  # one process has all streams
 
     def __init__(self, path: Path) -> None:
         self.path = path.resolve()  # links to it are the same store

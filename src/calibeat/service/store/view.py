@@ -18,7 +18,7 @@ from calibeat.metrics import wilson
 
 from .overview import AlarmRow, alarm_rows
 from .reader import Delay, Reader, StreamInfo
-from .records import CALIBRATED, HOUR, RAW, TENTHS
+from .types import CALIBRATED, HOUR, RAW, TENTHS
 
 SPANS = {"day": 24, "week": 168, "month": 30 * 24, "all": None}  # in hours
 WIDTHS = (1, 2, 3, 6, 12, 24, 48, 168, 336, 672, 2688, 8736)  # hours of a point

@@ -10,15 +10,15 @@ import numpy as np
 import pytest
 
 from calibeat.core.jit import compiled, plain
-from calibeat.service.books import Books, errors_of
-from calibeat.service.store.records import BRIER, DELAYS, LOG_LOSS, RAW_BRIER, RAW_LOG_LOSS, SUMS, TENTHS
+from calibeat.service.rollups import Books, errors_of
+from calibeat.service.store.types import BRIER, DELAYS, LOG_LOSS, RAW_BRIER, RAW_LOG_LOSS, SUMS, TENTHS
 
 STREAMS = [3, 8, 11]
 
 
 @pytest.mark.parametrize("way", [compiled, plain])
 def test_sums_and_roll_ups_are_those_of_the_operations(way: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("calibeat.service.books.for_cost", lambda kernel, _: way(kernel))
+    monkeypatch.setattr("calibeat.service.rollups.for_cost", lambda kernel, _: way(kernel))
     rng = np.random.default_rng(0)
     n = 600
     stream = rng.choice(STREAMS[:2], n).tolist()

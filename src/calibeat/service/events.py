@@ -27,8 +27,6 @@ LEARNT, HELD, REPEATED, UNKNOWN, CONFLICT, EXPIRED, CORRECTED = (
     "corrected",
 )
 
-ELSEWHERE = "elsewhere"  # the code of a refusal among workers
-
 # Control characters stand for nothing that a person can read, and no database takes all of them. Halves of surrogate
 # pairs are not text.
 _UNREADABLE = re.compile("[\x00-\x1f\x7f\ud800-\udfff]")
@@ -77,17 +75,12 @@ class Refusal(Exception):
     >>> check_events([ForecastEvent("paris", "e1", 1.3)])
     Traceback (most recent call last):
     ...
-    calibeat.service.operations.Refusal: score must be in [0, 1], got 1.3 - at event 0
+    calibeat.service.events.Refusal: score must be in [0, 1], got 1.3 - at event 0
     """
 
     def __init__(self, code: str, message: str, at: int | str | None = None, status: int = 400) -> None:
         super().__init__(message)
         self.code, self.message, self.at, self.status = code, message, at, status
-
-
-def elsewhere() -> Refusal:
-    """The answer of a worker that does not own a stream; whoever asked it asks the owner."""
-    return Refusal(ELSEWHERE, "the stream must belong to this worker, got one of another - try again", None, 503)
 
 
 def taken(what: str, id: str, at: int) -> Refusal:  # noqa: A002 - the word of the API

@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from .group import Plan
+    from .plan import Plan
+
 
 COMMIT_SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5)
 GROUP_SIZES = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1_000, 2_000, 5_000)
@@ -57,9 +58,6 @@ class EngineNumbers:
     rejected: Counter[str] = field(default_factory=Counter)  # outcomes and batches that were not taken, by reason
     groups: int = 0
     pending: int = 0  # forecasts in the store without an outcome; of this engine's own view
-    oldest_pending: float | None = None  # their earliest time, seconds since 1970; as of the last look
-    partitions: int = 0  # that this worker owns, where workers own streams
-    forwarded: int = 0  # events that were sent to the workers that own their streams
     queued: int = 0  # events that wait now
     commit_seconds: Histogram = field(default_factory=lambda: Histogram(COMMIT_SECONDS))
     group_size: Histogram = field(default_factory=lambda: Histogram(GROUP_SIZES))

@@ -11,8 +11,9 @@ from dataclasses import dataclass, field
 from math import nan
 from typing import Any, cast
 
-from .books import Books
-from .operations import (
+from calibeat.service.store.types import Changes, Correction, Record, StreamState, weighted
+
+from .events import (
     CONFLICT,
     CORRECTED,
     EXPIRED,
@@ -25,9 +26,9 @@ from .operations import (
     Refusal,
     taken,
 )
+from .rollups import Books
 from .settings import Settings
-from .store import records
-from .store.records import Changes, Correction, Record, StreamState, weighted
+from .store import types
 
 Answer = list[float] | list[str] | Refusal
 Request = tuple[Any, list[ForecastEvent] | list[OutcomeEvent]]  # a ticket, and its events
@@ -109,7 +110,7 @@ class Plan:
             record = self._records.get(event.id)
             if record is None:
                 time = self._now if event.time is None else float(event.time)
-                record = Record(state.number, -1, event.id, -1, time, event.score, nan, None, records.PENDING, None)
+                record = Record(state.number, -1, event.id, -1, time, event.score, nan, None, types.PENDING, None)
                 record.is_new = True
                 self._records[event.id] = record
                 new.append((state, record))
@@ -154,22 +155,22 @@ class Plan:
         if state is None or record is None or record.stream != state.number:
             return self._reject(UNKNOWN)
         time = self._now if event.time is None else float(event.time)
-        if record.status == records.PENDING:
+        if record.status == types.PENDING:
             record.outcome, record.outcome_time = event.outcome, time
             mature = self._settings.mature
             if mature is not None and self._now < record.time + mature:
                 self._hold(state, record)
                 return HELD
-            self.learn(state, record, records.LEARNT)
+            self.learn(state, record, types.LEARNT)
             return LEARNT
-        if record.status in {records.EXPIRED, records.ASSUMED}:
+        if record.status in {types.EXPIRED, types.ASSUMED}:
             return self._reject(EXPIRED)
         # What the client said last counts, also where a replay has still to apply it.
         if (record.outcome if record.corrected is None else record.corrected) == event.outcome:
             return REPEATED
         if not self._settings.corrections:
             return self._reject(CONFLICT)
-        if record.status == records.HELD:  # nothing was learnt yet
+        if record.status == types.HELD:  # nothing was learnt yet
             record.outcome, record.outcome_time = event.outcome, time
             self._touch(record)
             return CORRECTED
@@ -180,7 +181,7 @@ class Plan:
     # ---- what happens to an event -----------------------------------------------------------------------------------
 
     def _hold(self, state: StreamState, record: Record) -> None:
-        record.status = records.HELD
+        record.status = types.HELD
         state.pending -= 1
         self.pending -= 1
         state.held += 1
@@ -190,7 +191,7 @@ class Plan:
 
     def learn(self, state: StreamState, record: Record, status: int) -> None:
         """The outcome of a record is learnt now."""
-        if record.status == records.HELD:
+        if record.status == types.HELD:
             state.held -= 1
             self.matured += 1
         else:
@@ -199,7 +200,7 @@ class Plan:
         record.status, record.outcome_seq = status, state.seq
         state.seq += 1
         state.outcomes += 1
-        if status == records.ASSUMED:
+        if status == types.ASSUMED:
             state.expired += 1
             self.expired += 1
         self.learnt += 1
@@ -212,9 +213,9 @@ class Plan:
         assumed = self._settings.expire_as
         if assumed is not None:
             record.outcome, record.outcome_time = assumed, self._now
-            self.learn(state, record, records.ASSUMED)
+            self.learn(state, record, types.ASSUMED)
             return
-        record.status, record.receipt = records.EXPIRED, None
+        record.status, record.receipt = types.EXPIRED, None
         self.given_up.append((state.name, record.nth))
         state.pending -= 1
         self.pending -= 1
@@ -246,7 +247,7 @@ class Plan:
                 record.forecast = forecast
                 receipt = next(made)
                 # A forecast that is settled in this same group needs none, unless its outcome is held.
-                record.receipt = receipt if record.status in {records.PENDING, records.HELD} else None
+                record.receipt = receipt if record.status in {types.PENDING, types.HELD} else None
         self._keep_books()
         changes.settled = list(self._settled.values())
         return changes

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from calibeat.service.operations import LATEST, ForecastEvent, OutcomeEvent, Refusal, check_events
+from calibeat.service.events import LATEST, ForecastEvent, OutcomeEvent, Refusal, check_events
 
 
 @pytest.mark.parametrize("score", [0.0, 1.0, 0.5])

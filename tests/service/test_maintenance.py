@@ -15,7 +15,7 @@ from calibeat import Bank, InvalidInput, UnknownMethod
 from calibeat.core.stats import STATS
 from calibeat.service import replay
 from calibeat.service.bankfile import import_bank
-from calibeat.service.operate import check, info, prune, rebuild, replay_check
+from calibeat.service.maintenance import check, info, prune, rebuild, replay_check
 from calibeat.service.store import open_connection
 
 

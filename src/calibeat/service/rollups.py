@@ -14,8 +14,7 @@ from calibeat._util.types import Ints, Vector
 from calibeat.core.jit import compilable, for_cost
 from calibeat.core.stats import log_loss
 from calibeat.metrics import calibration_error_of_gaps
-
-from .store.records import (
+from calibeat.service.store.types import (
     BRIER,
     CALIBRATED,
     DELAY_COUNT,

@@ -15,14 +15,8 @@ import numpy as np
 from calibeat.bank.bank import Bank
 from calibeat.bank.monitors import first_unread
 from calibeat.core.stats import EVENTS, STATS, log_loss
-
-from . import replay
-from .books import Books, errors_of
-from .replay import Forecast, InOrder, Log, Play, Replay, Stream, Structure, pieces, streams_of
-from .settings import Settings
-from .setup import bank_of, check_described, description_of
-from .store import open_connection, owned, totals
-from .store.records import (
+from calibeat.service.store.schema import get_meta, set_meta
+from calibeat.service.store.types import (
     ASSUMED,
     BRIER,
     CALIBRATED,
@@ -39,7 +33,13 @@ from .store.records import (
     TENTHS,
     tenth,
 )
-from .store.schema import get_meta, set_meta
+
+from . import replay
+from .replay import Forecast, InOrder, Log, Play, Replay, Stream, Structure, pieces, streams_of
+from .rollups import Books, errors_of
+from .settings import Settings
+from .setup import bank_of, check_described, description_of
+from .store import open_connection, owned, totals
 
 AT_ONCE = 1000  # corrections
 # Of each event the one that came last, whatever time the client gave it.
