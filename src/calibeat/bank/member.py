@@ -116,12 +116,12 @@ class Member(Calibrator):
         """Learn on the copy of the row; then put it back, in one step."""
         short = self._short is not None and forecast is self._latest and type(outcome) is int and 0 <= outcome <= 1
         if short:  # pragma: no cover - the leg that measures coverage has the JIT off
-            settle_one, spec, row, asked, receipt = self._short
+            kernels, spec, row, asked, receipt = self._short
             event, y, settled = forecast.event, float(outcome), self._receipts.settled
             first, marks, _ = settled.span
             at, self._mark[0] = event - first, 0
             is_open = 0 <= at < len(marks) - 1 and marks[at] == OPEN
-            if is_open and settle_one(spec, row, event, y, asked, receipt, self._marks, event):
+            if is_open and kernels.settle_one(spec, row, event, y, asked, receipt, self._marks, event):
                 self._take_over(forecast, y, settled, marks, at, marks, 0)
                 return
         super().update(forecast, outcome)
