@@ -69,7 +69,7 @@ def rewritten(whole: bytes, **changes: Any) -> bytes:
     """A file with another header, whose checksum is right: what a forger or another version would write."""
     length = struct.unpack_from("<I", whole, 12)[0]
     text = json.dumps({**json.loads(whole[48 : 48 + length]), **changes}).encode()
-    start = struct.pack("<8sII32s", b"calibank", 2, len(text), hashlib.sha256(text).digest())
+    start = struct.pack("<8sII32s", b"calibank", 1, len(text), hashlib.sha256(text).digest())
     return (start + text).ljust(4096, b"\0") + whole[4096:]
 
 

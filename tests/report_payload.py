@@ -71,7 +71,7 @@ def payload(
         for n in names
     }
     return {
-        "schema": 3,
+        "schema": 1,
         "title": "flights-2013.parquet",
         "command": "calibeat backtest flights-2013.parquet --outcome late --time departs --key carrier --report r.html",
         "versions": {"calibeat": "0.4.0", "python": "3.11.9", "numpy": "2.4.6", "numba": "0.68.1"},

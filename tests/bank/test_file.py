@@ -159,7 +159,7 @@ def without(whole: bytes, field: str) -> bytes:
     header = json.loads(whole[48 : 48 + length])
     del header[field]
     text = json.dumps(header).encode()
-    start = struct.pack("<8sII32s", b"calibank", 2, len(text), hashlib.sha256(text).digest())
+    start = struct.pack("<8sII32s", b"calibank", 1, len(text), hashlib.sha256(text).digest())
     return (start + text).ljust(4096, b"\0") + whole[4096:]
 
 
@@ -178,7 +178,8 @@ def test_what_a_bank_cannot_hold_is_refused(tmp_path: Path) -> None:
     cases = {
         "header that can be read": rewritten(whole, arrays=None),
         "'method'": without(whole, "method"),
-        "version 1 or 2, got 3": whole[:8] + struct.pack("<I", 3) + whole[12:],
+        "'receipts'": without(whole, "receipts"),
+        "must be of version 1, got 2": whole[:8] + struct.pack("<I", 2) + whole[12:],
         "method that this version does not know": rewritten(whole, method={"features": None}),
         "keys must be": rewritten(whole, keys="dates"),
         "count must be": rewritten(whole, count=-1),
@@ -244,7 +245,7 @@ def test_a_bank_larger_than_memory_can_be_opened(tmp_path: Path) -> None:
     arrays = {name: {"offset": at, "bytes": size, "sha256": ""} for name, (at, size) in sizes.items()}
     text = json.dumps({**header, "arrays": arrays}).encode()
     with (tmp_path / "large").open("wb") as file:
-        file.write(struct.pack("<8sII32s", b"calibank", 2, len(text), hashlib.sha256(text).digest()) + text)
+        file.write(struct.pack("<8sII32s", b"calibank", 1, len(text), hashlib.sha256(text).digest()) + text)
         file.truncate(4096 * -(-(rows + 8 * count * (TOPS.width + 6)) // 4096))
     if (tmp_path / "large").stat().st_blocks * 512 > 2**20:
         pytest.skip("this file system has no sparse files")
@@ -410,26 +411,3 @@ def test_a_file_larger_than_memory_is_a_sentence(tmp_path: Path) -> None:
     for kind, advice in ((Bank, ", open it with mmap=True"), (MultiBank, "")):
         with pytest.raises(InvalidInput, match=rf"must fit in memory, got 1\d{{10}} bytes - in .*/3{advice}$"):
             kind.load(tmp_path / "3")
-
-
-V01 = Path(__file__).parents[1] / "fixtures" / "v0.1"
-
-
-@pytest.mark.parametrize("name", ["tops-ints", "auto-strings", "hops-independent"])
-@pytest.mark.parametrize("verify", [False, True])
-def test_files_of_the_first_version(name: str, verify: bool, tmp_path: Path) -> None:
-    expected = json.loads((V01 / "expected.json").read_text())
-    keys, forecasts = expected["banks"][name]["keys"], expected["banks"][name]["forecasts"]
-    later, after = expected["later"], expected["after"]
-    bank, mapped = (Bank.load(V01 / f"{name}.bank", verify=verify, mmap=mmap) for mmap in (False, True))
-    assert mapped.predict_many(keys[:1], later[:1])[0].hex() == forecasts[0]
-    assert [float(p).hex() for p in bank.run(keys, later, after)] == forecasts
-    bank.save(tmp_path / "new")
-    twin = Bank.load(tmp_path / "new")
-    assert list(twin) == list(bank) == list(mapped)
-    same(twin.run(keys, later, after), bank.run(keys, later, after))
-    whole = bytearray((V01 / f"{name}.bank").read_bytes())
-    whole[-5000] ^= 1
-    (tmp_path / "damaged").write_bytes(whole)
-    with pytest.raises(SnapshotMismatch):
-        Bank.load(tmp_path / "damaged")

@@ -77,16 +77,6 @@ def test_an_update_that_fails_can_be_done_again(monkeypatch: pytest.MonkeyPatch)
     assert bank.rows(["a"]).tobytes() == twin.rows(["a"]).tobytes()
 
 
-def test_files_of_the_first_version_do_not_know_which_events_are_open() -> None:
-    bank = Bank.load(Path(__file__).parents[1] / "fixtures" / "v0.1" / "tops-ints.bank")
-    assert not bank._members.complete
-    key = next(iter(bank))
-    receipt = bank.predict(key, 0.5)
-    bank.update(key, receipt, 1)
-    bank.update(key, receipt, 1)
-    assert bank[key].outcomes == bank[key].events
-
-
 @pytest.mark.parametrize("prior", [None, "pooled"])
 def test_late_outcomes_give_the_type_and_the_bits_of_a_calibrator(prior: str | None) -> None:
     scores, due = pandas.Series(np.linspace(0.1, 0.9, 60)), delays(60)

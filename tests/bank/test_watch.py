@@ -14,7 +14,6 @@ from calibeat import AUTO, TOPS, Bank, Calibrator, InvalidInput, Monitor, Snapsh
 from calibeat.monitor.many import Monitors
 
 Vector = np.ndarray[tuple[int], np.dtype[np.float64]]
-V01 = Path(__file__).parents[1] / "fixtures" / "v0.1"
 
 
 def template(**changes: Any) -> Monitor:
@@ -243,9 +242,7 @@ def test_a_file_whose_monitors_are_damaged_is_refused(tmp_path: Path) -> None:
         bank.save(tmp_path / "bank")
 
 
-def test_older_files_load_without_monitors(tmp_path: Path) -> None:
-    for path in sorted(V01.glob("*.bank")):
-        assert Bank.load(path).watched is None
+def test_files_say_whether_there_are_monitors(tmp_path: Path) -> None:
     Bank(TOPS).save(tmp_path / "empty")
     assert Bank.load(tmp_path / "empty").watched is None
     watched().save(tmp_path / "new")

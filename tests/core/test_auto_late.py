@@ -36,7 +36,6 @@ from calibeat import (
 )
 from calibeat.core import receipt as layout
 from calibeat.core.method import params_of
-from calibeat.core.receipt import adopted
 
 Vector = NDArray[np.float64]
 Due = NDArray[np.int64]
@@ -157,11 +156,12 @@ def test_what_the_lean_row_does() -> None:
     cal.run(scores, outcomes, due=np.arange(300) + 30)
     assert cal.params["temper"] > 1.0 and cal.params["mean_lag"] > 20.0
     assert "horizon" not in cal.params["lanes"] and sum(cal.params["lanes"].values()) == pytest.approx(1.0)
-    assert repr(LEAN.learner) == "Lanes(horizon=False)" and repr(Lanes()) == "Lanes()"
+    assert repr(LEAN.learner) == "Lanes(horizon=False)" and repr(Lanes()) == "Lanes(horizon=True)"
     assert LEAN.to_dict()["learner"] == {"kind": "lanes", "horizon": False}
-    assert AUTO.to_dict()["learner"] == {"kind": "lanes"}
+    assert AUTO.to_dict()["learner"] == {"kind": "lanes", "horizon": True}
     assert Method.from_dict(json.loads(json.dumps(LEAN.to_dict()))) == LEAN
-    assert Method.from_dict({**AUTO.to_dict(), "learner": {"kind": "lanes", "horizon": True}}) == AUTO
+    with pytest.raises(InvalidInput, match=r"Lanes must have horizon, got $"):
+        Method.from_dict({**AUTO.to_dict(), "learner": {"kind": "lanes"}})
     with pytest.raises(InvalidInput, match="Lanes horizon must be True or False, got 1"):
         Lanes(horizon=1)  # type: ignore[arg-type]
 
@@ -266,28 +266,7 @@ def test_the_certificate_is_that_of_immediate_outcomes_where_none_is_late() -> N
             bounds.auto_late(wrong)
 
 
-# ---- what 0.1 wrote ----------------------------------------------------------------------------------------------
-
-
-def test_rows_of_0_1_are_taken_over() -> None:
-    """Old numbers at their places, young ones as in a new row."""
-    for method in (AUTO, LEAN, Method(Beta(), Lanes()), Method(Platt(), ONS(), Spline()), OPS):
-        cal = Calibrator(method)
-        cal.run(*STREAMS["random"]())
-        row, later = cal.row, [3 * (method.learner.code == Lanes.code), 2 * (method.calibeater is not None)]
-        cells = len(method.learner.initial(method.features)) + 2
-        end = method.width - len(method.learner.tail()) - 2 * method.mixes
-        old = np.concatenate([row[: cells - later[0]], row[cells : end - later[1]], row[end : end + 2 * method.mixes]])
-        assert len(old) == method.old_width
-        same(method.adopted_rows(old[None])[0], row.copy())
-
-
-def test_receipts_of_0_1_are_taken_over() -> None:
-    old = [3.0, 0.25, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.24]
-    new = adopted(old)
-    assert len(new) == layout.RECEIPT_WIDTH
-    assert new == (3.0, 0.24, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.0, 0.9)
-    assert adopted(new) == new and adopted(()) == ()
+# ---- rows that cannot be -----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

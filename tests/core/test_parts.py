@@ -117,20 +117,21 @@ def test_params_of_rows_that_nobody_moves() -> None:
     assert params_of_rows(raw, np.zeros((3, 2))) == {} == params_of(raw, [0.0, 0.0])
 
 
-# ---- what names a stream never changes ---------------------------------------------------------------------------
+# ---- what names a stream -----------------------------------------------------------------------------------------
 
 
 def test_the_repr_of_a_method_is_that_of_its_parts() -> None:
     """Receipts are named by a hash of it."""
     assert repr(Method()) == "Method(features=None, learner=None, calibeater=None)"
     assert repr(calibeat.AUTO) == (
-        "Method(features=Beta(start=(1.0, -1.0, 0.0), clip=1e-05), learner=Lanes(), calibeater=Spline(control=0.0))"
+        "Method(features=Beta(start=(1.0, -1.0, 0.0), clip=1e-05), learner=Lanes(horizon=True), "
+        "calibeater=Spline(control=0.0))"
     )
     for method in variants().values():
         shown = (f"{slot}={getattr(method, slot)!r}" for slot in ("features", "learner", "calibeater"))
         guard = [] if method.guard is None else [f"guard={method.guard!r}"]
         assert repr(method) == f"Method({', '.join([*shown, *guard])})"
-        assert list(method.to_dict()) == ["features", "learner", "calibeater", *(["guard"] if guard else [])]
+        assert list(method.to_dict()) == ["features", "learner", "calibeater", "guard"]
 
 
 def test_learners_with_a_ball_say_its_radius() -> None:

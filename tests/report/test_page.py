@@ -13,7 +13,7 @@ from html.parser import HTMLParser
 import pytest
 from report_payload import HOSTILE, VARIANTS, payload
 
-from calibeat import report
+from calibeat import InvalidInput, report
 from calibeat.report.delays import folded
 from calibeat.report.leaderboard import Scale, bar
 
@@ -380,7 +380,7 @@ def test_write_fails_without_touching_what_is_there(year, tmp_path):
         report.write({key: value for key, value in year.items() if key != "verdict"}, target)
     folder = tmp_path / "folder.html"
     folder.mkdir()
-    with pytest.raises(OSError, match=r"folder\.html"):
+    with pytest.raises(InvalidInput, match=r"folder\.html"):
         report.write(year, folder)
     assert target.read_text() == "before"
     assert sorted(path.name for path in tmp_path.iterdir()) == ["folder.html", "report.html"]

@@ -6,7 +6,6 @@ import json
 import math
 import pickle
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,12 +13,19 @@ import pytest
 from conformance import same
 from streams import STREAMS
 
-import calibeat
-from calibeat import BM, OPS, TOPS, CalibeatError, Calibrator, Forecast, InvalidInput, OutcomeConflict, UnknownForecast
+from calibeat import (
+    BM,
+    OPS,
+    TOPS,
+    Bank,
+    CalibeatError,
+    Calibrator,
+    Forecast,
+    InvalidInput,
+    OutcomeConflict,
+    UnknownForecast,
+)
 from calibeat.stream import settled as settled_module
-from calibeat.stream.snapshot import _checksum
-
-FIXTURES = Path(__file__).parents[1] / "fixtures" / "v0.1"
 
 
 @pytest.fixture
@@ -224,17 +230,15 @@ def test_restarts_without_end_leave_a_bounded_trace() -> None:
 
 
 def test_more_outcomes_than_forecasts() -> None:
-    """Of an old snapshot nobody knows which events are settled, only how many."""
-    cal = Calibrator(OPS)
-    receipts = [cal.predict(0.5) for _ in range(3)]
-    cal.update(receipts[0], 1)
-    cal.update(receipts[1], 1)
-    state = json.loads(cal.to_json())
-    for later in ("settled", "lives", "checksum"):
-        del state[later]
-    old = Calibrator.from_json(json.dumps({**state, "checksum": _checksum(state)}))
-    old.update(receipts[0], 1)
-    refused(old, lambda: old.update(receipts[2], 1), "got one more than the 3 forecasts - at event 2", OutcomeConflict)
+    """After `Bank.fold` a bank does not know which events are settled, only how many."""
+    bank = Bank(OPS)
+    told = bank.fold(["a"] * 3, [0.5] * 3, [np.nan] * 3)
+    bank.fold(["a"] * 2, [np.nan] * 2, [1, 1], told.receipts[:2])
+    receipts, member = [Forecast.from_bytes(receipt.tobytes()) for receipt in told.receipts], bank["a"]
+    member.update(receipts[0], 1)
+    with pytest.raises(OutcomeConflict, match="got one more than the 3 forecasts - at event 2"):
+        member.update(receipts[2], 1)
+    assert member.outcomes == 3
 
 
 # ---- receipts from outside ---------------------------------------------------------------------------------------
@@ -303,23 +307,3 @@ def test_receipts_made_by_hand_are_looked_at_like_those_that_travelled() -> None
     refused(tops, lambda: tops.update(edited, 1), "forecast cell must be a whole number in [0, 9], got 1000000")
     tops.update(receipt._replace(event=np.int64(0), cell=np.int8(receipt.cell)), 1)  # other types, same numbers
     assert tops.outcomes == 1
-
-
-# ---- calibeat 0.1.0 ----------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("name", ["auto", "ops", "tops", "hops", "obs", "tobs", "wps", "whb", "f99", "ogd"])
-def test_snapshots_and_receipts_of_the_first_version(name: str) -> None:
-    expected = json.loads((FIXTURES / "expected.json").read_text())
-    cal = Calibrator.from_json((FIXTURES / f"{name}.snapshot.json").read_text())
-    receipts = [Forecast.from_json(text) for text in json.loads((FIXTURES / f"{name}.receipts.json").read_text())]
-    for receipt, y in zip(receipts, expected["after"], strict=False):
-        cal.update(receipt, y)
-        cal.update(by_json(receipt), y)  # from now on it is known
-        with pytest.raises(OutcomeConflict):
-            cal.update(receipt, 1 - y)
-        cal = Calibrator.from_json(cal.to_json())
-    forecasts = cal.run(expected["later"], expected["after"])
-    if name != "auto":  # which learns late outcomes otherwise than it did; test_old_files has its reference
-        assert [x.hex() for x in forecasts.tolist()] == expected["streams"][name]
-    assert calibeat.Calibrator.from_json(cal.to_json()).to_json() == cal.to_json()

@@ -9,8 +9,6 @@ bytes        hold
 48 -         the header, JSON: method, seed, clock, count, and for each array its type, place, length and SHA-256
 then         the arrays, little-endian, each from the beginning of a page of 4096 bytes
 ===========  ===============================================================================================
-
-Version 1, of calibeat 0.1, hashes keys without a seed; its table and hashes are made anew when it is loaded.
 """
 
 from __future__ import annotations
@@ -45,8 +43,7 @@ if TYPE_CHECKING:
 
 Sections = dict[str, npt.NDArray[Any]]
 
-MAGIC, VERSION, PAGE = b"calibank", 2, 4096
-_READABLE = (1, 2)
+MAGIC, FORMAT, PAGE = b"calibank", 1, 4096
 _AT_ONCE = 2**20  # bytes
 _MOST_HEADER = 2**20  # bytes: ours have a thousand
 _START = struct.Struct("<8sII32s")
@@ -96,7 +93,7 @@ def _write(file: Any, header: dict[str, Any], sections: Sections) -> None:
     file.truncate(at)
     text = json.dumps({**header, "arrays": places}).encode()
     file.seek(0)
-    file.write(_START.pack(MAGIC, VERSION, len(text), hashlib.sha256(text).digest()) + text)
+    file.write(_START.pack(MAGIC, FORMAT, len(text), hashlib.sha256(text).digest()) + text)
 
 
 def _written(file: Any, array: npt.NDArray[Any]) -> str:
@@ -121,14 +118,12 @@ def _check_written(kind: type[Bank], part: Path) -> None:
 def load(kind: type[Bank], path: Path, *, mmap: bool, verify: bool, threads: int) -> Bank:
     """The bank of a file; anything that is not one, whole and undamaged, is a `SnapshotMismatch`."""
     with open_regular(path, "bank file") as file:
-        version, header = _header(path, file)
+        header = _header(path, file)
         size = os.fstat(file.fileno()).st_size
         try:
             bank = _empty(kind, header, threads)
-            _check_sizes(bank._method, header, version)  # before memory is asked for
+            _check_sizes(bank._method, header)  # before memory is asked for
             arrays = _arrays(path, header, _mapped(file) if mmap else _read(file), verify=verify)
-            if version == 1:
-                arrays.pop("table", None)
             _fill(bank, header, arrays, verify=verify)
         except _NO_BANK as error:
             raise SnapshotMismatch(f"bank file must hold what a bank can hold: {error} - in {path}") from error
@@ -136,7 +131,7 @@ def load(kind: type[Bank], path: Path, *, mmap: bool, verify: bool, threads: int
             raise _too_large(path, size, "" if mmap else ", open it with mmap=True") from None
     bank._writable = not mmap
     if bank._writable:  # a bank that cannot learn takes no receipts; and its rows are not to be looked at one by one
-        bank._store.adopt()
+        bank._store.accept_foreign_rows()
     return bank
 
 
@@ -149,7 +144,7 @@ def save_sections(path: Path, header: dict[str, Any], sections: Sections, check:
 def load_sections(path: Path) -> tuple[dict[str, Any], Sections]:
     """The inverse of `save_sections`, with checksums compared."""
     with open_regular(path, "bank file") as file:
-        _, header = _header(path, file)
+        header = _header(path, file)
         try:
             return header, _arrays(path, header, _read(file), verify=True)
         except MemoryError:
@@ -159,7 +154,7 @@ def load_sections(path: Path) -> tuple[dict[str, Any], Sections]:
 def copied(kind: type[Bank], header: dict[str, Any], sections: Sections, threads: int) -> Bank:
     """A bank of its own, with what is under way."""
     bank = revived(kind, header, sections, threads, verify=False)
-    bank._store.adopt()
+    bank._store.accept_foreign_rows()
     return bank
 
 
@@ -206,8 +201,6 @@ def _empty(kind: type[Bank], header: dict[str, Any], threads: int) -> Bank:
 
 def _fill(bank: Bank, header: dict[str, Any], sections: Sections, *, verify: bool) -> None:
     method = bank._method
-    if len(sections["pool"]) == method.old_width != method.width:
-        sections = _adopted(method, sections)
     _check_lengths(method, header, {name: len(array) for name, array in sections.items()})
     if verify:
         _check_content(method, header, sections)
@@ -219,15 +212,7 @@ def _fill(bank: Bank, header: dict[str, Any], sections: Sections, *, verify: boo
     if verify and bank._store.monitors is not None:
         bank._store.monitors.settings.check_rows(bank._store.monitors.matrix)
     receipts = json.loads(bytes(sections["receipts"])) if "receipts" in sections else []
-    bank._members.load(receipts, complete=header.get("receipts") is True)
-
-
-def _adopted(method: Method, sections: Sections) -> Sections:
-    """The arrays of a file of version 0.1, whose rows were shorter, in today's layout."""
-    rows = sections["rows"].reshape(-1, method.old_width + STATS)
-    today = np.hstack([method.adopted_rows(rows[:, : method.old_width]), rows[:, method.old_width :]])
-    pool = method.adopted_rows(sections["pool"][None])[0]
-    return {**sections, "rows": today.reshape(-1), "pool": pool}
+    bank._members.load(receipts, complete=header["receipts"] is True)
 
 
 def _pages(size: int) -> int:
@@ -250,13 +235,13 @@ def _read(file: Any) -> bytearray:
     return buffer
 
 
-def _header(path: Path, file: Any) -> tuple[int, dict[str, Any]]:
+def _header(path: Path, file: Any) -> dict[str, Any]:
     start, size = file.read(_START.size), os.fstat(file.fileno()).st_size
     if len(start) < _START.size or not start.startswith(MAGIC):
         raise SnapshotMismatch(f"bank file must begin with {MAGIC.decode()!r}, got {start[:8]!r} - in {path}")
     _, version, length, digest = _START.unpack(start)
-    if version not in _READABLE:
-        raise SnapshotMismatch(f"bank file must be of version 1 or {VERSION}, got {version} - in {path}")
+    if version != FORMAT:
+        raise SnapshotMismatch(f"bank file must be of version {FORMAT}, got {version} - in {path}")
     text = file.read(min(length, size, _MOST_HEADER))
     if hashlib.sha256(text).digest() != digest:
         raise SnapshotMismatch(f"bank file must have an undamaged header, got another checksum - in {path}")
@@ -269,7 +254,7 @@ def _header(path: Path, file: Any) -> tuple[int, dict[str, Any]]:
         ) from error
     if size != end:
         raise SnapshotMismatch(f"bank file must have {end} bytes, got {size} - in {path}, it was cut or damaged")
-    return version, header
+    return header
 
 
 def _too_large(path: Path, size: int, advice: str = "") -> InvalidInput:
@@ -297,10 +282,10 @@ def _end_of(place: dict[str, Any], size: int) -> int:
     return _pages(first + check_whole("bytes", place["bytes"], 0, size))
 
 
-def _check_sizes(method: Method, header: dict[str, Any], version: int) -> None:
+def _check_sizes(method: Method, header: dict[str, Any]) -> None:
     """The lengths that the header gives its arrays fit its count and its method."""
-    places = {name: place for name, place in header["arrays"].items() if version > 1 or name != "table"}
-    lengths = {name: place["bytes"] // np.dtype(_TYPES[name]).itemsize for name, place in places.items()}
+    places = header["arrays"].items()
+    lengths = {name: place["bytes"] // np.dtype(_TYPES[name]).itemsize for name, place in places}
     _check_lengths(method, header, lengths)
 
 
@@ -319,8 +304,6 @@ def _arrays(path: Path, header: dict[str, Any], buffer: Any, *, verify: bool) ->
 def _check_lengths(method: Method, header: dict[str, Any], lengths: dict[str, int]) -> None:
     """Lengths that fit together."""
     count, width = check_whole("count", header["count"], 0, 2**31), method.width
-    if lengths["pool"] == method.old_width:
-        width = method.old_width
     check_whole("clock", header["clock"], 0, 2**53)
     if "table" in lengths:
         check_whole("hash_seed", header["hash_seed"], 0, MOST_SEED)

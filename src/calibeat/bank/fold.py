@@ -25,7 +25,7 @@ from calibeat.core.stats import EVENTS, LAST, STATS, add_losses
 from calibeat.errors import InvalidInput, OutcomeConflict, UnknownForecast, UnknownKey
 from calibeat.monitor.many import Monitors
 from calibeat.stream.dispatch import for_batch
-from calibeat.stream.forecast import VERSION
+from calibeat.stream.forecast import FORMAT
 
 from .keys import Key, KeyColumn
 from .start import learn, start_row
@@ -212,7 +212,7 @@ class Operations:
         """The receipts of the forecasts."""
         asked, method = self.asked, self._method
         made = np.zeros(int(asked.sum()), dtype=receipt_type(method))
-        made["version"], made["numbers"], made["life"] = VERSION, method.receipt_width, self.lives[asked]
+        made["version"], made["numbers"], made["life"] = FORMAT, method.receipt_width, self.lives[asked]
         made["candidates"] = 2 * (self.hedges[asked, 3] + self.hedges[asked, 1] > 0.0)
         made["bin"], made["cell"], made["event"] = self.bins[asked], self.cells[asked], self.events[asked]
         made["seen"], made["issuer"], made["probability"] = self.seen[asked], self.issuers[asked], self.forecasts[asked]
@@ -332,12 +332,12 @@ def check_receipts(
 ) -> None:
     """Raise unless each receipt can be one of its stream, whose row is given; `same` tells whether they agree."""
     events, learnt = states[:, method.width + EVENTS], states[:, N]
-    version = (given["version"] == VERSION) & (given["numbers"] == method.receipt_width)
+    version = (given["version"] == FORMAT) & (given["numbers"] == method.receipt_width)
     issued = (given["event"] >= 0) & (given["event"] < events)
     cells = (given["cell"] >= 0) & ((given["cell"] < method.cells) | (method.cells == 0))
     sound = (given["seen"] >= 0) & (given["seen"] <= learnt) & cells & _is_sound(method, given)
     checks: list[tuple[Flags, type[Exception], str]] = [
-        (version, InvalidInput, f"receipt must be of version {VERSION} with {method.receipt_width} lanes, got another"),
+        (version, InvalidInput, f"receipt must be of version {FORMAT} with {method.receipt_width} lanes, got another"),
         (same, UnknownForecast, "receipt must be of this bank and this key, got another's"),
         (issued, UnknownForecast, "receipt must be of a forecast that was made, got a later one"),
         (sound, InvalidInput, "receipt must be as it was issued, got a damaged one"),

@@ -173,7 +173,7 @@ class Index(ABC):
 
     @abstractmethod
     def restore(self, count: int, arrays: Arrays) -> None:
-        """The inverse of `arrays`, without a copy. Without a table, make one."""
+        """The inverse of `arrays`, without a copy."""
 
     @abstractmethod
     def entry(self, slot: int) -> npt.NDArray[np.int64]:
@@ -228,11 +228,7 @@ class IntIndex(Index):
         return {"keys": self._keys[: self.count], "table": self.table}
 
     def restore(self, count: int, arrays: Arrays) -> None:
-        self.count, self._keys = count, arrays["keys"]
-        if "table" in arrays:
-            self.table = arrays["table"]
-        else:
-            self.relink(count)
+        self.count, self._keys, self.table = count, arrays["keys"], arrays["table"]
 
     def entry(self, slot: int) -> npt.NDArray[np.int64]:
         return self._keys[slot : slot + 1]
@@ -309,14 +305,7 @@ class StringIndex(Index):
 
     def restore(self, count: int, arrays: Arrays) -> None:
         self.count, self._text, self._marks = count, arrays["text"], arrays["marks"].reshape(-1, 2)
-        self._used = len(self._text)
-        if "table" in arrays:
-            self.table = arrays["table"]
-        else:  # the hashes are of another kind too
-            starts, sizes = self._marks[:, 0].copy(), self._marks[:, 1] >> 31
-            words = self.seed.of_strings(for_size(hash_strings, count), self._text, starts, starts + sizes)
-            self._marks = np.stack([starts, (sizes << 31) | words], axis=1)
-            self.relink(count)
+        self._used, self.table = len(self._text), arrays["table"]
 
     def relink(self, count: int) -> None:
         super().relink(count)

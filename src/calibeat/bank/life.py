@@ -66,7 +66,7 @@ def drop_idle(bank: Bank, before: int) -> Bank:
     )
     dropped._clock, dropped._pool = bank._clock, bank._pool.copy()
     dropped._store = store.selected(idle)
-    dropped._store.adopt()
+    dropped._store.accept_foreign_rows()
     dropped._members.take(bank._members)
     if idle.any():
         kept, gone = store.selected(~idle), list(dropped)
@@ -123,7 +123,7 @@ def set_rows(bank: Bank, column: KeyColumn, rows: Any) -> None:
         _check_different(slots)
         undo.remember(slots)
         store.matrix[slots] = matrix
-        store.adopt_some(slots)
+        store.accept_foreign(slots)
         if store.monitors is not None:
             store.monitors.adopt(slots, store.stats(EVENTS)[slots])
         bank._clock = clock

@@ -9,11 +9,10 @@ from calibeat.core.layout import N
 from calibeat.core.randomness import stream_key
 from calibeat.core.stats import EVENTS
 from calibeat.errors import OutcomeConflict, UnknownForecast
-from calibeat.stream.issuer import DIGITS, Issuer, described, new_life
+from calibeat.stream.issuer import DIGITS, Issuer, new_life
 from calibeat.stream.receipts import Receipts
 from calibeat.stream.settled import OPEN, Settled
 
-from .index import EVERY
 from .keys import Key, check_keys
 
 if TYPE_CHECKING:
@@ -37,12 +36,12 @@ class Records:
         self._records: dict[Key, Receipts] = {}
         self._alive: WeakValueDictionary[Key, Any] = WeakValueDictionary()  # the members that somebody holds
         self._many = self.RECORDS
-        self._described = described(bank._method)
+        self._described = repr(bank._method)
         self._fingerprints: dict[Key, int] = {}  # of the keys that were asked for lately
         self._shared: int | None = None  # the fingerprint of keys that share their draws, before their own is added
         # On the receipts of records that begin from now on: nothing in a bank that has all keys that it ever had.
         self.life: str | None = None
-        # Whether a key without a record has no open events: unknown after `fold`, and in a file of calibeat 0.1.0.
+        # Whether a key without a record has no open events: unknown after `fold`.
         self.complete = True
 
     def fingerprint(self, key: Key) -> int:
@@ -75,10 +74,10 @@ class Records:
     def _made(self, key: Key, slot: int) -> Receipts:
         store = self._bank._store
         at = slot * store.stride
-        events, adopted = int(store.view[at + store.method.width + EVENTS]), store.adopted(slot)
+        events = int(store.view[at + store.method.width + EVENTS])
         # A bank that has all keys that it ever had signs with the name alone. `fold` may have issued receipts already.
         life = "" if self.life is None else None if self.complete else self.life
-        issuer = Issuer(self._name(key), ((adopted, life),))
+        issuer = Issuer(self._name(key), ((store.foreign_until(slot), life),))
         outcomes = events if self.complete else int(store.view[at + N])
         return Receipts(self._bank._method, issuer, Settled.unknown(events, outcomes, keep=KEEP), events)
 
@@ -106,7 +105,7 @@ class Records:
             self._records.pop(key, None)
         if keys:
             if not self.complete:  # what `fold` has issued for the others is good for what it was
-                self._bank._store.adopt_some(EVERY)
+                self._bank._store.accept_foreign()
             self.life = new_life()
 
     def forget_strangers(self) -> None:
@@ -120,7 +119,7 @@ class Records:
             for key, events in self._counts():
                 self._records[key].catch_up(events)
                 self._records[key].issuer.begin(events)
-            self._bank._store.adopt_some(EVERY)
+            self._bank._store.accept_foreign()
         self._bank._store.moves += 1  # so that members look again
         self.life = new_life()
 
@@ -144,7 +143,7 @@ class Records:
         """Raise if a receipt was issued in another life, or if its outcome is known to have been learnt."""
         record = self._records.get(key)
         if record is None:
-            issued = event < self._bank._store.adopted(slot) or life == self.life_of(key)
+            issued = event < self._bank._store.foreign_until(slot) or life == self.life_of(key)
         else:
             issued = record.issuer.issued(event, f"{self._name(key)}-{life:08x}" if life else self._name(key))
         if not issued:
@@ -177,7 +176,7 @@ class Records:
         return sorted(found, key=lambda record: self._bank._slot(record[0]))
 
     def load(self, data: Any, *, complete: bool) -> None:
-        """The inverse of `dump`, in a new life. A file of calibeat 0.1.0 has no such data."""
+        """The inverse of `dump`, in a new life."""
         self.life, self.complete = new_life(), complete
         for key, state in data:
             slot = self._bank._known(key)

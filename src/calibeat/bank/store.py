@@ -33,9 +33,8 @@ class RowStore:
         self.stride = method.width + STATS
         self.matrix = np.empty((0, self.stride))
         self.index: Index | None = None  # ints or strings: the first key tells
-        self._adopted = np.empty(
-            0
-        )  # of the first rows: forecasts that were made in another bank; replaced, not changed
+        # Of the first rows: below which event receipts of other banks are valid. It is replaced, never changed.
+        self.foreign = np.empty(0)
         self.moves = 0  # how often rows have changed their place, so that those who look at one notice
 
     def __len__(self) -> int:
@@ -121,11 +120,11 @@ class RowStore:
             if self.monitors is not None:
                 self.monitors.resize(count)
 
-    def truncate(self, index: Index | None, count: int, adopted: Vector) -> None:
+    def truncate(self, index: Index | None, count: int, foreign: Vector) -> None:
         """Back to the keys that were in an index, whatever has happened to its table since."""
         if index is not None:
             index.relink(count)
-        self.index, self._adopted = index, adopted
+        self.index, self.foreign = index, foreign
         self.moves += 1
         if self.monitors is not None:
             self.monitors.truncate(count)
@@ -137,10 +136,10 @@ class RowStore:
         self.matrix[slot] = self.matrix[last]
         if self.monitors is not None:
             self.monitors.remove(slot)
-        if slot < len(self._adopted):
-            adopted = self._adopted[:last].copy()
-            adopted[slot:][:1] = self.adopted(last)
-            self._adopted = adopted
+        if slot < len(self.foreign):
+            foreign = self.foreign[:last].copy()
+            foreign[slot:][:1] = self.foreign_until(last)
+            self.foreign = foreign
         self.index.remove(slot)
         if last == 0:
             self.index = None
@@ -149,36 +148,32 @@ class RowStore:
     def take(self, column: KeyColumn, other: RowStore) -> None:
         """Rows of another store, whose keys are the column and not here yet."""
         first = len(self)
-        adopted = np.concatenate([self._all_adopted(), other.stats(EVENTS)])
+        foreign = np.concatenate([self._foreign_of_all(), other.stats(EVENTS)])
         self.open(column)
         self.matrix[first : len(self)] = other.matrix[: len(other)]
         if self.monitors is not None and other.monitors is not None:
             self.monitors.truncate(first)
             self.monitors.take(other.monitors)
-        self._adopted = adopted
+        self.foreign = foreign
 
-    def adopt(self) -> None:
-        """From now on: receipts of the forecasts that have been made are accepted, whoever made them."""
-        self._adopted = self.stats(EVENTS).copy()
+    def accept_foreign_rows(self) -> None:
+        """All rows come from another bank or from a file: so may the receipts of the forecasts made so far."""
+        self.foreign = self.stats(EVENTS).copy()
         if self.monitors is not None:
             self.monitors.realign()
 
-    def adopt_some(self, slots: Slots | slice) -> None:
-        """The same, of some rows."""
-        adopted = self._all_adopted()
-        adopted[slots] = self.stats(EVENTS)[slots]
-        self._adopted = adopted
+    def accept_foreign(self, slots: Slots | slice = EVERY) -> None:
+        """Accept receipts of other banks for the forecasts that these rows have made so far."""
+        foreign = self._foreign_of_all()
+        foreign[slots] = self.stats(EVENTS)[slots]
+        self.foreign = foreign
 
-    def adopted(self, slot: int) -> int:
-        """Below which number forecasts of a row may have been made in another bank."""
-        return int(self._adopted[slot]) if slot < len(self._adopted) else 0
+    def foreign_until(self, slot: int) -> int:
+        """Receipts of other banks are valid for the events of a row below this one."""
+        return int(self.foreign[slot]) if slot < len(self.foreign) else 0
 
-    def all_adopted(self) -> Vector:
-        """The same of the first rows; it is replaced, never changed."""
-        return self._adopted
-
-    def _all_adopted(self) -> Vector:
-        return np.concatenate([self._adopted, np.zeros(len(self) - len(self._adopted))])
+    def _foreign_of_all(self) -> Vector:
+        return np.concatenate([self.foreign, np.zeros(len(self) - len(self.foreign))])
 
     def selected(self, chosen: npt.NDArray[np.bool_]) -> RowStore:
         """A copy of some rows."""
@@ -187,7 +182,7 @@ class RowStore:
             other.index = type(self.index)(self.index.seed)
             other.open(self.index.column(chosen))
             other.matrix[: len(other)] = self.matrix[: len(self)][chosen]
-            other._adopted = self._all_adopted()[chosen]
+            other.foreign = self._foreign_of_all()[chosen]
             if self.monitors is not None:
                 other.monitors = self.monitors.selected(chosen)
         return other

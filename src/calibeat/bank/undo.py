@@ -33,7 +33,7 @@ class Undo:
         store, members = bank._store, bank._members
         self._bank, self._store, self._index = bank, store, store.index
         self.count, self.clock, self._pool = len(store), bank._clock, bank._pool.copy()
-        self._adopted = store.all_adopted()
+        self._foreign = store.foreign
         self._life = members.life, members.complete
         self._aside: tuple[Slots, npt.NDArray[np.float64]] | None = None
         self._watched: Aside | None = None
@@ -102,7 +102,7 @@ class Undo:
             self._index.entry(slot)[:] = entry
         if store.monitors is not None and self._watched is not None:
             store.monitors.restore(self._watched)
-        store.truncate(self._index, self.count, self._adopted)
+        store.truncate(self._index, self.count, self._foreign)
         bank._draws.forget_from(self.count)
         bank._store, bank._clock, bank._owed = store, self.clock, None
         bank._pool[:] = self._pool

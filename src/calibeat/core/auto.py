@@ -560,17 +560,11 @@ class Lanes(Learner):
 
     code: ClassVar[float] = LANES
     receipt: ClassVar[tuple[int, ...]] = (*range(LANE, LANE + 4), PAPER_LANE, EXPERT)
-    later_fields: ClassVar[tuple[str, ...]] = ("horizon",)
-    later_numbers: ClassVar[int] = 3
 
     def __post_init__(self) -> None:
         if not isinstance(self.horizon, (bool, np.bool_)):
             raise InvalidInput(f"Lanes horizon must be True or False, got {self.horizon!r:.60}")
         object.__setattr__(self, "horizon", bool(self.horizon))
-
-    def __repr__(self) -> str:
-        """Shorter where there is a horizon lane: it names a stream's receipts, and those of 0.1 must stay known."""
-        return f"Lanes({', '.join(f'{field.name}={getattr(self, field.name)!r}' for field in self.shown_fields())})"
 
     def check_features(self, features: Features | None) -> None:
         if type(features) is not Beta or features.start != Beta.start:

@@ -43,8 +43,6 @@ from .receipt import FORECAST, GUARD_RECEIPT_WIDTH, HORIZON_LANE, RECEIPT_WIDTH,
 from .refit import FTL, Fixed, Histogram
 from .spline import Spline
 
-OPTIONAL: tuple[str, ...] = ("guard",)  # slots that are younger than 0.1: empty, they are not in the repr or the dict
-
 
 @dataclass(frozen=True, repr=False)
 class Method:
@@ -200,27 +198,6 @@ class Method:
         if self.learner is not None and self.features is not None:
             self.learner.check(row, self.features, n)
 
-    @property
-    def old_width(self) -> int:
-        """The width of its rows in version 0.1, before there were late outcomes to keep numbers about."""
-        return self.width - len(self._tail) - sum(part.later_numbers for part in self.parts)
-
-    def adopted_rows(self, rows: Vector) -> Vector:
-        """Rows that version 0.1 wrote in today's layout: numbers that are younger are as in a new row.
-
-        >>> from calibeat import AUTO
-        >>> AUTO.adopted_rows(np.zeros((3, AUTO.old_width))).shape
-        (3, 191)
-        """
-        later = [0 if part is None else part.later_numbers for part in (self.learner, self.calibeater)]
-        adopted = np.tile(self.initial_row(), (len(rows), 1))
-        cells, end, old_end = int(self.spec[CELLS]), self.width - len(self._tail), rows.shape[1]
-        evidence = 2 * self.mixes
-        adopted[:, : cells - later[0]] = rows[:, : cells - later[0]]
-        adopted[:, cells : end - evidence - later[1]] = rows[:, cells - later[0] : old_end - evidence]
-        adopted[:, end - evidence : end] = rows[:, old_end - evidence :]
-        return adopted
-
     def receipt_is_sound(self, receipt: Sequence[float], score: float, seen: int, forecast: float) -> bool:
         """Whether a receipt that travelled is complete and possible, and agrees with its score and its forecast."""
         if len(receipt) != self.receipt_width:
@@ -243,8 +220,8 @@ class Method:
     # ---- as data --------------------------------------------------------------------------------------------------
 
     def __repr__(self) -> str:
-        """As a dataclass shows itself; it names a stream's receipts, so what is shown for old parts never changes."""
-        shown = [slot for slot in PARTS if slot not in OPTIONAL or getattr(self, slot) is not None]
+        """As a dataclass shows itself, but without an empty guard. A stream's receipts are named after this text."""
+        shown = [slot for slot in PARTS if slot != "guard" or self.guard is not None]
         return f"Method({', '.join(f'{slot}={getattr(self, slot)!r}' for slot in shown)})"
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -258,13 +235,17 @@ class Method:
         >>> OPS.to_dict()["learner"]
         {'kind': 'ons', 'gamma': 0.1, 'rho': 100.0, 'radius': 100.0}
         """
-        slots = {slot: _part_to_dict(getattr(self, slot)) for slot in PARTS}
-        return {slot: part for slot, part in slots.items() if slot not in OPTIONAL or part is not None}
+        return {slot: _part_to_dict(getattr(self, slot)) for slot in PARTS}
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Method:
-        """The inverse of `to_dict`."""
-        if not isinstance(data, Mapping) or not set(PARTS) - set(OPTIONAL) <= set(data) <= set(PARTS):
+        """The inverse of `to_dict`.
+
+        Raises
+        ------
+        InvalidInput : a slot is missing or unknown, or a part has other fields than this version knows.
+        """
+        if not isinstance(data, Mapping) or set(data) != set(PARTS):
             raise InvalidInput(f"method must be an object with {', '.join(PARTS)}, got {data!r:.60}")
         return cls(**{slot: _part_from_dict(slot, part) for slot, part in data.items()})
 
@@ -280,7 +261,8 @@ def _misplaced(slot: str, part: object) -> str:
 def _part_to_dict(part: Part | None) -> dict[str, Any] | None:
     if part is None:
         return None
-    values = {field.name: getattr(part, field.name) for field in part.shown_fields()}
+    names = [field.name for field in dataclasses.fields(part)]  # type: ignore[arg-type]  # every part is a dataclass
+    values = {name: getattr(part, name) for name in names}
     return {
         "kind": type(part).__name__.lower(),
         **{name: list(value) if isinstance(value, tuple) else value for name, value in values.items()},
@@ -295,7 +277,7 @@ def _part_from_dict(slot: str, data: Any) -> Any:
     kind = PARTS[slot][data["kind"]]
     arguments = {name: value for name, value in data.items() if name != "kind"}
     known = {field.name for field in dataclasses.fields(kind)}  # type: ignore[arg-type]  # every part is a dataclass
-    if not known - set(kind.later_fields) <= set(arguments) <= known:
+    if set(arguments) != known:
         raise InvalidInput(f"{kind.__name__} must have {', '.join(sorted(known))}, got {', '.join(sorted(arguments))}")
     return kind(**arguments)
 

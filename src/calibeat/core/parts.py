@@ -18,7 +18,6 @@ A class with a `code` registers itself in `PARTS` under its name in lower case, 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import Field, fields
 from typing import Any, ClassVar
 
 import numpy as np
@@ -42,8 +41,6 @@ class Part:
     code: ClassVar[float]
     receipt: ClassVar[tuple[int, ...]] = ()  # the places of the receipt that it looks at again, all probabilities
     no_formula: ClassVar[str] = ""  # why it cannot be exported; the name of the method goes in {}
-    later_numbers: ClassVar[int] = 0  # how many of its numbers, the last ones, are younger than 0.1
-    later_fields: ClassVar[tuple[str, ...]] = ()  # younger than 0.1: at their default, not in the repr or the dict
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
@@ -53,11 +50,6 @@ class Part:
     def fill(self, spec: Vector) -> None:
         """Write the code and the hyper-parameters into the spec."""
         raise NotImplementedError  # pragma: no cover - every part has its own
-
-    def shown_fields(self) -> list[Field[Any]]:
-        """The fields that a repr and a dict show: all but younger ones that have their default."""
-        every: tuple[Field[Any], ...] = fields(self)  # type: ignore[arg-type]  # every part is a dataclass
-        return [f for f in every if f.name not in self.later_fields or getattr(self, f.name) != f.default]
 
 
 class Features(Part):

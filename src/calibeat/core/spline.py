@@ -75,7 +75,6 @@ class Spline(Calibeater):
     code: ClassVar[float] = SPLINE
     bins: ClassVar[int] = 10  # type: ignore[misc]  # `Forecast.bin` speaks of tenths, as without a calibeater
     receipt: ClassVar[tuple[int, ...]] = (EXPERT, SCORE_SPLINE, EXPERT_SPLINE, UNCONTROLLED)
-    later_numbers: ClassVar[int] = 2
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "control", check_interval("Spline control", self.control, 0.0, 1.0))

@@ -34,7 +34,7 @@ from .layout import ALARMS, CELL, FORECASTS, LAST, PAGES, SINCE, WAITING, N, Set
 from .readings import Readings
 from .waiting import Event, Queue, Step
 
-FORMAT, VERSION = "calibeat/monitor", 1
+KIND, FORMAT = "calibeat/monitor", 1
 _FIELDS = ("settings", "row", "queue", "alarms")
 _KEPT = 1000  # alarms that are remembered one by one
 
@@ -293,7 +293,7 @@ class Monitor(Readings):
         >>> Monitor.from_json(monitor.to_json()).outcomes
         2
         """
-        return seal(FORMAT, VERSION, self._state())
+        return seal(KIND, FORMAT, self._state())
 
     def _state(self) -> dict[str, Any]:
         with self._lock:
@@ -303,8 +303,8 @@ class Monitor(Readings):
 
     @classmethod
     def from_json(cls, text: str | bytes) -> Monitor:
-        """Continue from `to_json`. Damaged, foreign or newer text is a `SnapshotMismatch` that says what is wrong."""
-        state = unseal(FORMAT, VERSION, _FIELDS, text)
+        """Continue from `to_json`. Damaged or foreign text is a `SnapshotMismatch` that says what is wrong."""
+        state = unseal(KIND, FORMAT, _FIELDS, text)
         try:
             return cls._restored(state)
         except InvalidInput as error:

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from calibeat._util.check import check_choice, check_due, check_whole, shown
+from calibeat._util.check import check_choice, check_due, shown
 from calibeat._util.columns import like_matrix, to_array
 from calibeat._util.types import Vector
 from calibeat.bank import file as bankfile
@@ -25,6 +25,7 @@ from .pair import PairRows
 from .receipts import PENDING
 from .rows import Rows
 
+FORMAT = 1  # the version of what a file of the bank's format holds here
 _BAD_FILE = (CalibeatError, KeyError, TypeError, ValueError, AttributeError, OverflowError)
 
 
@@ -203,7 +204,7 @@ class MultiBank:
         """Write the bank to one file: versioned, checksummed, and whole or not at all."""
         with self._lock:
             header = {
-                "multi": {"v": 1, "classes": self._classes.given, "method": self._method, "logits": self._logits},
+                "multi": {"v": FORMAT, "classes": self._classes.given, "method": self._method, "logits": self._logits},
                 **self._rows.header(),
             }
             bankfile.save_sections(Path(path), header, self._rows.sections(), check=type(self).load)
@@ -225,7 +226,8 @@ class MultiBank:
         header, sections = bankfile.load_sections(Path(path))
         try:
             kind = header["multi"]
-            check_whole("version", kind["v"], 1, 1)
+            if type(kind["v"]) is not int or kind["v"] != FORMAT:
+                raise InvalidInput(f"version must be {FORMAT}, got {shown(kind['v'])}")
             bank = cls(kind["classes"], kind["method"], kind["logits"])
             bank._rows.restore(header, sections)
         except _BAD_FILE as error:

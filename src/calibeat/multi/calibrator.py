@@ -25,7 +25,7 @@ from .receipts import PENDING, Receipts
 from .vector import VectorStream
 
 METHODS = ("raw", "ots", "multi")
-FORMAT, VERSION = "calibeat/multi", 1
+KIND, FORMAT = "calibeat/multi", 1
 FIELDS = ("classes", "method", "logits", "events", "stream", "settled", "lives")
 
 
@@ -299,8 +299,8 @@ class MultiCalibrator:
         """
         with self._lock:
             return seal(
+                KIND,
                 FORMAT,
-                VERSION,
                 {
                     "classes": self._classes.given,
                     "method": self._method,
@@ -313,8 +313,8 @@ class MultiCalibrator:
 
     @classmethod
     def from_json(cls, text: str | bytes) -> MultiCalibrator:
-        """Continue from `to_json`. Damaged, foreign or newer text is a `SnapshotMismatch` that says what is wrong."""
-        state = unseal(FORMAT, VERSION, FIELDS, text)
+        """Continue from `to_json`. Damaged or foreign text is a `SnapshotMismatch` that says what is wrong."""
+        state = unseal(KIND, FORMAT, FIELDS, text)
         try:
             calibrator = cls(state["classes"], state["method"], state["logits"])
             events = check_whole("events", state["events"], 0, 2**53)

@@ -11,7 +11,7 @@ from calibeat.core.auto import EPS
 
 from . import layout
 
-FORMAT, VERSION = "calibeat/multi-map", 1
+KIND, FORMAT = "calibeat/multi-map", 1
 
 _READ = '''def calibrate(scores):
     """K scores in, K probabilities out."""
@@ -137,8 +137,8 @@ class MultiExport:
         """The numbers, the method and the classes as JSON."""
         return json.dumps(
             {
-                "format": FORMAT,
-                "version": VERSION,
+                "format": KIND,
+                "version": FORMAT,
                 "method": self.method,
                 "classes": list(self.classes),
                 "logits": self.logits,

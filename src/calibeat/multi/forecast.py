@@ -16,7 +16,7 @@ from calibeat._util.types import Vector
 from calibeat.errors import InvalidInput
 from calibeat.stream.forecast import Forecast
 
-VERSION = 1
+FORMAT = 1  # the version of receipts
 _FIELDS = ("probabilities", "label", "score", "expert", "slope", "event", "seen", "issuer", "binary")
 
 
@@ -82,7 +82,7 @@ class MultiForecast:
     def to_dict(self) -> dict[str, Any]:
         """The fields by name, JSON-able, with a version."""
         return {
-            "v": VERSION,
+            "v": FORMAT,
             "probabilities": self.probabilities.tolist(),
             "label": self.label,
             "score": self.score.tolist(),
@@ -103,8 +103,8 @@ class MultiForecast:
         """The inverse of `to_dict`. Fields that this version does not know are ignored."""
         if not isinstance(data, Mapping):
             raise InvalidInput(f"forecast must be an object, got {type(data).__name__}")
-        if data.get("v") != VERSION or isinstance(data["v"], bool):
-            raise InvalidInput(f"forecast must be of version {VERSION}, got {shown(data.get('v'))}")
+        if data.get("v") != FORMAT or isinstance(data["v"], bool):
+            raise InvalidInput(f"forecast must be of version {FORMAT}, got {shown(data.get('v'))}")
         if missing := [name for name in _FIELDS if name not in data]:
             raise InvalidInput(f"forecast must have the field {missing[0]!r}, got {', '.join(map(str, data)):.200}")
         probabilities = _shares("probabilities", data["probabilities"])

@@ -144,7 +144,7 @@ class PairRows:
         bank = bankfile.revived(Bank, header, arrays, 1, verify=True)
         if bank.method != AUTO:
             raise InvalidInput(f"method must be AUTO for two classes, got {bank.method!r:.80}")
-        bank._store.adopt()
+        bank._store.accept_foreign_rows()
         self.bank = bank
 
 

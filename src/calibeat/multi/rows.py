@@ -234,10 +234,9 @@ class Rows:
             check_index(index)
             self.index = index
         self.matrix = matrix
-        self._load_records(header.get("records", []))
+        self._load_records(header["records"])
 
     def _load_records(self, data: Any) -> None:
-        """Those of a file of calibeat 0.1.0, which knew no single events, are none."""
         counts = {}
         for key, _ in data:
             row = self.matrix[self._slot(key, key if isinstance(key, int) else key.encode())]

@@ -412,7 +412,7 @@ class ClassesInfo(TypedDict):
 
 
 class Payload(TypedDict):
-    schema: Literal[3]
+    schema: Literal[1]
     title: str
     command: str | None
     versions: dict[str, str]

@@ -11,7 +11,6 @@ from calibeat.core.jit import compiling_at_once
 from calibeat.core.method import Method, method_named
 from calibeat.errors import InvalidInput, SnapshotMismatch
 from calibeat.monitor.monitor import Monitor
-from calibeat.stream.issuer import described
 
 from .rollups import Books
 from .settings import Settings
@@ -57,7 +56,7 @@ def claim_meta(connection: Connection, method: str, seed: int, monitor: float | 
 
 def description_of(method: str) -> str:
     """A method with all its numbers, so that a preset that has changed is noticed."""
-    return str(described(method_named(method)))
+    return repr(method_named(method))
 
 
 def check_described(meta: dict[str, str]) -> None:

@@ -16,7 +16,7 @@ from calibeat.monitor.monitor import Monitor
 from .columns import OWN, PLACE, REASON, ROW, Roles, numbered, place, quoted, read
 from .partition import Partition
 from .session import check_frame, check_libraries
-from .state import VERSION, check_same, check_state, described, from_bank
+from .state import FORMAT, check_same, check_state, described, from_bank
 
 
 class Calibrated(NamedTuple):
@@ -140,7 +140,7 @@ def _lazy(frame: Any, placed: Any, work: Partition) -> Calibrated:
     narrow = placed.select(*_needed(placed, work))
     kind = _key_kind(frame, work.roles)
     rows = narrow.mapInArrow(replace(work, events=False, columns=()), f"key {kind}, row binary")
-    state = rows.select("key", "row", F.lit(work.described).alias("method"), F.lit(VERSION).alias("version"))
+    state = rows.select("key", "row", F.lit(work.described).alias("method"), F.lit(FORMAT).alias("version"))
     return Calibrated(forecasts, state)
 
 
@@ -155,7 +155,7 @@ def _written(frame: Any, placed: Any, work: Partition, path: str | os.PathLike[s
     both = frame.sparkSession.read.parquet(os.fspath(path))
     rows = both.where(F.col(ROW).isNotNull())
     own = F.col(quoted(work.roles.key)).cast(_key_kind(frame, work.roles)).alias("key")
-    given = F.lit(work.described).alias("method"), F.lit(VERSION).alias("version")
+    given = F.lit(work.described).alias("method"), F.lit(FORMAT).alias("version")
     return Calibrated(both.where(F.col(ROW).isNull()).drop(ROW), rows.select(own, F.col(ROW).alias("row"), *given))
 
 

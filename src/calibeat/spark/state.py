@@ -29,7 +29,7 @@ from calibeat.monitor.monitor import Monitor
 
 from .session import check_frame, check_libraries, has_streams
 
-VERSION = 1
+FORMAT = 1  # the version of this layout
 COLUMNS = ("key", "row", "method", "version")
 STATE = "key {key}, row binary, method string, version int"
 
@@ -114,8 +114,8 @@ def check_state(frame: Any) -> Any:
 def check_same(found: list[tuple[Any, Any]], wanted: str | None = None) -> str:
     """The one description of all rows, given the distinct pairs of method and version."""
     for method, version in found:
-        if version != VERSION:
-            raise SnapshotMismatch(f"state must be of version {VERSION}, got {shown(version)}")
+        if version != FORMAT:
+            raise SnapshotMismatch(f"state must be of version {FORMAT}, got {shown(version)}")
         if wanted is not None and method != wanted:
             raise SnapshotMismatch(f"state must be of {wanted}, got rows of {method}")
     if len(found) > 1:
@@ -164,7 +164,7 @@ def from_bank(bank: Any, spark: Any) -> Any:
     names, rows = rows_out(bank)
     kind = "string" if bank.kind == "strings" else "bigint"
     columns = {"key": names, "row": to_bytes(rows), "method": [described(bank)] * len(names)}
-    return frame_of(spark, {**columns, "version": np.full(len(names), VERSION, dtype=np.int32)}, STATE.format(key=kind))
+    return frame_of(spark, {**columns, "version": np.full(len(names), FORMAT, dtype=np.int32)}, STATE.format(key=kind))
 
 
 def frame_of(spark: Any, columns: dict[str, Any], schema: str) -> Any:

@@ -16,7 +16,7 @@ from .bucket import Rules
 from .columns import column_of, quoted
 from .pages import unpacked
 from .session import check_frame, check_libraries
-from .state import VERSION, check_same, check_state, described, from_bank
+from .state import FORMAT, check_same, check_state, described, from_bank
 from .worker import PACKED, Pack, processor
 
 OUTPUT = (
@@ -215,7 +215,7 @@ def stream_state(
         raise InvalidInput(f"a stream must have served one key at least, got none - in {checkpoint}")
     strings = str(unpacked(first[0]["content"]).schema.field("key").type) == "string"
     rows = pages.mapInArrow(_unpacked, f"key {'string' if strings else 'bigint'}, row binary")
-    return rows.select("key", "row", F.lit(text).alias("method"), F.lit(VERSION).alias("version"))
+    return rows.select("key", "row", F.lit(text).alias("method"), F.lit(FORMAT).alias("version"))
 
 
 def _unpacked(batches: Iterator[Any]) -> Iterator[Any]:  # pragma: no cover - it runs in Spark's workers

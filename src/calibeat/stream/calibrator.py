@@ -242,7 +242,7 @@ class Calibrator(SingleEvents):
 
     @classmethod
     def from_json(cls, text: str | bytes) -> Calibrator:
-        """Continue from `to_json`. Damaged, foreign or newer text is a `SnapshotMismatch` that says what is wrong."""
+        """Continue from `to_json`. Damaged or foreign text is a `SnapshotMismatch` that says what is wrong."""
         state = snapshot.load(text)
         try:
             calibrator = cls(state["method"], state["seed"], state["stream"])
@@ -252,7 +252,7 @@ class Calibrator(SingleEvents):
             name = calibrator._receipts.issuer.name
             calibrator._receipts = Receipts.load(calibrator._method, name, state, calibrator._events, outcomes)
             calibrator._signature = ""  # a new life, which gets its own with its first forecast
-            calibrator._set_watch(Watch.load(calibrator._method, state.get("monitors", {}), calibrator._events))
+            calibrator._set_watch(Watch.load(calibrator._method, state["monitors"], calibrator._events))
         except InvalidInput as error:
             raise SnapshotMismatch(f"snapshot must hold what a calibrator can hold: {error}") from error
         return calibrator

@@ -10,10 +10,9 @@ from numbers import Real
 from typing import Any, NamedTuple
 
 from calibeat._util.check import check_number, check_whole
-from calibeat.core.receipt import adopted
 from calibeat.errors import InvalidInput
 
-VERSION = 1
+FORMAT = 1  # the version of receipts, as JSON and as bytes
 
 _HEAD = struct.Struct("<BBHIqqqq8s7d")  # see `Forecast.to_bytes`
 _SIGNATURE = re.compile(r"[0-9a-f]{16}(-[0-9a-f]{8})?")
@@ -66,8 +65,8 @@ class Forecast(_Receipt):
     >>> cal.outcomes
     1
 
-    The JSON has a version, ``"v": 1``. Versions that this calibeat does not know are refused; fields that it does not
-    know are ignored. (``json.dumps(forecast)`` writes the fields as a list, which `from_json` reads as well.)
+    The JSON has a version, ``"v": 1``. Any other version is refused; fields that this version does not know are
+    ignored. (``json.dumps(forecast)`` writes the fields as a list, which `from_json` reads as well.)
     """
 
     __slots__ = ()
@@ -114,7 +113,7 @@ class Forecast(_Receipt):
         """The fields by name, JSON-able."""
         receipt = self._asdict()
         del receipt["hedge"]
-        return {"v": VERSION, **receipt, "candidates": self.candidates}
+        return {"v": FORMAT, **receipt, "candidates": self.candidates}
 
     def to_json(self) -> str:
         """One line of JSON; `from_json` is the inverse, to the last bit."""
@@ -128,16 +127,21 @@ class Forecast(_Receipt):
         except (TypeError, ValueError, RecursionError) as error:
             raise InvalidInput(f"forecast must be JSON made by to_json, got {text!r:.60}") from error
         if isinstance(data, list):
-            data = {**dict(zip(cls._fields, data, strict=False)), "v": VERSION}
+            data = {**dict(zip(cls._fields, data, strict=False)), "v": FORMAT}
             data["candidates"] = data.pop("hedge", None)
         return cls.from_dict(data)
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Forecast:
-        """The inverse of `to_dict`. It also reads receipts without a version, as calibeat 0.1.0 wrote them."""
+        """The inverse of `to_dict`.
+
+        Raises
+        ------
+        InvalidInput : the receipt has another version, a field is missing, or a field holds what no receipt can hold.
+        """
         if not isinstance(data, Mapping):
             raise InvalidInput(f"forecast must be an object, got {data!r:.60}")
-        _check_version(data.get("v", 0))
+        _check_version(data.get("v"))
         needed = (*cls._fields[:-1], "candidates")
         if missing := [name for name in needed if name not in data]:
             raise InvalidInput(f"forecast must have {', '.join(needed)}, got none for {missing[0]!r} - in {data!r:.80}")
@@ -148,7 +152,7 @@ class Forecast(_Receipt):
             raise InvalidInput(f"forecast issuer must be a string, got {data['issuer']!r:.60}")
         if isinstance(data["lanes"], str) or not isinstance(data["lanes"], Sequence):
             raise InvalidInput(f"forecast lanes must be a list of numbers, got {data['lanes']!r:.60}")
-        lanes = adopted([check_number("forecast lane", number) for number in data["lanes"]])
+        lanes = tuple(check_number("forecast lane", number) for number in data["lanes"])
         return cls(p, score, expert, b, cell, event, seen, str(data["issuer"]), lanes, _hedge(data["candidates"]))
 
     # ---- as bytes -------------------------------------------------------------------------------------------------
@@ -182,7 +186,7 @@ class Forecast(_Receipt):
         name, _, life = self.issuer.partition("-")
         first, second = self.hedge or ((0.0, 0.0), (0.0, 0.0))
         head = _HEAD.pack(
-            VERSION,
+            FORMAT,
             len(self.hedge),
             len(self.lanes),
             int(life or "0", 16),
@@ -214,7 +218,7 @@ class Forecast(_Receipt):
         issuer = name.hex() + (f"-{life:08x}" if life else "")
         fields = (probability, score, expert, *counts, issuer, struct.unpack_from(f"<{lanes}d", data, _HEAD.size))
         named = dict(zip(cls._fields, fields, strict=False))
-        return cls.from_dict({**named, "candidates": ((p, u), (q, v))[:pairs], "v": VERSION})
+        return cls.from_dict({**named, "candidates": ((p, u), (q, v))[:pairs], "v": FORMAT})
 
 
 def _compared(forecast: Forecast, other: Any, compare: Callable[[float, float], bool]) -> bool:
@@ -226,10 +230,10 @@ def _compared(forecast: Forecast, other: Any, compare: Callable[[float, float], 
 
 
 def _check_version(version: Any) -> None:
-    if type(version) is not int or not 0 <= version <= VERSION:
+    if type(version) is not int or version != FORMAT:
         raise InvalidInput(
-            f"forecast must be a receipt of version {VERSION} or before, got version {version!r:.20} - "
-            "a newer calibeat may have made it"
+            f"forecast must be a receipt of version {FORMAT}, got version {version!r:.20} - "
+            "another version of calibeat may have made it"
         )
 
 

@@ -8,7 +8,6 @@ told from its own.
 
 from __future__ import annotations
 
-import dataclasses
 import re
 import secrets
 from typing import Any
@@ -20,32 +19,6 @@ from calibeat.errors import InvalidInput
 
 DIGITS = 16  # of a name
 MOST_LIVES = 64
-
-# The fields of methods and parts in calibeat 0.1.0. Those that came later are part of a name only where they are set:
-# the name of a stream is on receipts that people have stored, and must not change when a part gets a field.
-_FIRST_FIELDS = frozenset(
-    {
-        "features",
-        "learner",
-        "calibeater",
-        "start",
-        "clip",
-        "gamma",
-        "rho",
-        "radius",
-        "diameter",
-        "gradient",
-        "lam",
-        "bound",
-        "after",
-        "every",
-        "window",
-        "bins",
-        "prior",
-        "groups",
-        "control",
-    }
-)
 
 # The first event of a life, and its number: 8 hexadecimal digits, nothing for the very first life, None for one that
 # has issued no receipt yet.
@@ -121,25 +94,13 @@ class Issuer:
 
 
 def issuer_name(method: Method, seed: int, stream: int | str) -> str:
-    """The name of a stream: 16 hexadecimal digits, the same in every version of calibeat.
+    """The name of a stream: 16 hexadecimal digits of its method, as `repr` shows it, its seed and its name.
 
     >>> from calibeat import TOPS
     >>> issuer_name(TOPS, 0, 0)
     'd9169e331ae0b5d7'
     """
-    return f"{stream_key(stream_key(seed, stream), described(method)):016x}"
-
-
-def described(part: Any) -> str:
-    """What `repr` gave in calibeat 0.1.0, with those later fields that have another value than by default."""
-    if not dataclasses.is_dataclass(part):
-        return repr(part)
-    fields = [
-        (field.name, getattr(part, field.name))
-        for field in dataclasses.fields(part)
-        if field.name in _FIRST_FIELDS or getattr(part, field.name) != field.default
-    ]
-    return f"{type(part).__name__}({', '.join(f'{name}={described(value)}' for name, value in fields)})"
+    return f"{stream_key(stream_key(seed, stream), repr(method)):016x}"
 
 
 def new_life() -> str:

@@ -105,13 +105,11 @@ class Receipts:
     def load(
         cls, method: Method, name: str, data: dict[str, Any], events: int, outcomes: int, *, keep: int | None = None
     ) -> Receipts:
-        """The inverse of `dump`, in a new life. Snapshots of calibeat 0.1.0 have no such data."""
+        """The inverse of `dump`, in a new life."""
         issuer = Issuer(name)
-        issuer.load(data.get("lives", []), events)
+        issuer.load(data["lives"], events)
         issuer.begin(events)
-        if "settled" in data:
-            return cls(method, issuer, Settled.load(data["settled"], events, outcomes, keep=keep), events)
-        return cls(method, issuer, Settled.unknown(events, outcomes, keep=keep), events)
+        return cls(method, issuer, Settled.load(data["settled"], events, outcomes, keep=keep), events)
 
 
 def _is_typed(forecast: Forecast) -> bool:

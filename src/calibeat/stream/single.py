@@ -273,7 +273,7 @@ class SingleEvents(Beliefs):
         """The same of any receipt. What the mixture remembers of a fresh forecast is still at hand."""
         kernels, spec, work, receipt = self._learning
         learnt = int(self._work[layout.N])
-        if learnt >= self._events:  # of an old snapshot, that does not say which events are settled
+        if learnt >= self._events:  # of a bank that does not know which events `fold` has settled
             raise OutcomeConflict(
                 f"outcome must be of a forecast that has none yet, got one more than the {self._events} forecasts - "
                 f"at event {forecast.event}"

@@ -2,47 +2,43 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
-
-import numpy as np
 
 from calibeat._util.check import check_number, check_whole
 from calibeat._util.sealed import checksum as _checksum
 from calibeat._util.sealed import parse as _parse
+from calibeat._util.sealed import seal
 from calibeat.core.method import Method
 from calibeat.errors import InvalidInput, SnapshotMismatch
 
-FORMAT = "calibeat/calibrator"
-VERSION = 1
-_FIELDS = ("format", "version", "method", "seed", "stream", "events", "row", "history", "checksum")
-_LATER = ("settled", "lives", "monitors")  # not in the snapshots of calibeat 0.1.0
+KIND, FORMAT = "calibeat/calibrator", 1
+_STATE = ("method", "seed", "stream", "events", "row", "history", "settled", "lives", "monitors")
+_FIELDS = ("format", "version", *_STATE, "checksum")
 
 
 def dump(state: dict[str, Any]) -> str:
     """State -> text. Python writes the shortest decimal that reads back as the same float."""
-    state = {"format": FORMAT, "version": VERSION, **state}
-    return json.dumps({**state, "checksum": _checksum(state)}, allow_nan=False)
+    return seal(KIND, FORMAT, state)
 
 
 def load(text: str | bytes) -> dict[str, Any]:
     """Text -> state, with ``state["method"]`` a Method and the row's width checked against it."""
     state = _parse(text)
-    if state.get("format") != FORMAT:
-        raise SnapshotMismatch(f"snapshot must have the format {FORMAT!r}, got {state.get('format')!r:.60}")
+    if state.get("format") != KIND:
+        raise SnapshotMismatch(f"snapshot must have the format {KIND!r}, got {state.get('format')!r:.60}")
     version = state.get("version")
-    if type(version) is not int or version != VERSION:
-        raise SnapshotMismatch(f"snapshot must be of version {VERSION}, got {version!r:.60}")
+    if type(version) is not int or version != FORMAT:
+        raise SnapshotMismatch(f"snapshot must be of version {FORMAT}, got {version!r:.60}")
     if missing := [field for field in _FIELDS if field not in state]:
         raise SnapshotMismatch(f"snapshot must have the field {missing[0]!r}, got {', '.join(state)}")
-    if unknown := [field for field in state if field not in _FIELDS + _LATER]:
-        raise SnapshotMismatch(f"snapshot must have no field but {', '.join(_FIELDS + _LATER)}, got {unknown[0]!r:.60}")
+    if unknown := [field for field in state if field not in _FIELDS]:
+        raise SnapshotMismatch(f"snapshot must have no field but {', '.join(_FIELDS)}, got {unknown[0]!r:.60}")
     try:
         method = Method.from_dict(state["method"])
     except InvalidInput as error:
         raise SnapshotMismatch(f"snapshot must hold a method that this version knows: {error}") from error
     row = state["row"]
-    if not isinstance(row, list) or len(row) not in (method.width, method.old_width):
+    if not isinstance(row, list) or len(row) != method.width:
         got = len(row) if isinstance(row, list) else type(row).__name__
         raise SnapshotMismatch(f"snapshot must have a row of width {method.width} for its method, got {got}")
     checksum = state.pop("checksum")
@@ -54,8 +50,6 @@ def load(text: str | bytes) -> dict[str, Any]:
     try:
         events = check_whole("events", state["events"], 0, 2**53)
         row = [check_number(f"row[{i}]", number) for i, number in enumerate(row)]
-        if len(row) != method.width:
-            row = method.adopted_rows(np.array([row]))[0].tolist()
         method.check_row(row, events)
     except InvalidInput as error:
         raise SnapshotMismatch(f"snapshot must hold what a calibrator can hold: {error}") from error

@@ -90,9 +90,8 @@ class Watch:
     # ---- as data --------------------------------------------------------------------------------------------------
 
     def dump(self) -> dict[str, Any]:
-        """For a snapshot: nothing, if nothing is watched."""
-        states = {column: monitor._state() for column, monitor in self.monitors.items()}
-        return {"monitors": states} if states else {}
+        """For a snapshot."""
+        return {"monitors": {column: monitor._state() for column, monitor in self.monitors.items()}}
 
     @classmethod
     def load(cls, method: Method, data: Any, events: int) -> Watch:

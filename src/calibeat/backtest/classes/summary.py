@@ -46,7 +46,7 @@ def summarise(replayed: ClassReplayed, source: LogInfo, names: list[str]) -> Pay
     )
     found = _verdict(replayed, compared, facts, names)
     return {
-        "schema": 3,
+        "schema": 1,
         "title": source.title,
         "command": source.command,
         "versions": versions(),

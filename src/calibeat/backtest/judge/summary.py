@@ -122,7 +122,7 @@ def summarise(replayed: Replayed, source: LogInfo, collected: Collector) -> Payl
         found["sentences"].append(sentence_on_keys(compared, replayed.key_variants, labels))
     source.notes += sentences_on_periods(collected.periods.found, labels)
     return {
-        "schema": 3,
+        "schema": 1,
         "title": source.title,
         "command": source.command,
         "versions": versions(),
