@@ -27,7 +27,7 @@ def test_info_and_check(store: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["store", "info", "--json", "--store", store]) == 0
     assert json.loads(capsys.readouterr().out)["method"] == "tops"
     assert main(["store", "check", "--store", store]) == 0
-    assert capsys.readouterr().out == "whole: events, numbers, receipts and roll-ups agree\n"
+    assert capsys.readouterr().out == "whole: events, numbers, receipts, roll-ups and totals agree\n"
 
 
 def test_replay_check_ends_with_0_or_1(store: str, capsys: pytest.CaptureFixture[str]) -> None:

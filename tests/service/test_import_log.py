@@ -495,9 +495,10 @@ def test_history_can_be_watched(typed: Typed, capsys: pytest.CaptureFixture[str]
     write(Path("log.csv"), [dict(zip(NAMES, row, strict=True)) for row in zip(*values, strict=True)])
     assert typed("log.csv", "--method", "ops", "--monitor", "1000")[0] == 0
     connection = open_connection("calibeat.db")
-    alarms = connection.all("SELECT time FROM alarm")
+    alarms = connection.all("SELECT time, delivered FROM alarm")
     connection.close()
-    assert alarms and all(START + 3600 * 1500 < time <= START + 3600 * 2000 for (time,) in alarms)
+    assert alarms and all(START + 3600 * 1500 < time <= START + 3600 * 2000 for time, _ in alarms)
+    assert all(delivered for _, delivered in alarms)  # nobody is paged for history
     assert main(["store", "info", "--json", "--store", "calibeat.db"]) == 0
     assert json.loads(capsys.readouterr().out)["monitor"] == 1000.0
     assert main(["store", "replay", "--check", "--store", "calibeat.db"]) == 0

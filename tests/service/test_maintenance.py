@@ -269,6 +269,19 @@ def test_what_waited_when_the_store_was_pruned_is_replayed(url: str) -> None:
     assert replay_check(url).is_same and check(url) == []
 
 
+def test_a_correction_that_waits_is_not_pruned_away(url: str) -> None:
+    with desk(url, corrections=True) as service:
+        service.ask(("paris", "e1", 0.5))
+        service.tell(("paris", "e1", 1))
+        assert service.tell(("paris", "e1", 0)) == ["corrected"]
+        now = service.now
+    with pytest.raises(InvalidInput, match="no corrections that wait, got 1 correction: `calibeat store replay`"):
+        prune(url, DAY, now=now + 2 * DAY)
+    assert rebuild(url).corrected == 1
+    assert prune(url, DAY, now=now + 2 * DAY) == 1
+    assert replay_check(url).is_same and check(url) == []
+
+
 def test_nothing_young_is_pruned(url: str) -> None:
     with desk(url) as service:
         service.play(20)

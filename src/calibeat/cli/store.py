@@ -123,7 +123,7 @@ def _info(args: argparse.Namespace) -> None:
 def _check(args: argparse.Namespace) -> int:
     with progress(None, sys.stderr, unit="events") as step:
         problems = maintenance.check(args.store, step)
-    lines = problems[:SHOWN] or ["whole: events, numbers, receipts and roll-ups agree"]
+    lines = problems[:SHOWN] or ["whole: events, numbers, receipts, roll-ups and totals agree"]
     _print(args, {"whole": not problems, "problems": problems}, lines)
     return CHECK_FAILED if problems else 0
 

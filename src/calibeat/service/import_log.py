@@ -351,6 +351,7 @@ def _learn(store: Store, stage: Stage, settings: Settings, operations: Iterator[
     now = time.time()
     engine = Engine(store, settings, bank_of(method, seed, settings), lambda: now)
     before, statuses = _forecasts(store), Counter[str]()
+    known = store.connection.all("SELECT coalesce(max(number), 0) FROM alarm")[0][0]
     for group in _groups(operations, settings.group, hourly=stage.timed and settings.monitor is not None):
         if stage.timed:
             now = group[-1].at / 1e6  # the clock of the service that would have got these events
@@ -366,6 +367,8 @@ def _learn(store: Store, stage: Stage, settings: Settings, operations: Iterator[
                 _check_outcomes(run, answer, stage)
                 statuses.update(map(str, answer))
         step(len(group))
+    # Nobody is paged for history.
+    store.connection.run("UPDATE alarm SET delivered = 1 WHERE number > ?", (known,))
     made = _forecasts(store) - before
     return Imported(stage.events, made, statuses[LEARNT], stage.events - made, statuses[EXPIRED])
 

@@ -12,9 +12,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from calibeat._util.words import counted
 from calibeat.bank.bank import Bank
 from calibeat.bank.monitors import first_unread
 from calibeat.core.stats import EVENTS, STATS, log_loss
+from calibeat.errors import InvalidInput
 from calibeat.service.store.schema import get_meta, set_meta
 from calibeat.service.store.types import (
     ASSUMED,
@@ -190,13 +192,20 @@ def _correct_sums(connection: Any, stream: int, score: float, forecast: float, n
 def prune(url: str, older: float, now: float | None = None, step: Step = _nothing) -> int:
     """Delete events that are settled and older than so many seconds -> how many. The state stays as it is.
 
-    What is deleted goes into the base of its stream, from which later replays start. Roll-ups stay.
+    What is deleted goes into the base of its stream, from which later replays start. Roll-ups stay. A store with
+    corrections that wait is refused: the base would hold what they correct, for ever.
     """
     before = (time.time() if now is None else now) - older
     deleted = 0
     with owned(url) as connection:
         meta = get_meta(connection)
         check_described(meta)
+        waiting = connection.all("SELECT count(*) FROM correction WHERE applied = 0")[0][0]
+        if waiting:
+            raise InvalidInput(
+                f"store must have no corrections that wait, got {counted(waiting, 'correction')}: "
+                "`calibeat store replay` applies them"
+            )
         for group in streams_of(connection, with_state=False):
             bank, log = bank_from(meta), Log(connection, group)
             for stream in group:
