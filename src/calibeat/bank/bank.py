@@ -63,7 +63,7 @@ class Bank(Contents):
     array([2, 1, 1])
 
     Any number of threads may use a bank: each call has it for itself. A call takes effect whole or not at all, also
-    when Ctrl-C breaks it off. A row takes 8 bytes for each number of the method's state (TOPS 27, AUTO 150, HOPS 207)
+    when Ctrl-C breaks it off. A row takes 8 bytes for each number of the method's state (TOPS 27, AUTO 191, HOPS 207)
     and 48 for its stats.
     """
 
