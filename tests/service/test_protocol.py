@@ -152,7 +152,7 @@ CHUNKS = {
 BODY = event()
 UPGRADES = {
     "h2c": good(post(*H2C)),
-    "h2c, body later": good(head(*H2C, f"content-length: {len(BODY)}"), BODY),
+    "h2c, body later": good(head(*H2C, f"content-length: {len(BODY)}"), BODY, events=0),
     "h2c, head in two": good(post(*H2C, body=BODY)[:40], post(*H2C, body=BODY)[40:], events=0),
     "h2c, body in two": good(head(*H2C, f"content-length: {len(BODY)}") + BODY[:9], BODY[9:], events=0),
     "h2c, chunked": good(head(*H2C, TE) + chunked(event())),
@@ -321,6 +321,7 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 @pytest.fixture(scope="module")
 def http(url: str) -> Iterator[httpx.Client]:
     with httpx.Client(base_url=url) as client:
+        client.post("/v1/forecasts", content=BODY)  # so that cases with it make no event, in whatever order they run
         yield client
 
 
