@@ -41,8 +41,8 @@ def loop(method: Method, scores: list[float], outcomes: list[int], *, warm: bool
     """The stream through a fresh Calibrator, predict and update in turn: by the plain kernels, or the compiled ones."""
     kernels = single_kernels() if warm else SINGLE
     with (
-        patch("calibeat.stream.single.single_kernels", return_value=kernels),
-        patch("calibeat.stream.single.loaded_after", return_value=False),
+        patch("calibeat.stream.calibrator.single_kernels", return_value=kernels),
+        patch("calibeat.stream.calibrator.loaded_after", return_value=False),
     ):
         calibrator = Calibrator(method, seed=0)
         predict, update = calibrator.predict, calibrator.update

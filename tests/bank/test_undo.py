@@ -20,7 +20,7 @@ from calibeat.bank.check import check_index
 from calibeat.bank.member import Member, Members
 from calibeat.bank.store import RowStore
 from calibeat.bank.undo import Undo, insist
-from calibeat.monitor.many import Monitors
+from calibeat.monitor.rows import Monitors
 from calibeat.stream.dispatch import SINGLE
 
 
@@ -295,7 +295,7 @@ def watched() -> tuple[Bank, list[Forecast]]:
 @pytest.mark.parametrize("which", [0, 2, 3], ids=["first", "held", "latest"])
 def test_what_a_key_learns_its_monitor_learns(which: int, plain: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     if plain:
-        monkeypatch.setattr("calibeat.stream.single.single_kernels", lambda: SINGLE)
+        monkeypatch.setattr("calibeat.stream.calibrator.single_kernels", lambda: SINGLE)
 
     def act(pair: Any) -> None:
         pair[0].update("a", pair[1][which], 1)

@@ -20,7 +20,7 @@ csv, feather, pq = (pytest.importorskip(f"pyarrow.{name}") for name in ("csv", "
 
 import calibeat  # noqa: E402 - only where pyarrow is
 from calibeat.backtest.read import files as log  # noqa: E402
-from calibeat.backtest.read import pieces  # noqa: E402
+from calibeat.backtest.read import rows as row_reader  # noqa: E402
 from calibeat.cli import backtest as command  # noqa: E402
 from calibeat.cli import main as cli  # noqa: E402
 
@@ -306,8 +306,8 @@ def test_a_run_that_fails_leaves_no_file(typed, folder):
 
 def test_a_run_that_fails_in_the_middle_leaves_no_file(typed, folder, monkeypatch):
     monkeypatch.setattr(log, "CHUNK", 20)
-    monkeypatch.setattr(pieces, "CHUNK", 20)
-    monkeypatch.setattr(pieces, "FIRST_EVENTS", 0)
+    monkeypatch.setattr(row_reader, "CHUNK", 20)
+    monkeypatch.setattr(row_reader, "FIRST_EVENTS", 0)
     write("log.parquet", pa.table({"p": [0.5] * 100 + [1.5], "y": [1] * 101}))
     code, out, err = typed("log.parquet", "--out", "f.parquet", "--methods", "ops")
     assert (code, out) == (2, "") and "got 1.5 - at row 101 of log.parquet" in err

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from calibeat import InvalidInput, Monitor
 from calibeat.monitor.layout import ALARMS, FORECASTS, LAST, PHI, N, Settings
-from calibeat.monitor.many import Monitors
+from calibeat.monitor.rows import Monitors
 
 SETTINGS = Settings(arl=100, warm=10, quiet=30, patience=8)
 Vector = np.ndarray[tuple[int], np.dtype[np.float64]]
@@ -248,7 +248,7 @@ def test_a_call_that_is_broken_off_has_not_happened(monkeypatch: pytest.MonkeyPa
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patched:
-        patched.setattr("calibeat.monitor.many.compare", broken)
+        patched.setattr("calibeat.monitor.rows.compare", broken)
         for work in (lambda: monitors.update(0, numbers[0], (0.4, 1.0, 0.5)), lambda: monitors.announce(0)):
             with pytest.raises(KeyboardInterrupt):
                 work()

@@ -7,7 +7,7 @@ import pytest
 from monitors import same, small, stream
 
 from calibeat import InvalidInput, Monitor
-from calibeat.monitor.trace import trace
+from calibeat.monitor.monitor import trace
 
 
 def test_a_trace_notes_the_numbers_of_the_monitor() -> None:

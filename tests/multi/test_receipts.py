@@ -9,7 +9,7 @@ import pytest
 
 from calibeat import MultiCalibrator, MultiForecast, OutcomeConflict, UnknownForecast
 from calibeat.multi import vector
-from calibeat.stream import settled
+from calibeat.stream import receipts as settled
 
 SCORE = [0.2, 0.3, 0.5]
 

@@ -30,7 +30,7 @@ from calibeat import (
     OutcomeConflict,
 )
 from calibeat.stream import history as history_module
-from calibeat.stream import settled as settled_module
+from calibeat.stream import receipts as settled_module
 from calibeat.stream.dispatch import SINGLE
 
 METHODS = {
@@ -60,7 +60,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
     """Little is remembered, so that the lines that let go are run too; and plain kernels, which have lines."""
     monkeypatch.setattr(settled_module, "KEEP", 2)
     monkeypatch.setattr(history_module, "_SLACK", 1)
-    monkeypatch.setattr("calibeat.stream.single.single_kernels", lambda: SINGLE)
+    monkeypatch.setattr("calibeat.stream.calibrator.single_kernels", lambda: SINGLE)
 
 
 @pytest.mark.parametrize("which", [2, 0], ids=["latest", "late"])

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from calibeat import AUTO, GAUTO, OPS, TOPS, Calibrator, Guard, InvalidInput, Lanes, Tracking
-from calibeat.stream import issuer as issuer_module
-from calibeat.stream.issuer import Issuer
+from calibeat.stream import receipts as issuer_module
+from calibeat.stream.receipts import Issuer
 
 
 def test_calibrators_have_one_name_only_if_they_are_made_alike() -> None:

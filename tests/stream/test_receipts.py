@@ -25,7 +25,7 @@ from calibeat import (
     OutcomeConflict,
     UnknownForecast,
 )
-from calibeat.stream import settled as settled_module
+from calibeat.stream import receipts as settled_module
 
 
 @pytest.fixture

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from calibeat import InvalidInput
-from calibeat.stream import settled as settled_module
-from calibeat.stream.settled import CLOSED, ONE, OPEN, ZERO, Settled
+from calibeat.stream import receipts as settled_module
+from calibeat.stream.receipts import CLOSED, ONE, OPEN, ZERO, Settled
 
 
 @pytest.mark.parametrize(("keep", "most"), [(4096, 4_194_304), (3, 4_194_304), (3, 40)])

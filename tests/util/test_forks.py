@@ -63,7 +63,7 @@ def refused(work: Callable[[], Any]) -> bool:
 
 @pytest.fixture
 def plain(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("calibeat.stream.single.single_kernels", lambda: SINGLE)
+    monkeypatch.setattr("calibeat.stream.calibrator.single_kernels", lambda: SINGLE)
 
 
 @pytest.fixture

@@ -15,8 +15,8 @@ from calibeat.report.schema import Payload
 from .judge.summary import Collector, LogInfo, summarise
 from .options import Options
 from .read import arrays
+from .read.arrays import columns_of, is_frame
 from .read.batch import Batch, Chunk
-from .read.frames import columns_of, is_frame
 from .read.rows import RowReader
 from .replay.contenders import chosen, with_key_variants, with_others
 from .replay.engine import OnForecasts, replay_log

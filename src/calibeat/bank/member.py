@@ -16,7 +16,7 @@ from calibeat.errors import UnknownKey
 from calibeat.monitor.monitor import Monitor
 from calibeat.stream.calibrator import Calibrator, Number
 from calibeat.stream.forecast import Forecast
-from calibeat.stream.settled import OPEN, ZERO, Settled
+from calibeat.stream.receipts import OPEN, ZERO, Settled
 
 from .keys import Key, check_key
 from .records import Records

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from calibeat.errors import InvalidInput
-from calibeat.monitor.alarm import Alarm, alarm_of
 from calibeat.monitor.layout import ALARMS, CELL, FORECASTS, LAST, PAGES, SINCE, N, Settings
-from calibeat.monitor.many import Monitors
+from calibeat.monitor.monitor import Alarm, alarm_of
+from calibeat.monitor.rows import Monitors
 from calibeat.monitor.waiting import Event, Queue
 
 if TYPE_CHECKING:

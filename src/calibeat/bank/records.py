@@ -9,9 +9,7 @@ from calibeat.core.layout import N
 from calibeat.core.randomness import stream_key
 from calibeat.core.stats import EVENTS
 from calibeat.errors import OutcomeConflict, UnknownForecast
-from calibeat.stream.issuer import DIGITS, Issuer, new_life
-from calibeat.stream.receipts import Receipts
-from calibeat.stream.settled import OPEN, Settled
+from calibeat.stream.receipts import DIGITS, OPEN, Issuer, Receipts, Settled, new_life
 
 from .keys import Key, check_keys
 

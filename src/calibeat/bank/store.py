@@ -13,7 +13,7 @@ from calibeat.core.method import Method, params_of_rows
 from calibeat.core.stats import EVENTS, LAST, LOSSES, STATS
 from calibeat.errors import InvalidInput
 from calibeat.monitor.layout import Settings
-from calibeat.monitor.many import Monitors
+from calibeat.monitor.rows import Monitors
 
 from .hashing import Seed
 from .index import EVERY, MOST_KEYS, Index, IntIndex, StringIndex, with_room

@@ -1,7 +1,6 @@
 """The monitor: alarms about calibration that hold their promised rate at every moment. See docs/monitor.md."""
 
-from .alarm import Alarm
-from .monitor import Monitor
+from .monitor import Alarm, Monitor
 from .readout import Gain
 from .waiting import Waiting
 

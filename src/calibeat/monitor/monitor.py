@@ -6,8 +6,8 @@ import math
 from array import array
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import asdict
-from typing import Any
+from dataclasses import asdict, dataclass
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -22,17 +22,168 @@ from calibeat._util.check import (
     check_scores,
     check_whole,
 )
+from calibeat._util.columns import Table
 from calibeat._util.forks import new_lock
 from calibeat._util.sealed import seal, unseal
 from calibeat._util.types import Ints, Vector
 from calibeat.core.jit import for_size
 from calibeat.errors import InvalidInput, SnapshotMismatch
 
-from .alarm import Alarm, alarm_of
 from .bets import compare, read, step
-from .layout import ALARMS, CELL, FORECASTS, LAST, PAGES, SINCE, WAITING, N, Settings
-from .readings import Readings
-from .waiting import Event, Queue, Step
+from .layout import ALARMS, BRIER, CELL, FORECASTS, LAST, LOG, PAGES, PHI, SINCE, WAITING, N, Settings
+from .readout import Gain, evidence, gain_of, level, table_of
+from .waiting import Event, Queue, Step, Waiting
+
+_WORDS = ("too low", "too high", "not sure enough", "too sure")
+
+
+class Alarm(NamedTuple):
+    """One alarm of a monitor.
+
+    Attributes
+    ----------
+    at : how many outcomes had been read when it was raised, that one included.
+    since : the estimated outcome number at which the fault began.
+    what : which bet won: "too low", "too high", "too sure", "not sure enough", or "too low from 0.8 to 0.95".
+    page : False if another alarm was raised within the last `quiet` outcomes: the same episode.
+    low, high : the forecasts that it concerns, [low, high).
+    cell : 2 x scope + direction. Scopes: 0 all events, 1 "sure", 2 and up the regions. Direction 0 is "too low".
+    """
+
+    at: int
+    since: float
+    what: str
+    page: bool
+    low: float
+    high: float
+    cell: int
+
+
+def alarm_of(settings: Settings, at: int, since: float, cell: int, page: bool) -> Alarm:
+    """An alarm as the row notes it."""
+    if cell < len(_WORDS):
+        return Alarm(at, since, _WORDS[cell], page, 0.0, 1.0, cell)
+    low, high = settings.edges[cell // 2 - 2 : cell // 2]
+    return Alarm(at, since, f"{_WORDS[cell % 2]} from {low:g} to {high:g}", page, low, high, cell)
+
+
+class Readings:
+    """The readable half of `Monitor`. Each reading is of one moment, whatever other threads do."""
+
+    _settings: Settings
+    _plain_spec: Any
+    _row: Any
+    _queue: Queue
+    _alarms: deque[Alarm]
+    _lock: Any  # an RLock
+
+    @property
+    def settings(self) -> Settings:
+        """The parameters."""
+        return self._settings
+
+    @property
+    def outcomes(self) -> int:
+        """How many outcomes have been read."""
+        return int(self._row[N])
+
+    @property
+    def alarms(self) -> list[Alarm]:
+        """The alarms, oldest first; the last 1,000 are kept."""
+        with self._lock:
+            return list(self._alarms)
+
+    @property
+    def counts(self) -> tuple[int, int]:
+        """How many alarms were raised ever, and how many of them paged."""
+        with self._lock:
+            return int(self._row[ALARMS]), int(self._row[PAGES])
+
+    @property
+    def level(self) -> float:
+        """The highest detector as a share of the alarm line: an alarm is raised at 1, and then it is 0 again."""
+        with self._lock:
+            return level(self._plain_spec, self._row)
+
+    @property
+    def dispersion(self) -> float:
+        """phi: how many times as much block sums of outcomes vary as independent outcomes would; at least 1."""
+        return float(self._row[PHI])
+
+    @property
+    def evidence(self) -> float:
+        """Log e-value against "calibrated since the start", in nats.
+
+        If the forecasts are calibrated, the probability that e^evidence ever reaches 1/alpha is at most alpha.
+        """
+        with self._lock:
+            return evidence(self._plain_spec, self._row)
+
+    def alarm(self, alpha: float | None = None) -> bool:
+        """Whether the evidence since the start now speaks against "calibrated" at level alpha (the monitor's own)."""
+        level = self._settings.alpha if alpha is None else check_interval("alpha", alpha, 1e-300, 1.0)
+        return self.evidence >= -math.log(level)
+
+    @property
+    def gain(self) -> Gain:
+        """Mean Brier score of the raw scores minus that of the forecasts, with an interval that holds at every moment.
+
+        >>> from calibeat import Monitor
+        >>> monitor = Monitor()
+        >>> alarms = monitor.run([0.3] * 400, [0, 0, 1, 0] * 100, scores=[0.6] * 400)
+        >>> [round(x, 3) for x in monitor.gain]
+        [0.12, 0.067, 0.173]
+        """
+        return self._gain(BRIER)
+
+    @property
+    def log_gain(self) -> Gain:
+        """The same for the log-loss, in nats; forecasts and scores are clipped to [1e-5, 1 - 1e-5]."""
+        return self._gain(LOG)
+
+    def _gain(self, at: int) -> Gain:
+        with self._lock:
+            return gain_of(self._row, at, self._settings.alpha)
+
+    @property
+    def table(self) -> Table:
+        """An element for each region of the forecast, as a mapping of arrays that any data frame library takes.
+
+        =================================  =======================================================================
+        column                             holds
+        =================================  =======================================================================
+        low, high                          the forecasts of the region, [low, high)
+        count                              outcomes read
+        forecast, outcome                  their means
+        gap, gap_low, gap_high             outcome - forecast, and a band that holds at every moment for all regions
+        log_e_too_low, log_e_too_high      log e-values since the start
+        =================================  =======================================================================
+
+        >>> from calibeat import Monitor
+        >>> monitor = Monitor(regions=2)
+        >>> alarms = monitor.run([0.3] * 400, [0, 0, 1, 0] * 100)
+        >>> monitor.table["gap"].round(3)
+        array([-0.05,   nan])
+        """
+        with self._lock:
+            return table_of(self._settings, np.array(self._row))
+
+    @property
+    def waiting(self) -> Waiting:
+        """Forecasts announced, outcomes received, and what still waits."""
+        with self._lock:
+            return self._queue.count(self.outcomes, self._row[WAITING])
+
+    @property
+    def row(self) -> Vector:
+        """The state as one row of numbers, a copy; `calibeat.monitor.layout` says what stands where."""
+        with self._lock:
+            return np.array(self._row)
+
+    def __repr__(self) -> str:
+        alarms, pages = self.counts
+        return f"Monitor(arl={self._settings.arl:,.0f}, outcomes={self.outcomes:,}, alarms={alarms}, pages={pages})"
+
 
 KIND, FORMAT = "calibeat/monitor", 1
 _FIELDS = ("settings", "row", "queue", "alarms")
@@ -341,3 +492,59 @@ class Monitor(Readings):
     def __reduce__(self) -> tuple[Any, ...]:
         """Copies, also those of other processes, are made of the snapshot."""
         return type(self).from_json, (self.to_json(),)
+
+
+@dataclass(frozen=True)
+class Trace:
+    """A monitor along a stream, at some of its outcomes.
+
+    Attributes
+    ----------
+    at : outcomes read so far.
+    level : the detector as a share of the alarm line. An alarm shows twice: at 1, and at 0 where it starts again.
+    evidence : log e-value since the start.
+    gain, gain_low, gain_high : mean Brier gain over the raw score and its interval; NaN without scores.
+    alarms : those raised on the way.
+    """
+
+    at: Ints
+    level: Vector
+    evidence: Vector
+    gain: Vector
+    gain_low: Vector
+    gain_high: Vector
+    alarms: tuple[Alarm, ...]
+
+
+def trace(
+    monitor: Monitor,
+    forecasts: npt.ArrayLike,
+    outcomes: npt.ArrayLike,
+    scores: npt.ArrayLike | None = None,
+    points: int = 300,
+) -> Trace:
+    """Run the monitor over a stream, in the order of forecasts, and note its numbers at `points` outcomes.
+
+    >>> from calibeat import Monitor
+    >>> from calibeat.monitor.monitor import trace
+    >>> went = trace(Monitor(arl=20, warm=0), [0.9] * 40, [0] * 40, points=4)
+    >>> [alarm.at for alarm in went.alarms], went.at.tolist()
+    ([6, 12, 18, 24, 30, 36], [6, 6, 10, 12, 12, 18, 18, 20, 24, 24, 30, 30, 36, 36, 40])
+    """
+    p, y = check_scores(forecasts, "forecast"), check_outcomes(outcomes)
+    s = None if scores is None else check_scores(scores)
+    check_lengths(forecasts=len(p), outcomes=len(y), scores=len(p if s is None else s))
+    points = check_whole("points", points, 1, 10**6)
+    edges = np.unique(np.linspace(0, len(p), points + 1).astype(np.int64))
+    lines: list[tuple[float, ...]] = []
+    alarms: list[Alarm] = []
+    for first, last in zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True):
+        found = monitor.run(p[first:last], y[first:last], None if s is None else s[first:last])
+        alarms += found
+        now = (monitor.evidence, *monitor.gain)
+        for alarm in found:
+            lines += [(alarm.at, 1.0, *now), (alarm.at, 0.0, *now)]
+        if not found or found[-1].at < monitor.outcomes:
+            lines.append((monitor.outcomes, monitor.level, *now))
+    at, level, evidence, gain, low, high = np.array(lines).T
+    return Trace(at.astype(np.int64), level, evidence, gain, low, high, tuple(alarms))

@@ -2,15 +2,44 @@
 
 from __future__ import annotations
 
+import json
 import math
+from array import array
+from dataclasses import asdict
+from typing import Any, NamedTuple
 
-from calibeat._util.types import Slots, Vector
-from calibeat.core.jit import compilable
+import numpy as np
+import numpy.typing as npt
+
+from calibeat._util.check import check_whole
+from calibeat._util.types import Ints, Slots, Vector
+from calibeat.core.jit import compilable, for_cost, for_size
 from calibeat.core.prefetch import prefetch
+from calibeat.errors import InvalidInput
 
 from .bets import compare, region_of, step
-from .layout import BRIER, DETECTOR, FORECASTS, PAIRS, REGION, REGIONS, SURE, WHOLE, N
+from .bets import step as step_row
+from .layout import (
+    ALARMS,
+    BRIER,
+    CELL,
+    DETECTOR,
+    FORECASTS,
+    LAST,
+    PAGES,
+    PAIRS,
+    REGION,
+    REGIONS,
+    SINCE,
+    SURE,
+    WAITING,
+    WHOLE,
+    N,
+    Settings,
+)
+from .monitor import Monitor, alarm_of
 from .readout import evidence, level, radius
+from .waiting import Event, Queue, Step
 
 LINE = 8  # numbers in a cache line
 AHEAD = 6  # how many events before its turn a row is asked for
@@ -83,3 +112,294 @@ def bets_made(rows: Vector, stride: int, count: int, warm: float) -> float:
     for at in range(0, count * stride, stride):
         total += max(0.0, rows[at + N] - warm)
     return total
+
+
+Columns = dict[str, npt.NDArray[Any]]
+Aside = tuple[int, Slots, npt.NDArray[np.float64], dict[int, Queue]]
+
+
+class Broken(NamedTuple):
+    """A list of streams that look broken now, the worst first.
+
+    Attributes
+    ----------
+    slots : which.
+    levels : the detector as a share of the alarm line, and 1 more after an alarm within the last `quiet` outcomes.
+    bound : the expected share of wrong names on such a list is at most this.
+    """
+
+    slots: Slots
+    levels: Vector
+    bound: float
+
+
+class Monitors:
+    """One row of a monitor for each slot, from 0 to `count`."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        self.spec = settings.spec
+        self._plain_spec: Any = tuple(self.spec.tolist())
+        self._fresh = settings.initial_row()
+        self.stride, self.flat, self.matrix = 0, np.empty(0), np.empty((0, settings.width))
+        self._make_room(0, 0)
+        self.count = 0
+        self.queues: dict[int, Queue] = {}  # of the slots where something waits
+
+    # ---- slots come and go ----------------------------------------------------------------------------------------
+
+    def _make_room(self, rows: int, kept: int) -> None:
+        """Rows that begin with a cache line each; the first `kept` are those that are here."""
+        width = self.settings.width
+        stride = -(-width // LINE) * LINE
+        whole = np.empty(rows * stride + LINE)
+        first = -(whole.ctypes.data // whole.itemsize) % LINE
+        flat = whole[first : first + rows * stride]  # all rows one behind the other
+        matrix = flat.reshape(rows, stride)[:, :width]
+        if kept:
+            matrix[:kept] = self.matrix[:kept]
+        # One line, without a call: an interrupt comes before all of it or after all of it. So below.
+        self.stride, self.flat, self.matrix = stride, flat, matrix
+
+    def realign(self) -> None:
+        """Move rows that lie as a file has them to where the kernels read them fastest."""
+        self._make_room(self.count, self.count)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of memory that the rows take."""
+        return self.count * self.stride * 8
+
+    def resize(self, count: int) -> None:
+        """So many slots: new ones are fresh, and those behind are forgotten."""
+        if count > len(self.matrix):
+            self._make_room(max(count, 2 * len(self.matrix)), self.count)
+        if count > self.count:
+            self.matrix[self.count : count] = self._fresh
+        for slot in [slot for slot in self.queues if slot >= count]:
+            del self.queues[slot]
+        self.count = count
+
+    def remove(self, slot: int) -> None:
+        """Forget a slot; the last one takes its place."""
+        last = self.count - 1
+        self.matrix[slot] = self.matrix[last]
+        moved = self.queues.pop(last, None)
+        self.queues.pop(slot, None)
+        if moved is not None and slot != last:
+            self.queues[slot] = moved
+        self.count = last
+
+    def selected(self, chosen: npt.NDArray[np.bool_]) -> Monitors:
+        """Some of the slots, in order, as monitors of their own."""
+        made = Monitors(self.settings)
+        rows = self.matrix[: self.count][chosen]
+        made.resize(len(rows))
+        made.matrix[:] = rows
+        places = np.cumsum(chosen) - 1
+        made.queues = {int(places[slot]): q.copy() for slot, q in self.queues.items() if chosen[slot]}
+        return made
+
+    def take(self, other: Monitors) -> None:
+        """The slots of others, behind those here."""
+        first = self.count
+        self.resize(first + other.count)
+        self.matrix[first : self.count] = other.matrix[: other.count]
+        self.queues |= {first + slot: queue.copy() for slot, queue in other.queues.items()}
+
+    def truncate(self, count: int) -> None:
+        """Forget the slots behind the first `count`, or take those back that were there."""
+        self.count = count
+        for slot in [slot for slot in self.queues if slot >= count]:
+            del self.queues[slot]
+
+    def remember(self, slots: Slots) -> Aside:
+        """What `restore` needs to undo changes of these slots, and of how many there are."""
+        slots = slots[slots < self.count]
+        queues = {slot: self.queues[slot].copy() for slot in slots.tolist() if slot in self.queues}
+        return self.count, slots, self.matrix[slots], queues
+
+    def restore(self, aside: Aside) -> None:
+        """Put the slots back as they were."""
+        count, slots, rows, queues = aside
+        self.truncate(count)
+        self.matrix[slots] = rows
+        for slot in slots.tolist():
+            self.queues.pop(slot, None)
+        self.queues |= {slot: queue.copy() for slot, queue in queues.items()}
+
+    def adopt(self, slots: Slots, events: Vector) -> None:
+        """Rows of these slots came from elsewhere, with so many events: others than here begin anew."""
+        for slot, count in zip(slots.tolist(), events.tolist(), strict=True):
+            if self.matrix[slot, FORECASTS] != count:
+                self.matrix[slot] = self._fresh
+                self.matrix[slot, FORECASTS] = count
+                self.queues.pop(slot, None)
+
+    # ---- outcomes -------------------------------------------------------------------------------------------------
+
+    def at_once(self, slots: Slots, due: Ints | None) -> npt.NDArray[np.bool_]:
+        """Which events of a batch `read` can take: nothing of their slots waits, and no outcome comes too late.
+
+        At the end of a batch all its outcomes have come or never will, so it is read in the order of its events.
+        """
+        busy = np.zeros(self.count, dtype=bool)
+        busy[list(self.queues)] = True
+        if due is not None and len(slots) > self.settings.patience:
+            busy |= np.bincount(slots, minlength=self.count) > self.settings.patience
+        return ~busy[slots]
+
+    def read(self, slots: Slots, first: int, last: int, p: Vector, y: Vector, s: Vector) -> None:
+        """Events that can be read at once (the others have an outcome of -1), of the slots from first to last."""
+        for_cost(read_rows, 1e-5 * len(slots))(
+            self.spec, self.flat, self.stride, self.settings.width, slots, first, last, p, y, s
+        )
+
+    def read_late(self, slots: Slots, p: Vector, y: Vector, s: Vector, due: Ints | None, events: Ints) -> None:
+        """The other events, one by one; an outcome arrives before the event at its due position, NaN never comes."""
+        arrivals = np.arange(1, len(slots) + 1) if due is None else due
+        moments = [(2 * i + 1, i) for i in events.tolist()]
+        moments += [(2 * (i + 1 if math.isnan(y[i]) else int(arrivals[i])), i) for i in events.tolist()]
+        numbers: dict[int, int] = {}
+        for moment, i in sorted(moments):
+            if moment % 2:
+                numbers[i] = self.announce(int(slots[i]))
+            else:
+                event = None if math.isnan(y[i]) else (p[i].item(), y[i].item(), s[i].item())
+                self.update(int(slots[i]), numbers[i], event)
+
+    def catch_up(self, slot: int, events: int) -> None:
+        """So many forecasts of a slot have been made."""
+        while self.matrix[slot, FORECASTS] < events:
+            self.announce(slot)
+
+    def announce(self, slot: int) -> int:
+        """Say that a forecast of a slot is made -> its number."""
+        queue, row = self._queue(slot), array("d", self.matrix[slot])
+        number = queue.announced
+        step = queue.step(number + 1)
+        row[FORECASTS] += 1.0
+        row[WAITING] += number - step.overdue
+        self._keep(slot, queue, row, step)
+        return number
+
+    def update(self, slot: int, number: int, event: Event | None) -> None:
+        """Take the outcome of a forecast of a slot, or None if it will never come.
+
+        The bank answers for it: a second one is not looked at.
+        """
+        queue, row = self._queue(slot), array("d", self.matrix[slot])
+        if queue.is_open(number):
+            step = queue.step(queue.announced, number, event)
+            row[WAITING] -= number
+            self._keep(slot, queue, row, step)
+        if queue.next == queue.announced:  # nothing waits: the row says the rest
+            del self.queues[slot]
+
+    def _keep(self, slot: int, queue: Queue, row: Any, step: Step) -> None:
+        """Read what can be read on a copy of the row, and let it happen."""
+        for p, y, s in step.ready:
+            compare(row, p, y, s)
+            step_row(self._plain_spec, row, p, y)
+        announced, following, given_up = step.announced, step.next, step.given_up
+        left = step if queue.held or step.gave or step.number >= step.next else None
+        self.matrix[slot], queue.announced, queue.next, queue.given_up, queue.left = (
+            row, announced, following, given_up, left,
+        )  # fmt: skip
+        queue.finish()
+
+    def _queue(self, slot: int) -> Queue:
+        queue = self.queues.get(slot)
+        if queue is None:
+            row = self.matrix[slot]
+            queue = self.queues[slot] = Queue(self.settings.patience)
+            queue.announced = queue.next = int(row[FORECASTS])
+            queue.given_up = queue.announced - int(row[N])
+        return queue
+
+    # ---- what they say --------------------------------------------------------------------------------------------
+
+    def columns(self, slots: Slots) -> Columns:
+        """What a table shows of some slots."""
+        rows = self.matrix[slots]
+        out = self._read_out(slots)
+        cells, ever = rows[:, CELL].astype(np.int64), rows[:, ALARMS] > 0
+        kinds = range(2 * (2 + self.settings.regions))
+        names = np.array([alarm_of(self.settings, 0, 0.0, cell, page=True).what for cell in kinds])
+        return {
+            "alarms": rows[:, ALARMS].astype(np.int64),
+            "pages": rows[:, PAGES].astype(np.int64),
+            "alarm_at": rows[:, LAST].astype(np.int64),
+            "since": np.where(ever, rows[:, SINCE], np.nan),
+            "what": np.where(ever, names[cells], ""),
+            "level": out[:, LEVEL],
+            "log_e": out[:, EVIDENCE],
+            "gain_low": out[:, GAIN_LOW],
+            "gain_high": out[:, GAIN_HIGH],
+        }
+
+    def broken(self) -> Broken:
+        """The longest list of r slots whose level is at least 1/r each."""
+        every = np.arange(self.count, dtype=np.int32)
+        rows, levels = self.matrix[: self.count], self._read_out(every)[:, LEVEL]
+        levels = levels + ((rows[:, ALARMS] > 0) & (rows[:, N] - rows[:, LAST] <= self.settings.quiet))
+        order = np.argsort(-levels, kind="stable").astype(np.int32)
+        enough = levels[order] * np.arange(1, self.count + 1) >= 1.0
+        length = int(np.flatnonzero(enough)[-1]) + 1 if enough.any() else 0
+        warm = float(self.settings.warm)
+        made = for_size(bets_made, self.count)(self.flat, self.stride, self.count, warm)
+        return Broken(order[:length], levels[order[:length]], min(1.0, made / self.settings.arl))
+
+    def miscalibrated(self, alpha: float) -> Slots:
+        """e-BH over the evidence since the start: slots whose forecasts were not calibrated, the clearest first."""
+        every = np.arange(self.count, dtype=np.int32)
+        evidence = self._read_out(every)[:, EVIDENCE]
+        order = np.argsort(-evidence, kind="stable").astype(np.int32)
+        ranks = np.arange(1, self.count + 1)
+        enough = evidence[order] >= np.log(max(1, self.count) / (alpha * ranks))
+        return order[: int(np.flatnonzero(enough)[-1]) + 1 if enough.any() else 0]
+
+    def _read_out(self, slots: Slots) -> npt.NDArray[np.float64]:
+        out = np.empty(READOUTS * len(slots))
+        work = for_size(read_out, len(slots))
+        work(self.spec, self.flat, self.stride, self.settings.width, slots.astype(np.int32), self.settings.alpha, out)
+        return out.reshape(-1, READOUTS)
+
+    # ---- as a file ------------------------------------------------------------------------------------------------
+
+    def queues_as_bytes(self) -> npt.NDArray[np.uint8]:
+        """The queues as JSON, in the order of slots."""
+        text = json.dumps([[slot, queue.to_dict()] for slot, queue in sorted(self.queues.items())])
+        return np.frombuffer(text.encode(), dtype=np.uint8)
+
+    @classmethod
+    def restored(cls, settings: Settings, rows: Vector, queues: npt.NDArray[np.uint8], count: int) -> Monitors:
+        """From the rows of all slots, without a copy, and `queues_as_bytes`."""
+        made = cls(settings)
+        if len(rows) != count * settings.width:
+            raise InvalidInput(f"monitors must have {count * settings.width} numbers, got {len(rows)}")
+        made.flat, made.stride, made.count = rows, settings.width, count
+        made.matrix = rows.reshape(-1, settings.width)
+        for slot, state in json.loads(queues.tobytes()):
+            place = check_whole("slot", slot, 0, count - 1)
+            queue = made.queues[place] = Queue.from_dict(settings.patience, state)
+            n, forecasts = made.matrix[place, N], made.matrix[place, FORECASTS]
+            if queue.announced != forecasts or queue.next != n + queue.given_up:
+                raise InvalidInput(f"waiting outcomes must fit the monitor's row, got others - at row {place}")
+        return made
+
+    def monitor(self, slot: int) -> Monitor:
+        """The monitor of one slot, to be looked at."""
+        row, queue = self.matrix[slot], self._queue(slot)
+        alarm = [int(row[LAST]), row[SINCE].item(), int(row[CELL]), bool(row[PAGES] == row[ALARMS])]
+        state = {
+            "settings": asdict(self.settings),
+            "row": row.tolist(),
+            "queue": queue.to_dict(),
+            "alarms": [alarm] if row[ALARMS] else [],
+        }
+        made = Monitor._restored(state)
+        made._hosted = True
+        if queue.next == queue.announced:
+            del self.queues[slot]
+        return made

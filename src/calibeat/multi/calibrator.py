@@ -15,7 +15,7 @@ from calibeat._util.columns import like_matrix
 from calibeat._util.sealed import seal, unseal
 from calibeat._util.types import Vector
 from calibeat.errors import InvalidInput, SnapshotMismatch
-from calibeat.stream.issuer import Issuer
+from calibeat.stream.receipts import Issuer
 
 from .check import Classes, Label, check_scores
 from .export import MultiExport

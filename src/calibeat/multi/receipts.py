@@ -12,8 +12,7 @@ import numpy as np
 from calibeat._util.check import check_whole
 from calibeat._util.types import Ints
 from calibeat.errors import InvalidInput, OutcomeConflict, UnknownForecast
-from calibeat.stream.issuer import Issuer
-from calibeat.stream.settled import CLOSED, ONE, OPEN, Settled
+from calibeat.stream.receipts import CLOSED, ONE, OPEN, Issuer, Settled
 
 from .check import Classes
 from .forecast import MultiForecast

@@ -9,7 +9,7 @@ from typing import Any
 from calibeat._util.check import shown
 from calibeat.bank.keys import Key
 from calibeat.errors import InvalidInput
-from calibeat.stream.issuer import Issuer, new_life
+from calibeat.stream.receipts import Issuer, new_life
 
 from .receipts import Receipts
 

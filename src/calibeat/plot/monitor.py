@@ -9,8 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from calibeat.errors import InvalidInput
-from calibeat.monitor.monitor import Monitor
-from calibeat.monitor.trace import Trace, trace
+from calibeat.monitor.monitor import Monitor, Trace, trace
 
 from .base import Display
 
@@ -29,7 +28,7 @@ class MonitorDisplay(Display):
 
     Parameters
     ----------
-    went : a `Trace`, as `calibeat.monitor.trace.trace` makes it.
+    went : a `Trace`, as `calibeat.monitor.monitor.trace` makes it.
     regions : a table, as `Monitor.table` makes it.
     name : for the title.
 

@@ -6,8 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from calibeat.backtest.read.files import files_of
-from calibeat.backtest.read.source import HEAD, Source
+from calibeat.backtest.read.files import HEAD, Source, files_of
 
 pytest.importorskip("pyarrow")
 ROWS = b"0.5,1\n0.25,0\n"

@@ -10,7 +10,8 @@ from streams import drifting
 
 import calibeat
 from calibeat import AUTO, OPS, Bank, Calibrator, InvalidInput, metrics
-from calibeat.backtest.read import arrays, pieces
+from calibeat.backtest.read import arrays
+from calibeat.backtest.read import rows as row_reader
 from calibeat.rivals import Host
 
 N = 600
@@ -41,8 +42,8 @@ def cut(request, monkeypatch):
     """However the log is cut into chunks."""
     if request.param is not None:
         monkeypatch.setattr(arrays, "CHUNK", request.param)
-        monkeypatch.setattr(pieces, "CHUNK", request.param)
-        monkeypatch.setattr(pieces, "FIRST_EVENTS", 0)
+        monkeypatch.setattr(row_reader, "CHUNK", request.param)
+        monkeypatch.setattr(row_reader, "FIRST_EVENTS", 0)
 
 
 def replayed(*columns, **options):

@@ -23,7 +23,7 @@ from calibeat._util import cores
 from calibeat._util.times import NEVER
 from calibeat.backtest.read import arrays, rows
 from calibeat.backtest.read import arrays as arrays_module
-from calibeat.backtest.read import pieces as pieces_module
+from calibeat.backtest.read import rows as row_reader
 from calibeat.backtest.read.batch import Chunk
 from calibeat.backtest.replay import engine
 from calibeat.backtest.replay.contenders import Context, MethodReplay
@@ -144,8 +144,8 @@ def test_waiting_is_counted_in_forecasts():
 
 @pytest.mark.parametrize("size", [50, 100_000])
 def test_backtest_forecasts_as_run_does(size, monkeypatch):
-    monkeypatch.setattr(pieces_module, "CHUNK", size)
-    monkeypatch.setattr(pieces_module, "FIRST_EVENTS", 0)
+    monkeypatch.setattr(row_reader, "CHUNK", size)
+    monkeypatch.setattr(row_reader, "FIRST_EVENTS", 0)
     monkeypatch.setattr(arrays_module, "CHUNK", size)
     names = ["auto", "hops", "swps", "f99"]
     result = calibeat.backtest(SCORES, OUTCOMES, methods=names, keep_forecasts=True, warmup=20)
@@ -162,8 +162,8 @@ def test_backtest_forecasts_as_run_does(size, monkeypatch):
 @pytest.mark.parametrize("size", [60, 100_000])
 def test_every_key_is_a_calibrator_of_its_own(method, size, monkeypatch):
     monkeypatch.setattr(arrays_module, "CHUNK", size)
-    monkeypatch.setattr(pieces_module, "CHUNK", size)
-    monkeypatch.setattr(pieces_module, "FIRST_EVENTS", 0)
+    monkeypatch.setattr(row_reader, "CHUNK", size)
+    monkeypatch.setattr(row_reader, "FIRST_EVENTS", 0)
     rng = np.random.default_rng(1)
     keys = rng.choice(["a", "b", "c", "d"], N, p=[0.6, 0.3, 0.08, 0.02])
     result = calibeat.backtest(SCORES, OUTCOMES, keys, methods={"it": method}, keep_forecasts=True, warmup=10)

@@ -15,9 +15,8 @@ from calibeat._util.times import MISSING, OK, UNREADABLE
 from calibeat._util.types import Flags, Ints, Vector
 from calibeat.backtest.options import Options
 from calibeat.backtest.read import arrays, arrow, guess
-from calibeat.backtest.read.batch import CHUNK, FIRST_EVENTS, Batch, Codes, Numbers
+from calibeat.backtest.read.batch import CHUNK, FIRST_EVENTS, Batch, Codes, Numbers, number_of
 from calibeat.backtest.read.rows import RowReader
-from calibeat.backtest.read.values import number_of
 from calibeat.core.jit import for_cost
 from calibeat.errors import InvalidInput
 from calibeat.multi import loops

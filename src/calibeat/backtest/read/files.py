@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import codecs
 import glob
 import io
 import os
 import re
+import select
 import sys
+import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
 import numpy as np
 
@@ -22,9 +26,106 @@ from calibeat._util.words import visible
 from calibeat.errors import InvalidInput
 
 from .batch import CHUNK
-from .hive import partitions_of, with_partitions
 from .jsonl import looks_like_json, read_json_lines
-from .source import Source, StandardInput
+
+NO_VALUE = "__HIVE_DEFAULT_PARTITION__"
+
+Part = tuple[Any, Ints]  # a record batch, and the numbers of its rows, from 1 and without the header
+
+
+def partitions_of(path: str) -> dict[str, str | None]:
+    """The columns that the folders of a file name, with their values; None where the folder stands for no value.
+
+    >>> partitions_of("log/country=DE/day=2024-01-01/part-0.parquet"), partitions_of("log/a%20b=x%2Fy/p.csv")
+    ({'country': 'DE', 'day': '2024-01-01'}, {'a b': 'x/y'})
+    """
+    pairs = (folder.partition("=") for folder in Path(path).parts[:-1])
+    return {
+        unquote(name): None if value == NO_VALUE else unquote(value) for name, equal, value in pairs if name and equal
+    }
+
+
+def with_partitions(parts: Iterator[Part], values: dict[str, str | None], wanted: set[str]) -> Iterator[Part]:
+    """The parts with a column more for each partition that is wanted, once the header of the file is known."""
+    import pyarrow as pa
+
+    for part, rows in parts:
+        for name in sorted(wanted):
+            part = part.append_column(name, pa.repeat(pa.scalar(values[name], pa.string()), part.num_rows))  # noqa: PLW2901
+        yield part, rows
+
+
+HEAD = 1 << 16  # bytes in which the header has to end
+_PATIENCE = 0.1  # seconds between two looks at whether anybody still wants to read
+
+
+class Source(io.RawIOBase):
+    """A stream from its beginning on, of which `head` was read already; all of it must be UTF-8, read or not.
+
+    Arrow reads ahead in its own thread. A process that ends while that thread is in here is aborted, or waits for
+    ever; so who stops reading early calls `stop`, which waits for the thread and lets it find an end.
+    """
+
+    def __init__(self, stream: Any, name: str) -> None:
+        self._stream, self._name = stream, name
+        self.head: bytes = stream.read(HEAD)
+        self._first = self.head
+        self._decoder = codecs.getincrementaldecoder("utf-8")()
+        self._reading = threading.Lock()
+        self._stopped = False
+
+    def stop(self) -> None:
+        """End the stream here: nobody waits for what may never come."""
+        self._stopped = True
+        with self._reading:
+            pass
+
+    def readable(self) -> bool:  # pragma: no cover - called from a thread of Arrow, which coverage cannot see
+        return True
+
+    def readinto(self, buffer: Any) -> int:  # pragma: no cover - see readable
+        """Fill the buffer as far as there is anything."""
+        with self._reading:
+            part = b"" if self._stopped else self._part(len(buffer))
+            buffer[: len(part)] = part
+            return len(part)
+
+    def _part(self, size: int) -> bytes:  # pragma: no cover - see readable
+        part = self._first[:size] or self._more(size)
+        self._first = self._first[len(part) :]
+        try:
+            self._decoder.decode(part, final=not part and not self._stopped)
+        except UnicodeDecodeError as error:
+            got = f"got byte {error.object[error.start]:#x}: convert it, for instance with iconv"
+            raise InvalidInput(f"{self._name} must be text in UTF-8, {got}") from error
+        return part
+
+    def _more(self, size: int) -> bytes:  # pragma: no cover - see readable
+        part: bytes = self._stream.read(size)
+        return part
+
+
+class StandardInput(Source):
+    """Standard input, where the next byte may be hours away: the thread that waits for it can be stopped."""
+
+    def __init__(self, name: str) -> None:
+        buffer: Any = sys.stdin.buffer
+        super().__init__(buffer, name)
+        try:
+            self._descriptor = buffer.fileno() if os.name == "posix" else None
+        except io.UnsupportedOperation:  # bytes in memory
+            self._descriptor = None
+        if self._descriptor is not None and self.head:
+            self._first += buffer.read(len(buffer.peek()))  # from here on nothing is left between us and the pipe
+
+    def _more(self, size: int) -> bytes:  # pragma: no cover - see readable
+        if self._descriptor is None:
+            return super()._more(size)
+        while not self._stopped:
+            if select.select([self._descriptor], [], [], _PATIENCE)[0]:
+                return os.read(self._descriptor, size)
+        return b""
+
 
 CSV, JSON, PARQUET, ARROW = "CSV", "JSON Lines", "Parquet", "Arrow"
 COMPRESSED = {".gz": "gzip", ".bz2": "bz2", ".zst": "zstd"}
@@ -40,7 +141,6 @@ BLOCK = 4 << 20  # bytes of a CSV that are parsed at once, and the longest row
 OURS = b"calibeat"  # in the metadata of what --out writes, which is no log
 
 OnBadRow = Callable[[str], None]
-Part = tuple[Any, Ints]  # a record batch, and the numbers of its rows, from 1 and without the header
 Pick = Callable[[list[str], str], list[str]]
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any, TypedDict
 
 import numpy as np
@@ -14,11 +14,161 @@ from calibeat.backtest.options import Options
 from calibeat.errors import InvalidInput
 
 from . import guess
-from .batch import CHUNK, Batch, Chunk, Codes, Trace
-from .kind import ScoreKind
-from .outcomes import Outcomes
-from .pieces import LEAST_EVENTS, Piece, gathered, joined
-from .values import name_of
+from .batch import CHUNK, FIRST_EVENTS, Batch, Chunk, Codes, Numbers, Trace, name_of
+from .guess import FEW
+
+
+@dataclass(eq=False)
+class ScoreKind:
+    """What was seen so far of the columns of scores, where they are said to be percent or logits.
+
+    Percent must exceed 1 somewhere, or have their sign. Logits must be outside [0, 1] somewhere, unless they are few.
+    """
+
+    options: Options
+    _seen: dict[str, int] = field(default_factory=dict)  # by role: scores that may be probabilities
+    _sure: set[str] = field(default_factory=set)  # roles of which one score is none
+
+    def look(self, role: str, scores: Numbers, show: Callable[[str, int], str]) -> None:
+        """Some rows of a column."""
+        kind = self.options.score_kind
+        if kind == "probability" or self.options.insist or role in self._sure:
+            return
+        there = scores.states == OK
+        values = scores.values[there]
+        sign = kind == "percent" and there.any() and show(role, int(there.argmax())).strip("'\" ").endswith("%")
+        if sign or (values > 1.0).any() or (kind == "logit" and (values < 0.0).any()):
+            self._sure.add(role)
+        else:
+            self._seen[role] = self._seen.get(role, 0) + len(values)
+
+    def check(self) -> None:
+        """Once the log has ended."""
+        kind, least = self.options.score_kind, FEW if self.options.score_kind == "logit" else 1
+        for role, count in self._seen.items():
+            if role not in self._sure and count >= least:
+                wanted = "above 1 somewhere" if kind == "percent" else "outside [0, 1] somewhere"
+                how = self.options.how("--insist", "insist=True")
+                raise InvalidInput(
+                    f"{role}s must be {wanted} where they are {kind}, got {count:,} in [0, 1]: they look like "
+                    f"probabilities; {how} if they are {kind}"
+                )
+
+
+_MOST_SHOWN = 10  # values of the column, where the positive one is not among them
+
+
+@dataclass(eq=False)
+class Outcomes:
+    """What is known of the outcomes of a log so far."""
+
+    options: Options
+    unknown: int = 0  # events without an outcome
+    _positive_seen: bool = False
+    _values: list[str] = field(default_factory=list)  # where the positive one was not seen yet
+    _signs: set[float] = field(default_factory=set)  # which of 0 and -1 were seen
+
+    def read(self, batch: Batch) -> Vector:
+        """The outcomes of a batch, with 0 for -1 where the log has -1 and 1."""
+        values = batch.outcomes.values
+        if self.options.positive is not None:
+            self._look_for_positive(batch)
+            return values
+        rows = {sign: values == sign for sign in (0.0, -1.0)}
+        before, self._signs = self._signs, self._signs | {sign for sign, found in rows.items() if found.any()}
+        if -1.0 not in self._signs:
+            return values
+        if 0.0 in self._signs:
+            row = max(int(found.argmax()) for sign, found in rows.items() if sign not in before)
+            how = self.options.how("--positive VALUE", "positive=VALUE")
+            raise InvalidInput(
+                f"outcomes must be 0 and 1 or -1 and 1, got 0 and -1 - at {batch.where(row)}; {how} to name the value "
+                "that counts as 1"
+            )
+        return np.where(values == -1.0, 0.0, values)
+
+    def _look_for_positive(self, batch: Batch) -> None:
+        self._positive_seen = self._positive_seen or bool((batch.outcomes.values == 1.0).any())
+        if not self._positive_seen and len(self._values) < _MOST_SHOWN:
+            rows = np.flatnonzero(batch.outcomes.states != MISSING)[:1000].tolist()
+            shown = (batch.show("outcome", row) for row in rows)
+            self._values = list(dict.fromkeys([*self._values, *shown]))[:_MOST_SHOWN]
+
+    def check_positive(self) -> None:
+        """Once the log has ended: the value that counts as 1 must have been there."""
+        if self.options.positive is not None and not self._positive_seen:
+            raise InvalidInput(
+                f"positive must be a value of the outcome column, got {self.options.positive!r:.60}, which is not "
+                f"there; there are {', '.join(self._values) or 'none'}"
+            )
+
+    @property
+    def notes(self) -> list[str]:
+        """What a reader should know of the outcomes."""
+        if not self.unknown:
+            return self.how_read
+        events = "One event has" if self.unknown == 1 else f"{self.unknown:,} events have"
+        return [f"{events} no outcome. Such events were forecast and not judged.", *self.how_read]
+
+    @property
+    def how_read(self) -> list[str]:
+        """How the values of the column were read."""
+        notes = []
+        if -1.0 in self._signs:
+            notes.append("Outcomes are -1 and 1. -1 was read as 0.")
+        if self.options.positive is not None:
+            notes.append(f"An outcome of {self.options.positive!r:.60} counts as 1, every other value as 0.")
+        return notes
+
+
+LEAST_EVENTS = max(CHUNK // 2, FIRST_EVENTS)  # in a chunk
+
+
+@dataclass(eq=False)
+class Piece:
+    """Rows that can be used."""
+
+    scores: Vector
+    outcomes: Vector
+    slots: Ints
+    times: Ints | None
+    arrivals: Ints | None  # outcome times
+    others: Vector | None = None  # a column for each rival and each other score
+    rows: Ints | None = None  # where they came from, if that is asked for
+    files: Ints | None = None
+    ids: Any = None
+
+    def take(self, rows: Any) -> Piece:
+        """Some of the rows."""
+        columns: Any = (getattr(self, name) for name in _COLUMNS)
+        taken: Any = [None if column is None else column[rows] for column in columns]
+        return Piece(*taken)
+
+
+_COLUMNS = tuple(column.name for column in fields(Piece))
+
+
+def gathered(pieces: Iterable[Piece], least: int = LEAST_EVENTS) -> Iterator[Piece]:
+    """Pieces put together until there is enough for a chunk."""
+    waiting: list[Piece] = []
+    for piece in pieces:
+        waiting.append(piece)
+        if sum(len(one.scores) for one in waiting) >= least:
+            yield joined(waiting)
+            waiting = []
+    if sum(len(one.scores) for one in waiting):
+        yield joined(waiting)
+
+
+def joined(pieces: list[Piece]) -> Piece:
+    """One piece of many."""
+
+    def column(name: str) -> Any:
+        columns = [getattr(piece, name) for piece in pieces]
+        return None if columns[0] is None else np.concatenate(columns)
+
+    return Piece(*(column(name) for name in _COLUMNS))
+
 
 _WANTED = {"probability": "in [0, 1]", "percent": "in [0, 100]", "logit": "a number"}
 MOST_GUESSED_IDS = 1_000_000  # ids are kept in memory; of a guessed column no more than these
