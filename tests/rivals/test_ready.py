@@ -11,8 +11,7 @@ from streams import drifting
 
 import calibeat
 from calibeat import MissingExtra
-from calibeat.rivals import READY, Host, Isotonic, RiverSGD, Sigmoid
-from calibeat.rivals.ready import logit
+from calibeat.rivals import READY, Host, Isotonic, RiverSGD, Sigmoid, logit
 
 N = 700
 SCORES, OUTCOMES = drifting(N)

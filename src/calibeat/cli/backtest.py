@@ -25,7 +25,7 @@ from calibeat.backtest.run import run as replay
 from calibeat.errors import InvalidInput
 from calibeat.report.page import html
 from calibeat.report.text import page
-from calibeat.rivals.ready import READY
+from calibeat.rivals import READY
 
 from .logs import LOG, add_key, add_kinds, add_outcome, add_skip_bad, add_times, delimiter, reading, total_rows
 from .outputs import Forecasts, check_outputs, outputs

@@ -67,130 +67,12 @@ def alarm_of(settings: Settings, at: int, since: float, cell: int, page: bool) -
     return Alarm(at, since, f"{_WORDS[cell % 2]} from {low:g} to {high:g}", page, low, high, cell)
 
 
-class Readings:
-    """The readable half of `Monitor`. Each reading is of one moment, whatever other threads do."""
-
-    _settings: Settings
-    _plain_spec: Any
-    _row: Any
-    _queue: Queue
-    _alarms: deque[Alarm]
-    _lock: Any  # an RLock
-
-    @property
-    def settings(self) -> Settings:
-        """The parameters."""
-        return self._settings
-
-    @property
-    def outcomes(self) -> int:
-        """How many outcomes have been read."""
-        return int(self._row[N])
-
-    @property
-    def alarms(self) -> list[Alarm]:
-        """The alarms, oldest first; the last 1,000 are kept."""
-        with self._lock:
-            return list(self._alarms)
-
-    @property
-    def counts(self) -> tuple[int, int]:
-        """How many alarms were raised ever, and how many of them paged."""
-        with self._lock:
-            return int(self._row[ALARMS]), int(self._row[PAGES])
-
-    @property
-    def level(self) -> float:
-        """The highest detector as a share of the alarm line: an alarm is raised at 1, and then it is 0 again."""
-        with self._lock:
-            return level(self._plain_spec, self._row)
-
-    @property
-    def dispersion(self) -> float:
-        """phi: how many times as much block sums of outcomes vary as independent outcomes would; at least 1."""
-        return float(self._row[PHI])
-
-    @property
-    def evidence(self) -> float:
-        """Log e-value against "calibrated since the start", in nats.
-
-        If the forecasts are calibrated, the probability that e^evidence ever reaches 1/alpha is at most alpha.
-        """
-        with self._lock:
-            return evidence(self._plain_spec, self._row)
-
-    def alarm(self, alpha: float | None = None) -> bool:
-        """Whether the evidence since the start now speaks against "calibrated" at level alpha (the monitor's own)."""
-        level = self._settings.alpha if alpha is None else check_interval("alpha", alpha, 1e-300, 1.0)
-        return self.evidence >= -math.log(level)
-
-    @property
-    def gain(self) -> Gain:
-        """Mean Brier score of the raw scores minus that of the forecasts, with an interval that holds at every moment.
-
-        >>> from calibeat import Monitor
-        >>> monitor = Monitor()
-        >>> alarms = monitor.run([0.3] * 400, [0, 0, 1, 0] * 100, scores=[0.6] * 400)
-        >>> [round(x, 3) for x in monitor.gain]
-        [0.12, 0.067, 0.173]
-        """
-        return self._gain(BRIER)
-
-    @property
-    def log_gain(self) -> Gain:
-        """The same for the log-loss, in nats; forecasts and scores are clipped to [1e-5, 1 - 1e-5]."""
-        return self._gain(LOG)
-
-    def _gain(self, at: int) -> Gain:
-        with self._lock:
-            return gain_of(self._row, at, self._settings.alpha)
-
-    @property
-    def table(self) -> Table:
-        """An element for each region of the forecast, as a mapping of arrays that any data frame library takes.
-
-        =================================  =======================================================================
-        column                             holds
-        =================================  =======================================================================
-        low, high                          the forecasts of the region, [low, high)
-        count                              outcomes read
-        forecast, outcome                  their means
-        gap, gap_low, gap_high             outcome - forecast, and a band that holds at every moment for all regions
-        log_e_too_low, log_e_too_high      log e-values since the start
-        =================================  =======================================================================
-
-        >>> from calibeat import Monitor
-        >>> monitor = Monitor(regions=2)
-        >>> alarms = monitor.run([0.3] * 400, [0, 0, 1, 0] * 100)
-        >>> monitor.table["gap"].round(3)
-        array([-0.05,   nan])
-        """
-        with self._lock:
-            return table_of(self._settings, np.array(self._row))
-
-    @property
-    def waiting(self) -> Waiting:
-        """Forecasts announced, outcomes received, and what still waits."""
-        with self._lock:
-            return self._queue.count(self.outcomes, self._row[WAITING])
-
-    @property
-    def row(self) -> Vector:
-        """The state as one row of numbers, a copy; `calibeat.monitor.layout` says what stands where."""
-        with self._lock:
-            return np.array(self._row)
-
-    def __repr__(self) -> str:
-        alarms, pages = self.counts
-        return f"Monitor(arl={self._settings.arl:,.0f}, outcomes={self.outcomes:,}, alarms={alarms}, pages={pages})"
-
-
 KIND, FORMAT = "calibeat/monitor", 1
 _FIELDS = ("settings", "row", "queue", "alarms")
 _KEPT = 1000  # alarms that are remembered one by one
 
 
-class Monitor(Readings):
+class Monitor:
     r"""Watches one column of forecasts and raises an alarm when they are not calibrated any more.
 
     Under the null hypothesis, "an outcome of forecast p is 1 with probability p, given the outcomes before it", the
@@ -492,6 +374,115 @@ class Monitor(Readings):
     def __reduce__(self) -> tuple[Any, ...]:
         """Copies, also those of other processes, are made of the snapshot."""
         return type(self).from_json, (self.to_json(),)
+
+    # ---- readings: each is of one moment, whatever other threads do -------------------------------------------------
+
+    @property
+    def settings(self) -> Settings:
+        """The parameters."""
+        return self._settings
+
+    @property
+    def outcomes(self) -> int:
+        """How many outcomes have been read."""
+        return int(self._row[N])
+
+    @property
+    def alarms(self) -> list[Alarm]:
+        """The alarms, oldest first; the last 1,000 are kept."""
+        with self._lock:
+            return list(self._alarms)
+
+    @property
+    def counts(self) -> tuple[int, int]:
+        """How many alarms were raised ever, and how many of them paged."""
+        with self._lock:
+            return int(self._row[ALARMS]), int(self._row[PAGES])
+
+    @property
+    def level(self) -> float:
+        """The highest detector as a share of the alarm line: an alarm is raised at 1, and then it is 0 again."""
+        with self._lock:
+            return level(self._plain_spec, self._row)
+
+    @property
+    def dispersion(self) -> float:
+        """phi: how many times as much block sums of outcomes vary as independent outcomes would; at least 1."""
+        return float(self._row[PHI])
+
+    @property
+    def evidence(self) -> float:
+        """Log e-value against "calibrated since the start", in nats.
+
+        If the forecasts are calibrated, the probability that e^evidence ever reaches 1/alpha is at most alpha.
+        """
+        with self._lock:
+            return evidence(self._plain_spec, self._row)
+
+    def alarm(self, alpha: float | None = None) -> bool:
+        """Whether the evidence since the start now speaks against "calibrated" at level alpha (the monitor's own)."""
+        level = self._settings.alpha if alpha is None else check_interval("alpha", alpha, 1e-300, 1.0)
+        return self.evidence >= -math.log(level)
+
+    @property
+    def gain(self) -> Gain:
+        """Mean Brier score of the raw scores minus that of the forecasts, with an interval that holds at every moment.
+
+        >>> from calibeat import Monitor
+        >>> monitor = Monitor()
+        >>> alarms = monitor.run([0.3] * 400, [0, 0, 1, 0] * 100, scores=[0.6] * 400)
+        >>> [round(x, 3) for x in monitor.gain]
+        [0.12, 0.067, 0.173]
+        """
+        return self._gain(BRIER)
+
+    @property
+    def log_gain(self) -> Gain:
+        """The same for the log-loss, in nats; forecasts and scores are clipped to [1e-5, 1 - 1e-5]."""
+        return self._gain(LOG)
+
+    def _gain(self, at: int) -> Gain:
+        with self._lock:
+            return gain_of(self._row, at, self._settings.alpha)
+
+    @property
+    def table(self) -> Table:
+        """An element for each region of the forecast, as a mapping of arrays that any data frame library takes.
+
+        =================================  =======================================================================
+        column                             holds
+        =================================  =======================================================================
+        low, high                          the forecasts of the region, [low, high)
+        count                              outcomes read
+        forecast, outcome                  their means
+        gap, gap_low, gap_high             outcome - forecast, and a band that holds at every moment for all regions
+        log_e_too_low, log_e_too_high      log e-values since the start
+        =================================  =======================================================================
+
+        >>> from calibeat import Monitor
+        >>> monitor = Monitor(regions=2)
+        >>> alarms = monitor.run([0.3] * 400, [0, 0, 1, 0] * 100)
+        >>> monitor.table["gap"].round(3)
+        array([-0.05,   nan])
+        """
+        with self._lock:
+            return table_of(self._settings, np.array(self._row))
+
+    @property
+    def waiting(self) -> Waiting:
+        """Forecasts announced, outcomes received, and what still waits."""
+        with self._lock:
+            return self._queue.count(self.outcomes, self._row[WAITING])
+
+    @property
+    def row(self) -> Vector:
+        """The state as one row of numbers, a copy; `calibeat.monitor.layout` says what stands where."""
+        with self._lock:
+            return np.array(self._row)
+
+    def __repr__(self) -> str:
+        alarms, pages = self.counts
+        return f"Monitor(arl={self._settings.arl:,.0f}, outcomes={self.outcomes:,}, alarms={alarms}, pages={pages})"
 
 
 @dataclass(frozen=True)

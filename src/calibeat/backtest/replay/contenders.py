@@ -19,8 +19,7 @@ from calibeat.core.layout import CELLS, N
 from calibeat.core.loops import NO_SLOTS, place_before, run, run_late
 from calibeat.core.method import AUTO, BM, PRESETS, Method, method_named, name_of
 from calibeat.errors import InvalidInput
-from calibeat.rivals import ready
-from calibeat.rivals.play import Rival, is_rival, maker_of, play
+from calibeat.rivals import READY, READY_ABOUT, Rival, is_rival, maker_of, play
 from calibeat.stream.dispatch import for_batch
 from calibeat.stream.history import History
 
@@ -186,8 +185,8 @@ def _named(method: Any) -> Contender:
         return method_contender(name_of(method) or str(method), method)
     if isinstance(method, str) and method.lower() == "raw":
         return method_contender("raw", BM)
-    if isinstance(method, str) and method.lower() in ready.READY:
-        return rival_contender(method.lower(), ready.READY[method.lower()], ready.ABOUT[method.lower()])
+    if isinstance(method, str) and method.lower() in READY:
+        return rival_contender(method.lower(), READY[method.lower()], READY_ABOUT[method.lower()])
     found = method_named(method)
     return method_contender(str(method).lower(), found)
 

@@ -1,0 +1,385 @@
+"""Methods of your own, and of other libraries, beside calibeat's: any object with `predict` and `update`.
+
+A rival is plain Python: ``predict(score)`` gives a probability, ``update(score, outcome)`` learns an outcome. `Host`
+serves one as `Calibrator` serves a method, and ``calibeat.backtest(..., methods={"mine": Mine})`` judges one. Both are
+as slow as the rival. docs/own-method.md builds one.
+
+>>> class ShareOfOnes:
+...     def __init__(self):
+...         self.ones, self.all = 1.0, 2.0
+...     def predict(self, score):
+...         return self.ones / self.all
+...     def update(self, score, outcome):
+...         self.ones, self.all = self.ones + outcome, self.all + 1.0
+>>> host = Host(ShareOfOnes)
+>>> forecast = host.predict(0.83)
+>>> host.update(forecast, 1)
+>>> round(host.predict(0.83).probability, 4)
+0.6667
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+import uuid
+from abc import ABC, abstractmethod
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol, runtime_checkable
+
+import numpy as np
+
+from calibeat._util.check import (
+    check_due,
+    check_lengths,
+    check_outcome,
+    check_outcomes,
+    check_scale,
+    check_score,
+    check_scores,
+    check_whole,
+    shown,
+)
+from calibeat._util.columns import like, to_array
+from calibeat._util.extras import need
+from calibeat._util.types import Vector
+from calibeat.stream.forecast import Forecast
+
+from .errors import InvalidInput, OutcomeConflict, UnknownForecast
+
+__all__ = ["READY", "Host", "Isotonic", "Rival", "RiverSGD", "Sigmoid"]
+
+
+@runtime_checkable
+class Rival(Protocol):
+    """What a method of your own must have.
+
+    >>> class Nothing:
+    ...     def predict(self, score): return score
+    ...     def update(self, score, outcome): pass
+    >>> isinstance(Nothing(), Rival), isinstance("ops", Rival)
+    (True, False)
+    """
+
+    def predict(self, score: float) -> float:
+        """The probability that the outcome is 1, from a score in [0, 1]."""
+
+    def update(self, score: float, outcome: float) -> None:
+        """Learn the outcome, 0.0 or 1.0, of an event that had this score. It may come long after `predict`."""
+
+
+def is_rival(thing: Any) -> bool:
+    """An object with both methods, or something that makes one when it is called."""
+    return isinstance(thing, Rival) or (callable(thing) and not isinstance(thing, str))
+
+
+def maker_of(thing: Any, name: str = "rival") -> Callable[[], Rival]:
+    """A function that makes a new rival: of a class or a function it is the call, of an object a deep copy.
+
+    The object itself is never changed.
+    """
+    if isinstance(thing, type) or not isinstance(thing, Rival):
+        if not callable(thing):
+            raise InvalidInput(f"{name} must have predict(score) and update(score, outcome), got {shown(thing)}")
+
+        def make() -> Rival:
+            made = thing()
+            if not isinstance(made, Rival):
+                raise InvalidInput(
+                    f"{name} must make an object with predict(score) and update(score, outcome), got {shown(made)}"
+                )
+            return made
+
+        return make
+    return lambda: copy.deepcopy(thing)
+
+
+def probability_of(rival: Rival, score: float, name: str, event: int) -> float:
+    """What a rival forecasts, which must be a probability."""
+    answer = rival.predict(score)
+    try:
+        p = float(answer)
+    except (TypeError, ValueError):
+        p = -1.0
+    if not 0.0 <= p <= 1.0:
+        raise InvalidInput(f"{name} must predict a probability in [0, 1], got {shown(answer)} - at event {event}")
+    return p
+
+
+def play(
+    rival_of: Callable[[int], Rival],
+    slots: Sequence[int],
+    scores: Vector,
+    outcomes: Vector,
+    due: Sequence[int],
+    order: Sequence[int],
+    *,
+    first: int = 0,
+    name: str = "rival",
+    begin: int = 0,
+    on_learnt: Callable[[int], None] | None = None,
+) -> Vector:
+    """Forecast the events from `first` on; outcome j of `order` is learnt just before prediction due[j].
+
+    `order` is in the order of arrival. An outcome that is due one step behind the last event is learnt too. `begin` is
+    the number of the event at `first`, for messages. `on_learnt` is told of each outcome.
+    """
+    asked, known = scores.tolist(), outcomes.tolist()
+    n, arrived = len(asked), 0
+    forecasts = np.empty(n - first)
+    for i in range(first, n + 1):
+        while arrived < len(order) and due[order[arrived]] <= i:
+            j = order[arrived]
+            arrived += 1
+            rival_of(slots[j]).update(asked[j], known[j])
+            if on_learnt is not None:
+                on_learnt(j)
+        if i < n:
+            forecasts[i - first] = probability_of(rival_of(slots[i]), asked[i], name, begin + i - first)
+    return forecasts
+
+
+_OPEN = 2  # an outcome that has not come
+
+
+class Host:
+    """A method of your own behind the face of a `Calibrator`.
+
+    Parameters
+    ----------
+    rival : an object with ``predict(score)`` and ``update(score, outcome)``, of which a copy is kept; or a class or
+        function that makes one.
+    name : for messages.
+
+    >>> class Share:
+    ...     def __init__(self): self.sum, self.n = 0.5, 1.0
+    ...     def predict(self, score): return self.sum / self.n
+    ...     def update(self, score, outcome): self.sum, self.n = self.sum + outcome, self.n + 1.0
+    >>> Host(Share).run([0.2, 0.7, 0.7], [0, 1, 1]).round(4)
+    array([0.5 , 0.25, 0.5 ])
+    >>> Host(Share).run([0.2, 0.7, 0.7], [0, 1, 1], due=[2, 3, 4]).round(4)     # each outcome one event late
+    array([0.5 , 0.5 , 0.25])
+    """
+
+    def __init__(self, rival: Any, name: str = "rival") -> None:
+        self.name = name
+        self._rival = maker_of(rival, name)()
+        self._issuer = uuid.uuid4().hex[:16]
+        self._known = bytearray()  # of each event: its outcome, or that it has none yet
+
+    @property
+    def rival(self) -> Any:
+        """The object that learns."""
+        return self._rival
+
+    @property
+    def events(self) -> int:
+        """How many forecasts were made."""
+        return len(self._known)
+
+    @property
+    def outcomes(self) -> int:
+        """How many outcomes were learnt."""
+        return len(self._known) - self._known.count(_OPEN)
+
+    def predict(self, score: Any) -> Forecast:
+        """A probability, and the receipt that `update` wants back: now or any time later."""
+        asked = check_score(score)
+        p = probability_of(self._rival, asked, self.name, self.events)
+        self._known.append(_OPEN)
+        return Forecast(p, asked, p, 0, 0, self.events - 1, self.outcomes, self._issuer)
+
+    def update(self, forecast: Forecast, outcome: Any) -> None:
+        """Learn the outcome of a forecast. A repeat changes nothing; a contradiction is an `OutcomeConflict`."""
+        y = check_outcome(outcome)
+        if not isinstance(forecast, Forecast):
+            raise InvalidInput(f"forecast must be what predict gave, got {type(forecast).__name__}")
+        if forecast.issuer != self._issuer or forecast.event >= self.events:
+            raise UnknownForecast(f"forecast must be one of the {self.events} that this host has made, got another")
+        known = self._known[forecast.event]
+        if known == _OPEN:
+            self._rival.update(forecast.score, y)
+            self._known[forecast.event] = int(y)
+        elif known != y:
+            raise OutcomeConflict(
+                f"outcome must be {known}, as it was learnt, got {int(y)} - at event {forecast.event}"
+            )
+
+    def run(self, scores: Any, outcomes: Any, due: Any = None) -> Any:
+        """Forecast and learn a batch; the forecasts, in the kind of the scores.
+
+        An outcome that is NaN is not learnt. With `due`, outcome i is learnt just before prediction due[i] of the
+        batch. One that is due behind its end is not learnt. If something is wrong with one event, none is taken: a copy
+        of the rival plays, and takes its place at the end.
+        """
+        asked = check_scores(scores)
+        n = len(asked)
+        values = to_array(outcomes)
+        missing = np.array([value is None or value != value for value in values], dtype=bool)  # noqa: PLR0124 - NaN
+        known = check_outcomes(values, ~missing)
+        check_lengths(scores=n, outcomes=len(known))
+        when = np.arange(1, n + 1) if due is None else check_due(due, n)
+        order = np.flatnonzero(~missing)
+        order = order[np.argsort(when[order], kind="stable")]
+        begin, rival, marks = self.events, copy.deepcopy(self._rival), self._known + bytes([_OPEN]) * n
+
+        def learnt(j: int) -> None:
+            marks[begin + j] = int(known[j])
+
+        forecasts = play(
+            lambda _: rival,
+            [0] * n,
+            asked,
+            known,
+            when.tolist(),
+            order.tolist(),
+            name=self.name,
+            begin=begin,
+            on_learnt=learnt,
+        )
+        self._rival, self._known = rival, marks
+        return like(scores, forecasts)
+
+
+LEAST = 50  # outcomes before the first fit
+CLIP = 1e-5  # no logit sees a score nearer to 0 or 1, as in our methods
+
+
+def logit(score: float) -> float:
+    """The logit of a score that is clipped to [1e-5, 1 - 1e-5]."""
+    f = min(1.0 - CLIP, max(CLIP, score))
+    return math.log(f / (1.0 - f))
+
+
+class _Window(ABC):
+    """The last outcomes, and a fit to them now and then."""
+
+    def __init__(self, window: int = 5000, every: int = 500) -> None:
+        self.window, self.every = check_whole("window", window, 2, 10**7), check_whole("every", every, 1, 10**7)
+        self._past: deque[tuple[float, float]] = deque(maxlen=self.window)
+        self._learnt, self._early = 0, LEAST  # a first fit, and others at twice as many until `every` is reached
+        self._fitted = False
+
+    def update(self, score: float, outcome: float) -> None:
+        """Keep the outcome; fit after 50, 100, 200, ... outcomes, and after every `every`."""
+        self._past.append((score, outcome))
+        self._learnt += 1
+        early = self._learnt == self._early
+        if early:
+            self._early *= 2
+        if (early and self._learnt < self.every) or self._learnt % self.every == 0:
+            x, y = np.array(self._past).T
+            if 0.0 < y.mean() < 1.0:
+                self._fit(x, y)
+                self._fitted = True
+
+    @abstractmethod
+    def _fit(self, x: Any, y: Any) -> None:
+        """Fit to scores x and outcomes y."""
+
+
+class Isotonic(_Window):
+    """scikit-learn's `IsotonicRegression`, fitted to the last `window` outcomes after every `every` outcomes.
+
+    >>> from calibeat.rivals import Host
+    >>> Host(Isotonic).run([0.2, 0.8] * 30, [0, 1, 1, 1] * 15)[-2:].round(2)
+    array([0.48, 1.  ])
+    """
+
+    def __init__(self, window: int = 5000, every: int = 500) -> None:
+        super().__init__(window, every)
+        self._regression = need("sklearn.isotonic", extra="sklearn", what="the rival isotonic").IsotonicRegression
+        self._at, self._to = np.zeros(1), np.zeros(1)
+
+    def predict(self, score: float) -> float:
+        """Between two steps of the fit, a straight line, as scikit-learn has it."""
+        return float(np.interp(score, self._at, self._to)) if self._fitted else score
+
+    def _fit(self, x: Any, y: Any) -> None:
+        fitted = self._regression(y_min=0.0, y_max=1.0, out_of_bounds="clip").fit(x, y)
+        self._at, self._to = fitted.X_thresholds_, fitted.y_thresholds_
+
+
+class Sigmoid(_Window):
+    """scikit-learn's sigmoid calibration of the logit, fitted to the last `window` outcomes after every `every`.
+
+    It is `CalibratedClassifierCV(method="sigmoid")` around a model whose decision function is the logit of the score.
+
+    >>> from calibeat.rivals import Host
+    >>> Host(Sigmoid).run([0.2, 0.8] * 30, [0, 1, 1, 1] * 15)[-2:].round(2)
+    array([0.5 , 0.97])
+    """
+
+    def __init__(self, window: int = 5000, every: int = 500) -> None:
+        super().__init__(window, every)
+        self._calibration = need("sklearn.calibration", extra="sklearn", what="the rival sigmoid")
+        self._a, self._b = -1.0, 0.0
+
+    def predict(self, score: float) -> float:
+        """1 / (1 + exp(a logit(score) + b)), Platt's letters."""
+        if not self._fitted:
+            return score
+        z = self._a * logit(score) + self._b
+        return 1.0 / (1.0 + math.exp(min(700.0, z)))
+
+    def _fit(self, x: Any, y: Any) -> None:
+        frozen = need("sklearn.frozen", extra="sklearn", what="the rival sigmoid").FrozenEstimator
+        logits = np.log(np.clip(x, CLIP, 1.0 - CLIP)) - np.log1p(-np.clip(x, CLIP, 1.0 - CLIP))
+        all_at_once = [(np.arange(len(y)), np.arange(len(y)))]  # a frozen model needs no folds
+        base = frozen(_logits_as_they_are())
+        model = self._calibration.CalibratedClassifierCV(base, method="sigmoid", cv=all_at_once)
+        fitted = model.fit(logits.reshape(-1, 1), y).calibrated_classifiers_[0].calibrators[0]
+        self._a, self._b = float(fitted.a_), float(fitted.b_)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in vars(self).items() if name != "_calibration"}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
+        self._calibration = need("sklearn.calibration", extra="sklearn", what="the rival sigmoid")
+
+
+def _logits_as_they_are() -> Any:
+    """A fitted classifier whose decision function is its only feature."""
+    linear = need("sklearn.linear_model", extra="sklearn", what="the rival sigmoid").LogisticRegression()
+    linear.classes_, linear.n_features_in_ = np.array([0.0, 1.0]), 1
+    linear.coef_, linear.intercept_ = np.ones((1, 1)), np.zeros(1)
+    return linear
+
+
+class RiverSGD:
+    """river's logistic regression on the logit of the score, by stochastic gradient descent, from the raw score on.
+
+    >>> from calibeat.rivals import Host
+    >>> Host(RiverSGD).run([0.2, 0.8] * 30, [0, 1, 1, 1] * 15)[-2:].round(2)
+    array([0.23, 0.81])
+    """
+
+    def __init__(self, rate: float = 0.01) -> None:
+        linear = need("river.linear_model", extra="river", what="the rival river-sgd")
+        optim = need("river.optim", extra="river", what="the rival river-sgd")
+        self.rate = check_scale("rate", rate)
+        one = optim.initializers.Constant(1.0)  # the raw score: river would start from nothing
+        self._model = linear.LogisticRegression(optim.SGD(self.rate), intercept_lr=self.rate, initializer=one)
+        self._began = False
+
+    def predict(self, score: float) -> float:
+        """The probability of the outcome True; before the first step, the score."""
+        if not self._began:
+            return score
+        return float(self._model.predict_proba_one({"logit": logit(score)})[True])
+
+    def update(self, score: float, outcome: float) -> None:
+        """One gradient step."""
+        self._began = True
+        self._model.learn_one({"logit": logit(score)}, outcome == 1.0)
+
+
+READY: dict[str, Callable[[], Any]] = {"isotonic": Isotonic, "sigmoid": Sigmoid, "river-sgd": RiverSGD}
+
+READY_ABOUT = {
+    "isotonic": "scikit-learn's isotonic regression, fitted every 500 outcomes to the last 5,000.",
+    "sigmoid": "scikit-learn's sigmoid calibration, fitted every 500 outcomes to the last 5,000.",
+    "river-sgd": "river's logistic regression on the logit of the score, one gradient step per outcome.",
+}
