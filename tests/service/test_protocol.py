@@ -233,6 +233,9 @@ HEADS = {
     "a header of 70,000 bytes on the hot way": refused(post(LARGE), status=431),
     "a header of 70,000 bytes, upgraded": refused(post(LARGE, *H2C), status=431),
     "a header of 70,000 bytes behind another": refused(post() + post(LARGE), status=431, before=(200,), events=1),
+    "a header of 70,000 bytes behind another, in two": refused(
+        post() + head(LARGE)[:60_000], head(LARGE)[60_000:], status=431, before=(200,), events=1
+    ),
     "9,000 headers": refused(head(*["a: b"] * 12_000, method="GET", path="/healthz"), status=431),
     "a path of 66,000 bytes": refused(head(method="GET", path="/" + "a" * 66_000), status=431),
     "a header of 60,000 bytes": good(post(LARGE[:60_000])),

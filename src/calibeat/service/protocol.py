@@ -143,7 +143,7 @@ class Protocol(HttpToolsProtocol):
         self.lingering = False  # nothing more is read
         self.last: tuple[int, bytes | None] | None = None  # what is written before the connection ends
         self.half_closed = False  # the client has sent everything, and may still read
-        self.in_head, self.received, self.fed, self.segment = True, 0, 0, 0
+        self.in_head, self.received, self.fed, self.segment, self.uncounted = True, 0, 0, 0, 0
         self.receiving = False
         self.headers = []
         self.current: Any = None  # the cycle whose request is not whole yet
@@ -229,7 +229,9 @@ class Protocol(HttpToolsProtocol):
         self.url = b""
         self.headers = []
         self.in_head = self.receiving = True
-        self.received, self.fed = self.fed, 0  # what is fed now counts for the first request in it
+        # What is fed now counts for the first request in it. How much of it belongs to another one is not known.
+        self.uncounted = 0 if self.fed else self.segment
+        self.received, self.fed = self.fed, 0
         self.current = None
         self.wait(self.limits.request_seconds)
 
@@ -266,7 +268,7 @@ class Protocol(HttpToolsProtocol):
 
     def _check_head(self, headers: dict[bytes, bytes], method: bytes, version: str) -> None:
         """Refuse a request that cannot be done whatever it asks for."""
-        if self.received > LONGEST_HEAD or self.segment > LONGEST_HEAD:  # otherwise the head cannot be longer
+        if max(self.received + self.uncounted, self.segment) > LONGEST_HEAD:  # otherwise the head cannot be longer
             length = len(self.url) + sum(len(name) + len(value) + 4 for name, value in self.headers)
             if length > LONGEST_HEAD:
                 self.refuse_head()
