@@ -1,19 +1,15 @@
 """A calibrator's present map from score to forecast, frozen, in other languages.
 
-The map is a formula as data: named steps, printed as Python, SQL or JSON.
+The map is a formula as data: named steps, printed as Python, SQL or JSON. An expression is a number, a name, or a tuple
+that begins with an operator::
 
-An expression is a number, a name, or a tuple that begins with an operator:
-
-==============================  =====================================================================================
-``("+", a, b, ...)``            also ``-`` and ``/`` of two, ``*`` of several
-``("ln", a)``, ``("exp", a)``
-``("clamp", a, low, high)``     a, but no less than low and no more than high
-``("if<", a, b, yes, no)``      yes where a < b, else no; also ``if<=`` and ``if>=``
-``("lookup", name, edges,       the i-th value, where i edges are <= name: the bins of a histogram
-values)``
-``("interpolate", name,         the line through the values at 0, 1, ..., at the place that name says: clamped to
-values)``                       the ends
-==============================  =====================================================================================
+    ("+", a, b, ...)                     also - and / of two, * of several
+    ("ln", a), ("exp", a)
+    ("clamp", a, low, high)              a, but no less than low and no more than high
+    ("if<", a, b, yes, no)               yes where a < b, else no; also if<= and if>=
+    ("lookup", name, edges, values)      the i-th value, where i edges are <= name: the bins of a histogram
+    ("interpolate", name, values)        the line through the values at 0, 1, ..., at the place that name says:
+                                         clamped to the ends
 """
 
 from __future__ import annotations

@@ -25,10 +25,12 @@ store = str(Path(folder.name) / "calibeat.db")
 
 
 def start() -> tuple[subprocess.Popen, str]:
-    """A service, and its address, which it prints first."""
+    """A service, and its address, which it prints."""
     command = [sys.executable, "-m", "calibeat", "serve", "--store", store, "--port", "0"]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     line = process.stdout.readline()
+    while line and " at http" not in line:  # "calibeat made a new store" comes first
+        line = process.stdout.readline()
     return process, line.partition(" at ")[2].partition(";")[0].strip()
 
 
