@@ -375,7 +375,7 @@ class Engine:
 
 def _end_process(message: str) -> None:  # pragma: no cover - the process ends, and with it what is measured
     """The store is the truth, and memory is ahead of it: nothing may be answered any more."""
-    sys.stderr.write(f"calibeat: {message} - the service ends; what was answered is in the store\n")
+    sys.stderr.write(f"calibeat: {message} - the service ends; nothing was answered before its commit\n")
     sys.stderr.flush()
     os._exit(FATAL)
 
