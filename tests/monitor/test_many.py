@@ -115,7 +115,7 @@ def test_rows_from_elsewhere_begin_anew() -> None:
     feed(monitors, slots, p, y, s)
     before = monitors.matrix[:3].copy()
     monitors.announce(2)
-    monitors.adopt(np.array([0, 1, 2], dtype=np.int32), np.array([before[0, FORECASTS], 7.0, 9.0]))
+    monitors.restart_changed(np.array([0, 1, 2], dtype=np.int32), np.array([before[0, FORECASTS], 7.0, 9.0]))
     np.testing.assert_array_equal(monitors.matrix[0], before[0])
     assert monitors.matrix[1, FORECASTS] == 7 and monitors.matrix[1, N] == 0 and not monitors.queues
     monitors.catch_up(1, 9)

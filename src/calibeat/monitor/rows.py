@@ -118,7 +118,7 @@ Columns = dict[str, npt.NDArray[Any]]
 Aside = tuple[int, Slots, npt.NDArray[np.float64], dict[int, Queue]]
 
 
-class Broken(NamedTuple):
+class BrokenSlots(NamedTuple):
     """A list of streams that look broken now, the worst first.
 
     Attributes
@@ -228,8 +228,8 @@ class Monitors:
             self.queues.pop(slot, None)
         self.queues |= {slot: queue.copy() for slot, queue in queues.items()}
 
-    def adopt(self, slots: Slots, events: Vector) -> None:
-        """Rows of these slots came from elsewhere, with so many events: others than here begin anew."""
+    def restart_changed(self, slots: Slots, events: Vector) -> None:
+        """Start the monitors anew of slots whose rows were replaced by rows with another number of events."""
         for slot, count in zip(slots.tolist(), events.tolist(), strict=True):
             if self.matrix[slot, FORECASTS] != count:
                 self.matrix[slot] = self._fresh
@@ -338,7 +338,7 @@ class Monitors:
             "gain_high": out[:, GAIN_HIGH],
         }
 
-    def broken(self) -> Broken:
+    def broken(self) -> BrokenSlots:
         """The longest list of r slots whose level is at least 1/r each."""
         every = np.arange(self.count, dtype=np.int32)
         rows, levels = self.matrix[: self.count], self._read_out(every)[:, LEVEL]
@@ -348,7 +348,7 @@ class Monitors:
         length = int(np.flatnonzero(enough)[-1]) + 1 if enough.any() else 0
         warm = float(self.settings.warm)
         made = for_size(bets_made, self.count)(self.flat, self.stride, self.count, warm)
-        return Broken(order[:length], levels[order[:length]], min(1.0, made / self.settings.arl))
+        return BrokenSlots(order[:length], levels[order[:length]], min(1.0, made / self.settings.arl))
 
     def miscalibrated(self, alpha: float) -> Slots:
         """e-BH over the evidence since the start: slots whose forecasts were not calibrated, the clearest first."""

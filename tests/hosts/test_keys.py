@@ -12,10 +12,8 @@ import pytest
 from banks import content
 
 from calibeat import TOPS, Bank
-from calibeat.bank.hashing import Seed, hash_strings
-from calibeat.bank.index import IntIndex, StringIndex
-from calibeat.bank.keys import check_keys
 from calibeat.core.jit import compiled, plain
+from calibeat.hosts.keys import IntIndex, Seed, StringIndex, check_keys, hash_strings
 
 MASK = 2**64 - 1
 
@@ -61,7 +59,7 @@ def colliding_strings() -> list[str]:
 
 def longest_probe(index: Any) -> int:
     """How many places the slowest look-up visits."""
-    from calibeat.bank.probe import home
+    from calibeat.hosts.keys import home
 
     size = len(index.table)
     places = np.empty(index.count, dtype=np.int64)

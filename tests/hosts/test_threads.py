@@ -19,11 +19,10 @@ from banks import content, events
 from conformance import same
 from conftest import JIT_OFF
 
-import calibeat.bank.batch
-import calibeat.bank.threads
-import calibeat.bank.undo
+import calibeat.hosts.bank
+import calibeat.hosts.threads
 from calibeat import HOPS, TOPS, Bank, CalibeatError
-from calibeat.bank.threads import Gate, parts_of, run_in_threads, thread_count
+from calibeat.hosts.threads import Barrier, parts_of, run_in_threads, thread_count
 
 # ---- the contract --------------------------------------------------------------------------------------------------
 
@@ -117,7 +116,7 @@ def test_all_parts_are_served_once() -> None:
     for workers in (1, 2, 5):
         served: list[tuple[int, int]] = []
         parts = [(i, i + 1) for i in range(workers)]
-        assert run_in_threads(served.append, parts, Gate())
+        assert run_in_threads(served.append, parts, Barrier())
         assert sorted(served) == parts
 
 
@@ -126,21 +125,21 @@ def test_an_error_of_a_thread_is_raised_here() -> None:
         if part[0] == 1:
             raise MemoryError("no room")
 
-    gate = Gate()
+    barrier = Barrier()
     with pytest.raises(MemoryError, match="no room"):
-        run_in_threads(serve, [(0, 1), (1, 2), (2, 3)], gate)
-    assert sorted(gate.served) == [(0, 1), (2, 3)] and len(gate.failures) == 1
+        run_in_threads(serve, [(0, 1), (1, 2), (2, 3)], barrier)
+    assert sorted(barrier.served) == [(0, 1), (2, 3)] and len(barrier.failures) == 1
 
 
 def test_threads_of_another_process_are_not_waited_for() -> None:
     """As in a process that was forked while they were at work."""
-    gate = Gate()
-    gate.threads.append(threading.Thread())
-    gate.decide(is_open=True)
-    assert not gate.is_lost
-    gate._process = -1
-    gate.finish()
-    assert gate.is_lost and "the process was forked" in str(gate.failures[0])
+    barrier = Barrier()
+    barrier.threads.append(threading.Thread())
+    barrier.decide(is_open=True)
+    assert not barrier.is_lost
+    barrier._process = -1
+    barrier.finish()
+    assert barrier.is_lost and "the process was forked" in str(barrier.failures[0])
 
 
 class Reluctant(threading.Thread):
@@ -176,9 +175,9 @@ class Interrupting(SimpleQueue[bool]):
 @pytest.fixture
 def reluctant(monkeypatch: pytest.MonkeyPatch) -> type[Reluctant]:
     kind = type("Fresh", (Reluctant,), {})
-    monkeypatch.setattr(calibeat.bank.threads, "Thread", kind)
-    monkeypatch.setattr(calibeat.bank.batch, "_WORTH_A_THREAD", 10)
-    monkeypatch.setattr(calibeat.bank.batch, "is_compiled", lambda *_: True)
+    monkeypatch.setattr(calibeat.hosts.threads, "Thread", kind)
+    monkeypatch.setattr(calibeat.hosts.bank, "_WORTH_A_THREAD", 10)
+    monkeypatch.setattr(calibeat.hosts.bank, "is_compiled", lambda *_: True)
     return kind
 
 
@@ -206,7 +205,7 @@ def test_an_interrupted_batch_is_taken_whole_or_not_at_all(
     reluctant.interrupt = when
     if when == "waiting":
         interrupts = {"left": [KeyboardInterrupt, SystemExit, ValueError]}
-        monkeypatch.setattr(calibeat.bank.threads, "SimpleQueue", type("Fresh", (Interrupting,), interrupts))
+        monkeypatch.setattr(calibeat.hosts.threads, "SimpleQueue", type("Fresh", (Interrupting,), interrupts))
     with pytest.raises(KeyboardInterrupt):
         bank.run(keys, scores, outcomes, threads=4)
     assert content(bank) == content(other)
@@ -223,21 +222,21 @@ def test_a_batch_that_is_still_served_when_its_caller_is_gone(
         each.run(keys[:20], scores[:20], outcomes[:20])
     other.run(keys, scores, outcomes)
 
-    def slow(serve: Any, parts: Any, gate: Any) -> bool:
+    def slow(serve: Any, parts: Any, barrier: Any) -> bool:
         def wait(part: tuple[int, int]) -> None:
             go.wait()
             serve(part)
 
-        return run_in_threads(wait, parts, gate)
+        return run_in_threads(wait, parts, barrier)
 
     def hopeless(_: Any) -> None:
         raise SystemExit
 
     with monkeypatch.context() as patch:
-        patch.setattr(calibeat.bank.batch, "run_in_threads", slow)
-        patch.setattr(calibeat.bank.threads, "SimpleQueue", type("Fresh", (Interrupting,), {"left": [ValueError]}))
-        patch.setattr(calibeat.bank.threads, "insist", hopeless)
-        patch.setattr(calibeat.bank.undo, "insist", hopeless)
+        patch.setattr(calibeat.hosts.bank, "run_in_threads", slow)
+        patch.setattr(calibeat.hosts.threads, "SimpleQueue", type("Fresh", (Interrupting,), {"left": [ValueError]}))
+        patch.setattr(calibeat.hosts.threads, "retry_interrupted", hopeless)
+        patch.setattr(calibeat.hosts.bank, "retry_interrupted", hopeless)
         with pytest.raises(SystemExit):
             bank.run(keys, scores, outcomes)
     go.set()
@@ -253,16 +252,16 @@ def test_a_batch_whose_threads_fail(failing: str, reluctant: type[Reluctant], mo
     bank.run(keys, scores, outcomes, threads=1)
     before = content(bank)
 
-    def broken(serve: Any, parts: Any, gate: Any) -> bool:
+    def broken(serve: Any, parts: Any, barrier: Any) -> bool:
         def fail(part: tuple[int, int]) -> None:
             if failing == "all" or part[0] == 0:
                 raise MemoryError("no room")
             serve(part)
 
-        return run_in_threads(fail, parts, gate)
+        return run_in_threads(fail, parts, barrier)
 
     with monkeypatch.context() as patch:
-        patch.setattr(calibeat.bank.batch, "run_in_threads", broken)
+        patch.setattr(calibeat.hosts.bank, "run_in_threads", broken)
         with pytest.raises(MemoryError):
             bank.run(keys, scores, outcomes)
     if failing == "all":
@@ -286,7 +285,7 @@ error, signals = {"ctrl-c": (KeyboardInterrupt, 1), "exit": (SystemExit, 4), "er
 left = [0]
 def stop(_, frame):
     while left[0] and frame is not None:  # inside the bank: this script is not prepared for it
-        if "/calibeat/bank/" in frame.f_code.co_filename:
+        if "/calibeat/hosts/" in frame.f_code.co_filename:
             left[0] -= 1
             raise error
         frame = frame.f_back

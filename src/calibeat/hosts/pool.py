@@ -1,4 +1,4 @@
-r"""How a new key starts from what all keys have taught: the pool's parameters, with a new stream's readiness to learn.
+"""How a new key starts from what all keys have taught: the pool's parameters, with a new stream's readiness to learn.
 
 A calibrator of the same method, the pool, learns from every outcome of every key. A key that is new then starts
 
@@ -9,17 +9,10 @@ A calibrator of the same method, the pool, learns from every outcome of every ke
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-import numpy as np
-
 from calibeat._util.types import Ints, Slots, Vector
-from calibeat.core.jit import compilable, plain
+from calibeat.core.jit import compilable
 from calibeat.core.kernel import ask, play, settle, start_from
 from calibeat.core.layout import N
-
-if TYPE_CHECKING:
-    from .bank import Bank
 
 
 @compilable
@@ -84,25 +77,3 @@ def pool_late_rows(
         if i < len(scores) and slots[i] == opened:
             start_row(spec, pool, fresh, rows[opened * stride : (opened + 1) * stride])
             opened += 1
-
-
-# ---- by a bank ---------------------------------------------------------------------------------------------------
-
-
-def fresh_row(bank: Bank) -> Vector:
-    """The row that a new key would get now."""
-    row = np.empty(bank._method.width)
-    if bank._prior:
-        plain(start_row)(bank._method.spec, bank._pool, bank._store.fresh, row)
-    else:
-        row[:] = bank._store.fresh
-    return row
-
-
-def pool_after(bank: Bank, score: float, y: float) -> Vector:
-    """The pool when it has learnt an outcome that came alone; the bank's own stays as it is."""
-    if not bank._prior:
-        return bank._pool
-    pool = bank._pool.copy()
-    plain(learn)(bank._method.spec, pool, score, y, np.empty(bank._method.receipt_width))
-    return pool

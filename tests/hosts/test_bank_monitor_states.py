@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from calibeat import Bank, InvalidInput, Monitor, UnknownKey
-from calibeat.bank.monitors import alarms_of, first_unread, give_up, monitor_states, readings, set_monitor_states
+from calibeat.hosts.bank import alarms_of, first_unread, give_up, monitor_states, readings, set_monitor_states
 
 
 def watched() -> Bank:

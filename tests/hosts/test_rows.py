@@ -13,11 +13,11 @@ import numpy as np
 import pytest
 from banks import IN_A_ROW, OTHERS, events, filled, rewritten, with_array
 
-import calibeat.bank.check
+import calibeat.hosts.rows
 from calibeat import AUTO, HOPS, OPS, TOPS, Bank, InvalidInput, Method, SnapshotMismatch, Spline
-from calibeat.bank.check import _odd, check_rows
 from calibeat.core.layout import CELLS, N, T
 from calibeat.core.stats import EVENTS, LAST, STATS
+from calibeat.hosts.rows import _odd, check_rows
 
 ALL = {**IN_A_ROW, **OTHERS, "spline": replace(OPS, calibeater=Spline())}
 
@@ -58,7 +58,7 @@ def test_whatever_a_snapshot_refuses_is_odd(method: Method, prior: str | None) -
 
 def test_a_method_that_is_not_known_here_is_checked_row_by_row(monkeypatch: pytest.MonkeyPatch) -> None:
     bank = filled()
-    monkeypatch.setattr(calibeat.bank.check, "_KNOWN", ())
+    monkeypatch.setattr(calibeat.hosts.rows, "_KNOWN", ())
     matrix = bank._store.matrix[: len(bank)].copy()
     check_rows(TOPS, matrix, bank._clock)
     matrix[7, int(TOPS.spec[CELLS])] = -1.0

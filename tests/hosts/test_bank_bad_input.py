@@ -11,8 +11,8 @@ import pytest
 from banks import bytes_of
 from conftest import JIT_OFF
 
-import calibeat.bank.batch
-import calibeat.bank.store
+import calibeat.hosts.bank
+import calibeat.hosts.rows
 from calibeat import OPS, TOPS, WPS, Bank, InvalidInput
 from calibeat.core import jit as _jit
 from calibeat.core.method import PRESETS
@@ -117,18 +117,18 @@ def test_what_is_broken_off_has_not_happened(name: str, monkeypatch: pytest.Monk
     bank, fresh = Bank(TOPS, prior="pooled"), Bank(TOPS, prior="pooled")
     bank.run(["a", "b", "a"], [0.2, 0.4, 0.6], [0, 1, 1])
     before = bytes_of(bank, tmp_path)
-    kernel = getattr(calibeat.core.loops if name == "run" else calibeat.bank.batch, name)
+    kernel = getattr(calibeat.core.loops if name == "run" else calibeat.hosts.bank, name)
     broken = interrupting(_jit.compiled(kernel), at=1)
     with monkeypatch.context() as patch:
         patch.setattr(
-            calibeat.bank.batch, "for_batch", lambda other, *_: broken if other is kernel else _jit.compiled(other)
+            calibeat.hosts.bank, "for_batch", lambda other, *_: broken if other is kernel else _jit.compiled(other)
         )
         with pytest.raises(KeyboardInterrupt):
             bank.run(["n", "a"], [0.1, 0.2], [1, 0])
     with monkeypatch.context() as patch:
         broken = interrupting(_jit.compiled(kernel), at=1)
         patch.setattr(
-            calibeat.bank.batch, "for_batch", lambda other, *_: broken if other is kernel else _jit.compiled(other)
+            calibeat.hosts.bank, "for_batch", lambda other, *_: broken if other is kernel else _jit.compiled(other)
         )
         with pytest.raises(KeyboardInterrupt):
             fresh.run([1], [0.1], [1])
@@ -147,7 +147,7 @@ def test_a_row_that_cannot_be_made_is_not_there(monkeypatch: pytest.MonkeyPatch)
         raise MemoryError
 
     with monkeypatch.context() as patch:
-        patch.setattr(calibeat.bank.store, "with_room", full)
+        patch.setattr(calibeat.hosts.rows, "with_room", full)
         with pytest.raises(MemoryError):
             bank.predict("a", 0.5)
     assert len(bank) == 0 and "a" not in bank

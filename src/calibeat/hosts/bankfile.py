@@ -33,13 +33,14 @@ from calibeat.core.layout import N
 from calibeat.core.method import Method
 from calibeat.core.stats import STATS
 from calibeat.errors import InvalidInput, SnapshotMismatch
+from calibeat.hosts.rows import check_rows
 from calibeat.monitor.monitor import Monitor
 
-from .check import check_index, check_rows, check_table, check_text
-from .hashing import MOST_SEED, Seed
+from .keys import MOST_SEED, Seed, check_index, check_table, check_text
 
 if TYPE_CHECKING:
-    from .bank import Bank
+    from calibeat.hosts.bank import Bank
+
 
 Sections = dict[str, npt.NDArray[Any]]
 

@@ -16,20 +16,18 @@ from calibeat._util.cores import usable_cores
 from calibeat._util.types import Slots
 from calibeat.errors import CalibeatError
 
-from .undo import insist
-
-Part = tuple[int, int]  # the slots from the first to before the second
-Serve = Callable[[Part], None]
+SlotRange = tuple[int, int]  # the slots from the first to before the second
+Serve = Callable[[SlotRange], None]
 
 
 def thread_count(threads: int | None) -> int:
-    """How many threads somebody asked for; if nobody did, as many as this process may use processors."""
+    """The number of threads, checked; if none is given, as many as this process may use processors."""
     if threads is None:
         return usable_cores()
     return check_whole("threads", threads, 1, 1024)
 
 
-def parts_of(slots: Slots, count: int, workers: int) -> list[Part]:
+def parts_of(slots: Slots, count: int, workers: int) -> list[SlotRange]:
     """Ranges of slots, one a worker, with about as many events in each."""
     if workers == 1:
         return [(0, count)]
@@ -38,24 +36,34 @@ def parts_of(slots: Slots, count: int, workers: int) -> list[Part]:
     return [(first, last) for first, last in pairwise(cuts) if first < last]
 
 
-class Gate:
-    """Behind it threads wait. It is opened or shut once and for all; who comes second changes nothing."""
+def retry_interrupted(work: Callable[[], None]) -> None:
+    """Repeat work that ends by itself until it has ended without an interrupt. Errors and signals are swallowed."""
+    while True:
+        try:
+            work()
+        except BaseException:  # noqa: BLE001, S112 - the caller has an interrupt to raise already
+            continue
+        return
+
+
+class Barrier:
+    """A one-shot barrier for threads. The first decision, open or shut, wins."""
 
     def __init__(self) -> None:
         self._decided = Event()
         self._decision: dict[str, bool] = {}
         self.threads: list[Thread] = []
-        # Who has ended, and a token from each. `Thread.join` is of no use here: interrupted once, it takes a thread
-        # that is at work for one that has ended (Python 3.11).
+        # A mark and a token from each thread that has ended. `Thread.join` is of no use here: interrupted once, it
+        # takes a running thread for one that has ended (Python 3.11).
         self.ended: list[bool] = []
         self.tokens: SimpleQueue[bool] = SimpleQueue()
-        self.served: list[Part] = []
+        self.served: list[SlotRange] = []
         self.failures: list[BaseException] = []  # of parts that could not be served
         self._process = os.getpid()
 
     @property
     def is_open(self) -> bool:
-        """Whether the work has begun. Asking shuts a gate about which nothing was decided."""
+        """Whether the work has begun. Asking shuts a barrier that is not decided yet."""
         return self._decision.setdefault("open", False)
 
     def decide(self, *, is_open: bool) -> None:
@@ -70,11 +78,11 @@ class Gate:
 
     @property
     def is_lost(self) -> bool:
-        """Whether this process was forked while the threads were at work: here nobody goes on with it."""
+        """Whether this process was forked while the threads ran: they do not run here."""
         return os.getpid() != self._process and len(self.ended) < len(self.threads)
 
     def finish(self) -> None:
-        """Wait until the threads have ended; those behind a gate that is shut do nothing, and need no waiting for."""
+        """Wait until the threads have ended. Behind a shut barrier they do nothing, so nobody waits for them."""
         self.decide(is_open=False)  # if nothing was decided
         if self.is_lost:
             self.failures.append(CalibeatError("the process was forked while threads were at work"))
@@ -83,35 +91,35 @@ class Gate:
                 self.tokens.get()
 
 
-def run_in_threads(serve: Serve, parts: list[Part], gate: Gate) -> bool:
-    """Serve all parts, in as many threads as there are parts, if the system has as many to give.
+def run_in_threads(serve: Serve, parts: list[SlotRange], barrier: Barrier) -> bool:
+    """Serve all ranges, in as many threads as there are ranges, if the system has as many to give.
 
-    Before the gate opens nothing is served: an error, or Ctrl-C, leaves things as they were. Once it is open every part
-    is served, whatever happens to the caller: an interrupt is raised when they are done. An error of a thread is raised
-    here, and stands in ``gate.failures``. The answer is False if no thread could be started; then nothing was served.
+    Before the barrier opens nothing is served: an error or Ctrl-C changes nothing. Once it is open every range is
+    served, whatever happens to the caller: an interrupt is raised when all are done. An error of a thread is raised
+    here, and stands in ``barrier.failures``. Returns False if no thread could be started; then nothing was served.
     """
     left = deque(parts)
     try:
         for _ in parts:
-            thread = Thread(target=_work, args=(serve, left, gate), daemon=True)
+            thread = Thread(target=_work, args=(serve, left, barrier), daemon=True)
             try:
                 thread.start()
             except RuntimeError:  # the system has no more threads to give
                 break
-            gate.threads.append(thread)
-        gate.decide(is_open=bool(gate.threads))
-        gate.finish()
+            barrier.threads.append(thread)
+        barrier.decide(is_open=bool(barrier.threads))
+        barrier.finish()
     except BaseException:
-        insist(gate.finish)
+        retry_interrupted(barrier.finish)
         raise
-    if gate.failures:
-        raise gate.failures[0]
-    return gate.is_open
+    if barrier.failures:
+        raise barrier.failures[0]
+    return barrier.is_open
 
 
-def _work(serve: Serve, left: deque[Part], gate: Gate) -> None:
+def _work(serve: Serve, left: deque[SlotRange], barrier: Barrier) -> None:
     """What each thread does."""
-    while gate.wait() and left:
+    while barrier.wait() and left:
         try:
             part = left.popleft()
         except IndexError:  # pragma: no cover - another thread has taken the last part in this moment
@@ -119,8 +127,8 @@ def _work(serve: Serve, left: deque[Part], gate: Gate) -> None:
         try:
             serve(part)
         except BaseException as error:  # noqa: BLE001 - it is raised by the caller
-            gate.failures.append(error)
+            barrier.failures.append(error)
         else:
-            gate.served.append(part)
-    gate.ended.append(True)
-    gate.tokens.put(True)
+            barrier.served.append(part)
+    barrier.ended.append(True)
+    barrier.tokens.put(True)

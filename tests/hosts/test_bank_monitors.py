@@ -190,7 +190,7 @@ def test_a_key_that_is_forgotten_in_vain_keeps_its_monitor(monkeypatch: pytest.M
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patched:
-        patched.setattr("calibeat.bank.undo.Undo.keep", broken)
+        patched.setattr("calibeat.hosts.bank.Undo.keep", broken)
         with pytest.raises(KeyboardInterrupt):
             del bank[next(iter(bank))]
     assert {key: bank[key].monitor.to_json() for key in range(5)} == before  # type: ignore[union-attr]

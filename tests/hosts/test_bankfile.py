@@ -22,7 +22,7 @@ import pytest
 from banks import filled, rewritten, with_array
 from conformance import same
 
-import calibeat.bank.file
+import calibeat.hosts.bankfile
 from calibeat import AUTO, HOPS, TOPS, Bank, InvalidInput, Method, MultiBank, SnapshotMismatch
 
 
@@ -114,7 +114,7 @@ def test_a_file_is_whole_or_not_there(tmp_path: Path, monkeypatch: pytest.Monkey
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(calibeat.bank.file.os, "fsync", crash)
+        patch.setattr(calibeat.hosts.bankfile.os, "fsync", crash)
         bank.run([1], [0.5], [1])
         with pytest.raises(KeyboardInterrupt):
             bank.save(path)
@@ -232,7 +232,7 @@ def test_a_bank_larger_than_memory_can_be_opened(tmp_path: Path) -> None:
     count = 2 * memory // (8 * (TOPS.width + 6))
     bank = Bank(TOPS)
     bank.run([5], [0.5], [1])
-    header = {**calibeat.bank.file.header_of(bank), "count": count}
+    header = {**calibeat.hosts.bankfile.header_of(bank), "count": count}
     table = 4096 * 2
     keys = table + 4096 * -(-4 * 2 * count // 4096)
     rows = keys + 4096 * -(-8 * count // 4096)
@@ -278,7 +278,7 @@ def test_a_file_that_cannot_be_read_never_takes_the_place_of_one_that_can(
     bank = filled()
     bank.save(tmp_path / "bank")
     before = (tmp_path / "bank").read_bytes()
-    written = calibeat.bank.file._written
+    written = calibeat.hosts.bankfile._written
 
     def garbled(file: Any, array: Any) -> str:
         digest = written(file, array)
@@ -288,7 +288,7 @@ def test_a_file_that_cannot_be_read_never_takes_the_place_of_one_that_can(
 
     for name, value in (("_written", garbled), ("_pages", lambda size: size + 1)):
         with monkeypatch.context() as patch:
-            patch.setattr(calibeat.bank.file, name, value)
+            patch.setattr(calibeat.hosts.bankfile, name, value)
             with pytest.raises(SnapshotMismatch):
                 bank.save(tmp_path / "bank")
         assert (tmp_path / "bank").read_bytes() == before
@@ -318,9 +318,9 @@ def test_what_killed_writers_left_is_removed(tmp_path: Path) -> None:
 
 KILLED = """
 import os, signal, sys
-import calibeat.bank.file
+import calibeat.hosts.bankfile
 from calibeat import Bank
-written = calibeat.bank.file._written
+written = calibeat.hosts.bankfile._written
 def killed(file, array):
     written(file, array)
     file.flush()
@@ -328,7 +328,7 @@ def killed(file, array):
 bank = Bank("ops")
 bank.run(["a", "b"], [0.2, 0.7], [0, 1])
 bank.save(sys.argv[1])
-calibeat.bank.file._written = killed
+calibeat.hosts.bankfile._written = killed
 bank.run(["c"], [0.2], [0])
 bank.save(sys.argv[1])
 """

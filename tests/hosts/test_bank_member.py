@@ -12,7 +12,7 @@ from conformance import delays, same, state_of
 
 import calibeat
 from calibeat import AUTO, OPS, TOPS, Bank, Calibrator, Forecast, OutcomeConflict
-from calibeat.bank.member import Members
+from calibeat.hosts.bank import Members
 
 pandas = pytest.importorskip("pandas")
 
@@ -68,7 +68,7 @@ def test_an_update_that_fails_can_be_done_again(monkeypatch: pytest.MonkeyPatch)
         raise MemoryError
 
     with monkeypatch.context() as patch:
-        patch.setattr("calibeat.bank.member.pool_after", full)
+        patch.setattr("calibeat.hosts.bank.Bank._pool_after", full)
         with pytest.raises(MemoryError):
             bank.update("a", receipt, 1)
     assert bank["a"].outcomes == 0

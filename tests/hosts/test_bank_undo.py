@@ -14,12 +14,11 @@ from banks import content
 from interrupts import Interrupts
 
 import calibeat
-import calibeat.bank.fold
 from calibeat import AUTO, HOPS, OPS, TOPS, Bank, Forecast, Method, Monitor
-from calibeat.bank.check import check_index
-from calibeat.bank.member import Member, Members
-from calibeat.bank.store import RowStore
-from calibeat.bank.undo import Undo, insist
+from calibeat.hosts.bank import Member, Members, Undo
+from calibeat.hosts.keys import check_index
+from calibeat.hosts.rows import RowStore
+from calibeat.hosts.threads import retry_interrupted
 from calibeat.monitor.rows import Monitors
 from calibeat.stream.dispatch import SINGLE
 
@@ -162,7 +161,7 @@ def test_rows_in() -> None:
     [
         ((Members, "forget"), lambda bank: bank.__delitem__("a")),
         ((Members, "forget"), lambda bank: bank.drop_idle(before=2)),
-        ((calibeat.bank.fold, "_record"), lambda bank: bank.fold(["a"], [0.5], [nan])),
+        ((Members, "fold"), lambda bank: bank.fold(["a"], [0.5], [nan])),
         ((Member, "_predict_taken"), lambda bank: bank.predict("new", 0.5)),
         ((RowStore, "remove"), lambda bank: bank.__delitem__("a")),
         ((RowStore, "take"), lambda bank: bank.merge(filled(names=("x", "y")))),
@@ -209,7 +208,7 @@ def test_signals_are_outwaited_whatever_they_raise() -> None:
         if left:
             raise left.pop()
 
-    insist(work)
+    retry_interrupted(work)
     assert not left
 
 
@@ -267,7 +266,7 @@ def test_undoing_that_is_interrupted_again_and_again(
 def test_what_is_left_of_a_change_is_done_by_the_next_call(what: str, monkeypatch: pytest.MonkeyPatch) -> None:
     bank, done, act = filled(), filled(), CHANGES[what]
     act(done)
-    names = {"delete": (Members, "forget"), "drop": (Members, "forget"), "fold": (calibeat.bank.fold, "_record")}
+    names = {"delete": (Members, "forget"), "drop": (Members, "forget"), "fold": (Members, "fold")}
 
     def broken(*_: Any) -> None:
         raise SystemExit

@@ -10,9 +10,8 @@ import pytest
 from banks import IN_A_ROW
 
 from calibeat import Bank, InvalidInput
-from calibeat.bank.bare import fold_on_rows, new_rows
-from calibeat.bank.fold import receipt_type
 from calibeat.core.stats import LAST
+from calibeat.hosts.rows import fold_on_rows, new_rows, receipt_type
 
 
 # Where a method draws, the host of the rows does: see tests/spark/test_bucket.py.

@@ -16,7 +16,7 @@ import pytest
 from banks import bytes_of, events
 from conformance import same
 
-import calibeat.bank.store
+import calibeat.hosts.rows
 from calibeat import HOPS, OPS, TOPS, Bank, Calibrator, Forecast, InvalidInput, Method, UnknownForecast, UnknownKey
 
 # ---- merge and drop ------------------------------------------------------------------------------------------------
@@ -185,14 +185,14 @@ def test_merge_that_is_broken_off(monkeypatch: pytest.MonkeyPatch, tmp_path: Pat
     bank.run([1, 2], [0.5, 0.5], [1, 0])
     other.run([3], [0.5], [1])
     before = {key: bank[key].to_json() for key in bank}
-    opened = calibeat.bank.store.RowStore.open
+    opened = calibeat.hosts.rows.RowStore.open
 
     def broken(self: Any, column: Any) -> None:
         opened(self, column)
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(calibeat.bank.store.RowStore, "open", broken)
+        patch.setattr(calibeat.hosts.rows.RowStore, "open", broken)
         with pytest.raises(KeyboardInterrupt):
             bank.merge(other)
     assert {key: bank[key].to_json() for key in bank} == before
