@@ -101,6 +101,12 @@ class Bank:
         `broken`, `miscalibrated`, `table` and docs/monitor.md.
     threads : how many for a batch; as many as this process may use processors if not given. Results never depend on it.
 
+    Raises
+    ------
+    UnknownMethod : there is no preset of this name.
+    InvalidInput : the method fits its past again, or another argument is not as above.
+    CalibeatError : by every call after an error in the middle of a large batch: load the bank anew.
+
     >>> from calibeat import Bank, TOPS
     >>> bank = Bank(TOPS)
     >>> p = bank.run(["paris", "rome", "paris"], [0.8, 0.3, 0.7], [1, 0, 1])     # keys: ints or strings
@@ -113,8 +119,8 @@ class Bank:
     >>> bank.table["events"]
     array([2, 1, 1])
 
-    Any number of threads may use a bank: each call has it for itself. A call takes effect whole or not at all, also
-    when Ctrl-C breaks it off. A row takes 8 bytes for each number of the method's state (TOPS 27, AUTO 191, HOPS 207)
+    Any number of threads may use a bank: its calls run one after another. A call takes effect whole or not at all, also
+    when Ctrl-C interrupts it. A row takes 8 bytes for each number of the method's state (TOPS 27, AUTO 191, HOPS 207)
     and 48 for its stats.
     """
 
@@ -166,12 +172,12 @@ class Bank:
 
     @property
     def method(self) -> Method:
-        """The three parts."""
+        """The method of every key: its parts."""
         return self._method
 
     @property
     def seed(self) -> int:
-        """For the draws of a hedging method."""
+        """The seed of the draws of a hedging method."""
         return self._seed
 
     @property
@@ -260,6 +266,10 @@ class Bank:
         It is the longest list of r keys whose level is at least 1/r each; an alarm counts 1 for the next `quiet`
         outcomes of its key. If `bound` is b, the expected share of wrong names is at most b. docs/monitor.md.
 
+        Raises
+        ------
+        InvalidInput : the bank has no monitors.
+
         >>> from calibeat import Bank, Monitor
         >>> bank = Bank("ops", monitor=Monitor(arl=1_000_000, warm=0))
         >>> p = bank.run(["oslo", "rome"] * 500, [0.3] * 1000, [0, 1] * 500)
@@ -276,6 +286,10 @@ class Bank:
 
         At any one time the expected share of wrong names is at most alpha. Do not collect names over time: the promise
         is about one list.
+
+        Raises
+        ------
+        InvalidInput : the bank has no monitors, or alpha is not in (0, 1].
         """
         level = check_interval("alpha", alpha, 1e-300, 1.0)
         with self._lock:
@@ -288,7 +302,12 @@ class Bank:
         return self._store.monitors
 
     def table_of(self, keys: Any) -> dict[str, npt.NDArray[Any]]:
-        """The rows of `table` for some keys, without a look at the others. An unknown key is an `UnknownKey`."""
+        """The rows of `table` for some keys, without a look at the others.
+
+        Raises
+        ------
+        UnknownKey : the bank does not have one of the keys.
+        """
         with self._lock:
             self._check_not_broken()
             return self._store.table(self._clock, self._slots_of(keys))
@@ -329,11 +348,17 @@ class Bank:
         finish : outcomes that are due later are learnt at the end, after the last event.
         threads : for this batch, instead of the bank's own number.
 
-        Returns the forecasts. Either all events are taken or, if something is wrong with one, none. Ctrl-C is heard at
-        once in a small batch, which then has not happened, and at the end of a large one, which then has.
+        Returns the forecasts, in the kind of `scores` (array, Series). Either all events are taken or, if something is
+        wrong with one, none. Ctrl-C interrupts a small batch at once and undoes it. A large one (20,000 events) is
+        finished first.
 
         With `due`, key k gets the bits of ``Calibrator.run(..., due=own)`` on its own events, where own counts how many
         of them come before position due.
+
+        Raises
+        ------
+        InvalidInput : a key, score, outcome, `due` or age is not as above (the first bad row is named), the arrays
+            differ in length, or the bank was opened with ``mmap=True``.
 
         >>> from calibeat import Bank
         >>> Bank("ops").run([7, 8, 7], [0.5, 0.5, 0.5], [1, 0, 1]).round(4)
@@ -341,14 +366,15 @@ class Bank:
         >>> Bank("ops").run([7, 8, 7], [0.5, 0.5, 0.5], [1, 0, 1], due=[3, 3, 3]).round(4)
         array([0.5, 0.5, 0.5])
         """
-        column, probabilities = check_keys(keys), check_scores(scores)
+        column = check_keys(keys)
+        count, probabilities = len(column), check_scores(scores)
         n = len(probabilities)
         arrivals = None if due is None and mature is None and times is None else due_of(n, due, mature, times)
         if arrivals is not None and finish:
             arrivals = np.minimum(arrivals, n)
         last = n if finish else n - 1
         labels = check_labels(outcomes, None if arrivals is None else arrivals <= last)
-        check_lengths(keys=len(column), scores=n, outcomes=len(labels))
+        check_lengths(keys=count, scores=n, outcomes=len(labels))
         workers = self._threads if threads is None else thread_count(threads)
         with self._lock:
             self._check_writable("learn")
@@ -359,6 +385,10 @@ class Bank:
         """Forecast many scores from the present state: no receipts, nothing learnt, nothing changed.
 
         A key that the bank does not know gets the forecast that it would get as a new one.
+
+        Raises
+        ------
+        InvalidInput : a key or a score is not as in `run`.
 
         >>> from calibeat import Bank
         >>> Bank("ops").predict_many(["a", "b"], [0.1, 0.9]).round(12)
@@ -395,7 +425,14 @@ class Bank:
 
         Returns ``(forecasts, receipts)``: a forecast for each operation (NaN for an outcome), and a receipt of fixed
         width for each forecast, as an array whose ``.tolist()`` is a list of bytes. Its layout is `receipt_type`.
-        Either all operations are taken or none. Bring a receipt once: whoever stores receipts sees to that.
+        Either all operations are taken or none. Bring each receipt once: the store of the receipts has to see to that.
+
+        Raises
+        ------
+        InvalidInput : a key, score, outcome, position or receipt is not as above, or the bank cannot learn.
+        UnknownKey : an outcome comes before the first forecast of its key.
+        UnknownForecast : a receipt is of another bank, key or copy, or `of` points at a forecast of another key.
+        OutcomeConflict : a receipt was brought before.
 
         >>> from math import nan
         >>> from calibeat import Bank
@@ -422,6 +459,10 @@ class Bank:
     def predict(self, key: Key, score: Number) -> Forecast:
         """Forecast one event of a key; the forecast is the receipt for `update`.
 
+        Raises
+        ------
+        InvalidInput : the score is not a number in [0, 1], or the key is not of the kind of the bank's keys.
+
         >>> from calibeat import Bank
         >>> Bank("ops").predict("paris", 0.25).probability
         0.25
@@ -446,7 +487,15 @@ class Bank:
             return forecast
 
     def update(self, key: Key, forecast: Forecast, outcome: Number | np.bool_) -> None:
-        """Learn the outcome of a forecast of this key, now or any time later, in any order."""
+        """Learn the outcome of a forecast of this key, now or any time later, in any order.
+
+        Raises
+        ------
+        UnknownKey : the bank does not have this key.
+        UnknownForecast : the forecast was not made by this bank for this key, or is too old.
+        OutcomeConflict : the other outcome of this forecast was learnt before; the same one again changes nothing.
+        InvalidInput : the outcome is not 0 or 1, the forecast is damaged, or the bank was opened with ``mmap=True``.
+        """
         with self._lock:
             self._check_writable("learn")
             slot = self._known(key)
@@ -477,13 +526,23 @@ class Bank:
         return f"Bank({name.upper() if name else self._method}, keys={keys}, events={events})"
 
     def __getitem__(self, key: Key) -> Calibrator:
-        """A live `Calibrator` on the row of a key: what it learns the bank has learnt, and the other way round."""
+        """A live `Calibrator` on the row of a key: what it learns the bank has learnt, and the other way round.
+
+        Raises
+        ------
+        UnknownKey : the bank does not have this key.
+        """
         with self._lock:
             self._recover()
             return self._members.of(key)
 
     def __delitem__(self, key: Key) -> None:
-        """Forget a key. The key of the last row takes its place, so the order of the keys changes."""
+        """Forget a key. The key of the last row takes its place, so the order of the keys changes.
+
+        Raises
+        ------
+        UnknownKey : the bank does not have this key.
+        """
         with self._lock:
             self._check_writable("forget")
             name, slot = check_key(key), self._known(key)
@@ -495,10 +554,14 @@ class Bank:
 
     # ---- rows out and rows in ---------------------------------------------------------------------------------------
 
-    def rows(self, keys: Any) -> npt.NDArray[np.float64]:
+    def rows(self, keys: Any) -> Matrix:
         """The rows of some keys, as a copy: `method.width` numbers of state and six of stats; `set_rows` takes them.
 
-        ``rows[i].tobytes()`` is what a database keeps of a key. An unknown key is an `UnknownKey`.
+        ``rows[i].tobytes()`` is what a database keeps of a key.
+
+        Raises
+        ------
+        UnknownKey : the bank does not have one of the keys.
 
         >>> from calibeat import Bank
         >>> east, west = Bank("ops"), Bank("ops")
@@ -514,8 +577,12 @@ class Bank:
     def set_rows(self, keys: Any, rows: Any) -> None:
         """Put rows in place, of old and of new keys: exact bytes, from `rows` of a bank of the same method.
 
-        Receipts of the forecasts that they count are accepted from then on. A row that the method cannot have is
-        refused with a sentence, and then none is taken. Every key may come once.
+        Receipts of the forecasts that they count are accepted from then on. All rows are taken or none.
+
+        Raises
+        ------
+        InvalidInput : a row is not one that the method can have (its number is named), a key comes twice, or the bank
+            was opened with ``mmap=True``.
         """
         with self._lock:
             self._check_writable("take rows")
@@ -560,8 +627,12 @@ class Bank:
     def merge(self, other: Bank) -> None:
         """Take the keys of another bank of the same method, as shards of several machines come together.
 
-        A key that both have is an error that names it, and nothing has happened. How long ago a key had its last event
-        is kept, in events of the bank that it came from. A pool stays as it is here, unless it has seen nothing yet.
+        How long ago a key had its last event is kept, in events of the bank that it came from. A pool stays as it is
+        here, unless it has seen nothing yet.
+
+        Raises
+        ------
+        InvalidInput : the banks have a key in common, which is named, or differ in a setting. Nothing is taken then.
 
         >>> from calibeat import Bank
         >>> east, west = Bank("ops"), Bank("ops")
@@ -607,8 +678,7 @@ class Bank:
     def drop_idle(self, before: int) -> Bank:
         """Forget the keys without an event among the last `before` of the bank, and return them as a bank.
 
-        So memory stays bounded by a rule that anybody can see: no more keys than `before` (after a merge, than `before`
-        of each bank).
+        This bounds the memory: at most `before` keys are left (after a merge, `before` of each bank).
 
         >>> from calibeat import Bank
         >>> bank = Bank("ops")
@@ -642,6 +712,11 @@ class Bank:
 
         The new file is read again, and replaces the old one only if it holds a bank. A crash in the middle leaves the
         file that was there before. Other threads wait while it is written, and go on while it is checked.
+
+        Raises
+        ------
+        OSError : the file cannot be written.
+        SnapshotMismatch : the written file does not hold a bank; the old one stays.
         """
         with self._lock:
             self._check_not_broken()
@@ -651,7 +726,7 @@ class Bank:
     def load(
         cls, path: str | os.PathLike[str], *, mmap: bool = False, verify: bool = True, threads: int | None = None
     ) -> Bank:
-        """Continue from a file; one that was cut, damaged or is no bank is a `SnapshotMismatch`.
+        """Continue from a file.
 
         Parameters
         ----------
@@ -659,6 +734,11 @@ class Bank:
             than memory. Such a bank can be read and asked for forecasts, but cannot learn.
         verify : compare the checksums, and check every row and key, for which all of it is read. The header and the
             length of the file are looked at in any case. Leave it out only for files that you trust.
+
+        Raises
+        ------
+        SnapshotMismatch : the file was cut or damaged, or does not hold a bank.
+        InvalidInput : the file does not fit in memory.
 
         >>> import tempfile, pathlib
         >>> from calibeat import Bank
@@ -692,7 +772,8 @@ class Bank:
         store, forecasts = self._store, np.empty(len(scores))
         with Undo(self) as undo:
             slots = store.open(column)
-            arrivals = None if due is None else Arrivals(due, outcomes, slots, len(store))
+            count = len(store)
+            arrivals = None if due is None else Arrivals(due, outcomes, slots, count)
             raw_below = self._raw_below(slots, arrivals) if raw_first and arrivals is not None else 0
             serve = self._server(slots, scores, outcomes, arrivals, forecasts, raw_below)
             if store.monitors is not None:
@@ -706,11 +787,11 @@ class Bank:
             if large:
                 barrier, workers = Barrier(), max(1, min(workers, len(slots) // _WORTH_A_THREAD))
                 undo.leave_to(barrier, len(scores))
-                done = run_in_threads(serve, parts_of(slots, len(store), workers), barrier)
+                done = run_in_threads(serve, parts_of(slots, count, workers), barrier)
             if not done:
                 if large:
                     undo.remember(slots)
-                serve((0, len(store)))
+                serve((0, count))
             self._clock = undo.clock + len(scores)
             undo.keep()
         return forecasts
@@ -735,8 +816,8 @@ class Bank:
             late = n + 1, 0, np.empty(n, dtype=np.int64), arrivals.moments, arrivals.order, raw_below
 
         def serve(part: SlotRange) -> None:
-            kept = np.empty(width) if arrivals is None else receipts
-            loop(*rows, *part, *events, kept, *loops.NO_HISTORY, loops.place_before(), *late)
+            scratch = np.empty(width) if arrivals is None else receipts
+            loop(*rows, *part, *events, scratch, *loops.NO_HISTORY, loops.place_before(), *late)
 
         if n >= _WORTH_A_THREAD:
             serve((0, 0))  # a first compilation happens here, before anything has changed
@@ -820,9 +901,9 @@ class Bank:
     # ---- inner ------------------------------------------------------------------------------------------------------
 
     def _recover(self) -> None:
-        """Finish what an interrupted call has left, or what a new process asks for. The caller holds the lock.
+        """Finish what an interrupted call or a fork has left. The caller holds the lock.
 
-        An interrupt may come here too: then the next call does it.
+        If it is interrupted itself, the next call does it.
         """
         if self._undo is not None:
             self._undo.finish()
@@ -842,7 +923,7 @@ class Bank:
     def _check_not_broken(self) -> None:
         if self._undo is not None or self._owed is not None or self._is_forked:
             self._recover()
-        if self._broken:  # some events of a batch were taken and some were not: that must not go unnoticed
+        if self._broken:  # only some events of a batch were taken
             raise CalibeatError(
                 f"a bank must be loaded anew after an error in the middle of a batch, got {self._broken}"
             )
@@ -914,7 +995,8 @@ def check_labels(outcomes: Any, needed: Flags | None = None) -> Vector:
     >>> check_labels([1, float("nan"), False])
     array([ 1., nan,  0.])
     """
-    outcomes = to_array(outcomes)
+    if type(outcomes) not in (list, np.ndarray):
+        outcomes = to_array(outcomes)
     missing = _missing(outcomes)
     if missing is None or (needed is not None and missing.shape != needed.shape):
         return check_outcomes(outcomes)
@@ -1250,9 +1332,7 @@ class Members:
         if record is None:
             issued = event < self._bank._store.foreign_until(slot) or generation == self.generation_of(key)
         else:
-            issued = record.issuer.issued(
-                event, f"{self._name(key)}-{generation:08x}" if generation else self._name(key)
-            )
+            issued = record.issuer.issued(event, self._name(key) + (f"-{generation:08x}" if generation else ""))
         if not issued:
             raise UnknownForecast(
                 "receipt must come from this bank, got one that a copy of it has made, or that it made itself after "
@@ -1272,8 +1352,8 @@ class Members:
 
     def fold(self, settled: dict[Key, list[tuple[int, float]]], events: dict[Key, int]) -> None:
         """Forecasts of keys, up to so many events of each, were given receipts, and some outcomes were learnt."""
+        self.complete = False
         for key, outcomes in settled.items():
-            self.complete = False
             record = self._records.get(key)
             if record is not None:
                 record.known = events[key]
@@ -1326,9 +1406,9 @@ class Undo:
         self.count, self.clock, self._pool = len(store), bank._clock, bank._pool.copy()
         self._foreign = store.foreign
         self._receipts = members.generation, members.complete
-        self._aside: tuple[Slots, npt.NDArray[np.float64]] | None = None
+        self._aside: tuple[Slots, Matrix] | None = None
         self._watched: Aside | None = None
-        self._entry: tuple[int, npt.NDArray[np.int64]] | None = None
+        self._entry: tuple[int, Ints] | None = None
         self._threads: tuple[Barrier, int] | None = None
         self._then: Callable[[], None] | None = None
         self.kept = False
@@ -1638,7 +1718,7 @@ def readings(settings: Settings, state: bytes) -> dict[str, Any]:
 
 
 def give_up(bank: Bank, events: Iterable[tuple[str, int]]) -> None:
-    """The outcomes of these forecasts (key, number) will never come: those behind them need not wait."""
+    """Tell the monitors that the outcomes of these forecasts (key, number) will never come, so that none waits."""
     with bank._lock:
         bank._check_not_broken()
         monitors = bank._store.monitors

@@ -33,32 +33,22 @@ from calibeat.core.layout import N
 from calibeat.core.method import Method
 from calibeat.core.stats import STATS
 from calibeat.errors import InvalidInput, SnapshotMismatch
-from calibeat.hosts.rows import check_rows
 from calibeat.monitor.monitor import Monitor
 
 from .keys import MOST_SEED, Seed, check_index, check_table, check_text
+from .rows import check_rows
 
 if TYPE_CHECKING:
-    from calibeat.hosts.bank import Bank
-
+    from .bank import Bank
 
 Sections = dict[str, npt.NDArray[Any]]
 
 MAGIC, FORMAT, PAGE = b"calibank", 1, 4096
-_AT_ONCE = 2**20  # bytes
+_BYTES_AT_ONCE = 2**20  # written and hashed together
 _MOST_HEADER = 2**20  # bytes: ours have a thousand
 _START = struct.Struct("<8sII32s")
-_TYPES = {
-    "pool": "<f8",
-    "rows": "<f8",
-    "keys": "<i8",
-    "table": "<i4",
-    "text": "|u1",
-    "marks": "<i8",
-    "receipts": "|u1",
-    "monitors": "<f8",
-    "waiting": "|u1",
-}
+_TYPES = {"pool": "<f8", "rows": "<f8", "keys": "<i8", "table": "<i4", "text": "|u1", "marks": "<i8"}
+_TYPES |= {"receipts": "|u1", "monitors": "<f8", "waiting": "|u1"}
 _SOMETIMES = ("receipts", "monitors", "waiting")  # not in every file
 _NO_BANK = (InvalidInput, KeyError, TypeError, ValueError, AttributeError, RecursionError, OverflowError)
 _OF_KEYS = {"none": (), "ints": ("keys", "table"), "strings": ("text", "marks", "table")}
@@ -69,7 +59,8 @@ _OF_KEYS = {"none": (), "ints": ("keys", "table"), "strings": ("text", "marks", 
 
 def save(bank: Bank, path: Path) -> None:
     """Write to a file beside the target, read that again, and put it in its place if it holds a bank."""
-    with atomic(_behind_links(path), check=partial(_check_written, type(bank))) as file, bank._lock:
+    check = partial(load, type(bank), mmap=True, verify=True, threads=1)
+    with atomic(_behind_links(path), check=check) as file, bank._lock:
         _write(file, header_of(bank), sections_of(bank))
 
 
@@ -101,16 +92,11 @@ def _written(file: Any, array: npt.NDArray[Any]) -> str:
     """Write, and hash what was written."""
     digest = hashlib.sha256()
     content = array.data.cast("B") if array.nbytes else memoryview(b"")
-    for first in range(0, len(content), _AT_ONCE):
-        part = content[first : first + _AT_ONCE]
+    for first in range(0, len(content), _BYTES_AT_ONCE):
+        part = content[first : first + _BYTES_AT_ONCE]
         digest.update(part)
         file.write(part)
     return digest.hexdigest()
-
-
-def _check_written(kind: type[Bank], part: Path) -> None:
-    """What `load` would say of the new file, before it takes the place of the old one."""
-    load(kind, part, mmap=True, verify=True, threads=1)
 
 
 # ---- reading -----------------------------------------------------------------------------------------------------
@@ -123,7 +109,10 @@ def load(kind: type[Bank], path: Path, *, mmap: bool, verify: bool, threads: int
         size = os.fstat(file.fileno()).st_size
         try:
             bank = _empty(kind, header, threads)
-            _check_sizes(bank._method, header)  # before memory is asked for
+            sizes = {
+                name: place["bytes"] // np.dtype(_TYPES[name]).itemsize for name, place in header["arrays"].items()
+            }
+            _check_lengths(bank._method, header, sizes)  # before memory is asked for
             arrays = _arrays(path, header, _mapped(file) if mmap else _read(file), verify=verify)
             _fill(bank, header, arrays, verify=verify)
         except _NO_BANK as error:
@@ -271,23 +260,11 @@ def _end_of_all(places: dict[str, dict[str, Any]], size: int) -> int:
     for place in sorted(places.values(), key=lambda place: (place["offset"], place["bytes"])):
         if end and place["offset"] != end:
             raise InvalidInput(f"arrays must follow one another, got one at {place['offset']} after the end at {end}")
-        end = _end_of(place, size)
+        first = check_whole("offset", place["offset"], 0, size)
+        if first % PAGE:
+            raise InvalidInput(f"offset must be a multiple of {PAGE}, got {first}")
+        end = _pages(first + check_whole("bytes", place["bytes"], 0, size))
     return end
-
-
-def _end_of(place: dict[str, Any], size: int) -> int:
-    """Where an array ends, which begins at the beginning of a page."""
-    first = check_whole("offset", place["offset"], 0, size)
-    if first % PAGE:
-        raise InvalidInput(f"offset must be a multiple of {PAGE}, got {first}")
-    return _pages(first + check_whole("bytes", place["bytes"], 0, size))
-
-
-def _check_sizes(method: Method, header: dict[str, Any]) -> None:
-    """The lengths that the header gives its arrays fit its count and its method."""
-    places = header["arrays"].items()
-    lengths = {name: place["bytes"] // np.dtype(_TYPES[name]).itemsize for name, place in places}
-    _check_lengths(method, header, lengths)
 
 
 def _arrays(path: Path, header: dict[str, Any], buffer: Any, *, verify: bool) -> Sections:

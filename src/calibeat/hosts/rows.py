@@ -93,7 +93,7 @@ class RowStore:
         self.fresh = method.initial_row()
         self.stride = method.width + STATS
         self.receipt_width = method.receipt_width
-        self.matrix = np.empty((0, self.stride))
+        self._hold(np.empty((0, self.stride)))
         self.index: Index | None = None  # ints or strings: the first key tells
         # Of the first rows: below which event receipts of other banks are valid. It is replaced, never changed.
         self.foreign = np.empty(0)
@@ -102,18 +102,11 @@ class RowStore:
     def __len__(self) -> int:
         return 0 if self.index is None else self.index.count
 
-    @property
-    def matrix(self) -> Matrix:
-        """The rows, and room for more."""
-        return self._matrix
-
-    @matrix.setter
-    def matrix(self, matrix: Matrix) -> None:
+    def _hold(self, matrix: Matrix) -> None:
+        """Take a matrix of rows, with room for more, also as the kernels and as plain Python read it fastest."""
         flat: Vector = matrix.reshape(-1)
         view: Any = flat.data
-        # All rows one behind the other, as the kernels take them, and as plain Python reads and writes them fastest.
-        # One line, so that no interrupt leaves them apart.
-        self._matrix, self.flat, self.view = matrix, flat, view
+        self.matrix, self.flat, self.view = matrix, flat, view  # one line, so that no interrupt leaves them apart
 
     @property
     def watched(self) -> Settings | None:
@@ -133,13 +126,13 @@ class RowStore:
 
     def check(self, column: KeyColumn) -> KeyColumn:
         """The column, if its keys are of the kind that is here."""
-        if len(column):
-            self._check_kind(ints=isinstance(column, IntColumn), where=" - at row 0")
+        self._check_kind(isinstance(column, IntColumn), column)
         return column
 
-    def _check_kind(self, *, ints: bool, where: str = "") -> None:
-        if self.index is not None and ints != isinstance(self.index, IntIndex):
+    def _check_kind(self, ints: bool, column: KeyColumn | None = None) -> None:
+        if self.index is not None and ints != isinstance(self.index, IntIndex) and (column is None or len(column)):
             wanted, got = ("strings", "ints") if ints else ("ints", "strings")
+            where = "" if column is None else " - at row 0"
             raise InvalidInput(f"keys must be {wanted} like those of the bank, got {got}{where}")
 
     def find(self, column: KeyColumn) -> Slots:
@@ -148,7 +141,7 @@ class RowStore:
 
     def find_one(self, key: int | bytes) -> int:
         """The slot of one key (an int, or the UTF-8 of a string), -1 if it is not here."""
-        self._check_kind(ints=isinstance(key, int))
+        self._check_kind(isinstance(key, int))
         return -1 if self.index is None else self.index.find_one(key)
 
     def open(self, column: KeyColumn) -> Slots:
@@ -178,7 +171,7 @@ class RowStore:
             room[before:count, : self.method.width] = self.fresh
             room[before:count, self.method.width :] = 0.0
             if room is not self.matrix:
-                self.matrix = room
+                self._hold(room)
             if self.monitors is not None:
                 self.monitors.resize(count)
 
@@ -282,21 +275,19 @@ class RowStore:
 
     def arrays(self) -> Columns:
         """What a file has to hold."""
-        keys = {} if self.index is None else self.index.arrays()
-        return {**keys, "rows": self.matrix[: len(self)].reshape(-1), **self._monitor_arrays()}
-
-    def _monitor_arrays(self) -> Columns:
-        if self.monitors is None:
-            return {}
-        rows, queues = self.monitors.matrix[: len(self)].reshape(-1), self.monitors.queues_as_bytes()
-        return {"monitors": rows, "waiting": queues}
+        arrays = {} if self.index is None else self.index.arrays()
+        arrays["rows"] = self.matrix[: len(self)].reshape(-1)
+        if self.monitors is not None:
+            arrays["monitors"] = self.monitors.matrix[: len(self)].reshape(-1)
+            arrays["waiting"] = self.monitors.queues_as_bytes()
+        return arrays
 
     def restore(self, kind: str, seed: Seed | None, count: int, arrays: Columns) -> None:
         """The inverse of `arrays`, without a copy."""
         if kind != "none":
             self.index = KINDS[kind](seed)
             self.index.restore(count, arrays)
-        self.matrix = arrays["rows"].reshape(-1, self.stride)
+        self._hold(arrays["rows"].reshape(-1, self.stride))
         if self.monitors is not None:
             self.monitors = Monitors.restored(self.monitors.settings, arrays["monitors"], arrays["waiting"], count)
 
@@ -481,30 +472,11 @@ class FoldColumns:
         if len(draws):
             u[self.asked] = draws
         loop: Any = for_batch(fold_rows, method, n)
-        stopped = loop(
-            method.spec,
-            rows,
-            method.width + STATS,
-            self.slots,
-            float(clock),
-            self.scores,
-            self.outcomes,
-            u,
-            self.sources,
-            self.forecasts,
-            self.experts,
-            self.bins,
-            self.cells,
-            self.events,
-            self.seen,
-            self.hedges.reshape(-1),
-            self.lanes.reshape(-1),
-            pool is not None,
-            np.empty(0) if pool is None else pool,
-            fresh,
-            opened,
-            np.empty(method.receipt_width),
-        )
+        operations = self.slots, float(clock), self.scores, self.outcomes, u, self.sources
+        results = self.forecasts, self.experts, self.bins, self.cells, self.events, self.seen
+        receipts = self.hedges.reshape(-1), self.lanes.reshape(-1)
+        pooled = pool is not None, np.empty(0) if pool is None else pool, fresh, opened, np.empty(method.receipt_width)
+        stopped = loop(method.spec, rows, method.width + STATS, *operations, *results, *receipts, *pooled)
         if stopped >= 0:
             raise OutcomeConflict(
                 "outcome must be of a forecast that has none yet, got one more than the forecasts of its key - "
