@@ -22,7 +22,7 @@ from conftest import JIT_OFF
 import calibeat.hosts.bank
 import calibeat.hosts.threads
 from calibeat import HOPS, TOPS, Bank, CalibeatError
-from calibeat.hosts.threads import Barrier, parts_of, run_in_threads, thread_count
+from calibeat.hosts.threads import Barrier, run_in_threads, slot_ranges, thread_count
 
 # ---- the contract --------------------------------------------------------------------------------------------------
 
@@ -337,7 +337,7 @@ def test_as_many_threads_as_the_process_may_use(monkeypatch: pytest.MonkeyPatch)
 def test_parts_cover_all_slots() -> None:
     slots = np.repeat(np.arange(100, dtype=np.int32), 3)
     for workers in (1, 2, 3, 7):
-        parts = parts_of(slots, 100, workers)
+        parts = slot_ranges(slots, 100, workers)
         assert [slot for first, last in parts for slot in range(first, last)] == list(range(100))
 
 

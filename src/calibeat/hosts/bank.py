@@ -70,7 +70,7 @@ from .rows import (
     read_receipts,
     receipt_type,
 )
-from .threads import Barrier, Serve, SlotRange, parts_of, retry_interrupted, run_in_threads, thread_count
+from .threads import Barrier, Serve, SlotRange, retry_interrupted, run_in_threads, slot_ranges, thread_count
 
 _WORTH_A_THREAD = 20_000  # events; fewer are done before another thread has begun
 _OUTCOMES_KEPT = 64  # events of a key, before its oldest one without an outcome, whose outcomes are remembered
@@ -278,7 +278,7 @@ class Bank:
         """
         with self._lock:
             self._check_not_broken()
-            slots, levels, bound = self._watching().broken()
+            slots, levels, bound = self._monitors().broken()
             return Broken(self._store.names(slots), levels, bound)
 
     def miscalibrated(self, alpha: float = 0.05) -> npt.NDArray[Any]:
@@ -294,9 +294,9 @@ class Bank:
         level = check_interval("alpha", alpha, 1e-300, 1.0)
         with self._lock:
             self._check_not_broken()
-            return self._store.names(self._watching().miscalibrated(level))
+            return self._store.names(self._monitors().miscalibrated(level))
 
-    def _watching(self) -> Monitors:
+    def _monitors(self) -> Monitors:
         if self._store.monitors is None:
             raise InvalidInput("a bank must have monitors for this, got Bank(..., monitor=None)")
         return self._store.monitors
@@ -787,7 +787,7 @@ class Bank:
             if large:
                 barrier, workers = Barrier(), max(1, min(workers, len(slots) // _WORTH_A_THREAD))
                 undo.leave_to(barrier, len(scores))
-                done = run_in_threads(serve, parts_of(slots, count, workers), barrier)
+                done = run_in_threads(serve, slot_ranges(slots, count, workers), barrier)
             if not done:
                 if large:
                     undo.remember(slots)
@@ -1407,7 +1407,7 @@ class Undo:
         self._foreign = store.foreign
         self._receipts = members.generation, members.complete
         self._aside: tuple[Slots, Matrix] | None = None
-        self._watched: Aside | None = None
+        self._monitors_before: Aside | None = None
         self._entry: tuple[int, Ints] | None = None
         self._threads: tuple[Barrier, int] | None = None
         self._then: Callable[[], None] | None = None
@@ -1425,7 +1425,7 @@ class Undo:
         slots = np.unique(slots)
         self._aside = slots, self._store.matrix[slots]
         if self._store.monitors is not None:
-            self._watched = self._store.monitors.remember(slots[slots < self.count])
+            self._monitors_before = self._store.monitors.remember(slots[slots < self.count])
 
     def remember_key(self, slot: int) -> None:
         """Put a key aside that is about to be forgotten, with its row."""
@@ -1433,7 +1433,7 @@ class Undo:
         if self._index is not None:
             self._entry = slot, self._index.entry(slot).copy()
         if self._store.monitors is not None:  # the last takes its place
-            self._watched = self._store.monitors.remember(np.unique([slot, self.count - 1]).astype(np.int32))
+            self._monitors_before = self._store.monitors.remember(np.unique([slot, self.count - 1]).astype(np.int32))
 
     def leave_to(self, barrier: Barrier, events: int) -> None:
         """Threads behind a barrier make the change. Once it is open they finish it, and so many events are taken."""
@@ -1471,8 +1471,8 @@ class Undo:
         if self._entry is not None and self._index is not None:
             slot, entry = self._entry
             self._index.entry(slot)[:] = entry
-        if store.monitors is not None and self._watched is not None:
-            store.monitors.restore(self._watched)
+        if store.monitors is not None and self._monitors_before is not None:
+            store.monitors.restore(self._monitors_before)
         store.truncate(self._index, self.count, self._foreign)
         bank._draws.forget_from(self.count)
         bank._store, bank._clock, bank._owed = store, self.clock, None
@@ -1672,7 +1672,7 @@ def monitor_states(bank: Bank, keys: Any) -> list[bytes]:
     """
     with bank._lock:
         bank._check_not_broken()
-        monitors, slots = bank._watching(), bank._slots_of(keys)
+        monitors, slots = bank._monitors(), bank._slots_of(keys)
         rows = monitors.matrix[slots]
         return [_to_bytes(monitors, slot, row) for slot, row in zip(slots.tolist(), rows, strict=True)]
 
@@ -1692,7 +1692,7 @@ def set_monitor_states(bank: Bank, keys: Any, states: Sequence[bytes], held: Seq
     """Put monitors in place, of keys that are there; `held` are the outcomes learnt after the first unread forecast."""
     with bank._lock:
         bank._check_not_broken()
-        monitors, slots = bank._watching(), bank._slots_of(keys)
+        monitors, slots = bank._monitors(), bank._slots_of(keys)
         width = monitors.settings.width
         if any(len(state) != 8 * width + 8 for state in states):
             raise InvalidInput(f"monitor states must be {8 * width + 8} bytes each, got others")
@@ -1739,7 +1739,7 @@ def alarms_of(bank: Bank, keys: Any) -> list[Alarms]:
     """The alarms of some keys."""
     with bank._lock:
         bank._check_not_broken()
-        monitors = bank._watching()
+        monitors = bank._monitors()
         found: list[Alarms] = []
         for row in monitors.matrix[bank._slots_of(keys)]:
             count, pages, last = int(row[ALARMS]), int(row[PAGES]), None

@@ -49,9 +49,9 @@ _MOST_HEADER = 2**20  # bytes: ours have a thousand
 _START = struct.Struct("<8sII32s")
 _TYPES = {"pool": "<f8", "rows": "<f8", "keys": "<i8", "table": "<i4", "text": "|u1", "marks": "<i8"}
 _TYPES |= {"receipts": "|u1", "monitors": "<f8", "waiting": "|u1"}
-_SOMETIMES = ("receipts", "monitors", "waiting")  # not in every file
-_NO_BANK = (InvalidInput, KeyError, TypeError, ValueError, AttributeError, RecursionError, OverflowError)
-_OF_KEYS = {"none": (), "ints": ("keys", "table"), "strings": ("text", "marks", "table")}
+_OPTIONAL = ("receipts", "monitors", "waiting")  # not in every file
+_NOT_A_BANK = (InvalidInput, KeyError, TypeError, ValueError, AttributeError, RecursionError, OverflowError)
+_SECTIONS_OF_KEYS = {"none": (), "ints": ("keys", "table"), "strings": ("text", "marks", "table")}
 
 
 # ---- writing -----------------------------------------------------------------------------------------------------
@@ -115,7 +115,7 @@ def load(kind: type[Bank], path: Path, *, mmap: bool, verify: bool, threads: int
             _check_lengths(bank._method, header, sizes)  # before memory is asked for
             arrays = _arrays(path, header, _mapped(file) if mmap else _read(file), verify=verify)
             _fill(bank, header, arrays, verify=verify)
-        except _NO_BANK as error:
+        except _NOT_A_BANK as error:
             raise SnapshotMismatch(f"bank file must hold what a bank can hold: {error} - in {path}") from error
         except MemoryError:
             raise _too_large(path, size, "" if mmap else ", open it with mmap=True") from None
@@ -268,9 +268,14 @@ def _end_of_all(places: dict[str, dict[str, Any]], size: int) -> int:
 
 
 def _arrays(path: Path, header: dict[str, Any], buffer: Any, *, verify: bool) -> Sections:
-    check_choice("keys", header["keys"], tuple(_OF_KEYS))
+    check_choice("keys", header["keys"], tuple(_SECTIONS_OF_KEYS))
     arrays: Sections = {}
-    for name in ("pool", *_OF_KEYS[header["keys"]], "rows", *(name for name in _SOMETIMES if name in header["arrays"])):
+    for name in (
+        "pool",
+        *_SECTIONS_OF_KEYS[header["keys"]],
+        "rows",
+        *(name for name in _OPTIONAL if name in header["arrays"]),
+    ):
         place = header["arrays"][name]
         content = memoryview(buffer)[place["offset"] : place["offset"] + place["bytes"]]
         if verify and hashlib.sha256(content).hexdigest() != place["sha256"]:

@@ -47,7 +47,7 @@ def pool_rows(
 
 @compilable
 def learn(spec: Vector, pool: Vector, score: float, y: float, receipt: Vector) -> None:
-    """The pool forecasts when an outcome arrives, and learns it at once: nobody is served by its forecasts."""
+    """The pool forecasts when an outcome arrives, and learns it at once. Its forecasts are not used."""
     x0, x1, x2, p, z = ask(spec, pool, score, receipt, 0, False)
     _, cell, _, _, _, _ = play(spec, pool, p, x0, x1, 0.0, receipt, 0, False)
     settle(spec, pool, pool[N] + 1.0, x0, x1, x2, p, z, cell, y, receipt, 0, False)

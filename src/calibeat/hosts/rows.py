@@ -87,9 +87,9 @@ _MOST_COUNT = 2.0**53  # counts above are no longer exact
 class RowStore:
     """A matrix with a row for each key: the state of a stream, and behind it its stats."""
 
-    def __init__(self, method: Method, watched: Settings | None = None) -> None:
+    def __init__(self, method: Method, monitored: Settings | None = None) -> None:
         self.method = method
-        self.monitors = None if watched is None else Monitors(watched)  # a second matrix, with a row for each slot
+        self.monitors = None if monitored is None else Monitors(monitored)  # a second matrix, with a row for each slot
         self.fresh = method.initial_row()
         self.stride = method.width + STATS
         self.receipt_width = method.receipt_width
@@ -304,24 +304,11 @@ class Fold(NamedTuple):
 
 def receipt_type(method: Method) -> np.dtype[np.void]:
     """The layout of a receipt, as `Forecast.to_bytes` documents it; `issuer` is the name as a number."""
-    return np.dtype(
-        [
-            ("version", "u1"),
-            ("candidates", "u1"),
-            ("numbers", "<u2"),
-            ("generation", "<u4"),
-            ("bin", "<i8"),
-            ("cell", "<i8"),
-            ("event", "<i8"),
-            ("seen", "<i8"),
-            ("issuer", ">u8"),
-            ("probability", "<f8"),
-            ("score", "<f8"),
-            ("expert", "<f8"),
-            ("hedge", "<f8", (4,)),
-            ("lanes", "<f8", (method.receipt_width,)),
-        ]
-    )
+    head: list[Any] = [("version", "u1"), ("candidates", "u1"), ("numbers", "<u2"), ("generation", "<u4")]
+    counts = [(name, "<i8") for name in ("bin", "cell", "event", "seen")]
+    numbers = [(name, "<f8") for name in ("probability", "score", "expert")]
+    lanes = [("hedge", "<f8", (4,)), ("lanes", "<f8", (method.receipt_width,))]
+    return np.dtype([*head, *counts, ("issuer", ">u8"), *numbers, *lanes])
 
 
 def read_receipts(method: Method, receipts: Any, count: int) -> ReceiptArray:

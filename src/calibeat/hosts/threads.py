@@ -1,4 +1,4 @@
-"""Threads that share the slots of a bank among them: all the work is done or none, and no error is lost."""
+"""Threads that share the slots of a bank: all the work is done or none, and no error is lost."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def thread_count(threads: int | None) -> int:
     return check_whole("threads", threads, 1, 1024)
 
 
-def parts_of(slots: Slots, count: int, workers: int) -> list[SlotRange]:
+def slot_ranges(slots: Slots, count: int, workers: int) -> list[SlotRange]:
     """Ranges of slots, one a worker, with about as many events in each."""
     if workers == 1:
         return [(0, count)]
@@ -58,7 +58,7 @@ class Barrier:
         self.ended: list[bool] = []
         self.tokens: SimpleQueue[bool] = SimpleQueue()
         self.served: list[SlotRange] = []
-        self.failures: list[BaseException] = []  # of parts that could not be served
+        self.failures: list[BaseException] = []  # of ranges that could not be served
         self._process = os.getpid()
 
     @property
@@ -91,16 +91,16 @@ class Barrier:
                 self.tokens.get()
 
 
-def run_in_threads(serve: Serve, parts: list[SlotRange], barrier: Barrier) -> bool:
+def run_in_threads(serve: Serve, ranges: list[SlotRange], barrier: Barrier) -> bool:
     """Serve all ranges, in as many threads as there are ranges, if the system has as many to give.
 
     Before the barrier opens nothing is served: an error or Ctrl-C changes nothing. Once it is open every range is
     served, whatever happens to the caller: an interrupt is raised when all are done. An error of a thread is raised
     here, and stands in ``barrier.failures``. Returns False if no thread could be started; then nothing was served.
     """
-    left = deque(parts)
+    left = deque(ranges)
     try:
-        for _ in parts:
+        for _ in ranges:
             thread = Thread(target=_work, args=(serve, left, barrier), daemon=True)
             try:
                 thread.start()
@@ -122,7 +122,7 @@ def _work(serve: Serve, left: deque[SlotRange], barrier: Barrier) -> None:
     while barrier.wait() and left:
         try:
             part = left.popleft()
-        except IndexError:  # pragma: no cover - another thread has taken the last part in this moment
+        except IndexError:  # pragma: no cover - another thread has taken the last range in this moment
             break
         try:
             serve(part)
