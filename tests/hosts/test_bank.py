@@ -112,7 +112,7 @@ def test_predict_many_changes_nothing(method: Method, independent: bool, tmp_pat
     bank = Bank(method, seed=1, independent=independent)
     bank.run(keys, scores, outcomes)
     before = bytes_of(bank, tmp_path)
-    asked = np.concatenate([keys, keys + 100, keys])  # half of them are strangers
+    asked = np.concatenate([keys, keys + 100, keys])  # half of them are unknown
     answers = bank.predict_many(asked, np.tile(scores, 3))
     same(answers, bank.predict_many(asked, np.tile(scores, 3)))
     assert bytes_of(bank, tmp_path) == before

@@ -85,7 +85,7 @@ def test_idle_keys_are_dropped_and_returned() -> None:
             bank.drop_idle(before=bad)  # type: ignore[arg-type]
 
 
-# ---- copies, namesakes, strangers ----------------------------------------------------------------------------------
+# ---- copies, namesakes, unknown keys -----------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("method", [TOPS, HOPS], ids=["tops", "hops"])

@@ -280,7 +280,7 @@ def test_receipts_that_were_issued_after_the_snapshot_are_refused(record: bool, 
 
 
 def test_receipts_of_fold_are_good_when_other_keys_have_gone() -> None:
-    """A key that is forgotten begins a new life when it comes again; those of the others go on."""
+    """A key that is forgotten begins a new generation when it comes again; those of the others go on."""
     bank = Bank(OPS)
     single = bank.predict("d", 0.2)
     first = bank.fold(["a", "b", "c", "d"], [0.3, 0.4, 0.5, 0.6], [nan] * 4).receipts.tolist()
@@ -297,7 +297,7 @@ def test_receipts_of_fold_are_good_when_other_keys_have_gone() -> None:
 
 
 def test_rows_that_travel_bring_the_receipts_that_they_count() -> None:
-    """Whatever life has issued them: a service that starts again has only what its store has."""
+    """Whatever generation has issued them: a service that starts again has only what its store has."""
     first, second = Bank(OPS), Bank(OPS)
     first.fold(["gone"], [0.5], [nan])
     del first["gone"]

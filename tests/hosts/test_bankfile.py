@@ -38,12 +38,12 @@ def test_round_trip(method: Method, strings: bool, arguments: dict[str, Any], tm
     assert (tmp_path / "twin").read_bytes() == path.read_bytes()
     assert list(twin) == list(mapped) == list(bank)
     keys, scores = list(bank) * 3, np.linspace(0, 1, 3 * len(bank))
-    strangers = [f"n{i}" for i in range(9)] if strings else list(range(900, 909))
+    unknown = [f"n{i}" for i in range(9)] if strings else list(range(900, 909))
     for other in (twin, mapped):
         same(other.predict_many(keys, scores), bank.predict_many(keys, scores))
-        same(other.predict_many(strangers, scores[:9]), bank.predict_many(strangers, scores[:9]))
+        same(other.predict_many(unknown, scores[:9]), bank.predict_many(unknown, scores[:9]))
     same(twin.run(keys, scores, scores > 0.3), bank.run(keys, scores, scores > 0.3))
-    same(twin.run(strangers, scores[:9], scores[:9] > 0.3), bank.run(strangers, scores[:9], scores[:9] > 0.3))
+    same(twin.run(unknown, scores[:9], scores[:9] > 0.3), bank.run(unknown, scores[:9], scores[:9] > 0.3))
     assert {key: twin[key].to_json() for key in twin} == {key: bank[key].to_json() for key in bank}
     assert twin.predict(keys[0], 0.4).probability == bank.predict(keys[0], 0.4).probability
 

@@ -341,9 +341,10 @@ class Bank:
         due : for late outcomes, positions in this batch. Outcome i arrives before event ``due[i]`` (> i), whatever its
             key, and is learnt before the next event of its own key; of several at once the earlier event's comes first.
             One that is due at ``len(scores)`` or later never arrives, and its place in `outcomes` may hold anything.
-        mature : the age at which an outcome is learnt, ones and zeros alike: so many positions of this batch, or a time
-            such as ``"30min"`` with `times`. One that is due later than that is learnt when it is due. Until a key has
-            learnt its first outcome its forecasts are the raw scores (unless it started from what a pool had learnt).
+        mature : the age at which an outcome is learnt, ones and zeros alike: a number of positions of this batch, or a
+            time such as ``"30min"`` with `times`. One that is due later than that is learnt when it is due. Until a key
+            has learnt its first outcome its forecasts are the raw scores (unless it started from a pool that had learnt
+            some).
         times : when each score was issued, in order, where `mature` is a time.
         finish : outcomes that are due later are learnt at the end, after the last event.
         threads : for this batch, instead of the bank's own number.
@@ -407,7 +408,7 @@ class Bank:
             loop = for_batch(loops.predict_many, self._method, len(probabilities))
             if self._writable:
                 loop(*rows, *batch)
-        if not self._writable:  # nobody changes the rows, so several threads may work at the same time
+        if not self._writable:  # the rows do not change, so several threads may work at the same time
             loop(*rows, *batch)
         return like(scores, forecasts)
 
@@ -990,7 +991,7 @@ def _own_forecasts(asked: Flags, of: Ints | None) -> Ints:
 
 
 def check_labels(outcomes: Any, needed: Flags | None = None) -> Vector:
-    """A one-dimensional array of 0, 1 and NaN: where an outcome is missing, or is not `needed` whatever stands there.
+    """A one-dimensional array of 0, 1 and NaN. NaN is an outcome that is missing or is not `needed`.
 
     >>> check_labels([1, float("nan"), False])
     array([ 1., nan,  0.])
@@ -1034,9 +1035,9 @@ def _missing(outcomes: Any) -> Flags | None:
 
 
 class Member(Calibrator):
-    """What ``bank[key]`` gives. Whatever happens to it has happened to the bank, and the other way round.
+    """What ``bank[key]`` gives: a calibrator that works on a copy of the key's row and puts it back in one step.
 
-    A copy, a pickle or `to_json` gives a calibrator of its own.
+    It and the bank share their state. A copy, a pickle or `to_json` gives a calibrator of its own.
     """
 
     def __init__(self, bank: Bank, key: Key, slot: int) -> None:
@@ -1184,7 +1185,7 @@ class Member(Calibrator):
 class Members:
     """The members of a bank, and its records: what it knows of the receipts of its keys.
 
-    There is one member a key, as long as somebody holds it, and one that serves all single events of the bank.
+    There is one member a key, as long as it is referenced, and one that serves all single events of the bank.
 
     A key that is only served in batches has no receipts, and no record. A key that was served one event at a time has
     a record as long as an outcome is open. The `RECORDS` keys served last have one also afterwards, so that
@@ -1196,7 +1197,7 @@ class Members:
     def __init__(self, bank: Bank) -> None:
         self._bank = bank
         self._records: dict[Key, Receipts] = {}
-        self._alive: WeakValueDictionary[Key, Member] = WeakValueDictionary()  # the members that somebody holds
+        self._alive: WeakValueDictionary[Key, Member] = WeakValueDictionary()  # the members that are referenced
         self._many = self.RECORDS
         self._serving: Member | None = None
         self._described = repr(bank._method)
@@ -1351,7 +1352,7 @@ class Members:
         columns.generations[asked] = [self.generation_of(columns.keys[i]) for i in asked]
 
     def fold(self, settled: dict[Key, list[tuple[int, float]]], events: dict[Key, int]) -> None:
-        """Forecasts of keys, up to so many events of each, were given receipts, and some outcomes were learnt."""
+        """Note what a call has done: the outcomes learnt, and the number of forecasts that each key has had."""
         self.complete = False
         for key, outcomes in settled.items():
             record = self._records.get(key)
@@ -1436,11 +1437,11 @@ class Undo:
             self._monitors_before = self._store.monitors.remember(np.unique([slot, self.count - 1]).astype(np.int32))
 
     def leave_to(self, barrier: Barrier, events: int) -> None:
-        """Threads behind a barrier make the change. Once it is open they finish it, and so many events are taken."""
+        """Threads behind a barrier make the change, of this many events. Once it is open they finish it."""
         self._threads = barrier, events
 
     def keep(self, then: Callable[[], None] | None = None) -> None:
-        """The change has happened. What is to be done then is done, once or twice, whatever comes between."""
+        """The change has happened. `then` is called next; after an interrupt it is called again."""
         self._then, self.kept = then, True
 
     def finish(self) -> None:
@@ -1542,7 +1543,7 @@ class Draws:
         self._streams = self._streams[:slot]
 
     def _named(self, store: RowStore) -> npt.NDArray[np.uint64]:
-        streams, keys = self._streams, store.index  # read once: several threads may ask a bank that nobody changes
+        streams, keys = self._streams, store.index  # read once: several threads may ask a bank that cannot learn
         if len(streams) < len(store) and keys is not None:
             new = [stream_key(self._seed, keys.key(slot)) for slot in range(len(streams), len(store))]
             self._streams = streams = np.concatenate([streams, np.array(new, dtype=np.uint64)])

@@ -210,7 +210,7 @@ def _pages(size: int) -> int:
 
 
 def _mapped(file: Any) -> Any:
-    # Private pages make arrays that the kernels take as they take all others; nobody writes, so nothing is copied. The
+    # Private pages make arrays that the kernels take like all others. Nothing is written, so nothing is copied. The
     # system must not set memory aside for copies either, or it would refuse a file that is larger than memory.
     if os.name == "posix":
         flags = memory.MAP_PRIVATE | getattr(memory, "MAP_NORESERVE", 0x4000 if sys.platform == "linux" else 0)

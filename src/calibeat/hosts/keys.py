@@ -245,7 +245,7 @@ class Seed:
 
     @classmethod
     def random(cls) -> Seed:
-        """A seed that nobody can guess."""
+        """A seed that cannot be guessed."""
         return cls(secrets.randbits(64))
 
     @cached_property
@@ -531,7 +531,7 @@ class Index(ABC):
             if self._is(slot, key, word):
                 return slot, at
             at = at + 1 if at + 1 < size else 0
-            if at == first:  # a table without a free place, in a file that nobody has checked
+            if at == first:  # a table without a free place, in a file that was not checked
                 return -1, -1
         return -1, at
 
@@ -557,7 +557,7 @@ class Index(ABC):
         self._resize(int(_GROWTH * len(self.table)) + _SMALLEST_TABLE, link_all)
 
     def _link(self) -> Any:
-        """Plain for so many keys that plain Python is done before Numba is loaded: single events never wait for it."""
+        """Plain up to 100,000 keys: that takes less time than to load Numba, and single events never wait for it."""
         return for_size(link, self.count, few=100_000)
 
     def _resize(self, size: int, link_all: Any) -> None:
@@ -801,7 +801,7 @@ class StringIndex(Index):
 
 
 def with_room(array: npt.NDArray[Any], used: int, wanted: int) -> npt.NDArray[Any]:
-    """The array itself, or a larger one with the same beginning; memory that nobody touches is not resident."""
+    """The array itself, or a larger one with the same beginning; memory that is not touched is not resident."""
     if wanted <= len(array):
         return array
     larger = np.empty((max(wanted, len(array) * 3 // 2), *array.shape[1:]), dtype=array.dtype)

@@ -97,7 +97,7 @@ class RowStore:
         self.index: Index | None = None  # ints or strings: the first key tells
         # Of the first rows: below which event receipts of other banks are valid. It is replaced, never changed.
         self.foreign = np.empty(0)
-        self.moves = 0  # how often rows have changed their place, so that those who look at one notice
+        self.moves = 0  # how often rows have changed their place: members compare it
 
     def __len__(self) -> int:
         return 0 if self.index is None else self.index.count
@@ -176,7 +176,7 @@ class RowStore:
                 self.monitors.resize(count)
 
     def truncate(self, index: Index | None, count: int, foreign: Vector) -> None:
-        """Back to the keys that were in an index, whatever has happened to its table since."""
+        """Back to the keys that an index had, in whatever state its table is now."""
         if index is not None:
             index.relink(count)
         self.index, self.foreign = index, foreign

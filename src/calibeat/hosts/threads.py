@@ -82,7 +82,7 @@ class Barrier:
         return os.getpid() != self._process and len(self.ended) < len(self.threads)
 
     def finish(self) -> None:
-        """Wait until the threads have ended. Behind a shut barrier they do nothing, so nobody waits for them."""
+        """Wait until the threads have ended. Behind a shut barrier they do nothing, and there is no need to wait."""
         self.decide(is_open=False)  # if nothing was decided
         if self.is_lost:
             self.failures.append(CalibeatError("the process was forked while threads were at work"))
