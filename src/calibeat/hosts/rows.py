@@ -8,6 +8,7 @@ it, and what `to_bytes` wrote may be brought to `fold`.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -304,10 +305,15 @@ class Fold(NamedTuple):
 
 def receipt_type(method: Method) -> np.dtype[np.void]:
     """The layout of a receipt, as `Forecast.to_bytes` documents it; `issuer` is the name as a number."""
+    return _receipt_type(method.receipt_width)
+
+
+@cache
+def _receipt_type(width: int) -> np.dtype[np.void]:
     head: list[Any] = [("version", "u1"), ("candidates", "u1"), ("numbers", "<u2"), ("generation", "<u4")]
     counts = [(name, "<i8") for name in ("bin", "cell", "event", "seen")]
     numbers = [(name, "<f8") for name in ("probability", "score", "expert")]
-    lanes = [("hedge", "<f8", (4,)), ("lanes", "<f8", (method.receipt_width,))]
+    lanes = [("hedge", "<f8", (4,)), ("lanes", "<f8", (width,))]
     return np.dtype([*head, *counts, ("issuer", ">u8"), *numbers, *lanes])
 
 
