@@ -37,13 +37,15 @@ from .eventtable import (
     UNKNOWN,
     Events,
     Output,
-    Settled,
+    Pages,
+    PageStore,
+    Region,
+    SettledEvents,
     bytes_of,
     in_order,
     matrix_of,
     numbered,
 )
-from .pages import Pages, Region, Store
 from .state import bank_of, from_bytes
 
 TICKS = 64  # moments in the age of maturity at which outcomes become mature
@@ -70,7 +72,7 @@ class Rules:
 class Bucket:
     """The keys of one bucket, as far as one micro-batch touches them."""
 
-    def __init__(self, rules: Rules, rows: Store, events: Store) -> None:
+    def __init__(self, rules: Rules, rows: PageStore, events: PageStore) -> None:
         import pyarrow as pa
 
         self.rules = rules
@@ -88,7 +90,7 @@ class Bucket:
         columns += [] if rules.mature is None else [("known", pa.int64())]
         schema = pa.schema([("hash", pa.int64()), key, *columns])
         self._events = Pages(Region(events, 0, INDEX), schema, rules.pages)  # those that wait
-        self._settled = Settled(events, schema, rules.pages, forgets=rules.expire is not None)
+        self._settled = SettledEvents(events, schema, rules.pages, forgets=rules.expire is not None)
         batch = [key, ("id", pa.string()), ("time", pa.int64()), ("score", pa.float64()), ("outcome", pa.float64())]
         hashes = [("key_hash", pa.int64()), ("event_hash", pa.int64())]
         self._nothing = pa.schema([*batch, *hashes]).empty_table()
