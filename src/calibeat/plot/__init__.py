@@ -6,9 +6,13 @@ leaves matplotlib's global state alone: no pyplot, no styles. With pyplot, pass 
 
 from calibeat.metrics import wilson
 
-from .calibration import CalibrationOverTimeDisplay, ReliabilityDisplay
+from .calibration import (
+    CalibrationOverTimeDisplay,
+    ClasswiseReliabilityDisplay,
+    ConfidenceReliabilityDisplay,
+    ReliabilityDisplay,
+)
 from .monitor import MonitorDisplay
-from .multi import ClasswiseReliabilityDisplay, ConfidenceReliabilityDisplay
 
 __all__ = [
     "CalibrationOverTimeDisplay",
