@@ -173,8 +173,8 @@ def brier_score(outcomes: npt.ArrayLike, forecasts: npt.ArrayLike, *, classes: S
     (0.25, 0.5)
     """
     if _is_matrix(forecasts):
-        y, P = check_labelled(outcomes, forecasts, classes)
-        return float((P**2).sum(axis=1).mean() + (1.0 - 2.0 * P[np.arange(len(y)), y]).mean())
+        labels, P = check_labelled(outcomes, forecasts, classes)
+        return float((P**2).sum(axis=1).mean() + (1.0 - 2.0 * P[np.arange(len(labels)), labels]).mean())
     y, p = _pair(outcomes, forecasts)
     return float(np.mean((y - p) ** 2))
 
@@ -200,9 +200,9 @@ def log_loss(
     1.039721
     """
     if _is_matrix(forecasts):
-        y, P = check_labelled(outcomes, forecasts, classes)
+        labels, P = check_labelled(outcomes, forecasts, classes)
         with np.errstate(divide="ignore"):
-            losses = -np.log(np.maximum(P[np.arange(len(y)), y], check_interval("clip", clip, 0.0, 0.499)))
+            losses = -np.log(np.maximum(P[np.arange(len(labels)), labels], check_interval("clip", clip, 0.0, 0.499)))
         return float(losses.mean())
     y, p = _pair(outcomes, forecasts)
     clip = check_interval("clip", clip, 0.0, 0.499)

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from calibeat._util import forks
+from calibeat._util import processes as forks
 from calibeat._util.check import check_lengths, check_score, check_scores, check_whole
 from calibeat._util.columns import like
 from calibeat._util.types import Vector

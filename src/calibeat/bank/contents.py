@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from calibeat._util.check import check_choice, check_interval, check_whole, shown
-from calibeat._util.forks import new_lock
+from calibeat._util.processes import new_lock
 from calibeat._util.types import Slots, Vector
 from calibeat.core.method import AUTO, Method, method_named, name_of
 from calibeat.core.stats import EVENTS

@@ -27,7 +27,7 @@ ORDERS: dict[str, tuple[str, str | None, bool]] = {
     "idle": ("idle", None, True),
 }
 
-FEW = 30  # outcomes: a mean over fewer says little
+FEW_OUTCOMES = 30  # outcomes: a mean over fewer says little
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -53,7 +53,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--least", type=int, default=1, metavar="N", help="only keys with so many outcomes or more (%(default)s)"
     )
     top.add_argument(
-        "--few", type=int, default=FEW, metavar="N", help="keys with fewer outcomes come last (%(default)s)"
+        "--few", type=int, default=FEW_OUTCOMES, metavar="N", help="keys with fewer outcomes come last (%(default)s)"
     )
 
 

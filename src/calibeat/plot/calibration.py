@@ -412,7 +412,7 @@ class CalibrationOverTimeDisplay(Display):
 # ---- numbers ------------------------------------------------------------------------------------------------------
 
 
-def _with_interval(curve: metrics.ReliabilityCurve, confidence: float) -> tuple[Vector, ...]:
+def _with_interval(curve: metrics.ReliabilityCurve, confidence: float) -> tuple[npt.NDArray[Any], ...]:
     return (*curve, *wilson(curve.mean_outcome, curve.count, confidence))
 
 

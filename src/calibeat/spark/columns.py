@@ -9,10 +9,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from calibeat._util.extras import LazyModule
 from calibeat._util.words import did_you_mean
 from calibeat.errors import InvalidInput
 
 from .session import check_frame, check_libraries
+
+F = LazyModule("pyspark.sql.functions")
 
 REASON, SCORE, OUTCOME, TIME, ARRIVAL, ROW, PLACE = (
     f"__calibeat_{name}" for name in ("reason", "score", "outcome", "time", "arrival", "row", "place")
@@ -91,8 +94,6 @@ def check_column(frame: Any, role: str, name: Any, holds: tuple[tuple[str, ...],
 
 def read(frame: Any, roles: Roles) -> Any:
     """The frame with our own columns: what is wrong with each row (null if nothing is), and its numbers."""
-    from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
-
     columns = {SCORE: F.col(quoted(roles.score)).cast("double"), OUTCOME: F.col(quoted(roles.outcome)).cast("double")}
     if roles.time is not None:
         columns[TIME] = microseconds(frame, roles.time)
@@ -116,8 +117,6 @@ def place(frame: Any, roles: Roles) -> Any:
     Spark sorts by one whole number several times faster than by two columns. Rows of a state have no order: they come
     first.
     """
-    from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
-
     kinds = [frame.schema[name].dataType.typeName() for name in roles.order]
     if kinds[0] not in (*_WHOLE, "timestamp") or not {*kinds} <= {*_NUMBERS, *_MOMENTS, "boolean", "string"}:
         return None
@@ -138,8 +137,6 @@ def quoted(name: str) -> str:
 
 def microseconds(frame: Any, name: str) -> Any:
     """A column of times as whole microseconds; numbers are seconds."""
-    from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
-
     column = F.col(quoted(name))
     if frame.schema[name].dataType.typeName() in _MOMENTS:
         return F.unix_micros(column.cast("timestamp"))
@@ -147,8 +144,6 @@ def microseconds(frame: Any, name: str) -> Any:
 
 
 def _reason(roles: Roles) -> Any:
-    from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
-
     score, y = F.col(SCORE), F.col(OUTCOME)
     checks = [(F.col(quoted(roles.key)).isNull(), roles.key, "key must be there")]
     checks += [(F.col(quoted(name)).isNull(), name, "order must be there") for name in roles.order]
@@ -169,8 +164,6 @@ def _reason(roles: Roles) -> Any:
 
 def first_wrong(checks: list[tuple[Any, str, str]]) -> Any:
     """A sentence of what is wrong with a row, null if nothing is. Of each check: wrong or not, its column, the rule."""
-    from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
-
     sentence = F.lit(None).cast("string")
     for wrong, name, rule in reversed(checks):
         got = F.coalesce(F.col(quoted(name)).cast("string"), F.lit("nothing"))

@@ -16,8 +16,12 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from calibeat._util.extras import LazyModule
 from calibeat._util.types import Flags, Ints, Vector
 from calibeat.errors import SnapshotMismatch
+
+pa = LazyModule("pyarrow")
+pc = LazyModule("pyarrow.compute")
 
 OPEN, SETTLED, EARLY, HELD = 0, 1, 2, 3  # waits for its outcome; has it; has no score yet; waits to be mature
 NEW = -1
@@ -34,9 +38,6 @@ _SWEPT = -1  # the line of the table of segments that says up to which time even
 
 def in_order(batch: Any) -> Any:
     """Operations by time; at one time outcomes before scores; equals by id, then by value."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
     time, score = batch["time"].to_numpy(), batch["score"].to_numpy()
     is_score = ~np.isnan(score)
     order = np.lexsort((is_score, time))
@@ -56,8 +57,6 @@ class Events:
 
     def __init__(self, found: Any, batch: Any, size: int) -> None:
         """Stored events and the operations of a batch, in order; `size` is that of a receipt."""
-        import pyarrow as pa
-
         m, n = len(found), len(batch)
         named = [batch[name] for name in ("event_hash", "key", "key_hash", "id")]
         both = pa.concat_tables([found.select(NAMES), pa.table(named, names=NAMES)]).combine_chunks()
@@ -126,8 +125,6 @@ class Events:
 
     def table(self, schema: Any) -> Any:
         """All of them, as they are stored."""
-        import pyarrow as pa
-
         waits = (self.state == OPEN) | (self.state == HELD)
         columns = {name: self.names[name] for name in NAMES}
         columns |= {"state": self.state, "time": self.time}
@@ -191,8 +188,6 @@ class Output:
 
     def table(self) -> Any:
         """All rows, in order."""
-        import pyarrow as pa
-
         if not self._pieces:
             return None
         merged = [np.concatenate(parts) for parts in zip(*self._pieces, strict=True)]
@@ -205,8 +200,6 @@ class Output:
 
 def statuses(codes: npt.NDArray[Any]) -> Any:
     """Codes as the words they stand for."""
-    import pyarrow as pa
-
     return pa.DictionaryArray.from_arrays(codes.astype(np.int8), list(STATUSES)).cast(pa.string())
 
 
@@ -217,8 +210,6 @@ class SettledEvents:
     """The settled events of a bucket, in a store that it shares with those that wait."""
 
     def __init__(self, store: PageStore, schema: Any, pages: int, *, forgets: bool) -> None:
-        import pyarrow as pa
-
         self._store, self._schema, self._forgets = store, schema, forgets
         kinds = pa.schema([("hash", pa.int64()), ("segment", pa.int32())])
         self._index = Pages(Region(store, INDEX, META), kinds, pages)
@@ -226,8 +217,6 @@ class SettledEvents:
 
     def find(self, hashes: Ints) -> tuple[Any, tuple[Any, Taken]]:
         """The events with one of these hashes; and their places in the index, to be given back to `add`."""
-        import pyarrow as pa
-
         places, taken = self._index.take(hashes)
         found = [self._schema.empty_table()]
         if len(places):
@@ -243,8 +232,6 @@ class SettledEvents:
 
     def add(self, rows: Any, places: tuple[Any, Taken]) -> None:
         """Events that are settled now."""
-        import pyarrow as pa
-
         if not len(rows):
             return
         latest = self._latest()
@@ -282,8 +269,6 @@ class SettledEvents:
         return dict(zip(table["segment"].to_pylist(), table["latest"].to_pylist(), strict=True))
 
     def _note(self, latest: dict[int, int]) -> None:
-        import pyarrow as pa
-
         self._store.put(META, packed(pa.table([list(latest), list(latest.values())], schema=self._segments)))
 
 
@@ -357,8 +342,6 @@ class Pages:
         pages = [page for page, mask in masks.items() if mask.any()]
         if not pages:
             return self.schema.empty_table(), Taken(np.empty(0, dtype=np.int64), self.schema.empty_table())
-        import pyarrow as pa
-
         table, mask = (
             pa.concat_tables([tables[page] for page in pages]),
             np.concatenate([masks[page] for page in pages]),
@@ -366,16 +349,12 @@ class Pages:
         return self._split(table, mask, np.array(pages))
 
     def _split(self, table: Any, mask: Flags, pages: Ints) -> tuple[Any, Taken]:
-        import pyarrow as pa
-
         if not mask.any():
             return self.schema.empty_table(), Taken(pages, table)
         return table.filter(pa.array(mask)), Taken(pages, table.filter(pa.array(~mask)))
 
     def put(self, rows: Any, taken: Taken) -> None:
         """Write the pages that were taken, with these rows in them."""
-        import pyarrow as pa
-
         table = pa.concat_tables([taken.rest, rows])
         page_of = self._page_of(table["hash"].to_numpy()) if len(table) else np.empty(0, dtype=np.int64)
         order = np.argsort(page_of.astype(np.uint16), kind="stable")  # by counting
@@ -392,8 +371,6 @@ class Pages:
         return (hashes >> np.int64(32)) % self._count
 
     def _read(self, pages: list[int]) -> Any:
-        import pyarrow as pa
-
         contents = [self._store.get(page) for page in pages]
         tables = [with_columns(unpacked(content), self.schema) for content in contents if content is not None]
         return pa.concat_tables(tables).combine_chunks() if tables else self.schema.empty_table()
@@ -408,8 +385,6 @@ def is_in(values: Ints, wanted: Ints) -> Flags:
 
 def with_columns(table: Any, schema: Any) -> Any:
     """A table with the columns of a schema, empty where it has none of that name."""
-    import pyarrow as pa
-
     for field in schema:
         if field.name not in table.column_names:
             table = table.append_column(field, pa.nulls(len(table), field.type))
@@ -418,8 +393,6 @@ def with_columns(table: Any, schema: Any) -> Any:
 
 def packed(table: Any) -> bytes:
     """A table as bytes: a stream of Arrow's IPC, compressed: Spark needs longer for the bytes that this saves."""
-    import pyarrow as pa
-
     options = pa.ipc.IpcWriteOptions(compression="lz4", use_threads=False)
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, table.schema, options=options) as writer:
@@ -430,8 +403,6 @@ def packed(table: Any) -> bytes:
 
 def unpacked(content: Any) -> Any:
     """The inverse."""
-    import pyarrow as pa
-
     return pa.ipc.open_stream(content, options=pa.ipc.IpcReadOptions(use_threads=False)).read_all()
 
 
@@ -448,9 +419,6 @@ def numbered(hashes: Ints, names: list[Any]) -> tuple[Ints, Ints]:
 
     Rows are told apart by their hashes first. Where two names share a hash, the names themselves decide.
     """
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
     names = [one_array(name) for name in names]
     _, first, codes = np.unique(hashes, return_index=True, return_inverse=True)
     representative = pa.array(first[codes])
@@ -481,8 +449,6 @@ def matrix_of(column: Any, size: int, what: str) -> tuple[npt.NDArray[np.uint8],
 
 def bytes_of(matrix: npt.NDArray[Any], there: Flags | None = None) -> Any:
     """The rows of a matrix as a column of bytes; with `there`, nothing where it is False, and a row for each True."""
-    import pyarrow as pa
-
     size = matrix.dtype.itemsize * (matrix.shape[1] if matrix.ndim > 1 else 1)
     n = len(matrix) if there is None else len(there)
     sizes = np.full(n, size) if there is None else there * size

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from calibeat._util.check import check_choice
+from calibeat._util.extras import LazyModule
 from calibeat._util.times import check_age
 from calibeat._util.types import Flags, Ints, Vector
 from calibeat.bank.bank import Bank
@@ -42,6 +43,10 @@ from .columns import (
 )
 from .session import check_frame, check_libraries
 from .state import FORMAT, bank_of, described, from_bytes, state_to_resume, to_bytes
+
+pa = LazyModule("pyarrow")
+pc = LazyModule("pyarrow.compute")
+F = LazyModule("pyspark.sql.functions")
 
 PIECE = 131_072  # events: enough that a call costs nothing, few enough to stay in the cache
 
@@ -145,8 +150,6 @@ def _good(frame: Any, roles: Roles) -> Any:
 
 def _sorted(spread: Any, roles: Roles, *, late: bool) -> Any:
     """The events of a key in order, after the row of its state: by place, or key by key where that cannot be."""
-    from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
-
     where = None if late else place(spread, roles)
     if where is not None:
         return spread.sortWithinPartitions(where).withColumn(PLACE, where)
@@ -156,8 +159,6 @@ def _sorted(spread: Any, roles: Roles, *, late: bool) -> Any:
 
 def _stored(frame: Any, state: Any, roles: Roles, wanted: str) -> Any:
     """The rows of a state as rows of the frame: nothing but the key, and the bytes."""
-    from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
-
     state = state_to_resume(state, frame.sparkSession, wanted)
     kinds = frame.schema[roles.key].dataType.typeName(), state.schema["key"].dataType.typeName()
     if (kinds[0] == "string") != (kinds[1] == "string"):
@@ -166,8 +167,6 @@ def _stored(frame: Any, state: Any, roles: Roles, wanted: str) -> Any:
 
 
 def _lazy(frame: Any, placed: Any, work: Partition) -> Calibrated:
-    from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
-
     forecasts = placed.mapInArrow(replace(work, rows=False), _forecast_schema(frame))
     narrow = placed.select(*_needed(placed, work))
     kind = _key_kind(frame, work.roles)
@@ -178,7 +177,6 @@ def _lazy(frame: Any, placed: Any, work: Partition) -> Calibrated:
 
 def _written(frame: Any, placed: Any, work: Partition, path: str | os.PathLike[str]) -> Calibrated:
     """Both results in one pass, written to a folder and read from there."""
-    from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
     from pyspark.sql.types import BinaryType, StructField, StructType
 
     fields = [StructField(field.name, field.dataType) for field in _forecast_schema(frame).fields]
@@ -249,8 +247,6 @@ class Partition:
             yield from self._serve(piece, before, last=last)
 
     def _serve(self, table: Any, before: _Before, *, last: bool) -> Iterator[Any]:
-        import pyarrow.compute as pc
-
         bank = bank_of(self.described)
         if before.rows is not None:  # the last group of the piece before may go on
             rows_in(bank, *before.rows)
@@ -272,9 +268,6 @@ class Partition:
 
     def _goes_on(self, table: Any, names: Any, before: _Before) -> Flags:
         """Which of these keys are in the last group of a piece, and so may have events in the next."""
-        import pyarrow as pa
-        import pyarrow.compute as pc
-
         own = table[self.roles.key]
         groups = pc.shift_right(table[PLACE], GROUP_BIT) if PLACE in table.column_names else own
         group, kind = groups[len(groups) - 1], pa.string() if names.dtype == object else pa.int64()
@@ -318,8 +311,6 @@ class Partition:
 
     def _checked(self, table: Any, before: _Before) -> Any:
         """The events in order. Raise on the first that is wrong by itself, or wrong after the one before it."""
-        import pyarrow.compute as pc
-
         if REASON in table.column_names:
             wrong = pc.is_valid(table[REASON]).to_numpy()
             if wrong.any():
@@ -354,9 +345,6 @@ class Partition:
     # ---- what goes back -------------------------------------------------------------------------------------------
 
     def _forecasts(self, table: Any, forecasts: Vector) -> Iterator[Any]:
-        import pyarrow as pa
-        import pyarrow.compute as pc
-
         given = table.select(list(self.columns))
         given = given.append_column("forecast", pa.array(forecasts))
         given = given.append_column("judged", pc.is_valid(self._outcomes(table)))
@@ -366,8 +354,6 @@ class Partition:
 
     def _rows(self, names: Any, rows: Any, schema: Any) -> Iterator[Any]:
         """Final rows: alone, or among the forecasts as rows of which only the key is filled in."""
-        import pyarrow as pa
-
         keys = pa.array(names, pa.string() if names.dtype == object else pa.int64())
         stored = pa.array(to_bytes(rows), pa.binary())
         columns = {"key": keys, "row": stored}
@@ -390,8 +376,6 @@ class _Before:
 
 def _pieces(batches: Iterator[Any], key: str, *, whole_keys: bool) -> Iterator[tuple[Any, bool]]:
     """The partition in pieces, each with whether it is the last. No place is cut, and with `whole_keys` no key is."""
-    import pyarrow as pa
-
     waiting: list[Any] = []
     count, held = 0, None
     for batch in batches:
@@ -422,8 +406,6 @@ def _pieces(batches: Iterator[Any], key: str, *, whole_keys: bool) -> Iterator[t
 
 def _changes(column: Any) -> Flags:
     """Whether each value but the first differs from the one before; nulls are like nulls."""
-    import pyarrow.compute as pc
-
     n = len(column)
     before, after = column.slice(0, max(0, n - 1)), column.slice(1)
     differ = pc.fill_null(pc.not_equal(before, after), fill_value=False)
@@ -439,8 +421,6 @@ def _restore(bank: Bank, table: Any, key: str) -> None:
 
 def _keys(column: Any) -> Any:
     """Whole numbers as an array, strings as a list."""
-    import pyarrow as pa
-
     return column.to_numpy() if pa.types.is_integer(column.type) else column.to_pylist()
 
 
@@ -451,16 +431,11 @@ def _own(table: Any, own: str, name: str) -> Any:
 
 def _floats(column: Any) -> Vector:
     """NaN where there is nothing."""
-    import pyarrow as pa
-
     return np.require(column.cast(pa.float64(), safe=False).to_numpy(), np.float64, ["C", "A", "W"])
 
 
 def _rearranged(table: Any, shared: Flags, by: list[str]) -> Any:
     """Rows that share a place, sorted by these columns. `shared`: whether a row has the place of the one before it."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
     at = np.flatnonzero(np.append(shared, False) | np.insert(shared, 0, False))
     order = pc.sort_indices(
         table.select([PLACE, *by]).take(pa.array(at)), sort_keys=[(name, "ascending") for name in (PLACE, *by)]

@@ -21,6 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from calibeat._util.check import shown
+from calibeat._util.extras import LazyModule
 from calibeat.bank.bank import Bank
 from calibeat.bank.travel import row_width, rows_in, rows_out
 from calibeat.core.method import Method, method_named, name_of
@@ -28,6 +29,8 @@ from calibeat.errors import InvalidInput, SnapshotMismatch
 from calibeat.monitor.monitor import Monitor
 
 from .session import check_frame, check_libraries, has_streams
+
+pa = LazyModule("pyarrow")
 
 FORMAT = 1  # the version of this layout
 COLUMNS = ("key", "row", "method", "version")
@@ -158,8 +161,6 @@ def to_bank(state: Any) -> Bank:
 
 
 def _from_pandas(frame: Any) -> Any:  # pragma: no cover - Spark 3.5, which has no toArrow
-    import pyarrow as pa
-
     return pa.Table.from_pandas(frame.toPandas(), preserve_index=False)
 
 
@@ -176,8 +177,6 @@ def from_bank(bank: Any, spark: Any) -> Any:
     MissingExtra : pyspark, pyarrow or pandas is not installed.
     """
     check_libraries("calibeat.spark")
-    import pyarrow as pa
-
     if isinstance(bank, (str, os.PathLike)):
         bank = Bank.load(bank, threads=1)
     if not isinstance(bank, Bank):

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from calibeat._util.check import check_choice, check_outcome, check_whole
+from calibeat._util.extras import LazyModule
 from calibeat._util.times import check_age
 from calibeat.bank.bank import Bank
 from calibeat.core.method import Method
@@ -22,6 +23,10 @@ from .columns import TIMESTAMPS, check_column, first_wrong, quoted
 from .eventtable import BAD, COLUMNS, LATE, one_array, packed, statuses, unpacked
 from .session import check_frame, check_libraries
 from .state import FORMAT, described, state_to_resume
+
+pa = LazyModule("pyarrow")
+pc = LazyModule("pyarrow.compute")
+F = LazyModule("pyspark.sql.functions")
 
 OUTPUT = (
     "key {key}, id string, time timestamp, status string, score double, forecast double, outcome double, reason string"
@@ -148,8 +153,6 @@ def _operations(
     scores: Any, outcomes: Any, names: tuple[str, str, str, str], times: tuple[str, str], strings: bool
 ) -> Any:
     """Both streams as one, with the same columns."""
-    from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
-
     key, name, score, outcome = (quoted(given) for given in names)
     kind = "string" if strings else "bigint"
 
@@ -171,8 +174,6 @@ def _operations(
 
 def _hashed(operations: Any) -> Any:
     """What the workers read. `xxhash64` decides where a key and an event are kept, for the life of a checkpoint."""
-    from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
-
     return operations.select(
         "key",
         "id",
@@ -186,8 +187,6 @@ def _hashed(operations: Any) -> Any:
 
 
 def _initial(scores: Any, state: Any, rules: Rules, buckets: int) -> Any:
-    from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
-
     state = state_to_resume(state, scores.sparkSession, rules.described)
     if (state.schema["key"].dataType.typeName() == "string") != rules.strings:
         raise InvalidInput("keys must be of one kind, got strings in one of state and scores and numbers in the other")
@@ -208,8 +207,6 @@ def stream_state(
     MissingExtra : pyspark 4.0 or later, pyarrow, pandas or protobuf is not installed.
     """
     check_libraries("calibeat.spark streaming", stream=True)
-    from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
-
     text = described(Bank(method, seed, threads=1))
     reader = spark.read.format("statestore").option("stateVarName", "rows")
     pages = reader.load(os.fspath(checkpoint)).select(F.col("user_map_value.content").alias("content"))
@@ -238,8 +235,6 @@ class Pack:
 
     def __call__(self, batches: Iterator[Any]) -> Iterator[Any]:
         """Tables of many rows, cut by bucket."""
-        import pyarrow as pa
-
         for table in _in_tables(batches, _PIECE):
             bucket = np.mod(table["key_hash"].to_numpy(), self._buckets)
             order = np.argsort(bucket, kind="stable")
@@ -253,8 +248,6 @@ class Pack:
 
 def _in_tables(batches: Iterator[Any], size: int) -> Iterator[Any]:
     """Batches of Arrow as tables of `size` rows; the last may be shorter."""
-    import pyarrow as pa
-
     waiting: list[Any] = []
     count = 0
     for batch in batches:
@@ -271,8 +264,6 @@ def _in_tables(batches: Iterator[Any], size: int) -> Iterator[Any]:
 
 def _short(schema: Any) -> Any:
     """The same with strings as the pages have them; Spark may be set to send long ones."""
-    import pyarrow as pa
-
     return pa.schema([(f.name, pa.string() if pa.types.is_large_string(f.type) else f.type) for f in schema])
 
 
@@ -333,9 +324,6 @@ def processor(rules: Rules, *, stop: bool) -> Any:
 
 def serve(bucket: Bucket, handle: Any, frames: Iterable[Any], now: int | None, *, stop: bool) -> Iterator[Any]:
     """One micro-batch of a bucket: packed rows in, frames of pandas out. Sets the timers of its events."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
     batch = pa.concat_tables([unpacked(content) for frame in frames for content in frame["content"]]).combine_chunks()
     if batch["reason"].null_count < len(batch):
         wrong = pc.is_valid(batch["reason"])
@@ -367,8 +355,6 @@ def serve(bucket: Bucket, handle: Any, frames: Iterable[Any], now: int | None, *
 
 def _aside(rows: Any, status: int) -> Any:
     """Rows that are not served."""
-    import pyarrow as pa
-
     columns = {name: rows[name] for name in ("key", "id", "time", "score", "outcome", "reason")}
     columns["status"] = statuses(np.full(len(rows), status))
     columns["forecast"] = pa.nulls(len(rows), pa.float64())
@@ -377,8 +363,6 @@ def _aside(rows: Any, status: int) -> Any:
 
 def framed(output: Any) -> Iterator[Any]:
     """What a bucket tells, as a frame of pandas; none if it tells nothing."""
-    import pyarrow as pa
-
     if output is not None and len(output):
         at = COLUMNS.index("time")
         moments = one_array(output["time"]).cast(pa.int64()).cast(pa.timestamp("us", tz="UTC"))
