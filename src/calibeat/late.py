@@ -28,7 +28,7 @@ def due_of(length: int, due: Any = None, mature: Any = None, times: Any = None) 
     ----------
     length : how many events there are.
     due : when each outcome arrives, as in `Calibrator.run`; if not given, right after its own event.
-    mature : the age at which an outcome may be learnt: so many further forecasts, or a time such as ``"7d"`` or a
+    mature : the age at which an outcome may be learnt: a number of further forecasts, or a time such as ``"7d"`` or a
         timedelta.
     times : when each score was issued, in order: needed where the age is a time.
 
@@ -36,7 +36,7 @@ def due_of(length: int, due: Any = None, mature: Any = None, times: Any = None) 
 
     Raises
     ------
-    InvalidInput : `due` is not later than its own event, an age is none, or times are missing, unreadable or go back.
+    InvalidInput : `due` is not later than its event, `mature` is no age, or times are missing, unreadable or go back.
 
     >>> due_of(4, mature=2)
     array([3, 4, 5, 6])

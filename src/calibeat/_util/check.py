@@ -144,7 +144,7 @@ def _numbers(values: Any, name: str, wanted: str, *, booleans: bool = False) -> 
         first = shown(array[0].item()) if len(array) else "nothing"
         got = f"an array of {array.dtype} that starts with {first}"
         raise InvalidInput(f"{name} must be {wanted}, got {got} - at row 0")
-    # One kind of array, so that each kernel is compiled once: contiguous, aligned, and writeable though nobody writes.
+    # One kind of array, so that each kernel is compiled once: contiguous, aligned, writeable.
     return np.require(array, np.float64, ["C", "A", "W"])
 
 
@@ -187,7 +187,7 @@ def check_choice(what: str, value: Any, choices: tuple[str, ...]) -> str:
 
 
 def check_start(what: str, values: Any, length: int) -> tuple[float, ...]:
-    """So many numbers of a size that kernels can work with."""
+    """`length` numbers of a size that kernels can work with."""
     if isinstance(values, str) or not isinstance(values, Iterable):
         raise InvalidInput(f"{what} must be {length} numbers, got {shown(values)}")
     numbers = tuple(_real(what, value, f"{length} numbers") for value in values)
@@ -207,7 +207,7 @@ def _float(number: Any) -> float:
         return float(number)
     except OverflowError:
         return math.inf if number > 0 else -math.inf
-    except ValueError:  # a decimal that signals that it is none
+    except ValueError:  # a signalling NaN of decimal
         return math.nan
 
 

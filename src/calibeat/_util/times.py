@@ -292,7 +292,7 @@ class Clock:
         return Moments(whole, np.where(ok & ~good, UNREADABLE, column.states).astype(np.int8), twice)
 
     def _compare_zones(self, role: str, naive: Flags) -> None:
-        """Refuse two columns of which one has zones and the other has none: nobody knows what lies between them."""
+        """Refuse two columns of which one has zones and the other has none: their differences would be wrong."""
         self._zoned.setdefault(role, set()).update(np.unique(~naive).tolist())
         kinds = {name: kind for name, kind in self._zoned.items() if kind}
         bare = next((name for name, kind in kinds.items() if kind == {False}), None)

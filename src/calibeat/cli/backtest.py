@@ -190,11 +190,7 @@ def _replayed(
             forecasts = stack.enter_context(Forecasts(opened[args.out], reader.names, paths, keyed=keyed))
         with progress(total_rows(files), log, unit="rows") as step:
             on_forecasts = forecasts.write if forecasts else None
-
-            def read(count: int) -> None:
-                args.stop.check()
-                step(count)
-
+            read = args.stop.checked(step)
             batches = read_log(files, columns, options, reader, read, None if many is None else many.batch)
             if isinstance(reader, ClassReader):
                 payload = replay_classes(batches, source, reader, on_forecasts=on_forecasts)

@@ -17,14 +17,11 @@ from calibeat.bank.keys import Key
 from calibeat.core.method import name_of
 from calibeat.errors import InvalidInput, SnapshotMismatch, UnknownKey
 
-# Name -> (column, column to take off, largest first).
-ORDERS: dict[str, tuple[str, str | None, bool]] = {
-    "log-loss-gain": ("raw_log_loss", "log_loss", True),
-    "brier-gain": ("raw_brier", "brier", True),
-    "log-loss": ("log_loss", None, True),
-    "brier": ("brier", None, True),
-    "events": ("events", None, True),
-    "idle": ("idle", None, True),
+# Name -> column, and the column to subtract. The largest comes first.
+ORDERS: dict[str, tuple[str, str | None]] = {
+    "log-loss-gain": ("raw_log_loss", "log_loss"),
+    "brier-gain": ("raw_brier", "brier"),
+    **{name: (name.replace("-", "_"), None) for name in ("log-loss", "brier", "events", "idle")},
 }
 
 FEW_OUTCOMES = 30  # outcomes: a mean over fewer says little
@@ -137,11 +134,11 @@ def _show(options: argparse.Namespace) -> None:
 
 def _top(options: argparse.Namespace) -> None:
     table = _open(options).table
-    column, taken, largest_first = ORDERS[options.by]
+    column, taken = ORDERS[options.by]
     values = table[column] - table[taken] if taken else table[column].astype(np.float64)
     chosen = np.flatnonzero((table["outcomes"] >= options.least) & np.isfinite(values))
     order = chosen[np.argsort(values[chosen], kind="stable")]
-    if largest_first != options.ascending:
+    if not options.ascending:
         order = order[::-1]
     few = table["outcomes"][order] < options.few
     order = np.concatenate([order[~few], order[few]])[: max(0, options.rows)]

@@ -79,7 +79,7 @@ def run_demo(
 ) -> Demo:
     """Replay the flights (or `stream`) through `METHODS`; a table goes to `to`, a picture and a report into `out`.
 
-    `to` is standard output and `log`, which shows the progress, standard error unless told. Without the data of the
+    `to` is standard output by default, and `log`, which shows the progress, standard error. Without the data of the
     flights the paper's covariate drift takes their place; without scikit-learn or matplotlib it raises `MissingExtra`.
     """
     to, log = to or sys.stdout, log or sys.stderr

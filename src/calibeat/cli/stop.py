@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import FrameType
@@ -35,6 +35,15 @@ class Stop:
         """Raise `Stopped` if a signal has come. A long command calls this between its steps."""
         if self._came and not self.is_done:
             raise Stopped(self._came[0])
+
+    def checked(self, step: Callable[[int], None]) -> Callable[[int], None]:
+        """A step that looks for a signal first."""
+
+        def checked(count: int) -> None:
+            self.check()
+            step(count)
+
+        return checked
 
     def hold(self) -> None:
         """From here on a signal is only remembered: a step has begun that must not be broken off."""

@@ -132,7 +132,7 @@ class Client(_Shell):
 
     Raises
     ------
-    InvalidInput : the address is none.
+    InvalidInput : the address does not begin with http:// or https://.
     MissingExtra : httpx is not installed.
 
     >>> with Client("http://127.0.0.1:8377") as client:  # doctest: +SKIP
@@ -189,7 +189,7 @@ class Client(_Shell):
                 except self._http.TransportError as error:
                     reply = _unanswered(error)
         finally:
-            steps.close()  # now, and not when a traceback lets go of it: other calls wait for their turn
+            steps.close()  # now, not when a traceback is freed: other calls wait for their turn
 
 
 class AsyncClient(_Shell):

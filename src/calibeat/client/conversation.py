@@ -147,8 +147,9 @@ class Conversation:
 
         Raises
         ------
-        InvalidInput : the service cannot read the event, or an event of this id had another score (`OutcomeConflict`).
-        NotAllowed, Busy, Unreachable, ServiceError : no answer after all retries, or one that is none.
+        InvalidInput : the service cannot read the event.
+        OutcomeConflict : the event of this id had another score.
+        NotAllowed, Busy, Unreachable, ServiceError : the token is refused, or no good answer came after all retries.
         """
         event: dict[str, Any] = {"stream": stream, "id": new_id() if id is None else id, "score": float(score)}
         if time is not None:
@@ -262,14 +263,14 @@ class Conversation:
                 return statuses + [done.get(id(event), "buffered") for event in rest]
         except CalibeatError:
             raise  # the caller is told; what was in the buffer is there still
-        except BaseException:  # interrupted or cancelled: nobody is told what arrived
+        except BaseException:  # interrupted or cancelled: what arrived is not known
             if not are_kept:
                 self.buffer.add(rest)
             raise
         return statuses
 
     def _must_wait(self, part: list[dict[str, Any]]) -> bool:
-        """Whether outcomes go behind those in the buffer: in an outage, if nobody is sending those, or for their order.
+        """Whether outcomes go behind those in the buffer: in an outage, if no call sends those, or for their order.
 
         While a call delivers the buffer after an outage, others send their own: the buffer must not grow then.
         """
@@ -289,8 +290,8 @@ class Conversation:
     def _go_on(self, first: int, asked_for: str | None) -> Steps[Done]:
         """Try to end the outage -> what became of the outcomes; nothing if that failed or is not for this call to do.
 
-        A call whose own attempt has failed (`first` is 1) makes the retries. Others make one attempt, if it is time for
-        one: a caller must not wait for every outcome anew.
+        A call whose own attempt has failed (`first` is 1) makes the retries. Others make one attempt, if one is
+        due: a caller must not wait for the retries with every outcome.
         """
         last = self._attempts if first else 1
         if first == last or (not first and self._is_away and clock.monotonic() < self._away_until):
@@ -426,7 +427,7 @@ class Buffer:
                 self._make_room()
 
     def _make_room(self) -> None:
-        """Those that are being sent count only if they come back: whoever is answered needs no room."""
+        """Drop the oldest beyond `most`. Those that are being sent do not count: most of them never come back."""
         while len(self._events) - self._sending > self.most:
             del self._events[self._sending]
             self.dropped += 1
@@ -477,7 +478,7 @@ class Buffer:
         """Why an outcome was refused."""
         with self._lock:
             found = (refusal.reason for refusal in reversed(self.refusals) if refusal.event is event)
-            return next(found, "the service refused it")  # one of so many that its reason was let go
+            return next(found, "the service refused it")  # older than the reasons that are kept
 
     def refuse(self, at: int, reason: str) -> None:
         """One of those that were sent is set aside: the service said that it will never take it."""
@@ -494,7 +495,7 @@ class Buffer:
 
 
 def new_id() -> str:
-    """An id that nobody else makes."""
+    """A random id."""
     return uuid.uuid4().hex
 
 

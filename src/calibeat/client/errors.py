@@ -31,7 +31,7 @@ class Unreachable(ServiceError):
 
 
 def detail_of(content: bytes) -> dict[str, Any]:
-    """What an answer says about an error: `code`, `message`, `at`; empty if it is none of the service.
+    """What an answer says about an error: `code`, `message`, `at`; empty if the service did not write it.
 
     >>> detail_of(b'{"error": {"code": "full", "message": "the queue is full", "at": null}}')["code"]
     'full'

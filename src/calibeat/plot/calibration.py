@@ -24,7 +24,7 @@ COUNTED = "calibeat-count"  # marks the text that says how many events the talle
 PERFECT = "perfectly calibrated"
 WINDOWS = 20
 DRAWS = 400  # of the counts that a calibrated forecaster could have seen
-MOST_PANELS = 12  # classes that are drawn unless told; the most common ones
+MOST_PANELS = 12  # classes that are drawn by default: the most common ones
 
 
 def _figure(width: float, height: float) -> Any:
@@ -99,7 +99,7 @@ class Display:
 
 
 class ReliabilityDisplay(Display):
-    """A reliability diagram: what happened when so much was forecast.
+    """A reliability diagram: how often events happened, by what was forecast.
 
     *How to read it.* Events are put into bins by their forecast; each point is a bin, its mean forecast to the right
     and the share of its events that happened upwards. On the dotted diagonal the forecasts were right; a point below
@@ -157,7 +157,7 @@ class ReliabilityDisplay(Display):
         ax: Any = None,
         **kwargs: Any,
     ) -> Self:
-        """One method of a backtest (the one that it recommends, if not told), over a period (0: the whole log)."""
+        """One method of a backtest (by default the one that it recommends), over a period (0: the whole log)."""
         payload, method = _method_of(result, method)
         drawn = payload["reliability"]["methods"][method]
         bins = drawn[check_whole("period", period, 0, len(drawn) - 1)]
@@ -182,7 +182,7 @@ class ReliabilityDisplay(Display):
 
 
 class ConfidenceReliabilityDisplay(ReliabilityDisplay):
-    """A reliability diagram of the top class: how often it was right when it had so much confidence.
+    """A reliability diagram of the top class: how often it was right, by its confidence.
 
     It reads like a `ReliabilityDisplay`: a point below the diagonal is a model that is too sure of itself.
 
@@ -349,7 +349,7 @@ class CalibrationOverTimeDisplay(Display):
     ) -> Self:
         """Outcomes and forecasts in the order of time, in windows of equally many events; `times` are for the axis.
 
-        There are 20 windows, or fewer if there are fewer events, unless told. Times are dates, their texts (ISO 8601;
+        There are 20 windows, or fewer if there are fewer events, by default. Times are dates, their texts (ISO 8601;
         UTC unless they say otherwise), or numbers, which stay numbers; they are all there and never go back.
         """
         y, p = check_outcomes(y_true), check_scores(y_prob, "forecast")
@@ -372,7 +372,7 @@ class CalibrationOverTimeDisplay(Display):
     def from_backtest(
         cls, result: Any, *, method: str | None = None, name: str | None = None, ax: Any = None, **kwargs: Any
     ) -> Self:
-        """One method of a backtest (the one that it recommends, if not told).
+        """One method of a backtest (by default the one that it recommends).
 
         The shade takes the forecasts of each window to be spread over the bins as they are over the whole log.
         """
@@ -438,7 +438,7 @@ def _clock(y: Vector, times: Any) -> npt.NDArray[Any]:
     array = to_array(times)
     if not isinstance(array, (list, tuple)):
         array = np.asarray(array)
-    if not isinstance(array, np.ndarray) or array.dtype.kind == "O":  # periods of pandas are told by their beginnings
+    if not isinstance(array, np.ndarray) or array.dtype.kind == "O":  # periods of pandas count by their beginnings
         array = [getattr(moment, "start_time", moment) for moment in array]
     check_lengths(y_true=len(y), times=len(array))
     column, zoned = read_column("times", array)
@@ -456,7 +456,7 @@ def _clock(y: Vector, times: Any) -> npt.NDArray[Any]:
 
 
 def _without_zone(moments: list[Any]) -> list[Any]:
-    """NumPy's times have no zone: those that say UTC lose the word, others are told in UTC."""
+    """Times in UTC without a zone, which NumPy's times cannot have."""
     from datetime import UTC, datetime
 
     parsed = [datetime.fromisoformat(moment) if isinstance(moment, str) else moment for moment in moments]

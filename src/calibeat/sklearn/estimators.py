@@ -104,6 +104,12 @@ class OnlineCalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstima
     >>> model.score_method_, model.predict_proba(X[2000:]).shape
     ('decision_function', (1000, 2))
 
+    Raises
+    ------
+    ValueError : labels, classes, rows or parameters are not what they must be; `InvalidInput` is one, too.
+    TypeError : weights or unknown arguments are given.
+    NotFittedError : `partial_fit` before `fit`, and the estimator is not frozen.
+
     References: scikit-learn's issue 34312 on what goes wrong when probabilities are taken for logits.
     """
 
@@ -139,7 +145,7 @@ class OnlineCalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstima
             seen, first = np.unique(y), self._rows_of_base(n)
             if len(seen) < 2:
                 raise ValueError(f"y must have two classes, got one class only so far: {seen.tolist()}")
-            new_calibrator(self, seen)  # a method that is none is refused before the base is fitted
+            new_calibrator(self, seen)  # refuses a bad method before the base is fitted
             if len(early := np.unique(y[:first])) < len(seen):
                 every = "both" if len(seen) == 2 else f"all {len(seen)}"
                 raise ValueError(
@@ -156,8 +162,8 @@ class OnlineCalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstima
         known = outputs(model, method, _safe_indexing(X, slice(0, first)), K) if first else answers
         margin = method == "decision_function"
         scale = margin_scale(known) if margin else 1.0
-        delay = delay_of_fit(self.delay, n - first)
-        learn_late(calibrator, as_probability(answers, margin=margin, scale=scale), outcomes[first:], delay)
+        scores = as_probability(answers, margin=margin, scale=scale)
+        learn_late(calibrator, scores, outcomes[first:], self.delay, together=False)
         self._take(model, classes, method, scale, calibrator)
         return self
 
@@ -193,7 +199,7 @@ class OnlineCalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstima
         answers = outputs(model, method, X, len(labels))
         margin = method == "decision_function"
         scale = self.margin_scale_ if started else margin_scale(answers) if margin else 1.0
-        learn_late(calibrator, as_probability(answers, margin=margin, scale=scale), outcomes, None)
+        learn_late(calibrator, as_probability(answers, margin=margin, scale=scale), outcomes, None, together=True)
         if not started:  # only now: what was refused leaves nothing behind
             self._take(model, labels, method, scale, calibrator)
         return self
@@ -201,7 +207,8 @@ class OnlineCalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstima
     def predict_proba(self, X: Any) -> Vector:
         """Probabilities of the classes, from what is known now; nothing is learnt."""
         check_is_fitted(self)
-        answers, margin = outputs(self.estimator_, self.score_method_, X, len(self.classes_)), self._has_margins
+        answers = outputs(self.estimator_, self.score_method_, X, len(self.classes_))
+        margin = self.score_method_ == "decision_function"
         p: Vector = self.calibrator_.predict_many(as_probability(answers, margin=margin, scale=self.margin_scale_))
         return p if p.ndim == 2 else np.column_stack([1.0 - p, p])
 
@@ -209,10 +216,6 @@ class OnlineCalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstima
         """The most probable class."""
         p = self.predict_proba(X)
         return self.classes_[p.argmax(axis=1)]
-
-    @property
-    def _has_margins(self) -> bool:
-        return bool(self.score_method_ == "decision_function")
 
     def _take(
         self, model: Any, classes: Labels, method: str, scale: float, calibrator: Calibrator | MultiCalibrator
@@ -267,6 +270,11 @@ class ScoreCalibrator(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     together; `transform` gives forecasts from what is known now, in the shape in which the scores
     came. (So does `fit_transform`, which has then seen the labels of what it forecasts: to judge a method, transform
     the rows that come next.)
+
+    Raises
+    ------
+    ValueError : scores, labels or parameters are not what they must be; `InvalidInput` is one, too.
+    TypeError : weights or unknown arguments are given.
 
     >>> import numpy as np
     >>> rng = np.random.default_rng(0)
@@ -333,8 +341,7 @@ class ScoreCalibrator(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         labels = two_classes(y, classes) if reset else self.classes_
         outcomes = outcomes_of(y, labels)
         scale = (margin_scale(scores) if self.scale == "logit" else 1.0) if reset else self.margin_scale_
-        delay = None if together else delay_of_fit(self.delay, len(scores))
-        learn_late(calibrator, self._as_probability(scores, scale), outcomes, delay)
+        learn_late(calibrator, self._as_probability(scores, scale), outcomes, self.delay, together=together)
         self.calibrator_, self.classes_, self.margin_scale_ = calibrator, labels, scale
         take_features(self, reader)
         return self
@@ -380,7 +387,7 @@ def binary_calibrator(estimator: Any) -> Calibrator:
 
 
 def new_calibrator(estimator: Any, classes: Any) -> Calibrator | MultiCalibrator:
-    """The calibrator of an estimator that has seen nothing, for so many classes."""
+    """The calibrator of an estimator that has seen nothing, for two classes or more."""
     method = estimator.method
     if len(classes) == 2:
         return binary_calibrator(estimator)
@@ -392,19 +399,16 @@ def new_calibrator(estimator: Any, classes: Any) -> Calibrator | MultiCalibrator
     return MultiCalibrator(classes, "multi" if method == "auto" else method)
 
 
-def delay_of_fit(delay: int | None, rows: int) -> int:
-    """How late the labels of `fit` come: as told, or by a quarter of the rows, and at least one.
+def learn_late(
+    calibrator: Calibrator | MultiCalibrator, scores: Vector, outcomes: Any, delay: int | None, *, together: bool
+) -> None:
+    """Forecast row after row and learn the outcome of each `delay` rows later, or all of them together at the end.
 
-    Nothing tells `fit` how far ahead it will be asked. All labels at the end make AUTO too careful, each in turn too
-    bold; a quarter is better than both on most streams (docs/gallery.md).
+    Nothing tells `fit` how far ahead it will be asked, if `delay` is None. All labels at the end make AUTO too careful,
+    each in turn too bold; a quarter of the rows is better than both on most streams (docs/gallery.md).
     """
-    return max(1, rows // 4) if delay is None else check_whole("delay", delay, 0, sys.maxsize)
-
-
-def learn_late(calibrator: Calibrator | MultiCalibrator, scores: Vector, outcomes: Any, delay: int | None) -> None:
-    """Forecast row after row and learn the outcome of each `delay` rows later, or (also None) at the end."""
     n = len(scores)
-    late = n if delay is None else check_whole("delay", delay, 0, sys.maxsize)
+    late = n if together else max(1, n // 4) if delay is None else check_whole("delay", delay, 0, sys.maxsize)
     if late == 0:
         calibrator.run(scores, outcomes)
     else:
@@ -424,7 +428,7 @@ def take_features(estimator: Any, other: Any) -> None:
 
 
 def refuse_weights(estimator: BaseEstimator, args: tuple[Any, ...], params: dict[str, Any]) -> None:
-    """Raise if there are weights, or arguments that nobody knows."""
+    """Raise if there are weights, or unknown arguments."""
     name = type(estimator).__name__
     # By scikit-learn's custom what comes next by position are weights.
     if params.pop("sample_weight", None) is not None or any(value is not None for value in args):
@@ -439,13 +443,6 @@ def checked_labels(y: Any) -> Labels:
     assert_all_finite(y, input_name="y")
     check_classification_targets(y)
     return np.asarray(y)
-
-
-def check_binary(y: Labels) -> None:
-    """Raise unless there are two classes."""
-    kind = type_of_target(y, input_name="y", raise_unknown=True)
-    if kind != "binary":
-        raise ValueError(f"Only binary classification is supported. The type of the target is {kind}.")
 
 
 def classes_of(model: Any, seen: Labels | None) -> Labels:
@@ -472,7 +469,9 @@ def two_classes(y: Labels, classes: Any) -> Labels:
             if seen.dtype.kind in "biuf" and seen[0] in custom:
                 return np.array(custom).astype(seen.dtype)
         raise ValueError(f"y has one class only so far, {seen.tolist()}: name both by classes=, in partial_fit")
-    check_binary(seen)
+    kind = type_of_target(seen, input_name="y", raise_unknown=True)
+    if kind != "binary":
+        raise ValueError(f"Only binary classification is supported. The type of the target is {kind}.")
     return seen
 
 

@@ -31,7 +31,6 @@ from .eventtable import (
     EXPIRED,
     HELD,
     HOLDS,
-    INDEX,
     LEARNT,
     OPEN,
     SETTLED,
@@ -40,7 +39,6 @@ from .eventtable import (
     Output,
     Pages,
     PageStore,
-    Region,
     SettledEvents,
     bytes_of,
     in_order,
@@ -91,7 +89,7 @@ class Bucket:
         ]
         columns += [] if rules.mature is None else [("known", pa.int64())]
         schema = pa.schema([("hash", pa.int64()), key, *columns])
-        self._events = Pages(Region(events, 0, INDEX), schema, rules.pages)  # those that wait
+        self._events = Pages(events, schema, rules.pages)  # those that wait
         self._settled = SettledEvents(events, schema, rules.pages, forgets=rules.expire is not None)
         batch = [key, ("id", pa.string()), ("time", pa.int64()), ("score", pa.float64()), ("outcome", pa.float64())]
         hashes = [("key_hash", pa.int64()), ("event_hash", pa.int64())]

@@ -212,7 +212,7 @@ class SettledEvents:
     def __init__(self, store: PageStore, schema: Any, pages: int, *, forgets: bool) -> None:
         self._store, self._schema, self._forgets = store, schema, forgets
         kinds = pa.schema([("hash", pa.int64()), ("segment", pa.int32())])
-        self._index = Pages(Region(store, INDEX, META), kinds, pages)
+        self._index = Pages(store, kinds, pages, begin=INDEX)
         self._segments = pa.schema([("segment", pa.int32()), ("latest", pa.int64())])
 
     def find(self, hashes: Ints) -> tuple[Any, tuple[Any, Taken]]:
@@ -291,29 +291,6 @@ class PageStore(Protocol):
         """Which there are."""
 
 
-class Region:
-    """Some of the pages of a store, from one number to another, with numbers of their own from 0 on."""
-
-    def __init__(self, store: PageStore, begin: int, end: int) -> None:
-        self._store, self._begin, self._end = store, begin, end
-
-    def get(self, page: int) -> bytes | None:
-        """The content of a page, None if there is none."""
-        return self._store.get(self._begin + page)
-
-    def put(self, page: int, content: bytes) -> None:
-        """Replace the content of a page."""
-        self._store.put(self._begin + page, content)
-
-    def remove(self, page: int) -> None:
-        """Forget a page."""
-        self._store.remove(self._begin + page)
-
-    def pages(self) -> list[int]:
-        """Which there are."""
-        return [page - self._begin for page in self._store.pages() if self._begin <= page < self._end]
-
-
 class Taken(NamedTuple):
     """Pages that were taken, to be given back to `put`: which they are, and the rows in them that stay."""
 
@@ -322,10 +299,10 @@ class Taken(NamedTuple):
 
 
 class Pages:
-    """Rows of one schema, whose first column is `hash`, in `count` pages of a store."""
+    """Rows of one schema, whose first column is `hash`, in `count` pages of a store, from number `begin` on."""
 
-    def __init__(self, store: PageStore, schema: Any, count: int) -> None:
-        self._store, self.schema, self._count = store, schema, count
+    def __init__(self, store: PageStore, schema: Any, count: int, begin: int = 0) -> None:
+        self._store, self.schema, self._count, self._begin = store, schema, count, begin
 
     def take(self, hashes: Ints) -> tuple[Any, Taken]:
         """The rows with one of these hashes, out of their pages."""
@@ -337,16 +314,14 @@ class Pages:
 
     def sweep(self, leave: Callable[[Any], Flags]) -> tuple[Any, Taken]:
         """Look at every page: the rows that are to leave, out of their pages."""
-        tables = {page: self._read([page]) for page in self._store.pages()}
+        used = [page - self._begin for page in self._store.pages()]
+        tables = {page: self._read([page]) for page in used if 0 <= page < self._count}
         masks = {page: leave(table) for page, table in tables.items()}
         pages = [page for page, mask in masks.items() if mask.any()]
         if not pages:
             return self.schema.empty_table(), Taken(np.empty(0, dtype=np.int64), self.schema.empty_table())
-        table, mask = (
-            pa.concat_tables([tables[page] for page in pages]),
-            np.concatenate([masks[page] for page in pages]),
-        )
-        return self._split(table, mask, np.array(pages))
+        table = pa.concat_tables([tables[page] for page in pages])
+        return self._split(table, np.concatenate([masks[page] for page in pages]), np.array(pages))
 
     def _split(self, table: Any, mask: Flags, pages: Ints) -> tuple[Any, Taken]:
         if not mask.any():
@@ -362,16 +337,16 @@ class Pages:
         begins, ends = (np.searchsorted(page_of, taken.pages, side=side).tolist() for side in ("left", "right"))
         for page, begin, end in zip(taken.pages.tolist(), begins, ends, strict=True):
             if begin < end:
-                self._store.put(page, packed(table.slice(begin, end - begin)))
+                self._store.put(self._begin + page, packed(table.slice(begin, end - begin)))
             else:
-                self._store.remove(page)
+                self._store.remove(self._begin + page)
 
     def _page_of(self, hashes: Ints) -> Ints:
         # The lowest bits chose the bucket.
         return (hashes >> np.int64(32)) % self._count
 
     def _read(self, pages: list[int]) -> Any:
-        contents = [self._store.get(page) for page in pages]
+        contents = [self._store.get(self._begin + page) for page in pages]
         tables = [with_columns(unpacked(content), self.schema) for content in contents if content is not None]
         return pa.concat_tables(tables).combine_chunks() if tables else self.schema.empty_table()
 

@@ -99,7 +99,7 @@ def calibrate(
         to serve: what is not learnt here is not learnt later.
     bad : "stop": the job fails at the first row that cannot be used, and names it. "skip": such rows are left out;
         `bad_rows` gives them with the reason.
-    partitions : so many; as Spark has it set if not given. Results never depend on it.
+    partitions : how many; Spark's own setting if not given. Results never depend on it.
     path : a folder to write both results to, once, as Parquet; both frames then read from it. Without it each frame
         computes when it is used, with the same bits: cache them, or give a path, where both are used.
 

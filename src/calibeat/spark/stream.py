@@ -70,7 +70,7 @@ def calibrate_stream(
         in `outcomes`, if it is another.
     method, seed, independent : as in `Bank`.
     state : a state frame, a bank or the path of its file to start from, in the first micro-batch of a new checkpoint.
-    expire : so long after its score an event is forgotten: a time such as ``"30d"``. Until then repeats are recognised.
+    expire : the age at which an event is forgotten: a time such as ``"30d"``. Until then repeats are recognised.
         Without it nothing is ever forgotten, and nothing is dropped by a watermark.
     expire_as : 0 or 1: learn this for an event whose outcome has not come by then. If not given it is not learnt.
     mature : the age at which outcomes are learnt, a time such as ``"7d"``, shorter than `expire`. An outcome that comes
