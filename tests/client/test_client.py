@@ -57,6 +57,14 @@ def test_the_examples_of_the_docstrings_run(tmp_path: Path) -> None:
         assert found == 2
 
 
+def test_both_clients_have_the_same_signatures() -> None:
+    for name in ("predict", "predict_many", "outcome", "outcomes", "flush", "stream", "streams"):
+        one, other = getattr(Client, name), getattr(AsyncClient, name)
+        assert inspect.signature(one) == inspect.signature(other) and one.__doc__ == other.__doc__
+        assert inspect.iscoroutinefunction(other) and not inspect.iscoroutinefunction(one)
+    assert str(inspect.signature(Client.streams)).endswith("limit: 'int' = 100) -> 'list[dict[str, Any]]'")
+
+
 def test_forecasts_and_outcomes(url: str) -> None:
     with Client(url) as client:
         answer = client.predict("paris", 0.83, id="c1", time=1_790_000_000)

@@ -21,7 +21,7 @@ T = TypeVar("T")
 Call = Callable[Concatenate[Conversation, P], Steps[T]]
 
 
-class _Shell:
+class _BaseClient:
     """What both clients share: the constructor, and the numbers of the buffer."""
 
     _HTTPX: ClassVar[str]  # the class of httpx that sends
@@ -78,12 +78,12 @@ def _unanswered(error: Exception) -> Reply:
 
 
 def _named(method: Any, call: Any) -> Any:
-    """The name, text and signature of a call, which returns what the conversation ends with."""
+    """Give a method the name, text and signature of a call; it returns what the conversation ends with."""
     functools.update_wrapper(method, call)
     del method.__wrapped__
-    signature = inspect.signature(call)
-    returned = str(signature.return_annotation).removeprefix("Steps[").removesuffix("]")
-    method.__signature__ = signature.replace(return_annotation=returned)
+    returned = call.__annotations__["return"].removeprefix("Steps[").removesuffix("]")
+    method.__annotations__ = {**call.__annotations__, "return": returned}
+    method.__signature__ = inspect.signature(call).replace(return_annotation=returned)
     return method
 
 
@@ -105,7 +105,7 @@ def _awaited(call: Call[P, T]) -> Callable[Concatenate[AsyncClient, P], Coroutin
     return _named(method, call)
 
 
-class Client(_Shell):
+class Client(_BaseClient):
     """A calibration service, over HTTP.
 
     Every event has an id, which is made here if the caller gives none. A request that gets no answer is sent again with
@@ -192,7 +192,7 @@ class Client(_Shell):
             steps.close()  # now, not when a traceback is freed: other calls wait for their turn
 
 
-class AsyncClient(_Shell):
+class AsyncClient(_BaseClient):
     """`Client` with `await`: same arguments, same calls, same answers. A call may be cancelled at any moment.
 
     >>> async def example(url):

@@ -24,11 +24,10 @@ import msgspec
 from calibeat._util.check import shown
 from calibeat.errors import CalibeatError, InvalidInput, OutcomeConflict, UnknownForecast
 
-from .errors import Busy, ServiceError, Unreachable, detail_of, error_of
+from .errors import RETRIED, Busy, ServiceError, Unreachable, detail_of, error_of
 
 log = logging.getLogger("calibeat.client")
 T = TypeVar("T")
-RETRIED = frozenset({429, 502, 503, 504})  # statuses that say nothing about the request itself
 INVALID, TOO_LARGE = 400, 413
 LARGEST_BATCH = 5_000  # events in one request
 LARGEST_BODY = 4_000_000  # bytes in one request: the service takes 4 MiB
@@ -54,11 +53,11 @@ class Answer:
 
 @dataclass(frozen=True)
 class Retries:
-    """How often to try, and how long to wait in between: random times, so that clients do not come back together."""
+    """How often to try again, and how long to wait in between: random times, so that clients do not come together."""
 
     times: int = 5
-    first: float = 0.1
-    longest: float = 5.0
+    first: float = 0.1  # seconds before the first retry, at most; doubled with each further one
+    longest: float = 5.0  # seconds
 
     def wait(self, attempt: int, asked_for: str | None = None) -> float:
         """Seconds to wait after a failed attempt (0, 1, ...); at least what the service asked for.

@@ -122,6 +122,8 @@ class ReliabilityDisplay(Display):
     ([2, 2], 'model')
     """
 
+    _axis_labels = ("mean forecast", "share that happened")
+
     def __init__(
         self, mean_forecast: Any, mean_outcome: Any, count: Any, low: Any, high: Any, *, name: str | None = None
     ) -> None:
@@ -177,7 +179,7 @@ class ReliabilityDisplay(Display):
         m = len(self.count)
         self._draw_counts((np.arange(m) + 0.05) / m, 0.9 / m, self.count, 0.13)
         self.ax_.set(xlim=(-0.02, 1.02), ylim=(-0.02, 1.02))
-        self._finish("mean forecast", "share that happened")
+        self._finish(*self._axis_labels)
         return self
 
 
@@ -192,6 +194,8 @@ class ConfidenceReliabilityDisplay(ReliabilityDisplay):
     >>> display.count.tolist()
     [0, 4]
     """
+
+    _axis_labels = ("confidence of the top class", "share that was right")
 
     @classmethod
     def from_predictions(  # type: ignore[override]  # labels and a matrix, where the parent takes outcomes and a column
@@ -209,12 +213,6 @@ class ConfidenceReliabilityDisplay(ReliabilityDisplay):
         """Labels (column numbers, or those of `classes`) and an (n, K) matrix of forecasts, drawn."""
         curve = metrics.confidence_reliability_curve(labels, forecasts, bins, classes=classes)
         return cls(*_with_interval(curve, confidence), name=name).plot(ax, **kwargs)
-
-    def plot(self, ax: Any = None, name: str | None = None, **kwargs: Any) -> Self:
-        """Draw on `ax`, or on a figure of its own; further arguments are those of the line."""
-        super().plot(ax, name, **kwargs)
-        self.ax_.set(xlabel="confidence of the top class", ylabel="share that was right")
-        return self
 
 
 class ClasswiseReliabilityDisplay(Display):

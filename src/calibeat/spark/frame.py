@@ -42,7 +42,7 @@ from .columns import (
     read,
 )
 from .session import check_frame, check_libraries
-from .state import FORMAT, bank_of, described, from_bytes, state_to_resume, to_bytes
+from .state import as_state, bank_of, described, from_bytes, state_to_resume, to_bytes
 
 pa = LazyModule("pyarrow")
 pc = LazyModule("pyarrow.compute")
@@ -171,8 +171,7 @@ def _lazy(frame: Any, placed: Any, work: Partition) -> Calibrated:
     narrow = placed.select(*_needed(placed, work))
     kind = _key_kind(frame, work.roles)
     rows = narrow.mapInArrow(replace(work, events=False, columns=()), f"key {kind}, row binary")
-    state = rows.select("key", "row", F.lit(work.described).alias("method"), F.lit(FORMAT).alias("version"))
-    return Calibrated(forecasts, state)
+    return Calibrated(forecasts, as_state(rows, work.described))
 
 
 def _written(frame: Any, placed: Any, work: Partition, path: str | os.PathLike[str]) -> Calibrated:
@@ -183,10 +182,9 @@ def _written(frame: Any, placed: Any, work: Partition, path: str | os.PathLike[s
     both = placed.mapInArrow(work, StructType([*fields, StructField(ROW, BinaryType())]))
     both.write.parquet(os.fspath(path))
     both = frame.sparkSession.read.parquet(os.fspath(path))
-    rows = both.where(F.col(ROW).isNotNull())
     own = F.col(quoted(work.roles.key)).cast(_key_kind(frame, work.roles)).alias("key")
-    given = F.lit(work.described).alias("method"), F.lit(FORMAT).alias("version")
-    return Calibrated(both.where(F.col(ROW).isNull()).drop(ROW), rows.select(own, F.col(ROW).alias("row"), *given))
+    rows = both.where(F.col(ROW).isNotNull()).select(own, F.col(ROW).alias("row"))
+    return Calibrated(both.where(F.col(ROW).isNull()).drop(ROW), as_state(rows, work.described))
 
 
 def _needed(placed: Any, work: Partition) -> list[str]:

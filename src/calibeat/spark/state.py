@@ -31,6 +31,7 @@ from calibeat.monitor.monitor import Monitor
 from .session import check_frame, check_libraries, has_streams
 
 pa = LazyModule("pyarrow")
+F = LazyModule("pyspark.sql.functions")
 
 FORMAT = 1  # the version of this layout
 COLUMNS = ("key", "row", "method", "version")
@@ -126,6 +127,11 @@ def check_same(found: list[tuple[Any, Any]], wanted: str | None = None) -> str:
     if not found:
         raise InvalidInput("state must hold one key at least, got none")
     return str(found[0][0])
+
+
+def as_state(rows: Any, text: str) -> Any:
+    """A frame of `key` and `row` as a state frame of that description."""
+    return rows.select("key", "row", F.lit(text).alias("method"), F.lit(FORMAT).alias("version"))
 
 
 def state_to_resume(state: Any, spark: Any, wanted: str) -> Any:

@@ -22,7 +22,7 @@ from .bucket import Bucket, Rules
 from .columns import TIMESTAMPS, check_column, first_wrong, quoted
 from .eventtable import BAD, COLUMNS, LATE, one_array, packed, statuses, unpacked
 from .session import check_frame, check_libraries
-from .state import FORMAT, described, state_to_resume
+from .state import as_state, described, state_to_resume
 
 pa = LazyModule("pyarrow")
 pc = LazyModule("pyarrow.compute")
@@ -215,7 +215,7 @@ def stream_state(
         raise InvalidInput(f"a stream must have served one key at least, got none - in {checkpoint}")
     strings = str(unpacked(first[0]["content"]).schema.field("key").type) == "string"
     rows = pages.mapInArrow(_unpacked, f"key {'string' if strings else 'bigint'}, row binary")
-    return rows.select("key", "row", F.lit(text).alias("method"), F.lit(FORMAT).alias("version"))
+    return as_state(rows, text)
 
 
 def _unpacked(batches: Iterator[Any]) -> Iterator[Any]:  # pragma: no cover - it runs in Spark's workers
