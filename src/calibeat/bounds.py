@@ -6,9 +6,7 @@ B is the radius of the ball of parameters compared with, T the number of events,
 >>> round(bounds.hops_calibration(eps=0.1, T=10_000), 3)      # an adversary cannot push HOPS's expected CE above this
 0.25
 
-Raises
-------
-InvalidInput : by every function: an argument is out of its range, or not a number.
+Every function raises `InvalidInput` if an argument is out of its range, or not a number.
 """
 
 from __future__ import annotations

@@ -8,10 +8,8 @@ outcome y_b. All sums run over the bins that are not empty.
 >>> round(metrics.calibration_error(y, p), 3), round(metrics.brier_score(y, p), 4)
 (0.2, 0.0425)
 
-Raises
-------
-InvalidInput : by every function: an array is empty, ragged or of another length than its partner, a value is not what
-    it must be (the message names the first bad row), or a parameter is out of its range.
+Every function raises `InvalidInput` if an array is empty, ragged or of another length than its partner, if a value is
+not what it must be (the message names the first bad row), or if a parameter is out of its range.
 """
 
 from __future__ import annotations
