@@ -12,7 +12,7 @@ import numpy as np
 from calibeat import AUTO, BM, FPS, HOPS, OPS, SWPS, TOPS, WPS, BacktestResult, backtest, metrics
 from calibeat._util.extras import need
 from calibeat._util.progress import progress
-from calibeat._util.types import Flags, Vector
+from calibeat._util.types import Flags, Ints, Vector
 from calibeat.errors import MissingExtra
 from calibeat.examples import ExampleStream, covariate_drift, flights
 from calibeat.report.page import html
@@ -101,13 +101,15 @@ def run_demo(
         step(1, "counting and drawing")
         counted = counted_events(stream)
         rows = [evaluate(name, stream, forecast, counted) for name, forecast in forecasts.items()]
+        happened = group_means(stream, stream.outcomes, counted)
+        means = {name: group_means(stream, forecasts[name], counted) for name in DRAWN}
         with outputs([picture, page], stop or Stop()) as opened:
-            draw(stream, forecasts, counted, opened[picture])
+            draw(stream, np.unique(stream.group[counted]), happened, means, opened[picture])
             step(1, "writing the report")
             opened[page].write(html(result.payload).encode())
-    to.write(f"\n{notice}{report(stream, rows, counted)}\n\n")
-    to.write(f"{means_in_words(stream, forecasts, counted)}\nPicture written to {picture.resolve()}\n")
-    to.write(f"Report written to {page.resolve()}\n")
+    gaps = ", ".join(f"{name} {100 * np.abs(mean - happened).mean():.1f}" for name, mean in means.items())
+    to.write(f"\n{notice}{report(stream, rows, counted, gaps)}\n")
+    to.write(f"Picture written to {picture.resolve()}\nReport written to {page.resolve()}\n")
     return Demo(stream, rows, picture, page)
 
 
@@ -150,8 +152,8 @@ def group_means(stream: ExampleStream, values: Vector, counted: Flags) -> Vector
 # ---- words -------------------------------------------------------------------------------------------------------
 
 
-def report(stream: ExampleStream, rows: list[MethodErrors], counted: Flags) -> str:
-    """The table, with what it counts above it and how to read it below."""
+def report(stream: ExampleStream, rows: list[MethodErrors], counted: Flags, gaps: str) -> str:
+    """The table, with what it counts above it and how to read it and the picture below."""
     raw, known = next(row for row in rows if row.method == "raw"), "at once"
     if stream.due is not None:
         waited = (stream.due - np.arange(len(stream.scores)))[stream.labelled]
@@ -169,7 +171,10 @@ CE: events forecast at about 10 %, 20 %, ... should happen that often; this is t
 {stream.group_adjective} CE: the same for each stretch of time alone, where too high and too low cannot cancel: raw
 scores are off by {100 * raw.group_ce:.1f} points, {best.method} by {100 * best.group_ce:.1f}.
 Brier and log-loss also reward telling events apart. In the log-loss what happened counts as forecast with at least
-{LOG_LOSS_FLOOR:g}."""
+{LOG_LOSS_FLOOR:g}.
+
+The picture: how far each {stream.group_adjective} mean forecast is from what happened, on average in points: {gaps}.
+A mean can be right while high forecasts are too high and low ones too low; that is what CE adds."""
 
 
 def table(rows: list[MethodErrors], group_adjective: str) -> str:
@@ -186,28 +191,15 @@ def table(rows: list[MethodErrors], group_adjective: str) -> str:
     return "\n".join(line.rstrip() for line in lines)
 
 
-def means_in_words(stream: ExampleStream, forecasts: dict[str, Vector], counted: Flags) -> str:
-    """What the picture shows, in numbers, and what it does not show."""
-    happened = group_means(stream, stream.outcomes, counted)
-    gaps = {name: np.abs(group_means(stream, forecasts[name], counted) - happened).mean() for name in DRAWN}
-    shown = ", ".join(f"{name} {100 * gap:.1f}" for name, gap in gaps.items())
-    return f"""\
-The picture: how far each {stream.group_adjective} mean forecast is from what happened, on average in points: {shown}.
-A mean can be right while high forecasts are too high and low ones too low; that is what CE adds."""
-
-
 # ---- picture -----------------------------------------------------------------------------------------------------
 
 
-def draw(stream: ExampleStream, forecasts: dict[str, Vector], counted: Flags, file: IO[bytes]) -> None:
+def draw(stream: ExampleStream, groups: Ints, happened: Vector, lines: dict[str, Vector], file: IO[bytes]) -> None:
     """Mean forecast of each group against its outcome rate, as a PNG; matplotlib's global state stays untouched."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
     from matplotlib.ticker import PercentFormatter
 
-    groups = np.unique(stream.group[counted])
-    happened = group_means(stream, stream.outcomes, counted)
-    lines = {name: group_means(stream, forecasts[name], counted) for name in DRAWN}
     figure = Figure(figsize=(9.6, 5.4), dpi=150, facecolor="white")
     figure.set_layout_engine("constrained", w_pad=0.12, h_pad=0.1)
     FigureCanvasAgg(figure)
