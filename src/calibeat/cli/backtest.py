@@ -36,7 +36,6 @@ from calibeat.rivals import READY
 from .logs import LOG, add_key, add_kinds, add_outcome, add_skip_bad, add_times, delimiter, reading, total_rows
 from .stop import check_place, outputs
 
-SUMMARY = "what would have been best on my log? a verdict, a table, a report"
 DESCRIPTION = """\
 Replay a log of scores and outcomes through many methods exactly as production would have: every forecast is made before
 its outcome is known, and all methods are scored on the same events. Prints which method to use, what it buys and how
