@@ -13,15 +13,14 @@ from numpy.typing import NDArray
 
 from calibeat import AUTO, Calibrator, Forecast, warm_up
 from calibeat.core.auto import HORIZON_NAME, LANE_NAMES
-from calibeat.examples.flights import flights
-from calibeat.examples.stream import Stream
+from calibeat.examples import ExampleStream, flights
 
 # Okabe and Ito's colours, told apart by all kinds of colour vision.
 COLOURS = ("#0072B2", "#56B4E9", "#E69F00", "#D55E00", "#999999", "#009E73", "#CC79A7")
 SHORTER = 1000  # events from one look at the weights to the next: about a day of flights
 
 
-def watched(stream: Stream, *, at_once: bool) -> NDArray[np.float64]:
+def watched(stream: ExampleStream, *, at_once: bool) -> NDArray[np.float64]:
     """The weights of the lanes after every `SHORTER` events, as columns."""
     warm_up()  # a year of single events takes seconds
     cal, looks = Calibrator(AUTO), []
@@ -41,7 +40,7 @@ def watched(stream: Stream, *, at_once: bool) -> NDArray[np.float64]:
     return np.array(looks).T
 
 
-def draw(stream: Stream, path: Path) -> None:
+def draw(stream: ExampleStream, path: Path) -> None:
     """What happened above, whom AUTO trusted below: when outcomes come at once, and when they really came."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure

@@ -17,8 +17,7 @@ from benchmarks.development import SEEDS, STREAMS, Named, read, told_when
 from benchmarks.quality import METHODS, Vector
 from benchmarks.stream import CLIP, Stream
 from calibeat import AUTO, Calibrator, metrics
-from calibeat.examples.drifts import covariate_drift
-from calibeat.examples.flights import flights
+from calibeat.examples import covariate_drift, flights
 from calibeat.late import corrected, share_known
 
 RIVALS = ("BM", "SWPS", "OPS", "TOPS", "AUTO")

@@ -27,8 +27,8 @@ def synthetic(keys: int, each: int, spread: float) -> tuple[Any, Floats, Floats]
 
 def flights(by: str) -> tuple[Any, Floats, Floats]:
     """The flights of the demo that arrived, in the order of departure, each outcome at once, with a column as keys."""
-    from calibeat.examples.flights import flights as stream
-    from calibeat.examples.flights import read_flights
+    from calibeat.examples import flights as stream
+    from calibeat.examples import read_flights
 
     events, frame = stream(), read_flights()
     keys = frame.loc[frame["month"] != 1, by]

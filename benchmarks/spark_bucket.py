@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 from benchmarks.table import show
 from calibeat.spark.bucket import Bucket, Rules
-from calibeat.spark.worker import Pack, serve
+from calibeat.spark.stream import Pack, serve
 
 KEYS, BUCKETS, LATE = 100_000, 64, 100_000
 

@@ -16,7 +16,7 @@ import numpy as np
 
 from calibeat import F99, Calibrator
 from calibeat._util.types import Vector
-from calibeat.examples.flights import data_file
+from calibeat.examples import data_file
 
 from . import published
 from .figures import new_figure, tidy

@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 
 from calibeat import OPS, Calibrator, Method, metrics
+from calibeat import examples as drifts
 from calibeat._util.types import Vector
-from calibeat.examples import drifts
-from calibeat.examples.drifts import T_TRAIN
+from calibeat.examples import T_TRAIN
 
 from . import published
 from .figures import new_figure, tidy

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from conftest import JIT_OFF
 
-from calibeat.examples import flights
+from calibeat import examples as flights
 
 pytestmark = pytest.mark.skipif(JIT_OFF, reason="the scripts are the same in the leg with the JIT, and much quicker")
 

@@ -7,7 +7,7 @@ import numpy as np
 from river import base, compose, linear_model, optim
 
 from calibeat import ONS, OPS, Calibrator, Method, Platt, metrics
-from calibeat.examples.flights import flights
+from calibeat.examples import flights
 from calibeat.river import OnlineCalibrated
 
 CLIP = Platt().clip

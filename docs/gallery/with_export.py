@@ -6,7 +6,7 @@ import textwrap
 import numpy as np
 
 from calibeat import Calibrator
-from calibeat.examples.flights import flights
+from calibeat.examples import flights
 
 stream, n = flights(), 30_000
 log, later = slice(0, n), stream.scores[n : n + 5000]

@@ -5,7 +5,7 @@ import polars as pl
 import pyarrow as pa
 
 from calibeat import Calibrator, metrics
-from calibeat.examples.flights import flights
+from calibeat.examples import flights
 
 stream, n = flights(), 60_000
 log = pd.DataFrame({"score": stream.scores[:n], "late": stream.outcomes[:n], "due": stream.due[:n]})

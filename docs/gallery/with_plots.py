@@ -7,7 +7,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from calibeat import Calibrator
-from calibeat.examples.flights import flights
+from calibeat.examples import flights
 from calibeat.plot import CalibrationOverTimeDisplay, ReliabilityDisplay
 
 stream, n = flights(), 100_000

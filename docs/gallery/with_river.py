@@ -2,7 +2,7 @@
 
 from river import compose, evaluate, metrics, tree, utils
 
-from calibeat.examples.flights import read_flights
+from calibeat.examples import read_flights
 from calibeat.river import Brier, CalibrationError, OnlineCalibrated
 
 flights = read_flights().dropna(subset="late").iloc[::30]  # every thirtieth flight, to be quick

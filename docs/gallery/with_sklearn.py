@@ -10,7 +10,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, SplineTransformer
 
 from calibeat import Calibrator, metrics
-from calibeat.examples.flights import read_flights
+from calibeat.examples import read_flights
 from calibeat.sklearn import OnlineCalibratedClassifier
 
 flights = read_flights().dropna(subset="late").iloc[::10]  # every tenth flight, to be quick

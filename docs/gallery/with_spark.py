@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 
 from calibeat import Bank
 from calibeat import spark as on_spark
-from calibeat.examples.flights import flights
+from calibeat.examples import flights
 
 quiet = {"spark.ui.enabled": "false", "spark.ui.showConsoleProgress": "false", "spark.sql.shuffle.partitions": "2"}
 spark = on_spark.session("local[2]", settings=quiet)

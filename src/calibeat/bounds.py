@@ -5,6 +5,8 @@ B is the radius of the ball of parameters compared with, T the number of events,
 >>> from calibeat import bounds
 >>> round(bounds.hops_calibration(eps=0.1, T=10_000), 3)      # an adversary cannot push HOPS's expected CE above this
 0.25
+
+Every function raises `InvalidInput` if an argument is out of its range, or not a number.
 """
 
 from __future__ import annotations
@@ -414,7 +416,7 @@ def multi_loss(K: int, T: int, changes: int = 0) -> float:
     """Log-loss of MULTI <= that of the raw scores, or of any lane, + this: ln 72 + (5/4) ln T + 1.14 + (K + 1) T 1e-7.
 
     The raw scores are meant with a floor of 1e-7, and normalised. For K > 64 (no confusions): ln 48 + (7/6) ln T +
-    1.04 + (K + 1) T 1e-7. Against the best sequence of lanes with so many changes, each adds ln(12 T).
+    1.04 + (K + 1) T 1e-7. Against the best sequence of lanes with this many `changes`, each adds ln(12 T).
 
     >>> from calibeat import bounds
     >>> round(bounds.multi_loss(10, 10_000), 1), round(bounds.multi_loss(10, 10_000, changes=3), 1)

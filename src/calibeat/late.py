@@ -1,7 +1,7 @@
 """Outcomes that come late: when a batch learns them (`due`), and how many ones are known by then (`share_known`).
 
-Where a one comes soon and a zero only when nothing has come for a while, whoever learns each outcome as it comes sees
-only ones at first. `mature=` of a batch and of a backtest is the remedy: each outcome is learnt at one fixed age.
+Often a one is reported soon, and a zero only when nothing has come for a while. A calibrator that learns each outcome
+on arrival then sees only ones at first. With `mature=`, in a batch or a backtest, all outcomes are learnt at one age.
 docs/late-outcomes.md tells when to use it.
 """
 
@@ -28,11 +28,15 @@ def due_of(length: int, due: Any = None, mature: Any = None, times: Any = None) 
     ----------
     length : how many events there are.
     due : when each outcome arrives, as in `Calibrator.run`; if not given, right after its own event.
-    mature : the age at which an outcome may be learnt: so many further forecasts, or a time such as ``"7d"`` or a
+    mature : the age at which an outcome may be learnt: a number of further forecasts, or a time such as ``"7d"`` or a
         timedelta.
     times : when each score was issued, in order: needed where the age is a time.
 
     Returns None where every outcome is learnt at once.
+
+    Raises
+    ------
+    InvalidInput : `due` is not later than its event, `mature` is no age, or times are missing, unreadable or go back.
 
     >>> due_of(4, mature=2)
     array([3, 4, 5, 6])
@@ -93,6 +97,10 @@ def share_known(
     F is relative to the ones that come within the longest time watched: nothing in a log tells of those that take
     longer. It is one number for all: the delay must not depend on the score or the season.
 
+    Raises
+    ------
+    InvalidInput : there is no 1, or a 1 has no delay, or one that is longer than it was watched.
+
     >>> round(share_known([1, 2, 8, 3], [1, 1, 1, 0], age=5), 4)
     0.6667
     >>> round(share_known([1, 1, 8, 1], [1, 1, 1, 1], age=5, watched=[9, 9, 9, 4]), 4)
@@ -131,6 +139,10 @@ def corrected(forecasts: npt.ArrayLike, share: float) -> Vector:
     Where positives that come after the age are called 0 for good, a calibrator learns the chance that a one comes in
     time. With F the `share_known`, p / F is the chance that it comes. It is only as good as F: where F is estimated
     10 % too small, every forecast is 10 % too large.
+
+    Raises
+    ------
+    InvalidInput : a forecast is not in [0, 1], or the share not in [1e-6, 1].
 
     >>> corrected([0.1, 0.3], share=0.5)
     array([0.2, 0.6])

@@ -7,6 +7,9 @@ outcome y_b. All sums run over the bins that are not empty.
 >>> y, p = [0, 1, 1, 0], [0.15, 0.85, 0.75, 0.25]
 >>> round(metrics.calibration_error(y, p), 3), round(metrics.brier_score(y, p), 4)
 (0.2, 0.0425)
+
+Every function raises `InvalidInput` if an array is empty, ragged or of another length than its partner, if a value is
+not what it must be (the message names the first bad row), or if a parameter is out of its range.
 """
 
 from __future__ import annotations
@@ -134,7 +137,7 @@ class OfBins(NamedTuple):
 def of_bins(count: npt.ArrayLike, sum_p: npt.ArrayLike, sum_y: npt.ArrayLike) -> OfBins:
     """Calibration error (l1), sharpness and refinement from count, sum of forecasts and sum of outcomes of each bin.
 
-    The bins are along the last axis. Whoever has tallied bins, in whatever way, gets the paper's numbers here.
+    The bins are along the last axis. Use it where the bins have been tallied already.
 
     >>> from calibeat import metrics
     >>> found = metrics.of_bins([2, 0, 2], [0.5, 0.0, 1.5], [0, 0, 2])
@@ -168,7 +171,8 @@ def brier_score(outcomes: npt.ArrayLike, forecasts: npt.ArrayLike, *, classes: S
     (0.25, 0.5)
     """
     if _is_matrix(forecasts):
-        return _brier_score_of_classes(outcomes, forecasts, classes)
+        labels, P = check_labelled(outcomes, forecasts, classes)
+        return float((P**2).sum(axis=1).mean() + (1.0 - 2.0 * P[np.arange(len(labels)), labels]).mean())
     y, p = _pair(outcomes, forecasts)
     return float(np.mean((y - p) ** 2))
 
@@ -194,7 +198,10 @@ def log_loss(
     1.039721
     """
     if _is_matrix(forecasts):
-        return _log_loss_of_classes(outcomes, forecasts, clip, classes)
+        labels, P = check_labelled(outcomes, forecasts, classes)
+        with np.errstate(divide="ignore"):
+            losses = -np.log(np.maximum(P[np.arange(len(labels)), labels], check_interval("clip", clip, 0.0, 0.499)))
+        return float(losses.mean())
     y, p = _pair(outcomes, forecasts)
     clip = check_interval("clip", clip, 0.0, 0.499)
     return float(_losses(y, p, clip).mean())
@@ -362,18 +369,6 @@ def wilson(share: npt.ArrayLike, count: npt.ArrayLike, confidence: float = 0.95)
 def _is_matrix(forecasts: Any) -> bool:
     """Whether forecasts have a column for each class."""
     return np.ndim(to_matrix(forecasts)) == 2
-
-
-def _log_loss_of_classes(labels: Any, forecasts: Any, clip: float, classes: Sequence[Any] | None) -> float:
-    y, P = check_labelled(labels, forecasts, classes)
-    with np.errstate(divide="ignore"):
-        losses = -np.log(np.maximum(P[np.arange(len(y)), y], check_interval("clip", clip, 0.0, 0.499)))
-    return float(losses.mean())
-
-
-def _brier_score_of_classes(labels: Any, forecasts: Any, classes: Sequence[Any] | None) -> float:
-    y, P = check_labelled(labels, forecasts, classes)
-    return float((P**2).sum(axis=1).mean() + (1.0 - 2.0 * P[np.arange(len(y)), y]).mean())
 
 
 def _top_label(labels: Any, forecasts: Any, classes: Sequence[Any] | None) -> tuple[Vector, Vector, Ints]:

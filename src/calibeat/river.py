@@ -14,10 +14,7 @@ import abc
 import math
 from collections import OrderedDict
 from collections.abc import Iterator
-from typing import Any
-
-import numpy as np
-from numpy.typing import NDArray
+from typing import Any, ClassVar
 
 from ._util.check import check_score, check_whole, shown
 from ._util.extras import missing
@@ -62,6 +59,12 @@ class OnlineCalibrated(base.Wrapper[base.Classifier], base.Classifier):
     score: so that is never one of a model that knows the answer. If the model raises, neither has learnt. If labels
     are late and the forecast is not remembered, that score, and the forecast that is judged, are those of the moment
     when the label comes: OPS does not mind, AUTO and the methods with bins are the worse for it the later labels are.
+
+    Raises
+    ------
+    ValueError
+        The model has no `predict_proba_one`, or gives no probabilities of the labels; a label is none of `labels`;
+        weights are given; with `remember`, features are not hashable.
 
     Examples
     --------
@@ -224,6 +227,10 @@ class _ProbabilityMetric(metrics.base.BinaryMetric):
     def requires_labels(self) -> bool:
         return False
 
+    @property
+    def bigger_is_better(self) -> bool:
+        return False
+
     def update(self, y_true: Any, y_pred: Any, w: float = 1.0) -> None:
         self._take(y_true, y_pred, w, 1)
 
@@ -255,6 +262,8 @@ class _ProbabilityMetric(metrics.base.BinaryMetric):
 class _BinnedMetric(_ProbabilityMetric):
     """Count, sum of forecasts and sum of outcomes of equal bins [0, 1/m), ..., [1 - 1/m, 1]."""
 
+    _which: ClassVar[str]  # the field of `metrics.of_bins`
+
     def __init__(self, bins: int = 10, pos_val: Label = True) -> None:
         super().__init__(pos_val=pos_val)
         self.bins = check_whole("bins", bins, 1, 10**7)
@@ -271,9 +280,9 @@ class _BinnedMetric(_ProbabilityMetric):
             self._counts.pop(b, None)
             self._sums.pop(b, None)
 
-    def _columns(self) -> NDArray[np.float64]:
-        """Weight, sum of forecasts and sum of outcomes of each bin that has events."""
-        return np.array(list(self._sums.values())).T
+    def get(self) -> float:
+        """The number so far; 0 before the first event."""
+        return float(getattr(of_bins(*zip(*self._sums.values(), strict=True)), self._which)) if self._sums else 0.0
 
 
 class CalibrationError(_BinnedMetric):
@@ -297,13 +306,7 @@ class CalibrationError(_BinnedMetric):
 
     """
 
-    @property
-    def bigger_is_better(self) -> bool:
-        return False
-
-    def get(self) -> float:
-        """The error so far; 0 before the first event."""
-        return float(of_bins(*self._columns()).calibration_error) if self._sums else 0.0
+    _which = "calibration_error"
 
 
 class Sharpness(_BinnedMetric):
@@ -327,13 +330,11 @@ class Sharpness(_BinnedMetric):
 
     """
 
+    _which = "sharpness"
+
     @property
     def bigger_is_better(self) -> bool:
         return True
-
-    def get(self) -> float:
-        """The sharpness so far; 0 before the first event."""
-        return float(of_bins(*self._columns()).sharpness) if self._sums else 0.0
 
 
 class Brier(_ProbabilityMetric):
@@ -359,10 +360,6 @@ class Brier(_ProbabilityMetric):
         super().__init__(pos_val=pos_val)
         self._count = 0
         self._weight = self._loss = 0.0
-
-    @property
-    def bigger_is_better(self) -> bool:
-        return False
 
     def _add(self, y: float, p: float, w: float, times: int) -> None:
         self._count, self._weight = max(self._count + times, 0), self._weight + w

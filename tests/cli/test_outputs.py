@@ -18,8 +18,7 @@ from streams import drifting
 
 from calibeat.cli import backtest
 from calibeat.cli import main as cli
-from calibeat.cli.outputs import outputs
-from calibeat.cli.stop import Stop, Stopped, stopped_by_signals
+from calibeat.cli.stop import Stop, Stopped, outputs, stopped_by_signals
 
 pa = pytest.importorskip("pyarrow")
 pq = pytest.importorskip("pyarrow.parquet")
@@ -207,7 +206,7 @@ def test_ctrl_c_before_the_command_is_known(monkeypatch, capsys):
 
 # ---- signals at every moment ----------------------------------------------------------------------------------------
 
-OURS = ("cli/outputs.py", "cli/stop.py", "_util/files.py")
+OURS = ("cli/stop.py", "_util/files.py")
 
 
 def written(folder, *, second=False):

@@ -25,20 +25,9 @@ import pytest
 from served import service_apart, service_here, wait_until
 
 from calibeat.cli.main import main
-from calibeat.client import (
-    AsyncClient,
-    Busy,
-    Client,
-    NotAllowed,
-    Retries,
-    ServiceError,
-    Unreachable,
-    asynchronous,
-    shared,
-    synchronous,
-)
-from calibeat.client.buffer import Buffer
-from calibeat.client.conversation import Conversation
+from calibeat.client import AsyncClient, Busy, Client, NotAllowed, Retries, ServiceError, Unreachable, conversation
+from calibeat.client import client as clients
+from calibeat.client.conversation import Buffer, Conversation
 from calibeat.client.errors import error_of
 from calibeat.errors import CalibeatError, InvalidInput, OutcomeConflict, UnknownForecast, UnknownKey
 from calibeat.service.events import Refusal
@@ -56,17 +45,24 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 # ---- a real service ----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("module", [synchronous, asynchronous])
-def test_the_examples_of_the_docstrings_run(module: Any, tmp_path: Path) -> None:
+def test_the_examples_of_the_docstrings_run(tmp_path: Path) -> None:
     with service_here(tmp_path / "calibeat.db") as where:
         found = 0
-        for test in doctest.DocTestFinder().find(module, globs=dict(vars(module))):
+        for test in doctest.DocTestFinder().find(clients, globs=dict(vars(clients))):
             for example in test.examples:
                 found += "8377" in example.source
                 example.source = example.source.replace("http://127.0.0.1:8377", where)
                 example.options.pop(doctest.SKIP, None)
             assert doctest.DocTestRunner().run(test).failed == 0
-        assert found
+        assert found == 2
+
+
+def test_both_clients_have_the_same_signatures() -> None:
+    for name in ("predict", "predict_many", "outcome", "outcomes", "flush", "stream", "streams"):
+        one, other = getattr(Client, name), getattr(AsyncClient, name)
+        assert inspect.signature(one) == inspect.signature(other) and one.__doc__ == other.__doc__
+        assert inspect.iscoroutinefunction(other) and not inspect.iscoroutinefunction(one)
+    assert str(inspect.signature(Client.streams)).endswith("limit: 'int' = 100) -> 'list[dict[str, Any]]'")
 
 
 def test_forecasts_and_outcomes(url: str) -> None:
@@ -84,7 +80,7 @@ def test_forecasts_and_outcomes(url: str) -> None:
 
 
 def test_batches(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("calibeat.client.shared.LARGEST_BATCH", 4)
+    monkeypatch.setattr("calibeat.client.conversation.LARGEST_BATCH", 4)
     with Client(url) as client:
         answers = client.predict_many([{"stream": "many", "score": i / 10} for i in range(10)])
         assert [float(answer) for answer in answers] == pytest.approx([i / 10 for i in range(10)], abs=2e-5)
@@ -112,7 +108,7 @@ def test_refusals_are_calibeats_own_errors(url: str) -> None:
         with pytest.raises(OutcomeConflict, match="got another"):
             client.outcome("s", "conflict", 0)
         with pytest.raises(ServiceError, match="path must be one of"):
-            client._run(client._say.get("/nothing"))
+            client._run(client._conversation._get("/nothing"))
     with pytest.raises(InvalidInput, match="url must begin with http"):
         Client("127.0.0.1:8377")
 
@@ -339,8 +335,8 @@ def test_an_answer_that_is_none_of_ours() -> None:
     assert type(error_of(400, b'{"error": "no"}')) is InvalidInput
     for content in (b"<html>", b"[]", b"{}", b'{"outcomes": 1}', b"\xff"):
         with pytest.raises(ServiceError, match="must answer in its own JSON, got something else"):
-            shared.answers(200, content, "outcomes", 1)
-    for read in (shared.answer_of, shared.status_of):
+            conversation.answers(200, content, "outcomes", 1)
+    for read in (conversation.answer_of, conversation.status_of):
         for found in ({}, []):
             with pytest.raises(ServiceError, match="must answer in its own JSON"):
                 read(found)
@@ -414,7 +410,7 @@ def test_the_caller_of_a_refused_outcome_is_told(monkeypatch: pytest.MonkeyPatch
         for id, error in (("new", UnknownForecast), ("bad", InvalidInput)):  # noqa: A001 - at once, without a buffer
             with pytest.raises(error):
                 client.outcome("s", id, 1)
-        monkeypatch.setattr(client._say.buffer, "refusals", deque(maxlen=0))
+        monkeypatch.setattr(client._conversation.buffer, "refusals", deque(maxlen=0))
         server.statuses[:] = [503, 200]
         client.outcome("s", "e6", 1)
         with pytest.raises(InvalidInput, match="the service refused it"):
@@ -447,7 +443,7 @@ def test_a_request_that_is_too_large_is_split(tmp_path: Path) -> None:
         answers = client.predict_many([{"stream": "s", "score": i / 10, "id": f"e{i}"} for i in range(10)])
         assert [answer.id for answer in answers] == [f"e{i}" for i in range(10)]
         assert client.outcomes([outcome(f"e{i}") for i in range(5)]) == ["learnt"] * 5
-        client._say.buffer.add([outcome(f"e{i}") for i in range(10)])
+        client._conversation.buffer.add([outcome(f"e{i}") for i in range(10)])
         assert list(client.flush().values()) == ["repeated"] * 5 + ["learnt"] * 5
         assert client.stream("s")["outcomes"] == 10
 
@@ -458,12 +454,12 @@ def test_long_names_are_split_by_bytes(url: str) -> None:
         assert len(client.predict_many({"stream": "é" * 200, "score": 0.5, "id": name} for name in names)) == 5_000
         events = [{"stream": "é" * 200, "id": name, "outcome": 1} for name in names]
         assert client.outcomes(events[:4_500]) == ["learnt"] * 4_500
-        client._say.buffer.add(events)
+        client._conversation.buffer.add(events)
         assert list(client.flush().values()) == ["repeated"] * 4_500 + ["learnt"] * 500
 
 
 def test_what_is_left_of_a_batch_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("calibeat.client.shared.LARGEST_BATCH", 2)
+    monkeypatch.setattr("calibeat.client.conversation.LARGEST_BATCH", 2)
     with Failing(200, 503) as server:
         client = Client(server.url, retries=AT_ONCE)
         assert client.outcomes([outcome(f"e{i}") for i in range(7)]) == ["learnt"] * 2 + ["buffered"] * 5
@@ -491,12 +487,12 @@ def test_the_client_checks_outcomes_as_the_service_does() -> None:
             except (Refusal, TypeError, UnicodeEncodeError):
                 is_good = False
             with nullcontext() if is_good else pytest.raises(InvalidInput, match=r" - at event 0$"):
-                shared.outcome_events([{**event, "outcome": 1}])
+                conversation.outcome_events([{**event, "outcome": 1}])
     for moment in (0, 2.5e11):
-        assert shared.outcome_event("s", "i", 1, moment)["time"] == moment
+        assert conversation.outcome_event("s", "i", 1, moment)["time"] == moment
     for moment in (-1, 2.6e11, float("nan"), "x"):  # type: ignore[assignment]
         with pytest.raises(InvalidInput, match="time must be seconds since 1970"):
-            shared.outcome_event("s", "i", 1, moment)
+            conversation.outcome_event("s", "i", 1, moment)
     for event, words in (
         (3, "event must have stream, id and outcome, got 3"),
         ({"stream": "s", "id": "i"}, "outcome is missing"),
@@ -504,8 +500,8 @@ def test_the_client_checks_outcomes_as_the_service_does() -> None:
         (outcome("i", 2), "outcome must be 0 or 1, got 2"),
     ):
         with pytest.raises(InvalidInput, match=f"{words} - at event 1"):
-            shared.outcome_events([outcome("i"), event])  # type: ignore[list-item]
-    assert shared.outcome_events([{**outcome("i", True), "time": None}]) == [outcome("i")]
+            conversation.outcome_events([outcome("i"), event])  # type: ignore[list-item]
+    assert conversation.outcome_events([{**outcome("i", True), "time": None}]) == [outcome("i")]
 
 
 def test_a_bad_outcome_never_reaches_the_buffer(tmp_path: Path) -> None:
@@ -556,7 +552,7 @@ def test_after_an_outage_calls_do_not_wait_for_the_buffer() -> None:
     with Failing() as server:
         client = in_outage(server, 3)
         server.statuses[:], server.hold = [200], threading.Event()
-        client._say._is_away = False  # as after the first of several parts
+        client._conversation._is_away = False  # as after the first of several parts
         other = threading.Thread(target=client.flush)
         other.start()
         wait_until(lambda: len(server.bodies) == 2)
@@ -621,7 +617,7 @@ def interrupted(call: Callable[[], Any], at: int) -> bool:
 
     Not in a line `with self._lock`: Python runs no handler of a signal between the end of the block and the release.
     """
-    folder, left = str(Path(synchronous.__file__).parent), at
+    folder, left = str(Path(clients.__file__).parent), at
 
     def trace(frame: FrameType, event: str, _: Any) -> Any:
         nonlocal left
@@ -659,12 +655,12 @@ def test_an_interrupt_at_any_line_loses_nothing(way: str) -> None:
             "outcomes": lambda: client.outcomes([outcome("e8"), outcome("e9")]),
         }
         for at in range(1, 10_000):
-            client._say = Conversation(Retries(1, first=0.0), 100)  # a new client takes long
+            client._conversation = Conversation(Retries(1, first=0.0), 100)  # a new client takes long
             server.statuses[:] = [503, 200]
             server.learnt.clear()
             server.bodies.clear()
             kept = [] if way == "outcome" else [outcome(id) for id in ("e0", "bad", "e1")[:: 1 + (way != "refused")]]  # noqa: A001
-            client._say.buffer.add(kept)
+            client._conversation.buffer.add(kept)
             came_so_far = interrupted(calls[way], at)
             bodies = [json.loads(body) for body in server.bodies]
             sent = {event["id"] for body in bodies for event in body.get("events", [body])}
@@ -710,7 +706,7 @@ def test_a_call_that_is_cancelled_anywhere_loses_nothing(way: str) -> None:
         client = AsyncClient(server.url, retries=Retries(1, first=0.001))
         kept = [outcome(f"e{i}") for i in range(5)]
         if way == "flush":
-            client._say.buffer.add(kept)
+            client._conversation.buffer.add(kept)
             call: Coroutine[Any, Any, Any] = client.flush()
         elif way == "outcome":
             call = client.outcome("s", "e0", 1)

@@ -13,8 +13,7 @@ from stream_pages import Operation, batch, bucket_of, columns_of, hash_of, store
 from calibeat import Bank, SnapshotMismatch
 from calibeat.core.stats import LAST
 from calibeat.spark.bucket import Bucket, Rules
-from calibeat.spark.eventtable import SEGMENTS
-from calibeat.spark.pages import packed
+from calibeat.spark.eventtable import SEGMENTS, packed
 from calibeat.spark.state import to_bytes
 
 pa = pytest.importorskip("pyarrow")

@@ -10,9 +10,9 @@ import pytest
 
 from calibeat import Bank, InvalidInput, Monitor, SnapshotMismatch
 from calibeat.hosts.bank import rows_in, rows_out
-from calibeat.spark import partition as partitions
+from calibeat.spark import frame as partitions
 from calibeat.spark.columns import ARRIVAL, GROUP_BIT, OUTCOME, PLACE, REASON, ROW, SCORE, TIME, Roles
-from calibeat.spark.partition import Partition
+from calibeat.spark.frame import Partition
 from calibeat.spark.state import bank_of, check_same, described, from_bytes, to_bytes
 
 pa = pytest.importorskip("pyarrow")

@@ -11,9 +11,9 @@ from stream_pages import Operation, batch, bucket_of, hash_of
 
 from calibeat import Bank, InvalidInput
 from calibeat.core.stats import LAST
-from calibeat.spark.pages import packed, unpacked
+from calibeat.spark.eventtable import packed, unpacked
 from calibeat.spark.state import to_bytes
-from calibeat.spark.worker import MapPages, Pack, framed, serve, start
+from calibeat.spark.stream import MapPages, Pack, framed, serve, start
 
 pa = pytest.importorskip("pyarrow")
 pd = pytest.importorskip("pandas")

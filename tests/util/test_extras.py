@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import pickle
 import sys
 
 import pytest
 
 from calibeat import CalibeatError, MissingExtra
-from calibeat._util.extras import missing, need
+from calibeat._util.extras import LazyModule, missing, need
 
 
 def test_a_library_that_is_there_is_given() -> None:
@@ -33,3 +34,11 @@ def test_a_part_of_a_library_is_named_after_the_library(monkeypatch: pytest.Monk
 @pytest.mark.parametrize(("what", "verb"), [("logs", "need"), ("demo", "needs"), ("calibeat.sklearn", "needs")])
 def test_one_needs_and_many_need(what: str, verb: str) -> None:
     assert str(missing("x", "y", what)) == f"{what} {verb} x: pip install 'calibeat[y]'"
+
+
+def test_a_lazy_module_is_imported_when_it_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(sys.modules, "colorsys", raising=False)
+    module = LazyModule("colorsys")
+    copied = pickle.loads(pickle.dumps(module))  # noqa: S301 - our own bytes
+    assert "colorsys" not in sys.modules and not hasattr(module, "__file__")
+    assert copied.rgb_to_hsv(0.0, 0.0, 0.0) == (0.0, 0.0, 0.0) and "colorsys" in sys.modules

@@ -20,7 +20,7 @@ from .columns import to_array, to_matrix
 from .types import Ints, Vector
 
 # Hyper-parameters stay where squares and quotients of them, added up over any stream, are still numbers.
-LEAST, MOST = 1e-10, 1e10
+SMALLEST, LARGEST = 1e-10, 1e10
 
 
 def shown(value: Any) -> str:
@@ -144,7 +144,7 @@ def _numbers(values: Any, name: str, wanted: str, *, booleans: bool = False) -> 
         first = shown(array[0].item()) if len(array) else "nothing"
         got = f"an array of {array.dtype} that starts with {first}"
         raise InvalidInput(f"{name} must be {wanted}, got {got} - at row 0")
-    # One kind of array, so that each kernel is compiled once: contiguous, aligned, and writeable though nobody writes.
+    # One kind of array, so that each kernel is compiled once: contiguous, aligned, writeable.
     return np.require(array, np.float64, ["C", "A", "W"])
 
 
@@ -153,7 +153,7 @@ def _numbers(values: Any, name: str, wanted: str, *, booleans: bool = False) -> 
 
 def check_scale(what: str, value: Any) -> float:
     """A positive number of a size that kernels can work with."""
-    return check_interval(what, value, LEAST, MOST)
+    return check_interval(what, value, SMALLEST, LARGEST)
 
 
 def check_number(what: str, value: Any) -> float:
@@ -187,12 +187,12 @@ def check_choice(what: str, value: Any, choices: tuple[str, ...]) -> str:
 
 
 def check_start(what: str, values: Any, length: int) -> tuple[float, ...]:
-    """So many numbers of a size that kernels can work with."""
+    """`length` numbers of a size that kernels can work with."""
     if isinstance(values, str) or not isinstance(values, Iterable):
         raise InvalidInput(f"{what} must be {length} numbers, got {shown(values)}")
     numbers = tuple(_real(what, value, f"{length} numbers") for value in values)
-    if len(numbers) != length or not all(abs(number) <= MOST for number in numbers):
-        raise InvalidInput(f"{what} must be {length} numbers in [-{MOST:g}, {MOST:g}], got {shown(values)}")
+    if len(numbers) != length or not all(abs(number) <= LARGEST for number in numbers):
+        raise InvalidInput(f"{what} must be {length} numbers in [-{LARGEST:g}, {LARGEST:g}], got {shown(values)}")
     return numbers
 
 
@@ -207,7 +207,7 @@ def _float(number: Any) -> float:
         return float(number)
     except OverflowError:
         return math.inf if number > 0 else -math.inf
-    except ValueError:  # a decimal that signals that it is none
+    except ValueError:  # a signalling NaN of decimal
         return math.nan
 
 

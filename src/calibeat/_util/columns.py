@@ -201,5 +201,5 @@ class Table(dict[str, npt.NDArray[Any]]):
     """
 
     def __call__(self) -> Table:
-        """Itself: for those who take the table for a method."""
+        """Itself, so that `table()` works like `table`."""
         return self

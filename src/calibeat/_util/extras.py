@@ -24,6 +24,22 @@ def need(library: str, extra: str, what: str) -> Any:
         raise missing(library.partition(".")[0], extra, what) from error
 
 
+class LazyModule:
+    """A module that is imported when something of it is first used; `need` has been asked before.
+
+    >>> LazyModule("math").pi > 3
+    True
+    """
+
+    def __init__(self, library: str) -> None:
+        self._library = library
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):  # what Python asks of any object; the library is not meant
+            raise AttributeError(name)
+        return getattr(importlib.import_module(self._library), name)
+
+
 def missing(library: str, extra: str, what: str) -> MissingExtra:
     """The error itself, for modules that import many names of one library."""
     verb = "need" if what.endswith("s") and not what.endswith(("ss", "sklearn")) else "needs"

@@ -43,4 +43,4 @@ def progress(total: int | None, log: TextIO, *, unit: str = "", done: int = 0) -
 
 
 def _nothing(count: int = 1, what: str = "") -> None:
-    """A step where nobody looks."""
+    """A step without a bar."""

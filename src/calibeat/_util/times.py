@@ -25,7 +25,7 @@ OK, MISSING, UNREADABLE = 0, 1, 2
 States = npt.NDArray[np.int8]
 
 NEVER = np.iinfo(np.int64).max
-FIRST, LAST = -62_135_596_800_000_000, 253_402_300_799_999_999  # the years 1 to 9999
+EARLIEST, LATEST = -62_135_596_800_000_000, 253_402_300_799_999_999  # the years 1 to 9999
 SECONDS = "seconds"
 _UNITS = (SECONDS, "seconds since 1970", "milliseconds since 1970", "microseconds since 1970", "nanoseconds since 1970")
 _MICROSECONDS = dict(zip(_UNITS, (1e6, 1e6, 1e3, 1.0, 1e-3), strict=True))
@@ -276,7 +276,7 @@ class Clock:
             whole, good, dated = self._numbers(role, np.where(ok, column.values, 0.0), ok)
             naive = np.broadcast_to(np.asarray(self.units[role] in {_DAYS, _MOMENTS}), ok.shape)
         if dated:
-            good = good & (whole >= FIRST) & (whole <= LAST)
+            good = good & (whole >= EARLIEST) & (whole <= LATEST)
             self._compare_zones(role, naive[good])
             if self.zone is not None:
                 shifted = np.flatnonzero(good & naive)
@@ -285,14 +285,14 @@ class Clock:
                 twice[shifted] = first > _offsets(whole[shifted], self.zone, fold=1)
                 self._twice += int(np.count_nonzero(twice))
                 whole[shifted] -= first
-                good = good & (whole >= FIRST) & (whole <= LAST)
+                good = good & (whole >= EARLIEST) & (whole <= LATEST)
         if role == "time":
             self.dated = dated
         whole[~good] = NEVER
         return Moments(whole, np.where(ok & ~good, UNREADABLE, column.states).astype(np.int8), twice)
 
     def _compare_zones(self, role: str, naive: Flags) -> None:
-        """Refuse two columns of which one has zones and the other has none: nobody knows what lies between them."""
+        """Refuse two columns of which one has zones and the other has none: their differences would be wrong."""
         self._zoned.setdefault(role, set()).update(np.unique(~naive).tolist())
         kinds = {name: kind for name, kind in self._zoned.items() if kind}
         bare = next((name for name, kind in kinds.items() if kind == {False}), None)

@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 import argparse
+import fnmatch
 import shlex
 import sys
+from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any, TextIO
+from typing import IO, Any, TextIO
+
+import numpy as np
 
 from calibeat._util.progress import progress
+from calibeat._util.types import Ints, Vector
 from calibeat._util.words import visible
 from calibeat.backtest.classes.read import ClassColumns, ClassReader
 from calibeat.backtest.classes.run import run as replay_classes
 from calibeat.backtest.judge.summary import LogInfo
 from calibeat.backtest.options import Options
-from calibeat.backtest.read.files import STDIN, LogFile, files_of, require_arrow
+from calibeat.backtest.read.batch import Chunk
+from calibeat.backtest.read.files import OURS, STDIN, LogFile, by_suffix, files_of, require_arrow
 from calibeat.backtest.read.guess import Columns
 from calibeat.backtest.read.log import read_log
 from calibeat.backtest.read.rows import RowReader
@@ -28,9 +34,8 @@ from calibeat.report.text import page
 from calibeat.rivals import READY
 
 from .logs import LOG, add_key, add_kinds, add_outcome, add_skip_bad, add_times, delimiter, reading, total_rows
-from .outputs import Forecasts, check_outputs, outputs
+from .stop import check_place, outputs
 
-SUMMARY = "what would have been best on my log? a verdict, a table, a report"
 DESCRIPTION = """\
 Replay a log of scores and outcomes through many methods exactly as production would have: every forecast is made before
 its outcome is known, and all methods are scored on the same events. Prints which method to use, what it buys and how
@@ -146,7 +151,7 @@ def run(args: argparse.Namespace, to: TextIO | None = None, log: TextIO | None =
     }
     columns = _class_columns(args) if args.scores else Columns(named, delayed=args.delay is not None)
     targets = {option: path for option, path in (("--report", args.report), ("--out", args.out)) if path is not None}
-    check_outputs(args.log or args.store, files, targets)
+    _check_targets(args.log or args.store, files, targets)
     result = _replayed(args, files, columns, options, log, targets=list(targets.values()), others=others)
     if args.json:
         to.write(result.to_json() + "\n")
@@ -184,11 +189,7 @@ def _replayed(
             forecasts = stack.enter_context(Forecasts(opened[args.out], reader.names, paths, keyed=keyed))
         with progress(total_rows(files), log, unit="rows") as step:
             on_forecasts = forecasts.write if forecasts else None
-
-            def read(count: int) -> None:
-                args.stop.check()
-                step(count)
-
+            read = args.stop.checked(step)
             batches = read_log(files, columns, options, reader, read, None if many is None else many.batch)
             if isinstance(reader, ClassReader):
                 payload = replay_classes(batches, source, reader, on_forecasts=on_forecasts)
@@ -211,6 +212,13 @@ def _store(args: argparse.Namespace) -> list[LogFile]:
     return [found]
 
 
+# What a replay of many classes knows nothing of.
+_BINARY = (
+    *("score", "outcome", "key", "rival", "positive", "blank_key", "mature"),
+    *("threshold", "cost_fp", "cost_fn", "store"),
+)
+
+
 def _check(args: argparse.Namespace) -> None:
     """What can be known to be wrong before the work."""
     if (args.log is None) == (args.store is None):
@@ -219,18 +227,6 @@ def _check(args: argparse.Namespace) -> None:
         raise InvalidInput("--delay must not be given where --outcome-time says when outcomes arrived, got both")
     if args.out and args.out.suffix.lower() != ".parquet":
         raise InvalidInput(f"--out must end in .parquet, got {str(args.out)!r}")
-
-    _check_classes(args)
-
-
-# What a replay of many classes knows nothing of.
-_BINARY = (
-    *("score", "outcome", "key", "rival", "positive", "blank_key", "mature"),
-    *("threshold", "cost_fp", "cost_fn", "store"),
-)
-
-
-def _check_classes(args: argparse.Namespace) -> None:
     given = next((name for name in _BINARY if getattr(args, name) is not None), None)
     if args.scores and given:
         raise InvalidInput(f"--{given.replace('_', '-')} must not be given with --scores, got both")
@@ -242,3 +238,90 @@ def _class_columns(args: argparse.Namespace) -> ClassColumns:
     asked = {"label": args.label, "time": args.time, "outcome time": args.outcome_time, "id": args.id}
     classes = None if args.classes is None else [name.strip() for name in args.classes.split(",")]
     return ClassColumns(asked, delayed=args.delay is not None, scores=args.scores, classes=classes)
+
+
+# ---- outputs --------------------------------------------------------------------------------------------------------
+
+
+def _check_targets(log: str, files: Sequence[LogFile], targets: dict[str, Path]) -> None:
+    """Refuse, before anything runs, what could not be written, or would be written over the log or each other."""
+    for option, path in targets.items():
+        check_place(option, path)
+        for file in files:
+            if file.path != STDIN and _same(path, Path(file.path)):
+                raise InvalidInput(f"{option} must not be the log itself, got {str(path)!r}")
+        if log != STDIN and _would_match(path, log):
+            raise InvalidInput(
+                f"{option} must not be among the files of the log, got {str(path)!r}: the next run would read it"
+            )
+    if len(targets) == 2 and _same(*targets.values()):
+        raise InvalidInput(
+            f"{' and '.join(targets)} must be two files, got {str(next(iter(targets.values())))!r} twice"
+        )
+
+
+def _same(one: Path, other: Path) -> bool:
+    if one.exists() and other.exists():
+        return one.samefile(other)
+    return one.resolve() == other.resolve()
+
+
+def _would_match(path: Path, log: str) -> bool:
+    whole = path.resolve()
+    if Path(log).is_dir():
+        return by_suffix(path.name) is not None and whole.is_relative_to(Path(log).resolve())
+    if Path(log).exists():
+        return False
+    pattern = str(Path(log).absolute())
+    return fnmatch.fnmatch(str(whole), pattern) if "**" in log else whole.match(pattern)
+
+
+class Forecasts:
+    """Every forecast, written to a Parquet file, which is whole when the block has ended."""
+
+    def __init__(self, file: IO[bytes], streams: list[str], sources: list[str], *, keyed: bool) -> None:
+        self._file, self._streams, self._sources, self._keyed = file, streams, sources, keyed
+        self._writer: Any = None
+        self._event = 0
+
+    def __enter__(self) -> Forecasts:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._writer is not None:
+            self._writer.close()
+
+    def write(self, chunk: Chunk, forecasts: dict[str, Vector], place: Ints) -> None:
+        """One chunk: `row` and `file` (and `id`) find an event in the log, `event` counts them as replayed."""
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        columns: dict[str, Any] = {"event": np.arange(self._event, self._event + len(chunk))}
+        if chunk.trace is not None:
+            columns["row"] = chunk.trace.rows
+            columns["file"] = pa.array(self._sources, pa.string()).take(pa.array(chunk.trace.files))
+            if chunk.trace.ids is not None:
+                columns["id"] = pa.array(chunk.trace.ids.tolist(), pa.string())
+        if self._keyed:
+            columns["key"] = pa.array(self._streams, pa.string()).take(pa.array(chunk.slots))
+        if chunk.times is not None:
+            columns["time"] = pa.array(chunk.times).cast(pa.timestamp("us"))
+        many = chunk.scores.ndim == 2
+        columns["score"] = _lists(chunk.scores)
+        columns["outcome"] = pa.array(chunk.outcomes, from_pandas=True).cast(pa.int32() if many else pa.int8())
+        columns["judged"] = place > 0
+        columns |= {f"forecast_{name}": _lists(values) for name, values in forecasts.items()}
+        table = pa.table(columns).replace_schema_metadata({OURS: b"forecasts"})
+        if self._writer is None:
+            self._writer = pq.ParquetWriter(self._file, table.schema, compression="zstd")
+        self._writer.write_table(table)
+        self._event += len(chunk)
+
+
+def _lists(values: Vector) -> Any:
+    """A column; of a matrix, a column of lists."""
+    import pyarrow as pa
+
+    if values.ndim == 1:
+        return values
+    return pa.FixedSizeListArray.from_arrays(pa.array(values.reshape(-1)), values.shape[1])

@@ -17,17 +17,14 @@ from calibeat.errors import InvalidInput, SnapshotMismatch, UnknownKey
 from calibeat.hosts.bank import Bank
 from calibeat.hosts.keys import Key
 
-# Name -> (column, column to take off, largest first).
-ORDERS: dict[str, tuple[str, str | None, bool]] = {
-    "log-loss-gain": ("raw_log_loss", "log_loss", True),
-    "brier-gain": ("raw_brier", "brier", True),
-    "log-loss": ("log_loss", None, True),
-    "brier": ("brier", None, True),
-    "events": ("events", None, True),
-    "idle": ("idle", None, True),
+# Name -> column, and the column to subtract. The largest comes first.
+ORDERS: dict[str, tuple[str, str | None]] = {
+    "log-loss-gain": ("raw_log_loss", "log_loss"),
+    "brier-gain": ("raw_brier", "brier"),
+    **{name: (name.replace("-", "_"), None) for name in ("log-loss", "brier", "events", "idle")},
 }
 
-FEW = 30  # outcomes: a mean over fewer says little
+FEW_OUTCOMES = 30  # outcomes: a mean over fewer says little
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -53,7 +50,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--least", type=int, default=1, metavar="N", help="only keys with so many outcomes or more (%(default)s)"
     )
     top.add_argument(
-        "--few", type=int, default=FEW, metavar="N", help="keys with fewer outcomes come last (%(default)s)"
+        "--few", type=int, default=FEW_OUTCOMES, metavar="N", help="keys with fewer outcomes come last (%(default)s)"
     )
 
 
@@ -137,11 +134,11 @@ def _show(options: argparse.Namespace) -> None:
 
 def _top(options: argparse.Namespace) -> None:
     table = _open(options).table
-    column, taken, largest_first = ORDERS[options.by]
+    column, taken = ORDERS[options.by]
     values = table[column] - table[taken] if taken else table[column].astype(np.float64)
     chosen = np.flatnonzero((table["outcomes"] >= options.least) & np.isfinite(values))
     order = chosen[np.argsort(values[chosen], kind="stable")]
-    if largest_first != options.ascending:
+    if not options.ascending:
         order = order[::-1]
     few = table["outcomes"][order] < options.few
     order = np.concatenate([order[~few], order[few]])[: max(0, options.rows)]

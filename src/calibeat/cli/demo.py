@@ -4,25 +4,20 @@ from __future__ import annotations
 
 import argparse
 import sys
-from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, TextIO
+from typing import IO, NamedTuple, TextIO
 
 import numpy as np
-import numpy.typing as npt
 
 from calibeat import AUTO, BM, FPS, HOPS, OPS, SWPS, TOPS, WPS, BacktestResult, backtest, metrics
 from calibeat._util.extras import need
 from calibeat._util.progress import progress
-from calibeat._util.types import Vector
+from calibeat._util.types import Flags, Ints, Vector
 from calibeat.errors import MissingExtra
-from calibeat.examples.drifts import covariate_drift
-from calibeat.examples.flights import flights
-from calibeat.examples.stream import Stream
+from calibeat.examples import ExampleStream, covariate_drift, flights
 from calibeat.report.page import html
 
-from .outputs import check_place, outputs
-from .stop import Stop
+from .stop import Stop, check_place, outputs
 
 METHODS = {"raw": BM, "AUTO": AUTO, "FPS": FPS, "WPS": WPS, "SWPS": SWPS, "OPS": OPS, "TOPS": TOPS, "HOPS": HOPS}
 UNSCORED = 1000  # outcomes: FPS, WPS and SWPS say nothing of their own before they have seen this many outcomes
@@ -31,8 +26,6 @@ PICTURE, REPORT = "calibeat-demo.png", "calibeat-report.html"
 
 TITLE = "The model stands still, the world moves: calibration narrows the gap"
 
-BoolArray = npt.NDArray[np.bool_]
-
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """What can be typed behind `calibeat demo`."""
@@ -40,13 +33,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "Train a model on January, replay its scores through February to December with every outcome applied when that "
         "flight had landed, and compare the methods in a table, a picture and a report."
     )
-    parser.add_argument(
-        "--out",
-        type=Path,
-        default=Path(),
-        metavar="DIR",
-        help="the folder for the picture and the report (default: this one)",
-    )
+    where = "the folder for the picture and the report (default: this one)"
+    parser.add_argument("--out", type=Path, default=Path(), metavar="DIR", help=where)
 
 
 def run(args: argparse.Namespace) -> None:
@@ -54,26 +42,15 @@ def run(args: argparse.Namespace) -> None:
     run_demo(args.out, stop=args.stop)
 
 
-@dataclass(frozen=True)
-class Style:
-    """How a method is drawn."""
-
-    label: str
-    colour: str
-    line: str
-    marker: str
-
-
-# Okabe and Ito's colours, told apart by all kinds of colour vision; lines and markers differ too.
+# Label, colour, line and marker. Okabe and Ito's colours are told apart by all kinds of colour vision.
 DRAWN = {
-    "raw": Style("raw scores", "#D55E00", "--", "s"),
-    "OPS": Style("OPS, the paper's", "#0072B2", "-", "^"),
-    "AUTO": Style("AUTO", "#009E73", "-", "D"),
+    "raw": ("raw scores", "#D55E00", "--", "s"),
+    "OPS": ("OPS, the paper's", "#0072B2", "-", "^"),
+    "AUTO": ("AUTO", "#009E73", "-", "D"),
 }
 
 
-@dataclass(frozen=True)
-class Row:
+class MethodErrors(NamedTuple):
     """One line of the table: lower is better in every column."""
 
     method: str
@@ -83,12 +60,11 @@ class Row:
     log_loss: float
 
 
-@dataclass(frozen=True)
-class Demo:
+class Demo(NamedTuple):
     """What a demo leaves behind."""
 
-    stream: Stream
-    rows: list[Row]
+    stream: ExampleStream
+    rows: list[MethodErrors]
     picture: Path
     page: Path
 
@@ -96,14 +72,14 @@ class Demo:
 def run_demo(
     out: Path,
     *,
-    stream: Stream | None = None,
+    stream: ExampleStream | None = None,
     to: TextIO | None = None,
     log: TextIO | None = None,
     stop: Stop | None = None,
 ) -> Demo:
     """Replay the flights (or `stream`) through `METHODS`; a table goes to `to`, a picture and a report into `out`.
 
-    `to` is standard output and `log`, which shows the progress, standard error unless told. Without the data of the
+    `to` is standard output by default, and `log`, which shows the progress, standard error. Without the data of the
     flights the paper's covariate drift takes their place; without scikit-learn or matplotlib it raises `MissingExtra`.
     """
     to, log = to or sys.stdout, log or sys.stderr
@@ -113,24 +89,31 @@ def run_demo(
         check_place("--out", path)
     with progress(4, log) as step:
         step(0, "reading the flights of 2013, training on January" if stream is None else stream.name)
-        stream, notice = _flights_or_drift() if stream is None else (stream, "")
+        notice = ""
+        try:
+            stream = stream or flights()
+        except MissingExtra as error:
+            stream = covariate_drift()  # needs scikit-learn like the flights: if that is what is missing, it says so
+            notice = f"No flights here ({error}).\nThe covariate drift of the paper takes their place.\n"
         step(1, f"replaying {len(stream.scores):,} events through {', '.join(METHODS)}")
         result = backtested(stream)
         forecasts = {name: result.forecasts[name.lower()] for name in METHODS}
         step(1, "counting and drawing")
         counted = counted_events(stream)
         rows = [evaluate(name, stream, forecast, counted) for name, forecast in forecasts.items()]
+        happened = group_means(stream, stream.outcomes, counted)
+        means = {name: group_means(stream, forecasts[name], counted) for name in DRAWN}
         with outputs([picture, page], stop or Stop()) as opened:
-            draw(stream, forecasts, counted, opened[picture])
+            draw(stream, np.unique(stream.group[counted]), happened, means, opened[picture])
             step(1, "writing the report")
             opened[page].write(html(result.payload).encode())
-    to.write(f"\n{notice}{report(stream, rows, counted)}\n\n")
-    to.write(f"{means_in_words(stream, forecasts, counted)}\nPicture written to {picture.resolve()}\n")
-    to.write(f"Report written to {page.resolve()}\n")
+    gaps = ", ".join(f"{name} {100 * np.abs(mean - happened).mean():.1f}" for name, mean in means.items())
+    to.write(f"\n{notice}{report(stream, rows, counted, gaps)}\n")
+    to.write(f"Picture written to {picture.resolve()}\nReport written to {page.resolve()}\n")
     return Demo(stream, rows, picture, page)
 
 
-def backtested(stream: Stream) -> BacktestResult:
+def backtested(stream: ExampleStream) -> BacktestResult:
     """The stream through `METHODS`, outcomes at once or when they were known."""
     return backtest(
         stream.scores,
@@ -144,27 +127,22 @@ def backtested(stream: Stream) -> BacktestResult:
     )
 
 
-def counted_events(stream: Stream, warm_up: int = UNSCORED) -> BoolArray:
+def counted_events(stream: ExampleStream, warm_up: int = UNSCORED) -> Flags:
     """The events that are judged, the same for every method: those with an outcome, but for the first `warm_up`."""
     return stream.labelled & (np.cumsum(stream.labelled) > warm_up)
 
 
-def evaluate(name: str, stream: Stream, forecasts: Vector, counted: BoolArray) -> Row:
+def evaluate(name: str, stream: ExampleStream, forecasts: Vector, counted: Flags) -> MethodErrors:
     """The errors of one method. CE by group is the mean over events of their group's own CE."""
     y, p, group = stream.outcomes[counted], forecasts[counted], stream.group[counted]
     group_ce = sum(
         np.mean(group == g) * metrics.calibration_error(y[group == g], p[group == g]) for g in np.unique(group)
     )
-    return Row(
-        method=name,
-        ce=metrics.calibration_error(y, p),
-        group_ce=float(group_ce),
-        brier=metrics.brier_score(y, p),
-        log_loss=metrics.log_loss(y, p, clip=LOG_LOSS_FLOOR),
-    )
+    losses = metrics.brier_score(y, p), metrics.log_loss(y, p, clip=LOG_LOSS_FLOOR)
+    return MethodErrors(name, metrics.calibration_error(y, p), float(group_ce), *losses)
 
 
-def group_means(stream: Stream, values: Vector, counted: BoolArray) -> Vector:
+def group_means(stream: ExampleStream, values: Vector, counted: Flags) -> Vector:
     """The mean of `values` over the counted events of each group that has any."""
     group = stream.group[counted]
     size = np.bincount(group)
@@ -174,13 +152,16 @@ def group_means(stream: Stream, values: Vector, counted: BoolArray) -> Vector:
 # ---- words -------------------------------------------------------------------------------------------------------
 
 
-def report(stream: Stream, rows: list[Row], counted: BoolArray) -> str:
-    """The table, with what it counts above it and how to read it below."""
-    raw = next(row for row in rows if row.method == "raw")
+def report(stream: ExampleStream, rows: list[MethodErrors], counted: Flags, gaps: str) -> str:
+    """The table, with what it counts above it and how to read it and the picture below."""
+    raw, known = next(row for row in rows if row.method == "raw"), "at once"
+    if stream.due is not None:
+        waited = (stream.due - np.arange(len(stream.scores)))[stream.labelled]
+        known = f"only after {int(np.median(waited)):,} further forecasts (median)"
     best = min(rows, key=lambda row: row.group_ce)
     return f"""\
 {stream.name}: the probability that {stream.event}.
-{np.count_nonzero(stream.labelled):,} of {len(stream.scores):,} events have an outcome, known {_arrival(stream)}.
+{np.count_nonzero(stream.labelled):,} of {len(stream.scores):,} events have an outcome, known {known}.
 The first {UNSCORED:,} of these are not scored. All methods are scored on the same {np.count_nonzero(counted):,}.
 
 {table(rows, stream.group_adjective)}
@@ -190,78 +171,49 @@ CE: events forecast at about 10 %, 20 %, ... should happen that often; this is t
 {stream.group_adjective} CE: the same for each stretch of time alone, where too high and too low cannot cancel: raw
 scores are off by {100 * raw.group_ce:.1f} points, {best.method} by {100 * best.group_ce:.1f}.
 Brier and log-loss also reward telling events apart. In the log-loss what happened counts as forecast with at least
-{LOG_LOSS_FLOOR:g}."""
+{LOG_LOSS_FLOOR:g}.
 
-
-def table(rows: list[Row], group_adjective: str) -> str:
-    """Rows as aligned plain text, four decimals, the best of each column marked with a star."""
-    heads = ("CE", f"{group_adjective} CE", "Brier", "log-loss")
-    columns = []
-    for head, field in zip(heads, ("ce", "group_ce", "brier", "log_loss"), strict=True):
-        shown = [f"{getattr(row, field):.4f}" for row in rows]
-        best = min(shown, key=float)  # of what is shown, so that two rows that read the same are marked the same
-        width = max(len(head), 6) + 2
-        columns.append(
-            [f"{head} ".rjust(width)] + [(text + ("*" if text == best else " ")).rjust(width) for text in shown]
-        )
-    names = ["", *(row.method for row in rows)]
-    lines = ["  " + "".join([name.ljust(6), *cells]) for name, *cells in zip(names, *columns, strict=True)]
-    return "\n".join(line.rstrip() for line in lines)
-
-
-def means_in_words(stream: Stream, forecasts: dict[str, Vector], counted: BoolArray) -> str:
-    """What the picture shows, in numbers, and what it does not show."""
-    happened = group_means(stream, stream.outcomes, counted)
-    gaps = {name: np.abs(group_means(stream, forecasts[name], counted) - happened).mean() for name in DRAWN}
-    shown = ", ".join(f"{name} {100 * gap:.1f}" for name, gap in gaps.items())
-    return f"""\
-The picture: how far each {stream.group_adjective} mean forecast is from what happened, on average in points: {shown}.
+The picture: how far each {stream.group_adjective} mean forecast is from what happened, on average in points: {gaps}.
 A mean can be right while high forecasts are too high and low ones too low; that is what CE adds."""
 
 
-def _arrival(stream: Stream) -> str:
-    """How late outcomes are, in words."""
-    if stream.due is None:
-        return "at once"
-    waited = (stream.due - np.arange(len(stream.scores)))[stream.labelled]
-    return f"only after {int(np.median(waited)):,} further forecasts (median)"
-
-
-def _flights_or_drift() -> tuple[Stream, str]:
-    """The flights, or the drift and a sentence that says why."""
-    try:
-        return flights(), ""
-    except MissingExtra as error:
-        drift = covariate_drift()  # needs scikit-learn like the flights: if that is what is missing, it says so
-        return drift, f"No flights here ({error}).\nThe covariate drift of the paper takes their place.\n"
+def table(rows: list[MethodErrors], group_adjective: str) -> str:
+    """Rows as aligned plain text, four decimals, the best of each column marked with a star."""
+    names, *values = zip(*rows, strict=True)
+    columns = []
+    for head, column in zip(("CE", f"{group_adjective} CE", "Brier", "log-loss"), values, strict=True):
+        shown = [f"{value:.4f}" for value in column]
+        best = min(shown, key=float)  # of what is shown, so that two rows that read the same are marked the same
+        width = max(len(head), 6) + 2
+        marked = [text + ("*" if text == best else " ") for text in shown]
+        columns.append([cell.rjust(width) for cell in (f"{head} ", *marked)])
+    lines = ["  " + "".join([name.ljust(6), *cells]) for name, *cells in zip(["", *names], *columns, strict=True)]
+    return "\n".join(line.rstrip() for line in lines)
 
 
 # ---- picture -----------------------------------------------------------------------------------------------------
 
 
-def draw(stream: Stream, forecasts: dict[str, Vector], counted: BoolArray, file: IO[bytes]) -> None:
+def draw(stream: ExampleStream, groups: Ints, happened: Vector, lines: dict[str, Vector], file: IO[bytes]) -> None:
     """Mean forecast of each group against its outcome rate, as a PNG; matplotlib's global state stays untouched."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
     from matplotlib.ticker import PercentFormatter
 
-    groups = np.unique(stream.group[counted])
-    happened = group_means(stream, stream.outcomes, counted)
-    lines = {name: group_means(stream, forecasts[name], counted) for name in DRAWN}
     figure = Figure(figsize=(9.6, 5.4), dpi=150, facecolor="white")
     figure.set_layout_engine("constrained", w_pad=0.12, h_pad=0.1)
     FigureCanvasAgg(figure)
     axes = figure.add_subplot()
     x = np.arange(len(groups))
-    axes.fill_between(x, happened, lines["raw"], color=DRAWN["raw"].colour, alpha=0.12, linewidth=0)
+    axes.fill_between(x, happened, lines["raw"], color=DRAWN["raw"][1], alpha=0.12, linewidth=0)
     axes.plot(x, happened, color="black", linewidth=3.2, marker="o", markersize=7, zorder=3)
+    ends = [(float(happened[-1]), "what happened", "black")]
     for name, values in lines.items():
-        style = DRAWN[name]
-        axes.plot(x, values, color=style.colour, linestyle=style.line, linewidth=2.2, marker=style.marker, markersize=5)
+        label, colour, line, marker = DRAWN[name]
+        axes.plot(x, values, color=colour, linestyle=line, linewidth=2.2, marker=marker, markersize=5)
+        ends.append((float(values[-1]), label, colour))
 
     # Names stand at the ends of their lines, moved apart where these come close, instead of in a legend.
-    ends = [(happened[-1], "what happened", "black")]
-    ends += [(values[-1], DRAWN[name].label, DRAWN[name].colour) for name, values in lines.items()]
     top = min(1.12 * max(float(values.max()) for values in [happened, *lines.values()]), 1.05)
     heights = _apart([height for height, _, _ in ends], 0.075 * top)
     for height, (_, label, colour) in zip(heights, ends, strict=True):
@@ -273,10 +225,7 @@ def draw(stream: Stream, forecasts: dict[str, Vector], counted: BoolArray, file:
     means_of_what = f"{stream.group_adjective.capitalize()} mean probability that {stream.event}"
     axes.text(0, 1.03, f"{stream.name}. {means_of_what}.", transform=axes.transAxes, fontsize=10, color="0.25")
     axes.set_xticks(x, [stream.group_names[g] for g in groups])
-    axes.set_xlabel(stream.time_label)
-    axes.set_ylabel("probability")
-    axes.set_xlim(-0.5, len(groups) - 0.5)
-    axes.set_ylim(0, top)
+    axes.set(xlabel=stream.time_label, ylabel="probability", xlim=(-0.5, len(groups) - 0.5), ylim=(0, top))
     axes.yaxis.set_major_formatter(PercentFormatter(xmax=1, decimals=0))
     axes.spines[["top", "right"]].set_visible(False)
     axes.grid(axis="y", color="0.9")
@@ -294,6 +243,4 @@ def _apart(heights: list[float], gap: float) -> list[float]:
             if short > 1e-9:
                 moved[i] -= short / 2
                 moved[i + 1] += short / 2
-    result = np.empty(len(moved))
-    result[order] = moved
-    return [float(height) for height in result]
+    return [float(height) for height in moved[np.argsort(order)]]

@@ -1,12 +1,18 @@
-"""Ctrl-C and SIGTERM during a command."""
+"""Ctrl-C and SIGTERM during a command, and outputs that are all there when it ends, or none of them."""
 
 from __future__ import annotations
 
+import os
 import signal
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
 from types import FrameType
+from typing import IO
+
+from calibeat._util.files import atomic_files, obstacle
+from calibeat.errors import InvalidInput
 
 
 class Stopped(KeyboardInterrupt):
@@ -29,6 +35,15 @@ class Stop:
         """Raise `Stopped` if a signal has come. A long command calls this between its steps."""
         if self._came and not self.is_done:
             raise Stopped(self._came[0])
+
+    def checked(self, step: Callable[[int], None]) -> Callable[[int], None]:
+        """A step that looks for a signal first."""
+
+        def checked(count: int) -> None:
+            self.check()
+            step(count)
+
+        return checked
 
     def hold(self) -> None:
         """From here on a signal is only remembered: a step has begun that must not be broken off."""
@@ -72,3 +87,59 @@ def stopped_by_signals(*, last: bool = False) -> Iterator[Stop]:
     finally:
         for number, handler in before.items():
             signal.signal(number, signal.SIG_IGN if last and stop.is_done else handler)
+
+
+# ---- outputs --------------------------------------------------------------------------------------------------------
+
+
+def check_place(option: str, path: Path) -> None:
+    """Refuse a path where no file can be put."""
+    found = obstacle(path)
+    if found is not None:
+        raise InvalidInput(f"{option} must be a file, got {found} {str(path)!r}")
+    there = next(parent for parent in path.absolute().parents if parent.exists())
+    if not there.is_dir():
+        raise InvalidInput(f"{option} must be in a folder, got {str(path)!r}, and {str(there)!r} is a file")
+    if not os.access(there, os.W_OK):
+        raise InvalidInput(f"{option} must be in a folder that can be written, got {str(path)!r}")
+
+
+@contextmanager
+def outputs(paths: Sequence[Path], stop: Stop) -> Iterator[dict[Path, IO[bytes]]]:
+    """Open files that take their names together when the block ends well, and then the command is done.
+
+    If the block fails or a signal stops it, no file and no new folder is left.
+    """
+    if not paths:
+        yield {}
+        return
+
+    def commit(*_: Path) -> None:
+        stop.check()
+        stop.hold()
+
+    with _folders(paths), atomic_files(paths, check=commit) as files:
+        try:
+            yield dict(zip(paths, files, strict=True))
+        except BaseException:
+            stop.hold()  # a second signal must not break off the cleaning up
+            raise
+    stop.done()
+
+
+@contextmanager
+def _folders(paths: Sequence[Path]) -> Iterator[None]:
+    """The folders of these files; those made here are taken away again where the run fails."""
+    made: list[Path] = []
+    try:
+        for path in paths:
+            missing = [parent for parent in path.absolute().parents if not parent.exists()]
+            for folder in reversed(missing):
+                made.append(folder)  # first, as a signal may come right after it is made
+                folder.mkdir()
+        yield
+    except BaseException:
+        for folder in reversed(made):
+            with suppress(OSError):  # not made, or no longer empty
+                folder.rmdir()
+        raise

@@ -6,7 +6,6 @@ import argparse
 import json
 import sqlite3
 import sys
-from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -49,15 +48,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     copied = verbs.add_parser("backup", help="write a copy of an SQLite store, also while a service writes to it")
     prune = verbs.add_parser("prune", help="delete settled events that are old; the state stays")
     taken = verbs.add_parser("import", help="put the events of a log into a store, or the states of a bank file")
-    for verb, command in (
-        (info, _info),
-        (check, _check),
-        (replay, _replay),
-        (out, _export),
-        (copied, _backup),
-        (prune, _prune),
-        (taken, _import),
-    ):
+    commands = {info: _info, check: _check, replay: _replay, out: _export, copied: _backup, prune: _prune}
+    for verb, command in (commands | {taken: _import}).items():
         verb.add_argument("--store", default="calibeat.db", metavar="STORE", help="a path or an address (%(default)s)")
         verb.add_argument("--json", action="store_true", help="for programs")
         verb.set_defaults(verb=command)
@@ -132,14 +124,10 @@ def _replay(args: argparse.Namespace) -> int:
     if args.check and args.method:
         raise InvalidInput("--check must come without --method: it changes nothing, got both")
     with progress(None, sys.stderr, unit="operations") as step:
-        found = (
-            maintenance.replay_check(args.store, step)
-            if args.check
-            else maintenance.rebuild(args.store, args.method, step)
-        )
+        check, store = args.check, args.store
+        found = maintenance.replay_check(store, step) if check else maintenance.rebuild(store, args.method, step)
     numbers = {"streams": found.streams, "forecasts": found.forecasts, "outcomes": found.outcomes}
-    size = f"{counted(found.streams, 'stream')}, {counted(found.forecasts, 'forecast')}"
-    size += f", {counted(found.outcomes, 'outcome')}"
+    size = ", ".join(counted(count, name.removesuffix("s")) for name, count in numbers.items())
     if not args.check:
         text = f"replayed: {size}; {counted(found.corrected, 'correction')} applied; the state is made anew"
         _print(args, {**numbers, "corrections": found.corrected}, [text])
@@ -196,10 +184,10 @@ def _import(args: argparse.Namespace) -> None:
     files = files_of(args.file, delimiter(args.delimiter))
     with Stage() as stage:
         with progress(total_rows(files), sys.stderr, unit="rows") as step:
-            stage.read(files, columns, options, _stoppable(args, step))
+            stage.read(files, columns, options, args.stop.checked(step))
         with progress(stage.events + stage.outcomes, sys.stderr, unit="operations") as step:
             settings = Settings(method=args.method, monitor=args.monitor)
-            found = learn(args.store, stage, settings, _stoppable(args, step))
+            found = learn(args.store, stage, settings, args.stop.checked(step))
     told = {"columns": stage.columns, "skipped": stage.skipped, "notes": stage.notes}
     _print(args, {**asdict(found), **told}, _imported(found, stage))
 
@@ -215,13 +203,3 @@ def _imported(found: Imported, stage: Stage) -> list[str]:
     lines.append("columns: " + ", ".join(f"{role} in {name!r}" for role, name in stage.columns.items()))
     lines += [f"skipped {each['count']:,}: {each['reason']}, first at {each['first']}" for each in stage.skipped]
     return lines + stage.notes
-
-
-def _stoppable(args: argparse.Namespace, step: Any) -> Callable[[int], None]:
-    """A step that looks for a signal first."""
-
-    def checked(count: int) -> None:
-        args.stop.check()
-        step(count)
-
-    return checked

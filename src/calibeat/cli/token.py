@@ -1,4 +1,4 @@
-"""`calibeat token create | list | revoke | open`: who may write to a service and who may read from it."""
+"""`calibeat token create | list | revoke | open`: access to a service, to write or only to read."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import argparse
 import json
 import sys
 import time
+from contextlib import closing
 
 from calibeat._util.words import counted, visible
 from calibeat.errors import InvalidInput
@@ -53,21 +54,15 @@ def _reader(store: str) -> Reader:
 def _create(args: argparse.Namespace) -> None:
     if not args.name.strip() or not args.name.isprintable() or len(args.name) > 100:
         raise InvalidInput(f"name must be 1 to 100 printable characters, got {visible(args.name)!r}")
-    reader = _reader(args.store)
-    try:
-        token = new_token()
+    token = new_token()
+    with closing(_reader(args.store)) as reader:
         reader.tokens.add(args.name, args.scope, hashed(token).hex())
-    finally:
-        reader.close()
     print(token)
 
 
 def _list(args: argparse.Namespace) -> None:
-    reader = open_reader(args.store)
-    try:
+    with closing(open_reader(args.store)) as reader:
         found = reader.tokens.list()
-    finally:
-        reader.close()
     rows = [
         {"name": t.name, "scope": t.scope, "created": _day(t.created), "revoked": t.revoked and _day(t.revoked)}
         for t in found
@@ -81,13 +76,10 @@ def _list(args: argparse.Namespace) -> None:
 
 
 def _revoke(args: argparse.Namespace) -> None:
-    reader = open_reader(args.store)
-    try:
+    with closing(open_reader(args.store)) as reader:
         if not reader.tokens.revoke(args.name):
             raise InvalidInput(f"name must be that of a valid token, got {visible(args.name)!r}")
         others = [token for token in reader.tokens.list() if token.revoked is None]
-    finally:
-        reader.close()
     print(f"{args.name} is revoked")
     if not others:
         print(
@@ -97,9 +89,8 @@ def _revoke(args: argparse.Namespace) -> None:
 
 
 def _open(args: argparse.Namespace) -> None:
-    """Whoever opens a store must say so twice: by the command and by its option."""
-    reader = open_reader(args.store)
-    try:
+    """Opening a store takes the command and its option, so that it is no accident."""
+    with closing(open_reader(args.store)) as reader:
         found = reader.tokens.list()
         if not found:
             print("the store is open: it has no token")
@@ -112,8 +103,6 @@ def _open(args: argparse.Namespace) -> None:
                 "service over loopback, also through a proxy, may then read and write without one"
             )
         removed = reader.tokens.clear()
-    finally:
-        reader.close()
     print(
         f"{counted(removed, 'token is', 'tokens are')} removed: a service that is started from now on asks for none. "
         "One that runs stays closed"

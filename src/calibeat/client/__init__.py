@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from .asynchronous import AsyncClient
-from .buffer import Refusal
+from .client import AsyncClient, Client
+from .conversation import RefusedOutcome, Retries
 from .errors import Busy, NotAllowed, ServiceError, Unreachable
-from .shared import Retries
-from .synchronous import Client
 
-__all__ = ["AsyncClient", "Busy", "Client", "NotAllowed", "Refusal", "Retries", "ServiceError", "Unreachable"]
+__all__ = ["AsyncClient", "Busy", "Client", "NotAllowed", "RefusedOutcome", "Retries", "ServiceError", "Unreachable"]

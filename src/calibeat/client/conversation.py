@@ -1,26 +1,88 @@
-"""What a client says to the service, without saying it: every call is a generator of requests and pauses.
+"""The calls of a client as generators of requests and pauses, without a network.
 
 `Client` and `AsyncClient` send the requests and sleep for the pauses, each in its own way. Nothing else differs.
 """
 
 from __future__ import annotations
 
+import logging
+import random
+import re
+import threading
 import time as clock
-from collections.abc import Generator, Iterable, Mapping
+import uuid
+import weakref
+from collections import deque
+from collections.abc import Generator, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any, TypeVar
+from urllib.parse import quote
 
+import msgspec
+
+from calibeat._util.check import shown
 from calibeat.errors import CalibeatError, InvalidInput, OutcomeConflict, UnknownForecast
 
-from . import shared
-from .buffer import Buffer
-from .errors import Busy, Unreachable, detail_of, error_of
-from .shared import Answer, Retries
+from .errors import RETRIED, Busy, ServiceError, Unreachable, detail_of, error_of
 
+log = logging.getLogger("calibeat.client")
 T = TypeVar("T")
 INVALID, TOO_LARGE = 400, 413
+LARGEST_BATCH = 5_000  # events in one request
+LARGEST_BODY = 4_000_000  # bytes in one request: the service takes 4 MiB
+LONGEST_NAME = 200  # characters of a stream's name and of an id
+LATEST_TIME = 253_402_300_799.0  # the end of the year 9999
+KEPT_REFUSALS = 1_000  # the latest ones; `refused` counts all
 REFUSED = "refused"  # the status of an outcome that was set aside
 SOON = 0.02  # seconds between two looks whether it is this call's turn
+_UNREADABLE = re.compile("[\x00-\x1f\x7f\ud800-\udfff]")  # control characters, and halves of surrogate pairs
+
+
+@dataclass(frozen=True)
+class Answer:
+    """A calibrated forecast. `id` is what its outcome is reported with."""
+
+    stream: str
+    id: str
+    probability: float
+
+    def __float__(self) -> float:
+        return self.probability
+
+
+@dataclass(frozen=True)
+class Retries:
+    """How often to try again, and how long to wait in between: random times, so that clients do not come together."""
+
+    times: int = 5
+    first: float = 0.1  # seconds before the first retry, at most; doubled with each further one
+    longest: float = 5.0  # seconds
+
+    def wait(self, attempt: int, asked_for: str | None = None) -> float:
+        """Seconds to wait after a failed attempt (0, 1, ...); at least what the service asked for.
+
+        >>> 0.2 <= Retries(first=0.4).wait(0) <= 0.4
+        True
+        >>> Retries().wait(0, "2")
+        2.0
+        """
+        most = min(self.longest, self.first * 2.0**attempt)
+        wanted = most * (0.5 + 0.5 * random.random())  # noqa: S311 - no secret
+        if asked_for is not None and asked_for.isdecimal():
+            wanted = max(wanted, min(float(asked_for), self.longest))
+        return wanted
+
+
+@dataclass(frozen=True)
+class RefusedOutcome:
+    """An outcome that the service will never take, and the service's reason."""
+
+    event: dict[str, Any]
+    reason: str
+
+
+# ---- requests, pauses and replies ---------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -52,10 +114,6 @@ Steps = Generator[Send | Pause, Reply | None, T]
 Done = list[tuple[dict[str, Any], str]]  # outcomes of the buffer that were answered, and their statuses
 
 
-def _post(path: str, body: Any) -> Send:
-    return Send("POST", path, shared.encode(body))
-
-
 class Conversation:
     """The calls of a client, and the outcomes that it keeps during an outage.
 
@@ -74,23 +132,63 @@ class Conversation:
 
     # ---- forecasts --------------------------------------------------------------------------------------------------
 
-    def predict(self, event: dict[str, Any]) -> Steps[Answer]:
-        """Calibrate one score."""
+    def predict(
+        self,
+        stream: str,
+        score: float,
+        id: str | None = None,  # noqa: A002 - the word of the service
+        *,
+        time: float | None = None,
+    ) -> Steps[Answer]:
+        """Calibrate one score. `float(answer)` is the probability, `answer.id` is what the outcome is reported with.
+
+        `time` is when the score was issued, in seconds since 1970; the service's clock if not given.
+
+        Raises
+        ------
+        InvalidInput : the service cannot read the event.
+        OutcomeConflict : the event of this id had another score.
+        NotAllowed, Busy, Unreachable, ServiceError : the token is refused, or no good answer came after all retries.
+        """
+        event: dict[str, Any] = {"stream": stream, "id": new_id() if id is None else id, "score": float(score)}
+        if time is not None:
+            event["time"] = float(time)
         reply = yield from self._send(_post("/v1/forecasts", event), last=self._attempts)
-        return shared.answer_of(shared.decode(reply.status, reply.content))
+        return answer_of(decode(reply.status, reply.content))
 
     def predict_many(self, events: Iterable[Mapping[str, Any]]) -> Steps[list[Answer]]:
-        """Calibrate many."""
+        """Calibrate many scores: events with `stream`, `score`, and `id` and `time` if wanted; answers in order.
+
+        Raises what `predict` raises.
+        """
         answers: list[Answer] = []
-        for part in list(shared.batches(shared.with_ids(events))):  # all are encoded before the first is sent
+        for part in list(batches(with_ids(events))):  # all are encoded before the first is sent
             found = yield from self._send_batch("/v1/forecasts", "forecasts", part, last=self._attempts)
-            answers += [shared.answer_of(each) for each in found]
+            answers += [answer_of(each) for each in found]
         return answers
 
     # ---- outcomes ---------------------------------------------------------------------------------------------------
 
-    def outcome(self, event: dict[str, Any]) -> Steps[str]:
-        """Report one outcome. During an outage it waits behind the others."""
+    def outcome(
+        self,
+        stream: str,
+        id: str,  # noqa: A002
+        outcome: int,
+        *,
+        time: float | None = None,
+    ) -> Steps[str]:
+        """Report the outcome of a forecast: ``learnt``, ``repeated``, ``held``, ``corrected``, or ``buffered``.
+
+        `time` is when it was known, in seconds since 1970. During an outage the outcome waits behind the others.
+
+        Raises
+        ------
+        InvalidInput : the outcome cannot be sent, or the service refuses it.
+        UnknownForecast : there is no forecast of this id, or it has expired.
+        OutcomeConflict : another outcome is known.
+        NotAllowed, ServiceError : the service refuses the request. Without a buffer also `Busy` and `Unreachable`.
+        """
+        event = outcome_event(stream, id, outcome, time)
         (status,) = yield from self._report([event], one=True)
         got = f"id {event['id']!r:.60}"
         if status == REFUSED:
@@ -102,20 +200,51 @@ class Conversation:
         return status
 
     def outcomes(self, events: Iterable[Mapping[str, Any]]) -> Steps[list[str]]:
-        """Report many outcomes."""
-        return (yield from self._report(shared.outcome_events(events)))
+        """Report many outcomes -> a status for each, in their order.
+
+        These are the statuses of `outcome`, and ``unknown``, ``expired``, ``conflict`` and ``refused``.
+
+        Raises
+        ------
+        InvalidInput : an event cannot be sent, and then none was.
+        NotAllowed, ServiceError : the service refuses the request. Without a buffer also `Busy` and `Unreachable`.
+        """
+        return (yield from self._report(outcome_events(events)))
 
     def flush(self) -> Steps[dict[str, str]]:
-        """Deliver what waits -> the status of each id."""
+        """Deliver the outcomes that wait -> the status of each id; ``refused`` for those that were set aside.
+
+        Raises
+        ------
+        Busy, Unreachable : the service is still away. What was not answered waits on.
+        NotAllowed, ServiceError : the service refuses the request as a whole. What was not answered waits on.
+        """
         done = yield from self._deliver(last=self._attempts, patient=True)
         return {event["id"]: status for event, status in done}
+
+    # ---- reading ----------------------------------------------------------------------------------------------------
+
+    def stream(self, name: str) -> Steps[dict[str, Any]]:
+        """What the service knows of a stream. Raises `UnknownKey` if it knows none of this name."""
+        return (yield from self._get(stream_path(name)))
+
+    def streams(self, after: str | None = None, limit: int = 100) -> Steps[list[dict[str, Any]]]:
+        """Streams by name, `limit` of them after the one that is named."""
+        after = "" if after is None else f"&after={quote(after, safe='')}"
+        return (yield from self._get(f"/v1/streams?order=name&limit={int(limit)}{after}"))["streams"]
+
+    def _get(self, path: str) -> Steps[Any]:
+        reply = yield from self._send(Send("GET", path, None), last=self._attempts)
+        return decode(reply.status, reply.content)
+
+    # ---- outcomes now or later --------------------------------------------------------------------------------------
 
     def _report(self, events: list[dict[str, Any]], *, one: bool = False) -> Steps[list[str]]:
         """Send outcomes, or put them into the buffer -> the status of each."""
         statuses: list[str] = []
         rest, are_kept = events, not self.buffer.most
         try:
-            for part in shared.batches(events):
+            for part in batches(events):
                 rest = events[len(statuses) :]
                 first, asked_for = 0, None
                 if not self._must_wait(part):
@@ -133,14 +262,14 @@ class Conversation:
                 return statuses + [done.get(id(event), "buffered") for event in rest]
         except CalibeatError:
             raise  # the caller is told; what was in the buffer is there still
-        except BaseException:  # interrupted or cancelled: nobody is told what arrived
+        except BaseException:  # interrupted or cancelled: what arrived is not known
             if not are_kept:
                 self.buffer.add(rest)
             raise
         return statuses
 
     def _must_wait(self, part: list[dict[str, Any]]) -> bool:
-        """Whether outcomes go behind those in the buffer: in an outage, if nobody is sending those, or for their order.
+        """Whether outcomes go behind those in the buffer: in an outage, if no call sends those, or for their order.
 
         While a call delivers the buffer after an outage, others send their own: the buffer must not grow then.
         """
@@ -153,15 +282,15 @@ class Conversation:
         last = 1 if self.buffer.most else self._attempts
         if one:
             reply = yield from self._send(_post("/v1/outcomes", part[0]), last=last)
-            return [shared.status_of(shared.decode(reply.status, reply.content))]
+            return [status_of(decode(reply.status, reply.content))]
         found = yield from self._send_batch("/v1/outcomes", "outcomes", part, last=last)
-        return [shared.status_of(each) for each in found]
+        return [status_of(each) for each in found]
 
     def _go_on(self, first: int, asked_for: str | None) -> Steps[Done]:
         """Try to end the outage -> what became of the outcomes; nothing if that failed or is not for this call to do.
 
-        A call whose own attempt has failed (`first` is 1) makes the retries. Others make one attempt, if it is time for
-        one: a caller must not wait for every outcome anew.
+        A call whose own attempt has failed (`first` is 1) makes the retries. Others make one attempt, if one is
+        due: a caller must not wait for the retries with every outcome.
         """
         last = self._attempts if first else 1
         if first == last or (not first and self._is_away and clock.monotonic() < self._away_until):
@@ -190,7 +319,7 @@ class Conversation:
 
     def _send_waiting(self, first: int, last: int, asked_for: str | None) -> Steps[Done]:
         done: Done = []
-        most = shared.LARGEST_BATCH
+        most = LARGEST_BATCH
         while part := self.buffer.oldest(most):
             reply = yield from self._send(_post("/v1/outcomes", {"events": part}), first, last, asked_for)
             first = 0
@@ -203,8 +332,8 @@ class Conversation:
                 self.buffer.refuse(at, str(detail["message"]))
                 done.append((part[at], REFUSED))
             else:
-                found = shared.answers(reply.status, reply.content, "outcomes", len(part))
-                done += [(event, shared.status_of(each)) for event, each in zip(part, found, strict=True)]
+                found = answers(reply.status, reply.content, "outcomes", len(part))
+                done += [(event, status_of(each)) for event, each in zip(part, found, strict=True)]
                 self.buffer.answered(len(part))
             self._is_away, self._failures = False, 0
         return done
@@ -220,11 +349,6 @@ class Conversation:
     def _attempts(self) -> int:
         return self.retries.times + 1
 
-    def get(self, path: str) -> Steps[Any]:
-        """Read something."""
-        reply = yield from self._send(Send("GET", path, None), last=self._attempts)
-        return shared.decode(reply.status, reply.content)
-
     def _send_batch(self, path: str, key: str, part: list[dict[str, Any]], *, last: int) -> Steps[list[dict[str, Any]]]:
         """Send a batch, in halves if it is too large for the service or a proxy -> the answers in order."""
         reply = yield from self._send(_post(path, {"events": part}), last=last)
@@ -232,7 +356,7 @@ class Conversation:
             half = len(part) // 2
             found = yield from self._send_batch(path, key, part[:half], last=last)
             return found + (yield from self._send_batch(path, key, part[half:], last=last))
-        return shared.answers(reply.status, reply.content, key, len(part))
+        return answers(reply.status, reply.content, key, len(part))
 
     def _send(self, request: Send, first: int = 0, last: int = 1, asked_for: str | None = None) -> Steps[Reply]:
         """Send a request until there is an answer that says something about it: attempts `first` to `last` - 1."""
@@ -242,7 +366,7 @@ class Conversation:
                 yield Pause(self.retries.wait(attempt - 1, asked_for))
             reply = yield request
             assert reply is not None  # noqa: S101 - the driver's part
-            if reply.status and reply.status not in shared.AGAIN:
+            if reply.status and reply.status not in RETRIED:
                 return reply
             asked_for = reply.retry_after
             if reply.status:
@@ -253,3 +377,255 @@ class Conversation:
             raise error
         finally:
             del error  # else the error and this frame would keep each other, and the frames below with their turn
+
+
+# ---- outcomes that wait -------------------------------------------------------------------------------------------
+
+
+class Turn:
+    """The right to send what waits, which one call has at a time."""
+
+    __slots__ = ("__weakref__",)
+
+
+class Buffer:
+    """The outcomes that wait, the oldest first. Any thread may use it; no call waits for the network.
+
+    Those that are being sent stay here until they are answered. When it is full, the oldest one that is not being sent
+    goes; `dropped` counts these.
+
+    >>> buffer = Buffer(2)
+    >>> buffer.add({"id": id} for id in "abc")
+    >>> part = buffer.oldest(10)
+    >>> [event["id"] for event in part], buffer.dropped, len(buffer)
+    (['b', 'c'], 1, 2)
+    >>> buffer.answered(len(part))
+    >>> len(buffer)
+    0
+    """
+
+    def __init__(self, most: int) -> None:
+        self._events: deque[dict[str, Any]] = deque()
+        self._sending = 0  # how many of the oldest are being sent
+        self._lock = threading.Lock()
+        # A weak reference: if an interrupt hits a call before it can give its turn back, the turn ends with the call.
+        self._turn: weakref.ref[Turn] | None = None
+        self.most = most
+        self.dropped = 0
+        self.refused = 0
+        self.refusals: deque[RefusedOutcome] = deque(maxlen=KEPT_REFUSALS)
+
+    def __len__(self) -> int:
+        return len(self._events)
+
+    def add(self, events: Iterable[dict[str, Any]]) -> None:
+        """Keep outcomes for later."""
+        with self._lock:
+            for event in events:
+                self._events.append(event)
+                self._make_room()
+
+    def _make_room(self) -> None:
+        """Drop the oldest beyond `most`. Those that are being sent do not count: most of them never come back."""
+        while len(self._events) - self._sending > self.most:
+            del self._events[self._sending]
+            self.dropped += 1
+
+    def holds(self, ids: set[str]) -> bool:
+        """Whether an outcome of one of these events waits."""
+        with self._lock:
+            return any(event["id"] in ids for event in self._events)
+
+    # ---- sending ----------------------------------------------------------------------------------------------------
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether no call is sending."""
+        return self._turn is None or self._turn() is None
+
+    def take_turn(self) -> Turn | None:
+        """Become the call that sends; None if there is one."""
+        with self._lock:
+            if not self.is_idle:
+                return None
+            turn = Turn()
+            self._turn = weakref.ref(turn)
+            return turn
+
+    def end_turn(self) -> None:
+        """What was being sent and not answered waits again."""
+        with self._lock:
+            self._sending = 0
+            self._make_room()
+            self._turn = None
+
+    def oldest(self, most: int) -> list[dict[str, Any]]:
+        """The oldest outcomes, as many as fit into one request; they are being sent from now on."""
+        with self._lock:
+            part = next(batches(list(islice(self._events, most))), [])
+            self._sending = len(part)
+            return part
+
+    def answered(self, count: int) -> None:
+        """The oldest ones were answered."""
+        with self._lock:
+            for _ in range(count):
+                self._events.popleft()
+                self._sending -= 1
+
+    def reason(self, event: dict[str, Any]) -> str:
+        """Why an outcome was refused."""
+        with self._lock:
+            found = (refusal.reason for refusal in reversed(self.refusals) if refusal.event is event)
+            return next(found, "the service refused it")  # older than the reasons that are kept
+
+    def refuse(self, at: int, reason: str) -> None:
+        """One of those that were sent is set aside: the service said that it will never take it."""
+        with self._lock:
+            event = self._events[at]
+            self.refusals.append(RefusedOutcome(event, reason))
+            self.refused += 1
+            del self._events[at]
+            self._sending -= 1
+        log.warning("an outcome was refused and set aside: %s - stream %r, id %r", reason, event["stream"], event["id"])
+
+
+# ---- events -------------------------------------------------------------------------------------------------------
+
+
+def new_id() -> str:
+    """A random id."""
+    return uuid.uuid4().hex
+
+
+def with_ids(events: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """The events of a batch; those without an id get one."""
+    return [{**event, "id": event["id"] if event.get("id") is not None else new_id()} for event in events]
+
+
+def outcome_event(
+    stream: str,
+    id: str,  # noqa: A002
+    outcome: int,
+    time: float | None = None,
+    where: str = "",
+) -> dict[str, Any]:
+    """One outcome as the service reads it, checked as the service does: what waits in the buffer must be fit to send.
+
+    >>> outcome_event("paris", "e" * 201, 1)
+    Traceback (most recent call last):
+    ...
+    calibeat.errors.InvalidInput: id must be text of 1 to 200 characters, got 201
+    """
+    for name, text in (("stream", stream), ("id", id)):
+        if not isinstance(text, str) or not 0 < len(text) <= LONGEST_NAME:
+            got = len(text) if isinstance(text, str) else shown(text)
+            raise InvalidInput(f"{name} must be text of 1 to {LONGEST_NAME} characters, got {got}{where}")
+        if _UNREADABLE.search(text):
+            raise InvalidInput(f"{name} must be text without control characters, got {text!r:.60}{where}")
+    if outcome not in (0, 1):
+        raise InvalidInput(f"outcome must be 0 or 1, got {shown(outcome)}{where}")
+    event: dict[str, Any] = {"stream": str(stream), "id": str(id), "outcome": int(outcome)}
+    if time is None:
+        return event
+    try:
+        seconds = float(time)
+    except (TypeError, ValueError):
+        seconds = -1.0
+    if not 0.0 <= seconds <= LATEST_TIME:
+        raise InvalidInput(f"time must be seconds since 1970, at most the year 9999, got {shown(time)}{where}")
+    return event | {"time": seconds}
+
+
+def outcome_events(events: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """The outcomes of a batch; the first bad one is named, and nothing was sent."""
+    checked = []
+    for at, event in enumerate(events):
+        where = f" - at event {at}"
+        if not isinstance(event, Mapping):
+            raise InvalidInput(f"event must have stream, id and outcome, got {shown(event)}{where}")
+        fields = dict(event)
+        if missing := [name for name in ("stream", "id", "outcome") if name not in fields]:
+            raise InvalidInput(f"{missing[0]} is missing{where}")
+        if unknown := fields.keys() - {"stream", "id", "outcome", "time"}:
+            raise InvalidInput(f"{min(map(str, unknown))!r:.60} is not a field of an outcome{where}")
+        checked.append(outcome_event(**fields, where=where))
+    return checked
+
+
+def batches(events: list[dict[str, Any]]) -> Iterator[list[dict[str, Any]]]:
+    """Parts that fit into one request, by their number and by their bytes."""
+    part: list[dict[str, Any]] = []
+    room = LARGEST_BODY
+    for event in events:
+        size = len(encode(event)) + 1  # and a comma
+        if part and (len(part) == LARGEST_BATCH or size > room):
+            yield part
+            part, room = [], LARGEST_BODY
+        part.append(event)
+        room -= size
+    if part:
+        yield part
+
+
+def encode(body: Any) -> bytes:
+    """JSON; what JSON cannot hold is the caller's mistake."""
+    try:
+        return msgspec.json.encode(body)
+    except (TypeError, ValueError, msgspec.MsgspecError) as error:
+        raise InvalidInput(f"events must be plain text and numbers: {error}") from None
+
+
+def _post(path: str, body: Any) -> Send:
+    return Send("POST", path, encode(body))
+
+
+def stream_path(stream: str, *more: str) -> str:
+    """The path of a stream.
+
+    >>> stream_path("a/b c"), stream_path("paris", "history")
+    ('/v1/streams/a%2Fb%20c', '/v1/streams/paris/history')
+    """
+    return "/".join(["/v1/streams", quote(stream, safe=""), *more])
+
+
+# ---- answers ------------------------------------------------------------------------------------------------------
+
+
+def decode(status: int, content: bytes) -> Any:
+    """The value of an answer, or its error. What is no answer of the service, such as a proxy's page, is an error."""
+    if status != 200:
+        raise error_of(status, content)
+    try:
+        return msgspec.json.decode(content)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        raise _not_ours() from None
+
+
+def answers(status: int, content: bytes, key: str, count: int) -> list[dict[str, Any]]:
+    """The answers to a batch, one for each event, or an error."""
+    found = decode(status, content)
+    several = found.get(key) if isinstance(found, dict) else None
+    if not isinstance(several, list) or len(several) != count:
+        raise _not_ours()
+    return several
+
+
+def answer_of(found: Any) -> Answer:
+    """One forecast of an answer."""
+    try:
+        return Answer(found["stream"], found["id"], found["probability"])
+    except (LookupError, TypeError):
+        raise _not_ours() from None
+
+
+def status_of(found: Any) -> str:
+    """The status of one outcome of an answer."""
+    try:
+        return str(found["status"])
+    except (LookupError, TypeError):
+        raise _not_ours() from None
+
+
+def _not_ours() -> ServiceError:
+    return ServiceError("the service must answer in its own JSON, got something else with status 200")

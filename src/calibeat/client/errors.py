@@ -8,6 +8,8 @@ import msgspec
 
 from calibeat.errors import CalibeatError, InvalidInput, OutcomeConflict, UnknownForecast, UnknownKey
 
+RETRIED = frozenset({429, 502, 503, 504})  # statuses that say nothing about the request itself
+
 
 class ServiceError(CalibeatError):
     """The service refused, for a reason that has no error of its own. `code`, `at` and `status` say more."""
@@ -31,7 +33,7 @@ class Unreachable(ServiceError):
 
 
 def detail_of(content: bytes) -> dict[str, Any]:
-    """What an answer says about an error: `code`, `message`, `at`; empty if it is none of the service.
+    """What an answer says about an error: `code`, `message`, `at`; empty if the service did not write it.
 
     >>> detail_of(b'{"error": {"code": "full", "message": "the queue is full", "at": null}}')["code"]
     'full'
@@ -65,7 +67,7 @@ def error_of(status: int, content: bytes, retry_after: str | None = None) -> Cal
         kind = InvalidInput
     elif status in {401, 403}:
         kind = NotAllowed
-    elif status in {429, 502, 503, 504}:
+    elif status in RETRIED:
         kind = Busy
     error = kind(message)
     if isinstance(error, ServiceError):

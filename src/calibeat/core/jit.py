@@ -19,7 +19,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from calibeat._util.forks import new_lock
+from calibeat._util.processes import new_lock
 
 from . import cache, compiler
 from . import prefetch as _prefetch

@@ -23,7 +23,7 @@ from weakref import WeakValueDictionary
 import numpy as np
 import numpy.typing as npt
 
-from calibeat._util import forks
+from calibeat._util import processes as forks
 from calibeat._util.check import (
     check_choice,
     check_interval,

@@ -12,7 +12,7 @@ from threading import Event, Thread
 import numpy as np
 
 from calibeat._util.check import check_whole
-from calibeat._util.cores import usable_cores
+from calibeat._util.processes import usable_cores
 from calibeat._util.types import Slots
 from calibeat.errors import CalibeatError
 

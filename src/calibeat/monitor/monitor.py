@@ -23,7 +23,7 @@ from calibeat._util.check import (
     check_whole,
 )
 from calibeat._util.columns import Table
-from calibeat._util.forks import new_lock
+from calibeat._util.processes import new_lock
 from calibeat._util.sealed import seal, unseal
 from calibeat._util.types import Ints, Vector
 from calibeat.core.jit import for_size

@@ -2,13 +2,20 @@
 
 A display holds numbers; `plot` draws them on the axes that it is given, or on a figure of its own (`figure_`), and
 leaves matplotlib's global state alone: no pyplot, no styles. With pyplot, pass ``ax=plt.gca()``.
+
+Displays raise `InvalidInput` if outcomes, forecasts, times or parameters are not what they must be, and `MissingExtra`
+if matplotlib is not installed.
 """
 
 from calibeat.metrics import wilson
 
-from .calibration import CalibrationOverTimeDisplay, ReliabilityDisplay
+from .calibration import (
+    CalibrationOverTimeDisplay,
+    ClasswiseReliabilityDisplay,
+    ConfidenceReliabilityDisplay,
+    ReliabilityDisplay,
+)
 from .monitor import MonitorDisplay
-from .multi import ClasswiseReliabilityDisplay, ConfidenceReliabilityDisplay
 
 __all__ = [
     "CalibrationOverTimeDisplay",

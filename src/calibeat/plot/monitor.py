@@ -11,7 +11,7 @@ import numpy.typing as npt
 from calibeat.errors import InvalidInput
 from calibeat.monitor.monitor import Monitor, Trace, trace
 
-from .base import Display
+from .calibration import Display
 
 ALARM_LINE = "alarm line"
 
@@ -82,8 +82,7 @@ class MonitorDisplay(Display):
             self.ax_.remove()
             grid = figure.add_gridspec(2, 2, height_ratios=(3, 2))
             ax = figure.add_subplot(grid[0, :]), figure.add_subplot(grid[1, 0]), figure.add_subplot(grid[1, 1])
-        several = isinstance(ax, (Sequence, np.ndarray))
-        axes = tuple(ax) if several else (ax,)
+        axes = tuple(ax) if isinstance(ax, (Sequence, np.ndarray)) else (ax,)
         if len(axes) not in (1, 3):
             raise InvalidInput(f"ax must be one of matplotlib's axes or three, got {len(axes)}")
         self._take_axes(axes[0])
@@ -105,17 +104,8 @@ class MonitorDisplay(Display):
         for alarm in went.alarms:
             axes.axvline(alarm.at, color="C3" if alarm.page else "0.7", linewidth=1.0, alpha=0.7, zorder=1)
             if alarm.page:
-                axes.text(
-                    alarm.at,
-                    0.98,
-                    f" {alarm.what}",
-                    transform=axes.get_xaxis_transform(),
-                    rotation=90,
-                    va="top",
-                    ha="right",
-                    fontsize="x-small",
-                    color="C3",
-                )
+                text = axes.text(alarm.at, 0.98, f" {alarm.what}", transform=axes.get_xaxis_transform(), rotation=90)
+                text.set(va="top", ha="right", fontsize="x-small", color="C3")
         axes.set_yscale("log")
         axes.set_ylim(top=4.0)
         self._finish("outcomes read", "detector / alarm line")

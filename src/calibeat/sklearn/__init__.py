@@ -3,8 +3,7 @@
 from calibeat._util.extras import missing
 
 try:
-    from .classifier import OnlineCalibratedClassifier
-    from .transformer import ScoreCalibrator
+    from .estimators import OnlineCalibratedClassifier, ScoreCalibrator
 except ImportError as error:
     raise missing("scikit-learn 1.6 or newer", "sklearn", "calibeat.sklearn") from error
 

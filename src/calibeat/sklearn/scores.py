@@ -42,7 +42,7 @@ def looks_like_probability(margin: npt.NDArray[Any], p: npt.NDArray[Any]) -> boo
     """Whether the margin is p, or lies on a line through it, such as 2p - 1, and not on one through the logit of p."""
     m, p = margin.astype(np.float64), p.astype(np.float64)
     if not (np.isfinite(m).all() and np.isfinite(p).all()):
-        return False  # whoever reads the scores will say so
+        return False  # refused later, with a sentence
     if np.allclose(m, p) or np.allclose(m, 2.0 * p - 1.0) or np.allclose(m, p - 0.5):
         return True  # also of one row, through which every line goes
     inside = np.clip(p, 1e-12, 1.0 - 1e-12)

@@ -5,8 +5,8 @@ Every call needs the extra: ``pip install 'calibeat[spark]'``. Batch works from 
 
 from __future__ import annotations
 
-from .batch import Calibrated, calibrate
 from .columns import bad_rows
+from .frame import Calibrated, calibrate
 from .session import session
 from .state import from_bank, to_bank
 from .stream import calibrate_stream, stream_state

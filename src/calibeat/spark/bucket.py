@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from calibeat._util.extras import LazyModule
 from calibeat._util.types import Flags, Ints, Slots, Vector
 from calibeat.core.randomness import numbered as numbered_events
 from calibeat.core.randomness import stream_key, uniforms_at
@@ -28,21 +29,24 @@ from .eventtable import (
     EXPIRED,
     HELD,
     HOLDS,
-    INDEX,
     LEARNT,
     OPEN,
     SETTLED,
     UNKNOWN,
     Events,
     Output,
-    Settled,
+    Pages,
+    PageStore,
+    SettledEvents,
     bytes_of,
     in_order,
     matrix_of,
     numbered,
 )
-from .pages import Pages, Region, Store
 from .state import bank_of, from_bytes
+
+pa = LazyModule("pyarrow")
+pc = LazyModule("pyarrow.compute")
 
 TICKS = 64  # moments in the age of maturity at which outcomes become mature
 
@@ -68,9 +72,7 @@ class Rules:
 class Bucket:
     """The keys of one bucket, as far as one micro-batch touches them."""
 
-    def __init__(self, rules: Rules, rows: Store, events: Store) -> None:
-        import pyarrow as pa
-
+    def __init__(self, rules: Rules, rows: PageStore, events: PageStore) -> None:
         self.rules = rules
         key = ("key", pa.string() if rules.strings else pa.int64())
         self._rows = Pages(rows, pa.schema([("hash", pa.int64()), key, ("row", pa.binary())]), rules.pages)
@@ -85,8 +87,8 @@ class Bucket:
         ]
         columns += [] if rules.mature is None else [("known", pa.int64())]
         schema = pa.schema([("hash", pa.int64()), key, *columns])
-        self._events = Pages(Region(events, 0, INDEX), schema, rules.pages)  # those that wait
-        self._settled = Settled(events, schema, rules.pages, forgets=rules.expire is not None)
+        self._events = Pages(events, schema, rules.pages)  # those that wait
+        self._settled = SettledEvents(events, schema, rules.pages, forgets=rules.expire is not None)
         batch = [key, ("id", pa.string()), ("time", pa.int64()), ("score", pa.float64()), ("outcome", pa.float64())]
         hashes = [("key_hash", pa.int64()), ("event_hash", pa.int64())]
         self._nothing = pa.schema([*batch, *hashes]).empty_table()
@@ -101,8 +103,6 @@ class Bucket:
 
         -> the output rows, and at which moments outcomes that are held become mature. `now` is the watermark.
         """
-        import pyarrow as pa
-
         batch = in_order(batch)
         hashes = batch["event_hash"].to_numpy()
         waiting, taken = self._events.take(hashes)
@@ -146,8 +146,6 @@ class Bucket:
 
     def _fold(self, events: Events, of: Ints, is_asked: Flags, own: Ints) -> tuple[Vector, npt.NDArray[np.void]]:
         """Operations on the rows of their keys, which are read and written."""
-        import pyarrow as pa
-
         if not len(of):
             return np.empty(0), np.empty(0, dtype=f"V{self._size}")
         used, places = np.unique(of, return_inverse=True)
@@ -193,8 +191,6 @@ class Bucket:
 
         All in the order of the moments at which they were due, then by the times of the outcomes, then by id and key.
         """
-        import pyarrow as pa
-
         rules = self.rules
         limit = np.iinfo(np.int64).min if rules.expire is None else now - rules.expire
 
@@ -229,9 +225,6 @@ class Bucket:
 
     def _by_age(self, events: Events, of: Ints) -> Ints:
         """Events in the order in which they come of age."""
-        import pyarrow as pa
-        import pyarrow.compute as pc
-
         rules, names = self.rules, events.names.take(pa.array(of))
         age = np.where(events.state[of] == HELD, rules.mature or 0, rules.expire or 0)
         by = {"due": events.time[of] + age, "known": events.known[of], "id": names["id"], "key": names["key"]}
@@ -242,8 +235,6 @@ class Bucket:
 
     def start(self, keys: list[Any], hashes: Ints, rows: list[bytes]) -> None:
         """Rows of a state to go on from."""
-        import pyarrow as pa
-
         bank = bank_of(self.rules.described)
         rows_in(bank, keys, from_bytes(bank, rows, keys))  # looks at them
         _, taken = self._rows.take(hashes)

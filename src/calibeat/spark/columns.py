@@ -9,10 +9,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from calibeat._util.extras import LazyModule
 from calibeat._util.words import did_you_mean
 from calibeat.errors import InvalidInput
 
 from .session import check_frame, check_libraries
+
+F = LazyModule("pyspark.sql.functions")
 
 REASON, SCORE, OUTCOME, TIME, ARRIVAL, ROW, PLACE = (
     f"__calibeat_{name}" for name in ("reason", "score", "outcome", "time", "arrival", "row", "place")
@@ -26,6 +29,18 @@ _EXACT = 1 << 54  # orders up to here have places of their own; beyond them, 256
 _WHOLE = ("byte", "short", "integer", "long")
 _NUMBERS = (*_WHOLE, "float", "double", "decimal")
 _MOMENTS = ("timestamp", "timestamp_ntz", "date")
+TIMESTAMPS = (("timestamp", "timestamp_ntz"), "timestamps")
+# By role: the types that a column may have, and what it then holds.
+_NAMES = ((*_WHOLE, "string"), "whole numbers or strings")
+_TIMES = ((*_MOMENTS, *_NUMBERS), "times or numbers")
+_HOLDS = {
+    "key": _NAMES,
+    "id": _NAMES,
+    "score": (_NUMBERS, "numbers"),
+    "outcome": ((*_NUMBERS, "boolean"), "0 and 1, or booleans"),
+    "time": _TIMES,
+    "outcome_time": _TIMES,
+}
 
 
 @dataclass(frozen=True)
@@ -48,14 +63,10 @@ class Roles:
         if not orders:
             raise InvalidInput("order must name one column at least, got none")
         check_names(frame)
-        column_of(frame, "key", key, (*_WHOLE, "string"), "whole numbers or strings")
-        column_of(frame, "score", score, _NUMBERS, "numbers")
-        column_of(frame, "outcome", outcome, (*_NUMBERS, "boolean"), "0 and 1, or booleans")
-        for name in orders:
-            column_of(frame, "order", name, None, "")
-        for role, name in (("time", time), ("outcome_time", arrival)):
-            if name is not None:
-                column_of(frame, role, name, (*_MOMENTS, *_NUMBERS), "times or numbers")
+        named = [("key", key), ("score", score), ("outcome", outcome), *(("order", name) for name in orders)]
+        named += [(role, name) for role, name in (("time", time), ("outcome_time", arrival)) if name is not None]
+        for role, name in named:
+            check_column(frame, role, name)
         return cls(key, score, outcome, tuple(orders), time, arrival)
 
 
@@ -70,21 +81,19 @@ def check_names(frame: Any) -> None:
         raise InvalidInput(f"columns must not be named {taken!r}, which is the result's, got one; rename it")
 
 
-def column_of(frame: Any, role: str, name: Any, kinds: tuple[str, ...] | None, wanted: str) -> None:
-    """Raise unless the frame has a column of that name, of one of these types."""
+def check_column(frame: Any, role: str, name: Any, holds: tuple[tuple[str, ...], str] | None = None) -> None:
+    """Raise unless the frame has a column of that name, of a type that holds what the role asks for."""
     if not isinstance(name, str):
         raise InvalidInput(f"{role} must be the name of a column, got {type(name).__name__} {name!r:.60}")
     if name not in frame.columns:
         raise InvalidInput(f"{role} must be a column of the frame, got {name!r}{did_you_mean(name, frame.columns)}")
-    kind = frame.schema[name].dataType.typeName()
-    if kinds is not None and kind not in kinds:
+    kind, (kinds, wanted) = frame.schema[name].dataType.typeName(), holds or _HOLDS.get(role, ((), ""))
+    if kinds and kind not in kinds:
         raise InvalidInput(f"{role} column must hold {wanted}, got {kind} - in column {name!r}")
 
 
 def read(frame: Any, roles: Roles) -> Any:
     """The frame with our own columns: what is wrong with each row (null if nothing is), and its numbers."""
-    from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
-
     columns = {SCORE: F.col(quoted(roles.score)).cast("double"), OUTCOME: F.col(quoted(roles.outcome)).cast("double")}
     if roles.time is not None:
         columns[TIME] = microseconds(frame, roles.time)
@@ -108,8 +117,6 @@ def place(frame: Any, roles: Roles) -> Any:
     Spark sorts by one whole number several times faster than by two columns. Rows of a state have no order: they come
     first.
     """
-    from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
-
     kinds = [frame.schema[name].dataType.typeName() for name in roles.order]
     if kinds[0] not in (*_WHOLE, "timestamp") or not {*kinds} <= {*_NUMBERS, *_MOMENTS, "boolean", "string"}:
         return None
@@ -130,8 +137,6 @@ def quoted(name: str) -> str:
 
 def microseconds(frame: Any, name: str) -> Any:
     """A column of times as whole microseconds; numbers are seconds."""
-    from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
-
     column = F.col(quoted(name))
     if frame.schema[name].dataType.typeName() in _MOMENTS:
         return F.unix_micros(column.cast("timestamp"))
@@ -139,31 +144,30 @@ def microseconds(frame: Any, name: str) -> Any:
 
 
 def _reason(roles: Roles) -> Any:
-    """A sentence of what is wrong with a row, null if nothing is."""
-    from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
-
-    def got(name: str, requirement: str) -> Any:
-        value = F.coalesce(F.col(quoted(name)).cast("string"), F.lit("nothing"))
-        return F.concat(F.lit(f"{requirement}, got "), value)
-
     score, y = F.col(SCORE), F.col(OUTCOME)
-    checks = [(F.col(quoted(roles.key)).isNull(), got(roles.key, "key must be there"))]
-    checks += [(F.col(quoted(name)).isNull(), got(name, "order must be there")) for name in roles.order]
-    checks.append((score.isNull() | ~score.between(0.0, 1.0), got(roles.score, "score must be in [0, 1]")))
+    checks = [(F.col(quoted(roles.key)).isNull(), roles.key, "key must be there")]
+    checks += [(F.col(quoted(name)).isNull(), name, "order must be there") for name in roles.order]
+    checks.append((score.isNull() | ~score.between(0.0, 1.0), roles.score, "score must be in [0, 1]"))
     wrong = y.isNotNull() & ~y.isin(0.0, 1.0)
-    checks.append((wrong, got(roles.outcome, "outcome must be 0 or 1, or null where it is not known")))
+    checks.append((wrong, roles.outcome, "outcome must be 0 or 1, or null where it is not known"))
     if roles.time is not None:
-        checks.append((F.col(TIME).isNull(), got(roles.time, "time must be there")))
+        checks.append((F.col(TIME).isNull(), roles.time, "time must be there"))
     if roles.arrival is not None:
         arrival, time = F.col(ARRIVAL), F.col(TIME)
         checks += [
-            (arrival.isNull() & y.isNotNull(), got(roles.arrival, "outcome time must be there with an outcome")),
-            (arrival.isNotNull() & y.isNull(), got(roles.outcome, "outcome must be there with its time")),
-            (arrival < time, got(roles.arrival, "outcome time must not be before the time of its event")),
+            (arrival.isNull() & y.isNotNull(), roles.arrival, "outcome time must be there with an outcome"),
+            (arrival.isNotNull() & y.isNull(), roles.outcome, "outcome must be there with its time"),
+            (arrival < time, roles.arrival, "outcome time must not be before the time of its event"),
         ]
+    return first_wrong(checks)
+
+
+def first_wrong(checks: list[tuple[Any, str, str]]) -> Any:
+    """A sentence of what is wrong with a row, null if nothing is. Of each check: wrong or not, its column, the rule."""
     sentence = F.lit(None).cast("string")
-    for wrong, text in reversed(checks):
-        sentence = F.when(wrong, text).otherwise(sentence)
+    for wrong, name, rule in reversed(checks):
+        got = F.coalesce(F.col(quoted(name)).cast("string"), F.lit("nothing"))
+        sentence = F.when(wrong, F.concat(F.lit(f"{rule}, got "), got)).otherwise(sentence)
     return sentence
 
 
@@ -181,6 +185,11 @@ def bad_rows(
 
     A row is bad if its key, an order or a needed time is null, if its score is not in [0, 1], if its outcome is neither
     0 nor 1 nor null, or if its outcome is known before its own event or without a time.
+
+    Raises
+    ------
+    InvalidInput : the frame is a stream or no frame, or a column is missing or of a wrong type.
+    MissingExtra : pyspark, pyarrow or pandas is not installed.
     """
     check_libraries("calibeat.spark")
     roles = Roles.of(check_frame(frame), key, score, outcome, order, time, outcome_time)

@@ -3,21 +3,25 @@
 An event has one score and one outcome: the first of each that comes. All others are repeats or contradictions. So what
 happens to an event follows from the places of its first score and its first outcome. No row is looked at by itself.
 
-Events are columns. Open events lie in pages (`bucket.py` reads and writes them). Settled events are written once, in
-segments, and found by their hash where a score or an outcome comes again.
+Events are columns, in tables of Arrow. Open events lie in pages: a page is found by a hash that comes with the data,
+and is written again only when one of its rows changes. Settled events are written once, in segments, and found by their
+hash where a score or an outcome comes again.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
+from calibeat._util.extras import LazyModule
 from calibeat._util.types import Flags, Ints, Vector
 from calibeat.errors import SnapshotMismatch
 
-from .pages import Pages, Region, Store, Taken, is_in, packed, unpacked, with_columns
+pa = LazyModule("pyarrow")
+pc = LazyModule("pyarrow.compute")
 
 OPEN, SETTLED, EARLY, HELD = 0, 1, 2, 3  # waits for its outcome; has it; has no score yet; waits to be mature
 NEW = -1
@@ -29,72 +33,11 @@ FORECAST, LEARNT, HOLDS, REPEATED, CONFLICT, EXPIRED, UNKNOWN, LATE, BAD = range
 INDEX, META, SEGMENTS = 1 << 12, 1 << 13, 1 << 20
 _SWEPT = -1  # the line of the table of segments that says up to which time events are forgotten
 
-
-# ---- columns of Arrow as arrays of NumPy and back, without an object for each value ----------------------------------
-
-
-def one_array(column: Any) -> Any:
-    """A column of a table in one piece."""
-    return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
-
-
-def numbered(hashes: Ints, names: list[Any]) -> tuple[Ints, Ints]:
-    """Number what has the same names: where each number is first, and the number of each row.
-
-    Rows are told apart by their hashes first. Where two names share a hash, the names themselves decide.
-    """
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    names = [one_array(name) for name in names]
-    _, first, codes = np.unique(hashes, return_index=True, return_inverse=True)
-    representative = pa.array(first[codes])
-    if all(pc.all(pc.equal(name, name.take(representative))).as_py() is not False for name in names):
-        return first, codes
-    numbers: dict[Any, int] = {}
-    rows = zip(*(name.to_pylist() for name in names), strict=True)
-    codes = np.array([numbers.setdefault(row, len(numbers)) for row in rows], dtype=np.int64)
-    return np.unique(codes, return_index=True)[1], codes
-
-
-def matrix_of(column: Any, size: int, what: str) -> tuple[npt.NDArray[np.uint8], Ints]:
-    """Values of bytes that all have one size, as the rows of a matrix; and of each value its row, -1 for nothing."""
-    array = one_array(column)
-    n = len(array)
-    there = np.asarray(array.is_valid().to_numpy(zero_copy_only=False), dtype=bool)
-    if not there.any():
-        return np.empty((0, size), dtype=np.uint8), np.full(n, -1)
-    _, offsets, data = array.buffers()
-    ends = np.frombuffer(offsets, dtype=np.int32)[array.offset : array.offset + n + 1].astype(np.int64)
-    wrong = there & (np.diff(ends) != size)
-    if wrong.any():
-        got = int(np.diff(ends)[int(wrong.argmax())])
-        raise SnapshotMismatch(f"{what} must have {size} bytes, got {got}; is the state of another method?")
-    content = np.frombuffer(data, dtype=np.uint8)[ends[0] : ends[-1]].reshape(-1, size)
-    return content, np.where(there, np.cumsum(there) - 1, -1)
-
-
-def bytes_of(matrix: npt.NDArray[Any], there: Flags | None = None) -> Any:
-    """The rows of a matrix as a column of bytes; with `there`, nothing where it is False, and a row for each True."""
-    import pyarrow as pa
-
-    size = matrix.dtype.itemsize * (matrix.shape[1] if matrix.ndim > 1 else 1)
-    n = len(matrix) if there is None else len(there)
-    sizes = np.full(n, size) if there is None else there * size
-    offsets = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int32)
-    valid = None if there is None else pa.py_buffer(np.packbits(there, bitorder="little").tobytes())
-    data = pa.py_buffer(np.ascontiguousarray(matrix).tobytes())
-    return pa.Array.from_buffers(pa.binary(), n, [valid, pa.py_buffer(offsets.tobytes()), data])
-
-
-# ---- the events of a micro-batch -------------------------------------------------------------------------------------
+# ---- the events of a micro-batch ----------------------------------------------------------------------------------
 
 
 def in_order(batch: Any) -> Any:
     """Operations by time; at one time outcomes before scores; equals by id, then by value."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
     time, score = batch["time"].to_numpy(), batch["score"].to_numpy()
     is_score = ~np.isnan(score)
     order = np.lexsort((is_score, time))
@@ -114,8 +57,6 @@ class Events:
 
     def __init__(self, found: Any, batch: Any, size: int) -> None:
         """Stored events and the operations of a batch, in order; `size` is that of a receipt."""
-        import pyarrow as pa
-
         m, n = len(found), len(batch)
         named = [batch[name] for name in ("event_hash", "key", "key_hash", "id")]
         both = pa.concat_tables([found.select(NAMES), pa.table(named, names=NAMES)]).combine_chunks()
@@ -184,8 +125,6 @@ class Events:
 
     def table(self, schema: Any) -> Any:
         """All of them, as they are stored."""
-        import pyarrow as pa
-
         waits = (self.state == OPEN) | (self.state == HELD)
         columns = {name: self.names[name] for name in NAMES}
         columns |= {"state": self.state, "time": self.time}
@@ -203,7 +142,7 @@ class Events:
         self.forecast[self.asked] = forecasts
 
 
-# ---- output rows -----------------------------------------------------------------------------------------------------
+# ---- rows of output -----------------------------------------------------------------------------------------------
 
 
 class Output:
@@ -249,8 +188,6 @@ class Output:
 
     def table(self) -> Any:
         """All rows, in order."""
-        import pyarrow as pa
-
         if not self._pieces:
             return None
         merged = [np.concatenate(parts) for parts in zip(*self._pieces, strict=True)]
@@ -263,29 +200,23 @@ class Output:
 
 def statuses(codes: npt.NDArray[Any]) -> Any:
     """Codes as the words they stand for."""
-    import pyarrow as pa
-
     return pa.DictionaryArray.from_arrays(codes.astype(np.int8), list(STATUSES)).cast(pa.string())
 
 
-# ---- settled events --------------------------------------------------------------------------------------------------
+# ---- settled events -----------------------------------------------------------------------------------------------
 
 
-class Settled:
+class SettledEvents:
     """The settled events of a bucket, in a store that it shares with those that wait."""
 
-    def __init__(self, store: Store, schema: Any, pages: int, *, forgets: bool) -> None:
-        import pyarrow as pa
-
+    def __init__(self, store: PageStore, schema: Any, pages: int, *, forgets: bool) -> None:
         self._store, self._schema, self._forgets = store, schema, forgets
         kinds = pa.schema([("hash", pa.int64()), ("segment", pa.int32())])
-        self._index = Pages(Region(store, INDEX, META), kinds, pages)
+        self._index = Pages(store, kinds, pages, begin=INDEX)
         self._segments = pa.schema([("segment", pa.int32()), ("latest", pa.int64())])
 
     def find(self, hashes: Ints) -> tuple[Any, tuple[Any, Taken]]:
         """The events with one of these hashes; and their places in the index, to be given back to `add`."""
-        import pyarrow as pa
-
         places, taken = self._index.take(hashes)
         found = [self._schema.empty_table()]
         if len(places):
@@ -301,8 +232,6 @@ class Settled:
 
     def add(self, rows: Any, places: tuple[Any, Taken]) -> None:
         """Events that are settled now."""
-        import pyarrow as pa
-
         if not len(rows):
             return
         latest = self._latest()
@@ -340,6 +269,165 @@ class Settled:
         return dict(zip(table["segment"].to_pylist(), table["latest"].to_pylist(), strict=True))
 
     def _note(self, latest: dict[int, int]) -> None:
-        import pyarrow as pa
-
         self._store.put(META, packed(pa.table([list(latest), list(latest.values())], schema=self._segments)))
+
+
+# ---- pages: a batch rewrites those that it touches and no more ----------------------------------------------------
+
+
+class PageStore(Protocol):
+    """Where pages are kept: bytes by a whole number."""
+
+    def get(self, page: int) -> bytes | None:
+        """The content of a page, None if there is none."""
+
+    def put(self, page: int, content: bytes) -> None:
+        """Replace the content of a page."""
+
+    def remove(self, page: int) -> None:
+        """Forget a page."""
+
+    def pages(self) -> list[int]:
+        """Which there are."""
+
+
+class Taken(NamedTuple):
+    """Pages that were taken, to be given back to `put`: which they are, and the rows in them that stay."""
+
+    pages: Ints
+    rest: Any
+
+
+class Pages:
+    """Rows of one schema, whose first column is `hash`, in `count` pages of a store, from number `begin` on."""
+
+    def __init__(self, store: PageStore, schema: Any, count: int, begin: int = 0) -> None:
+        self._store, self.schema, self._count, self._begin = store, schema, count, begin
+
+    def take(self, hashes: Ints) -> tuple[Any, Taken]:
+        """The rows with one of these hashes, out of their pages."""
+        wanted = np.sort(hashes)
+        pages = np.flatnonzero(np.bincount(self._page_of(hashes), minlength=self._count))
+        table = self._read(pages.tolist())
+        mask = is_in(table["hash"].to_numpy(), wanted) if len(table) else np.empty(0, dtype=bool)
+        return self._split(table, mask, pages)
+
+    def sweep(self, leave: Callable[[Any], Flags]) -> tuple[Any, Taken]:
+        """Look at every page: the rows that are to leave, out of their pages."""
+        used = [page - self._begin for page in self._store.pages()]
+        tables = {page: self._read([page]) for page in used if 0 <= page < self._count}
+        masks = {page: leave(table) for page, table in tables.items()}
+        pages = [page for page, mask in masks.items() if mask.any()]
+        if not pages:
+            return self.schema.empty_table(), Taken(np.empty(0, dtype=np.int64), self.schema.empty_table())
+        table = pa.concat_tables([tables[page] for page in pages])
+        return self._split(table, np.concatenate([masks[page] for page in pages]), np.array(pages))
+
+    def _split(self, table: Any, mask: Flags, pages: Ints) -> tuple[Any, Taken]:
+        if not mask.any():
+            return self.schema.empty_table(), Taken(pages, table)
+        return table.filter(pa.array(mask)), Taken(pages, table.filter(pa.array(~mask)))
+
+    def put(self, rows: Any, taken: Taken) -> None:
+        """Write the pages that were taken, with these rows in them."""
+        table = pa.concat_tables([taken.rest, rows])
+        page_of = self._page_of(table["hash"].to_numpy()) if len(table) else np.empty(0, dtype=np.int64)
+        order = np.argsort(page_of.astype(np.uint16), kind="stable")  # by counting
+        table, page_of = table.take(pa.array(order)).combine_chunks(), page_of[order]
+        begins, ends = (np.searchsorted(page_of, taken.pages, side=side).tolist() for side in ("left", "right"))
+        for page, begin, end in zip(taken.pages.tolist(), begins, ends, strict=True):
+            if begin < end:
+                self._store.put(self._begin + page, packed(table.slice(begin, end - begin)))
+            else:
+                self._store.remove(self._begin + page)
+
+    def _page_of(self, hashes: Ints) -> Ints:
+        # The lowest bits chose the bucket.
+        return (hashes >> np.int64(32)) % self._count
+
+    def _read(self, pages: list[int]) -> Any:
+        contents = [self._store.get(self._begin + page) for page in pages]
+        tables = [with_columns(unpacked(content), self.schema) for content in contents if content is not None]
+        return pa.concat_tables(tables).combine_chunks() if tables else self.schema.empty_table()
+
+
+def is_in(values: Ints, wanted: Ints) -> Flags:
+    """Which values are among the wanted ones, which are sorted."""
+    at = np.searchsorted(wanted, values)
+    found: Flags = wanted[np.minimum(at, len(wanted) - 1)] == values
+    return found
+
+
+def with_columns(table: Any, schema: Any) -> Any:
+    """A table with the columns of a schema, empty where it has none of that name."""
+    for field in schema:
+        if field.name not in table.column_names:
+            table = table.append_column(field, pa.nulls(len(table), field.type))
+    return table.select(schema.names)
+
+
+def packed(table: Any) -> bytes:
+    """A table as bytes: a stream of Arrow's IPC, compressed: Spark needs longer for the bytes that this saves."""
+    options = pa.ipc.IpcWriteOptions(compression="lz4", use_threads=False)
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema, options=options) as writer:
+        writer.write_table(table)
+    content: bytes = sink.getvalue().to_pybytes()
+    return content
+
+
+def unpacked(content: Any) -> Any:
+    """The inverse."""
+    return pa.ipc.open_stream(content, options=pa.ipc.IpcReadOptions(use_threads=False)).read_all()
+
+
+# ---- columns of Arrow as arrays of NumPy and back, without an object for each value -------------------------------
+
+
+def one_array(column: Any) -> Any:
+    """A column of a table in one piece."""
+    return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
+
+
+def numbered(hashes: Ints, names: list[Any]) -> tuple[Ints, Ints]:
+    """Number what has the same names: where each number is first, and the number of each row.
+
+    Rows are told apart by their hashes first. Where two names share a hash, the names themselves decide.
+    """
+    names = [one_array(name) for name in names]
+    _, first, codes = np.unique(hashes, return_index=True, return_inverse=True)
+    representative = pa.array(first[codes])
+    if all(pc.all(pc.equal(name, name.take(representative))).as_py() is not False for name in names):
+        return first, codes
+    numbers: dict[Any, int] = {}
+    rows = zip(*(name.to_pylist() for name in names), strict=True)
+    codes = np.array([numbers.setdefault(row, len(numbers)) for row in rows], dtype=np.int64)
+    return np.unique(codes, return_index=True)[1], codes
+
+
+def matrix_of(column: Any, size: int, what: str) -> tuple[npt.NDArray[np.uint8], Ints]:
+    """Values of bytes that all have one size, as the rows of a matrix; and of each value its row, -1 for nothing."""
+    array = one_array(column)
+    n = len(array)
+    there = np.asarray(array.is_valid().to_numpy(zero_copy_only=False), dtype=bool)
+    if not there.any():
+        return np.empty((0, size), dtype=np.uint8), np.full(n, -1)
+    _, offsets, data = array.buffers()
+    ends = np.frombuffer(offsets, dtype=np.int32)[array.offset : array.offset + n + 1].astype(np.int64)
+    wrong = there & (np.diff(ends) != size)
+    if wrong.any():
+        got = int(np.diff(ends)[int(wrong.argmax())])
+        raise SnapshotMismatch(f"{what} must have {size} bytes, got {got}; is the state of another method?")
+    content = np.frombuffer(data, dtype=np.uint8)[ends[0] : ends[-1]].reshape(-1, size)
+    return content, np.where(there, np.cumsum(there) - 1, -1)
+
+
+def bytes_of(matrix: npt.NDArray[Any], there: Flags | None = None) -> Any:
+    """The rows of a matrix as a column of bytes; with `there`, nothing where it is False, and a row for each True."""
+    size = matrix.dtype.itemsize * (matrix.shape[1] if matrix.ndim > 1 else 1)
+    n = len(matrix) if there is None else len(there)
+    sizes = np.full(n, size) if there is None else there * size
+    offsets = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int32)
+    valid = None if there is None else pa.py_buffer(np.packbits(there, bitorder="little").tobytes())
+    data = pa.py_buffer(np.ascontiguousarray(matrix).tobytes())
+    return pa.Array.from_buffers(pa.binary(), n, [valid, pa.py_buffer(offsets.tobytes()), data])

@@ -74,6 +74,10 @@ def session(master: str = "local[*]", name: str = "calibeat", settings: Mapping[
 
     A session of your own does as well. This one first looks whether Java, pandas, pyarrow and protobuf are there, and
     names what is missing.
+
+    Raises
+    ------
+    MissingExtra : pyspark, pandas, pyarrow, protobuf or a Java runtime is not there.
     """
     check_libraries("a session of Spark")
     import pyspark

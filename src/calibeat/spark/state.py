@@ -21,12 +21,16 @@ import numpy as np
 import numpy.typing as npt
 
 from calibeat._util.check import shown
+from calibeat._util.extras import LazyModule
 from calibeat.core.method import Method, method_named, name_of
 from calibeat.errors import InvalidInput, SnapshotMismatch
 from calibeat.hosts.bank import Bank, row_width, rows_in, rows_out
 from calibeat.monitor.monitor import Monitor
 
 from .session import check_frame, check_libraries, has_streams
+
+pa = LazyModule("pyarrow")
+F = LazyModule("pyspark.sql.functions")
 
 FORMAT = 1  # the version of this layout
 COLUMNS = ("key", "row", "method", "version")
@@ -124,10 +128,30 @@ def check_same(found: list[tuple[Any, Any]], wanted: str | None = None) -> str:
     return str(found[0][0])
 
 
+def as_state(rows: Any, text: str) -> Any:
+    """A frame of `key` and `row` as a state frame of that description."""
+    return rows.select("key", "row", F.lit(text).alias("method"), F.lit(FORMAT).alias("version"))
+
+
+def state_to_resume(state: Any, spark: Any, wanted: str) -> Any:
+    """A state frame, a `Bank` or the path of its file, as a frame whose rows all have the wanted description."""
+    if isinstance(state, (str, os.PathLike, Bank)):
+        state = from_bank(state, spark)
+    found = check_state(state).select("method", "version").distinct().limit(2).collect()
+    check_same([(row["method"], row["version"]) for row in found], wanted)
+    return state
+
+
 def to_bank(state: Any) -> Bank:
     """A state frame as one `Bank` in the memory of the driver: to save it, to serve from it, to look at it.
 
     Every key counts as just seen: `Bank.drop_idle` drops none of them before its own time has passed.
+
+    Raises
+    ------
+    SnapshotMismatch : the frame is no state, or one of several methods or of another version.
+    InvalidInput : it holds no key.
+    MissingExtra : pyspark, pyarrow or pandas is not installed.
     """
     check_libraries("calibeat.spark")
     taken = check_state(state).select(*COLUMNS)
@@ -142,8 +166,6 @@ def to_bank(state: Any) -> Bank:
 
 
 def _from_pandas(frame: Any) -> Any:  # pragma: no cover - Spark 3.5, which has no toArrow
-    import pyarrow as pa
-
     return pa.Table.from_pandas(frame.toPandas(), preserve_index=False)
 
 
@@ -152,6 +174,12 @@ def from_bank(bank: Any, spark: Any) -> Any:
 
     Receipts that wait for their outcome do not travel. A pool (``prior="pooled"``) does not either: such a bank is
     refused, because its new keys would start otherwise on each machine.
+
+    Raises
+    ------
+    InvalidInput : `bank` is neither a bank nor a path, or its prior is pooled.
+    SnapshotMismatch : the file is no bank file of this version.
+    MissingExtra : pyspark, pyarrow or pandas is not installed.
     """
     check_libraries("calibeat.spark")
     if isinstance(bank, (str, os.PathLike)):
@@ -163,14 +191,6 @@ def from_bank(bank: Any, spark: Any) -> Any:
     names, rows = rows_out(bank)
     kind = "string" if bank.kind == "strings" else "bigint"
     columns = {"key": names, "row": to_bytes(rows), "method": [described(bank)] * len(names)}
-    return frame_of(spark, {**columns, "version": np.full(len(names), FORMAT, dtype=np.int32)}, STATE.format(key=kind))
-
-
-def frame_of(spark: Any, columns: dict[str, Any], schema: str) -> Any:
-    """Columns as a frame."""
-    import pyarrow as pa
-
-    table = pa.table(columns)
-    if not has_streams(spark.version):  # pragma: no cover - Spark 3.5
-        return spark.createDataFrame(table.to_pandas(), schema)
-    return spark.createDataFrame(table, schema)
+    table = pa.table({**columns, "version": np.full(len(names), FORMAT, dtype=np.int32)})
+    # Spark 3.5 takes no table of Arrow.
+    return spark.createDataFrame(table if has_streams(spark.version) else table.to_pandas(), STATE.format(key=kind))

@@ -1,28 +1,40 @@
-"""`calibrate_stream`: two streams in, one of scores and one of outcomes, forecasts out."""
+"""`calibrate_stream`: two streams in, one of scores and one of outcomes, forecasts out.
+
+Spark hands the rows of a group to Python one by one. So the rows of a bucket travel as one: a table of Arrow, as bytes.
+"""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
+import numpy as np
+
 from calibeat._util.check import check_choice, check_outcome, check_whole
+from calibeat._util.extras import LazyModule
 from calibeat._util.times import check_age
 from calibeat.core.method import Method
 from calibeat.errors import InvalidInput
 from calibeat.hosts.bank import Bank
 
-from .bucket import Rules
-from .columns import column_of, quoted
-from .pages import unpacked
+from .bucket import Bucket, Rules
+from .columns import TIMESTAMPS, check_column, first_wrong, quoted
+from .eventtable import BAD, COLUMNS, LATE, one_array, packed, statuses, unpacked
 from .session import check_frame, check_libraries
-from .state import FORMAT, check_same, check_state, described, from_bank
-from .worker import PACKED, Pack, processor
+from .state import as_state, described, state_to_resume
+
+pa = LazyModule("pyarrow")
+pc = LazyModule("pyarrow.compute")
+F = LazyModule("pyspark.sql.functions")
 
 OUTPUT = (
     "key {key}, id string, time timestamp, status string, score double, forecast double, outcome double, reason string"
 )
+PACKED = "bucket int, content binary"
 MOST_BUCKETS = 4096
+EXPIRY_TICKS = 16  # timers in the time after which an event expires
+_PIECE = 262_144  # rows that are packed at once
 
 
 def calibrate_stream(
@@ -58,7 +70,7 @@ def calibrate_stream(
         in `outcomes`, if it is another.
     method, seed, independent : as in `Bank`.
     state : a state frame, a bank or the path of its file to start from, in the first micro-batch of a new checkpoint.
-    expire : so long after its score an event is forgotten: a time such as ``"30d"``. Until then repeats are recognised.
+    expire : the age at which an event is forgotten: a time such as ``"30d"``. Until then repeats are recognised.
         Without it nothing is ever forgotten, and nothing is dropped by a watermark.
     expire_as : 0 or 1: learn this for an event whose outcome has not come by then. If not given it is not learnt.
     mature : the age at which outcomes are learnt, a time such as ``"7d"``, shorter than `expire`. An outcome that comes
@@ -78,6 +90,13 @@ def calibrate_stream(
     Within a micro-batch, operations of a key are taken by time, outcomes before scores of the same time, then by id;
     micro-batches one after the other. What comes of age is learnt after the rows of the micro-batch: by due time, then
     by the time of the outcome, then by id. The session must keep states in RocksDB, as that of `session` does.
+
+    Raises
+    ------
+    InvalidInput : an argument or a column is wrong; when the query runs, a row that cannot be used and ``bad="stop"``.
+    SnapshotMismatch : `state` is of another method, seed or version.
+    UnknownMethod : there is no preset of that name.
+    MissingExtra : pyspark 4.0 or later, pyarrow, pandas or protobuf is not installed.
     """
     check_libraries("calibeat.spark streaming", stream=True)
     check_frame(scores, "scores", streaming=True)
@@ -118,13 +137,12 @@ def _check_columns(
     scores: Any, outcomes: Any, key: str, name: str, score: str, outcome: str, time: str, outcome_time: str
 ) -> bool:
     """Whether keys are strings."""
-    whole, numbers = ("byte", "short", "integer", "long"), ("float", "double", "decimal")
     for frame, when in ((scores, time), (outcomes, outcome_time)):
-        column_of(frame, "key", key, (*whole, "string"), "whole numbers or strings")
-        column_of(frame, "id", name, (*whole, "string"), "whole numbers or strings")
-        column_of(frame, "time", when, ("timestamp", "timestamp_ntz"), "timestamps")
-    column_of(scores, "score", score, (*whole, *numbers), "numbers")
-    column_of(outcomes, "outcome", outcome, (*whole, *numbers, "boolean"), "0 and 1, or booleans")
+        check_column(frame, "key", key)
+        check_column(frame, "id", name)
+        check_column(frame, "time", when, TIMESTAMPS)
+    check_column(scores, "score", score)
+    check_column(outcomes, "outcome", outcome)
     kinds = [frame.schema[key].dataType.typeName() == "string" for frame in (scores, outcomes)]
     if kinds[0] != kinds[1]:
         raise InvalidInput("keys must be of one kind, got strings in one stream and numbers in the other")
@@ -135,8 +153,6 @@ def _operations(
     scores: Any, outcomes: Any, names: tuple[str, str, str, str], times: tuple[str, str], strings: bool
 ) -> Any:
     """Both streams as one, with the same columns."""
-    from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
-
     key, name, score, outcome = (quoted(given) for given in names)
     kind = "string" if strings else "bigint"
 
@@ -149,26 +165,15 @@ def _operations(
     asked = columns(scores, times[0], F.col(score), nothing).withColumn("is_score", F.lit(True))
     known = columns(outcomes, times[1], nothing, F.col(outcome)).withColumn("is_score", F.lit(False))
     both = asked.unionByName(known)
-    p, y = F.col("score"), F.col("outcome")
-    checks = {
-        "key must be there, got nothing": F.col("key").isNull(),
-        "id must be there, got nothing": F.col("id").isNull(),
-        "time must be there, got nothing": F.col("time").isNull(),
-        "score must be in [0, 1], got ": F.col("is_score") & (p.isNull() | ~p.between(0.0, 1.0)),
-        "outcome must be 0 or 1, got ": ~F.col("is_score") & (y.isNull() | ~y.isin(0.0, 1.0)),
-    }
-    reason = F.lit(None).cast("string")
-    for sentence, wrong in reversed(checks.items()):
-        got = F.coalesce(p.cast("string"), y.cast("string"), F.lit("nothing"))
-        text = F.concat(F.lit(sentence), got) if sentence.endswith(" ") else F.lit(sentence)
-        reason = F.when(wrong, text).otherwise(reason)
-    return both.withColumn("reason", reason)
+    p, y, is_score = F.col("score"), F.col("outcome"), F.col("is_score")
+    checks = [(F.col(name).isNull(), name, f"{name} must be there") for name in ("key", "id", "time")]
+    checks.append((is_score & (p.isNull() | ~p.between(0.0, 1.0)), "score", "score must be in [0, 1]"))
+    checks.append((~is_score & (y.isNull() | ~y.isin(0.0, 1.0)), "outcome", "outcome must be 0 or 1"))
+    return both.withColumn("reason", first_wrong(checks))
 
 
 def _hashed(operations: Any) -> Any:
     """What the workers read. `xxhash64` decides where a key and an event are kept, for the life of a checkpoint."""
-    from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
-
     return operations.select(
         "key",
         "id",
@@ -182,19 +187,11 @@ def _hashed(operations: Any) -> Any:
 
 
 def _initial(scores: Any, state: Any, rules: Rules, buckets: int) -> Any:
-    from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
-
-    if isinstance(state, (str, os.PathLike, Bank)):
-        state = from_bank(state, scores.sparkSession)
-    found = check_state(state).select("method", "version").distinct().limit(2).collect()
-    check_same([(row["method"], row["version"]) for row in found], rules.described)
+    state = state_to_resume(state, scores.sparkSession, rules.described)
     if (state.schema["key"].dataType.typeName() == "string") != rules.strings:
         raise InvalidInput("keys must be of one kind, got strings in one of state and scores and numbers in the other")
     hashed = state.select("key", "row", F.xxhash64("key").alias("key_hash"))
     return hashed.withColumn("bucket", F.pmod(F.col("key_hash"), F.lit(buckets)).cast("int")).groupBy("bucket")
-
-
-# ---- state out ---------------------------------------------------------------------------------------------------
 
 
 def stream_state(
@@ -203,10 +200,13 @@ def stream_state(
     """The rows of all keys of a stream as a state frame, read from its checkpoint after the last finished micro-batch.
 
     `method` and `seed` must be those of the stream. Events that wait for outcomes stay in the checkpoint.
+
+    Raises
+    ------
+    InvalidInput : the stream has served no key yet.
+    MissingExtra : pyspark 4.0 or later, pyarrow, pandas or protobuf is not installed.
     """
     check_libraries("calibeat.spark streaming", stream=True)
-    from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
-
     text = described(Bank(method, seed, threads=1))
     reader = spark.read.format("statestore").option("stateVarName", "rows")
     pages = reader.load(os.fspath(checkpoint)).select(F.col("user_map_value.content").alias("content"))
@@ -215,10 +215,163 @@ def stream_state(
         raise InvalidInput(f"a stream must have served one key at least, got none - in {checkpoint}")
     strings = str(unpacked(first[0]["content"]).schema.field("key").type) == "string"
     rows = pages.mapInArrow(_unpacked, f"key {'string' if strings else 'bigint'}, row binary")
-    return rows.select("key", "row", F.lit(text).alias("method"), F.lit(FORMAT).alias("version"))
+    return as_state(rows, text)
 
 
 def _unpacked(batches: Iterator[Any]) -> Iterator[Any]:  # pragma: no cover - it runs in Spark's workers
     for batch in batches:
         for content in batch["content"].to_pylist():
             yield from unpacked(content).select(["key", "row"]).to_batches()
+
+
+# ---- in the workers -----------------------------------------------------------------------------------------------
+
+
+class Pack:
+    """For `mapInArrow`: operations in, one row for each bucket out."""
+
+    def __init__(self, buckets: int) -> None:
+        self._buckets = buckets
+
+    def __call__(self, batches: Iterator[Any]) -> Iterator[Any]:
+        """Tables of many rows, cut by bucket."""
+        for table in _in_tables(batches, _PIECE):
+            bucket = np.mod(table["key_hash"].to_numpy(), self._buckets)
+            order = np.argsort(bucket, kind="stable")
+            used, begin = np.unique(bucket[order], return_index=True)
+            ends = [*begin[1:].tolist(), len(bucket)]
+            placed = table.take(pa.array(order)).cast(_short(table.schema)).combine_chunks()
+            parts = [placed.slice(i, j - i) for i, j in zip(begin.tolist(), ends, strict=True)]
+            columns = [pa.array(used.astype(np.int32)), pa.array([packed(part) for part in parts], pa.binary())]
+            yield pa.RecordBatch.from_arrays(columns, names=["bucket", "content"])
+
+
+def _in_tables(batches: Iterator[Any], size: int) -> Iterator[Any]:
+    """Batches of Arrow as tables of `size` rows; the last may be shorter."""
+    waiting: list[Any] = []
+    count = 0
+    for batch in batches:
+        waiting.append(batch)
+        count += batch.num_rows
+        while count >= size:
+            table = pa.Table.from_batches(waiting).combine_chunks()
+            yield table.slice(0, size).combine_chunks()
+            rest = table.slice(size)
+            waiting, count = rest.to_batches(), len(rest)
+    if count:
+        yield pa.Table.from_batches(waiting).combine_chunks()
+
+
+def _short(schema: Any) -> Any:
+    """The same with strings as the pages have them; Spark may be set to send long ones."""
+    return pa.schema([(f.name, pa.string() if pa.types.is_large_string(f.type) else f.type) for f in schema])
+
+
+class MapPages:
+    """A `PageStore` in a MapState of Spark."""
+
+    def __init__(self, state: Any) -> None:
+        self._state = state
+
+    def get(self, page: int) -> bytes | None:
+        """The content of a page, None if there is none."""
+        found = self._state.getValue((page,))
+        return None if found is None else bytes(found[0])
+
+    def put(self, page: int, content: bytes) -> None:
+        """Replace the content of a page."""
+        self._state.updateValue((page,), (content,))
+
+    def remove(self, page: int) -> None:
+        """Forget a page."""
+        self._state.removeKey((page,))
+
+    def pages(self) -> list[int]:
+        """Which there are."""
+        return sorted(key[0] for key in self._state.keys())  # noqa: SIM118 - not a mapping
+
+
+def processor(rules: Rules, *, stop: bool) -> Any:
+    """The part that Spark calls, made here because its base class comes from Spark."""
+    from pyspark.sql.streaming.stateful_processor import StatefulProcessor
+
+    timed = rules.expire is not None or rules.mature is not None
+
+    class Processor(StatefulProcessor):  # pragma: no cover - it runs in Spark's workers; what it calls is tested
+        def init(self, handle: Any) -> None:
+            self.handle = handle
+            states = [handle.getMapState(name, "page int", "content binary") for name in ("rows", "events")]
+            self.bucket = Bucket(rules, *(MapPages(state) for state in states))
+            self.swept: set[Any] = set()
+
+        def handleInputRows(self, key: Any, rows: Iterator[Any], timerValues: Any) -> Iterator[Any]:  # noqa: N802, ARG002
+            now = timerValues.getCurrentWatermarkInMs() * 1000 if timed else None
+            yield from serve(self.bucket, self.handle, rows, now, stop=stop)
+
+        def handleExpiredTimer(self, key: Any, timerValues: Any, expiredTimerInfo: Any) -> Iterator[Any]:  # noqa: N802, ARG002
+            if key not in self.swept:  # once in a micro-batch, however many timers fire
+                self.swept.add(key)
+                yield from framed(self.bucket.aged(timerValues.getCurrentWatermarkInMs() * 1000))
+
+        def handleInitialState(self, key: Any, initialState: Any, timerValues: Any) -> None:  # noqa: N802, ARG002
+            start(self.bucket, initialState)
+
+        def close(self) -> None:
+            pass
+
+    return Processor()
+
+
+def serve(bucket: Bucket, handle: Any, frames: Iterable[Any], now: int | None, *, stop: bool) -> Iterator[Any]:
+    """One micro-batch of a bucket: packed rows in, frames of pandas out. Sets the timers of its events."""
+    batch = pa.concat_tables([unpacked(content) for frame in frames for content in frame["content"]]).combine_chunks()
+    if batch["reason"].null_count < len(batch):
+        wrong = pc.is_valid(batch["reason"])
+        bad = batch.filter(wrong)
+        if stop:
+            first = bad.sort_by([("time", "ascending"), ("id", "ascending")]).slice(0, 1).to_pylist()[0]
+            raise InvalidInput(f"{first['reason']} - at key {first['key']!r:.60}, id {first['id']!r:.60}")
+        yield from framed(_aside(bad, BAD))
+        batch = batch.filter(pc.invert(wrong))
+    if now is not None and len(batch):
+        late = pa.array(batch["time"].to_numpy() < now)
+        yield from framed(_aside(batch.filter(late), LATE))
+        batch = batch.filter(pc.invert(late))
+    if not len(batch):
+        return
+    columns = {name: batch[name].fill_null(float("nan")) for name in ("score", "outcome")}
+    columns |= {name: batch[name] for name in ("key", "id", "time", "key_hash", "event_hash")}
+    output, due = bucket.serve(pa.table(columns), now)
+    moments = set((due // 1000).tolist())
+    expire = bucket.rules.expire
+    if expire is not None:
+        grain = max(1, expire // EXPIRY_TICKS)
+        ticks = np.unique((batch["time"].to_numpy() + expire) // grain)
+        moments |= {(tick + 1) * grain // 1000 + 1 for tick in ticks.tolist()}
+    for moment in sorted(moments):
+        handle.registerTimer(moment)
+    yield from framed(output)
+
+
+def _aside(rows: Any, status: int) -> Any:
+    """Rows that are not served."""
+    columns = {name: rows[name] for name in ("key", "id", "time", "score", "outcome", "reason")}
+    columns["status"] = statuses(np.full(len(rows), status))
+    columns["forecast"] = pa.nulls(len(rows), pa.float64())
+    return pa.table([columns[name] for name in COLUMNS], names=list(COLUMNS))
+
+
+def framed(output: Any) -> Iterator[Any]:
+    """What a bucket tells, as a frame of pandas; none if it tells nothing."""
+    if output is not None and len(output):
+        at = COLUMNS.index("time")
+        moments = one_array(output["time"]).cast(pa.int64()).cast(pa.timestamp("us", tz="UTC"))
+        # Whole numbers stay whole where some are missing.
+        yield output.set_column(at, "time", moments).to_pandas(integer_object_nulls=True)
+
+
+def start(bucket: Bucket, frame: Any) -> None:
+    """Rows of a state frame into their bucket."""
+    if len(frame):
+        rows = [bytes(row) for row in frame["row"]]
+        bucket.start(frame["key"].tolist(), frame["key_hash"].to_numpy().astype("int64"), rows)

@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from calibeat._util import forks
+from calibeat._util import processes as forks
 from calibeat._util.check import (
     check_interval,
     check_lengths,
@@ -35,7 +35,7 @@ from calibeat._util.check import (
     check_whole,
 )
 from calibeat._util.columns import like
-from calibeat._util.forks import new_lock
+from calibeat._util.processes import new_lock
 from calibeat._util.sealed import checksum as _checksum
 from calibeat._util.sealed import parse as _parse
 from calibeat._util.sealed import seal

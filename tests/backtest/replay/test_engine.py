@@ -19,7 +19,7 @@ from streams import drifting, variants
 
 import calibeat
 from calibeat import AUTO, HOPS, OPS, SWPS, TOPS, Calibrator
-from calibeat._util import cores
+from calibeat._util import processes as cores
 from calibeat._util.times import NEVER
 from calibeat.backtest.read import arrays, rows
 from calibeat.backtest.read import arrays as arrays_module

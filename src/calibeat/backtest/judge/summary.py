@@ -12,7 +12,7 @@ from importlib.metadata import PackageNotFoundError, version
 
 import numpy as np
 
-from calibeat._util.cores import usable_cores
+from calibeat._util.processes import usable_cores
 from calibeat._util.types import Ints, Vector
 from calibeat._version import __version__
 from calibeat.backtest.options import Options

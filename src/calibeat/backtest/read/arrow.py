@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from calibeat._util.times import FIRST, LAST, MISSING, OK, UNREADABLE, States, Times, moment, read_dates
+from calibeat._util.times import EARLIEST, LATEST, MISSING, OK, UNREADABLE, States, Times, moment, read_dates
 from calibeat._util.types import Flags, Ints
 from calibeat.backtest.options import Options
 from calibeat.errors import InvalidInput
@@ -195,7 +195,7 @@ def _listed(column: Any, rows: Flags) -> list[Any]:
 
 def _dates(column: Any) -> Times:
     whole = _microseconds(column)
-    far = (whole < FIRST) | (whole > LAST)
+    far = (whole < EARLIEST) | (whole > LATEST)
     states = np.where(is_null(column), MISSING, np.where(far, UNREADABLE, OK)).astype(np.int8)
     return Times(whole, states, dated=True, naive=column.type.tz is None)
 

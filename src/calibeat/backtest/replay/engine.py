@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from calibeat._util.cores import usable_cores
+from calibeat._util.processes import usable_cores
 from calibeat._util.types import Flags, Ints, Vector
 from calibeat.backtest.options import Maturity
 from calibeat.backtest.read.batch import FIRST_EVENTS, Chunk

@@ -1,27 +1,211 @@
-"""What a worker does with one partition: batches of Arrow in, sorted; forecasts and rows out.
+"""`calibrate`: a frame through one bank a partition, with the bits of one bank on one machine.
 
 All events of a key are in one partition, and groups of keys stand together in it: single keys where rows are sorted by
-key and order, a 128th of all where they are sorted by place (see `rows.place`). So a piece of the partition is served
-by a bank of its own, and only the keys of the last group go on in the next: memory does not grow with the events of the
-partition. With late outcomes a piece holds whole keys.
+key and order, a 128th of all keys where they are sorted by place (`columns.place`). A worker cuts its partition into
+pieces, each served by a bank of its own. Only the keys of the last group go on in the next piece, so memory does not
+grow with the events of the partition. With late outcomes a piece holds whole keys.
 """
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from calibeat._util.check import check_choice
+from calibeat._util.extras import LazyModule
+from calibeat._util.times import check_age
 from calibeat._util.types import Flags, Ints, Vector
+from calibeat.core.method import Method
 from calibeat.errors import InvalidInput
 from calibeat.hosts.bank import Bank, rows_in, rows_out
+from calibeat.monitor.monitor import Monitor
 
-from .columns import ARRIVAL, GROUP_BIT, OUTCOME, PLACE, REASON, ROW, SCORE, TIME, Roles
-from .state import bank_of, from_bytes, to_bytes
+from .columns import (
+    ARRIVAL,
+    GROUP_BIT,
+    OUTCOME,
+    OWN,
+    PLACE,
+    REASON,
+    ROW,
+    SCORE,
+    TIME,
+    Roles,
+    numbered,
+    place,
+    quoted,
+    read,
+)
+from .session import check_frame, check_libraries
+from .state import as_state, bank_of, described, from_bytes, state_to_resume, to_bytes
+
+pa = LazyModule("pyarrow")
+pc = LazyModule("pyarrow.compute")
+F = LazyModule("pyspark.sql.functions")
 
 PIECE = 131_072  # events: enough that a call costs nothing, few enough to stay in the cache
+
+
+class Calibrated(NamedTuple):
+    """What `calibrate` gives back: two frames, computed when they are used."""
+
+    forecasts: Any  # the frame with `forecast`, and `judged`: whether the row holds the outcome of its event
+    state: Any  # key, row, method, version: see calibeat.spark.state
+
+
+def calibrate(
+    frame: Any,
+    *,
+    key: str,
+    score: str,
+    outcome: str,
+    order: Any,
+    method: Method | str = "auto",
+    outcome_time: str | None = None,
+    time: str | None = None,
+    state: Any = None,
+    monitor: Monitor | None = None,
+    seed: int = 0,
+    independent: bool = False,
+    mature: Any = None,
+    finish: bool = False,
+    bad: str = "stop",
+    partitions: int | None = None,
+    path: str | os.PathLike[str] | None = None,
+) -> Calibrated:
+    """Forecast every event of a frame and learn its outcome, key by key: the bits of `Bank.run` on one machine.
+
+    Parameters
+    ----------
+    frame : a DataFrame of Spark, not a stream.
+    key, score, outcome : names of columns. Keys are whole numbers or strings; outcomes 0, 1 or booleans, and null where
+        none is known: such an event is forecast and not learnt.
+    order : a column, or several, by which the events of a key are sorted. It must tell them apart.
+    method : a `Method` or the name of a preset. Methods that keep their past (FPS, WPS, ...) are refused, as in `Bank`.
+    time, outcome_time : when a score was issued and when its outcome was known, for late outcomes. An outcome is learnt
+        before the first forecast of its key that is issued then or later; several at once in the order of their events.
+        These are the bits of `Calibrator.run` with ``due=``. An outcome that is known after the last event of its key
+        is not learnt, unless with `finish`. Times are timestamps, dates, or numbers of seconds.
+    state : where to go on from: a state frame, a `Bank`, or the path of a bank file.
+    monitor : a `Monitor`: each key then has one with its settings. Its numbers travel with the state.
+    seed, independent : as in `Bank`, for hedging methods.
+    mature : the age at which outcomes are learnt, a time such as ``"7d"``; needs `time`. As in `Bank.run`.
+    finish : learn outcomes that are known after the last event of their key, at the end. Use it where the state goes on
+        to serve: what is not learnt here is not learnt later.
+    bad : "stop": the job fails at the first row that cannot be used, and names it. "skip": such rows are left out;
+        `bad_rows` gives them with the reason.
+    partitions : how many; Spark's own setting if not given. Results never depend on it.
+    path : a folder to write both results to, once, as Parquet; both frames then read from it. Without it each frame
+        computes when it is used, with the same bits: cache them, or give a path, where both are used.
+
+    Returns ``(forecasts, state)``. Docs: docs/scale.md.
+
+    Raises
+    ------
+    InvalidInput : an argument or a column is wrong; when the frames are used, a row that cannot be used and
+        ``bad="stop"``.
+    SnapshotMismatch : `state` is of another method, seed, monitor or version.
+    UnknownMethod : there is no preset of that name.
+    MissingExtra : pyspark, pyarrow or pandas is not installed.
+    """
+    check_libraries("calibeat.spark")
+    check_frame(frame)
+    check_choice("bad", bad, ("stop", "skip"))
+    bank = Bank(method, seed, independent=independent, monitor=monitor, threads=1)
+    age = _age(mature, time)
+    # Without late outcomes times are not looked at.
+    late = outcome_time is not None or age is not None
+    roles = Roles.of(frame, key, score, outcome, order, time if late else None, outcome_time)
+    work = Partition(described(bank), roles, tuple(frame.columns), age, finish, resumed=state is not None)
+    events = frame if bad == "stop" else _good(frame, roles)
+    if state is not None:
+        events = events.unionByName(_stored(frame, state, roles, work.described), allowMissingColumns=True)
+    spread = events.repartition(quoted(key)) if partitions is None else events.repartition(partitions, quoted(key))
+    placed = numbered(_sorted(spread, roles, late=late), roles)
+    if bad == "skip":
+        placed = placed.drop(REASON)
+    return _written(frame, placed, work, path) if path is not None else _lazy(frame, placed, work)
+
+
+def _age(mature: Any, time: str | None) -> int | None:
+    if mature is None:
+        return None
+    age, is_time = check_age("mature", mature)
+    if not is_time:
+        raise InvalidInput(f"mature must be a time such as 7d, events of all keys have no order here, got {mature!r}")
+    if time is None:
+        raise InvalidInput("mature needs the time of each event, got none; give time=")
+    return age
+
+
+def _good(frame: Any, roles: Roles) -> Any:
+    found = read(frame, roles)
+    return found.where(found[REASON].isNull()).select(*map(quoted, frame.columns))
+
+
+def _sorted(spread: Any, roles: Roles, *, late: bool) -> Any:
+    """The events of a key in order, after the row of its state: by place, or key by key where that cannot be."""
+    where = None if late else place(spread, roles)
+    if where is not None:
+        return spread.sortWithinPartitions(where).withColumn(PLACE, where)
+    first = [F.col(ROW).isNull()] if ROW in spread.columns else []
+    return spread.sortWithinPartitions(quoted(roles.key), *first, *map(quoted, roles.order))
+
+
+def _stored(frame: Any, state: Any, roles: Roles, wanted: str) -> Any:
+    """The rows of a state as rows of the frame: nothing but the key, and the bytes."""
+    state = state_to_resume(state, frame.sparkSession, wanted)
+    kinds = frame.schema[roles.key].dataType.typeName(), state.schema["key"].dataType.typeName()
+    if (kinds[0] == "string") != (kinds[1] == "string"):
+        raise InvalidInput(f"keys must be of one kind, got {kinds[0]} in the frame and {kinds[1]} in the state")
+    return state.select(F.col("key").cast(frame.schema[roles.key].dataType).alias(roles.key), F.col("row").alias(ROW))
+
+
+def _lazy(frame: Any, placed: Any, work: Partition) -> Calibrated:
+    forecasts = placed.mapInArrow(replace(work, rows=False), _forecast_schema(frame))
+    narrow = placed.select(*_needed(placed, work))
+    kind = _key_kind(frame, work.roles)
+    rows = narrow.mapInArrow(replace(work, events=False, columns=()), f"key {kind}, row binary")
+    return Calibrated(forecasts, as_state(rows, work.described))
+
+
+def _written(frame: Any, placed: Any, work: Partition, path: str | os.PathLike[str]) -> Calibrated:
+    """Both results in one pass, written to a folder and read from there."""
+    from pyspark.sql.types import BinaryType, StructField, StructType
+
+    fields = [StructField(field.name, field.dataType) for field in _forecast_schema(frame).fields]
+    both = placed.mapInArrow(work, StructType([*fields, StructField(ROW, BinaryType())]))
+    both.write.parquet(os.fspath(path))
+    both = frame.sparkSession.read.parquet(os.fspath(path))
+    own = F.col(quoted(work.roles.key)).cast(_key_kind(frame, work.roles)).alias("key")
+    rows = both.where(F.col(ROW).isNotNull()).select(own, F.col(ROW).alias("row"))
+    return Calibrated(both.where(F.col(ROW).isNull()).drop(ROW), as_state(rows, work.described))
+
+
+def _needed(placed: Any, work: Partition) -> list[str]:
+    """What the workers read where no forecasts are asked for."""
+    roles = work.roles
+    own = [name for name in OWN if name in placed.columns]
+    return [quoted(name) for name in dict.fromkeys([roles.key, roles.score, roles.outcome, *roles.order, *own])]
+
+
+def _forecast_schema(frame: Any) -> Any:
+    from pyspark.sql.types import BooleanType, DoubleType, StructField, StructType
+
+    return StructType(
+        [*frame.schema.fields, StructField("forecast", DoubleType()), StructField("judged", BooleanType())]
+    )
+
+
+def _key_kind(frame: Any, roles: Roles) -> str:
+    return "string" if frame.schema[roles.key].dataType.typeName() == "string" else "bigint"
+
+
+# ---- in the workers -----------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -60,8 +244,6 @@ class Partition:
             yield from self._serve(piece, before, last=last)
 
     def _serve(self, table: Any, before: _Before, *, last: bool) -> Iterator[Any]:
-        import pyarrow.compute as pc
-
         bank = bank_of(self.described)
         if before.rows is not None:  # the last group of the piece before may go on
             rows_in(bank, *before.rows)
@@ -83,9 +265,6 @@ class Partition:
 
     def _goes_on(self, table: Any, names: Any, before: _Before) -> Flags:
         """Which of these keys are in the last group of a piece, and so may have events in the next."""
-        import pyarrow as pa
-        import pyarrow.compute as pc
-
         own = table[self.roles.key]
         groups = pc.shift_right(table[PLACE], GROUP_BIT) if PLACE in table.column_names else own
         group, kind = groups[len(groups) - 1], pa.string() if names.dtype == object else pa.int64()
@@ -129,8 +308,6 @@ class Partition:
 
     def _checked(self, table: Any, before: _Before) -> Any:
         """The events in order. Raise on the first that is wrong by itself, or wrong after the one before it."""
-        import pyarrow.compute as pc
-
         if REASON in table.column_names:
             wrong = pc.is_valid(table[REASON]).to_numpy()
             if wrong.any():
@@ -165,9 +342,6 @@ class Partition:
     # ---- what goes back -------------------------------------------------------------------------------------------
 
     def _forecasts(self, table: Any, forecasts: Vector) -> Iterator[Any]:
-        import pyarrow as pa
-        import pyarrow.compute as pc
-
         given = table.select(list(self.columns))
         given = given.append_column("forecast", pa.array(forecasts))
         given = given.append_column("judged", pc.is_valid(self._outcomes(table)))
@@ -177,8 +351,6 @@ class Partition:
 
     def _rows(self, names: Any, rows: Any, schema: Any) -> Iterator[Any]:
         """Final rows: alone, or among the forecasts as rows of which only the key is filled in."""
-        import pyarrow as pa
-
         keys = pa.array(names, pa.string() if names.dtype == object else pa.int64())
         stored = pa.array(to_bytes(rows), pa.binary())
         columns = {"key": keys, "row": stored}
@@ -201,8 +373,6 @@ class _Before:
 
 def _pieces(batches: Iterator[Any], key: str, *, whole_keys: bool) -> Iterator[tuple[Any, bool]]:
     """The partition in pieces, each with whether it is the last. No place is cut, and with `whole_keys` no key is."""
-    import pyarrow as pa
-
     waiting: list[Any] = []
     count, held = 0, None
     for batch in batches:
@@ -233,8 +403,6 @@ def _pieces(batches: Iterator[Any], key: str, *, whole_keys: bool) -> Iterator[t
 
 def _changes(column: Any) -> Flags:
     """Whether each value but the first differs from the one before; nulls are like nulls."""
-    import pyarrow.compute as pc
-
     n = len(column)
     before, after = column.slice(0, max(0, n - 1)), column.slice(1)
     differ = pc.fill_null(pc.not_equal(before, after), fill_value=False)
@@ -250,8 +418,6 @@ def _restore(bank: Bank, table: Any, key: str) -> None:
 
 def _keys(column: Any) -> Any:
     """Whole numbers as an array, strings as a list."""
-    import pyarrow as pa
-
     return column.to_numpy() if pa.types.is_integer(column.type) else column.to_pylist()
 
 
@@ -262,16 +428,11 @@ def _own(table: Any, own: str, name: str) -> Any:
 
 def _floats(column: Any) -> Vector:
     """NaN where there is nothing."""
-    import pyarrow as pa
-
     return np.require(column.cast(pa.float64(), safe=False).to_numpy(), np.float64, ["C", "A", "W"])
 
 
 def _rearranged(table: Any, shared: Flags, by: list[str]) -> Any:
     """Rows that share a place, sorted by these columns. `shared`: whether a row has the place of the one before it."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
     at = np.flatnonzero(np.append(shared, False) | np.insert(shared, 0, False))
     order = pc.sort_indices(
         table.select([PLACE, *by]).take(pa.array(at)), sort_keys=[(name, "ascending") for name in (PLACE, *by)]

@@ -18,7 +18,7 @@ import pytest
 
 import calibeat.hosts.bank
 from calibeat import Bank, Calibrator, Forecast, Monitor, UnknownForecast
-from calibeat._util import forks
+from calibeat._util import processes as forks
 from calibeat.stream.dispatch import SINGLE
 
 pytestmark = [

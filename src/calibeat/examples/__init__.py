@@ -1,1 +1,0 @@
-"""Streams to try things on: the flights of the demo, and the drifts of the paper."""
