@@ -20,7 +20,7 @@ from calibeat.bank.check import check_index
 from calibeat.bank.member import Member, Members
 from calibeat.bank.store import RowStore
 from calibeat.bank.undo import Undo, insist
-from calibeat.monitor.rows import Monitors
+from calibeat.monitor.monitors import Monitors
 from calibeat.stream.dispatch import SINGLE
 
 

@@ -14,9 +14,9 @@ from calibeat._util.types import Slots, Vector
 from calibeat.core.method import AUTO, Method, method_named, name_of
 from calibeat.core.stats import EVENTS
 from calibeat.errors import CalibeatError, InvalidInput, UnknownKey
-from calibeat.monitor.layout import Settings
+from calibeat.monitor.bets import Settings
 from calibeat.monitor.monitor import Monitor
-from calibeat.monitor.rows import Monitors
+from calibeat.monitor.monitors import Monitors
 
 from .fold import receipt_type
 from .keys import Key, check_keys, plain_key

@@ -23,7 +23,7 @@ from calibeat.core.method import Method
 from calibeat.core.receipt import FORECAST, HORIZON_LANE, SCORE, SEEN
 from calibeat.core.stats import EVENTS, LAST, STATS, add_losses
 from calibeat.errors import InvalidInput, OutcomeConflict, UnknownForecast, UnknownKey
-from calibeat.monitor.rows import Monitors
+from calibeat.monitor.monitors import Monitors
 from calibeat.stream.dispatch import for_batch
 from calibeat.stream.forecast import FORMAT
 

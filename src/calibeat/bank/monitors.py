@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from calibeat.errors import InvalidInput
-from calibeat.monitor.layout import ALARMS, CELL, FORECASTS, LAST, PAGES, SINCE, N, Settings
-from calibeat.monitor.monitor import Alarm, alarm_of
-from calibeat.monitor.rows import Monitors
+from calibeat.monitor.bets import ALARMS, FORECASTS, PAGES, N, Settings
+from calibeat.monitor.monitor import Alarm, last_alarm
+from calibeat.monitor.monitors import Monitors
 from calibeat.monitor.waiting import Event, Queue
 
 if TYPE_CHECKING:
@@ -104,6 +104,6 @@ def alarms_of(bank: Bank, keys: Any) -> list[Alarms]:
         for row in monitors.matrix[bank._slots_of(keys)]:
             count, pages, last = int(row[ALARMS]), int(row[PAGES]), None
             if count:
-                last = alarm_of(monitors.settings, int(row[LAST]), float(row[SINCE]), int(row[CELL]), pages == count)
+                last = last_alarm(monitors.settings, row, page=pages == count)
             found.append(Alarms(count, pages, last))
         return found

@@ -12,8 +12,8 @@ from calibeat.core.layout import N
 from calibeat.core.method import Method, params_of_rows
 from calibeat.core.stats import EVENTS, LAST, LOSSES, STATS
 from calibeat.errors import InvalidInput
-from calibeat.monitor.layout import Settings
-from calibeat.monitor.rows import Monitors
+from calibeat.monitor.bets import Settings
+from calibeat.monitor.monitors import Monitors
 
 from .hashing import Seed
 from .index import EVERY, MOST_KEYS, Index, IntIndex, StringIndex, with_room

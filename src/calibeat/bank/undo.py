@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from calibeat._util.types import Slots
-from calibeat.monitor.rows import Aside
+from calibeat.monitor.monitors import Aside
 
 if TYPE_CHECKING:
     from .bank import Bank

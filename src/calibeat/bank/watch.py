@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from calibeat._util.types import Ints, Slots, Vector
-from calibeat.monitor.rows import Monitors
+from calibeat.monitor.monitors import Monitors
 
 from .threads import Part, Serve
 
