@@ -208,6 +208,10 @@ def auto_late(row_or_calibrator: Any) -> float:
     ----------
     row_or_calibrator : a `Calibrator` of AUTO, or its row.
 
+    Raises
+    ------
+    InvalidInput : it is neither.
+
     >>> from calibeat import Calibrator, bounds
     >>> cal = Calibrator()
     >>> p = cal.run([0.8, 0.6] * 50, [1, 0] * 50)                                    # outcomes at once
@@ -257,6 +261,10 @@ def best_epsilon(T: int, bound: str | Callable[[float, int], float] = "hops_cali
     ----------
     bound : "tops_sharpness", "hops_sharpness", "hops_calibration", "hops_brier", or such a function of (eps, T).
 
+    Raises
+    ------
+    InvalidInput : no bound has that name.
+
     >>> from calibeat import bounds
     >>> 1 / bounds.best_epsilon(10_000), 1 / bounds.best_epsilon(1_000_000)      # how many bins T events can pay for
     (5.0, 16.0)
@@ -266,7 +274,7 @@ def best_epsilon(T: int, bound: str | Callable[[float, int], float] = "hops_cali
         bound = _BY_NAME[bound]
     if not callable(bound):
         raise InvalidInput(f"bound must be one of {', '.join(_BY_NAME)} or a function, got {bound!r:.60}")
-    # Each bound falls and then rises in m, and its bottom lies below sqrt T: walk there in ever smaller strides.
+    # Each bound falls and then rises in m, with its minimum below sqrt T: search with ever smaller strides.
     least, best = math.inf, 1
     stride = max(1, math.isqrt(T) // 100)
     low, high = 1, math.isqrt(T) + 1
@@ -414,7 +422,7 @@ def multi_loss(K: int, T: int, changes: int = 0) -> float:
     """Log-loss of MULTI <= that of the raw scores, or of any lane, + this: ln 72 + (5/4) ln T + 1.14 + (K + 1) T 1e-7.
 
     The raw scores are meant with a floor of 1e-7, and normalised. For K > 64 (no confusions): ln 48 + (7/6) ln T +
-    1.04 + (K + 1) T 1e-7. Against the best sequence of lanes with so many changes, each adds ln(12 T).
+    1.04 + (K + 1) T 1e-7. Against the best sequence of lanes, each of its `changes` adds ln(12 T).
 
     >>> from calibeat import bounds
     >>> round(bounds.multi_loss(10, 10_000), 1), round(bounds.multi_loss(10, 10_000, changes=3), 1)
