@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from calibeat import InvalidInput, Monitor
-from calibeat.monitor.bets import ALARMS, FORECASTS, LAST_ALARM, PHI, N, Settings
+from calibeat.monitor.bets import ALARM_AT, ALARMS, FORECASTS, PHI, N, Settings
 from calibeat.monitor.monitors import Monitors
 
 SETTINGS = Settings(arl=100, warm=10, quiet=30, patience=8)
@@ -115,7 +115,7 @@ def test_rows_from_elsewhere_begin_anew() -> None:
     feed(monitors, slots, p, y, s)
     before = monitors.matrix[:3].copy()
     monitors.announce(2)
-    monitors.adopt(np.array([0, 1, 2], dtype=np.int32), np.array([before[0, FORECASTS], 7.0, 9.0]))
+    monitors.restart_changed(np.array([0, 1, 2], dtype=np.int32), np.array([before[0, FORECASTS], 7.0, 9.0]))
     np.testing.assert_array_equal(monitors.matrix[0], before[0])
     assert monitors.matrix[1, FORECASTS] == 7 and monitors.matrix[1, N] == 0 and not monitors.queues
     monitors.catch_up(1, 9)
@@ -219,7 +219,7 @@ def test_the_list_of_broken_streams() -> None:
     # An alarm starts the detector again, but its key stays on the list for `quiet` outcomes.
     recent = monitors.matrix[:keys, ALARMS] > 0
     assert recent[3]
-    monitors.matrix[:keys, LAST_ALARM] = np.where(recent, 1.0, 0.0)
+    monitors.matrix[:keys, ALARM_AT] = np.where(recent, 1.0, 0.0)
     assert len(monitors.broken().slots) < 4
 
 

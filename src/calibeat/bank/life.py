@@ -125,7 +125,7 @@ def set_rows(bank: Bank, column: KeyColumn, rows: Any) -> None:
         store.matrix[slots] = matrix
         store.accept_foreign(slots)
         if store.monitors is not None:
-            store.monitors.adopt(slots, store.stats(EVENTS)[slots])
+            store.monitors.restart_changed(slots, store.stats(EVENTS)[slots])
         bank._clock = clock
         store.moves += 1  # so that members look again
         undo.keep()

@@ -37,7 +37,7 @@ BLOCKS = 10  # three pairs
 WHOLE, SURE = 16, 24  # detectors: four R, four S
 REGIONS, REGION = 32, 16  # where the regions start, and how many numbers one takes
 COUNT, SUM_P, SUM_Y, SQUARES, WEALTH, DETECTOR = 0, 1, 2, 3, 4, 8  # in a region
-ALARMS, PAGES, LAST_ALARM, SINCE, CELL, WAITING, CLOSED = range(-12, -5)  # CLOSED: three pairs
+ALARMS, PAGES, ALARM_AT, SINCE, CELL, WAITING, CLOSED = range(-12, -5)  # CLOSED: three pairs
 TAIL = 12
 
 # ---- the spec ----------------------------------------------------------------------------------------------------
@@ -103,7 +103,7 @@ class Settings:
         regions = rows[:, REGIONS:-TAIL].reshape(-1, self.regions, REGION)
         own = regions[:, :, DETECTOR:].reshape(len(rows), DETECTOR * self.regions)
         detectors = np.hstack([rows[:, WHOLE:REGIONS], own])
-        whole = rows[:, [N, ALARMS, PAGES, LAST_ALARM, CELL, PAIRS, FORECASTS]]
+        whole = rows[:, [N, ALARMS, PAGES, ALARM_AT, CELL, PAIRS, FORECASTS]]
         counted = (whole >= 0.0) & (whole <= 2.0**53) & (whole == np.floor(whole))
         sums = (regions[:, :, :WEALTH] >= 0.0).all(axis=(1, 2))
         squares = rows[:, [BRIER + 1, BRIER + 2, LOG + 1, LOG + 2]]
@@ -114,7 +114,7 @@ class Settings:
             "pages <= alarms <= n": (rows[:, PAGES] <= rows[:, ALARMS]) & (rows[:, ALARMS] <= n),
             "its last alarm and its start within the outcomes": (rows[:, SINCE] >= 0.0)
             & (rows[:, SINCE] <= n)
-            & (rows[:, LAST_ALARM] <= n),
+            & (rows[:, ALARM_AT] <= n),
             "a cell that exists": rows[:, CELL] < 2 * (2 + self.regions),
             "no more outcomes than forecasts": (rows[:, PAIRS] <= n) & (n <= rows[:, FORECASTS]),
             "as many outcomes in the regions as in all": regions[:, :, COUNT].sum(axis=1) == n,
@@ -234,10 +234,10 @@ def raise_alarm(spec: Vector, row: Vector, t: float, cell: int) -> None:
     """Note the alarm of a cell (2 x scope + direction), and start all detectors again."""
     scope = cell // 2
     at = (WHOLE if scope == 0 else SURE if scope == 1 else REGIONS + REGION * (scope - 2) + DETECTOR) + 2 * (cell % 2)
-    if row[ALARMS] == 0.0 or t - row[LAST_ALARM] > spec[QUIET]:
+    if row[ALARMS] == 0.0 or t - row[ALARM_AT] > spec[QUIET]:
         row[PAGES] += 1.0
     row[ALARMS] += 1.0
-    row[LAST_ALARM] = t
+    row[ALARM_AT] = t
     row[SINCE] = (row[at + 4] + row[at + 5]) / (row[at] + row[at + 1])
     row[CELL] = cell
     for i in range(WHOLE, REGIONS):

@@ -30,11 +30,11 @@ from calibeat.core.jit import for_size
 from calibeat.errors import InvalidInput, SnapshotMismatch
 
 from .bets import (
+    ALARM_AT,
     ALARMS,
     BRIER,
     CELL,
     FORECASTS,
-    LAST_ALARM,
     LOG,
     PAGES,
     PHI,
@@ -80,7 +80,7 @@ class Alarm(NamedTuple):
 
 def last_alarm(settings: Settings, row: Any, *, page: bool) -> Alarm:
     """The last alarm of a row."""
-    return alarm_of(settings, int(row[LAST_ALARM]), float(row[SINCE]), int(row[CELL]), page)
+    return alarm_of(settings, int(row[ALARM_AT]), float(row[SINCE]), int(row[CELL]), page)
 
 
 def alarm_of(settings: Settings, at: int, since: float, cell: int, page: bool) -> Alarm:
@@ -406,7 +406,7 @@ class Monitor:
             raise InvalidInput(f"queue must fit the row, got {queue.next} forecasts done, {row[N]:.0f} outcomes read")
         last = 0
         for at, since, cell, page in state["alarms"]:
-            last = check_whole("alarm at", at, last + 1, int(row[LAST_ALARM]))
+            last = check_whole("alarm at", at, last + 1, int(row[ALARM_AT]))
             start = check_interval("alarm since", since, 0.0, last)
             where = check_whole("alarm cell", cell, 0, 2 * settings.regions + 3)
             monitor._alarms.append(alarm_of(settings, last, start, where, bool(page)))

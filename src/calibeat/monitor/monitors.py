@@ -18,12 +18,12 @@ from calibeat.core.prefetch import prefetch
 from calibeat.errors import InvalidInput
 
 from .bets import (
+    ALARM_AT,
     ALARMS,
     BRIER,
     CELL,
     DETECTOR,
     FORECASTS,
-    LAST_ALARM,
     PAGES,
     PAIRS,
     REGION,
@@ -120,8 +120,8 @@ Columns = dict[str, npt.NDArray[Any]]
 Aside = tuple[int, Slots, npt.NDArray[np.float64], dict[int, Queue]]
 
 
-class Broken(NamedTuple):
-    """The streams that look broken now, the worst first.
+class BrokenSlots(NamedTuple):
+    """A list of streams that look broken now, the worst first.
 
     Attributes
     ----------
@@ -228,8 +228,8 @@ class Monitors:
             self.queues.pop(slot, None)
         self.queues |= {slot: queue.copy() for slot, queue in queues.items()}
 
-    def adopt(self, slots: Slots, events: Vector) -> None:
-        """The bank's rows of these slots were replaced and have so many events: monitors of other rows begin anew."""
+    def restart_changed(self, slots: Slots, events: Vector) -> None:
+        """Start the monitors anew of slots whose rows were replaced by rows with another number of events."""
         for slot, count in zip(slots.tolist(), events.tolist(), strict=True):
             if self.matrix[slot, FORECASTS] != count:
                 self.matrix[slot] = self._fresh
@@ -319,7 +319,7 @@ class Monitors:
         return {
             "alarms": rows[:, ALARMS].astype(np.int64),
             "pages": rows[:, PAGES].astype(np.int64),
-            "alarm_at": rows[:, LAST_ALARM].astype(np.int64),
+            "alarm_at": rows[:, ALARM_AT].astype(np.int64),
             "since": np.where(ever, rows[:, SINCE], np.nan),
             "what": np.where(ever, names[cells], ""),
             "level": out[:, LEVEL],
@@ -328,17 +328,17 @@ class Monitors:
             "gain_high": out[:, GAIN_HIGH],
         }
 
-    def broken(self) -> Broken:
+    def broken(self) -> BrokenSlots:
         """The longest list of r slots whose level is at least 1/r each."""
         every = np.arange(self.count, dtype=np.int32)
         rows, levels = self.matrix[: self.count], self._read_out(every)[:, LEVEL]
-        levels = levels + ((rows[:, ALARMS] > 0) & (rows[:, N] - rows[:, LAST_ALARM] <= self.settings.quiet))
+        levels = levels + ((rows[:, ALARMS] > 0) & (rows[:, N] - rows[:, ALARM_AT] <= self.settings.quiet))
         order = np.argsort(-levels, kind="stable").astype(np.int32)
         enough = levels[order] * np.arange(1, self.count + 1) >= 1.0
         length = int(np.flatnonzero(enough)[-1]) + 1 if enough.any() else 0
         warm = float(self.settings.warm)
         made = for_size(bets_made, self.count)(self.flat, self.stride, self.count, warm)
-        return Broken(order[:length], levels[order[:length]], min(1.0, made / self.settings.arl))
+        return BrokenSlots(order[:length], levels[order[:length]], min(1.0, made / self.settings.arl))
 
     def miscalibrated(self, alpha: float) -> Slots:
         """e-BH over the evidence since the start: slots whose forecasts were not calibrated, the clearest first."""
@@ -381,7 +381,7 @@ class Monitors:
     def monitor(self, slot: int) -> Monitor:
         """A copy of the monitor of one slot, to read from."""
         row, queue = self.matrix[slot], self._queue(slot)
-        alarm = [int(row[LAST_ALARM]), row[SINCE].item(), int(row[CELL]), bool(row[PAGES] == row[ALARMS])]
+        alarm = [int(row[ALARM_AT]), row[SINCE].item(), int(row[CELL]), bool(row[PAGES] == row[ALARMS])]
         state = {
             "settings": asdict(self.settings),
             "row": row.tolist(),
