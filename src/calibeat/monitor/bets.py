@@ -428,13 +428,15 @@ def radius(v: float, c: float, a: float) -> float:
     return s
 
 
-def gain_of(row: Vector, at: int, alpha: float) -> Gain:
-    """The mean gain at BRIER or LOG, and its interval."""
+@compilable
+def gain_of(row: Vector, at: int, alpha: float) -> tuple[float, float, float]:
+    """The mean gain at BRIER or LOG, and its interval: the numbers of a `Gain`."""
     pairs = row[PAIRS]
     if pairs == 0.0:
-        return Gain(math.nan, -math.inf, math.inf)
-    mean, half = row[at] / pairs, plain(radius)(row[at + 1], row[at + 2], alpha / 2.0) / pairs
-    return Gain(mean, mean - half, mean + half)
+        return math.nan, -math.inf, math.inf
+    mean = row[at] / pairs
+    half = radius(row[at + 1], row[at + 2], alpha / 2.0) / pairs
+    return mean, mean - half, mean + half
 
 
 def table_of(settings: Settings, row: Vector) -> Table:

@@ -161,10 +161,7 @@ class Monitor:
         patience: int = 100_000,
         regions: int = 6,
     ) -> None:
-        self._begin(Settings(arl, alpha, tolerance, quiet, warm, patience, regions))
-
-    def _begin(self, settings: Settings) -> None:
-        self._settings = settings
+        self._settings = settings = Settings(arl, alpha, tolerance, quiet, warm, patience, regions)
         self._spec = settings.spec
         self._plain_spec: Any = tuple(self._spec.tolist())  # what the plain kernels read fastest
         self._row: Any = array("d", settings.initial_row())
@@ -388,14 +385,14 @@ class Monitor:
     def _restored(cls, state: Any) -> Monitor:
         """The inverse of `_state`."""
         try:
-            return cls._built(state)
+            return cls._checked(state)
         except (KeyError, TypeError, ValueError) as error:
             if isinstance(error, InvalidInput):
                 raise
             raise InvalidInput(f"monitor must be as it was saved, got {error!r:.100}") from error
 
     @classmethod
-    def _built(cls, state: Any) -> Monitor:
+    def _checked(cls, state: Any) -> Monitor:
         monitor = cls(**state["settings"])
         row = [check_number(f"row[{i}]", number) for i, number in enumerate(state["row"])]
         settings = monitor._settings
@@ -489,7 +486,7 @@ class Monitor:
 
     def _gain(self, at: int) -> Gain:
         with self._lock:
-            return gain_of(self._row, at, self._settings.alpha)
+            return Gain(*gain_of(self._row, at, self._settings.alpha))
 
     @property
     def table(self) -> Table:

@@ -25,7 +25,6 @@ from .bets import (
     DETECTOR,
     FORECASTS,
     PAGES,
-    PAIRS,
     REGION,
     REGIONS,
     SINCE,
@@ -35,8 +34,8 @@ from .bets import (
     Settings,
     compare,
     evidence,
+    gain_of,
     level,
-    radius,
     region_of,
     step,
 )
@@ -98,13 +97,7 @@ def read_out(spec: Vector, rows: Vector, stride: int, width: int, slots: Slots, 
         at = READOUTS * i
         out[at + LEVEL] = level(spec, row)
         out[at + EVIDENCE] = evidence(spec, row)
-        out[at + GAIN_LOW] = -math.inf
-        out[at + GAIN_HIGH] = math.inf
-        if row[PAIRS] > 0.0:
-            mean = row[BRIER] / row[PAIRS]
-            half = radius(row[BRIER + 1], row[BRIER + 2], alpha / 2.0) / row[PAIRS]
-            out[at + GAIN_LOW] = mean - half
-            out[at + GAIN_HIGH] = mean + half
+        _, out[at + GAIN_LOW], out[at + GAIN_HIGH] = gain_of(row, BRIER, alpha)
 
 
 @compilable
