@@ -31,7 +31,7 @@ test: .venv/dev chromium postgres java ## the suite, in about six minutes on two
 	$(PYTEST) -q -m 'not exhaustive'
 
 # Folders whose tests run kernels. Coverage of both runs counts: the lines of a kernel are seen only in plain Python.
-PLAIN := $(wildcard tests/core tests/multi tests/monitor tests/stream tests/bank tests/backtest/replay tests/backtest/test_replay.py)
+PLAIN := $(wildcard tests/core tests/multi tests/monitor tests/stream tests/hosts tests/backtest/replay tests/backtest/test_replay.py)
 test-all: .venv/dev chromium postgres java ## the suite, all its cases and the paper's, with coverage; then kernels as plain Python
 	@rm -f .coverage
 	$(PYTEST) --cov --cov-report= --cov-fail-under=0

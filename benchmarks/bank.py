@@ -23,9 +23,9 @@ from benchmarks import floor, table
 from benchmarks.memory import resident
 from benchmarks.timing import once
 from calibeat import TOPS, Bank
-from calibeat.bank.keys import check_keys
 from calibeat.core import loops
 from calibeat.core.jit import compiled
+from calibeat.hosts.keys import check_keys
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]

@@ -154,7 +154,7 @@ if sys.argv[1] == "without":
     module.teach = teach
 from time import thread_time
 from calibeat import TOPS, Bank
-from calibeat.bank.keys import check_keys
+from calibeat.hosts.keys import check_keys
 from calibeat.core import loops
 from calibeat.core.jit import compiled
 def least(work):

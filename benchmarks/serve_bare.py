@@ -17,7 +17,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from calibeat.bank.bank import Bank
+from calibeat.hosts.bank import Bank
 from calibeat.service.setup import warm
 from calibeat.service.wire import (
     ForecastAnswer,

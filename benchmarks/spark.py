@@ -20,7 +20,7 @@ from benchmarks.cluster import Cluster, python_seconds
 from benchmarks.table import show, verdict
 from calibeat import Bank
 from calibeat import spark as on_spark
-from calibeat.bank.travel import rows_out
+from calibeat.hosts.bank import rows_out
 from calibeat.spark.state import to_bytes
 
 QUIET = {

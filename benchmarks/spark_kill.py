@@ -27,7 +27,7 @@ from benchmarks.spark import connected, served
 from benchmarks.table import show
 from calibeat import Bank
 from calibeat import spark as on_spark
-from calibeat.bank.travel import rows_out
+from calibeat.hosts.bank import rows_out
 from calibeat.spark.state import to_bytes
 
 BATCHES = 24  # micro-batches of the stream

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 
 from calibeat import AIOLI, OGD, ONS, OPS, TOBS, TOPS, Bank, Method, Temperature
-from calibeat.bank.file import header_of, sections_of
 from calibeat.core.method import PRESETS
+from calibeat.hosts.bankfile import header_of, sections_of
 
 IN_A_ROW = {name: method for name, method in PRESETS.items() if not method.needs_history}
 OTHERS = {

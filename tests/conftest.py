@@ -56,9 +56,9 @@ SLOW = (
     "backtest/judge/test_bootstrap.py",
     "backtest/judge/test_verdict.py::test_some_method_crosses_the_threshold_in_few_calibrated_logs",
     "backtest/judge/test_verdict.py::test_verdict_interval_and_legend_say_the_same",
-    "bank/test_bad_input.py::test_a_bank_can_be_warmed_up",
-    "bank/test_file.py::test_processes_share_a_file",
-    "bank/test_member.py::test_records_of_keys_without_open_events_are_let_go",
+    "hosts/test_bank_bad_input.py::test_a_bank_can_be_warmed_up",
+    "hosts/test_bankfile.py::test_processes_share_a_file",
+    "hosts/test_bank_member.py::test_records_of_keys_without_open_events_are_let_go",
     "core/test_against_oracle.py",
     "core/test_jit.py",
     "core/test_oracle.py",
@@ -85,7 +85,7 @@ NOT_PLAIN = (
 )
 # The same for tests that take long as plain Python, and reach no line that others do not.
 LONG_AS_PLAIN = (
-    "bank/test_watch.py::test_large_batches_in_threads",
+    "hosts/test_bank_monitors.py::test_large_batches_in_threads",
     "core/test_auto.py::test_better_than_the_paper_under_drift",
     "core/test_auto.py::test_scores_beyond_the_clip_that_are_right_raise_no_alarm",
     "monitor/test_bets.py::test_false_alarms_stay_below_the_promise",

@@ -42,8 +42,8 @@ ENDS = {0, -signal.SIGKILL, 70}  # how a service may end: stopped, killed, witho
 
 def nurse(methods: list[str]) -> None:
     """Fork a service for each line, and tell which were born and which have ended."""
-    from calibeat.bank.bank import Bank
     from calibeat.core.method import method_named
+    from calibeat.hosts.bank import Bank
     from calibeat.service.setup import warm
 
     for module in ("cli.serve", "service.main"):  # what a service needs

@@ -6,17 +6,20 @@ import sys
 from collections.abc import Callable, Iterator
 from itertools import count
 from pathlib import Path
-from types import FrameType
+from types import CodeType, FrameType
 from typing import Any, TypeVar
 
 import calibeat
+from calibeat.core import jit
+from calibeat.hosts import keys
 
 SOURCES = str(Path(calibeat.__file__).parent)
 # They change nothing. And tracing sees a line where `with` gives a lock back, before which no real signal is taken: a
 # lock that cannot be taken twice, as that of the compiler, would stay taken.
 ELSEWHERE = ("_util/check.py", "_util/columns.py", "core/jit.py")
 # They have many lines, alike in this: of these a few are enough.
-KERNELS = ("/core/", "/monitor/bets.py", "/bank/hashing.py", "/bank/probe.py", "/bank/start.py")
+KERNELS = ("/core/", "/monitor/bets.py", "/hosts/pool.py")
+OTHER_KERNELS = {kernel.__code__ for kernel in jit._KERNELS if kernel.__module__ == keys.__name__}
 
 Thing = TypeVar("Thing")
 
@@ -51,7 +54,7 @@ class Interrupts:
             self._moment(frame)
 
     def _moment(self, frame: FrameType) -> None:
-        if frame.f_lineno % 7 and any(kernels in frame.f_code.co_filename for kernels in KERNELS):
+        if frame.f_lineno % 7 and _is_kernel(frame.f_code):
             return
         if self.left == 0:
             self.left, self.fired = -1, True
@@ -74,6 +77,10 @@ def interrupted_everywhere(
             assert at > 10
             return
         yield thing
+
+
+def _is_kernel(code: CodeType) -> bool:
+    return code in OTHER_KERNELS or any(kernels in code.co_filename for kernels in KERNELS)
 
 
 def _is_ours(frame: FrameType) -> bool:

@@ -51,7 +51,7 @@ from .stream.forecast import Forecast
 if TYPE_CHECKING:
     from . import bounds, late, metrics, rivals
     from .backtest.result import BacktestResult
-    from .bank.bank import Bank
+    from .hosts.bank import Bank
     from .monitor.monitor import Monitor
     from .multi.bank import MultiBank
     from .multi.calibrator import MultiCalibrator
@@ -122,7 +122,7 @@ __all__ = [
 # `import calibeat` loads what `Calibrator` needs. The rest loads when it is first used (PEP 562).
 _MODULES = {
     "BacktestResult": "backtest.result",
-    "Bank": "bank.bank",
+    "Bank": "hosts.bank",
     "Monitor": "monitor.monitor",
     "MultiBank": "multi.bank",
     "MultiCalibrator": "multi.calibrator",

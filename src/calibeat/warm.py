@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from calibeat.bank.warm import warm_bank
 from calibeat.core.jit import compiling_at_once
+from calibeat.hosts.bank import warm_bank
 from calibeat.multi.bank import MultiBank
 from calibeat.multi.calibrator import MultiCalibrator
 from calibeat.multi.vector import load_single

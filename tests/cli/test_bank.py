@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from banks import filled
 
-import calibeat.bank.file
+import calibeat.hosts.bankfile
 from calibeat import Bank
 from calibeat.cli.main import main
 
@@ -144,7 +144,7 @@ def test_a_file_is_read_whole_only_on_request(
     def never(*_: Any) -> None:
         raise AssertionError("the rows were read")
 
-    monkeypatch.setattr(calibeat.bank.file, "_check_content", never)
+    monkeypatch.setattr(calibeat.hosts.bankfile, "_check_content", never)
     printed(capsys, "show", "--json", file, "--", "7")
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from calibeat import Bank, InvalidInput, Monitor, SnapshotMismatch
-from calibeat.bank.travel import rows_in, rows_out
+from calibeat.hosts.bank import rows_in, rows_out
 from calibeat.spark import partition as partitions
 from calibeat.spark.columns import ARRIVAL, GROUP_BIT, OUTCOME, PLACE, REASON, ROW, SCORE, TIME, Roles
 from calibeat.spark.partition import Partition

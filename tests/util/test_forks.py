@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-import calibeat.bank.batch
+import calibeat.hosts.bank
 from calibeat import Bank, Calibrator, Forecast, Monitor, UnknownForecast
 from calibeat._util import forks
 from calibeat.stream.dispatch import SINGLE
@@ -282,11 +282,11 @@ def test_a_fork_while_threads_are_at_work() -> None:
 
 def test_a_fork_in_the_middle_of_a_large_batch(monkeypatch: pytest.MonkeyPatch) -> None:
     """The threads that serve it are gone in the child, and some of its events are taken: such a bank is of no use."""
-    monkeypatch.setattr(calibeat.bank.batch, "_WORTH_A_THREAD", 4)
-    monkeypatch.setattr(calibeat.bank.batch, "is_compiled", lambda *_: True)
+    monkeypatch.setattr(calibeat.hosts.bank, "_WORTH_A_THREAD", 4)
+    monkeypatch.setattr(calibeat.hosts.bank, "is_compiled", lambda *_: True)
     bank, begun, stop = Bank("tops", threads=2), threading.Event(), threading.Event()
     bank.run(KEYS, SCORES, OUTCOMES)
-    server = calibeat.bank.batch._server
+    server = Bank._server
 
     def slowly(*arguments: Any) -> Any:
         serve = server(*arguments)
@@ -298,7 +298,7 @@ def test_a_fork_in_the_middle_of_a_large_batch(monkeypatch: pytest.MonkeyPatch) 
 
         return wait
 
-    monkeypatch.setattr(calibeat.bank.batch, "_server", slowly)
+    monkeypatch.setattr(Bank, "_server", slowly)
     thread = threading.Thread(target=bank.run, args=(KEYS, SCORES, OUTCOMES))
     thread.start()
     begun.wait()

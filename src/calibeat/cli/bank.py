@@ -12,10 +12,10 @@ import numpy as np
 
 from calibeat._util.check import shown
 from calibeat._util.words import counted, visible
-from calibeat.bank.bank import Bank
-from calibeat.bank.keys import Key
 from calibeat.core.method import name_of
 from calibeat.errors import InvalidInput, SnapshotMismatch, UnknownKey
+from calibeat.hosts.bank import Bank
+from calibeat.hosts.keys import Key
 
 # Name -> (column, column to take off, largest first).
 ORDERS: dict[str, tuple[str, str | None, bool]] = {

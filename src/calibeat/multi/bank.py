@@ -14,9 +14,9 @@ import numpy.typing as npt
 from calibeat._util.check import check_choice, check_due, shown
 from calibeat._util.columns import like_matrix, to_array
 from calibeat._util.types import Vector
-from calibeat.bank import file as bankfile
-from calibeat.bank.keys import Key, check_key, check_keys, plain_key
 from calibeat.errors import CalibeatError, InvalidInput, SnapshotMismatch
+from calibeat.hosts import bankfile
+from calibeat.hosts.keys import Key, check_key, check_keys, plain_key
 
 from .calibrator import METHODS
 from .check import Classes, Label, check_scores

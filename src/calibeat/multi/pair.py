@@ -10,12 +10,11 @@ import numpy as np
 import numpy.typing as npt
 
 from calibeat._util.types import Ints, Vector
-from calibeat.bank import file as bankfile
-from calibeat.bank.bank import Bank
-from calibeat.bank.index import IntIndex
-from calibeat.bank.keys import IntColumn, Key, KeyColumn
 from calibeat.core.method import AUTO
 from calibeat.errors import InvalidInput, SnapshotMismatch
+from calibeat.hosts import bankfile
+from calibeat.hosts.bank import Bank
+from calibeat.hosts.keys import IntColumn, IntIndex, Key, KeyColumn
 from calibeat.stream.calibrator import Calibrator
 from calibeat.stream.forecast import Forecast
 

@@ -7,8 +7,8 @@ from collections.abc import KeysView
 from typing import Any
 
 from calibeat._util.check import shown
-from calibeat.bank.keys import Key
 from calibeat.errors import InvalidInput
+from calibeat.hosts.keys import Key
 from calibeat.stream.receipts import Issuer, new_life
 
 from .receipts import Receipts
@@ -17,7 +17,7 @@ KEEP = 64  # events of a key, before its oldest one without a label, whose label
 
 
 class Records:
-    """The receipts of keys that were served one event at a time; see `calibeat.bank.records`, whose rules these are.
+    """The receipts of keys that were served one event at a time; see `calibeat.hosts.bank`, whose rules these are.
 
     A key without a record has no open events. `identity` describes classes and method: receipts of another bank, or of
     another key, are told from those of this one.

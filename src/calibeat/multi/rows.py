@@ -10,13 +10,23 @@ import numpy.typing as npt
 
 from calibeat._util.check import check_whole, shown
 from calibeat._util.types import Ints, Vector
-from calibeat.bank.check import check_index, check_table, check_text
-from calibeat.bank.hashing import MOST_SEED, Seed
-from calibeat.bank.index import Index, IntIndex, StringIndex, with_room
-from calibeat.bank.keys import IntColumn, Key, KeyColumn
-from calibeat.bank.late import Arrivals
 from calibeat.core.jit import for_cost
 from calibeat.errors import InvalidInput, UnknownKey
+from calibeat.hosts.bank import Arrivals
+from calibeat.hosts.keys import (
+    MOST_SEED,
+    Index,
+    IntColumn,
+    IntIndex,
+    Key,
+    KeyColumn,
+    Seed,
+    StringIndex,
+    check_index,
+    check_table,
+    check_text,
+    with_room,
+)
 
 from . import layout, loops
 from .check import Classes

@@ -10,13 +10,13 @@ from typing import Any
 
 import numpy as np
 
-from calibeat.bank.bank import Bank
-from calibeat.bank.file import MAGIC
-from calibeat.bank.travel import Matrix, rows_in
 from calibeat.core.layout import N
 from calibeat.core.method import name_of
 from calibeat.core.stats import EVENTS, LAST, LOSSES
 from calibeat.errors import InvalidInput
+from calibeat.hosts.bank import Bank, rows_in
+from calibeat.hosts.bankfile import MAGIC
+from calibeat.hosts.rows import Matrix
 
 from .events import bad_name
 from .settings import Settings

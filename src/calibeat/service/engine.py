@@ -19,9 +19,8 @@ from typing import Any
 
 import numpy as np
 
-from calibeat.bank.bank import Bank
-from calibeat.bank.monitors import alarms_of, first_unread, give_up, monitor_states, set_monitor_states
 from calibeat.core.stats import LAST
+from calibeat.hosts.bank import Bank, alarms_of, first_unread, give_up, monitor_states, set_monitor_states
 
 from .counters import EngineNumbers
 from .events import Event, ForecastEvent, OutcomeEvent, Refusal, check_events

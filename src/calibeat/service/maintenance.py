@@ -13,10 +13,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from calibeat._util.words import counted
-from calibeat.bank.bank import Bank
-from calibeat.bank.monitors import first_unread
 from calibeat.core.stats import EVENTS, STATS, log_loss
 from calibeat.errors import InvalidInput
+from calibeat.hosts.bank import Bank, first_unread
 from calibeat.service.store.schema import get_meta, set_meta
 from calibeat.service.store.types import (
     ASSUMED,

@@ -17,9 +17,8 @@ from typing import Any, Generic, NamedTuple, TypeVar
 
 import numpy as np
 
-from calibeat.bank.bank import Bank
-from calibeat.bank.monitors import give_up, monitor_states, set_monitor_states
 from calibeat.core.stats import LAST
+from calibeat.hosts.bank import Bank, give_up, monitor_states, set_monitor_states
 
 from .store.types import ASSUMED, EXPIRED, HELD, LEARNT, PENDING
 

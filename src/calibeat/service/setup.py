@@ -6,10 +6,10 @@ import json
 from math import nan
 
 from calibeat._util.check import shown
-from calibeat.bank.bank import Bank
 from calibeat.core.jit import compiling_at_once
 from calibeat.core.method import Method, method_named
 from calibeat.errors import InvalidInput, SnapshotMismatch
+from calibeat.hosts.bank import Bank
 from calibeat.monitor.monitor import Monitor
 
 from .rollups import Books

@@ -8,9 +8,9 @@ from typing import Any, NamedTuple
 
 from calibeat._util.check import check_choice
 from calibeat._util.times import check_age
-from calibeat.bank.bank import Bank
 from calibeat.core.method import Method
 from calibeat.errors import InvalidInput
+from calibeat.hosts.bank import Bank
 from calibeat.monitor.monitor import Monitor
 
 from .columns import OWN, PLACE, REASON, ROW, Roles, numbered, place, quoted, read

@@ -17,13 +17,11 @@ import numpy as np
 import numpy.typing as npt
 
 from calibeat._util.types import Flags, Ints, Slots, Vector
-from calibeat.bank.bank import Bank
-from calibeat.bank.bare import fold_on_rows, new_rows
-from calibeat.bank.fold import receipt_type
-from calibeat.bank.travel import rows_in
 from calibeat.core.randomness import numbered as numbered_events
 from calibeat.core.randomness import stream_key, uniforms_at
 from calibeat.core.stats import EVENTS
+from calibeat.hosts.bank import Bank, rows_in
+from calibeat.hosts.rows import fold_on_rows, new_rows, receipt_type
 
 from .eventtable import (
     EARLY,

@@ -15,9 +15,8 @@ from typing import Any
 import numpy as np
 
 from calibeat._util.types import Flags, Ints, Vector
-from calibeat.bank.bank import Bank
-from calibeat.bank.travel import rows_in, rows_out
 from calibeat.errors import InvalidInput
+from calibeat.hosts.bank import Bank, rows_in, rows_out
 
 from .columns import ARRIVAL, GROUP_BIT, OUTCOME, PLACE, REASON, ROW, SCORE, TIME, Roles
 from .state import bank_of, from_bytes, to_bytes

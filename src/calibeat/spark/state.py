@@ -21,10 +21,9 @@ import numpy as np
 import numpy.typing as npt
 
 from calibeat._util.check import shown
-from calibeat.bank.bank import Bank
-from calibeat.bank.travel import row_width, rows_in, rows_out
 from calibeat.core.method import Method, method_named, name_of
 from calibeat.errors import InvalidInput, SnapshotMismatch
+from calibeat.hosts.bank import Bank, row_width, rows_in, rows_out
 from calibeat.monitor.monitor import Monitor
 
 from .session import check_frame, check_libraries, has_streams

@@ -8,9 +8,9 @@ from typing import Any
 
 from calibeat._util.check import check_choice, check_outcome, check_whole
 from calibeat._util.times import check_age
-from calibeat.bank.bank import Bank
 from calibeat.core.method import Method
 from calibeat.errors import InvalidInput
+from calibeat.hosts.bank import Bank
 
 from .bucket import Rules
 from .columns import column_of, quoted

@@ -13,12 +13,12 @@ import numpy as np
 
 from calibeat._util.types import Ints, Vector
 from calibeat.backtest.read.batch import Chunk
-from calibeat.bank.start import pool_late_rows, pool_rows
 from calibeat.core.jit import for_size
 from calibeat.core.layout import CELLS, N
 from calibeat.core.loops import NO_SLOTS, place_before, run, run_late
 from calibeat.core.method import AUTO, BM, PRESETS, Method, method_named, name_of
 from calibeat.errors import InvalidInput
+from calibeat.hosts.pool import pool_late_rows, pool_rows
 from calibeat.rivals import READY, READY_ABOUT, Rival, is_rival, maker_of, play
 from calibeat.stream.dispatch import for_batch
 from calibeat.stream.history import History

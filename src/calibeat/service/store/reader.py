@@ -16,9 +16,9 @@ from typing import Any
 
 import numpy as np
 
-from calibeat.bank.monitors import readings
 from calibeat.core.method import method_named, params_of_rows
 from calibeat.errors import InvalidInput
+from calibeat.hosts.bank import readings
 from calibeat.monitor.monitor import Monitor
 
 from .ranking import KEYS, behind, first_key

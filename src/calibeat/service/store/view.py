@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from calibeat.bank.bank import Bank
 from calibeat.core.method import method_named, params_of
 from calibeat.errors import InvalidInput
+from calibeat.hosts.bank import Bank
 from calibeat.metrics import wilson
 
 from .overview import AlarmRow, alarm_rows

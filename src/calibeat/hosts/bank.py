@@ -1,0 +1,1762 @@
+"""The host of many streams: a matrix with a row for each key, served by the kernels that serve one stream.
+
+===========  ===============================================================================================
+of a `Bank`  is
+===========  ===============================================================================================
+`_store`     a `RowStore`: the rows, the index that finds them by key, and the monitors
+`_members`   `Members`: the receipts of keys that were served one event at a time, and the objects ``bank[key]``
+`_draws`     `Draws`: the random numbers of a hedging method
+`_pool`      the row that learns from all keys, with ``prior="pooled"``
+`_undo`      an `Undo`: the change that is being made, which happens whole or not at all
+===========  ===============================================================================================
+"""
+
+from __future__ import annotations
+
+import os
+from array import array
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+from weakref import WeakValueDictionary
+
+import numpy as np
+import numpy.typing as npt
+
+from calibeat._util import forks
+from calibeat._util.check import (
+    check_choice,
+    check_interval,
+    check_lengths,
+    check_outcomes,
+    check_score,
+    check_scores,
+    check_whole,
+    shown,
+)
+from calibeat._util.columns import like, to_array
+from calibeat._util.types import Ints, Slots, Vector
+from calibeat.core import loops
+from calibeat.core.jit import compilable, for_size, is_compiled, plain
+from calibeat.core.layout import N
+from calibeat.core.method import AUTO, HOPS, Method, method_named, name_of
+from calibeat.core.randomness import numbered, stream_key, uniforms_at
+from calibeat.core.stats import EVENTS, LAST, add_losses
+from calibeat.errors import CalibeatError, InvalidInput, OutcomeConflict, UnknownForecast, UnknownKey
+from calibeat.late import due_of
+from calibeat.monitor.bets import ALARMS, FORECASTS, PAGES, Settings
+from calibeat.monitor.bets import N as OUTCOMES_READ
+from calibeat.monitor.monitor import Alarm, Monitor, last_alarm
+from calibeat.monitor.monitors import Aside, Monitors
+from calibeat.monitor.waiting import Event, Queue
+from calibeat.stream.calibrator import Calibrator, Number
+from calibeat.stream.dispatch import for_batch
+from calibeat.stream.forecast import Forecast
+from calibeat.stream.receipts import DIGITS, OPEN, ZERO, Issuer, Receipts, Settled, new_life
+
+from . import bankfile
+from .keys import Key, KeyColumn, check_key, check_keys, plain_key
+from .pool import learn, pool_late_rows, pool_rows, start_row
+from .rows import (
+    Flags,
+    Fold,
+    FoldColumns,
+    Matrix,
+    ReceiptArray,
+    RowStore,
+    check_receipts,
+    check_rows,
+    read_receipts,
+    receipt_type,
+)
+from .threads import Barrier, Serve, SlotRange, retry_interrupted, run_in_threads, slot_ranges, thread_count
+
+_WORTH_A_THREAD = 20_000  # events; fewer are done before another thread has begun
+_OUTCOMES_KEPT = 64  # events of a key, before its oldest one without an outcome, whose outcomes are remembered
+
+
+class Broken(NamedTuple):
+    """What `Bank.broken` gives: the keys, their levels, and the bound on the expected share of wrong names."""
+
+    keys: npt.NDArray[Any]
+    levels: Vector
+    bound: float
+
+
+class Bank:
+    r"""A calibrator for each of any number of keys: same method, same bits as a `Calibrator` per key.
+
+    Parameters
+    ----------
+    method : a `Method`, or the name of a preset such as ``"tops"``; AUTO if not given. It has to live in a row: the
+        methods that fit their past again (FPS, WPS, WHB and their kin) do not.
+    seed : for the draws of a hedging method.
+    prior : "pooled" starts a new key from a calibrator that learns on all keys' events; None (the default) from
+        nothing, as a `Calibrator` does. It helps where keys are many and their events few.
+    independent : draws of a hedging method. False: key k is ``Calibrator(method, seed)``, to the last bit, so the
+        first events of all keys share a draw, and so on. True: it is ``Calibrator(method, seed, stream=k)``, and
+        draws of different keys are independent, which matters to sums over keys.
+    monitor : a `Monitor`; each key then has one with its settings, and `arl` counts outcomes of the whole bank. See
+        `broken`, `miscalibrated`, `table` and docs/monitor.md.
+    threads : how many for a batch; as many as this process may use processors if not given. Results never depend on it.
+
+    Raises
+    ------
+    UnknownMethod : there is no preset of this name.
+    InvalidInput : the method fits its past again, or another argument is not as above.
+    CalibeatError : by every call after an error in the middle of a large batch: load the bank anew.
+
+    >>> from calibeat import Bank, TOPS
+    >>> bank = Bank(TOPS)
+    >>> p = bank.run(["paris", "rome", "paris"], [0.8, 0.3, 0.7], [1, 0, 1])     # keys: ints or strings
+    >>> len(bank), "rome" in bank, list(bank)
+    (2, True, ['paris', 'rome'])
+    >>> bank["paris"].events                   # a Calibrator on that row
+    2
+    >>> f = bank.predict("oslo", 0.4)          # or one event at a time, with outcomes any time later
+    >>> bank.update("oslo", f, 1)
+    >>> bank.table["events"]
+    array([2, 1, 1])
+
+    Any number of threads may use a bank: its calls run one after another. A call takes effect whole or not at all, also
+    when Ctrl-C interrupts it. A row takes 8 bytes for each number of the method's state (TOPS 27, AUTO 191, HOPS 207)
+    and 48 for its stats.
+    """
+
+    def __init__(
+        self,
+        method: Method | str = AUTO,
+        seed: int = 0,
+        *,
+        prior: str | None = None,
+        independent: bool = False,
+        threads: int | None = None,
+        monitor: Monitor | None = None,
+    ) -> None:
+        if not isinstance(method, Method):
+            method = method_named(method)
+        if method.needs_history:
+            raise InvalidInput(
+                f"a bank needs a method that lives in a row, got {shown(name_of(method) or method)}, which fits its "
+                "past again - use AUTO, OPS or TOPS, or a Calibrator for each key"
+            )
+        self._method = method
+        self._seed = check_whole("seed", seed, -(2**63), 2**63 - 1)
+        self._prior = None if prior is None else check_choice("prior", prior, ("pooled",))
+        if not isinstance(independent, (bool, np.bool_)):
+            raise InvalidInput(f"independent must be True or False, got {shown(independent)}")
+        self._independent = bool(independent)
+        self._threads = thread_count(threads)
+        self._lock = forks.new_lock()
+        if monitor is not None and not isinstance(monitor, Monitor):
+            raise InvalidInput(f"monitor must be a Monitor, got {shown(monitor)}")
+        self._store = RowStore(method, None if monitor is None else monitor.settings)
+        self._pool = method.initial_row()  # the row of the pool
+        self._clock = 0  # forecasts made so far, of all keys
+        self._writable = True
+        self._broken = ""  # why, if a batch was broken off in its middle
+        self._undo: Undo | None = None  # a change that is not finished
+        self._owed: tuple[Any, ...] | None = None  # what the monitors have not been told yet: a function, its arguments
+        self._is_forked = False  # whether this is a copy in a new process that has not been used yet
+        self._hedges = method.draws
+        self._draws = Draws(self._seed, independent=self._independent, hedges=self._hedges)
+        self._members = Members(self)
+        forks.register(self)
+
+    def _forked(self) -> None:
+        """In a child process: the first call begins a new generation of receipts."""
+        self._is_forked = True
+
+    # ---- settings and contents --------------------------------------------------------------------------------------
+
+    @property
+    def method(self) -> Method:
+        """The method of every key: its parts."""
+        return self._method
+
+    @property
+    def seed(self) -> int:
+        """The seed of the draws of a hedging method."""
+        return self._seed
+
+    @property
+    def prior(self) -> str | None:
+        """How a new key starts: "pooled", or None."""
+        return self._prior
+
+    @property
+    def independent(self) -> bool:
+        """Whether keys draw independently."""
+        return self._independent
+
+    @property
+    def watched(self) -> Settings | None:
+        """The settings of the keys' monitors, if there are any."""
+        return self._store.watched
+
+    @property
+    def kind(self) -> str:
+        """What the keys are: "ints", "strings", or "none" as long as there are no keys."""
+        return self._store.kind
+
+    @property
+    def events(self) -> int:
+        """How many forecasts were made for the keys that are here."""
+        with self._lock:
+            self._check_not_broken()
+            return int(self._store.stats(EVENTS).sum())
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of memory that the rows, the keys and their index take."""
+        return self._store.nbytes
+
+    @property
+    def params(self) -> dict[str, npt.NDArray[Any]]:
+        """The keys and their parameters, as a mapping of arrays that any data frame library takes.
+
+        >>> from calibeat import Bank
+        >>> bank = Bank("ops")
+        >>> p = bank.run([7, 8, 7], [0.5, 0.5, 0.5], [1, 0, 1])
+        >>> {name: column.round(3).tolist() for name, column in bank.params.items()}
+        {'key': [7, 8], 'a': [1.0, 1.0], 'b': [0.098, -0.05]}
+
+        For AUTO also the weight of each lane, named as in `Calibrator.params`.
+        """
+        with self._lock:
+            self._check_not_broken()
+            return {"key": self._store.names(), **self._store.params()}
+
+    @property
+    def table(self) -> dict[str, npt.NDArray[Any]]:
+        """A row for each key, as a mapping of arrays that any data frame library takes.
+
+        ============================  ============================================================================
+        column                        holds
+        ============================  ============================================================================
+        key                           the key
+        events, outcomes              forecasts made, outcomes learnt
+        idle                          events of the whole bank since the last one of this key
+        (parameters)                  as in `params`
+        raw_log_loss, log_loss        mean log-loss of the scores and of the forecasts, over the outcomes learnt
+        raw_brier, brier              their mean Brier score
+        alarms, pages                 with monitors: alarms ever, and how many of them paged
+        alarm_at, since, what         the last alarm: after how many outcomes, since when, what was wrong
+        level                         the detector as a share of the alarm line
+        log_e                         log e-value against "calibrated since the start"
+        gain_low, gain_high           interval of the mean Brier gain over the score, valid at every moment
+        ============================  ============================================================================
+
+        In the log-loss the probability of what happened counts as at least 1e-5. Means over no outcome are NaN.
+
+        >>> from calibeat import Bank
+        >>> bank = Bank("ops")
+        >>> p = bank.run([7, 8, 7], [0.5, 0.5, 0.5], [1, 0, 1])
+        >>> bank.table["log_loss"].round(4)
+        array([0.6808, 0.6931])
+        """
+        with self._lock:
+            self._check_not_broken()
+            return self._store.table(self._clock)
+
+    def broken(self) -> Broken:
+        """The keys that look broken now, the worst first, with a bound on the wrong names among them.
+
+        It is the longest list of r keys whose level is at least 1/r each; an alarm counts 1 for the next `quiet`
+        outcomes of its key. If `bound` is b, the expected share of wrong names is at most b. docs/monitor.md.
+
+        Raises
+        ------
+        InvalidInput : the bank has no monitors.
+
+        >>> from calibeat import Bank, Monitor
+        >>> bank = Bank("ops", monitor=Monitor(arl=1_000_000, warm=0))
+        >>> p = bank.run(["oslo", "rome"] * 500, [0.3] * 1000, [0, 1] * 500)
+        >>> bank.broken().keys, bank.miscalibrated()
+        (array(['rome', 'oslo'], dtype=object), array(['rome', 'oslo'], dtype=object))
+        """
+        with self._lock:
+            self._check_not_broken()
+            slots, levels, bound = self._monitors().broken()
+            return Broken(self._store.names(slots), levels, bound)
+
+    def miscalibrated(self, alpha: float = 0.05) -> npt.NDArray[Any]:
+        """The keys whose forecasts were not calibrated since the start, the clearest first (e-BH).
+
+        At any one time the expected share of wrong names is at most alpha. Do not collect names over time: the promise
+        is about one list.
+
+        Raises
+        ------
+        InvalidInput : the bank has no monitors, or alpha is not in (0, 1].
+        """
+        level = check_interval("alpha", alpha, 1e-300, 1.0)
+        with self._lock:
+            self._check_not_broken()
+            return self._store.names(self._monitors().miscalibrated(level))
+
+    def _monitors(self) -> Monitors:
+        if self._store.monitors is None:
+            raise InvalidInput("a bank must have monitors for this, got Bank(..., monitor=None)")
+        return self._store.monitors
+
+    def table_of(self, keys: Any) -> dict[str, npt.NDArray[Any]]:
+        """The rows of `table` for some keys, without a look at the others.
+
+        Raises
+        ------
+        UnknownKey : the bank does not have one of the keys.
+        """
+        with self._lock:
+            self._check_not_broken()
+            return self._store.table(self._clock, self._slots_of(keys))
+
+    @property
+    def receipt_type(self) -> np.dtype[np.void]:
+        """The layout of the receipts of `fold`: ``receipts.view(bank.receipt_type)["event"]``."""
+        return receipt_type(self._method)
+
+    # ---- many events ------------------------------------------------------------------------------------------------
+
+    def run(
+        self,
+        keys: Any,
+        scores: Any,
+        outcomes: Any,
+        *,
+        due: Any = None,
+        mature: Any = None,
+        times: Any = None,
+        finish: bool = False,
+        threads: int | None = None,
+    ) -> Any:
+        """Predict and then update, event after event in the order of the arrays, each on the row of its key.
+
+        Parameters
+        ----------
+        keys : ints or strings, old and new: a list, or a column of NumPy, Arrow, pandas or polars.
+        scores : probabilities in [0, 1].
+        outcomes : 0 or 1 (False or True); NaN where it is not known: such an event is forecast and not learnt.
+        due : for late outcomes, positions in this batch. Outcome i arrives before event ``due[i]`` (> i), whatever its
+            key, and is learnt before the next event of its own key; of several at once the earlier event's comes first.
+            One that is due at ``len(scores)`` or later never arrives, and its place in `outcomes` may hold anything.
+        mature : the age at which an outcome is learnt, ones and zeros alike: a number of positions of this batch, or a
+            time such as ``"30min"`` with `times`. One that is due later than that is learnt when it is due. Until a key
+            has learnt its first outcome its forecasts are the raw scores (unless it started from a pool that had learnt
+            some).
+        times : when each score was issued, in order, where `mature` is a time.
+        finish : outcomes that are due later are learnt at the end, after the last event.
+        threads : for this batch, instead of the bank's own number.
+
+        Returns the forecasts, in the kind of `scores` (array, Series). Either all events are taken or, if something is
+        wrong with one, none. Ctrl-C interrupts a small batch at once and undoes it. A large one (20,000 events) is
+        finished first.
+
+        With `due`, key k gets the bits of ``Calibrator.run(..., due=own)`` on its own events, where own counts how many
+        of them come before position due.
+
+        Raises
+        ------
+        InvalidInput : a key, score, outcome, `due` or age is not as above (the first bad row is named), the arrays
+            differ in length, or the bank was opened with ``mmap=True``.
+
+        >>> from calibeat import Bank
+        >>> Bank("ops").run([7, 8, 7], [0.5, 0.5, 0.5], [1, 0, 1]).round(4)
+        array([0.5   , 0.5   , 0.5125])
+        >>> Bank("ops").run([7, 8, 7], [0.5, 0.5, 0.5], [1, 0, 1], due=[3, 3, 3]).round(4)
+        array([0.5, 0.5, 0.5])
+        """
+        column = check_keys(keys)
+        count, probabilities = len(column), check_scores(scores)
+        n = len(probabilities)
+        arrivals = None if due is None and mature is None and times is None else due_of(n, due, mature, times)
+        if arrivals is not None and finish:
+            arrivals = np.minimum(arrivals, n)
+        last = n if finish else n - 1
+        labels = check_labels(outcomes, None if arrivals is None else arrivals <= last)
+        check_lengths(keys=count, scores=n, outcomes=len(labels))
+        workers = self._threads if threads is None else thread_count(threads)
+        with self._lock:
+            self._check_writable("learn")
+            batch = self._store.check(column), probabilities, labels, arrivals, workers
+            return like(scores, self._run(*batch, raw_first=mature is not None))
+
+    def predict_many(self, keys: Any, scores: Any) -> Any:
+        """Forecast many scores from the present state: no receipts, nothing learnt, nothing changed.
+
+        A key that the bank does not know gets the forecast that it would get as a new one.
+
+        Raises
+        ------
+        InvalidInput : a key or a score is not as in `run`.
+
+        >>> from calibeat import Bank
+        >>> Bank("ops").predict_many(["a", "b"], [0.1, 0.9]).round(12)
+        array([0.1, 0.9])
+        """
+        column, probabilities = check_keys(keys), check_scores(scores)
+        check_lengths(keys=len(column), scores=len(probabilities))
+        with self._lock:
+            self._check_not_broken()
+            store = self._store
+            slots = store.find(store.check(column))
+            draws = self._draws.of_all(store, column, slots)
+            fresh, forecasts = self._fresh_row(), np.empty(len(probabilities))
+            rows = self._method.spec, store.flat, store.stride, fresh, slots
+            batch = probabilities, draws, forecasts, np.empty(self._method.receipt_width)
+            loop = for_batch(loops.predict_many, self._method, len(probabilities))
+            if self._writable:
+                loop(*rows, *batch)
+        if not self._writable:  # the rows do not change, so several threads may work at the same time
+            loop(*rows, *batch)
+        return like(scores, forecasts)
+
+    def fold(self, keys: Any, scores: Any, outcomes: Any, receipts: Any = (), *, of: Any = None) -> Fold:
+        """Forecasts and late outcomes of many keys, mixed, in one compiled pass: the same bits as `predict`, `update`.
+
+        Parameters
+        ----------
+        keys : the key of each operation, in order.
+        scores : the score of a forecast; NaN for an outcome.
+        outcomes : 0 or 1 for an outcome; NaN for a forecast.
+        receipts : of the outcomes whose forecast was made in an earlier call, in order: bytes, as `fold` gave them.
+            Those that a copy of the bank has issued, or this one after the snapshot it continues from, are refused.
+        of : for outcomes of forecasts in this same call, the position of the forecast; -1 for all others.
+
+        Returns ``(forecasts, receipts)``: a forecast for each operation (NaN for an outcome), and a receipt of fixed
+        width for each forecast, as an array whose ``.tolist()`` is a list of bytes. Its layout is `receipt_type`.
+        Either all operations are taken or none. Bring each receipt once: the store of the receipts has to see to that.
+
+        Raises
+        ------
+        InvalidInput : a key, score, outcome, position or receipt is not as above, or the bank cannot learn.
+        UnknownKey : an outcome comes before the first forecast of its key.
+        UnknownForecast : a receipt is of another bank, key or copy, or `of` points at a forecast of another key.
+        OutcomeConflict : a receipt was brought before.
+
+        >>> from math import nan
+        >>> from calibeat import Bank
+        >>> bank = Bank("ops")
+        >>> first = bank.fold(["oslo", "rome"], [0.8, 0.3], [nan, nan])
+        >>> stored = first.receipts.tolist()
+        >>> len(stored), len(stored[0])
+        (2, 104)
+        >>> bank.fold(["rome", "oslo", "oslo"], [nan, nan, 0.8], [0, 1, nan], stored[::-1]).forecasts.round(4)
+        array([   nan,    nan, 0.8092])
+        """
+        column = check_keys(keys)
+        labels = check_labels(outcomes)
+        asked = np.isnan(labels)
+        probabilities = check_scores(blanked(scores, asked))
+        check_lengths(keys=len(column), scores=len(probabilities), outcomes=len(labels))
+        positions = None if of is None else np.asarray(of).astype(np.int64, casting="same_kind")
+        with self._lock:
+            self._check_writable("learn")
+            return self._fold(self._store.check(column), probabilities, labels, receipts, positions)
+
+    # ---- one event --------------------------------------------------------------------------------------------------
+
+    def predict(self, key: Key, score: Number) -> Forecast:
+        """Forecast one event of a key; the forecast is the receipt for `update`.
+
+        Raises
+        ------
+        InvalidInput : the score is not a number in [0, 1], or the key is not of the kind of the bank's keys.
+
+        >>> from calibeat import Bank
+        >>> Bank("ops").predict("paris", 0.25).probability
+        0.25
+        """
+        with self._lock:
+            self._check_not_broken()
+            name = plain_key(key)
+            slot = self._store.find_one(name)
+            key = name if isinstance(name, int) else check_key(key)
+            if slot >= 0:
+                return self._members.serving(key, slot)._predict_taken(score)
+            score = check_score(score)  # before a row is made for it
+            if not self._writable:  # what a new key would get, without a row for it
+                unknown = Calibrator(self._method, self._seed, self._stream(key))
+                unknown._row[:] = array("d", self._fresh_row())
+                return unknown.predict(score)
+            with Undo(self) as undo:
+                slot = self._store.open_one(name)
+                self._store.matrix[slot, : self._method.width] = self._fresh_row()
+                forecast = self._members.serving(key, slot)._predict_taken(score)
+                undo.keep()
+            return forecast
+
+    def update(self, key: Key, forecast: Forecast, outcome: Number | np.bool_) -> None:
+        """Learn the outcome of a forecast of this key, now or any time later, in any order.
+
+        Raises
+        ------
+        UnknownKey : the bank does not have this key.
+        UnknownForecast : the forecast was not made by this bank for this key, or is too old.
+        OutcomeConflict : the other outcome of this forecast was learnt before; the same one again changes nothing.
+        InvalidInput : the outcome is not 0 or 1, the forecast is damaged, or the bank was opened with ``mmap=True``.
+        """
+        with self._lock:
+            self._check_writable("learn")
+            slot = self._known(key)
+            key = check_key(key) if type(key) is not str else key
+            self._members.serving(key, slot)._update_taken(forecast, outcome)
+
+    # ---- as a collection --------------------------------------------------------------------------------------------
+
+    def __len__(self) -> int:
+        with self._lock:
+            self._recover()
+            return len(self._store)
+
+    def __iter__(self) -> Iterator[Key]:
+        with self._lock:
+            self._recover()
+            return iter([] if self._store.index is None else list(self._store.index))
+
+    def __contains__(self, key: object) -> bool:
+        with self._lock:
+            self._recover()
+            return self._slot(key) >= 0
+
+    def __repr__(self) -> str:
+        name = name_of(self._method)
+        with self._lock:
+            keys, events = len(self), int(self._store.stats(EVENTS).sum())
+        return f"Bank({name.upper() if name else self._method}, keys={keys}, events={events})"
+
+    def __getitem__(self, key: Key) -> Calibrator:
+        """A live `Calibrator` on the row of a key: what it learns the bank has learnt, and the other way round.
+
+        Raises
+        ------
+        UnknownKey : the bank does not have this key.
+        """
+        with self._lock:
+            self._recover()
+            return self._members.of(key)
+
+    def __delitem__(self, key: Key) -> None:
+        """Forget a key. The key of the last row takes its place, so the order of the keys changes.
+
+        Raises
+        ------
+        UnknownKey : the bank does not have this key.
+        """
+        with self._lock:
+            self._check_writable("forget")
+            name, slot = check_key(key), self._known(key)
+            with Undo(self) as undo:
+                undo.remember_key(slot)
+                self._draws.forget_from(slot)
+                self._store.remove(slot)
+                undo.keep(lambda: self._members.forget([name]))
+
+    # ---- rows out and rows in ---------------------------------------------------------------------------------------
+
+    def rows(self, keys: Any) -> Matrix:
+        """The rows of some keys, as a copy: `method.width` numbers of state and six of stats; `set_rows` takes them.
+
+        ``rows[i].tobytes()`` is what a database keeps of a key.
+
+        Raises
+        ------
+        UnknownKey : the bank does not have one of the keys.
+
+        >>> from calibeat import Bank
+        >>> east, west = Bank("ops"), Bank("ops")
+        >>> p = east.run(["oslo", "rome"], [0.8, 0.3], [1, 0])
+        >>> west.set_rows(["rome"], east.rows(["rome"]))
+        >>> west.predict_many(["rome"], [0.3]) == east.predict_many(["rome"], [0.3])
+        array([ True])
+        """
+        with self._lock:
+            self._check_not_broken()
+            return self._store.matrix[self._slots_of(keys)]
+
+    def set_rows(self, keys: Any, rows: Any) -> None:
+        """Put rows in place, of old and of new keys: exact bytes, from `rows` of a bank of the same method.
+
+        Receipts of the forecasts that they count are accepted from then on. All rows are taken or none.
+
+        Raises
+        ------
+        InvalidInput : a row is not one that the method can have (its number is named), a key comes twice, or the bank
+            was opened with ``mmap=True``.
+        """
+        with self._lock:
+            self._check_writable("take rows")
+            store, column, matrix = self._store, self._store.check(check_keys(keys)), np.asarray(rows)
+            if matrix.dtype != np.float64 or matrix.shape != (len(column), store.stride):
+                wanted = f"float64 of shape ({len(column)}, {store.stride})"
+                raise InvalidInput(f"rows must be {wanted}, got {matrix.dtype} of shape {matrix.shape}")
+            clock = max(self._clock, int(np.nanmax(matrix[:, self._method.width + LAST], initial=0.0)))
+            check_rows(self._method, matrix, clock)
+            with Undo(self) as undo:
+                slots = store.open(column)
+                if len(np.unique(slots)) != len(slots):
+                    raise InvalidInput("keys must be different, got one of them twice")
+                undo.remember(slots)
+                store.matrix[slots] = matrix
+                store.accept_foreign(slots)
+                if store.monitors is not None:
+                    store.monitors.restart_changed(slots, store.stats(EVENTS)[slots])
+                self._clock = clock
+                store.moves += 1  # so that members look again
+                undo.keep()
+
+    @property
+    def pool(self) -> Vector:
+        """The row that new keys start from with ``prior="pooled"``, as a copy. It may be set, like `set_rows`."""
+        with self._lock:
+            self._check_not_broken()
+            return self._pool.copy()
+
+    @pool.setter
+    def pool(self, row: Any) -> None:
+        with self._lock:
+            self._check_writable("take rows")
+            pool, width = np.array(row, dtype=np.float64), self._method.width
+            if pool.shape != (width,) or not np.isfinite(pool).all():
+                raise InvalidInput(f"pool must be {width} finite numbers, got shape {pool.shape}")
+            self._method.check_row(pool.tolist(), int(pool[N]))
+            self._pool = pool
+
+    # ---- growing and shrinking --------------------------------------------------------------------------------------
+
+    def merge(self, other: Bank) -> None:
+        """Take the keys of another bank of the same method, as shards of several machines come together.
+
+        How long ago a key had its last event is kept, in events of the bank that it came from. A pool stays as it is
+        here, unless it has seen nothing yet.
+
+        Raises
+        ------
+        InvalidInput : the banks have a key in common, which is named, or differ in a setting. Nothing is taken then.
+
+        >>> from calibeat import Bank
+        >>> east, west = Bank("ops"), Bank("ops")
+        >>> p, q = east.run(["oslo"], [0.5], [1]), west.run(["rome"], [0.5], [0])
+        >>> east.merge(west)
+        >>> sorted(east)
+        ['oslo', 'rome']
+        """
+        if not isinstance(other, Bank):
+            raise InvalidInput(f"bank must be merged with a Bank, got {type(other).__name__}")
+        first, second = sorted((self, other), key=id)  # in one order, or two banks could wait for each other
+        with first._lock, second._lock:
+            self._check_writable("take keys")
+            other._check_not_broken()
+            self._merge(other)
+
+    def _merge(self, other: Bank) -> None:
+        for what in ("method", "seed", "prior", "independent", "watched"):
+            our, their = getattr(self, what), getattr(other, what)
+            if our != their:
+                raise InvalidInput(f"banks must have the same {what}, got {shown(our)} and {shown(their)}")
+        store, theirs, first = self._store, other._store, len(self)
+        column = None if theirs.index is None else store.check(theirs.index.column())
+        if column is not None and theirs.index is not None:
+            common = store.find(column) >= 0
+            if common.any():
+                key = theirs.index.key(int(common.argmax()))
+                raise InvalidInput(f"banks must have no key in common, got {shown(key)} in both")
+        with Undo(self) as undo:
+            if self._clock < other._clock:
+                undo.remember(np.arange(first, dtype=np.int32))
+            if column is not None:
+                store.take(column, theirs)
+            self._members.take(other._members)
+            clock = max(self._clock, other._clock)
+            store.stats(LAST)[:first] += clock - self._clock
+            store.stats(LAST)[first:] += clock - other._clock
+            self._clock = clock
+            if self._pool[N] == 0.0:
+                self._pool[:] = other._pool
+            undo.keep()
+
+    def drop_idle(self, before: int) -> Bank:
+        """Forget the keys without an event among the last `before` of the bank, and return them as a bank.
+
+        This bounds the memory: at most `before` keys are left (after a merge, `before` of each bank).
+
+        >>> from calibeat import Bank
+        >>> bank = Bank("ops")
+        >>> p = bank.run([7, 8, 8], [0.5, 0.5, 0.5], [1, 0, 1])
+        >>> list(bank.drop_idle(before=2)), list(bank)
+        ([7], [8])
+        """
+        before = check_whole("before", before, 0, 2**53)
+        with self._lock:
+            self._check_writable("forget")
+            store, idle = self._store, self._store.stats(LAST) <= self._clock - before
+            settings: Any = {"prior": self._prior, "independent": self._independent, "threads": self._threads}
+            dropped = type(self)(self._method, self._seed, **settings)
+            dropped._clock, dropped._pool = self._clock, self._pool.copy()
+            dropped._store = store.selected(idle)
+            dropped._store.accept_foreign_rows()
+            dropped._members.take(self._members)
+            if idle.any():
+                kept, gone = store.selected(~idle), list(dropped)
+                kept.moves += store.moves + 1  # so that members look again
+                with Undo(self) as undo:
+                    self._draws.forget_from(0)
+                    self._store = kept
+                    undo.keep(lambda: self._members.forget(gone))
+            return dropped
+
+    # ---- files ------------------------------------------------------------------------------------------------------
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the bank to one file: versioned, checksummed, and whole or not at all.
+
+        The new file is read again, and replaces the old one only if it holds a bank. A crash in the middle leaves the
+        file that was there before. Other threads wait while it is written, and go on while it is checked.
+
+        Raises
+        ------
+        OSError : the file cannot be written.
+        SnapshotMismatch : the written file does not hold a bank; the old one stays.
+        """
+        with self._lock:
+            self._check_not_broken()
+        bankfile.save(self, Path(path))
+
+    @classmethod
+    def load(
+        cls, path: str | os.PathLike[str], *, mmap: bool = False, verify: bool = True, threads: int | None = None
+    ) -> Bank:
+        """Continue from a file.
+
+        Parameters
+        ----------
+        mmap : read the file where it lies, without a copy; several processes share its pages, and it may be larger
+            than memory. Such a bank can be read and asked for forecasts, but cannot learn.
+        verify : compare the checksums, and check every row and key, for which all of it is read. The header and the
+            length of the file are looked at in any case. Leave it out only for files that you trust.
+
+        Raises
+        ------
+        SnapshotMismatch : the file was cut or damaged, or does not hold a bank.
+        InvalidInput : the file does not fit in memory.
+
+        >>> import tempfile, pathlib
+        >>> from calibeat import Bank
+        >>> bank = Bank("tops")
+        >>> p = bank.run(["oslo", "rome"], [0.4, 0.6], [0, 1])
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     bank.save(pathlib.Path(folder) / "cities.bank")
+        ...     twin = Bank.load(pathlib.Path(folder) / "cities.bank")
+        >>> twin["rome"].to_json() == bank["rome"].to_json()
+        True
+        """
+        return bankfile.load(cls, Path(path), mmap=mmap, verify=verify, threads=thread_count(threads))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Copies, also those of other processes, are banks of their own, in memory."""
+        with self._lock:
+            self._check_not_broken()
+            arrays = {name: array.copy() for name, array in bankfile.sections_of(self).items()}
+            return bankfile.copied, (type(self), bankfile.header_of(self), arrays, self._threads)
+
+    # ---- a batch ----------------------------------------------------------------------------------------------------
+
+    def _run(
+        self, column: KeyColumn, scores: Vector, outcomes: Vector, due: Ints | None, workers: int, *, raw_first: bool
+    ) -> Vector:
+        """The forecasts of a batch, which is learnt: all its events or none. The caller holds the lock.
+
+        A small batch is undone if it is broken off: its rows are put aside before. A large one, which is compiled, runs
+        in threads that no Ctrl-C reaches; once they have begun it is finished, and the interrupt is raised then.
+        """
+        store, forecasts = self._store, np.empty(len(scores))
+        with Undo(self) as undo:
+            slots = store.open(column)
+            count = len(store)
+            arrivals = None if due is None else Arrivals(due, outcomes, slots, count)
+            raw_below = self._raw_below(slots, arrivals) if raw_first and arrivals is not None else 0
+            serve = self._server(slots, scores, outcomes, arrivals, forecasts, raw_below)
+            if store.monitors is not None:
+                serve = _with_monitors(serve, store.monitors, slots, scores, forecasts, outcomes, due)
+            large = len(scores) >= _WORTH_A_THREAD and is_compiled(loops.run if due is None else loops.run_late)
+            if not large:
+                undo.remember(slots)
+            if self._prior:
+                self._teach_pool(undo.count, slots, scores, outcomes, arrivals)
+            done = False
+            if large:
+                barrier, workers = Barrier(), max(1, min(workers, len(slots) // _WORTH_A_THREAD))
+                undo.leave_to(barrier, len(scores))
+                done = run_in_threads(serve, slot_ranges(slots, count, workers), barrier)
+            if not done:
+                if large:
+                    undo.remember(slots)
+                serve((0, count))
+            self._clock = undo.clock + len(scores)
+            undo.keep()
+        return forecasts
+
+    def _server(
+        self,
+        slots: Slots,
+        scores: Vector,
+        outcomes: Vector,
+        arrivals: Arrivals | None,
+        forecasts: Vector,
+        raw_below: int,
+    ) -> Serve:
+        """A function that serves a range of slots. Everything that it needs is made here."""
+        store, method, n, width = self._store, self._method, len(scores), self._store.receipt_width
+        rows = method.spec, store.flat, store.stride, slots
+        events = method.width, float(self._clock), scores, outcomes, self._draws.of(store, slots), forecasts
+        loop: Any = for_batch(loops.run if arrivals is None else loops.run_late, method, n)
+        late: tuple[Any, ...] = (n,)
+        if arrivals is not None:
+            receipts = np.empty(n * width)  # of all ranges
+            late = n + 1, 0, np.empty(n, dtype=np.int64), arrivals.moments, arrivals.order, raw_below
+
+        def serve(part: SlotRange) -> None:
+            scratch = np.empty(width) if arrivals is None else receipts
+            loop(*rows, *part, *events, scratch, *loops.NO_HISTORY, loops.place_before(), *late)
+
+        if n >= _WORTH_A_THREAD:
+            serve((0, 0))  # a first compilation happens here, before anything has changed
+        return serve
+
+    def _raw_below(self, slots: Slots, arrivals: Arrivals) -> int:
+        """Streams of slots below this forecast the raw score until they have learnt an outcome.
+
+        Those that start from a pool that has learnt something do not. Slots are given in the order of first events.
+        """
+        if not self._prior:
+            return len(self._store)
+        if self._pool[N] > 0.0:
+            return 0
+        first = int((arrivals.heads >= 0).argmax()) if (arrivals.heads >= 0).any() else len(slots)
+        return int(slots[:first].max(initial=-1)) + 1
+
+    def _teach_pool(
+        self, opened: int, slots: Slots, scores: Vector, outcomes: Vector, arrivals: Arrivals | None
+    ) -> None:
+        """The pool's way through the batch; it also starts the rows from slot `opened` on."""
+        store, method, receipt = self._store, self._method, np.empty(self._store.receipt_width)
+        where = method.spec, self._pool, store.fresh, store.flat, store.stride, slots, opened, scores, outcomes
+        if arrivals is None:
+            for_batch(pool_rows, method, len(scores))(*where, receipt)
+        else:
+            for_batch(pool_late_rows, method, len(scores))(*where, arrivals.heads, arrivals.following, receipt)
+
+    def _fold(self, column: KeyColumn, scores: Vector, outcomes: Vector, receipts: Any, of: Ints | None) -> Fold:
+        """`fold` on input whose lengths and values were checked. The caller holds the lock."""
+        asked, store, members = np.isnan(outcomes), self._store, self._members
+        own = _own_forecasts(asked, of)
+        given = read_receipts(self._method, receipts, int((~asked & (own < 0)).sum()))
+        with Undo(self) as undo:
+            slots = self._slots_of_operations(column, asked)
+            undo.remember(slots)
+            columns = FoldColumns(self._method, slots, scores, outcomes, own)
+            members.identify(columns)
+            bad = (own >= 0) & (slots[np.maximum(own, 0)] != slots)
+            if bad.any():
+                row = int(bad.argmax())
+                raise UnknownForecast(f"outcome must be of a forecast of its own key, got another key's - at row {row}")
+            self._check_given(given, columns)
+            columns.bring(given)
+            pool = None if self._prior is None else self._pool
+            draws = self._draws.of(store, slots[asked])
+            columns.run(store.flat, undo.clock, draws, pool, store.fresh, undo.count)
+            columns.watch(store.monitors)
+            made, settled = columns.made(), columns.settled()
+            events = dict(zip(columns.keys, store.stats(EVENTS)[slots].astype(int).tolist(), strict=True))
+            columns.forecasts[~asked] = np.nan
+            result = Fold(columns.forecasts, made.view(f"V{made.itemsize}"))
+            self._clock = undo.clock + len(made)
+            undo.keep(lambda: members.fold(settled, events))
+        return result
+
+    def _slots_of_operations(self, column: KeyColumn, asked: Flags) -> Slots:
+        """The slot of each operation of `fold`; a new key is opened by its first forecast."""
+        slots = self._store.find(column)
+        new = slots < 0
+        if new.any():
+            slots = self._store.open(column)
+            # Slots are given in the order of the operations, so the first operation of a new slot is the one that is
+            # larger than all before it.
+            first = new & (slots > np.maximum.accumulate(np.concatenate([[-1], slots[:-1]])))
+            bad = first & ~asked
+            if bad.any():
+                row = int(bad.argmax())
+                raise UnknownKey(f"key must have had a forecast before an outcome, got a new key - at row {row}")
+        return slots
+
+    def _check_given(self, given: ReceiptArray, columns: FoldColumns) -> None:
+        """Raise unless each receipt is one that this bank, or one that it continues, has issued for the key."""
+        rows = columns.brought
+        same = given["issuer"] == columns.issuers[rows]
+        check_receipts(self._method, self._store.matrix[columns.slots[rows]], given, rows, same)
+        found = rows, columns.slots[rows], given["event"], given["generation"]
+        for row, slot, event, generation in zip(*(column.tolist() for column in found), strict=True):
+            self._members.check_given(row, columns.keys[row], slot, event, generation)
+
+    # ---- inner ------------------------------------------------------------------------------------------------------
+
+    def _recover(self) -> None:
+        """Finish what an interrupted call or a fork has left. The caller holds the lock.
+
+        If it is interrupted itself, the next call does it.
+        """
+        if self._undo is not None:
+            self._undo.finish()
+        if self._owed is not None:
+            self._tell()
+        if self._is_forked:
+            self._members.begin_generation()
+            self._is_forked = False
+
+    def _tell(self) -> None:
+        """Tell the monitors what they do not know yet; they may be told twice."""
+        if self._owed is not None:
+            tell, *arguments = self._owed
+            tell(*arguments)
+            self._owed = None
+
+    def _check_not_broken(self) -> None:
+        if self._undo is not None or self._owed is not None or self._is_forked:
+            self._recover()
+        if self._broken:  # only some events of a batch were taken
+            raise CalibeatError(
+                f"a bank must be loaded anew after an error in the middle of a batch, got {self._broken}"
+            )
+
+    def _slots_of(self, keys: Any) -> Slots:
+        """The slots of keys that must be here."""
+        slots = self._store.find(self._store.check(check_keys(keys)))
+        missing = slots < 0
+        if missing.any():
+            raise UnknownKey(f"key must be one of the {len(self)} keys of the bank - at row {int(missing.argmax())}")
+        return slots
+
+    def _slot(self, key: Any) -> int:
+        """The slot of a key, -1 if there is none."""
+        try:
+            return self._store.find_one(plain_key(key))
+        except InvalidInput:
+            return -1
+
+    def _known(self, key: Any) -> int:
+        slot = self._slot(key)
+        if slot < 0:
+            raise UnknownKey(f"key must be one of the {len(self)} keys of the bank, got {shown(key)}")
+        return slot
+
+    def _stream(self, key: Key) -> Key:
+        return key if self._independent else 0
+
+    def _fresh_row(self) -> Vector:
+        """The row that a new key would get now."""
+        row = np.empty(self._method.width)
+        if self._prior:
+            plain(start_row)(self._method.spec, self._pool, self._store.fresh, row)
+        else:
+            row[:] = self._store.fresh
+        return row
+
+    def _pool_after(self, score: float, y: float) -> Vector:
+        """The pool when it has learnt an outcome that came alone; the bank's own stays as it is."""
+        if not self._prior:
+            return self._pool
+        pool = self._pool.copy()
+        plain(learn)(self._method.spec, pool, score, y, np.empty(self._store.receipt_width))
+        return pool
+
+    def _check_writable(self, what: str) -> None:
+        self._check_not_broken()
+        if not self._writable:
+            raise InvalidInput(f"a bank that was opened with mmap=True cannot {what}, load it without")
+
+
+def _own_forecasts(asked: Flags, of: Ints | None) -> Ints:
+    """For an outcome of a forecast in this same call, where that is; -1 for all others."""
+    n = len(asked)
+    if of is None:
+        return np.full(n, -1)
+    check_lengths(keys=n, of=len(of))
+    own = np.where(asked, -1, of)
+    bad = (own < -1) | (own >= np.arange(n)) | ((own >= 0) & ~asked[np.clip(own, 0, n - 1)])
+    if bad.any():
+        row = int(bad.argmax())
+        raise InvalidInput(f"of must be the position of an earlier forecast or -1, got {int(own[row])} - at row {row}")
+    return own
+
+
+def check_labels(outcomes: Any, needed: Flags | None = None) -> Vector:
+    """A one-dimensional array of 0, 1 and NaN. NaN is an outcome that is missing or is not `needed`.
+
+    >>> check_labels([1, float("nan"), False])
+    array([ 1., nan,  0.])
+    """
+    if type(outcomes) not in (list, np.ndarray):
+        outcomes = to_array(outcomes)
+    missing = _missing(outcomes)
+    if missing is None or (needed is not None and missing.shape != needed.shape):
+        return check_outcomes(outcomes)
+    known = ~missing if needed is None else needed & ~missing
+    if known.all():
+        return check_outcomes(outcomes)
+    labels = check_outcomes(outcomes, needed=known)
+    labels[~known] = np.nan
+    return labels
+
+
+def blanked(values: Any, known: Flags) -> Any:
+    """The values with 0 where none is known, if they are as many."""
+    values = to_array(values)
+    found = values if isinstance(values, np.ndarray) else np.array(values, dtype=object)
+    return np.where(known, found, 0.0) if found.shape == known.shape else values
+
+
+def _missing(outcomes: Any) -> Flags | None:
+    """Where there is no outcome; None for what is no column of them."""
+    try:
+        values = outcomes if isinstance(outcomes, np.ndarray) else np.array(outcomes, dtype=object)
+    except ValueError:
+        return None
+    if values.ndim != 1:
+        return None
+    if values.dtype.kind == "f":
+        return np.isnan(values)
+    if values.dtype.kind != "O":
+        return np.zeros(len(values), dtype=np.bool_)
+    return np.array([isinstance(value, (float, np.floating)) and value != value for value in values], dtype=np.bool_)  # noqa: PLR0124
+
+
+# ---- one key: ``bank[key]`` --------------------------------------------------------------------------------------
+
+
+class Member(Calibrator):
+    """What ``bank[key]`` gives: a calibrator that works on a copy of the key's row and puts it back in one step.
+
+    It and the bank share their state. A copy, a pickle or `to_json` gives a calibrator of its own.
+    """
+
+    def __init__(self, bank: Bank, key: Key, slot: int) -> None:
+        self._bank = bank
+        self._gone = False
+        self._whole = memoryview(array("d", bytes(8 * bank._store.stride)))
+        self._stats = self._whole[bank._method.width :]
+        row = self._whole[: bank._method.width]
+        self._mark = bytearray(2)  # what a compiled kernel marks instead of the record, which is marked with the bank
+        self._marks = np.frombuffer(self._mark, dtype=np.uint8)
+        self._begin(bank._method, bank._seed, 0, row, row)
+        self._lock = bank._lock
+        self._aim(key, slot)
+
+    def _aim(self, key: Key, slot: int) -> None:
+        """Be the member of a key."""
+        bank = self._bank
+        self._moves, self._latest = -1, None  # until all of it is there
+        self._key_of_bank, self._slot = key, slot
+        if bank._independent:
+            self._stream, self._key = key, stream_key(bank._seed, key)
+        self._receipts = bank._members.receipts(key, slot)
+        self._signature = self._receipts.issuer.signature
+        self._take_row()
+        self._moves = bank._store.moves
+
+    def _take_row(self) -> None:
+        store = self._bank._store
+        at = self._slot * store.stride
+        self._whole[:] = store.view[at : at + store.stride]
+        self._events = int(self._stats[EVENTS])
+        if self._receipts.known != self._events:
+            self._receipts.catch_up(self._events)
+
+    def _take_kernels(self) -> None:
+        super()._take_kernels()
+        self._short: Any = self._settling
+        self._settling = None  # the calibrator would mark the record before the bank has learnt
+
+    def _refresh(self) -> None:
+        with self._lock:
+            self._bank._check_not_broken()
+            if self._gone:
+                key = shown(self._key_of_bank)
+                raise UnknownKey(f"key must be one of the bank's, got {key}, which it has forgotten")
+            if self._moves != self._bank._store.moves:
+                self._aim(self._key_of_bank, self._bank._known(self._key_of_bank))
+            else:
+                self._take_row()
+
+    def _sign(self) -> str:
+        self._signature = self._receipts.issuer.sign(self._bank._members.generation)
+        return self._signature
+
+    def predict(self, score: Number) -> Forecast:
+        with self._lock:
+            self._refresh()
+            return self._predict_taken(score)
+
+    def update(self, forecast: Forecast, outcome: Number | np.bool_) -> None:
+        with self._lock:
+            self._bank._check_writable("learn")
+            self._refresh()
+            self._update_taken(forecast, outcome)
+
+    def _predict_taken(self, score: Number) -> Forecast:
+        """Forecast from the copy of the row; then count the event, in one step."""
+        bank, view, receipts = self._bank, self._bank._store.view, self._receipts
+        forecast = super().predict(score)
+        if bank._writable:
+            monitors, clock, events = bank._store.monitors, bank._clock + 1, forecast.event + 1
+            at = self._slot * bank._store.stride + len(self._row)
+            count, time = events + 0.0, clock + 0.0
+            owed = None if monitors is None else (monitors.catch_up, self._slot, events)
+            # One line, without a call: an interrupt comes before all of it or after all of it.
+            view[at + EVENTS], view[at + LAST], bank._clock, receipts.known, bank._owed = (
+                count, time, clock, events, owed,
+            )  # fmt: skip
+            if owed is not None:
+                bank._tell()
+        return forecast
+
+    def _update_taken(self, forecast: Forecast, outcome: Number | np.bool_) -> None:
+        """Learn on the copy of the row; then put it back, in one step."""
+        short = self._short is not None and forecast is self._latest and type(outcome) is int and 0 <= outcome <= 1
+        if short:  # pragma: no cover - the leg that measures coverage has the JIT off
+            kernels, spec, row, asked, receipt = self._short
+            event, y, settled = forecast.event, float(outcome), self._receipts.settled
+            first, marks, _ = settled.span
+            at, self._mark[0] = event - first, 0
+            is_open = 0 <= at < len(marks) - 1 and marks[at] == OPEN
+            if is_open and kernels.settle_one(spec, row, event, y, asked, receipt, self._marks, event):
+                self._take_over(forecast, y, settled, marks, at, marks, 0)
+                return
+        super().update(forecast, outcome)
+
+    def _take_over(
+        self, forecast: Forecast, y: float, settled: Settled, marks: bytearray, at: int, old: bytearray, sealed: int
+    ) -> None:
+        """Put the copy of the row back, with the pool and the mark, in one step."""
+        bank, store, receipts, whole = self._bank, self._bank._store, self._receipts, self._whole
+        score, probability, mark = forecast.score, forecast.probability, ZERO + (y == 1.0)
+        first, last = self._slot * store.stride, (self._slot + 1) * store.stride
+        add_losses(self._stats, 0, score, probability, y)  # type: ignore[arg-type]
+        pool, owed = bank._pool_after(score, y), None
+        if store.monitors is not None:
+            owed = store.monitors.update, self._slot, forecast.event, (probability, y, score)
+        # One line, without a call: an interrupt comes before all of it or after all of it.
+        store.view[first:last], bank._pool, marks[at], receipts.settled, old[-1], bank._owed = (
+            whole, pool, mark, settled, sealed, owed,
+        )  # fmt: skip
+        if owed is not None:
+            bank._tell()
+
+    def run(
+        self,
+        scores: npt.ArrayLike,
+        outcomes: npt.ArrayLike,
+        *,
+        due: npt.ArrayLike | None = None,
+        mature: Any = None,
+        times: Any = None,
+        finish: bool = False,
+    ) -> Vector:
+        with self._lock:
+            self._bank._check_writable("learn")
+            self._refresh()
+            keys = [self._key_of_bank] * len(check_scores(scores))
+            return self._bank.run(keys, scores, outcomes, due=due, mature=mature, times=times, finish=finish)
+
+    @property
+    def monitor(self) -> Monitor | None:
+        """A copy of the key's monitor as it is now, if the bank has monitors; of its alarms it knows the last."""
+        with self._lock:
+            self._refresh()
+            monitors = self._bank._store.monitors
+            return None if monitors is None else monitors.monitor(self._slot)
+
+    @classmethod
+    def from_json(cls, text: str | bytes) -> Calibrator:
+        """As `Calibrator.from_json`: a calibrator of its own."""
+        return Calibrator.from_json(text)
+
+
+class Members:
+    """The members of a bank, and its records: what it knows of the receipts of its keys.
+
+    There is one member a key, as long as it is referenced, and one that serves all single events of the bank.
+
+    A key that is only served in batches has no receipts, and no record. A key that was served one event at a time has
+    a record as long as an outcome is open. The `RECORDS` keys served last have one also afterwards, so that
+    contradictions are noticed. Without a record a repeat still changes nothing.
+    """
+
+    RECORDS = 65_536
+
+    def __init__(self, bank: Bank) -> None:
+        self._bank = bank
+        self._records: dict[Key, Receipts] = {}
+        self._alive: WeakValueDictionary[Key, Member] = WeakValueDictionary()  # the members that are referenced
+        self._many = self.RECORDS
+        self._serving: Member | None = None
+        self._described = repr(bank._method)
+        self._fingerprints: dict[Key, int] = {}  # of the keys that were asked for lately
+        self._shared: int | None = None  # the fingerprint of keys that share their draws, before their own is added
+        # On the receipts of records that begin from now on: nothing in a bank that has all keys that it ever had.
+        self.generation: str | None = None
+        # Whether a key without a record has no open events: unknown after `fold`.
+        self.complete = True
+
+    def of(self, key: Any) -> Member:
+        """The member of a key."""
+        key = check_key(key) if type(key) not in (int, str) else key
+        member: Member | None = self._alive.get(key)
+        if member is None:
+            member = self._alive[key] = Member(self._bank, key, self._bank._known(key))
+        return member
+
+    def serving(self, key: Key, slot: int) -> Member:
+        """The member that serves single events, at a key."""
+        member = self._serving
+        if member is None:
+            member = self._serving = Member(self._bank, key, slot)
+        elif member._key_of_bank != key or member._moves != self._bank._store.moves:
+            member._aim(key, slot)
+        else:
+            member._take_row()
+        return member
+
+    def fingerprint(self, key: Key) -> int:
+        """64 bits on each receipt of a key: method, seed, draws and key. Two keys may share draws, but not receipts."""
+        found = self._fingerprints.get(key)
+        if found is None:
+            if len(self._fingerprints) >= self.RECORDS:
+                self._fingerprints.clear()
+            found = self._fingerprints[key] = self._fingerprint(key)
+        return found
+
+    def _fingerprint(self, key: Key) -> int:
+        shared = self._shared
+        if shared is None:
+            bank = self._bank  # as `issuer_name`, without describing the method each time
+            shared = stream_key(stream_key(bank._seed, bank._stream(key)), self._described)
+            if not bank._independent:
+                self._shared = shared
+        return stream_key(shared, key)
+
+    def receipts(self, key: Key, slot: int) -> Receipts:
+        """The record of a key, made if there is none."""
+        found = self._records.get(key)
+        if found is None:
+            if len(self._records) >= self._many:
+                self._sweep()
+            found = self._records[key] = self._made(key, slot)
+        return found
+
+    def _made(self, key: Key, slot: int) -> Receipts:
+        store = self._bank._store
+        at = slot * store.stride
+        events = int(store.view[at + store.method.width + EVENTS])
+        # A bank that has all keys that it ever had signs with the name alone. `fold` may have issued receipts already.
+        generation = "" if self.generation is None else None if self.complete else self.generation
+        issuer = Issuer(self._name(key), ((store.foreign_until(slot), generation),))
+        outcomes = events if self.complete else int(store.view[at + N])
+        return Receipts(self._bank._method, issuer, Settled.unknown(events, outcomes, keep=_OUTCOMES_KEPT), events)
+
+    def _name(self, key: Key) -> str:
+        return f"{self.fingerprint(key):016x}"
+
+    def _sweep(self) -> None:
+        """Let go of the records of keys without an open event."""
+        for key, events in self._counts():
+            if key not in self._alive and not self._records[key].is_open(events):
+                del self._records[key]
+        self._many = max(self.RECORDS, 2 * len(self._records))
+
+    def _counts(self) -> list[tuple[Key, int]]:
+        """The keys with a record, and how many forecasts each has had."""
+        keys = list(self._records)
+        if not keys:
+            return []
+        slots = self._bank._store.find(check_keys(keys))
+        return list(zip(keys, self._bank._store.stats(EVENTS)[slots].astype(int).tolist(), strict=True))
+
+    def forget(self, keys: list[Key]) -> None:
+        """The keys are gone: their members are of no more use, and their receipts are not those of a later namesake."""
+        for key in keys:
+            self._records.pop(key, None)
+        if keys:
+            if not self.complete:  # what `fold` has issued for the others is good for what it was
+                self._bank._store.accept_foreign()
+            self.generation = new_life()
+        self._serving = None
+        for key in keys:
+            member = self._alive.pop(key, None)
+            if member is not None:
+                member._gone = True
+
+    def forget_unknown(self) -> None:
+        """Let go of the records of keys that are not here."""
+        for key in [key for key in self._records if self._bank._slot(key) < 0]:
+            del self._records[key]
+
+    def begin_generation(self) -> None:
+        """Begin a new generation, in a process that is a copy of another: what was issued before is good in both."""
+        if self._bank._writable:  # a bank that cannot learn takes no receipts, and its rows are not to be looked at
+            for key, events in self._counts():
+                self._records[key].catch_up(events)
+                self._records[key].issuer.begin(events)
+            self._bank._store.accept_foreign()
+        self._bank._store.moves += 1  # so that members look again
+        self.generation = new_life()
+
+    def take(self, other: Members) -> None:
+        """The records of another bank, for keys that are here now. Both begin a new generation."""
+        for key, events in other._counts():
+            if self._bank._slot(key) >= 0:
+                self._records[key] = other._records[key].copy(events)
+        self.generation = new_life()
+        self.complete = self.complete and other.complete
+
+    # ---- receipts of `Bank.fold`, which come and go as bytes --------------------------------------------------------
+
+    def generation_of(self, key: Key) -> int:
+        """The number of the generation that issues the receipts of a key; 0 if it has none."""
+        record = self._records.get(key)
+        generation = self.generation if record is None else record.issuer.sign(self.generation)[DIGITS + 1 :]
+        return int(generation or "0", 16)
+
+    def check_given(self, row: int, key: Key, slot: int, event: int, generation: int) -> None:
+        """Raise if a receipt was issued in another generation, or if its outcome is known to have been learnt."""
+        record = self._records.get(key)
+        if record is None:
+            issued = event < self._bank._store.foreign_until(slot) or generation == self.generation_of(key)
+        else:
+            issued = record.issuer.issued(event, self._name(key) + (f"-{generation:08x}" if generation else ""))
+        if not issued:
+            raise UnknownForecast(
+                "receipt must come from this bank, got one that a copy of it has made, or that it made itself after "
+                f"the snapshot from which it continues - at row {row}"
+            )
+        if record is not None and event < record.known and record.settled.mark(event) != OPEN:
+            raise OutcomeConflict(f"receipt must be brought once, got one whose outcome is learnt - at row {row}")
+
+    def identify(self, columns: FoldColumns) -> None:
+        """The keys of the operations of a call, and the issuers and generations of their receipts."""
+        columns.keys = self._bank._store.names(columns.slots).tolist()
+        needed = columns.own < 0
+        fingerprints = [self.fingerprint(columns.keys[i]) for i in np.flatnonzero(needed).tolist()]
+        columns.issuers[needed] = np.array(fingerprints, dtype=np.uint64)
+        asked = np.flatnonzero(columns.asked).tolist()
+        columns.generations[asked] = [self.generation_of(columns.keys[i]) for i in asked]
+
+    def fold(self, settled: dict[Key, list[tuple[int, float]]], events: dict[Key, int]) -> None:
+        """Note what a call has done: the outcomes learnt, and the number of forecasts that each key has had."""
+        self.complete = False
+        for key, outcomes in settled.items():
+            record = self._records.get(key)
+            if record is not None:
+                record.known = events[key]
+                for event, y in outcomes:
+                    if record.settled.mark(event) == OPEN:
+                        record.settled.settle(event, int(y))
+
+    # ---- as data ----------------------------------------------------------------------------------------------------
+
+    def dump(self) -> list[list[Any]]:
+        """The records with an open event, as JSON-able data, in the order of their keys' slots."""
+        found = []
+        for key, events in self._counts():
+            self._records[key].catch_up(events)
+            if self._records[key].is_open(events):
+                found.append([key, self._records[key].dump(events)])
+        return sorted(found, key=lambda record: self._bank._slot(record[0]))
+
+    def load(self, data: Any, *, complete: bool) -> None:
+        """The inverse of `dump`, in a new generation."""
+        self.generation, self.complete = new_life(), complete
+        for key, state in data:
+            slot = self._bank._known(key)
+            events = int(self._bank._store.stats(EVENTS)[slot])
+            outcomes = int(self._bank._store.matrix[slot, N])
+            self._records[key] = Receipts.load(
+                self._bank._method, self._name(key), state, events, outcomes, keep=_OUTCOMES_KEPT
+            )
+
+
+# ---- changes that happen whole or not at all ---------------------------------------------------------------------
+
+
+class Undo:
+    """A change of a bank, which happens whole or not at all. The caller holds the bank's lock.
+
+    The pattern::
+
+        with Undo(bank) as undo:
+            ...                      # change the bank
+            undo.keep()              # from here on it has happened
+
+    An interrupt may come while it is undone, and another one then. So the bank knows of the change until it is
+    finished, and the next call finishes it before it does anything else. So does a process that was forked meanwhile.
+    """
+
+    def __init__(self, bank: Bank) -> None:
+        store, members = bank._store, bank._members
+        self._bank, self._store, self._index = bank, store, store.index
+        self.count, self.clock, self._pool = len(store), bank._clock, bank._pool.copy()
+        self._foreign = store.foreign
+        self._receipts = members.generation, members.complete
+        self._aside: tuple[Slots, Matrix] | None = None
+        self._monitors_before: Aside | None = None
+        self._entry: tuple[int, Ints] | None = None
+        self._threads: tuple[Barrier, int] | None = None
+        self._then: Callable[[], None] | None = None
+        self.kept = False
+
+    def __enter__(self) -> Undo:
+        self._bank._undo = self
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.finish()
+
+    def remember(self, slots: Slots) -> None:
+        """Put rows aside that are about to change."""
+        slots = np.unique(slots)
+        self._aside = slots, self._store.matrix[slots]
+        if self._store.monitors is not None:
+            self._monitors_before = self._store.monitors.remember(slots[slots < self.count])
+
+    def remember_key(self, slot: int) -> None:
+        """Put a key aside that is about to be forgotten, with its row."""
+        self.remember(np.array([slot], dtype=np.int32))
+        if self._index is not None:
+            self._entry = slot, self._index.entry(slot).copy()
+        if self._store.monitors is not None:  # the last takes its place
+            self._monitors_before = self._store.monitors.remember(np.unique([slot, self.count - 1]).astype(np.int32))
+
+    def leave_to(self, barrier: Barrier, events: int) -> None:
+        """Threads behind a barrier make the change, of this many events. Once it is open they finish it."""
+        self._threads = barrier, events
+
+    def keep(self, then: Callable[[], None] | None = None) -> None:
+        """The change has happened. `then` is called next; after an interrupt it is called again."""
+        self._then, self.kept = then, True
+
+    def finish(self) -> None:
+        """Put everything back, unless the change has happened. It is called again if it was broken off itself."""
+        if self._threads is not None:
+            self._wait(*self._threads)
+        if not self.kept:
+            self._restore()
+        elif self._then is not None:
+            self._then()
+        self._bank._undo = None
+
+    def _wait(self, barrier: Barrier, events: int) -> None:
+        if barrier.is_open:
+            retry_interrupted(barrier.finish)
+            if barrier.served or barrier.is_lost:  # if not, each failed before it began
+                self._bank._clock = self.clock + events
+                if barrier.failures:
+                    error = barrier.failures[0]
+                    self._bank._broken = f"{type(error).__name__}: {error}"
+                self.kept = True
+
+    def _restore(self) -> None:
+        bank, store = self._bank, self._store
+        if self._aside is not None:
+            slots, rows = self._aside
+            store.matrix[slots] = rows
+        if self._entry is not None and self._index is not None:
+            slot, entry = self._entry
+            self._index.entry(slot)[:] = entry
+        if store.monitors is not None and self._monitors_before is not None:
+            store.monitors.restore(self._monitors_before)
+        store.truncate(self._index, self.count, self._foreign)
+        bank._draws.forget_from(self.count)
+        bank._store, bank._clock, bank._owed = store, self.clock, None
+        bank._pool[:] = self._pool
+        bank._members.generation, bank._members.complete = self._receipts
+        bank._members.forget_unknown()
+
+
+# ---- parts of a batch --------------------------------------------------------------------------------------------
+
+
+def _with_monitors(
+    serve: Serve,
+    monitors: Monitors,
+    slots: Slots,
+    scores: Vector,
+    forecasts: Vector,
+    outcomes: Vector,
+    due: Ints | None,
+) -> Serve:
+    """Serve a range of slots, then let the monitors read it, in the same thread."""
+    at_once = monitors.at_once(slots, due)
+    read_at_once, others = np.where(at_once, outcomes, -1.0), np.flatnonzero(~at_once)
+
+    def watch(part: SlotRange) -> None:
+        monitors.read(slots, *part, forecasts, read_at_once, scores)
+        inside = (slots[others] >= part[0]) & (slots[others] < part[1])
+        monitors.read_late(slots, forecasts, outcomes, scores, due, others[inside])
+
+    def both(part: SlotRange) -> None:
+        serve(part)
+        watch(part)
+
+    watch((0, 0))  # a first compilation happens here, before anything has changed
+    return both
+
+
+class Draws:
+    """One stream for all keys, or one that is named after each; nothing at all where nothing is drawn."""
+
+    def __init__(self, seed: int, *, independent: bool, hedges: bool) -> None:
+        self._seed, self._independent, self._hedges = seed, independent, hedges
+        self._streams: npt.NDArray[np.uint64] = np.empty(0, dtype=np.uint64)  # of the first slots, as far as asked for
+
+    def of(self, store: RowStore, slots: Slots) -> Vector:
+        """The draw of each event, whose slots are given in the order of the events."""
+        if not self._hedges:
+            return np.empty(0)
+        streams = self._named(store)[slots] if self._independent else np.uint64(stream_key(self._seed, 0))
+        if len(slots) < len(store):  # few events: do not look at all the rows
+            used, places = np.unique(slots, return_inverse=True)
+            return uniforms_at(streams, numbered(store.stats(EVENTS)[used], places.astype(np.int32)))
+        return uniforms_at(streams, numbered(store.stats(EVENTS).copy(), slots))
+
+    def of_all(self, store: RowStore, column: KeyColumn, slots: Slots) -> Vector:
+        """The same where some keys have no slot: each of these is a stream that begins."""
+        known = slots >= 0
+        if not self._hedges or known.all():
+            return self.of(store, slots)
+        unknown = RowStore(store.method)
+        draws = Draws(self._seed, independent=self._independent, hedges=True).of(unknown, unknown.open(column))
+        draws[known] = self.of(store, slots[known])
+        return draws
+
+    def forget_from(self, slot: int) -> None:
+        """The slots from this one on belong to other keys now."""
+        self._streams = self._streams[:slot]
+
+    def _named(self, store: RowStore) -> npt.NDArray[np.uint64]:
+        streams, keys = self._streams, store.index  # read once: several threads may ask a bank that cannot learn
+        if len(streams) < len(store) and keys is not None:
+            new = [stream_key(self._seed, keys.key(slot)) for slot in range(len(streams), len(store))]
+            self._streams = streams = np.concatenate([streams, np.array(new, dtype=np.uint64)])
+        return streams
+
+
+@compilable
+def arrivals(due: Ints, outcomes: Vector, heads: Ints, following: Ints) -> None:
+    """For each position a list of the outcomes that arrive there, in order: heads[position], following[it], ..., -1."""
+    for i in range(len(due) - 1, -1, -1):
+        if due[i] < len(heads) and outcomes[i] == outcomes[i]:
+            following[i] = heads[due[i]]
+            heads[due[i]] = i
+
+
+@compilable
+def wait_for_key(slots: Slots, heads: Ints, following: Ints, next_event: Ints, moments: Ints) -> None:
+    """When each outcome is learnt: at the next event of its key after its arrival, or at the end of the batch, n."""
+    n = len(slots)
+    for i in range(n, -1, -1):
+        if i < n:
+            next_event[slots[i]] = i
+        j = heads[i]
+        while j >= 0:
+            moments[j] = next_event[slots[j]]
+            j = following[j]
+
+
+@compilable
+def in_order(moments: Ints, heads: Ints, following: Ints, order: Ints) -> int:
+    """The outcomes that are learnt, by (moment, position) -> how many they are."""
+    for i in range(len(moments) - 1, -1, -1):
+        if moments[i] >= 0:
+            following[i] = heads[moments[i]]
+            heads[moments[i]] = i
+    count = 0
+    for moment in range(len(heads)):
+        j = heads[moment]
+        while j >= 0:
+            order[count] = j
+            count += 1
+            j = following[j]
+    return count
+
+
+class Arrivals:
+    """When each outcome of a batch arrives (lists by position), and when its key learns it (moments, in order).
+
+    Event i has position i in the batch. Its outcome arrives at position due[i], before the event there. It is learnt
+    before the next event of its own key, or at the end of the batch if there is none. Several outcomes that a key
+    learns at the same moment are learnt in the order of their positions. So a key learns just what `Calibrator.run`
+    would learn, had it the key's events alone, with the arrivals counted in the key's own events.
+    """
+
+    def __init__(self, due: Ints, outcomes: Vector, slots: Slots, count: int) -> None:
+        n = len(due)
+        self.heads, self.following = np.full(n + 1, -1), np.full(n, -1)
+        for_size(arrivals, n)(due, outcomes, self.heads, self.following)
+        self.moments = np.full(n, -1)
+        for_size(wait_for_key, n)(slots, self.heads, self.following, np.full(count, n), self.moments)
+        order = np.empty(n, dtype=np.int64)
+        self.order = order[: for_size(in_order, n)(self.moments, np.full(n + 1, -1), np.full(n, -1), order)]
+
+
+# ---- rows for another host ---------------------------------------------------------------------------------------
+
+
+# The clock of a bank counts events of all its keys, and no clock spans many machines. So a row leaves without the time
+# of its last event (0), and every row that comes back counts as just seen. Behind a row are its monitor's numbers.
+
+
+def row_width(bank: Bank) -> int:
+    """How many numbers such a row has."""
+    monitors = bank._store.monitors
+    return bank._store.stride + (0 if monitors is None else monitors.settings.width)
+
+
+def rows_out(bank: Bank) -> tuple[npt.NDArray[Any], Matrix]:
+    """The keys and their rows, in the order of the bank."""
+    with bank._lock:
+        bank._check_not_broken()
+        store = bank._store
+        rows = store.matrix[: len(store)].copy()
+        rows[:, store.method.width + LAST] = 0.0
+        if store.monitors is not None:
+            if store.monitors.queues:
+                slot = min(store.monitors.queues)
+                raise InvalidInput(
+                    "a bank with monitors must have no outcome under way when its rows leave, got one of key "
+                    f"{store.names(np.array([slot], dtype=np.int32))[0]!r}"
+                )
+            rows = np.hstack([rows, store.monitors.matrix[: len(store)]])
+        return store.names(), rows
+
+
+def rows_in(bank: Bank, keys: Any, rows: Matrix, *, seen: bool = False) -> None:
+    """Put such rows in place. With `seen` the bank's clock becomes the events of all of them, and they are of now."""
+    store = bank._store
+    if rows.ndim != 2 or rows.shape[1] != row_width(bank):
+        raise InvalidInput(f"rows must have {row_width(bank)} numbers each, got shape {rows.shape}")
+    own = np.ascontiguousarray(rows[:, : store.stride])
+    if seen:
+        own[:, store.method.width + LAST] = own[:, store.method.width + EVENTS].sum()
+    bank.set_rows(keys, own)
+    if store.monitors is not None:
+        watched = rows[:, store.stride :]
+        store.monitors.settings.check_rows(watched)
+        with bank._lock:
+            store.monitors.matrix[store.find(check_keys(keys))] = watched
+
+
+# ---- monitors for a database -------------------------------------------------------------------------------------
+
+
+# The bytes of a monitor are its row and the number of the first forecast that it has not read. They leave out the
+# outcomes that it holds because an earlier one is missing: the database that stores the events has them already.
+
+
+def monitor_states(bank: Bank, keys: Any) -> list[bytes]:
+    """The monitors of some keys, as bytes.
+
+    >>> from calibeat import Bank, Monitor
+    >>> bank = Bank("ops", monitor=Monitor())
+    >>> p = bank.run(["oslo"], [0.5], [1])
+    >>> first_unread(monitor_states(bank, ["oslo"])[0])
+    1
+    """
+    with bank._lock:
+        bank._check_not_broken()
+        monitors, slots = bank._monitors(), bank._slots_of(keys)
+        rows = monitors.matrix[slots]
+        return [_to_bytes(monitors, slot, row) for slot, row in zip(slots.tolist(), rows, strict=True)]
+
+
+def _to_bytes(monitors: Monitors, slot: int, row: Any) -> bytes:
+    queue = monitors.queues.get(slot)
+    following = int(row[FORECASTS]) if queue is None else queue.next
+    return bytes(row.tobytes() + following.to_bytes(8, "little"))
+
+
+def first_unread(state: bytes) -> int:
+    """The number of the first forecast that a monitor has not read; outcomes of later ones are held."""
+    return int.from_bytes(state[-8:], "little")
+
+
+def set_monitor_states(bank: Bank, keys: Any, states: Sequence[bytes], held: Sequence[Mapping[int, Event]]) -> None:
+    """Put monitors in place, of keys that are there; `held` are the outcomes learnt after the first unread forecast."""
+    with bank._lock:
+        bank._check_not_broken()
+        monitors, slots = bank._monitors(), bank._slots_of(keys)
+        width = monitors.settings.width
+        if any(len(state) != 8 * width + 8 for state in states):
+            raise InvalidInput(f"monitor states must be {8 * width + 8} bytes each, got others")
+        rows = np.array([np.frombuffer(state, count=width) for state in states]).reshape(len(states), width)
+        monitors.settings.check_rows(rows)
+        for slot, row, state, waiting in zip(slots.tolist(), rows, states, held, strict=True):
+            monitors.matrix[slot] = row
+            monitors.queues.pop(slot, None)
+            announced, following = int(row[FORECASTS]), first_unread(state)
+            if following < announced:
+                queue = monitors.queues[slot] = Queue(monitors.settings.patience)
+                queue.announced, queue.next, queue.given_up = announced, following, following - int(row[OUTCOMES_READ])
+                queue.held = {number: event for number, event in waiting.items() if number > following}
+
+
+def readings(settings: Settings, state: bytes) -> dict[str, Any]:
+    """What a stored monitor says, by the names of `Bank.table`: alarms, level, evidence, gain."""
+    monitors = Monitors(settings)
+    monitors.resize(1)
+    monitors.matrix[0] = np.frombuffer(state, count=settings.width)
+    columns = monitors.columns(np.zeros(1, dtype=np.int32))
+    return {name: column[0].item() for name, column in columns.items()}
+
+
+def give_up(bank: Bank, events: Iterable[tuple[str, int]]) -> None:
+    """Tell the monitors that the outcomes of these forecasts (key, number) will never come, so that none waits."""
+    with bank._lock:
+        bank._check_not_broken()
+        monitors = bank._store.monitors
+        if monitors is not None:
+            for key, number in events:
+                monitors.update(bank._known(key), number, None)
+
+
+class Alarms(NamedTuple):
+    """How many alarms a key has had, how many of them paged, and the last one."""
+
+    alarms: int
+    pages: int
+    last: Alarm | None
+
+
+def alarms_of(bank: Bank, keys: Any) -> list[Alarms]:
+    """The alarms of some keys."""
+    with bank._lock:
+        bank._check_not_broken()
+        monitors = bank._monitors()
+        found: list[Alarms] = []
+        for row in monitors.matrix[bank._slots_of(keys)]:
+            count, pages, last = int(row[ALARMS]), int(row[PAGES]), None
+            if count:
+                last = last_alarm(monitors.settings, row, page=pages == count)
+            found.append(Alarms(count, pages, last))
+        return found
+
+
+def warm_bank() -> None:
+    """Load, or compile, the kernels of a `Bank`: see `calibeat.warm_up`."""
+    scores, outcomes, keys = np.full(100, 0.5), np.ones(100), np.arange(100)
+    for column in (keys, keys.astype("U")):
+        made = Bank(AUTO, prior="pooled")
+        made.run(column, scores, outcomes)
+        made.predict_many(column, scores)
+    made.run(column, scores, outcomes, due=keys + 1)
+    made.fold(column, scores, np.full(100, np.nan))
+    made = Bank(HOPS)
+    made.run(keys, scores, outcomes)

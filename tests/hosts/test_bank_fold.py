@@ -1,0 +1,316 @@
+"""`Bank.fold`: forecasts and late outcomes mixed, in one pass, with the bits of `predict` and `update`."""
+
+from __future__ import annotations
+
+from math import nan
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from banks import IN_A_ROW, OTHERS, content
+from conformance import same
+
+from calibeat import (
+    AUTO,
+    HOPS,
+    OPS,
+    TOPS,
+    Bank,
+    Forecast,
+    InvalidInput,
+    Method,
+    OutcomeConflict,
+    UnknownForecast,
+    UnknownKey,
+)
+
+ALL = {**IN_A_ROW, **OTHERS}
+
+
+def operations(n: int, keys: int, seed: int = 0) -> list[tuple[str, float, int, int]]:
+    """(key, score, -1, -1) for a forecast, (key, NaN, position of its forecast, y) for an outcome."""
+    rng = np.random.default_rng(seed)
+    done: list[tuple[str, float, int, int]] = []
+    waiting: list[int] = []
+    for i in range(n):
+        if waiting and rng.random() < 0.45:
+            j = waiting.pop(int(rng.integers(len(waiting))))
+            done.append((done[j][0], nan, j, int(rng.random() < 0.2 + 0.5 * done[j][1])))
+        else:
+            waiting.append(i)
+            done.append((f"k{rng.integers(keys)}", float(rng.random()), -1, -1))
+    return done
+
+
+def by_events(bank: Bank, todo: list[tuple[str, float, int, int]]) -> Any:
+    receipts: dict[int, Any] = {}
+    said = np.full(len(todo), nan)
+    for i, (key, score, source, y) in enumerate(todo):
+        if source < 0:
+            receipts[i] = bank.predict(key, score)
+            said[i] = receipts[i].probability
+        else:
+            bank.update(key, receipts.pop(source), y)
+    return said
+
+
+def by_fold(bank: Bank, todo: list[tuple[str, float, int, int]], at_once: int) -> Any:
+    stored: dict[int, bytes] = {}
+    said = []
+    for first in range(0, len(todo), at_once):
+        group = todo[first : first + at_once]
+        asked = [source < 0 for _, _, source, _ in group]
+        own = [source - first if source >= first else -1 for _, _, source, _ in group]
+        brought = [stored.pop(source) for _, _, source, _ in group if 0 <= source < first]
+        found = bank.fold(
+            [key for key, _, _, _ in group],
+            [score for _, score, _, _ in group],
+            [nan if source < 0 else y for _, _, source, y in group],
+            brought,
+            of=own,
+        )
+        said.append(found.forecasts)
+        places = [first + i for i, forecast in enumerate(asked) if forecast]
+        stored |= dict(zip(places, found.receipts.tolist(), strict=True))
+    return np.concatenate(said)
+
+
+@pytest.mark.parametrize("method", ALL.values(), ids=ALL)
+@pytest.mark.parametrize("prior", [None, "pooled"])
+def test_the_bits_of_predict_and_update(method: Method, prior: str | None) -> None:
+    todo = operations(240, 11)
+    events = Bank(method, seed=3, prior=prior, independent=True)
+    expected = by_events(events, todo)
+    for at_once in (1, 7, 100, 240):
+        bank = Bank(method, seed=3, prior=prior, independent=True)
+        same(by_fold(bank, todo, at_once), expected)
+        assert content(bank) == content(events)
+
+
+def test_keys_share_draws_unless_told_otherwise() -> None:
+    todo = operations(200, 5)
+    events, folded = Bank(HOPS, seed=3), Bank(HOPS, seed=3)
+    same(by_fold(folded, todo, 50), by_events(events, todo))
+
+
+def test_rows_travel_between_processes() -> None:
+    """A worker that gets the row and the receipt of a key does what the first would have done."""
+    todo = operations(200, 9)
+    first, whole = Bank(AUTO, seed=3), Bank(AUTO, seed=3)
+    receipts = first.fold(["a", "b"], [0.3, 0.6], [nan, nan]).receipts.tolist()
+    whole.fold(["a", "b"], [0.3, 0.6], [nan, nan])
+    second = Bank(AUTO, seed=3)
+    state = [row.tobytes() for row in first.rows(["b", "a"])]
+    second.set_rows(["b", "a"], np.frombuffer(b"".join(state)).reshape(2, -1))
+    second.fold(["b", "a"], [nan, nan], [1, 0], receipts[::-1])
+    whole.fold(["b", "a"], [nan, nan], [1, 0], receipts[::-1])
+    same(second.rows(["a", "b"]), whole.rows(["a", "b"]))
+    same(by_fold(second, todo, 50), by_fold(whole, todo, 50))
+
+
+def test_a_receipt_is_a_record() -> None:
+    for method, size in ((TOPS, 104), (AUTO, 104 + 8 * AUTO.receipt_width)):
+        bank = Bank(method, seed=2)
+        bank.run(["a"] * 3, [0.2, 0.4, 0.6], [1, 0, 1])
+        found = bank.fold(["a", "b", "a"], [0.3, 0.5, 0.7], [nan, nan, nan])
+        assert bank.receipt_type.itemsize == size and found.receipts.dtype == f"V{size}"
+        assert all(type(receipt) is bytes and len(receipt) == size for receipt in found.receipts.tolist())
+        records = found.receipts.view(bank.receipt_type)
+        assert records["version"].tolist() == [1, 1, 1] and records["event"].tolist() == [3, 0, 4]
+        assert records["seen"].tolist() == [3, 0, 3] and records["score"].tolist() == [0.3, 0.5, 0.7]
+        same(np.ascontiguousarray(records["probability"]), found.forecasts)
+        forecast = bank.predict("b", 0.1)
+        assert f"{records['issuer'][1]:016x}" == forecast.issuer
+        read = Forecast.from_bytes(found.receipts.tolist()[1])
+        assert read.to_bytes() == found.receipts.tolist()[1] and read.event == 0
+        # An array is taken as well as a list of bytes.
+        bank.fold(["a", "b"], [nan, nan], [1, 1], found.receipts[:2])
+        assert bank["a"].outcomes == 4
+
+
+@pytest.mark.parametrize("method", [TOPS, HOPS, AUTO], ids=["tops", "hops", "auto"])
+@pytest.mark.parametrize("restart", [False, True])
+def test_receipts_of_fold_and_of_predict_are_the_same(method: Method, restart: bool, tmp_path: Path) -> None:
+    """What was issued by one may come back to the other; what is known to be learnt is not learnt again."""
+    todo = [("a", 0.3), ("b", 0.4), ("a", 0.6), ("c", 0.2)]
+    single, mixed = Bank(method, seed=5), Bank(method, seed=5)
+    for bank in (single, mixed):
+        bank.run(["a", "b"] * 10, np.linspace(0.1, 0.9, 20), np.arange(20) % 3 == 0)
+    if restart:
+        for name, bank in (("single", single), ("mixed", mixed)):
+            bank.save(tmp_path / name)
+        single, mixed = Bank.load(tmp_path / "single"), Bank.load(tmp_path / "mixed")
+    receipts = [single.predict(key, score) for key, score in todo]
+    held = mixed.predict(*todo[0])
+    made = mixed.fold([key for key, _ in todo[1:]], [score for _, score in todo[1:]], [nan] * 3).receipts.tolist()
+    assert [Forecast.from_bytes(receipt)[:7] for receipt in made] == [receipt[:7] for receipt in receipts[1:]]
+    assert [Forecast.from_bytes(receipt).candidates for receipt in made] == [r.candidates for r in receipts[1:]]
+    for (key, _), receipt, y in zip(todo[::-1], receipts[::-1], (1, 0, 1, 0), strict=True):
+        single.update(key, receipt, y)
+    mixed.update("c", Forecast.from_bytes(made[2]), 1)
+    mixed.update("a", Forecast.from_bytes(made[1]), 0)
+    mixed.fold(["b", "a"], [nan, nan], [1, 0], [made[0], held.to_bytes()])
+    assert content(mixed) == content(single)
+    for key, receipt in (("a", made[1]), ("a", held.to_bytes()), ("c", made[2])):
+        with pytest.raises(OutcomeConflict, match=r"brought once|one more than"):
+            mixed.fold([key], [nan], [1], [receipt])
+    mixed.update("a", held, 0)
+    mixed.update("a", Forecast.from_bytes(made[1]), 0)
+    assert content(mixed) == content(single)
+
+
+def damaged(receipt: bytes, bank: Bank, field: str, value: Any) -> bytes:
+    record = np.frombuffer(receipt, dtype=bank.receipt_type).copy()
+    record[field] = value
+    return record.tobytes()
+
+
+@pytest.mark.parametrize("method", [TOPS, AUTO, OPS], ids=["tops", "auto", "ops"])
+def test_whatever_is_wrong_is_named_and_nothing_is_taken(method: Method) -> None:
+    bank = Bank(method, seed=2, prior="pooled")
+    bank.run(["a", "b"] * 3, [0.2, 0.4, 0.6, 0.1, 0.7, 0.3], [1, 0, 1, 0, 0, 1])
+    a, b = bank.fold(["a", "b"], [0.3, 0.5], [nan, nan]).receipts.tolist()
+    before = content(bank)
+    twin = Bank(method, seed=9)
+    foreign = twin.fold(["a"], [0.3], [nan]).receipts.tolist()[0]
+    cases: list[tuple[tuple[Any, ...], dict[str, Any], type[Exception], str]] = [
+        ((["n", "c"], [0.5, nan], [nan, 1], [a]), {}, UnknownKey, "before an outcome, got a new key - at row 1"),
+        ((["a"], [nan], [1], [b]), {}, UnknownForecast, "of this bank and this key, got another's - at row 0"),
+        ((["a"], [nan], [1], [foreign]), {}, UnknownForecast, "of this bank and this key"),
+        ((["a"], [nan], [1], []), {}, InvalidInput, "one for each outcome of an earlier call, 1, got 0"),
+        ((["a"], [0.5], [nan], [a]), {}, InvalidInput, "one for each outcome of an earlier call, 0, got 1"),
+        ((["a"], [nan], [1], [a[:-1]]), {}, InvalidInput, "receipt must be .* bytes, got .* - at receipt 0"),
+        ((["a"], [nan], [1], ["text"]), {}, InvalidInput, "receipt must be .* bytes, got 'text'"),
+        ((["a"], [nan], [1], "text"), {}, InvalidInput, "list of bytes, got str"),
+        ((["a"], [nan], [1], np.zeros(1)), {}, InvalidInput, "bytes each, got an array of float64"),
+        ((["a"], [nan], [2], [a]), {}, InvalidInput, "outcome must be 0 or 1"),
+        ((["a"], [1.5], [nan]), {}, InvalidInput, r"score must be in \[0, 1\]"),
+        ((["a"], [nan], [nan]), {}, InvalidInput, "score must be in"),
+        ((["a", "b"], [0.5], [nan, nan]), {}, InvalidInput, "same length"),
+        ((["a", "a"], [0.5, nan], [nan, 1]), {"of": [-1, 1]}, InvalidInput, "earlier forecast or -1, got 1 - at row 1"),
+        ((["a", "b"], [0.5, nan], [nan, 1]), {"of": [-1, 0]}, UnknownForecast, "of its own key"),
+        ((["a", "a"], [0.5, nan], [nan, 1]), {"of": [-1]}, InvalidInput, "same length"),
+        ((["a", "a"], [nan] * 2, [1, 1], [a, a]), {}, OutcomeConflict, "one more than the forecasts .* at row 1"),
+        ((["a"], [nan], [1], [damaged(a, bank, "version", 2)]), {}, InvalidInput, "of version 1"),
+        ((["a"], [nan], [1], [damaged(a, bank, "event", 4)]), {}, UnknownForecast, "forecast that was made"),
+        ((["a"], [nan], [1], [damaged(a, bank, "seen", 40)]), {}, InvalidInput, "as it was issued"),
+        ((["a"], [nan], [1], [damaged(a, bank, "score", nan)]), {}, InvalidInput, "as it was issued"),
+        ((["a"], [nan], [1], [damaged(a, bank, "probability", 1.5)]), {}, InvalidInput, "as it was issued"),
+    ]
+    if method is TOPS:
+        cases.append(((["a"], [nan], [1], [damaged(a, bank, "cell", 10)]), {}, InvalidInput, "as it was issued"))
+    if method is AUTO:
+        cases.append(((["a"], [nan], [1], [damaged(a, bank, "lanes", 0.3)]), {}, InvalidInput, "as it was issued"))
+    for arguments, named, error, message in cases:
+        with pytest.raises(error, match=message):
+            bank.fold(*arguments, **named)
+        assert content(bank) == before, message
+    assert sorted(bank.fold(["a"], [nan], [1], [a]).receipts.tolist()) == []
+
+
+def test_rows_in_are_checked() -> None:
+    bank = Bank(TOPS)
+    bank.run([1, 2], [0.5, 0.4], [1, 0])
+    rows = bank.rows([2, 1])
+    assert rows.shape == (2, TOPS.width + 6) and not np.shares_memory(rows, bank._store.matrix)
+    before = content(bank)
+    bad = rows.copy()
+    bad[1, 5] = nan
+    odd = rows.copy()
+    odd[0, TOPS.width - 2] = 3.0
+    for keys, what, error, message in (
+        ([2, 1], bad, InvalidInput, "finite numbers, got others - at row 1"),
+        ([2, 1], odd, InvalidInput, "ones among outcomes"),
+        ([2, 2], rows, InvalidInput, "different, got one of them twice"),
+        ([2], rows, InvalidInput, r"shape \(1, 33\), got float64 of shape \(2, 33\)"),
+        ([2, 1], rows.astype(np.float32), InvalidInput, "float32"),
+        (["a", "b"], rows, InvalidInput, "ints like those of the bank"),
+    ):
+        with pytest.raises(error, match=message):
+            bank.set_rows(keys, what)
+        assert content(bank) == before
+    with pytest.raises(UnknownKey, match="one of the 2 keys of the bank - at row 1"):
+        bank.rows([2, 77])
+    bank.set_rows([2, 9], rows)
+    same(bank.rows([9, 2])[:, :-5], rows[::-1, :-5])
+
+
+def test_the_pool_travels_too() -> None:
+    bank, other = Bank(TOPS, prior="pooled"), Bank(TOPS, prior="pooled")
+    bank.run([1, 2], [0.5, 0.4], [1, 0])
+    other.pool = bank.pool
+    other.set_rows([1, 2], bank.rows([1, 2]))
+    assert content(bank) == content(other)
+    same(bank.predict_many([3], [0.3]), other.predict_many([3], [0.3]))
+    for wrong, message in (
+        ([1.0], "27 finite numbers, got shape"),
+        (np.full(27, nan), "finite"),
+        (np.full(27, -1.0), "row must"),
+    ):
+        with pytest.raises(InvalidInput, match=message):
+            other.pool = wrong
+
+
+# ---- whose receipt it is -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("record", [False, True], ids=["fold alone", "single events too"])
+def test_receipts_that_were_issued_after_the_snapshot_are_refused(record: bool, tmp_path: Path) -> None:
+    """As `update` refuses them: the new process may have given the number to another event."""
+    crashed = Bank(OPS)
+    if record:
+        held = crashed.predict("a", 0.2)
+    before = crashed.fold(["a", "b"], [0.3, 0.6], [nan, nan]).receipts.tolist()
+    crashed.save(tmp_path / "bank")
+    after = crashed.fold(["a", "b", "new"], [0.9, 0.9, 0.9], [nan] * 3).receipts.tolist()
+    bank = Bank.load(tmp_path / "bank")
+    mine = bank.fold(["a", "b", "new"], [0.1, 0.1, 0.1], [nan] * 3).receipts.tolist()
+    state = content(bank)
+    for key, receipt in zip(["a", "b", "new"], after, strict=True):
+        with pytest.raises(UnknownForecast, match="after the snapshot from which it continues - at row 2"):
+            bank.fold(["a", "c", key], [nan, 0.5, nan], [1, nan, 1], [before[0], receipt])
+        with pytest.raises(UnknownForecast, match="after the snapshot from which it continues - at event"):
+            bank.update(key, Forecast.from_bytes(receipt), 1)
+    assert content(bank) == state
+    bank.fold(["b", "a", "a", "b", "new"], [nan] * 5, [1, 0, 1, 0, 1], [*before[::-1], *mine])
+    if record:
+        bank.update("a", held, 1)
+    assert bank.events == bank.table["outcomes"].sum() == 5 + record
+
+
+def test_receipts_of_fold_are_good_when_other_keys_have_gone() -> None:
+    """A key that is forgotten begins a new generation when it comes again; those of the others go on."""
+    bank = Bank(OPS)
+    single = bank.predict("d", 0.2)
+    first = bank.fold(["a", "b", "c", "d"], [0.3, 0.4, 0.5, 0.6], [nan] * 4).receipts.tolist()
+    del bank["b"]
+    second = bank.fold(["a", "b", "d"], [0.3, 0.4, 0.6], [nan] * 3).receipts.tolist()
+    for take in (lambda: bank.fold(["b"], [nan], [1], [first[1]]), lambda: update(bank, "b", first[1])):
+        with pytest.raises(UnknownForecast):
+            take()
+    update(bank, "a", first[0])
+    update(bank, "d", second[2])
+    bank.fold(["c", "d", "a", "b"], [nan] * 4, [1] * 4, [first[2], first[3], second[0], second[1]])
+    bank.update("d", single, 1)
+    assert bank.events == bank.table["outcomes"].sum() == 7
+
+
+def test_rows_that_travel_bring_the_receipts_that_they_count() -> None:
+    """Whatever generation has issued them: a service that starts again has only what its store has."""
+    first, second = Bank(OPS), Bank(OPS)
+    first.fold(["gone"], [0.5], [nan])
+    del first["gone"]
+    receipts = first.fold(["a", "b"], [0.3, 0.4], [nan, nan]).receipts.tolist()
+    second.set_rows(["a", "b"], first.rows(["a", "b"]))
+    later = first.fold(["a"], [0.3], [nan]).receipts.tolist()
+    own = second.fold(["a"], [0.9], [nan]).receipts.tolist()
+    with pytest.raises(UnknownForecast, match="a copy of it has made"):
+        second.fold(["a"], [nan], [1], later)
+    second.fold(["a", "a"], [nan, nan], [1, 1], [receipts[0], own[0]])
+    update(second, "b", receipts[1])
+    assert second.events == second.table["outcomes"].sum() == 3
+
+
+def update(bank: Bank, key: str, receipt: bytes) -> None:
+    bank.update(key, Forecast.from_bytes(receipt), 1)

@@ -1,0 +1,413 @@
+"""A bank as a file: exact, atomic, and every kind of damage is named; the command line looks into it."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import multiprocessing
+import os
+import resource
+import signal
+import stat
+import struct
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from banks import filled, rewritten, with_array
+from conformance import same
+
+import calibeat.hosts.bankfile
+from calibeat import AUTO, HOPS, TOPS, Bank, InvalidInput, Method, MultiBank, SnapshotMismatch
+
+
+@pytest.mark.parametrize("method", [TOPS, HOPS, AUTO], ids=["tops", "hops", "auto"])
+@pytest.mark.parametrize("strings", [False, True])
+@pytest.mark.parametrize("arguments", [{}, {"prior": "pooled"}, {"independent": True}])
+def test_round_trip(method: Method, strings: bool, arguments: dict[str, Any], tmp_path: Path) -> None:
+    bank = filled(method, strings=strings, **arguments)
+    path = tmp_path / "bank"
+    bank.save(path)
+    twin, mapped = Bank.load(path), Bank.load(str(path), mmap=True)
+    twin.save(tmp_path / "twin")
+    assert (tmp_path / "twin").read_bytes() == path.read_bytes()
+    assert list(twin) == list(mapped) == list(bank)
+    keys, scores = list(bank) * 3, np.linspace(0, 1, 3 * len(bank))
+    unknown = [f"n{i}" for i in range(9)] if strings else list(range(900, 909))
+    for other in (twin, mapped):
+        same(other.predict_many(keys, scores), bank.predict_many(keys, scores))
+        same(other.predict_many(unknown, scores[:9]), bank.predict_many(unknown, scores[:9]))
+    same(twin.run(keys, scores, scores > 0.3), bank.run(keys, scores, scores > 0.3))
+    same(twin.run(unknown, scores[:9], scores[:9] > 0.3), bank.run(unknown, scores[:9], scores[:9] > 0.3))
+    assert {key: twin[key].to_json() for key in twin} == {key: bank[key].to_json() for key in bank}
+    assert twin.predict(keys[0], 0.4).probability == bank.predict(keys[0], 0.4).probability
+
+
+def test_a_mapped_bank_is_for_reading(tmp_path: Path) -> None:
+    bank = filled()
+    path = tmp_path / "bank"
+    bank.save(path)
+    mapped = Bank.load(path, mmap=True)
+    before = path.read_bytes()
+    key = next(iter(bank))
+    said = mapped.predict(key, 0.3)
+    assert said[:5] == bank.predict(key, 0.3)[:5] == mapped.predict(key, 0.3)[:5]
+    assert mapped.predict(999, 0.3).probability == bank.predict_many([999], [0.3])[0] and 999 not in mapped
+    assert mapped[key].params == bank[key].params
+    for action in (
+        lambda: mapped.run([key], [0.5], [1]),
+        lambda: mapped.update(key, said, 1),
+        lambda: mapped.merge(Bank(TOPS)),
+        lambda: mapped.drop_idle(before=3),
+        lambda: mapped.__delitem__(key),
+        lambda: mapped[key].update(said, 1),
+        lambda: mapped[key].run([0.5], [1]),
+    ):
+        with pytest.raises(InvalidInput, match="opened with mmap=True cannot"):
+            action()
+    mapped.save(tmp_path / "copy")
+    assert path.read_bytes() == before == (tmp_path / "copy").read_bytes()
+
+
+def forecasts_of(path: str, scores: list[float]) -> list[float]:
+    bank = Bank.load(path, mmap=True)
+    return bank.predict_many(list(bank)[: len(scores)], scores).tolist()
+
+
+def test_processes_share_a_file(tmp_path: Path) -> None:
+    bank = filled()
+    bank.save(tmp_path / "bank")
+    scores = np.linspace(0.1, 0.9, 20).tolist()
+    with multiprocessing.get_context("spawn").Pool(2) as pool:
+        found = pool.starmap(forecasts_of, [(str(tmp_path / "bank"), scores)] * 2)
+    assert found == [forecasts_of(str(tmp_path / "bank"), scores)] * 2
+
+
+def test_banks_without_keys_and_with_the_empty_key(tmp_path: Path) -> None:
+    empty, odd = Bank(TOPS, seed=9), Bank("bm")
+    odd.run([""], [0.5], [1])
+    for bank in (empty, odd):
+        bank.save(tmp_path / "bank")
+        for mmap in (False, True):
+            twin = Bank.load(tmp_path / "bank", mmap=mmap)
+            assert list(twin) == list(bank) and repr(twin) == repr(bank)
+    twin = Bank.load(tmp_path / "bank")
+    twin.run(["", "a"], [0.5, 0.5], [1, 1])
+    del twin[""]
+    twin.save(tmp_path / "bank")
+    assert list(Bank.load(tmp_path / "bank")) == ["a"]
+
+
+def test_a_file_is_whole_or_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    bank = filled()
+    path = tmp_path / "bank"
+    bank.save(path)
+    path.chmod(0o640)
+    before = path.read_bytes()
+
+    def crash(_: int) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(calibeat.hosts.bankfile.os, "fsync", crash)
+        bank.run([1], [0.5], [1])
+        with pytest.raises(KeyboardInterrupt):
+            bank.save(path)
+    assert path.read_bytes() == before and [file.name for file in tmp_path.iterdir()] == ["bank"]
+    bank.save(path)
+    assert path.read_bytes() != before and path.stat().st_mode & 0o777 == 0o640
+    with pytest.raises(FileNotFoundError):
+        bank.save(tmp_path / "no" / "bank")
+
+
+def test_every_damage_is_noticed(tmp_path: Path) -> None:
+    filled(strings=True).save(tmp_path / "bank")
+    whole = (tmp_path / "bank").read_bytes()
+    length = struct.unpack_from("<I", whole, 12)[0]
+    header = json.loads(whole[48 : 48 + length])
+    filled_bytes = sorted(
+        {*range(48 + length)[:: max(1, length // 60)]}
+        | {
+            place["offset"] + i
+            for place in header["arrays"].values()
+            for i in (0, place["bytes"] // 2, place["bytes"] - 1)
+        }
+    )
+    damaged = tmp_path / "damaged"
+    for at in filled_bytes:
+        damaged.write_bytes(whole[:at] + bytes([whole[at] ^ 0x40]) + whole[at + 1 :])
+        for mmap in (False, True):
+            with pytest.raises(SnapshotMismatch):
+                Bank.load(damaged, mmap=mmap)
+    for size in (0, 7, 47, 60, 4096, len(whole) // 2, len(whole) - 1):
+        damaged.write_bytes(whole[:size])
+        for verify in (False, True):
+            with pytest.raises(SnapshotMismatch):
+                Bank.load(damaged, verify=verify)
+    damaged.write_bytes(whole + b"more")
+    with pytest.raises(SnapshotMismatch, match=f"must have {len(whole)} bytes, got {len(whole) + 4}"):
+        Bank.load(damaged)
+
+
+def without(whole: bytes, field: str) -> bytes:
+    length = struct.unpack_from("<I", whole, 12)[0]
+    header = json.loads(whole[48 : 48 + length])
+    del header[field]
+    text = json.dumps(header).encode()
+    start = struct.pack("<8sII32s", b"calibank", 1, len(text), hashlib.sha256(text).digest())
+    return (start + text).ljust(4096, b"\0") + whole[4096:]
+
+
+def test_what_a_bank_cannot_hold_is_refused(tmp_path: Path) -> None:
+    bank = filled()
+    bank.save(tmp_path / "bank")
+    whole = (tmp_path / "bank").read_bytes()
+    rows = bank._store.matrix[: len(bank)]
+    rotten, ahead = rows.copy(), rows.copy()
+    rotten[3, 5] = np.nan
+    ahead[2, 1] += 1.0
+    table = bank._store.index.table.copy()  # type: ignore[union-attr]  # it has keys
+    outside, full = table.copy(), np.zeros_like(table)
+    outside[table.argmax()] = len(bank)
+    pool = np.full(TOPS.width, np.inf)
+    cases = {
+        "header that can be read": rewritten(whole, arrays=None),
+        "'method'": without(whole, "method"),
+        "'receipts'": without(whole, "receipts"),
+        "must be of version 1, got 2": whole[:8] + struct.pack("<I", 2) + whole[12:],
+        "method that this version does not know": rewritten(whole, method={"features": None}),
+        "keys must be": rewritten(whole, keys="dates"),
+        "count must be": rewritten(whole, count=-1),
+        "numbers, got": rewritten(whole, count=3),
+        "clock must be": rewritten(whole, clock="noon"),
+        "prior must be": rewritten(whole, prior="full"),
+        "lives in a row": rewritten(whole, method=calibeat.WPS.to_dict()),
+        "finite numbers": with_array(whole, "rows", rotten),
+        "no more outcomes than forecasts": with_array(whole, "rows", ahead),
+        "point once at each": with_array(whole, "table", outside),
+        "have places left": with_array(whole, "table", full),
+        "pool must hold finite": with_array(whole, "pool", pool),
+    }
+    for message, content in cases.items():
+        (tmp_path / "other").write_bytes(content)
+        with pytest.raises(SnapshotMismatch, match=message):
+            Bank.load(tmp_path / "other")
+    (tmp_path / "other").write_bytes(with_array(whole, "rows", rotten))
+    assert len(Bank.load(tmp_path / "other", mmap=True, verify=False)) == len(bank)  # who trusts a file sees no more
+
+
+def test_impossible_strings_are_refused(tmp_path: Path) -> None:
+    bank = filled(strings=True)
+    bank.save(tmp_path / "bank")
+    whole = (tmp_path / "bank").read_bytes()
+    arrays = bank._store.arrays()
+    marks, text = arrays["marks"].copy(), arrays["text"].copy()
+    marks[4] = 2**45
+    text[0] = 0xFF
+    for message, content in (
+        ("marks must point into the text", with_array(whole, "marks", marks)),
+        ("decode byte 0xff", with_array(whole, "text", text)),
+    ):
+        (tmp_path / "other").write_bytes(content)
+        with pytest.raises(SnapshotMismatch, match=message):
+            Bank.load(tmp_path / "other")
+
+
+def test_a_length_that_lies_costs_nothing(tmp_path: Path) -> None:
+    filled().save(tmp_path / "bank")
+    whole = (tmp_path / "bank").read_bytes()
+    (tmp_path / "bank").write_bytes(whole[:12] + b"\xff\xff\xff\xff" + whole[16:])
+    with pytest.raises(SnapshotMismatch, match="undamaged header"):
+        Bank.load(tmp_path / "bank")
+
+
+def test_a_bank_larger_than_memory_can_be_opened(tmp_path: Path) -> None:
+    """A sparse file: rows of zeros for twice the memory of the machine, which take no room on the disk."""
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    count = 2 * memory // (8 * (TOPS.width + 6))
+    bank = Bank(TOPS)
+    bank.run([5], [0.5], [1])
+    header = {**calibeat.hosts.bankfile.header_of(bank), "count": count}
+    table = 4096 * 2
+    keys = table + 4096 * -(-4 * 2 * count // 4096)
+    rows = keys + 4096 * -(-8 * count // 4096)
+    sizes = {
+        "pool": (4096, 8 * TOPS.width),
+        "keys": (keys, 8 * count),
+        "table": (table, 8 * count),
+        "rows": (rows, 8 * count * (TOPS.width + 6)),
+    }
+    arrays = {name: {"offset": at, "bytes": size, "sha256": ""} for name, (at, size) in sizes.items()}
+    text = json.dumps({**header, "arrays": arrays}).encode()
+    with (tmp_path / "large").open("wb") as file:
+        file.write(struct.pack("<8sII32s", b"calibank", 1, len(text), hashlib.sha256(text).digest()) + text)
+        file.truncate(4096 * -(-(rows + 8 * count * (TOPS.width + 6)) // 4096))
+    if (tmp_path / "large").stat().st_blocks * 512 > 2**20:
+        pytest.skip("this file system has no sparse files")
+    large = Bank.load(tmp_path / "large", mmap=True, verify=False)
+    assert len(large) == count and large._store.matrix[count // 2, 3] == 0.0
+
+
+def test_links_names_and_permissions(tmp_path: Path) -> None:
+    bank = filled()
+    (tmp_path / "link").symlink_to(tmp_path / "target")
+    bank.save(tmp_path / "link")
+    assert (tmp_path / "link").is_symlink() and len(Bank.load(tmp_path / "target")) == len(bank)
+    bank.save(tmp_path / ("n" * 250))
+    umask = os.umask(0o027)
+    try:
+        bank.save(tmp_path / "new")
+    finally:
+        os.umask(umask)
+    assert (tmp_path / "new").stat().st_mode & 0o777 == 0o640
+    with pytest.raises(InvalidInput, match="output must be a file, got the folder"):
+        bank.save(tmp_path)
+    with pytest.raises(InvalidInput, match="threads"):
+        Bank.load(tmp_path / "new", threads=0)
+
+
+def test_a_file_that_cannot_be_read_never_takes_the_place_of_one_that_can(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever goes wrong while writing, the new file is read again before the old one goes."""
+    bank = filled()
+    bank.save(tmp_path / "bank")
+    before = (tmp_path / "bank").read_bytes()
+    written = calibeat.hosts.bankfile._written
+
+    def garbled(file: Any, array: Any) -> str:
+        digest = written(file, array)
+        file.seek(-1, os.SEEK_CUR)
+        file.write(b"\xee")
+        return digest
+
+    for name, value in (("_written", garbled), ("_pages", lambda size: size + 1)):
+        with monkeypatch.context() as patch:
+            patch.setattr(calibeat.hosts.bankfile, name, value)
+            with pytest.raises(SnapshotMismatch):
+                bank.save(tmp_path / "bank")
+        assert (tmp_path / "bank").read_bytes() == before
+        assert [file.name for file in tmp_path.iterdir()] == ["bank"]
+    bank._store.matrix[0, 1] = -1.0  # a state that no bank can have
+    with pytest.raises(SnapshotMismatch, match="at row 0"):
+        bank.save(tmp_path / "bank")
+    assert (tmp_path / "bank").read_bytes() == before
+
+
+def test_what_killed_writers_left_is_removed(tmp_path: Path) -> None:
+    bank = filled()
+    old = time.time() - 7200
+    kept = {
+        ".00000000000000aa.part": bytes(4096) + b"of another program",
+        ".0123456789abcdef.part": b"calibank",
+        ".other.0123456789abcdef.part": b"of another target",
+    }
+    for name, content in {".bank.0123456789abcdef.part": b"half", **kept}.items():
+        (tmp_path / name).write_bytes(content)
+        os.utime(tmp_path / name, (old, old))
+    (tmp_path / ".bank.fedcba9876543210.part").write_bytes(b"calibank")  # its writer may be at work
+    bank.save(tmp_path / "bank")
+    left = {path.name for path in tmp_path.iterdir()}
+    assert left == {"bank", *kept, ".bank.fedcba9876543210.part"}
+
+
+KILLED = """
+import os, signal, sys
+import calibeat.hosts.bankfile
+from calibeat import Bank
+written = calibeat.hosts.bankfile._written
+def killed(file, array):
+    written(file, array)
+    file.flush()
+    os.kill(os.getpid(), signal.SIGKILL)
+bank = Bank("ops")
+bank.run(["a", "b"], [0.2, 0.7], [0, 1])
+bank.save(sys.argv[1])
+calibeat.hosts.bankfile._written = killed
+bank.run(["c"], [0.2], [0])
+bank.save(sys.argv[1])
+"""
+
+
+def test_a_writer_that_is_killed_leaves_the_old_file_and_a_part_that_goes(tmp_path: Path) -> None:
+    path = tmp_path / "bank"
+    environment = {**os.environ, "NUMBA_DISABLE_JIT": "1"}
+    done = subprocess.run([sys.executable, "-c", KILLED, str(path)], check=False, env=environment)
+    assert done.returncode == -signal.SIGKILL
+    bank = Bank.load(path)
+    assert list(bank) == ["a", "b"]
+    (part,) = set(tmp_path.iterdir()) - {path}
+    os.utime(part, (1e9, 1e9))
+    bank.save(path)
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_what_is_no_file_is_neither_replaced_nor_waited_for(tmp_path: Path) -> None:
+    bank, many = filled(), MultiBank(3)
+    many.run(["a"], [[0.2, 0.5, 0.3]], [1])
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "link").symlink_to("pipe")
+    if os.getuid() == 0:
+        os.mknod(tmp_path / "null", 0o666 | stat.S_IFCHR, os.makedev(1, 3))
+    before = {path: path.lstat().st_mode for path in tmp_path.iterdir()}
+    for path in before:
+        for one in (bank, many):
+            with pytest.raises(InvalidInput, match=r"output must be a file, got the (FIFO|device) "):
+                one.save(path)
+            with pytest.raises(InvalidInput, match=r"bank file must be a file, got the (FIFO|device) "):
+                type(one).load(path)
+    assert {path: path.lstat().st_mode for path in tmp_path.iterdir()} == before
+    for one in (bank, many):
+        with pytest.raises(InvalidInput, match="output must be a file, got the open stream '/dev/stdout'"):
+            one.save("/dev/stdout")
+        for action in (one.save, type(one).load):
+            with pytest.raises(InvalidInput, match=r"path must have no NUL, got 'a\\x00b'"):
+                action("a\0b")
+
+
+@pytest.fixture
+def two_gigabytes() -> Iterator[None]:
+    """No more memory than that can be had beyond what is used now."""
+    used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+    soft, hard = resource.getrlimit(resource.RLIMIT_AS)
+    resource.setrlimit(resource.RLIMIT_AS, (used + 2 * 2**30, hard))
+    yield
+    resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
+
+
+@pytest.mark.usefixtures("two_gigabytes")
+def test_a_file_larger_than_memory_is_a_sentence(tmp_path: Path) -> None:
+    """Sparse files of 10 GB, with headers that somebody signed anew."""
+    bank = filled()
+    bank.save(tmp_path / "bank")
+    whole, large = (tmp_path / "bank").read_bytes(), 10 * 2**30
+    sizes = {"pool": 8 * TOPS.width, "keys": 8 * len(bank), "rows": 8 * len(bank) * (TOPS.width + 6), "table": 4 * 128}
+
+    def write(name: str, sizes: dict[str, int], gap: int = 0) -> None:
+        places, end = {}, 4096
+        for array, size in sizes.items():
+            places[array] = {"offset": end, "bytes": size, "sha256": ""}
+            end += -(-size // 4096) * 4096 + gap
+        with (tmp_path / name).open("wb") as file:
+            file.write(rewritten(whole, arrays=places)[:4096])
+            file.truncate(end - gap)
+
+    write("0", {**sizes, "rows": large})
+    write("1", {**sizes, "holes": large})
+    write("2", sizes, gap=large // 4096 * 4096)
+    write("3", {**sizes, "table": large})
+    for name, message in {
+        "0": rf"rows must have {sizes['rows'] // 8} numbers, got {large // 8} - in .*/0$",
+        "1": "arrays must be of pool, rows, .* got 'holes'",
+        "2": "arrays must follow one another, got one at",
+    }.items():
+        with pytest.raises(SnapshotMismatch, match=message):
+            Bank.load(tmp_path / name)
+    for kind, advice in ((Bank, ", open it with mmap=True"), (MultiBank, "")):
+        with pytest.raises(InvalidInput, match=rf"must fit in memory, got 1\d{{10}} bytes - in .*/3{advice}$"):
+            kind.load(tmp_path / "3")

@@ -1,0 +1,231 @@
+"""Rows, stats, keys and index of a file get the checks that a snapshot gets, all rows at once."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import struct
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from banks import IN_A_ROW, OTHERS, events, filled, rewritten, with_array
+
+import calibeat.hosts.rows
+from calibeat import AUTO, HOPS, OPS, TOPS, Bank, InvalidInput, Method, SnapshotMismatch, Spline
+from calibeat.core.layout import CELLS, N, T
+from calibeat.core.stats import EVENTS, LAST, STATS
+from calibeat.hosts.rows import _odd, check_rows
+
+ALL = {**IN_A_ROW, **OTHERS, "spline": replace(OPS, calibeater=Spline())}
+
+
+def refused(method: Method, row: Any, events: int) -> bool:
+    try:
+        method.check_row(row.tolist(), events)
+    except (InvalidInput, OverflowError):
+        return True
+    return False
+
+
+@pytest.mark.parametrize("method", ALL.values(), ids=ALL)
+@pytest.mark.parametrize("prior", [None, "pooled"])
+def test_whatever_a_snapshot_refuses_is_odd(method: Method, prior: str | None) -> None:
+    """`check_row` is the judge; what it refuses must not slip through the screen, and good rows should."""
+    keys, scores, outcomes = events(400, 20)
+    bank = Bank(method, prior=prior)
+    bank.run(keys, scores, outcomes)
+    bank.predict(99, 0.5)
+    good = bank._store.matrix[: len(bank), : method.width].copy()
+    assert not _odd(method, good).any()
+    rng = np.random.default_rng(5)
+    bad, odd = 0, []
+    for _ in range(1500):
+        row = good[rng.integers(len(good))].copy()
+        for at in rng.integers(0, method.width, rng.integers(1, 3)):
+            near = [-row[at], row[at] + 1.0, row[at] * 1.5, row[at] * 0.3]
+            row[at] = rng.choice([-1.0, 0.0, 0.5, 1.0, 2.0, 1e3, -1e-9, 1e8, 1e160, *near])
+        odd.append(row)
+    flags = _odd(method, np.array(odd))
+    for row, flag in zip(odd, flags, strict=True):
+        if refused(method, row, 10**200):
+            bad += 1
+            assert flag
+    assert bad > 20
+
+
+def test_a_method_that_is_not_known_here_is_checked_row_by_row(monkeypatch: pytest.MonkeyPatch) -> None:
+    bank = filled()
+    monkeypatch.setattr(calibeat.hosts.rows, "_KNOWN", ())
+    matrix = bank._store.matrix[: len(bank)].copy()
+    check_rows(TOPS, matrix, bank._clock)
+    matrix[7, int(TOPS.spec[CELLS])] = -1.0
+    with pytest.raises(InvalidInput, match=r"row must count ones among outcomes, .* - at row 7"):
+        check_rows(TOPS, matrix, bank._clock)
+
+
+def changed(rows: Any, at: tuple[int, int], value: float) -> Any:
+    rows = rows.copy()
+    rows[at] = value
+    return rows
+
+
+@pytest.mark.parametrize(
+    ("column", "value", "message"),
+    [
+        (N, 0.5, "whole numbers"),
+        (N, -1.0, "whole numbers|outcomes"),
+        (T, 1e9, "no more outcomes than forecasts"),
+        (EVENTS - STATS, 1e300, "count their events in whole numbers"),
+        (EVENTS - STATS, -3.0, "count their events|no more outcomes"),
+        (EVENTS - STATS, 2.5, "count their events"),
+        (LAST - STATS, 1e9, "last event by now"),
+        (LAST - STATS, 0.5, "last event by now"),
+        (LAST - STATS, -1.0, "last event by now"),
+        (-1, -0.1, "losses of at least 0"),
+        (-1, np.inf, "finite"),
+        (4, 1e308, "positive diagonal"),
+        (5, 1e140, "positive definite"),
+        (4, -5.0, "positive diagonal"),
+        (int(TOPS.spec[CELLS]), 3e9, "ones among outcomes"),
+    ],
+)
+def test_a_file_that_no_bank_wrote(column: int, value: float, message: str, tmp_path: Path) -> None:
+    bank = filled()
+    bank.save(tmp_path / "bank")
+    whole = (tmp_path / "bank").read_bytes()
+    rows = bank._store.matrix[: len(bank)]
+    (tmp_path / "other").write_bytes(with_array(whole, "rows", changed(rows, (2, column), value)))
+    with pytest.raises(SnapshotMismatch, match=message):
+        Bank.load(tmp_path / "other")
+
+
+def test_sums_of_hedging_are_checked(tmp_path: Path) -> None:
+    """A forecast of -0.15 came of such a file."""
+    bank = filled(HOPS)
+    bank.save(tmp_path / "bank")
+    rows = bank._store.matrix[: len(bank)].copy()
+    cells = int(HOPS.spec[CELLS])
+    used = int(np.flatnonzero(rows[0, cells + 1 : HOPS.width : 2])[0])
+    rows[0, cells + 2 * used] = rows[0, cells + 2 * used + 1] + 4.0
+    (tmp_path / "other").write_bytes(with_array((tmp_path / "bank").read_bytes(), "rows", rows))
+    with pytest.raises(SnapshotMismatch, match="ones among outcomes"):
+        Bank.load(tmp_path / "other")
+
+
+def test_weights_of_lanes_are_checked(tmp_path: Path) -> None:
+    bank = filled(AUTO)
+    bank.save(tmp_path / "bank")
+    rows = bank._store.matrix[: len(bank)].copy()
+    rows[3, 38] += 0.5
+    (tmp_path / "other").write_bytes(with_array((tmp_path / "bank").read_bytes(), "rows", rows))
+    with pytest.raises(SnapshotMismatch, match=r"weights of lanes that sum to one.* - at row 3"):
+        Bank.load(tmp_path / "other")
+
+
+def test_the_pool_is_checked(tmp_path: Path) -> None:
+    bank = filled(prior="pooled")
+    bank.save(tmp_path / "bank")
+    pool = bank.pool
+    pool[N] = 0.5
+    (tmp_path / "other").write_bytes(with_array((tmp_path / "bank").read_bytes(), "pool", pool))
+    with pytest.raises(SnapshotMismatch, match="whole numbers"):
+        Bank.load(tmp_path / "other")
+
+
+@pytest.mark.parametrize("strings", [False, True])
+def test_keys_that_are_there_twice_or_not_found(strings: bool, tmp_path: Path) -> None:
+    bank = filled(strings=strings)
+    bank.save(tmp_path / "bank")
+    whole = (tmp_path / "bank").read_bytes()
+    arrays = bank._store.arrays()
+    cases = {"not found": with_array(whole, "table", np.roll(arrays["table"], 5))}
+    if strings:
+        marks = arrays["marks"].copy()
+        marks[2:4] = marks[0:2]
+        cases["the same key twice|not found"] = with_array(whole, "marks", marks)
+        hashes = arrays["marks"].copy()
+        hashes[5] ^= 1
+        cases["a key that is not found"] = with_array(whole, "marks", hashes)
+        cut = arrays["marks"].copy()
+        cut[4] += 1
+        cases["whole characters"] = with_array(whole, "marks", cut)
+    else:
+        keys = arrays["keys"].copy()
+        keys[1] = keys[0]
+        cases["the same key twice|not found"] = with_array(whole, "keys", keys)
+    for message, content in cases.items():
+        (tmp_path / "other").write_bytes(content)
+        with pytest.raises(SnapshotMismatch, match=message):
+            Bank.load(tmp_path / "other")
+
+
+def signed(text: bytes, version: int = 2) -> bytes:
+    """A file with this header and its right checksum."""
+    start = struct.pack("<8sII32s", b"calibank", version, len(text), hashlib.sha256(text).digest())
+    return (start + text).ljust(4096 * (1 + len(text) // 4096), b"\0")
+
+
+def test_hostile_headers_are_sentences(tmp_path: Path) -> None:
+    filled().save(tmp_path / "bank")
+    whole = (tmp_path / "bank").read_bytes()
+    header = json.loads(whole[48 : 48 + struct.unpack_from("<I", whole, 12)[0]])
+    nested: Any = 1
+    for _ in range(400):
+        nested = [nested]
+    cases = [
+        signed(b'{"arrays":' + b"[" * 100_000),
+        signed(b'{"arrays":' + b'{"a":' * 100_000),
+        signed(b'{"a":' * 5000 + b"1" + b"}" * 5000),
+        signed(b"[" * 500 + b"]" * 500),
+        signed(b"null"),
+        signed(b"1" * 10_000),
+        signed(b"{}"),
+        signed(b'{"arrays": {}}'),
+        rewritten(whole, method=nested),
+        rewritten(whole, seed=nested),
+        rewritten(whole, arrays={**header["arrays"], "rows": {"offset": 10**30, "bytes": 1, "sha256": ""}}),
+        rewritten(whole, arrays={**header["arrays"], "rows": {"offset": -4096, "bytes": 4096, "sha256": ""}}),
+        rewritten(whole, arrays={**header["arrays"], "rows": 7}),
+        rewritten(whole, hash_seed=-1),
+        rewritten(whole, hash_seed=None),
+        rewritten(whole, hash_seed="x"),
+        rewritten(whole, clock=0.5),
+        rewritten(whole, count=1.5),
+        rewritten(whole, count=True),
+        rewritten(whole, keys=[]),
+    ]
+    for content in cases:
+        (tmp_path / "other").write_bytes(content)
+        for verify in (False, True):
+            for mmap in (False, True):
+                with pytest.raises(SnapshotMismatch):
+                    Bank.load(tmp_path / "other", verify=verify, mmap=mmap)
+
+
+def test_a_table_without_a_free_place_is_refused_in_any_case(tmp_path: Path) -> None:
+    bank = filled()
+    bank.save(tmp_path / "bank")
+    whole = (tmp_path / "bank").read_bytes()
+    header = json.loads(whole[48 : 48 + struct.unpack_from("<I", whole, 12)[0]])
+    places = header["arrays"]
+    places["table"]["bytes"] = 4 * len(bank)
+    (tmp_path / "other").write_bytes(rewritten(whole, arrays=places))
+    with pytest.raises(SnapshotMismatch, match="table must have more than"):
+        Bank.load(tmp_path / "other", verify=False)
+
+
+def test_receipts_that_cannot_be_are_refused(tmp_path: Path) -> None:
+    bank = filled(strings=True)
+    key = next(iter(bank))
+    bank.predict(key, 0.5)
+    bank.save(tmp_path / "bank")
+    whole = (tmp_path / "bank").read_bytes()
+    header = json.loads(whole[48 : 48 + struct.unpack_from("<I", whole, 12)[0]])
+    size = header["arrays"]["receipts"]["bytes"]
+    for text in (b"[" * size, b'[["nobody", {}]]'.ljust(size), b"7".ljust(size), b"[[1, 2, 3]]".ljust(size)):
+        (tmp_path / "other").write_bytes(with_array(whole, "receipts", np.frombuffer(text, dtype=np.uint8)))
+        with pytest.raises(SnapshotMismatch):
+            Bank.load(tmp_path / "other")
