@@ -422,7 +422,7 @@ def multi_loss(K: int, T: int, changes: int = 0) -> float:
     """Log-loss of MULTI <= that of the raw scores, or of any lane, + this: ln 72 + (5/4) ln T + 1.14 + (K + 1) T 1e-7.
 
     The raw scores are meant with a floor of 1e-7, and normalised. For K > 64 (no confusions): ln 48 + (7/6) ln T +
-    1.04 + (K + 1) T 1e-7. Against the best sequence of lanes, each of its `changes` adds ln(12 T).
+    1.04 + (K + 1) T 1e-7. Against the best sequence of lanes with this many `changes`, each adds ln(12 T).
 
     >>> from calibeat import bounds
     >>> round(bounds.multi_loss(10, 10_000), 1), round(bounds.multi_loss(10, 10_000, changes=3), 1)

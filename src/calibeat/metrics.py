@@ -134,7 +134,7 @@ class OfBins(NamedTuple):
 def of_bins(count: npt.ArrayLike, sum_p: npt.ArrayLike, sum_y: npt.ArrayLike) -> OfBins:
     """Calibration error (l1), sharpness and refinement from count, sum of forecasts and sum of outcomes of each bin.
 
-    The bins are along the last axis. The sums are not checked.
+    The bins are along the last axis. Use it where the bins have been tallied already.
 
     >>> from calibeat import metrics
     >>> found = metrics.of_bins([2, 0, 2], [0.5, 0.0, 1.5], [0, 0, 2])
