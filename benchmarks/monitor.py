@@ -19,9 +19,7 @@ from benchmarks import table, watch
 from benchmarks.timing import always, interleaved
 from calibeat import TOPS, Calibrator, Monitor
 from calibeat.core.jit import compilable, compiled
-from calibeat.monitor.bets import step
-from calibeat.monitor.layout import Settings
-from calibeat.monitor.readout import evidence
+from calibeat.monitor.bets import Settings, evidence, step
 
 Floats = NDArray[np.float64]
 Law = Callable[[np.random.Generator, int], Floats]

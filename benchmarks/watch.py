@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from benchmarks import table
 from benchmarks.timing import once
 from calibeat import AUTO, BM, TOPS, Bank, Monitor
-from calibeat.monitor.layout import ALARMS, PAGES
+from calibeat.monitor.bets import ALARMS, PAGES
 
 Floats = NDArray[np.float64]
 Change = Callable[[Floats], Floats]

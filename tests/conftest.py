@@ -34,7 +34,7 @@ UNMEASURED = (
     "core/test_oracle.py",
     "core/test_theorems.py",
     "monitor/test_bets.py::test_false_alarms_stay_below_the_promise",
-    "monitor/test_many.py::test_false_pages_of_a_whole_bank_stay_below_the_promise",
+    "monitor/test_monitors.py::test_false_pages_of_a_whole_bank_stay_below_the_promise",
     "multi/test_against_oracle.py",
     "report/test_browser.py",
     "report/test_screens.py",
@@ -89,7 +89,7 @@ LONG_AS_PLAIN = (
     "core/test_auto.py::test_better_than_the_paper_under_drift",
     "core/test_auto.py::test_scores_beyond_the_clip_that_are_right_raise_no_alarm",
     "monitor/test_bets.py::test_false_alarms_stay_below_the_promise",
-    "monitor/test_many.py::test_false_pages_of_a_whole_bank_stay_below_the_promise",
+    "monitor/test_monitors.py::test_false_pages_of_a_whole_bank_stay_below_the_promise",
 )
 collect_ignore = [*NOT_PLAIN] if JIT_OFF else []
 # Tests that use one of these fixtures, which take seconds to make, run in one process.

@@ -210,6 +210,10 @@ def auto_late(row_or_calibrator: Any) -> float:
     ----------
     row_or_calibrator : a `Calibrator` of AUTO, or its row.
 
+    Raises
+    ------
+    InvalidInput : it is neither.
+
     >>> from calibeat import Calibrator, bounds
     >>> cal = Calibrator()
     >>> p = cal.run([0.8, 0.6] * 50, [1, 0] * 50)                                    # outcomes at once
@@ -259,6 +263,10 @@ def best_epsilon(T: int, bound: str | Callable[[float, int], float] = "hops_cali
     ----------
     bound : "tops_sharpness", "hops_sharpness", "hops_calibration", "hops_brier", or such a function of (eps, T).
 
+    Raises
+    ------
+    InvalidInput : no bound has that name.
+
     >>> from calibeat import bounds
     >>> 1 / bounds.best_epsilon(10_000), 1 / bounds.best_epsilon(1_000_000)      # how many bins T events can pay for
     (5.0, 16.0)
@@ -268,7 +276,7 @@ def best_epsilon(T: int, bound: str | Callable[[float, int], float] = "hops_cali
         bound = _BY_NAME[bound]
     if not callable(bound):
         raise InvalidInput(f"bound must be one of {', '.join(_BY_NAME)} or a function, got {bound!r:.60}")
-    # Each bound falls and then rises in m, and its bottom lies below sqrt T: walk there in ever smaller strides.
+    # Each bound falls and then rises in m, with its minimum below sqrt T: search with ever smaller strides.
     least, best = math.inf, 1
     stride = max(1, math.isqrt(T) // 100)
     low, high = 1, math.isqrt(T) + 1

@@ -8,7 +8,7 @@ class CalibeatError(Exception):
 
 
 class InvalidInput(CalibeatError, ValueError):
-    """A score, an outcome, an array or a hyper-parameter is not what it must be."""
+    """A score, an outcome, an array or a hyper-parameter breaks the rule that the message states."""
 
 
 class UnknownMethod(CalibeatError, ValueError):
@@ -16,7 +16,7 @@ class UnknownMethod(CalibeatError, ValueError):
 
 
 class SnapshotMismatch(CalibeatError):
-    """A saved state cannot be restored: it is cut, edited, of another version or not ours."""
+    """A saved state cannot be restored: it is cut, edited, of another version or of another program."""
 
 
 class _Missing(CalibeatError, KeyError):

@@ -182,9 +182,8 @@ def log_loss(
 ) -> float:
     r"""(1/T) sum_t -y_t log p_t - (1 - y_t) log(1 - p_t), exact for any forecast.
 
-    A forecast of exactly 0 or 1 that turns out wrong costs infinity, and that is what is returned; so does one that
-    was rounded to 1, as every probability within 1e-16 of it is. ``clip=1e-5`` counts what was said of the outcome
-    as if it had been at least 1e-5.
+    In nats. A forecast of exactly 0 or 1 that turns out wrong costs infinity. So does a probability within 1e-16 of 1,
+    which is rounded to 1. ``clip=1e-5`` counts the probability given to the outcome as at least 1e-5.
 
     >>> from calibeat import metrics
     >>> round(metrics.log_loss([1, 0], [0.5, 0.5]), 6), round(metrics.log_loss([1], [1e-300]), 3)
@@ -258,9 +257,14 @@ def regret(
 
     Parameters
     ----------
-    method_or_features : whose family of curves the forecasts are compared with: a method, a preset's name, or
-        `Platt`, `Beta`, `Temperature`.
+    method_or_features : gives the family of curves to compare with: a method, a preset's name, or `Platt`, `Beta`,
+        `Temperature`.
     radius : the paper's B.
+
+    Raises
+    ------
+    UnknownMethod : no preset has that name.
+    InvalidInput : also where the method's features are not `Platt`, `Beta` or `Temperature`.
 
     >>> from calibeat import Calibrator, OPS, metrics
     >>> scores, outcomes = [0.2, 0.8] * 100, [0, 1] * 100
@@ -343,7 +347,7 @@ def _losses(y: Vector, p: Vector, clip: float = 0.0) -> Vector:
 
 
 def wilson(share: npt.ArrayLike, count: npt.ArrayLike, confidence: float = 0.95) -> tuple[Vector, Vector]:
-    """Wilson's interval for a probability of which `share` of `count` events is known; NaN where there is no event.
+    """Wilson's interval for the probability behind a `share` of `count` events; NaN where there is no event.
 
     >>> from calibeat.metrics import wilson
     >>> low, high = wilson(0.5, 100)
@@ -359,7 +363,7 @@ def wilson(share: npt.ArrayLike, count: npt.ArrayLike, confidence: float = 0.95)
     n = np.where(n > 0, n, np.nan)
     middle = (p + z * z / (2.0 * n)) / (1.0 + z * z / n)
     half = z / (1.0 + z * z / n) * np.sqrt(p * (1.0 - p) / n + z * z / (4.0 * n * n))
-    # At a share of 0 or 1 the interval begins there, and rounding must not say otherwise.
+    # At a share of 0 or 1 the interval begins there, in spite of rounding.
     return np.minimum(np.maximum(middle - half, 0.0), p), np.maximum(np.minimum(middle + half, 1.0), p)
 
 

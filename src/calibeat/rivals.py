@@ -144,13 +144,17 @@ _OPEN = 2  # an outcome that has not come
 
 
 class Host:
-    """A method of your own behind the face of a `Calibrator`.
+    """Serves a method of your own with the methods of `Calibrator`.
 
     Parameters
     ----------
     rival : an object with ``predict(score)`` and ``update(score, outcome)``, of which a copy is kept; or a class or
         function that makes one.
     name : for messages.
+
+    Raises
+    ------
+    InvalidInput : the rival lacks `predict` or `update`.
 
     >>> class Share:
     ...     def __init__(self): self.sum, self.n = 0.5, 1.0
@@ -184,14 +188,26 @@ class Host:
         return len(self._known) - self._known.count(_OPEN)
 
     def predict(self, score: Any) -> Forecast:
-        """A probability, and the receipt that `update` wants back: now or any time later."""
+        """A probability, which is also the receipt that `update` needs, now or any time later.
+
+        Raises
+        ------
+        InvalidInput : a score outside [0, 1], or a rival that does not predict a probability.
+        """
         asked = check_score(score)
         p = probability_of(self._rival, asked, self.name, self.events)
         self._known.append(_OPEN)
         return Forecast(p, asked, p, 0, 0, self.events - 1, self.outcomes, self._issuer)
 
     def update(self, forecast: Forecast, outcome: Any) -> None:
-        """Learn the outcome of a forecast. A repeat changes nothing; a contradiction is an `OutcomeConflict`."""
+        """Learn the outcome of a forecast. A repeat changes nothing.
+
+        Raises
+        ------
+        InvalidInput : an outcome other than 0 or 1, or something that is not a `Forecast`.
+        UnknownForecast : the forecast was not made here.
+        OutcomeConflict : the forecast has another outcome already.
+        """
         y = check_outcome(outcome)
         if not isinstance(forecast, Forecast):
             raise InvalidInput(f"forecast must be what predict gave, got {type(forecast).__name__}")
@@ -210,8 +226,12 @@ class Host:
         """Forecast and learn a batch; the forecasts, in the kind of the scores.
 
         An outcome that is NaN is not learnt. With `due`, outcome i is learnt just before prediction due[i] of the
-        batch. One that is due behind its end is not learnt. If something is wrong with one event, none is taken: a copy
-        of the rival plays, and takes its place at the end.
+        batch. One that is due after its end is not learnt.
+
+        Raises
+        ------
+        InvalidInput : columns of different lengths or a number outside its range (the message names the row). Nothing
+            is learnt then: a copy of the rival plays, and replaces it at the end.
         """
         asked = check_scores(scores)
         n = len(asked)

@@ -13,16 +13,15 @@ from calibeat.stream.dispatch import warm_streams
 
 
 def warm_up(*, bank: bool = False, multi: bool = False) -> None:
-    """Load every compiled kernel now; calibrators made from then on serve single events by them too.
+    """Load every compiled kernel now. Calibrators made afterwards use them for single events too.
 
     With ``bank=True`` also those of a `Bank`; with ``multi=True`` also those of many classes, which are the same for
     every method and number of classes (with both, those of a `MultiBank` too).
 
-    Nobody has to call this. Single events run as plain Python at first, which is there at once. Where the compiled
-    kernels lie in the cache, they are loaded at the first batch, or after some thousand single events. Call it to have
-    them from the first event on, or to compile them at a time of your choice: loading takes half a second, and on a
-    machine that has never compiled them it takes several seconds. So call it when an image is built, as the user who
-    owns the installation or the one who will run it, and again when a service starts.
+    Calling it is optional. Single events first run as plain Python. Cached kernels are loaded at the first batch, or
+    after some thousand single events. Call it to have them from the first event on, or to compile them at a time of
+    your choice: loading takes half a second, the first compilation on a machine several seconds. So call it when an
+    image is built, as the user who owns the installation or the one who will run it, and again when a service starts.
 
     >>> import calibeat
     >>> calibeat.warm_up()

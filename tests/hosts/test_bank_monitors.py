@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from calibeat import AUTO, TOPS, Bank, Calibrator, InvalidInput, Monitor, SnapshotMismatch
-from calibeat.monitor.rows import Monitors
+from calibeat.monitor.monitors import Monitors
 
 Vector = np.ndarray[tuple[int], np.dtype[np.float64]]
 

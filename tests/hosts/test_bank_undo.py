@@ -19,7 +19,7 @@ from calibeat.hosts.bank import Member, Members, Undo
 from calibeat.hosts.keys import check_index
 from calibeat.hosts.rows import RowStore
 from calibeat.hosts.threads import retry_interrupted
-from calibeat.monitor.rows import Monitors
+from calibeat.monitor.monitors import Monitors
 from calibeat.stream.dispatch import SINGLE
 
 

@@ -13,15 +13,14 @@ from streams import STREAMS
 
 from calibeat import Monitor
 from calibeat.core.jit import compiled, plain
-from calibeat.monitor.bets import log_bets, means, read
-from calibeat.monitor.layout import (
+from calibeat.monitor.bets import (
+    ALARM_AT,
     ALARMS,
     BLOCKS,
     BRIER,
     CELL,
     CLOSED,
     DETECTOR,
-    LAST,
     LOG,
     PAGES,
     PAIRS,
@@ -33,8 +32,13 @@ from calibeat.monitor.layout import (
     WHOLE,
     N,
     Settings,
+    log_bets,
+    means,
+    radius,
+    read,
+    region_log_e,
+    wide_log_e,
 )
-from calibeat.monitor.readout import radius, region_log_e, wide_log_e
 
 Vector = np.ndarray[tuple[int], np.dtype[np.float64]]
 
@@ -58,7 +62,7 @@ def log_e(monitor: Monitor) -> list[float]:
 
 def golden_row(row: Vector, n: int) -> Vector:
     """Our row in the order of the golden one, which has counts of blocks and no log-loss."""
-    head = [row[N], row[PHI], row[ALARMS], row[PAGES], row[LAST], row[SINCE], row[CELL]]
+    head = [row[N], row[PHI], row[ALARMS], row[PAGES], row[ALARM_AT], row[SINCE], row[CELL]]
     blocks = [
         [*row[BLOCKS + 2 * i : BLOCKS + 2 * i + 2], row[CLOSED + 2 * i], row[CLOSED + 2 * i + 1], max(0, n // h - 1)]
         for i, h in enumerate(oracle.SCALES)

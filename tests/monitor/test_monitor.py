@@ -17,7 +17,7 @@ from monitors import same, small, stream
 
 from calibeat import InvalidInput, Monitor, OutcomeConflict, SnapshotMismatch, UnknownForecast
 from calibeat._util.sealed import seal
-from calibeat.monitor.layout import ALARMS, PHI, REGIONS, WHOLE, N
+from calibeat.monitor.bets import ALARMS, PHI, REGIONS, WHOLE, N
 
 # ---- the same bits however it is fed -----------------------------------------------------------------------------
 

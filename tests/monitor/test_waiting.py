@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from monitors import Vector, same, small, stream
 
 from calibeat import Monitor, OutcomeConflict
-from calibeat.monitor.layout import FORECASTS, WAITING
+from calibeat.monitor.bets import FORECASTS, WAITING
 from calibeat.monitor.waiting import Queue
 
 

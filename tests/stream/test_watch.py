@@ -12,7 +12,7 @@ from streams import mixtures
 from calibeat import AUTO, TOPS, Calibrator, Forecast, InvalidInput, Monitor, SnapshotMismatch
 from calibeat._util.sealed import checksum
 from calibeat.core.receipt import LANE
-from calibeat.monitor.layout import FORECASTS
+from calibeat.monitor.bets import FORECASTS
 
 Vector = np.ndarray[tuple[int], np.dtype[np.float64]]
 

@@ -545,6 +545,10 @@ class Lanes(Learner):
     horizon : whether there is a horizon lane. Without it a row is 36 numbers shorter, for banks of many millions;
         the temper stays.
 
+    Raises
+    ------
+    InvalidInput : horizon is neither True nor False.
+
     >>> from calibeat import Beta, Calibrator, Lanes, Method
     >>> cal = Calibrator(Method(Beta(), Lanes()))
     >>> p = cal.run([0.8, 0.6, 0.9, 0.7] * 50, [1, 0, 0, 0] * 50)      # a score that is far too high

@@ -1,7 +1,7 @@
 """Calibeating: what binning does to the expert's forecast.
 
 The expert only chooses a bin; inside the bin the forecast is made from the bin's own past outcomes. The cells lie
-at the end of the row, each a pair (sum of outcomes, count).
+behind the learner's numbers in the row, each a pair (sum of outcomes, count).
 """
 
 from __future__ import annotations
@@ -45,6 +45,10 @@ class Tracking(Calibeater):
     ----------
     bins : m = 1/epsilon bins [0, e), [e, 2e), ..., [1 - e, 1].
     prior : how many imaginary events at the mid-point each bin starts with; the paper has none.
+
+    Raises
+    ------
+    InvalidInput : bins not in [1, 10,000], or a prior that is neither 0 nor in [1e-10, 1e10].
 
     >>> from calibeat import Calibrator, TOPS
     >>> tops = Calibrator(TOPS)
@@ -98,8 +102,12 @@ class Hedging(Calibeater):
     start : which b is tried first: "expert", the expert's own bin (keeps sharpness), or "first", the lowest.
     groups : the number of expert bins, one F99 each; as many as `bins` if not given. 1 is plain F99.
 
-    The forecast is drawn; `Forecast.candidates` holds the two points and their probabilities, which is what the
-    guarantee speaks of.
+    Raises
+    ------
+    InvalidInput : bins or groups not in [1, 1000], or another start.
+
+    The forecast is drawn at random. `Forecast.candidates` holds the two points and their probabilities; the guarantee
+    is about these.
 
     >>> from calibeat import Calibrator, HOPS
     >>> hops = Calibrator(HOPS, seed=1)

@@ -88,7 +88,11 @@ class Platt(Scaling):
     start : (a, b), the parameters before the first outcome; (1, 0) leaves the score as it is.
     clip : scores are clipped to [clip, 1 - clip] before the logarithm.
 
-    a < 1 tempers an over-confident score, a > 1 sharpens a shy one, b shifts the level, a < 0 turns it round.
+    Raises
+    ------
+    InvalidInput : not two numbers within 1e10, or a clip outside [1e-15, 0.499].
+
+    a < 1 tempers an over-confident score, a > 1 sharpens an under-confident one, b shifts the level, a < 0 reverses it.
 
     >>> from calibeat import Calibrator, Method, ONS, Platt
     >>> sure = Calibrator(Method(Platt(start=(2.0, 0.0)), ONS()))
@@ -113,6 +117,10 @@ class Beta(Scaling):
     ----------
     start : (a, b, c), the parameters before the first outcome; (1, -1, 0) is the identity.
     clip : scores are clipped to [clip, 1 - clip] before the logarithms.
+
+    Raises
+    ------
+    InvalidInput : not three numbers within 1e10, or a clip outside [1e-15, 0.499].
 
     b = -a is Platt scaling; the third parameter lets the two ends of the scale bend differently.
 
@@ -145,6 +153,10 @@ class Temperature(Scaling):
     ----------
     start : (a,), the parameter before the first outcome; 1 is the identity.
     clip : scores are clipped to [clip, 1 - clip] before the logarithm.
+
+    Raises
+    ------
+    InvalidInput : not one number within 1e10, or a clip outside [1e-15, 0.499].
 
     It never moves a score across one half, so accuracy at that threshold cannot change while a > 0.
 

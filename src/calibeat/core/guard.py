@@ -46,16 +46,20 @@ SUMS = 2  # then S and V of each bin
 
 @dataclass(frozen=True)
 class Guard(Part):
-    r"""Calibration against anybody, nearly free: moves a forecast no further than the record of its bin demands.
+    r"""Calibration against any opponent: moves a forecast no further than the record of its bin demands.
 
     Parameters
     ----------
     bins : m, the bins that are guarded. The promise is for these bins and unions of them.
-    slack : c, the width of the dead zone in standard deviations. 1 where somebody may choose the outcomes, 2 as a
-        safety net that moves few forecasts.
+    slack : c, the width of the dead zone in standard deviations. Take 1 against an opponent who chooses outcomes, 2 for
+        a safety net that moves few forecasts.
     spring : lam = mu, how firmly a forecast is held to the expert's.
     strict : J, to issue the centre of one of J cells of equal arc, edges sin(pi k / 2 J)^2. The promise then covers
         every binning.
+
+    Raises
+    ------
+    InvalidInput : bins not in [1, 1000], slack not in [0, 100], spring not in [0.001, 1e6], or strict not in [2, 500].
 
     >>> from dataclasses import replace
     >>> from calibeat import AUTO, Calibrator, Guard

@@ -69,6 +69,10 @@ class ONS(BoundLearner):
     rho : the paper's rho; a larger one trusts the start for longer. The paper takes 100 for Platt, 25 for Beta.
     radius : the paper's R, the ball that theta must not leave. The projection is exact.
 
+    Raises
+    ------
+    InvalidInput : a parameter is not in [1e-10, 1e10].
+
     >>> from calibeat import Calibrator, OPS
     >>> ops = Calibrator(OPS)
     >>> ops.update(ops.predict(0.9), 0)      # a confident score, and wrong
@@ -127,6 +131,10 @@ class OGD(BoundLearner):
         The theorem wants 2R; this default, 2B for parameters of norm B <= 2, serves better.
     gradient : G, the largest gradient that is expected; 5 covers scores in [0.01, 0.99], as in the paper.
 
+    Raises
+    ------
+    InvalidInput : a parameter is not in [1e-10, 1e10].
+
     >>> from calibeat import Calibrator, Method, OGD, Platt
     >>> cal = Calibrator(Method(Platt(), OGD()))
     >>> cal.update(cal.predict(0.9), 0)
@@ -165,6 +173,10 @@ class AIOLI(Learner):
     lam : lambda, Q_0 = 2 lambda I pulls theta towards 0; features' `start` plays no part.
     radius : B, the norm of the parameters to be compared with; a larger one takes larger steps.
     bound : R_x, a bound on |x|; the paper takes 10.
+
+    Raises
+    ------
+    InvalidInput : a parameter is not in [1e-10, 1e10].
 
     >>> from calibeat import AIOLI, Calibrator, Method, Platt
     >>> cal = Calibrator(Method(Platt(), AIOLI()))

@@ -46,15 +46,19 @@ from .spline import Spline
 
 @dataclass(frozen=True, repr=False)
 class Method:
-    r"""Three parts that make a calibrator: score -> features -> learner -> expert -> calibeater -> forecast.
+    r"""Up to four parts that make a calibrator: score -> features -> learner -> expert -> calibeater -> forecast.
 
     Parameters
     ----------
     features : what the learner sees: `Platt`, `Beta`, `Temperature`, `Histogram`; None is the score itself.
-    learner : what moves the parameters: `ONS`, `OGD`, `AIOLI`, `Lanes`, `Fixed`, `FTL`; None leaves them where they
-        start. `Lanes` wants `Beta` features.
-    calibeater : what its past residuals do to the expert: `Tracking`, `Hedging`, `Spline`; None leaves it alone.
-    guard : a last stage with a guarantee against any opponent: `Guard`; None issues what the calibeater says.
+    learner : moves the parameters: `ONS`, `OGD`, `AIOLI`, `Lanes`, `Fixed`, `FTL`; None leaves them at their start.
+        `Lanes` needs `Beta` features.
+    calibeater : corrects the expert by its past residuals: `Tracking`, `Hedging`, `Spline`; None does not.
+    guard : a last stage with a guarantee against any opponent: `Guard`; None issues the calibeater's forecast.
+
+    Raises
+    ------
+    InvalidInput : a part is in the wrong place, or two parts do not fit together. The message names them.
 
     A variant of a preset replaces a part:
 
@@ -64,8 +68,6 @@ class Method:
     True
     >>> replace(TOPS, calibeater=Tracking(bins=20)).width     # numbers of state per stream
     47
-
-    Parts that make no sense together are refused with a sentence:
 
     >>> Method(None, ONS())
     Traceback (most recent call last):
@@ -178,9 +180,11 @@ class Method:
     # ---- what comes from outside ----------------------------------------------------------------------------------
 
     def check_row(self, row: Sequence[float], events: int) -> None:
-        """Raise `InvalidInput` unless a row of the right width, of finite numbers, is one that this method can have.
+        """Check a row of finite numbers and the right width that comes from outside. Kernels trust their rows.
 
-        The kernels trust a row blindly; one that comes from outside is looked at here, once.
+        Raises
+        ------
+        InvalidInput : this method cannot have such a row after so many events.
         """
         t, n = row[T], row[N]
         if not (0 <= n <= t <= events and n == int(n) and t == int(t)):
@@ -199,7 +203,7 @@ class Method:
             self.learner.check(row, self.features, n)
 
     def receipt_is_sound(self, receipt: Sequence[float], score: float, seen: int, forecast: float) -> bool:
-        """Whether a receipt that travelled is complete and possible, and agrees with its score and its forecast."""
+        """Whether a receipt from outside is complete and possible, and agrees with its score and its forecast."""
         if len(receipt) != self.receipt_width:
             return False
         if self.guard is not None:
@@ -225,7 +229,7 @@ class Method:
         return f"Method({', '.join(f'{slot}={getattr(self, slot)!r}' for slot in shown)})"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Copies are made of the parts: a copied spec could be written to, and be of another kind to the compiler."""
+        """Copy the parts only: a copied spec would be writable, which is another type to the compiler."""
         return Method, tuple(getattr(self, slot) for slot in PARTS)
 
     def to_dict(self) -> dict[str, Any]:
@@ -371,6 +375,10 @@ PRESETS: dict[str, Method] = {
 
 def method_named(name: Any) -> Method:
     """A preset by its name, in any case.
+
+    Raises
+    ------
+    UnknownMethod : no preset has that name. The message names the nearest one.
 
     >>> method_named("tops") is TOPS
     True

@@ -66,6 +66,10 @@ class Fixed(Refitting):
     after : the paper's T_cal, the number of outcomes to fit on. Until then the forecast is the raw score.
     radius : R. Separable data has no finite optimum; the fit then ends on this ball (`Calibrator.on_the_ball`).
 
+    Raises
+    ------
+    InvalidInput : after not in [1, 1e9], or radius not in [1e-10, 1e10].
+
     The host keeps the first `after` events until the fit, and nothing afterwards.
 
     >>> from calibeat import Calibrator, Fixed, Method, Platt
@@ -90,7 +94,7 @@ class Fixed(Refitting):
 
 @dataclass(frozen=True)
 class FTL(Refitting):
-    r"""Follow the leader: fit again by maximum likelihood every so often (the paper's WPS and WBS).
+    r"""Follow the leader: fit by maximum likelihood after every `every` outcomes (the paper's WPS and WBS).
 
     theta = argmin over |theta| <= R of sum over the past of l(sigmoid(theta . x_s), y_s)
 
@@ -98,13 +102,17 @@ class FTL(Refitting):
     ----------
     every : the paper's W, the number of outcomes from one fit to the next.
     after : the paper's T_cal, the number of outcomes before the first fit. Until then the forecast is the raw score.
-    window : fit on so many most recent outcomes; None takes all the past, as the paper does.
+    window : fit on this many of the latest outcomes; None takes all the past, as the paper does.
     radius : R, as for `Fixed`.
 
+    Raises
+    ------
+    InvalidInput : every, after or window not in [1, 1e9], or radius not in [1e-10, 1e10].
+
     The host keeps 16 bytes per remembered outcome (24 with `Beta`), in columns that grow by doubling: all of the past
-    without a window, at most about twice the window with one. Fits start from the last optimum and take two or three
-    Newton steps over what is remembered; where events come one by one and nothing is compiled, that takes about a
-    hundred times as long as in `run`.
+    without a window, at most about twice the window with one. A fit starts from the last optimum and takes two or three
+    Newton steps over the remembered outcomes. For single events without compiled kernels a fit takes about a hundred
+    times as long as in `run`.
 
     >>> from calibeat import Calibrator, FTL, Method, Platt
     >>> cal = Calibrator(Method(Platt(), FTL(every=2, after=2, window=4)))
@@ -179,6 +187,10 @@ class Histogram(Features):
     Parameters
     ----------
     bins : the number of bins asked for. Equal scores stay together, so there may be fewer.
+
+    Raises
+    ------
+    InvalidInput : bins not in [1, 10,000].
 
     >>> from calibeat import Calibrator, Fixed, Histogram, Method
     >>> hb = Calibrator(Method(Histogram(bins=2), Fixed(after=4)))

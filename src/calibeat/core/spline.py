@@ -59,6 +59,10 @@ class Spline(Calibeater):
         0 does not. This presses the measured CE below what even the true probabilities score: it improves the
         metric, not the forecast, and no bound covers it.
 
+    Raises
+    ------
+    InvalidInput : control is not in [0, 1].
+
     >>> from calibeat import Calibrator, Method, ONS, Platt, Spline
     >>> cal = Calibrator(Method(Platt(), ONS(), Spline()))
     >>> round(cal.predict(0.8).probability, 6)

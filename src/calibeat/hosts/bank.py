@@ -44,11 +44,10 @@ from calibeat.core.randomness import numbered, stream_key, uniforms_at
 from calibeat.core.stats import EVENTS, LAST, add_losses
 from calibeat.errors import CalibeatError, InvalidInput, OutcomeConflict, UnknownForecast, UnknownKey
 from calibeat.late import due_of
-from calibeat.monitor.layout import ALARMS, CELL, FORECASTS, PAGES, SINCE, Settings
-from calibeat.monitor.layout import LAST as ALARM_AT
-from calibeat.monitor.layout import N as OUTCOMES_READ
-from calibeat.monitor.monitor import Alarm, Monitor, alarm_of
-from calibeat.monitor.rows import Aside, Monitors
+from calibeat.monitor.bets import ALARMS, FORECASTS, PAGES, Settings
+from calibeat.monitor.bets import N as OUTCOMES_READ
+from calibeat.monitor.monitor import Alarm, Monitor, last_alarm
+from calibeat.monitor.monitors import Aside, Monitors
 from calibeat.monitor.waiting import Event, Queue
 from calibeat.stream.calibrator import Calibrator, Number
 from calibeat.stream.dispatch import for_batch
@@ -1745,9 +1744,7 @@ def alarms_of(bank: Bank, keys: Any) -> list[Alarms]:
         for row in monitors.matrix[bank._slots_of(keys)]:
             count, pages, last = int(row[ALARMS]), int(row[PAGES]), None
             if count:
-                last = alarm_of(
-                    monitors.settings, int(row[ALARM_AT]), float(row[SINCE]), int(row[CELL]), pages == count
-                )
+                last = last_alarm(monitors.settings, row, page=pages == count)
             found.append(Alarms(count, pages, last))
         return found
 

@@ -66,8 +66,8 @@ from calibeat.core.spline import (
 )
 from calibeat.core.stats import EVENTS, LAST, LOSSES, STATS, add_losses
 from calibeat.errors import InvalidInput, OutcomeConflict, UnknownForecast
-from calibeat.monitor.layout import Settings
-from calibeat.monitor.rows import Monitors
+from calibeat.monitor.bets import Settings
+from calibeat.monitor.monitors import Monitors
 from calibeat.stream.dispatch import for_batch
 from calibeat.stream.forecast import FORMAT
 

@@ -1,4 +1,16 @@
-"""The kernels that read one outcome: bets, detector, dispersion, gain.
+"""One row of a monitor: its layout, the kernels that read an outcome into it, and the kernels that read it out.
+
+The row, with R regions::
+
+    n, phi, Brier (S, V, c), log-loss (S, V, c), pairs, forecasts     counts, dispersion, gain over the raw score
+    3 x (sum g, sum v)                                                dispersion, blocks of 128, 1024, 8192
+    2 x (4 R, 4 S)                                                    detectors of all events and of "sure"
+    R x (count, sum p, sum y, sum (y-p)^2, 4 W, 4 R, 4 S)             regions; W = log wealth since the start
+    alarms, pages, last alarm, since, cell, sum of waiting numbers    the last alarm, and what waits
+    3 x (last z, sum of half d^2)                                     dispersion, closed blocks
+
+The four bets are in the order +0.25, +1, -0.25, -1. Six regions take 140 numbers, two take 76. What every outcome
+touches comes first, in groups of eight, which is a cache line. What it seldom touches is counted from the end.
 
 Letters as in docs/monitor.md: forecast p, outcome y, tilt d, dispersion phi, log bet g, bet L = e^g.
 """
@@ -6,38 +18,117 @@ Letters as in docs/monitor.md: forecast p, outcome y, tilt d, dispersion phi, lo
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
+from typing import NamedTuple
 
+import numpy as np
+import numpy.typing as npt
+
+from calibeat._util.check import check_interval, check_whole, shown
+from calibeat._util.columns import Table
 from calibeat._util.types import Vector
-from calibeat.core.jit import compilable, large_kernel
+from calibeat.core.jit import compilable, large_kernel, plain
+from calibeat.errors import InvalidInput
 
-from .layout import (
-    ALARMS,
-    BLOCKS,
-    BRIER,
-    CELL,
-    CLOSED,
-    DETECTOR,
-    DOWN,
-    EDGE,
-    KINDS,
-    LAST,
-    LINE,
-    LOG,
-    PAGES,
-    PAIRS,
-    PHI,
-    QUIET,
-    REGION,
-    REGIONS,
-    SINCE,
-    SURE,
-    UP,
-    WARM,
-    WEALTH,
-    WHOLE,
-    N,
-)
+# ---- the row -----------------------------------------------------------------------------------------------------
+N, PHI = 0, 1
+BRIER, LOG, PAIRS, FORECASTS = 2, 5, 8, 9  # BRIER and LOG are followed by V and c
+BLOCKS = 10  # three pairs
+WHOLE, SURE = 16, 24  # detectors: four R, four S
+REGIONS, REGION = 32, 16  # where the regions start, and how many numbers one takes
+COUNT, SUM_P, SUM_Y, SQUARES, WEALTH, DETECTOR = 0, 1, 2, 3, 4, 8  # in a region
+ALARMS, PAGES, ALARM_AT, SINCE, CELL, WAITING, CLOSED = range(-12, -5)  # CLOSED: three pairs
+TAIL = 12
 
+# ---- the spec ----------------------------------------------------------------------------------------------------
+ALARM_LINE, UP, DOWN, QUIET, WARM, REGION_COUNT, EDGE = range(7)  # from EDGE on: the inner edges of the regions
+SPEC_WIDTH = EDGE + 5
+
+EDGES = {2: (0.5,), 6: (0.05, 0.2, 0.5, 0.8, 0.95)}  # 0.5 is always one: "sure" turns round there
+THIRDS, DIRECTIONS, SIZES = 3.0, 2.0, 2.0  # an alarm's line is their product times arl
+
+
+@dataclass(frozen=True)
+class Settings:
+    """The parameters of `Monitor`."""
+
+    arl: float = 1_000_000.0
+    alpha: float = 0.05
+    tolerance: float = 0.0
+    quiet: int = 1000
+    warm: int = 1024
+    patience: int = 100_000
+    regions: int = 6
+
+    def __post_init__(self) -> None:
+        for name, least, most in (("arl", 1.0, 1e15), ("alpha", 1e-12, 0.5), ("tolerance", 0.0, 10.0)):
+            object.__setattr__(self, name, check_interval(name, getattr(self, name), least, most))
+        for name, fewest, highest in (("quiet", 0, 2**53), ("warm", 0, 2**53), ("patience", 1, 2**31)):
+            object.__setattr__(self, name, check_whole(name, getattr(self, name), fewest, highest))
+        if type(self.regions) is not int or self.regions not in EDGES:
+            raise InvalidInput(f"regions must be {' or '.join(map(str, EDGES))}, got {shown(self.regions)}")
+
+    @property
+    def edges(self) -> tuple[float, ...]:
+        """The edges of the regions, 0 and 1 included."""
+        return 0.0, *EDGES[self.regions], 1.0
+
+    @property
+    def width(self) -> int:
+        """How many numbers a row takes."""
+        return REGIONS + REGION * self.regions + TAIL
+
+    @property
+    def spec(self) -> Vector:
+        """The settings as the kernels read them."""
+        spec = np.zeros(SPEC_WIDTH)
+        spec[ALARM_LINE] = THIRDS * DIRECTIONS * SIZES * self.arl
+        spec[UP], spec[DOWN] = math.exp(self.tolerance), math.exp(-self.tolerance)
+        spec[QUIET], spec[WARM], spec[REGION_COUNT] = self.quiet, self.warm, self.regions
+        inner = EDGES[self.regions]
+        spec[EDGE : EDGE + len(inner)] = inner
+        return spec
+
+    def initial_row(self) -> Vector:
+        """The row before the first outcome."""
+        row = np.zeros(self.width)
+        row[PHI] = 1.0
+        return row
+
+    def check_rows(self, rows: npt.NDArray[np.float64]) -> None:
+        """Raise unless a monitor with these settings can hold each of the rows."""
+        if rows.ndim != 2 or rows.shape[1] != self.width:
+            raise InvalidInput(f"row must have {self.width} numbers, got {rows.shape[-1]}")
+        n = rows[:, N]
+        regions = rows[:, REGIONS:-TAIL].reshape(-1, self.regions, REGION)
+        own = regions[:, :, DETECTOR:].reshape(len(rows), DETECTOR * self.regions)
+        detectors = np.hstack([rows[:, WHOLE:REGIONS], own])
+        whole = rows[:, [N, ALARMS, PAGES, ALARM_AT, CELL, PAIRS, FORECASTS]]
+        counted = (whole >= 0.0) & (whole <= 2.0**53) & (whole == np.floor(whole))
+        sums = (regions[:, :, :WEALTH] >= 0.0).all(axis=(1, 2))
+        squares = rows[:, [BRIER + 1, BRIER + 2, LOG + 1, LOG + 2]]
+        sound = {
+            "finite numbers": np.isfinite(rows).all(axis=1),
+            "counts that are whole numbers": counted.all(axis=1),
+            "phi of at least 1": rows[:, PHI] >= 1.0,
+            "pages <= alarms <= n": (rows[:, PAGES] <= rows[:, ALARMS]) & (rows[:, ALARMS] <= n),
+            "its last alarm and its start within the outcomes": (rows[:, SINCE] >= 0.0)
+            & (rows[:, SINCE] <= n)
+            & (rows[:, ALARM_AT] <= n),
+            "a cell that exists": rows[:, CELL] < 2 * (2 + self.regions),
+            "no more outcomes than forecasts": (rows[:, PAIRS] <= n) & (n <= rows[:, FORECASTS]),
+            "as many outcomes in the regions as in all": regions[:, :, COUNT].sum(axis=1) == n,
+            "sums that are not negative": sums & (squares >= 0.0).all(axis=1),
+            "detectors that are not negative": (detectors >= 0.0).all(axis=1),
+        }
+        for wanted, met in sound.items():
+            if not met.all():
+                row = int((~met).argmax())
+                got = shown(rows[row, :REGIONS].tolist())
+                raise InvalidInput(f"monitor row must have {wanted}, got {got} - at row {row}")
+
+
+# ---- read one outcome --------------------------------------------------------------------------------------------
 SMALL, LARGE = 0.25, 1.0  # the sizes of the tilts, in logits
 E_SMALL, E_LARGE = math.exp(SMALL), math.exp(LARGE)
 I_SMALL, I_LARGE = math.exp(-SMALL), math.exp(-LARGE)
@@ -50,7 +141,7 @@ CLIP = 1e-5  # for the logarithms of the gain
 def region_of(spec: Vector, p: float) -> int:
     """The region of a forecast, from 0."""
     b = 0
-    for i in range(int(spec[KINDS]) - 1):
+    for i in range(int(spec[REGION_COUNT]) - 1):
         if p >= spec[EDGE + i]:
             b += 1
     return b
@@ -132,7 +223,7 @@ def bet(spec: Vector, row: Vector, t: float, region: int, p: float, y: float) ->
         best, cell = low, 4 + 2 * region
     if high > best:
         best, cell = high, 5 + 2 * region
-    if best < spec[LINE]:
+    if best < spec[ALARM_LINE]:
         return False
     raise_alarm(spec, row, t, cell)
     return True
@@ -143,15 +234,15 @@ def raise_alarm(spec: Vector, row: Vector, t: float, cell: int) -> None:
     """Note the alarm of a cell (2 x scope + direction), and start all detectors again."""
     scope = cell // 2
     at = (WHOLE if scope == 0 else SURE if scope == 1 else REGIONS + REGION * (scope - 2) + DETECTOR) + 2 * (cell % 2)
-    if row[ALARMS] == 0.0 or t - row[LAST] > spec[QUIET]:
+    if row[ALARMS] == 0.0 or t - row[ALARM_AT] > spec[QUIET]:
         row[PAGES] += 1.0
     row[ALARMS] += 1.0
-    row[LAST] = t
+    row[ALARM_AT] = t
     row[SINCE] = (row[at + 4] + row[at + 5]) / (row[at] + row[at + 1])
     row[CELL] = cell
     for i in range(WHOLE, REGIONS):
         row[i] = 0.0
-    for b in range(int(spec[KINDS])):
+    for b in range(int(spec[REGION_COUNT])):
         for i in range(REGIONS + REGION * b + DETECTOR, REGIONS + REGION * (b + 1)):
             row[i] = 0.0
 
@@ -239,3 +330,136 @@ def read(spec: Vector, row: Vector, p: Vector, y: Vector, s: Vector, first: int)
         if step(spec, row, p[i], y[i]):
             return i + 1
     return n
+
+
+# ---- what a row says: these kernels change nothing -----------------------------------------------------------------
+FIRST_EXPONENT, TILTS = -10, 17  # lambda = 2^-10 .. 2^6
+
+
+class Gain(NamedTuple):
+    """Mean gain over the raw score with an interval that holds at every moment; positive is better than raw."""
+
+    mean: float
+    low: float
+    high: float
+
+
+@compilable
+def level(spec: Vector, row: Vector) -> float:
+    """The highest detector as a share of the alarm line."""
+    best = max(row[WHOLE] + row[WHOLE + 1], row[WHOLE + 2] + row[WHOLE + 3])
+    best = max(best, row[SURE] + row[SURE + 1], row[SURE + 2] + row[SURE + 3])
+    for b in range(int(spec[REGION_COUNT])):
+        at = REGIONS + REGION * b + DETECTOR
+        best = max(best, row[at] + row[at + 1], row[at + 2] + row[at + 3])
+    return best / spec[ALARM_LINE]
+
+
+@compilable
+def add_logs(a: float, b: float) -> float:
+    """log(e^a + e^b)."""
+    high = max(a, b)
+    return high + math.log1p(math.exp(min(a, b) - high))
+
+
+@compilable
+def region_log_e(row: Vector, region: int, direction: int) -> float:
+    """Log e-value since the start of a region: the mean over sizes of e^W. Direction 0 is "too low"."""
+    at = REGIONS + REGION * region + WEALTH + 2 * direction
+    return add_logs(row[at], row[at + 1]) - math.log(2.0)
+
+
+@compilable
+def wide_log_e(row: Vector, regions: int, direction: int, sure: bool) -> float:
+    """Log e-value since the start of all events, or of "sure": signs turned round below one half."""
+    small, large = 0.0, 0.0
+    for b in range(regions):
+        side = 1 - direction if sure and b < regions // 2 else direction
+        at = REGIONS + REGION * b + WEALTH + 2 * side
+        small += row[at]
+        large += row[at + 1]
+    return add_logs(small, large) - math.log(2.0)
+
+
+@compilable
+def evidence(spec: Vector, row: Vector) -> float:
+    """Log of the overall e-value: a third each for all events, "sure" and the regions together."""
+    regions = int(spec[REGION_COUNT])
+    total = add_logs(wide_log_e(row, regions, 0, False), wide_log_e(row, regions, 1, False))
+    total = add_logs(total, add_logs(wide_log_e(row, regions, 0, True), wide_log_e(row, regions, 1, True)))
+    for b in range(regions):
+        both = add_logs(region_log_e(row, b, 0), region_log_e(row, b, 1))
+        total = add_logs(total, both - math.log(float(regions)))
+    return total - math.log(6.0)
+
+
+@compilable
+def radius(v: float, c: float, a: float) -> float:
+    """The s with mean over lambda of [lambda c <= 3/4] exp(lambda s - psi(lambda c) v / c^2) = 1/a.
+
+    psi(x) = -log(1 - x) - x. The sum of martingale differences with |b| <= c and variance sum v is ever further than s
+    from its mean with probability at most a (Fan, Grama & Liu 2015; Howard et al. 2021). The equation is
+    solved by Newton's method from the right: the function is convex and rises.
+    """
+    if c <= 0.0:
+        return 0.0
+    goal = math.log(TILTS / a)
+    s = math.inf
+    for i in range(TILTS):
+        x = math.ldexp(c, FIRST_EXPONENT + i)
+        if x <= 0.75:
+            s = min(s, (goal + (-math.log1p(-x) - x) * (v / c / c)) / math.ldexp(1.0, FIRST_EXPONENT + i))
+    for _ in range(60):
+        top, total, slope = -math.inf, 0.0, 0.0
+        for i in range(TILTS):
+            x = math.ldexp(c, FIRST_EXPONENT + i)
+            if x <= 0.75:
+                top = max(top, math.ldexp(s, FIRST_EXPONENT + i) - (-math.log1p(-x) - x) * (v / c / c))
+        for i in range(TILTS):
+            x = math.ldexp(c, FIRST_EXPONENT + i)
+            if x <= 0.75:
+                w = math.exp(math.ldexp(s, FIRST_EXPONENT + i) - (-math.log1p(-x) - x) * (v / c / c) - top)
+                total += w
+                slope += math.ldexp(w, FIRST_EXPONENT + i)
+        move = (top + math.log(total) - goal) * total / slope
+        if not move > 1e-15 * s:
+            break
+        s -= move
+    return s
+
+
+@compilable
+def gain_of(row: Vector, at: int, alpha: float) -> tuple[float, float, float]:
+    """The mean gain at BRIER or LOG, and its interval: the numbers of a `Gain`."""
+    pairs = row[PAIRS]
+    if pairs == 0.0:
+        return math.nan, -math.inf, math.inf
+    mean = row[at] / pairs
+    half = radius(row[at + 1], row[at + 2], alpha / 2.0) / pairs
+    return mean, mean - half, mean + half
+
+
+def table_of(settings: Settings, row: Vector) -> Table:
+    """The regions, one element each; columns as `Monitor.table` lists them."""
+    regions, edges = settings.regions, settings.edges
+    states = row[REGIONS:-TAIL].reshape(regions, REGION)
+    count = states[:, COUNT]
+    some = np.where(count > 0.0, count, np.nan)
+    forecast, outcome = states[:, SUM_P] / some, states[:, SUM_Y] / some
+    halves = [plain(radius)(row[PHI] * state[SQUARES], 1.0, settings.alpha / (2 * regions)) for state in states]
+    gap, half = outcome - forecast, np.array(halves) / some
+    log_e = [[plain(region_log_e)(row, b, side) for b in range(regions)] for side in (0, 1)]
+    return Table(
+        {
+            "low": np.array(edges[:-1]),
+            "high": np.array(edges[1:]),
+            "count": count.astype(np.int64),
+            "forecast": forecast,
+            "outcome": outcome,
+            "gap": gap,
+            "gap_low": gap - half,
+            "gap_high": gap + half,
+            "log_e_too_low": np.array(log_e[0]),
+            "log_e_too_high": np.array(log_e[1]),
+        }
+    )

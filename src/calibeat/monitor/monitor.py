@@ -1,4 +1,4 @@
-"""The host of one monitor: it checks what comes in, puts outcomes in order, and turns the row into words."""
+"""The monitor of one stream: it checks its input, reads outcomes in the order of forecasts, and names the alarms."""
 
 from __future__ import annotations
 
@@ -29,9 +29,28 @@ from calibeat._util.types import Ints, Vector
 from calibeat.core.jit import for_size
 from calibeat.errors import InvalidInput, SnapshotMismatch
 
-from .bets import compare, read, step
-from .layout import ALARMS, BRIER, CELL, FORECASTS, LAST, LOG, PAGES, PHI, SINCE, WAITING, N, Settings
-from .readout import Gain, evidence, gain_of, level, table_of
+from .bets import (
+    ALARM_AT,
+    ALARMS,
+    BRIER,
+    CELL,
+    FORECASTS,
+    LOG,
+    PAGES,
+    PHI,
+    SINCE,
+    WAITING,
+    Gain,
+    N,
+    Settings,
+    compare,
+    evidence,
+    gain_of,
+    level,
+    read,
+    step,
+    table_of,
+)
 from .waiting import Event, Queue, Step, Waiting
 
 _WORDS = ("too low", "too high", "not sure enough", "too sure")
@@ -59,12 +78,29 @@ class Alarm(NamedTuple):
     cell: int
 
 
+def last_alarm(settings: Settings, row: Any, *, page: bool) -> Alarm:
+    """The last alarm of a row."""
+    return alarm_of(settings, int(row[ALARM_AT]), float(row[SINCE]), int(row[CELL]), page)
+
+
 def alarm_of(settings: Settings, at: int, since: float, cell: int, page: bool) -> Alarm:
-    """An alarm as the row notes it."""
+    """An alarm by its numbers."""
     if cell < len(_WORDS):
         return Alarm(at, since, _WORDS[cell], page, 0.0, 1.0, cell)
     low, high = settings.edges[cell // 2 - 2 : cell // 2]
     return Alarm(at, since, f"{_WORDS[cell % 2]} from {low:g} to {high:g}", page, low, high, cell)
+
+
+def read_events(settings: Settings, spec: Any, row: Any, events: Sequence[Event]) -> list[Alarm]:
+    """Read outcomes in the order of their forecasts, in plain Python -> the alarms raised."""
+    raised = []
+    for p, y, s in events:
+        pages = row[PAGES]
+        if not math.isnan(s):
+            compare(row, p, y, s)
+        if step(spec, row, p, y):
+            raised.append(last_alarm(settings, row, page=row[PAGES] > pages))
+    return raised
 
 
 KIND, FORMAT = "calibeat/monitor", 1
@@ -80,13 +116,17 @@ class Monitor:
 
     Parameters
     ----------
-    arl : at most one false alarm per so many outcomes, in expectation (average run length).
-    alpha : level of the e-values, bands and intervals.
-    tolerance : a fault of so many logits or fewer is nobody's business.
-    quiet : outcomes within which a further alarm belongs to the same episode, and does not page.
-    warm : outcomes before the first bet, which measure how strongly outcomes cluster.
-    patience : forecasts after which a missing outcome is given up.
-    regions : of the forecast, 6 or 2; a row takes 140 or 76 numbers.
+    arl : average run length, in outcomes, from 1 to 1e15: at most one false alarm is expected in this many outcomes.
+    alpha : level of the e-values, bands and intervals, a probability from 1e-12 to 0.5.
+    tolerance : ignore miscalibration of at most this many logits, from 0 to 10.
+    quiet : a further alarm within this many outcomes belongs to the same episode, and does not page.
+    warm : bet only after this many outcomes. They measure how strongly outcomes cluster.
+    patience : give up a missing outcome after this many further forecasts.
+    regions : how many regions of the forecast are watched, 6 or 2. A row takes 140 or 76 numbers.
+
+    Raises
+    ------
+    InvalidInput : a parameter is outside its range.
 
     >>> import numpy as np
     >>> from calibeat import Monitor
@@ -97,7 +137,7 @@ class Monitor:
     >>> alarms = monitor.run(forecasts, rng.uniform(size=6000) < truth)
     >>> alarms[0].at, round(alarms[0].since), alarms[0].what, alarms[0].page
     (5060, 4978, 'too high', True)
-    >>> monitor.counts                         # alarms, and those that page: the fault goes on, nobody is paged twice
+    >>> monitor.counts                         # alarms, and those that page: the same fault pages once
     (8, 1)
 
     One event at a time, with outcomes that come late and in any order:
@@ -121,10 +161,7 @@ class Monitor:
         patience: int = 100_000,
         regions: int = 6,
     ) -> None:
-        self._begin(Settings(arl, alpha, tolerance, quiet, warm, patience, regions))
-
-    def _begin(self, settings: Settings) -> None:
-        self._settings = settings
+        self._settings = settings = Settings(arl, alpha, tolerance, quiet, warm, patience, regions)
         self._spec = settings.spec
         self._plain_spec: Any = tuple(self._spec.tolist())  # what the plain kernels read fastest
         self._row: Any = array("d", settings.initial_row())
@@ -139,8 +176,12 @@ class Monitor:
     def announce(self) -> int:
         """Say that a forecast is made -> its number, from 0, for `update`.
 
-        This may give up the outcome of an old forecast, and alarms may follow from the outcomes behind it: the next
-        `update` or `run` returns them.
+        This may give up the outcome of an old forecast. The outcomes behind it are then read and may raise alarms,
+        which the next `update` or `run` returns.
+
+        Raises
+        ------
+        InvalidInput : the monitor belongs to a calibrator, which feeds it.
         """
         with self._lock:
             self._check_free()
@@ -156,8 +197,14 @@ class Monitor:
         outcome : 0 or 1.
         score : the raw score, if the gain over it is wanted.
 
-        A second outcome of one number is an `OutcomeConflict`, a number that was never announced an `UnknownForecast`.
         The outcome of a forecast that was given up is counted in `waiting.too_late` and otherwise ignored.
+
+        Raises
+        ------
+        InvalidInput : a forecast or score outside [0, 1], an outcome other than 0 or 1, or a monitor that belongs to a
+            calibrator.
+        UnknownForecast : the number was never announced.
+        OutcomeConflict : the forecast has an outcome already.
 
         >>> from calibeat import Monitor
         >>> monitor = Monitor()
@@ -195,7 +242,10 @@ class Monitor:
         due : for late outcomes. Outcome i comes just before forecast ``due[i]`` (> i) of this batch. One that is due
             after the end, ``due[i] > len(forecasts)``, still waits; its place in `outcomes` may hold anything.
 
-        If something is wrong with one event, none is taken.
+        Raises
+        ------
+        InvalidInput : columns of different lengths, a number outside its range (the message names the row), or a
+            monitor that belongs to a calibrator. No event is taken then.
 
         >>> from calibeat import Monitor
         >>> monitor = Monitor()
@@ -218,10 +268,10 @@ class Monitor:
             self._run(p, y, s, arrivals)
             return self._tell()
 
-    # ---- for hosts, which have checked everything, hold their own locks and answer for second outcomes -------------
+    # ---- for hosts, which check the input, hold the lock and handle second outcomes ---------------------------------
 
     def _serve(self) -> Monitor:
-        """Become a part of a host: from now on only the host may feed it."""
+        """Join a host: from now on only the host may feed it."""
         with self._lock:
             if self._hosted or self._queue.announced:
                 raise InvalidInput("monitor must be new, got one that has seen forecasts or belongs to another host")
@@ -244,7 +294,7 @@ class Monitor:
 
     def _run(self, p: Vector, y: Vector, s: Vector, due: Ints | None, *, closed: bool = False) -> None:
         """A batch; if it is closed, outcomes that are due after its end never come."""
-        # Copies: if the loop is broken off, nothing has happened.
+        # Copies: an interrupted loop changes nothing.
         queue, n, row, raised = self._queue.copy(), len(p), self._row[:], []
         if due is None and queue.next == queue.announced:  # nothing waits, nothing will
             queue.announced += n
@@ -258,53 +308,36 @@ class Monitor:
             alarms, pages = row[ALARMS], row[PAGES]
             first = kernel(self._spec, view, p, y, s, first)
             if row[ALARMS] > alarms:
-                raised.append(self._alarm(row, page=row[PAGES] > pages))
+                raised.append(last_alarm(self._settings, row, page=row[PAGES] > pages))
         alarms, untold = self._with(raised)
-        # One line, without a call: an interrupt comes before all of it or after all of it. So below.
+        # One statement without a call: an interrupt comes before or after all of it. The same below.
         self._queue, self._row, self._alarms, self._untold = queue, row, alarms, untold
 
     # ---- inner ----------------------------------------------------------------------------------------------------
 
     def _announce(self) -> int:
-        queue, row = self._queue, self._row[:]
-        number = queue.announced
-        step = queue.step(number + 1)
-        row[FORECASTS] += 1.0
-        row[WAITING] += number - step.overdue
+        row = self._row[:]
+        step = self._queue.step(row)
         self._keep(row, step)
-        return number
+        return step.announced - 1
 
     def _take(self, number: int, event: Event) -> None:
-        queue, row = self._queue, self._row[:]
-        step = queue.step(queue.announced, number, event)
-        row[WAITING] -= number
-        self._keep(row, step)
+        row = self._row[:]
+        self._keep(row, self._queue.step(row, number, event))
 
     def _keep(self, row: Any, step: Step) -> None:
-        """Read what can be read on a copy of the row, and let it happen."""
-        queue, announced, following, given_up = self._queue, step.announced, step.next, step.given_up
-        alarms, untold = self._with(self._read(row, step.ready)) if step.ready else (self._alarms, self._untold)
-        left = step if queue.held or step.gave or step.number >= step.next else None
+        """Read what can be read into a copy of the row, and publish it."""
+        queue, alarms, untold = self._queue, self._alarms, self._untold
+        if step.ready and (raised := read_events(self._settings, self._plain_spec, row, step.ready)):
+            alarms, untold = self._with(raised)
+        announced, following, given_up, left = step.announced, step.next, step.given_up, None if step.is_done else step
         self._row, self._alarms, self._untold, queue.announced, queue.next, queue.given_up, queue.left = (
             row, alarms, untold, announced, following, given_up, left,
         )  # fmt: skip
         queue.finish()
 
-    def _read(self, row: Any, events: Sequence[Event]) -> list[Alarm]:
-        raised = []
-        for p, y, s in events:
-            pages = row[PAGES]
-            if not math.isnan(s):
-                compare(row, p, y, s)
-            if step(self._plain_spec, row, p, y):
-                raised.append(self._alarm(row, page=row[PAGES] > pages))
-        return raised
-
-    def _alarm(self, row: Any, *, page: bool) -> Alarm:
-        return alarm_of(self._settings, int(row[LAST]), row[SINCE], int(row[CELL]), page)
-
     def _with(self, raised: list[Alarm]) -> tuple[deque[Alarm], list[Alarm]]:
-        """The alarms that are remembered and those that are to be told, when these have been raised."""
+        """The alarms kept and those not yet returned, after these have been raised."""
         if not raised:
             return self._alarms, self._untold
         untold = self._untold if self._hosted else [*self._untold, *raised]
@@ -336,7 +369,12 @@ class Monitor:
 
     @classmethod
     def from_json(cls, text: str | bytes) -> Monitor:
-        """Continue from `to_json`. Damaged or foreign text is a `SnapshotMismatch` that says what is wrong."""
+        """Continue from `to_json`.
+
+        Raises
+        ------
+        SnapshotMismatch : the text is damaged, or not of a monitor. The message says what is wrong.
+        """
         state = unseal(KIND, FORMAT, _FIELDS, text)
         try:
             return cls._restored(state)
@@ -347,14 +385,14 @@ class Monitor:
     def _restored(cls, state: Any) -> Monitor:
         """The inverse of `_state`."""
         try:
-            return cls._built(state)
+            return cls._checked(state)
         except (KeyError, TypeError, ValueError) as error:
             if isinstance(error, InvalidInput):
                 raise
             raise InvalidInput(f"monitor must be as it was saved, got {error!r:.100}") from error
 
     @classmethod
-    def _built(cls, state: Any) -> Monitor:
+    def _checked(cls, state: Any) -> Monitor:
         monitor = cls(**state["settings"])
         row = [check_number(f"row[{i}]", number) for i, number in enumerate(state["row"])]
         settings = monitor._settings
@@ -365,17 +403,17 @@ class Monitor:
             raise InvalidInput(f"queue must fit the row, got {queue.next} forecasts done, {row[N]:.0f} outcomes read")
         last = 0
         for at, since, cell, page in state["alarms"]:
-            last = check_whole("alarm at", at, last + 1, int(row[LAST]))
+            last = check_whole("alarm at", at, last + 1, int(row[ALARM_AT]))
             start = check_interval("alarm since", since, 0.0, last)
             where = check_whole("alarm cell", cell, 0, 2 * settings.regions + 3)
             monitor._alarms.append(alarm_of(settings, last, start, where, bool(page)))
         return monitor
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Copies, also those of other processes, are made of the snapshot."""
+        """Copy and pickle by the snapshot."""
         return type(self).from_json, (self.to_json(),)
 
-    # ---- readings: each is of one moment, whatever other threads do -------------------------------------------------
+    # ---- readings: each is consistent, whatever other threads do ----------------------------------------------------
 
     @property
     def settings(self) -> Settings:
@@ -420,7 +458,12 @@ class Monitor:
             return evidence(self._plain_spec, self._row)
 
     def alarm(self, alpha: float | None = None) -> bool:
-        """Whether the evidence since the start now speaks against "calibrated" at level alpha (the monitor's own)."""
+        """Whether the evidence since the start speaks against "calibrated" at level alpha, by default the monitor's.
+
+        Raises
+        ------
+        InvalidInput : alpha is outside [1e-300, 1].
+        """
         level = self._settings.alpha if alpha is None else check_interval("alpha", alpha, 1e-300, 1.0)
         return self.evidence >= -math.log(level)
 
@@ -443,7 +486,7 @@ class Monitor:
 
     def _gain(self, at: int) -> Gain:
         with self._lock:
-            return gain_of(self._row, at, self._settings.alpha)
+            return Gain(*gain_of(self._row, at, self._settings.alpha))
 
     @property
     def table(self) -> Table:
@@ -476,7 +519,7 @@ class Monitor:
 
     @property
     def row(self) -> Vector:
-        """The state as one row of numbers, a copy; `calibeat.monitor.layout` says what stands where."""
+        """A copy of the state, one row of float64; `calibeat.monitor.bets` says what each number is."""
         with self._lock:
             return np.array(self._row)
 
@@ -515,6 +558,10 @@ def trace(
     points: int = 300,
 ) -> Trace:
     """Run the monitor over a stream, in the order of forecasts, and note its numbers at `points` outcomes.
+
+    Raises
+    ------
+    InvalidInput : columns of different lengths, a number outside its range, or points not in [1, 1,000,000].
 
     >>> from calibeat import Monitor
     >>> from calibeat.monitor.monitor import trace

@@ -16,6 +16,8 @@ from calibeat._util.check import check_interval, check_outcome, check_whole
 from calibeat._util.types import Ints, Vector
 from calibeat.errors import InvalidInput, OutcomeConflict, UnknownForecast
 
+from .bets import FORECASTS, WAITING
+
 Event = tuple[float, float, float]  # forecast, outcome, raw score or NaN
 _new = tuple.__new__  # without a look at the names of the fields
 
@@ -53,8 +55,8 @@ class Step(NamedTuple):
     first : what `next` was before.
     number, event : the outcome that came; -1 if none did.
     gave : the numbers that are given up.
-    overdue : the sum of those among them that have waited too long.
     ready : what can be read now, in the order of forecasts.
+    is_done : whether `Queue.finish` has nothing to do for it.
     """
 
     announced: int
@@ -64,17 +66,17 @@ class Step(NamedTuple):
     number: int
     event: Event | None
     gave: list[int]
-    overdue: int
     ready: list[Event]
+    is_done: bool
 
 
 class Queue:
     """The announced forecasts from the first unread one on.
 
-    One event takes two steps. `step` says what it would do, and changes nothing. The host then takes the step with
-    everything else that changes, in one line without a call: ``queue.announced, queue.next, queue.given_up, queue.left
-    = ...``. What `left` says is then done by `finish`. An interrupt finds the event taken or not; if `finish` is
-    interrupted, the next call does it again.
+    `step` returns what an event does, and changes only the copy of a row that it is given. The host then assigns
+    ``queue.announced, queue.next, queue.given_up, queue.left`` and everything else that changes in one statement
+    without a call: an interrupt comes before all of it or after all of it. `finish` does the rest, which `left`
+    describes. If it is interrupted, the next call repeats it.
     """
 
     def __init__(self, patience: int) -> None:
@@ -106,13 +108,14 @@ class Queue:
             return False
         raise OutcomeConflict(f"outcome must be the first of its forecast, got another - at number {number}")
 
-    def step(self, announced: int, number: int = -1, event: Event | None = None) -> Step:
-        """What it does that so many forecasts are announced now, or that an outcome has come (None: it never will).
+    def step(self, row: Any, number: int = -1, event: Event | None = None) -> Step:
+        """One more forecast, or the outcome of an open number (None: it will never come).
 
-        What has waited too long is given up.
+        A forecast that has waited too long is given up.
         """
         if self.left is not None:
             self.finish()
+        announced = self.announced if number >= 0 else self.announced + 1
         held, at = self.held, self.next
         ready: list[Event] = []
         gave: list[int] = []
@@ -130,11 +133,16 @@ class Queue:
             else:
                 break
             at += 1
-        given_up, first = self.given_up + len(gave), self.next
-        return _new(Step, (announced, at, given_up, first, number, event, gave, overdue, ready))
+        if number >= 0:
+            row[WAITING] -= number
+        else:
+            row[FORECASTS] += 1.0
+            row[WAITING] += self.announced - overdue
+        given_up, first, is_done = self.given_up + len(gave), self.next, not (held or gave or number >= at)
+        return _new(Step, (announced, at, given_up, first, number, event, gave, ready, is_done))
 
     def finish(self) -> None:
-        """Do what is left of the step that was taken last; it may be done twice."""
+        """Bring `held` and `lost` up to date with the last step. It may be done twice."""
         step = self.left
         if step is not None:
             for number in range(step.first, step.next):
@@ -212,12 +220,8 @@ class Queue:
         """Another one that is the same."""
         self.finish()
         made = Queue(self.patience)
-        made.announced, made.next, made.given_up, made.too_late = (
-            self.announced,
-            self.next,
-            self.given_up,
-            self.too_late,
-        )
+        made.announced, made.next = self.announced, self.next
+        made.given_up, made.too_late = self.given_up, self.too_late
         made.held, made.lost = dict(self.held), dict(self.lost)
         return made
 

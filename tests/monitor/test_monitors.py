@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from calibeat import InvalidInput, Monitor
-from calibeat.monitor.layout import ALARMS, FORECASTS, LAST, PHI, N, Settings
-from calibeat.monitor.rows import Monitors
+from calibeat.monitor.bets import ALARM_AT, ALARMS, FORECASTS, PHI, N, Settings
+from calibeat.monitor.monitors import Monitors
 
 SETTINGS = Settings(arl=100, warm=10, quiet=30, patience=8)
 Vector = np.ndarray[tuple[int], np.dtype[np.float64]]
@@ -219,7 +219,7 @@ def test_the_list_of_broken_streams() -> None:
     # An alarm starts the detector again, but its key stays on the list for `quiet` outcomes.
     recent = monitors.matrix[:keys, ALARMS] > 0
     assert recent[3]
-    monitors.matrix[:keys, LAST] = np.where(recent, 1.0, 0.0)
+    monitors.matrix[:keys, ALARM_AT] = np.where(recent, 1.0, 0.0)
     assert len(monitors.broken().slots) < 4
 
 
@@ -248,7 +248,7 @@ def test_a_call_that_is_broken_off_has_not_happened(monkeypatch: pytest.MonkeyPa
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patched:
-        patched.setattr("calibeat.monitor.rows.compare", broken)
+        patched.setattr("calibeat.monitor.monitor.compare", broken)
         for work in (lambda: monitors.update(0, numbers[0], (0.4, 1.0, 0.5)), lambda: monitors.announce(0)):
             with pytest.raises(KeyboardInterrupt):
                 work()

@@ -1,4 +1,4 @@
-"""Kernels over a matrix of monitor rows: outcomes of many streams, and what the rows say as columns."""
+"""Many monitors as the rows of one matrix: their outcomes, and what they say as columns."""
 
 from __future__ import annotations
 
@@ -17,31 +17,32 @@ from calibeat.core.jit import compilable, for_cost, for_size
 from calibeat.core.prefetch import prefetch
 from calibeat.errors import InvalidInput
 
-from .bets import compare, region_of, step
-from .bets import step as step_row
-from .layout import (
+from .bets import (
+    ALARM_AT,
     ALARMS,
     BRIER,
     CELL,
     DETECTOR,
     FORECASTS,
-    LAST,
     PAGES,
-    PAIRS,
     REGION,
     REGIONS,
     SINCE,
     SURE,
-    WAITING,
     WHOLE,
     N,
     Settings,
+    compare,
+    evidence,
+    gain_of,
+    level,
+    region_of,
+    step,
 )
-from .monitor import Monitor, alarm_of
-from .readout import evidence, level, radius
+from .monitor import Monitor, alarm_of, read_events
 from .waiting import Event, Queue, Step
 
-LINE = 8  # numbers in a cache line
+CACHE_LINE = 8  # numbers in a cache line
 AHEAD = 6  # how many events before its turn a row is asked for
 LEVEL, EVIDENCE, GAIN_LOW, GAIN_HIGH, READOUTS = 0, 1, 2, 3, 4
 
@@ -50,7 +51,7 @@ LEVEL, EVIDENCE, GAIN_LOW, GAIN_HIGH, READOUTS = 0, 1, 2, 3, 4
 def fetch(spec: Vector, rows: Vector, at: int, p: float) -> None:
     """Ask for the cache lines of a row that an outcome of forecast p touches."""
     prefetch(rows, at)
-    prefetch(rows, at + LINE)
+    prefetch(rows, at + CACHE_LINE)
     prefetch(rows, at + WHOLE)
     prefetch(rows, at + SURE)
     region = at + REGIONS + REGION * region_of(spec, p)
@@ -96,13 +97,7 @@ def read_out(spec: Vector, rows: Vector, stride: int, width: int, slots: Slots, 
         at = READOUTS * i
         out[at + LEVEL] = level(spec, row)
         out[at + EVIDENCE] = evidence(spec, row)
-        out[at + GAIN_LOW] = -math.inf
-        out[at + GAIN_HIGH] = math.inf
-        if row[PAIRS] > 0.0:
-            mean = row[BRIER] / row[PAIRS]
-            half = radius(row[BRIER + 1], row[BRIER + 2], alpha / 2.0) / row[PAIRS]
-            out[at + GAIN_LOW] = mean - half
-            out[at + GAIN_HIGH] = mean + half
+        _, out[at + GAIN_LOW], out[at + GAIN_HIGH] = gain_of(row, BRIER, alpha)
 
 
 @compilable
@@ -123,7 +118,7 @@ class BrokenSlots(NamedTuple):
 
     Attributes
     ----------
-    slots : which.
+    slots : their rows.
     levels : the detector as a share of the alarm line, and 1 more after an alarm within the last `quiet` outcomes.
     bound : the expected share of wrong names on such a list is at most this.
     """
@@ -149,20 +144,20 @@ class Monitors:
     # ---- slots come and go ----------------------------------------------------------------------------------------
 
     def _make_room(self, rows: int, kept: int) -> None:
-        """Rows that begin with a cache line each; the first `kept` are those that are here."""
+        """Allocate rows that begin with a cache line each, and copy the first `kept`."""
         width = self.settings.width
-        stride = -(-width // LINE) * LINE
-        whole = np.empty(rows * stride + LINE)
-        first = -(whole.ctypes.data // whole.itemsize) % LINE
+        stride = -(-width // CACHE_LINE) * CACHE_LINE
+        whole = np.empty(rows * stride + CACHE_LINE)
+        first = -(whole.ctypes.data // whole.itemsize) % CACHE_LINE
         flat = whole[first : first + rows * stride]  # all rows one behind the other
         matrix = flat.reshape(rows, stride)[:, :width]
         if kept:
             matrix[:kept] = self.matrix[:kept]
-        # One line, without a call: an interrupt comes before all of it or after all of it. So below.
+        # One statement without a call: an interrupt comes before or after all of it. The same below.
         self.stride, self.flat, self.matrix = stride, flat, matrix
 
     def realign(self) -> None:
-        """Move rows that lie as a file has them to where the kernels read them fastest."""
+        """Copy rows that lie packed, as in a file, to cache lines of their own."""
         self._make_room(self.count, self.count)
 
     @property
@@ -171,14 +166,12 @@ class Monitors:
         return self.count * self.stride * 8
 
     def resize(self, count: int) -> None:
-        """So many slots: new ones are fresh, and those behind are forgotten."""
+        """Have `count` slots: new ones are fresh, and later ones are forgotten."""
         if count > len(self.matrix):
             self._make_room(max(count, 2 * len(self.matrix)), self.count)
         if count > self.count:
             self.matrix[self.count : count] = self._fresh
-        for slot in [slot for slot in self.queues if slot >= count]:
-            del self.queues[slot]
-        self.count = count
+        self.truncate(count)
 
     def remove(self, slot: int) -> None:
         """Forget a slot; the last one takes its place."""
@@ -208,13 +201,13 @@ class Monitors:
         self.queues |= {first + slot: queue.copy() for slot, queue in other.queues.items()}
 
     def truncate(self, count: int) -> None:
-        """Forget the slots behind the first `count`, or take those back that were there."""
+        """Forget the slots after the first `count`, or take back those that were there."""
         self.count = count
         for slot in [slot for slot in self.queues if slot >= count]:
             del self.queues[slot]
 
     def remember(self, slots: Slots) -> Aside:
-        """What `restore` needs to undo changes of these slots, and of how many there are."""
+        """What `restore` needs to undo changes of these slots and of their number."""
         slots = slots[slots < self.count]
         queues = {slot: self.queues[slot].copy() for slot in slots.tolist() if slot in self.queues}
         return self.count, slots, self.matrix[slots], queues
@@ -269,40 +262,30 @@ class Monitors:
                 self.update(int(slots[i]), numbers[i], event)
 
     def catch_up(self, slot: int, events: int) -> None:
-        """So many forecasts of a slot have been made."""
+        """Announce forecasts of a slot until there are this many."""
         while self.matrix[slot, FORECASTS] < events:
             self.announce(slot)
 
     def announce(self, slot: int) -> int:
         """Say that a forecast of a slot is made -> its number."""
-        queue, row = self._queue(slot), array("d", self.matrix[slot])
-        number = queue.announced
-        step = queue.step(number + 1)
-        row[FORECASTS] += 1.0
-        row[WAITING] += number - step.overdue
+        queue, row = self._queue(slot), array("d", self.matrix[slot].tobytes())
+        step = queue.step(row)
         self._keep(slot, queue, row, step)
-        return number
+        return step.announced - 1
 
     def update(self, slot: int, number: int, event: Event | None) -> None:
-        """Take the outcome of a forecast of a slot, or None if it will never come.
-
-        The bank answers for it: a second one is not looked at.
-        """
-        queue, row = self._queue(slot), array("d", self.matrix[slot])
+        """Take the outcome of a forecast of a slot, or None if it will never come; a second outcome is ignored."""
+        queue = self._queue(slot)
         if queue.is_open(number):
-            step = queue.step(queue.announced, number, event)
-            row[WAITING] -= number
-            self._keep(slot, queue, row, step)
+            row = array("d", self.matrix[slot].tobytes())
+            self._keep(slot, queue, row, queue.step(row, number, event))
         if queue.next == queue.announced:  # nothing waits: the row says the rest
             del self.queues[slot]
 
     def _keep(self, slot: int, queue: Queue, row: Any, step: Step) -> None:
-        """Read what can be read on a copy of the row, and let it happen."""
-        for p, y, s in step.ready:
-            compare(row, p, y, s)
-            step_row(self._plain_spec, row, p, y)
-        announced, following, given_up = step.announced, step.next, step.given_up
-        left = step if queue.held or step.gave or step.number >= step.next else None
+        """Read what can be read into a copy of the row, and publish it."""
+        read_events(self.settings, self._plain_spec, row, step.ready)
+        announced, following, given_up, left = step.announced, step.next, step.given_up, None if step.is_done else step
         self.matrix[slot], queue.announced, queue.next, queue.given_up, queue.left = (
             row, announced, following, given_up, left,
         )  # fmt: skip
@@ -329,7 +312,7 @@ class Monitors:
         return {
             "alarms": rows[:, ALARMS].astype(np.int64),
             "pages": rows[:, PAGES].astype(np.int64),
-            "alarm_at": rows[:, LAST].astype(np.int64),
+            "alarm_at": rows[:, ALARM_AT].astype(np.int64),
             "since": np.where(ever, rows[:, SINCE], np.nan),
             "what": np.where(ever, names[cells], ""),
             "level": out[:, LEVEL],
@@ -342,7 +325,7 @@ class Monitors:
         """The longest list of r slots whose level is at least 1/r each."""
         every = np.arange(self.count, dtype=np.int32)
         rows, levels = self.matrix[: self.count], self._read_out(every)[:, LEVEL]
-        levels = levels + ((rows[:, ALARMS] > 0) & (rows[:, N] - rows[:, LAST] <= self.settings.quiet))
+        levels = levels + ((rows[:, ALARMS] > 0) & (rows[:, N] - rows[:, ALARM_AT] <= self.settings.quiet))
         order = np.argsort(-levels, kind="stable").astype(np.int32)
         enough = levels[order] * np.arange(1, self.count + 1) >= 1.0
         length = int(np.flatnonzero(enough)[-1]) + 1 if enough.any() else 0
@@ -389,9 +372,9 @@ class Monitors:
         return made
 
     def monitor(self, slot: int) -> Monitor:
-        """The monitor of one slot, to be looked at."""
+        """A copy of the monitor of one slot, to read from."""
         row, queue = self.matrix[slot], self._queue(slot)
-        alarm = [int(row[LAST]), row[SINCE].item(), int(row[CELL]), bool(row[PAGES] == row[ALARMS])]
+        alarm = [int(row[ALARM_AT]), row[SINCE].item(), int(row[CELL]), bool(row[PAGES] == row[ALARMS])]
         state = {
             "settings": asdict(self.settings),
             "row": row.tolist(),
