@@ -38,7 +38,7 @@ from .rollups import Rollups
 from .store import Store, StoreBusy, open_store
 from .store.queries import QUIET_SECONDS, RANK_SECONDS, RANK_SHARE, RANKED_AT_ONCE, stored_totals
 from .store.schema import Connection, get_meta, set_meta
-from .store.types import HELD, LEARNT, PENDING, SUMS, Changes, NewAlarm, Record, StreamState, rows_of
+from .store.types import HELD, PENDING, SUMS, Changes, NewAlarm, Record, StreamState, rows_of
 
 Deliver = Callable[[list[tuple[Any, Answer]]], None]
 OnAlarm = Callable[[list[NewAlarm]], None]
@@ -132,6 +132,7 @@ class Engine:
         self._stopping = False
         self._thread: threading.Thread | None = None
         self._deliver: Deliver = lambda _: None
+        self._has_ages = settings.mature is not None or settings.expire is not None  # something happens as time passes
         self._looked = -np.inf  # when it was looked for what has come of age
         self._unranked: dict[int, None] = {}  # streams that were written and have not their new places in the lists
         self._next_rank = -np.inf
@@ -260,16 +261,16 @@ class Engine:
         """Do a group and commit it -> the answers. Only the engine's thread, or a test without one, may call it."""
         now, store = self.clock(), self.store
         store.begin()
-        due, expiring = self._due(now)
+        aged = self._aged(now) if self._has_ages else []
         names = {event.stream for _, events in requests for event in events}
-        names.update(name for name, _ in due)
-        names.update(name for name, _ in expiring)
-        self._take_in(store.streams(names, self._streams))
         ids = {event.id for _, events in requests for event in events}
-        ids.update(record.id for _, record in due)
-        ids.update(record.id for _, record in expiring)
-        plan = Plan(self.settings, self._streams, self._known(ids), now)
-        self._age(plan, due, expiring)
+        names.update(name for name, _ in aged)
+        ids.update(record.id for _, record in aged)
+        if loaded := store.streams(names, self._streams):
+            self._take_in(loaded)
+        plan = Plan(self.settings, self._streams, store.known(ids) if ids else {}, now)
+        if aged:
+            plan.age(aged)
         for _, events in requests:
             plan.take(events)
         if plan.begun:
@@ -289,15 +290,6 @@ class Engine:
             self._tell(self.on_alarm, changes.alarms)
         return [(ticket, plan.answer(at)) for at, (ticket, _) in enumerate(requests)]
 
-    def _known(self, ids: set[str]) -> dict[str, Record]:
-        """The events that the store has, with the corrections of those that are learnt."""
-        found = self.store.known(ids) if ids else {}
-        learnt = [name for name, record in found.items() if record.status == LEARNT]
-        if learnt:
-            for name, outcome in self.store.corrections(learnt).items():
-                found[name].corrected = outcome
-        return found
-
     def _begin(self, plan: Plan) -> None:
         """New streams get their numbers."""
         plan.number_streams(self.store.create(list(plan.begun)))
@@ -307,13 +299,12 @@ class Engine:
     def _take_in(self, loaded: dict[str, StreamState]) -> None:
         """Streams from the store: their rows go into the bank."""
         states = list(loaded.values())
-        if states:
-            rows = np.frombuffer(b"".join(state.state or b"" for state in states)).reshape(len(states), -1)
-            self.bank.set_rows([state.name for state in states], rows)
-            if self._is_watched:
-                self._take_in_monitors(states)
-            for state in states:
-                state.state = state.monitor = None
+        rows = np.frombuffer(b"".join(state.state or b"" for state in states)).reshape(len(states), -1)
+        self.bank.set_rows([state.name for state in states], rows)
+        if self._is_watched:
+            self._take_in_monitors(states)
+        for state in states:
+            state.state = state.monitor = None
         self._streams.update(loaded)
 
     def _take_in_monitors(self, streams: list[StreamState]) -> None:
@@ -378,36 +369,24 @@ class Engine:
         """How long to wait if nobody comes."""
         if self._unranked:
             return QUIET_SECONDS
-        return AGE_SECONDS if self._has_ages() else None
-
-    def _has_ages(self) -> bool:
-        """Whether anything happens only because time passes."""
-        return self.settings.mature is not None or self.settings.expire is not None
+        return AGE_SECONDS if self._has_ages else None
 
     def _is_due(self) -> bool:
         """Whether it is time to look for what has come of age; also after the clock has gone back."""
-        return self._has_ages() and not self._looked <= self.clock() < self._looked + AGE_SECONDS
+        return self._has_ages and not self._looked <= self.clock() < self._looked + AGE_SECONDS
 
-    def _due(self, now: float) -> tuple[list[tuple[str, Record]], list[tuple[str, Record]]]:
-        """Outcomes that are old enough to be learnt, and forecasts that are given up."""
-        mature, expire = self.settings.mature, self.settings.expire
+    def _aged(self, now: float) -> list[tuple[str, Record]]:
+        """Outcomes that are old enough to be learnt, then forecasts that are given up: (stream, event)."""
         if not self._is_due():
-            return [], []
-        due = [] if mature is None else self.store.due(HELD, now - mature, AGED_AT_ONCE)
-        expiring = [] if expire is None else self.store.due(PENDING, now - expire, AGED_AT_ONCE)
-        more = len(due) == AGED_AT_ONCE or len(expiring) == AGED_AT_ONCE
-        self._looked = -np.inf if more else now
-        return due, expiring
-
-    def _age(self, plan: Plan, due: list[tuple[str, Record]], expiring: list[tuple[str, Record]]) -> None:
-        for name, found in due:
-            record = plan.record(found.id)
-            if record is not None and record.status == HELD:
-                plan.learn(self._streams[name], record, LEARNT)
-        for name, found in expiring:
-            record = plan.record(found.id)
-            if record is not None and record.status == PENDING:
-                plan.give_up(self._streams[name], record)
+            return []
+        aged, is_all = list[tuple[str, Record]](), True
+        for status, age in ((HELD, self.settings.mature), (PENDING, self.settings.expire)):
+            if age is not None:
+                found = self.store.due(status, now - age, AGED_AT_ONCE)
+                aged += found
+                is_all &= len(found) < AGED_AT_ONCE
+        self._looked = now if is_all else -np.inf
+        return aged
 
     # ---- inner ------------------------------------------------------------------------------------------------------
 

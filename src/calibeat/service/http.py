@@ -263,12 +263,12 @@ class Service:
         return None if name in self._names else (421, "misdirected", WRONG_HOST)
 
     def check_event_request(self, headers: dict[bytes, bytes]) -> Refused | None:
-        """Why a endpoints request is refused before its body is read, or None."""
-        allowed = self.tokens.allows(headers.get(b"authorization"), "write")
-        if not allowed:
+        """Why a forecast or an outcome is refused before its body is read, or None."""
+        if self.tokens.is_open:
+            if refused := self.check_host(headers):
+                return refused
+        elif not (allowed := self.tokens.allows(headers.get(b"authorization"), "write")):
             return (401, "unauthorized", UNAUTHORIZED) if allowed is None else (403, "forbidden", FORBIDDEN)
-        if refused := self.check_host(headers):
-            return refused
         kind = headers.get(b"content-type", b"")
         is_json = kind == b"application/json" or kind.partition(b";")[0].strip().lower() == b"application/json"
         # A web page elsewhere can send other types without asking first. Browsers then name its origin. Programs, such

@@ -71,9 +71,15 @@ class Plan:
         self.matured = 0  # that were held and are learnt
         self.rejected: dict[str, int] = {}
 
-    def record(self, id: str) -> Record | None:  # noqa: A002 - the word of the API
-        """An event that the store or this group has."""
-        return self._records.get(id)
+    def age(self, aged: list[tuple[str, Record]]) -> None:
+        """Learn outcomes that were held, and give up forecasts that are pending, where they are so still."""
+        for name, found in aged:
+            record = self._records.get(found.id)
+            if record is not None and record.status == found.status:
+                if record.status == HELD:
+                    self.learn(self._streams[name], record, LEARNT)
+                else:
+                    self.give_up(self._streams[name], record)
 
     # ---- requests ---------------------------------------------------------------------------------------------------
 
@@ -259,7 +265,8 @@ class Plan:
         changes.rollups = added.rollups
         error = raw_error = 0.0
         judged = 0
-        for state, sums, errors in zip(streams, added.sums, added.errors, strict=True):
+        # Forecasts change neither the sums nor the errors of a stream.
+        for state, sums, errors in zip(streams, added.sums, added.errors, strict=True) if self.learnt else ():
             before = state.weighted
             if before[2] != state.outcomes:  # it has learnt
                 after = state.weighted = weighted(*errors, state.outcomes)

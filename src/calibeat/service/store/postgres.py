@@ -37,7 +37,7 @@ from .types import (
     Store,
     StoreBusy,
     StreamState,
-    check_written,
+    overtaken,
 )
 
 try:
@@ -293,9 +293,8 @@ class PostgresStore(Store):
         rows = self._run(
             "SELECT name, version FROM stream WHERE name = ANY(%s) ORDER BY name FOR UPDATE", (list(names),)
         ).fetchall()
-        return self.read_streams(
-            [name for name, version in rows if name not in cached or cached[name].version != version]
-        )
+        wanted = [name for name, version in rows if name not in cached or cached[name].version != version]
+        return self.read_streams(wanted) if wanted else {}
 
     def create(self, names: Collection[str]) -> dict[str, int]:
         """Make rows for new streams of these names -> their numbers. `write` fills them.
@@ -326,7 +325,8 @@ class PostgresStore(Store):
         """Everything that a group changes, in one go: the server works while the next statement is made."""
         with _unless_locked(), self.connection.database.pipeline() as self._pipeline:
             written = self._write(rows)
-        check_written(0 if written is None else written.rowcount, len(rows.streams))
+        if written is not None and written.rowcount < len(rows.streams):
+            raise overtaken(len(rows.streams) - written.rowcount)
 
     def _write(self, rows: GroupRows) -> Any:
         """Send the statements -> the cursor of the one that writes streams."""

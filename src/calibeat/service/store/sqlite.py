@@ -36,7 +36,7 @@ from .types import (
     StoreBusy,
     StreamState,
     assigned,
-    check_written,
+    overtaken,
 )
 
 BUSY = 10.0  # seconds to wait for a token command that writes
@@ -319,7 +319,8 @@ class SqliteStore(Store):
 
     def streams(self, names: Collection[str], cached: Mapping[str, StreamState]) -> dict[str, StreamState]:
         """The streams of these names that are there and not in memory."""
-        return self.read_streams([name for name in names if name not in cached])
+        wanted = [name for name in names if name not in cached]
+        return self.read_streams(wanted) if wanted else {}
 
     def create(self, names: Collection[str]) -> dict[str, int]:
         """Numbers for new streams of these names; `write` makes their rows."""
@@ -331,7 +332,8 @@ class SqliteStore(Store):
         """Everything that a group changes."""
         self._many(INSERT_EVENTS, rows.inserted)
         self._many(_SETTLE, rows.settled, _SETTLED)
-        check_written(self._many(INSERT_STREAMS, rows.streams, _OR_UPDATE), len(rows.streams))
+        if (written := self._many(INSERT_STREAMS, rows.streams, _OR_UPDATE)) < len(rows.streams):
+            raise overtaken(len(rows.streams) - written)
         self._many(INSERT_ROLLUPS, rows.rollups, ADD_TO_ROLLUPS)
         self._many(INSERT_ALARMS, rows.alarms)
         self._many(INSERT_CORRECTIONS, rows.corrections)

@@ -55,6 +55,11 @@ class Overtaken(CalibeatError):
     """Another process has written a stream of the group in the meantime."""
 
 
+def overtaken(count: int) -> Overtaken:
+    """Not all streams of a group were written: a stream is written only if it is as it was read."""
+    return Overtaken(f"streams must be as they were read, got {count} that others have written since")
+
+
 class Record:
     """One event: a forecast, and its outcome once there is one."""
 
@@ -261,24 +266,25 @@ class Store(Protocol):
 
     def read_streams(self, names: Collection[str]) -> dict[str, StreamState]:
         """The streams of these names, as they are now."""
-        if not names:
-            return {}
         rows = self.select(f"SELECT {_STREAMS} FROM stream WHERE name {self.one_of}", (self.as_list(names),))  # noqa: S608
         return {state.name: state for state in map(_stream_state, rows)}
 
     def known(self, ids: Collection[str]) -> dict[str, Record]:
-        """The events that are there already, by their id."""
+        """The events that are there already, by their id, with the corrections of those that are learnt."""
         rows = self.select(f"SELECT {_EVENTS} FROM event e WHERE e.id {self.one_of}", (self.as_list(ids),))  # noqa: S608
-        return {row[2]: Record(*row) for row in rows}
+        found = {row[2]: Record(*row) for row in rows}
+        learnt = [name for name, record in found.items() if record.status == LEARNT]
+        for name, outcome in self._corrections(learnt) if learnt else ():
+            found[name].corrected = outcome
+        return found
 
-    def corrections(self, ids: Collection[str]) -> dict[str, int]:
-        """The latest outcome of those of these events whose corrections wait for a replay, by their id."""
-        rows = self.select(
+    def _corrections(self, ids: Collection[str]) -> list[TableRow]:
+        """The outcomes of corrections that wait for a replay, with the id of their event; the latest last."""
+        return self.select(
             "SELECT e.id, c.outcome FROM event e JOIN correction c ON c.stream = e.stream AND c.nth = e.nth "  # noqa: S608
             f"WHERE e.id {self.one_of} AND c.applied = 0 ORDER BY c.number",
             (self.as_list(ids),),
         )
-        return {name: outcome for name, outcome in rows}  # noqa: C416 - pairs, of any length to mypy
 
     def due(self, status: int, before: float, limit: int) -> list[tuple[str, Record]]:
         """Events of a status whose forecast was made at this time or before, the earliest first: (stream, event)."""
@@ -297,9 +303,3 @@ class Store(Protocol):
             (stream, nth),
         )
         return {number: (forecast, float(outcome), score) for number, forecast, outcome, score in rows}
-
-
-def check_written(written: int, wanted: int) -> None:
-    """Raise if not all streams of a group were written: a stream is written only if it is as it was read."""
-    if written != wanted:
-        raise Overtaken(f"streams must be as they were read, got {wanted - written} that others have written since")
