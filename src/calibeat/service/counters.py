@@ -87,68 +87,70 @@ METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 def metrics_text(numbers: EngineCounters, totals: Totals, refused: Mapping[str, int]) -> str:
     r"""All metrics. Counters are of this process since its start, gauges are of the store.
 
-    >>> from .store.queries import Totals
+    There is never a series for each stream: there may be a million of them.
+
+    >>> from calibeat.service.store.queries import Totals
     >>> text = metrics_text(EngineCounters(forecasts=2), Totals(1, 2, 0, 2, 0, 0, 0, None, None, None), {})
     >>> print(*text.splitlines()[:3], sep="\n")
     # HELP calibeat_forecasts_total Forecasts that were made and committed; repeats are not counted.
     # TYPE calibeat_forecasts_total counter
     calibeat_forecasts_total 2
     """
-    page = _Page()
-    page.add("forecasts_total", "counter", "Forecasts that were made and committed; repeats are not counted.")
-    page.value("forecasts_total", numbers.forecasts)
-    page.add("forecasts_repeated_total", "counter", "Forecasts that were asked for again and answered from the store.")
-    page.value("forecasts_repeated_total", numbers.repeated_forecasts)
-    page.add("outcomes_total", "counter", "Outcomes that were learnt and committed; repeats are not counted.")
-    page.value("outcomes_total", numbers.outcomes)
-    page.add("outcomes_rejected_total", "counter", "Outcomes and batches that were not taken, by reason.")
-    for reason in sorted({"conflict", "expired", "unknown", *numbers.rejected}):
-        page.value("outcomes_rejected_total", numbers.rejected.get(reason, 0), reason=reason)
-    page.add("requests_refused_total", "counter", "Requests that were refused, by the code of the error.")
-    for code in sorted({"full", "invalid", "unauthorized", *refused}):
-        page.value("requests_refused_total", refused.get(code, 0), code=code)
-    page.add("expired_total", "counter", "Forecasts that were given up without an outcome.")
-    page.value("expired_total", numbers.expired)
-    page.add("corrections_total", "counter", "Other outcomes for forecasts that were learnt, kept for the next replay.")
-    page.value("corrections_total", numbers.corrections)
-    page.add("alarms_total", "counter", "Alarms of the monitor.")
-    page.value("alarms_total", numbers.alarms)
-    page.add("commit_seconds", "histogram", "Time to write and sync one group.")
-    page.histogram("commit_seconds", numbers.commit_seconds)
-    page.add("group_size", "histogram", "Events in one group.")
-    page.histogram("group_size", numbers.group_size)
-    page.add("queued", "gauge", "Events that wait for their group.")
-    page.value("queued", numbers.queued)
-    page.add("streams", "gauge", "Streams in the store.")
-    page.value("streams", totals.streams)
-    page.add("pending", "gauge", "Forecasts in the store without an outcome.")
-    page.value("pending", totals.pending)
-    page.add("held", "gauge", "Outcomes that wait until they are mature.")
-    page.value("held", totals.held)
-    page.add("oldest_pending_seconds", "gauge", "Age of the oldest forecast without an outcome; 0 without any.")
-    page.value("oldest_pending_seconds", 0.0 if totals.oldest_pending is None else time.time() - totals.oldest_pending)
+    n, oldest, page = numbers, totals.oldest_pending, _Page()
+    rejected = {"conflict": 0, "expired": 0, "unknown": 0} | n.rejected
+    refusals = {"full": 0, "invalid": 0, "unauthorized": 0} | dict(refused)
+    page.add("forecasts_total", n.forecasts, "Forecasts that were made and committed; repeats are not counted.")
+    again = "Forecasts that were asked for again and answered from the store."
+    page.add("forecasts_repeated_total", n.repeated_forecasts, again)
+    page.add("outcomes_total", n.outcomes, "Outcomes that were learnt and committed; repeats are not counted.")
+    page.add_each("outcomes_rejected_total", "reason", rejected, "Outcomes and batches that were not taken, by reason.")
+    page.add_each("requests_refused_total", "code", refusals, "Requests that were refused, by the code of the error.")
+    page.add("expired_total", n.expired, "Forecasts that were given up without an outcome.")
+    kept = "Other outcomes for forecasts that were learnt, kept for the next replay."
+    page.add("corrections_total", n.corrections, kept)
+    page.add("alarms_total", n.alarms, "Alarms of the monitor.")
+    page.add_buckets("commit_seconds", n.commit_seconds, "Time to write and sync one group.")
+    page.add_buckets("group_size", n.group_size, "Events in one group.")
+    page.add("queued", n.queued, "Events that wait for their group.")
+    page.add("streams", totals.streams, "Streams in the store.")
+    page.add("pending", totals.pending, "Forecasts in the store without an outcome.")
+    page.add("held", totals.held, "Outcomes that wait until they are mature.")
+    age = 0.0 if oldest is None else time.time() - oldest
+    page.add("oldest_pending_seconds", age, "Age of the oldest forecast without an outcome; 0 without any.")
     if totals.raw_log_loss is not None and totals.log_loss is not None:
-        page.add("log_loss", "gauge", "Mean log-loss over all learnt outcomes.")
+        page.begin("log_loss", "gauge", "Mean log-loss over all learnt outcomes.")
         page.value("log_loss", totals.raw_log_loss, kind="raw")
         page.value("log_loss", totals.log_loss, kind="calibrated")
-    return page.text()
+    return "\n".join(page.lines) + "\n"
 
 
 class _Page:
     def __init__(self) -> None:
-        self._lines: list[str] = []
+        self.lines: list[str] = []
 
-    def add(self, name: str, kind: str, help: str) -> None:  # noqa: A002 - the word of the format
+    def begin(self, name: str, kind: str, help: str) -> None:  # noqa: A002 - the word of the format
         """A metric begins."""
-        self._lines += [f"# HELP calibeat_{name} {help}", f"# TYPE calibeat_{name} {kind}"]
+        self.lines += [f"# HELP calibeat_{name} {help}", f"# TYPE calibeat_{name} {kind}"]
 
     def value(self, name: str, value: float, **labels: str) -> None:
         """One sample."""
         inside = ",".join(f'{key}="{_escaped(text)}"' for key, text in labels.items())
-        self._lines.append(f"calibeat_{name}{{{inside}}} {value:.17g}" if inside else f"calibeat_{name} {value:.17g}")
+        self.lines.append(f"calibeat_{name}{{{inside}}} {value:.17g}" if inside else f"calibeat_{name} {value:.17g}")
 
-    def histogram(self, name: str, found: BucketCounts) -> None:
+    def add(self, name: str, value: float, help: str) -> None:  # noqa: A002
+        """A counter, whose name ends with `_total`, or a gauge."""
+        self.begin(name, "counter" if name.endswith("_total") else "gauge", help)
+        self.value(name, value)
+
+    def add_each(self, name: str, label: str, values: Mapping[str, int], help: str) -> None:  # noqa: A002
+        """A counter with a sample for each value of a label."""
+        self.begin(name, "counter", help)
+        for text in sorted(values):
+            self.value(name, values[text], **{label: text})
+
+    def add_buckets(self, name: str, found: BucketCounts, help: str) -> None:  # noqa: A002
         """Counts up to each bound."""
+        self.begin(name, "histogram", help)
         total = 0
         for bound, count in zip(found.bounds, found.counts, strict=False):
             total += count
@@ -156,10 +158,6 @@ class _Page:
         self.value(f"{name}_bucket", found.count, le="+Inf")
         self.value(f"{name}_sum", found.sum)
         self.value(f"{name}_count", found.count)
-
-    def text(self) -> str:
-        """The whole page."""
-        return "\n".join(self._lines) + "\n"
 
 
 def _escaped(text: str) -> str:

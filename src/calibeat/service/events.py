@@ -76,11 +76,6 @@ class Refusal(Exception):
         self.code, self.message, self.at, self.status = code, message, at, status
 
 
-def taken(what: str, id: str, at: int) -> Refusal:  # noqa: A002 - the word of the API
-    """The refusal of a forecast whose id is that of another stream or score."""
-    return Refusal("conflict", f"id must be new or have the {what} it had, got {id!r} - at event {at}", at, 409)
-
-
 def check_events(events: Sequence[Event]) -> None:
     """Raise a `Refusal` that names the first bad event, unless all are such as the engine takes."""
     for at, event in enumerate(events):

@@ -242,13 +242,8 @@ class Service:
         address: str = "127.0.0.1",
     ) -> None:
         """`address` is the one it listens on: without tokens, one of this machine."""
-        self.endpoints, self.reads, self.tokens, self.limits, self.access_log = (
-            endpoints,
-            reads,
-            tokens,
-            limits,
-            access_log,
-        )
+        self.endpoints, self.reads, self.tokens, self.limits = endpoints, reads, tokens, limits
+        self.access_log = access_log
         self._names = _LOCAL | {f"[{address}]".encode() if ":" in address else address.encode()}
         self._other_routes = other_routes(self)
 

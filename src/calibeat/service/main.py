@@ -135,14 +135,11 @@ class StoredTokens:
         except Exception:
             self.close()
             raise
-        return [(bytes.fromhex(token.hash), _scope(token.scope) if token.revoked is None else None) for token in found]
+        scopes: dict[str, Scope] = {"write": "write", "read": "read"}
+        return [(bytes.fromhex(t.hash), scopes[t.scope] if t.revoked is None else None) for t in found]
 
     def close(self) -> None:
         """Close the connection."""
         reader, self._reader = self._reader, None
         if reader is not None:
             reader.close()
-
-
-def _scope(text: str) -> Scope:
-    return "write" if text == "write" else "read"

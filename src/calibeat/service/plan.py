@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from math import nan
 from typing import TYPE_CHECKING, Any, cast
 
-from .events import EachStatus, ForecastEvent, OutcomeEvent, Refusal, taken
+from .events import EachStatus, ForecastEvent, OutcomeEvent, Refusal
 from .rollups import Rollups
 from .store.types import ASSUMED, EXPIRED, HELD, LEARNT, PENDING, Changes, Correction, Record, StreamState, weighted
 
@@ -113,7 +113,8 @@ class Plan:
                     del self._records[made.id]
                 self._reject("conflict")
                 what = "stream" if record.stream != state.number else "score"
-                return taken(what, event.id, at)
+                sentence = f"id must be new or have the {what} it had, got {event.id!r} - at event {at}"
+                return Refusal("conflict", sentence, at, 409)
             found.append(record)
         self.begun.update(begun)
         for state, record in new:
@@ -180,8 +181,7 @@ class Plan:
         self.pending -= 1
         state.held += 1
         self.held += 1
-        self._touch(record)
-        self.changes.streams[state.name] = state
+        self._touch(record, state)
 
     def learn(self, state: StreamState, record: Record, status: int) -> None:
         """The outcome of a record is learnt now."""
@@ -199,8 +199,7 @@ class Plan:
             self.expired += 1
         self.learnt += 1
         self.operations.learn(state.name, record)
-        self._touch(record)
-        self.changes.streams[state.name] = state
+        self._touch(record, state)
 
     def give_up(self, state: StreamState, record: Record) -> None:
         """No outcome came in time: nothing is learnt, or what was agreed for this case."""
@@ -215,12 +214,14 @@ class Plan:
         self.pending -= 1
         state.expired += 1
         self.expired += 1
-        self._touch(record)
-        self.changes.streams[state.name] = state
+        self._touch(record, state)
 
-    def _touch(self, record: Record) -> None:
+    def _touch(self, record: Record, state: StreamState | None = None) -> None:
+        """The record is written, and its stream."""
         if not record.is_new:
             self._settled[record.id] = record
+        if state is not None:
+            self.changes.streams[state.name] = state
 
     def _reject(self, reason: EachStatus) -> EachStatus:
         self.rejected[reason] = self.rejected.get(reason, 0) + 1

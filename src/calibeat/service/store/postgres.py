@@ -361,15 +361,3 @@ class PostgresStore(Store):
         cursor = self._run(f"{head}unnest({arrays}){tail}", columns)
         self._pipeline.sync()  # only a session that was told to go on counts as idle: see HUNG
         return cursor
-
-    def commit(self) -> None:
-        """On the disk when this returns."""
-        self.connection.commit()
-
-    def rollback(self) -> None:
-        """As if the group had not been."""
-        self.connection.rollback()
-
-    def close(self) -> None:
-        """Let go of the database."""
-        self.connection.close()

@@ -65,7 +65,7 @@ _TABLES = (
 
 
 class Connection(Protocol):
-    """A database, as far as what is not hot needs to know it. Statements have question marks for their arguments."""
+    """A connection, as far as this file needs it. Statements have question marks for their arguments."""
 
     types: ClassVar[dict[str, str]]
 

@@ -359,10 +359,6 @@ class SqliteStore(Store):
         self.connection.commit()
         self._check_files()
 
-    def rollback(self) -> None:
-        """As if the group had not been."""
-        self.connection.rollback()
-
     def close(self) -> None:
         """Put the write-ahead log into the file, which is then the whole store, and let go of it."""
         self.rollback()

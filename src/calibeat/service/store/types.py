@@ -247,15 +247,6 @@ class Store(Protocol):
     def all_ranked(self) -> None:
         """Record that the places of all streams that were written are up to date."""
 
-    def commit(self) -> None:
-        """On the disk when this returns."""
-
-    def rollback(self) -> None:
-        """As if the group had not been."""
-
-    def close(self) -> None:
-        """Close the database."""
-
     def select(self, statement: str, arguments: tuple[Any, ...]) -> list[TableRow]:
         """The rows that a statement gives."""
 
@@ -263,6 +254,18 @@ class Store(Protocol):
         """A list as an argument of `one_of`."""
 
     # ---- the same in both databases -------------------------------------------------------------------------------
+
+    def commit(self) -> None:
+        """On the disk when this returns."""
+        self.connection.commit()
+
+    def rollback(self) -> None:
+        """As if the group had not been."""
+        self.connection.rollback()
+
+    def close(self) -> None:
+        """Close the database."""
+        self.connection.close()
 
     def read_streams(self, names: Collection[str]) -> dict[str, StreamState]:
         """The streams of these names, as they are now."""
