@@ -139,7 +139,13 @@ class Engine:
 
     @classmethod
     def open(cls, store_url: str, settings: EngineSettings, clock: Callable[[], float] = time.time) -> Engine:
-        """Open a store, or make one; settings that contradict the store are refused with a sentence."""
+        """Open a store, or make one.
+
+        Raises
+        ------
+        InvalidInput : the settings contradict the store, or the store cannot be used.
+        SnapshotMismatch : the store has another format, or its preset had other numbers.
+        """
         store = open_store(store_url)
         try:
             method, seed = settle_meta(store, settings)
@@ -162,7 +168,12 @@ class Engine:
     def submit(
         self, ticket: object, events: list[ForecastEvent] | list[OutcomeEvent], *, checked: bool = False
     ) -> None:
-        """Queue a request: forecasts or outcomes, not both. Never waits; a full queue or a bad event is a `Refusal`."""
+        """Queue a request: forecasts or outcomes, not both. It never waits.
+
+        Raises
+        ------
+        Refusal : an event is bad, the queue is full, or the engine stops.
+        """
         if not checked:  # HTTP checks while it reads
             check_events(events)
             if not events or any(type(event) is not type(events[0]) for event in events):
@@ -308,7 +319,7 @@ class Engine:
         self._streams.update(loaded)
 
     def _take_in_monitors(self, streams: list[StreamState]) -> None:
-        """The same for their monitors; one that the store does not have begins anew."""
+        """The same for their monitors. A monitor that the store does not have starts fresh."""
         known = [(state, state.monitor) for state in streams if state.monitor is not None]
         held = [self.store.read_after(state.number, first_unread(monitor)) for state, monitor in known]
         names = [state.name for state, _ in known]
@@ -346,7 +357,7 @@ class Engine:
             state.monitor = monitor
         for state, (count, pages, last) in zip(touched, alarms_of(self.bank, names), strict=True):
             if last is not None and count > state.alarms:
-                # Of several alarms in one group the last is told. It pages if any of them did.
+                # Of several alarms in one group the last is recorded. It pages if any of them did.
                 plan.changes.alarms.append(
                     NewAlarm(state.number, state.name, now, last.at, last.since, last.what, pages > state.pages)
                 )
@@ -366,7 +377,7 @@ class Engine:
     # ---- outcomes that are old enough, forecasts that are too old ---------------------------------------------------
 
     def _idle(self) -> float | None:
-        """How long to wait if nobody comes."""
+        """Seconds to wait for a request; None without a limit."""
         if self._unranked:
             return QUIET_SECONDS
         return AGE_SECONDS if self._has_ages else None
@@ -391,14 +402,14 @@ class Engine:
     # ---- inner ------------------------------------------------------------------------------------------------------
 
     def _tell(self, listener: Callable[[Any], None], what: Any) -> None:
-        """An error of those who listen must not stop the one who writes."""
+        """Call a listener. Its errors are logged and do not stop the engine."""
         try:
             listener(what)
         except Exception:  # noqa: BLE001 - whatever it is
             _log.exception("what was committed could not be delivered")
 
     def forget(self) -> None:
-        """A group was broken off: memory may be ahead of the store, and is read anew."""
+        """A group was aborted: drop the cached streams, which may be ahead of the store. They are read again."""
         self.store.rollback()
         self._streams.clear()
         for name in self._begun:
@@ -442,7 +453,7 @@ def settle_meta(store: Store, settings: EngineSettings) -> tuple[str, int]:
 
 
 def claim_meta(connection: Connection, method: str, seed: int, monitor: float | None) -> None:
-    """What a replay needs to know, in one statement; whoever comes second changes nothing."""
+    """Record what a replay needs, in one statement. The first process wins."""
     known = {"method": method, "seed": str(seed), "described": description_of(method), "monitor": json.dumps(monitor)}
     connection.run(
         "INSERT INTO meta (name, value) VALUES (?, ?), (?, ?), (?, ?), (?, ?) ON CONFLICT (name) DO NOTHING",

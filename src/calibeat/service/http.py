@@ -328,7 +328,7 @@ class Service:
 
 
 class AccessLog:
-    """Writes to standard error unless told otherwise. Headers, bodies and query strings are never written."""
+    """Writes a line of JSON for each request, by default to standard error; never headers, bodies or query strings."""
 
     def __init__(self, stream: TextIO | None = None) -> None:
         self._stream = sys.stderr if stream is None else stream
@@ -443,7 +443,7 @@ class Protocol(HttpToolsProtocol):
             )
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Whoever works for this client need not go on."""
+        """Cancel the work for this client."""
         self.pipeline.clear()
         if self.running is not None:
             self.running.disconnected = True
@@ -679,7 +679,7 @@ class Protocol(HttpToolsProtocol):
         refused[code] = refused.get(code, 0) + 1
 
     def _give_up(self, cycle: Any) -> bool:
-        """Nobody works for this request any more, and nothing is written for it -> whether its answer has begun."""
+        """Cancel a request: nothing more is written for it -> whether its answer has begun."""
         if cycle is None:
             return False
         has_begun = bool(cycle.response_started or cycle.response_complete)
@@ -754,7 +754,7 @@ class TlsListener:
     """Accepts connections of TLS. A socket counts from the moment when it is accepted.
 
     asyncio tells a protocol of its connection only after the handshake: sockets without one would take all descriptors.
-    Here the oldest of them has to go when there are too many, so that silent ones shut nobody out.
+    Here the oldest handshake is cancelled when there are too many, so that silent clients keep no others out.
     """
 
     def __init__(self, listener: socket.socket, make: Callable[[], Protocol], tls: Any, server: Server) -> None:
@@ -857,7 +857,7 @@ class Server(uvicorn.Server):
         return Protocol(config=self.config, server_state=self.server_state, app_state={})
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Nobody waits for a page that takes long."""
+        """Stop without waiting for slow pages."""
         self.service.reads.stop()
         await super().shutdown(sockets)
 

@@ -29,7 +29,7 @@ log = logging.getLogger("calibeat.service")
 
 @dataclass(frozen=True)
 class ServeOptions:
-    """Everything that `calibeat serve` can be told."""
+    """The options of `calibeat serve`."""
 
     store: str
     settings: EngineSettings = field(default_factory=EngineSettings)
@@ -135,8 +135,8 @@ class StoredTokens:
         except Exception:
             self.close()
             raise
-        scopes: dict[str, Scope] = {"write": "write", "read": "read"}
-        return [(bytes.fromhex(t.hash), scopes[t.scope] if t.revoked is None else None) for t in found]
+        scopes: dict[str, Scope] = {"write": "write"}
+        return [(bytes.fromhex(t.hash), scopes.get(t.scope, "read") if t.revoked is None else None) for t in found]
 
     def close(self) -> None:
         """Close the connection."""

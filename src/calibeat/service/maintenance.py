@@ -383,7 +383,7 @@ def replay_check(url: str, step: Step = _nothing) -> Replay:
 
 
 def _compare(connection: Any, bank: Bank, stream: LoggedStream, log: Log, structure: Structure, step: Step) -> str:
-    play, told = Play(bank, stream), max(stream.since, stream.base_seq)
+    play, first_kept = Play(bank, stream), max(stream.since, stream.base_seq)
     play.start(connection)
     count, first = 0, ""
     for part in pieces(log.of(stream)):
@@ -391,7 +391,7 @@ def _compare(connection: Any, bank: Bank, stream: LoggedStream, log: Log, struct
             structure.see(event)
         if structure.is_sound:
             for event, replayed, _ in play.feed([event for event in part if event.number >= stream.base_seq]):
-                if event.number >= told and replayed != event.forecast:
+                if event.number >= first_kept and replayed != event.forecast:
                     count += 1
                     first = first or f"the first {event.forecast!r} for {replayed!r} - at {event.nth}"
         step(len(part))
@@ -407,14 +407,18 @@ def _compare(connection: Any, bank: Bank, stream: LoggedStream, log: Log, struct
     return ""
 
 
-# ---- the state made anew --------------------------------------------------------------------------------------------
+# ---- rebuild --------------------------------------------------------------------------------------------------------
 
 
 def rebuild(url: str, method: str | None = None, step: Step = _nothing) -> Replay:
-    """Make the state anew from the log: for another method, or with the corrections that wait.
+    """Rebuild the state from the log: for another method, or with the corrections that wait.
 
-    Forecasts that were told stay as they were told. Pending forecasts get receipts of the new method, so that their
+    Forecasts that were answered stay as they are. Pending forecasts get receipts of the new method, so that their
     outcomes are learnt by it.
+
+    Raises
+    ------
+    UnknownMethod, InvalidInput : the method does not exist or does not live in a row, or the store is in use.
     """
     result = Replay()
     with owned(url) as connection:
@@ -423,7 +427,7 @@ def rebuild(url: str, method: str | None = None, step: Step = _nothing) -> Repla
         bank_from(meta, chosen)  # a bad name is noticed before the work
         result.corrected = apply_corrections(connection)
         for group in streams_of(connection, with_state=False):
-            # Without monitors: one is about the forecasts of one method, so they begin anew.
+            # Without monitors: one is about the forecasts of one method, so they start fresh.
             bank, log = bank_of(chosen, int(meta["seed"])), Log(connection, group)
             for stream in group:
                 structure = Structure(stream)
@@ -436,7 +440,7 @@ def rebuild(url: str, method: str | None = None, step: Step = _nothing) -> Repla
 
 
 def _rebuild(connection: Any, bank: Bank, stream: LoggedStream, log: Log, structure: Structure, step: Step) -> None:
-    """One stream made anew, with the receipts of those of its events that need them."""
+    """Rebuild one stream, and the receipts of those of its events that need them."""
     play, base = Play(bank, stream), stream.base
     is_based = stream.base_seq == 0
     for part in pieces(log.of(stream)):
@@ -522,10 +526,14 @@ def _correct_sums(connection: Any, stream: int, score: float, forecast: float, n
 
 
 def prune(url: str, older: float, now: float | None = None, step: Step = _nothing) -> int:
-    """Delete events that are settled and older than so many seconds -> how many. The state stays as it is.
+    """Delete events that are settled and older than `older` seconds -> how many. The state stays as it is.
 
-    What is deleted goes into the base of its stream, from which later replays start. Roll-ups stay. A store with
-    corrections that wait is refused: the base would hold what they correct, for ever.
+    What is deleted goes into the base of its stream, from which later replays start. Roll-ups stay.
+
+    Raises
+    ------
+    InvalidInput : the store is in use, or has corrections that wait (the base would keep what they correct).
+    SnapshotMismatch : the preset is not the one that the store was made with.
     """
     before = (time.time() if now is None else now) - older
     deleted = 0

@@ -292,7 +292,7 @@ class Plan:
         }
 
     def answer(self, at: int) -> Answer:
-        """What a request is told, once everything is on the disk."""
+        """The answer to a request, once everything is on the disk."""
         found = self.answers[at]
         if isinstance(found, list) and found and isinstance(found[0], Record):
             return [record.forecast for record in found]

@@ -89,7 +89,7 @@ class ReaderThread:
         self._is_stopping = False
 
     async def ask(self, ask: Callable[[Reader], Any]) -> Any:
-        """The answer to a question. Whoever is cancelled while it waits gives the question up."""
+        """The answer to a question. Cancelling the caller cancels the question."""
         question = Question(ask)
         try:
             return await asyncio.get_running_loop().run_in_executor(self._thread, self._answer, question)
@@ -422,7 +422,7 @@ async def read_body(receive: Receive, most: int) -> bytes:
 
 
 async def _while_wanted(request: Request, answer: Coroutine[Any, Any, Response]) -> Response:
-    """An answer; the work for it ends when the client leaves, or was told that it takes too long."""
+    """An answer. The work for it is cancelled when the client leaves or its time is over."""
     work, left = asyncio.create_task(answer), asyncio.create_task(_has_left(request))
     try:
         await asyncio.wait({work, left}, return_when=asyncio.FIRST_COMPLETED)

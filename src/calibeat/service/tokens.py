@@ -37,7 +37,7 @@ class TokenBook:
     """The tokens that are valid now. `refresh` replaces them; look-ups never touch the store.
 
     A store that never had a token needs none. The first one closes the service, and nothing opens it again while it
-    runs: whoever revokes a token wants to keep somebody out.
+    runs: revoking a token must keep its owner out.
     """
 
     def __init__(self, *, open_without_tokens: bool) -> None:

@@ -88,7 +88,7 @@ class Webhook:
     def _begin(self, connection: Any) -> None:
         connection.begin()
         begins = "INSERT INTO meta (name, value) VALUES (?, '1') ON CONFLICT (name) DO NOTHING"
-        if connection.run(begins, (BEGUN,)):  # once in the life of a store, whoever starts second
+        if connection.run(begins, (BEGUN,)):  # once in the life of a store
             connection.run("UPDATE alarm SET delivered = 1")
         connection.commit()
 

@@ -35,7 +35,13 @@ __all__ = [
 
 
 def open_store(url: str) -> Store:
-    """The store at a path, ``sqlite:///path`` or ``postgresql://...``; it is made if there is none."""
+    """The store at a path, ``sqlite:///path`` or ``postgresql://...``; it is made if there is none.
+
+    Raises
+    ------
+    InvalidInput : the address cannot be read, the store is in use, or the database does not answer.
+    SnapshotMismatch : the file or database is not a store of this format.
+    """
     path = sqlite_path(url)
     if path is not None:
         return SqliteStore(path)
@@ -64,7 +70,7 @@ def reading(url: str) -> Iterator[Any]:
 
 @contextmanager
 def owned(url: str, *, create: bool = False) -> Iterator[Any]:
-    """A connection of the only one who uses the store, in a transaction that is committed at the end.
+    """An exclusive connection to a store, in a transaction that is committed at the end.
 
     A store that is not there is an error, or is made first.
     """
@@ -95,7 +101,7 @@ def owned(url: str, *, create: bool = False) -> Iterator[Any]:
 
 @contextmanager
 def owned_store(url: str) -> Iterator[Store]:
-    """The store of the only one who uses it, for a command that writes events."""
+    """A store with exclusive use, for a command that writes events."""
     store = open_store(url)
     try:
         if sqlite_path(url) is None:

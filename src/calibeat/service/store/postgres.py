@@ -168,7 +168,7 @@ class PostgresConnection:
         return int(self.all("SELECT pg_database_size(current_database())")[0][0])
 
     def own(self) -> None:
-        """Be the only one who uses the store, or raise."""
+        """Take exclusive use of the store, or raise `InvalidInput`."""
         if not self.lock_use(shared=False):
             raise InvalidInput("store must not be in use for this, got one that a service writes - stop it first")
 
@@ -299,9 +299,9 @@ class PostgresStore(Store):
     def create(self, names: Collection[str]) -> dict[str, int]:
         """Make rows for new streams of these names -> their numbers. `write` fills them.
 
-        Whoever makes a stream has all locks of its group. So it can only wait for others who make streams, and all make
-        them in the order of the names: no two wait for each other. Python orders text by code point, as the collation
-        "C" does.
+        A process that makes a stream has all locks of its group. So it can only wait for others that make streams, and
+        all make them in the order of the names: no two wait for each other. Python orders text by code point, as the
+        collation "C" does.
         """
         with _unless_locked():
             rows = self._run(
@@ -337,7 +337,7 @@ class PostgresStore(Store):
         self._many(INSERT_ALARMS + _ALL_OF, rows.alarms, "bigint float8 bigint float8 text int2")
         self._many(INSERT_CORRECTIONS + _ALL_OF, rows.corrections, "bigint bigint int2 float8")
         if rows.totals is not None:
-            # The last one: who has this row has all others that it needs, so nobody waits in a circle.
+            # The last one: a process that has this row has all its other rows, so there is no deadlock.
             self._run(_ADD_TOTALS, (*rows.totals, self._writer))
             self._pipeline.sync()
         return written

@@ -44,7 +44,7 @@ from .types import (
 
 # ---- totals ---------------------------------------------------------------------------------------------------------
 #
-# The whole store in a few numbers, kept with every group, so that nobody has to add up all streams. Table `total` has a
+# The whole store in a few numbers, kept with every group, so that no reader adds up all streams. Table `total` has a
 # row for each writer. A group adds to its writer's row in its own transaction: the sums are those of the streams at
 # every moment, and two processes never wait for each other's row. Readers add up the rows.
 
@@ -92,7 +92,7 @@ def counted_totals(connection: Any) -> dict[str, float]:
 
 
 def recount_totals(connection: Any) -> None:
-    """Keep what all streams add up to, after a command that has changed them; nobody else may write meanwhile."""
+    """Keep what all streams add up to, after a command that has changed them. The caller has exclusive use."""
     connection.run("DELETE FROM total")
     connection.run("INSERT INTO total (writer) VALUES (0)")
     connection.run(ADD_TOTALS, (*counted_totals(connection).values(), 0))
@@ -262,7 +262,7 @@ class Hour:
 
 @dataclass(frozen=True)
 class AlarmInfo:
-    """An alarm: what is wrong, in which stream, since when, and when it was raised."""
+    """An alarm as the store has it."""
 
     number: int
     stream: str
@@ -275,7 +275,7 @@ class AlarmInfo:
 
 @dataclass(frozen=True)
 class AlarmRow(AlarmInfo):
-    """An alarm as the dashboard shows it."""
+    """An alarm: what is wrong, in which stream, since when, and when it was raised."""
 
     since_time: float | None  # when the forecast of `since` was made; None where that event is no longer stored
 
@@ -496,7 +496,7 @@ class Reader:
             return int(self._connection.version())
 
     def interrupt(self) -> None:
-        """End the statement that runs now, from another thread: whoever waits for it gets an error."""
+        """End the statement that runs now, from another thread: its caller gets an error."""
         self._connection.interrupt()
 
     def ping(self) -> None:

@@ -173,7 +173,7 @@ class SqliteConnection:
         try:
             copy.execute("PRAGMA journal_mode = OFF")  # half a copy is thrown away
             self.begin_reading()
-            self.tables()  # the moment; without it a copy would begin anew whenever somebody commits
+            self.tables()  # the moment; without it a copy would start again after every commit
             (copies,) = self.all("PRAGMA user_version")[0]
             self.database.backup(copy, pages=COPIED_AT_ONCE, progress=lambda *_: step(COPIED_AT_ONCE))
             copy.execute(f"PRAGMA user_version = {copies + 1}")  # so that it is known when it is put over the store
@@ -360,7 +360,7 @@ class SqliteStore(Store):
         self._check_files()
 
     def close(self) -> None:
-        """Put the write-ahead log into the file, which is then the whole store, and let go of it."""
+        """Put the write-ahead log into the file, which is then the whole store, and close it."""
         self.rollback()
         if _identity(self.path) == self._files[self.path]:
             self._check_content()  # if it raises, the process must end without closing: SQLite would use the log
