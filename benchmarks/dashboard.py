@@ -20,12 +20,10 @@ from typing import Any
 from urllib.parse import quote
 
 from benchmarks.table import show, verdict
-from calibeat.service.engine import Engine, Settings
+from calibeat.service.engine import Engine, EngineSettings
 from calibeat.service.events import ForecastEvent, OutcomeEvent
-from calibeat.service.store import open_reader, owned, totals
-from calibeat.service.store.overview import ORDERS as RANKS
-from calibeat.service.store.overview import ROWS, overview
-from calibeat.service.store.reader import ORDERS
+from calibeat.service.store import open_reader, owned
+from calibeat.service.store.queries import ORDERS, PAGE_ORDERS, PAGE_ROWS, counted_totals, overview
 
 EVENTS, QUICK_EVENTS = 1_000_000, 50_000
 SHAPES = {1: 36, 1_000: 6, 100_000: 6}  # streams: days of the events that are written
@@ -131,28 +129,30 @@ def lists(*, quick: bool) -> None:
         store = Path(folder) / "calibeat.db"
         _many_streams(store, count)
         reader = open_reader(str(store))
-        middle, page, now = f"s{count // 2}", count // ROWS // 2, time.time()
+        middle, page, now = f"s{count // 2}", count // PAGE_ROWS // 2, time.time()
         rows = [
-            ["totals, as /metrics asks for them", _cpu(reader.totals), _cpu(lambda: totals.counted(reader._connection))]
+            ["totals, as /metrics asks for them", _cpu(reader.totals), _cpu(lambda: counted_totals(reader._connection))]
         ]
         for order in ORDERS:
             scan = {"name": "name", "recent": "last_time DESC, name"}.get(order, f"{order} DESC, name")
             asked = f"SELECT name, sums FROM stream ORDER BY {scan} LIMIT {PAGE} OFFSET {count // 2}"  # noqa: S608
             first, later = (_cpu(lambda: reader.streams(after, PAGE, order)) for after in (None, middle))  # noqa: B023
             rows.append([f"/v1/streams by {order}", f"{first} {later}", _cpu(lambda: reader.select(asked))])  # noqa: B023
-        for order in RANKS:
+        for order in PAGE_ORDERS:
             first, later = (_cpu(lambda: overview(reader, now, order, page=at)) for at in (1, page))  # noqa: B023
             rows.append([f"the dashboard by {order}", f"{first} {later}", ""])
         found = _cpu(lambda: reader.streams(None, PAGE, "events", middle))
         rows.append(["/v1/streams, a search with one match", found, ""])
         reader.close()
     head = ["question", "CPU, ms", "all streams read, ms"]
-    notes = [f"Best of {REPEATS}. Pages: the first, and one in the middle; {PAGE} streams, {ROWS} on the dashboard."]
+    notes = [
+        f"Best of {REPEATS}. Pages: the first, and one in the middle; {PAGE} streams, {PAGE_ROWS} on the dashboard."
+    ]
     show(f"Lists of {count:,} streams", head, rows, notes)
 
 
 def _many_streams(store: Path, count: int) -> None:
-    engine = Engine.open(str(store), Settings(method="tops"))
+    engine = Engine.open(str(store), EngineSettings(method="tops"))
     for first in range(0, count, 10_000):
         here = range(first, first + 10_000)
         engine.process([(None, [ForecastEvent(f"s{i}", f"e{i}", i * 0.618 % 1.0) for i in here])])

@@ -18,7 +18,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from calibeat.hosts.bank import Bank
-from calibeat.service.setup import warm
+from calibeat.service.engine import warm
 from calibeat.service.wire import (
     ForecastAnswer,
     ForecastAnswers,

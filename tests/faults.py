@@ -44,7 +44,7 @@ def nurse(methods: list[str]) -> None:
     """Fork a service for each line, and tell which were born and which have ended."""
     from calibeat.core.method import method_named
     from calibeat.hosts.bank import Bank
-    from calibeat.service.setup import warm
+    from calibeat.service.engine import warm
 
     for module in ("cli.serve", "service.main"):  # what a service needs
         import_module(f"calibeat.{module}")

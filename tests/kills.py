@@ -51,9 +51,9 @@ def requests() -> Iterator[tuple[Any, list[Any]]]:
 
 def serve(url: str, method: str) -> None:
     """An engine behind two pipes."""
-    from calibeat.service.engine import Engine, Settings
+    from calibeat.service.engine import Engine, EngineSettings
 
-    engine = Engine.open(url, Settings(method=method))
+    engine = Engine.open(url, EngineSettings(method=method))
     engine.start(deliver)
     for ticket, events in requests():
         engine.submit(ticket, events)

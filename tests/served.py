@@ -15,12 +15,12 @@ from typing import Any
 
 import httpx
 
-from calibeat.service.main import Options, serve
-from calibeat.service.settings import Settings
+from calibeat.service.engine import EngineSettings
+from calibeat.service.main import ServeOptions, serve
 
 
 @contextmanager
-def service_here(store: object, *, settings: Settings | None = None, **options: Any) -> Iterator[str]:
+def service_here(store: object, *, settings: EngineSettings | None = None, **options: Any) -> Iterator[str]:
     """A service on a thread -> its address."""
     ready: list[tuple[str, Callable[[], None]]] = []
     failed: list[BaseException] = []
@@ -32,7 +32,9 @@ def service_here(store: object, *, settings: Settings | None = None, **options: 
 
     def run() -> None:
         try:
-            serve(Options(str(store), settings or Settings(method="ops"), **{"port": 0, **options}), announce)
+            serve(
+                ServeOptions(str(store), settings or EngineSettings(method="ops"), **{"port": 0, **options}), announce
+            )
         except BaseException as error:  # noqa: BLE001 - raised again below
             failed.append(error)
             is_ready.set()

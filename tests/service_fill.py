@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from calibeat.service.engine import Engine, Settings
+from calibeat.service.engine import Engine, EngineSettings
 from calibeat.service.events import ForecastEvent, OutcomeEvent
 
 END = 1_790_000_000.0  # 21 September 2026, a Monday
@@ -56,7 +56,9 @@ def fill(
     due = times + median[which] * rng.lognormal(0.0, 0.7, events)
     due[rng.random(events) < never[which]] = np.inf
     clock = [end]
-    engine = Engine.open(str(path), Settings(method=method, monitor=monitor, expire=expire), clock=lambda: clock[0])
+    engine = Engine.open(
+        str(path), EngineSettings(method=method, monitor=monitor, expire=expire), clock=lambda: clock[0]
+    )
     order, told = np.argsort(due), 0
     in_order = due[order]
     names = [stream.name for stream in streams]

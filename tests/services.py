@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from calibeat.service.engine import Engine, Settings
+from calibeat.service.engine import Engine, EngineSettings
 from calibeat.service.events import ForecastEvent, OutcomeEvent, Refusal
 
 DAY = 86_400.0
@@ -20,7 +20,7 @@ class Desk:
 
     def __init__(self, url: str, **settings: Any) -> None:
         self.now = START
-        self.engine = Engine.open(url, Settings(**{"method": "tops", **settings}), lambda: self.now)
+        self.engine = Engine.open(url, EngineSettings(**{"method": "tops", **settings}), lambda: self.now)
 
     def ask(self, *events: tuple[Any, ...]) -> Any:
         """A request of forecasts: (stream, id, score[, time])."""

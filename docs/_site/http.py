@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from calibeat.service.limits import DEFAULT
 from calibeat.service.openapi import document
+from calibeat.service.wire import DEFAULT_LIMITS
 
 from .pages import table, write
 
@@ -83,7 +83,7 @@ def component(name: str, schema: dict[str, Any]) -> list[str]:
 
 def generate() -> None:
     """The page."""
-    told = document(DEFAULT)
+    told = document(DEFAULT_LIMITS)
     calls = [(path, verb, one) for path, verbs in told["paths"].items() for verb, one in verbs.items()]
     parts = [
         ABOUT,

@@ -108,7 +108,7 @@ def test_an_import_leaves_the_monitor_of_the_store_alone(tmp_path: Path, capsys:
 
 
 def test_a_long_log_is_read_in_pieces(store: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("calibeat.service.export.ROWS", 70)
+    monkeypatch.setattr("calibeat.service.transfer.EXPORTED_AT_ONCE", 70)
     log = tmp_path / "log.parquet"
     assert main(["store", "export", str(log), "--store", f"sqlite:///{store}"]) == 0
     assert pq.read_table(log).num_rows == 300

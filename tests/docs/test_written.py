@@ -15,8 +15,8 @@ import calibeat
 from calibeat.cli import main as cli
 from calibeat.core.method import PRESETS
 from calibeat.errors import CalibeatError
-from calibeat.service.limits import DEFAULT
 from calibeat.service.openapi import document
+from calibeat.service.wire import DEFAULT_LIMITS
 
 HEADINGS = (
     "Formula",
@@ -64,7 +64,7 @@ def test_every_adapter_has_a_page(folder: Path) -> None:
 
 def test_every_call_of_the_service_is_documented(folder: Path) -> None:
     page = (folder / "reference/http.md").read_text()
-    for path, verbs in document(DEFAULT)["paths"].items():
+    for path, verbs in document(DEFAULT_LIMITS)["paths"].items():
         for verb in verbs:
             assert f"### {verb.upper()} {path}\n" in page, path
 

@@ -15,7 +15,7 @@ from selenium.webdriver import ActionChains, Keys
 from served import service_apart, service_here, wait_until
 from service_fill import Stream, fill
 
-from calibeat.service.settings import Settings
+from calibeat.service.engine import EngineSettings
 
 DAY = 86_400.0
 HOSTILE = [
@@ -41,7 +41,7 @@ def url(tmp_path_factory):
     """Forty days of four streams, and some with names that somebody chose to do harm."""
     store = tmp_path_factory.mktemp("dashboard") / "calibeat.db"
     fill(store, STREAMS, 20_000, 40, end=time.time())
-    with service_here(store, settings=Settings(expire=7 * DAY, monitor=20_000.0)) as address:
+    with service_here(store, settings=EngineSettings(expire=7 * DAY, monitor=20_000.0)) as address:
         events = [{"stream": name, "id": f"h{i}", "score": 0.5} for i, name in enumerate(HOSTILE)]
         httpx.post(f"{address}/v1/forecasts", json={"events": events}).raise_for_status()
         yield address

@@ -13,7 +13,7 @@ import pytest
 from services import DAY, desk
 
 from calibeat import Bank, InvalidInput, SnapshotMismatch
-from calibeat.service.engine import Engine, Settings
+from calibeat.service.engine import Engine, EngineSettings
 from calibeat.service.events import ForecastEvent, OutcomeEvent, Refusal
 from calibeat.service.maintenance import check, replay_check
 
@@ -34,7 +34,7 @@ def test_the_same_id_again_is_the_stored_forecast(url: str) -> None:
         told = service.ask(("paris", "e1", 0.83))
         service.tell(("paris", "e1", 1))
         assert service.ask(("paris", "e1", 0.83)) == told
-        assert service.engine.numbers.forecasts == 1 and service.engine.numbers.repeated_forecasts == 1
+        assert service.engine.counters.forecasts == 1 and service.engine.counters.repeated_forecasts == 1
 
 
 @pytest.mark.parametrize("other", [("paris", "e1", 0.5), ("rome", "e1", 0.83)])
@@ -105,7 +105,7 @@ def test_each_outcome_of_a_batch_has_its_own_status(url: str) -> None:
         )
         assert statuses == ["learnt", "repeated", "repeated", "conflict", "unknown"]
         assert service.tell(("paris", "e3", 1), ("nowhere", "e3", 1)) == ["unknown", "unknown"]
-        assert service.engine.numbers.rejected == {"conflict": 1, "unknown": 3}
+        assert service.engine.counters.rejected == {"conflict": 1, "unknown": 3}
 
 
 def test_requests_of_a_group_see_what_the_ones_before_did(url: str, tmp_path: Path) -> None:
@@ -153,42 +153,42 @@ def test_a_store_remembers_its_method_and_seed(url: str) -> None:
     with desk(url, method=None) as service:
         assert service.engine.bank.method == Bank("ops").method and service.engine.bank.seed == 7
     with pytest.raises(InvalidInput, match="method must be that of the store, 'ops', got 'tops' - `calibeat store rep"):
-        Engine.open(url, Settings(method="tops"))
+        Engine.open(url, EngineSettings(method="tops"))
     with pytest.raises(InvalidInput, match="seed must be that of the store, 7, got 8"):
-        Engine.open(url, Settings(seed=8))
+        Engine.open(url, EngineSettings(seed=8))
 
 
 def test_a_preset_that_has_changed_is_noticed(url: str) -> None:
     with desk(url) as service:
         service.engine.store.connection.run("UPDATE meta SET value = 'other' WHERE name = 'described'")
     with pytest.raises(SnapshotMismatch, match="store must be used with the 'tops' that it was made with"):
-        Engine.open(url, Settings())
+        Engine.open(url, EngineSettings())
 
 
 def test_a_method_that_needs_its_past_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InvalidInput, match="method must be one that lives in a row"):
-        Engine.open(str(tmp_path / "a.db"), Settings(method="fps"))
+        Engine.open(str(tmp_path / "a.db"), EngineSettings(method="fps"))
 
 
 # ---- the thread -----------------------------------------------------------------------------------------------------
 
 
 def test_requests_that_wait_become_one_group_and_stop_finishes_them(tmp_path: Path) -> None:
-    engine = Engine.open(str(tmp_path / "a.db"), Settings(method="tops"))
+    engine = Engine.open(str(tmp_path / "a.db"), EngineSettings(method="tops"))
     for at in range(10):
         engine.submit(at, [ForecastEvent("paris", f"e{at}", 0.5)])
     heard: list[Any] = []
     engine.start(heard.append)
     engine.stop()
     assert [ticket for ticket, _ in heard[0]] == list(range(10)) and len(heard) == 1
-    assert engine.numbers.groups == 1 and engine.numbers.group_size.sum == 10 and engine.numbers.queued == 0
+    assert engine.counters.groups == 1 and engine.counters.group_size.sum == 10 and engine.counters.queued == 0
     with pytest.raises(Refusal, match="the service must run") as caught:
         engine.submit(1, [ForecastEvent("paris", "e", 0.5)])
     assert caught.value.status == 503
 
 
 def test_a_group_is_bounded(tmp_path: Path) -> None:
-    engine = Engine.open(str(tmp_path / "a.db"), Settings(method="tops", group=4))
+    engine = Engine.open(str(tmp_path / "a.db"), EngineSettings(method="tops", group=4))
     for at in range(10):
         engine.submit(at, [ForecastEvent("paris", f"e{at}", 0.5)])
     heard: list[Any] = []
@@ -199,7 +199,7 @@ def test_a_group_is_bounded(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("limit", [{"queue": 3}, {"queue_events": 3}])
 def test_a_full_queue_refuses(tmp_path: Path, limit: dict[str, int]) -> None:
-    engine = Engine.open(str(tmp_path / "a.db"), Settings(method="tops", **limit))
+    engine = Engine.open(str(tmp_path / "a.db"), EngineSettings(method="tops", **limit))
     for at in range(3):
         engine.submit(at, [ForecastEvent("paris", f"e{at}", 0.5)])
     with pytest.raises(Refusal, match="the queue must have room") as caught:
@@ -218,7 +218,7 @@ def test_an_error_of_those_who_answer_does_not_stop_the_writer(
         done.put(answers)
         raise ConnectionResetError("the client went away")
 
-    engine = Engine.open(str(tmp_path / "a.db"), Settings(method="tops"))
+    engine = Engine.open(str(tmp_path / "a.db"), EngineSettings(method="tops"))
     engine.start(deliver)
     for name in ("e1", "e2"):
         engine.submit(name, [ForecastEvent("paris", name, 0.5)])
@@ -228,7 +228,7 @@ def test_an_error_of_those_who_answer_does_not_stop_the_writer(
 
 
 def test_only_forecasts_or_only_outcomes_may_be_submitted(tmp_path: Path) -> None:
-    engine = Engine.open(str(tmp_path / "a.db"), Settings(method="tops"))
+    engine = Engine.open(str(tmp_path / "a.db"), EngineSettings(method="tops"))
     for events in ([], [ForecastEvent("a", "b", 0.5), OutcomeEvent("a", "b", 1)]):
         with pytest.raises(Refusal, match="events must be one or more of one kind"):
             engine.submit(0, events)  # type: ignore[arg-type]
@@ -236,7 +236,7 @@ def test_only_forecasts_or_only_outcomes_may_be_submitted(tmp_path: Path) -> Non
 
 
 def test_a_failed_commit_ends_it_and_nobody_is_answered(tmp_path: Path) -> None:
-    engine = Engine.open(str(tmp_path / "a.db"), Settings(method="tops"))
+    engine = Engine.open(str(tmp_path / "a.db"), EngineSettings(method="tops"))
     heard: list[Any] = []
     ended = threading.Event()
     messages: list[str] = []
@@ -262,4 +262,4 @@ def test_settings_are_checked() -> None:
         ({"queue": 0}, "queue must be a whole number"),
     ):
         with pytest.raises(InvalidInput, match=sentence):
-            Settings(**bad)  # type: ignore[arg-type]
+            EngineSettings(**bad)  # type: ignore[arg-type]

@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from calibeat.service.events import LATEST, ForecastEvent, OutcomeEvent, Refusal, check_events
+from calibeat.service.events import LATEST_TIME, ForecastEvent, OutcomeEvent, Refusal, check_events
 
 
 @pytest.mark.parametrize("score", [0.0, 1.0, 0.5])
 def test_good_events_pass(score: float) -> None:
     check_events([ForecastEvent("Paris é 東京", "x" * 200, score), ForecastEvent("a", "b", score, 0.0)])
-    check_events([OutcomeEvent("a", "b", 1, LATEST), OutcomeEvent("a", "b", 0, 5)])
+    check_events([OutcomeEvent("a", "b", 1, LATEST_TIME), OutcomeEvent("a", "b", 0, 5)])
 
 
 BAD: list[tuple[Any, str]] = [

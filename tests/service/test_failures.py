@@ -21,7 +21,7 @@ from postgres import Postgres
 from services import desk
 
 from calibeat import InvalidInput, SnapshotMismatch
-from calibeat.service.engine import FATAL, Engine, Settings
+from calibeat.service.engine import FATAL, Engine, EngineSettings
 from calibeat.service.events import ForecastEvent, Refusal
 from calibeat.service.maintenance import check, info, replay_check
 from calibeat.service.plan import Plan
@@ -184,7 +184,7 @@ def test_a_fault_of_ours_refuses_one_request_and_serves_the_others(
         assert isinstance(answers["a"], list) and isinstance(answers["b"], list)
         assert isinstance(answers["bad"], Refusal) and answers["bad"].status == 500
         assert "a fault" not in answers["bad"].message and "a fault" in caplog.text
-        assert service.engine.numbers.rejected["internal"] == 1 and "a group could not be done" in caplog.text
+        assert service.engine.counters.rejected["internal"] == 1 and "a group could not be done" in caplog.text
     assert replay_check(url).is_same and check(url) == []
 
 
@@ -203,7 +203,7 @@ def test_postgres_restarted_under_load(server: Postgres, tmp_path: Path) -> None
 
 def test_no_server_is_a_sentence() -> None:
     with pytest.raises(InvalidInput, match="store must be a PostgreSQL that answers, got:"):
-        Engine.open("postgresql://localhost:1/none", Settings())
+        Engine.open("postgresql://localhost:1/none", EngineSettings())
 
 
 def test_two_workers_with_kills(server: Postgres) -> None:

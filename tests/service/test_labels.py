@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 from services import DAY, START, desk
 
-from calibeat.service.engine import Engine, Settings
+from calibeat.service.engine import Engine, EngineSettings
 from calibeat.service.events import ForecastEvent, OutcomeEvent
 from calibeat.service.maintenance import check, info, rebuild, replay_check
 from calibeat.service.store import open_connection, open_reader
-from calibeat.service.store.reader import Delay
+from calibeat.service.store.queries import Delay
 
 
 def whole(url: str) -> bool:
@@ -32,9 +32,9 @@ def test_ones_and_zeros_are_learnt_at_the_same_age(url: str) -> None:
         unlearnt = service.ask(("paris", "e3", 0.8))
         assert unlearnt == service.ask(("paris", "e2", 0.8))
         service.tick(6 * DAY - 1.0)
-        assert service.engine.numbers.outcomes == 0
+        assert service.engine.counters.outcomes == 0
         service.tick(2.0)  # nobody has to come for it
-        assert service.engine.numbers.outcomes == 1
+        assert service.engine.counters.outcomes == 1
         assert service.ask(("paris", "e4", 0.8)) != unlearnt
         assert service.tell(("paris", "e2", 0)) == ["learnt"]  # old enough when it comes
         assert service.tell(("paris", "e1", 1)) == ["repeated"]
@@ -47,7 +47,7 @@ def test_what_is_held_survives_a_restart(url: str) -> None:
         service.tell(("paris", "e1", 1))
     with desk(url, mature=7 * DAY) as service:
         service.tick(7 * DAY + 1.0)
-        assert service.engine.numbers.outcomes == 1
+        assert service.engine.counters.outcomes == 1
     assert whole(url)
 
 
@@ -66,14 +66,14 @@ def test_a_forecast_and_its_outcome_in_one_group_are_held_too(url: str) -> None:
     with desk(url, mature=DAY) as service:
         service.group([ForecastEvent("paris", "e1", 0.8)], [OutcomeEvent("paris", "e1", 1)])
         service.tick(DAY)
-        assert service.engine.numbers.outcomes == 1
+        assert service.engine.counters.outcomes == 1
     assert whole(url)
 
 
 def test_the_thread_looks_by_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("calibeat.service.engine.LOOK", 0.01)
+    monkeypatch.setattr("calibeat.service.engine.AGE_SECONDS", 0.01)
     now = [START]
-    engine = Engine.open(str(tmp_path / "a.db"), Settings(method="tops", mature=DAY), clock=lambda: now[0])
+    engine = Engine.open(str(tmp_path / "a.db"), EngineSettings(method="tops", mature=DAY), clock=lambda: now[0])
     heard: queue.SimpleQueue[object] = queue.SimpleQueue()
     engine.start(heard.put)
     engine.submit(0, [ForecastEvent("paris", "e1", 0.8)])
@@ -81,7 +81,7 @@ def test_the_thread_looks_by_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     while heard.get(timeout=60) == []:
         pass
     now[0] += 2 * DAY
-    while engine.numbers.outcomes == 0:
+    while engine.counters.outcomes == 0:
         assert heard.get(timeout=60) is not None
     engine.stop()
 
@@ -93,12 +93,12 @@ def test_a_forecast_without_an_outcome_expires(url: str) -> None:
     with desk(url, expire=30 * DAY) as service:
         service.ask(("paris", "e1", 0.8), ("paris", "e2", 0.8))
         service.tell(("paris", "e1", 1))
-        assert service.engine.numbers.pending == 1
+        assert service.engine.counters.pending == 1
         service.tick(30 * DAY + 1.0)
-        assert (service.engine.numbers.expired, service.engine.numbers.pending) == (1, 0)
+        assert (service.engine.counters.expired, service.engine.counters.pending) == (1, 0)
         assert service.tell(("paris", "e2", 1)) == ["expired"]
         assert service.ask(("paris", "e2", 0.8)) == service.ask(("paris", "e1", 0.8))  # what was told stays told
-        assert service.engine.numbers.outcomes == 1  # nothing was learnt from it
+        assert service.engine.counters.outcomes == 1  # nothing was learnt from it
     found = info(url)
     assert (found["pending"], found["expired"], found["outcomes"]) == (0, 1, 1)
     assert whole(url)
@@ -116,14 +116,14 @@ def test_expired_forecasts_may_count_as_zero(url: str, tmp_path: Path) -> None:
 
 
 def test_many_expire_in_pieces(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("calibeat.service.engine.AT_ONCE", 4)
+    monkeypatch.setattr("calibeat.service.engine.AGED_AT_ONCE", 4)
     with desk(url, expire=DAY) as service:
         service.ask(*[(f"s{i % 3}", f"e{i}", 0.5) for i in range(10)])
         service.tick(2 * DAY)
-        assert service.engine.numbers.expired == 4
+        assert service.engine.counters.expired == 4
         service.tick()
         service.tick()
-        assert service.engine.numbers.expired == 10
+        assert service.engine.counters.expired == 10
     assert whole(url)
 
 
@@ -192,7 +192,7 @@ def test_correcting_back_is_a_correction(url: str) -> None:
 
 
 def test_the_last_correction_counts_whatever_its_time(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("calibeat.service.maintenance.AT_ONCE", 1)
+    monkeypatch.setattr("calibeat.service.maintenance.CORRECTIONS_AT_ONCE", 1)
     with desk(url, corrections=True) as service:
         service.ask(("paris", "e1", 0.8), ("paris", "e2", 0.8), ("rome", "e3", 0.8))
         service.tell(("paris", "e1", 1), ("paris", "e2", 1), ("rome", "e3", 1))
@@ -255,10 +255,10 @@ def test_a_clock_that_goes_back_does_no_harm(url: str) -> None:
         service.ask(("paris", "e2", 0.8))
         assert service.tell(("paris", "e1", 1), ("paris", "e2", 0)) == ["held", "held"]
         service.tick(61.0)
-        assert service.engine.numbers.outcomes == 1  # e2 is old enough, whatever the clock said before
+        assert service.engine.counters.outcomes == 1  # e2 is old enough, whatever the clock said before
         service.ask(("paris", "e3", 0.8))
         service.now -= 5 * DAY
         assert service.tell(("paris", "e3", 1)) == ["held"]
         service.tick(30 * DAY)
-        assert service.engine.numbers.outcomes == 3
+        assert service.engine.counters.outcomes == 3
     assert whole(url)

@@ -13,10 +13,10 @@ from services import DAY, START, desk
 
 from calibeat import Bank, InvalidInput, UnknownMethod
 from calibeat.core.stats import STATS
-from calibeat.service import replay
-from calibeat.service.bankfile import import_bank
+from calibeat.service import maintenance
 from calibeat.service.maintenance import check, info, prune, rebuild, replay_check
 from calibeat.service.store import open_connection
+from calibeat.service.transfer import import_bank
 
 
 def forecast_of(url: str, stream: str, name: str, score: float, **settings: Any) -> float:
@@ -38,8 +38,8 @@ def test_the_replay_gives_the_same_rows(url: str, method: str) -> None:
 
 
 def test_long_streams_are_replayed_in_pieces(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(replay, "AT_ONCE", 7)
-    monkeypatch.setattr(replay, "STREAMS", 2)
+    monkeypatch.setattr(maintenance, "OPERATIONS_AT_ONCE", 7)
+    monkeypatch.setattr(maintenance, "STREAMS_AT_ONCE", 2)
     with desk(url) as service:
         service.play(80)
     assert replay_check(url).is_same
@@ -98,7 +98,7 @@ ROLLUP_DAMAGE = {
 
 @pytest.mark.parametrize("where", ROLLUP_DAMAGE)
 def test_roll_ups_are_compared_in_pieces(url: str, monkeypatch: pytest.MonkeyPatch, where: str) -> None:
-    monkeypatch.setattr(replay, "AT_ONCE", 3)
+    monkeypatch.setattr(maintenance, "OPERATIONS_AT_ONCE", 3)
     with desk(url) as service:
         service.play(80, streams=1)  # hours of several pieces, and pieces of several hours
         for hour in range(8):
@@ -132,7 +132,7 @@ def peak(work: Any) -> int:
 
 def test_memory_does_not_grow_with_a_stream(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of all but the receipts of forecasts whose outcome comes later: here there are at most 600 of them."""
-    monkeypatch.setattr(replay, "AT_ONCE", 200)
+    monkeypatch.setattr(maintenance, "OPERATIONS_AT_ONCE", 200)
     monkeypatch.setattr("calibeat.service.store.postgres._AT_ONCE", 200)
     peaks: list[list[int]] = []
     done = 0

@@ -35,7 +35,7 @@ def test_alarms_are_stored_and_told_once(url: str) -> None:
         go_wrong(service, 500, first=1500, share=0.9)
         told = len(heard)
         assert told >= 1 and heard[0].name == "wrong" and heard[0].what and heard[0].page
-        assert service.engine.numbers.alarms == told
+        assert service.engine.counters.alarms == told
         service.ask(("other", "x", 0.5))
         assert len(heard) == told
     reader = open_reader(url)

@@ -24,9 +24,9 @@ from schemathesis.specs.openapi.checks import (
 )
 from served import service_here
 
-from calibeat.service.limits import Limits
 from calibeat.service.openapi import document
-from calibeat.service.reads import Routes, cold_routes
+from calibeat.service.routes import Routes, other_routes
+from calibeat.service.wire import Limits
 
 NOT_DESCRIBED = {"/", "/login", "/logout", "/static/{name}", "/v1/streams/{rest:path}"}  # the page, and one for four
 
@@ -61,15 +61,15 @@ def check(schema: dict[str, Any], operation: dict[str, Any], answer: httpx.Respo
 
 
 def test_every_route_is_described(schema: dict[str, Any]) -> None:
-    from calibeat.service.app import Service
+    from calibeat.service.http import Service
 
     class Part:
-        hot_methods = Service.hot_methods
+        event_methods = Service.event_methods
         reads = None
 
     served = {
         (route.path, method.lower())  # type: ignore[attr-defined]
-        for route in cold_routes(Part()).routes  # type: ignore[arg-type]
+        for route in other_routes(Part()).routes  # type: ignore[arg-type]
         for method in route.methods - {"HEAD"}  # type: ignore[attr-defined]
         if route.path not in NOT_DESCRIBED  # type: ignore[attr-defined]
     }

@@ -12,10 +12,10 @@ import httpx
 from served import service_here
 
 from calibeat.cli.main import parser
-from calibeat.service.events import LONGEST
-from calibeat.service.limits import DEFAULT
+from calibeat.service.engine import EngineSettings
+from calibeat.service.events import LONGEST_NAME
 from calibeat.service.openapi import document
-from calibeat.service.settings import Settings
+from calibeat.service.wire import DEFAULT_LIMITS
 
 PAGE = (Path(__file__).parents[2] / "docs" / "service.md").read_text()
 ADDRESS = "http://127.0.0.1:8377"
@@ -25,7 +25,7 @@ def test_the_commands_and_the_program_of_the_page_do_what_it_shows(tmp_path: Pat
     shown = re.findall(r"^\$ (curl .*)\n(\{.*)$", PAGE, re.MULTILINE)
     assert len(shown) == 4
     program, expected = re.search(r"```python\n(.*?)```\n```text\n(.*?)```", PAGE, re.DOTALL).groups()  # type: ignore[union-attr]
-    with service_here(tmp_path / "calibeat.db", settings=Settings(method="auto")) as url:
+    with service_here(tmp_path / "calibeat.db", settings=EngineSettings(method="auto")) as url:
         with httpx.Client() as http:
             for command, answer in shown:
                 _, _, option, body, address = shlex.split(command)
@@ -47,13 +47,13 @@ def test_every_option_and_every_path_is_on_the_page() -> None:
     for action in serve._actions:
         for option in action.option_strings:
             assert option in PAGE or option in hidden | {"-h"}, option
-    for path in document(DEFAULT)["paths"]:
+    for path in document(DEFAULT_LIMITS)["paths"]:
         assert path in PAGE or path.rpartition("}")[2] in PAGE, path
 
 
 def test_the_limits_of_the_page_are_the_limits() -> None:
-    assert f"{DEFAULT.events:,}" in PAGE and f"{DEFAULT.connections:,}" in PAGE
-    assert f"{DEFAULT.body // 2**20} MiB" in PAGE and f"1 to {LONGEST} characters" in PAGE
-    for seconds in (DEFAULT.request_seconds, DEFAULT.answer_seconds, DEFAULT.idle_seconds):
+    assert f"{DEFAULT_LIMITS.events:,}" in PAGE and f"{DEFAULT_LIMITS.connections:,}" in PAGE
+    assert f"{DEFAULT_LIMITS.body // 2**20} MiB" in PAGE and f"1 to {LONGEST_NAME} characters" in PAGE
+    for seconds in (DEFAULT_LIMITS.request_seconds, DEFAULT_LIMITS.answer_seconds, DEFAULT_LIMITS.idle_seconds):
         assert f"| {seconds:.0f} s |" in PAGE
-    assert f"{Settings().queue_events:,}, in {Settings().queue:,} requests" in PAGE
+    assert f"{EngineSettings().queue_events:,}, in {EngineSettings().queue:,} requests" in PAGE

@@ -220,8 +220,8 @@ def test_what_comes_of_age_is_done_once(server: Postgres) -> None:
         assert info(url)["outcomes"] == 2
         two.tick(40 * DAY)
         one.tick(40 * DAY)
-        assert (one.engine.numbers.outcomes, two.engine.numbers.outcomes) == (2, 0)
-        assert (one.engine.numbers.expired, two.engine.numbers.expired) == (0, 2)
+        assert (one.engine.counters.outcomes, two.engine.counters.outcomes) == (2, 0)
+        assert (one.engine.counters.expired, two.engine.counters.expired) == (0, 2)
         assert (info(url)["outcomes"], info(url)["expired"]) == (2, 2)
     assert replay_check(url).is_same and check(url) == []
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from calibeat.core.jit import compiled, plain
-from calibeat.service.rollups import Books, errors_of
+from calibeat.service.rollups import Rollups, errors_of
 from calibeat.service.store.types import BRIER, DELAYS, LOG_LOSS, RAW_BRIER, RAW_LOG_LOSS, SUMS, TENTHS
 
 STREAMS = [3, 8, 11]
@@ -27,7 +27,7 @@ def test_sums_and_roll_ups_are_those_of_the_operations(way: Any, monkeypatch: py
     outcome = rng.choice([math.nan, 0.0, 1.0], n).tolist()
     age = rng.choice([-5.0, 0.0, 0.9, 1.0, 3.0, 100.0, 1e30], n).tolist()
     before = np.random.default_rng(1).random((3, SUMS))
-    books = Books(
+    books = Rollups(
         streams=stream,
         times=time,
         scores=score,
@@ -70,6 +70,6 @@ def test_sums_and_roll_ups_are_those_of_the_operations(way: Any, monkeypatch: py
 
 def test_streams_without_an_operation_keep_their_sums() -> None:
     kept = [np.arange(float(SUMS)).tobytes(), bytes(8 * SUMS)]
-    books = Books(streams=[], times=[], scores=[], forecasts=[], outcomes=[], ages=[], numbers=[5, 6], sums=kept)
+    books = Rollups(streams=[], times=[], scores=[], forecasts=[], outcomes=[], ages=[], numbers=[5, 6], sums=kept)
     assert books.sums == kept and books.rollups == []
     assert books.errors[0] != (None, None) == books.errors[1]

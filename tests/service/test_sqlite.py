@@ -20,7 +20,7 @@ from services import desk
 
 from calibeat import InvalidInput, SnapshotMismatch
 from calibeat.cli.main import main
-from calibeat.service.engine import FATAL, Settings
+from calibeat.service.engine import FATAL, EngineSettings
 from calibeat.service.maintenance import check, info, prune, replay_check
 from calibeat.service.store import StoreBusy, backup, is_store, open_connection, open_reader, open_store, owned
 from calibeat.service.store.sqlite import Overtaken, StoreGone, _stamp
@@ -129,7 +129,7 @@ def test_a_program_that_reads_at_the_end_is_told_of(
 
 def test_a_backup_made_while_serving_is_the_store_at_one_moment(path: Path, tmp_path: Path) -> None:
     copies = [tmp_path / f"copy{n}.db" for n in range(3)]
-    with service_here(path, settings=Settings(method="tops")) as url:
+    with service_here(path, settings=EngineSettings(method="tops")) as url:
         told: list[dict[str, float]] = []
         stopping = threading.Event()
 

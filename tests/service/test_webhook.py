@@ -21,7 +21,7 @@ from postgres import Postgres
 from served import service_apart, service_here, wait_until
 
 from calibeat.errors import InvalidInput
-from calibeat.service.settings import Settings
+from calibeat.service.engine import EngineSettings
 from calibeat.service.store import open_connection, open_store
 from calibeat.service.webhook import Webhook, read_secret, signature
 
@@ -320,7 +320,7 @@ def test_secrets(tmp_path: Path) -> None:
 def test_a_stream_that_goes_wrong_is_told_everywhere(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     secret = tmp_path / "secret"
     secret.write_bytes(SECRET)
-    settings = Settings(method="ops", monitor=1000.0)
+    settings = EngineSettings(method="ops", monitor=1000.0)
     with (
         Receiver() as receiver,
         service_here(tmp_path / "calibeat.db", settings=settings, webhook=receiver.url, webhook_secret=secret) as url,

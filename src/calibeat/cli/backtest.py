@@ -203,7 +203,7 @@ def _replayed(
 
 def _store(args: argparse.Namespace) -> list[LogFile]:
     """The store as the only file of the log; its columns have fixed names."""
-    from calibeat.service.export import StoreLog  # with the service's libraries, which other logs do not need
+    from calibeat.service.transfer import StoreLog  # with the service's libraries, which other logs do not need
 
     args.key = args.key or "stream"
     found: Any = StoreLog(args.store)  # it does what a LogFile does

@@ -58,12 +58,12 @@ def run(args: argparse.Namespace) -> int:
     """Run `calibeat serve`."""
     for library in ("msgspec", "starlette", "uvicorn", "httptools"):
         need(library, "service", "the service")
-    from calibeat.service.main import Options, serve
-    from calibeat.service.settings import Settings
+    from calibeat.service.engine import EngineSettings
+    from calibeat.service.main import ServeOptions, serve
 
     if (args.tls_cert is None) != (args.tls_key is None):
         raise InvalidInput("tls-cert and tls-key must come together, got one of them")
-    settings = Settings(
+    settings = EngineSettings(
         method=args.method,
         seed=args.seed,
         monitor=args.monitor,
@@ -73,7 +73,7 @@ def run(args: argparse.Namespace) -> int:
         corrections=args.corrections,
     )
     stopped_by = serve(
-        Options(
+        ServeOptions(
             store=args.store,
             settings=settings,
             host=args.host,

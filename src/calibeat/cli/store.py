@@ -17,16 +17,15 @@ from calibeat.backtest.options import Options
 from calibeat.backtest.read.files import files_of, require_arrow
 from calibeat.errors import InvalidInput
 from calibeat.service import maintenance
-from calibeat.service.bankfile import export_bank, import_bank, is_bank_file
-from calibeat.service.export import export
-from calibeat.service.settings import Settings
+from calibeat.service.engine import EngineSettings
 from calibeat.service.store import backup, is_store, sqlite_path
+from calibeat.service.transfer import export, export_bank, import_bank, is_bank_file
 
 from .logs import LOG, add_key, add_kinds, add_outcome, add_skip_bad, add_times, delimiter, reading, total_rows
 from .serve import ARL
 
 if TYPE_CHECKING:
-    from calibeat.service.import_log import Imported, Stage
+    from calibeat.service.transfer import Imported, Stage
 
 CHECK_FAILED = 1
 SHOWN = 20  # differences
@@ -174,7 +173,7 @@ def _import(args: argparse.Namespace) -> None:
         count = import_bank(args.store, Path(args.file), args.method)
         _print(args, {"streams": count}, [f"states of {counted(count, 'stream')} imported"])
         return
-    from calibeat.service.import_log import EventColumns, Stage, learn  # with the readers of logs
+    from calibeat.service.transfer import EventColumns, Stage, import_events  # with the readers of logs
 
     require_arrow()
     roles = ("score", "outcome", "key", "time", "outcome time", "id")
@@ -186,8 +185,8 @@ def _import(args: argparse.Namespace) -> None:
         with progress(total_rows(files), sys.stderr, unit="rows") as step:
             stage.read(files, columns, options, args.stop.checked(step))
         with progress(stage.events + stage.outcomes, sys.stderr, unit="operations") as step:
-            settings = Settings(method=args.method, monitor=args.monitor)
-            found = learn(args.store, stage, settings, args.stop.checked(step))
+            settings = EngineSettings(method=args.method, monitor=args.monitor)
+            found = import_events(args.store, stage, settings, args.stop.checked(step))
     told = {"columns": stage.columns, "skipped": stage.skipped, "notes": stage.notes}
     _print(args, {**asdict(found), **told}, _imported(found, stage))
 

@@ -1,11 +1,15 @@
-"""What an engine counts of itself, for `/metrics`: since it was started, in memory."""
+"""What an engine counts of itself, in memory, since it was started; and `/metrics`: the same as Prometheus text."""
 
 from __future__ import annotations
 
+import time
 from bisect import bisect_left
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
+
+from .store.queries import Totals
 
 if TYPE_CHECKING:
     from .plan import Plan
@@ -16,10 +20,10 @@ GROUP_SIZES = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1_000, 2_000, 5_000)
 
 
 @dataclass
-class Histogram:
+class BucketCounts:
     """How often a number was at most each of some bounds, as Prometheus counts, and the sum of the numbers.
 
-    >>> sizes = Histogram((1, 10))
+    >>> sizes = BucketCounts((1, 10))
     >>> for size in (1, 4, 40):
     ...     sizes.add(size)
     >>> sizes.counts, sizes.count, sizes.sum
@@ -45,7 +49,7 @@ class Histogram:
 
 
 @dataclass
-class EngineNumbers:
+class EngineCounters:
     """Counters and gauges of one engine. The engine's thread writes them, any thread may read them."""
 
     forecasts: int = 0  # made and committed, without repeats
@@ -59,8 +63,8 @@ class EngineNumbers:
     groups: int = 0
     pending: int = 0  # forecasts in the store without an outcome; of this engine's own view
     queued: int = 0  # events that wait now
-    commit_seconds: Histogram = field(default_factory=lambda: Histogram(COMMIT_SECONDS))
-    group_size: Histogram = field(default_factory=lambda: Histogram(GROUP_SIZES))
+    commit_seconds: BucketCounts = field(default_factory=lambda: BucketCounts(COMMIT_SECONDS))
+    group_size: BucketCounts = field(default_factory=lambda: BucketCounts(GROUP_SIZES))
 
     def count(self, plan: Plan, size: int) -> None:
         """Add what a group has done, once it is committed."""
@@ -75,3 +79,86 @@ class EngineNumbers:
         self.groups += 1
         self.group_size.add(size)
         self.pending += plan.pending
+
+
+METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+
+
+def metrics_text(numbers: EngineCounters, totals: Totals, refused: Mapping[str, int]) -> str:
+    r"""All metrics. Counters are of this process since its start, gauges are of the store.
+
+    There is never a series for each stream: there may be a million of them.
+
+    >>> from calibeat.service.store.queries import Totals
+    >>> text = metrics_text(EngineCounters(forecasts=2), Totals(1, 2, 0, 2, 0, 0, 0, None, None, None), {})
+    >>> print(*text.splitlines()[:3], sep="\n")
+    # HELP calibeat_forecasts_total Forecasts that were made and committed; repeats are not counted.
+    # TYPE calibeat_forecasts_total counter
+    calibeat_forecasts_total 2
+    """
+    n, oldest, page = numbers, totals.oldest_pending, _Page()
+    rejected = {"conflict": 0, "expired": 0, "unknown": 0} | n.rejected
+    refusals = {"full": 0, "invalid": 0, "unauthorized": 0} | dict(refused)
+    page.add("forecasts_total", n.forecasts, "Forecasts that were made and committed; repeats are not counted.")
+    again = "Forecasts that were asked for again and answered from the store."
+    page.add("forecasts_repeated_total", n.repeated_forecasts, again)
+    page.add("outcomes_total", n.outcomes, "Outcomes that were learnt and committed; repeats are not counted.")
+    page.add_each("outcomes_rejected_total", "reason", rejected, "Outcomes and batches that were not taken, by reason.")
+    page.add_each("requests_refused_total", "code", refusals, "Requests that were refused, by the code of the error.")
+    page.add("expired_total", n.expired, "Forecasts that were given up without an outcome.")
+    kept = "Other outcomes for forecasts that were learnt, kept for the next replay."
+    page.add("corrections_total", n.corrections, kept)
+    page.add("alarms_total", n.alarms, "Alarms of the monitor.")
+    page.add_buckets("commit_seconds", n.commit_seconds, "Time to write and sync one group.")
+    page.add_buckets("group_size", n.group_size, "Events in one group.")
+    page.add("queued", n.queued, "Events that wait for their group.")
+    page.add("streams", totals.streams, "Streams in the store.")
+    page.add("pending", totals.pending, "Forecasts in the store without an outcome.")
+    page.add("held", totals.held, "Outcomes that wait until they are mature.")
+    age = 0.0 if oldest is None else time.time() - oldest
+    page.add("oldest_pending_seconds", age, "Age of the oldest forecast without an outcome; 0 without any.")
+    if totals.raw_log_loss is not None and totals.log_loss is not None:
+        page.begin("log_loss", "gauge", "Mean log-loss over all learnt outcomes.")
+        page.value("log_loss", totals.raw_log_loss, kind="raw")
+        page.value("log_loss", totals.log_loss, kind="calibrated")
+    return "\n".join(page.lines) + "\n"
+
+
+class _Page:
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+
+    def begin(self, name: str, kind: str, help: str) -> None:  # noqa: A002 - the word of the format
+        """A metric begins."""
+        self.lines += [f"# HELP calibeat_{name} {help}", f"# TYPE calibeat_{name} {kind}"]
+
+    def value(self, name: str, value: float, **labels: str) -> None:
+        """One sample."""
+        inside = ",".join(f'{key}="{_escaped(text)}"' for key, text in labels.items())
+        self.lines.append(f"calibeat_{name}{{{inside}}} {value:.17g}" if inside else f"calibeat_{name} {value:.17g}")
+
+    def add(self, name: str, value: float, help: str) -> None:  # noqa: A002
+        """A counter, whose name ends with `_total`, or a gauge."""
+        self.begin(name, "counter" if name.endswith("_total") else "gauge", help)
+        self.value(name, value)
+
+    def add_each(self, name: str, label: str, values: Mapping[str, int], help: str) -> None:  # noqa: A002
+        """A counter with a sample for each value of a label."""
+        self.begin(name, "counter", help)
+        for text in sorted(values):
+            self.value(name, values[text], **{label: text})
+
+    def add_buckets(self, name: str, found: BucketCounts, help: str) -> None:  # noqa: A002
+        """Counts up to each bound."""
+        self.begin(name, "histogram", help)
+        total = 0
+        for bound, count in zip(found.bounds, found.counts, strict=False):
+            total += count
+            self.value(f"{name}_bucket", total, le=f"{bound:g}")
+        self.value(f"{name}_bucket", found.count, le="+Inf")
+        self.value(f"{name}_sum", found.sum)
+        self.value(f"{name}_count", found.count)
+
+
+def _escaped(text: str) -> str:
+    return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")

@@ -6,6 +6,7 @@ continues from the store.
 
 from __future__ import annotations
 
+import json
 import logging
 import os
 import sys
@@ -14,36 +15,86 @@ import time
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import dataclass
 from itertools import islice
+from math import nan
 from typing import Any
 
 import numpy as np
 
+from calibeat._util.check import check_interval, check_whole, shown
+from calibeat.core.jit import compiling_at_once
+from calibeat.core.method import Method, method_named
 from calibeat.core.stats import LAST
+from calibeat.errors import InvalidInput, SnapshotMismatch
 from calibeat.hosts.bank import Bank, alarms_of, first_unread, give_up, monitor_states, set_monitor_states
+from calibeat.monitor.monitor import Monitor
 
-from .counters import EngineNumbers
-from .events import Event, ForecastEvent, OutcomeEvent, Refusal, check_events
+from .counters import EngineCounters
+from .events import ForecastEvent, OutcomeEvent, Refusal, check_events
 from .plan import Answer, Plan, Request
-from .settings import Settings
-from .setup import bank_of, settle_meta, warm
+from .rollups import Rollups
 from .store import Store, StoreBusy, open_store
-from .store.ranking import AT_ONCE as RANKED
-from .store.ranking import EVERY, QUIET, SHARE
-from .store.totals import stored
-from .store.types import HELD, LEARNT, PENDING, Alarm, Changes, Record, StreamState, rows_of
-
-__all__ = ["Answer", "Engine", "Settings"]
+from .store.queries import QUIET_SECONDS, RANK_SECONDS, RANK_SHARE, RANKED_AT_ONCE, stored_totals
+from .store.schema import Connection, get_meta, set_meta
+from .store.types import HELD, PENDING, SUMS, Changes, NewAlarm, Record, StreamState, rows_of
 
 Deliver = Callable[[list[tuple[Any, Answer]]], None]
-OnAlarm = Callable[[list[Alarm]], None]
+OnAlarm = Callable[[list[NewAlarm]], None]
 
-AT_ONCE = 1000  # events that expire or mature in one group
-LOOK = 1.0  # seconds from one look for what has come of age to the next
+DEFAULT_METHOD = "auto"
+LONGEST_AGE = 365_250.0 * 86_400.0  # seconds
+AGED_AT_ONCE = 1000  # events that expire or mature in one group
+AGE_SECONDS = 1.0  # seconds from one look for what has come of age to the next
 FATAL = 70  # the exit status after a failed commit
 TRIES = 20
 
 _log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class EngineSettings:
+    """The settings of an `Engine`.
+
+    Parameters
+    ----------
+    method : the name of a preset; None takes what the store was made with, AUTO for a new one.
+    seed : for the draws of a hedging method; None takes the store's, 0 for a new one.
+    monitor : outcomes between false alarms (`Monitor.arl`); None watches nothing.
+    expire : age in seconds at which a forecast without an outcome is given up; None waits for ever.
+    expire_as : None drops such a forecast; 0 or 1 is learnt in the place of the outcome that did not come.
+    mature : age in seconds at which an outcome is learnt, ones and zeros alike; None learns it when it comes.
+    corrections : whether another outcome for a forecast that is learnt is recorded, for the next replay.
+    group : the most events in one transaction.
+    queue, queue_events : the most requests and events that may wait; more are refused with 503.
+
+    >>> EngineSettings(method="tops", expire=30 * 86_400.0).expire_as is None
+    True
+    """
+
+    method: str | None = None
+    seed: int | None = None
+    monitor: float | None = None
+    expire: float | None = None
+    expire_as: int | None = None
+    mature: float | None = None
+    corrections: bool = False
+    group: int = 5_000
+    queue: int = 20_000
+    queue_events: int = 200_000
+
+    def __post_init__(self) -> None:
+        for name in ("expire", "mature"):
+            if getattr(self, name) is not None:
+                check_interval(name, getattr(self, name), 0.0, LONGEST_AGE)
+        for name in ("group", "queue", "queue_events"):
+            check_whole(name, getattr(self, name), 1, 2**31)
+        if self.expire_as not in {None, 0, 1}:
+            raise InvalidInput(f"expire_as must be 0, 1 or None, got {shown(self.expire_as)}")
+        if self.expire_as is not None and self.expire is None:
+            raise InvalidInput("expire_as must come with expire, got no expire")
+        if self.expire is not None and self.mature is not None and self.expire <= self.mature:
+            raise InvalidInput(f"expire must be longer than mature, got {self.expire:g} and {self.mature:g} seconds")
 
 
 class Engine:
@@ -51,7 +102,7 @@ class Engine:
 
     >>> import queue, tempfile
     >>> folder, done = tempfile.TemporaryDirectory(), queue.SimpleQueue()
-    >>> engine = Engine.open(f"{folder.name}/calibeat.db", Settings(method="ops"))
+    >>> engine = Engine.open(f"{folder.name}/calibeat.db", EngineSettings(method="ops"))
     >>> engine.start(done.put)
     >>> engine.submit("a", [ForecastEvent("paris", "e1", 0.83)])
     >>> done.get(timeout=60)
@@ -63,9 +114,13 @@ class Engine:
     >>> folder.cleanup()
     """
 
-    def __init__(self, store: Store, settings: Settings, bank: Bank, clock: Callable[[], float] = time.time) -> None:
+    def __init__(
+        self, store: Store, settings: EngineSettings, bank: Bank, clock: Callable[[], float] = time.time
+    ) -> None:
         self.store, self.settings, self.bank, self.clock = store, settings, bank, clock
-        self.numbers = EngineNumbers()
+        self.counters = EngineCounters()
+        self._is_watched = bank.watched is not None
+        self._clock_column = bank.method.width + LAST  # of a bank, which says nothing of a stream
         self.on_alarm: OnAlarm | None = None
         self.on_failure: Callable[[str], None] = _end_process
         self._streams: dict[str, StreamState] = {}
@@ -76,19 +131,26 @@ class Engine:
         self._stopping = False
         self._thread: threading.Thread | None = None
         self._deliver: Deliver = lambda _: None
+        self._has_ages = settings.mature is not None or settings.expire is not None  # something happens as time passes
         self._looked = -np.inf  # when it was looked for what has come of age
         self._unranked: dict[int, None] = {}  # streams that were written and have not their new places in the lists
         self._next_rank = -np.inf
 
     @classmethod
-    def open(cls, store_url: str, settings: Settings, clock: Callable[[], float] = time.time) -> Engine:
-        """Open a store, or make one; settings that contradict the store are refused with a sentence."""
+    def open(cls, store_url: str, settings: EngineSettings, clock: Callable[[], float] = time.time) -> Engine:
+        """Open a store, or make one.
+
+        Raises
+        ------
+        InvalidInput : the settings contradict the store, or the store cannot be used.
+        SnapshotMismatch : the store has another format, or its preset had other numbers.
+        """
         store = open_store(store_url)
         try:
             method, seed = settle_meta(store, settings)
-            engine = cls(store, settings, bank_of(method, seed, settings), clock)
+            engine = cls(store, settings, bank_of(method, seed, settings.monitor), clock)
             warm(engine.bank)
-            engine.numbers.pending = int(stored(store.connection)["pending"])
+            engine.counters.pending = int(stored_totals(store.connection)["pending"])
         except BaseException:
             store.close()
             raise
@@ -105,7 +167,12 @@ class Engine:
     def submit(
         self, ticket: object, events: list[ForecastEvent] | list[OutcomeEvent], *, checked: bool = False
     ) -> None:
-        """Queue a request: forecasts or outcomes, not both. Never waits; a full queue or a bad event is a `Refusal`."""
+        """Queue a request: forecasts or outcomes, not both. It never waits.
+
+        Raises
+        ------
+        Refusal : an event is bad, the queue is full, or the engine stops.
+        """
         if not checked:  # HTTP checks while it reads
             check_events(events)
             if not events or any(type(event) is not type(events[0]) for event in events):
@@ -119,7 +186,7 @@ class Engine:
                 )
             self._waiting.append((ticket, events))
             self._events += len(events)
-            self.numbers.queued = self._events
+            self.counters.queued = self._events
             self._wake.notify()
 
     def stop(self) -> None:
@@ -165,7 +232,7 @@ class Engine:
                 taken.append(self._waiting.popleft())
                 size += len(taken[-1][1])
             self._events -= size
-            self.numbers.queued = self._events
+            self.counters.queued = self._events
             return taken
 
     def _do(self, requests: list[Request]) -> None:
@@ -186,7 +253,7 @@ class Engine:
                 for request in requests:
                     self._do([request])
                 return
-            self.numbers.rejected["internal"] += 1
+            self.counters.rejected["internal"] += 1
             refusal = Refusal("internal", "the service could not answer; its log says why", None, 500)
             answers = [(ticket, refusal) for ticket, _ in requests]
         self._tell(self._deliver, answers)
@@ -204,16 +271,16 @@ class Engine:
         """Do a group and commit it -> the answers. Only the engine's thread, or a test without one, may call it."""
         now, store = self.clock(), self.store
         store.begin()
-        due, expiring = self._due(now)
+        aged = self._aged(now) if self._has_ages else []
         names = {event.stream for _, events in requests for event in events}
-        names.update(name for name, _ in due)
-        names.update(name for name, _ in expiring)
-        self._take_in(store.streams(names, self._streams))
         ids = {event.id for _, events in requests for event in events}
-        ids.update(record.id for _, record in due)
-        ids.update(record.id for _, record in expiring)
-        plan = Plan(self.settings, self._streams, self._known(ids), now)
-        self._age(plan, due, expiring)
+        names.update(name for name, _ in aged)
+        ids.update(record.id for _, record in aged)
+        if loaded := store.streams(names, self._streams):
+            self._take_in(loaded)
+        plan = Plan(self.settings, self._streams, store.known(ids) if ids else {}, now)
+        if aged:
+            plan.age(aged)
         for _, events in requests:
             plan.take(events)
         if plan.begun:
@@ -223,24 +290,15 @@ class Engine:
         if changes:
             store.write(rows_of(changes))
             store.commit()
-            self.numbers.commit_seconds.add(time.perf_counter() - started)
+            self.counters.commit_seconds.add(time.perf_counter() - started)
             self._unranked.update(dict.fromkeys([state.number for state in changes.streams.values()]))
         else:
             store.rollback()
         self._begun = []
-        self.numbers.count(plan, sum(len(events) for _, events in requests))
+        self.counters.count(plan, sum(len(events) for _, events in requests))
         if changes.alarms and self.on_alarm is not None:
             self._tell(self.on_alarm, changes.alarms)
         return [(ticket, plan.answer(at)) for at, (ticket, _) in enumerate(requests)]
-
-    def _known(self, ids: set[str]) -> dict[str, Record]:
-        """The events that the store has, with the corrections of those that are learnt."""
-        found = self.store.known(ids) if ids else {}
-        learnt = [name for name, record in found.items() if record.status == LEARNT]
-        if learnt:
-            for name, outcome in self.store.corrections(learnt).items():
-                found[name].corrected = outcome
-        return found
 
     def _begin(self, plan: Plan) -> None:
         """New streams get their numbers."""
@@ -251,17 +309,16 @@ class Engine:
     def _take_in(self, loaded: dict[str, StreamState]) -> None:
         """Streams from the store: their rows go into the bank."""
         states = list(loaded.values())
-        if states:
-            rows = np.frombuffer(b"".join(state.row or b"" for state in states)).reshape(len(states), -1)
-            self.bank.set_rows([state.name for state in states], rows)
-            if self.bank.watched is not None:
-                self._take_in_monitors(states)
-            for state in states:
-                state.row = state.monitor = None
+        rows = np.frombuffer(b"".join(state.state or b"" for state in states)).reshape(len(states), -1)
+        self.bank.set_rows([state.name for state in states], rows)
+        if self._is_watched:
+            self._take_in_monitors(states)
+        for state in states:
+            state.state = state.monitor = None
         self._streams.update(loaded)
 
     def _take_in_monitors(self, streams: list[StreamState]) -> None:
-        """The same for their monitors; one that the store does not have begins anew."""
+        """The same for their monitors. A monitor that the store does not have starts fresh."""
         known = [(state, state.monitor) for state in streams if state.monitor is not None]
         held = [self.store.read_after(state.number, first_unread(monitor)) for state, monitor in known]
         names = [state.name for state, _ in known]
@@ -284,10 +341,10 @@ class Engine:
             state.version += 1
         if touched:
             rows = self.bank.rows([state.name for state in touched])
-            rows[:, self.bank.method.width + LAST] = 0.0  # the clock of a bank, which says nothing of a stream
+            rows[:, self._clock_column] = 0.0
             for state, row in zip(touched, rows, strict=True):
-                state.row = row.tobytes()
-            if self.bank.watched is not None:
+                state.state = row.tobytes()
+            if self._is_watched:
                 self._watch(touched, plan, now)
         return changes
 
@@ -299,71 +356,59 @@ class Engine:
             state.monitor = monitor
         for state, (count, pages, last) in zip(touched, alarms_of(self.bank, names), strict=True):
             if last is not None and count > state.alarms:
-                # Of several alarms in one group the last is told. It pages if any of them did.
+                # Of several alarms in one group the last is recorded. It pages if any of them did.
                 plan.changes.alarms.append(
-                    Alarm(state.number, state.name, now, last.at, last.since, last.what, pages > state.pages)
+                    NewAlarm(state.number, state.name, now, last.at, last.since, last.what, pages > state.pages)
                 )
             plan.changes.totals["alarms"] += count - state.alarms
             state.alarms, state.pages = count, pages
 
     def rank(self) -> None:
         """The streams that were written get their places in the lists, some at a time."""
-        started, piece = time.monotonic(), list(islice(self._unranked, RANKED))
+        started, piece = time.monotonic(), list(islice(self._unranked, RANKED_AT_ONCE))
         with suppress(*self.store.retries, StoreBusy):  # another one was there first, or holds the lock: later again
             self.store.rank(piece)
             for number in piece:
                 del self._unranked[number]
         ended = time.monotonic()
-        self._next_rank = ended + max(EVERY, (ended - started) / SHARE)
+        self._next_rank = ended + max(RANK_SECONDS, (ended - started) / RANK_SHARE)
 
     # ---- outcomes that are old enough, forecasts that are too old ---------------------------------------------------
 
     def _idle(self) -> float | None:
-        """How long to wait if nobody comes."""
+        """Seconds to wait for a request; None without a limit."""
         if self._unranked:
-            return QUIET
-        return LOOK if self._has_ages() else None
-
-    def _has_ages(self) -> bool:
-        """Whether anything happens only because time passes."""
-        return self.settings.mature is not None or self.settings.expire is not None
+            return QUIET_SECONDS
+        return AGE_SECONDS if self._has_ages else None
 
     def _is_due(self) -> bool:
         """Whether it is time to look for what has come of age; also after the clock has gone back."""
-        return self._has_ages() and not self._looked <= self.clock() < self._looked + LOOK
+        return self._has_ages and not self._looked <= self.clock() < self._looked + AGE_SECONDS
 
-    def _due(self, now: float) -> tuple[list[tuple[str, Record]], list[tuple[str, Record]]]:
-        """Outcomes that are old enough to be learnt, and forecasts that are given up."""
-        mature, expire = self.settings.mature, self.settings.expire
+    def _aged(self, now: float) -> list[tuple[str, Record]]:
+        """Outcomes that are old enough to be learnt, then forecasts that are given up: (stream, event)."""
         if not self._is_due():
-            return [], []
-        due = [] if mature is None else self.store.due(HELD, now - mature, AT_ONCE)
-        expiring = [] if expire is None else self.store.due(PENDING, now - expire, AT_ONCE)
-        more = len(due) == AT_ONCE or len(expiring) == AT_ONCE
-        self._looked = -np.inf if more else now
-        return due, expiring
-
-    def _age(self, plan: Plan, due: list[tuple[str, Record]], expiring: list[tuple[str, Record]]) -> None:
-        for name, found in due:
-            record = plan.record(found.id)
-            if record is not None and record.status == HELD:
-                plan.learn(self._streams[name], record, LEARNT)
-        for name, found in expiring:
-            record = plan.record(found.id)
-            if record is not None and record.status == PENDING:
-                plan.give_up(self._streams[name], record)
+            return []
+        aged, is_all = list[tuple[str, Record]](), True
+        for status, age in ((HELD, self.settings.mature), (PENDING, self.settings.expire)):
+            if age is not None:
+                found = self.store.due(status, now - age, AGED_AT_ONCE)
+                aged += found
+                is_all &= len(found) < AGED_AT_ONCE
+        self._looked = now if is_all else -np.inf
+        return aged
 
     # ---- inner ------------------------------------------------------------------------------------------------------
 
     def _tell(self, listener: Callable[[Any], None], what: Any) -> None:
-        """An error of those who listen must not stop the one who writes."""
+        """Call a listener. Its errors are logged and do not stop the engine."""
         try:
             listener(what)
         except Exception:  # noqa: BLE001 - whatever it is
             _log.exception("what was committed could not be delivered")
 
     def forget(self) -> None:
-        """A group was broken off: memory may be ahead of the store, and is read anew."""
+        """A group was aborted: drop the cached streams, which may be ahead of the store. They are read again."""
         self.store.rollback()
         self._streams.clear()
         for name in self._begun:
@@ -379,4 +424,76 @@ def _end_process(message: str) -> None:  # pragma: no cover - the process ends, 
     os._exit(FATAL)
 
 
-__all__ += ["Event", "OutcomeEvent"]
+# ---- a store and the settings it is opened with: what a replay depends on is written once, and must stay ------------
+
+
+def settle_meta(store: Store, settings: EngineSettings) -> tuple[str, int]:
+    """The method and the seed of a store; a new store takes those of the settings."""
+    meta = get_meta(store.connection)
+    if "method" not in meta:
+        method, seed = (settings.method or DEFAULT_METHOD).lower(), settings.seed or 0
+        _check_method(method)
+        claim_meta(store.connection, method, seed, settings.monitor)
+        meta = get_meta(store.connection)  # another process may have been first
+    elif json.loads(meta.get("monitor", "null")) != settings.monitor:
+        # Monitors that begin, end or change in the middle cannot be replayed.
+        set_meta(store.connection, "monitor", json.dumps(settings.monitor))
+        set_meta(store.connection, "monitor_whole", "0")
+    method, seed = meta["method"], int(meta["seed"])
+    check_described(meta)
+    if settings.method is not None and settings.method.lower() != method:
+        raise InvalidInput(
+            f"method must be that of the store, {method!r}, got {settings.method!r} - "
+            f"`calibeat store replay --method {settings.method}` moves the store to it"
+        )
+    if settings.seed is not None and settings.seed != seed:
+        raise InvalidInput(f"seed must be that of the store, {seed}, got {settings.seed}")
+    return method, seed
+
+
+def claim_meta(connection: Connection, method: str, seed: int, monitor: float | None) -> None:
+    """Record what a replay needs, in one statement. The first process wins."""
+    known = {"method": method, "seed": str(seed), "described": description_of(method), "monitor": json.dumps(monitor)}
+    connection.run(
+        "INSERT INTO meta (name, value) VALUES (?, ?), (?, ?), (?, ?), (?, ?) ON CONFLICT (name) DO NOTHING",
+        [part for pair in known.items() for part in pair],
+    )
+
+
+def description_of(method: str) -> str:
+    """A method with all its numbers, so that a preset that has changed is noticed."""
+    return repr(method_named(method))
+
+
+def check_described(meta: dict[str, str]) -> None:
+    """Raise if the preset of this name is not the one that the store was made with."""
+    if meta.get("described") != description_of(meta["method"]):
+        raise SnapshotMismatch(
+            f"store must be used with the {meta['method']!r} that it was made with, got one with other numbers - "
+            f"`calibeat store replay --method {meta['method']}` makes its state anew"
+        )
+
+
+def _check_method(name: str) -> Method:
+    method = method_named(name)
+    if method.needs_history:
+        raise InvalidInput(f"method must be one that lives in a row, such as auto or tops, got {shown(name)}")
+    return method
+
+
+def bank_of(method: str, seed: int, arl: float | None = None) -> Bank:
+    """The bank of a store; draws of a hedging method are by stream and event number. `arl` is that of its monitors."""
+    chosen = _check_method(method)
+    return Bank(chosen, seed, independent=chosen.draws, monitor=None if arl is None else Monitor(arl=arl))
+
+
+def warm(bank: Bank) -> None:
+    """Load the compiled kernels before the first request needs them."""
+    with compiling_at_once():
+        keys = [str(key) for key in range(100)]
+        made = Bank(bank.method, bank.seed, independent=bank.independent)
+        receipts = made.fold(keys, [0.5] * 100, [nan] * 100).receipts
+        made.fold(keys, [nan] * 100, [1.0] * 100, receipts)
+        made.set_rows(keys, made.rows(keys))
+        one = {"times": [0.0], "scores": [0.5], "forecasts": [0.5], "outcomes": [1.0], "ages": [0.0]}
+        Rollups(streams=[0], **one, numbers=[0], sums=[bytes(8 * SUMS)])

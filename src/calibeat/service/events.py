@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import Annotated
+from typing import Annotated, Literal
 
 from calibeat._util.check import shown
 from calibeat._util.extras import missing
@@ -14,18 +14,11 @@ try:
 except ImportError as error:  # pragma: no cover - only where the extra is missing
     raise missing("msgspec", "service", "the service") from error
 
-LONGEST = 200  # characters of a stream's name and of an id
-LATEST = 253_402_300_799.0  # the end of the year 9999, in seconds since 1970
+LONGEST_NAME = 200  # characters of a stream's name and of an id
+LATEST_TIME = 253_402_300_799.0  # the end of the year 9999, in seconds since 1970
 
-LEARNT, HELD, REPEATED, UNKNOWN, CONFLICT, EXPIRED, CORRECTED = (
-    "learnt",
-    "held",
-    "repeated",
-    "unknown",
-    "conflict",
-    "expired",
-    "corrected",
-)
+OutcomeStatus = Literal["learnt", "held", "repeated", "corrected"]
+EachStatus = Literal["learnt", "held", "repeated", "corrected", "unknown", "conflict", "expired"]
 
 # Control characters stand for nothing that a person can read, and no database takes all of them. Halves of surrogate
 # pairs are not text.
@@ -34,9 +27,9 @@ _UNREADABLE = re.compile("[\x00-\x1f\x7f\ud800-\udfff]")
 
 # What msgspec checks while it reads JSON, and what the schema of the service says.
 _TEXT = {"pattern": r"^[^\u0000-\u001f\u007f]+$"}
-Name = Annotated[str, msgspec.Meta(min_length=1, max_length=LONGEST, extra_json_schema=_TEXT)]
+Name = Annotated[str, msgspec.Meta(min_length=1, max_length=LONGEST_NAME, extra_json_schema=_TEXT)]
 Score = Annotated[float, msgspec.Meta(ge=0.0, le=1.0)]
-Time = Annotated[float, msgspec.Meta(ge=0.0, le=LATEST, description="seconds since 1970")]
+Time = Annotated[float, msgspec.Meta(ge=0.0, le=LATEST_TIME, description="seconds since 1970")]
 Probability = Annotated[float, msgspec.Meta(ge=0.0, le=1.0)]
 Outcome = Annotated[int, msgspec.Meta(ge=0, le=1)]
 
@@ -83,11 +76,6 @@ class Refusal(Exception):
         self.code, self.message, self.at, self.status = code, message, at, status
 
 
-def taken(what: str, id: str, at: int) -> Refusal:  # noqa: A002 - the word of the API
-    """The refusal of a forecast whose id is that of another stream or score."""
-    return Refusal("conflict", f"id must be new or have the {what} it had, got {id!r} - at event {at}", at, 409)
-
-
 def check_events(events: Sequence[Event]) -> None:
     """Raise a `Refusal` that names the first bad event, unless all are such as the engine takes."""
     for at, event in enumerate(events):
@@ -107,8 +95,8 @@ def _problem(event: Event) -> str:
     else:
         return f"event must be a forecast or an outcome, got {type(event).__name__}"
     time = event.time
-    if time is not None and not (type(time) in {int, float} and 0.0 <= time <= LATEST):
-        return f"time must be in seconds since 1970, from 0 to {LATEST:.0f}, got {shown(time)}"
+    if time is not None and not (type(time) in {int, float} and 0.0 <= time <= LATEST_TIME):
+        return f"time must be in seconds since 1970, from 0 to {LATEST_TIME:.0f}, got {shown(time)}"
     return bad_name("stream", event.stream) or bad_name("id", event.id)
 
 
@@ -123,9 +111,9 @@ def is_text(name: str) -> bool:
 
 def bad_name(what: str, text: object) -> str:
     """What is wrong with the name of a stream or an event, or nothing."""
-    if type(text) is not str or not 0 < len(text) <= LONGEST:
+    if type(text) is not str or not 0 < len(text) <= LONGEST_NAME:
         got = shown(text) if not isinstance(text, str) else f"{len(text)}"
-        return f"{what} must be a text of 1 to {LONGEST} characters, got {got}"
+        return f"{what} must be a text of 1 to {LONGEST_NAME} characters, got {got}"
     if _UNREADABLE.search(text):
         return f"{what} must be text without control characters, got {shown(text)}"
     return ""

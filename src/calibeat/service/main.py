@@ -15,27 +15,24 @@ from typing import Any
 from calibeat._util.words import visible
 from calibeat.errors import InvalidInput
 
-from . import server
-from .app import AccessLog, Service
-from .engine import Engine
-from .hot import Hot
-from .limits import DEFAULT
-from .reads import Reads
-from .settings import Settings
+from .engine import Engine, EngineSettings
+from .http import AccessLog, Endpoints, Server, Service, address, is_loopback, listen, room_for, run
+from .routes import StoreReaders
 from .store import Reader, open_reader, without_password
-from .store.types import Alarm
+from .store.types import NewAlarm
 from .tokens import Refresher, Scope, TokenBook
 from .webhook import Webhook, read_secret
+from .wire import DEFAULT_LIMITS
 
 log = logging.getLogger("calibeat.service")
 
 
 @dataclass(frozen=True)
-class Options:
-    """Everything that `calibeat serve` can be told."""
+class ServeOptions:
+    """The options of `calibeat serve`."""
 
     store: str
-    settings: Settings = field(default_factory=Settings)
+    settings: EngineSettings = field(default_factory=EngineSettings)
     host: str = "127.0.0.1"
     port: int = 8377
     tls: tuple[str, str] | None = None
@@ -48,20 +45,20 @@ class Options:
 Ready = Callable[[str, Callable[[], None]], None]
 
 
-def serve(options: Options, ready: Ready | None = None) -> int | None:
+def serve(options: ServeOptions, ready: Ready | None = None) -> int | None:
     """Serve until a signal comes, and return it.
 
     `ready` is called with the address and with a function that stops the service, as SIGTERM would; without it, one
     line with the address is printed.
     """
     logging.basicConfig(stream=sys.stderr, level=logging.WARNING, format="calibeat: %(levelname)s: %(message)s")
-    with server.listen(options.host, options.port) as listener:
+    with listen(options.host, options.port) as listener:
         return _serve_at(listener, options, ready)
 
 
-def _serve_at(listener: socket.socket, options: Options, ready: Ready | None) -> int | None:
-    limits = replace(DEFAULT, **options.limits)
-    limits = replace(limits, connections=server.room_for(limits.connections))
+def _serve_at(listener: socket.socket, options: ServeOptions, ready: Ready | None) -> int | None:
+    limits = replace(DEFAULT_LIMITS, **options.limits)
+    limits = replace(limits, connections=room_for(limits.connections))
     secret = read_secret(options.webhook_secret)
     webhook = Webhook(options.store, options.webhook, secret) if options.webhook else None
     with ExitStack() as stack:
@@ -75,15 +72,15 @@ def _serve_at(listener: socket.socket, options: Options, ready: Ready | None) ->
         stored = stack.enter_context(closing(StoredTokens(options.store)))
         book = token_book(options, stored)
         refresher = Refresher(book, stored.read)
-        hot = Hot(engine, book, limits)
-        reads = stack.enter_context(closing(Reads(options.store, engine.numbers)))
+        endpoints = Endpoints(engine, limits)
+        reads = stack.enter_context(closing(StoreReaders(options.store, engine.counters)))
         access_log = AccessLog() if options.access_log else None
-        service = Service(hot, reads, book, limits, access_log, address=listener.getsockname()[0])
+        service = Service(endpoints, reads, book, limits, access_log, address=listener.getsockname()[0])
 
         def started(loop: asyncio.AbstractEventLoop) -> None:
-            hot.use(loop)
+            endpoints.use(loop)
             writing.pop_all()
-            engine.start(hot.deliver)
+            engine.start(endpoints.deliver)
             writing.callback(engine.stop)
             refresher.start()
             stack.callback(refresher.stop)
@@ -91,27 +88,27 @@ def _serve_at(listener: socket.socket, options: Options, ready: Ready | None) ->
                 webhook.start()
                 stack.callback(webhook.stop)
 
-        def announce(running: server.Server) -> None:
-            where = server.address(listener, tls=options.tls is not None)
+        def announce(running: Server) -> None:
+            where = address(listener, tls=options.tls is not None)
             if ready is not None:
                 ready(where, running.stop)
                 return
             sys.stdout.write(f"calibeat serves {without_password(options.store)} at {where}{book.who_may_connect}\n")
             sys.stdout.flush()
 
-        return server.run(service, listener, started=started, ready=announce, tls=options.tls)
+        return run(service, listener, started=started, ready=announce, tls=options.tls)
 
 
-def _log_alarms(alarms: Sequence[Alarm]) -> None:
+def _log_alarms(alarms: Sequence[NewAlarm]) -> None:
     for alarm in alarms:
         kind = "page" if alarm.page else "alarm"
         log.warning("%s: %s in stream %s, at outcome %d", kind, alarm.what, visible(alarm.name), alarm.at)
 
 
-def token_book(options: Options, stored: StoredTokens) -> TokenBook:
+def token_book(options: ServeOptions, stored: StoredTokens) -> TokenBook:
     """The tokens of the store. As long as it never had one, only this machine may connect."""
     rows = stored.read()
-    loopback = server.is_loopback(options.host)
+    loopback = is_loopback(options.host)
     if not loopback and not rows:
         raise InvalidInput(
             f"host must be loopback as long as there is no token, got {options.host}: "
@@ -138,14 +135,11 @@ class StoredTokens:
         except Exception:
             self.close()
             raise
-        return [(bytes.fromhex(token.hash), _scope(token.scope) if token.revoked is None else None) for token in found]
+        scopes: dict[str, Scope] = {"write": "write"}
+        return [(bytes.fromhex(t.hash), scopes.get(t.scope, "read") if t.revoked is None else None) for t in found]
 
     def close(self) -> None:
         """Close the connection."""
         reader, self._reader = self._reader, None
         if reader is not None:
             reader.close()
-
-
-def _scope(text: str) -> Scope:
-    return "write" if text == "write" else "read"

@@ -5,44 +5,46 @@ from __future__ import annotations
 import json
 import time
 from array import array
-from collections.abc import Callable
-from itertools import takewhile
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from heapq import merge
+from itertools import islice, takewhile
 from math import isclose, nan
-from typing import Any, NamedTuple
+from operator import itemgetter
+from typing import Any, Generic, NamedTuple, TypeVar
 
 import numpy as np
 
 from calibeat._util.words import counted
-from calibeat.core.stats import EVENTS, STATS, log_loss
+from calibeat.core.stats import EVENTS, LAST, STATS, log_loss
 from calibeat.errors import InvalidInput
-from calibeat.hosts.bank import Bank, first_unread
-from calibeat.service.store.schema import get_meta, set_meta
-from calibeat.service.store.types import (
+from calibeat.hosts.bank import Bank, first_unread, give_up, monitor_states, set_monitor_states
+
+from .engine import bank_of, check_described, description_of
+from .rollups import Rollups, errors_of, tenth
+from .store import owned, reading
+from .store.queries import stored_totals, totals_problems
+from .store.schema import get_meta, set_meta
+from .store.types import (
     ASSUMED,
     BRIER,
-    CALIBRATED,
+    CALIBRATED_KIND,
     EXPIRED,
     HELD,
     HOUR,
     LEARNT,
     LOG_LOSS,
     PENDING,
-    RAW,
     RAW_BRIER,
+    RAW_KIND,
     RAW_LOG_LOSS,
     SUMS,
     TENTHS,
-    tenth,
 )
 
-from . import replay
-from .replay import Forecast, InOrder, Log, Play, Replay, Stream, Structure, pieces, streams_of
-from .rollups import Books, errors_of
-from .settings import Settings
-from .setup import bank_of, check_described, description_of
-from .store import open_connection, owned, totals
-
-AT_ONCE = 1000  # corrections
+OPERATIONS_AT_ONCE = 5_000  # in one call of the bank
+STREAMS_AT_ONCE = 500
+CORRECTIONS_AT_ONCE = 1000
 # Of each event the one that came last, whatever time the client gave it.
 _LATEST_CORRECTIONS = (
     "SELECT c.stream, c.nth, c.outcome, e.outcome, e.score, e.forecast, e.time FROM correction c "
@@ -50,41 +52,372 @@ _LATEST_CORRECTIONS = (
     "AND NOT EXISTS (SELECT 1 FROM correction d WHERE d.applied = 0 AND d.stream = c.stream AND d.nth = c.nth "
     "AND d.number > c.number) ORDER BY c.stream, c.nth LIMIT ?"
 )
+_STREAM = (
+    "number, name, seq, events, outcomes, pending, held, expired, since, base_seq, base_events, base, base_monitor"
+)
+_WITHIN = "FROM event WHERE stream >= ? AND stream <= ?"
+_FORECASTS = (
+    f"SELECT stream, seq, nth, time, score, forecast, status, outcome_seq, receipt IS NULL {_WITHIN} "
+    "ORDER BY stream, nth"
+)
+_OUTCOMES = (
+    f"SELECT stream, outcome_seq, nth, outcome_time, outcome, seq, receipt {_WITHIN} "
+    f"AND status IN ({LEARNT}, {ASSUMED}) AND outcome_seq IS NOT NULL ORDER BY stream, outcome_seq"
+)
 
+T = TypeVar("T")
 Step = Callable[..., None]
 
 
 def _nothing(*_: Any) -> None:
-    """A step where nobody looks."""
+    """The step of a caller who shows no progress."""
+
+
+# ---- the log --------------------------------------------------------------------------------------------------------
+#
+# A stream is replayed from its base (nothing, what pruning has left, or a state that was imported) through its
+# forecasts and learnt outcomes, in the order of their numbers. The database reads both in order, and they are merged
+# here. So only a piece of the log is in memory, and the receipts of forecasts whose outcome comes in a later piece.
+
+
+class LoggedForecast(NamedTuple):
+    """A forecast of the log."""
+
+    number: int  # among the operations of its stream
+    nth: int
+    time: float
+    score: float
+    forecast: float
+    status: int
+    outcome_seq: int | None
+    is_bare: bool  # without a receipt
+
+
+class LoggedOutcome(NamedTuple):
+    """A learnt outcome of the log."""
+
+    number: int
+    nth: int
+    time: float | None
+    outcome: int
+    seq: int  # the number of its forecast
+    receipt: Any  # only where a replay needs it
+
+
+LoggedOperation = LoggedForecast | LoggedOutcome
+
+
+@dataclass
+class LoggedStream:
+    """A stream of the log, and what the store says of it."""
+
+    number: int
+    name: str
+    seq: int
+    events: int
+    outcomes: int
+    pending: int
+    held: int
+    expired: int
+    since: int
+    base_seq: int
+    base_events: int
+    base: bytes | None
+    base_monitor: bytes | None
+    state: bytes | None
+    monitor: bytes | None
+
+
+def streams_of(connection: Any, with_state: bool = True) -> Iterator[list[LoggedStream]]:
+    """All streams, some hundred at a time, in the order of their numbers."""
+    columns = f"{_STREAM}, state, monitor" if with_state else f"{_STREAM}, NULL, NULL"
+    last = -1
+    while True:
+        rows = connection.all(
+            f"SELECT {columns} FROM stream WHERE number > ? ORDER BY number LIMIT {STREAMS_AT_ONCE}",  # noqa: S608
+            (last,),
+        )
+        if not rows:
+            return
+        found = [LoggedStream(*row[:11], *map(_bytes, row[11:])) for row in rows]
+        last = found[-1].number
+        yield found
+
+
+def _bytes(value: Any) -> bytes | None:
+    return None if value is None else bytes(value)
+
+
+class InOrder(Generic[T]):
+    """Rows of some streams, which come stream by stream."""
+
+    def __init__(self, connection: Any, statement: str, group: list[LoggedStream], make: Callable[..., T]) -> None:
+        self._rows: Iterator[Any] = connection.each(statement, (group[0].number, group[-1].number))
+        self._make = make
+        self._next: Any = next(self._rows, None)
+
+    def of(self, stream: LoggedStream) -> Iterator[T]:
+        """Those of a stream; streams are asked for in their order, and what was left of the ones before is skipped."""
+        number = stream.number
+        while self._next is not None and self._next[0] <= number:
+            row = self._next
+            self._next = next(self._rows, None)
+            if row[0] == number:
+                yield self._make(*row[1:])
+
+
+class Log:
+    """The operations of some streams."""
+
+    def __init__(self, connection: Any, group: list[LoggedStream]) -> None:
+        self._forecasts = InOrder(connection, _FORECASTS, group, LoggedForecast)
+        self._outcomes = InOrder(connection, _OUTCOMES, group, LoggedOutcome)
+
+    def of(self, stream: LoggedStream) -> Iterator[LoggedOperation]:
+        """Those of a stream, in the order of their numbers; streams are asked for in their order."""
+        return merge(self._forecasts.of(stream), self._outcomes.of(stream), key=itemgetter(0))
+
+
+def pieces(items: Iterator[T]) -> Iterator[list[T]]:
+    """Some at a time."""
+    while piece := list(islice(items, OPERATIONS_AT_ONCE)):
+        yield piece
+
+
+# ---- one stream ---------------------------------------------------------------------------------------------------
+
+
+class Play:
+    """A stream on a bank: operations go in, forecasts and receipts come out.
+
+    The receipts of forecasts whose outcome is still to come are kept: about 300 bytes each, and 500 of AUTO.
+    """
+
+    def __init__(self, bank: Bank, stream: LoggedStream) -> None:
+        self._bank, self._stream = bank, stream
+        self.open: dict[int, bytes] = {}  # receipts, by the number of the forecast
+
+    def start(self, connection: Any) -> None:
+        """Put the base of the stream into the bank."""
+        bank, stream = self._bank, self._stream
+        if stream.base is None:
+            return
+        bank.set_rows([stream.name], np.frombuffer(stream.base)[None, :])
+        if stream.base_monitor is not None and bank.watched is not None:
+            rows = connection.all(
+                "SELECT nth, forecast, outcome, score FROM event "
+                "WHERE stream = ? AND nth < ? AND outcome_seq IS NOT NULL AND outcome_seq < ?",
+                (stream.number, stream.base_events, stream.base_seq),
+            )
+            held = {nth: (forecast, float(outcome or 0), score) for nth, forecast, outcome, score in rows}
+            set_monitor_states(bank, [stream.name], [stream.base_monitor], [held])
+
+    def feed(self, part: list[LoggedOperation]) -> list[tuple[LoggedForecast, float, bytes]]:
+        """The next operations -> each forecast among them, what the bank says, and its receipt."""
+        if not part:
+            return []
+        places = {event.nth: at for at, event in enumerate(part) if type(event) is LoggedForecast}
+        scores, outcomes, own, receipts = list[float](), list[float](), list[int](), list[Any]()
+        for event in part:
+            if type(event) is LoggedForecast:
+                scores.append(event.score)
+                outcomes.append(nan)
+                own.append(-1)
+                continue
+            scores.append(nan)
+            outcomes.append(float(event.outcome))  # type: ignore[union-attr]  # it is one
+            at = places.get(event.nth, -1)
+            own.append(at)
+            if at < 0:
+                receipts.append(self.open.pop(event.nth, None) or _bytes(event.receipt))  # type: ignore[union-attr]
+        made = self._bank.fold([self._stream.name] * len(part), scores, outcomes, receipts, of=own)
+        settled, fresh = set(own), iter(made.receipts.tolist())
+        found: list[tuple[LoggedForecast, float, bytes]] = []
+        for at, (event, forecast) in enumerate(zip(part, made.forecasts.tolist(), strict=True)):
+            if type(event) is LoggedForecast:
+                receipt = next(fresh)
+                found.append((event, forecast, receipt))
+                if event.outcome_seq is not None and at not in settled:
+                    self.open[event.nth] = receipt
+        return found
+
+    def row(self) -> bytes:
+        """The row of the stream, as the store keeps it."""
+        row = self._bank.rows([self._stream.name])
+        row[:, self._bank.method.width + LAST] = 0.0
+        return row.tobytes()
+
+    def monitor(self, connection: Any, before: int) -> bytes:
+        """The monitor, once it knows which of the forecasts before an operation were given up."""
+        given_up = connection.each(
+            "SELECT nth FROM event WHERE stream = ? AND seq < ? AND status = ? ORDER BY nth",
+            (self._stream.number, before, EXPIRED),
+        )
+        give_up(self._bank, ((self._stream.name, nth) for (nth,) in given_up))
+        return monitor_states(self._bank, [self._stream.name])[0]
+
+
+class Structure:
+    """Whether the numbers of a stream are right, as its operations come by."""
+
+    def __init__(self, stream: LoggedStream) -> None:
+        self._stream = stream
+        self._number, self._nth = stream.base_seq, stream.base_events  # the next ones
+        self._statuses = [0] * (ASSUMED + 1)
+        self._gap = self._forecast_gap = False
+        self._early = self._bare = self._lost = 0
+        self.outcomes = 0
+
+    def see(self, event: LoggedOperation) -> None:
+        """The next operation."""
+        stream, number = self._stream, event.number
+        if number >= stream.base_seq:
+            self._gap |= number != self._number
+            self._number += 1
+        if type(event) is LoggedForecast:
+            if event.nth >= stream.base_events:
+                self._forecast_gap |= event.nth != self._nth
+                self._nth += 1
+            self._statuses[event.status] += 1
+            self._bare += event.status in {PENDING, HELD} and event.is_bare
+            return
+        self.outcomes += 1
+        self._early += event.seq >= number  # type: ignore[union-attr]  # it is an outcome
+        self._lost += event.seq < stream.base_seq <= number and event.receipt is None  # type: ignore[union-attr]
+
+    @property
+    def events(self) -> int:
+        """Forecasts that came by."""
+        return sum(self._statuses)
+
+    @property
+    def is_sound(self) -> bool:
+        """Whether what came by so far can be replayed."""
+        return not (self._gap or self._early or self._lost)
+
+    @property
+    def problem(self) -> str:
+        """What is wrong with the numbers of the stream, all of which came by; or nothing."""
+        stream = self._stream
+        if self._gap or self._number != stream.seq:
+            return f"operations must be numbered from {stream.base_seq} to {stream.seq} without a gap"
+        if self._forecast_gap or self._nth != stream.events:
+            return f"forecasts must be numbered from {stream.base_events} to {stream.events} without a gap"
+        if self._early:
+            return f"outcomes must come after their forecasts, got {self._early} before"
+        for what, status in (("pending", PENDING), ("held", HELD)):
+            counted = self._statuses[status]
+            if counted != getattr(stream, what):
+                return f"{what} events must be {getattr(stream, what)}, got {counted}"
+        if self._bare:
+            return f"pending events must have receipts, got {self._bare} without"
+        if self._lost:
+            return f"outcomes of forecasts before the base must have receipts, got {self._lost} without"
+        return ""
+
+    @property
+    def counts(self) -> str:
+        """What is wrong with the counts of the stream, or nothing."""
+        stream, statuses = self._stream, self._statuses
+        learnt, expired = statuses[LEARNT] + statuses[ASSUMED], statuses[EXPIRED] + statuses[ASSUMED]
+        if stream.base_seq == 0 and (learnt, expired) != (stream.outcomes, stream.expired):
+            return f"outcomes and expired must be {stream.outcomes} and {stream.expired}, got {learnt} and {expired}"
+        return ""
+
+
+# ---- the check ----------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class Replay:
+    """What a replay has found."""
+
+    streams: int = 0
+    forecasts: int = 0
+    outcomes: int = 0
+    corrected: int = 0  # outcomes that took the place of others
+    differences: list[str] = field(default_factory=list)  # sentences, one for each stream that differs
+
+    @property
+    def is_same(self) -> bool:
+        """Whether store and replay agree in every bit."""
+        return not self.differences
+
+    def count(self, structure: Structure) -> None:
+        """One more stream."""
+        self.streams += 1
+        self.forecasts += structure.events
+        self.outcomes += structure.outcomes
 
 
 def bank_from(meta: dict[str, str], method: str | None = None) -> Bank:
     """A bank as the store's own, without its streams."""
     whole = meta.get("monitor_whole", "1") == "1"
     monitor = json.loads(meta.get("monitor", "null")) if whole else None
-    return bank_of(method or meta["method"], int(meta["seed"]), Settings(monitor=monitor))
+    return bank_of(method or meta["method"], int(meta["seed"]), monitor)
 
 
 def replay_check(url: str, step: Step = _nothing) -> Replay:
-    """Replay a store from its log and compare every bit. A service may use the store meanwhile."""
-    connection = open_connection(url)
-    try:
-        connection.begin_reading()
+    """Replay all streams of a store from their base and compare every bit: forecasts, rows, monitors, numbers.
+
+    A service may use the store meanwhile.
+
+    Raises
+    ------
+    SnapshotMismatch : the preset is not the one that the store was made with.
+    """
+    result = Replay()
+    with reading(url) as connection:
         meta = get_meta(connection)
         check_described(meta)
-        return replay.check(connection, lambda: bank_from(meta), step)
-    finally:
-        connection.close()
+        for group in streams_of(connection):
+            bank, log = bank_from(meta), Log(connection, group)
+            for stream in group:
+                structure = Structure(stream)
+                difference = _compare(connection, bank, stream, log, structure, step)
+                if difference:
+                    result.differences.append(f"stream {stream.name!r}: {difference}")
+                result.count(structure)
+    return result
 
 
-# ---- the state made anew --------------------------------------------------------------------------------------------
+def _compare(connection: Any, bank: Bank, stream: LoggedStream, log: Log, structure: Structure, step: Step) -> str:
+    play, first_kept = Play(bank, stream), max(stream.since, stream.base_seq)
+    play.start(connection)
+    count, first = 0, ""
+    for part in pieces(log.of(stream)):
+        for event in part:
+            structure.see(event)
+        if structure.is_sound:
+            for event, replayed, _ in play.feed([event for event in part if event.number >= stream.base_seq]):
+                if event.number >= first_kept and replayed != event.forecast:
+                    count += 1
+                    first = first or f"the first {event.forecast!r} for {replayed!r} - at {event.nth}"
+        step(len(part))
+    if structure.problem:
+        return structure.problem
+    if count:
+        return f"{count} forecasts differ, {first}"
+    if (play.row() if stream.name in bank else None) != stream.state:
+        return "the row differs"
+    # The monitor of a stream whose state was imported begins with the first event here.
+    if bank.watched is not None and (structure.events or stream.base_monitor) and stream.since == 0:
+        return "" if play.monitor(connection, stream.seq) == stream.monitor else "the monitor differs"
+    return ""
+
+
+# ---- rebuild --------------------------------------------------------------------------------------------------------
 
 
 def rebuild(url: str, method: str | None = None, step: Step = _nothing) -> Replay:
-    """Make the state anew from the log: for another method, or with the corrections that wait.
+    """Rebuild the state from the log: for another method, or with the corrections that wait.
 
-    Forecasts that were told stay as they were told. Pending forecasts get receipts of the new method, so that their
+    Forecasts that were answered stay as they are. Pending forecasts get receipts of the new method, so that their
     outcomes are learnt by it.
+
+    Raises
+    ------
+    UnknownMethod, InvalidInput : the method does not exist or does not live in a row, or the store is in use.
     """
     result = Replay()
     with owned(url) as connection:
@@ -93,8 +426,8 @@ def rebuild(url: str, method: str | None = None, step: Step = _nothing) -> Repla
         bank_from(meta, chosen)  # a bad name is noticed before the work
         result.corrected = apply_corrections(connection)
         for group in streams_of(connection, with_state=False):
-            # Without monitors: one is about the forecasts of one method, so they begin anew.
-            bank, log = bank_of(chosen, int(meta["seed"]), Settings()), Log(connection, group)
+            # Without monitors: one is about the forecasts of one method, so they start fresh.
+            bank, log = bank_of(chosen, int(meta["seed"])), Log(connection, group)
             for stream in group:
                 structure = Structure(stream)
                 _rebuild(connection, bank, stream, log, structure, step)
@@ -105,8 +438,8 @@ def rebuild(url: str, method: str | None = None, step: Step = _nothing) -> Repla
     return result
 
 
-def _rebuild(connection: Any, bank: Bank, stream: Stream, log: Log, structure: Structure, step: Step) -> None:
-    """One stream made anew, with the receipts of those of its events that need them."""
+def _rebuild(connection: Any, bank: Bank, stream: LoggedStream, log: Log, structure: Structure, step: Step) -> None:
+    """Rebuild one stream, and the receipts of those of its events that need them."""
     play, base = Play(bank, stream), stream.base
     is_based = stream.base_seq == 0
     for part in pieces(log.of(stream)):
@@ -131,13 +464,13 @@ def _rebuild(connection: Any, bank: Bank, stream: Stream, log: Log, structure: S
     )
 
 
-def _needs(stream: Stream, event: Forecast) -> bool:
+def _needs(stream: LoggedStream, event: LoggedForecast) -> bool:
     """Whether an event needs its receipt: for its outcome to come, or for a replay from the base."""
     straddles = event.outcome_seq is not None and event.number < stream.base_seq <= event.outcome_seq
     return event.status in {PENDING, HELD} or straddles
 
 
-def _new_base(bank: Bank, stream: Stream, play: Play) -> bytes:
+def _new_base(bank: Bank, stream: LoggedStream, play: Play) -> bytes:
     """The base of a pruned stream, of what pruning has left: forecasts whose outcome came later."""
     fresh = np.concatenate([bank.method.initial_row(), np.zeros(STATS)])[None, :]
     row = bank.rows([stream.name]) if stream.name in bank else fresh
@@ -149,7 +482,7 @@ def _new_base(bank: Bank, stream: Stream, play: Play) -> bytes:
 def apply_corrections(connection: Any) -> int:
     """The latest corrections since the last time take the place of other outcomes -> how many outcomes change."""
     applied, last = 0, (-1, -1)
-    while found := connection.all(_LATEST_CORRECTIONS, (*last, AT_ONCE)):
+    while found := connection.all(_LATEST_CORRECTIONS, (*last, CORRECTIONS_AT_ONCE)):
         last = found[-1][:2]
         for stream, nth, new, old, *others in found:
             if new != old:
@@ -175,7 +508,10 @@ def _correct(
 
 def _correct_sums(connection: Any, stream: int, score: float, forecast: float, new: int, old: int) -> None:
     sums = array("d", bytes(connection.all("SELECT sums FROM stream WHERE number = ?", (stream,))[0][0]))
-    for loss, brier, kind, p in ((LOG_LOSS, BRIER, CALIBRATED, forecast), (RAW_LOG_LOSS, RAW_BRIER, RAW, score)):
+    for loss, brier, kind, p in (
+        (LOG_LOSS, BRIER, CALIBRATED_KIND, forecast),
+        (RAW_LOG_LOSS, RAW_BRIER, RAW_KIND, score),
+    ):
         sums[loss] += log_loss(p, new) - log_loss(p, old)
         sums[brier] += (p - new) ** 2 - (p - old) ** 2
         sums[TENTHS + 30 * kind + 3 * tenth(p) + 2] += new - old
@@ -189,10 +525,14 @@ def _correct_sums(connection: Any, stream: int, score: float, forecast: float, n
 
 
 def prune(url: str, older: float, now: float | None = None, step: Step = _nothing) -> int:
-    """Delete events that are settled and older than so many seconds -> how many. The state stays as it is.
+    """Delete events that are settled and older than `older` seconds -> how many. The state stays as it is.
 
-    What is deleted goes into the base of its stream, from which later replays start. Roll-ups stay. A store with
-    corrections that wait is refused: the base would hold what they correct, for ever.
+    What is deleted goes into the base of its stream, from which later replays start. Roll-ups stay.
+
+    Raises
+    ------
+    InvalidInput : the store is in use, or has corrections that wait (the base would keep what they correct).
+    SnapshotMismatch : the preset is not the one that the store was made with.
     """
     before = (time.time() if now is None else now) - older
     deleted = 0
@@ -215,7 +555,7 @@ def prune(url: str, older: float, now: float | None = None, step: Step = _nothin
     return deleted
 
 
-def _prune(connection: Any, bank: Bank, stream: Stream, log: Log, before: float, step: Step) -> int:
+def _prune(connection: Any, bank: Bank, stream: LoggedStream, log: Log, before: float, step: Step) -> int:
     """Move the base of one stream up to the first operation that is too young, and delete what is settled by then."""
     play = Play(bank, stream)
     cut, events = stream.base_seq, stream.base_events
@@ -256,10 +596,8 @@ def _prune(connection: Any, bank: Bank, stream: Stream, log: Log, before: float,
 
 def check(url: str, step: Step = _nothing) -> list[str]:
     """What is wrong with a store, as sentences; nothing if it is whole. It replays nothing."""
-    connection = open_connection(url)
-    try:
+    with reading(url) as connection:
         problems = [f"the database is damaged: {found}" for found in connection.integrity()]
-        connection.begin_reading()
         meta = get_meta(connection)
         first_hour = 0
         if "pruned_before" in meta:
@@ -271,13 +609,11 @@ def check(url: str, step: Step = _nothing) -> list[str]:
                 for part in pieces(log.of(stream)):
                     for event in part:
                         structure.see(event)
-                    step(sum(type(event) is Forecast for event in part))
+                    step(sum(type(event) is LoggedForecast for event in part))
                 problem = structure.problem or structure.counts or _rollups(connection, stream, timed, first_hour)
                 if problem:
                     problems.append(f"stream {stream.name!r}: {problem}")
-        problems += totals.problems(connection)
-    finally:
-        connection.close()
+        problems += totals_problems(connection)
     return problems
 
 
@@ -297,7 +633,7 @@ _TIMED = (
 _Cells = dict[tuple[int, int, int], list[float]]  # hour, kind, tenth -> the numbers of a roll-up
 
 
-def _rollups(connection: Any, stream: Stream, timed: InOrder[Timed], first_hour: int) -> str:
+def _rollups(connection: Any, stream: LoggedStream, timed: InOrder[Timed], first_hour: int) -> str:
     """Whether the hourly sums are those of the events, as far as rounding lets them; hour by hour."""
     expected: _Cells = {}
     first = first_hour
@@ -318,7 +654,7 @@ def _add(cells: _Cells, part: list[Timed]) -> None:
     """Forecasts and outcomes of some events."""
     learnt = [event for event in part if event.outcome is not None]
     both = [*part, *learnt]
-    made = Books(
+    made = Rollups(
         streams=[0] * len(both),
         times=[event.time for event in both],
         scores=[event.score for event in both],
@@ -333,7 +669,7 @@ def _add(cells: _Cells, part: list[Timed]) -> None:
         cells[hour, kind, of] = numbers if before is None else [a + b for a, b in zip(before, numbers, strict=True)]
 
 
-def _is_stored(connection: Any, stream: Stream, expected: _Cells, first: int, end: int) -> bool:
+def _is_stored(connection: Any, stream: LoggedStream, expected: _Cells, first: int, end: int) -> bool:
     """Whether the store has the same in these hours; up to their end, nothing is expected afterwards."""
     rows = connection.all(
         "SELECT hour, kind, tenth, forecasts, outcomes, sum_p, sum_y, log_loss FROM rollup "
@@ -352,10 +688,9 @@ def _is_stored(connection: Any, stream: Stream, expected: _Cells, first: int, en
 
 def info(url: str) -> dict[str, Any]:
     """A store in a few numbers."""
-    connection = open_connection(url)
-    try:
+    with reading(url) as connection:
         meta = get_meta(connection)
-        found = totals.stored(connection)
+        found = stored_totals(connection)
         stored = connection.all("SELECT count(*), min(time), max(time) FROM event")[0]
         waiting = connection.all("SELECT count(*) FROM correction WHERE applied = 0")[0][0]
         return {
@@ -373,5 +708,3 @@ def info(url: str) -> dict[str, Any]:
             "pruned before": float(meta["pruned_before"]) if "pruned_before" in meta else None,
             "bytes": connection.size(),
         }
-    finally:
-        connection.close()

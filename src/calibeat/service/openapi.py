@@ -11,12 +11,19 @@ from calibeat._version import __version__
 
 from . import wire
 from .events import ForecastEvent, OutcomeEvent
-from .limits import Limits
-from .pages import OVERVIEW, VIEW
-from .parameters import HISTORY, LIMIT_ONLY, NONE, RELIABILITY, STREAMS, Parameters
-from .store.overview import Overview
-from .store.reader import Reliability, StreamInfo, Totals
-from .store.view import View
+from .store.queries import Overview, Reliability, StreamInfo, Totals, View
+from .wire import (
+    HISTORY,
+    LIMIT_ONLY,
+    NAME_SCHEMA,
+    NO_PARAMETERS,
+    OVERVIEW,
+    RELIABILITY,
+    STREAMS,
+    VIEW,
+    Limits,
+    Parameters,
+)
 
 _COMPONENTS = (
     ForecastEvent,
@@ -110,16 +117,18 @@ def _paths() -> dict[str, Any]:
         },
         "/v1/outcomes": {"post": _write("Report outcomes", "Outcome", outcomes), "put": put},
         "/v1/streams": {"get": _read("Streams, page by page", "StreamsAnswer", STREAMS)},
-        "/v1/streams/{stream}": {"get": _read("One stream", "StreamInfo", NONE, of_stream)},
+        "/v1/streams/{stream}": {"get": _read("One stream", "StreamInfo", NO_PARAMETERS, of_stream)},
         "/v1/streams/{stream}/reliability": {
             "get": _read("Outcomes by tenth of the forecast", "Reliability", RELIABILITY, of_stream)
         },
         "/v1/streams/{stream}/history": {"get": _read("Hour by hour", "HistoryAnswer", HISTORY, of_stream)},
-        "/v1/streams/{stream}/delays": {"get": _read("How late outcomes came", "DelaysAnswer", NONE, of_stream)},
+        "/v1/streams/{stream}/delays": {
+            "get": _read("How late outcomes came", "DelaysAnswer", NO_PARAMETERS, of_stream)
+        },
         "/v1/view": {"get": _named(_read("What the dashboard shows of a stream", "View", VIEW))},
         "/v1/overview": {"get": _read("What the dashboard shows first", "Overview", OVERVIEW)},
         "/v1/alarms": {"get": _read("The latest alarms", "AlarmsAnswer", LIMIT_ONLY)},
-        "/v1/totals": {"get": _read("The whole store in numbers", "Totals", NONE)},
+        "/v1/totals": {"get": _read("The whole store in numbers", "Totals", NO_PARAMETERS)},
         "/metrics": {"get": _other("Prometheus metrics", "text/plain", {401: "no valid token"})},
         "/healthz": {"get": _other("Whether the process answers", "Health", {})},
         "/readyz": {"get": _other("Whether the store answers", "Health", {503: "it does not"})},
@@ -197,11 +206,10 @@ def _named(operation: dict[str, Any]) -> dict[str, Any]:
 
 
 def _name_in_path() -> dict[str, Any]:
-    schema = {"type": "string", "minLength": 1, "maxLength": wire.LONGEST_NAME, "pattern": r"^[^\u0000-\u001f\u007f]+$"}
     return {
         "name": "stream",
         "in": "path",
         "required": True,
-        "schema": schema,
+        "schema": NAME_SCHEMA,
         "description": "the name of a stream; a slash in it is written %2F",
     }

@@ -9,33 +9,21 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from math import nan
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
-from calibeat.service.store.types import Changes, Correction, Record, StreamState, weighted
+from .events import EachStatus, ForecastEvent, OutcomeEvent, Refusal
+from .rollups import Rollups
+from .store.types import ASSUMED, EXPIRED, HELD, LEARNT, PENDING, Changes, Correction, Record, StreamState, weighted
 
-from .events import (
-    CONFLICT,
-    CORRECTED,
-    EXPIRED,
-    HELD,
-    LEARNT,
-    REPEATED,
-    UNKNOWN,
-    ForecastEvent,
-    OutcomeEvent,
-    Refusal,
-    taken,
-)
-from .rollups import Books
-from .settings import Settings
-from .store import types
+if TYPE_CHECKING:
+    from .engine import EngineSettings
 
-Answer = list[float] | list[str] | Refusal
+Answer = list[float] | list[EachStatus] | Refusal
 Request = tuple[Any, list[ForecastEvent] | list[OutcomeEvent]]  # a ticket, and its events
 
 
 @dataclass
-class Operations:
+class FoldColumns:
     """What the bank is asked to do, in order, as the columns of `Bank.fold`."""
 
     records: list[Record] = field(default_factory=list)
@@ -70,10 +58,10 @@ class Plan:
     """A group in the making."""
 
     def __init__(
-        self, settings: Settings, streams: Mapping[str, StreamState], known: dict[str, Record], now: float
+        self, settings: EngineSettings, streams: Mapping[str, StreamState], known: dict[str, Record], now: float
     ) -> None:
         self._settings, self._streams, self._records, self._now = settings, streams, known, now
-        self.operations, self.changes = Operations(), Changes()
+        self.operations, self.changes = FoldColumns(), Changes()
         self.answers: list[Answer | list[Record]] = []  # a list of records until the forecasts are made
         self.begun: dict[str, StreamState] = {}  # new streams of the batches that were taken; see `number_streams`
         self._settled: dict[str, Record] = {}
@@ -83,9 +71,15 @@ class Plan:
         self.matured = 0  # that were held and are learnt
         self.rejected: dict[str, int] = {}
 
-    def record(self, id: str) -> Record | None:  # noqa: A002 - the word of the API
-        """An event that the store or this group has."""
-        return self._records.get(id)
+    def age(self, aged: list[tuple[str, Record]]) -> None:
+        """Learn outcomes that were held, and give up forecasts that are pending, where they are so still."""
+        for name, found in aged:
+            record = self._records.get(found.id)
+            if record is not None and record.status == found.status:
+                if record.status == HELD:
+                    self.learn(self._streams[name], record, LEARNT)
+                else:
+                    self.give_up(self._streams[name], record)
 
     # ---- requests ---------------------------------------------------------------------------------------------------
 
@@ -110,7 +104,7 @@ class Plan:
             record = self._records.get(event.id)
             if record is None:
                 time = self._now if event.time is None else float(event.time)
-                record = Record(state.number, -1, event.id, -1, time, event.score, nan, None, types.PENDING, None)
+                record = Record(state.number, -1, event.id, -1, time, event.score, nan, None, PENDING, None)
                 record.is_new = True
                 self._records[event.id] = record
                 new.append((state, record))
@@ -119,7 +113,8 @@ class Plan:
                     del self._records[made.id]
                 self._reject("conflict")
                 what = "stream" if record.stream != state.number else "score"
-                return taken(what, event.id, at)
+                sentence = f"id must be new or have the {what} it had, got {event.id!r} - at event {at}"
+                return Refusal("conflict", sentence, at, 409)
             found.append(record)
         self.begun.update(begun)
         for state, record in new:
@@ -148,50 +143,49 @@ class Plan:
         for record in self.changes.inserted:
             record.stream = known.get(record.stream, record.stream)
 
-    def _outcome(self, event: OutcomeEvent) -> str:
+    def _outcome(self, event: OutcomeEvent) -> EachStatus:
         state, record = self._streams.get(event.stream), self._records.get(event.id)
         if state is None:
             state = self.begun.get(event.stream)
         if state is None or record is None or record.stream != state.number:
-            return self._reject(UNKNOWN)
+            return self._reject("unknown")
         time = self._now if event.time is None else float(event.time)
-        if record.status == types.PENDING:
+        if record.status == PENDING:
             record.outcome, record.outcome_time = event.outcome, time
             mature = self._settings.mature
             if mature is not None and self._now < record.time + mature:
                 self._hold(state, record)
-                return HELD
-            self.learn(state, record, types.LEARNT)
-            return LEARNT
-        if record.status in {types.EXPIRED, types.ASSUMED}:
-            return self._reject(EXPIRED)
+                return "held"
+            self.learn(state, record, LEARNT)
+            return "learnt"
+        if record.status in {EXPIRED, ASSUMED}:
+            return self._reject("expired")
         # What the client said last counts, also where a replay has still to apply it.
         if (record.outcome if record.corrected is None else record.corrected) == event.outcome:
-            return REPEATED
+            return "repeated"
         if not self._settings.corrections:
-            return self._reject(CONFLICT)
-        if record.status == types.HELD:  # nothing was learnt yet
+            return self._reject("conflict")
+        if record.status == HELD:  # nothing was learnt yet
             record.outcome, record.outcome_time = event.outcome, time
             self._touch(record)
-            return CORRECTED
+            return "corrected"
         record.corrected = event.outcome
         self.changes.corrections.append(Correction(record, event.outcome, time))
-        return CORRECTED
+        return "corrected"
 
     # ---- what happens to an event -----------------------------------------------------------------------------------
 
     def _hold(self, state: StreamState, record: Record) -> None:
-        record.status = types.HELD
+        record.status = HELD
         state.pending -= 1
         self.pending -= 1
         state.held += 1
         self.held += 1
-        self._touch(record)
-        self.changes.streams[state.name] = state
+        self._touch(record, state)
 
     def learn(self, state: StreamState, record: Record, status: int) -> None:
         """The outcome of a record is learnt now."""
-        if record.status == types.HELD:
+        if record.status == HELD:
             state.held -= 1
             self.matured += 1
         else:
@@ -200,35 +194,36 @@ class Plan:
         record.status, record.outcome_seq = status, state.seq
         state.seq += 1
         state.outcomes += 1
-        if status == types.ASSUMED:
+        if status == ASSUMED:
             state.expired += 1
             self.expired += 1
         self.learnt += 1
         self.operations.learn(state.name, record)
-        self._touch(record)
-        self.changes.streams[state.name] = state
+        self._touch(record, state)
 
     def give_up(self, state: StreamState, record: Record) -> None:
         """No outcome came in time: nothing is learnt, or what was agreed for this case."""
         assumed = self._settings.expire_as
         if assumed is not None:
             record.outcome, record.outcome_time = assumed, self._now
-            self.learn(state, record, types.ASSUMED)
+            self.learn(state, record, ASSUMED)
             return
-        record.status, record.receipt = types.EXPIRED, None
+        record.status, record.receipt = EXPIRED, None
         self.given_up.append((state.name, record.nth))
         state.pending -= 1
         self.pending -= 1
         state.expired += 1
         self.expired += 1
-        self._touch(record)
-        self.changes.streams[state.name] = state
+        self._touch(record, state)
 
-    def _touch(self, record: Record) -> None:
+    def _touch(self, record: Record, state: StreamState | None = None) -> None:
+        """The record is written, and its stream."""
         if not record.is_new:
             self._settled[record.id] = record
+        if state is not None:
+            self.changes.streams[state.name] = state
 
-    def _reject(self, reason: str) -> str:
+    def _reject(self, reason: EachStatus) -> EachStatus:
         self.rejected[reason] = self.rejected.get(reason, 0) + 1
         return reason
 
@@ -247,39 +242,40 @@ class Plan:
                 record.forecast = forecast
                 receipt = next(made)
                 # A forecast that is settled in this same group needs none, unless its outcome is held.
-                record.receipt = receipt if record.status in {types.PENDING, types.HELD} else None
-        self._keep_books()
+                record.receipt = receipt if record.status in {PENDING, HELD} else None
+        self._add_rollups()
         changes.settled = list(self._settled.values())
         return changes
 
-    def _keep_books(self) -> None:
+    def _add_rollups(self) -> None:
         """The sums of the streams and the hourly roll-ups."""
-        changes, made, now = self.changes, self.operations.records, self._now
+        changes, records, now = self.changes, self.operations.records, self._now
         streams = list(changes.streams.values())
         if not streams:
             return
-        books = Books(
-            streams=[r.stream for r in made],
-            times=[r.time for r in made],
-            scores=[r.score for r in made],
-            forecasts=[r.forecast for r in made],
+        added = Rollups(
+            streams=[r.stream for r in records],
+            times=[r.time for r in records],
+            scores=[r.score for r in records],
+            forecasts=[r.forecast for r in records],
             outcomes=self.operations.outcomes,
-            ages=[(r.outcome_time or now) - r.time for r in made],
+            ages=[(r.outcome_time or now) - r.time for r in records],
             numbers=[state.number for state in streams],
             sums=[state.sums for state in streams],
         )
-        changes.rollups = books.rollups
+        changes.rollups = added.rollups
         error = raw_error = 0.0
         judged = 0
-        for state, sums, errors in zip(streams, books.sums, books.errors, strict=True):
+        # Forecasts change neither the sums nor the errors of a stream.
+        for state, sums, errors in zip(streams, added.sums, added.errors, strict=True) if self.learnt else ():
             before = state.weighted
             if before[2] != state.outcomes:  # it has learnt
-                after = state.weighted = weighted(errors, state.outcomes)
+                after = state.weighted = weighted(*errors, state.outcomes)
                 error += after[0] - before[0]
                 raw_error += after[1] - before[1]
                 judged += after[2] - before[2]
-            state.sums, state.errors = sums, errors
-        raw_log_loss, log_loss = books.losses
+            state.sums, (state.error, state.raw_error) = sums, errors
+        raw_log_loss, log_loss = added.losses
         changes.totals = {
             "streams": len(self.begun),
             "events": len(changes.inserted),
@@ -296,7 +292,7 @@ class Plan:
         }
 
     def answer(self, at: int) -> Answer:
-        """What a request is told, once everything is on the disk."""
+        """The answer to a request, once everything is on the disk."""
         found = self.answers[at]
         if isinstance(found, list) and found and isinstance(found[0], Record):
             return [record.forecast for record in found]

@@ -1,4 +1,4 @@
-"""The books of the service: the sums of each stream and the hourly roll-ups, in one compiled pass over a group.
+"""The sums of each stream and the hourly roll-ups, in one compiled pass over a group.
 
 An operation is a forecast that was made (its outcome is NaN) or an outcome that was learnt.
 """
@@ -14,35 +14,46 @@ from calibeat._util.types import Ints, Vector
 from calibeat.core.jit import compilable, for_cost
 from calibeat.core.stats import log_loss
 from calibeat.metrics import calibration_error_of_gaps
-from calibeat.service.store.types import (
+
+from .store.types import (
     BRIER,
-    CALIBRATED,
+    CALIBRATED_KIND,
     DELAY_COUNT,
     DELAYS,
     FORECASTS,
     HOUR,
     LOG_LOSS,
-    NUMBERS,
     OUTCOMES,
-    RAW,
     RAW_BRIER,
+    RAW_KIND,
     RAW_LOG_LOSS,
+    ROLLUP_NUMBERS,
     SUM_LOG_LOSS,
     SUM_P,
     SUM_Y,
     SUMS,
     TENTHS,
     Errors,
-    Row,
-    tenth,
+    TableRow,
 )
 
 CELLS = 20  # of an hour: the tenths of the forecasts, then those of the scores
+NUMBERS = len(ROLLUP_NUMBERS)
 _PLAIN_SECONDS = 6e-6  # an operation as plain Python
 
 
 @compilable
-def enter(
+def tenth(probability: float) -> int:
+    """Which tenth of [0, 1] a probability is in.
+
+    >>> tenth(0.0), tenth(0.37), tenth(1.0)
+    (0, 3, 9)
+    """
+    return min(9, int(probability * 10.0))
+
+
+@compilable
+def add_operations(
     streams: Ints,
     hours: Ints,
     scores: Vector,
@@ -58,7 +69,7 @@ def enter(
         learnt = y == y  # noqa: PLR0124 - not NaN
         first = streams[i] * SUMS
         for kind in range(2):
-            p = forecasts[i] if kind == CALIBRATED else scores[i]
+            p = forecasts[i] if kind == CALIBRATED_KIND else scores[i]
             cell = tenth(p)
             at = (hours[i] * CELLS + 10 * kind + cell) * NUMBERS
             if not learnt:
@@ -69,8 +80,8 @@ def enter(
             rollups[at + SUM_P] += p
             rollups[at + SUM_Y] += y
             rollups[at + SUM_LOG_LOSS] += loss
-            sums[first + (LOG_LOSS if kind == CALIBRATED else RAW_LOG_LOSS)] += loss
-            sums[first + (BRIER if kind == CALIBRATED else RAW_BRIER)] += (p - y) * (p - y)
+            sums[first + (LOG_LOSS if kind == CALIBRATED_KIND else RAW_LOG_LOSS)] += loss
+            sums[first + (BRIER if kind == CALIBRATED_KIND else RAW_BRIER)] += (p - y) * (p - y)
             at = first + TENTHS + 30 * kind + 3 * cell
             sums[at] += 1.0
             sums[at + 1] += p
@@ -83,15 +94,15 @@ def enter(
             sums[first + DELAYS + power] += 1.0
 
 
-class Books:
+class Rollups:
     """Sums and roll-ups of some operations.
 
     >>> nan, none = float("nan"), bytes(8 * SUMS)
-    >>> books = Books(
+    >>> made = Rollups(
     ...     streams=[7, 7], times=[0.0, 0.0], scores=[0.3, 0.3], forecasts=[0.25, 0.25], outcomes=[nan, 1.0],
     ...     ages=[0.0, 60.0], numbers=[7], sums=[none],
     ... )
-    >>> books.rollups
+    >>> made.rollups
     [(7, 0, 0, 2, 1.0, 1.0, 0.25, 1.0, 1.3862943611198906), (7, 0, 1, 3, 1.0, 1.0, 0.3, 1.0, 1.2039728043259361)]
     """
 
@@ -118,7 +129,7 @@ class Books:
         ]
         self._sums = np.frombuffer(b"".join(sums)).copy()
         self._rollups = np.zeros(len(hours) * CELLS * NUMBERS)
-        loop: Any = for_cost(enter, _PLAIN_SECONDS * len(of_hour))
+        loop: Any = for_cost(add_operations, _PLAIN_SECONDS * len(of_hour))
         loop(
             np.array([place[stream] for stream in streams], dtype=np.int64),
             np.array(of_hour, dtype=np.int64),
@@ -140,7 +151,7 @@ class Books:
     def losses(self) -> tuple[float, float]:
         """The log-losses of the outcomes that were learnt: of the scores, and of the forecasts."""
         kinds = self._rollups[SUM_LOG_LOSS::NUMBERS].reshape(-1, 2, 10).sum(axis=(0, 2)).tolist()
-        return kinds[RAW], kinds[CALIBRATED]
+        return kinds[RAW_KIND], kinds[CALIBRATED_KIND]
 
     @property
     def errors(self) -> list[Errors]:
@@ -148,7 +159,7 @@ class Books:
         return errors_of(self._sums)
 
     @property
-    def rollups(self) -> list[Row]:
+    def rollups(self) -> list[TableRow]:
         """What is to be added: stream, hour, kind, tenth, and the five numbers."""
         cells = self._rollups.reshape(-1, NUMBERS)
         used = np.flatnonzero((cells[:, FORECASTS] > 0.0) | (cells[:, OUTCOMES] > 0.0))
@@ -162,5 +173,5 @@ def errors_of(sums: Vector) -> list[Errors]:
     tenths = sums.reshape(-1, SUMS)[:, TENTHS : TENTHS + 60].reshape(-1, 2, 10, 3)
     counts = tenths[..., 0].sum(axis=2)
     errors = calibration_error_of_gaps(tenths[..., 1] - tenths[..., 2], np.maximum(counts, 1.0))
-    pairs = zip(errors.tolist(), counts[:, CALIBRATED].tolist(), strict=True)
-    return [(pair[CALIBRATED], pair[RAW]) if count else (None, None) for pair, count in pairs]
+    pairs = zip(errors.tolist(), counts[:, CALIBRATED_KIND].tolist(), strict=True)
+    return [(pair[CALIBRATED_KIND], pair[RAW_KIND]) if count else (None, None) for pair, count in pairs]

@@ -37,18 +37,18 @@ class TokenBook:
     """The tokens that are valid now. `refresh` replaces them; look-ups never touch the store.
 
     A store that never had a token needs none. The first one closes the service, and nothing opens it again while it
-    runs: whoever revokes a token wants to keep somebody out.
+    runs: revoking a token must keep its owner out.
     """
 
     def __init__(self, *, open_without_tokens: bool) -> None:
-        self._is_open = open_without_tokens
+        self.is_open = open_without_tokens  # there never was a token, and only this machine can connect
         self._scopes: dict[bytes, list[tuple[bytes, Scope]]] = {}
 
     def refresh(self, rows: Iterable[tuple[bytes, Scope | None]]) -> None:
         """Take over the hashes and scopes of the store; a revoked token has no scope."""
         scopes: dict[bytes, list[tuple[bytes, Scope]]] = {}
         for digest, scope in rows:
-            self._is_open = False
+            self.is_open = False
             if scope is not None:
                 scopes.setdefault(digest[:8], []).append((digest, scope))
         self._scopes = scopes
@@ -59,14 +59,9 @@ class TokenBook:
         return {scope for tokens in self._scopes.values() for _, scope in tokens}
 
     @property
-    def is_open(self) -> bool:
-        """Whether nobody needs a token: there never was one, and only this machine can connect."""
-        return self._is_open
-
-    @property
     def who_may_connect(self) -> str:
         """What must be known when a service starts; nothing if there are tokens."""
-        if self._is_open:
+        if self.is_open:
             return "; no token yet, so only this machine can connect"
         return "" if self._scopes else "; every token is revoked, so nobody can connect"
 
@@ -90,7 +85,7 @@ class TokenBook:
         >>> book.allows(b"bearer calibeat_secret", "write")
         False
         """
-        if self._is_open:
+        if self.is_open:
             return True
         if authorization is None or authorization[:7].lower() != b"bearer ":
             return None

@@ -27,6 +27,7 @@ import msgspec
 from calibeat.errors import InvalidInput
 
 from .store import open_connection, sqlite_path
+from .store.queries import SELECT_ALARMS, alarm_info
 
 log = logging.getLogger("calibeat.service")
 BEGUN = "webhook_begun"  # in the store: alarms are delivered since there was a webhook for the first time
@@ -34,10 +35,7 @@ LOOK = 1.0  # seconds between two looks for new alarms
 LONGEST_PAUSE = 60.0
 PATIENCE = 10.0  # seconds for one request, whatever the receiver does
 STOP = 2.0  # seconds that the end of the process waits for a request that is under way
-_NEXT = (
-    "SELECT a.number, s.name, a.time, a.at, a.since, a.what, a.page FROM alarm a "
-    "JOIN stream s ON s.number = a.stream WHERE a.delivered = 0 ORDER BY a.page DESC, a.number LIMIT 1"
-)
+_NEXT = SELECT_ALARMS + "WHERE a.delivered = 0 ORDER BY a.page DESC, a.number LIMIT 1"
 
 
 def signature(secret: bytes, timestamp: str, body: bytes) -> str:
@@ -90,7 +88,7 @@ class Webhook:
     def _begin(self, connection: Any) -> None:
         connection.begin()
         begins = "INSERT INTO meta (name, value) VALUES (?, '1') ON CONFLICT (name) DO NOTHING"
-        if connection.run(begins, (BEGUN,)):  # once in the life of a store, whoever starts second
+        if connection.run(begins, (BEGUN,)):  # once in the life of a store
             connection.run("UPDATE alarm SET delivered = 1")
         connection.commit()
 
@@ -122,21 +120,12 @@ class Webhook:
             found = connection.all(_NEXT + " FOR UPDATE OF a SKIP LOCKED" if is_shared else _NEXT)
             if not found:
                 return
-            number, stream, moment, at, since, what, page = found[0]
-            alarm = {
-                "number": number,
-                "stream": stream,
-                "time": moment,
-                "at": at,
-                "since": since,
-                "what": what,
-                "page": bool(page),
-            }
-            self.post(msgspec.json.encode({"alarm": alarm}), str(number))
+            alarm = alarm_info(found[0])
+            self.post(msgspec.json.encode({"alarm": alarm}), str(alarm.number))
             self._failures = 0
             if self._is_left:
                 return  # the next process sends it once more
-            connection.run("UPDATE alarm SET delivered = 1 WHERE number = ?", (number,))
+            connection.run("UPDATE alarm SET delivered = 1 WHERE number = ?", (alarm.number,))
             if is_shared:
                 connection.commit()
 

@@ -1,32 +1,63 @@
-"""What travels over HTTP: the types of requests and answers, and how a bad request is explained.
+"""What travels over HTTP: types of requests and answers, query parameters, limits; and how bad requests are explained.
 
 The types are the schema: `calibeat.service.openapi` makes `/openapi.json` from them.
 """
 
 from __future__ import annotations
 
+import dataclasses
+import math
 import re
+from collections.abc import Callable, Iterable
 from typing import Annotated, Any, Literal, NamedTuple
+from urllib.parse import parse_qsl
 
 import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
 
 from .events import (
-    LATEST,
-    LONGEST,
+    LATEST_TIME,
+    LONGEST_NAME,
+    EachStatus,
     ForecastEvent,
     Name,
     Outcome,
     OutcomeEvent,
+    OutcomeStatus,
     Probability,
     Refusal,
     Score,
     Time,
     is_text,
 )
-from .store.reader import AlarmInfo, Delay, Hour, StreamInfo
+from .store.queries import (
+    MAX_HOURS,
+    MAX_LIMIT,
+    MAX_PAGES,
+    ORDERS,
+    PAGE_ORDERS,
+    SPANS,
+    AlarmInfo,
+    Delay,
+    Hour,
+    StreamInfo,
+)
 
-LONGEST_NAME, LAST_TIME = LONGEST, LATEST
+
+@dataclasses.dataclass(frozen=True)
+class Limits:
+    """The limits of the service. Each has a refusal of its own. Lengths of names are part of the schema."""
+
+    body: int = 4 * 2**20  # bytes of a request's body
+    events: int = 10_000  # events in one request
+    connections: int = 4_000  # open at the same time
+    request_seconds: float = 20.0  # from the first byte of a request to its last
+    answer_seconds: float = 60.0  # from the last byte of a request to the last of its answer
+    idle_seconds: float = 75.0  # between two requests of a connection
+
+
+DEFAULT_LIMITS = Limits()
+
 
 # ---- requests ----------------------------------------------------------------------------------------------------
 
@@ -78,10 +109,6 @@ class ForecastAnswers(Struct):
     """One answer for each event, in the order of the request."""
 
     forecasts: list[ForecastAnswer]
-
-
-OutcomeStatus = Literal["learnt", "held", "repeated", "corrected"]
-EachStatus = Literal["learnt", "held", "repeated", "corrected", "unknown", "conflict", "expired"]
 
 
 class OutcomeAnswer(Struct):
@@ -169,6 +196,19 @@ def refusal_body(refusal: Refusal) -> bytes:
     return error_body(refusal.code, refusal.message, refusal.at)
 
 
+COULD_NOT = "the service could not answer; its log says why"
+UNAUTHORIZED = error_body("unauthorized", "a valid token is needed: Authorization: Bearer TOKEN")
+FORBIDDEN = error_body("forbidden", "this token may read only; writing needs one of scope write")
+INTERNAL = error_body("internal", COULD_NOT)
+ENCODED = error_body("unsupported_media_type", "body must be plain, without content-encoding", "content-encoding")
+NOT_JSON = error_body("unsupported_media_type", "content-type must be application/json from a web page", "content-type")
+WRONG_HOST = error_body(
+    "misdirected",
+    "without tokens the Host header must be localhost, 127.0.0.1, [::1] or the address that the service listens on",
+    "host",
+)
+
+
 # ---- reading a body ----------------------------------------------------------------------------------------------
 
 
@@ -198,17 +238,7 @@ def read_forecasts(body: bytes, most: int) -> Asked:
         found = _forecasts.decode(body)
     except UNREADABLE as error:
         raise explained(error, body) from None
-    if found.events is UNSET:
-        stream, name, score = found.stream, found.id, found.score
-        if stream is UNSET or name is UNSET or score is UNSET:
-            raise _missing(found, ("stream", "id", "score"))
-        time = found.time
-        events: list[Any] = [ForecastEvent(stream, name, score, None if time is UNSET else time)]
-    else:
-        events = _many(found, ("stream", "id", "score", "time"), most)
-    if b"\\" in body or b"\x7f" in body:  # without a backslash JSON can hold no control character but this one
-        _refuse_controls(events, many=found.events is not UNSET)
-    return Asked(events, found.events is UNSET)
+    return _asked(found, "score", ForecastEvent, body, most)
 
 
 def read_outcomes(body: bytes, most: int) -> Asked:
@@ -226,17 +256,22 @@ def read_outcomes(body: bytes, most: int) -> Asked:
         if whole is None:
             raise explained(error, body) from None
         return read_outcomes(whole, most)
-    if found.events is UNSET:
-        stream, name, outcome = found.stream, found.id, found.outcome
-        if stream is UNSET or name is UNSET or outcome is UNSET:
-            raise _missing(found, ("stream", "id", "outcome"))
-        time = found.time
-        events: list[Any] = [OutcomeEvent(stream, name, outcome, None if time is UNSET else time)]
+    return _asked(found, "outcome", OutcomeEvent, body, most)
+
+
+def _asked(found: Any, field: str, event: Any, body: bytes, most: int) -> Asked:
+    """The events of a decoded body. `field` is what an event has besides its stream, id and time."""
+    is_single = found.events is UNSET
+    if is_single:
+        stream, name, value, time = found.stream, found.id, getattr(found, field), found.time
+        if stream is UNSET or name is UNSET or value is UNSET:
+            raise _missing(found, ("stream", "id", field))
+        events: list[Any] = [event(stream, name, value, None if time is UNSET else time)]
     else:
-        events = _many(found, ("stream", "id", "outcome", "time"), most)
-    if b"\\" in body or b"\x7f" in body:
-        _refuse_controls(events, many=found.events is not UNSET)
-    return Asked(events, found.events is UNSET)
+        events = _many(found, ("stream", "id", field, "time"), most)
+    if b"\\" in body or b"\x7f" in body:  # without a backslash JSON can hold no control character but this one
+        _refuse_controls(events, many=not is_single)
+    return Asked(events, is_single)
 
 
 def _with_whole_outcomes(body: bytes) -> bytes | None:
@@ -330,3 +365,118 @@ def _value(body: bytes, event: int | None, field: str) -> str:
     except (*UNREADABLE, LookupError, TypeError):  # such as 1e999, which no number can hold
         return "what cannot be read"
     return text if len(text) <= 60 else text[:57] + "..."
+
+
+# ---- parameters in the query -------------------------------------------------------------------------------------
+
+
+def is_readable(name: str) -> bool:
+    """Whether a stream can have this name."""
+    return 0 < len(name) <= LONGEST_NAME and is_text(name)
+
+
+@dataclasses.dataclass(frozen=True)
+class Parameter:
+    """One parameter: how its text is read (`ValueError` says what it must be), and what the schema says of it."""
+
+    read: Callable[[str], Any]
+    schema: dict[str, Any]
+    description: str
+
+
+def _whole(most: int, default: int, description: str = "how many at most") -> Parameter:
+    def read(text: str) -> int:
+        if not (text.isascii() and text.isdecimal() and len(text) < 9 and 1 <= int(text) <= most):
+            raise ValueError(f"must be a whole number from 1 to {most}")
+        return int(text)
+
+    return Parameter(read, {"type": "integer", "minimum": 1, "maximum": most, "default": default}, description)
+
+
+def _one_of(words: Iterable[str], default: str, description: str) -> Parameter:
+    known = list(words)
+
+    def read(text: str) -> str:
+        if text not in known:
+            raise ValueError(f"must be one of {', '.join(known)}")
+        return text
+
+    return Parameter(read, {"type": "string", "enum": known, "default": default}, description)
+
+
+def _named(description: str) -> Parameter:
+    def read(text: str) -> str:
+        if not is_readable(text):
+            raise ValueError(f"must be text of 1 to {LONGEST_NAME} characters")
+        return text
+
+    return Parameter(read, NAME_SCHEMA, description)
+
+
+def _seconds(text: str) -> float:
+    try:
+        value = float(text) if text.isascii() and "_" not in text else math.nan
+    except ValueError:
+        value = math.nan
+    if not 0.0 <= value <= LATEST_TIME:
+        raise ValueError("must be seconds since 1970")
+    return value
+
+
+@dataclasses.dataclass(frozen=True)
+class Parameters:
+    """The parameters of one route."""
+
+    known: dict[str, Parameter] = dataclasses.field(default_factory=dict)
+
+    def read(self, query: str) -> dict[str, Any]:
+        """The values of a query, or a refusal that names the first bad one.
+
+        >>> RELIABILITY.read("from=0&to=3600")
+        {'from': 0.0, 'to': 3600.0}
+        """
+        found: dict[str, Any] = {}
+        for name, text in parse_qsl(query, keep_blank_values=True):
+            if name not in self.known:
+                wanted = f"one of {', '.join(self.known)}" if self.known else "none"
+                raise bad(f"parameter must be {wanted}, got {name!r:.60}", name[:60])
+            if name in found:
+                raise bad(f"{name} must be given once, got it twice", name)
+            try:
+                found[name] = self.known[name].read(text)
+            except ValueError as error:
+                raise bad(f"{name} {error}, got {text!r:.60}", name) from None
+        return found
+
+
+NAME_SCHEMA = {"type": "string", "minLength": 1, "maxLength": LONGEST_NAME, "pattern": r"^[^\u0000-\u001f\u007f]+$"}
+_HOUR = Parameter(
+    _seconds, {"type": "number", "minimum": 0, "maximum": LATEST_TIME}, "seconds since 1970; whole hours count"
+)
+_SEARCH = _named("a part of the name")
+NO_PARAMETERS = Parameters()
+LIMIT_ONLY = Parameters({"limit": _whole(MAX_LIMIT, 100)})
+RELIABILITY = Parameters({"from": _HOUR, "to": _HOUR})
+HISTORY = Parameters({"from": _HOUR, "to": _HOUR, "limit": _whole(MAX_HOURS, MAX_HOURS)})
+STREAMS = Parameters(
+    {
+        "after": _named("the last stream of the page before"),
+        "limit": _whole(MAX_LIMIT, 100),
+        "order": _one_of(ORDERS, "name", "the first ones first"),
+        "search": _SEARCH,
+    }
+)
+OVERVIEW = Parameters(
+    {
+        "order": _one_of(PAGE_ORDERS, "attention", "what the first streams have most of"),
+        "search": _SEARCH,
+        "page": _whole(MAX_PAGES, 1, "25 streams each; one behind the last gives the last"),
+    }
+)
+# The name is in the query: browsers resolve "." and ".." in a path, and a stream may have these names.
+VIEW = Parameters(
+    {
+        "stream": _named("the name of a stream"),
+        "span": _one_of(SPANS, "month", "how far back the series goes, from the last event"),
+    }
+)

@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 from urllib.parse import unquote
 
 from calibeat._util.files import atomic
 from calibeat.errors import InvalidInput
 
-from .ranking import refresh
-from .reader import Reader
-from .schema import migrate, version_of
-from .sqlite import SqliteConnection, SqliteStore, StoreBusy
-from .totals import recount
-from .types import Record, Rows, StreamState
+from .queries import Reader, recount_totals, refresh_ranking
+from .schema import create_tables, version_of
+from .sqlite import SqliteConnection, SqliteStore
+from .types import Store, StoreBusy
 
 __all__ = [
     "Reader",
@@ -31,60 +29,19 @@ __all__ = [
     "open_store",
     "owned",
     "owned_store",
+    "reading",
     "without_password",
 ]
 
 
-class Store(Protocol):
-    """What an engine needs of a database. All calls come from the engine's own thread."""
-
-    failures: tuple[type[Exception], ...]  # what ends the process: the store is the truth
-    retries: tuple[type[Exception], ...]  # what another process can cause: the group is done once more
-    is_new: bool  # whether this one made it
-    connection: Any
-
-    def begin(self) -> None:
-        """Begin a group."""
-
-    def streams(self, names: Collection[str], cached: Mapping[str, StreamState]) -> dict[str, StreamState]:
-        """The streams of these names that are there and that memory does not have as they are now."""
-
-    def create(self, names: Collection[str]) -> dict[str, int]:
-        """Numbers for new streams of these names."""
-
-    def known(self, ids: Collection[str]) -> dict[str, Record]:
-        """The events that are there already, by their id."""
-
-    def corrections(self, ids: Collection[str]) -> dict[str, int]:
-        """The latest outcome of those of these events whose corrections wait for a replay, by their id."""
-
-    def due(self, status: int, before: float, limit: int) -> list[tuple[str, Record]]:
-        """Events of a status whose forecast was made at this time or before, the earliest first."""
-
-    def read_after(self, stream: int, nth: int) -> dict[int, tuple[float, float, float]]:
-        """The learnt events of a stream after one of its forecasts: number -> (forecast, outcome, score)."""
-
-    def write(self, rows: Rows) -> None:
-        """Everything that a group changes."""
-
-    def rank(self, numbers: Collection[int]) -> None:
-        """Bring the places of some streams in the lists up to date: see `ranking`."""
-
-    def all_ranked(self) -> None:
-        """Say that the places of all streams that were written are up to date."""
-
-    def commit(self) -> None:
-        """On the disk when this returns."""
-
-    def rollback(self) -> None:
-        """As if the group had not been."""
-
-    def close(self) -> None:
-        """Let go of the database."""
-
-
 def open_store(url: str) -> Store:
-    """The store at a path, ``sqlite:///path`` or ``postgresql://...``; it is made if there is none."""
+    """The store at a path, ``sqlite:///path`` or ``postgresql://...``; it is made if there is none.
+
+    Raises
+    ------
+    InvalidInput : the address cannot be read, the store is in use, or the database does not answer.
+    SnapshotMismatch : the file or database is not a store of this format.
+    """
     path = sqlite_path(url)
     if path is not None:
         return SqliteStore(path)
@@ -104,8 +61,16 @@ def open_connection(url: str, *, write: bool = False) -> Any:
 
 
 @contextmanager
+def reading(url: str) -> Iterator[Any]:
+    """A connection to a store as it is at one moment, for the commands. A service may use the store meanwhile."""
+    with closing(open_connection(url)) as connection:
+        connection.begin_reading()
+        yield connection
+
+
+@contextmanager
 def owned(url: str, *, create: bool = False) -> Iterator[Any]:
-    """A connection of the only one who uses the store, in a transaction that is committed at the end.
+    """An exclusive connection to a store, in a transaction that is committed at the end.
 
     A store that is not there is an error, or is made first.
     """
@@ -116,18 +81,16 @@ def owned(url: str, *, create: bool = False) -> Iterator[Any]:
         store: Any = SqliteStore(path)
         connection = store.connection
     else:
-        from .postgres import PostgresConnection
-
-        store = connection = PostgresConnection(url)
+        store = connection = open_connection(url, write=True)
     try:
         if path is None:
             connection.own()
         store.begin()
         if create:
-            migrate(connection, "PostgreSQL" if path is None else str(path))
+            create_tables(connection, "PostgreSQL" if path is None else str(path))
         yield connection
-        recount(connection)
-        refresh(connection)
+        recount_totals(connection)
+        refresh_ranking(connection)
         store.commit()
     except BaseException:
         store.rollback()
@@ -138,7 +101,7 @@ def owned(url: str, *, create: bool = False) -> Iterator[Any]:
 
 @contextmanager
 def owned_store(url: str) -> Iterator[Store]:
-    """The store of the only one who uses it, for a command that writes events."""
+    """A store with exclusive use, for a command that writes events."""
     store = open_store(url)
     try:
         if sqlite_path(url) is None:
@@ -182,12 +145,7 @@ class _InTransaction:
 
 def open_reader(url: str) -> Reader:
     """A connection that only reads (and keeps the tokens), for any one thread at a time."""
-    path = sqlite_path(url)
-    if path is not None:
-        return Reader(SqliteConnection(path, read_only=True), lambda: SqliteConnection(path))
-    from .postgres import PostgresConnection
-
-    return Reader(PostgresConnection(url), lambda: PostgresConnection(url))
+    return Reader(open_connection(url), lambda: open_connection(url, write=True))
 
 
 def is_store(url: str) -> bool:

@@ -19,18 +19,26 @@ from urllib.parse import quote
 from calibeat._util.extras import missing
 from calibeat.errors import InvalidInput
 
-from . import ranking, schema, totals
-from .sqlite import (
-    EVENT_COLUMNS,
-    RECORD_COLUMNS,
+from . import queries, schema
+from .queries import ADD_TOTALS, begin_writing, ranking_statement
+from .types import (
+    ADD_TO_ROLLUPS,
+    INSERT_ALARMS,
+    INSERT_CORRECTIONS,
+    INSERT_EVENTS,
+    INSERT_ROLLUPS,
+    SETTLE_EVENTS,
+    SETTLED,
+    SETTLED_COLUMNS,
     STREAM_COLUMNS,
-    WAITING,
+    UPDATE_STREAMS,
+    GroupRows,
     Overtaken,
+    Store,
     StoreBusy,
-    check_written,
-    stream_state,
+    StreamState,
+    overtaken,
 )
-from .types import Record, Rows, StreamState
 
 try:
     import psycopg
@@ -40,7 +48,7 @@ except ImportError as error:  # pragma: no cover - only where the extra is missi
     raise missing("psycopg", "postgres", "a store in PostgreSQL") from error
 
 # Advisory locks, which a session loses when it ends, however it ends.
-_USED, _MIGRATING = 0x63616C69_00000001, 0x63616C69_00000002
+_USED, _CREATING = 0x63616C69_00000001, 0x63616C69_00000002
 _TOTALS = 0x63616C6C  # with the number of a writer
 
 # A machine that is gone without a word is noticed within 20 seconds, on both sides, unless the address says otherwise.
@@ -62,7 +70,15 @@ _DURABLE = (
 )
 
 _AT_ONCE = 5_000  # rows that a cursor brings
-_NUMBERS = ("forecasts", "outcomes", "sum_p", "sum_y", "log_loss")
+_ALL_OF = "SELECT * FROM "
+_EVENT_TYPES = "bigint bigint text bigint float8 float8 float8 bytea int2 int2 bigint float8"
+_SETTLED_TYPES = "bigint bigint bytea int2 int2 bigint float8"
+_STREAM_TYPES = "bigint text" + 8 * " bigint" + " float8 float8 float8 bytea bytea bytea"
+_SETTLED = f" AS new ({', '.join(SETTLED_COLUMNS)}) WHERE {SETTLED}"
+_UNCHANGED = (
+    f" AS new ({', '.join(STREAM_COLUMNS)}) WHERE stream.number = new.number AND stream.version = new.version - 1"
+)
+_ROLLUP_TYPES = "bigint bigint int2 int2" + 5 * " float8"
 
 
 class PostgresConnection:
@@ -152,7 +168,7 @@ class PostgresConnection:
         return int(self.all("SELECT pg_database_size(current_database())")[0][0])
 
     def own(self) -> None:
-        """Be the only one who uses the store, or raise."""
+        """Take exclusive use of the store, or raise `InvalidInput`."""
         if not self.lock_use(shared=False):
             raise InvalidInput("store must not be in use for this, got one that a service writes - stop it first")
 
@@ -198,7 +214,7 @@ def _marked(statement: str) -> Any:
     return statement.replace("?", "%s")
 
 
-_ADD = _marked(totals.ADD)
+_ADD_TOTALS = _marked(ADD_TOTALS)
 
 
 @contextmanager
@@ -210,7 +226,7 @@ def _unless_locked() -> Iterator[None]:
         raise StoreBusy("rows must be free to be written, got one that another process holds locked") from error
 
 
-class PostgresStore:
+class PostgresStore(Store):
     """The store as one process of several uses it."""
 
     failures: tuple[type[Exception], ...] = (psycopg.Error, OSError, Overtaken)
@@ -220,6 +236,7 @@ class PostgresStore:
         errors.SerializationFailure,
         Overtaken,
     )
+    one_of = "= ANY(?)"
 
     def __init__(self, url: str) -> None:
         self.connection = PostgresConnection(url)
@@ -227,15 +244,13 @@ class PostgresStore:
         try:
             self._set("idle_in_transaction_session_timeout", HUNG)
             with self._alone():
-                self.is_new = schema.migrate(self.connection, "PostgreSQL")
+                self.is_new = schema.create_tables(self.connection, "PostgreSQL")
             self._use()
             self._writer = self._take_writer()
             with self._alone():
-                if not ranking.is_whole(self.connection):
-                    ranking.refresh(self.connection)
-                self.connection.run(totals.BEGIN, (self._writer,))
+                begin_writing(self.connection, self._writer)
             self._run(_ALIVE_THERE)
-            self._set("lock_timeout", LOCKED)  # for groups: migrations may take long
+            self._set("lock_timeout", LOCKED)  # for groups
         except BaseException:
             self.connection.close()
             raise
@@ -247,7 +262,7 @@ class PostgresStore:
     def _alone(self) -> Iterator[None]:
         """A transaction that only one session has at a time."""
         self.connection.begin()
-        self._run("SELECT pg_advisory_xact_lock(%s)", (_MIGRATING,))
+        self._run("SELECT pg_advisory_xact_lock(%s)", (_CREATING,))
         yield
         self.connection.commit()
 
@@ -258,7 +273,7 @@ class PostgresStore:
 
     def _take_writer(self) -> int:
         """A row of the totals that no other session adds to, as long as there are some left."""
-        for writer in range(totals.WRITERS):
+        for writer in range(queries.WRITERS):
             if self._run("SELECT pg_try_advisory_lock(%s, %s)", (_TOTALS, writer)).fetchall()[0][0]:
                 return writer
         return 0  # shared: right, but those who share it wait for each other
@@ -278,14 +293,15 @@ class PostgresStore:
         rows = self._run(
             "SELECT name, version FROM stream WHERE name = ANY(%s) ORDER BY name FOR UPDATE", (list(names),)
         ).fetchall()
-        return self._read([name for name, version in rows if name not in cached or cached[name].version != version])
+        wanted = [name for name, version in rows if name not in cached or cached[name].version != version]
+        return self.read_streams(wanted) if wanted else {}
 
     def create(self, names: Collection[str]) -> dict[str, int]:
         """Make rows for new streams of these names -> their numbers. `write` fills them.
 
-        Whoever makes a stream has all locks of its group. So it can only wait for others who make streams, and all make
-        them in the order of the names: no two wait for each other. Python orders text by code point, as the collation
-        "C" does.
+        A process that makes a stream has all locks of its group. So it can only wait for others that make streams, and
+        all make them in the order of the names: no two wait for each other. Python orders text by code point, as the
+        collation "C" does.
         """
         with _unless_locked():
             rows = self._run(
@@ -297,98 +313,39 @@ class PostgresStore:
             raise Overtaken(f"streams must be new, got {len(names) - len(rows)} that others have made meanwhile")
         return dict(rows)
 
-    def _read(self, names: list[str]) -> dict[str, StreamState]:
-        if not names:
-            return {}
-        asked = f"SELECT {STREAM_COLUMNS} FROM stream WHERE name = ANY(%s)"  # noqa: S608 - our own columns
-        found = self._run(asked, (names,), binary=True)
-        return {state.name: state for state in map(stream_state, found.fetchall())}
+    def select(self, statement: str, arguments: tuple[Any, ...]) -> list[tuple[Any, ...]]:
+        """The rows that a statement gives."""
+        return self._run(_marked(statement), arguments, binary=True).fetchall()
 
-    def known(self, ids: Collection[str]) -> dict[str, Record]:
-        """The events that are there already, by their id."""
-        asked = f"SELECT {RECORD_COLUMNS} FROM event WHERE id = ANY(%s)"  # noqa: S608 - our own columns
-        rows = self._run(asked, (list(ids),), binary=True)
-        return {row[2]: Record(*row) for row in rows.fetchall()}
+    def as_list(self, values: Collection[Any]) -> list[Any]:
+        """A list as an argument of `one_of`."""
+        return list(values)
 
-    def corrections(self, ids: Collection[str]) -> dict[str, int]:
-        """The latest outcome of those of these events whose corrections wait for a replay, by their id."""
-        asked = f"{WAITING} WHERE e.id = ANY(%s) AND c.applied = 0 ORDER BY c.number"
-        return dict(self._run(asked, (list(ids),)).fetchall())
-
-    def due(self, status: int, before: float, limit: int) -> list[tuple[str, Record]]:
-        """Events of a status whose forecast was made at this time or before, the earliest first: (stream, event)."""
-        columns = ", ".join(f"e.{column}" for column in RECORD_COLUMNS.split(", "))
-        rows = self.connection.all(
-            f"SELECT s.name, {columns} FROM event e JOIN stream s ON s.number = e.stream "  # noqa: S608
-            f"WHERE e.status = {int(status)} AND e.time <= ? ORDER BY e.time, e.stream, e.nth LIMIT ?",
-            (before, limit),
-        )
-        return [(row[0], Record(*row[1:])) for row in rows]
-
-    def read_after(self, stream: int, nth: int) -> dict[int, tuple[float, float, float]]:
-        """The learnt events of a stream after one of its forecasts: number -> (forecast, outcome, score)."""
-        rows = self.connection.all(
-            "SELECT nth, forecast, outcome, score FROM event WHERE stream = ? AND nth > ? AND outcome_seq IS NOT NULL",
-            (stream, nth),
-        )
-        return {number: (forecast, float(outcome), score) for number, forecast, outcome, score in rows}
-
-    def write(self, rows: Rows) -> None:
+    def write(self, rows: GroupRows) -> None:
         """Everything that a group changes, in one go: the server works while the next statement is made."""
         with _unless_locked(), self.connection.database.pipeline() as self._pipeline:
             written = self._write(rows)
-        check_written(0 if written is None else written.rowcount, len(rows.streams))
+        if written is not None and written.rowcount < len(rows.streams):
+            raise overtaken(len(rows.streams) - written.rowcount)
 
-    def _write(self, rows: Rows) -> Any:
+    def _write(self, rows: GroupRows) -> Any:
         """Send the statements -> the cursor of the one that writes streams."""
-        self._many(
-            f"INSERT INTO event ({EVENT_COLUMNS}, outcome_seq, outcome_time) SELECT * FROM ",  # noqa: S608
-            rows.inserted,
-            "bigint bigint text bigint float8 float8 float8 bytea int2 int2 bigint float8",
-        )
-        self._many(
-            "UPDATE event SET receipt = new.c, status = new.d, outcome = new.e, outcome_seq = new.f, "
-            "outcome_time = new.g FROM ",
-            rows.settled,
-            "bigint bigint bytea int2 int2 bigint float8",
-            " AS new (a, b, c, d, e, f, g) WHERE event.stream = new.a AND event.nth = new.b",
-        )
-        written = self._many(
-            "UPDATE stream SET seq = new.c, events = new.d, outcomes = new.e, pending = new.f, held = new.g, "
-            "expired = new.h, alarms = new.i, version = new.j, last_time = new.k, error = new.l, raw_error = new.m, "
-            "sums = new.n, state = new.o, monitor = new.p FROM ",
-            rows.streams,
-            "bigint text" + 8 * " bigint" + " float8 float8 float8 bytea bytea bytea",
-            " AS new (a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p) "
-            "WHERE stream.number = new.a AND stream.version = new.j - 1",
-        )
-        self._many(
-            f"INSERT INTO rollup (stream, hour, kind, tenth, {', '.join(_NUMBERS)}) SELECT * FROM ",  # noqa: S608
-            rows.rollups,
-            "bigint bigint int2 int2 float8 float8 float8 float8 float8",
-            " ON CONFLICT (stream, hour, kind, tenth) DO UPDATE SET "
-            + ", ".join(f"{name} = rollup.{name} + excluded.{name}" for name in _NUMBERS),
-        )
-        self._many(
-            "INSERT INTO alarm (stream, time, at, since, what, page) SELECT * FROM ",
-            rows.alarms,
-            "bigint float8 bigint float8 text int2",
-        )
-        self._many(
-            "INSERT INTO correction (stream, nth, outcome, time) SELECT * FROM ",
-            rows.corrections,
-            "bigint bigint int2 float8",
-        )
+        self._many(INSERT_EVENTS + _ALL_OF, rows.inserted, _EVENT_TYPES)
+        self._many(SETTLE_EVENTS, rows.settled, _SETTLED_TYPES, _SETTLED)
+        written = self._many(UPDATE_STREAMS, rows.streams, _STREAM_TYPES, _UNCHANGED)
+        self._many(INSERT_ROLLUPS + _ALL_OF, rows.rollups, _ROLLUP_TYPES, ADD_TO_ROLLUPS)
+        self._many(INSERT_ALARMS + _ALL_OF, rows.alarms, "bigint float8 bigint float8 text int2")
+        self._many(INSERT_CORRECTIONS + _ALL_OF, rows.corrections, "bigint bigint int2 float8")
         if rows.totals is not None:
-            # The last one: who has this row has all others that it needs, so nobody waits in a circle.
-            self._run(_ADD, (*rows.totals, self._writer))
+            # The last one: a process that has this row has all its other rows, so there is no deadlock.
+            self._run(_ADD_TOTALS, (*rows.totals, self._writer))
             self._pipeline.sync()
         return written
 
     def rank(self, numbers: Collection[int]) -> None:
         """Bring the places of some streams in the lists up to date."""
         with _unless_locked():
-            self.connection.run(ranking.statement("number = ANY(?)"), (list(numbers),))
+            self.connection.run(ranking_statement(f"number {self.one_of}"), (self.as_list(numbers),))
 
     def all_ranked(self) -> None:
         """Say that the places of all streams that were written are up to date."""
@@ -404,15 +361,3 @@ class PostgresStore:
         cursor = self._run(f"{head}unnest({arrays}){tail}", columns)
         self._pipeline.sync()  # only a session that was told to go on counts as idle: see HUNG
         return cursor
-
-    def commit(self) -> None:
-        """On the disk when this returns."""
-        self.connection.commit()
-
-    def rollback(self) -> None:
-        """As if the group had not been."""
-        self.connection.rollback()
-
-    def close(self) -> None:
-        """Let go of the database."""
-        self.connection.close()

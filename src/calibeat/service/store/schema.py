@@ -1,4 +1,4 @@
-"""The tables, and how a store of an older version becomes one of this version. The same for SQLite and PostgreSQL."""
+"""The tables, the same for SQLite and PostgreSQL; and what the store knows of itself."""
 
 from __future__ import annotations
 
@@ -6,12 +6,11 @@ from typing import Any, ClassVar, Protocol
 
 from calibeat.errors import SnapshotMismatch
 
-# Version -> what brings a store of the version before to it. A version that was released never changes: whatever comes
-# later is a new one. The words in braces are the types of the two databases.
-MIGRATIONS: dict[int, tuple[str, ...]] = {
-    1: (
-        "CREATE TABLE meta (name {text} PRIMARY KEY, value TEXT NOT NULL)",
-        """CREATE TABLE stream (
+VERSION = 1
+# The words in braces are the types of the two databases.
+_TABLES = (
+    "CREATE TABLE meta (name {text} PRIMARY KEY, value TEXT NOT NULL)",
+    """CREATE TABLE stream (
             number {number} PRIMARY KEY, name {text} NOT NULL UNIQUE, seq {whole} NOT NULL DEFAULT 0,
             events {whole} NOT NULL DEFAULT 0, outcomes {whole} NOT NULL DEFAULT 0, pending {whole} NOT NULL DEFAULT 0,
             held {whole} NOT NULL DEFAULT 0, expired {whole} NOT NULL DEFAULT 0, alarms {whole} NOT NULL DEFAULT 0,
@@ -19,56 +18,54 @@ MIGRATIONS: dict[int, tuple[str, ...]] = {
             last_time {float}, error {float}, raw_error {float}, sums {bytes}, state {bytes}, monitor {bytes},
             since {whole} NOT NULL DEFAULT 0, base_seq {whole} NOT NULL DEFAULT 0,
             base_events {whole} NOT NULL DEFAULT 0, base {bytes}, base_monitor {bytes})""",
-        """CREATE TABLE event (
+    """CREATE TABLE event (
             stream {whole} NOT NULL, nth {whole} NOT NULL, id {text} NOT NULL UNIQUE, seq {whole} NOT NULL,
             time {float} NOT NULL, score {float} NOT NULL, forecast {float} NOT NULL, receipt {bytes},
             status {small} NOT NULL, outcome {small}, outcome_seq {whole}, outcome_time {float},
             PRIMARY KEY (stream, nth))""",
-        "CREATE INDEX event_pending ON event (time) WHERE status = 0",
-        "CREATE INDEX event_pending_of ON event (stream, time) WHERE status = 0",
-        "CREATE INDEX event_held ON event (time) WHERE status = 1",
-        """CREATE TABLE rollup (
+    "CREATE INDEX event_pending ON event (time) WHERE status = 0",
+    "CREATE INDEX event_pending_of ON event (stream, time) WHERE status = 0",
+    "CREATE INDEX event_held ON event (time) WHERE status = 1",
+    """CREATE TABLE rollup (
             stream {whole} NOT NULL, hour {whole} NOT NULL, kind {small} NOT NULL, tenth {small} NOT NULL,
             forecasts {float} NOT NULL, outcomes {float} NOT NULL, sum_p {float} NOT NULL, sum_y {float} NOT NULL,
             log_loss {float} NOT NULL, PRIMARY KEY (stream, hour, kind, tenth)){clustered}""",
-        """CREATE TABLE correction (
+    """CREATE TABLE correction (
             number {number} PRIMARY KEY, stream {whole} NOT NULL, nth {whole} NOT NULL, outcome {small} NOT NULL,
             time {float} NOT NULL, applied {small} NOT NULL DEFAULT 0)""",
-        "CREATE INDEX correction_waiting ON correction (stream, nth) WHERE applied = 0",
-        """CREATE TABLE alarm (
+    "CREATE INDEX correction_waiting ON correction (stream, nth) WHERE applied = 0",
+    """CREATE TABLE alarm (
             number {number} PRIMARY KEY, stream {whole} NOT NULL, time {float} NOT NULL, at {whole} NOT NULL,
             since {float} NOT NULL, what TEXT NOT NULL, page {small} NOT NULL, delivered {small} NOT NULL DEFAULT 0)""",
-        "CREATE INDEX alarm_waiting ON alarm (page DESC, number) WHERE delivered = 0",
-        "CREATE INDEX alarm_time ON alarm (time)",
-        "CREATE INDEX alarm_of ON alarm (stream, time)",
-        """CREATE TABLE total (
+    "CREATE INDEX alarm_waiting ON alarm (page DESC, number) WHERE delivered = 0",
+    "CREATE INDEX alarm_time ON alarm (time)",
+    "CREATE INDEX alarm_of ON alarm (stream, time)",
+    """CREATE TABLE total (
             writer {whole} PRIMARY KEY, unranked {small} NOT NULL DEFAULT 0,
             streams {whole} NOT NULL DEFAULT 0, events {whole} NOT NULL DEFAULT 0, outcomes {whole} NOT NULL DEFAULT 0,
             pending {whole} NOT NULL DEFAULT 0, held {whole} NOT NULL DEFAULT 0, expired {whole} NOT NULL DEFAULT 0,
             alarms {whole} NOT NULL DEFAULT 0, judged {whole} NOT NULL DEFAULT 0,
             raw_log_loss {float} NOT NULL DEFAULT 0, log_loss {float} NOT NULL DEFAULT 0,
             error {float} NOT NULL DEFAULT 0, raw_error {float} NOT NULL DEFAULT 0)""",
-        """CREATE TABLE ranking (
+    """CREATE TABLE ranking (
             stream {whole} PRIMARY KEY, name {text} NOT NULL, version {whole} NOT NULL, events {float} NOT NULL,
             pending {float} NOT NULL, alarms {float} NOT NULL, error {float} NOT NULL, recent {float} NOT NULL,
             cost {float} NOT NULL)""",
-        "CREATE UNIQUE INDEX ranking_name ON ranking (name)",
-        "CREATE INDEX ranking_events ON ranking (events, name)",
-        "CREATE INDEX ranking_pending ON ranking (pending, name)",
-        "CREATE INDEX ranking_alarms ON ranking (alarms, name)",
-        "CREATE INDEX ranking_error ON ranking (error, name)",
-        "CREATE INDEX ranking_recent ON ranking (recent, name)",
-        "CREATE INDEX ranking_attention ON ranking (cost, pending, name)",
-        """CREATE TABLE token (
+    "CREATE UNIQUE INDEX ranking_name ON ranking (name)",
+    "CREATE INDEX ranking_events ON ranking (events, name)",
+    "CREATE INDEX ranking_pending ON ranking (pending, name)",
+    "CREATE INDEX ranking_alarms ON ranking (alarms, name)",
+    "CREATE INDEX ranking_error ON ranking (error, name)",
+    "CREATE INDEX ranking_recent ON ranking (recent, name)",
+    "CREATE INDEX ranking_attention ON ranking (cost, pending, name)",
+    """CREATE TABLE token (
             name {text} PRIMARY KEY, scope TEXT NOT NULL, hash TEXT NOT NULL, created {float} NOT NULL,
             revoked {float})""",
-    )
-}
-VERSION = max(MIGRATIONS)
+)
 
 
 class Connection(Protocol):
-    """A database, as far as what is not hot needs to know it. Statements have question marks for their arguments."""
+    """A connection, as far as this file needs it. Statements have question marks for their arguments."""
 
     types: ClassVar[dict[str, str]]
 
@@ -82,21 +79,22 @@ class Connection(Protocol):
         """The names of the tables that are there."""
 
 
-def migrate(connection: Connection, where: str, migrations: dict[int, tuple[str, ...]] | None = None) -> bool:
-    """Bring a store to this version, inside a transaction of the caller -> whether it is a new one.
+def create_tables(connection: Connection, where: str) -> bool:
+    """Make the tables of an empty database, inside a transaction of the caller -> whether it was empty.
 
-    A newer store is refused with a sentence.
+    Raises
+    ------
+    SnapshotMismatch : the store is of another version, or the database is not one of calibeat.
     """
-    steps = MIGRATIONS if migrations is None else migrations
     present = version_of(connection, where)
-    if present > max(steps):
-        raise SnapshotMismatch(
-            f"store must be of version {max(steps)} or older, got version {present} - at {where}: use a newer calibeat"
-        )
-    for version in range(present + 1, max(steps) + 1):
-        for statement in steps[version]:
+    if present == 0:
+        for statement in _TABLES:
             connection.run(statement.format_map(connection.types))
-        set_meta(connection, "schema", str(version))
+        set_meta(connection, "schema", str(VERSION))
+    elif present != VERSION:
+        raise SnapshotMismatch(
+            f"store must be of version {VERSION}, got version {present} - at {where}: use the calibeat that made it"
+        )
     return present == 0
 
 

@@ -17,18 +17,37 @@ from weakref import WeakSet
 
 from calibeat.errors import CalibeatError, InvalidInput, SnapshotMismatch
 
-from . import ranking, schema, totals
-from .types import Record, Rows, StreamState, weighted
+from . import schema
+from .queries import ADD_TOTALS, begin_writing, ranking_statement
+from .types import (
+    ADD_TO_ROLLUPS,
+    INSERT_ALARMS,
+    INSERT_CORRECTIONS,
+    INSERT_EVENTS,
+    INSERT_ROLLUPS,
+    INSERT_STREAMS,
+    SETTLE_EVENTS,
+    SETTLED,
+    SETTLED_COLUMNS,
+    STREAM_COLUMNS,
+    GroupRows,
+    Overtaken,
+    Store,
+    StoreBusy,
+    StreamState,
+    assigned,
+    overtaken,
+)
 
 BUSY = 10.0  # seconds to wait for a token command that writes
 LAST_READERS = 2.0  # seconds to wait, at the end, for those who are reading
 COPIED_AT_ONCE = 4_096  # pages of a backup
-EVENT_COLUMNS = "stream, nth, id, seq, time, score, forecast, receipt, status, outcome"
-RECORD_COLUMNS = EVENT_COLUMNS + ", outcome_time"  # of a `Record`
-STREAM_COLUMNS = "number, name, seq, events, outcomes, pending, held, expired, alarms, version, last_time, "
-STREAM_COLUMNS += "error, raw_error, base_seq, sums, state, monitor"
-WAITING = "SELECT e.id, c.outcome FROM event e JOIN correction c ON c.stream = e.stream AND c.nth = e.nth"
 _WRITER = 0  # of the totals: one process writes
+_SETTLE, _SETTLED = f"WITH new ({', '.join(SETTLED_COLUMNS)}) AS (", f") {SETTLE_EVENTS}new WHERE {SETTLED}"
+_OR_UPDATE = (
+    f" ON CONFLICT (number) DO UPDATE SET {assigned(STREAM_COLUMNS[2:], 'excluded')} "
+    "WHERE stream.version = excluded.version - 1"
+)
 _MOST_ARGUMENTS = 32_766  # in one statement of SQLite
 _CHECKPOINT = 8_192  # pages of the write-ahead log, 32 MiB, before they go into the file: pages are written many times
 
@@ -39,14 +58,6 @@ _log = logging.getLogger("calibeat.service")
 
 class StoreGone(CalibeatError):
     """A file of the store was moved, replaced or deleted."""
-
-
-class StoreBusy(CalibeatError):
-    """Another program holds a lock that a group needs. Nothing of the group was done, and it may be tried again."""
-
-
-class Overtaken(CalibeatError):
-    """Another process has written a stream of the group in the meantime."""
 
 
 class SqliteConnection:
@@ -162,7 +173,7 @@ class SqliteConnection:
         try:
             copy.execute("PRAGMA journal_mode = OFF")  # half a copy is thrown away
             self.begin_reading()
-            self.tables()  # the moment; without it a copy would begin anew whenever somebody commits
+            self.tables()  # the moment; without it a copy would start again after every commit
             (copies,) = self.all("PRAGMA user_version")[0]
             self.database.backup(copy, pages=COPIED_AT_ONCE, progress=lambda *_: step(COPIED_AT_ONCE))
             copy.execute(f"PRAGMA user_version = {copies + 1}")  # so that it is known when it is put over the store
@@ -188,11 +199,12 @@ def _readable(error: sqlite3.Error, path: Path) -> CalibeatError:
     return InvalidInput(f"store must be a file that can be read and written, got: {text} - at {path}")
 
 
-class SqliteStore:
+class SqliteStore(Store):
     """The store that an engine owns: nobody else writes events to it as long as this object is open."""
 
     failures: tuple[type[Exception], ...] = (sqlite3.Error, OSError, StoreGone, Overtaken)
     retries: tuple[type[Exception], ...] = ()  # nobody else writes, so nothing is worth another try
+    one_of = "IN (SELECT value FROM json_each(?))"
 
     def __init__(self, path: Path) -> None:
         self.path = path.resolve()  # links to it are the same store
@@ -223,12 +235,10 @@ class SqliteStore:
         run(f"PRAGMA wal_autocheckpoint = {_CHECKPOINT}")
         self.connection.begin()
         try:
-            self.is_new = schema.migrate(self.connection, str(self.path))
+            self.is_new = schema.create_tables(self.connection, str(self.path))
             # A file that cannot be written is noticed now, not at the first event.
             schema.set_meta(self.connection, "opened", repr(time.time()))
-            if not ranking.is_whole(self.connection):
-                ranking.refresh(self.connection)
-            run(totals.BEGIN, (_WRITER,))
+            begin_writing(self.connection, _WRITER)
         except BaseException:
             self.connection.rollback()
             raise
@@ -298,16 +308,19 @@ class SqliteStore:
             raise StoreGone(f"store must not be overwritten while it is used, got another content - at {self.path}")
         self._seen = seen
 
+    def select(self, statement: str, arguments: tuple[Any, ...]) -> list[tuple[Any, ...]]:
+        """The rows that a statement gives."""
+        found: list[tuple[Any, ...]] = self.connection.all(statement, arguments)
+        return found
+
+    def as_list(self, values: Collection[Any]) -> str:
+        """A list as an argument of `one_of`."""
+        return json.dumps(list(values), ensure_ascii=False)
+
     def streams(self, names: Collection[str], cached: Mapping[str, StreamState]) -> dict[str, StreamState]:
         """The streams of these names that are there and not in memory."""
         wanted = [name for name in names if name not in cached]
-        if not wanted:
-            return {}
-        rows = self.connection.all(
-            f"SELECT {STREAM_COLUMNS} FROM stream WHERE name IN (SELECT value FROM json_each(?))",  # noqa: S608
-            (json.dumps(wanted, ensure_ascii=False),),
-        )
-        return {state.name: state for state in map(stream_state, rows)}
+        return self.read_streams(wanted) if wanted else {}
 
     def create(self, names: Collection[str]) -> dict[str, int]:
         """Numbers for new streams of these names; `write` makes their rows."""
@@ -315,81 +328,21 @@ class SqliteStore:
         self._numbers += len(names)
         return {name: first + at for at, name in enumerate(names)}
 
-    def known(self, ids: Collection[str]) -> dict[str, Record]:
-        """The events that are there already, by their id."""
-        rows = self.connection.all(
-            f"SELECT {RECORD_COLUMNS} FROM event WHERE id IN (SELECT value FROM json_each(?))",  # noqa: S608 - our own columns
-            (json.dumps(list(ids), ensure_ascii=False),),
-        )
-        return {row[2]: Record(*row) for row in rows}
-
-    def corrections(self, ids: Collection[str]) -> dict[str, int]:
-        """The latest outcome of those of these events whose corrections wait for a replay, by their id."""
-        ours = "IN (SELECT value FROM json_each(?))"
-        asked = f"{WAITING} WHERE e.id {ours} AND c.applied = 0 ORDER BY c.number"
-        return dict(self.connection.all(asked, (json.dumps(list(ids), ensure_ascii=False),)))
-
-    def due(self, status: int, before: float, limit: int) -> list[tuple[str, Record]]:
-        """Events of a status whose forecast was made at this time or before, the earliest first: (stream, event)."""
-        columns = ", ".join(f"e.{column}" for column in RECORD_COLUMNS.split(", "))
-        rows = self.connection.all(
-            # The status stands in the text, not in an argument, so that the index over part of the table is used.
-            f"SELECT s.name, {columns} FROM event e JOIN stream s ON s.number = e.stream "  # noqa: S608
-            f"WHERE e.status = {int(status)} AND e.time <= ? ORDER BY e.time, e.stream, e.nth LIMIT ?",
-            (before, limit),
-        )
-        return [(row[0], Record(*row[1:])) for row in rows]
-
-    def read_after(self, stream: int, nth: int) -> dict[int, tuple[float, float, float]]:
-        """The learnt events of a stream after one of its forecasts: number -> (forecast, outcome, score)."""
-        rows = self.connection.all(
-            "SELECT nth, forecast, outcome, score FROM event WHERE stream = ? AND nth > ? AND outcome_seq IS NOT NULL",
-            (stream, nth),
-        )
-        return {number: (forecast, float(outcome), score) for number, forecast, outcome, score in rows}
-
-    def write(self, rows: Rows) -> None:
+    def write(self, rows: GroupRows) -> None:
         """Everything that a group changes."""
-        self._many(
-            "INSERT INTO event (stream, nth, id, seq, time, score, forecast, receipt, status, outcome, outcome_seq, "
-            "outcome_time) VALUES ",
-            rows.inserted,
-        )
-        self._many(
-            "WITH new (stream, nth, receipt, status, outcome, outcome_seq, outcome_time) AS (VALUES ",
-            rows.settled,
-            ") UPDATE event SET receipt = new.receipt, status = new.status, outcome = new.outcome, "
-            "outcome_seq = new.outcome_seq, outcome_time = new.outcome_time "
-            "FROM new WHERE event.stream = new.stream AND event.nth = new.nth",
-        )
-        written = self._many(
-            "INSERT INTO stream (number, name, seq, events, outcomes, pending, held, expired, alarms, version, "
-            "last_time, error, raw_error, sums, state, monitor) VALUES ",
-            rows.streams,
-            " ON CONFLICT (number) DO UPDATE SET seq = excluded.seq, events = excluded.events, "
-            "outcomes = excluded.outcomes, pending = excluded.pending, held = excluded.held, "
-            "expired = excluded.expired, alarms = excluded.alarms, version = excluded.version, "
-            "last_time = excluded.last_time, error = excluded.error, raw_error = excluded.raw_error, "
-            "sums = excluded.sums, state = excluded.state, monitor = excluded.monitor "
-            "WHERE stream.version = excluded.version - 1",
-        )
-        check_written(written, len(rows.streams))
-        self._many(
-            "INSERT INTO rollup (stream, hour, kind, tenth, forecasts, outcomes, sum_p, sum_y, log_loss) VALUES ",
-            rows.rollups,
-            " ON CONFLICT (stream, hour, kind, tenth) DO UPDATE SET forecasts = forecasts + excluded.forecasts, "
-            "outcomes = outcomes + excluded.outcomes, sum_p = sum_p + excluded.sum_p, "
-            "sum_y = sum_y + excluded.sum_y, log_loss = log_loss + excluded.log_loss",
-        )
-        self._many("INSERT INTO alarm (stream, time, at, since, what, page) VALUES ", rows.alarms)
-        self._many("INSERT INTO correction (stream, nth, outcome, time) VALUES ", rows.corrections)
+        self._many(INSERT_EVENTS, rows.inserted)
+        self._many(_SETTLE, rows.settled, _SETTLED)
+        if (written := self._many(INSERT_STREAMS, rows.streams, _OR_UPDATE)) < len(rows.streams):
+            raise overtaken(len(rows.streams) - written)
+        self._many(INSERT_ROLLUPS, rows.rollups, ADD_TO_ROLLUPS)
+        self._many(INSERT_ALARMS, rows.alarms)
+        self._many(INSERT_CORRECTIONS, rows.corrections)
         if rows.totals is not None:
-            self.connection.run(totals.ADD, (*rows.totals, _WRITER))
+            self.connection.run(ADD_TOTALS, (*rows.totals, _WRITER))
 
     def rank(self, numbers: Collection[int]) -> None:
         """Bring the places of some streams in the lists up to date."""
-        which = "number IN (SELECT value FROM json_each(?))"
-        self._alone(ranking.statement(which), (json.dumps(list(numbers)),))
+        self._alone(ranking_statement(f"number {self.one_of}"), (self.as_list(numbers),))
 
     def all_ranked(self) -> None:
         """Say that the places of all streams that were written are up to date."""
@@ -406,12 +359,8 @@ class SqliteStore:
         self.connection.commit()
         self._check_files()
 
-    def rollback(self) -> None:
-        """As if the group had not been."""
-        self.connection.rollback()
-
     def close(self) -> None:
-        """Put the write-ahead log into the file, which is then the whole store, and let go of it."""
+        """Put the write-ahead log into the file, which is then the whole store, and close it."""
         self.rollback()
         if _identity(self.path) == self._files[self.path]:
             self._check_content()  # if it raises, the process must end without closing: SQLite would use the log
@@ -438,29 +387,10 @@ class SqliteStore:
         while first < count:
             size = min(most, 1 << ((count - first).bit_length() - 1))
             arguments = [value for row in rows[first : first + size] for value in row]
-            done = self.connection.database.execute(head + ",".join([marks] * size) + tail, arguments)
+            done = self.connection.database.execute(f"{head}VALUES {','.join([marks] * size)}{tail}", arguments)
             written += done.rowcount
             first += size
         return written
-
-
-def check_written(written: int, asked: int) -> None:
-    """Raise if not all streams of a group were written: a stream is written only if it is as it was read."""
-    if written != asked:
-        raise Overtaken(f"streams must be as they were read, got {asked - written} that others have written since")
-
-
-def stream_state(row: tuple[Any, ...]) -> StreamState:
-    """The inverse, of the columns that an engine reads."""
-    state = StreamState(row[0], row[1])
-    state.seq, state.events, state.outcomes, state.pending, state.held, state.expired, state.alarms, state.version = (
-        row[2:10]
-    )
-    state.last_time, state.errors, state.base_seq = row[10] or 0.0, (row[11], row[12]), row[13]
-    state.weighted = weighted(state.errors, state.outcomes)
-    state.sums, state.row = bytes(row[14]), bytes(row[15])
-    state.monitor = None if row[16] is None else bytes(row[16])
-    return state
 
 
 def _create(path: Path) -> None:

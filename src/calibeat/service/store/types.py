@@ -1,62 +1,69 @@
-"""What the store holds, as the engine sees it: streams, events, and the changes of one group."""
+"""What a store holds, as the engine sees it: streams, events, the changes of a group; and the interface of a store."""
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from operator import attrgetter
+from typing import Any, NamedTuple, Protocol
 
-from calibeat.core.jit import compilable
+from calibeat.errors import CalibeatError
 
-from .totals import COLUMNS
-
-# ---- the life of an event -----------------------------------------------------------------------------------------
+# ---- the status of an event ---------------------------------------------------------------------------------------
 PENDING = 0  # forecast, no outcome yet
 HELD = 1  # the outcome is known and waits until the forecast is old enough
 LEARNT = 2
 EXPIRED = 3  # no outcome came in time; nothing was learnt
 ASSUMED = 4  # no outcome came in time; one was assumed and learnt
 
-# ---- the sums of a stream, over learnt outcomes and the forecasts that were told ----------------------------------
+# ---- the sums of a stream, over learnt outcomes and the forecasts that were answered ------------------------------
 RAW_LOG_LOSS, LOG_LOSS, RAW_BRIER, BRIER = range(4)
 TENTHS = 4  # 2 kinds x 10 tenths x (count, sum of forecasts, sum of outcomes)
 DELAYS = TENTHS + 60  # outcomes by the power of two of their delay in seconds: below 1, below 2, below 4, ...
 DELAY_COUNT = 32
 SUMS = DELAYS + DELAY_COUNT
-CALIBRATED, RAW = 0, 1
+CALIBRATED_KIND, RAW_KIND = 0, 1  # of forecasts, and of scores
 Errors = tuple[float | None, float | None]  # calibration errors of forecasts and of scores; None before any outcome
 HOUR = 3600.0
 
+# ---- the columns that a group writes -------------------------------------------------------------------------------
+EVENT_COLUMNS = (
+    *("stream", "nth", "id", "seq", "time", "score", "forecast", "receipt", "status", "outcome", "outcome_seq"),
+    "outcome_time",
+)
+SETTLED_COLUMNS = ("stream", "nth", "receipt", "status", "outcome", "outcome_seq", "outcome_time")
+STREAM_COLUMNS = (
+    *("number", "name", "seq", "events", "outcomes", "pending", "held", "expired", "alarms", "version", "last_time"),
+    *("error", "raw_error", "sums", "state", "monitor"),
+)
+FORECASTS, OUTCOMES, SUM_P, SUM_Y, SUM_LOG_LOSS = range(5)  # the numbers of a roll-up: of a stream, hour, kind, tenth
+ROLLUP_NUMBERS = ("forecasts", "outcomes", "sum_p", "sum_y", "log_loss")
+ROLLUP_COLUMNS = ("stream", "hour", "kind", "tenth", *ROLLUP_NUMBERS)
+ALARM_COLUMNS = ("stream", "time", "at", "since", "what", "page")
+CORRECTION_COLUMNS = ("stream", "nth", "outcome", "time")
+TOTAL_COUNTS = ("streams", "events", "outcomes", "pending", "held", "expired", "alarms", "judged")
+# Of all learnt outcomes; the errors are those of the streams, times the outcomes that each stream has.
+TOTAL_SUMS = ("raw_log_loss", "log_loss", "error", "raw_error")
+TOTAL_COLUMNS = (*TOTAL_COUNTS, *TOTAL_SUMS)
 
-@compilable
-def tenth(probability: float) -> int:
-    """Which tenth of [0, 1] a probability is in.
 
-    >>> tenth(0.0), tenth(0.37), tenth(1.0)
-    (0, 3, 9)
-    """
-    return min(9, int(probability * 10.0))
+class StoreBusy(CalibeatError):
+    """Another program holds a lock that a group needs. Nothing of the group was done, and it may be tried again."""
+
+
+class Overtaken(CalibeatError):
+    """Another process has written a stream of the group in the meantime."""
+
+
+def overtaken(count: int) -> Overtaken:
+    """Not all streams of a group were written: a stream is written only if it is as it was read."""
+    return Overtaken(f"streams must be as they were read, got {count} that others have written since")
 
 
 class Record:
     """One event: a forecast, and its outcome once there is one."""
 
-    __slots__ = (
-        "corrected",
-        "forecast",
-        "id",
-        "is_new",
-        "nth",
-        "operation",
-        "outcome",
-        "outcome_seq",
-        "outcome_time",
-        "receipt",
-        "score",
-        "seq",
-        "status",
-        "stream",
-        "time",
-    )
+    __slots__ = (*EVENT_COLUMNS, "corrected", "is_new", "operation")
 
     def __init__(
         self,
@@ -70,40 +77,21 @@ class Record:
         receipt: bytes | None,
         status: int,
         outcome: int | None,
+        outcome_seq: int | None = None,
         outcome_time: float | None = None,
     ) -> None:
         self.stream, self.nth, self.id, self.seq, self.time = stream, nth, id, seq, time
         self.score, self.forecast, self.receipt, self.status, self.outcome = score, forecast, receipt, status, outcome
-        self.outcome_seq: int | None = None
-        self.outcome_time = outcome_time
+        self.outcome_seq, self.outcome_time = outcome_seq, outcome_time
         self.is_new = False  # not in the store yet
         self.corrected: int | None = None  # the latest correction of its learnt outcome that no replay has applied
         self.operation = -1  # the place of its forecast in the present group
 
 
 class StreamState:
-    """One stream: how far it is, and what it was worth."""
+    """One stream: its counts, its sums and its state."""
 
-    __slots__ = (
-        "alarms",
-        "base_seq",
-        "errors",
-        "events",
-        "expired",
-        "held",
-        "last_time",
-        "monitor",
-        "name",
-        "number",
-        "outcomes",
-        "pages",
-        "pending",
-        "row",
-        "seq",
-        "sums",
-        "version",
-        "weighted",
-    )
+    __slots__ = (*STREAM_COLUMNS, "base_seq", "pages", "weighted")
 
     def __init__(self, number: int, name: str) -> None:
         self.number, self.name = number, name
@@ -114,20 +102,20 @@ class StreamState:
         self.base_seq = 0  # operations before this one were pruned: a replay begins here
         self.last_time = 0.0
         self.sums = bytes(8 * SUMS)
-        self.errors: Errors = (None, None)
+        self.error: float | None = None
+        self.raw_error: float | None = None
         self.weighted = (0.0, 0.0, 0)  # what it adds to the totals: see `weighted`
-        self.row: bytes | None = None  # the bank's row, between the store and the bank only
+        self.state: bytes | None = None  # the bank's row, between the store and the bank only
         self.monitor: bytes | None = None
 
 
-def weighted(errors: Errors, outcomes: int) -> tuple[float, float, int]:
+def weighted(error: float | None, raw_error: float | None, outcomes: int) -> tuple[float, float, int]:
     """The errors of a stream times its outcomes, and those outcomes: what a mean over streams needs."""
-    error, raw_error = errors
     return (0.0, 0.0, 0) if error is None or raw_error is None else (error * outcomes, raw_error * outcomes, outcomes)
 
 
-class Alarm(NamedTuple):
-    """An alarm of a stream's monitor, as it is stored."""
+class NewAlarm(NamedTuple):
+    """An alarm of a stream's monitor, as a group raises it."""
 
     stream: int
     name: str
@@ -146,9 +134,7 @@ class Correction(NamedTuple):
     time: float
 
 
-Row = tuple[Any, ...]
-FORECASTS, OUTCOMES, SUM_P, SUM_Y, SUM_LOG_LOSS = range(5)  # of a roll-up: of a stream, hour, kind and tenth
-NUMBERS = 5  # how many they are
+TableRow = tuple[Any, ...]
 
 
 @dataclass
@@ -158,8 +144,8 @@ class Changes:
     inserted: list[Record] = field(default_factory=list)
     settled: list[Record] = field(default_factory=list)  # were in the store before
     streams: dict[str, StreamState] = field(default_factory=dict)
-    rollups: list[Row] = field(default_factory=list)
-    alarms: list[Alarm] = field(default_factory=list)
+    rollups: list[TableRow] = field(default_factory=list)
+    alarms: list[NewAlarm] = field(default_factory=list)
     corrections: list[Correction] = field(default_factory=list)
     totals: dict[str, float] = field(default_factory=dict)  # what is to be added to the totals, by their names
 
@@ -167,65 +153,156 @@ class Changes:
         return bool(self.inserted or self.settled or self.streams or self.corrections)
 
 
-class Rows(NamedTuple):
+class GroupRows(NamedTuple):
     """The changes of a group as rows of the tables, the same for both databases."""
 
-    inserted: list[Row]
-    settled: list[Row]
-    streams: list[Row]
-    rollups: list[Row]
-    alarms: list[Row]
-    corrections: list[Row]
-    totals: Row | None  # the columns of `totals`
+    inserted: list[TableRow]
+    settled: list[TableRow]
+    streams: list[TableRow]
+    rollups: list[TableRow]
+    alarms: list[TableRow]
+    corrections: list[TableRow]
+    totals: TableRow | None
 
 
-def rows_of(changes: Changes) -> Rows:
+_event_row, _settled_row, _stream_row = (attrgetter(*c) for c in (EVENT_COLUMNS, SETTLED_COLUMNS, STREAM_COLUMNS))
+
+
+def rows_of(changes: Changes) -> GroupRows:
     """What is to be written."""
-    return Rows(
-        [event_row(r) for r in changes.inserted],
-        [(r.stream, r.nth, r.receipt, r.status, r.outcome, r.outcome_seq, r.outcome_time) for r in changes.settled],
-        [stream_row(state) for state in changes.streams.values()],
+    return GroupRows(
+        [_event_row(record) for record in changes.inserted],
+        [_settled_row(record) for record in changes.settled],
+        [_stream_row(state) for state in changes.streams.values()],
         changes.rollups,
         [(a.stream, a.time, a.at, a.since, a.what, int(a.page)) for a in changes.alarms],
         [(c.record.stream, c.record.nth, c.outcome, c.time) for c in changes.corrections],
-        tuple(changes.totals.get(name, 0) for name in COLUMNS) if changes.totals else None,
+        tuple(changes.totals.get(name, 0) for name in TOTAL_COLUMNS) if changes.totals else None,
     )
 
 
-def event_row(r: Record) -> Row:
-    """An event as its columns."""
-    return (
-        r.stream,
-        r.nth,
-        r.id,
-        r.seq,
-        r.time,
-        r.score,
-        r.forecast,
-        r.receipt,
-        r.status,
-        r.outcome,
-        r.outcome_seq,
-        r.outcome_time,
-    )
+def _stream_state(row: TableRow) -> StreamState:
+    """A stream of the columns that an engine reads."""
+    state = StreamState(row[0], row[1])
+    state.seq, state.events, state.outcomes, state.pending, state.held, state.expired, state.alarms = row[2:9]
+    state.version, last_time, state.error, state.raw_error, sums, bank_row, monitor, state.base_seq = row[9:]
+    state.last_time = last_time or 0.0
+    state.weighted = weighted(state.error, state.raw_error, state.outcomes)
+    state.sums, state.state, state.monitor = bytes(sums), bytes(bank_row), None if monitor is None else bytes(monitor)
+    return state
 
 
-def stream_row(s: StreamState) -> Row:
-    """A stream as its columns."""
-    return (
-        s.number,
-        s.name,
-        s.seq,
-        s.events,
-        s.outcomes,
-        s.pending,
-        s.held,
-        s.expired,
-        s.alarms,
-        s.version,
-        s.last_time,
-        *s.errors,
-        s.sums,
-        s.row,
-        s.monitor,
+# ---- the statements that both databases share ----------------------------------------------------------------------
+
+
+def assigned(columns: tuple[str, ...], source: str) -> str:
+    """What stands behind SET, for columns that have the same names in `source`."""
+    return ", ".join(f"{column} = {source}.{column}" for column in columns)
+
+
+INSERT_EVENTS, INSERT_STREAMS, INSERT_ROLLUPS, INSERT_ALARMS, INSERT_CORRECTIONS = (
+    f"INSERT INTO {table} ({', '.join(columns)}) "
+    for table, columns in (
+        ("event", EVENT_COLUMNS),
+        ("stream", STREAM_COLUMNS),
+        ("rollup", ROLLUP_COLUMNS),
+        ("alarm", ALARM_COLUMNS),
+        ("correction", CORRECTION_COLUMNS),
     )
+)
+UPDATE_STREAMS = f"UPDATE stream SET {assigned(STREAM_COLUMNS[2:], 'new')} FROM "  # noqa: S608 - our own columns
+SETTLE_EVENTS = f"UPDATE event SET {assigned(SETTLED_COLUMNS[2:], 'new')} FROM "  # noqa: S608 - our own columns
+SETTLED = "event.stream = new.stream AND event.nth = new.nth"
+ADD_TO_ROLLUPS = " ON CONFLICT (stream, hour, kind, tenth) DO UPDATE SET " + ", ".join(
+    f"{name} = rollup.{name} + excluded.{name}" for name in ROLLUP_NUMBERS
+)
+_EVENTS = ", ".join(f"e.{column}" for column in EVENT_COLUMNS)
+_STREAMS = ", ".join((*STREAM_COLUMNS, "base_seq"))
+
+
+class Store(Protocol):
+    """What an engine needs of a database. All calls come from the engine's own thread."""
+
+    failures: tuple[type[Exception], ...]  # what ends the process: the store is the truth
+    retries: tuple[type[Exception], ...]  # what another process can cause: the group is done once more
+    is_new: bool  # whether this one made it
+    connection: Any
+    one_of: str  # the condition that a value is one of a list, which is one argument: see `as_list`
+
+    def begin(self) -> None:
+        """Begin a group."""
+
+    def streams(self, names: Collection[str], cached: Mapping[str, StreamState]) -> dict[str, StreamState]:
+        """The streams of these names that are there and that memory does not have as they are now."""
+
+    def create(self, names: Collection[str]) -> dict[str, int]:
+        """Numbers for new streams of these names."""
+
+    def write(self, rows: GroupRows) -> None:
+        """Everything that a group changes."""
+
+    def rank(self, numbers: Collection[int]) -> None:
+        """Bring the places of some streams in the lists up to date: see `queries`."""
+
+    def all_ranked(self) -> None:
+        """Record that the places of all streams that were written are up to date."""
+
+    def select(self, statement: str, arguments: tuple[Any, ...]) -> list[TableRow]:
+        """The rows that a statement gives."""
+
+    def as_list(self, values: Collection[Any]) -> Any:
+        """A list as an argument of `one_of`."""
+
+    # ---- the same in both databases -------------------------------------------------------------------------------
+
+    def commit(self) -> None:
+        """On the disk when this returns."""
+        self.connection.commit()
+
+    def rollback(self) -> None:
+        """As if the group had not been."""
+        self.connection.rollback()
+
+    def close(self) -> None:
+        """Close the database."""
+        self.connection.close()
+
+    def read_streams(self, names: Collection[str]) -> dict[str, StreamState]:
+        """The streams of these names, as they are now."""
+        rows = self.select(f"SELECT {_STREAMS} FROM stream WHERE name {self.one_of}", (self.as_list(names),))  # noqa: S608
+        return {state.name: state for state in map(_stream_state, rows)}
+
+    def known(self, ids: Collection[str]) -> dict[str, Record]:
+        """The events that are there already, by their id, with the corrections of those that are learnt."""
+        rows = self.select(f"SELECT {_EVENTS} FROM event e WHERE e.id {self.one_of}", (self.as_list(ids),))  # noqa: S608
+        found = {row[2]: Record(*row) for row in rows}
+        learnt = [name for name, record in found.items() if record.status == LEARNT]
+        for name, outcome in self._corrections(learnt) if learnt else ():
+            found[name].corrected = outcome
+        return found
+
+    def _corrections(self, ids: Collection[str]) -> list[TableRow]:
+        """The outcomes of corrections that wait for a replay, with the id of their event; the latest last."""
+        return self.select(
+            "SELECT e.id, c.outcome FROM event e JOIN correction c ON c.stream = e.stream AND c.nth = e.nth "  # noqa: S608
+            f"WHERE e.id {self.one_of} AND c.applied = 0 ORDER BY c.number",
+            (self.as_list(ids),),
+        )
+
+    def due(self, status: int, before: float, limit: int) -> list[tuple[str, Record]]:
+        """Events of a status whose forecast was made at this time or before, the earliest first: (stream, event)."""
+        rows = self.select(
+            # The status stands in the text, not in an argument, so that the index over part of the table is used.
+            f"SELECT s.name, {_EVENTS} FROM event e JOIN stream s ON s.number = e.stream "  # noqa: S608
+            f"WHERE e.status = {int(status)} AND e.time <= ? ORDER BY e.time, e.stream, e.nth LIMIT ?",
+            (before, limit),
+        )
+        return [(row[0], Record(*row[1:])) for row in rows]
+
+    def read_after(self, stream: int, nth: int) -> dict[int, tuple[float, float, float]]:
+        """The learnt events of a stream after one of its forecasts: number -> (forecast, outcome, score)."""
+        rows = self.select(
+            "SELECT nth, forecast, outcome, score FROM event WHERE stream = ? AND nth > ? AND outcome_seq IS NOT NULL",
+            (stream, nth),
+        )
+        return {number: (forecast, float(outcome), score) for number, forecast, outcome, score in rows}

@@ -10,18 +10,18 @@ import pytest
 from services import DAY, START, desk
 
 from calibeat import Bank
-from calibeat.service.bankfile import import_bank
 from calibeat.service.events import ForecastEvent, OutcomeEvent
 from calibeat.service.maintenance import check, prune, rebuild
-from calibeat.service.store import open_connection, open_reader, totals
+from calibeat.service.store import open_connection, open_reader, queries
+from calibeat.service.transfer import import_bank
 
 
 def kept(url: str) -> dict[str, float]:
     """The totals, which must be those of the streams."""
     with closing(open_connection(url)) as connection:
         connection.begin_reading()
-        assert totals.problems(connection) == []
-        return totals.stored(connection)
+        assert queries.totals_problems(connection) == []
+        return queries.stored_totals(connection)
 
 
 def test_totals_are_those_of_the_streams(url: str) -> None:
@@ -37,10 +37,10 @@ def test_totals_are_those_of_the_streams(url: str) -> None:
         service.tell(("late", "l0", 0), ("late", "l0", 1), ("late", "l1", 0))
         found = kept(url)
         assert found["judged"] == found["outcomes"] > 90
-        pending = service.engine.numbers.pending
+        pending = service.engine.counters.pending
     with desk(url, mature=600.0, monitor=100.0) as service:
         service.now = START + 100 * DAY
-        assert service.engine.numbers.pending == pending == kept(url)["pending"]
+        assert service.engine.counters.pending == pending == kept(url)["pending"]
         service.play(30, seed=1)
         now = service.now
     assert kept(url)["events"] == 152
@@ -59,7 +59,7 @@ def test_alarms_count(url: str) -> None:
                 [ForecastEvent("wrong", f"w{at}", 0.1) for at in events],
                 [OutcomeEvent("wrong", f"w{at}", int(at > 1500 or at % 9 == 0)) for at in events],
             )
-        assert kept(url)["alarms"] >= service.engine.numbers.alarms > 0
+        assert kept(url)["alarms"] >= service.engine.counters.alarms > 0
     rebuild(url)  # monitors begin anew
     assert kept(url)["alarms"] == 0
 
@@ -100,7 +100,7 @@ def test_nothing_is_counted_of_a_group_that_broke_off(url: str, monkeypatch: pyt
 def test_workers_have_rows_of_their_own_as_long_as_there_are_some(
     server: Any, monkeypatch: pytest.MonkeyPatch, most: int
 ) -> None:
-    monkeypatch.setattr(totals, "WRITERS", most)
+    monkeypatch.setattr(queries, "WRITERS", most)
     url = server.database()
     with desk(url) as one, desk(url) as two:
         one.play(30)
@@ -128,7 +128,7 @@ def test_a_wrong_total_is_noticed(url: str) -> None:
 
 
 def test_sums_of_many_streams_are_added_in_pieces(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(totals, "_AT_ONCE", 2)
+    monkeypatch.setattr(queries, "_LOSSES_AT_ONCE", 2)
     with desk(url) as service:
         service.play(60, streams=5)
     assert kept(url)["log_loss"] > 0

@@ -8,9 +8,8 @@ from pathlib import Path
 import httpx
 from served import service_here
 
-from calibeat.service.counters import EngineNumbers, Histogram
-from calibeat.service.prometheus import render
-from calibeat.service.store.reader import Totals
+from calibeat.service.counters import BucketCounts, EngineCounters, metrics_text
+from calibeat.service.store.queries import Totals
 
 PROMISED = {
     "calibeat_forecasts_total": "counter",
@@ -75,10 +74,10 @@ def test_the_numbers_of_a_service(tmp_path: Path) -> None:
 
 
 def test_buckets_add_up_and_labels_are_escaped() -> None:
-    numbers = EngineNumbers(commit_seconds=Histogram((0.1, 1.0)))
+    numbers = EngineCounters(commit_seconds=BucketCounts((0.1, 1.0)))
     for value in (0.05, 0.5, 0.7, 5.0):
         numbers.commit_seconds.add(value)
-    text = render(numbers, Totals(0, 0, 0, 0, 0, 0, 0, None, None, None), {'a"b\\c\n': 1})
+    text = metrics_text(numbers, Totals(0, 0, 0, 0, 0, 0, 0, None, None, None), {'a"b\\c\n': 1})
     assert 'calibeat_commit_seconds_bucket{le="0.1"} 1\ncalibeat_commit_seconds_bucket{le="1"} 3\n' in text
     assert 'calibeat_commit_seconds_bucket{le="+Inf"} 4\n' in text
     assert 'code="a\\"b\\\\c\\n"' in text

@@ -1,4 +1,4 @@
-"""The routes that read: streams, alarms, metrics, health, the schema and the dashboard; and the log-in of the page."""
+"""All routes but forecasts and outcomes: streams, alarms, metrics, health, the schema, the dashboard and its log-in."""
 
 from __future__ import annotations
 
@@ -6,11 +6,13 @@ import asyncio
 import logging
 import secrets
 import threading
+import time
 from collections.abc import Awaitable, Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from dataclasses import replace
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 from urllib.parse import parse_qsl, unquote
 
 import msgspec
@@ -21,17 +23,35 @@ from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import Receive
 
-from . import openapi, pages, prometheus
-from .counters import EngineNumbers
+from . import openapi
+from .counters import METRICS_TYPE, EngineCounters, metrics_text
+from .dashboard import asset
 from .events import Refusal
-from .hot import INTERNAL, UNAUTHORIZED
-from .parameters import HISTORY, LIMIT_ONLY, NONE, RELIABILITY, STREAMS, Parameters, is_readable
 from .store import Reader, open_reader
-from .store.reader import MOST_HOURS
-from .wire import AlarmsAnswer, DelaysAnswer, Health, HistoryAnswer, StreamsAnswer, error_body, refusal_body
+from .store.queries import MAX_HOURS, overview, view
+from .wire import (
+    HISTORY,
+    INTERNAL,
+    LIMIT_ONLY,
+    NO_PARAMETERS,
+    OVERVIEW,
+    RELIABILITY,
+    STREAMS,
+    UNAUTHORIZED,
+    VIEW,
+    AlarmsAnswer,
+    DelaysAnswer,
+    Health,
+    HistoryAnswer,
+    Parameters,
+    StreamsAnswer,
+    error_body,
+    is_readable,
+    refusal_body,
+)
 
 if TYPE_CHECKING:
-    from .app import Service
+    from .http import Service
 
 log = logging.getLogger("calibeat.service")
 _encode = msgspec.json.Encoder().encode
@@ -69,7 +89,7 @@ class ReaderThread:
         self._is_stopping = False
 
     async def ask(self, ask: Callable[[Reader], Any]) -> Any:
-        """The answer to a question. Whoever is cancelled while it waits gives the question up."""
+        """The answer to a question. Cancelling the caller cancels the question."""
         question = Question(ask)
         try:
             return await asyncio.get_running_loop().run_in_executor(self._thread, self._answer, question)
@@ -143,11 +163,11 @@ def _stopping() -> Refusal:
     return Refusal("stopping", "the service must run to be asked, got one that stops - try again", None, 503)
 
 
-class Reads:
+class StoreReaders:
     """Readers of the store on threads of their own: what takes long there holds up no event, and `/readyz` no page."""
 
-    def __init__(self, store: str, numbers: EngineNumbers) -> None:
-        self.numbers = numbers
+    def __init__(self, store: str, counters: EngineCounters) -> None:
+        self.counters = counters
         self._pages = ReaderThread(store, "calibeat-reader")
         self._probe = ReaderThread(store, "calibeat-probe")
         self._boot = secrets.token_hex(4)  # versions of another process say nothing here
@@ -173,6 +193,10 @@ class Reads:
         """Close the readers."""
         self._pages.close()
         self._probe.close()
+
+
+def _raise_unknown(name: str) -> NoReturn:
+    raise Refusal("unknown_stream", f"stream must be one that has events, got {name!r:.60}", "stream", 404)
 
 
 def _json(content: Any, status: int = 200, headers: dict[str, str] | None = None) -> Response:
@@ -202,7 +226,7 @@ class Routes:
 
     async def history(self, name: str, asked: dict[str, Any]) -> Any:
         """Its hours."""
-        limit = asked.get("limit", MOST_HOURS)
+        limit = asked.get("limit", MAX_HOURS)
         found = await self.reads.ask(lambda r: r.history(name, asked.get("from"), asked.get("to"), limit + 1))
         if found is None:
             return None
@@ -223,21 +247,26 @@ class Routes:
 
     async def overview(self, asked: dict[str, Any]) -> Any:
         """The first screen of the dashboard."""
-        return await pages.ask_overview(self.service, asked)
+        found = await self.reads.ask(lambda reader: overview(reader, time.time(), **asked))
+        return replace(found, needs_token=not self.service.tokens.is_open)
 
     async def view(self, asked: dict[str, Any]) -> Any:
         """The dashboard's screen of a stream."""
-        return await pages.ask_view(self.service, asked)
+        if "stream" not in asked:
+            raise Refusal("invalid", "stream must be given, got no name", "stream", 400)
+        name, span = asked["stream"], asked.get("span", "month")
+        found = await self.reads.ask(lambda reader: view(reader, time.time(), name, span))
+        return found if found is not None else _raise_unknown(name)
 
     async def of_stream(self, request: Request) -> Response:
         """`/v1/streams/NAME` and what is below it. A slash in a name is written %2F, so the raw path counts."""
         raw = request.scope.get("raw_path") or request.scope["path"].encode()
         parts = raw.decode("ascii").partition("?")[0].split("/")[3:]
         below: dict[str, tuple[Callable[[str, dict[str, Any]], Awaitable[Any]], Parameters]] = {
-            "": (self.stream, NONE),
+            "": (self.stream, NO_PARAMETERS),
             "reliability": (self.reliability, RELIABILITY),
             "history": (self.history, HISTORY),
-            "delays": (self.delays, NONE),
+            "delays": (self.delays, NO_PARAMETERS),
         }
         kind = parts[1] if len(parts) > 1 else ""
         if len(parts) > 2 or kind not in below or (len(parts) == 2 and not kind):
@@ -250,7 +279,7 @@ class Routes:
         asked = parameters.read(_query(request))
         found = await handler(name, asked) if is_readable(name) else None
         if found is None:
-            raise Refusal("unknown_stream", f"stream must be one that has events, got {name!r:.60}", "stream", 404)
+            _raise_unknown(name)
         return _json(found, headers={"etag": request.state.tag})
 
     # ---- for machines -----------------------------------------------------------------------------------------------
@@ -258,9 +287,8 @@ class Routes:
     async def metrics(self, _: Request) -> Response:
         """Prometheus text."""
         totals = await self.reads.ask(lambda reader: reader.totals())
-        service = self.service
-        text = prometheus.render(service.reads.numbers, totals, service.hot.refused)
-        return Response(text, headers=SAFE, media_type=prometheus.MEDIA_TYPE)
+        text = metrics_text(self.reads.counters, totals, self.service.endpoints.refused)
+        return Response(text, headers=SAFE, media_type=METRICS_TYPE)
 
     async def alive(self, _: Request) -> Response:
         """The process answers."""
@@ -283,11 +311,17 @@ class Routes:
 
     async def page(self, request: Request) -> Response:
         """The dashboard: a page without data, so it needs no token; what it asks for does."""
-        return pages.file(request, "index.html", {**SAFE, "content-security-policy": POLICY})
+        return await self.static(request, "index.html")
 
-    async def static(self, request: Request) -> Response:
-        """What the page is made of."""
-        return pages.file(request, request.path_params["name"], {**SAFE, "content-security-policy": POLICY})
+    async def static(self, request: Request, name: str | None = None) -> Response:
+        """A file of the page; not again if the browser has it."""
+        found = asset(name or request.path_params["name"])
+        if found is None:
+            raise HTTPException(404)
+        headers = {**SAFE, "content-security-policy": POLICY, "cache-control": "no-cache", "etag": found.etag}
+        if request.headers.get("if-none-match") == found.etag:
+            return Response(status_code=304, headers=headers)
+        return Response(found.body, headers=headers, media_type=found.media_type)
 
     async def login(self, request: Request) -> Response:
         """Keep a token in a cookie that scripts cannot read."""
@@ -388,7 +422,7 @@ async def read_body(receive: Receive, most: int) -> bytes:
 
 
 async def _while_wanted(request: Request, answer: Coroutine[Any, Any, Response]) -> Response:
-    """An answer; the work for it ends when the client leaves, or was told that it takes too long."""
+    """An answer. The work for it is cancelled when the client leaves or its time is over."""
     work, left = asyncio.create_task(answer), asyncio.create_task(_has_left(request))
     try:
         await asyncio.wait({work, left}, return_when=asyncio.FIRST_COMPLETED)
@@ -410,17 +444,17 @@ def _query(request: Request) -> str:
     return str(request.scope["query_string"].decode("latin-1"))
 
 
-def cold_routes(service: Service) -> Starlette:
-    """All routes but the hot ones."""
+def other_routes(service: Service) -> Starlette:
+    """All routes but forecasts and outcomes."""
     at = Routes(service)
     read, ask = at.reading, at.asking
     routes: list[tuple[str, Handler, list[str]]] = [
         ("/v1/streams", ask(at.streams, STREAMS), ["GET"]),
         ("/v1/streams/{rest:path}", read(at.of_stream), ["GET"]),
         ("/v1/alarms", ask(at.alarms, LIMIT_ONLY), ["GET"]),
-        ("/v1/totals", ask(at.totals, NONE), ["GET"]),
-        ("/v1/overview", ask(at.overview, pages.OVERVIEW), ["GET"]),
-        ("/v1/view", ask(at.view, pages.VIEW), ["GET"]),
+        ("/v1/totals", ask(at.totals, NO_PARAMETERS), ["GET"]),
+        ("/v1/overview", ask(at.overview, OVERVIEW), ["GET"]),
+        ("/v1/view", ask(at.view, VIEW), ["GET"]),
         ("/metrics", read(at.metrics, tagged=False), ["GET"]),
         ("/healthz", at.alive, ["GET"]),
         ("/readyz", at.ready, ["GET"]),
@@ -431,7 +465,7 @@ def cold_routes(service: Service) -> Starlette:
         ("/static/{name}", at.static, ["GET"]),
     ]
     made = [Route(path, at.checked(handler), methods=methods) for path, handler, methods in routes]
-    made += [Route(path, _unreachable, methods=list(methods)) for path, methods in service.hot_methods.items()]
+    made += [Route(path, _unreachable, methods=list(methods)) for path, methods in service.event_methods.items()]
     app = Starlette(routes=made, exception_handlers={HTTPException: _refused})  # type: ignore[dict-item]
     app.router.redirect_slashes = False
     return app

@@ -14,7 +14,7 @@ from calibeat.errors import InvalidInput
 from calibeat.metrics import wilson
 from calibeat.service.events import ForecastEvent, OutcomeEvent
 from calibeat.service.store import open_reader
-from calibeat.service.store.view import POINTS, view
+from calibeat.service.store.queries import MOST_POINTS, view
 
 MONDAY = 1_794_787_200.0  # 16 November 2026, 00:00 UTC
 
@@ -56,7 +56,7 @@ def test_the_series_are_means_of_the_events(filled, span, days):
     series = view(reader, MONDAY, "rome", span).series
     inside = times > times[-1] - days * DAY
     assert sum(series.forecasts) == inside.sum()
-    assert len(series.start) <= POINTS
+    assert len(series.start) <= MOST_POINTS
     learnt = np.arange(420) < 408
     for i, start in enumerate(series.start):
         here = inside & (times >= start) & (times < start + series.seconds)

@@ -12,8 +12,8 @@ import httpx
 import pytest
 from served import address, receive, request, service_here, wait_until
 
-from calibeat.service import reads
-from calibeat.service.store.reader import Reader
+from calibeat.service import routes
+from calibeat.service.store.queries import Reader
 
 pytestmark = pytest.mark.xdist_group("service processes")
 ENDLESS = {
@@ -63,7 +63,7 @@ def test_the_end_of_the_service_waits_for_no_page(url: str, begun: threading.Eve
         with service_here(url) as where:
             pages = [pool.submit(httpx.get, f"{where}/v1/totals", timeout=30) for _ in range(4)]
             assert begun.wait(20)
-            wait_until(lambda: sum(isinstance(thing, reads.Question) for thing in gc.get_objects()) >= 4)
+            wait_until(lambda: sum(isinstance(thing, routes.Question) for thing in gc.get_objects()) >= 4)
         answers = [page.result() for page in pages]
     assert [(answer.status_code, answer.json()["error"]["code"]) for answer in answers] == [(503, "stopping")] * 4
     assert {answer.headers["retry-after"] for answer in answers} == {"1"}
@@ -73,7 +73,7 @@ def test_a_store_that_does_not_answer_in_time_is_not_ready(
     url: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     statement = ENDLESS["postgres" if url.startswith("postgres") else "sqlite"]
-    monkeypatch.setattr(reads, "READY_SECONDS", 0.2)
+    monkeypatch.setattr(routes, "READY_SECONDS", 0.2)
     with service_here(url) as where:
         assert httpx.get(f"{where}/readyz").status_code == 200
         monkeypatch.setattr(Reader, "ping", lambda reader: reader.select(statement))
@@ -88,22 +88,22 @@ def test_questions_that_nobody_waits_for_are_not_asked(url: str) -> None:
     """Neither one that waits behind another, nor one that is given up in the moment when it begins."""
     with service_here(url):
         pass
-    thread = reads.ReaderThread(url, "test")
-    question = reads.Question(lambda reader: reader.ping())
+    thread = routes.ReaderThread(url, "test")
+    question = routes.Question(lambda reader: reader.ping())
     assert thread._answer(question) is None
     thread._give_up(question)
-    with pytest.raises(reads.Refusal, match="got one that stops"):
+    with pytest.raises(routes.Refusal, match="got one that stops"):
         thread._answer(question)
     thread.close()
-    with pytest.raises(reads.Refusal, match="got one that stops"):
-        thread._answer(reads.Question(lambda reader: reader.ping()))
+    with pytest.raises(routes.Refusal, match="got one that stops"):
+        thread._answer(routes.Question(lambda reader: reader.ping()))
 
 
 def test_an_interrupt_that_comes_too_late_harms_nobody(url: str) -> None:
     """A question that was given up takes its connection with it; the next one has a new one."""
     with service_here(url):
         pass
-    thread = reads.ReaderThread(url, "test")
+    thread = routes.ReaderThread(url, "test")
     asked: list[Reader] = []
 
     def first(reader: Reader) -> None:
@@ -111,9 +111,9 @@ def test_an_interrupt_that_comes_too_late_harms_nobody(url: str) -> None:
         thread._give_up(question)
         reader.ping()
 
-    question = reads.Question(first)
+    question = routes.Question(first)
     assert thread._answer(question) is None
-    assert thread._answer(reads.Question(asked.append)) is None
+    assert thread._answer(routes.Question(asked.append)) is None
     assert asked[0] is not asked[1]
     thread.close()
 

@@ -11,8 +11,7 @@ from served import service_here
 from service_fill import Stream, fill
 
 from calibeat.service.store import open_reader
-from calibeat.service.store.overview import overview
-from calibeat.service.store.view import view
+from calibeat.service.store.queries import overview, view
 
 
 @pytest.fixture(scope="module")

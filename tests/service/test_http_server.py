@@ -22,9 +22,10 @@ from uvicorn.server import ServerState
 
 from calibeat.cli.main import main
 from calibeat.errors import InvalidInput
-from calibeat.service import server
-from calibeat.service.main import Options, serve
-from calibeat.service.protocol import MOST_LINGERING
+from calibeat.service import http as server
+from calibeat.service import main as service_main
+from calibeat.service.http import MOST_LINGERING
+from calibeat.service.main import ServeOptions, serve
 
 EVENT = {"stream": "s", "id": "i", "score": 0.5}
 FIXTURES = Path(__file__).parents[1] / "fixtures"
@@ -106,7 +107,7 @@ def test_the_port_must_be_free(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         with pytest.raises(InvalidInput, match=rf"host and port must be free to listen on, got 127.0.0.1:{port}"):
-            serve(Options(str(tmp_path / "calibeat.db"), port=port))
+            serve(ServeOptions(str(tmp_path / "calibeat.db"), port=port))
     with pytest.raises(InvalidInput, match="free to listen on"):
         server.listen("no.such.host.invalid", 0)
 
@@ -139,7 +140,7 @@ def test_mistakes_are_told_in_a_sentence(
 
 
 def test_everything_that_can_be_set_is_passed_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    seen: list[Options] = []
+    seen: list[ServeOptions] = []
     monkeypatch.setattr("calibeat.service.main.serve", lambda options: seen.append(options) or signal.SIGINT)
     typed = ["--expire", "30d", "--expire-as", "0", "--mature", "7d", "--corrections", "--monitor", "--method", "tops"]
     typed += ["--max-body", "1000", "--max-events", "5", "--max-connections", "7", "--max-request-time", "1.5"]
@@ -207,7 +208,7 @@ def test_connections_without_a_handshake_are_counted_and_shut_nobody_out(tmp_pat
 
 
 def test_a_handshake_has_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(server, "HANDSHAKE", 0.3)
+    monkeypatch.setattr(server, "HANDSHAKE_SECONDS", 0.3)
     with service_here(tmp_path / "calibeat.db", tls=TLS) as url:
         (connection,) = silent(url, 1)
         assert receive(connection) == b""
@@ -223,7 +224,7 @@ def test_a_handshake_that_has_not_begun_can_be_in_the_way() -> None:
         one = SimpleNamespace(server_state=ServerState(), most=1)
         with socket.create_server(("127.0.0.1", 0)) as listener:
             clients = [socket.create_connection(listener.getsockname(), timeout=10) for _ in range(3)]
-            door = server.TlsDoor(listener, asyncio.Protocol, context, one)  # type: ignore[arg-type]
+            door = server.TlsListener(listener, asyncio.Protocol, context, one)  # type: ignore[arg-type]
             door._accept()
             await asyncio.sleep(0.1)
             assert [is_closed(client) for client in clients] == [True, True, False]
@@ -247,7 +248,7 @@ def test_no_descriptor_for_a_connection_is_no_end(tmp_path: Path, monkeypatch: p
             return super().accept()
 
     listen = server.listen
-    monkeypatch.setattr(server, "listen", lambda *where: Listener(fileno=listen(*where).detach()))
+    monkeypatch.setattr(service_main, "listen", lambda *where: Listener(fileno=listen(*where).detach()))
     with service_here(tmp_path / "calibeat.db", tls=TLS) as url:
         assert httpx.get(f"{url}/healthz", verify=trusted, timeout=30).status_code == 200
 

@@ -357,7 +357,7 @@ def test_a_long_history_comes_in_parts(http: httpx.Client, monkeypatch: pytest.M
     http.post("/v1/forecasts", json={"events": events})
     whole = http.get("/v1/streams/long/history").json()
     assert len(whole["hours"]) == 10 and whole["next"] is None
-    monkeypatch.setattr("calibeat.service.reads.MOST_HOURS", 4)
+    monkeypatch.setattr("calibeat.service.routes.MAX_HOURS", 4)
     hours: list[Any] = []
     part = {"next": 0.0}
     while part["next"] is not None:

@@ -12,15 +12,13 @@ import httpx
 import pytest
 from served import request, service_here, talk
 
-from calibeat.service.app import Service
-from calibeat.service.counters import EngineNumbers
+from calibeat.service.counters import EngineCounters
+from calibeat.service.engine import EngineSettings
 from calibeat.service.events import Refusal
-from calibeat.service.hot import Call, Hot
-from calibeat.service.limits import Limits
-from calibeat.service.protocol import Heads, Protocol
-from calibeat.service.reads import Reads
-from calibeat.service.settings import Settings
+from calibeat.service.http import Endpoints, Heads, PendingRequest, Protocol, Service
+from calibeat.service.routes import StoreReaders
 from calibeat.service.tokens import TokenBook
+from calibeat.service.wire import Limits
 
 EVENT = {"stream": "s", "id": "i", "score": 0.5}
 
@@ -29,19 +27,19 @@ class Echo:
     """An engine that answers at once with the scores, or refuses."""
 
     def __init__(self, refusal: Refusal | None = None) -> None:
-        self.refusal, self.hot = refusal, None
+        self.refusal, self.endpoints = refusal, None
 
     def submit(self, ticket: Any, events: Any, *, checked: bool = False) -> None:
         assert checked
         if self.refusal is not None:
             raise self.refusal
-        asyncio.get_running_loop().call_soon(self.hot.answer, [(ticket, [e.score for e in events])])  # type: ignore[attr-defined]
+        asyncio.get_running_loop().call_soon(self.endpoints.answer, [(ticket, [e.score for e in events])])  # type: ignore[attr-defined]
 
 
 def application(store: Path, refusal: Refusal | None = None) -> Service:
     engine, tokens, limits = Echo(refusal), TokenBook(open_without_tokens=True), Limits(body=1000)
-    engine.hot = Hot(engine, tokens, limits)  # type: ignore[assignment]
-    return Service(engine.hot, Reads(str(store), EngineNumbers()), tokens, limits)  # type: ignore[arg-type]
+    engine.endpoints = Endpoints(engine, limits)  # type: ignore[assignment]
+    return Service(engine.endpoints, StoreReaders(str(store), EngineCounters()), tokens, limits)  # type: ignore[arg-type]
 
 
 def ask(app: Service, method: str, path: str, **more: Any) -> httpx.Response:
@@ -109,7 +107,7 @@ def test_back_pressure_is_503_with_a_time(tmp_path: Path) -> None:
 
 
 def test_a_full_queue_over_real_http(tmp_path: Path) -> None:
-    with service_here(tmp_path / "calibeat.db", settings=Settings(method="ops", queue_events=1)) as url:
+    with service_here(tmp_path / "calibeat.db", settings=EngineSettings(method="ops", queue_events=1)) as url:
 
         async def storm() -> list[int]:
             async with httpx.AsyncClient(base_url=url) as http:
@@ -136,38 +134,38 @@ def test_a_store_that_cannot_be_read_is_not_ready(tmp_path: Path, caplog: pytest
 
 
 def test_one_answer_that_cannot_be_sent_does_not_stop_the_others(caplog: pytest.LogCaptureFixture) -> None:
-    class Broken(Call):
+    class Broken(PendingRequest):
         def send(self, status: int, body: bytes) -> None:
             raise OSError("gone", status, body)
 
     sent: list[tuple[int, bytes]] = []
 
-    class Fine(Call):
+    class Fine(PendingRequest):
         def send(self, status: int, body: bytes) -> None:
             sent.append((status, body))
 
-    hot = Hot(Echo(), TokenBook(open_without_tokens=True), Limits())
+    endpoints = Endpoints(Echo(), Limits())
     refusal = Refusal("conflict", "taken", 0, 409)
     with caplog.at_level(logging.ERROR):
-        hot.answer([(Broken(), refusal), (Fine(), refusal)])
+        endpoints.answer([(Broken(), refusal), (Fine(), refusal)])
     assert sent[0][0] == 409 and json.loads(sent[0][1])["error"]["message"] == "taken"
     assert "an answer could not be sent" in caplog.text
-    assert hot.refused == {"conflict": 2, "internal": 1}
+    assert endpoints.refused == {"conflict": 2, "internal": 1}
     with pytest.raises(NotImplementedError):
-        Call().send(200, b"")
+        PendingRequest().send(200, b"")
 
 
 def faulty(*_: object, **__: object) -> None:
     raise ZeroDivisionError("a secret of the store")
 
 
-@pytest.mark.parametrize("where", ["engine.submit", "render"])
+@pytest.mark.parametrize("where", ["engine.Engine.submit", "http.Endpoints.render"])
 @pytest.mark.parametrize("path", ["/v1/forecasts", "http://localhost/v1/forecasts"])
 def test_a_fault_of_ours_is_a_logged_500_without_its_text(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, where: str, path: str
 ) -> None:
     """On both ways, at once, and the connection goes on."""
-    monkeypatch.setattr(f"calibeat.service.{'engine.Engine.submit' if '.' in where else 'hot.Hot.render'}", faulty)
+    monkeypatch.setattr(f"calibeat.service.{where}", faulty)
     with service_here(tmp_path / "calibeat.db") as url:
         body = json.dumps(EVENT).encode()
         found = talk(url, request(path, body) + b"GET /healthz HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n")
@@ -182,7 +180,7 @@ def test_a_fault_in_the_checks_of_a_head_is_a_logged_500(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, path: str
 ) -> None:
     with service_here(tmp_path / "calibeat.db") as url:
-        monkeypatch.setattr(Service, "check_hot", faulty)
+        monkeypatch.setattr(Service, "check_event_request", faulty)
         found = talk(url, request(path, json.dumps(EVENT).encode(), "connection: close"))
     assert found.count(b"HTTP/1.1 500") == 1 and b'"internal"' in found and b"secret" not in found
     assert "a secret of the store" in caplog.text
@@ -202,11 +200,11 @@ def test_a_fault_in_a_callback_of_the_parser_is_a_logged_500(
 
 
 def test_a_group_that_comes_after_the_end_is_only_logged(caplog: pytest.LogCaptureFixture) -> None:
-    hot = Hot(Echo(), TokenBook(open_without_tokens=True), Limits())
+    endpoints = Endpoints(Echo(), Limits())
     loop = asyncio.new_event_loop()
-    hot.use(loop)
+    endpoints.use(loop)
     loop.close()
-    hot.deliver([])
+    endpoints.deliver([])
     assert "after the last connection was closed" in caplog.text
 
 
@@ -217,9 +215,9 @@ def test_a_group_that_comes_after_the_end_is_only_logged(caplog: pytest.LogCaptu
 def test_what_a_single_outcome_is_told(status: str, http: int, words: str) -> None:
     from calibeat.service.events import OutcomeEvent
 
-    call = Call()
+    call = PendingRequest()
     call.forecasts, call.single, call.events = False, True, [OutcomeEvent("s", "i", 1)]
-    found, body = Hot(Echo(), TokenBook(open_without_tokens=True), Limits()).render(call, [status])
+    found, body = Endpoints(Echo(), Limits()).render(call, [status])
     assert found == http and words.encode() in body
 
 

@@ -7,7 +7,7 @@ from services import DAY, START, desk
 
 from calibeat.errors import InvalidInput
 from calibeat.service.store import open_reader
-from calibeat.service.store.overview import ORDERS, ROWS, overview
+from calibeat.service.store.queries import PAGE_ORDERS, PAGE_ROWS, overview
 
 
 @pytest.fixture(scope="module")
@@ -81,7 +81,7 @@ def test_streams_are_ranked(reader, order, expected):
 
 
 def test_every_order_has_a_test():
-    assert len(ORDERS) == 7
+    assert len(PAGE_ORDERS) == 7
 
 
 def test_an_alarm_ranks_first_for_a_week_only(reader):
@@ -104,11 +104,11 @@ def test_a_search_is_a_part_of_the_name_and_no_pattern(reader, search, expected)
 
 def test_pages_hold_25_streams_and_the_last_one_is_the_last(url):
     with desk(url) as service:
-        service.ask(*((f"s{i:03d}", f"e{i}", 0.5) for i in range(2 * ROWS + 3)))
+        service.ask(*((f"s{i:03d}", f"e{i}", 0.5) for i in range(2 * PAGE_ROWS + 3)))
     reader = open_reader(url)
     second, beyond = overview(reader, START, "name", page=2), overview(reader, START, "name", page=99)
     reader.close()
-    assert names(second)[0] == f"s{ROWS:03d}" and len(second.rows) == ROWS and second.pages == 3
+    assert names(second)[0] == f"s{PAGE_ROWS:03d}" and len(second.rows) == PAGE_ROWS and second.pages == 3
     assert beyond.page == 3 and len(beyond.rows) == 3
 
 

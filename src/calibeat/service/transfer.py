@@ -1,7 +1,6 @@
-"""A log of any kind into a store: checked as HTTP checks events, put in the order of a service, learnt all or nothing.
+"""Into a store and out of it.
 
-The order of forecasts and outcomes is known only after the last row. Until then the rows are staged in a temporary
-database on the disk. Memory does not grow with the log.
+Out: its log as Parquet or for a backtest, its states as a bank file. In: logs of any kind as events, and bank files.
 """
 
 from __future__ import annotations
@@ -14,26 +13,239 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from itertools import chain, groupby, islice
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from calibeat._util.extras import need
+from calibeat._util.files import atomic
 from calibeat._util.times import NEVER, OK, Moments, is_missing
-from calibeat._util.types import Flags
+from calibeat._util.types import Flags, Ints
+from calibeat._util.words import visible
 from calibeat.backtest.options import Options
 from calibeat.backtest.read.batch import Batch, name_of
 from calibeat.backtest.read.files import LogFile, require_arrow
 from calibeat.backtest.read.guess import Columns
 from calibeat.backtest.read.log import read_log
 from calibeat.backtest.read.rows import Piece, RowReader, Skipped
+from calibeat.core.layout import N
+from calibeat.core.method import name_of as name_of_method
+from calibeat.core.stats import EVENTS, LAST, LOSSES
 from calibeat.errors import InvalidInput
+from calibeat.hosts.bank import Bank, rows_in
+from calibeat.hosts.bankfile import MAGIC
+from calibeat.hosts.rows import Matrix
 
-from .engine import Engine
-from .events import CONFLICT, EXPIRED, LATEST, LEARNT, Event, ForecastEvent, OutcomeEvent, Refusal, bad_name
-from .settings import Settings
-from .setup import DEFAULT, bank_of, settle_meta, warm
-from .store import Store, one_transaction, owned_store
+from .engine import DEFAULT_METHOD, Engine, EngineSettings, bank_of, check_described, claim_meta, settle_meta, warm
+from .events import LATEST_TIME, Event, ForecastEvent, OutcomeEvent, Refusal, bad_name
+from .store import Store, one_transaction, owned, owned_store, reading, without_password
 from .store.schema import get_meta
+from .store.types import ASSUMED, BRIER, EXPIRED, HELD, LEARNT, LOG_LOSS, PENDING, RAW_BRIER, RAW_LOG_LOSS, SUMS
+
+STATUS = {PENDING: "pending", HELD: "held", LEARNT: "learnt", EXPIRED: "expired", ASSUMED: "assumed"}
+EXPORTED_AT_ONCE = 50_000  # in one batch
+_COLUMNS = "s.name, e.id, e.time, e.score, e.forecast, e.outcome, e.outcome_time, e.status"
+_FROM = "FROM event e JOIN stream s ON s.number = e.stream"
+_ORDER = "ORDER BY e.time, e.stream, e.nth"
+
+Step = Callable[..., None]
+
+
+def _nothing(*_: Any) -> None:
+    """The step of a caller who shows no progress."""
+
+
+# ---- the log of a store ----------------------------------------------------------------------------------------------
+
+
+def _schema() -> Any:
+    pa = need("pyarrow", extra="backtest", what="logs")
+    moment = pa.timestamp("us", tz="UTC")
+    return pa.schema(
+        [
+            ("stream", pa.string()),
+            ("id", pa.string()),
+            ("time", moment),
+            ("score", pa.float64()),
+            ("forecast", pa.float64()),
+            ("outcome", pa.int8()),
+            ("outcome_time", moment),
+            ("status", pa.string()),
+        ]
+    )
+
+
+def batches(connection: Any) -> Iterator[Any]:
+    """All events in the order of their times, as record batches."""
+    import pyarrow as pa
+
+    rows: list[tuple[Any, ...]] = []
+    for row in connection.each(f"SELECT {_COLUMNS} {_FROM} {_ORDER}"):
+        rows.append(row)
+        if len(rows) == EXPORTED_AT_ONCE:
+            yield _batch(pa, rows)
+            rows = []
+    if rows:
+        yield _batch(pa, rows)
+
+
+def _batch(pa: Any, rows: list[tuple[Any, ...]]) -> Any:
+    stream, name, time, score, forecast, outcome, outcome_time, status = zip(*rows, strict=True)
+    columns = [stream, name, _micro(time), score, forecast, outcome, _micro(outcome_time), [STATUS[s] for s in status]]
+    return pa.record_batch(
+        [pa.array(column, field.type) for column, field in zip(columns, _schema(), strict=True)], schema=_schema()
+    )
+
+
+def _micro(times: Any) -> list[int | None]:
+    return [None if time is None else round(time * 1e6) for time in times]
+
+
+def export(url: str, path: Path, step: Step = _nothing) -> int:
+    """Write the log as Parquet, whole or not at all -> how many events."""
+    schema, count = _schema(), 0
+    import pyarrow.parquet as pq
+
+    with reading(url) as connection, atomic(path) as file, pq.ParquetWriter(file, schema) as writer:
+        for part in batches(connection):
+            writer.write_batch(part)
+            count += part.num_rows
+            step(part.num_rows)
+    return count
+
+
+@dataclass(frozen=True)
+class StoreLog:
+    """A store as one file of a log, for the backtest: all events, in the order of their times."""
+
+    address: str
+    kind: str = "store"
+    notes: list[str] = field(default_factory=list, compare=False)
+
+    @property
+    def path(self) -> str:
+        """What may stand in a report: the address without its password.
+
+        >>> StoreLog("postgresql://host/a?user=me&password=secret").path, StoreLog("calibeat.db").path
+        ('postgresql://me@host/a', 'calibeat.db')
+        """
+        return without_password(self.address)
+
+    @property
+    def name(self) -> str:
+        """For people: it can do nothing to a terminal."""
+        return visible(self.path)
+
+    def rows(self) -> int | None:
+        """How many events."""
+        with reading(self.address) as connection:
+            return int(connection.all("SELECT count(*) FROM event")[0][0])
+
+    def batches(self, pick: Callable[[list[str], str], list[str]], _: Any) -> Iterator[tuple[Any, Ints]]:
+        """Record batches of the columns that `pick` chooses, and the numbers of their rows."""
+        columns = pick([name for name in _schema().names if name not in {"forecast", "status"}], self.name)
+        first = 0
+        with reading(self.address) as connection:
+            for part in batches(connection):
+                yield part.select(columns), np.arange(first + 1, first + part.num_rows + 1)
+                first += part.num_rows
+
+
+# ---- its states as a bank file, and back -----------------------------------------------------------------------------
+#
+# Learn from history elsewhere, serve from here, with the same bits. Only states travel. Events, receipts that wait for
+# their outcome, roll-ups and monitors stay where they are.
+
+
+def is_bank_file(path: Path) -> bool:
+    """Whether this is a file, and begins as banks do."""
+    if not path.is_file():
+        return False
+    with path.open("rb") as file:
+        return file.read(len(MAGIC)) == MAGIC
+
+
+def export_bank(url: str, path: Path) -> int:
+    """Write the states of all streams as a bank file, whole or not at all -> how many. A service may run meanwhile."""
+    with reading(url) as connection:
+        meta = get_meta(connection)
+        check_described(meta)
+        found = connection.all("SELECT name, state FROM stream WHERE state IS NOT NULL ORDER BY number")
+    bank = bank_of(meta["method"], int(meta["seed"]))
+    if found:
+        rows = np.frombuffer(bytearray(b"".join(bytes(state) for _, state in found))).reshape(len(found), -1)
+        rows_in(bank, [name for name, _ in found], rows, seen=True)
+    bank.save(path)
+    return len(found)
+
+
+def import_bank(url: str, path: Path, method: str | None = None) -> int:
+    """Put the rows of a bank file into a store as streams, all or none -> how many. No service may run meanwhile.
+
+    A store that is new gets the method and the seed of the bank. The streams go on from where the keys were. Replays
+    start from these rows, as they do after pruning.
+    """
+    bank = Bank.load(path, threads=1)
+    name, streams = _check_bank(bank, path, method), [str(key) for key in bank]
+    rows = bank.rows(list(bank))
+    rows[:, bank.method.width + LAST] = 0.0
+    with owned(url, create=True) as connection:
+        claim_meta(connection, name, bank.seed, None)
+        meta = get_meta(connection)
+        check_described(meta)
+        if (meta["method"], int(meta["seed"])) != (name, bank.seed):
+            raise InvalidInput(
+                f"bank must have the method and the seed of the store, {meta['method']!r} and {meta['seed']}, "
+                f"got {name!r} and {bank.seed} - in {path}"
+            )
+        _insert(connection, streams, rows, rows[:, bank.method.width :])
+    return len(streams)
+
+
+def _check_bank(bank: Bank, path: Path, wanted: str | None) -> str:
+    """The name of its method, if a store can go on with it."""
+    name = name_of_method(bank.method)
+    if name is None:
+        raise InvalidInput(f"bank must be of a method that has a name, got {bank.method!r:.200} - in {path}")
+    if wanted is not None and wanted.lower() != name:
+        raise InvalidInput(f"method must be that of the bank, {name!r}, got {wanted!r}")
+    if bank.method.draws and not (bank.independent and all(isinstance(key, str) for key in bank)):
+        raise InvalidInput(
+            f"bank of {name} must draw for each key by itself (independent=True) and have keys of text, "
+            f"got another, whose draws a service cannot go on with - in {path}"
+        )
+    for key in bank:
+        problem = bad_name("key", str(key))
+        if problem:
+            raise InvalidInput(f"{problem} - in {path}")
+    return name
+
+
+def _insert(connection: Any, streams: list[str], rows: Matrix, stats: Matrix) -> None:
+    """New streams, whose base is these rows. A stream that has events already is refused."""
+    there = {name for (name,) in connection.all("SELECT name FROM stream WHERE events > 0")}
+    taken = next((stream for stream in streams if stream in there), None)
+    if taken is not None:
+        raise InvalidInput(f"keys must be new to the store, got {taken!r}, which has events there")
+    sums = np.zeros((len(rows), SUMS))
+    sums[:, [RAW_LOG_LOSS, LOG_LOSS, RAW_BRIER, BRIER]] = stats[:, list(LOSSES.values())]
+    events, outcomes = stats[:, EVENTS].astype(int), rows[:, N].astype(int)
+    # Numbers of operations begin behind those that the rows have seen.
+    columns = "name, seq, events, outcomes, sums, state, base_seq, base_events, base"
+    connection.run_many(
+        f"INSERT INTO stream ({columns}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) "  # noqa: S608 - our own columns
+        "ON CONFLICT (name) DO UPDATE SET seq = excluded.seq, events = excluded.events, outcomes = excluded.outcomes, "
+        "sums = excluded.sums, state = excluded.state, base_seq = excluded.base_seq, "
+        "base_events = excluded.base_events, base = excluded.base, version = stream.version + 1",
+        [
+            (stream, made + learnt, made, learnt, known.tobytes(), row.tobytes(), made + learnt, made, row.tobytes())
+            for stream, made, learnt, known, row in zip(
+                streams, events.tolist(), outcomes.tolist(), sums, rows, strict=True
+            )
+        ],
+    )
+
 
 STREAM = "stream"  # the column of streams, unless another is named
 _HOUR = 3_600_000_000  # microseconds
@@ -47,14 +259,11 @@ _IN_ORDER = """
     ORDER BY at, turn, number, is_outcome"""
 _AGAIN = f"SELECT number FROM ({_NTH}) WHERE nth > 1"  # noqa: S608 - our own text
 
-Step = Callable[..., None]
-
-
-def _nothing(*_: Any) -> None:
-    """A step where nobody looks."""
-
-
-# ---- columns and rows ------------------------------------------------------------------------------------------------
+# ---- a log into the store: columns and rows --------------------------------------------------------------------------
+#
+# A log is checked as HTTP checks events, put in the order of a service, learnt all or nothing. The order of forecasts
+# and outcomes is known only after the last row. Until then the rows are staged in a temporary database on the disk.
+# Memory does not grow with the log.
 
 
 @dataclass(eq=False)
@@ -157,8 +366,8 @@ class EventReader(RowReader):
         super()._look_at_times_and_keys(batch, times, arrivals, look, must)
         for role, column in (("time", times), ("outcome time", arrivals)):
             if column is not None:
-                far = (column.values < 0) | (column.values > int(LATEST) * 1_000_000)
-                wanted = must(role, f"in seconds since 1970, from 0 to {LATEST:.0f}, or a date of that time")
+                far = (column.values < 0) | (column.values > int(LATEST_TIME) * 1_000_000)
+                wanted = must(role, f"in seconds since 1970, from 0 to {LATEST_TIME:.0f}, or a date of that time")
                 look((column.states == OK) & far, f"{role} is before 1970", wanted)
         if batch.keys is not None:
             streams = np.array([*(bad_name("stream", name_of(name)) for name in batch.keys.names), ""], dtype=object)
@@ -323,7 +532,7 @@ class Imported:
     expired: int = 0  # outcomes of forecasts that the store has given up
 
 
-def learn(url: str, stage: Stage, settings: Settings, step: Step = _nothing) -> Imported:
+def import_events(url: str, stage: Stage, settings: EngineSettings, step: Step = _nothing) -> Imported:
     """Put all staged rows into a store, in one transaction. Nobody else may use the store meanwhile.
 
     Events that the store has change nothing, so the same log may be imported again. A log that contradicts the store
@@ -336,7 +545,7 @@ def learn(url: str, stage: Stage, settings: Settings, step: Step = _nothing) -> 
         meta = get_meta(store.connection)
         if settings.monitor is None:
             settings = replace(settings, monitor=json.loads(meta.get("monitor", "null")))
-        warm(bank_of(meta.get("method") or (settings.method or DEFAULT).lower(), 0, settings))
+        warm(bank_of(meta.get("method") or (settings.method or DEFAULT_METHOD).lower(), 0, settings.monitor))
         try:
             with one_transaction(store):
                 return _learn(store, stage, settings, operations, step)
@@ -344,10 +553,12 @@ def learn(url: str, stage: Stage, settings: Settings, step: Step = _nothing) -> 
             raise InvalidInput(f"store must be there until the end, got: {error} - nothing was imported") from error
 
 
-def _learn(store: Store, stage: Stage, settings: Settings, operations: Iterator[Operation], step: Step) -> Imported:
+def _learn(
+    store: Store, stage: Stage, settings: EngineSettings, operations: Iterator[Operation], step: Step
+) -> Imported:
     method, seed = settle_meta(store, settings)
     now = time.time()
-    engine = Engine(store, settings, bank_of(method, seed, settings), lambda: now)
+    engine = Engine(store, settings, bank_of(method, seed, settings.monitor), lambda: now)
     before, statuses = _forecasts(store), Counter[str]()
     known = store.connection.all("SELECT coalesce(max(number), 0) FROM alarm")[0][0]
     for group in _groups(operations, settings.group, hourly=stage.timed and settings.monitor is not None):
@@ -368,7 +579,7 @@ def _learn(store: Store, stage: Stage, settings: Settings, operations: Iterator[
     # Nobody is paged for history.
     store.connection.run("UPDATE alarm SET delivered = 1 WHERE number > ?", (known,))
     made = _forecasts(store) - before
-    return Imported(stage.events, made, statuses[LEARNT], stage.events - made, statuses[EXPIRED])
+    return Imported(stage.events, made, statuses["learnt"], stage.events - made, statuses["expired"])
 
 
 def _groups(operations: Iterator[Operation], most: int, *, hourly: bool) -> Iterator[list[Operation]]:
@@ -389,7 +600,7 @@ def _forecasts(store: Store) -> int:
 
 def _check_outcomes(run: list[Operation], statuses: Sequence[Any], stage: Stage) -> None:
     for (number, _, event), status in zip(run, statuses, strict=True):
-        if status == CONFLICT:
+        if status == "conflict":
             raise InvalidInput(
                 "log must fit the store, got: outcome must be the one that is known already, got another for "
                 f"{event.id!r} of {event.stream!r} - at {stage.where(number)}"

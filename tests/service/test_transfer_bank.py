@@ -11,10 +11,9 @@ from services import START, desk
 
 from calibeat import TOPS, Bank, InvalidInput, Tracking
 from calibeat.service import maintenance
-from calibeat.service.bankfile import export_bank, import_bank
 from calibeat.service.store import open_reader
-from calibeat.service.store.overview import overview
-from calibeat.service.store.view import view
+from calibeat.service.store.queries import overview, view
+from calibeat.service.transfer import export_bank, import_bank
 
 SCORES = np.random.default_rng(3).random(120)
 KEYS = [f"s{at % 3}" for at in range(120)]

@@ -18,7 +18,7 @@ import httpx
 import pytest
 from served import address, receive, service_here, wait_until
 
-from calibeat.service.protocol import Protocol
+from calibeat.service.http import Protocol
 
 pytestmark = pytest.mark.xdist_group("raw bytes")
 CANARY = b"GET /canary HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n"

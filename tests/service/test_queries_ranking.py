@@ -12,11 +12,11 @@ import numpy as np
 import pytest
 from services import DAY, START, Desk, desk
 
-from calibeat.service.engine import Engine, Settings
+from calibeat.service.engine import Engine, EngineSettings
 from calibeat.service.events import ForecastEvent
 from calibeat.service.maintenance import rebuild
-from calibeat.service.store import Reader, open_connection, open_reader, overview, ranking
-from calibeat.service.store.reader import ORDERS
+from calibeat.service.store import Reader, open_connection, open_reader, queries
+from calibeat.service.store.queries import ORDERS
 
 STREAMS = 60
 
@@ -43,7 +43,7 @@ def listed(module_url: str) -> str:
                     (number, START - (8 * DAY if at == 9 else 0.0)),
                 )
     rebuilt = open_connection(module_url, write=True)
-    ranking.refresh(rebuilt)
+    queries.refresh_ranking(rebuilt)
     rebuilt.close()
     return module_url
 
@@ -61,7 +61,7 @@ def cost(row: Any) -> float:
 def judged(row: Any) -> tuple[float, ...]:
     if row.error is None:
         return (2, 0.0)
-    return (0, -row.error) if row.outcomes >= ranking.ENOUGH else (1, -row.error)
+    return (0, -row.error) if row.outcomes >= queries.ENOUGH_TO_RANK else (1, -row.error)
 
 
 EXPECTED: dict[str, Any] = {
@@ -89,16 +89,16 @@ FRESH: dict[str, Any] = {
 }
 
 
-@pytest.mark.parametrize("order", overview.ORDERS)
+@pytest.mark.parametrize("order", queries.PAGE_ORDERS)
 @pytest.mark.parametrize("search", ["", "S0"])
 @pytest.mark.parametrize("rows", [2, 3, 25])
 def test_every_order_of_the_dashboard_page_by_page(
     reader: Reader, order: str, search: str, rows: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(overview, "ROWS", rows)
-    first = overview.overview(reader, START, order, search)
+    monkeypatch.setattr(queries, "PAGE_ROWS", rows)
+    first = queries.overview(reader, START, order, search)
     assert first.found == (10 if search else STREAMS) and first.fresh_alarms == 5
-    pages = [overview.overview(reader, START, order, search, page) for page in range(1, first.pages + 1)]
+    pages = [queries.overview(reader, START, order, search, page) for page in range(1, first.pages + 1)]
     found = [row for page in pages for row in page.rows]
     assert len(found) == first.found and found == sorted(found, key={**EXPECTED, **FRESH}[order])
 
@@ -150,13 +150,13 @@ def test_no_page_scans_or_sorts_streams(reader: Reader, listed: str, order: str,
     assert f"ranking_{order}" in plans[-1] or order == "name", plans
 
 
-@pytest.mark.parametrize("order", overview.ORDERS)
+@pytest.mark.parametrize("order", queries.PAGE_ORDERS)
 @pytest.mark.parametrize("page", [1, 3])
 def test_no_page_of_the_dashboard_scans_or_sorts_streams(
     reader: Reader, listed: str, order: str, page: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(overview, "ROWS", 5)
-    plans = plans_of(reader, listed, lambda: overview.overview(reader, START, order, page=page))
+    monkeypatch.setattr(queries, "PAGE_ROWS", 5)
+    plans = plans_of(reader, listed, lambda: queries.overview(reader, START, order, page=page))
     # Streams with fresh alarms are found in the table of alarms, and are sorted: they are few.
     bad = [plan for plan in plans if has_scan(plan) and "alarm_time" not in plan]
     assert not bad, bad
@@ -183,7 +183,7 @@ def written(service: Desk, *events: tuple[Any, ...]) -> None:
 
 
 def test_streams_are_ranked_in_pieces(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("calibeat.service.engine.RANKED", 2)
+    monkeypatch.setattr("calibeat.service.engine.RANKED_AT_ONCE", 2)
     with desk(url) as service:
         written(service, ("a", "a1", 0.5), ("b", "b1", 0.5), ("c", "c1", 0.5))
         assert names(url) == [] and names(url, "name") == ["a", "b", "c"]  # names are always there
@@ -206,7 +206,7 @@ def test_what_a_killed_process_left_is_ranked_by_the_next(url: str) -> None:
 
 
 def test_a_clean_stop_leaves_nothing_to_do(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    engine = Engine.open(url, Settings(method="tops"))
+    engine = Engine.open(url, EngineSettings(method="tops"))
     engine.submit(0, [ForecastEvent("a", "a1", 0.5)])
     engine.start(lambda _: None)
     engine.stop()
@@ -215,14 +215,14 @@ def test_a_clean_stop_leaves_nothing_to_do(url: str, monkeypatch: pytest.MonkeyP
     def unneeded(_: Any) -> None:
         raise AssertionError("nothing must be left")
 
-    monkeypatch.setattr(ranking, "refresh", unneeded)
+    monkeypatch.setattr(queries, "refresh_ranking", unneeded)
     with desk(url):
         pass
 
 
 def test_a_stop_does_not_wait_for_many(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("calibeat.service.engine.RANKED", 1)
-    engine = Engine.open(url, Settings(method="tops"))
+    monkeypatch.setattr("calibeat.service.engine.RANKED_AT_ONCE", 1)
+    engine = Engine.open(url, EngineSettings(method="tops"))
     engine.submit(0, [ForecastEvent(f"s{at}", f"e{at}", 0.5) for at in range(50)])
     engine.start(lambda _: None)
     engine.stop()
@@ -237,13 +237,13 @@ def test_a_command_ranks_what_it_changes(url: str) -> None:
     rebuild(url)
     assert names(url) == ["a"]
     with closing(open_connection(url)) as connection:
-        assert ranking.is_whole(connection)
+        assert queries.is_ranking_whole(connection)
 
 
 def test_the_thread_ranks_when_nobody_comes(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("calibeat.service.engine.QUIET", 0.01)
-    monkeypatch.setattr("calibeat.service.engine.EVERY", 1e9)
-    engine = Engine.open(url, Settings(method="tops"))
+    monkeypatch.setattr("calibeat.service.engine.QUIET_SECONDS", 0.01)
+    monkeypatch.setattr("calibeat.service.engine.RANK_SECONDS", 1e9)
+    engine = Engine.open(url, EngineSettings(method="tops"))
     engine.start(lambda _: None)
     for name in ("a", "b", "c"):
         engine.submit(0, [ForecastEvent(name, name, 0.5)])

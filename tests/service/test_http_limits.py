@@ -12,7 +12,7 @@ import httpx
 import pytest
 from served import address, receive, request, service_here, talk, wait_until
 
-from calibeat.service.protocol import FastCall
+from calibeat.service.http import DirectRequest
 
 GOOD = json.dumps({"stream": "s", "id": "i", "score": 0.5}).encode()
 
@@ -207,7 +207,7 @@ def test_calls_do_not_pile_up(url: str) -> None:
         for number in range(300):
             assert http.post("/v1/forecasts", json={"stream": "pile", "id": f"pile-{number}", "score": 0.5}).is_success
     gc.collect()
-    assert sum(isinstance(thing, FastCall) for thing in gc.get_objects()) < 20
+    assert sum(isinstance(thing, DirectRequest) for thing in gc.get_objects()) < 20
 
 
 def test_metrics_count_refusals(url: str) -> None:

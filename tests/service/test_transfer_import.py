@@ -27,10 +27,10 @@ from calibeat.backtest.options import Options
 from calibeat.backtest.read import files
 from calibeat.backtest.read.files import files_of
 from calibeat.cli.main import main
-from calibeat.service import import_log
-from calibeat.service.import_log import EventColumns, Imported, Stage, learn
-from calibeat.service.settings import Settings
+from calibeat.service import transfer
+from calibeat.service.engine import EngineSettings
 from calibeat.service.store import open_connection
+from calibeat.service.transfer import EventColumns, Imported, Stage, import_events
 
 START = 1_700_000_000
 NAMES = ["stream", "id", "time", "score", "outcome", "outcome_time"]
@@ -116,7 +116,7 @@ def take(url: str, log: Path | str, options: Options | None = None, **settings: 
     """Import a log with the usual columns."""
     with Stage() as stage:
         stage.read(files_of(str(log)), EventColumns({}), options or Options(typed=True))
-        return learn(url, stage, Settings(**{"method": "tops", **settings}))
+        return import_events(url, stage, EngineSettings(**{"method": "tops", **settings}))
 
 
 Typed = Callable[..., tuple[int, str, str]]
@@ -412,7 +412,7 @@ def test_a_full_folder_for_temporary_files_is_a_sentence(tmp_path: Path) -> None
     log = write(tmp_path / "log.csv", events(400))
     with Stage() as stage:
         stage._run("PRAGMA max_page_count = 3")
-        with pytest.raises(import_log.InvalidInput, match="the folder for temporary files must have room for the rows"):
+        with pytest.raises(transfer.InvalidInput, match="the folder for temporary files must have room for the rows"):
             stage.read(files_of(str(log)), EventColumns({}), Options(typed=True))
 
 
@@ -460,7 +460,7 @@ def test_a_log_that_contradicts_the_store_is_refused_whole(url: str, tmp_path: P
         else f"or have the {what} it had, got '{rows[-1]['id']}'"
     )
     with pytest.raises(
-        import_log.InvalidInput, match=f"^log must fit the store, got: .*{said}.* - at row {len(rows)} of .*log.csv$"
+        transfer.InvalidInput, match=f"^log must fit the store, got: .*{said}.* - at row {len(rows)} of .*log.csv$"
     ):
         take(url, log, group=20)
     assert store_of(url) == before
@@ -481,7 +481,7 @@ def test_a_store_that_is_in_use_is_refused(url: str, tmp_path: Path) -> None:
     log = write(tmp_path / "log.csv", events(20))
     with desk(url) as service:
         service.play(10)
-        with pytest.raises(import_log.InvalidInput, match=r"store must (be used by one service|not be in use)"):
+        with pytest.raises(transfer.InvalidInput, match=r"store must (be used by one service|not be in use)"):
             take(url, log)
     assert take(url, log).forecasts == 20
 
@@ -520,7 +520,7 @@ def slow(self, requests):
 Engine.process = slow
 from calibeat.cli import store
 from functools import partial
-store.Settings = partial(store.Settings, group=50)
+store.EngineSettings = partial(store.EngineSettings, group=50)
 from calibeat.cli.main import main
 import signal
 signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -553,7 +553,7 @@ def test_a_database_that_goes_away_is_a_sentence(
 ) -> None:
     url = server.database()
     log = write(tmp_path / "log.csv", events(200))
-    process, calls = import_log.Engine.process, []
+    process, calls = transfer.Engine.process, []
 
     def cut(self: Any, requests: Any) -> Any:
         calls.append(1)
@@ -563,9 +563,9 @@ def test_a_database_that_goes_away_is_a_sentence(
             other.close()
         return process(self, requests)
 
-    monkeypatch.setattr(import_log.Engine, "process", cut)
+    monkeypatch.setattr(transfer.Engine, "process", cut)
     with pytest.raises(
-        import_log.InvalidInput, match=r"store must be there until the end, got: .* - nothing was imported"
+        transfer.InvalidInput, match=r"store must be there until the end, got: .* - nothing was imported"
     ):
         take(url, log, group=50)
     monkeypatch.undo()
@@ -593,7 +593,7 @@ def test_memory_does_not_grow_with_the_log(tmp_path: Path, monkeypatch: pytest.M
 
 def test_the_staged_rows_lie_on_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The temporary database has a file without a name, which goes with the process."""
-    monkeypatch.setattr(import_log, "_CACHE", 64)
+    monkeypatch.setattr(transfer, "_CACHE", 64)
     log = write(tmp_path / "log.parquet", events(20_000))
     with Stage() as stage:
         stage.read(files_of(str(log)), EventColumns({}), Options(typed=True))

@@ -1,0 +1,953 @@
+"""What is read from the store: for the GET routes, the dashboard, `/metrics` and the tokens. The SQL of both databases.
+
+Everything comes from the rows of streams, found by an index, from the totals and from the hourly roll-ups. Neither the
+table of events nor that of streams is ever scanned; a search by a part of the name reads all names.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from array import array
+from collections import defaultdict
+from collections.abc import Callable, Iterable
+from contextlib import closing
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from math import isclose
+from typing import Any
+
+import numpy as np
+
+from calibeat.core.method import method_named, params_of, params_of_rows
+from calibeat.errors import InvalidInput
+from calibeat.hosts.bank import Bank, readings
+from calibeat.metrics import wilson
+from calibeat.monitor.monitor import Monitor
+
+from .types import (
+    CALIBRATED_KIND,
+    DELAY_COUNT,
+    DELAYS,
+    HOUR,
+    LOG_LOSS,
+    RAW_KIND,
+    RAW_LOG_LOSS,
+    SUMS,
+    TENTHS,
+    TOTAL_COLUMNS,
+    TOTAL_COUNTS,
+    assigned,
+)
+
+# ---- totals ---------------------------------------------------------------------------------------------------------
+#
+# The whole store in a few numbers, kept with every group, so that no reader adds up all streams. Table `total` has a
+# row for each writer. A group adds to its writer's row in its own transaction: the sums are those of the streams at
+# every moment, and two processes never wait for each other's row. Readers add up the rows.
+
+ADD_TOTALS = f"UPDATE total SET {', '.join(f'{name} = {name} + ?' for name in TOTAL_COLUMNS)} WHERE writer = ?"  # noqa: S608
+BEGIN_TOTALS = "INSERT INTO total (writer, unranked) VALUES (?, 1) ON CONFLICT (writer) DO UPDATE SET unranked = 1"
+READ_TOTALS = f"SELECT {', '.join(f'coalesce(sum({name}), 0)' for name in TOTAL_COLUMNS)} FROM total"  # noqa: S608
+WRITERS = 64  # most rows; processes beyond them share one
+ROUNDING = 1e-6  # sums of floating-point numbers depend on their order
+
+# Of the table of streams, in the order of `TOTAL_COUNTS` and then the errors of `TOTAL_SUMS`.
+_COUNTED = (
+    "SELECT count(*), coalesce(sum(events), 0), coalesce(sum(outcomes), 0), coalesce(sum(pending), 0), "
+    "coalesce(sum(held), 0), coalesce(sum(expired), 0), coalesce(sum(alarms), 0), "
+    "coalesce(sum(CASE WHEN error IS NULL THEN 0 ELSE outcomes END), 0), coalesce(sum(error * outcomes), 0.0), "
+    "coalesce(sum(raw_error * outcomes), 0.0) FROM stream WHERE events > 0"
+)
+_COUNTED_LOSSES = "SELECT substr(sums, 1, 16) FROM stream WHERE outcomes > 0"  # the first two sums of a stream
+_LOSSES_AT_ONCE = 10_000
+
+
+def stored_totals(connection: Any) -> dict[str, float]:
+    """The totals that are kept."""
+    return named_totals(connection.all(READ_TOTALS)[0])
+
+
+def named_totals(row: Any) -> dict[str, float]:
+    """A row of `READ_TOTALS` by the names of its columns."""
+    return {
+        name: int(value) if name in TOTAL_COUNTS else float(value)
+        for name, value in zip(TOTAL_COLUMNS, row, strict=True)
+    }
+
+
+def counted_totals(connection: Any) -> dict[str, float]:
+    """The same, added up from all streams."""
+    found = connection.all(_COUNTED)[0]
+    losses, part = np.zeros(2), list[bytes]()
+    for (sums,) in connection.each(_COUNTED_LOSSES):
+        part.append(bytes(sums))
+        if len(part) == _LOSSES_AT_ONCE:
+            losses += np.frombuffer(b"".join(part)).reshape(-1, 2).sum(axis=0)
+            part = []
+    losses += np.frombuffer(b"".join(part)).reshape(-1, 2).sum(axis=0)
+    return named_totals((*found[: len(TOTAL_COUNTS)], *losses.tolist(), *found[len(TOTAL_COUNTS) :]))
+
+
+def recount_totals(connection: Any) -> None:
+    """Keep what all streams add up to, after a command that has changed them. The caller has exclusive use."""
+    connection.run("DELETE FROM total")
+    connection.run("INSERT INTO total (writer) VALUES (0)")
+    connection.run(ADD_TOTALS, (*counted_totals(connection).values(), 0))
+
+
+def totals_problems(connection: Any) -> list[str]:
+    """What is wrong with the totals, as sentences."""
+    kept, found = stored_totals(connection), counted_totals(connection)
+    return [
+        f"the total of {name} must be that of the streams, {found[name]:g}, got {kept[name]:g}"
+        for name in TOTAL_COLUMNS
+        if kept[name] != found[name]
+        and (name in TOTAL_COUNTS or not isclose(kept[name], found[name], rel_tol=ROUNDING, abs_tol=ROUNDING))
+    ]
+
+
+# ---- ranking --------------------------------------------------------------------------------------------------------
+#
+# Streams in every order in which they are listed, from indexes. Almost every event changes the place of its stream in
+# some order. Indexes over the table of streams would make every group up to twice as expensive. So the places are in a
+# table of their own, which the writer brings up to date in pieces, about once a second, for the streams that were
+# written since: an order is up to a second old, or more while many hundred streams are written in every second. The
+# numbers that a list shows are not taken from here.
+#
+# Keys are smallest first, and streams with equal keys are in the order of their names, so that one comparison of rows
+# finds the next page.
+
+ENOUGH_TO_RANK = 100  # outcomes, below which a calibration error is mostly luck
+RANK_SECONDS = 1.0  # seconds between two pieces at least, and
+RANK_SHARE = 0.01  # of the writer's time at most; or
+QUIET_SECONDS = 0.1  # seconds between them, if nobody sends anything meanwhile
+RANKED_AT_ONCE = 250  # streams in a piece
+BEFORE_ALL = -1e300  # every key
+
+# Order -> its keys. "attention" is what miscalibration costs: outcomes x squared error, as the Brier score counts it.
+RANKING_KEYS: dict[str, tuple[str, ...]] = {
+    "events": ("events",),
+    "pending": ("pending",),
+    "alarms": ("alarms",),
+    "error": ("error",),
+    "recent": ("recent",),
+    "attention": ("cost", "pending"),
+    "name": (),
+}
+_RANKING_VALUES = {
+    "version": "version",
+    "events": "-events",
+    "pending": "-pending",
+    "alarms": "-alarms",
+    "error": f"CASE WHEN error IS NULL THEN 4 WHEN outcomes >= {ENOUGH_TO_RANK} THEN -error ELSE 2 - error END",
+    "recent": "-coalesce(last_time, 0)",
+    "cost": "-coalesce(error * error * outcomes, 0)",
+}
+_RANK = (
+    f"INSERT INTO ranking (stream, name, {', '.join(_RANKING_VALUES)}) "  # noqa: S608 - our own columns
+    f"SELECT number, name, {', '.join(_RANKING_VALUES.values())} FROM stream WHERE events > 0 AND "
+)
+# Where two processes bring the same stream up to date, the later state stays.
+_RANK_AGAIN = (
+    f" ORDER BY number ON CONFLICT (stream) DO UPDATE SET {assigned(tuple(_RANKING_VALUES), 'excluded')} "
+    "WHERE ranking.version < excluded.version"
+)
+
+
+def ranking_statement(which: str) -> str:
+    """The statement that brings the streams of a condition up to date, in the order of their numbers."""
+    return f"{_RANK}{which}{_RANK_AGAIN}"
+
+
+def refresh_ranking(connection: Any) -> None:
+    """Bring all streams up to date: after a process that had no time to, or a command that changed streams."""
+    connection.run(
+        ranking_statement("NOT EXISTS (SELECT 1 FROM ranking r WHERE r.stream = number AND r.version = stream.version)")
+    )
+
+
+def is_ranking_whole(connection: Any) -> bool:
+    """Whether all processes that have written have also brought their streams up to date."""
+    return not connection.all("SELECT 1 FROM total WHERE unranked = 1")
+
+
+def begin_writing(connection: Any, writer: int) -> None:
+    """Bring all places up to date if a process before has not; and begin a writer's row of the totals."""
+    if not is_ranking_whole(connection):
+        refresh_ranking(connection)
+    connection.run(BEGIN_TOTALS, (writer,))
+
+
+def first_key(order: str) -> tuple[Any, ...]:
+    """What comes before all streams."""
+    return (*(BEFORE_ALL for _ in RANKING_KEYS[order]), "")
+
+
+def behind(order: str) -> tuple[str, str]:
+    """The condition for streams behind a key, of the columns of `r`; and the order, with the same columns."""
+    columns = ", ".join(f"r.{key}" for key in (*RANKING_KEYS[order], "name"))
+    marks = ", ".join("?" for _ in (*RANKING_KEYS[order], "name"))
+    return f"({columns}) > ({marks})", columns
+
+
+# ---- answers --------------------------------------------------------------------------------------------------------
+
+ORDERS = ("name", "events", "pending", "alarms", "error", "recent")
+MAX_LIMIT = 1000
+MAX_HOURS = 10_000  # of one answer: fourteen months
+_NUMBERS = (  # see `_numbers_of`
+    "s.name, s.events, s.outcomes, s.pending, s.alarms, s.last_time, s.error, s.raw_error, substr(s.sums, 1, 16), "
+    "(SELECT min(time) FROM event e WHERE e.status = 0 AND e.stream = s.number), s.held, s.expired"
+)
+SELECT_ALARMS = (
+    "SELECT a.number, s.name, a.time, a.at, a.since, a.what, a.page FROM alarm a JOIN stream s ON s.number = a.stream "
+)
+
+
+@dataclass(frozen=True)
+class StreamInfo:
+    """One stream in numbers. Losses are means over learnt outcomes; None before the first one."""
+
+    name: str
+    events: int
+    outcomes: int
+    pending: int
+    held: int
+    expired: int
+    alarms: int
+    oldest_pending: float | None  # seconds since 1970
+    last_event: float | None
+    raw_log_loss: float | None
+    log_loss: float | None
+    raw_error: float | None  # calibration error over tenths
+    error: float | None
+    params: dict[str, float] = field(default_factory=dict)
+    monitor: dict[str, Any] | None = None
+
+
+@dataclass(frozen=True)
+class Bin:
+    """A tenth: how many learnt outcomes, the sum of their forecasts, the sum of the outcomes."""
+
+    tenth: int
+    count: int
+    sum_p: float
+    sum_y: float
+
+
+@dataclass(frozen=True)
+class Reliability:
+    """Ten bins each, of what was told and of the scores."""
+
+    calibrated: list[Bin]
+    raw: list[Bin]
+
+
+@dataclass(frozen=True)
+class Hour:
+    """One hour of a stream, by the time of the forecasts."""
+
+    start: float  # seconds since 1970
+    forecasts: int
+    outcomes: int
+    sum_forecast: float  # of forecasts whose outcome is learnt
+    sum_score: float
+    sum_outcome: float
+    log_loss: float
+    raw_log_loss: float
+
+
+@dataclass(frozen=True)
+class AlarmInfo:
+    """An alarm as the store has it."""
+
+    number: int
+    stream: str
+    time: float
+    at: int  # outcomes read when it was raised
+    since: float  # the estimated outcome at which the fault began
+    what: str
+    page: bool
+
+
+@dataclass(frozen=True)
+class AlarmRow(AlarmInfo):
+    """An alarm: what is wrong, in which stream, since when, and when it was raised."""
+
+    since_time: float | None  # when the forecast of `since` was made; None where that event is no longer stored
+
+
+def alarm_info(row: tuple[Any, ...]) -> AlarmInfo:
+    """A row of `SELECT_ALARMS`."""
+    return AlarmInfo(*row[:6], bool(row[6]))  # type: ignore[call-arg]  # as selected
+
+
+@dataclass(frozen=True)
+class Delay:
+    """How many outcomes came within so many seconds and not within half of it."""
+
+    within: float
+    count: int
+
+
+@dataclass(frozen=True)
+class Totals:
+    """The whole store in numbers."""
+
+    streams: int
+    events: int
+    outcomes: int
+    pending: int
+    held: int
+    expired: int
+    alarms: int
+    oldest_pending: float | None
+    raw_log_loss: float | None  # means over all learnt outcomes
+    log_loss: float | None
+
+
+@dataclass(frozen=True)
+class Token:
+    """A token without its secret."""
+
+    name: str
+    scope: str
+    hash: str
+    created: float
+    revoked: float | None
+
+
+class Reader:
+    """Read-only answers for the GET routes, and the table of tokens.
+
+    Any thread may use it; calls wait for each other.
+    """
+
+    def __init__(self, connection: Any, writer: Callable[[], Any]) -> None:
+        self._connection, self._lock = connection, threading.Lock()
+        self.tokens = Tokens(self.select, writer)
+
+    def close(self) -> None:
+        """Close the connection."""
+        with self._lock:
+            self._connection.close()
+
+    def select(self, statement: str, arguments: Any = ()) -> list[tuple[Any, ...]]:
+        """The rows that a statement gives."""
+        with self._lock:
+            found: list[tuple[Any, ...]] = self._connection.all(statement, arguments)
+            return found
+
+    def meta(self) -> dict[str, str]:
+        """What the store knows of itself, as `schema.get_meta`."""
+        return {str(name): str(value) for name, value in self.select("SELECT name, value FROM meta")}
+
+    # ---- streams ----------------------------------------------------------------------------------------------------
+
+    def streams(
+        self, after: str | None = None, limit: int = 100, order: str = "name", search: str | None = None
+    ) -> list[StreamInfo]:
+        """Some streams in an order of `ORDERS`; `after` is the name of the last one of the page before."""
+        if order not in ORDERS:
+            raise InvalidInput(f"order must be one of {', '.join(ORDERS)}, got {order!r}")
+        limit = max(1, min(MAX_LIMIT, limit))
+        if order == "name":
+            where, arguments = matching("s.name", search)
+            rows = self.select(
+                f"SELECT {_NUMBERS} FROM stream s WHERE s.name > ? AND {where} AND s.events > 0 "  # noqa: S608
+                f"ORDER BY s.name LIMIT {limit}",
+                (after or "", *arguments),
+            )
+        else:
+            where, arguments = matching("r.name", search)
+            rows = self.ranked(_NUMBERS, order, self._place(after, order), where, arguments, limit)
+        return [StreamInfo(**_numbers_of(row), held=row[10], expired=row[11]) for row in rows]
+
+    def _place(self, after: str | None, order: str) -> tuple[Any, ...]:
+        """The keys of a stream in an order; those of none are before all others."""
+        keys = ", ".join(f"r.{key}" for key in RANKING_KEYS[order])
+        rows = self.select(
+            f"SELECT {keys}, r.name FROM stream s JOIN ranking r ON r.stream = s.number WHERE s.name = ?",  # noqa: S608
+            (after or "",),
+        )
+        return rows[0] if rows else first_key(order)
+
+    def ranked(
+        self,
+        columns: str,
+        order: str,
+        place: tuple[Any, ...],
+        where: str,
+        arguments: tuple[Any, ...],
+        limit: int,
+        *of_columns: Any,
+    ) -> list[tuple[Any, ...]]:
+        """Columns of the streams `s` behind a place in an order of `ranking`, where their rows `r` fit a condition.
+
+        The arguments are those of the condition and those of the columns.
+        """
+        condition, keys = behind(order)
+        return self.select(
+            f"SELECT {columns} FROM ranking r JOIN stream s ON s.number = r.stream "  # noqa: S608 - our own columns
+            f"WHERE {condition} AND {where} ORDER BY {keys} LIMIT {limit}",
+            (*of_columns, *place, *arguments),
+        )
+
+    def stream(self, name: str) -> StreamInfo | None:
+        """One stream with its parameters, or None."""
+        wanted = f"SELECT {_NUMBERS}, s.state, s.monitor FROM stream s WHERE s.name = ? AND s.events > 0"  # noqa: S608
+        rows = self.select(wanted, (name,))
+        if not rows:
+            return None
+        held, expired, state, monitor = rows[0][10:]
+        return StreamInfo(
+            **_numbers_of(rows[0]),
+            held=held,
+            expired=expired,
+            params={} if state is None else self._params(bytes(state)),
+            monitor=None if monitor is None else self._monitor(bytes(monitor)),
+        )
+
+    def _params(self, state: bytes) -> dict[str, float]:
+        method = method_named(self.meta()["method"])
+        columns = params_of_rows(method, np.frombuffer(state)[None, : method.width])
+        return {name: float(column[0]) for name, column in columns.items()}
+
+    def _monitor(self, state: bytes) -> dict[str, Any]:
+        arl = json.loads(self.meta()["monitor"])
+        found = readings(Monitor(arl=arl).settings, state) if arl is not None else {}
+        return {name: None if value != value else value for name, value in found.items()}  # noqa: PLR0124 - NaN
+
+    def _number(self, name: str) -> int | None:
+        rows = self.select("SELECT number FROM stream WHERE name = ?", (name,))
+        return int(rows[0][0]) if rows else None
+
+    # ---- over time --------------------------------------------------------------------------------------------------
+
+    def reliability(self, name: str, start: float | None = None, end: float | None = None) -> Reliability | None:
+        """Bins of the forecasts made from `start` to `end`, seconds since 1970, by whole hours."""
+        number = self._number(name)
+        if number is None:
+            return None
+        rows = self.select(
+            "SELECT kind, tenth, sum(outcomes), sum(sum_p), sum(sum_y) FROM rollup "
+            "WHERE stream = ? AND hour >= ? AND hour <= ? GROUP BY kind, tenth",
+            (number, *_hours(start, end)),
+        )
+        found = {(kind, tenth): (int(count), sum_p, sum_y) for kind, tenth, count, sum_p, sum_y in rows}
+        bins = [
+            [Bin(t, *found.get((kind, t), (0, 0.0, 0.0))) for t in range(10)] for kind in (CALIBRATED_KIND, RAW_KIND)
+        ]
+        return Reliability(*bins)
+
+    def history(
+        self, name: str, start: float | None = None, end: float | None = None, limit: int = MAX_HOURS
+    ) -> list[Hour] | None:
+        """The first hours of a stream in order, those without an event left out."""
+        number = self._number(name)
+        if number is None:
+            return None
+        rows = self.select(
+            "SELECT hour, sum(CASE WHEN kind = 0 THEN forecasts ELSE 0 END), "
+            "sum(CASE WHEN kind = 0 THEN outcomes ELSE 0 END), sum(CASE WHEN kind = 0 THEN sum_p ELSE 0 END), "
+            "sum(CASE WHEN kind = 1 THEN sum_p ELSE 0 END), sum(CASE WHEN kind = 0 THEN sum_y ELSE 0 END), "
+            "sum(CASE WHEN kind = 0 THEN log_loss ELSE 0 END), sum(CASE WHEN kind = 1 THEN log_loss ELSE 0 END) "
+            "FROM rollup WHERE stream = ? AND hour >= ? AND hour <= ? GROUP BY hour ORDER BY hour LIMIT ?",
+            (number, *_hours(start, end), limit),
+        )
+        return [Hour(hour * HOUR, int(made), int(learnt), *sums) for hour, made, learnt, *sums in rows]
+
+    def delays(self, name: str) -> list[Delay] | None:
+        """How late the outcomes of a stream came, in powers of two seconds."""
+        rows = self.select("SELECT sums FROM stream WHERE name = ?", (name,))
+        if not rows:
+            return None
+        counts = array("d", bytes(rows[0][0] or bytes(8 * SUMS)))[DELAYS : DELAYS + DELAY_COUNT]
+        return [Delay(2.0**at, int(count)) for at, count in enumerate(counts) if count]
+
+    def alarms(self, limit: int = 100) -> list[AlarmInfo]:
+        """The latest alarms, the newest first."""
+        latest = SELECT_ALARMS + "ORDER BY a.number DESC LIMIT ?"
+        return [alarm_info(row) for row in self.select(latest, (max(1, min(MAX_LIMIT, limit)),))]
+
+    def oldest_pending(self) -> float | None:
+        """When the oldest forecast without an outcome was made, in seconds since 1970."""
+        found: float | None = self.select("SELECT min(time) FROM event WHERE status = 0")[0][0]
+        return found
+
+    def totals(self) -> Totals:
+        """The whole store."""
+        found = self.sums()
+        counts = [int(found[name]) for name in TOTAL_COUNTS[:7]]
+        outcomes = counts[2]
+        means = [found[name] / outcomes if outcomes else None for name in ("raw_log_loss", "log_loss")]
+        return Totals(*counts, self.oldest_pending(), *means)  # type: ignore[call-arg]  # seven counts, then three
+
+    def sums(self) -> dict[str, float]:
+        """The totals as they are kept, by the names of `TOTAL_COLUMNS`."""
+        return named_totals(self.select(READ_TOTALS)[0])
+
+    def version(self) -> int:
+        """A number that changes with every commit."""
+        with self._lock:
+            return int(self._connection.version())
+
+    def interrupt(self) -> None:
+        """End the statement that runs now, from another thread: its caller gets an error."""
+        self._connection.interrupt()
+
+    def ping(self) -> None:
+        """Raise if the store cannot be read."""
+        self.select("SELECT 1 FROM meta LIMIT 1")
+
+
+def matching(column: str, search: str | None) -> tuple[str, tuple[Any, ...]]:
+    """The condition for names that hold a text, and its arguments. Where nothing is searched, all do.
+
+    The case of ASCII letters is ignored: LIKE by itself does so in SQLite only, and `lower` does no more than that in
+    either.
+    """
+    if not search:
+        return "TRUE", ()
+    literal = search.encode().lower().decode().replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_")
+    return f"lower({column}) LIKE ? ESCAPE '\\'", (f"%{literal}%",)
+
+
+def _numbers_of(row: tuple[Any, ...]) -> dict[str, Any]:
+    """A row of `_NUMBERS` as the fields that a list and the screen of one stream share."""
+    name, events, outcomes, pending, alarms, last, error, raw_error, sums, oldest = row[:10]
+    losses = array("d", bytes(sums)) if outcomes else None  # the first two sums
+    return {
+        "name": name,
+        "events": events,
+        "outcomes": outcomes,
+        "pending": pending,
+        "alarms": alarms,
+        "oldest_pending": oldest,
+        "last_event": last,
+        "raw_log_loss": losses[RAW_LOG_LOSS] / outcomes if losses else None,
+        "log_loss": losses[LOG_LOSS] / outcomes if losses else None,
+        "raw_error": raw_error,
+        "error": error,
+    }
+
+
+def _hours(start: float | None, end: float | None) -> tuple[int, int]:
+    return (0 if start is None else int(start // HOUR)), (2**40 if end is None else int(end // HOUR))
+
+
+class Tokens:
+    """The table of tokens. It takes and gives hashes only."""
+
+    def __init__(self, read: Callable[[str], list[tuple[Any, ...]]], writer: Callable[[], Any]) -> None:
+        self._read, self._writer = read, writer
+
+    def _run(self, statement: str, arguments: tuple[Any, ...] = ()) -> int:
+        with closing(self._writer()) as writer:
+            return int(writer.run(statement, arguments))
+
+    def add(self, name: str, scope: str, hash: str) -> None:  # noqa: A002 - the word of the table
+        """A new token.
+
+        Raises
+        ------
+        InvalidInput : the name is taken.
+        """
+        insert = "INSERT INTO token (name, scope, hash, created) VALUES (?, ?, ?, ?) ON CONFLICT (name) DO NOTHING"
+        if self._run(insert, (name, scope, hash, time.time())) != 1:
+            revoked = any(token.name == name and token.revoked is not None for token in self.list())
+            taken = "a revoked token has" if revoked else "is taken"
+            raise InvalidInput(f"token must have a name of its own, got {name!r}, which {taken}")
+
+    def list(self) -> list[Token]:
+        """All tokens, also revoked ones, the oldest first."""
+        rows = self._read("SELECT name, scope, hash, created, revoked FROM token ORDER BY created, name")
+        return [Token(*row) for row in rows]
+
+    def revoke(self, name: str) -> bool:
+        """Revoke a token -> whether there was one that was valid."""
+        update = "UPDATE token SET revoked = ? WHERE name = ? AND revoked IS NULL"
+        return bool(self._run(update, (time.time(), name)))
+
+    def clear(self) -> int:
+        """Remove all tokens, also revoked ones: the store is as if it never had one -> how many there were."""
+        return self._run("DELETE FROM token")
+
+
+# ---- the first screen of the dashboard ------------------------------------------------------------------------------
+
+FRESH_SECONDS = 7 * 86_400.0  # how long an alarm ranks a stream first
+PAGE_ROWS = 25
+MAX_PAGES = 1_000_000
+LATEST_ALARMS = 3
+PAGE_ORDERS = ("attention", "alarms", "pending", "error", "events", "recent", "name")
+FRESH_FIRST = ("attention", "alarms")  # in these, streams with alarms of the last days come first
+_PAGE_ROW = f"{_NUMBERS}, (SELECT count(*) FROM alarm a WHERE a.stream = s.number AND a.time >= ?)"  # noqa: S608
+
+
+@dataclass(frozen=True)
+class StreamRow:
+    """One stream in the list. Losses are means over learnt outcomes; None before the first one."""
+
+    name: str
+    events: int
+    outcomes: int
+    pending: int
+    oldest_pending: float | None  # seconds since 1970
+    alarms: int
+    fresh_alarms: int  # of the last seven days
+    last_event: float | None
+    error: float | None
+    raw_error: float | None
+    log_loss: float | None
+    raw_log_loss: float | None
+
+
+@dataclass(frozen=True)
+class Overview:
+    """What the first screen shows."""
+
+    method: str
+    monitored: bool
+    streams: int
+    events: int
+    outcomes: int
+    pending: int
+    oldest_pending: float | None
+    fresh_alarms: int
+    error: float | None  # means over streams, weighted by outcomes
+    raw_error: float | None
+    alarms: list[AlarmRow]
+    found: int  # streams that the search matches
+    page: int
+    pages: int
+    rows: list[StreamRow]
+    needs_token: bool = False  # whether a reader has to log in
+
+
+def overview(reader: Reader, now: float, order: str = "attention", search: str = "", page: int = 1) -> Overview:
+    """The first screen; `page` counts from 1, one behind the last gives the last."""
+    if order not in PAGE_ORDERS:
+        raise InvalidInput(f"order must be one of {', '.join(PAGE_ORDERS)}, got {order!r}")
+    meta = reader.meta()
+    sums, since = reader.sums(), now - FRESH_SECONDS
+    found, judged = int(sums["streams"]), sums["judged"]
+    if search:
+        where, arguments = matching("r.name", search)
+        found = int(reader.select(f"SELECT count(*) FROM ranking r WHERE {where}", arguments)[0][0])  # noqa: S608
+    pages = max(1, -(-found // PAGE_ROWS))
+    page = min(max(1, page), pages)
+    rows = _page(reader, order, search, since, (page - 1) * PAGE_ROWS)
+    fresh = reader.select("SELECT count(*) FROM alarm WHERE time >= ?", (since,))[0][0]
+    return Overview(
+        method=meta.get("method", ""),
+        monitored=meta.get("monitor", "null") != "null",
+        streams=int(sums["streams"]),
+        events=int(sums["events"]),
+        outcomes=int(sums["outcomes"]),
+        pending=int(sums["pending"]),
+        oldest_pending=reader.oldest_pending(),
+        fresh_alarms=int(fresh),
+        error=sums["error"] / judged if judged else None,
+        raw_error=sums["raw_error"] / judged if judged else None,
+        alarms=alarm_rows(reader, "", (), LATEST_ALARMS),
+        found=found,
+        page=page,
+        pages=pages,
+        rows=[StreamRow(**_numbers_of(row), fresh_alarms=int(row[-1])) for row in rows],
+    )
+
+
+def alarm_rows(reader: Reader, where: str, arguments: tuple[Any, ...], limit: int) -> list[AlarmRow]:
+    """The latest alarms, with the time of the forecast at which the fault began."""
+    rows = reader.select(
+        SELECT_ALARMS.replace(" FROM", ", e.time FROM")
+        # Monitors count outcomes. Forecasts that were given up are spread over them.
+        + "LEFT JOIN event e ON e.stream = a.stream "
+        "AND e.nth = CAST(a.since * (s.events - s.pending - s.held) / nullif(s.outcomes, 0) AS INTEGER) "
+        f"{where} ORDER BY a.number DESC LIMIT {limit}",
+        arguments,
+    )
+    return [AlarmRow(*row[:6], bool(row[6]), row[7]) for row in rows]  # type: ignore[call-arg]  # as selected
+
+
+def _page(reader: Reader, order: str, search: str, since: float, skip: int) -> list[tuple[Any, ...]]:
+    """The rows of a page, behind `skip` streams."""
+    where, arguments = matching("r.name", search)
+    if order not in FRESH_FIRST:
+        return _behind(reader, order, where, arguments, skip, PAGE_ROWS, since)
+    # First those with fresh alarms, which are few, then all others. The plus signs keep SQLite to the index over times.
+    alarmed = "(SELECT +stream AS stream, count(*) AS fresh FROM alarm WHERE time >= ? GROUP BY +stream) f"
+    joined = f"FROM {alarmed} JOIN ranking r ON r.stream = f.stream WHERE {where}"
+    few = int(reader.select(f"SELECT count(*) {joined}", (since, *arguments))[0][0])
+    first = reader.select(
+        f"SELECT {_PAGE_ROW} FROM {alarmed} JOIN ranking r ON r.stream = f.stream "  # noqa: S608
+        f"JOIN stream s ON s.number = f.stream WHERE {where} "
+        f"ORDER BY f.fresh DESC, {behind(order)[1]} LIMIT {PAGE_ROWS} OFFSET {skip}",
+        (since, since, *arguments),
+    )
+    if len(first) == PAGE_ROWS:
+        return first
+    where += " AND NOT EXISTS (SELECT 1 FROM alarm a WHERE a.stream = r.stream AND a.time >= ?)"
+    rest = _behind(reader, order, where, (*arguments, since), max(0, skip - few), PAGE_ROWS - len(first), since)
+    return [*first, *rest]
+
+
+def _behind(
+    reader: Reader, order: str, where: str, arguments: tuple[Any, ...], skip: int, limit: int, since: float
+) -> list[tuple[Any, ...]]:
+    """Streams of an order of `ranking` behind the first `skip` that fit: their keys are found in the index alone."""
+    place = first_key(order)
+    if skip:
+        condition, keys = behind(order)
+        found = reader.select(
+            f"SELECT {keys} FROM ranking r WHERE {condition} AND {where} ORDER BY {keys} LIMIT 1 OFFSET {skip - 1}",  # noqa: S608
+            (*place, *arguments),
+        )
+        if not found:
+            return []
+        place = found[0]
+    return reader.ranked(_PAGE_ROW, order, place, where, arguments, limit, since)
+
+
+# ---- the screen of a stream -----------------------------------------------------------------------------------------
+
+SPANS = {"day": 24, "week": 168, "month": 30 * 24, "all": None}  # in hours
+WIDTHS = (1, 2, 3, 6, 12, 24, 48, 168, 336, 672, 2688, 8736)  # hours of a point
+MOST_POINTS, FEWEST_POINTS = 168, 14  # of a picture
+OUTCOMES_PER_POINT = 40  # outcomes of a point, on average
+WEEK = 168
+MONDAY = 72  # 1970 began on a Thursday: so many hours after a Monday
+MOST_WEEKS = 10
+MOST_ALARMS = 50
+BINS = 10
+GRID = 51
+KINDS = {"raw": RAW_KIND, "calibrated": CALIBRATED_KIND}
+
+Number = float | None
+
+
+@dataclass
+class Series:
+    """Points in time, those without an event left out. Means are over forecasts whose outcome is learnt."""
+
+    seconds: float  # that a point stands for
+    start: list[float] = field(default_factory=list)
+    forecasts: list[int] = field(default_factory=list)
+    outcomes: list[int] = field(default_factory=list)
+    forecast: list[Number] = field(default_factory=list)
+    score: list[Number] = field(default_factory=list)
+    happened: list[Number] = field(default_factory=list)
+    low: list[Number] = field(default_factory=list)  # Wilson's 95 % interval of what happened
+    high: list[Number] = field(default_factory=list)
+    log_loss: list[Number] = field(default_factory=list)
+    raw_log_loss: list[Number] = field(default_factory=list)
+
+
+@dataclass
+class Period:
+    """A part of the time."""
+
+    label: str
+    count: int
+
+
+@dataclass
+class Curve:
+    """Ten bins of one kind of forecast in one period."""
+
+    count: list[int]
+    forecast: list[Number]
+    outcome: list[Number]
+    low: list[Number]
+    high: list[Number]
+
+
+@dataclass
+class Curves:
+    """Reliability as the report draws it: periods, and for each kind a curve in each period."""
+
+    bins: int
+    periods: list[Period]
+    methods: dict[str, list[Curve]]
+
+
+@dataclass
+class Map:
+    """What a score becomes now."""
+
+    score: list[float]
+    forecast: list[float]
+
+
+@dataclass
+class View:
+    """Everything that the screen of a stream shows."""
+
+    stream: StreamInfo
+    method: str
+    monitored: bool
+    span: str
+    series: Series
+    reliability: Curves
+    params: dict[str, float]
+    lanes: dict[str, float]  # weights of the experts that AUTO mixes; empty for other methods
+    map: Map | None  # None for methods that draw: each forecast is one of several
+    delays: list[Delay]
+    alarms: list[AlarmRow]
+
+
+def view(reader: Reader, now: float, name: str, span: str = "month") -> View | None:
+    """One stream, or None if there is no such stream."""
+    if span not in SPANS:
+        raise InvalidInput(f"span must be one of {', '.join(SPANS)}, got {span!r}")
+    info = reader.stream(name)
+    if info is None:
+        return None
+    meta = reader.meta()
+    number, sums, state = reader.select("SELECT number, sums, state FROM stream WHERE name = ?", (name,))[0]
+    first, last = reader.select("SELECT min(hour), max(hour) FROM rollup WHERE stream = ?", (number,))[0]
+    if first is None:  # its state came from elsewhere, and nothing has happened since
+        first = last = now // HOUR
+    # A client's clock may be wrong by years: what lies ahead of this one's does not decide what "the last week" is.
+    end = min(int(last), max(int(first), int(now // HOUR)))
+    length = SPANS[span]
+    start = int(first) if length is None else max(int(first), end - length + 1)
+    params, lanes = _learnt(meta["method"], bytes(state))
+    return View(
+        stream=info,
+        method=meta["method"],
+        monitored=meta.get("monitor", "null") != "null",
+        span=span,
+        series=_series(reader, number, start, end),
+        reliability=_reliability(reader, number, int(first), end, array("d", bytes(sums))),
+        params=params,
+        lanes=lanes,
+        map=_map(meta["method"], bytes(state)),
+        delays=reader.delays(name) or [],
+        alarms=alarm_rows(reader, "WHERE a.stream = ?", (number,), MOST_ALARMS),
+    )
+
+
+def _series(reader: Reader, number: int, start: int, end: int) -> Series:
+    within = (number, start, end)
+    where = "FROM rollup WHERE stream = ? AND hour >= ? AND hour <= ?"
+    learnt = reader.select(f"SELECT sum(outcomes) {where} AND kind = {CALIBRATED_KIND}", within)[0][0]
+    points = min(
+        MOST_POINTS, max(FEWEST_POINTS, int(learnt or 0) // OUTCOMES_PER_POINT)
+    )  # a point of few outcomes shows luck
+    width = next((w for w in WIDTHS if (end - start) // w < points), WIDTHS[-1])
+    sums = "sum(forecasts), sum(outcomes), sum(sum_p), sum(sum_y), sum(log_loss)"
+    rows = reader.select(f"SELECT (hour + {MONDAY}) / {width}, kind, {sums} {where} GROUP BY 1, 2 ORDER BY 1", within)
+    kinds = {(at, kind): numbers for at, kind, *numbers in rows}
+    made = Series(width * HOUR)
+    for at in sorted({at for at, _ in kinds}):
+        forecasts, outcomes, *calibrated = kinds[at, CALIBRATED_KIND]
+        raw = kinds[at, RAW_KIND][2:]
+        forecast, happened, log_loss = (v / outcomes if outcomes else None for v in calibrated)
+        score, _, raw_log_loss = (v / outcomes if outcomes else None for v in raw)
+        made.start.append((at * width - MONDAY) * HOUR)
+        made.forecasts.append(int(forecasts))
+        made.outcomes.append(int(outcomes))
+        made.forecast.append(forecast)
+        made.score.append(score)
+        made.happened.append(happened)
+        made.log_loss.append(log_loss)
+        made.raw_log_loss.append(raw_log_loss)
+    made.low, made.high = _interval(made.happened, made.outcomes)
+    return made
+
+
+def _interval(share: list[Number], count: list[int]) -> tuple[list[Number], list[Number]]:
+    ends = wilson([np.nan if v is None else v for v in share], count)
+    low, high = ([None if np.isnan(v) else float(v) for v in end] for end in ends)
+    return low, high
+
+
+# ---- reliability ----------------------------------------------------------------------------------------------------
+
+Cells = dict[tuple[int, int], tuple[float, float, float]]  # kind, tenth -> outcomes, sum of forecasts, sum of outcomes
+
+
+def _reliability(reader: Reader, number: int, first: int, end: int, sums: array[float]) -> Curves:
+    """All time from the stream's own sums; the last seven days and each week from the roll-ups."""
+    at = {(kind, t): TENTHS + 30 * kind + 3 * t for kind in (CALIBRATED_KIND, RAW_KIND) for t in range(BINS)}
+    parts: list[tuple[str, Cells]] = [
+        ("All time", {cell: (sums[i], sums[i + 1], sums[i + 2]) for cell, i in at.items()})
+    ]
+    if end - first >= WEEK:
+        select = "SELECT {what}, kind, tenth, sum(outcomes), sum(sum_p), sum(sum_y) FROM rollup WHERE stream = ? "
+        within = "AND hour >= ? AND hour <= ? GROUP BY 1, 2, 3 ORDER BY 1"
+        days = reader.select(select.format(what="0") + within, (number, end - WEEK + 1, end))
+        parts.insert(0, ("Last 7 days", _cells(days)))
+        since = ((end + MONDAY) // WEEK - MOST_WEEKS + 1) * WEEK - MONDAY
+        found: dict[int, list[Any]] = defaultdict(list)
+        for row in reader.select(select.format(what=f"(hour + {MONDAY}) / {WEEK}") + within, (number, since, end)):
+            found[int(row[0])].append(row)
+        year = _day(end).year
+        parts += [
+            (_week_label(week, year), _cells(found[week]))
+            for week in sorted(found, reverse=True)
+            if sum(row[3] for row in found[week])
+        ]
+    curves = {name: [_curve(cells, kind) for _, cells in parts] for name, kind in KINDS.items()}
+    periods = [Period(label, sum(curves["raw"][i].count)) for i, (label, _) in enumerate(parts)]
+    return Curves(BINS, periods, curves)
+
+
+def _cells(rows: Iterable[Any]) -> Cells:
+    return {(kind, tenth): (count, sum_p, sum_y) for _, kind, tenth, count, sum_p, sum_y in rows}
+
+
+def _curve(cells: Cells, kind: int) -> Curve:
+    tenths = [cells.get((kind, t), (0.0, 0.0, 0.0)) for t in range(BINS)]
+    count = [int(n) for n, _, _ in tenths]
+    outcome = [sum_y / n if n else None for n, _, sum_y in tenths]
+    low, high = _interval(outcome, count)
+    return Curve(count, [sum_p / n if n else None for n, sum_p, _ in tenths], outcome, low, high)
+
+
+def _day(hour: int) -> datetime:
+    return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(hours=hour)
+
+
+def _week_label(week: int, year: int) -> str:
+    """
+    >>> _week_label((datetime(2026, 11, 16, tzinfo=UTC) - datetime(1969, 12, 29, tzinfo=UTC)).days // 7, 2026)
+    '16–22 Nov'
+    """
+    monday = _day(week * WEEK - MONDAY)
+    sunday = monday + timedelta(days=6)
+    end = f"{sunday.day} {sunday:%b}" + ("" if sunday.year == year else f" {sunday.year}")
+    return f"{monday.day}–{end}" if monday.month == sunday.month else f"{monday.day} {monday:%b} – {end}"
+
+
+# ---- what was learnt ------------------------------------------------------------------------------------------------
+
+
+def _learnt(method: str, state: bytes) -> tuple[dict[str, float], dict[str, float]]:
+    """Parameters by their names in the paper, and the weights of the lanes."""
+    chosen = method_named(method)
+    params, lanes = dict[str, float](), dict[str, float]()
+    for name, value in params_of(chosen, np.frombuffer(state)[: chosen.width].tolist()).items():
+        if name == "lanes":
+            lanes = {lane: float(weight) for lane, weight in value.items()}
+        elif isinstance(value, dict):
+            params |= {f"{name} {part}": float(v) for part, v in value.items() if isinstance(v, float)}
+        else:
+            params[name] = float(value)
+    return params, lanes
+
+
+def _map(method: str, state: bytes) -> Map | None:
+    """Forecasts of a grid of scores from the present state; nothing is learnt or changed."""
+    chosen = method_named(method)
+    if chosen.draws:
+        return None
+    bank = Bank(chosen)
+    bank.set_rows([""], np.frombuffer(state)[None, :].copy())
+    scores = np.linspace(0.0, 1.0, GRID)
+    forecasts: Any = bank.predict_many([""] * GRID, scores)
+    return Map([round(float(score), 2) for score in scores], [float(p) for p in forecasts])
