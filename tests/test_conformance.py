@@ -88,7 +88,7 @@ assert all(len(dispatcher.signatures) == 1 for dispatcher in _jit.dispatchers().
 import sys
 from calibeat import Calibrator
 from calibeat.core import jit as _jit
-from calibeat.stream import dispatch as warm
+from calibeat.hosts import dispatch as warm
 cal = Calibrator()
 cal.update(cal.predict(0.5), 1)
 assert "numba" not in sys.modules

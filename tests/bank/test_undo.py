@@ -20,8 +20,8 @@ from calibeat.bank.check import check_index
 from calibeat.bank.member import Member, Members
 from calibeat.bank.store import RowStore
 from calibeat.bank.undo import Undo, insist
+from calibeat.hosts.dispatch import SINGLE
 from calibeat.monitor.rows import Monitors
-from calibeat.stream.dispatch import SINGLE
 
 
 def break_off_everywhere(
@@ -295,7 +295,7 @@ def watched() -> tuple[Bank, list[Forecast]]:
 @pytest.mark.parametrize("which", [0, 2, 3], ids=["first", "held", "latest"])
 def test_what_a_key_learns_its_monitor_learns(which: int, plain: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     if plain:
-        monkeypatch.setattr("calibeat.stream.calibrator.single_kernels", lambda: SINGLE)
+        monkeypatch.setattr("calibeat.hosts.calibrator.single_kernels", lambda: SINGLE)
 
     def act(pair: Any) -> None:
         pair[0].update("a", pair[1][which], 1)

@@ -19,7 +19,7 @@ import pytest
 import calibeat.bank.batch
 from calibeat import Bank, Calibrator, Forecast, Monitor, UnknownForecast
 from calibeat._util import forks
-from calibeat.stream.dispatch import SINGLE
+from calibeat.hosts.dispatch import SINGLE
 
 pytestmark = [
     pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here"),
@@ -63,7 +63,7 @@ def refused(work: Callable[[], Any]) -> bool:
 
 @pytest.fixture
 def plain(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("calibeat.stream.calibrator.single_kernels", lambda: SINGLE)
+    monkeypatch.setattr("calibeat.hosts.calibrator.single_kernels", lambda: SINGLE)
 
 
 @pytest.fixture

@@ -14,12 +14,12 @@ from calibeat._util.columns import like
 from calibeat._util.types import Vector
 from calibeat.core import loops
 from calibeat.core.method import AUTO, Method
+from calibeat.core.receipt import Forecast
 from calibeat.errors import InvalidInput
+from calibeat.hosts.calibrator import Calibrator, Number
+from calibeat.hosts.dispatch import for_batch
 from calibeat.late import due_of
 from calibeat.monitor.monitor import Monitor
-from calibeat.stream.calibrator import Calibrator, Number
-from calibeat.stream.dispatch import for_batch
-from calibeat.stream.forecast import Forecast
 
 from . import file as bankfile
 from . import life

@@ -10,7 +10,7 @@ from calibeat._util.types import Ints, Slots, Vector
 from calibeat.core import loops
 from calibeat.core.jit import is_compiled
 from calibeat.core.layout import N
-from calibeat.stream.dispatch import for_batch
+from calibeat.hosts.dispatch import for_batch
 
 from .keys import KeyColumn
 from .late import Arrivals

@@ -20,12 +20,11 @@ from calibeat.core.jit import compilable
 from calibeat.core.kernel import ask, ask_again, play, settle
 from calibeat.core.layout import DRAWS, RECEIPT, N
 from calibeat.core.method import Method
-from calibeat.core.receipt import FORECAST, HORIZON_LANE, SCORE, SEEN
+from calibeat.core.receipt import FORECAST, FORMAT, HORIZON_LANE, SCORE, SEEN
 from calibeat.core.stats import EVENTS, LAST, STATS, add_losses
 from calibeat.errors import InvalidInput, OutcomeConflict, UnknownForecast, UnknownKey
+from calibeat.hosts.dispatch import for_batch
 from calibeat.monitor.rows import Monitors
-from calibeat.stream.dispatch import for_batch
-from calibeat.stream.forecast import FORMAT
 
 from .keys import Key, KeyColumn
 from .start import learn, start_row

@@ -11,10 +11,10 @@ from calibeat._util.check import shown
 from calibeat._util.types import Slots, Vector
 from calibeat.core.layout import N
 from calibeat.core.method import Method
+from calibeat.core.receipt import Forecast
 from calibeat.core.stats import EVENTS, LAST
 from calibeat.errors import InvalidInput
-from calibeat.stream.calibrator import Calibrator
-from calibeat.stream.forecast import Forecast
+from calibeat.hosts.calibrator import Calibrator
 
 from .check import check_rows
 from .keys import Key, KeyColumn

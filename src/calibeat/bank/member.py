@@ -11,12 +11,12 @@ import numpy.typing as npt
 from calibeat._util.check import check_scores, shown
 from calibeat._util.types import Vector
 from calibeat.core.randomness import stream_key
+from calibeat.core.receipt import Forecast
 from calibeat.core.stats import EVENTS, LAST, add_losses
 from calibeat.errors import UnknownKey
+from calibeat.hosts.calibrator import Calibrator, Number
+from calibeat.hosts.ledger import OPEN, ZERO, Settled
 from calibeat.monitor.monitor import Monitor
-from calibeat.stream.calibrator import Calibrator, Number
-from calibeat.stream.forecast import Forecast
-from calibeat.stream.receipts import OPEN, ZERO, Settled
 
 from .keys import Key, check_key
 from .records import Records

@@ -9,7 +9,7 @@ from calibeat.core.layout import N
 from calibeat.core.randomness import stream_key
 from calibeat.core.stats import EVENTS
 from calibeat.errors import OutcomeConflict, UnknownForecast
-from calibeat.stream.receipts import DIGITS, OPEN, Issuer, Receipts, Settled, new_life
+from calibeat.hosts.ledger import DIGITS, OPEN, Issuer, Receipts, Settled, new_life
 
 from .keys import Key, check_keys
 

@@ -26,8 +26,8 @@ from sklearn.utils.validation import _num_samples, check_is_fitted
 
 from calibeat._util.types import Vector
 from calibeat.core.method import Method
-from calibeat.multi.calibrator import MultiCalibrator
-from calibeat.stream.calibrator import Calibrator
+from calibeat.hosts.calibrator import Calibrator
+from calibeat.hosts.multi import MultiCalibrator
 
 from .labels import Labels, check_classes, checked_labels, classes_of, outcomes_of, refuse_weights
 from .learning import delay_of_fit, learn_late, new_calibrator, take_features

@@ -9,8 +9,8 @@ import numpy as np
 
 from calibeat._util.check import check_whole, shown
 from calibeat._util.types import Vector
-from calibeat.multi.calibrator import METHODS, MultiCalibrator
-from calibeat.stream.calibrator import Calibrator
+from calibeat.hosts.calibrator import Calibrator
+from calibeat.hosts.multi import METHODS, MultiCalibrator
 
 
 def binary_calibrator(estimator: Any) -> Calibrator:

@@ -14,7 +14,7 @@ from sklearn.utils.validation import check_array, check_consistent_length, check
 from calibeat._util.columns import like
 from calibeat._util.types import Vector
 from calibeat.core.method import Method
-from calibeat.stream.calibrator import Calibrator
+from calibeat.hosts.calibrator import Calibrator
 
 from .labels import Labels, check_classes, checked_labels, outcomes_of, refuse_weights, two_classes
 from .learning import binary_calibrator, delay_of_fit, learn_late, take_features

@@ -1,14 +1,4 @@
-"""The host of one stream: it keeps the row, the history where a refit needs one, and checks what comes in.
-
-Where the kernels are compiled, a forecast is one call into machine code, and so is the outcome of the latest forecast.
-Such a call keeps the interpreter's lock: no other thread and no signal comes between its steps, and nothing else has to
-be locked. Everything that takes several steps (plain kernels, draws, late outcomes, batches, snapshots) takes the
-calibrator's lock, and shuts the short way while it is at work.
-
-A call takes effect in one line that calls nothing: an interrupt, or a fork, comes before all of it or after all of it.
-What the monitors are to be told of it stands in `_owed` until they know. If an interrupt comes before that, the next
-call tells them.
-"""
+"""The past that refits look at, kept by the host as three growing columns."""
 
 from __future__ import annotations
 
@@ -17,6 +7,7 @@ import math
 import sys
 import warnings
 from array import array
+from collections.abc import Callable, Mapping
 from struct import Struct
 from typing import Any
 
@@ -33,19 +24,24 @@ from calibeat._util.check import (
     check_score,
     check_scores,
     check_whole,
+    shown,
 )
 from calibeat._util.columns import like
 from calibeat._util.forks import new_lock
 from calibeat._util.sealed import checksum as _checksum
 from calibeat._util.sealed import parse as _parse
 from calibeat._util.sealed import seal
-from calibeat._util.types import Vector
+from calibeat._util.types import Ints, Vector
 from calibeat.core import kernel, layout, loops
-from calibeat.core.jit import plain
+from calibeat.core.auto import Lanes
+from calibeat.core.fit import PLAIN_SECONDS
+from calibeat.core.jit import for_cost, plain
 from calibeat.core.kernel import LATEST, NEXT, SEEN_THEN, SHUT
+from calibeat.core.layout import N
 from calibeat.core.method import AUTO, Method, method_named, name_of, on_the_ball, params_of
 from calibeat.core.randomness import stream_key, uniform, uniforms
-from calibeat.core.receipt import LANE
+from calibeat.core.receipt import LANE, Forecast
+from calibeat.core.refit import FTL, Fixed
 from calibeat.errors import InvalidInput, OutcomeConflict, SnapshotMismatch
 from calibeat.export import Export, frozen_map
 from calibeat.late import due_of
@@ -60,10 +56,187 @@ from .dispatch import (
     single_is_compiled,
     single_kernels,
 )
-from .forecast import Forecast
-from .history import History
-from .receipts import OPEN, ZERO, Issuer, Receipts, Settled, issuer_name
-from .watch import OURS, Watch, Watched
+from .ledger import OPEN, ZERO, Issuer, Receipts, Settled, issuer_name
+
+_SLACK = 1024  # with a window, the columns are moved to the front only when this much (or a window more) is stale
+_NOTHING = np.empty(0), np.empty(0), np.empty(0), 0
+
+
+class History:
+    """Columns x0, x1 (three parameters only) and y of the outcomes learnt so far, oldest first.
+
+    The kernels write the next event at position n - dropped, where n is the number of outcomes learnt. A method
+    that never refits has columns of length zero.
+    """
+
+    def __init__(self, method: Method) -> None:
+        learner = method.learner
+        self._kept = learner if isinstance(learner, (Fixed, FTL)) else None
+        self._method = method
+        self._wide = method.dimension == 3
+        # x0, x1, y, and how many events before the first are gone already: what the kernels take. One attribute, so
+        # that an interrupt never finds columns of one time with the number of another.
+        self.columns: tuple[Vector, Vector, Vector, int] = _NOTHING
+
+    def reserve(self, learnt: int, more: int) -> None:
+        """Make room for `more` outcomes after the first `learnt`."""
+        if self._kept is None:
+            return
+        if isinstance(self._kept, Fixed):
+            more = max(0, min(more, self._kept.after - learnt))
+        x0, x1, y, dropped = self.columns
+        filled = min(learnt - dropped, len(y))
+        if filled + more > len(y):
+            size = max(filled + more, 2 * len(y), 64)
+            self.columns = _grown(x0, size), _grown(x1, size) if self._wide else x1, _grown(y, size), dropped
+
+    def refit(self, row: Any, run: Callable[[Any], Any] | None = None) -> None:
+        """Fit what is remembered and put the result in the row; `run` makes the kernel plain, if that is wanted."""
+        if self._method.features is not None:
+            x0, x1, y, dropped = self.columns
+            kernel, filled = self._method.features.refit, int(row[N]) - dropped
+            fit = for_cost(kernel, PLAIN_SECONDS * filled) if run is None else run(kernel)
+            fit(self._method.spec, row, x0, x1, y, filled)
+
+    def forget(self, learnt: int) -> None:
+        """Let go of what no refit will look at again."""
+        if isinstance(self._kept, Fixed):
+            if learnt >= self._kept.after:
+                self.columns = _NOTHING
+        elif self._kept is not None and self._kept.window is not None:
+            x0, x1, y, dropped = self.columns
+            window, filled = self._kept.window, learnt - dropped
+            stale = filled - window
+            if stale > max(window, _SLACK):
+                x0, x1, y = (column[stale:filled].copy() for column in (x0, x1, y))
+                self.columns = x0, x1, y, dropped + stale
+
+    def remembered(self, learnt: int) -> dict[str, list[float]]:
+        """What a snapshot must hold: exactly the outcomes that a later refit can look at."""
+        x0, x1, y, dropped = self.columns
+        last = learnt - dropped
+        first = last - self._remembered_count(learnt)
+        columns = {"x0": x0, "x1": x1, "y": y} if self._wide else {"x0": x0, "y": y}
+        return {name: column[first:last].tolist() for name, column in columns.items() if last > first}
+
+    def restore(self, learnt: int, columns: dict[str, list[float]]) -> None:
+        """The inverse of `remembered`."""
+        count = self._remembered_count(learnt)
+        names = {"x0", "x1", "y"} if self._wide else {"x0", "y"}
+        if not isinstance(columns, dict) or set(columns) != (names if count else set()):
+            raise InvalidInput(f"history must hold the columns {', '.join(sorted(names))}, got {columns!r:.60}")
+        for name, column in columns.items():
+            if not isinstance(column, list) or len(column) != count or not all(_is_finite(x) for x in column):
+                raise InvalidInput(f"history must hold {count} numbers in {name}, got {column!r:.60}")
+        if count:
+            check_outcomes(columns["y"])
+            x0, x1, y = (np.array(columns.get(name, [])) for name in ("x0", "x1", "y"))
+            self.columns = x0, x1, y, learnt - count
+
+    def _remembered_count(self, learnt: int) -> int:
+        if self._kept is None or (isinstance(self._kept, Fixed) and learnt >= self._kept.after):
+            return 0
+        return learnt if self._kept.window is None else min(learnt, self._kept.window)
+
+
+def _is_finite(value: object) -> bool:
+    return type(value) is float and math.isfinite(value)
+
+
+def _grown(column: Vector, size: int) -> Vector:
+    grown = np.empty(size)
+    grown[: len(column)] = column
+    return grown
+
+
+OURS, RAW, STILL = "ours", "raw", "still"
+COLUMNS = (OURS, RAW, STILL)  # the forecasts, the scores, and the lane of AUTO that never moves
+
+Watched = Monitor | Mapping[str, Monitor] | None
+
+
+class Watch:
+    """The monitors of one stream by the column that they watch. Forecast number n is event n of the calibrator."""
+
+    def __init__(self, method: Method, monitor: Watched) -> None:
+        given: Any = {OURS: monitor} if isinstance(monitor, Monitor) else {} if monitor is None else monitor
+        if not isinstance(given, Mapping) or not all(isinstance(value, Monitor) for value in given.values()):
+            raise InvalidInput(f"monitor must be a Monitor or a mapping of Monitors, got {shown(monitor)}")
+        for column in given:
+            if column not in COLUMNS:
+                raise InvalidInput(f"monitor must watch {', '.join(map(repr, COLUMNS))}, got {shown(column)}")
+        if STILL in given and not isinstance(method.learner, Lanes):
+            raise InvalidInput("monitor of 'still' must have a method with Lanes, such as AUTO, got another method")
+        if len({id(value) for value in given.values()}) < len(given):
+            raise InvalidInput("monitors must be different objects, got one for two columns")
+        self.monitors: dict[str, Monitor] = {column: value._serve() for column, value in given.items()}
+
+    def __bool__(self) -> bool:
+        return bool(self.monitors)
+
+    def room(self, events: int) -> Vector:
+        """Where a batch notes what the lane that never moves says of each event; none if nobody watches it."""
+        return np.empty(events if STILL in self.monitors else 0)
+
+    def announce(self, events: int) -> None:
+        """So many forecasts have been made."""
+        for monitor in self.monitors.values():
+            with monitor._lock:
+                monitor._catch_up(events)
+
+    def update(self, forecast: Forecast, y: float) -> None:
+        """The outcome of a forecast."""
+        for column, monitor in self.monitors.items():
+            p, s = forecast.probability, forecast.score
+            if column == RAW:
+                p, s = s, math.nan  # it has no gain over itself
+            elif column == STILL:
+                p = forecast.lanes[LANE]
+            with monitor._lock:
+                monitor._learn(forecast.event, p, y, s)
+
+    def run(
+        self,
+        events: int,
+        scores: Vector,
+        forecasts: Vector,
+        outcomes: Vector,
+        still: Vector,
+        due: Ints | None,
+        end: int,
+    ) -> None:
+        """A batch after so many events; of late outcomes those that are due at `end` or after it never come.
+
+        Like `announce` and `update` it may be called again: a monitor that knows of it is left as it is.
+        """
+        due = None if due is None else np.where(due < end, due, len(scores) + 1)
+        columns = {OURS: (forecasts, scores), RAW: (scores, np.full(len(scores), np.nan)), STILL: (still, scores)}
+        for column, monitor in self.monitors.items():
+            with monitor._lock:
+                monitor._catch_up(events)
+                p, s = columns[column]
+                if monitor._queue.announced == events:
+                    monitor._run(p, outcomes, s, due, closed=True)
+
+    # ---- as data --------------------------------------------------------------------------------------------------
+
+    def dump(self) -> dict[str, Any]:
+        """For a snapshot."""
+        return {"monitors": {column: monitor._state() for column, monitor in self.monitors.items()}}
+
+    @classmethod
+    def load(cls, method: Method, data: Any, events: int) -> Watch:
+        """The inverse of `dump`, for a stream that has made so many forecasts."""
+        if not isinstance(data, dict):
+            raise InvalidInput(f"monitors must be an object, got {shown(data)}")
+        watch = cls(method, {column: Monitor() for column in data})
+        watch.monitors = {column: Monitor._restored(state) for column, state in data.items()}
+        for monitor in watch.monitors.values():
+            if monitor.waiting.forecasts > events:
+                raise InvalidInput(f"monitors must have at most {events} forecasts, got {monitor.waiting.forecasts}")
+            monitor._hosted = True
+        return watch
+
 
 KIND, FORMAT = "calibeat/calibrator", 1
 _STATE = ("method", "seed", "stream", "events", "row", "history", "settled", "lives", "monitors")

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from calibeat import AUTO, GAUTO, OPS, TOPS, Calibrator, Guard, InvalidInput, Lanes, Tracking
-from calibeat.stream import receipts as issuer_module
-from calibeat.stream.receipts import Issuer
+from calibeat.hosts import ledger
+from calibeat.hosts.ledger import Issuer
 
 
 def test_calibrators_have_one_name_only_if_they_are_made_alike() -> None:
@@ -69,6 +69,6 @@ def test_lives_that_cannot_be(data: Any) -> None:
 
 
 def test_a_random_life_is_never_the_first(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(issuer_module.secrets, "randbelow", lambda _: 0)
+    monkeypatch.setattr(ledger.secrets, "randbelow", lambda _: 0)
     cal = Calibrator.from_json(Calibrator(OPS).to_json())
     assert cal.predict(0.5).issuer.endswith("-00000001")

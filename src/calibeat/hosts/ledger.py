@@ -14,9 +14,8 @@ from calibeat._util.check import check_interval, check_score, check_whole
 from calibeat._util.types import Bytes, Vector
 from calibeat.core.method import Method
 from calibeat.core.randomness import stream_key
+from calibeat.core.receipt import Forecast
 from calibeat.errors import InvalidInput, OutcomeConflict, UnknownForecast
-
-from .forecast import Forecast
 
 DIGITS = 16  # of a name
 MOST_LIVES = 64
@@ -29,7 +28,7 @@ Life = tuple[int, str | None]
 class Issuer:
     """The name of one stream and its lives, in the order of their first events.
 
-    >>> from calibeat.stream.receipts import Issuer
+    >>> from calibeat.hosts.ledger import Issuer
     >>> issuer = Issuer("00c0ffee00c0ffee")
     >>> issuer.signature
     '00c0ffee00c0ffee'
@@ -132,7 +131,7 @@ class Settled:
 
     Every change is one assignment or one call into C, so that an interrupt finds all of it or nothing.
 
-    >>> from calibeat.stream.receipts import Settled
+    >>> from calibeat.hosts.ledger import Settled
     >>> settled = Settled()
     >>> settled.settle(0, 1)
     >>> settled.settle(2, 0)

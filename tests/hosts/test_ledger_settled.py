@@ -8,14 +8,14 @@ import numpy as np
 import pytest
 
 from calibeat import InvalidInput
-from calibeat.stream import receipts as settled_module
-from calibeat.stream.receipts import CLOSED, ONE, OPEN, ZERO, Settled
+from calibeat.hosts import ledger
+from calibeat.hosts.ledger import CLOSED, ONE, OPEN, ZERO, Settled
 
 
 @pytest.mark.parametrize(("keep", "most"), [(4096, 4_194_304), (3, 4_194_304), (3, 40)])
 @pytest.mark.parametrize("seed", range(5))
 def test_it_knows_what_a_dictionary_knows(keep: int, most: int, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(settled_module, "MOST", most)
+    monkeypatch.setattr(ledger, "MOST", most)
     rng = np.random.default_rng(seed)
     settled, known, events = Settled(keep=keep), dict[int, int](), 0
     for _ in range(300):

@@ -20,7 +20,7 @@ from calibeat import (
     UnknownForecast,
     UnknownKey,
 )
-from calibeat.multi.records import Records
+from calibeat.hosts.multi import Records
 
 N = 90
 SCORE = [0.2, 0.5, 0.3]
@@ -236,7 +236,7 @@ def test_what_breaks_off_has_not_happened(monkeypatch: pytest.MonkeyPatch) -> No
     other = MultiBank(3)
     other.run(["nice"], [SCORE], [1])
     with monkeypatch.context() as patch:
-        patch.setattr("calibeat.multi.rows.with_room", broken)
+        patch.setattr("calibeat.hosts.multi.with_room", broken)
         with pytest.raises(KeyboardInterrupt):
             bank.predict("oslo", SCORE)
         with pytest.raises(KeyboardInterrupt):

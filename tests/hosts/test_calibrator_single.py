@@ -11,7 +11,7 @@ from streams import STREAMS, variants
 
 from calibeat import AUTO, HOPS, OPS, Calibrator, Forecast
 from calibeat.core import kernel
-from calibeat.stream.dispatch import SINGLE, box
+from calibeat.hosts.dispatch import SINGLE, box
 
 
 def short_way(calibrator: Calibrator) -> None:
@@ -24,7 +24,7 @@ def short_way(calibrator: Calibrator) -> None:
 
 @pytest.mark.parametrize("method", [OPS, AUTO], ids=["ops", "auto"])
 def test_the_short_way_has_the_same_bits(method: object, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("calibeat.stream.calibrator.single_kernels", lambda: SINGLE)
+    monkeypatch.setattr("calibeat.hosts.calibrator.single_kernels", lambda: SINGLE)
     scores, outcomes = (column[:150] for column in STREAMS["drifting"]())
     long, short = Calibrator(method), Calibrator(method)
     short_way(short)
@@ -107,7 +107,7 @@ def test_peek_says_what_predict_will_say(name: str) -> None:
 
 
 def test_without_the_interpreters_lock_the_long_way_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("calibeat.stream.calibrator._ONE_AT_A_TIME", False)
+    monkeypatch.setattr("calibeat.hosts.calibrator._ONE_AT_A_TIME", False)
     monkeypatch.setattr(Calibrator, "_is_plain", False, raising=False)
     cal = Calibrator(HOPS)
     assert cal._asking is None

@@ -1,0 +1,1 @@
+"""Hosts: what a user holds. Calibrators, banks of keys, their many-class forms, and what they share."""
