@@ -1,7 +1,7 @@
-"""A calibrator's present map from score to forecast, frozen, in other languages.
+"""A calibrator's present map from scores to forecasts, frozen, in other languages: `Export` and `MultiExport`.
 
-The map is a formula as data: named steps, printed as Python, SQL or JSON. An expression is a number, a name, or a tuple
-that begins with an operator::
+The map of two classes is a formula as data: named steps, printed as Python, SQL or JSON. An expression is a number, a
+name, or a tuple that begins with an operator::
 
     ("+", a, b, ...)                     also - and / of two, * of several
     ("ln", a), ("exp", a)
@@ -23,19 +23,17 @@ from typing import TYPE_CHECKING, Any
 from calibeat.core.auto import EPS
 from calibeat.core.layout import CELLS
 from calibeat.core.method import name_of
-from calibeat.core.parts import Formula
+from calibeat.core.parts import Expression, Formula
 
 from .errors import InvalidInput, MissingExtra
 
 if TYPE_CHECKING:
     from calibeat.hosts.calibrator import Calibrator
 
-
-Expression = Any  # float | str | tuple[str, ...]: recursive, which says nothing to a reader
 Steps = Sequence[tuple[str, Expression]]
 
-FLAT = 1000  # characters of SQL up to which steps are written into one another
-SCORE = "CAST(score AS DOUBLE PRECISION)"
+LONGEST_FLAT_SQL = 1000  # characters of SQL up to which steps are written into one another
+SCORE_AS_DOUBLE = "CAST(score AS DOUBLE PRECISION)"
 
 
 # ---- Python ------------------------------------------------------------------------------------------------------
@@ -98,7 +96,7 @@ def _python(expression: Expression) -> str:
 
 
 def _bare(text: str) -> str:
-    """Without the brackets that surround the whole: whoever starts with one was put in brackets whole."""
+    """Without the outer brackets. A text that starts with a bracket also ends with its partner."""
     return text[1:-1] if text.startswith("(") else text
 
 
@@ -112,18 +110,19 @@ def to_sql(steps: Steps) -> str:
     casts any text to a number, and compares the number with the text as numbers only if it is one: hence the last test.
     """
     flat = _flat_sql(steps)
-    guard = f"{SCORE} >= 0 AND {SCORE} <= 1 AND {SCORE} = score"
+    guard = f"{SCORE_AS_DOUBLE} >= 0 AND {SCORE_AS_DOUBLE} <= 1 AND {SCORE_AS_DOUBLE} = score"
     return f"CASE WHEN {guard} THEN {_stepwise_sql(steps) if flat is None else flat} END"
 
 
 def _flat_sql(steps: Steps) -> str | None:
     """The steps written into one another; None if that is long, or a table would be looked up in a whole formula."""
-    texts = {"score": SCORE}
+    texts = {"score": SCORE_AS_DOUBLE}
     for name, expression in steps:
-        if isinstance(expression, tuple) and expression[0] in {"lookup", "interpolate"} and expression[1] != "score":
+        kind = expression[0] if isinstance(expression, tuple) else ""
+        if kind in {"lookup", "interpolate"} and expression[1] != "score":  # type: ignore[index]  # it is a tuple
             return None
         texts[name] = _sql(expression, texts)
-        if len(texts[name]) > FLAT and expression[0] != "lookup":
+        if len(texts[name]) > LONGEST_FLAT_SQL and kind != "lookup":
             return None
     return texts[steps[-1][0]]
 
@@ -136,10 +135,10 @@ def _stepwise_sql(steps: Steps) -> str:
     *before, (_, result) = steps
     tables, known, source = [], "", ""
     for name, expression in before:
-        text = _sql(expression, {"score": SCORE})
+        text = _sql(expression, {"score": SCORE_AS_DOUBLE})
         tables.append(f"step_{name} AS MATERIALIZED (SELECT {known}{text} AS {name}{source})")
         known, source = f"{known}{name}, ", f" FROM step_{name}"
-    return f"(WITH {', '.join(tables)} SELECT {_sql(result, {'score': SCORE})}{source})"
+    return f"(WITH {', '.join(tables)} SELECT {_sql(result, {'score': SCORE_AS_DOUBLE})}{source})"
 
 
 def _sql(expression: Expression, texts: dict[str, str]) -> str:
@@ -239,6 +238,11 @@ class Export:
 
         NaN where the score is NaN or outside [0, 1]. Floats of single precision must be cast to doubles before, and a
         column of shape (n, 1) made a vector: runtimes refuse them.
+
+        Raises
+        ------
+        InvalidInput : the method does more than scale.
+        MissingExtra : the package onnx is not installed.
         """
         return _onnx(self.numbers)
 
@@ -316,7 +320,7 @@ def _onnx(numbers: dict[str, Any]) -> bytes:
     return bytes(model.SerializeToString())
 
 
-KIND, FORMAT = "calibeat/multi-map", 1
+# ---- many classes ----------------------------------------------------------------------------------------------------
 
 _READ = '''def calibrate(scores):
     """K scores in, K probabilities out."""
@@ -440,13 +444,5 @@ class MultiExport:
     @property
     def json(self) -> str:
         """The numbers, the method and the classes as JSON."""
-        return json.dumps(
-            {
-                "format": KIND,
-                "version": FORMAT,
-                "method": self.method,
-                "classes": list(self.classes),
-                "logits": self.logits,
-                "numbers": self.numbers,
-            }
-        )
+        data = {"format": "calibeat/multi-map", "version": 1, "method": self.method, "classes": list(self.classes)}
+        return json.dumps({**data, "logits": self.logits, "numbers": self.numbers})

@@ -1,6 +1,7 @@
-"""The layout of a receipt: what an event of a mixture must remember from its forecast to its outcome.
+"""A forecast is a number, or K of them, and a receipt: what an event must remember until its outcome comes.
 
-Methods without `Lanes`, `Spline` and `Guard` need no receipt beside the score and the cell.
+`Forecast` and `MultiForecast` are what users hold. The constants are the layout of `Forecast.lanes`, as the kernels
+write it; methods without `Lanes`, `Spline` and `Guard` leave it empty.
 """
 
 from __future__ import annotations
@@ -36,7 +37,6 @@ RECEIPT_WIDTH = 13
 GUARDED, ISSUED = 0, 1  # the forecast that it was given, clipped, and what it said (of a strict guard: before rounding)
 GUARD_RECEIPT_WIDTH = 2
 
-
 FORMAT = 1  # the version of receipts, as JSON and as bytes
 
 _HEAD = struct.Struct("<BBHIqqqq8s7d")  # see `Forecast.to_bytes`
@@ -69,7 +69,7 @@ class Forecast(_Receipt):
     event : the number of this forecast in its stream, from 0.
     seen : how many outcomes had been learnt when it was made.
     cell : which cell of the calibeater it played.
-    issuer : a fingerprint of the calibrator's method, seed and stream, and of its life after a restart.
+    issuer : a fingerprint of the calibrator's method, seed and stream, and of its generation after a restart.
     lanes : what each part of a mixture said (`Lanes`, `Spline`); empty for the methods that have no such parts.
     hedge : the candidates if there are two, or nothing.
 
@@ -146,11 +146,13 @@ class Forecast(_Receipt):
 
     @classmethod
     def from_json(cls, text: str | bytes) -> Forecast:
-        """The inverse of `to_json`."""
-        try:
-            data = json.loads(text)
-        except (TypeError, ValueError, RecursionError) as error:
-            raise InvalidInput(f"forecast must be JSON made by to_json, got {text!r:.60}") from error
+        """The inverse of `to_json`.
+
+        Raises
+        ------
+        InvalidInput : the text is no JSON, or `from_dict` refuses what it holds.
+        """
+        data = _parsed(text)
         if isinstance(data, list):
             data = {**dict(zip(cls._fields, data, strict=False)), "v": FORMAT}
             data["candidates"] = data.pop("hedge", None)
@@ -193,7 +195,7 @@ class Forecast(_Receipt):
         0       the version, 1
         1       how many candidates are given: 0 or 2
         2-3     how many lanes follow
-        4-7     the life: the number behind the issuer's name, 0 if it has none
+        4-7     the generation: the number behind the issuer's name, 0 if it has none
         8-39    bin, cell, event, seen: whole numbers of 8 bytes
         40-47   the issuer's name: 16 hexadecimal digits
         48-71   probability, score, expert: floats of 8 bytes
@@ -205,16 +207,20 @@ class Forecast(_Receipt):
         >>> f = Calibrator("ops").predict(0.25)
         >>> len(f.to_bytes()), Forecast.from_bytes(f.to_bytes()) == f
         (104, True)
+
+        Raises
+        ------
+        InvalidInput : the receipt was made by hand, with an issuer that is no name of a calibrator.
         """
         if not _SIGNATURE.fullmatch(self.issuer):
             raise InvalidInput(f"forecast issuer must be a name made by a calibrator, got {self.issuer!r:.60}")
-        name, _, life = self.issuer.partition("-")
+        name, _, generation = self.issuer.partition("-")
         first, second = self.hedge or ((0.0, 0.0), (0.0, 0.0))
         head = _HEAD.pack(
             FORMAT,
             len(self.hedge),
             len(self.lanes),
-            int(life or "0", 16),
+            int(generation or "0", 16),
             self.bin,
             self.cell,
             self.event,
@@ -230,7 +236,12 @@ class Forecast(_Receipt):
 
     @classmethod
     def from_bytes(cls, data: bytes | bytearray | memoryview) -> Forecast:
-        """The inverse of `to_bytes`."""
+        """The inverse of `to_bytes`.
+
+        Raises
+        ------
+        InvalidInput : the bytes have another version or length, or a field holds what no receipt can hold.
+        """
         if not isinstance(data, (bytes, bytearray, memoryview)):
             raise InvalidInput(f"forecast must be bytes made by to_bytes, got {type(data).__name__}")
         data = bytes(data)
@@ -239,11 +250,18 @@ class Forecast(_Receipt):
         lanes = int.from_bytes(data[2:4], "little")
         if len(data) != _HEAD.size + 8 * lanes:
             raise InvalidInput(f"forecast must have {_HEAD.size + 8 * lanes} bytes, got {len(data)}")
-        _, pairs, _, life, *counts, name, probability, score, expert, p, u, q, v = _HEAD.unpack_from(data)
-        issuer = name.hex() + (f"-{life:08x}" if life else "")
+        _, pairs, _, generation, *counts, name, probability, score, expert, p, u, q, v = _HEAD.unpack_from(data)
+        issuer = name.hex() + (f"-{generation:08x}" if generation else "")
         fields = (probability, score, expert, *counts, issuer, struct.unpack_from(f"<{lanes}d", data, _HEAD.size))
         named = dict(zip(cls._fields, fields, strict=False))
         return cls.from_dict({**named, "candidates": ((p, u), (q, v))[:pairs], "v": FORMAT})
+
+
+def _parsed(text: str | bytes) -> Any:
+    try:
+        return json.loads(text)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise InvalidInput(f"forecast must be JSON made by to_json, got {text!r:.60}") from error
 
 
 def _compared(forecast: Forecast, other: Any, compare: Callable[[float, float], bool]) -> bool:
@@ -274,8 +292,7 @@ def _hedge(candidates: Any) -> tuple[tuple[float, float], ...]:
     return checked if len(checked) > 1 else ()
 
 
-FORMAT = 1  # the version of receipts
-_FIELDS = ("probabilities", "label", "score", "expert", "slope", "event", "seen", "issuer", "binary")
+_MULTI_FIELDS = ("probabilities", "label", "score", "expert", "slope", "event", "seen", "issuer", "binary")
 
 
 @dataclass(frozen=True, eq=False)
@@ -334,7 +351,7 @@ class MultiForecast:
         return hash((str(self.issuer), self.event))
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """A copy has travelled: it is checked when it comes back."""
+        """Copies are made of the data, and so are checked when they come back."""
         return MultiForecast.from_dict, (self.to_dict(),)
 
     def to_dict(self) -> dict[str, Any]:
@@ -358,12 +375,17 @@ class MultiForecast:
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> MultiForecast:
-        """The inverse of `to_dict`. Fields that this version does not know are ignored."""
+        """The inverse of `to_dict`. Fields that this version does not know are ignored.
+
+        Raises
+        ------
+        InvalidInput : the receipt has another version, a field is missing, or a field holds what no receipt can hold.
+        """
         if not isinstance(data, Mapping):
             raise InvalidInput(f"forecast must be an object, got {type(data).__name__}")
         if data.get("v") != FORMAT or isinstance(data["v"], bool):
             raise InvalidInput(f"forecast must be of version {FORMAT}, got {shown(data.get('v'))}")
-        if missing := [name for name in _FIELDS if name not in data]:
+        if missing := [name for name in _MULTI_FIELDS if name not in data]:
             raise InvalidInput(f"forecast must have the field {missing[0]!r}, got {', '.join(map(str, data)):.200}")
         probabilities = _shares("probabilities", data["probabilities"])
         score = _shares("score", data["score"])
@@ -380,18 +402,19 @@ class MultiForecast:
             None if data["slope"] is None else check_interval("forecast slope", data["slope"], -100.0, 100.0),
             check_whole("forecast event", data["event"], 0, 2**53),
             check_whole("forecast seen", data["seen"], 0, 2**53),
-            str(data["issuer"]),  # not alive, whatever it was
+            str(data["issuer"]),
             None if data["binary"] is None else Forecast.from_dict(data["binary"]),
         )
 
     @classmethod
     def from_json(cls, text: str | bytes) -> MultiForecast:
-        """The inverse of `to_json`."""
-        try:
-            data = json.loads(text)
-        except (TypeError, ValueError, RecursionError) as error:
-            raise InvalidInput(f"forecast must be JSON made by to_json, got {text!r:.60}") from error
-        return cls.from_dict(data)
+        """The inverse of `to_json`.
+
+        Raises
+        ------
+        InvalidInput : the text is no JSON, or `from_dict` refuses what it holds.
+        """
+        return cls.from_dict(_parsed(text))
 
 
 def _shares(what: str, values: Any) -> Vector:
