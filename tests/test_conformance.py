@@ -93,7 +93,7 @@ cal = Calibrator()
 cal.update(cal.predict(0.5), 1)
 assert "numba" not in sys.modules
 cal.run([0.5], [1])
-assert warm.single_is_compiled() and not cal._is_plain and cal._asking[0] is Calibrator("ops")._asking[0]
+assert warm.single_is_compiled() and not cal._is_plain and cal._fast_predict[0] is Calibrator("ops")._fast_predict[0]
 """
     subprocess.run([sys.executable, "-W", "error", "-c", program], env=environment, check=True)
 

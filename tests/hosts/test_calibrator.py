@@ -128,7 +128,7 @@ def test_separated_beyond_what_floats_can_tell() -> None:
 
 
 def test_history_is_let_go(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(calibrator, "_SLACK", 30)
+    monkeypatch.setattr(calibrator, "_STALE_EVENTS", 30)
     scores, outcomes = STREAMS["random"]()
     for method in (SWPS, Method(Histogram(), FTL(every=5, after=10, window=20))):
         window = method.learner.window
@@ -181,7 +181,7 @@ def test_a_run_that_is_broken_off_while_it_is_put_in_place_has_not_happened(monk
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr("calibeat.hosts.ledger.Settled.after_all", broken)
+        patch.setattr("calibeat.hosts.ledger.SettledEvents.after_all", broken)
         with pytest.raises(KeyboardInterrupt):
             calibrator.run([0.5], [1])
     assert calibrator.to_json() == before

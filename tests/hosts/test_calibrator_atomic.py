@@ -57,8 +57,8 @@ def begun(method: Method) -> tuple[Calibrator, list[Forecast]]:
 @pytest.fixture
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
     """Little is remembered, so that the lines that let go are run too; and plain kernels, which have lines."""
-    monkeypatch.setattr(ledger, "KEEP", 2)
-    monkeypatch.setattr("calibeat.hosts.calibrator._SLACK", 1)
+    monkeypatch.setattr(ledger, "KEPT_EVENTS", 2)
+    monkeypatch.setattr("calibeat.hosts.calibrator._STALE_EVENTS", 1)
     monkeypatch.setattr("calibeat.hosts.calibrator.single_kernels", lambda: SINGLE)
 
 

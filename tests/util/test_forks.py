@@ -114,7 +114,7 @@ def test_a_calibrator_and_its_copy_in_a_child_refuse_each_other(kind: str) -> No
 
 @pytest.mark.usefixtures("alone")
 @pytest.mark.parametrize("plainly", [False, True])
-def test_the_first_call_in_a_child_begins_a_new_life(plainly: bool, request: pytest.FixtureRequest) -> None:
+def test_the_first_call_in_a_child_begins_a_new_generation(plainly: bool, request: pytest.FixtureRequest) -> None:
     if plainly:
         request.getfixturevalue("plain")
     cal, twin = Calibrator("auto"), Calibrator("auto")

@@ -15,7 +15,7 @@ from calibeat.core.receipt import Forecast
 from calibeat.core.stats import EVENTS, LAST, add_losses
 from calibeat.errors import UnknownKey
 from calibeat.hosts.calibrator import Calibrator, Number
-from calibeat.hosts.ledger import OPEN, ZERO, Settled
+from calibeat.hosts.ledger import OPEN, ZERO, SettledEvents
 from calibeat.monitor.monitor import Monitor
 
 from .keys import Key, check_key
@@ -66,8 +66,8 @@ class Member(Calibrator):
 
     def _take_kernels(self) -> None:
         super()._take_kernels()
-        self._short: Any = self._settling
-        self._settling = None  # the calibrator would mark the record before the bank has learnt
+        self._short: Any = self._fast_update
+        self._fast_update = None  # the calibrator would mark the record before the bank has learnt
 
     def _refresh(self) -> None:
         with self._lock:
@@ -81,7 +81,7 @@ class Member(Calibrator):
                 self._take_row()
 
     def _sign(self) -> str:
-        self._signature = self._receipts.issuer.sign(self._bank._members.life)
+        self._signature = self._receipts.issuer.ensure_signature(self._bank._members.life)
         return self._signature
 
     def predict(self, score: Number) -> Forecast:
@@ -127,7 +127,14 @@ class Member(Calibrator):
         super().update(forecast, outcome)
 
     def _take_over(
-        self, forecast: Forecast, y: float, settled: Settled, marks: bytearray, at: int, old: bytearray, sealed: int
+        self,
+        forecast: Forecast,
+        y: float,
+        settled: SettledEvents,
+        marks: bytearray,
+        at: int,
+        old: bytearray,
+        sealed: int,
     ) -> None:
         """Put the copy of the row back, with the pool and the mark, in one step."""
         bank, store, receipts, whole = self._bank, self._bank._store, self._receipts, self._whole

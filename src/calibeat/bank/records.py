@@ -9,7 +9,7 @@ from calibeat.core.layout import N
 from calibeat.core.randomness import stream_key
 from calibeat.core.stats import EVENTS
 from calibeat.errors import OutcomeConflict, UnknownForecast
-from calibeat.hosts.ledger import DIGITS, OPEN, Issuer, Receipts, Settled, new_life
+from calibeat.hosts.ledger import DIGITS, OPEN, Issuer, Ledger, SettledEvents, new_generation
 
 from .keys import Key, check_keys
 
@@ -31,7 +31,7 @@ class Records:
 
     def __init__(self, bank: Bank) -> None:
         self._bank = bank
-        self._records: dict[Key, Receipts] = {}
+        self._records: dict[Key, Ledger] = {}
         self._alive: WeakValueDictionary[Key, Any] = WeakValueDictionary()  # the members that somebody holds
         self._many = self.RECORDS
         self._described = repr(bank._method)
@@ -60,7 +60,7 @@ class Records:
                 self._shared = shared
         return stream_key(shared, key)
 
-    def receipts(self, key: Key, slot: int) -> Receipts:
+    def receipts(self, key: Key, slot: int) -> Ledger:
         """The record of a key, made if there is none."""
         found = self._records.get(key)
         if found is None:
@@ -69,7 +69,7 @@ class Records:
             found = self._records[key] = self._made(key, slot)
         return found
 
-    def _made(self, key: Key, slot: int) -> Receipts:
+    def _made(self, key: Key, slot: int) -> Ledger:
         store = self._bank._store
         at = slot * store.stride
         events = int(store.view[at + store.method.width + EVENTS])
@@ -77,7 +77,7 @@ class Records:
         life = "" if self.life is None else None if self.complete else self.life
         issuer = Issuer(self._name(key), ((store.foreign_until(slot), life),))
         outcomes = events if self.complete else int(store.view[at + N])
-        return Receipts(self._bank._method, issuer, Settled.unknown(events, outcomes, keep=KEEP), events)
+        return Ledger(self._bank._method, issuer, SettledEvents.unknown(events, outcomes, keep=KEEP), events)
 
     def _name(self, key: Key) -> str:
         return f"{self.fingerprint(key):016x}"
@@ -104,7 +104,7 @@ class Records:
         if keys:
             if not self.complete:  # what `fold` has issued for the others is good for what it was
                 self._bank._store.accept_foreign()
-            self.life = new_life()
+            self.life = new_generation()
 
     def forget_strangers(self) -> None:
         """Let go of the records of keys that are not here."""
@@ -116,17 +116,17 @@ class Records:
         if self._bank._writable:  # a bank that cannot learn takes no receipts, and its rows are not to be looked at
             for key, events in self._counts():
                 self._records[key].catch_up(events)
-                self._records[key].issuer.begin(events)
+                self._records[key].issuer.begin_generation(events)
             self._bank._store.accept_foreign()
         self._bank._store.moves += 1  # so that members look again
-        self.life = new_life()
+        self.life = new_generation()
 
     def take(self, other: Records) -> None:
         """The records of another bank, for keys that are here now. Both begin a new life."""
         for key, events in other._counts():
             if self._bank._slot(key) >= 0:
                 self._records[key] = other._records[key].copy(events)
-        self.life = new_life()
+        self.life = new_generation()
         self.complete = self.complete and other.complete
 
     # ---- receipts of `Bank.fold`, which come and go as bytes --------------------------------------------------------
@@ -134,7 +134,7 @@ class Records:
     def life_of(self, key: Key) -> int:
         """The number of the life that issues the receipts of a key; 0 if it has none."""
         record = self._records.get(key)
-        life = self.life if record is None else record.issuer.sign(self.life)[DIGITS + 1 :]
+        life = self.life if record is None else record.issuer.ensure_signature(self.life)[DIGITS + 1 :]
         return int(life or "0", 16)
 
     def check_given(self, row: int, key: Key, slot: int, event: int, life: int) -> None:
@@ -175,9 +175,9 @@ class Records:
 
     def load(self, data: Any, *, complete: bool) -> None:
         """The inverse of `dump`, in a new life."""
-        self.life, self.complete = new_life(), complete
+        self.life, self.complete = new_generation(), complete
         for key, state in data:
             slot = self._bank._known(key)
             events = int(self._bank._store.stats(EVENTS)[slot])
             outcomes = int(self._bank._store.matrix[slot, N])
-            self._records[key] = Receipts.load(self._bank._method, self._name(key), state, events, outcomes, keep=KEEP)
+            self._records[key] = Ledger.load(self._bank._method, self._name(key), state, events, outcomes, keep=KEEP)

@@ -1,6 +1,21 @@
-"""Where everything lies: the row of a stream, the receipt of an event, and the scratch of the kernels.
+r"""MULTI: the calibration of K classes, as kernels on one row of float64, and the loops over batches.
 
-A row of MULTI with K classes, float64::
+What each stage says of a score, and how the forecast comes of it::
+
+    READ       f_k = max(score_k, 1e-7) / sum;  x_k = ln max(score_k, 1e-7);  u_k = 1[score_k <= 1e-7];  j = argmax
+    LANES      e_l = softmax(a_l x + c_l f + d_l u + b_l), l = 0..3;   o = softmax(A x)
+               m = sum_l w_l e_l + w_4 f + w_5 o
+    FACTORS    s_k ~ m_k interp(rho_k, m_k), knots (0, .01, .1, .5, .9, 1)
+    CONFUSION  r_k ~ s_k kappa[j, k]                                              (K <= 64)
+               c = v_0 m + v_1 s + v_2 r
+    TOP        i = argmax c;  C = c_i, D = 1 - C;  offset = interp(offsets, 10 C)
+               t = C/(C + D e^-offset);  p_i = z_0 C + z_1 t, the others c_k scaled
+    GUARD      forecast = (g_0 p + g_1 o + 1e-7) / (1 + K 1e-7)
+
+A label y comes ``lag`` labels after its forecast, as the n-th: alpha = .5/n, tau = 1/(1 + lag/10). Each stage is asked
+again at the row of now, so the receipt is small; only the guard judges what was issued.
+
+A row of MULTI::
 
     0 t    1 n    2-7 w (four lanes, raw score, ONS)    8-10 v (mean, factors, confusion)    11-12 z (plain, spline)
     13-14 g (expert, ONS)    15-16 A, its information    17-52 four times (theta 3, H 00 01 02 11 12 22)
@@ -26,25 +41,24 @@ from .auto import EPS, ONS_GAIN, ONS_RADIUS, ONS_RHO, SHARE, STEP, inside
 from .jit import compilable
 from .spline import EXPERT_KNOTS, INFORMATION, knot, move_knots
 
-RAW, ONLINE_TEMPERATURE, MULTI = 0, 1, 2
-CODES = {"raw": RAW, "ots": ONLINE_TEMPERATURE, "multi": MULTI}
+RAW_SCORES, ONLINE_TEMPERATURE, MULTI = 0, 1, 2
+CODES = {"raw": RAW_SCORES, "ots": ONLINE_TEMPERATURE, "multi": MULTI}
 LANE_NAMES = ("still", "slow", "fast", "priors only", "raw score", "online temperature")
 MOST_CONFUSED = 64  # classes with a table of confusions; beyond, 2 K^2 numbers are too many
 
-# ---- the row -----------------------------------------------------------------------------------------------------
+# ---- the row -------------------------------------------------------------------------------------------------------
 T, N = 0, 1
 W, V, Z, G = 2, 8, 11, 13
 SLOPE, SLOPE_INFORMATION = 15, 16
 THETA, THETA_WIDTH = 17, 9
 OFFSET, KNOWN = 53, 64
 BIAS = 75
-FACTOR_KNOTS = 6
 
 BIAS_VARIANCES = (0.1, 1.0, 1.0, 1.0)
 THETA_INFORMATION = (4.0, 0.0, 0.0, 1.0, 0.0, 0.25)  # of a, c, d: the upper triangle of H_0
 FACTOR_INFORMATION, CONFUSION_INFORMATION = 3.0, 2.0
 
-# ---- the receipt: n, A, the K scores, and for MULTI the K probabilities of the expert -----------------------------
+# ---- the receipt: n, A, the K scores, and for MULTI the K probabilities of the expert ------------------------------
 SEEN, ISSUED_SLOPE, SCORE = 0, 1, 2
 
 # ---- scratch: a few numbers, then K each of x, f, u, five times K of the lanes that learn, K of m, s, r, c, p ------
@@ -97,7 +111,7 @@ def initial_row(method: int, K: int) -> Vector:
     return row
 
 
-# ---- a row from outside -------------------------------------------------------------------------------------------
+# ---- a row from outside --------------------------------------------------------------------------------------------
 
 
 def check_row(method: int, K: int, row: Sequence[float] | Vector, events: int) -> None:
@@ -109,7 +123,7 @@ def check_row(method: int, K: int, row: Sequence[float] | Vector, events: int) -
         raise InvalidInput(f"row must have no more labels than its {events} forecasts, got t {t!r} and n {n!r}")
     if not 1e-101 <= values[size + 1] <= 1e101:
         raise InvalidInput(f"row must have an evidence in [1e-101, 1e101], got {values[size + 1]!r}")
-    if method == RAW:
+    if method == RAW_SCORES:
         return
     slope = SLOPE if method == MULTI else 2
     if not (abs(values[slope]) <= ONS_RADIUS and ONS_RHO <= values[slope + 1] < 1e150):
@@ -152,6 +166,34 @@ def _check_span(what: str, values: Vector, low: float, high: float) -> None:
         got = float(values[bad.argmax()])
         raise InvalidInput(f"row must have {what} in [{low:g}, {high:g}], got {got!r}")
 
+
+def frozen_numbers(method: int, K: int, row: Vector) -> dict[str, Any]:
+    """The numbers of a row that a forecast needs, by name."""
+    if method == RAW_SCORES:
+        return {}
+    if method == ONLINE_TEMPERATURE:
+        return {"slope": float(row[2])}
+    rho, kappa = BIAS + 8 * K, BIAS + 20 * K
+    confusion = row[kappa : kappa + K * K].reshape(K, K).tolist() if K <= MOST_CONFUSED else []
+    return {
+        "slope": float(row[SLOPE]),
+        "lane_weights": row[W : W + 6].tolist(),
+        "shared": row[THETA:OFFSET].reshape(4, THETA_WIDTH)[:, :3].tolist(),
+        "biases": row[BIAS:rho].reshape(4, 2, K)[:, 0].tolist(),
+        "knots": [0.0, 0.01, 0.1, 0.5, 0.9, 1.0],
+        "factors": row[rho : rho + 6 * K].reshape(K, 6).tolist(),
+        "confusion": confusion,
+        "stage_weights": row[V : V + (3 if confusion else 2)].tolist(),
+        "offsets": row[OFFSET:KNOWN].tolist(),
+        "top_weights": row[Z : Z + 2].tolist(),
+        "guard_weights": row[G : G + 2].tolist(),
+    }
+
+
+# ---- softmax -------------------------------------------------------------------------------------------------------
+# An exponential of plain arithmetic, and sums in four parts: both let the compiler use vector instructions. `math.exp`
+# is a call for each number. `exp_of_negative` is a polynomial and a table, correct to 2e-16, with the same bits in
+# Python and compiled, and takes a third of the time in a compiled loop.
 
 LOWEST = -700.0  # exp(-700) is 1e-304: never zero, so that a forecast is always positive
 
@@ -247,6 +289,9 @@ def softmax(z: Vector) -> None:
     scale = 1.0 / total(z)
     for k in range(len(z)):
         z[k] *= scale
+
+
+# ---- what each stage says ------------------------------------------------------------------------------------------
 
 
 @compilable
@@ -378,6 +423,8 @@ def ask_top(K: int, row: Vector, work: Vector, p: Vector) -> None:
     work[TOP] = i
     work[TOP_SHARE], work[TOP_SPLINE], work[REST_SHARE], work[REST_SPLINE] = C, t, D, t_rest
 
+
+# ---- how each stage learns a label ---------------------------------------------------------------------------------
 
 LAG_TEMPER, LAG_PULL, MOST_PULL = 10.0, 0.05, 0.5  # late labels: L^(1/(1 + lag/10)), and a pull of 0.05 lag/n
 # How much of the past a lane keeps at each label: of the shared numbers, and of the biases.
@@ -588,6 +635,9 @@ def compound(row: Vector, at: int, ratio: float) -> None:
     row[at + 1] = product
 
 
+# ---- one event -----------------------------------------------------------------------------------------------------
+
+
 @compilable
 def ask(method: int, K: int, row: Vector, score: Vector, work: Vector, p: Vector) -> None:
     """Everything that the row of now says of a score, into the scratch; the expert into p."""
@@ -652,6 +702,8 @@ def update(method: int, K: int, row: Vector, y: int, receipt: Vector, work: Vect
     ask(method, K, row, receipt[SCORE : SCORE + K], work, work[HEAD + 12 * K : HEAD + 13 * K])
     settle(method, K, row, y, receipt, work, issued)
 
+
+# ---- batches: scores and forecasts are matrices by rows, laid out flat, K numbers for each event -------------------
 
 TOLERANCE = 1e-6  # how far from 1 the sum of given probabilities may be
 ROUNDING = 1e-12  # a sum this near to 1 is 1: the scores stay as they came, to the last bit
@@ -752,7 +804,7 @@ def predict_many(
         predict(method, K, row, scores[i * K : (i + 1) * K], receipt, work, forecasts[i * K : (i + 1) * K])
 
 
-# ---- many streams: rows one behind the other, `slots` says which is whose -------------------------------------------
+# ---- many streams: rows one behind the other, `slots` says which is whose ------------------------------------------
 
 
 @compilable
@@ -806,26 +858,3 @@ def run_rows_late(
         row, receipt = rows[slots[i] * stride : (slots[i] + 1) * stride], receipts[i * width : (i + 1) * width]
         predict(method, K, row, scores[i * K : (i + 1) * K], receipt, work, forecasts[i * K : (i + 1) * K])
         row[T] += 1.0
-
-
-def frozen_numbers(method: int, K: int, row: Vector) -> dict[str, Any]:
-    """The numbers of a row that a forecast needs, by name."""
-    if method == RAW:
-        return {}
-    if method == ONLINE_TEMPERATURE:
-        return {"slope": float(row[2])}
-    rho, kappa = BIAS + 8 * K, BIAS + 20 * K
-    confusion = row[kappa : kappa + K * K].reshape(K, K).tolist() if K <= MOST_CONFUSED else []
-    return {
-        "slope": float(row[SLOPE]),
-        "lane_weights": row[W : W + 6].tolist(),
-        "shared": row[THETA:OFFSET].reshape(4, THETA_WIDTH)[:, :3].tolist(),
-        "biases": row[BIAS:rho].reshape(4, 2, K)[:, 0].tolist(),
-        "knots": [0.0, 0.01, 0.1, 0.5, 0.9, 1.0],
-        "factors": row[rho : rho + 6 * K].reshape(K, 6).tolist(),
-        "confusion": confusion,
-        "stage_weights": row[V : V + (3 if confusion else 2)].tolist(),
-        "offsets": row[OFFSET:KNOWN].tolist(),
-        "top_weights": row[Z : Z + 2].tolist(),
-        "guard_weights": row[G : G + 2].tolist(),
-    }

@@ -1,15 +1,16 @@
-"""Checks of what comes in: a matrix of scores, labels, classes. The first bad place is named by row and column."""
+"""Many classes: `MultiCalibrator` is the host of one stream, `MultiBank` of one stream for each key.
+
+Two classes are served by AUTO: `PairStream` and `PairRows` give a `Calibrator` and a `Bank` the shape of `VectorStream`
+and `VectorRows`, which serve the others by the kernels of `core/vector.py`.
+"""
 
 from __future__ import annotations
 
-import base64
-import binascii
 import hashlib
 import json
 import math
 import os
 import threading
-from array import array
 from collections.abc import Hashable, Iterable, Iterator, KeysView, Sequence
 from dataclasses import replace
 from numbers import Real
@@ -35,15 +36,28 @@ from calibeat.core import vector
 from calibeat.core.jit import can_load, compiled, for_cost, is_cached, is_compiled, plain
 from calibeat.core.method import AUTO
 from calibeat.core.receipt import Forecast, MultiForecast, frozen
-from calibeat.errors import CalibeatError, InvalidInput, OutcomeConflict, SnapshotMismatch, UnknownForecast, UnknownKey
+from calibeat.errors import CalibeatError, InvalidInput, SnapshotMismatch, UnknownKey
 from calibeat.export import MultiExport
 
 from .calibrator import Calibrator
-from .ledger import CLOSED, ONE, OPEN, Issuer, Settled, new_life
-
-MOST_CLASSES = 1_000_000
+from .ledger import PENDING, Issuer, LabelLedger, new_generation
 
 Label = str | int | float | bool
+
+METHODS = ("raw", "ots", "multi")
+MOST_CLASSES = 1_000_000
+KIND, FORMAT = "calibeat/multi", 1  # of snapshots; a bank file has the same version
+FIELDS = ("classes", "method", "logits", "events", "stream", "settled", "lives")
+KEPT_EVENTS = 64  # of a key, before its oldest event without a label, whose labels are remembered
+_BAD_FILE = (CalibeatError, KeyError, TypeError, ValueError, AttributeError, OverflowError)
+
+SINGLE = (vector.predict, vector.settle, vector.update)
+PLAIN_SECONDS = 18e-6  # of plain Python for a class of an event
+PLAIN_WORK = 10_000  # classes times events as plain Python, a fifth of a second, before the cache is looked into
+_looked = [False]  # whether this process has looked
+
+
+# ---- classes, labels and scores from outside -----------------------------------------------------------------------
 
 
 class Classes:
@@ -191,216 +205,7 @@ def _refuse(wrong: int, given: float, event: npt.NDArray[Any], column: str, row:
     raise InvalidInput(f"scores of an event must sum to 1 within {vector.TOLERANCE:g}, got {got:.9g}{where}")
 
 
-PENDING = -1  # no label yet
-
-
-class Receipts:
-    """The receipts of one stream.
-
-    `Settled` remembers which events have a label, for a bounded past (see there). Beside each of its marks stands the
-    column of the label, so that a repeat is told from a contradiction.
-    """
-
-    def __init__(self, issuer: Issuer, events: int = 0, *, keep: int | None = None) -> None:
-        self.issuer = issuer
-        self.known = events  # events that are accounted for; those that a batch of a bank made have no receipts
-        self.settled = Settled(events, keep=keep)
-        self._first, self._columns = events, array("i")  # the columns of the labels from this event on
-
-    def check(self, forecast: MultiForecast, events: int, outcomes: int, K: int, *, expert: bool) -> None:
-        """Raise unless the receipt was issued for one of the events and says nothing impossible."""
-        event = forecast.event
-        if not self.issuer.is_own(forecast.issuer):
-            raise UnknownForecast(
-                "forecast must come from this calibrator, got one that was made with other classes or by another "
-                f"method - at event {event}"
-            )
-        if not self.issuer.issued(event, forecast.issuer):
-            raise UnknownForecast(
-                "forecast must come from this calibrator, got one that a copy of it has made, or that it made itself "
-                f"after the snapshot from which it continues - at event {event}"
-            )
-        if not 0 <= event < events:
-            raise UnknownForecast(
-                f"forecast must be one of the {events} that this calibrator has made, got event {event}"
-            )
-        check_whole("forecast seen", forecast.seen, 0, outcomes)
-        if len(forecast.probabilities) != K or not (forecast.probabilities > 0.0).all():
-            got = f"{forecast.probabilities!r:.60}"
-            raise InvalidInput(f"forecast must have {K} positive probabilities, got {got} - at event {event}")
-        if expert and (forecast.expert is None or not (forecast.expert > 0.0).all()):
-            raise InvalidInput(f"forecast must hold what its expert said, got none - at event {event}")
-
-    def is_repeat(self, event: int, column: int, classes: Classes) -> bool:
-        """Whether the label of an event is known already; raise if another one is."""
-        mark = self.settled.mark(event)
-        if mark == OPEN:
-            return False
-        if mark == CLOSED and event < self.settled.given_up:
-            raise UnknownForecast(
-                "forecast must be young enough to know whether its label was learnt, got one from before event "
-                f"{self.settled.given_up} - at event {event}"
-            )
-        if mark != CLOSED and self._columns[event - self._first] != column:
-            known = classes.labels[self._columns[event - self._first]]
-            raise OutcomeConflict(
-                f"label must be the one already learnt, {known!r}, got {classes.labels[column]!r} - at event {event}"
-            )
-        return True
-
-    def settle(self, event: int, column: int) -> None:
-        """An open event has learnt this label."""
-        self.settled.settle(event, 1)
-        self._columns.extend([PENDING] * (event + 1 - self._first - len(self._columns)))
-        self._columns[event - self._first] = column
-        self._trim()
-
-    def settle_all(self, first: int, columns: Ints) -> None:
-        """Events from `first` on, which nobody knows yet, have learnt these labels; `PENDING` where none came."""
-        self.settled = self.settled.after(first, np.where(columns == PENDING, OPEN, ONE).astype(np.uint8))
-        self._columns.extend([PENDING] * (first - self._first - len(self._columns)))
-        self._columns.frombytes(columns.astype(np.int32).tobytes())
-        self._trim()
-
-    def catch_up(self, events: int) -> None:
-        """Close the events up to here that are not accounted for: a batch made them, and gave no receipts."""
-        if events > self.known:
-            self.settled = self.settled.after(self.known, np.full(events - self.known, CLOSED, dtype=np.uint8))
-            self._columns.extend([PENDING] * (events - self._first - len(self._columns)))
-            self._trim()
-            self.known = events
-
-    def is_open(self) -> bool:
-        """Whether a receipt waits for its label."""
-        return self.settled.is_open_before(self.known)
-
-    def copy(self, events: int) -> Receipts:
-        """For a copy of the stream, which begins a new life after so many events."""
-        self.catch_up(events)
-        issuer = Issuer(self.issuer.name, self.issuer.lives)
-        issuer.begin(events)
-        made = Receipts(issuer, events)
-        made.settled = self.settled.after(events, np.empty(0, dtype=np.uint8))
-        made._first, made._columns = self._first, array("i", self._columns)
-        made._trim()
-        return made
-
-    def _trim(self) -> None:
-        first = self.settled.span[0]
-        if first > self._first:
-            del self._columns[: first - self._first]
-            self._first = first
-
-    # ---- as data --------------------------------------------------------------------------------------------------
-
-    def dump(self, events: int) -> dict[str, Any]:
-        """For a snapshot of a stream that has made so many forecasts."""
-        settled = self.settled.dump()
-        first, marks, _ = self.settled.span
-        size = first + len(marks.rstrip(b"\0")) - settled["first"]
-        kept = np.array(self._columns[settled["first"] - self._first :][: max(0, size)], dtype="<i4")
-        settled["labels"] = base64.b64encode(kept.tobytes()).decode()
-        return {"settled": settled, "lives": self.issuer.dump(events, settled["first"])}
-
-    @classmethod
-    def load(
-        cls, name: str, data: dict[str, Any], events: int, outcomes: int, K: int, *, keep: int | None = None
-    ) -> Receipts:
-        """The inverse of `dump`, in a new life."""
-        receipts = cls(Issuer(name), events, keep=keep)
-        receipts.issuer.load(data["lives"], events)
-        receipts.issuer.begin(events)
-        if not isinstance(data["settled"], dict) or "labels" not in data["settled"]:
-            raise InvalidInput(f"settled must be an object with labels, got {data['settled']!r:.60}")
-        settled = dict(data["settled"])
-        try:
-            columns = np.frombuffer(base64.b64decode(settled.pop("labels"), validate=True), dtype="<i4")
-        except (TypeError, ValueError, binascii.Error) as error:
-            raise InvalidInput(f"settled labels must be in base 64, got {data['settled']!r:.60}") from error
-        receipts.settled = Settled.load(settled, events, outcomes, keep=keep)
-        first, marks, _ = receipts.settled.span
-        known = np.frombuffer(marks.rstrip(b"\0"), dtype=np.uint8) == ONE
-        if len(known) != len(columns) or not ((columns >= 0) == known).all() or (columns >= K).any():
-            raise InvalidInput(f"settled labels must be those of the {int(known.sum())} settled events, got others")
-        receipts._first, receipts._columns = first, array("i", columns.tolist())
-        return receipts
-
-
-KEEP = 64  # events of a key, before its oldest one without a label, whose labels are remembered
-
-
-class Records:
-    """The receipts of keys that were served one event at a time; see `calibeat.bank.records`, whose rules these are.
-
-    A key without a record has no open events. `identity` describes classes and method: receipts of another bank, or of
-    another key, are told from those of this one.
-    """
-
-    RECORDS = 65_536
-
-    def __init__(self, identity: str) -> None:
-        self._identity = identity
-        self._records: dict[Key, Receipts] = {}
-        self._many = self.RECORDS
-        self.life: str | None = None  # of a bank that continues from a file, or that took keys of another
-
-    @property
-    def keys(self) -> KeysView[Key]:
-        return self._records.keys()
-
-    def of(self, key: Key, events: int) -> Receipts:
-        """The record of a key that has made so many forecasts, made if there is none."""
-        found = self._records.get(key)
-        if found is None:
-            if len(self._records) >= self._many:
-                self._sweep()
-            lives = ((0, ""),) if self.life is None else ((events, None),)
-            found = self._records[key] = Receipts(Issuer(self._name(key), lives), events, keep=KEEP)
-        found.catch_up(events)
-        return found
-
-    def _name(self, key: Key) -> str:
-        return hashlib.blake2b(repr((self._identity, key)).encode(), digest_size=8).hexdigest()
-
-    def _sweep(self) -> None:
-        """Let go of the records of keys without an open event."""
-        self._records = {key: record for key, record in self._records.items() if record.is_open()}
-        self._many = max(self.RECORDS, 2 * len(self._records))
-
-    def merged(self, other: Records, events: dict[Key, int], others: dict[Key, int]) -> Records:
-        """The records of both banks, in a new life; `events` and `others` are the forecasts of each key so far."""
-        both = Records(self._identity)
-        both._records = {
-            **{key: self._records[key].copy(count) for key, count in events.items()},
-            **{key: other._records[key].copy(count) for key, count in others.items()},
-        }
-        both.life = new_life()
-        return both
-
-    # ---- as data --------------------------------------------------------------------------------------------------
-
-    def dump(self, events: dict[Key, int]) -> list[list[Any]]:
-        """The records with an open event, as JSON-able data."""
-        found = []
-        for key, count in events.items():
-            self._records[key].catch_up(count)
-            if self._records[key].is_open():
-                found.append([key, self._records[key].dump(count)])
-        return found
-
-    def load(self, data: Any, counts: dict[Key, tuple[int, int]], K: int) -> None:
-        """The inverse of `dump`, in a new life; `counts` are the forecasts and the labels of each key."""
-        self.life = new_life()
-        for key, state in data:
-            if not isinstance(state, dict):
-                raise InvalidInput(f"record must be an object, got {shown(state)}")
-            self._records[key] = Receipts.load(self._name(key), state, *counts[key], K, keep=KEEP)
-
-
-SINGLE = (vector.predict, vector.settle, vector.update)
-PLAIN_SECONDS = 18e-6  # of plain Python for a class of an event
-PLAIN_WORK = 10_000  # classes times events as plain Python, a fifth of a second, before the cache is looked into
-_looked = [False]  # whether this process has looked
+# ---- one stream ----------------------------------------------------------------------------------------------------
 
 
 class VectorStream:
@@ -432,7 +237,7 @@ class VectorStream:
         self._predict(self.method, self.K, self.row, score, self._receipt, self._work, forecast)
         self.row[vector.T] = event + 1.0
         seen, slope, expert = int(self.row[vector.N]), None, None
-        if self.method != vector.RAW:
+        if self.method != vector.RAW_SCORES:
             slope = float(self._receipt[vector.ISSUED_SLOPE])
         if self.method == vector.MULTI:
             expert = frozen(self._receipt[vector.SCORE + self.K :].copy())
@@ -492,7 +297,7 @@ class VectorStream:
     def params(self, labels: tuple[Any, ...]) -> dict[str, Any]:
         """See `MultiCalibrator.params`."""
         row, K = self.row, self.K
-        if self.method == vector.RAW:
+        if self.method == vector.RAW_SCORES:
             return {}
         if self.method == vector.ONLINE_TEMPERATURE:
             return {"a": float(row[2])}
@@ -642,65 +447,6 @@ class PairStream:
         self._auto = auto
 
 
-class PairRows:
-    """A `Bank` of AUTO in the shape of `Rows`."""
-
-    def __init__(self, classes: Classes) -> None:
-        self.bank = Bank(AUTO)
-        self.classes = classes
-
-    def __len__(self) -> int:
-        return len(self.bank)
-
-    def check(self, column: KeyColumn) -> None:
-        """The bank does."""
-        self.bank._store.check(column)
-
-    def run(self, column: KeyColumn, scores: Vector, labels: Ints, due: Ints | None) -> Vector:
-        outcomes = np.where(labels == PENDING, np.nan, labels)
-        score = np.ascontiguousarray(scores[:, 1])
-        return _columns(self.bank.run(_plain(column), score, outcomes, due=due, finish=due is not None))
-
-    def predict_many(self, column: KeyColumn, scores: Vector) -> Vector:
-        return _columns(self.bank.predict_many(_plain(column), np.ascontiguousarray(scores[:, 1])))
-
-    def predict(self, key: Key, name: int | bytes, score: Vector) -> MultiForecast:  # noqa: ARG002 - as of others
-        return _forecast(self.bank.predict(key, float(score[1])), score, self.classes.labels)
-
-    def update(self, key: Key, name: int | bytes, forecast: MultiForecast, y: int) -> None:  # noqa: ARG002 - as of others
-        self.bank.update(key, _binary(forecast), y)
-
-    def merge(self, other: PairRows) -> None:
-        self.bank.merge(other.bank)
-
-    def has(self, key: int | bytes) -> bool:
-        store = self.bank._store
-        same = isinstance(key, int) == isinstance(store.index, IntIndex)
-        return store.index is not None and same and store.find_one(key) >= 0
-
-    def row(self, key: Key, name: int | bytes) -> Vector:  # noqa: ARG002 - as of others
-        return self.bank[key].row.copy()
-
-    def table(self) -> dict[str, npt.NDArray[Any]]:
-        table = self.bank.table
-        evidence = np.array([self.bank[key].evidence for key in self.bank], dtype=np.float64)
-        return {"key": table["key"], "events": table["events"], "outcomes": table["outcomes"], "evidence": evidence}
-
-    def header(self) -> dict[str, Any]:
-        return bankfile.header_of(self.bank)
-
-    def sections(self) -> dict[str, npt.NDArray[Any]]:
-        return bankfile.sections_of(self.bank)
-
-    def restore(self, header: dict[str, Any], sections: dict[str, npt.NDArray[Any]]) -> None:
-        arrays = {name: array.copy() for name, array in sections.items()}
-        bank = bankfile.revived(Bank, header, arrays, 1, verify=True)
-        if bank.method != AUTO:
-            raise InvalidInput(f"method must be AUTO for two classes, got {bank.method!r:.80}")
-        bank._store.accept_foreign_rows()
-        self.bank = bank
-
-
 def _forecast(binary: Forecast, score: Vector, labels: Any) -> MultiForecast:
     """AUTO's forecast of the second class as one of both."""
     probabilities = _columns(np.array([binary.probability]))[0]
@@ -718,235 +464,8 @@ def _binary(forecast: MultiForecast) -> Forecast:
     return forecast.binary
 
 
-def _plain(column: KeyColumn) -> Any:
-    return column.keys if isinstance(column, IntColumn) else [key.decode() for key in column.plain()]
-
-
 def _columns(p: Vector) -> Vector:
     return np.stack([1.0 - p, p], axis=1)
-
-
-class Rows:
-    """The rows of "raw", "ots" and "multi", one for each key.
-
-    Single events are served by one stream, which takes a copy of the key's row and puts it back in one step.
-    """
-
-    def __init__(self, method: str, classes: Classes, identity: str) -> None:
-        self.method, self.K, self.classes = vector.CODES[method], classes.count, classes
-        self.fresh = vector.initial_row(self.method, self.K)
-        self.matrix = np.empty((0, len(self.fresh)))
-        self.index: Index | None = None  # ints or strings: the first key tells
-        self.records = Records(identity)
-        self._serving = VectorStream(method, self.K)
-        self._latest: tuple[Key, MultiForecast] | None = None  # the forecast that the scratch is about
-
-    def __len__(self) -> int:
-        return 0 if self.index is None else self.index.count
-
-    def check(self, column: KeyColumn) -> None:
-        """Raise if the keys are of another kind than those that are here."""
-        self.check_kind(ints=isinstance(column, IntColumn))
-
-    def check_kind(self, *, ints: bool) -> None:
-        """Raise if ints, or strings, are no keys of this bank."""
-        if self.index is not None and ints != isinstance(self.index, IntIndex):
-            wanted, got = ("strings", "ints") if ints else ("ints", "strings")
-            raise InvalidInput(f"keys must be {wanted} like those of the bank, got {got} - at row 0")
-
-    def run(self, column: KeyColumn, scores: Vector, labels: Ints, due: Ints | None) -> Vector:
-        """On copies of the rows that are touched, which then take their place: all of it happens, or nothing."""
-        index = self.index or (IntIndex() if isinstance(column, IntColumn) else StringIndex())
-        before, self._latest = index.count, None
-        try:
-            slots = index.add(column)
-            used, places = np.unique(slots, return_inverse=True)
-            rows = np.empty((len(used), len(self.fresh)))
-            rows[used < before] = self.matrix[used[used < before]]
-            rows[used >= before] = self.fresh
-            forecasts = self._run(rows, places.astype(np.int64), scores, labels, due)
-            matrix = with_room(self.matrix, before, index.count)
-        except BaseException:
-            index.relink(before)
-            raise
-        matrix[used] = rows
-        self.index, self.matrix = index, matrix
-        return forecasts
-
-    def _run(self, rows: Vector, slots: Ints, scores: Vector, labels: Ints, due: Ints | None) -> Vector:
-        forecasts, work = np.empty(scores.shape), vector.scratch(self.K)
-        width, seconds = vector.receipt_width(self.method, self.K), PLAIN_SECONDS * scores.size
-        streams = self.method, self.K, rows.reshape(-1), rows.shape[1], slots
-        batch = scores.reshape(-1), labels, forecasts.reshape(-1)
-        if due is None:
-            for_cost(vector.run_rows, seconds)(*streams, *batch, np.empty(width), work)
-        else:
-            known = np.where(labels == PENDING, np.nan, 0.0)
-            late = Arrivals(due, known, slots.astype(np.int32), len(rows))
-            run = for_cost(vector.run_rows_late, seconds)
-            run(*streams, *batch, np.empty(len(labels) * width), work, late.moments, late.order)
-        return forecasts
-
-    def predict_many(self, column: KeyColumn, scores: Vector) -> Vector:
-        """From copies of the rows, which are thrown away."""
-        found = self._find(column)
-        used, places = np.unique(found, return_inverse=True)
-        rows = np.where(used[:, None] >= 0, self.matrix[used] if len(self) else self.fresh, self.fresh)
-        unknown = np.full(len(scores), PENDING, dtype=np.int64)
-        return self._run(rows, places.astype(np.int64), scores, unknown, None)
-
-    def _find(self, column: KeyColumn) -> npt.NDArray[np.int32]:
-        return np.full(len(column), -1, dtype=np.int32) if self.index is None else self.index.find(column)
-
-    def has(self, key: int | bytes) -> bool:
-        """Whether a key is here."""
-        same = isinstance(key, int) == isinstance(self.index, IntIndex)
-        return self.index is not None and same and self.index.find_one(key) >= 0
-
-    def row(self, key: Key, name: int | bytes) -> Vector:
-        return self.matrix[self._slot(key, name), :-2].copy()
-
-    def table(self) -> dict[str, npt.NDArray[Any]]:
-        rows = self.matrix[: len(self)]
-        keys: npt.NDArray[Any] = np.empty(0, dtype=np.int64) if self.index is None else self.index.names()
-        events, outcomes = rows[:, vector.T].astype(np.int64), rows[:, vector.N].astype(np.int64)
-        evidence = np.array([log + math.log(product) for log, product in rows[:, -2:].tolist()], dtype=np.float64)
-        return {"key": keys, "events": events, "outcomes": outcomes, "evidence": evidence}
-
-    # ---- one event ------------------------------------------------------------------------------------------------
-
-    def predict(self, key: Key, name: int | bytes, score: Vector) -> MultiForecast:
-        """Forecast one event of a key, which is new or not."""
-        self.check_kind(ints=isinstance(name, int))
-        slot = -1 if self.index is None else self.index.find_one(name)
-        row = self.fresh if slot < 0 else self.matrix[slot]
-        events = int(row[vector.T])
-        receipts = self.records.of(key, events)
-        signature = receipts.issuer.sign(self.records.life)
-        self._latest, self._serving.row[:] = None, row
-        forecast = self._serving.predict(score, events, self.classes.labels, signature)
-        if slot < 0:
-            slot = self._open(name)
-        # To forecast counts the event, and moves nothing else of a row.
-        self.matrix[slot, vector.T], receipts.known, self._latest = events + 1.0, events + 1, (key, forecast)
-        return forecast
-
-    def _open(self, name: int | bytes) -> int:
-        """A fresh row for a new key."""
-        index = self.index or (IntIndex() if isinstance(name, int) else StringIndex())
-        before = index.count
-        try:
-            slot = index.add_one(name)
-            matrix = with_room(self.matrix, before, index.count)
-            matrix[slot] = self.fresh
-        except BaseException:
-            index.relink(before)
-            raise
-        self.index, self.matrix = index, matrix
-        return slot
-
-    def update(self, key: Key, name: int | bytes, forecast: MultiForecast, y: int) -> None:
-        """Learn column y of a forecast of a key."""
-        row = self.matrix[self._slot(key, name)]
-        events, outcomes = int(row[vector.T]), int(row[vector.N])
-        receipts = self.records.of(key, events)
-        latest = self._latest is not None and self._latest[0] == key and self._latest[1] is forecast
-        if not latest:
-            receipts.check(forecast, events, outcomes, self.K, expert=self.method == vector.MULTI)
-        if receipts.is_repeat(forecast.event, y, self.classes):
-            return
-        self._latest, self._serving.row[:] = None, row
-        try:
-            receipts.settle(forecast.event, y)
-            self._serving.update(forecast, y, latest=latest)
-            row[:] = self._serving.row
-        except BaseException:  # also an interrupt: the label is learnt and settled, or neither
-            if row[vector.N] == outcomes:
-                receipts.settled.reopen(forecast.event)
-            raise
-
-    def _slot(self, key: Key, name: int | bytes) -> int:
-        if self.index is None or not self.has(name):
-            raise UnknownKey(f"key must be one of the {len(self)} in the bank, got {shown(key)}")
-        return self.index.find_one(name)
-
-    # ---- keys of another bank -------------------------------------------------------------------------------------
-
-    def merge(self, other: Rows) -> None:
-        """Take the rows and the records of another bank."""
-        if other.index is None:
-            return
-        column = other.index.column()
-        self.check(column)
-        common = self._find(column) >= 0
-        if common.any():
-            key = other.index.key(int(common.argmax()))
-            raise InvalidInput(f"banks must have no key in common, got {shown(key)} in both")
-        index = self.index or (IntIndex() if isinstance(column, IntColumn) else StringIndex())
-        before = index.count
-        try:
-            slots = index.add(column)
-            matrix = with_room(self.matrix, before, index.count)
-            matrix[slots] = other.matrix[: len(other)]
-            records = self.records.merged(other.records, self._events(), other._events())
-        except BaseException:
-            index.relink(before)
-            raise
-        self.index, self.matrix, self.records, self._latest = index, matrix, records, None
-
-    def _events(self) -> dict[Key, int]:
-        """How many forecasts each key with a record has had; a key that broke off at its first forecast is not here."""
-        if self.index is None:
-            return {}
-        found = ((key, self.index.find_one(key if isinstance(key, int) else key.encode())) for key in self.records.keys)
-        return {key: int(self.matrix[slot, vector.T]) for key, slot in found if slot >= 0}
-
-    # ---- as a file ------------------------------------------------------------------------------------------------
-
-    def header(self) -> dict[str, Any]:
-        index = self.index
-        kind = "none" if index is None else "ints" if isinstance(index, IntIndex) else "strings"
-        seed = None if index is None else index.seed.value
-        return {"count": len(self), "keys": kind, "hash_seed": seed, "records": self.records.dump(self._events())}
-
-    def sections(self) -> dict[str, npt.NDArray[Any]]:
-        keys = {} if self.index is None else self.index.arrays()
-        return {"pool": np.empty(0), **keys, "rows": self.matrix[: len(self)].reshape(-1)}
-
-    def restore(self, header: dict[str, Any], sections: dict[str, npt.NDArray[Any]]) -> None:
-        """The inverse of `header` and `sections`, checked."""
-        count = check_whole("count", header["count"], 0, 2**31)
-        matrix = sections["rows"].reshape(-1, len(self.fresh)).copy()
-        if len(matrix) != count or not np.isfinite(matrix).all():
-            raise InvalidInput(f"rows must be {count} of finite numbers, got {len(matrix)}")
-        for row in matrix:
-            vector.check_row(self.method, self.K, row, int(row[vector.T]))
-        if header["keys"] != "none":
-            lengths = {"keys": count, "marks": 2 * count}
-            if any(len(sections[name]) != size for name, size in lengths.items() if name in sections):
-                raise InvalidInput(f"keys must be {count}, got others")
-            check_table(sections["table"], count)
-            if "marks" in sections:
-                check_text(sections["text"], sections["marks"])
-            seed = Seed(check_whole("hash_seed", header["hash_seed"], 0, MOST_SEED))
-            index: Index = IntIndex(seed) if header["keys"] == "ints" else StringIndex(seed)
-            index.restore(count, {name: array.copy() for name, array in sections.items()})
-            check_index(index)
-            self.index = index
-        self.matrix = matrix
-        self._load_records(header["records"])
-
-    def _load_records(self, data: Any) -> None:
-        counts = {}
-        for key, _ in data:
-            row = self.matrix[self._slot(key, key if isinstance(key, int) else key.encode())]
-            counts[key] = int(row[vector.T]), int(row[vector.N])
-        self.records.load(data, counts, self.K)
-
-
-METHODS = ("raw", "ots", "multi")
-KIND, FORMAT = "calibeat/multi", 1
-FIELDS = ("classes", "method", "logits", "events", "stream", "settled", "lives")
 
 
 class MultiCalibrator:
@@ -993,7 +512,8 @@ class MultiCalibrator:
         self._events = 0
         self._latest: MultiForecast | None = None  # the latest forecast made here
         identity = repr((self._method, self._logits, self._classes.labels)).encode()
-        self._receipts = Receipts(Issuer(hashlib.blake2b(identity, digest_size=8).hexdigest()))
+        issuer = Issuer(hashlib.blake2b(identity, digest_size=8).hexdigest())
+        self._receipts = LabelLedger(issuer, self._classes.labels)
         self._lock = threading.RLock()
 
     # ---- one event ------------------------------------------------------------------------------------------------
@@ -1007,7 +527,7 @@ class MultiCalibrator:
         """
         score = check_scores(scores, self._classes, self._logits, one=True)
         with self._lock:
-            signature = self._receipts.issuer.sign()
+            signature = self._receipts.issuer.ensure_signature()
             self._latest = None
             forecast = self._stream.predict(score, self._events, self._classes.labels, signature)
             self._latest = forecast
@@ -1031,9 +551,8 @@ class MultiCalibrator:
         y = self._classes.column(label)
         with self._lock:
             if forecast is not self._latest:
-                expert, K = self._method == "multi", self._classes.count
-                self._receipts.check(forecast, self._events, self.outcomes, K, expert=expert)
-            if self._receipts.is_repeat(forecast.event, y, self._classes):
+                self._receipts.check(forecast, self._events, self.outcomes, expert=self._method == "multi")
+            if self._receipts.is_repeat(forecast.event, y):
                 return
             latest, self._latest = forecast is self._latest, None
             n = self.outcomes
@@ -1239,16 +758,366 @@ class MultiCalibrator:
             calibrator = cls(state["classes"], state["method"], state["logits"])
             events = check_whole("events", state["events"], 0, 2**53)
             calibrator._stream.restore(state["stream"], events)
-            name, K = calibrator._receipts.issuer.name, calibrator._classes.count
-            calibrator._receipts = Receipts.load(name, state, events, calibrator.outcomes, K)
+            name, labels = calibrator._receipts.issuer.name, calibrator._classes.labels
+            calibrator._receipts = LabelLedger.load(name, labels, state, events, calibrator.outcomes)
         except (InvalidInput, TypeError, KeyError) as error:
             raise SnapshotMismatch(f"snapshot must hold what a calibrator can hold: {error}") from error
         calibrator._events = events
         return calibrator
 
 
-FORMAT = 1  # the version of what a file of the bank's format holds here
-_BAD_FILE = (CalibeatError, KeyError, TypeError, ValueError, AttributeError, OverflowError)
+# ---- a stream for each key -----------------------------------------------------------------------------------------
+
+
+class KeyLedgers:
+    """The receipts of keys that were served one event at a time; see `calibeat.bank.records`, whose rules these are.
+
+    A key without a record has no open events. `identity` describes classes and method: receipts of another bank, or of
+    another key, are told from those of this one.
+    """
+
+    RECORDS = 65_536
+
+    def __init__(self, identity: str, labels: tuple[Label, ...]) -> None:
+        self._identity, self._labels = identity, labels
+        self._records: dict[Key, LabelLedger] = {}
+        self._many = self.RECORDS
+        self.generation: str | None = None  # of a bank that continues from a file, or that took keys of another
+
+    @property
+    def keys(self) -> KeysView[Key]:
+        return self._records.keys()
+
+    def of(self, key: Key, events: int) -> LabelLedger:
+        """The record of a key that has made so many forecasts, made if there is none."""
+        found = self._records.get(key)
+        if found is None:
+            if len(self._records) >= self._many:
+                self._sweep()
+            generation = (0, "") if self.generation is None else (events, None)
+            issuer = Issuer(self._name(key), (generation,))
+            found = self._records[key] = LabelLedger(issuer, self._labels, events, keep=KEPT_EVENTS)
+        found.catch_up(events)
+        return found
+
+    def _name(self, key: Key) -> str:
+        return hashlib.blake2b(repr((self._identity, key)).encode(), digest_size=8).hexdigest()
+
+    def _sweep(self) -> None:
+        """Let go of the records of keys without an open event."""
+        self._records = {key: record for key, record in self._records.items() if record.is_open()}
+        self._many = max(self.RECORDS, 2 * len(self._records))
+
+    def merged(self, other: KeyLedgers, events: dict[Key, int], others: dict[Key, int]) -> KeyLedgers:
+        """The records of both banks, in a new generation; `events` and `others` count the forecasts of each key."""
+        both = KeyLedgers(self._identity, self._labels)
+        both._records = {
+            **{key: self._records[key].copy(count) for key, count in events.items()},
+            **{key: other._records[key].copy(count) for key, count in others.items()},
+        }
+        both.generation = new_generation()
+        return both
+
+    # ---- as data --------------------------------------------------------------------------------------------------
+
+    def dump(self, events: dict[Key, int]) -> list[list[Any]]:
+        """The records with an open event, as JSON-able data."""
+        found = []
+        for key, count in events.items():
+            self._records[key].catch_up(count)
+            if self._records[key].is_open():
+                found.append([key, self._records[key].dump(count)])
+        return found
+
+    def load(self, data: Any, counts: dict[Key, tuple[int, int]]) -> None:
+        """The inverse of `dump`, in a new generation; `counts` are the forecasts and the labels of each key."""
+        self.generation = new_generation()
+        for key, state in data:
+            if not isinstance(state, dict):
+                raise InvalidInput(f"record must be an object, got {shown(state)}")
+            name = self._name(key)
+            self._records[key] = LabelLedger.load(name, self._labels, state, *counts[key], keep=KEPT_EVENTS)
+
+
+class VectorRows:
+    """The rows of "raw", "ots" and "multi", one for each key.
+
+    Single events are served by one stream, which takes a copy of the key's row and puts it back in one step.
+    """
+
+    def __init__(self, method: str, classes: Classes, identity: str) -> None:
+        self.method, self.K, self.classes = vector.CODES[method], classes.count, classes
+        self.fresh = vector.initial_row(self.method, self.K)
+        self.matrix = np.empty((0, len(self.fresh)))
+        self.index: Index | None = None  # ints or strings: the first key tells
+        self.records = KeyLedgers(identity, classes.labels)
+        self._serving = VectorStream(method, self.K)
+        self._latest: tuple[Key, MultiForecast] | None = None  # the forecast that the scratch is about
+
+    def __len__(self) -> int:
+        return 0 if self.index is None else self.index.count
+
+    def check(self, column: KeyColumn) -> None:
+        """Raise if the keys are of another kind than those that are here."""
+        self.check_kind(ints=isinstance(column, IntColumn))
+
+    def check_kind(self, *, ints: bool) -> None:
+        """Raise if ints, or strings, are no keys of this bank."""
+        if self.index is not None and ints != isinstance(self.index, IntIndex):
+            wanted, got = ("strings", "ints") if ints else ("ints", "strings")
+            raise InvalidInput(f"keys must be {wanted} like those of the bank, got {got} - at row 0")
+
+    def run(self, column: KeyColumn, scores: Vector, labels: Ints, due: Ints | None) -> Vector:
+        """On copies of the rows that are touched, which then take their place: all of it happens, or nothing."""
+        index = self.index or (IntIndex() if isinstance(column, IntColumn) else StringIndex())
+        before, self._latest = index.count, None
+        try:
+            slots = index.add(column)
+            used, places = np.unique(slots, return_inverse=True)
+            rows = np.empty((len(used), len(self.fresh)))
+            rows[used < before] = self.matrix[used[used < before]]
+            rows[used >= before] = self.fresh
+            forecasts = self._run(rows, places.astype(np.int64), scores, labels, due)
+            matrix = with_room(self.matrix, before, index.count)
+        except BaseException:
+            index.relink(before)
+            raise
+        matrix[used] = rows
+        self.index, self.matrix = index, matrix
+        return forecasts
+
+    def _run(self, rows: Vector, slots: Ints, scores: Vector, labels: Ints, due: Ints | None) -> Vector:
+        forecasts, work = np.empty(scores.shape), vector.scratch(self.K)
+        width, seconds = vector.receipt_width(self.method, self.K), PLAIN_SECONDS * scores.size
+        streams = self.method, self.K, rows.reshape(-1), rows.shape[1], slots
+        batch = scores.reshape(-1), labels, forecasts.reshape(-1)
+        if due is None:
+            for_cost(vector.run_rows, seconds)(*streams, *batch, np.empty(width), work)
+        else:
+            known = np.where(labels == PENDING, np.nan, 0.0)
+            late = Arrivals(due, known, slots.astype(np.int32), len(rows))
+            run = for_cost(vector.run_rows_late, seconds)
+            run(*streams, *batch, np.empty(len(labels) * width), work, late.moments, late.order)
+        return forecasts
+
+    def predict_many(self, column: KeyColumn, scores: Vector) -> Vector:
+        """From copies of the rows, which are thrown away."""
+        found = self._find(column)
+        used, places = np.unique(found, return_inverse=True)
+        rows = np.where(used[:, None] >= 0, self.matrix[used] if len(self) else self.fresh, self.fresh)
+        unknown = np.full(len(scores), PENDING, dtype=np.int64)
+        return self._run(rows, places.astype(np.int64), scores, unknown, None)
+
+    def _find(self, column: KeyColumn) -> npt.NDArray[np.int32]:
+        return np.full(len(column), -1, dtype=np.int32) if self.index is None else self.index.find(column)
+
+    def has(self, key: int | bytes) -> bool:
+        """Whether a key is here."""
+        same = isinstance(key, int) == isinstance(self.index, IntIndex)
+        return self.index is not None and same and self.index.find_one(key) >= 0
+
+    def row(self, key: Key, name: int | bytes) -> Vector:
+        return self.matrix[self._slot(key, name), :-2].copy()
+
+    def table(self) -> dict[str, npt.NDArray[Any]]:
+        rows = self.matrix[: len(self)]
+        keys: npt.NDArray[Any] = np.empty(0, dtype=np.int64) if self.index is None else self.index.names()
+        events, outcomes = rows[:, vector.T].astype(np.int64), rows[:, vector.N].astype(np.int64)
+        evidence = np.array([log + math.log(product) for log, product in rows[:, -2:].tolist()], dtype=np.float64)
+        return {"key": keys, "events": events, "outcomes": outcomes, "evidence": evidence}
+
+    # ---- one event ------------------------------------------------------------------------------------------------
+
+    def predict(self, key: Key, name: int | bytes, score: Vector) -> MultiForecast:
+        """Forecast one event of a key, which is new or not."""
+        self.check_kind(ints=isinstance(name, int))
+        slot = -1 if self.index is None else self.index.find_one(name)
+        row = self.fresh if slot < 0 else self.matrix[slot]
+        events = int(row[vector.T])
+        receipts = self.records.of(key, events)
+        signature = receipts.issuer.ensure_signature(self.records.generation)
+        self._latest, self._serving.row[:] = None, row
+        forecast = self._serving.predict(score, events, self.classes.labels, signature)
+        if slot < 0:
+            slot = self._open(name)
+        # To forecast counts the event, and moves nothing else of a row.
+        self.matrix[slot, vector.T], receipts.known, self._latest = events + 1.0, events + 1, (key, forecast)
+        return forecast
+
+    def _open(self, name: int | bytes) -> int:
+        """A fresh row for a new key."""
+        index = self.index or (IntIndex() if isinstance(name, int) else StringIndex())
+        before = index.count
+        try:
+            slot = index.add_one(name)
+            matrix = with_room(self.matrix, before, index.count)
+            matrix[slot] = self.fresh
+        except BaseException:
+            index.relink(before)
+            raise
+        self.index, self.matrix = index, matrix
+        return slot
+
+    def update(self, key: Key, name: int | bytes, forecast: MultiForecast, y: int) -> None:
+        """Learn column y of a forecast of a key."""
+        row = self.matrix[self._slot(key, name)]
+        events, outcomes = int(row[vector.T]), int(row[vector.N])
+        receipts = self.records.of(key, events)
+        latest = self._latest is not None and self._latest[0] == key and self._latest[1] is forecast
+        if not latest:
+            receipts.check(forecast, events, outcomes, expert=self.method == vector.MULTI)
+        if receipts.is_repeat(forecast.event, y):
+            return
+        self._latest, self._serving.row[:] = None, row
+        try:
+            receipts.settle(forecast.event, y)
+            self._serving.update(forecast, y, latest=latest)
+            row[:] = self._serving.row
+        except BaseException:  # also an interrupt: the label is learnt and settled, or neither
+            if row[vector.N] == outcomes:
+                receipts.settled.reopen(forecast.event)
+            raise
+
+    def _slot(self, key: Key, name: int | bytes) -> int:
+        if self.index is None or not self.has(name):
+            raise UnknownKey(f"key must be one of the {len(self)} in the bank, got {shown(key)}")
+        return self.index.find_one(name)
+
+    # ---- keys of another bank -------------------------------------------------------------------------------------
+
+    def merge(self, other: VectorRows) -> None:
+        """Take the rows and the records of another bank."""
+        if other.index is None:
+            return
+        column = other.index.column()
+        self.check(column)
+        common = self._find(column) >= 0
+        if common.any():
+            key = other.index.key(int(common.argmax()))
+            raise InvalidInput(f"banks must have no key in common, got {shown(key)} in both")
+        index = self.index or (IntIndex() if isinstance(column, IntColumn) else StringIndex())
+        before = index.count
+        try:
+            slots = index.add(column)
+            matrix = with_room(self.matrix, before, index.count)
+            matrix[slots] = other.matrix[: len(other)]
+            records = self.records.merged(other.records, self._events(), other._events())
+        except BaseException:
+            index.relink(before)
+            raise
+        self.index, self.matrix, self.records, self._latest = index, matrix, records, None
+
+    def _events(self) -> dict[Key, int]:
+        """How many forecasts each key with a record has had; a key that broke off at its first forecast is not here."""
+        if self.index is None:
+            return {}
+        found = ((key, self.index.find_one(key if isinstance(key, int) else key.encode())) for key in self.records.keys)
+        return {key: int(self.matrix[slot, vector.T]) for key, slot in found if slot >= 0}
+
+    # ---- as a file ------------------------------------------------------------------------------------------------
+
+    def header(self) -> dict[str, Any]:
+        index = self.index
+        kind = "none" if index is None else "ints" if isinstance(index, IntIndex) else "strings"
+        seed = None if index is None else index.seed.value
+        return {"count": len(self), "keys": kind, "hash_seed": seed, "records": self.records.dump(self._events())}
+
+    def sections(self) -> dict[str, npt.NDArray[Any]]:
+        keys = {} if self.index is None else self.index.arrays()
+        return {"pool": np.empty(0), **keys, "rows": self.matrix[: len(self)].reshape(-1)}
+
+    def restore(self, header: dict[str, Any], sections: dict[str, npt.NDArray[Any]]) -> None:
+        """The inverse of `header` and `sections`, checked."""
+        count = check_whole("count", header["count"], 0, 2**31)
+        matrix = sections["rows"].reshape(-1, len(self.fresh)).copy()
+        if len(matrix) != count or not np.isfinite(matrix).all():
+            raise InvalidInput(f"rows must be {count} of finite numbers, got {len(matrix)}")
+        for row in matrix:
+            vector.check_row(self.method, self.K, row, int(row[vector.T]))
+        if header["keys"] != "none":
+            lengths = {"keys": count, "marks": 2 * count}
+            if any(len(sections[name]) != size for name, size in lengths.items() if name in sections):
+                raise InvalidInput(f"keys must be {count}, got others")
+            check_table(sections["table"], count)
+            if "marks" in sections:
+                check_text(sections["text"], sections["marks"])
+            seed = Seed(check_whole("hash_seed", header["hash_seed"], 0, MOST_SEED))
+            index: Index = IntIndex(seed) if header["keys"] == "ints" else StringIndex(seed)
+            index.restore(count, {name: array.copy() for name, array in sections.items()})
+            check_index(index)
+            self.index = index
+        self.matrix = matrix
+        self._load_records(header["records"])
+
+    def _load_records(self, data: Any) -> None:
+        counts = {}
+        for key, _ in data:
+            row = self.matrix[self._slot(key, key if isinstance(key, int) else key.encode())]
+            counts[key] = int(row[vector.T]), int(row[vector.N])
+        self.records.load(data, counts)
+
+
+class PairRows:
+    """A `Bank` of AUTO in the shape of `VectorRows`."""
+
+    def __init__(self, classes: Classes) -> None:
+        self.bank = Bank(AUTO)
+        self.classes = classes
+
+    def __len__(self) -> int:
+        return len(self.bank)
+
+    def check(self, column: KeyColumn) -> None:
+        """The bank does."""
+        self.bank._store.check(column)
+
+    def run(self, column: KeyColumn, scores: Vector, labels: Ints, due: Ints | None) -> Vector:
+        outcomes = np.where(labels == PENDING, np.nan, labels)
+        score = np.ascontiguousarray(scores[:, 1])
+        return _columns(self.bank.run(_plain(column), score, outcomes, due=due, finish=due is not None))
+
+    def predict_many(self, column: KeyColumn, scores: Vector) -> Vector:
+        return _columns(self.bank.predict_many(_plain(column), np.ascontiguousarray(scores[:, 1])))
+
+    def predict(self, key: Key, name: int | bytes, score: Vector) -> MultiForecast:  # noqa: ARG002 - as of others
+        return _forecast(self.bank.predict(key, float(score[1])), score, self.classes.labels)
+
+    def update(self, key: Key, name: int | bytes, forecast: MultiForecast, y: int) -> None:  # noqa: ARG002 - as of others
+        self.bank.update(key, _binary(forecast), y)
+
+    def merge(self, other: PairRows) -> None:
+        self.bank.merge(other.bank)
+
+    def has(self, key: int | bytes) -> bool:
+        store = self.bank._store
+        same = isinstance(key, int) == isinstance(store.index, IntIndex)
+        return store.index is not None and same and store.find_one(key) >= 0
+
+    def row(self, key: Key, name: int | bytes) -> Vector:  # noqa: ARG002 - as of others
+        return self.bank[key].row.copy()
+
+    def table(self) -> dict[str, npt.NDArray[Any]]:
+        table = self.bank.table
+        evidence = np.array([self.bank[key].evidence for key in self.bank], dtype=np.float64)
+        return {"key": table["key"], "events": table["events"], "outcomes": table["outcomes"], "evidence": evidence}
+
+    def header(self) -> dict[str, Any]:
+        return bankfile.header_of(self.bank)
+
+    def sections(self) -> dict[str, npt.NDArray[Any]]:
+        return bankfile.sections_of(self.bank)
+
+    def restore(self, header: dict[str, Any], sections: dict[str, npt.NDArray[Any]]) -> None:
+        arrays = {name: array.copy() for name, array in sections.items()}
+        bank = bankfile.revived(Bank, header, arrays, 1, verify=True)
+        if bank.method != AUTO:
+            raise InvalidInput(f"method must be AUTO for two classes, got {bank.method!r:.80}")
+        bank._store.accept_foreign_rows()
+        self.bank = bank
+
+
+def _plain(column: KeyColumn) -> Any:
+    return column.keys if isinstance(column, IntColumn) else [key.decode() for key in column.plain()]
 
 
 class MultiBank:
@@ -1278,7 +1147,7 @@ class MultiBank:
         self._method, self._logits = check_choice("method", method, METHODS), bool(logits)
         pair = self._classes.count == 2 and self._method == "multi"
         identity = repr((self._method, self._logits, self._classes.labels))
-        self._rows: Any = PairRows(self._classes) if pair else Rows(self._method, self._classes, identity)
+        self._rows: Any = PairRows(self._classes) if pair else VectorRows(self._method, self._classes, identity)
         self._lock = threading.RLock()
 
     # ---- one event ------------------------------------------------------------------------------------------------
