@@ -114,7 +114,7 @@ class History:
             self.columns = _grown(x0, size), _grown(x1, size) if self._wide else x1, _grown(y, size), dropped
 
     def refit(self, row: Any, run: Callable[[Any], Any] | None = None) -> None:
-        """Fit what is remembered and put the result in the row; `run` makes the kernel plain, if that is wanted."""
+        """Fit what is remembered, and put the result in the row. `run` chooses the body of the kernel."""
         if self._method.features is not None:
             x0, x1, y, dropped = self.columns
             kernel, filled = self._method.features.refit, int(row[N]) - dropped
@@ -122,7 +122,7 @@ class History:
             fit(self._method.spec, row, x0, x1, y, filled)
 
     def forget(self, learnt: int) -> None:
-        """Let go of what no refit will look at again."""
+        """Drop what no later refit reads."""
         if isinstance(self._kept, Fixed):
             if learnt >= self._kept.after:
                 self.columns = _NO_COLUMNS
@@ -135,7 +135,7 @@ class History:
                 self.columns = x0, x1, y, dropped + stale
 
     def remembered(self, learnt: int) -> dict[str, list[float]]:
-        """What a snapshot must hold: exactly the outcomes that a later refit can look at."""
+        """What a snapshot must hold: exactly the outcomes that a later refit can read."""
         x0, x1, y, dropped = self.columns
         last = learnt - dropped
         first = last - self._remembered_count(learnt)
@@ -381,6 +381,10 @@ class Calibrator:
         >>> from calibeat import Calibrator, OPS
         >>> Calibrator(OPS).predict(0.25).probability
         0.25
+
+        Raises
+        ------
+        InvalidInput : the score is not a number in [0, 1].
         """
         if type(score) is not float or not 0.0 <= score <= 1.0:
             score = check_score(score)
@@ -478,6 +482,12 @@ class Calibrator:
         >>> cal.update(first, 1)     # a repeat
         >>> cal.outcomes
         2
+
+        Raises
+        ------
+        InvalidInput : the outcome is not 0 or 1, or the receipt is damaged.
+        UnknownForecast : another stream has issued the receipt, or it is too old.
+        OutcomeConflict : another outcome of this event was learnt.
         """
         if type(forecast) is not Forecast:
             raise InvalidInput(f"forecast must be a Forecast made by predict, got {type(forecast).__name__}")
@@ -601,7 +611,7 @@ class Calibrator:
         outcomes : 0 or 1 (False or True).
         due : for late outcomes. Outcome i is learnt just before prediction ``due[i]`` (> i), in order of (due, i);
             one that is due at ``len(scores)`` or later never arrives, and its place in `outcomes` may hold anything.
-        mature : the age at which an outcome is learnt, ones and zeros alike: so many further forecasts, or a time
+        mature : the age at which an outcome is learnt, ones and zeros alike: a number of forecasts, or a time
             such as ``"30min"`` or a timedelta, with `times`. An outcome that is due later is learnt when it is due.
             Until the first outcome is learnt the forecasts are the raw scores. See docs/late-outcomes.md.
         times : when each score was issued, in order, where `mature` is a time.
@@ -614,6 +624,10 @@ class Calibrator:
         array([0.5   , 0.5   , 0.5125])
         >>> Calibrator("hops").run([0.5, 0.6, 0.7], [1, 1, 1], mature=1).round(4)    # raw until an outcome has matured
         array([0.5 , 0.6 , 0.75])
+
+        Raises
+        ------
+        InvalidInput : a score, an outcome or a due time is impossible; the message names the first bad row.
         """
         probabilities = check_scores(scores)
         n = len(probabilities)
@@ -695,6 +709,10 @@ class Calibrator:
         >>> from calibeat import Calibrator, OPS
         >>> Calibrator(OPS).predict_many([0.1, 0.9]).round(12)
         array([0.1, 0.9])
+
+        Raises
+        ------
+        InvalidInput : a score is not a number in [0, 1]; the message names the first bad row.
         """
         probabilities = check_scores(scores)
         check_lengths(scores=len(probabilities))
@@ -746,7 +764,12 @@ class Calibrator:
 
     @classmethod
     def from_json(cls, text: str | bytes) -> Calibrator:
-        """Continue from `to_json`. Damaged or foreign text is a `SnapshotMismatch` that says what is wrong."""
+        """Continue from `to_json`.
+
+        Raises
+        ------
+        SnapshotMismatch : the text is damaged, or is no snapshot of a calibrator; the message says what is wrong.
+        """
         state = unseal(KIND, FORMAT, _STATE, text, check=_method_of)
         method = _method_of(state)
         try:
@@ -769,9 +792,7 @@ class Calibrator:
         """Copies, also those of other processes, are made of the snapshot."""
         return Calibrator.from_json, (self.to_json(),)
 
-    # ---- what it believes, and what it has seen ----------------------------------------------------------------------
-
-    # Each reading is of one moment, whatever other threads do.
+    # ---- readings: each is of one moment, whatever other threads do -----------------------------------------------
 
     @property
     def _events(self) -> int:
@@ -784,7 +805,7 @@ class Calibrator:
 
     @property
     def method(self) -> Method:
-        """The three parts."""
+        """The parts that it is made of."""
         return self._method
 
     @property
@@ -900,7 +921,7 @@ class Calibrator:
 
     @property
     def row(self) -> Vector:
-        """The state of the stream: [t, n, theta..., matrix..., cells..., evidence], a read-only copy."""
+        """The state of the stream, a read-only copy: [t, n, theta, matrix, cells, guard, evidence, tail]."""
         with self._lock:
             self._refresh()
             row = self._view().copy()
@@ -908,8 +929,13 @@ class Calibrator:
         return row
 
     def export(self) -> Export:
-        """The present map from score to forecast, frozen: as numbers and as Python, SQL, JSON or ONNX. See `Export`."""
-        return frozen_map(self)  # a calibrator
+        """The present map from score to forecast, frozen: as numbers and as Python, SQL, JSON or ONNX. See `Export`.
+
+        Raises
+        ------
+        InvalidInput : the method has no formula (it draws, or solves an equation for each score).
+        """
+        return frozen_map(self)
 
     def _view(self) -> Vector:
         return np.frombuffer(self._row)
@@ -920,15 +946,15 @@ class Calibrator:
         return f"Calibrator({name.upper() if name else self._method}, events={self._events}, outcomes={self.outcomes})"
 
     def _refresh(self) -> None:
-        """Finish what an interrupted call has left; the member of a bank also looks where its row is now."""
+        """Finish what an interrupted call has left. The member of a bank also finds its row again."""
         if self._owed is not None or self._is_forked:
             with self._lock:
                 self._recover()
 
     def _recover(self) -> None:
-        """Do what an interrupt has left undone, or what a new process asks for. The caller holds the lock.
+        """Finish what an interrupt left undone; in a new process, begin a generation. The caller holds the lock.
 
-        An interrupt may come here too: then the next call does it.
+        If this is interrupted too, the next call does it.
         """
         if self._owed is not None:
             tell, *arguments = self._owed

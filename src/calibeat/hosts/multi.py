@@ -209,7 +209,7 @@ def _refuse(wrong: int, given: float, event: npt.NDArray[Any], column: str, row:
 
 
 class VectorStream:
-    """The state and the arithmetic of "raw", "ots" and "multi"; whoever calls has checked what comes in."""
+    """The state and the arithmetic of "raw", "ots" and "multi". The caller has checked all arguments."""
 
     def __init__(self, method: str, K: int) -> None:
         self.method, self.K = vector.CODES[method], K
@@ -223,7 +223,7 @@ class VectorStream:
 
     @property
     def width(self) -> int:
-        """Of the row, without the evidence."""
+        """The width of the row without the evidence."""
         return len(self.row) - 2
 
     @property
@@ -524,6 +524,10 @@ class MultiCalibrator:
         >>> from calibeat import MultiCalibrator
         >>> MultiCalibrator(3, method="raw").predict([0.5, 0.25, 0.25]).probabilities.tolist()
         [0.5, 0.25, 0.25]
+
+        Raises
+        ------
+        InvalidInput : the scores are not K probabilities of sum 1 (or K finite logits).
         """
         score = check_scores(scores, self._classes, self._logits, one=True)
         with self._lock:
@@ -545,6 +549,12 @@ class MultiCalibrator:
         >>> first, second = cal.predict([0.1, 0.1, 0.8]), cal.predict([0.3, 0.3, 0.4])
         >>> cal.update(second, "cat")
         >>> cal.update(first, "bird")
+
+        Raises
+        ------
+        InvalidInput : the label is no class, or the receipt is damaged.
+        UnknownForecast : another stream has issued the receipt, or it is too old.
+        OutcomeConflict : another label of this event was learnt.
         """
         if not isinstance(forecast, MultiForecast):
             raise InvalidInput(f"forecast must be a MultiForecast made by predict, got {type(forecast).__name__}")
@@ -592,6 +602,10 @@ class MultiCalibrator:
         >>> P = cal.run([[0.2, 0.5, 0.3]] * 400, labels)      # the truth is 5/8, 2/8, 1/8
         >>> P[0].round(3).tolist(), P[200:].mean(axis=0).round(2).tolist()
         ([0.2, 0.5, 0.3], [0.63, 0.24, 0.12])
+
+        Raises
+        ------
+        InvalidInput : a score, a label or a due time is impossible; the message names the first bad row.
         """
         matrix = check_scores(scores, self._classes, self._logits)
         n = len(matrix)
@@ -752,7 +766,12 @@ class MultiCalibrator:
 
     @classmethod
     def from_json(cls, text: str | bytes) -> MultiCalibrator:
-        """Continue from `to_json`. Damaged or foreign text is a `SnapshotMismatch` that says what is wrong."""
+        """Continue from `to_json`.
+
+        Raises
+        ------
+        SnapshotMismatch : the text is damaged, or holds no `MultiCalibrator`; the message says what is wrong.
+        """
         state = unseal(KIND, FORMAT, FIELDS, text)
         try:
             calibrator = cls(state["classes"], state["method"], state["logits"])
@@ -770,9 +789,9 @@ class MultiCalibrator:
 
 
 class KeyLedgers:
-    """The receipts of keys that were served one event at a time; see `calibeat.bank.records`, whose rules these are.
+    """The ledgers of keys that were served one event at a time, by the rules of a `Bank`.
 
-    A key without a record has no open events. `identity` describes classes and method: receipts of another bank, or of
+    A key without a ledger has no open events. `identity` describes classes and method: receipts of another bank, or of
     another key, are told from those of this one.
     """
 
@@ -804,7 +823,7 @@ class KeyLedgers:
         return hashlib.blake2b(repr((self._identity, key)).encode(), digest_size=8).hexdigest()
 
     def _sweep(self) -> None:
-        """Let go of the records of keys without an open event."""
+        """Drop the ledgers of keys without an open event."""
         self._records = {key: record for key, record in self._records.items() if record.is_open()}
         self._many = max(self.RECORDS, 2 * len(self._records))
 
@@ -1169,8 +1188,14 @@ class MultiBank:
     def update(self, key: Key, forecast: MultiForecast, label: Label) -> None:
         """Learn the label of a forecast of this key, now or any time later, in any order.
 
-        The same label a second time changes nothing; another one is an `OutcomeConflict`. A receipt of another key is
-        an `UnknownForecast`.
+        The same label a second time changes nothing.
+
+        Raises
+        ------
+        InvalidInput : the label is no class, or the receipt is damaged.
+        UnknownKey : the bank has no such key.
+        UnknownForecast : another key or bank has issued the receipt, or it is too old.
+        OutcomeConflict : another label of this event was learnt.
         """
         if not isinstance(forecast, MultiForecast):
             raise InvalidInput(f"forecast must be a MultiForecast made by predict, got {type(forecast).__name__}")
@@ -1198,6 +1223,10 @@ class MultiBank:
         >>> from calibeat import MultiBank
         >>> MultiBank(3).run([7, 8, 7], [[0.2, 0.5, 0.3]] * 3, [0, 1, 2]).round(3).tolist()
         [[0.2, 0.5, 0.3], [0.2, 0.5, 0.3], [0.305, 0.416, 0.278]]
+
+        Raises
+        ------
+        InvalidInput : a key, a score, a label or a due time is impossible; the message names the first bad row.
         """
         column, matrix = check_keys(keys), check_scores(scores, self._classes, self._logits)
         n = len(matrix)
@@ -1269,8 +1298,7 @@ class MultiBank:
     def merge(self, other: MultiBank) -> None:
         """Take the keys of another bank of the same classes and method, as shards of several machines come together.
 
-        A key that both have is an error that names it, and nothing has happened. Receipts that the other bank has
-        issued before can be brought here.
+        Receipts that the other bank has issued before can be brought here.
 
         >>> from calibeat import MultiBank
         >>> east, west = MultiBank(3), MultiBank(3)
@@ -1278,6 +1306,11 @@ class MultiBank:
         >>> east.merge(west)
         >>> list(east)
         ['oslo', 'rome']
+
+        Raises
+        ------
+        InvalidInput : the banks differ in classes or method, or both have a key, which the message names. Nothing has
+            happened then.
         """
         if not isinstance(other, MultiBank):
             raise InvalidInput(f"bank must be merged with a MultiBank, got {type(other).__name__}")
@@ -1302,7 +1335,7 @@ class MultiBank:
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> MultiBank:
-        """Continue from a file; one that was cut, damaged or is no such bank is a `SnapshotMismatch`.
+        """Continue from a file.
 
         >>> import tempfile, pathlib
         >>> from calibeat import MultiBank
@@ -1313,6 +1346,10 @@ class MultiBank:
         ...     twin = MultiBank.load(pathlib.Path(folder) / "cities.bank")
         >>> (twin.row("rome") == bank.row("rome")).all()
         np.True_
+
+        Raises
+        ------
+        SnapshotMismatch : the file was cut or damaged, or holds no such bank.
         """
         header, sections = bankfile.load_sections(Path(path))
         try:
@@ -1327,7 +1364,7 @@ class MultiBank:
 
 
 def _known(labels: Any, n: int) -> npt.NDArray[np.bool_]:
-    """Where there is a label; if there are not as many as events, whoever reads them will say so."""
+    """Where there is a label. If there are not as many labels as events, `Classes.columns` raises."""
     values = to_array(labels)
     array = values if isinstance(values, np.ndarray) else None
     if array is not None and array.dtype.kind == "f":
