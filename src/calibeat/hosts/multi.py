@@ -222,9 +222,9 @@ class VectorStream:
         self.take_compiled()
 
     @property
-    def width(self) -> int:
-        """The width of the row without the evidence."""
-        return len(self.row) - 2
+    def numbers(self) -> Vector:
+        """The row without the evidence."""
+        return self.row[:-2]
 
     @property
     def outcomes(self) -> int:
@@ -389,12 +389,8 @@ class PairStream:
         self._auto = Calibrator(AUTO)
 
     @property
-    def row(self) -> Vector:
+    def numbers(self) -> Vector:
         return self._auto.row
-
-    @property
-    def width(self) -> int:
-        return len(self._auto.row)
 
     @property
     def outcomes(self) -> int:
@@ -468,7 +464,35 @@ def _columns(p: Vector) -> Vector:
     return np.stack([1.0 - p, p], axis=1)
 
 
-class MultiCalibrator:
+class _Host:
+    """What both hosts have: classes, a method, and a lock."""
+
+    def __init__(self, classes: Any, method: str, logits: bool) -> None:
+        if not isinstance(logits, (bool, np.bool_)):
+            raise InvalidInput(f"logits must be True or False, got {logits!r:.60}")
+        self._classes = Classes(classes)
+        self._method, self._logits = check_choice("method", method, METHODS), bool(logits)
+        self._is_pair = self._classes.count == 2 and self._method == "multi"
+        self._identity = repr((self._method, self._logits, self._classes.labels))
+        self._lock = threading.RLock()
+
+    @property
+    def classes(self) -> tuple[Label, ...]:
+        """The labels in the order of the columns."""
+        return self._classes.labels
+
+    @property
+    def method(self) -> str:
+        """``"raw"``, ``"ots"`` or ``"multi"``."""
+        return self._method
+
+    @property
+    def logits(self) -> bool:
+        """Whether the scores are logits."""
+        return self._logits
+
+
+class MultiCalibrator(_Host):
     r"""Turns K scores into K probabilities, one stream of events, learning from every label.
 
     Parameters
@@ -501,20 +525,14 @@ class MultiCalibrator:
     """
 
     def __init__(self, classes: Any, method: str = "multi", logits: bool = False) -> None:
-        if not isinstance(logits, (bool, np.bool_)):
-            raise InvalidInput(f"logits must be True or False, got {logits!r:.60}")
-        self._classes = Classes(classes)
-        self._method, self._logits = check_choice("method", method, METHODS), bool(logits)
-        pair = self._classes.count == 2 and self._method == "multi"
+        super().__init__(classes, method, logits)
         self._stream: VectorStream | PairStream = (
-            PairStream() if pair else VectorStream(self._method, self._classes.count)
+            PairStream() if self._is_pair else VectorStream(self._method, self._classes.count)
         )
         self._events = 0
         self._latest: MultiForecast | None = None  # the latest forecast made here
-        identity = repr((self._method, self._logits, self._classes.labels)).encode()
-        issuer = Issuer(hashlib.blake2b(identity, digest_size=8).hexdigest())
+        issuer = Issuer(hashlib.blake2b(self._identity.encode(), digest_size=8).hexdigest())
         self._receipts = LabelLedger(issuer, self._classes.labels)
-        self._lock = threading.RLock()
 
     # ---- one event ------------------------------------------------------------------------------------------------
 
@@ -642,21 +660,6 @@ class MultiCalibrator:
     # ---- what it believes -----------------------------------------------------------------------------------------
 
     @property
-    def classes(self) -> tuple[Label, ...]:
-        """The labels in the order of the columns."""
-        return self._classes.labels
-
-    @property
-    def method(self) -> str:
-        """``"raw"``, ``"ots"`` or ``"multi"``."""
-        return self._method
-
-    @property
-    def logits(self) -> bool:
-        """Whether the scores are logits."""
-        return self._logits
-
-    @property
     def events(self) -> int:
         """How many forecasts were made."""
         return self._events
@@ -692,7 +695,7 @@ class MultiCalibrator:
     def row(self) -> Vector:
         """The state of the stream, a read-only copy: [t, n, weights, shared numbers, ...], see `core/vector.py`."""
         with self._lock:
-            row = np.array(self._stream.row[: self._stream.width])
+            row = np.array(self._stream.numbers)
         row.flags.writeable = False
         return row
 
@@ -1139,7 +1142,7 @@ def _plain(column: KeyColumn) -> Any:
     return column.keys if isinstance(column, IntColumn) else [key.decode() for key in column.plain()]
 
 
-class MultiBank:
+class MultiBank(_Host):
     r"""A `MultiCalibrator` for each of any number of keys: same classes, same method, same bits.
 
     Parameters
@@ -1160,14 +1163,10 @@ class MultiBank:
     """
 
     def __init__(self, classes: Any, method: str = "multi", logits: bool = False) -> None:
-        if not isinstance(logits, (bool, np.bool_)):
-            raise InvalidInput(f"logits must be True or False, got {logits!r:.60}")
-        self._classes = Classes(classes)
-        self._method, self._logits = check_choice("method", method, METHODS), bool(logits)
-        pair = self._classes.count == 2 and self._method == "multi"
-        identity = repr((self._method, self._logits, self._classes.labels))
-        self._rows: Any = PairRows(self._classes) if pair else VectorRows(self._method, self._classes, identity)
-        self._lock = threading.RLock()
+        super().__init__(classes, method, logits)
+        self._rows: Any = (
+            PairRows(self._classes) if self._is_pair else VectorRows(self._method, self._classes, self._identity)
+        )
 
     # ---- one event ------------------------------------------------------------------------------------------------
 
@@ -1255,21 +1254,6 @@ class MultiBank:
             return like_matrix(scores, self._rows.predict_many(column, matrix))
 
     # ---- as a collection ------------------------------------------------------------------------------------------
-
-    @property
-    def classes(self) -> tuple[Label, ...]:
-        """The labels in the order of the columns."""
-        return self._classes.labels
-
-    @property
-    def method(self) -> str:
-        """``"raw"``, ``"ots"`` or ``"multi"``."""
-        return self._method
-
-    @property
-    def logits(self) -> bool:
-        """Whether the scores are logits."""
-        return self._logits
 
     @property
     def table(self) -> dict[str, npt.NDArray[Any]]:
