@@ -177,13 +177,7 @@ def _sql_line(place: str, values: list[str]) -> str:
     return f"CASE WHEN {place} < 0e0 THEN {values[0]}{''.join(whens)} ELSE {values[-1]} END"
 
 
-# ---- JSON --------------------------------------------------------------------------------------------------------
-
-
-def to_json(steps: Steps, numbers: dict[str, Any]) -> str:
-    """The numbers, and the steps in order, each ``[name, expression]``; the last one is the forecast."""
-    data = {"format": "calibeat/map", "version": 1, "input": "score", "domain": [0, 1], "numbers": numbers}
-    return json.dumps({**data, "steps": steps}, allow_nan=False)
+# ---- what a user gets ---------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -230,8 +224,9 @@ class Export:
 
     @property
     def json(self) -> str:
-        """The numbers and the steps as JSON."""
-        return to_json(self.steps, self.numbers)
+        """The numbers, and the steps in order, each ``[name, expression]``; the last one is the forecast."""
+        data = {"format": "calibeat/map", "version": 1, "input": "score", "domain": [0, 1], "numbers": self.numbers}
+        return json.dumps({**data, "steps": self.steps}, allow_nan=False)
 
     def onnx(self) -> bytes:
         """An ONNX model of the scaling: input ``score``, output ``forecast``, vectors of doubles of any length.

@@ -65,6 +65,12 @@ class Issuer:
             self.generations = (*self.generations[:-1], (first, number or new_generation()))
         return self.signature
 
+    def copy(self, event: int) -> Issuer:
+        """For a copy of the stream, which begins a new generation with this event."""
+        issuer = Issuer(self.name, self.generations)
+        issuer.begin_generation(event)
+        return issuer
+
     def begin_generation(self, event: int) -> None:
         """Begin a new generation, whose first event is this one. A generation without an event leaves no trace."""
         kept = self.generations if self.generations[-1][0] < event else self.generations[:-1]
@@ -96,9 +102,7 @@ class Issuer:
         firsts = [check_whole("first event of a life", first, 0, events) for first, _ in data]
         if firsts != sorted(set(firsts)):
             raise InvalidInput(f"lives must be in the order of their first events, got {data!r:.60}")
-        issuer = cls(name, tuple((first, number) for first, number in data) or ((0, ""),))
-        issuer.begin_generation(events)
-        return issuer
+        return cls(name, tuple((first, number) for first, number in data) or ((0, ""),)).copy(events)
 
 
 def issuer_name(method: Method, seed: int, stream: int | str) -> str:
@@ -338,9 +342,8 @@ class Ledger:
     def copy(self, events: int) -> Ledger:
         """For a copy of the stream, which begins a new generation after so many events."""
         self.catch_up(events)
-        issuer = Issuer(self.issuer.name, self.issuer.generations)
-        issuer.begin_generation(events)
-        return Ledger(self._method, issuer, self.settled.after(events, np.empty(0, dtype=np.uint8)), events)
+        settled = self.settled.after(events, np.empty(0, dtype=np.uint8))
+        return Ledger(self._method, self.issuer.copy(events), settled, events)
 
     # ---- as data --------------------------------------------------------------------------------------------------
 
@@ -466,9 +469,7 @@ class LabelLedger:
     def copy(self, events: int) -> LabelLedger:
         """For a copy of the stream, which begins a new generation after so many events."""
         self.catch_up(events)
-        issuer = Issuer(self.issuer.name, self.issuer.generations)
-        issuer.begin_generation(events)
-        made = LabelLedger(issuer, self._labels, events)
+        made = LabelLedger(self.issuer.copy(events), self._labels, events)
         made.settled = self.settled.after(events, np.empty(0, dtype=np.uint8))
         made._first, made._columns = self._first, array("i", self._columns)
         made._trim()

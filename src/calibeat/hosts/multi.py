@@ -77,7 +77,7 @@ class Classes:
         """The column of one label."""
         found = self.index.get(label, -1) if isinstance(label, Hashable) else -1
         if found < 0:
-            raise InvalidInput(f"label must be one of {self.words()}, got {shown(label)}{self._hint(label)}")
+            self._refuse(label)
         return found
 
     def columns(self, labels: Any, length: int, needed: npt.NDArray[np.bool_] | None = None) -> Ints:
@@ -96,7 +96,7 @@ class Classes:
         if isinstance(self.given, int) and array.dtype.kind in "iu" and needed is None:
             bad = (array < 0) | (array >= self.count)
             if bad.any():
-                self._refuse(array[bad.argmax()].item(), int(bad.argmax()))
+                self._refuse(array[bad.argmax()].item(), f" - at row {bad.argmax()}")
             return np.array(array, dtype=np.int64)
         # A list keeps the type of each element, which NumPy would change: [1, "a"] is no list of strings.
         items = list(values) if isinstance(values, (list, tuple)) else array.tolist()
@@ -105,9 +105,14 @@ class Classes:
             if needed is None or needed[row]:
                 found = self.index.get(label, -1) if isinstance(label, Hashable) else -1
                 if found < 0:
-                    self._refuse(label, row)
+                    self._refuse(label, f" - at row {row}")
                 columns[row] = found
         return columns
+
+    def _refuse(self, label: Any, place: str = "") -> None:
+        strings = [known for known in self.labels if isinstance(known, str)]
+        hint = did_you_mean(label, strings, 0.6) if isinstance(label, str) and strings else ""
+        raise InvalidInput(f"label must be one of {self.words()}, got {shown(label)}{place}{hint}")
 
     def words(self) -> str:
         """The classes as a message shows them."""
@@ -119,13 +124,6 @@ class Classes:
     def name(self, column: int) -> str:
         """A column as a message shows it."""
         return f"column {column}" if isinstance(self.given, int) else f"column {column} ({self.labels[column]!r:.40})"
-
-    def _refuse(self, label: Any, row: int) -> None:
-        raise InvalidInput(f"label must be one of {self.words()}, got {shown(label)} - at row {row}{self._hint(label)}")
-
-    def _hint(self, label: Any) -> str:
-        strings = [known for known in self.labels if isinstance(known, str)]
-        return did_you_mean(label, strings, 0.6) if isinstance(label, str) and strings else ""
 
 
 def _labels(classes: Any) -> tuple[Label, ...]:
