@@ -93,8 +93,8 @@ release: .venv/release ## sdist and wheel into dist/, checked by twine, installe
 # The oldest versions that pyproject.toml allows. River asks for a NumPy that is newer than the core's oldest, and Spark for a
 # download of 300 MB: they are not part of it. Old libraries warn of what has changed since, so warnings are not errors here.
 LOWEST := backtest,client,demo,frames,onnx,plot,postgres,reproduce,service,sklearn
-LOWEST_TESTS ?= tests/stream/test_calibrator.py tests/test_plot.py tests/util/test_columns.py \
-	tests/service/test_routes.py tests/export/test_export.py
+LOWEST_TESTS ?= tests/hosts/test_calibrator.py tests/test_plot.py tests/util/test_columns.py \
+	tests/service/test_routes.py tests/test_export.py
 test-lowest: ## a part of the tests with the oldest dependencies (LOWEST_TESTS=...)
 	$(PYTHON) -m venv out/lowest
 	$(PYTHON) tests/lowest.py $(subst $(comma), ,$(LOWEST)) testing > out/lowest/constraints.txt

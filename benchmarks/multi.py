@@ -14,8 +14,8 @@ import calibeat
 from benchmarks import table
 from benchmarks.timing import always, interleaved
 from calibeat import MultiBank, MultiCalibrator
+from calibeat.core import vector
 from calibeat.core.jit import compiled, plain
-from calibeat.multi import kernel, layout
 
 GOALS = {3: 8.0, 10: 7.0, 26: None, 64: None, 100: 6.0, 1000: 6.0}  # times the plain softmax
 WORK = 2_000_000  # classes times events in a turn
@@ -91,7 +91,7 @@ def cost(*, quick: bool) -> None:
                 "" if goal is None else f"{goal:.0f}",
                 "" if goal is None else table.verdict(met=ratio <= goal),
                 f"{1e9 * best['late'] / events:.0f}",
-                str(layout.width(layout.MULTI, K)),
+                str(vector.width(vector.MULTI, K)),
             ]
         )
     table.show(
@@ -142,15 +142,15 @@ def stressed(K: int, events: int, make: Callable[[int], Stream], *, late: bool =
 
 def adversary(K: int, events: int) -> tuple[Vector, float, float]:
     """The same where the label is always the least probable class."""
-    predict, settle = compiled(kernel.predict), compiled(kernel.settle)
-    row, receipt, work = layout.initial_row(layout.MULTI, K), np.zeros(2 * K + 2), layout.scratch(K)
+    predict, settle = compiled(vector.predict), compiled(vector.settle)
+    row, receipt, work = vector.initial_row(vector.MULTI, K), np.zeros(2 * K + 2), vector.scratch(K)
     forecast, worst, off = np.empty(K), 0.0, 0.0
     scores = stream(K, PIECE, seed=1)[0]
     for i in range(events):
-        predict(layout.MULTI, K, row, scores[i % PIECE], receipt, work, forecast)
+        predict(vector.MULTI, K, row, scores[i % PIECE], receipt, work, forecast)
         y = int(forecast.argmin())
         worst, off = max(worst, -math.log(forecast[y])), max(off, abs(float(forecast.sum()) - 1.0))
-        settle(layout.MULTI, K, row, y, receipt, work, float(forecast[y]))
+        settle(vector.MULTI, K, row, y, receipt, work, float(forecast[y]))
     return row[:-2], worst, off
 
 
@@ -173,9 +173,9 @@ def stress(*, quick: bool) -> None:
 
 def _line(name: str, K: int, events: int, found: tuple[Vector, float, float]) -> list[str]:
     row, worst, off = found
-    lanes = row[layout.THETA : layout.OFFSET].reshape(4, layout.THETA_WIDTH)
+    lanes = row[vector.THETA : vector.OFFSET].reshape(4, vector.THETA_WIDTH)
     H = lanes[:, [3, 4, 5, 4, 6, 7, 5, 7, 8]].reshape(4, 3, 3)
-    biases = row[layout.BIAS : layout.BIAS + 8 * K].reshape(4, 2, K)[:, 0]
+    biases = row[vector.BIAS : vector.BIAS + 8 * K].reshape(4, 2, K)[:, 0]
     least = float(np.linalg.eigvalsh(H).min())
     met = bool(np.isfinite(row).all() and np.isfinite(worst) and least > 0.0 and off <= 1e-12)
     return [
@@ -184,7 +184,7 @@ def _line(name: str, K: int, events: int, found: tuple[Vector, float, float]) ->
         f"{least:.2f}",
         f"{np.abs(lanes[:, :3]).max():.1f}",
         f"{np.abs(biases).max():.1f}",
-        f"{row[layout.W : layout.W + 6].min() * events:.3f}",
+        f"{row[vector.W : vector.W + 6].min() * events:.3f}",
         table.verdict(met=met),
     ]
 
@@ -208,7 +208,7 @@ class _InBank:
 def _plain_calibrator(K: int) -> MultiCalibrator:
     made = MultiCalibrator(K)
     inner: Any = made._stream
-    inner._predict, inner._settle = plain(kernel.predict), plain(kernel.settle)
+    inner._predict, inner._settle = plain(vector.predict), plain(vector.settle)
     inner._plain, inner._done = True, 10**9  # the cache is not looked into
     return made
 

@@ -13,7 +13,7 @@ from benchmarks.peers import NEWTON, PARTIAL_FIT, PEERS, SGD, contender
 from benchmarks.stream import Stream, drifting
 from benchmarks.timing import always, interleaved
 from calibeat import AUTO, BM, F99, HOBS, HOPS, OBS, OPS, TOBS, TOPS, Calibrator, Method, warm_up
-from calibeat.stream.dispatch import SINGLE, single_kernels
+from calibeat.hosts.dispatch import SINGLE, single_kernels
 
 PRESETS = {
     "AUTO": AUTO,
@@ -41,8 +41,8 @@ def loop(method: Method, scores: list[float], outcomes: list[int], *, warm: bool
     """The stream through a fresh Calibrator, predict and update in turn: by the plain kernels, or the compiled ones."""
     kernels = single_kernels() if warm else SINGLE
     with (
-        patch("calibeat.stream.calibrator.single_kernels", return_value=kernels),
-        patch("calibeat.stream.calibrator.loaded_after", return_value=False),
+        patch("calibeat.hosts.calibrator.single_kernels", return_value=kernels),
+        patch("calibeat.hosts.calibrator.loaded_after", return_value=False),
     ):
         calibrator = Calibrator(method, seed=0)
         predict, update = calibrator.predict, calibrator.update

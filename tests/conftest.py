@@ -35,7 +35,7 @@ UNMEASURED = (
     "core/test_theorems.py",
     "monitor/test_bets.py::test_false_alarms_stay_below_the_promise",
     "monitor/test_monitors.py::test_false_pages_of_a_whole_bank_stay_below_the_promise",
-    "multi/test_against_oracle.py",
+    "core/test_vector_against_oracle.py",
     "report/test_browser.py",
     "report/test_screens.py",
     "test_conformance.py",
@@ -62,7 +62,7 @@ SLOW = (
     "core/test_against_oracle.py",
     "core/test_jit.py",
     "core/test_oracle.py",
-    "multi/test_against_oracle.py",
+    "core/test_vector_against_oracle.py",
     "report/test_browser.py",
     "report/test_classes.py",
     "report/test_screens.py",
@@ -81,7 +81,7 @@ NOT_PLAIN = (
     "core/test_jit.py",
     "core/test_oracle.py",
     "core/test_theorems.py",
-    "multi/test_against_oracle.py",
+    "core/test_vector_against_oracle.py",
 )
 # The same for tests that take long as plain Python, and reach no line that others do not.
 LONG_AS_PLAIN = (

@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from calibeat import MultiCalibrator
+from calibeat.core import vector
 from calibeat.core.jit import compiled
-from calibeat.multi import layout, loops
 
 Matrix = NDArray[np.float64]
 Stream = tuple[Matrix, NDArray[np.int64]]
@@ -111,16 +111,16 @@ def calibrate(
 ) -> tuple[NDArray[Any], NDArray[Any]]:
     """The loops of MULTI alone, as the host calls them; also for two classes, which the host gives to AUTO."""
     n, K = scores.shape
-    method = layout.MULTI
-    row, flat, out = layout.initial_row(method, K), np.array(scores, dtype=float).ravel(), np.empty(n * K)
-    columns, width = labels.astype(np.int64), layout.receipt_width(method, K)
-    assert make(loops.ready)(K, flat, 0)[0] == loops.GOOD
+    method = vector.MULTI
+    row, flat, out = vector.initial_row(method, K), np.array(scores, dtype=float).ravel(), np.empty(n * K)
+    columns, width = labels.astype(np.int64), vector.receipt_width(method, K)
+    assert make(vector.ready)(K, flat, 0)[0] == vector.GOOD
     if due is None:
-        make(loops.run)(method, K, row, 0.0, flat, columns, out, np.zeros(width), layout.scratch(K))
+        make(vector.run)(method, K, row, 0.0, flat, columns, out, np.zeros(width), vector.scratch(K))
     else:
         order = np.argsort(due, kind="stable")
         order = order[: np.searchsorted(due[order], n)]
         receipts = np.zeros(n * width)
         late = due, order, 0, 0, len(columns), 0
-        make(loops.run_late)(method, K, row, 0.0, flat, columns, out, receipts, layout.scratch(K), *late)
+        make(vector.run_late)(method, K, row, 0.0, flat, columns, out, receipts, vector.scratch(K), *late)
     return out.reshape(n, K), row[:-2]

@@ -10,8 +10,8 @@ import pytest
 from conftest import JIT_OFF
 
 from calibeat import InvalidInput, MultiCalibrator, bounds
+from calibeat.core import vector
 from calibeat.core.jit import compiled
-from calibeat.multi import kernel, layout
 
 SLACK = 1e-9  # of the sums of logarithms
 T = 150 if JIT_OFF else 600
@@ -20,17 +20,17 @@ T = 150 if JIT_OFF else 600
 def losses(scores: np.ndarray, labels: np.ndarray) -> dict[str, np.ndarray]:
     """Total log-loss of every part of MULTI, label after label at once."""
     K = scores.shape[1]
-    method, row, work = layout.MULTI, layout.initial_row(layout.MULTI, K), layout.scratch(K)
+    method, row, work = vector.MULTI, vector.initial_row(vector.MULTI, K), vector.scratch(K)
     receipt, forecast = np.zeros(2 * K + 2), np.empty(K)
     names = ("lanes", "mean", "stages", "mixture", "top", "expert", "ots", "raw", "forecast")
     said: dict[str, list[np.ndarray]] = {name: [] for name in names}
     for score, y in zip(scores, labels.tolist(), strict=True):
-        compiled(kernel.predict)(method, K, row, np.ascontiguousarray(score), receipt, work, forecast)
-        parts = work[layout.HEAD :].reshape(13, K)
-        hit = int(work[layout.TOP]) == y
-        shares = (layout.TOP_SHARE, layout.TOP_SPLINE) if hit else (layout.REST_SHARE, layout.REST_SPLINE)
+        compiled(vector.predict)(method, K, row, np.ascontiguousarray(score), receipt, work, forecast)
+        parts = work[vector.HEAD :].reshape(13, K)
+        hit = int(work[vector.TOP]) == y
+        shares = (vector.TOP_SHARE, vector.TOP_SPLINE) if hit else (vector.REST_SHARE, vector.REST_SPLINE)
         top = work[list(shares)]
-        plain = parts[11, y] if hit else parts[11, y] / work[layout.REST_SHARE]
+        plain = parts[11, y] if hit else parts[11, y] / work[vector.REST_SHARE]
         said["lanes"].append(np.array([*parts[3:7, y], parts[1, y], parts[7, y]]))
         said["mean"].append(parts[8, y : y + 1].copy())
         said["stages"].append(parts[8 : 11 if K <= 64 else 10, y].copy())
@@ -40,7 +40,7 @@ def losses(scores: np.ndarray, labels: np.ndarray) -> dict[str, np.ndarray]:
         said["ots"].append(parts[7, y : y + 1].copy())
         said["raw"].append(parts[1, y : y + 1].copy())
         said["forecast"].append(forecast[y : y + 1].copy())
-        compiled(kernel.settle)(method, K, row, y, receipt, work, float(forecast[y]))
+        compiled(vector.settle)(method, K, row, y, receipt, work, float(forecast[y]))
     return {name: -np.log(np.array(values)).sum(axis=0) for name, values in said.items()}
 
 
@@ -75,14 +75,14 @@ def test_against_sequences_of_lanes() -> None:
     scores, labels = multi_streams.drifting(T, 3)
     half = T // 2
     scores[half:] = scores[half:, ::-1]
-    K, row, work = 3, layout.initial_row(layout.MULTI, 3), layout.scratch(3)
+    K, row, work = 3, vector.initial_row(vector.MULTI, 3), vector.scratch(3)
     receipt, forecast, lanes, ours = np.zeros(8), np.empty(3), np.empty((T, 6)), 0.0
     for i, y in enumerate(labels.tolist()):
-        compiled(kernel.predict)(layout.MULTI, K, row, np.ascontiguousarray(scores[i]), receipt, work, forecast)
-        parts = work[layout.HEAD :].reshape(13, K)
+        compiled(vector.predict)(vector.MULTI, K, row, np.ascontiguousarray(scores[i]), receipt, work, forecast)
+        parts = work[vector.HEAD :].reshape(13, K)
         lanes[i] = [*parts[3:7, y], parts[1, y], parts[7, y]]
         ours -= math.log(forecast[y])
-        compiled(kernel.settle)(layout.MULTI, K, row, y, receipt, work, float(forecast[y]))
+        compiled(vector.settle)(vector.MULTI, K, row, y, receipt, work, float(forecast[y]))
     loss = -np.log(lanes).cumsum(axis=0)
     before, after = loss, loss[-1] - loss
     best = (before.min(axis=1) + after.min(axis=1)).min()

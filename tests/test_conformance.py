@@ -88,12 +88,12 @@ assert all(len(dispatcher.signatures) == 1 for dispatcher in _jit.dispatchers().
 import sys
 from calibeat import Calibrator
 from calibeat.core import jit as _jit
-from calibeat.stream import dispatch as warm
+from calibeat.hosts import dispatch as warm
 cal = Calibrator()
 cal.update(cal.predict(0.5), 1)
 assert "numba" not in sys.modules
 cal.run([0.5], [1])
-assert warm.single_is_compiled() and not cal._is_plain and cal._asking[0] is Calibrator("ops")._asking[0]
+assert warm.single_is_compiled() and not cal._is_plain and cal._fast_predict[0] is Calibrator("ops")._fast_predict[0]
 """
     subprocess.run([sys.executable, "-W", "error", "-c", program], env=environment, check=True)
 

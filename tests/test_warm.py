@@ -19,12 +19,12 @@ from calibeat.core import jit
 calibeat.warm_up()
 assert "run_rows" not in jit.dispatchers() and "ready" not in jit.dispatchers()
 calibeat.warm_up(multi=True)
-from calibeat.multi import kernel, loops
-assert jit.is_compiled(kernel.predict, kernel.settle, kernel.update, loops.run, loops.run_late, loops.predict_many)
-assert not jit.is_compiled(loops.run_rows)
+from calibeat.core import vector
+assert jit.is_compiled(vector.predict, vector.settle, vector.update, vector.run, vector.run_late, vector.predict_many)
+assert not jit.is_compiled(vector.run_rows)
 assert not calibeat.MultiCalibrator(7, "ots")._stream._plain
 calibeat.warm_up(bank=True, multi=True)
-assert jit.is_compiled(loops.run_rows, loops.run_rows_late)
+assert jit.is_compiled(vector.run_rows, vector.run_rows_late)
 """
     subprocess.run([sys.executable, "-W", "error", "-c", program], check=True)
 

@@ -33,6 +33,7 @@ from .core.method import (
     WPS,
     Method,
 )
+from .core.receipt import Forecast
 from .core.refit import FTL, Fixed, Histogram
 from .core.spline import Spline
 from .errors import (
@@ -45,17 +46,15 @@ from .errors import (
     UnknownKey,
     UnknownMethod,
 )
-from .stream.calibrator import Calibrator
-from .stream.forecast import Forecast
+from .hosts.calibrator import Calibrator
 
 if TYPE_CHECKING:
     from . import bounds, late, metrics, rivals
     from .backtest.result import BacktestResult
+    from .core.receipt import MultiForecast
     from .hosts.bank import Bank
+    from .hosts.multi import MultiBank, MultiCalibrator
     from .monitor.monitor import Monitor
-    from .multi.bank import MultiBank
-    from .multi.calibrator import MultiCalibrator
-    from .multi.forecast import MultiForecast
     from .warm import warm_up
 
 __all__ = [
@@ -124,9 +123,9 @@ _MODULES = {
     "BacktestResult": "backtest.result",
     "Bank": "hosts.bank",
     "Monitor": "monitor.monitor",
-    "MultiBank": "multi.bank",
-    "MultiCalibrator": "multi.calibrator",
-    "MultiForecast": "multi.forecast",
+    "MultiBank": "hosts.multi",
+    "MultiCalibrator": "hosts.multi",
+    "MultiForecast": "core.receipt",
     "bounds": "bounds",
     "late": "late",
     "metrics": "metrics",

@@ -1,7 +1,7 @@
-"""A calibrator's present map from score to forecast, frozen, in other languages.
+"""A calibrator's present map from scores to forecasts, frozen, in other languages: `Export` and `MultiExport`.
 
-The map is a formula as data: named steps, printed as Python, SQL or JSON. An expression is a number, a name, or a tuple
-that begins with an operator::
+The map of two classes is a formula as data: named steps, printed as Python, SQL or JSON. An expression is a number, a
+name, or a tuple that begins with an operator::
 
     ("+", a, b, ...)                     also - and / of two, * of several
     ("ln", a), ("exp", a)
@@ -20,21 +20,20 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from calibeat.core.formula import Formula
+from calibeat.core.auto import EPS
 from calibeat.core.layout import CELLS
 from calibeat.core.method import name_of
+from calibeat.core.parts import Expression, Formula
 
 from .errors import InvalidInput, MissingExtra
 
 if TYPE_CHECKING:
-    from calibeat.stream.calibrator import Calibrator
+    from calibeat.hosts.calibrator import Calibrator
 
-
-Expression = Any  # float | str | tuple[str, ...]: recursive, which says nothing to a reader
 Steps = Sequence[tuple[str, Expression]]
 
-FLAT = 1000  # characters of SQL up to which steps are written into one another
-SCORE = "CAST(score AS DOUBLE PRECISION)"
+LONGEST_FLAT_SQL = 1000  # characters of SQL up to which steps are written into one another
+SCORE_AS_DOUBLE = "CAST(score AS DOUBLE PRECISION)"
 
 
 # ---- Python ------------------------------------------------------------------------------------------------------
@@ -97,7 +96,7 @@ def _python(expression: Expression) -> str:
 
 
 def _bare(text: str) -> str:
-    """Without the brackets that surround the whole: whoever starts with one was put in brackets whole."""
+    """Without the outer brackets. A text that starts with a bracket also ends with its partner."""
     return text[1:-1] if text.startswith("(") else text
 
 
@@ -111,18 +110,19 @@ def to_sql(steps: Steps) -> str:
     casts any text to a number, and compares the number with the text as numbers only if it is one: hence the last test.
     """
     flat = _flat_sql(steps)
-    guard = f"{SCORE} >= 0 AND {SCORE} <= 1 AND {SCORE} = score"
+    guard = f"{SCORE_AS_DOUBLE} >= 0 AND {SCORE_AS_DOUBLE} <= 1 AND {SCORE_AS_DOUBLE} = score"
     return f"CASE WHEN {guard} THEN {_stepwise_sql(steps) if flat is None else flat} END"
 
 
 def _flat_sql(steps: Steps) -> str | None:
     """The steps written into one another; None if that is long, or a table would be looked up in a whole formula."""
-    texts = {"score": SCORE}
+    texts = {"score": SCORE_AS_DOUBLE}
     for name, expression in steps:
-        if isinstance(expression, tuple) and expression[0] in {"lookup", "interpolate"} and expression[1] != "score":
+        kind = expression[0] if isinstance(expression, tuple) else ""
+        if kind in {"lookup", "interpolate"} and expression[1] != "score":  # type: ignore[index]  # it is a tuple
             return None
         texts[name] = _sql(expression, texts)
-        if len(texts[name]) > FLAT and expression[0] != "lookup":
+        if len(texts[name]) > LONGEST_FLAT_SQL and kind != "lookup":
             return None
     return texts[steps[-1][0]]
 
@@ -135,10 +135,10 @@ def _stepwise_sql(steps: Steps) -> str:
     *before, (_, result) = steps
     tables, known, source = [], "", ""
     for name, expression in before:
-        text = _sql(expression, {"score": SCORE})
+        text = _sql(expression, {"score": SCORE_AS_DOUBLE})
         tables.append(f"step_{name} AS MATERIALIZED (SELECT {known}{text} AS {name}{source})")
         known, source = f"{known}{name}, ", f" FROM step_{name}"
-    return f"(WITH {', '.join(tables)} SELECT {_sql(result, {'score': SCORE})}{source})"
+    return f"(WITH {', '.join(tables)} SELECT {_sql(result, {'score': SCORE_AS_DOUBLE})}{source})"
 
 
 def _sql(expression: Expression, texts: dict[str, str]) -> str:
@@ -177,13 +177,7 @@ def _sql_line(place: str, values: list[str]) -> str:
     return f"CASE WHEN {place} < 0e0 THEN {values[0]}{''.join(whens)} ELSE {values[-1]} END"
 
 
-# ---- JSON --------------------------------------------------------------------------------------------------------
-
-
-def to_json(steps: Steps, numbers: dict[str, Any]) -> str:
-    """The numbers, and the steps in order, each ``[name, expression]``; the last one is the forecast."""
-    data = {"format": "calibeat/map", "version": 1, "input": "score", "domain": [0, 1], "numbers": numbers}
-    return json.dumps({**data, "steps": steps}, allow_nan=False)
+# ---- what a user gets ---------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -230,14 +224,20 @@ class Export:
 
     @property
     def json(self) -> str:
-        """The numbers and the steps as JSON."""
-        return to_json(self.steps, self.numbers)
+        """The numbers, and the steps in order, each ``[name, expression]``; the last one is the forecast."""
+        data = {"format": "calibeat/map", "version": 1, "input": "score", "domain": [0, 1], "numbers": self.numbers}
+        return json.dumps({**data, "steps": self.steps}, allow_nan=False)
 
     def onnx(self) -> bytes:
         """An ONNX model of the scaling: input ``score``, output ``forecast``, vectors of doubles of any length.
 
         NaN where the score is NaN or outside [0, 1]. Floats of single precision must be cast to doubles before, and a
         column of shape (n, 1) made a vector: runtimes refuse them.
+
+        Raises
+        ------
+        InvalidInput : the method does more than scale.
+        MissingExtra : the package onnx is not installed.
         """
         return _onnx(self.numbers)
 
@@ -313,3 +313,131 @@ def _onnx(numbers: dict[str, Any]) -> bytes:
     )
     checker.check_model(model)
     return bytes(model.SerializeToString())
+
+
+# ---- many classes ----------------------------------------------------------------------------------------------------
+
+_READ = '''def calibrate(scores):
+    """K scores in, K probabilities out."""
+    if len(scores) != K or not all(-1e300 < s < 1e300 for s in scores):
+        raise ValueError(f"scores must be {K} finite numbers")
+    if LOGITS:
+        scores = _softmax(list(scores))
+    elif min(scores) < 0.0 or abs(sum(scores) - 1.0) > 1e-6:
+        raise ValueError("scores must be 0 or more and sum to 1")
+    total = math.fsum(scores)
+    scores = [s / total for s in scores]
+    g = [max(s, FLOOR) for s in scores]
+    total = math.fsum(g)
+    f, x = [v / total for v in g], [math.log(v) for v in g]
+'''
+
+_MULTI = """    u = [1.0 if s <= FLOOR else 0.0 for s in scores]
+    o = _softmax([SLOPE * v for v in x])
+    m = [LANE_WEIGHTS[4] * f[k] + LANE_WEIGHTS[5] * o[k] for k in range(K)]
+    for (a, c, d), b, w in zip(SHARED, BIASES, LANE_WEIGHTS):
+        e = _softmax([a * x[k] + c * f[k] + d * u[k] + b[k] for k in range(K)])
+        m = [m[k] + w * e[k] for k in range(K)]
+    s = _normalised([m[k] * _interpolated(KNOTS, FACTORS[k], m[k]) for k in range(K)])
+    stages = [m, s]
+    if CONFUSION:
+        kappa = CONFUSION[max(range(K), key=lambda k: scores[k])]
+        stages.append(_normalised([s[k] * kappa[k] for k in range(K)]))
+    c = [math.fsum(v * stage[k] for v, stage in zip(STAGE_WEIGHTS, stages)) for k in range(K)]
+    i = max(range(K), key=lambda k: c[k])
+    rest = math.fsum(c[k] for k in range(K) if k != i)
+    C, D = _inside(c[i] / (c[i] + rest)), _inside(rest / (c[i] + rest))
+    odds = D * math.exp(-_interpolated([k / 10 for k in range(11)], OFFSETS, C))
+    t, t_rest = _inside(C / (C + odds)), _inside(odds / (C + odds))
+    scale = (TOP_WEIGHTS[0] * D + TOP_WEIGHTS[1] * t_rest) / rest
+    p = [v * scale for v in c]
+    p[i] = TOP_WEIGHTS[0] * C + TOP_WEIGHTS[1] * t
+    return [(GUARD_WEIGHTS[0] * p[k] + GUARD_WEIGHTS[1] * o[k] + FLOOR) / (1.0 + K * FLOOR) for k in range(K)]
+"""
+
+_HELPERS = """
+
+def _softmax(z):
+    top = max(z)
+    e = [math.exp(max(v - top, -700.0)) for v in z]
+    total = math.fsum(e)
+    return [v / total for v in e]
+
+
+def _normalised(values):
+    total = math.fsum(values)
+    return [v / total for v in values]
+
+
+def _inside(p):
+    return min(max(p, FLOOR), 1.0 - FLOOR)
+
+
+def _interpolated(knots, values, at):
+    for j in range(1, len(knots)):
+        if at <= knots[j] or j == len(knots) - 1:
+            h = min((at - knots[j - 1]) / (knots[j] - knots[j - 1]), 1.0)
+            return (1.0 - h) * values[j - 1] + h * values[j]
+"""
+
+_PAIR = '''
+
+_of_the_second = calibrate
+
+
+def calibrate(scores):
+    """Two scores in, two probabilities out."""
+    first, second = scores
+    if LOGITS:
+        first, second = (math.exp(s - max(scores)) for s in scores)
+    elif min(scores) < 0.0 or abs(first + second - 1.0) > 1e-6:
+        raise ValueError("scores must be 0 or more and sum to 1")
+    p = _of_the_second(second / (first + second))
+    return [1.0 - p, p]
+'''
+
+
+@dataclass(frozen=True)
+class MultiExport:
+    """What `MultiCalibrator.export` gives: the present map as numbers, and as text in Python and JSON.
+
+    Attributes
+    ----------
+    numbers : the map as plain numbers, by name; `docs/multiclass.md` has the equations.
+    python : source of a function ``calibrate(scores)``, which needs `math` and nothing else.
+    json : the numbers, with the method and the classes.
+
+    The Python source agrees with `MultiCalibrator.predict_many` to 1e-12. Nothing is learnt in a copy: export again
+    when the stream has moved.
+
+    >>> from calibeat import MultiCalibrator
+    >>> cal = MultiCalibrator(3)
+    >>> P = cal.run([[0.2, 0.5, 0.3], [0.1, 0.1, 0.8]] * 20, [0, 2] * 20)
+    >>> space = {}
+    >>> exec(cal.export().python, space)
+    >>> ours, theirs = cal.peek([0.2, 0.5, 0.3]).tolist(), space["calibrate"]([0.2, 0.5, 0.3])
+    >>> max(abs(p - q) for p, q in zip(ours, theirs)) < 1e-12
+    True
+    """
+
+    numbers: dict[str, Any]
+    classes: tuple[Any, ...]
+    method: str
+    logits: bool
+    pair: str | None = None
+
+    @property
+    def python(self) -> str:
+        """A Python function ``calibrate(scores)``."""
+        if self.pair is not None:
+            return f"{self.pair.rstrip()}\n\n\nLOGITS = {self.logits}\n{_PAIR}"
+        constants = "".join(f"{name.upper()} = {value!r}\n" for name, value in self.numbers.items())
+        body = {"raw": "    return f\n", "ots": "    return _softmax([SLOPE * v for v in x])\n", "multi": _MULTI}
+        head = f"import math\n\nK, LOGITS, FLOOR = {len(self.classes)}, {self.logits}, {EPS!r}\n{constants}\n\n"
+        return head + _READ + body[self.method] + _HELPERS
+
+    @property
+    def json(self) -> str:
+        """The numbers, the method and the classes as JSON."""
+        data = {"format": "calibeat/multi-map", "version": 1, "method": self.method, "classes": list(self.classes)}
+        return json.dumps({**data, "logits": self.logits, "numbers": self.numbers})

@@ -44,7 +44,7 @@ from calibeat._util.check import (
 from calibeat._util.columns import like, to_array
 from calibeat._util.extras import need
 from calibeat._util.types import Vector
-from calibeat.stream.forecast import Forecast
+from calibeat.core.receipt import Forecast
 
 from .errors import InvalidInput, OutcomeConflict, UnknownForecast
 

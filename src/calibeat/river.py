@@ -20,11 +20,10 @@ from ._util.check import check_score, check_whole, shown
 from ._util.extras import missing
 from .core.calibeating import bin_of
 from .core.method import Method
+from .core.receipt import Forecast, MultiForecast
+from .hosts.calibrator import Calibrator
+from .hosts.multi import METHODS, MultiCalibrator
 from .metrics import of_bins
-from .multi.calibrator import METHODS, MultiCalibrator
-from .multi.forecast import MultiForecast
-from .stream.calibrator import Calibrator
-from .stream.forecast import Forecast
 
 try:
     from river import base, linear_model, metrics

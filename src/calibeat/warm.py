@@ -6,10 +6,8 @@ import numpy as np
 
 from calibeat.core.jit import compiling_at_once
 from calibeat.hosts.bank import warm_bank
-from calibeat.multi.bank import MultiBank
-from calibeat.multi.calibrator import MultiCalibrator
-from calibeat.multi.vector import load_single
-from calibeat.stream.dispatch import warm_streams
+from calibeat.hosts.dispatch import warm_streams
+from calibeat.hosts.multi import MultiBank, MultiCalibrator, load_single
 
 
 def warm_up(*, bank: bool = False, multi: bool = False) -> None:

@@ -16,11 +16,11 @@ from interrupts import Interrupts
 import calibeat
 from calibeat import AUTO, HOPS, OPS, TOPS, Bank, Forecast, Method, Monitor
 from calibeat.hosts.bank import Member, Members, Undo
+from calibeat.hosts.dispatch import SINGLE
 from calibeat.hosts.keys import check_index
 from calibeat.hosts.rows import RowStore
 from calibeat.hosts.threads import retry_interrupted
 from calibeat.monitor.monitors import Monitors
-from calibeat.stream.dispatch import SINGLE
 
 
 def break_off_everywhere(
@@ -294,7 +294,7 @@ def watched() -> tuple[Bank, list[Forecast]]:
 @pytest.mark.parametrize("which", [0, 2, 3], ids=["first", "held", "latest"])
 def test_what_a_key_learns_its_monitor_learns(which: int, plain: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     if plain:
-        monkeypatch.setattr("calibeat.stream.calibrator.single_kernels", lambda: SINGLE)
+        monkeypatch.setattr("calibeat.hosts.calibrator.single_kernels", lambda: SINGLE)
 
     def act(pair: Any) -> None:
         pair[0].update("a", pair[1][which], 1)

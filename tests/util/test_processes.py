@@ -19,7 +19,7 @@ import pytest
 import calibeat.hosts.bank
 from calibeat import Bank, Calibrator, Forecast, Monitor, UnknownForecast
 from calibeat._util import processes as forks
-from calibeat.stream.dispatch import SINGLE
+from calibeat.hosts.dispatch import SINGLE
 
 pytestmark = [
     pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here"),
@@ -63,7 +63,7 @@ def refused(work: Callable[[], Any]) -> bool:
 
 @pytest.fixture
 def plain(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("calibeat.stream.calibrator.single_kernels", lambda: SINGLE)
+    monkeypatch.setattr("calibeat.hosts.calibrator.single_kernels", lambda: SINGLE)
 
 
 @pytest.fixture
@@ -114,7 +114,7 @@ def test_a_calibrator_and_its_copy_in_a_child_refuse_each_other(kind: str) -> No
 
 @pytest.mark.usefixtures("alone")
 @pytest.mark.parametrize("plainly", [False, True])
-def test_the_first_call_in_a_child_begins_a_new_life(plainly: bool, request: pytest.FixtureRequest) -> None:
+def test_the_first_call_in_a_child_begins_a_new_generation(plainly: bool, request: pytest.FixtureRequest) -> None:
     if plainly:
         request.getfixturevalue("plain")
     cal, twin = Calibrator("auto"), Calibrator("auto")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
 from calibeat.errors import SnapshotMismatch
@@ -20,8 +20,16 @@ def seal(format_name: str, version: int, state: dict[str, Any]) -> str:
     return json.dumps({**state, "checksum": checksum(state)}, allow_nan=False)
 
 
-def unseal(format_name: str, version: int, fields: Sequence[str], text: str | bytes) -> dict[str, Any]:
+def unseal(
+    format_name: str,
+    version: int,
+    fields: Sequence[str],
+    text: str | bytes,
+    check: Callable[[dict[str, Any]], object] | None = None,
+) -> dict[str, Any]:
     """Text -> state with exactly these fields; anything else is a `SnapshotMismatch` that says what is wrong.
+
+    `check` sees the state before the checksum is compared, and may say more precisely what is wrong.
 
     >>> unseal("example", 1, ["row"], seal("example", 1, {"row": [0.5]}))
     {'row': [0.5]}
@@ -36,6 +44,8 @@ def unseal(format_name: str, version: int, fields: Sequence[str], text: str | by
         raise SnapshotMismatch(f"snapshot must have the field {missing[0]!r}, got {', '.join(state)}")
     if unknown := [field for field in state if field not in wanted]:
         raise SnapshotMismatch(f"snapshot must have no field but {', '.join(wanted)}, got {unknown[0]!r:.60}")
+    if check is not None:
+        check(state)
     given = state.pop("checksum")
     if given != checksum(state):
         raise SnapshotMismatch(

@@ -33,7 +33,6 @@ from calibeat.errors import InvalidInput
 
 from .algebra import sigmoid
 from .features import Beta
-from .formula import LARGEST_EXPONENT, Expression, Formula, at_the_clip, clamped, not_below, sigmoid_of
 from .jit import compilable, large_kernel
 from .layout import (
     BEND,
@@ -58,7 +57,18 @@ from .layout import (
     WEIGHT,
 )
 from .learners import LANES, ons_step
-from .parts import Columns, Features, Learner
+from .parts import (
+    LARGEST_EXPONENT,
+    Columns,
+    Expression,
+    Features,
+    Formula,
+    Learner,
+    at_the_clip,
+    clamped,
+    not_below,
+    sigmoid_of,
+)
 from .receipt import EXPERT, HORIZON_LANE, LANE, PAPER_LANE, SCORE, SEEN
 
 # ---- weights --------------------------------------------------------------------------------------------------------

@@ -14,10 +14,9 @@ from calibeat._util.check import check_choice, check_scale, check_whole
 from calibeat._util.types import Vector
 from calibeat.errors import InvalidInput
 
-from .formula import Formula
 from .jit import compilable
 from .layout import BINS, GROUPS, OWN, PRIOR
-from .parts import Calibeater, Features
+from .parts import Calibeater, Features, Formula
 
 KEEP, TRACK, HEDGE, SPLINE = 0.0, 1.0, 2.0, 3.0
 

@@ -22,10 +22,9 @@ from calibeat._util.check import check_interval, check_start
 from calibeat._util.types import Vector
 
 from .fit import refit_scaling
-from .formula import LARGEST_EXPONENT, Expression, Formula, clamped, odds, sigmoid_of
 from .jit import compilable
 from .layout import SCORE_CLIP, D
-from .parts import Features
+from .parts import LARGEST_EXPONENT, Expression, Features, Formula, clamped, odds, sigmoid_of
 
 RAW, PLATT, BETA, TEMPERATURE, HISTOGRAM = 0.0, 1.0, 2.0, 3.0, 4.0
 

@@ -13,11 +13,15 @@ A part is a frozen dataclass of hyper-parameters beside its kernel functions. It
 =======================  =============================================================================================
 
 A class with a `code` registers itself in `PARTS` under its name in lower case, so nothing else has to list it.
+
+A frozen method is a `Formula`: named steps from the score to the forecast. `calibeat.export` prints them, and lists the
+operators. An expression is a number, the name of an earlier step, or a tuple such as ``("*", 2.0, ("ln", "f"))``.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 import numpy as np
@@ -26,12 +30,65 @@ import numpy.typing as npt
 from calibeat._util.types import Vector
 from calibeat.errors import InvalidInput
 
-from .formula import Formula
 from .layout import CALIBEATER, FEATURES, LEARNER, THETA
 
 Columns = dict[str, npt.NDArray[Any]]
+Expression = float | str | tuple[Any, ...]
 
 PARTS: dict[str, dict[str, type[Part]]] = {"features": {}, "learner": {}, "calibeater": {}, "guard": {}}
+LARGEST_EXPONENT = 700.0  # beyond it e^z is no float any more
+
+
+# ---- the frozen formula ---------------------------------------------------------------------------------------------
+
+
+@dataclass
+class Formula:
+    """The numbers of the map by name, and its steps in their order."""
+
+    numbers: dict[str, Any] = field(default_factory=dict)
+    steps: list[tuple[str, Expression]] = field(default_factory=list)
+
+    def add(self, name: str, expression: Expression) -> None:
+        """One more step."""
+        self.steps.append((name, expression))
+
+    def has(self, name: str) -> bool:
+        """Whether there is a step of this name."""
+        return any(known == name for known, _ in self.steps)
+
+    @property
+    def last(self) -> str:
+        """The name of the last step."""
+        return self.steps[-1][0]
+
+
+def odds(f: str) -> Expression:
+    """f / (1 - f)"""
+    return ("/", f, ("-", 1.0, f))
+
+
+def sigmoid_of(z: Expression) -> Expression:
+    """1 / (1 + e^-z)"""
+    return ("/", 1.0, ("+", 1.0, ("exp", ("-", 0.0, z))))
+
+
+def clamped(p: Expression, low: float, high: float) -> Expression:
+    """p, not below low and not above high."""
+    return ("clamp", p, low, high)
+
+
+def not_below(z: Expression, least: float) -> Expression:
+    """z, or the least value that is allowed."""
+    return ("if<=", z, least, least, z)
+
+
+def at_the_clip(clip: float, low: Expression, high: Expression, between: Expression) -> Expression:
+    """One expression for scores at the lower clip, one at the upper clip, one for those between."""
+    return ("if<=", "f", clip, low, ("if>=", "f", 1.0 - clip, high, between))
+
+
+# ---- the parts ------------------------------------------------------------------------------------------------------
 
 
 class Part:

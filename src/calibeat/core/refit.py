@@ -17,11 +17,10 @@ from calibeat._util.types import Vector
 from calibeat.errors import InvalidInput
 
 from .features import HISTOGRAM
-from .formula import Formula
 from .jit import compilable, rare_kernel
 from .layout import AFTER, BALL, EVERY, HISTOGRAM_BINS, THETA, WINDOW, N
 from .learners import REFIT
-from .parts import Features, Learner
+from .parts import Features, Formula, Learner
 
 MOST_EVENTS = 10**9
 

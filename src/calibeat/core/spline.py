@@ -18,10 +18,9 @@ from calibeat.errors import InvalidInput
 from .auto import EPS, LARGEST, LAZY, SHARE, check_temper, clipped, flatten, inside, likelihood, power, staleness
 from .calibeating import SPLINE
 from .features import Scaling
-from .formula import Expression, Formula, at_the_clip, clamped
 from .jit import compilable, large_kernel
 from .layout import BINS, CONTROL
-from .parts import Calibeater, Features
+from .parts import Calibeater, Expression, Features, Formula, at_the_clip, clamped
 from .receipt import EXPERT, EXPERT_SPLINE, FORECAST, SCORE, SCORE_SPLINE, SEEN, UNCONTROLLED
 
 KNOTS, X_MAX = 25, 6.0  # spline on the score's logit: knots -6, -5.5, ..., 6

@@ -41,18 +41,18 @@ from calibeat.core.jit import compilable, for_size, is_compiled, plain
 from calibeat.core.layout import N
 from calibeat.core.method import AUTO, HOPS, Method, method_named, name_of
 from calibeat.core.randomness import numbered, stream_key, uniforms_at
+from calibeat.core.receipt import Forecast
 from calibeat.core.stats import EVENTS, LAST, add_losses
 from calibeat.errors import CalibeatError, InvalidInput, OutcomeConflict, UnknownForecast, UnknownKey
+from calibeat.hosts.calibrator import Calibrator, Number
+from calibeat.hosts.dispatch import for_batch
+from calibeat.hosts.ledger import DIGITS, OPEN, ZERO, Issuer, Ledger, SettledEvents, new_generation
 from calibeat.late import due_of
 from calibeat.monitor.bets import ALARMS, FORECASTS, PAGES, Settings
 from calibeat.monitor.bets import N as OUTCOMES_READ
 from calibeat.monitor.monitor import Alarm, Monitor, last_alarm
 from calibeat.monitor.monitors import Aside, Monitors
 from calibeat.monitor.waiting import Event, Queue
-from calibeat.stream.calibrator import Calibrator, Number
-from calibeat.stream.dispatch import for_batch
-from calibeat.stream.forecast import Forecast
-from calibeat.stream.receipts import DIGITS, OPEN, ZERO, Issuer, Receipts, Settled, new_life
 
 from . import bankfile
 from .keys import Key, KeyColumn, check_key, check_keys, plain_key
@@ -577,7 +577,7 @@ class Bank:
     def set_rows(self, keys: Any, rows: Any) -> None:
         """Put rows in place, of old and of new keys: exact bytes, from `rows` of a bank of the same method.
 
-        Receipts of the forecasts that they count are accepted from then on. All rows are taken or none.
+        Ledger of the forecasts that they count are accepted from then on. All rows are taken or none.
 
         Raises
         ------
@@ -1073,8 +1073,8 @@ class Member(Calibrator):
 
     def _take_kernels(self) -> None:
         super()._take_kernels()
-        self._short: Any = self._settling
-        self._settling = None  # the calibrator would mark the record before the bank has learnt
+        self._short: Any = self._fast_update
+        self._fast_update = None  # the calibrator would mark the record before the bank has learnt
 
     def _refresh(self) -> None:
         with self._lock:
@@ -1088,7 +1088,7 @@ class Member(Calibrator):
                 self._take_row()
 
     def _sign(self) -> str:
-        self._signature = self._receipts.issuer.sign(self._bank._members.generation)
+        self._signature = self._receipts.issuer.ensure_signature(self._bank._members.generation)
         return self._signature
 
     def predict(self, score: Number) -> Forecast:
@@ -1134,7 +1134,14 @@ class Member(Calibrator):
         super().update(forecast, outcome)
 
     def _take_over(
-        self, forecast: Forecast, y: float, settled: Settled, marks: bytearray, at: int, old: bytearray, sealed: int
+        self,
+        forecast: Forecast,
+        y: float,
+        settled: SettledEvents,
+        marks: bytearray,
+        at: int,
+        old: bytearray,
+        sealed: int,
     ) -> None:
         """Put the copy of the row back, with the pool and the mark, in one step."""
         bank, store, receipts, whole = self._bank, self._bank._store, self._receipts, self._whole
@@ -1195,7 +1202,7 @@ class Members:
 
     def __init__(self, bank: Bank) -> None:
         self._bank = bank
-        self._records: dict[Key, Receipts] = {}
+        self._records: dict[Key, Ledger] = {}
         self._alive: WeakValueDictionary[Key, Member] = WeakValueDictionary()  # the members that are referenced
         self._many = self.RECORDS
         self._serving: Member | None = None
@@ -1244,7 +1251,7 @@ class Members:
                 self._shared = shared
         return stream_key(shared, key)
 
-    def receipts(self, key: Key, slot: int) -> Receipts:
+    def receipts(self, key: Key, slot: int) -> Ledger:
         """The record of a key, made if there is none."""
         found = self._records.get(key)
         if found is None:
@@ -1253,7 +1260,7 @@ class Members:
             found = self._records[key] = self._made(key, slot)
         return found
 
-    def _made(self, key: Key, slot: int) -> Receipts:
+    def _made(self, key: Key, slot: int) -> Ledger:
         store = self._bank._store
         at = slot * store.stride
         events = int(store.view[at + store.method.width + EVENTS])
@@ -1261,7 +1268,7 @@ class Members:
         generation = "" if self.generation is None else None if self.complete else self.generation
         issuer = Issuer(self._name(key), ((store.foreign_until(slot), generation),))
         outcomes = events if self.complete else int(store.view[at + N])
-        return Receipts(self._bank._method, issuer, Settled.unknown(events, outcomes, keep=_OUTCOMES_KEPT), events)
+        return Ledger(self._bank._method, issuer, SettledEvents.unknown(events, outcomes, keep=_OUTCOMES_KEPT), events)
 
     def _name(self, key: Key) -> str:
         return f"{self.fingerprint(key):016x}"
@@ -1288,7 +1295,7 @@ class Members:
         if keys:
             if not self.complete:  # what `fold` has issued for the others is good for what it was
                 self._bank._store.accept_foreign()
-            self.generation = new_life()
+            self.generation = new_generation()
         self._serving = None
         for key in keys:
             member = self._alive.pop(key, None)
@@ -1305,17 +1312,17 @@ class Members:
         if self._bank._writable:  # a bank that cannot learn takes no receipts, and its rows are not to be looked at
             for key, events in self._counts():
                 self._records[key].catch_up(events)
-                self._records[key].issuer.begin(events)
+                self._records[key].issuer.begin_generation(events)
             self._bank._store.accept_foreign()
         self._bank._store.moves += 1  # so that members look again
-        self.generation = new_life()
+        self.generation = new_generation()
 
     def take(self, other: Members) -> None:
         """The records of another bank, for keys that are here now. Both begin a new generation."""
         for key, events in other._counts():
             if self._bank._slot(key) >= 0:
                 self._records[key] = other._records[key].copy(events)
-        self.generation = new_life()
+        self.generation = new_generation()
         self.complete = self.complete and other.complete
 
     # ---- receipts of `Bank.fold`, which come and go as bytes --------------------------------------------------------
@@ -1323,7 +1330,9 @@ class Members:
     def generation_of(self, key: Key) -> int:
         """The number of the generation that issues the receipts of a key; 0 if it has none."""
         record = self._records.get(key)
-        generation = self.generation if record is None else record.issuer.sign(self.generation)[DIGITS + 1 :]
+        generation = (
+            self.generation if record is None else record.issuer.ensure_signature(self.generation)[DIGITS + 1 :]
+        )
         return int(generation or "0", 16)
 
     def check_given(self, row: int, key: Key, slot: int, event: int, generation: int) -> None:
@@ -1374,12 +1383,12 @@ class Members:
 
     def load(self, data: Any, *, complete: bool) -> None:
         """The inverse of `dump`, in a new generation."""
-        self.generation, self.complete = new_life(), complete
+        self.generation, self.complete = new_generation(), complete
         for key, state in data:
             slot = self._bank._known(key)
             events = int(self._bank._store.stats(EVENTS)[slot])
             outcomes = int(self._bank._store.matrix[slot, N])
-            self._records[key] = Receipts.load(
+            self._records[key] = Ledger.load(
                 self._bank._method, self._name(key), state, events, outcomes, keep=_OUTCOMES_KEPT
             )
 

@@ -50,7 +50,7 @@ from calibeat.core.layout import (
 from calibeat.core.learners import AIOLI, OGD, ONS
 from calibeat.core.method import Method, params_of_rows
 from calibeat.core.parts import Features
-from calibeat.core.receipt import FORECAST, HORIZON_LANE, SCORE, SEEN
+from calibeat.core.receipt import FORECAST, FORMAT, HORIZON_LANE, SCORE, SEEN
 from calibeat.core.spline import (
     ATOMS,
     COUNT,
@@ -66,10 +66,9 @@ from calibeat.core.spline import (
 )
 from calibeat.core.stats import EVENTS, LAST, LOSSES, STATS, add_losses
 from calibeat.errors import InvalidInput, OutcomeConflict, UnknownForecast
+from calibeat.hosts.dispatch import for_batch
 from calibeat.monitor.bets import Settings
 from calibeat.monitor.monitors import Monitors
-from calibeat.stream.dispatch import for_batch
-from calibeat.stream.forecast import FORMAT
 
 from .keys import EVERY, MOST_KEYS, Index, IntColumn, IntIndex, Key, KeyColumn, Seed, StringIndex, with_room
 from .pool import learn, start_row

@@ -48,8 +48,8 @@ from calibeat._util.check import check_whole, shown
 from calibeat._util.columns import like
 from calibeat._util.types import Vector
 from calibeat.core.method import Method
-from calibeat.multi.calibrator import METHODS, MultiCalibrator
-from calibeat.stream.calibrator import Calibrator
+from calibeat.hosts.calibrator import Calibrator
+from calibeat.hosts.multi import METHODS, MultiCalibrator
 
 from .scores import ROUNDING, as_probability, margin_scale, outputs, score_method
 

@@ -30,7 +30,7 @@ from calibeat.backtest.replay.contenders import Context, MethodReplay
 from calibeat.backtest.replay.late import Underway
 from calibeat.core.method import PRESETS
 from calibeat.core.randomness import stream_key, uniforms
-from calibeat.stream import history
+from calibeat.hosts import calibrator
 
 N = 240
 SCORES, OUTCOMES = drifting(N)
@@ -293,7 +293,7 @@ def test_no_method_is_charged_for_the_compiler(monkeypatch):
 
 
 def test_no_method_is_charged_for_the_compiler_of_refits(monkeypatch):
-    real, called = history.History.refit, []
+    real, called = calibrator.History.refit, []
 
     def slow_at_first(self, *arguments):
         if not called:
@@ -303,7 +303,7 @@ def test_no_method_is_charged_for_the_compiler_of_refits(monkeypatch):
         called.append(self)
         return real(self, *arguments)
 
-    monkeypatch.setattr(history.History, "refit", slow_at_first)
+    monkeypatch.setattr(calibrator.History, "refit", slow_at_first)
     scores, outcomes = drifting(300)
     once = calibeat.Method(calibeat.Platt(), calibeat.Fixed(after=100))
     result = calibeat.backtest(scores, outcomes, methods={"once": once})

@@ -15,11 +15,12 @@ from calibeat._util.words import did_you_mean
 from calibeat.backtest.read.batch import Chunk
 from calibeat.backtest.replay.contenders import Context, MethodReplay
 from calibeat.backtest.replay.late import LearningPlan
+from calibeat.core import vector as layout
+from calibeat.core import vector as loops
 from calibeat.core.jit import for_cost
 from calibeat.core.method import AUTO, params_of
 from calibeat.errors import InvalidInput, UnknownMethod
-from calibeat.multi import layout, loops
-from calibeat.multi.vector import PLAIN_SECONDS
+from calibeat.hosts.multi import PLAIN_SECONDS
 
 from . import temperature
 from .temperature import FIXED, SLIDING, Refits

@@ -17,10 +17,10 @@ from calibeat.backtest.options import Options
 from calibeat.backtest.read import arrays, arrow, guess
 from calibeat.backtest.read.batch import CHUNK, FIRST_EVENTS, Batch, Codes, Numbers, number_of
 from calibeat.backtest.read.rows import RowReader
+from calibeat.core import vector as loops
 from calibeat.core.jit import for_cost
 from calibeat.errors import InvalidInput
-from calibeat.multi import loops
-from calibeat.multi.check import MOST_CLASSES
+from calibeat.hosts.multi import MOST_CLASSES
 
 from .names import Labels, class_names, score_columns
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from calibeat._util.types import Ints, Vector
 from calibeat.core.auto import EPS
 from calibeat.core.jit import compilable, large_kernel
-from calibeat.multi.softmax import softmax
+from calibeat.core.vector import softmax
 
 MOST = 100.0  # of A: where every label is the top class, nothing else would end the fit
 SLOPE, LEARNT = 0, 1  # of the state

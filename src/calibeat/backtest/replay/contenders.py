@@ -18,10 +18,10 @@ from calibeat.core.layout import CELLS, N
 from calibeat.core.loops import NO_SLOTS, place_before, run, run_late
 from calibeat.core.method import AUTO, BM, PRESETS, Method, method_named, name_of
 from calibeat.errors import InvalidInput
+from calibeat.hosts.calibrator import History
+from calibeat.hosts.dispatch import for_batch
 from calibeat.hosts.pool import pool_late_rows, pool_rows
 from calibeat.rivals import READY, READY_ABOUT, Rival, is_rival, maker_of, play
-from calibeat.stream.dispatch import for_batch
-from calibeat.stream.history import History
 
 from .late import LearningPlan
 

@@ -11,8 +11,8 @@ from conftest import JIT_OFF
 from multi_streams import calibrate
 
 from calibeat import MultiCalibrator
+from calibeat.core import vector
 from calibeat.core.jit import compiled, plain
-from calibeat.multi import kernel, layout
 
 VECTORS = golden.multi()
 
@@ -87,14 +87,14 @@ def test_long_streams_stay_finite(kind: str, K: int) -> None:
     forecasts, row = calibrate(*streams[kind])
     assert np.isfinite(row).all() and np.isfinite(forecasts).all()
     assert np.abs(forecasts.sum(axis=1) - 1.0).max() <= 1e-12
-    layout.check_row(layout.MULTI, K, [*row, 0.0, 1.0], n)
-    w = row[layout.W : layout.W + 6]
+    vector.check_row(vector.MULTI, K, [*row, 0.0, 1.0], n)
+    w = row[vector.W : vector.W + 6]
     assert w.min() >= 0.4 / (6 * n)
 
 
 def test_evidence_survives_any_ratio() -> None:
     """A forecast of 1e-304 after a product of 1e-90 is no number of its own."""
     row = np.array([0.0, 0.0, 0.0, 1e-90])
-    compiled(kernel.compound)(row, 2, 1e-304)
-    compiled(kernel.compound)(row, 2, 1e-20)
+    compiled(vector.compound)(row, 2, 1e-304)
+    compiled(vector.compound)(row, 2, 1e-20)
     assert row[2] + np.log(row[3]) == pytest.approx((-90 - 304 - 20) * np.log(10.0))

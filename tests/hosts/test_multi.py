@@ -12,7 +12,8 @@ import pytest
 from conftest import JIT_OFF
 
 from calibeat import AUTO, Calibrator, InvalidInput, MultiCalibrator, MultiForecast, OutcomeConflict, UnknownForecast
-from calibeat.multi import layout, vector
+from calibeat.core import vector
+from calibeat.hosts import multi
 
 CLASSES = ["cat", "dog", "bird"]
 METHODS = ["raw", "ots", "multi"]
@@ -223,8 +224,8 @@ def test_the_row(method: str, width: int) -> None:
 
 @pytest.mark.parametrize(("K", "width"), [(3, 153), (10, 475), (26, 1947), (64, 9547), (100, 2075), (1000, 20075)])
 def test_widths(K: int, width: int) -> None:
-    assert layout.width(layout.MULTI, K) == width
-    assert layout.receipt_width(layout.MULTI, K) == 2 * K + 2
+    assert vector.width(vector.MULTI, K) == width
+    assert vector.receipt_width(vector.MULTI, K) == 2 * K + 2
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -267,7 +268,7 @@ def test_threads_may_share_it() -> None:
         thread.join()
     assert (cal.events, cal.outcomes) == (200, 200)
     assert sorted(f.event for f in kept) == list(range(200))
-    layout.check_row(layout.MULTI, 3, cal._stream.row, 200)
+    vector.check_row(vector.MULTI, 3, cal._stream.row, 200)
 
 
 def test_all_or_nothing() -> None:
@@ -282,12 +283,12 @@ def test_all_or_nothing() -> None:
 
 
 def test_many_single_events_may_take_the_compiled_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(vector, "PLAIN_WORK", 30)
+    monkeypatch.setattr(multi, "PLAIN_WORK", 30)
     scores, labels = multi_streams.random(40, 3)
     cal = MultiCalibrator(3)
     P = multi_streams.by_event(cal, scores, labels)
     np.testing.assert_array_equal(P, MultiCalibrator(3).run(scores, labels))
-    vector.load_single()
+    multi.load_single()
 
 
 def test_copies_and_repr() -> None:

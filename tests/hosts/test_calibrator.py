@@ -31,7 +31,7 @@ from calibeat import (
 from calibeat.core.algebra import solve
 from calibeat.core.method import PRESETS, name_of
 from calibeat.core.refit import Histogram
-from calibeat.stream import history as history_module
+from calibeat.hosts import calibrator
 
 
 def test_widths_are_the_ones_promised() -> None:
@@ -128,7 +128,7 @@ def test_separated_beyond_what_floats_can_tell() -> None:
 
 
 def test_history_is_let_go(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(history_module, "_SLACK", 30)
+    monkeypatch.setattr(calibrator, "_STALE_EVENTS", 30)
     scores, outcomes = STREAMS["random"]()
     for method in (SWPS, Method(Histogram(), FTL(every=5, after=10, window=20))):
         window = method.learner.window
@@ -157,7 +157,7 @@ def test_a_broken_off_run_has_not_happened(monkeypatch: pytest.MonkeyPatch) -> N
         row[:] = 7.0
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("calibeat.stream.calibrator.for_batch", lambda *_: interrupted)
+    monkeypatch.setattr("calibeat.hosts.calibrator.for_batch", lambda *_: interrupted)
     with pytest.raises(KeyboardInterrupt):
         calibrator.run([0.5], [1])
     assert calibrator.to_json() == before
@@ -181,7 +181,7 @@ def test_a_run_that_is_broken_off_while_it_is_put_in_place_has_not_happened(monk
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr("calibeat.stream.receipts.Settled.after_all", broken)
+        patch.setattr("calibeat.hosts.ledger.SettledEvents.after_all", broken)
         with pytest.raises(KeyboardInterrupt):
             calibrator.run([0.5], [1])
     assert calibrator.to_json() == before

@@ -25,7 +25,7 @@ from calibeat import (
     OutcomeConflict,
     UnknownForecast,
 )
-from calibeat.stream import receipts as settled_module
+from calibeat.hosts import ledger
 
 
 @pytest.fixture
@@ -117,7 +117,7 @@ def test_events_of_a_batch_are_settled_too() -> None:
 
 @pytest.mark.parametrize("keep", [4096, 5])
 def test_outcomes_that_come_in_any_order_and_several_times(keep: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(settled_module, "KEEP", keep)
+    monkeypatch.setattr(ledger, "KEPT_EVENTS", keep)
     rng = np.random.default_rng(3)
     cal, once = Calibrator("ops"), Calibrator("ops")
     known: dict[int, int] = {}
@@ -139,8 +139,8 @@ def test_outcomes_that_come_in_any_order_and_several_times(keep: int, monkeypatc
 
 
 def test_what_is_older_than_the_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(settled_module, "MOST", 100)
-    monkeypatch.setattr(settled_module, "KEEP", 10)
+    monkeypatch.setattr(ledger, "MOST_MARKS", 100)
+    monkeypatch.setattr(ledger, "KEPT_EVENTS", 10)
     cal = Calibrator(OPS)
     first, *others = [cal.predict(0.5) for _ in range(300)]
     for receipt in others[:30]:
@@ -161,7 +161,7 @@ def test_outcomes_in_order_are_remembered_in_little_room_however_late() -> None:
     waiting = [cal.predict(0.5) for _ in range(20_000)]
     for receipt in waiting[:15_000]:
         cal.update(receipt, 1)
-    assert len(cal._receipts.settled.span[1]) <= 2 * settled_module.KEEP + 1
+    assert len(cal._receipts.settled.span[1]) <= 2 * ledger.KEPT_EVENTS + 1
     assert len(cal.to_json()) < 3000
     cal.update(waiting[0], 0)  # before the last 4,096: known to be learnt, which one is forgotten
     refused(cal, lambda: cal.update(waiting[14_000], 0), "already learnt, 1, got 0", OutcomeConflict)
@@ -224,7 +224,7 @@ def test_restarts_without_end_leave_a_bounded_trace() -> None:
     for _ in range(200):
         cal = Calibrator.from_json(cal.to_json())
         cal.predict(0.5)
-    assert len(cal._receipts.issuer.lives) <= 64 and len(cal.to_json()) < 5000
+    assert len(cal._receipts.issuer.generations) <= 64 and len(cal.to_json()) < 5000
     cal.update(first, 1)
     assert cal.outcomes == 1
 

@@ -8,16 +8,16 @@ import numpy as np
 import pytest
 
 from calibeat import InvalidInput
-from calibeat.stream import receipts as settled_module
-from calibeat.stream.receipts import CLOSED, ONE, OPEN, ZERO, Settled
+from calibeat.hosts import ledger
+from calibeat.hosts.ledger import CLOSED, ONE, OPEN, ZERO, SettledEvents
 
 
 @pytest.mark.parametrize(("keep", "most"), [(4096, 4_194_304), (3, 4_194_304), (3, 40)])
 @pytest.mark.parametrize("seed", range(5))
 def test_it_knows_what_a_dictionary_knows(keep: int, most: int, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(settled_module, "MOST", most)
+    monkeypatch.setattr(ledger, "MOST_MARKS", most)
     rng = np.random.default_rng(seed)
-    settled, known, events = Settled(keep=keep), dict[int, int](), 0
+    settled, known, events = SettledEvents(keep=keep), dict[int, int](), 0
     for _ in range(300):
         if rng.random() < 0.1:  # a batch, of which some outcomes never come
             marks = rng.choice([OPEN, ZERO, ONE], 20, p=[0.2, 0.4, 0.4]).astype(np.uint8)
@@ -31,7 +31,7 @@ def test_it_knows_what_a_dictionary_knows(keep: int, most: int, seed: int, monke
             settled.settle(event, outcome)
             known[event] = ZERO + outcome
         if rng.random() < 0.1:
-            settled = Settled.load(settled.dump(), events, len(known), keep=keep)
+            settled = SettledEvents.load(settled.dump(), events, len(known), keep=keep)
         oldest = next(event for event in range(settled.given_up, events + 1) if event not in known)
         top = max(known, default=-1) + 1
         for event in range(events):
@@ -48,12 +48,12 @@ def test_it_knows_what_a_dictionary_knows(keep: int, most: int, seed: int, monke
 
 def test_it_does_not_matter_how_the_marks_came() -> None:
     marks = np.array([ZERO, ONE, OPEN, ONE, OPEN, ZERO] * 50, dtype=np.uint8)
-    whole, single = Settled(keep=4).after(0, marks), Settled(keep=4)
+    whole, single = SettledEvents(keep=4).after(0, marks), SettledEvents(keep=4)
     for event, mark in enumerate(marks):
         if mark:
             single.settle(event, int(mark) - ZERO)
-    assert whole.dump() == single.dump() == Settled.load(single.dump(), 300, 200, keep=4).dump()
-    assert whole.overtaken() and not Settled().overtaken()
+    assert whole.dump() == single.dump() == SettledEvents.load(single.dump(), 300, 200, keep=4).dump()
+    assert whole.overtaken() and not SettledEvents().overtaken()
     assert single.with_outcome(5000, 1).mark(5000) == ONE and single.mark(5000) == OPEN
     single.reopen(299)
     single.reopen(10**6)
@@ -64,7 +64,7 @@ def test_it_does_not_matter_how_the_marks_came() -> None:
 @pytest.mark.parametrize("before", ["", "2", "23232323", "2320", "20323233", "0"])
 @pytest.mark.parametrize("unknown", [0, 50])  # forecasts after those without a mark
 def test_of_a_long_batch_only_the_end_is_looked_at(length: int, before: str, unknown: int) -> None:
-    settled = Settled(2, keep=4).after(2, np.array([int(mark) for mark in before], dtype=np.uint8))
+    settled = SettledEvents(2, keep=4).after(2, np.array([int(mark) for mark in before], dtype=np.uint8))
     settled.given_up = 1
     event, outcomes = 2 + len(before) + unknown, np.resize([1.0, 0.0, 1.0], length)
     marks = (outcomes + ZERO).astype(np.uint8)
@@ -72,7 +72,7 @@ def test_of_a_long_batch_only_the_end_is_looked_at(length: int, before: str, unk
 
 
 def test_what_was_let_go_is_not_written_to_any_more() -> None:
-    settled = Settled()
+    settled = SettledEvents()
     first, old, _ = settled.span
     for event in range(100):
         settled.settle(event, 1)
@@ -98,4 +98,4 @@ def test_what_was_let_go_is_not_written_to_any_more() -> None:
 )
 def test_what_cannot_be(data: Any) -> None:
     with pytest.raises(InvalidInput, match="settled"):
-        Settled.load(data, events=10, outcomes=3)
+        SettledEvents.load(data, events=10, outcomes=3)

@@ -11,7 +11,7 @@ from conformance import same
 from streams import STREAMS, variants
 
 from calibeat import FTL, OPS, Calibrator, Fixed, Histogram, Method, Platt, SnapshotMismatch
-from calibeat.stream.calibrator import _checksum
+from calibeat._util.sealed import checksum as _checksum
 
 
 @pytest.fixture

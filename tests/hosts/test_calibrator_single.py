@@ -11,20 +11,20 @@ from streams import STREAMS, variants
 
 from calibeat import AUTO, HOPS, OPS, Calibrator, Forecast
 from calibeat.core import kernel
-from calibeat.stream.dispatch import SINGLE, box
+from calibeat.hosts.dispatch import SINGLE, box
 
 
 def short_way(calibrator: Calibrator) -> None:
     """Serve single events as if the kernels were compiled: by one call each, here of the plain bodies."""
-    spec, row, asked, receipt = calibrator._spec, calibrator._row, calibrator._asked, calibrator._receipt
-    calibrator._asking = box(SINGLE), spec, row, asked, receipt, tuple if len(receipt) else None
-    calibrator._settling = box(SINGLE), spec, row, asked, receipt
+    spec, row, shared, receipt = calibrator._spec, calibrator._row, calibrator._shared, calibrator._receipt
+    calibrator._fast_predict = box(SINGLE), spec, row, shared, receipt, tuple if len(receipt) else None
+    calibrator._fast_update = box(SINGLE), spec, row, shared, receipt
     calibrator._is_plain = False
 
 
 @pytest.mark.parametrize("method", [OPS, AUTO], ids=["ops", "auto"])
 def test_the_short_way_has_the_same_bits(method: object, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("calibeat.stream.calibrator.single_kernels", lambda: SINGLE)
+    monkeypatch.setattr("calibeat.hosts.calibrator.single_kernels", lambda: SINGLE)
     scores, outcomes = (column[:150] for column in STREAMS["drifting"]())
     long, short = Calibrator(method), Calibrator(method)
     short_way(short)
@@ -50,11 +50,11 @@ def test_the_short_way_is_shut_while_others_are_at_work() -> None:
     cal = Calibrator(AUTO)
     short_way(cal)
     forecast = cal.predict(0.3)
-    cal._asked[kernel.SHUT] = 1.0
-    answer = SINGLE[0](cal._spec, cal._row, 0.3, cal._asked, cal._receipt)
+    cal._shared[kernel.SHUT] = 1.0
+    answer = SINGLE[0](cal._spec, cal._row, 0.3, cal._shared, cal._receipt)
     assert answer[-1] == -1 and cal.events == 1
     first, marks, _ = cal._receipts.settled.span
-    assert not SINGLE[1](cal._spec, cal._row, 0, 1.0, cal._asked, cal._receipt, marks, first)
+    assert not SINGLE[1](cal._spec, cal._row, 0, 1.0, cal._shared, cal._receipt, marks, first)
     done = threading.Event()
 
     def work() -> None:
@@ -79,7 +79,7 @@ def test_a_forecast_that_another_thread_wrote_over_is_made_again() -> None:
             made[0] = cal.predict(0.9)  # as another thread might, between the forecast and this line
         return tuple(receipt)  # type: ignore[arg-type]
 
-    cal._asking = *cal._asking[:-1], meddling
+    cal._fast_predict = *cal._fast_predict[:-1], meddling
     forecast = cal.predict(0.3)
     first, second = alone.predict(0.3), alone.predict(0.9)
     assert tuple(forecast) == tuple(first) and tuple(made[0]) == tuple(second) and cal.events == 2
@@ -107,10 +107,10 @@ def test_peek_says_what_predict_will_say(name: str) -> None:
 
 
 def test_without_the_interpreters_lock_the_long_way_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("calibeat.stream.calibrator._ONE_AT_A_TIME", False)
+    monkeypatch.setattr("calibeat.hosts.calibrator._ONE_AT_A_TIME", False)
     monkeypatch.setattr(Calibrator, "_is_plain", False, raising=False)
     cal = Calibrator(HOPS)
-    assert cal._asking is None
+    assert cal._fast_predict is None
     cal.update(cal.predict(0.5), 1)
     assert cal.outcomes == 1
 

@@ -1,13 +1,12 @@
-"""The host of one stream: it keeps the row, the history where a refit needs one, and checks what comes in.
+"""The host of one stream: `Calibrator` keeps the row, the ledger and what a refit needs, and checks what comes in.
 
 Where the kernels are compiled, a forecast is one call into machine code, and so is the outcome of the latest forecast.
-Such a call keeps the interpreter's lock: no other thread and no signal comes between its steps, and nothing else has to
-be locked. Everything that takes several steps (plain kernels, draws, late outcomes, batches, snapshots) takes the
-calibrator's lock, and shuts the short way while it is at work.
+Such a call holds the interpreter's lock, so no other thread and no signal interrupts it, and no lock is needed.
+Everything that takes several steps (plain kernels, draws, late outcomes, batches, snapshots) takes the calibrator's
+lock, and closes the fast path while it is at work.
 
 A call takes effect in one line that calls nothing: an interrupt, or a fork, comes before all of it or after all of it.
-What the monitors are to be told of it stands in `_owed` until they know. If an interrupt comes before that, the next
-call tells them.
+What the monitors must be told of it is kept in `_owed` until they know. After an interrupt the next call tells them.
 """
 
 from __future__ import annotations
@@ -17,8 +16,9 @@ import math
 import sys
 import warnings
 from array import array
+from collections.abc import Callable, Mapping
 from struct import Struct
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -33,19 +33,22 @@ from calibeat._util.check import (
     check_score,
     check_scores,
     check_whole,
+    shown,
 )
 from calibeat._util.columns import like
 from calibeat._util.processes import new_lock
-from calibeat._util.sealed import checksum as _checksum
-from calibeat._util.sealed import parse as _parse
-from calibeat._util.sealed import seal
-from calibeat._util.types import Vector
+from calibeat._util.sealed import seal, unseal
+from calibeat._util.types import Ints, Vector
 from calibeat.core import kernel, layout, loops
-from calibeat.core.jit import plain
+from calibeat.core.auto import Lanes
+from calibeat.core.fit import PLAIN_SECONDS
+from calibeat.core.jit import for_cost, plain
 from calibeat.core.kernel import LATEST, NEXT, SEEN_THEN, SHUT
+from calibeat.core.layout import N
 from calibeat.core.method import AUTO, Method, method_named, name_of, on_the_ball, params_of
 from calibeat.core.randomness import stream_key, uniform, uniforms
-from calibeat.core.receipt import LANE
+from calibeat.core.receipt import LANE, Forecast
+from calibeat.core.refit import FTL, Fixed
 from calibeat.errors import InvalidInput, OutcomeConflict, SnapshotMismatch
 from calibeat.export import Export, frozen_map
 from calibeat.late import due_of
@@ -60,63 +63,216 @@ from .dispatch import (
     single_is_compiled,
     single_kernels,
 )
-from .forecast import Forecast
-from .history import History
-from .receipts import OPEN, ZERO, Issuer, Receipts, Settled, issuer_name
-from .watch import OURS, Watch, Watched
-
-KIND, FORMAT = "calibeat/calibrator", 1
-_STATE = ("method", "seed", "stream", "events", "row", "history", "settled", "lives", "monitors")
-_FIELDS = ("format", "version", *_STATE, "checksum")
-
-
-def dump(state: dict[str, Any]) -> str:
-    """State -> text. Python writes the shortest decimal that reads back as the same float."""
-    return seal(KIND, FORMAT, state)
-
-
-def load(text: str | bytes) -> dict[str, Any]:
-    """Text -> state, with ``state["method"]`` a Method and the row's width checked against it."""
-    state = _parse(text)
-    if state.get("format") != KIND:
-        raise SnapshotMismatch(f"snapshot must have the format {KIND!r}, got {state.get('format')!r:.60}")
-    version = state.get("version")
-    if type(version) is not int or version != FORMAT:
-        raise SnapshotMismatch(f"snapshot must be of version {FORMAT}, got {version!r:.60}")
-    if missing := [field for field in _FIELDS if field not in state]:
-        raise SnapshotMismatch(f"snapshot must have the field {missing[0]!r}, got {', '.join(state)}")
-    if unknown := [field for field in state if field not in _FIELDS]:
-        raise SnapshotMismatch(f"snapshot must have no field but {', '.join(_FIELDS)}, got {unknown[0]!r:.60}")
-    try:
-        method = Method.from_dict(state["method"])
-    except InvalidInput as error:
-        raise SnapshotMismatch(f"snapshot must hold a method that this version knows: {error}") from error
-    row = state["row"]
-    if not isinstance(row, list) or len(row) != method.width:
-        got = len(row) if isinstance(row, list) else type(row).__name__
-        raise SnapshotMismatch(f"snapshot must have a row of width {method.width} for its method, got {got}")
-    checksum = state.pop("checksum")
-    if checksum != _checksum(state):
-        raise SnapshotMismatch(
-            f"snapshot must have the checksum of its content, {_checksum(state)!r}, got {checksum!r:.80} - "
-            "it was edited or damaged"
-        )
-    try:
-        events = check_whole("events", state["events"], 0, 2**53)
-        row = [check_number(f"row[{i}]", number) for i, number in enumerate(row)]
-        method.check_row(row, events)
-    except InvalidInput as error:
-        raise SnapshotMismatch(f"snapshot must hold what a calibrator can hold: {error}") from error
-    return {**state, "method": method, "row": row}
-
+from .ledger import OPEN, ZERO, Issuer, Ledger, SettledEvents, issuer_name
 
 Number = int | float | np.floating[Any] | np.integer[Any]
 Pairs = tuple[tuple[float, float], ...]
+Watched = Monitor | Mapping[str, Monitor] | None
+
+KIND, FORMAT = "calibeat/calibrator", 1  # of snapshots
+_STATE = ("method", "seed", "stream", "events", "row", "history", "settled", "lives", "monitors")
+OURS, RAW_SCORE, STATIC_LANE = "ours", "raw", "still"
+COLUMNS = (OURS, RAW_SCORE, STATIC_LANE)  # the forecasts, the scores, and the lane of AUTO that never moves
+
+_STALE_EVENTS = 1024  # with a window, columns move to the front only when so many events (or a window) are stale
+_NO_COLUMNS = np.empty(0), np.empty(0), np.empty(0), 0
 
 _log = logging.getLogger("calibeat")
 _new = tuple.__new__
 _ONE_AT_A_TIME = getattr(sys, "_is_gil_enabled", lambda: True)()  # threads of this Python
-__all__ = ["Calibrator", "Number"]
+
+
+# ---- the past that refits need -------------------------------------------------------------------------------------
+
+
+class History:
+    """Columns x0, x1 (three parameters only) and y of the outcomes learnt so far, oldest first.
+
+    The kernels write the next event at position n - dropped, where n is the number of outcomes learnt. A method
+    that never refits has columns of length zero.
+    """
+
+    def __init__(self, method: Method) -> None:
+        learner = method.learner
+        self._kept = learner if isinstance(learner, (Fixed, FTL)) else None
+        self._method = method
+        self._wide = method.dimension == 3
+        # x0, x1, y, and how many events before the first are gone already: what the kernels take. One attribute, so
+        # that an interrupt never finds columns of one time with the number of another.
+        self.columns: tuple[Vector, Vector, Vector, int] = _NO_COLUMNS
+
+    def reserve(self, learnt: int, more: int) -> None:
+        """Make room for `more` outcomes after the first `learnt`."""
+        if self._kept is None:
+            return
+        if isinstance(self._kept, Fixed):
+            more = max(0, min(more, self._kept.after - learnt))
+        x0, x1, y, dropped = self.columns
+        filled = min(learnt - dropped, len(y))
+        if filled + more > len(y):
+            size = max(filled + more, 2 * len(y), 64)
+            self.columns = _grown(x0, size), _grown(x1, size) if self._wide else x1, _grown(y, size), dropped
+
+    def refit(self, row: Any, run: Callable[[Any], Any] | None = None) -> None:
+        """Fit what is remembered, and put the result in the row. `run` chooses the body of the kernel."""
+        if self._method.features is not None:
+            x0, x1, y, dropped = self.columns
+            kernel, filled = self._method.features.refit, int(row[N]) - dropped
+            fit = for_cost(kernel, PLAIN_SECONDS * filled) if run is None else run(kernel)
+            fit(self._method.spec, row, x0, x1, y, filled)
+
+    def forget(self, learnt: int) -> None:
+        """Drop what no later refit reads."""
+        if isinstance(self._kept, Fixed):
+            if learnt >= self._kept.after:
+                self.columns = _NO_COLUMNS
+        elif self._kept is not None and self._kept.window is not None:
+            x0, x1, y, dropped = self.columns
+            window, filled = self._kept.window, learnt - dropped
+            stale = filled - window
+            if stale > max(window, _STALE_EVENTS):
+                x0, x1, y = (column[stale:filled].copy() for column in (x0, x1, y))
+                self.columns = x0, x1, y, dropped + stale
+
+    def remembered(self, learnt: int) -> dict[str, list[float]]:
+        """What a snapshot must hold: exactly the outcomes that a later refit can read."""
+        x0, x1, y, dropped = self.columns
+        last = learnt - dropped
+        first = last - self._remembered_count(learnt)
+        columns = {"x0": x0, "x1": x1, "y": y} if self._wide else {"x0": x0, "y": y}
+        return {name: column[first:last].tolist() for name, column in columns.items() if last > first}
+
+    def restore(self, learnt: int, columns: dict[str, list[float]]) -> None:
+        """The inverse of `remembered`."""
+        count = self._remembered_count(learnt)
+        names = {"x0", "x1", "y"} if self._wide else {"x0", "y"}
+        if not isinstance(columns, dict) or set(columns) != (names if count else set()):
+            raise InvalidInput(f"history must hold the columns {', '.join(sorted(names))}, got {columns!r:.60}")
+        for name, column in columns.items():
+            if not isinstance(column, list) or len(column) != count or not all(_is_finite(x) for x in column):
+                raise InvalidInput(f"history must hold {count} numbers in {name}, got {column!r:.60}")
+        if count:
+            check_outcomes(columns["y"])
+            x0, x1, y = (np.array(columns.get(name, [])) for name in ("x0", "x1", "y"))
+            self.columns = x0, x1, y, learnt - count
+
+    def _remembered_count(self, learnt: int) -> int:
+        if self._kept is None or (isinstance(self._kept, Fixed) and learnt >= self._kept.after):
+            return 0
+        return learnt if self._kept.window is None else min(learnt, self._kept.window)
+
+
+def _is_finite(value: object) -> bool:
+    return type(value) is float and math.isfinite(value)
+
+
+def _grown(column: Vector, size: int) -> Vector:
+    grown = np.empty(size)
+    grown[: len(column)] = column
+    return grown
+
+
+# ---- its monitors --------------------------------------------------------------------------------------------------
+
+
+class Watch:
+    """The monitors of one stream by the column that they watch. Forecast number n is event n of the calibrator."""
+
+    def __init__(self, method: Method, monitor: Watched) -> None:
+        given: Any = {OURS: monitor} if isinstance(monitor, Monitor) else {} if monitor is None else monitor
+        if not isinstance(given, Mapping) or not all(isinstance(value, Monitor) for value in given.values()):
+            raise InvalidInput(f"monitor must be a Monitor or a mapping of Monitors, got {shown(monitor)}")
+        for column in given:
+            if column not in COLUMNS:
+                raise InvalidInput(f"monitor must watch {', '.join(map(repr, COLUMNS))}, got {shown(column)}")
+        if STATIC_LANE in given and not isinstance(method.learner, Lanes):
+            raise InvalidInput("monitor of 'still' must have a method with Lanes, such as AUTO, got another method")
+        if len({id(value) for value in given.values()}) < len(given):
+            raise InvalidInput("monitors must be different objects, got one for two columns")
+        self.monitors: dict[str, Monitor] = {column: value._serve() for column, value in given.items()}
+
+    def __bool__(self) -> bool:
+        return bool(self.monitors)
+
+    def room(self, events: int) -> Vector:
+        """Where a batch notes what the static lane says of each event; empty if it is not watched."""
+        return np.empty(events if STATIC_LANE in self.monitors else 0)
+
+    def announce(self, events: int) -> None:
+        """So many forecasts have been made."""
+        for monitor in self.monitors.values():
+            with monitor._lock:
+                monitor._catch_up(events)
+
+    def update(self, forecast: Forecast, y: float) -> None:
+        """The outcome of a forecast."""
+        for column, monitor in self.monitors.items():
+            p, s = forecast.probability, forecast.score
+            if column == RAW_SCORE:
+                p, s = s, math.nan  # it has no gain over itself
+            elif column == STATIC_LANE:
+                p = forecast.lanes[LANE]
+            with monitor._lock:
+                monitor._learn(forecast.event, p, y, s)
+
+    def run(
+        self,
+        events: int,
+        scores: Vector,
+        forecasts: Vector,
+        outcomes: Vector,
+        static_lane: Vector,
+        due: Ints | None,
+        end: int,
+    ) -> None:
+        """A batch after so many events; of late outcomes those that are due at `end` or after it never come.
+
+        Like `announce` and `update` it may be called again: a monitor that knows of it is left as it is.
+        """
+        due = None if due is None else np.where(due < end, due, len(scores) + 1)
+        columns = {
+            OURS: (forecasts, scores),
+            RAW_SCORE: (scores, np.full(len(scores), np.nan)),
+            STATIC_LANE: (static_lane, scores),
+        }
+        for column, monitor in self.monitors.items():
+            with monitor._lock:
+                monitor._catch_up(events)
+                p, s = columns[column]
+                if monitor._queue.announced == events:
+                    monitor._run(p, outcomes, s, due, closed=True)
+
+    # ---- as data --------------------------------------------------------------------------------------------------
+
+    def dump(self) -> dict[str, Any]:
+        """For a snapshot."""
+        return {"monitors": {column: monitor._state() for column, monitor in self.monitors.items()}}
+
+    @classmethod
+    def load(cls, method: Method, data: Any, events: int) -> Watch:
+        """The inverse of `dump`, for a stream that has made so many forecasts."""
+        if not isinstance(data, dict):
+            raise InvalidInput(f"monitors must be an object, got {shown(data)}")
+        watch = cls(method, {column: Monitor() for column in data})
+        watch.monitors = {column: Monitor._restored(state) for column, state in data.items()}
+        for monitor in watch.monitors.values():
+            if monitor.waiting.forecasts > events:
+                raise InvalidInput(f"monitors must have at most {events} forecasts, got {monitor.waiting.forecasts}")
+            monitor._hosted = True
+        return watch
+
+
+# ---- the host ------------------------------------------------------------------------------------------------------
+
+
+class _Late(NamedTuple):
+    """Late outcomes, as `loops.run_late` takes them."""
+
+    begin: int  # the first event of the batch
+    cells: Ints  # room for the cells that were played
+    due: Ints
+    order: Ints  # of the outcomes that arrive, by (due, event)
+    raw_below: int  # 1 if the stream forecasts the raw score until it has learnt its first outcome
 
 
 class Calibrator:
@@ -163,8 +319,8 @@ class Calibrator:
         forks.register(self)
 
     def _forked(self) -> None:
-        """In a child process: the short way is shut until the first call has begun a new life."""
-        self._is_forked, self._asked[SHUT] = True, 1.0
+        """In a child process: the fast path stays closed until the first call has begun a new generation."""
+        self._is_forked, self._shared[SHUT] = True, 1.0
 
     def _begin(self, method: Method, seed: int, stream: int | str, row: Any, work: Any = None) -> None:
         self._method, self._seed, self._stream = method, seed, stream
@@ -176,43 +332,45 @@ class Calibrator:
         self._work: Any = array("d", row) if work is None else work  # where an outcome that comes alone is learnt
         self._owed: tuple[Any, ...] | None = None  # what the monitors have not been told yet: a function, its arguments
         self._is_forked = False  # whether this is a copy in a new process that has not been used yet
-        self._latest: Forecast | None = None  # the latest forecast made here, and what it was made from:
-        self._asked: Any = array("d", bytes(8 * kernel.ASKED))  # for compiled kernels; also the count of events
-        self._made = (0.0,) * 5  # for plain ones
+        self._latest: Forecast | None = None  # the latest forecast made here
+        # Shared with the compiled kernels: what the latest forecast was made from, the count of events, a busy flag.
+        self._shared: Any = array("d", bytes(8 * kernel.ASKED))
+        self._latest_inputs = (0.0,) * 5  # what the latest forecast was made from, where the kernels are plain
         self._receipt: Any = array("d", bytes(8 * method.receipt_width))  # what a mixture remembers of it
-        self._aside: Any = array("d", self._receipt)  # the same, of forecasts that are not made
+        self._peeked: Any = array("d", self._receipt)  # the same of `peek`
         self._history = History(method)
-        self._keeps, self._hedges, self._width = method.needs_history, method.draws, method.receipt_width
+        self._needs_history, self._hedges, self._width = method.needs_history, method.draws, method.receipt_width
         self._watch, self._is_watched = Watch(method, None), False
         self._take_kernels()
         self._key = stream_key(self._seed, self._stream)
         name = issuer_name(method, seed, stream)
-        self._receipts = Receipts(method, Issuer(name), Settled())
+        self._receipts = Ledger(method, Issuer(name), SettledEvents())
         self._signature = name
-        self._told_about_ball = False
+        self._warned_of_ball = False
 
     def _take_kernels(self) -> None:
-        """Single events run as plain Python, or by the compiled kernels if those are in memory: the same bits.
+        """Serve single events by the compiled kernels if those are in memory, or as plain Python: the same bits.
 
-        Each attribute is set in one step, with arrays that fit its kernels.
+        Each attribute is set in one step: kernels, and arrays of the kind that they take. `_fast_predict` and
+        `_fast_update` need no lock, and are None where there is no such path.
         """
         kernels = box(single_kernels())
         self._is_plain, width = kernels.predict is kernel.predict, len(self._receipt)
-        spec, row, work, asked, receipt = self._spec, self._row, self._work, self._asked, self._receipt
+        spec, row, work, shared, receipt = self._spec, self._row, self._work, self._shared, self._receipt
         if not self._is_plain:  # pragma: no cover - the leg that measures coverage has the JIT off
             receipt = np.frombuffer(self._receipt) if width else np.empty(0)
-            spec, asked = self._method.spec, np.frombuffer(self._asked)
+            spec, shared = self._method.spec, np.frombuffer(self._shared)
             row, work = self._view(), np.frombuffer(self._work)
         lanes_of = Struct(f"{width}d").unpack if width else None
         alone = self._is_plain or self._is_watched or not _ONE_AT_A_TIME
-        self._others = kernels, spec, row, receipt
-        self._learning = kernels, spec, work, receipt
-        self._settling = None if alone or self._keeps else (kernels, spec, row, asked, receipt)
-        self._asking = None if alone or self._hedges else (kernels, spec, row, asked, receipt, lanes_of)
+        self._on_row = kernels, spec, row, receipt
+        self._on_work = kernels, spec, work, receipt
+        self._fast_update = None if alone or self._needs_history else (kernels, spec, row, shared, receipt)
+        self._fast_predict = None if alone or self._hedges else (kernels, spec, row, shared, receipt, lanes_of)
 
     def _set_watch(self, watch: Watch) -> None:
         self._watch, self._is_watched = watch, bool(watch)
-        if watch:  # monitors want to be told of every event
+        if watch:  # monitors must be told of every event, so there is no fast path
             self._take_kernels()
 
     # ---- a forecast -----------------------------------------------------------------------------------------------
@@ -223,16 +381,20 @@ class Calibrator:
         >>> from calibeat import Calibrator, OPS
         >>> Calibrator(OPS).predict(0.25).probability
         0.25
+
+        Raises
+        ------
+        InvalidInput : the score is not a number in [0, 1].
         """
         if type(score) is not float or not 0.0 <= score <= 1.0:
             score = check_score(score)
-        if self._asking is None:
+        if self._fast_predict is None:
             with self._lock:
                 return self._predict_alone(score, -1)
-        kernels, spec, row, asked, receipt, lanes_of = self._asking
-        q, p, b, seen, event = kernels.predict_one(spec, row, score, asked, receipt)
+        kernels, spec, row, shared, receipt, lanes_of = self._fast_predict
+        q, p, b, seen, event = kernels.predict_one(spec, row, score, shared, receipt)
         lanes = lanes_of(receipt) if lanes_of else ()
-        if event < 0 or (lanes and self._asked[LATEST] != event):  # another thread is at work, or came between
+        if event < 0 or (lanes and self._shared[LATEST] != event):  # another thread is at work, or came between
             with self._lock:
                 return self._predict_alone(score, event)
         signature = self._signature or self._sign()
@@ -240,11 +402,11 @@ class Calibrator:
         return forecast
 
     def _predict_alone(self, score: float, event: int) -> Forecast:
-        """`predict` when nobody comes between. An event that has a number already has been counted."""
+        """`predict` under the lock. An event that has a number already (not -1) has been counted."""
         if self._owed is not None or self._is_forked:
             self._recover()
-        asked, is_plain = self._asked, self._is_plain
-        events = int(asked[NEXT])
+        shared, is_plain = self._shared, self._is_plain
+        events = int(shared[NEXT])
         if event < 0:
             event = events
             events += 1
@@ -254,8 +416,8 @@ class Calibrator:
         self._latest = None
         try:
             if not is_plain:  # pragma: no cover - as above
-                asked[SHUT], asked[LATEST] = 1.0, -1.0
-            kernels, spec, row, receipt = self._others
+                shared[SHUT], shared[LATEST] = 1.0, -1.0
+            kernels, spec, row, receipt = self._on_row
             q, cell, x0, x1, x2, p, z, b, low, high, weight = kernels.predict(spec, row, score, 0.0, receipt, 0)
             hedge: Pairs = ()
             if low != high:  # the draw matters: only now is it worth making
@@ -267,17 +429,17 @@ class Calibrator:
             forecast = _new(Forecast, (q, score, p, b, cell, event, int(n), signature, lanes, hedge))
             owed = (self._watch.announce, events) if self._is_watched else None
             if is_plain:
-                self._made = x0, x1, x2, p, z
-                asked[NEXT], self._latest, self._owed = events, forecast, owed
+                self._latest_inputs = x0, x1, x2, p, z
+                shared[NEXT], self._latest, self._owed = events, forecast, owed
             else:  # pragma: no cover - as above
                 now = array("d", (x0, x1, x2, p, z, cell, n, event, events, 1.0))
-                asked[:], self._latest, self._owed = now, forecast, owed
+                shared[:], self._latest, self._owed = now, forecast, owed
             if owed is not None:
                 self._recover()
             return forecast
         finally:
             if not is_plain:  # pragma: no cover - as above
-                asked[SHUT] = self._is_forked
+                shared[SHUT] = self._is_forked
 
     def peek(self, score: Number) -> float:
         """What `predict` would say of a score now. No event is made, nothing changes.
@@ -290,17 +452,17 @@ class Calibrator:
         score = check_score(score)
         with self._lock:
             self._refresh()
-            kernels, spec, _, _ = self._others
-            row, aside = self._row[:], self._aside
+            kernels, spec, _, _ = self._on_row
+            row, receipt = self._row[:], self._peeked
             if not self._is_plain:  # pragma: no cover - the leg that measures coverage has the JIT off
-                row, aside = np.array(row), np.frombuffer(aside) if len(aside) else np.empty(0)
+                row, receipt = np.array(row), np.frombuffer(receipt) if len(receipt) else np.empty(0)
             u = uniform(self._key, self._events) if self._hedges else 0.0
-            return float(kernels.predict(spec, row, score, u, aside, 0)[0])
+            return float(kernels.predict(spec, row, score, u, receipt, 0)[0])
 
     def _sign(self) -> str:
-        """The signature of a life that begins with this forecast."""
+        """The signature of a generation that begins with this forecast."""
         with self._lock:
-            self._signature = self._receipts.issuer.sign()
+            self._signature = self._receipts.issuer.ensure_signature()
             return self._signature
 
     # ---- its outcome ----------------------------------------------------------------------------------------------
@@ -320,28 +482,34 @@ class Calibrator:
         >>> cal.update(first, 1)     # a repeat
         >>> cal.outcomes
         2
+
+        Raises
+        ------
+        InvalidInput : the outcome is not 0 or 1, or the receipt is damaged.
+        UnknownForecast : another stream has issued the receipt, or it is too old.
+        OutcomeConflict : another outcome of this event was learnt.
         """
         if type(forecast) is not Forecast:
             raise InvalidInput(f"forecast must be a Forecast made by predict, got {type(forecast).__name__}")
         y = float(outcome) if type(outcome) is int and 0 <= outcome <= 1 else check_outcome(outcome)
-        if self._settling is not None and forecast is self._latest:
-            kernels, spec, row, asked, receipt = self._settling
+        if self._fast_update is not None and forecast is self._latest:
+            kernels, spec, row, shared, receipt = self._fast_update
             first, _, marks = self._receipts.settled.span
-            if kernels.settle_one(spec, row, forecast.event, y, asked, receipt, marks, first):
+            if kernels.settle_one(spec, row, forecast.event, y, shared, receipt, marks, first):
                 return
         with self._lock:
             self._update_alone(forecast, y)
 
     def _update_alone(self, forecast: Forecast, y: float) -> None:
-        """`update` of whatever receipt, when nobody comes between: learn beside the row, then take it over."""
-        asked, receipts = self._asked, self._receipts
+        """`update` of any receipt under the lock: learn in a copy of the row, then take it over."""
+        shared, receipts = self._shared, self._receipts
         try:
-            asked[SHUT] = 1.0
+            shared[SHUT] = 1.0
             if self._owed is not None or self._is_forked:
                 self._recover()
             n, latest = self._row[layout.N], forecast is self._latest
             if not latest:
-                forecast = receipts.check(forecast, int(asked[NEXT]), int(n))
+                forecast = receipts.check(forecast, int(shared[NEXT]), int(n))
             event, settled = forecast.event, receipts.settled
             first, old, _ = settled.span
             marks, at, sealed = old, event - first, 0
@@ -357,16 +525,23 @@ class Calibrator:
             self._take_over(forecast, y, settled, marks, at, old, sealed)
             self._latest = made
         finally:
-            asked[SHUT] = self._is_forked
-        if self._keeps:
+            shared[SHUT] = self._is_forked
+        if self._needs_history:
             self._after_learning()
 
     def _take_over(
-        self, forecast: Forecast, y: float, settled: Settled, marks: bytearray, at: int, old: bytearray, sealed: int
+        self,
+        forecast: Forecast,
+        y: float,
+        settled: SettledEvents,
+        marks: bytearray,
+        at: int,
+        old: bytearray,
+        sealed: int,
     ) -> None:
-        """It has happened: the outcome is in the row, and its event has a mark, at a place in the settled events.
+        """Make the outcome take effect: the row, and the mark of its event.
 
-        Those that were there before, `old`, are sealed if others take their place.
+        The marks before, `old`, are sealed if others replace them: no kernel that still holds them writes there.
         """
         receipts, work, mark = self._receipts, self._work, ZERO + (y == 1.0)
         owed = (self._watch.update, forecast, y) if self._is_watched else None
@@ -377,18 +552,18 @@ class Calibrator:
 
     def _move(self, forecast: Forecast, y: float, *, latest: bool) -> None:
         """Learn an outcome in a copy of the row."""
-        row, work, asked, n = self._row, self._work, self._asked, self._row[layout.N]
+        row, work, shared, n = self._row, self._work, self._shared, self._row[layout.N]
         if work is not row:
             work[:] = row
-        if latest and self._is_plain and not self._keeps and forecast.seen == n:
-            _, spec, _, receipt = self._learning
-            kernel.settle(spec, work, asked[NEXT], *self._made, forecast.cell, y, receipt, 0, False)
+        if latest and self._is_plain and not self._needs_history and forecast.seen == n:
+            _, spec, _, receipt = self._on_work
+            kernel.settle(spec, work, shared[NEXT], *self._latest_inputs, forecast.cell, y, receipt, 0, False)
         else:
-            self._learn_late(forecast, y, fresh=latest and asked[LATEST] == forecast.event and asked[SEEN_THEN] == n)
+            self._learn_late(forecast, y, fresh=latest and shared[LATEST] == forecast.event and shared[SEEN_THEN] == n)
 
     def _learn_late(self, forecast: Forecast, y: float, *, fresh: bool) -> None:
         """The same of any receipt. What the mixture remembers of a fresh forecast is still at hand."""
-        kernels, spec, work, receipt = self._learning
+        kernels, spec, work, receipt = self._on_work
         learnt = int(self._work[layout.N])
         if learnt >= self._events:  # of a bank that does not know which events `fold` has settled
             raise OutcomeConflict(
@@ -396,11 +571,11 @@ class Calibrator:
                 f"at event {forecast.event}"
             )
         if not fresh:
-            self._asked[LATEST] = -1.0
+            self._shared[LATEST] = -1.0
             self._receipt[:] = array("d", forecast.lanes)
         self._history.reserve(learnt, 1)
         late = forecast.score, forecast.cell, y, receipt, 0
-        if kernels.update(spec, work, self._asked[NEXT], *late, *self._history.columns):
+        if kernels.update(spec, work, self._shared[NEXT], *late, *self._history.columns):
             self._history.refit(np.frombuffer(self._work), plain if self._is_plain else None)
 
     def _after_learning(self) -> None:
@@ -408,8 +583,8 @@ class Calibrator:
         learnt = self.outcomes
         self._history.forget(learnt)
         learner: Any = self._method.learner
-        if learnt >= learner.after and not self._told_about_ball and self.on_the_ball:
-            self._told_about_ball = True
+        if learnt >= learner.after and not self._warned_of_ball and self.on_the_ball:
+            self._warned_of_ball = True
             _log.warning(
                 "the fit ended on the ball of radius %g: the outcomes learnt so far are separable by the score, so "
                 "that no finite optimum exists, or the radius is small",
@@ -436,7 +611,7 @@ class Calibrator:
         outcomes : 0 or 1 (False or True).
         due : for late outcomes. Outcome i is learnt just before prediction ``due[i]`` (> i), in order of (due, i);
             one that is due at ``len(scores)`` or later never arrives, and its place in `outcomes` may hold anything.
-        mature : the age at which an outcome is learnt, ones and zeros alike: so many further forecasts, or a time
+        mature : the age at which an outcome is learnt, ones and zeros alike: a number of forecasts, or a time
             such as ``"30min"`` or a timedelta, with `times`. An outcome that is due later is learnt when it is due.
             Until the first outcome is learnt the forecasts are the raw scores. See docs/late-outcomes.md.
         times : when each score was issued, in order, where `mature` is a time.
@@ -449,6 +624,10 @@ class Calibrator:
         array([0.5   , 0.5   , 0.5125])
         >>> Calibrator("hops").run([0.5, 0.6, 0.7], [1, 1, 1], mature=1).round(4)    # raw until an outcome has matured
         array([0.5 , 0.6 , 0.75])
+
+        Raises
+        ------
+        InvalidInput : a score, an outcome or a due time is impossible; the message names the first bad row.
         """
         probabilities = check_scores(scores)
         n = len(probabilities)
@@ -466,63 +645,63 @@ class Calibrator:
         check_lengths(scores=n, outcomes=len(labels))
         order = np.argsort(arrivals, kind="stable")
         order = order[: np.searchsorted(arrivals[order], last, side="right")]
-        late = 0, np.empty(n, dtype=np.int64), arrivals, order, int(mature is not None)
-        return like(scores, self._run(loops.run_late, last + 1, probabilities, labels, *late))
+        late = _Late(0, np.empty(n, dtype=np.int64), arrivals, order, int(mature is not None))
+        return like(scores, self._run(loops.run_late, last + 1, probabilities, labels, late))
 
-    def _run(self, loop: Any, end: int, scores: Vector, outcomes: Vector, *late: Any) -> Vector:
+    def _run(self, loop: Any, end: int, scores: Vector, outcomes: Vector, late: _Late | None = None) -> Vector:
         """Work on a copy of the row: if anything breaks off the loop, nothing has happened."""
         with self._lock:
             self._refresh()
-            receipts, asked, owed = self._receipts, self._asked, None
+            receipts, shared, owed = self._receipts, self._shared, None
             try:
-                asked[SHUT] = 1.0
+                shared[SHUT] = 1.0
                 events, row = self._events, self._view().copy()
-                forecasts, still = self._play(loop, end, row, scores, outcomes, late)
+                forecasts, static_lane = self._play(loop, end, row, scores, outcomes, late)
                 settled, old = self._settled_after(events, outcomes, late, end), receipts.settled.span[1]
                 after, count = array("d", row.tobytes()), events + len(scores)
                 if self._is_watched:
-                    owed = self._watch.run, events, scores, forecasts, outcomes, still, late[-3] if late else None, end
+                    owed = (self._watch.run, events, scores, forecasts, outcomes, static_lane, late and late.due, end)
                 # One line, without a call: an interrupt comes before all of it or after all of it.
-                self._row[:], asked[NEXT], asked[LATEST], receipts.settled, old[-1], self._owed = (
+                self._row[:], shared[NEXT], shared[LATEST], receipts.settled, old[-1], self._owed = (
                     after, count, -1.0, settled, 1, owed,
                 )  # fmt: skip
                 self._recover()
             finally:
-                asked[SHUT] = self._is_forked
-            if self._keeps:
+                shared[SHUT] = self._is_forked
+            if self._needs_history:
                 self._after_learning()
             load_single_if_cached()
             if self._is_plain and single_is_compiled():  # pragma: no cover - one leg has no JIT, the other a cache
                 self._take_kernels()
             return forecasts
 
-    def _settled_after(self, events: int, outcomes: Vector, late: tuple[Any, ...], end: int) -> Settled:
+    def _settled_after(self, events: int, outcomes: Vector, late: _Late | None, end: int) -> SettledEvents:
         """Which events are settled after a batch; an outcome that is not due before `end` leaves its event open."""
-        if not late:
+        if late is None:
             return self._receipts.settled.after_all(events, outcomes)
         marks = outcomes.astype(np.uint8)
         marks += ZERO
-        marks *= late[2] < end
+        marks *= late.due < end
         return self._receipts.settled.after(events, marks)
 
     def _play(
-        self, loop: Any, end: int, row: Vector, scores: Vector, outcomes: Vector, late: tuple[Any, ...]
+        self, loop: Any, end: int, row: Vector, scores: Vector, outcomes: Vector, late: _Late | None
     ) -> tuple[Vector, Vector]:
-        """Let the loop move this row -> the forecasts, and what the still lane says of each event if it is watched."""
+        """Let the loop move this row -> the forecasts, and what the static lane says of each event (if watched)."""
         method, history, forecasts = self._method, self._history, np.empty(len(scores))
-        if self._keeps:
+        if self._needs_history:
             history.reserve(int(row[layout.N]), len(scores))
         one_stream = method.spec, row, len(row), loops.NO_SLOTS, 0, 1, 0, float(self._events)
-        held = loops.receipts_under_way(late[2], late[3], len(scores)) if late and self._width else 1
+        held = loops.receipts_under_way(late.due, late.order, len(scores)) if late and self._width else 1
         batch = scores, outcomes, self._draws(len(scores)), forecasts, self._scratch(held)
         play, place = for_batch(loop, method, len(scores)), loops.place_before()
-        still = self._watch.room(len(scores)) if self._is_watched else loops.NO_LANE
-        for stop in range(1, end + 1) if len(still) else (end,):
-            while play(*one_stream, *batch, *history.columns, place, stop, *late):
+        static_lane = self._watch.room(len(scores)) if self._is_watched else loops.NO_LANE
+        for stop in range(1, end + 1) if len(static_lane) else (end,):
+            while play(*one_stream, *batch, *history.columns, place, stop, *(late or ())):
                 history.refit(row)
-            if stop <= len(still):  # noted now: a late outcome writes over what the lanes said
-                still[stop - 1] = batch[-1][(stop - 1) % held * (self._width if late else 0) + LANE]
-        return forecasts, still
+            if stop <= len(static_lane):  # noted now: a late outcome writes over what the lanes said
+                static_lane[stop - 1] = batch[-1][(stop - 1) % held * (self._width if late else 0) + LANE]
+        return forecasts, static_lane
 
     def predict_many(self, scores: npt.ArrayLike) -> Vector:
         """Forecast many scores from the present state: no receipts, nothing learnt, nothing changed.
@@ -530,6 +709,10 @@ class Calibrator:
         >>> from calibeat import Calibrator, OPS
         >>> Calibrator(OPS).predict_many([0.1, 0.9]).round(12)
         array([0.1, 0.9])
+
+        Raises
+        ------
+        InvalidInput : a score is not a number in [0, 1]; the message names the first bad row.
         """
         probabilities = check_scores(scores)
         check_lengths(scores=len(probabilities))
@@ -564,7 +747,7 @@ class Calibrator:
         with self._lock:
             self._refresh()
             try:
-                self._asked[SHUT] = 1.0
+                self._shared[SHUT] = 1.0
                 state = {
                     "method": self._method.to_dict(),
                     "seed": self._seed,
@@ -576,22 +759,31 @@ class Calibrator:
                     **self._watch.dump(),
                 }
             finally:
-                self._asked[SHUT] = self._is_forked
-        return dump(state)
+                self._shared[SHUT] = self._is_forked
+        return seal(KIND, FORMAT, state)
 
     @classmethod
     def from_json(cls, text: str | bytes) -> Calibrator:
-        """Continue from `to_json`. Damaged or foreign text is a `SnapshotMismatch` that says what is wrong."""
-        state = load(text)
+        """Continue from `to_json`.
+
+        Raises
+        ------
+        SnapshotMismatch : the text is damaged, or is no snapshot of a calibrator; the message says what is wrong.
+        """
+        state = unseal(KIND, FORMAT, _STATE, text, check=_method_of)
+        method = _method_of(state)
         try:
-            calibrator = cls(state["method"], state["seed"], state["stream"])
-            calibrator._row[:] = array("d", state["row"])
-            calibrator._events, outcomes = state["events"], calibrator.outcomes
+            events = check_whole("events", state["events"], 0, 2**53)
+            row = [check_number(f"row[{i}]", number) for i, number in enumerate(state["row"])]
+            method.check_row(row, events)
+            calibrator = cls(method, state["seed"], state["stream"])
+            calibrator._row[:] = array("d", row)
+            calibrator._events, outcomes = events, calibrator.outcomes
             calibrator._history.restore(outcomes, state["history"])
             name = calibrator._receipts.issuer.name
-            calibrator._receipts = Receipts.load(calibrator._method, name, state, calibrator._events, outcomes)
-            calibrator._signature = ""  # a new life, which gets its own with its first forecast
-            calibrator._set_watch(Watch.load(calibrator._method, state["monitors"], calibrator._events))
+            calibrator._receipts = Ledger.load(method, name, state, events, outcomes)
+            calibrator._signature = ""  # a new generation, which gets its own with its first forecast
+            calibrator._set_watch(Watch.load(method, state["monitors"], events))
         except InvalidInput as error:
             raise SnapshotMismatch(f"snapshot must hold what a calibrator can hold: {error}") from error
         return calibrator
@@ -600,22 +792,20 @@ class Calibrator:
         """Copies, also those of other processes, are made of the snapshot."""
         return Calibrator.from_json, (self.to_json(),)
 
-    # ---- what it believes, and what it has seen ----------------------------------------------------------------------
-
-    # Each reading is of one moment, whatever other threads do.
+    # ---- readings: each is of one moment, whatever other threads do -----------------------------------------------
 
     @property
     def _events(self) -> int:
         """How many forecasts were made; it stands where the kernels count it."""
-        return int(self._asked[NEXT])
+        return int(self._shared[NEXT])
 
     @_events.setter
     def _events(self, events: int) -> None:
-        self._asked[NEXT] = events
+        self._shared[NEXT] = events
 
     @property
     def method(self) -> Method:
-        """The three parts."""
+        """The parts that it is made of."""
         return self._method
 
     @property
@@ -731,7 +921,7 @@ class Calibrator:
 
     @property
     def row(self) -> Vector:
-        """The state of the stream: [t, n, theta..., matrix..., cells..., evidence], a read-only copy."""
+        """The state of the stream, a read-only copy: [t, n, theta, matrix, cells, guard, evidence, tail]."""
         with self._lock:
             self._refresh()
             row = self._view().copy()
@@ -739,8 +929,13 @@ class Calibrator:
         return row
 
     def export(self) -> Export:
-        """The present map from score to forecast, frozen: as numbers and as Python, SQL, JSON or ONNX. See `Export`."""
-        return frozen_map(self)  # a calibrator
+        """The present map from score to forecast, frozen: as numbers and as Python, SQL, JSON or ONNX. See `Export`.
+
+        Raises
+        ------
+        InvalidInput : the method has no formula (it draws, or solves an equation for each score).
+        """
+        return frozen_map(self)
 
     def _view(self) -> Vector:
         return np.frombuffer(self._row)
@@ -751,20 +946,33 @@ class Calibrator:
         return f"Calibrator({name.upper() if name else self._method}, events={self._events}, outcomes={self.outcomes})"
 
     def _refresh(self) -> None:
-        """Finish what an interrupted call has left; the member of a bank also looks where its row is now."""
+        """Finish what an interrupted call has left. The member of a bank also finds its row again."""
         if self._owed is not None or self._is_forked:
             with self._lock:
                 self._recover()
 
     def _recover(self) -> None:
-        """Do what an interrupt has left undone, or what a new process asks for. The caller holds the lock.
+        """Finish what an interrupt left undone; in a new process, begin a generation. The caller holds the lock.
 
-        An interrupt may come here too: then the next call does it.
+        If this is interrupted too, the next call does it.
         """
         if self._owed is not None:
             tell, *arguments = self._owed
             tell(*arguments)
             self._owed = None
         if self._is_forked:
-            self._receipts.issuer.begin(self._events)
+            self._receipts.issuer.begin_generation(self._events)
             self._signature, self._is_forked = "", False
+
+
+def _method_of(state: dict[str, Any]) -> Method:
+    """The method of a snapshot, whose row must be as wide as the method needs."""
+    try:
+        method = Method.from_dict(state["method"])
+    except InvalidInput as error:
+        raise SnapshotMismatch(f"snapshot must hold a method that this version knows: {error}") from error
+    row = state["row"]
+    if not isinstance(row, list) or len(row) != method.width:
+        got = len(row) if isinstance(row, list) else type(row).__name__
+        raise SnapshotMismatch(f"snapshot must have a row of width {method.width} for its method, got {got}")
+    return method

@@ -20,7 +20,7 @@ from calibeat import (
     UnknownForecast,
     UnknownKey,
 )
-from calibeat.multi.records import Records
+from calibeat.hosts.multi import KeyLedgers
 
 N = 90
 SCORE = [0.2, 0.5, 0.3]
@@ -130,7 +130,7 @@ def test_records_that_cannot_be_are_refused(tmp_path: Path, monkeypatch: pytest.
     bank = MultiBank(3)
     bank.predict("rome", SCORE)
     for records in ([["oslo", {}]], [["rome", 5]], [["rome", {}]]):
-        monkeypatch.setattr(Records, "dump", lambda *_, told=records: told)
+        monkeypatch.setattr(KeyLedgers, "dump", lambda *_, told=records: told)
         with pytest.raises(SnapshotMismatch, match="must hold a bank of many classes"):
             bank.save(tmp_path / "a.bank")
 
@@ -207,7 +207,7 @@ def test_threads_share_a_bank() -> None:
 
 
 def test_records_without_an_open_event_are_let_go(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Records, "RECORDS", 4)
+    monkeypatch.setattr(KeyLedgers, "RECORDS", 4)
     bank = MultiBank(3)
     kept = bank.predict(0, SCORE)
     for key in range(1, 10):
@@ -236,7 +236,7 @@ def test_what_breaks_off_has_not_happened(monkeypatch: pytest.MonkeyPatch) -> No
     other = MultiBank(3)
     other.run(["nice"], [SCORE], [1])
     with monkeypatch.context() as patch:
-        patch.setattr("calibeat.multi.rows.with_room", broken)
+        patch.setattr("calibeat.hosts.multi.with_room", broken)
         with pytest.raises(KeyboardInterrupt):
             bank.predict("oslo", SCORE)
         with pytest.raises(KeyboardInterrupt):

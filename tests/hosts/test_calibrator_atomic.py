@@ -29,9 +29,8 @@ from calibeat import (
     Monitor,
     OutcomeConflict,
 )
-from calibeat.stream import history as history_module
-from calibeat.stream import receipts as settled_module
-from calibeat.stream.dispatch import SINGLE
+from calibeat.hosts import ledger
+from calibeat.hosts.dispatch import SINGLE
 
 METHODS = {
     "ops": OPS,
@@ -58,9 +57,9 @@ def begun(method: Method) -> tuple[Calibrator, list[Forecast]]:
 @pytest.fixture
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
     """Little is remembered, so that the lines that let go are run too; and plain kernels, which have lines."""
-    monkeypatch.setattr(settled_module, "KEEP", 2)
-    monkeypatch.setattr(history_module, "_SLACK", 1)
-    monkeypatch.setattr("calibeat.stream.calibrator.single_kernels", lambda: SINGLE)
+    monkeypatch.setattr(ledger, "KEPT_EVENTS", 2)
+    monkeypatch.setattr("calibeat.hosts.calibrator._STALE_EVENTS", 1)
+    monkeypatch.setattr("calibeat.hosts.calibrator.single_kernels", lambda: SINGLE)
 
 
 @pytest.mark.parametrize("which", [2, 0], ids=["latest", "late"])
@@ -103,7 +102,7 @@ def test_an_interrupted_forecast_was_made_or_not(name: str) -> None:
 @pytest.mark.parametrize("name", ["tops", "histogram"])
 @pytest.mark.usefixtures("small")
 def test_an_interrupted_run_has_happened_or_not(name: str, late: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("calibeat.stream.calibrator.load_single_if_cached", lambda: None)
+    monkeypatch.setattr("calibeat.hosts.calibrator.load_single_if_cached", lambda: None)
     due = np.arange(3) + 2 if late else None
 
     def work(thing: tuple[Calibrator, list[Forecast]]) -> None:
@@ -156,7 +155,7 @@ WORK = {
 def test_what_a_calibrator_learns_its_monitors_learn(
     what: str, error: type[BaseException], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("calibeat.stream.calibrator.load_single_if_cached", lambda: None)
+    monkeypatch.setattr("calibeat.hosts.calibrator.load_single_if_cached", lambda: None)
     work: Any = WORK[what]
     done, receipts = monitored()
     before = done.to_json()

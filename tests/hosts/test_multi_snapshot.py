@@ -11,7 +11,7 @@ import pytest
 
 from calibeat import MultiCalibrator, SnapshotMismatch
 from calibeat._util.sealed import seal
-from calibeat.multi import layout
+from calibeat.core import vector
 
 
 def trained(K: int = 3, method: str = "multi") -> MultiCalibrator:
@@ -86,23 +86,23 @@ def test_impossible_content(changes: dict[str, Any], message: str) -> None:
 @pytest.mark.parametrize(
     ("at", "value", "message"),
     [
-        (layout.N, 80.5, "no more labels"),
-        (layout.W, 0.9, "weights of lanes"),
-        (layout.V, 0.0, "weights of stages"),
-        (layout.Z, 2.0, "weights of spline"),
-        (layout.G, -1.0, "weights of guard"),
-        (layout.SLOPE, 101.0, "slope in"),
-        (layout.SLOPE_INFORMATION, 1.0, "slope in"),
-        (layout.THETA, 1e7, "shared numbers"),
-        (layout.THETA + 3, -1.0, "positive definite"),
-        (layout.OFFSET, 1e3, "offsets"),
-        (layout.KNOWN, 1.0, "information of offsets"),
-        (layout.BIAS, 1e7, "biases"),
-        (layout.BIAS + 3, 0.0, "information of biases"),
-        (layout.BIAS + 24, 0.0, "factors"),
-        (layout.BIAS + 42, 1.0, "information of factors"),
-        (layout.BIAS + 60, -1.0, "confusion factors"),
-        (layout.BIAS + 69, 1.0, "information of confusions"),
+        (vector.N, 80.5, "no more labels"),
+        (vector.W, 0.9, "weights of lanes"),
+        (vector.V, 0.0, "weights of stages"),
+        (vector.Z, 2.0, "weights of spline"),
+        (vector.G, -1.0, "weights of guard"),
+        (vector.SLOPE, 101.0, "slope in"),
+        (vector.SLOPE_INFORMATION, 1.0, "slope in"),
+        (vector.THETA, 1e7, "shared numbers"),
+        (vector.THETA + 3, -1.0, "positive definite"),
+        (vector.OFFSET, 1e3, "offsets"),
+        (vector.KNOWN, 1.0, "information of offsets"),
+        (vector.BIAS, 1e7, "biases"),
+        (vector.BIAS + 3, 0.0, "information of biases"),
+        (vector.BIAS + 24, 0.0, "factors"),
+        (vector.BIAS + 42, 1.0, "information of factors"),
+        (vector.BIAS + 60, -1.0, "confusion factors"),
+        (vector.BIAS + 69, 1.0, "information of confusions"),
         (-1, 0.0, "evidence"),
     ],
 )

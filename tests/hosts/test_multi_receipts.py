@@ -8,14 +8,13 @@ import numpy as np
 import pytest
 
 from calibeat import MultiCalibrator, MultiForecast, OutcomeConflict, UnknownForecast
-from calibeat.multi import vector
-from calibeat.stream import receipts as settled
+from calibeat.hosts import ledger, multi
 
 SCORE = [0.2, 0.3, 0.5]
 
 
 def test_old_labels_are_forgotten_and_old_events_stay_settled(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(settled, "KEEP", 8)
+    monkeypatch.setattr(ledger, "KEPT_EVENTS", 8)
     cal = MultiCalibrator(3)
     kept = [cal.predict(SCORE) for _ in range(40)]
     for i, forecast in enumerate(kept):
@@ -46,7 +45,7 @@ def test_labels_out_of_order_are_remembered_in_place() -> None:
 
 
 def test_events_far_behind_are_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(settled, "MOST", 16)
+    monkeypatch.setattr(ledger, "MOST_MARKS", 16)
     cal = MultiCalibrator(3)
     first = cal.predict(SCORE)
     cal.run([SCORE] * 40, [0] * 40)
@@ -54,7 +53,7 @@ def test_events_far_behind_are_given_up(monkeypatch: pytest.MonkeyPatch) -> None
         cal.update(first, 0)
 
 
-def test_a_restart_begins_a_new_life() -> None:
+def test_a_restart_begins_a_new_generation() -> None:
     cal = MultiCalibrator(3)
     text = cal.to_json()
     after = cal.predict(SCORE)
@@ -86,7 +85,7 @@ def test_an_interrupt_leaves_nothing_half_done(K: int, monkeypatch: pytest.Monke
 
 
 def test_the_cache_is_looked_into_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(vector, "_looked", [False])
+    monkeypatch.setattr(multi, "_looked", [False])
     cal = MultiCalibrator(3)
     cal.run([SCORE], [0])
-    assert vector._looked == [True]
+    assert multi._looked == [True]

@@ -1,4 +1,4 @@
-"""The name on a receipt is that of method, seed and stream; the lives behind it tell a calibrator from its copies."""
+"""The name on a receipt is that of method, seed and stream; the generations behind it tell copies apart."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from calibeat import AUTO, GAUTO, OPS, TOPS, Calibrator, Guard, InvalidInput, Lanes, Tracking
-from calibeat.stream import receipts as issuer_module
-from calibeat.stream.receipts import Issuer
+from calibeat.hosts import ledger
+from calibeat.hosts.ledger import Issuer
 
 
 def test_calibrators_have_one_name_only_if_they_are_made_alike() -> None:
@@ -32,16 +32,18 @@ def test_any_kind_of_string_names_the_same_stream(stream: Any) -> None:
     restored.update(Calibrator("hops", stream="paris").predict(0.5), 1)
 
 
-def test_lives() -> None:
+def test_generations() -> None:
     issuer = Issuer("0123456789abcdef")
-    issuer.begin(0)  # restored before the first event: a life of its own
-    assert issuer.signature == "" and issuer.sign("0000000a") == issuer.sign() == "0123456789abcdef-0000000a"
-    issuer.begin(5)
-    issuer.begin(5)
-    assert [first for first, _ in issuer.lives] == [0, 5]
+    issuer.begin_generation(0)  # restored before the first event: a generation of its own
+    assert (
+        issuer.signature == ""
+        and issuer.ensure_signature("0000000a") == issuer.ensure_signature() == "0123456789abcdef-0000000a"
+    )
+    issuer.begin_generation(5)
+    issuer.begin_generation(5)
+    assert [first for first, _ in issuer.generations] == [0, 5]
     assert issuer.dump(5, 0) == [[0, "0000000a"]] and issuer.dump(6, 5) == [[5, None]]
-    twin = Issuer("0123456789abcdef")
-    twin.load([[3, "0000000a"], [7, None]], 9)
+    twin = Issuer.load("0123456789abcdef", [[3, "0000000a"], [7, None]], 9)
     assert twin.issued(1, "anybody's") and twin.issued(4, "0123456789abcdef-0000000a")
     assert not twin.issued(8, "0123456789abcdef-0000000a")
     assert twin.is_own("0123456789abcdef-00000000") and not twin.is_own("0123456789abcde")
@@ -63,12 +65,12 @@ def test_lives() -> None:
         [[0, ""]] * 65,
     ],
 )
-def test_lives_that_cannot_be(data: Any) -> None:
+def test_generations_that_cannot_be(data: Any) -> None:
     with pytest.raises(InvalidInput, match=r"lives|life"):
-        Issuer("0123456789abcdef").load(data, 9)
+        Issuer.load("0123456789abcdef", data, 9)
 
 
-def test_a_random_life_is_never_the_first(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(issuer_module.secrets, "randbelow", lambda _: 0)
+def test_a_random_generation_is_never_the_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ledger.secrets, "randbelow", lambda _: 0)
     cal = Calibrator.from_json(Calibrator(OPS).to_json())
     assert cal.predict(0.5).issuer.endswith("-00000001")

@@ -12,8 +12,7 @@ import polars as pl
 import pytest
 
 from calibeat import Bank, InvalidInput, MultiBank, MultiCalibrator, SnapshotMismatch, UnknownKey
-from calibeat.multi import bank as module
-from calibeat.multi import rows
+from calibeat.hosts import multi
 
 N = 120
 CITIES = np.array(["paris", "rome", "oslo", "a very long name of a city, longer than most"])
@@ -156,7 +155,7 @@ def test_impossible_headers(change: dict[str, Any], message: str, tmp_path: Path
     bank = MultiBank(3)
     bank.run(["x", "y"], np.full((2, 3), 1 / 3), [0, 1])
     header = {"multi": {"v": 1, "classes": 3, "method": "multi", "logits": False}, **bank._rows.header(), **change}
-    module.bankfile.save_sections(tmp_path / "odd.bank", header, bank._rows.sections(), check=lambda _: None)
+    multi.bankfile.save_sections(tmp_path / "odd.bank", header, bank._rows.sections(), check=lambda _: None)
     with pytest.raises(SnapshotMismatch, match=message):
         MultiBank.load(tmp_path / "odd.bank")
 
@@ -166,15 +165,13 @@ def test_too_few_keys_and_another_method_for_pairs(tmp_path: Path) -> None:
     bank.run([1, 2], np.full((2, 3), 1 / 3), [0, 1])
     kind = {"v": 1, "classes": 3, "method": "multi", "logits": False}
     sections = {**bank._rows.sections(), "keys": np.array([1])}
-    module.bankfile.save_sections(
-        tmp_path / "c", {"multi": kind, **bank._rows.header()}, sections, check=lambda _: None
-    )
+    multi.bankfile.save_sections(tmp_path / "c", {"multi": kind, **bank._rows.header()}, sections, check=lambda _: None)
     with pytest.raises(SnapshotMismatch, match="keys must be 2"):
         MultiBank.load(tmp_path / "c")
     other = Bank("ops")
     other.run([1], [0.5], [1])
-    header = {"multi": {**kind, "classes": 2}, **module.bankfile.header_of(other)}
-    module.bankfile.save_sections(tmp_path / "d", header, module.bankfile.sections_of(other), check=lambda _: None)
+    header = {"multi": {**kind, "classes": 2}, **multi.bankfile.header_of(other)}
+    multi.bankfile.save_sections(tmp_path / "d", header, multi.bankfile.sections_of(other), check=lambda _: None)
     with pytest.raises(SnapshotMismatch, match="must be AUTO"):
         MultiBank.load(tmp_path / "d")
 
@@ -214,7 +211,7 @@ def test_a_batch_that_breaks_off_has_not_happened(monkeypatch: pytest.MonkeyPatc
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(rows, "for_cost", lambda *_: broken)
+        patch.setattr(multi, "for_cost", lambda *_: broken)
         with pytest.raises(KeyboardInterrupt):
             bank.run([1, 5, 6], [[0.2, 0.3, 0.5]] * 3, [0, 1, 2])
     assert list(bank) == [1, 2]

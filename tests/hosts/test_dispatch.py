@@ -10,7 +10,7 @@ from fresh import fresh
 
 from calibeat import AUTO, HOPS, OPS, WPS, Calibrator
 from calibeat.core import jit, loops
-from calibeat.stream import dispatch
+from calibeat.hosts import dispatch
 
 compiling = pytest.mark.skipif(JIT_OFF, reason="about compiled kernels")
 
@@ -108,7 +108,7 @@ def test_single_events_are_compiled_after_some_thousand_without_a_call_of_warm_u
     program = """
 import sys
 from calibeat import Calibrator
-from calibeat.stream import dispatch
+from calibeat.hosts import dispatch
 def compiled_after(cal, most):
     for event in range(most):
         cal.update(cal.predict(event % 100 / 100), event % 3 == 0)

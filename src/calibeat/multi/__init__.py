@@ -1,1 +1,0 @@
-"""Many classes: `MultiCalibrator`, its receipts (`MultiForecast`) and its snapshots."""

@@ -1,1 +1,0 @@
-"""The host of one stream: `Calibrator`, its receipts (`Forecast`) and its snapshots."""
