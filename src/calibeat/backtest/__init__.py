@@ -121,7 +121,8 @@ def backtest(
     from calibeat._util.columns import is_matrix
 
     from .options import Options  # now, so that `import calibeat` is light
-    from .run import LogColumns, run_arrays
+    from .read.rows import LogColumns
+    from .run import run_arrays
 
     options = Options(
         methods=methods,
@@ -146,7 +147,7 @@ def backtest(
         title=title,
     )
     if outcomes is not None and is_matrix(scores):
-        from .classes.run import run_matrix
+        from .run import run_matrix
 
         refused = {"keys": keys, "score": score, "outcome": outcome, "key": key, "time": time, "rivals": rivals}
         for argument, given in {**refused, "outcome_time": outcome_time, "positive": positive}.items():

@@ -13,8 +13,8 @@ import numpy as np
 
 from calibeat._util.files import atomic_files, obstacle
 from calibeat._util.types import Ints, Vector
-from calibeat.backtest.read.batch import Chunk
 from calibeat.backtest.read.files import OURS, STDIN, LogFile, by_suffix
+from calibeat.backtest.read.rows import Chunk
 from calibeat.errors import InvalidInput
 
 from .stop import Stop

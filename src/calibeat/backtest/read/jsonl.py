@@ -12,7 +12,7 @@ import numpy as np
 
 from calibeat.errors import InvalidInput
 
-from .batch import CHUNK
+from .rows import CHUNK
 
 BLOCK = 8 << 20  # bytes that are parsed at once
 _LOOKED_AT = 1000  # lines from which the columns and their kinds are known

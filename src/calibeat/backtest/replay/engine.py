@@ -13,7 +13,7 @@ import numpy as np
 from calibeat._util.cores import usable_cores
 from calibeat._util.types import Flags, Ints, Vector
 from calibeat.backtest.options import Maturity
-from calibeat.backtest.read.batch import FIRST_EVENTS, Chunk
+from calibeat.backtest.read.rows import FIRST_EVENTS, Chunk
 from calibeat.core.jit import for_size
 from calibeat.core.method import BM, Method
 from calibeat.core.randomness import numbered, stream_key, uniforms_at
