@@ -18,16 +18,7 @@ if TYPE_CHECKING:
     from calibeat.report.schema import Payload
 
 MEASURED = (
-    "log_loss",
-    "brier",
-    "ce",
-    "ce_luck",
-    "shp",
-    "refinement",
-    "accuracy",
-    "auc",
-    "regret",
-    "log_e_value",
+    *("log_loss", "brier", "ce", "ce_luck", "shp", "refinement", "accuracy", "auc", "regret", "log_e_value"),
     "log_e_max",
 )
 

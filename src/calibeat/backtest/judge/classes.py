@@ -1,4 +1,6 @@
-"""Martingale intervals for many classes: the sums of `judge.intervals`, with residuals over K labels.
+"""The judgement of many classes: intervals, verdict, what to deploy, guarantees, and the section class by class.
+
+The martingale intervals are the sums of `judge.intervals`, with residuals over K labels.
 
 Letters: s_j(k) is the loss that method j has if the label is k, r the forecast of the method with the least log-loss so
 far, y the label, D_j = s_j - s_raw::
@@ -13,6 +15,7 @@ classes these are the sums of the binary intervals.
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 
@@ -27,6 +30,8 @@ from calibeat.report.schema import AnswerInfo, Certificate, ClassesInfo, Priors,
 from .intervals import BRIER, LOG_LOSS, MODEL, RESID, Intervals, close_run
 from .measures import curve_of, iso, number
 from .verdict import SURE, Comparison, Facts, example_of, verdict
+
+# ---- intervals ---------------------------------------------------------------------------------------------------
 
 
 @compilable
@@ -161,28 +166,12 @@ class ClassIntervals(Intervals):
 
     def add_classes(self, forecasts: Vector, labels: Ints, place: Ints) -> None:
         """Count a chunk; forecasts[j, t, k] of method j for event t and class k."""
+        n = self.methods
+        sums = self.losses, self.products, self.fourths, self.gaps, self.cells, self.own
+        runs = self._run, self.run_products, self._state
+        work: Any = np.empty((2, n, self.K)), np.empty((2, n)), np.empty(n), np.empty(n, dtype=np.int64)
         for_size(count_classes, 10 * forecasts.size)(
-            self.K,
-            forecasts,
-            labels,
-            place,
-            self.clip,
-            self.bins,
-            self.runs,
-            self.lead,
-            self.losses,
-            self.products,
-            self.fourths,
-            self.gaps,
-            self.cells,
-            self.own,
-            self._run,
-            self.run_products,
-            self._state,
-            np.empty((2, self.methods, self.K)),
-            np.empty((2, self.methods)),
-            np.empty(self.methods),
-            np.empty(self.methods, dtype=np.int64),
+            self.K, forecasts, labels, place, self.clip, self.bins, self.runs, self.lead, *sums, *runs, *work
         )
 
     def luck(self, method: int) -> float:
@@ -195,6 +184,8 @@ class ClassIntervals(Intervals):
         both = self.cells[RESID, method]
         return np.block([[np.diag(self.own[RESID, 0]), both], [both.T, np.diag(self.own[RESID, method])]])
 
+
+# ---- verdict, and what to deploy ---------------------------------------------------------------------------------
 
 CODE_USE = """\
 from calibeat import MultiCalibrator
@@ -222,6 +213,19 @@ forecast = np.exp(np.log(scores) / T)   # T has the least log-loss on {which}
 forecast /= forecast.sum()
 """
 FITTED_ON = {"fts": "the first 1,000 labels", "swts": "the last 2,000 labels, fitted again every 500"}
+
+
+def class_verdict(replayed: ClassReplayed, compared: Comparison, facts: Facts, names: list[str]) -> Verdict:
+    """The verdict, unless there is only one class."""
+    seen = np.flatnonzero(replayed.counts)
+    if len(seen) == 1:
+        only = (
+            f"Every judged label is {names[seen[0]]!r}. A method that always forecasts it looks perfect. It has not "
+            "learnt when another class comes: a log with several is needed."
+        )
+        headline = "One class only: keep the raw scores"
+        return {"method": RAW_METHOD, "headline": headline, "sentences": [only], "confidence": "unclear"}
+    return verdict(compared, facts)
 
 
 def class_answer(replayed: ClassReplayed, found: Verdict, names: list[str], score_kind: str) -> AnswerInfo:
@@ -258,28 +262,16 @@ def class_deployment(name: str, names: list[str], *, logits: bool) -> tuple[str,
     return CODE_USE.format(classes=classes, method=method, logits=end), ""
 
 
+# ---- classes -----------------------------------------------------------------------------------------------------
+
 MOST_CLASSES = 24  # with panels of their own
 MOST_POINTS = 96  # of a line over time ...
 LABELS_IN_POINT = 50  # ... each of at least so many labels
 LEAST_PRIOR = 1e-12
 
 
-def class_verdict(replayed: ClassReplayed, compared: Comparison, facts: Facts, names: list[str]) -> Verdict:
-    seen = np.flatnonzero(replayed.counts)
-    if len(seen) == 1:
-        only = (
-            f"Every judged label is {names[seen[0]]!r}. A method that always forecasts it looks perfect. It has not "
-            "learnt when another class comes: a log with several is needed."
-        )
-        headline = "One class only: keep the raw scores"
-        return {"method": RAW_METHOD, "headline": headline, "sentences": [only], "confidence": "unclear"}
-    return verdict(compared, facts)
-
-
-# ---- classes -----------------------------------------------------------------------------------------------------
-
-
 def class_section(replayed: ClassReplayed, names: list[str]) -> ClassesInfo:
+    """The section: each class by itself, and their shares along the log."""
     shown = np.argsort(-replayed.counts, kind="stable")[:MOST_CLASSES]
     raw = replayed.stretches.sums[SCORES].sum(axis=0)
     labelled = max(1, replayed.blocks.labelled)

@@ -19,6 +19,7 @@ delay vary more than single events do; `Intervals(runs=...)` keeps them, and `ha
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 
@@ -177,25 +178,11 @@ class Intervals:
             raise InvalidInput(f"forecasts must have shape {(self.methods, len(outcomes))}, got {forecasts.shape}")
         placed = np.ones(len(outcomes), dtype=np.int64) if place is None else place
         led = np.zeros(len(outcomes))
-        for_size(count_events, 10 * self.methods * len(outcomes))(
-            np.ascontiguousarray(forecasts),
-            outcomes,
-            placed,
-            self.clip,
-            self.bins,
-            self.runs,
-            self.lead,
-            self.losses,
-            self.products,
-            self.fourths,
-            self.gaps,
-            self.cells,
-            self._run,
-            self.run_products,
-            self._state,
-            np.empty((2, self.methods)),
-            np.empty(self.methods, dtype=np.int64),
-            led,
+        sums = self.losses, self.products, self.fourths, self.gaps, self.cells, self._run, self.run_products
+        work: Any = np.empty((2, self.methods)), np.empty(self.methods, dtype=np.int64), led
+        events = np.ascontiguousarray(forecasts), outcomes, placed
+        for_size(count_events, 10 * forecasts.size)(
+            *events, self.clip, self.bins, self.runs, self.lead, *sums, self._state, *work
         )
         return led
 
@@ -299,6 +286,11 @@ def _normal(table: Vector, draws: int) -> Vector:
     white = np.random.default_rng(DRAWS_SEED).normal(size=(draws, len(values)))
     return white * np.sqrt(np.maximum(values, 0.0)) @ vectors.T
 
+
+# ---- would it hold elsewhere? ------------------------------------------------------------------------------------
+#
+# The moving-block bootstrap resamples runs of consecutive events, so that events which depend on each other stay
+# together. It shows how other stretches of a log differ. The printed intervals are those above, for this log.
 
 RESAMPLES = 1000
 RESAMPLING_SEED = 20130  # of the resampling: a report is a function of its log

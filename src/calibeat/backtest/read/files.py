@@ -29,8 +29,10 @@ from calibeat.errors import InvalidInput
 
 from .arrow import batch_of, shown, times
 from .guess import Columns
-from .jsonl import looks_like_json, read_json_lines
+from .jsonl import OnBadRow, Pick, looks_like_json, read_json_lines
 from .rows import CHUNK, Batch, RowReader
+
+# ---- folders that name a column ----------------------------------------------------------------------------------
 
 NO_VALUE = "__HIVE_DEFAULT_PARTITION__"
 
@@ -58,6 +60,8 @@ def with_partitions(parts: Iterator[Part], values: dict[str, str | None], wanted
             part = part.append_column(name, pa.repeat(pa.scalar(values[name], pa.string()), part.num_rows))  # noqa: PLW2901
         yield part, rows
 
+
+# ---- streams of bytes --------------------------------------------------------------------------------------------
 
 HEAD = 1 << 16  # bytes in which the header has to end
 _PATIENCE = 0.1  # seconds between two looks at whether anybody still wants to read
@@ -131,6 +135,8 @@ class StandardInput(Source):
         return b""
 
 
+# ---- one file ----------------------------------------------------------------------------------------------------
+
 CSV, JSON, PARQUET, ARROW = "CSV", "JSON Lines", "Parquet", "Arrow"
 COMPRESSED = {".gz": "gzip", ".bz2": "bz2", ".zst": "zstd"}
 SUFFIXES = {
@@ -143,9 +149,6 @@ NOTHING = ["", "NA", "N/A", "NaN", "nan", "null", "NULL", "None", "none", "NaT"]
 STDIN = "-"
 BLOCK = 4 << 20  # bytes of a CSV that are parsed at once, and the longest row
 OURS = b"calibeat"  # in the metadata of what --out writes, which is no log
-
-OnBadRow = Callable[[str], None]
-Pick = Callable[[list[str], str], list[str]]
 
 
 def require_arrow() -> None:
@@ -452,6 +455,8 @@ def _kind(path: str) -> str:
         magic = file.read(6)
     return PARQUET if magic[:4] == b"PAR1" else ARROW if magic == b"ARROW1" else CSV  # or JSON Lines, as its text tells
 
+
+# ---- file after file: columns are chosen by the first header and tried on the first rows -------------------------
 
 REPEATED = 0.01  # of the ids: a column in which more come again holds no ids of events
 

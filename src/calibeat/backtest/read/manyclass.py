@@ -25,6 +25,8 @@ from calibeat.multi.check import MOST_CLASSES
 from . import arrow, guess
 from .rows import CHUNK, FIRST_EVENTS, Batch, Codes, Numbers, RowReader, codes_of, number_of, numbers_by, times_by
 
+# ---- names -------------------------------------------------------------------------------------------------------
+
 _MARKS = "_.-: /|"  # between what all columns share and the name of a class
 
 

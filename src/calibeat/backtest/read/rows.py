@@ -32,7 +32,9 @@ from calibeat.backtest.options import Options
 from calibeat.errors import InvalidInput
 
 from . import guess
-from .guess import FEW, check_column
+from .guess import NO_ACCIDENT, check_column
+
+# ---- batches and chunks ------------------------------------------------------------------------------------------
 
 CHUNK = 131_072  # rows in a batch: enough that a call costs nothing, few enough to stay in the cache
 FIRST_EVENTS = 20_000  # the first chunk of a log has at least so many events, or all of them
@@ -108,6 +110,8 @@ class Chunk:
         return len(self.scores)
 
 
+# ---- single values -----------------------------------------------------------------------------------------------
+
 WORDS = {"false": 0.0, "true": 1.0, "no": 0.0, "yes": 1.0, "f": 0.0, "t": 1.0, "n": 0.0, "y": 1.0}
 
 
@@ -166,6 +170,8 @@ def same(value: Any, positive: Any) -> bool:
     return one == other
 
 
+# ---- columns from Python: NumPy arrays and lists, and the series of pandas, polars and Arrow ---------------------
+
 NEEDED = ("scores", "outcomes")
 ARGUMENTS = {"score": "scores", "outcome": "outcomes", "key": "keys", "time": "times", "outcome time": "outcome_times"}
 Column = npt.NDArray[Any]
@@ -218,7 +224,7 @@ class LogColumns:
         roles = {role: name for role, name in named.items() if role != "score" and name is not None}
         others = {f"score {k}": name for k, name in enumerate(scores[1:], 2)}
         others |= {f"rival {k}": name for k, name in enumerate(_names("rivals", rivals), 1)}
-        found = columns_of(frame, {"score": scores[0], **roles, **others})
+        found = frame_columns(frame, {"score": scores[0], **roles, **others})
         by_argument = {argument: found.get(role) for role, argument in ARGUMENTS.items()}
         return cls(
             by_argument, {role: found[role] for role in others}, {role: str(name) for role, name in others.items()}
@@ -374,7 +380,7 @@ def is_frame(values: Any) -> bool:
     return not isinstance(values, _PLAIN) and (hasattr(kind, "columns") or hasattr(kind, "column_names"))
 
 
-def columns_of(frame: Any, names: Mapping[str, str]) -> dict[str, Any]:
+def frame_columns(frame: Any, names: Mapping[str, str]) -> dict[str, Any]:
     """The columns of a frame by role, from their names by role."""
     if isinstance(frame, Mapping):
         header = [str(name) for name in frame]
@@ -395,6 +401,9 @@ def columns_of(frame: Any, names: Mapping[str, str]) -> dict[str, Any]:
 def _check(names: Mapping[str, str], header: list[str]) -> None:
     for role, name in names.items():
         check_column(role, name, header, "the frame")
+
+
+# ---- what is known of a log so far -------------------------------------------------------------------------------
 
 
 @dataclass(eq=False)
@@ -423,7 +432,7 @@ class ScoreKind:
 
     def check(self) -> None:
         """Once the log has ended."""
-        kind, least = self.options.score_kind, FEW if self.options.score_kind == "logit" else 1
+        kind, least = self.options.score_kind, NO_ACCIDENT if self.options.score_kind == "logit" else 1
         for role, count in self._seen.items():
             if role not in self._sure and count >= least:
                 wanted = "above 1 somewhere" if kind == "percent" else "outside [0, 1] somewhere"
@@ -500,6 +509,8 @@ class Outcomes:
         return notes
 
 
+# ---- rows that can be used ---------------------------------------------------------------------------------------
+
 LEAST_EVENTS = max(CHUNK // 2, FIRST_EVENTS)  # in a chunk
 
 
@@ -548,6 +559,8 @@ def joined(pieces: list[Piece]) -> Piece:
 
     return Piece(*(column(name) for name in _COLUMNS))
 
+
+# ---- the reader --------------------------------------------------------------------------------------------------
 
 _WANTED = {"probability": "in [0, 1]", "percent": "in [0, 100]", "logit": "a number"}
 MOST_GUESSED_IDS = 1_000_000  # ids are kept in memory; of a guessed column no more than these
@@ -733,7 +746,7 @@ class RowReader:
         plain = must("score", wanted)
         unreadable = states == UNREADABLE
         if unreadable.any():
-            first = np.flatnonzero(unreadable)[: guess.FEW].tolist()
+            first = np.flatnonzero(unreadable)[:NO_ACCIDENT].tolist()
             kind = guess.kind_of_text([batch.show("score", row) for row in first])
             hint = self._hint(kind, unreadable, plain)
             look(unreadable, "score is not a number", lambda row: plain(row) + hint)

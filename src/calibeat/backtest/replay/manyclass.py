@@ -33,6 +33,13 @@ from .engine import OnForecasts, default_warmup
 from .late import Delays, LearningPlan, Underway
 from .tally import Blocks, Tally
 
+# ---- temperature scaling -----------------------------------------------------------------------------------------
+#
+# The forecast is softmax(A x), x_k = ln max(score_k, 1e-7), A = 1/temperature. A has the least log-loss over the labels
+# in a window, the derivative of which rises with A:
+#
+#     g(A) = sum_i  E_{softmax(A x_i)} x - x_{i, y_i}
+
 MOST_SLOPE = 100.0  # of A: where every label is the top class, nothing else would end the fit
 SLOPE, LEARNT = 0, 1  # of the state
 
@@ -129,6 +136,8 @@ def replay_temperature(
             x[k] = math.log(max(scores[i * K + k], EPS))
         scaled(state[SLOPE], x, forecasts[(i - first) * K : (i - first + 1) * K])
 
+
+# ---- methods on their way through the log ------------------------------------------------------------------------
 
 RAW_METHOD = "raw"
 CLASS_METHODS = (RAW_METHOD, "fts", "swts", "ots", "multi")
@@ -227,18 +236,8 @@ class VectorReplay:
         slots = np.zeros(len(scores), dtype=np.int64)
         run = for_cost(loops.run_rows, PLAIN_SECONDS * scores.size)
         for begin, end in self._parts(context.marks, 0, len(scores)):
-            run(
-                self.method,
-                self.K,
-                self.row,
-                len(self.row),
-                slots[begin:end],
-                scores[begin:end].reshape(-1),
-                labels[begin:end],
-                forecasts[begin:end].reshape(-1),
-                receipt,
-                self._work,
-            )
+            part = scores[begin:end].reshape(-1), labels[begin:end], forecasts[begin:end].reshape(-1)
+            run(self.method, self.K, self.row, len(self.row), slots[begin:end], *part, receipt, self._work)
         return forecasts
 
     def _late(self, context: ClassContext, plan: LearningPlan) -> Vector:
@@ -246,25 +245,11 @@ class VectorReplay:
         forecasts, receipts = np.empty((total, K)), np.empty((total, self._width))
         forecasts[:first], receipts[:first] = self._forecasts, self._receipts
         run = for_cost(loops.run_late, PLAIN_SECONDS * scores.size)
+        events = scores.reshape(-1), columns_of(plan.outcomes), forecasts.reshape(-1), receipts.reshape(-1)
         arrived = 0
         for begin, end in self._parts(context.marks + first, first, total):
-            arrived = run(
-                self.method,
-                K,
-                self.row,
-                float(self._made),
-                scores.reshape(-1),
-                columns_of(plan.outcomes),
-                forecasts.reshape(-1),
-                receipts.reshape(-1),
-                self._work,
-                plan.due,
-                plan.order,
-                first,
-                begin,
-                end,
-                arrived,
-            )
+            row, late = (self.method, K, self.row, float(self._made)), (plan.due, plan.order)
+            arrived = run(*row, *events, self._work, *late, first, begin, end, arrived)
         self._forecasts, self._receipts = forecasts[plan.left], receipts[plan.left]
         return forecasts[first:]
 
@@ -304,21 +289,9 @@ class TemperatureReplay:
             first, scores = plan.first, np.concatenate([self._scores, chunk.scores])
             columns, due, order = columns_of(plan.outcomes), plan.due, plan.order
         forecasts = np.empty((len(columns) - first, self.K))
-        for_cost(replay_temperature, PLAIN_SECONDS * scores.size)(
-            self.K,
-            self.state,
-            self._x,
-            self._y,
-            self.refits.after,
-            self.refits.every,
-            scores.reshape(-1),
-            columns,
-            forecasts.reshape(-1),
-            first,
-            due,
-            order,
-            np.empty(2 * self.K),
-        )
+        learnt = self.K, self.state, self._x, self._y, self.refits.after, self.refits.every
+        events = scores.reshape(-1), columns, forecasts.reshape(-1), first, due, order
+        for_cost(replay_temperature, PLAIN_SECONDS * scores.size)(*learnt, *events, np.empty(2 * self.K))
         if plan is not None:
             self._scores = scores[plan.left]
         return forecasts
@@ -351,6 +324,12 @@ def columns_of(outcomes: Vector) -> Ints:
     """The column of each label; -1 where there is none."""
     return np.where(np.isnan(outcomes), -1.0, outcomes).astype(np.int64)
 
+
+# ---- tallies -----------------------------------------------------------------------------------------------------
+#
+# Blocks, bins and sums are those of `Tally`, with the confidence of the top class as the forecast and "it was right" as
+# the outcome. Beside them stands what each class got, over the whole log and in stretches of it. Memory does not grow
+# with the log.
 
 MOST_STRETCHES = 256  # of the log: an even number, because neighbours are merged
 
@@ -418,18 +397,8 @@ class ClassTally(Tally):
 
     def count_classes(self, P: Vector, labels: Ints, place: Ints, raw: Vector) -> None:
         """Count a chunk: forecasts and scores are matrices of K columns."""
-        for_size(tally_classes, P.size)(
-            self.K,
-            P.reshape(-1),
-            labels,
-            place,
-            raw.reshape(-1),
-            self.bins,
-            self._cells,
-            self._sums,
-            self._by_class,
-            self.running,
-        )
+        sums = self.bins, self._cells, self._sums, self._by_class, self.running
+        for_size(tally_classes, P.size)(self.K, P.reshape(-1), labels, place, raw.reshape(-1), *sums)
 
     @property
     def by_class(self) -> Vector:
@@ -485,6 +454,8 @@ class Stretches:
     def used(self) -> int:
         return len(self.begin)
 
+
+# ---- the loop over chunks ----------------------------------------------------------------------------------------
 
 NUMBERS_IN_PART = 1 << 20  # scores that go through the methods at a time ...
 LEAST_IN_PART = 256  # ... or of so many events
@@ -556,7 +527,6 @@ def replay_classes(
         loop.feed_all(first)
         for chunk in chunks:
             loop.feed_all(chunk)
-    replayed.too_late = loop.too_late
     return replayed
 
 
@@ -576,11 +546,6 @@ class _ClassLoop:
     def __init__(self, replayed: ClassReplayed, on_forecasts: OnForecasts | None, over: Any) -> None:
         self._to, self._on_forecasts, self._map = replayed, on_forecasts, over
         self._underway = Underway()
-
-    @property
-    def too_late(self) -> int:
-        """How many labels arrived after the last forecast so far."""
-        return len(self._underway)
 
     def feed_all(self, chunk: Chunk) -> None:
         """A chunk in parts, so that forecasts of many classes have room."""
@@ -620,6 +585,7 @@ class _ClassLoop:
             return None
         # Two classes are served by AUTO, which wants the scores of the second.
         plan = self._underway.plan(replace(chunk, scores=np.ascontiguousarray(chunk.scores[:, 1])))
+        self._to.too_late = len(self._underway)
         self._to.delays.count(chunk, self._underway.waited)
         return plan
 
