@@ -44,7 +44,7 @@ from .judge.decisions import Deciding, decisions
 from .judge.delays import delay, notice_of_ages
 from .judge.history import DataHistory, Periods, sentences_on_periods
 from .judge.intervals import RESAMPLES, Bootstrap, Intervals
-from .judge.measures import auc, iso, mass_curve, number, overall, reliability, windows
+from .judge.measures import Counted, CountedMethod, auc, iso, mass_curve, number, overall, reliability, windows
 from .judge.paging import Trails
 from .judge.verdict import (
     INTERVALS,
@@ -72,7 +72,6 @@ from .replay.manyclass import (
     METHOD_ABOUT,
     METHOD_LABELS,
     ClassReplayed,
-    ClassRunner,
     chosen_methods,
     columns_of,
     replay_classes,
@@ -142,8 +141,6 @@ class _Kept:
                 found.setdefault(name, np.full((rows, *values.shape[1:]), np.nan))[at] = values
         return found
 
-
-AnyReplayed = Replayed | ClassReplayed
 
 # ---- replay and collect ------------------------------------------------------------------------------------------
 
@@ -385,12 +382,12 @@ def summarise_classes(replayed: ClassReplayed, source: LogInfo, sums: ClassInter
     return made
 
 
-def _compared(replayed: AnyReplayed, sums: Intervals, named: str | None) -> Comparison:
+def _compared(replayed: Counted, sums: Intervals, named: str | None) -> Comparison:
     tallies = {runner.name: runner.tally for runner in replayed.runners}
     return Comparison(list(tallies), Bootstrap(tallies, replayed.blocks.used, replayed.blocks.length), sums, named)
 
 
-def _facts(replayed: AnyReplayed, source: LogInfo, labels: dict[str, str]) -> Facts:
+def _facts(replayed: Counted, source: LogInfo, labels: dict[str, str]) -> Facts:
     """What a verdict has to know of any log."""
     return Facts(
         labels,
@@ -402,7 +399,7 @@ def _facts(replayed: AnyReplayed, source: LogInfo, labels: dict[str, str]) -> Fa
 
 
 def _payload(
-    replayed: AnyReplayed,
+    replayed: Counted,
     source: LogInfo,
     compared: Comparison,
     found: Verdict,
@@ -503,7 +500,7 @@ def _data_of_classes(replayed: ClassReplayed, source: LogInfo) -> Data:
     return data
 
 
-def _any_data(replayed: AnyReplayed, source: LogInfo, what: str, floor: str, odd: list[str]) -> Data:
+def _any_data(replayed: Counted, source: LogInfo, what: str, floor: str, odd: list[str]) -> Data:
     """What every report says of its log; `what` is learnt: an outcome, or a label."""
     blocks, one = replayed.blocks, f"{'an' if what == 'outcome' else 'a'} {what}"
     notes = [
@@ -556,7 +553,7 @@ def _oddities(replayed: Replayed, score_kind: str) -> list[str]:
     return notes
 
 
-def _row(replayed: AnyReplayed, runner: Runner | ClassRunner, compared: Comparison) -> LeaderboardRow:
+def _row(replayed: Counted, runner: CountedMethod, compared: Comparison) -> LeaderboardRow:
     used, tally, raw = replayed.blocks.used, runner.tally, replayed.runners[0].name
     measured = overall(tally.cells(used)[1:], tally.sums(used)[1:])
     is_raw = runner.name == raw

@@ -27,6 +27,7 @@ from calibeat.core.calibeating import bin_of
 from calibeat.core.jit import compilable, for_size
 from calibeat.report.schema import AnswerInfo, Certificate, ClassesInfo, Priors, Verdict
 
+from .certificates import total_loss
 from .intervals import BRIER, LOG_LOSS, MODEL, RESID, Intervals, close_run
 from .measures import curve_of, iso, number
 from .verdict import SURE, Comparison, Facts, example_of, verdict
@@ -361,7 +362,7 @@ def class_certificates(replayed: ClassReplayed) -> list[Certificate]:
         ),
     ):
         if other in runners:
-            observed = _total(replayed, runners["multi"]) - _total(replayed, runners[other])
+            observed = total_loss(replayed, runners["multi"]) - total_loss(replayed, runners[other])
             listed.append(
                 {
                     "method": "multi",
@@ -376,8 +377,3 @@ def class_certificates(replayed: ClassReplayed) -> list[Certificate]:
                 }
             )
     return listed
-
-
-def _total(replayed: ClassReplayed, runner: ClassRunner) -> float:
-    """The log-loss of all events without the clip."""
-    return float(runner.tally.sums(replayed.blocks.used)[:, 0].sum() + runner.tally.running[2])

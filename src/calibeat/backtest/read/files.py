@@ -64,14 +64,14 @@ def with_partitions(parts: Iterator[Part], values: dict[str, str | None], wanted
 # ---- streams of bytes --------------------------------------------------------------------------------------------
 
 HEAD = 1 << 16  # bytes in which the header has to end
-_PATIENCE = 0.1  # seconds between two looks at whether anybody still wants to read
+_PATIENCE = 0.1  # seconds between two checks whether the stream was stopped
 
 
 class Source(io.RawIOBase):
     """A stream from its beginning on, of which `head` was read already; all of it must be UTF-8, read or not.
 
-    Arrow reads ahead in its own thread. A process that ends while that thread is in here is aborted, or waits for
-    ever; so who stops reading early calls `stop`, which waits for the thread and lets it find an end.
+    Arrow reads ahead in its own thread. A process that ends while that thread is in here is aborted, or hangs. A
+    caller that stops reading early must call `stop`, which ends the stream and waits for the thread.
     """
 
     def __init__(self, stream: Any, name: str) -> None:
@@ -83,7 +83,7 @@ class Source(io.RawIOBase):
         self._stopped = False
 
     def stop(self) -> None:
-        """End the stream here: nobody waits for what may never come."""
+        """End the stream here, and wait for the thread that reads it."""
         self._stopped = True
         with self._reading:
             pass

@@ -147,7 +147,7 @@ def _flat_row(line: bytes) -> Row | None:
     try:
         found = json.loads(line)
         return dict(_laid_flat("", found)) if isinstance(found, dict) else None
-    except (ValueError, RecursionError):  # no JSON, or too deep for anybody
+    except (ValueError, RecursionError):  # no JSON, or nested too deeply
         return None
 
 

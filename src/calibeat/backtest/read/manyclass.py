@@ -23,7 +23,19 @@ from calibeat.multi import loops
 from calibeat.multi.check import MOST_CLASSES
 
 from . import arrow, guess
-from .rows import CHUNK, FIRST_EVENTS, Batch, Codes, Numbers, RowReader, codes_of, number_of, numbers_by, times_by
+from .rows import (
+    CHUNK,
+    FIRST_EVENTS,
+    Batch,
+    Codes,
+    Numbers,
+    RowReader,
+    codes_of,
+    name_of,
+    number_of,
+    numbers_by,
+    times_by,
+)
 
 # ---- names -------------------------------------------------------------------------------------------------------
 
@@ -148,11 +160,7 @@ def plain(value: Any) -> str:
     >>> [plain(value) for value in (1, "1 ", 1.0, True, "cat")]
     ['1', '1', '1', '1', 'cat']
     """
-    if isinstance(value, (bool, np.bool_)):
-        return str(int(value))
-    if isinstance(value, (float, np.floating)) and float(value).is_integer():
-        return str(int(value))
-    return str(value).strip()
+    return name_of(int(value) if isinstance(value, (bool, np.bool_)) else value).strip()
 
 
 LABEL = "label"
@@ -236,7 +244,11 @@ class ClassColumns(guess.Columns):
 
         if len(self.score_names) == 1:
             column = part.column(self.score_names[0])
-            if not (pa.types.is_list(column.type) or pa.types.is_large_list(column.type) or _fixed(column.type)):
+            if not (
+                pa.types.is_list(column.type)
+                or pa.types.is_large_list(column.type)
+                or pa.types.is_fixed_size_list(column.type)
+            ):
                 raise InvalidInput(
                     "scores must be several columns, one for each class, or one column of lists, got "
                     f"{self.score_names[0]!r} of {column.type}"
@@ -259,12 +271,6 @@ class ClassColumns(guess.Columns):
     def score_name(self, column: int) -> str:
         """How a message names the column of a score."""
         return self.score_names[column] if len(self.score_names) > 1 else f"{self.score_names[0]}[{column}]"
-
-
-def _fixed(kind: Any) -> bool:
-    import pyarrow as pa
-
-    return bool(pa.types.is_fixed_size_list(kind))
 
 
 def _of_lists(column: Any, where: Callable[[int], str], K: int, options: Options) -> Numbers:
@@ -363,7 +369,8 @@ class ClassArrays:
             if role == LABEL:
                 return show_label(row)
             value = part[roles[role]][row] if role in roles else self.matrix[at + row, int(role)]
-            return str(value) if isinstance(value, np.datetime64) else f"{_plain(value)!r:.60}"
+            plain_value = value.item() if isinstance(value, np.generic) else value
+            return str(value) if isinstance(value, np.datetime64) else f"{plain_value!r:.60}"
 
         def moments(name: str) -> Any:
             return times_by(part[name], self.options, zoned=read[name][1]) if name in part else None
@@ -371,10 +378,6 @@ class ClassArrays:
         rows = np.arange(at, at + len(scores.values))
         where: Callable[[int], str] = lambda row: f"row {at + row}"  # noqa: E731 - one line
         return Batch(scores, told, show, where, rows, 0, moments("times"), moments("outcome_times"))
-
-
-def _plain(value: Any) -> Any:
-    return value.item() if isinstance(value, np.generic) else value
 
 
 # ---- rows --------------------------------------------------------------------------------------------------------

@@ -790,11 +790,8 @@ class RowReader:
             late = must("outcome time", "there where there is an outcome", "missing")
             look(untimed & (states != MISSING), "outcome time is missing", late)
         wrong = (states == UNREADABLE) | ((states == OK) & (values != 0.0) & (values != 1.0))
-        plain, how = (
-            must("outcome", "0 or 1 (or false or true)"),
-            self.options.how("--positive VALUE", "positive=VALUE"),
-        )
-        hint = f"; {how} to name the value that counts as 1"
+        plain = must("outcome", "0 or 1 (or false or true)")
+        hint = f"; {self.options.how('--positive VALUE', 'positive=VALUE')} to name the value that counts as 1"
         look(wrong, "outcome is not 0 or 1", lambda row: plain(row) + hint)
 
     def _look_at_times_and_keys(
@@ -812,20 +809,19 @@ class RowReader:
             look(times.states == MISSING, "time is missing", must("time", "there", "missing"))
         if times is not None and arrivals is not None:
             both = (times.states == OK) & (arrivals.states == OK)
-            self._look_at_early_outcomes(batch, both & (arrivals.values < times.values), look)
+
+            def too_early(row: int) -> str:
+                required = f"outcome time must not be before the time of its event, {batch.show('time', row)}"
+                got = f"got {batch.show('outcome time', row)} - at {batch.where(row)}"
+                return f"{required}, {got}{self._about_guess('outcome time')}"
+
+            early = both & (arrivals.values < times.values)
+            look(early, "outcome time is before the time of its event", too_early)
         if batch.keys is not None and self.options.blank_key is None:
             gone = must("key", "there", "missing")
             how = self.options.how("--blank-key NAME", "blank_key=NAME")
             hint = f"; {how} to give such events a stream of their own"
             look(batch.keys.indices < 0, "key is missing", lambda row: gone(row) + hint)
-
-    def _look_at_early_outcomes(self, batch: Batch, early: Flags, look: Any) -> None:
-        def sentence(row: int) -> str:
-            required = f"outcome time must not be before the time of its event, {batch.show('time', row)}"
-            got = f"got {batch.show('outcome time', row)} - at {batch.where(row)}"
-            return f"{required}, {got}{self._about_guess('outcome time')}"
-
-        look(early, "outcome time is before the time of its event", sentence)
 
     def _check_ids(self, batch: Batch, keep: Flags) -> str | None:
         if "id" in self.guessed and len(self._seen_ids) >= MOST_GUESSED_IDS:
@@ -916,17 +912,8 @@ class RowReader:
         trace = None
         if piece.rows is not None and piece.files is not None:
             trace = Origin(piece.rows, piece.files, piece.ids)
-        return Chunk(
-            piece.scores,
-            piece.outcomes,
-            piece.slots,
-            clock,
-            arrivals,
-            times,
-            trace,
-            clock_is_time=timed,
-            others=piece.others,
-        )
+        events = piece.scores, piece.outcomes, piece.slots
+        return Chunk(*events, clock, arrivals, times, trace, clock_is_time=timed, others=piece.others)
 
 
 @dataclass(frozen=True, eq=False)

@@ -153,7 +153,7 @@ ABOUT_PAIR = "calibeat's own: two classes are served by AUTO."
 
 
 def chosen_methods(asked: Any) -> list[str]:
-    """The methods asked for, the raw scores first; all of them if nobody asked.
+    """The methods asked for, the raw scores first; all of them if none were named.
 
     >>> chosen_methods("multi,ots")
     ['raw', 'multi', 'ots']
@@ -470,7 +470,6 @@ class ClassRunner:
     replay: ClassReplay
     tally: ClassTally
     at_once: tuple[ClassReplay, ClassTally] | None  # the same with labels that arrive at once, where they are late
-    age: str = ""
     seconds: float = 0.0
 
 
