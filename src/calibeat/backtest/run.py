@@ -63,7 +63,7 @@ from .judge.verdict import (
 from .options import Options
 from .read.guess import Columns
 from .read.manyclass import ClassArrays, ClassColumns, ClassReader, Labels
-from .read.rows import Batch, Chunk, LogColumns, RowReader, column_batches
+from .read.rows import Batch, Chunk, LogColumns, RowReader
 from .replay.contenders import Contender, chosen, with_key_variants, with_others
 from .replay.engine import OnForecasts, Replayed, Runner, replay_log
 from .replay.late import typical_delay
@@ -89,7 +89,7 @@ def run_arrays(table: LogColumns, options: Options, *, keep_forecasts: bool = Fa
     reader = RowReader(options, trace=keep_forecasts)
     more = [name for name, column in columns.items() if name not in {"scores", "outcomes"} and column is not None]
     payload = run(
-        column_batches(**columns, others=table.others, options=options),
+        table.batches(options),
         LogInfo.of_call(options, "scores", "outcomes", *more),
         reader,
         keyed=columns["keys"] is not None,

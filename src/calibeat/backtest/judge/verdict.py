@@ -266,9 +266,10 @@ def _of_measures(compared: Comparison, facts: Facts) -> Verdict:
         needed = "It has not learnt when the other outcome comes: a log with both is needed."
         return _keep(raw, "unclear", "One kind of outcome only: keep the raw score", [one + needed])
     if compared.effective(best) < FEW_EFFECTIVE:
+        effective = max(1, round(compared.effective(best)))
         rests = (
             f"The difference between {labels[best]} and the raw score rests on about "
-            f"{counted_events(compared.effective(best))}: the others hardly count beside them."
+            f"{'one event' if effective == 1 else f'{effective} events'}: the others hardly count beside them."
         )
         return _keep(raw, "unclear", "Too few events decide: keep the raw score for now", [rests, *buys])
     if not _gains(compared, best):
@@ -459,15 +460,6 @@ def elsewhere_in_words(bootstrap: Bootstrap, fitted_once: str) -> str:
         "difference depends on its past for longer than a run. It cannot know what lasts as long as the log itself, "
         f"nor another fit of a method that is fitted once, such as {fitted_once}."
     )
-
-
-def counted_events(effective: float) -> str:
-    """
-    >>> counted_events(3.4), counted_events(0.7)
-    ('3 events', 'one event')
-    """
-    whole = max(1, round(effective))
-    return "one event" if whole == 1 else f"{whole} events"
 
 
 _ORDER = ("first", "second", "third", "fourth", "fifth", "sixth", "seventh", "last")

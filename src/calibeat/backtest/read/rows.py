@@ -190,7 +190,12 @@ class LogColumns:
 
     @classmethod
     def of(cls, columns: Mapping[str, Any], named: Mapping[str, Any], rivals: Any) -> LogColumns:
-        """From the arguments of the function."""
+        """From the arguments of the function.
+
+        Raises
+        ------
+        InvalidInput : if a column is missing, or names and columns are mixed.
+        """
         if is_frame(columns["scores"]):
             return cls._of_frame(columns, named, rivals)
         if columns["outcomes"] is None:
@@ -230,6 +235,53 @@ class LogColumns:
             by_argument, {role: found[role] for role in others}, {role: str(name) for role, name in others.items()}
         )
 
+    def batches(self, options: Options) -> Iterator[Batch]:
+        """The columns, checked for their lengths, in batches.
+
+        Raises
+        ------
+        InvalidInput : if a column cannot be read, or two have different lengths.
+        """
+        given = {**self.columns, **self.others}
+        read = {
+            name: read_column(name, values) for name, values in given.items() if values is not None or name in NEEDED
+        }
+        columns = {name: column for name, (column, _) in read.items()}
+        zoned = {name: zone for name, (_, zone) in read.items()}
+        check_lengths(**{name: len(column) for name, column in columns.items()})
+        percent = options.score_kind == "percent"
+
+        def number(value: Any) -> float | None:
+            return number_of(value, decimal=options.decimal, percent=percent)
+
+        def batch(at: int) -> Batch:
+            part = {name: column[at : at + CHUNK] for name, column in columns.items()}
+
+            def show(role: str, row: int) -> str:
+                value = part[ARGUMENTS.get(role, role)][row]
+                if isinstance(value, np.datetime64):  # which Python may have no date for
+                    return str(value)
+                return repr(value.item() if isinstance(value, np.generic) else value)[:60]
+
+            def moments(name: str) -> Any:
+                return times_by(part[name], options, zoned=zoned[name]) if name in part else None
+
+            return Batch(
+                numbers_by(part["scores"], number),
+                _outcomes(part["outcomes"], options),
+                show,
+                lambda row: f"row {at + row}",
+                np.arange(at, at + len(part["scores"])),
+                0,
+                moments("times"),
+                moments("outcome_times"),
+                codes_of(part["keys"], at) if "keys" in part else None,
+                None,
+                {role: numbers_by(part[role], number) for role in self.others},
+            )
+
+        return (batch(at) for at in range(0, len(columns["scores"]), CHUNK))
+
 
 def _names(what: str, names: Any) -> list[Any]:
     if names is None:
@@ -250,57 +302,6 @@ def _mapping(what: str, columns: Any) -> Mapping[str, Any]:
             f"{columns!r:.60}"
         )
     return columns
-
-
-def column_batches(
-    scores: Any,
-    outcomes: Any,
-    keys: Any = None,
-    times: Any = None,
-    outcome_times: Any = None,
-    others: Mapping[str, Any] | None = None,
-    *,
-    options: Options,
-) -> Iterator[Batch]:
-    """The columns, checked for their lengths, in batches. `others` are by role: forecasts of rivals, other scores."""
-    given = {"scores": scores, "outcomes": outcomes, "keys": keys, "times": times, "outcome_times": outcome_times}
-    given |= others or {}
-    read = {name: read_column(name, values) for name, values in given.items() if values is not None or name in NEEDED}
-    columns = {name: column for name, (column, _) in read.items()}
-    zoned = {name: zone for name, (_, zone) in read.items()}
-    check_lengths(**{name: len(column) for name, column in columns.items()})
-    percent = options.score_kind == "percent"
-
-    def number(value: Any) -> float | None:
-        return number_of(value, decimal=options.decimal, percent=percent)
-
-    def batch(at: int) -> Batch:
-        part = {name: column[at : at + CHUNK] for name, column in columns.items()}
-
-        def show(role: str, row: int) -> str:
-            value = part[ARGUMENTS.get(role, role)][row]
-            if isinstance(value, np.datetime64):  # which Python may have no date for
-                return str(value)
-            return repr(value.item() if isinstance(value, np.generic) else value)[:60]
-
-        def moments(name: str) -> Any:
-            return times_by(part[name], options, zoned=zoned[name]) if name in part else None
-
-        return Batch(
-            numbers_by(part["scores"], number),
-            _outcomes(part["outcomes"], options),
-            show,
-            lambda row: f"row {at + row}",
-            np.arange(at, at + len(part["scores"])),
-            0,
-            moments("times"),
-            moments("outcome_times"),
-            codes_of(part["keys"], at) if "keys" in part else None,
-            None,
-            {role: numbers_by(part[role], number) for role in others or {}},
-        )
-
-    return (batch(at) for at in range(0, len(columns["scores"]), CHUNK))
 
 
 def numbers_by(column: Column, read: Callable[[Any], float | None]) -> Numbers:
