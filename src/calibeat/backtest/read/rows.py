@@ -810,19 +810,20 @@ class RowReader:
             look(times.states == MISSING, "time is missing", must("time", "there", "missing"))
         if times is not None and arrivals is not None:
             both = (times.states == OK) & (arrivals.states == OK)
-
-            def too_early(row: int) -> str:
-                required = f"outcome time must not be before the time of its event, {batch.show('time', row)}"
-                got = f"got {batch.show('outcome time', row)} - at {batch.where(row)}"
-                return f"{required}, {got}{self._about_guess('outcome time')}"
-
-            early = both & (arrivals.values < times.values)
-            look(early, "outcome time is before the time of its event", too_early)
+            self._look_at_early_outcomes(batch, both & (arrivals.values < times.values), look)
         if batch.keys is not None and self.options.blank_key is None:
             gone = must("key", "there", "missing")
             how = self.options.how("--blank-key NAME", "blank_key=NAME")
             hint = f"; {how} to give such events a stream of their own"
             look(batch.keys.indices < 0, "key is missing", lambda row: gone(row) + hint)
+
+    def _look_at_early_outcomes(self, batch: Batch, early: Flags, look: Any) -> None:
+        def sentence(row: int) -> str:
+            required = f"outcome time must not be before the time of its event, {batch.show('time', row)}"
+            got = f"got {batch.show('outcome time', row)} - at {batch.where(row)}"
+            return f"{required}, {got}{self._about_guess('outcome time')}"
+
+        look(early, "outcome time is before the time of its event", sentence)
 
     def _check_ids(self, batch: Batch, keep: Flags) -> str | None:
         if "id" in self.guessed and len(self._seen_ids) >= MOST_GUESSED_IDS:
