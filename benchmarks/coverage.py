@@ -12,8 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import calibeat
-from calibeat.backtest.judge.bootstrap import Bootstrap
-from calibeat.backtest.judge.intervals import LOG_LOSS, Intervals
+from calibeat.backtest.judge.intervals import LOG_LOSS, Bootstrap, Intervals
 from calibeat.backtest.replay.tally import Blocks, Tally
 
 from .table import show

@@ -53,7 +53,7 @@ EXHAUSTIVE = (
 )
 # `make test-quick` leaves these out: they take long, and what they test seldom breaks alone.
 SLOW = (
-    "backtest/judge/test_bootstrap.py",
+    "backtest/judge/test_intervals_bootstrap.py",
     "backtest/judge/test_verdict.py::test_some_method_crosses_the_threshold_in_few_calibrated_logs",
     "backtest/judge/test_verdict.py::test_verdict_interval_and_legend_say_the_same",
     "hosts/test_bank_bad_input.py::test_a_bank_can_be_warmed_up",

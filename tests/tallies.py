@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from calibeat.backtest.judge.bootstrap import Bootstrap
-from calibeat.backtest.judge.intervals import Intervals
+from calibeat.backtest.judge.intervals import Bootstrap, Intervals
 from calibeat.backtest.judge.verdict import Comparison, Facts, verdict
 from calibeat.backtest.replay.tally import Tally
 

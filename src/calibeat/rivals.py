@@ -262,7 +262,7 @@ class Host:
         return like(scores, forecasts)
 
 
-LEAST = 50  # outcomes before the first fit
+FIRST_FIT = 50  # outcomes before the first fit
 CLIP = 1e-5  # no logit sees a score nearer to 0 or 1, as in our methods
 
 
@@ -278,7 +278,7 @@ class _Window(ABC):
     def __init__(self, window: int = 5000, every: int = 500) -> None:
         self.window, self.every = check_whole("window", window, 2, 10**7), check_whole("every", every, 1, 10**7)
         self._past: deque[tuple[float, float]] = deque(maxlen=self.window)
-        self._learnt, self._early = 0, LEAST  # a first fit, and others at twice as many until `every` is reached
+        self._learnt, self._early = 0, FIRST_FIT  # a first fit, and others at twice as many until `every` is reached
         self._fitted = False
 
     def update(self, score: float, outcome: float) -> None:

@@ -63,7 +63,7 @@ def test_every_payload_makes_a_page():
 def test_versions_are_told_also_without_numba(monkeypatch):
     from importlib.metadata import PackageNotFoundError
 
-    from calibeat.backtest.judge import summary
+    from calibeat.backtest import run
 
     def absent(name):
         raise PackageNotFoundError(name)
@@ -72,7 +72,7 @@ def test_versions_are_told_also_without_numba(monkeypatch):
         return calibeat.backtest(SCORES[:20], OUTCOMES[:20], methods="ops").payload["versions"]
 
     assert told()["calibeat"] == calibeat.__version__ and told()["numba"][0].isdigit()
-    monkeypatch.setattr(summary, "version", absent)
+    monkeypatch.setattr(run, "version", absent)
     assert told()["numba"] == "not installed"
 
 

@@ -15,7 +15,7 @@ from report_payload import HOSTILE, VARIANTS, payload
 
 from calibeat import InvalidInput, report
 from calibeat.report.delays import folded
-from calibeat.report.leaderboard import Scale, bar
+from calibeat.report.verdict import Scale, bar
 
 
 class Reader(HTMLParser):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
 from typing import Any
 
 from calibeat.errors import InvalidInput
@@ -118,47 +119,23 @@ def backtest(
     >>> result.best, result.table["method"].tolist()
     ('multi', ['raw', 'ots', 'multi'])
     """
+    given = locals()
     from calibeat._util.columns import is_matrix
 
     from .options import Options  # now, so that `import calibeat` is light
-    from .run import LogColumns, run_arrays
+    from .read.rows import LogColumns
+    from .run import run_arrays, run_matrix
 
-    options = Options(
-        methods=methods,
-        bins=bins,
-        warmup=warmup,
-        delay=delay,
-        mature=mature,
-        score_kind=score_kind,
-        insist=insist,
-        positive=positive,
-        decimal=decimal,
-        time_zone=time_zone,
-        time_format=time_format,
-        split=split,
-        blank_key=blank_key,
-        skip_bad=skip_bad,
-        sort=sort,
-        seed=seed,
-        threshold=threshold,
-        cost_fp=cost_fp,
-        cost_fn=cost_fn,
-        title=title,
-    )
+    options = Options(**{each.name: given[each.name] for each in fields(Options) if each.name != "typed"})
     if outcomes is not None and is_matrix(scores):
-        from .classes.run import run_matrix
-
-        refused = {"keys": keys, "score": score, "outcome": outcome, "key": key, "time": time, "rivals": rivals}
-        for argument, given in {**refused, "outcome_time": outcome_time, "positive": positive}.items():
-            if given is not None:
-                raise InvalidInput(f"{argument} must not be given with many classes, got {type(given).__name__}")
-        columns = scores, outcomes, times, outcome_times
-        return run_matrix(*columns, options, classes=classes, keep_forecasts=keep_forecasts)
+        for argument in ("keys", "score", "outcome", "key", "time", "rivals", "outcome_time", "positive"):
+            if given[argument] is not None:
+                got = type(given[argument]).__name__
+                raise InvalidInput(f"{argument} must not be given with many classes, got {got}")
+        matrix = scores, outcomes, times, outcome_times
+        return run_matrix(*matrix, options, classes=classes, keep_forecasts=keep_forecasts)
     if classes is not None:
         raise InvalidInput("classes must be given with a matrix of scores only, got a vector of them")
-    table = LogColumns.of(
-        {"scores": scores, "outcomes": outcomes, "keys": keys, "times": times, "outcome_times": outcome_times},
-        {"score": score, "outcome": outcome, "key": key, "time": time, "outcome time": outcome_time},
-        rivals,
-    )
-    return run_arrays(table, options, keep_forecasts=keep_forecasts)
+    columns = {name: given[name] for name in ("scores", "outcomes", "keys", "times", "outcome_times")}
+    named = {name.replace("_", " "): given[name] for name in ("score", "outcome", "key", "time", "outcome_time")}
+    return run_arrays(LogColumns.of(columns, named, rivals), options, keep_forecasts=keep_forecasts)

@@ -46,7 +46,9 @@ class Costs:
 
 @dataclass(frozen=True)
 class Options:
-    """How a log is read, replayed and judged. Everything is checked when the object is made.
+    """How a log is read, replayed and judged: arguments of `calibeat.backtest`, whose docstring explains them.
+
+    Everything is checked when the object is made.
 
     Raises
     ------
@@ -56,26 +58,26 @@ class Options:
     (7200000000, 100)
     """
 
-    methods: Any = None  # names of presets, methods, or a mapping; None: ten of constant cost
+    methods: Any = None
     bins: int = 10
     warmup: int | None = None
     delay: int | str = 0
-    mature: Any = None  # the age at which outcomes are learnt; None: when they arrive
+    mature: Any = None
     score_kind: str = "probability"
-    insist: bool = False  # whether scores are of that kind also where they look like probabilities
-    positive: Any = None  # the value of an outcome that counts as 1; None: 1, true, yes
-    decimal: str = "."  # the mark before the decimals of numbers in text
-    time_zone: str | None = None  # of times that have none
-    time_format: str | None = None  # of times in text, as in strptime; None: ISO 8601 or numbers
-    split: str | None = None  # a moment: the time before it and the time from it on are also judged apart
-    blank_key: str | None = None  # the stream of events whose key is missing; None: they are bad rows
+    insist: bool = False
+    positive: Any = None
+    decimal: str = "."
+    time_zone: str | None = None
+    time_format: str | None = None
+    split: str | None = None
+    blank_key: str | None = None
     skip_bad: bool = False
     sort: bool = False
     seed: int = 0
     title: str = "Backtest"
-    threshold: float | None = None  # act where the forecast is at least this
-    cost_fp: float | None = None  # of an action for nothing, and ...
-    cost_fn: float | None = None  # ... of an event that was missed; they make the threshold
+    threshold: float | None = None
+    cost_fp: float | None = None
+    cost_fn: float | None = None
     typed: bool = False  # whether a person types options, or writes arguments in Python
 
     def __post_init__(self) -> None:

@@ -18,16 +18,7 @@ if TYPE_CHECKING:
     from calibeat.report.schema import Payload
 
 MEASURED = (
-    "log_loss",
-    "brier",
-    "ce",
-    "ce_luck",
-    "shp",
-    "refinement",
-    "accuracy",
-    "auc",
-    "regret",
-    "log_e_value",
+    *("log_loss", "brier", "ce", "ce_luck", "shp", "refinement", "accuracy", "auc", "regret", "log_e_value"),
     "log_e_max",
 )
 
@@ -84,12 +75,10 @@ class BacktestResult:
         for name in MEASURED:
             columns[name] = _floats([row[name] for row in rows])  # type: ignore[literal-required]  # one of the above
         for name in ("log_loss", "brier", "ce"):
-            triples = [row["vs_raw"][name] if row["vs_raw"] else [None] * 3 for row in rows]  # type: ignore[literal-required]  # as above
-            for k, suffix in enumerate(("vs_raw", "low", "high")):
-                columns[f"{name}_{suffix}"] = _floats([triple[k] for triple in triples])
-            triples = [row["vs_best_other"][name] if row["vs_best_other"] else [None] * 3 for row in rows]  # type: ignore[literal-required]  # as above
-            for k, suffix in enumerate(("vs_best_other", "vs_best_other_low", "vs_best_other_high")):
-                columns[f"{name}_{suffix}"] = _floats([triple[k] for triple in triples])
+            for against, low in (("vs_raw", ""), ("vs_best_other", "vs_best_other_")):
+                triples = [row[against][name] if row[against] else [None] * 3 for row in rows]  # type: ignore[literal-required]  # as above
+                for k, suffix in enumerate((against, f"{low}low", f"{low}high")):
+                    columns[f"{name}_{suffix}"] = _floats([triple[k] for triple in triples])
         others = [row["vs_best_other"]["method"] if row["vs_best_other"] else "" for row in rows]
         columns["best_other"] = np.array(others)
         for end in ("low", "high"):

@@ -16,18 +16,16 @@ import numpy as np
 from calibeat._util.progress import progress
 from calibeat._util.types import Ints, Vector
 from calibeat._util.words import visible
-from calibeat.backtest.classes.read import ClassColumns, ClassReader
-from calibeat.backtest.classes.run import run as replay_classes
-from calibeat.backtest.judge.summary import LogInfo
 from calibeat.backtest.options import Options
-from calibeat.backtest.read.batch import Chunk
-from calibeat.backtest.read.files import OURS, STDIN, LogFile, by_suffix, files_of, require_arrow
+from calibeat.backtest.read.files import OURS, STDIN, LogFile, by_suffix, files_of, read_log, require_arrow
 from calibeat.backtest.read.guess import Columns
-from calibeat.backtest.read.log import read_log
-from calibeat.backtest.read.rows import RowReader
+from calibeat.backtest.read.manyclass import ClassColumns, ClassReader
+from calibeat.backtest.read.rows import Chunk, RowReader
 from calibeat.backtest.replay.contenders import DEFAULT
 from calibeat.backtest.result import BacktestResult
+from calibeat.backtest.run import LogInfo
 from calibeat.backtest.run import run as replay
+from calibeat.backtest.run import run_classes as replay_classes
 from calibeat.errors import InvalidInput
 from calibeat.report.page import html
 from calibeat.report.text import page

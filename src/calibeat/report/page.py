@@ -29,25 +29,13 @@ from .decisions import decisions
 from .delays import delays, folded
 from .elements import Child, figure, harmless, how_to_read, labels_of, markup, name, plain_table, section, tag
 from .history import history
-from .leaderboard import methods
 from .paging import paging
 from .schema import Certificate, Keys, Payload
-from .verdict import verdict
+from .verdict import methods, verdict
 
 SCRIPTS = (
-    "format",
-    "palette",
-    "chart",
-    "pictures",
-    "paging",
-    "decisions",
-    "history",
-    "reliability",
-    "classes",
-    "tables",
-    "by_key",
-    "theme",
-    "start",
+    *("format", "palette", "chart", "pictures", "paging", "decisions", "history", "reliability", "classes"),
+    *("tables", "by_key", "theme", "start"),
 )
 DIGITS = 6  # more than a pixel or a table shows, and a third of the bytes
 SCORE_KINDS = {

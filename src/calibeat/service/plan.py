@@ -23,7 +23,7 @@ Request = tuple[Any, list[ForecastEvent] | list[OutcomeEvent]]  # a ticket, and 
 
 
 @dataclass
-class FoldColumns:
+class GroupColumns:
     """What the bank is asked to do, in order, as the columns of `Bank.fold`."""
 
     records: list[Record] = field(default_factory=list)
@@ -61,7 +61,7 @@ class Plan:
         self, settings: EngineSettings, streams: Mapping[str, StreamState], known: dict[str, Record], now: float
     ) -> None:
         self._settings, self._streams, self._records, self._now = settings, streams, known, now
-        self.operations, self.changes = FoldColumns(), Changes()
+        self.operations, self.changes = GroupColumns(), Changes()
         self.answers: list[Answer | list[Record]] = []  # a list of records until the forecasts are made
         self.begun: dict[str, StreamState] = {}  # new streams of the batches that were taken; see `number_streams`
         self._settled: dict[str, Record] = {}

@@ -37,7 +37,7 @@ from .eventtable import (
     Output,
     Pages,
     PageStore,
-    SettledEvents,
+    SettledIds,
     bytes_of,
     in_order,
     matrix_of,
@@ -88,7 +88,7 @@ class Bucket:
         columns += [] if rules.mature is None else [("known", pa.int64())]
         schema = pa.schema([("hash", pa.int64()), key, *columns])
         self._events = Pages(events, schema, rules.pages)  # those that wait
-        self._settled = SettledEvents(events, schema, rules.pages, forgets=rules.expire is not None)
+        self._settled = SettledIds(events, schema, rules.pages, forgets=rules.expire is not None)
         batch = [key, ("id", pa.string()), ("time", pa.int64()), ("score", pa.float64()), ("outcome", pa.float64())]
         hashes = [("key_hash", pa.int64()), ("event_hash", pa.int64())]
         self._nothing = pa.schema([*batch, *hashes]).empty_table()

@@ -206,7 +206,7 @@ def statuses(codes: npt.NDArray[Any]) -> Any:
 # ---- settled events -----------------------------------------------------------------------------------------------
 
 
-class SettledEvents:
+class SettledIds:
     """The settled events of a bucket, in a store that it shares with those that wait."""
 
     def __init__(self, store: PageStore, schema: Any, pages: int, *, forgets: bool) -> None:

@@ -11,7 +11,7 @@ import calibeat
 from calibeat import InvalidInput
 from calibeat.backtest.judge.decisions import Deciding
 from calibeat.backtest.options import Options
-from calibeat.backtest.read.batch import Chunk
+from calibeat.backtest.read.rows import Chunk
 
 N, WARM = 9_500, 300
 RNG = np.random.default_rng(21)

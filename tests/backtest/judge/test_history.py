@@ -9,7 +9,7 @@ import pytest
 
 import calibeat
 from calibeat.backtest.judge.history import DELAY_STEPS, MOST_BINS, RANKS, STEPS, DataHistory, psi, score_of
-from calibeat.backtest.read.batch import Chunk
+from calibeat.backtest.read.rows import Chunk
 from calibeat.backtest.replay.tally import rank_of
 
 N = 12_000

@@ -8,7 +8,6 @@ from streams import drifting
 
 import calibeat
 from calibeat import InvalidInput, metrics
-from calibeat.backtest.read import arrays
 from calibeat.backtest.read import rows as row_reader
 
 N = 400
@@ -20,7 +19,6 @@ LATE = np.datetime64("2024-06-01") <= TIMES
 @pytest.mark.parametrize("cut", [None, 90])
 def test_each_period_is_judged_apart(cut, monkeypatch):
     if cut is not None:
-        monkeypatch.setattr(arrays, "CHUNK", cut)
         monkeypatch.setattr(row_reader, "CHUNK", cut)
         monkeypatch.setattr(row_reader, "FIRST_EVENTS", 0)
     result = calibeat.backtest(

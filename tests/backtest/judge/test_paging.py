@@ -11,7 +11,7 @@ import calibeat
 from calibeat import Monitor
 from calibeat.backtest.judge import paging as module
 from calibeat.backtest.judge.paging import MOST_POINTS, Trails
-from calibeat.backtest.read.batch import Chunk
+from calibeat.backtest.read.rows import Chunk
 
 N, BREAK = 3000, 1800
 RNG = np.random.default_rng(1)

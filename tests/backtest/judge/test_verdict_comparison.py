@@ -7,8 +7,9 @@ import pytest
 from streams import drifting
 
 import calibeat
-from calibeat.backtest.judge.verdict import Counting, typical_delay
-from calibeat.backtest.read.batch import FIRST_EVENTS, Chunk
+from calibeat.backtest.judge.verdict import Counting
+from calibeat.backtest.read.rows import FIRST_EVENTS, Chunk
+from calibeat.backtest.replay.late import typical_delay
 
 N, WARM_UP, BINS = 1500, 75, 10
 SCORES, OUTCOMES = drifting(N)

@@ -12,7 +12,7 @@ from streams import drifting
 
 import calibeat
 from calibeat import OPS, InvalidInput, MissingExtra, UnknownMethod
-from calibeat.backtest.read import arrays as arrays_module
+from calibeat._util.times import is_missing
 
 N = 400
 SCORES, OUTCOMES = drifting(N)
@@ -332,5 +332,5 @@ def test_no_picture_without_matplotlib(monkeypatch):
 
 def test_missing_is_missing():
     for value in (None, float("nan"), np.float32("nan"), "", "  "):
-        assert arrays_module.is_missing(value)
-    assert not arrays_module.is_missing(0) and not arrays_module.is_missing("0")
+        assert is_missing(value)
+    assert not is_missing(0) and not is_missing("0")

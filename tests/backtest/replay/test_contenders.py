@@ -10,7 +10,6 @@ from streams import drifting
 
 import calibeat
 from calibeat import AUTO, OPS, Bank, Calibrator, InvalidInput, metrics
-from calibeat.backtest.read import arrays
 from calibeat.backtest.read import rows as row_reader
 from calibeat.rivals import Host
 
@@ -41,7 +40,6 @@ class Mean:
 def cut(request, monkeypatch):
     """However the log is cut into chunks."""
     if request.param is not None:
-        monkeypatch.setattr(arrays, "CHUNK", request.param)
         monkeypatch.setattr(row_reader, "CHUNK", request.param)
         monkeypatch.setattr(row_reader, "FIRST_EVENTS", 0)
 

@@ -21,10 +21,8 @@ import calibeat
 from calibeat import AUTO, HOPS, OPS, SWPS, TOPS, Calibrator
 from calibeat._util import processes as cores
 from calibeat._util.times import NEVER
-from calibeat.backtest.read import arrays, rows
-from calibeat.backtest.read import arrays as arrays_module
 from calibeat.backtest.read import rows as row_reader
-from calibeat.backtest.read.batch import Chunk
+from calibeat.backtest.read.rows import Chunk
 from calibeat.backtest.replay import engine
 from calibeat.backtest.replay.contenders import Context, MethodReplay
 from calibeat.backtest.replay.late import Underway
@@ -146,7 +144,6 @@ def test_waiting_is_counted_in_forecasts():
 def test_backtest_forecasts_as_run_does(size, monkeypatch):
     monkeypatch.setattr(row_reader, "CHUNK", size)
     monkeypatch.setattr(row_reader, "FIRST_EVENTS", 0)
-    monkeypatch.setattr(arrays_module, "CHUNK", size)
     names = ["auto", "hops", "swps", "f99"]
     result = calibeat.backtest(SCORES, OUTCOMES, methods=names, keep_forecasts=True, warmup=20)
     for name in names:
@@ -161,7 +158,6 @@ def test_backtest_forecasts_as_run_does(size, monkeypatch):
 @pytest.mark.parametrize("method", [OPS, TOPS, HOPS, AUTO])
 @pytest.mark.parametrize("size", [60, 100_000])
 def test_every_key_is_a_calibrator_of_its_own(method, size, monkeypatch):
-    monkeypatch.setattr(arrays_module, "CHUNK", size)
     monkeypatch.setattr(row_reader, "CHUNK", size)
     monkeypatch.setattr(row_reader, "FIRST_EVENTS", 0)
     rng = np.random.default_rng(1)
@@ -266,8 +262,7 @@ def test_the_default_warm_up_does_not_depend_on_how_a_log_is_cut(monkeypatch):
     scores, outcomes = drifting(24_000)
     whole = calibeat.backtest(scores, outcomes, methods="raw").payload["data"]
     assert whole["warmup"] == 1000
-    monkeypatch.setattr(arrays, "CHUNK", 7000)
-    monkeypatch.setattr(rows, "CHUNK", 7000)
+    monkeypatch.setattr(row_reader, "CHUNK", 7000)
     assert calibeat.backtest(scores, outcomes, methods="raw").payload["data"] == whole
 
 

@@ -11,9 +11,8 @@ from streams import drifting
 
 import calibeat
 from calibeat import Calibrator, InvalidInput
-from calibeat.backtest.read import arrays
 from calibeat.backtest.read import rows as row_reader
-from calibeat.backtest.read.batch import Chunk
+from calibeat.backtest.read.rows import Chunk
 from calibeat.backtest.replay.late import Sizes, ages_of
 
 N = 900
@@ -35,7 +34,6 @@ def clicks(n: int = N, seed: int = 0) -> tuple[Any, Any, Any, Any]:
 @pytest.mark.parametrize("name", ["auto", "hops", "fps", "tobs"])
 @pytest.mark.parametrize("cut", [10**6, 350])
 def test_a_backtest_equals_a_calibrator(name: str, cut: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(arrays, "CHUNK", cut)
     monkeypatch.setattr(row_reader, "CHUNK", cut)
     monkeypatch.setattr(row_reader, "FIRST_EVENTS", cut)
     scores, outcomes = drifting(N)
@@ -58,7 +56,6 @@ def test_a_backtest_equals_a_calibrator(name: str, cut: int, monkeypatch: pytest
 @pytest.mark.parametrize("cut", [10**6, 350])
 def test_the_later_of_arrival_and_age(mature: Any, cut: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Arrivals are apart by whole steps of the clock: outcomes that arrive together are learnt in the order of rows."""
-    monkeypatch.setattr(arrays, "CHUNK", cut)
     monkeypatch.setattr(row_reader, "CHUNK", cut)
     monkeypatch.setattr(row_reader, "FIRST_EVENTS", cut)
     scores, outcomes = drifting(N)

@@ -12,59 +12,37 @@ from calibeat.core.guard import Guard
 from calibeat.core.method import AUTO, HOPS, OPS, TOPS, Method, name_of
 from calibeat.report.schema import Certificate
 
-from .measures import number, overall
-
-_WHOLE = "over all {T:,} events, warm-up included"
+from .measures import Counted, CountedMethod, number, overall
 
 
 def certificates(replayed: Replayed) -> list[Certificate]:
     """One entry for each theorem whose methods were replayed; none for keyed streams, each of which is its own."""
     if replayed.keyed:
         return []
-    found = {name: _runner(replayed, method) for name, method in _METHODS.items()}
     T = replayed.blocks.labelled
     if T < 10:
         return []
-    late = replayed.delays is not None
+    ops, tops, hops, auto = (_runner(replayed, method) for method in (OPS, TOPS, HOPS, AUTO))
     applies = (
         "It holds for any sequence of outcomes that arrive at once, as here."
-        if not late
+        if replayed.delays is None
         else "It is proved for outcomes that arrive at once; here they were late, and nothing is promised."
     )
-    ops, tops, hops, auto = found["ops"], found["tops"], found["hops"], found["auto"]
     listed: list[Certificate] = []
     best = replayed.scores.least_loss(OPS, warmup=True)
     if ops is not None and best is not None:
         listed.append(_regret(replayed, ops, best, T))
     if ops is not None and auto is not None:
-        gap = _total(replayed, auto) - _total(replayed, ops)
-        listed.append(
-            _entry(
-                auto,
-                "log-loss",
-                "AUTO loses at most ln 18 + (3/4) ln T + 0.73 + 1e-7 T nats to OPS",
-                bounds.auto_loss(T),
-                gap,
-                applies,
-                T,
-                promised=not late,
-            )
-        )
+        statement = "AUTO loses at most ln 18 + (3/4) ln T + 0.73 + 1e-7 T nats to OPS"
+        gap = total_loss(replayed, auto) - total_loss(replayed, ops)
+        listed.append(_entry(replayed, auto, "log-loss", statement, bounds.auto_loss(T), gap, applies))
     if ops is not None and tops is not None and _same_bins(replayed, TOPS):
-        eps = 1.0 / replayed.bins
-        gap = _all(replayed, ops)["shp"] - _all(replayed, tops)["shp"]
-        listed.append(
-            _entry(
-                tops,
-                "sharpness",
-                "SHP of TOPS is at least SHP of OPS less e + e²/4 + (log T + 1)/(e T) (Theorem 3.1)",
-                bounds.tops_sharpness(eps, T),
-                gap,
-                applies,
-                T,
-                promised=not late,
-            )
+        statement = "SHP of TOPS is at least SHP of OPS less e + e²/4 + (log T + 1)/(e T) (Theorem 3.1)"
+        gap, bound = (
+            _all(replayed, ops)["shp"] - _all(replayed, tops)["shp"],
+            bounds.tops_sharpness(1 / replayed.bins, T),
         )
+        listed.append(_entry(replayed, tops, "sharpness", statement, bound, gap, applies))
     if ops is not None and hops is not None and _same_bins(replayed, HOPS):
         listed += _hops(replayed, ops, hops, T, applies)
     for runner in replayed.runners:
@@ -73,16 +51,12 @@ def certificates(replayed: Replayed) -> list[Certificate]:
     return listed
 
 
-_METHODS = {"auto": AUTO, "ops": OPS, "tops": TOPS, "hops": HOPS}
-
-
 def _hops(replayed: Replayed, ops: Runner, hops: Runner, T: int, applies: str) -> list[Certificate]:
     eps = 1.0 / replayed.bins
     applies = f"In expectation over its draws. {applies}"
     mine, theirs = _all(replayed, hops), _all(replayed, ops)
-    promised = replayed.delays is None
     return [
-        _entry(hops, what, statement, bound, observed, applies, T, promised=promised, in_expectation=True)
+        _entry(replayed, hops, what, statement, bound, observed, applies, in_expectation=True)
         for what, statement, bound, observed in (
             (
                 "calibration error",
@@ -124,25 +98,14 @@ def _guard(replayed: Replayed, runner: Runner, method: Method, guard: Guard, T: 
         )
     expert = _runner(replayed, replace(method, guard=None))
     if expert is not None and guard.strict is None:
-        excess = _total(replayed, runner) - _total(replayed, expert)
+        excess = total_loss(replayed, runner) - total_loss(replayed, expert)
         statement = f"log-loss of {name} is at most that of its expert + ln(G / 2 lam) nats (Theorem 2)"
         found.append(("log-loss", statement, bounds.guard_log_loss(T, guard.spring), excess))
         excess = T * (mine["brier"] - _all(replayed, expert)["brier"])
         statement = f"total Brier score of {name} is at most that of its expert + 2 ln(G / 2 mu) (Theorem 2)"
         found.append(("Brier score", statement, bounds.guard_brier(T, guard.spring), excess))
-    promised = replayed.delays is None
     return [
-        _entry(
-            runner,
-            what,
-            f"{statement}, docs/guard.md",
-            bound,
-            observed,
-            applies,
-            T,
-            promised=promised,
-            in_expectation=True,
-        )
+        _entry(replayed, runner, what, f"{statement}, docs/guard.md", bound, observed, applies, in_expectation=True)
         for what, statement, bound, observed in found
     ]
 
@@ -156,9 +119,11 @@ def _regret(replayed: Replayed, ops: Runner, best: tuple[float, tuple[float, ...
         + ("" if replayed.delays is None else " Outcomes were late besides.")
     )
     statement = f"regret of ONS against the best of |theta| <= B is at most 2 (e^B + 10 B) log T + 1, B = {B:.2f}"
-    observed = _total(replayed, ops) - loss
-    bound = bounds.ons_regret(B, T)
-    return _entry(ops, "regret", f"{statement} (Theorem 2.1)", bound, observed, applies, T, promised=False)
+    observed, bound = total_loss(replayed, ops) - loss, bounds.ons_regret(B, T)
+    return {
+        **_entry(replayed, ops, "regret", f"{statement} (Theorem 2.1)", bound, observed, applies),
+        "promised": False,
+    }
 
 
 def _runner(replayed: Replayed, method: object) -> Runner | None:
@@ -175,32 +140,30 @@ def _all(replayed: Replayed, runner: Runner) -> dict[str, float]:
     return overall(runner.tally.cells(used), runner.tally.sums(used))
 
 
-def _total(replayed: Replayed, runner: Runner) -> float:
+def total_loss(replayed: Counted, runner: CountedMethod) -> float:
     """The log-loss of all events without the clip: the theorems are about forecasts as they were made."""
     return float(runner.tally.sums(replayed.blocks.used)[:, 0].sum() + runner.tally.running[2])
 
 
 def _entry(
+    replayed: Replayed,
     runner: Runner,
     what: str,
     statement: str,
     bound: float,
     observed: float,
     applies: str,
-    T: int,
     *,
-    promised: bool,
     in_expectation: bool = False,
 ) -> Certificate:
-    whole = _WHOLE.format(T=T)
     return {
         "method": runner.name,
         "what": what,
-        "statement": f"{statement}, {whole}",
+        "statement": f"{statement}, over all {replayed.blocks.labelled:,} events, warm-up included",
         "bound": bound,
         "observed": number(observed),  # OPS may have given what happened no chance at all
         "holds": observed <= bound,
-        "promised": promised,
+        "promised": replayed.delays is None,
         "in_expectation": in_expectation,
         "applies": applies,
     }

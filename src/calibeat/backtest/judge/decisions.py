@@ -18,7 +18,7 @@ import numpy as np
 
 from calibeat._util.types import Ints, Vector
 from calibeat.backtest.options import Costs
-from calibeat.backtest.read.batch import Chunk
+from calibeat.backtest.read.rows import Chunk
 from calibeat.backtest.replay.engine import Replayed
 from calibeat.backtest.replay.tally import MOST_BLOCKS, RANKS, STEPS, Blocks, Tally, rank_of
 from calibeat.core.jit import compilable, for_size

@@ -2,41 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, Protocol
-
 from calibeat._util.words import duration
-from calibeat.backtest.options import Maturity
 from calibeat.backtest.replay.engine import Replayed
 from calibeat.backtest.replay.late import Ages, Delays
-from calibeat.backtest.replay.tally import Blocks, Tally
 from calibeat.report.schema import AgesByOutcome, DelayInfo, Immediate, Number
 
-from .measures import CountedMethod, number, overall
-
-
-class LateMethod(CountedMethod, Protocol):
-    """A method, and the same with outcomes at once."""
-
-    @property
-    def at_once(self) -> tuple[Any, Tally] | None: ...
-
-
-class Late(Protocol):
-    """What is known of the arrivals in a replay, of two classes or of many."""
-
-    @property
-    def runners(self) -> Sequence[LateMethod]: ...
-    @property
-    def blocks(self) -> Blocks: ...
-    @property
-    def ages(self) -> Ages | None: ...
-    @property
-    def maturity(self) -> Maturity | None: ...
-    @property
-    def never(self) -> int: ...
-    @property
-    def too_late(self) -> int: ...
+from .measures import Counted, number, overall
 
 
 def notice_of_ages(replayed: Replayed, ages: Ages, labels: dict[str, str]) -> str | None:
@@ -82,7 +53,7 @@ def _seconds(microseconds: Number) -> Number:
     return None if microseconds is None else microseconds * 1e-6
 
 
-def delay(replayed: Late, delays: Delays) -> DelayInfo:
+def delay(replayed: Counted, delays: Delays) -> DelayInfo:
     """How late outcomes were, and what the wait cost."""
     used = replayed.blocks.used
     sizes, scale = (delays.time, 1e-6) if delays.timed else (delays.events, 1.0)
@@ -108,7 +79,7 @@ def delay(replayed: Late, delays: Delays) -> DelayInfo:
     }
 
 
-def _sentence(replayed: Late, delays: Delays, median: Number) -> str:
+def _sentence(replayed: Counted, delays: Delays, median: Number) -> str:
     """How late outcomes were, and which of them the numbers are about."""
     sentences = ["Each outcome was learnt when it had arrived, as in production."]
     if replayed.maturity is not None:

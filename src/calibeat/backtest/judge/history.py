@@ -16,7 +16,7 @@ import numpy as np
 from calibeat._util.types import Flags, Ints, Vector
 from calibeat._util.words import counted, decimals
 from calibeat.backtest.options import Options
-from calibeat.backtest.read.batch import Chunk
+from calibeat.backtest.read.rows import Chunk
 from calibeat.backtest.replay.tally import OCTAVES, rank_of
 from calibeat.core.jit import compilable, for_size
 from calibeat.core.stats import LOSS_FLOOR

@@ -6,11 +6,12 @@ import math
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from itertools import pairwise
-from typing import Protocol
 
 import numpy as np
 
 from calibeat._util.types import Ints, Vector
+from calibeat.backtest.replay.engine import Replayed, Runner
+from calibeat.backtest.replay.manyclass import ClassReplayed, ClassRunner
 from calibeat.backtest.replay.tally import (
     BRIER,
     COUNT,
@@ -22,7 +23,6 @@ from calibeat.backtest.replay.tally import (
     OUTCOME,
     RANKS,
     STEPS,
-    Blocks,
     Tally,
 )
 from calibeat.metrics import of_bins, wilson
@@ -32,26 +32,8 @@ MOST_WINDOWS, MOST_PERIODS, MOST_POINTS = 200, 12, 300
 EVENTS_PER_WINDOW = 500
 
 
-class CountedMethod(Protocol):
-    """A method with its tally."""
-
-    @property
-    def name(self) -> str: ...
-    @property
-    def tally(self) -> Tally: ...
-
-
-class Counted(Protocol):
-    """What is counted over time in a replay, of two classes or of many."""
-
-    @property
-    def runners(self) -> Sequence[CountedMethod]: ...
-    @property
-    def blocks(self) -> Blocks: ...
-    @property
-    def bins(self) -> int: ...
-    @property
-    def span(self) -> tuple[int, int] | None: ...
+CountedMethod = Runner | ClassRunner
+Counted = Replayed | ClassReplayed  # a replay of two classes or of many
 
 
 def iso(microseconds: int) -> str:

@@ -14,7 +14,7 @@ import numpy as np
 
 from calibeat._util.types import Ints, Vector
 from calibeat._util.words import counted
-from calibeat.backtest.read.batch import Chunk
+from calibeat.backtest.read.rows import Chunk
 from calibeat.core.stats import LOSS_FLOOR
 from calibeat.monitor import Alarm, Monitor
 from calibeat.report.schema import Axis, Page, Paging, Watched

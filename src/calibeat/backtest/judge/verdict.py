@@ -18,16 +18,16 @@ import numpy as np
 
 from calibeat._util.types import Ints, Vector
 from calibeat._util.words import decimals
-from calibeat.backtest.read.batch import FIRST_EVENTS, Chunk
+from calibeat.backtest.read.rows import Chunk
 from calibeat.backtest.replay.contenders import Contender
 from calibeat.backtest.replay.engine import Replayed
+from calibeat.backtest.replay.late import typical_delay
 from calibeat.backtest.replay.tally import COUNT, FORECAST, OUTCOME
 from calibeat.core.method import name_of
-from calibeat.report.schema import AnswerInfo, DifferencesTo, ElsewhereInfo, Happened, Number, Verdict
+from calibeat.report.schema import AnswerInfo, DifferencesTo, ElsewhereInfo, Evidence, Happened, Number, Verdict
 
-from .bootstrap import MEASURES, Bootstrap, Triple
-from .intervals import BRIER, LOG_LOSS, Intervals, Z
-from .measures import CountedMethod, number
+from .intervals import BRIER, LOG_LOSS, MEASURES, RESAMPLES, Bootstrap, Intervals, Triple, Z
+from .measures import MOST_POINTS, Counted, CountedMethod, iso, log_e_values, number
 
 FEW_EVENTS = 200  # judged events, or outcomes learnt; fewer settle nothing
 FEW_EFFECTIVE = 10.0  # events of equal weight; an interval that rests on fewer is a guess
@@ -37,21 +37,6 @@ SMALL_LOSS, SMALL_CE = 0.002, 0.005
 NUMBERED = {"log_loss": LOG_LOSS, "brier": BRIER}
 
 # ---- methods compared --------------------------------------------------------------------------------------------
-
-
-def typical_delay(chunk: Chunk) -> int:
-    """The median delay in events among the first 20,000 events; 0 where outcomes arrive at once.
-
-    A delay that ends beyond those events counts as if it ended with them.
-    """
-    if chunk.clock is None or chunk.arrivals is None:
-        return 0
-    clock, arrivals = chunk.clock[:FIRST_EVENTS], chunk.arrivals[:FIRST_EVENTS]
-    known = np.flatnonzero(~np.isnan(chunk.outcomes[:FIRST_EVENTS]))
-    if not len(known):
-        return 0
-    due = np.searchsorted(clock, arrivals[known], side="left")
-    return int(np.median(np.maximum(due - known, 1)))
 
 
 class Counting:
@@ -157,6 +142,14 @@ def differences(compared: Comparison, name: str, other: str) -> DifferencesTo:
     }
 
 
+def best_other(replayed: Counted, name: str, compared: Comparison) -> DifferencesTo | None:
+    """Against the method of least log-loss among the others; None where there is none."""
+    others = [runner.name for runner in replayed.runners if runner.name != name]
+    if not others:
+        return None
+    return differences(compared, name, min(others, key=lambda other: compared.measured(other, "log_loss")))
+
+
 def elsewhere(compared: Comparison, name: str) -> ElsewhereInfo:
     """For the leaderboard: how the difference in log-loss to the raw score varies along the log."""
     _, low, high = compared.elsewhere(name)
@@ -197,6 +190,17 @@ def threshold(methods: int) -> float:
     180
     """
     return math.log(20.0 * max(1, methods))
+
+
+def evalue(replayed: Counted) -> Evidence:
+    """The log e-value of each method along the log."""
+    blocks, used = replayed.blocks, replayed.blocks.used
+    at = np.unique(np.linspace(1, used, min(MOST_POINTS, used)).round().astype(int)).tolist() if used else []
+    timed = replayed.span is not None
+    ends = [int(blocks.end[k - 1]) for k in at]
+    x: list[str] | list[int] = [iso(end) for end in ends] if timed else ends
+    paths = {runner.name: log_e_values(runner.tally, used, at) for runner in replayed.runners[1:]}
+    return {"by": "time" if timed else "event", "x": x, "threshold": threshold(len(paths)), "methods": paths}
 
 
 def verdict(compared: Comparison, facts: Facts) -> Verdict:
@@ -262,9 +266,10 @@ def _of_measures(compared: Comparison, facts: Facts) -> Verdict:
         needed = "It has not learnt when the other outcome comes: a log with both is needed."
         return _keep(raw, "unclear", "One kind of outcome only: keep the raw score", [one + needed])
     if compared.effective(best) < FEW_EFFECTIVE:
+        effective = max(1, round(compared.effective(best)))
         rests = (
             f"The difference between {labels[best]} and the raw score rests on about "
-            f"{counted_events(compared.effective(best))}: the others hardly count beside them."
+            f"{'one event' if effective == 1 else f'{effective} events'}: the others hardly count beside them."
         )
         return _keep(raw, "unclear", "Too few events decide: keep the raw score for now", [rests, *buys])
     if not _gains(compared, best):
@@ -447,13 +452,14 @@ INTERVALS = (
 )
 
 
-def counted_events(effective: float) -> str:
-    """
-    >>> counted_events(3.4), counted_events(0.7)
-    ('3 events', 'one event')
-    """
-    whole = max(1, round(effective))
-    return "one event" if whole == 1 else f"{whole} events"
+def elsewhere_in_words(bootstrap: Bootstrap, fitted_once: str) -> str:
+    """How it is checked whether a gain would hold elsewhere; `fitted_once` is a method that is."""
+    return (
+        f"Whether a gain would hold elsewhere is checked by a moving-block bootstrap: {RESAMPLES:,} logs put together "
+        f"from runs of {bootstrap.run_events:,} consecutive events, stretched to what longer runs show where a "
+        "difference depends on its past for longer than a run. It cannot know what lasts as long as the log itself, "
+        f"nor another fit of a method that is fitted once, such as {fitted_once}."
+    )
 
 
 _ORDER = ("first", "second", "third", "fourth", "fifth", "sixth", "seventh", "last")

@@ -14,8 +14,8 @@ from calibeat._util.types import Flags, Ints
 from calibeat.backtest.options import Options
 from calibeat.errors import InvalidInput
 
-from .batch import Batch, Codes, Numbers, number_of, outcome_of
 from .guess import is_other
+from .rows import Batch, Codes, Numbers, number_of, outcome_of
 
 NUMBER = r"^[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?$"
 

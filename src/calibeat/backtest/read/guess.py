@@ -14,85 +14,24 @@ from calibeat._util.words import did_you_mean
 from calibeat.errors import InvalidInput
 
 SCORE_NAMES = (
-    "score",
-    "probability",
-    "prob",
-    "proba",
-    "p",
-    "y_score",
-    "y_prob",
-    "y_proba",
-    "predicted_probability",
-    "prediction",
-    "predicted",
-    "pred",
-    "p_hat",
-    "phat",
-    "y_pred",
-    "yhat",
-    "forecast",
-    "confidence",
+    *("score", "probability", "prob", "proba", "p", "y_score", "y_prob", "y_proba", "predicted_probability"),
+    *("prediction", "predicted", "pred", "p_hat", "phat", "y_pred", "yhat", "forecast", "confidence"),
     "model_score",
 )
 OUTCOME_NAMES = (
-    "outcome",
-    "label",
-    "y",
-    "y_true",
-    "target",
-    "actual",
-    "result",
-    "truth",
-    "class",
-    "clicked",
-    "click",
-    "converted",
-    "conversion",
-    "default",
-    "fraud",
-    "churned",
-    "churn",
+    *("outcome", "label", "y", "y_true", "target", "actual", "result", "truth", "class", "clicked", "click"),
+    *("converted", "conversion", "default", "fraud", "churned", "churn"),
 )
 TIME_NAMES = (
-    "time",
-    "timestamp",
-    "datetime",
-    "at",
-    "ts",
-    "date",
-    "event_time",
-    "event_timestamp",
-    "event_date",
-    "prediction_time",
-    "prediction_timestamp",
-    "predicted_at",
-    "score_time",
-    "score_timestamp",
-    "scored_at",
-    "forecast_time",
-    "forecast_at",
-    "issued_at",
-    "created_at",
-    "requested_at",
-    "request_time",
-    "served_at",
+    *("time", "timestamp", "datetime", "at", "ts", "date", "event_time", "event_timestamp", "event_date"),
+    *("prediction_time", "prediction_timestamp", "predicted_at", "score_time", "score_timestamp", "scored_at"),
+    *("forecast_time", "forecast_at", "issued_at", "created_at", "requested_at", "request_time", "served_at"),
 )
 OUTCOME_TIME_NAMES = tuple(
     f"{what}_{when}"
     for what in (
-        "outcome",
-        "label",
-        "known",
-        "labelled",
-        "labeled",
-        "resolved",
-        "settled",
-        "feedback",
-        "clicked",
-        "click",
-        "converted",
-        "conversion",
-        "matured",
+        *("outcome", "label", "known", "labelled", "labeled", "resolved", "settled", "feedback", "clicked"),
+        *("click", "converted", "conversion", "matured"),
     )
     for when in ("time", "timestamp", "at", "date", "datetime", "ts", "on")
 )
@@ -286,7 +225,7 @@ def _all(header: Sequence[str]) -> str:
 
 # ---- scores ------------------------------------------------------------------------------------------------------
 
-FEW, SHARE = 20, 0.05  # so many rows, and such a share of them, are no accident
+NO_ACCIDENT, SHARE_NO_ACCIDENT = 20, 0.05  # so many bad rows, and such a share of them, are no accident
 
 
 def kind_of_numbers(values: Vector) -> str:
@@ -333,4 +272,4 @@ def hint_of_kind(kind: str, how: str) -> str:
 
 def too_many_to_skip(bad: int, rows: int) -> bool:
     """Whether so many bad rows are another kind of score, and not to be skipped."""
-    return 2 * bad > rows or (bad >= FEW and bad >= SHARE * rows)
+    return 2 * bad > rows or (bad >= NO_ACCIDENT and bad >= SHARE_NO_ACCIDENT * rows)

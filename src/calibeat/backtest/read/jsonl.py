@@ -12,7 +12,7 @@ import numpy as np
 
 from calibeat.errors import InvalidInput
 
-from .batch import CHUNK
+from .rows import CHUNK
 
 BLOCK = 8 << 20  # bytes that are parsed at once
 _LOOKED_AT = 1000  # lines from which the columns and their kinds are known
@@ -147,7 +147,7 @@ def _flat_row(line: bytes) -> Row | None:
     try:
         found = json.loads(line)
         return dict(_laid_flat("", found)) if isinstance(found, dict) else None
-    except (ValueError, RecursionError):  # no JSON, or too deep for anybody
+    except (ValueError, RecursionError):  # no JSON, or nested too deeply
         return None
 
 

@@ -1,21 +1,410 @@
-"""From batches to chunks that the replay can trust. Every row is checked once, here."""
+"""Rows of a log: batches of columns as they came, a check of every row, and chunks that the replay can trust."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, fields
+from datetime import datetime
 from typing import Any, TypedDict
 
 import numpy as np
+import numpy.typing as npt
 
-from calibeat._util.times import MISSING, NEVER, OK, UNREADABLE, Clock, Moments
+from calibeat._util.check import check_lengths
+from calibeat._util.columns import read_column
+from calibeat._util.extras import need
+from calibeat._util.times import (
+    MISSING,
+    NEVER,
+    OK,
+    UNREADABLE,
+    Clock,
+    Moments,
+    States,
+    Times,
+    is_missing,
+    read_dates,
+    read_times,
+)
 from calibeat._util.types import Flags, Ints, Vector
 from calibeat.backtest.options import Options
 from calibeat.errors import InvalidInput
 
 from . import guess
-from .batch import CHUNK, FIRST_EVENTS, Batch, Chunk, Codes, Numbers, Trace, name_of
-from .guess import FEW
+from .guess import NO_ACCIDENT, check_column
+
+# ---- batches and chunks ------------------------------------------------------------------------------------------
+
+CHUNK = 131_072  # rows in a batch: enough that a call costs nothing, few enough to stay in the cache
+FIRST_EVENTS = 20_000  # the first chunk of a log has at least so many events, or all of them
+
+
+@dataclass(frozen=True, eq=False)
+class Numbers:
+    """A column as numbers, and the state of each: OK, MISSING or UNREADABLE."""
+
+    values: Vector
+    states: States
+
+
+@dataclass(frozen=True, eq=False)
+class Codes:
+    """A column of keys: an index into `names` for each row, negative where there is no key."""
+
+    indices: Ints
+    names: list[Any]
+
+
+@dataclass(frozen=True, eq=False)
+class Batch:
+    """Rows as they came. `show` tells what stands in a column (by its role) at a row, `where` names the row."""
+
+    scores: Numbers
+    outcomes: Numbers
+    show: Callable[[str, int], str]
+    where: Callable[[int], str]
+    rows: Ints  # the number of each row in its file
+    file: int = 0
+    times: Times | None = None
+    outcome_times: Times | None = None
+    keys: Codes | None = None
+    ids: list[Any] | None = None
+    others: dict[str, Numbers] = field(default_factory=dict)  # by role: forecasts of rivals, scores of other models
+
+    def __len__(self) -> int:
+        return len(self.scores.values)
+
+
+@dataclass(frozen=True, eq=False)
+class Origin:
+    """Where events stand in the log: row and file of each, and its id where there are ids."""
+
+    rows: Ints
+    files: Ints
+    ids: npt.NDArray[np.object_] | None
+
+
+@dataclass(frozen=True, eq=False)
+class Chunk:
+    """Consecutive events, all checked.
+
+    `outcomes` is NaN where none ever arrives. `slots` is the stream of each event (one stream: all 0).
+    `clock` rises with the events. `arrivals` tells, on the same clock, when an outcome is known (`NEVER`: not at all).
+    Both are None where every outcome arrives at once. `clock_is_time` tells whether the clock counts microseconds or
+    events. `times` are microseconds since 1970, for people. `trace` is there on request. `others` has a column for each
+    rival's forecasts and each other model's scores.
+    """
+
+    scores: Vector
+    outcomes: Vector
+    slots: Ints
+    clock: Ints | None = None
+    arrivals: Ints | None = None
+    times: Ints | None = None
+    trace: Origin | None = None
+    clock_is_time: bool = False
+    others: Vector | None = None
+
+    def __len__(self) -> int:
+        return len(self.scores)
+
+
+# ---- single values -----------------------------------------------------------------------------------------------
+
+WORDS = {"false": 0.0, "true": 1.0, "no": 0.0, "yes": 1.0, "f": 0.0, "t": 1.0, "n": 0.0, "y": 1.0}
+
+
+def name_of(value: Any) -> str:
+    """A key, an id or an outcome as it reads: 1, "1" and 1.0 are one.
+
+    >>> name_of(1.0), name_of("1"), name_of(np.int8(1)), name_of(True)
+    ('1', '1', '1', 'True')
+    """
+    return str(int(value)) if isinstance(value, (float, np.floating)) and float(value).is_integer() else str(value)
+
+
+def number_of(value: Any, *, decimal: str = ".", percent: bool = False) -> float | None:
+    """A number, also as text; None for anything else. With `percent` text may end in its sign.
+
+    >>> number_of("0,25", decimal=","), number_of("63.7%", percent=True), number_of("high"), number_of(True)
+    (0.25, 63.7, None, None)
+    """
+    if isinstance(value, (bool, np.bool_)):
+        return None
+    if isinstance(value, str):
+        value = value.strip().removesuffix("%") if percent else value
+        value = value.replace(decimal, ".") if decimal != "." else value
+    try:
+        number = float(value)
+    except (TypeError, ValueError, OverflowError):
+        return None
+    return None if math.isnan(number) else number
+
+
+def outcome_of(value: Any, positive: Any = None, decimal: str = ".") -> float | None:
+    """A number, a boolean, or a word such as yes and no; None for anything else.
+
+    With `positive` that value is 1, and every other is 0.
+
+    >>> outcome_of("yes"), outcome_of("-1"), outcome_of("fraud"), outcome_of("fraud", "fraud"), outcome_of(2, "1")
+    (1.0, -1.0, None, 1.0, 0.0)
+    """
+    if positive is not None:
+        return float(same(value, positive))
+    if isinstance(value, str):
+        word = value.strip().lower()
+        return WORDS[word] if word in WORDS else number_of(word, decimal=decimal)
+    return float(value) if isinstance(value, (bool, np.bool_)) else number_of(value)
+
+
+def same(value: Any, positive: Any) -> bool:
+    """Whether a value is the one that was named; booleans in any spelling.
+
+    >>> same(True, "true"), same("Fraud ", "Fraud"), same("fraud", "Fraud"), same(1.0, "1")
+    (True, True, False, True)
+    """
+    one, other = name_of(value).strip(), name_of(positive).strip()
+    if isinstance(value, (bool, np.bool_)) or isinstance(positive, (bool, np.bool_)):
+        return one.lower() == other.lower()
+    return one == other
+
+
+# ---- columns from Python: NumPy arrays and lists, and the series of pandas, polars and Arrow ---------------------
+
+NEEDED = ("scores", "outcomes")
+ARGUMENTS = {"score": "scores", "outcome": "outcomes", "key": "keys", "time": "times", "outcome time": "outcome_times"}
+Column = npt.NDArray[Any]
+
+
+@dataclass(frozen=True, eq=False)
+class LogColumns:
+    """The columns that `calibeat.backtest` was given: one by one, or by name from a data frame.
+
+    `columns` are by argument. `others` are by role; `names` are their names in the report.
+    """
+
+    columns: dict[str, Any]
+    others: dict[str, Any] = field(default_factory=dict)
+    names: dict[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, columns: Mapping[str, Any], named: Mapping[str, Any], rivals: Any) -> LogColumns:
+        """From the arguments of the function.
+
+        Raises
+        ------
+        InvalidInput : if a column is missing, or names and columns are mixed.
+        """
+        if is_frame(columns["scores"]):
+            return cls._of_frame(columns, named, rivals)
+        if columns["outcomes"] is None:
+            raise InvalidInput("outcomes must be an array or a series, got None")
+        wrong = next((role for role, name in named.items() if name is not None and role != "score"), None)
+        if wrong is not None:
+            argument = wrong.replace(" ", "_")
+            raise InvalidInput(
+                f"{argument} must name a column of a data frame, got {named[wrong]!r:.60} and no frame; say "
+                f"{ARGUMENTS[wrong]}= for a column"
+            )
+        groups = {"score": (2, _mapping("score", named["score"])), "rival": (1, _mapping("rivals", rivals))}
+        others = {f"{what} {k}": c for what, (first, of) in groups.items() for k, c in enumerate(of.values(), first)}
+        names = {f"{what} {k}": str(n) for what, (first, of) in groups.items() for k, n in enumerate(of, first)}
+        return cls(dict(columns), others, names)
+
+    @classmethod
+    def _of_frame(cls, columns: Mapping[str, Any], named: Mapping[str, Any], rivals: Any) -> LogColumns:
+        frame = columns["scores"]
+        if extra := [name for name, column in columns.items() if name != "scores" and column is not None]:
+            one = next(role for role, argument in ARGUMENTS.items() if argument == extra[0]).replace(" ", "_")
+            kind = type(frame).__name__
+            raise InvalidInput(
+                f"scores must be an array or a series where {extra[0]} are given, got {kind}; say {one}= with the name "
+                "of a column"
+            )
+        scores = _names("score", named["score"])
+        if not scores or named["outcome"] is None:
+            gone = "outcome" if scores else "score"
+            raise InvalidInput(f"{gone} must name a column of the data frame, got None")
+        roles = {role: name for role, name in named.items() if role != "score" and name is not None}
+        others = {f"score {k}": name for k, name in enumerate(scores[1:], 2)}
+        others |= {f"rival {k}": name for k, name in enumerate(_names("rivals", rivals), 1)}
+        found = frame_columns(frame, {"score": scores[0], **roles, **others})
+        by_argument = {argument: found.get(role) for role, argument in ARGUMENTS.items()}
+        return cls(
+            by_argument, {role: found[role] for role in others}, {role: str(name) for role, name in others.items()}
+        )
+
+    def batches(self, options: Options) -> Iterator[Batch]:
+        """The columns, checked for their lengths, in batches.
+
+        Raises
+        ------
+        InvalidInput : if a column cannot be read, or two have different lengths.
+        """
+        given = {**self.columns, **self.others}
+        read = {
+            name: read_column(name, values) for name, values in given.items() if values is not None or name in NEEDED
+        }
+        columns = {name: column for name, (column, _) in read.items()}
+        zoned = {name: zone for name, (_, zone) in read.items()}
+        check_lengths(**{name: len(column) for name, column in columns.items()})
+        percent = options.score_kind == "percent"
+
+        def number(value: Any) -> float | None:
+            return number_of(value, decimal=options.decimal, percent=percent)
+
+        def batch(at: int) -> Batch:
+            part = {name: column[at : at + CHUNK] for name, column in columns.items()}
+
+            def show(role: str, row: int) -> str:
+                value = part[ARGUMENTS.get(role, role)][row]
+                if isinstance(value, np.datetime64):  # which Python may have no date for
+                    return str(value)
+                return repr(value.item() if isinstance(value, np.generic) else value)[:60]
+
+            def moments(name: str) -> Any:
+                return times_by(part[name], options, zoned=zoned[name]) if name in part else None
+
+            return Batch(
+                numbers_by(part["scores"], number),
+                _outcomes(part["outcomes"], options),
+                show,
+                lambda row: f"row {at + row}",
+                np.arange(at, at + len(part["scores"])),
+                0,
+                moments("times"),
+                moments("outcome_times"),
+                codes_of(part["keys"], at) if "keys" in part else None,
+                None,
+                {role: numbers_by(part[role], number) for role in self.others},
+            )
+
+        return (batch(at) for at in range(0, len(columns["scores"]), CHUNK))
+
+
+def _names(what: str, names: Any) -> list[Any]:
+    if names is None:
+        return []
+    if isinstance(names, str) or not isinstance(names, Iterable):
+        return [names]
+    if isinstance(names, Mapping):
+        raise InvalidInput(f"{what} must be names of columns where a data frame is given, got a mapping")
+    return list(names)
+
+
+def _mapping(what: str, columns: Any) -> Mapping[str, Any]:
+    if columns is None:
+        return {}
+    if not isinstance(columns, Mapping):
+        raise InvalidInput(
+            f"{what} must map names to columns where no data frame is given, got {type(columns).__name__} "
+            f"{columns!r:.60}"
+        )
+    return columns
+
+
+def numbers_by(column: Column, read: Callable[[Any], float | None]) -> Numbers:
+    """A column as float64; `read` is for what is no number yet."""
+    if column.dtype.kind in "iuf":
+        values = column.astype(np.float64)
+        return Numbers(values, np.where(np.isnan(values), MISSING, OK).astype(np.int8))
+    return _one_by_one(column, read)
+
+
+def _outcomes(column: Column, options: Options) -> Numbers:
+    def read(value: Any) -> float | None:
+        return outcome_of(value, options.positive, options.decimal)
+
+    if options.positive is not None:
+        return _one_by_one(column, read)
+    return numbers_by(column.astype(np.float64) if column.dtype.kind == "b" else column, read)
+
+
+def times_by(column: Column, options: Options, *, zoned: bool) -> Times:
+    """A column of times, by the format of the options if there is one."""
+    if options.time_format is None or column.dtype.kind in "Miuf":
+        return read_times(column, zoned=zoned)
+    return read_dates([_moment(value, options.time_format) for value in column.tolist()])
+
+
+def _moment(value: Any, form: str) -> Any:
+    """Text of the format as a moment; anything else as it is."""
+    if not isinstance(value, str) or is_missing(value):
+        return value
+    try:
+        return datetime.strptime(value.strip(), form)  # noqa: DTZ007 - it may have a zone or none
+    except ValueError:
+        return "not a time of the format"
+
+
+def _one_by_one(column: Column, read: Callable[[Any], float | None]) -> Numbers:
+    values, states = np.full(len(column), np.nan), np.full(len(column), UNREADABLE, dtype=np.int8)
+    for row, value in enumerate(column):
+        if is_missing(value):
+            states[row] = MISSING
+        elif (found := read(value)) is not None:
+            values[row], states[row] = found, OK
+    return Numbers(values, states)
+
+
+def codes_of(column: Column, first: int, role: str = "key") -> Codes:
+    """Keys or labels as indices into those of this part."""
+    if column.dtype.kind in "iubUS":
+        names, indices = np.unique(column, return_inverse=True)
+        return Codes(indices.astype(np.int64), names.tolist())
+    seen: dict[Any, int] = {}
+    found = np.full(len(column), -1, dtype=np.int64)
+    for row, value in enumerate(column.tolist()):
+        if not is_missing(value):
+            try:
+                found[row] = seen.setdefault(value, len(seen))
+            except TypeError:
+                got = f"got {value!r:.60} - at row {first + row}"
+                raise InvalidInput(f"{role} must be text or a number, {got}") from None
+    return Codes(found, list(seen))
+
+
+_PLAIN = (list, tuple)
+
+
+def is_frame(values: Any) -> bool:
+    """Whether this is a table of named columns, and no column.
+
+    >>> import numpy as np, polars
+    >>> is_frame(polars.DataFrame({"p": [0.5]})), is_frame({"p": [0.5]}), is_frame(np.array([0.5])), is_frame([0.5])
+    (True, True, False, False)
+    """
+    if isinstance(values, Mapping):
+        return True
+    kind = type(values)  # a lazy frame would warn if its own columns were asked for
+    return not isinstance(values, _PLAIN) and (hasattr(kind, "columns") or hasattr(kind, "column_names"))
+
+
+def frame_columns(frame: Any, names: Mapping[str, str]) -> dict[str, Any]:
+    """The columns of a frame by role, from their names by role."""
+    if isinstance(frame, Mapping):
+        header = [str(name) for name in frame]
+        _check(names, header)
+        return {role: frame[name] for role, name in names.items()}
+    nw = need("narwhals", extra="frames", what="data frames")
+    try:
+        table = nw.from_native(frame)
+    except TypeError:
+        raise InvalidInput(f"scores must be a column or a data frame, got {type(frame).__name__}") from None
+    _check(names, [str(name) for name in table.collect_schema().names()])
+    table = table.select(*dict.fromkeys(names.values()))
+    if isinstance(table, nw.LazyFrame):
+        table = table.collect()
+    return {role: table[name].to_native() for role, name in names.items()}
+
+
+def _check(names: Mapping[str, str], header: list[str]) -> None:
+    for role, name in names.items():
+        check_column(role, name, header, "the frame")
+
+
+# ---- what is known of a log so far -------------------------------------------------------------------------------
 
 
 @dataclass(eq=False)
@@ -44,7 +433,7 @@ class ScoreKind:
 
     def check(self) -> None:
         """Once the log has ended."""
-        kind, least = self.options.score_kind, FEW if self.options.score_kind == "logit" else 1
+        kind, least = self.options.score_kind, NO_ACCIDENT if self.options.score_kind == "logit" else 1
         for role, count in self._seen.items():
             if role not in self._sure and count >= least:
                 wanted = "above 1 somewhere" if kind == "percent" else "outside [0, 1] somewhere"
@@ -121,6 +510,8 @@ class Outcomes:
         return notes
 
 
+# ---- rows that can be used ---------------------------------------------------------------------------------------
+
 LEAST_EVENTS = max(CHUNK // 2, FIRST_EVENTS)  # in a chunk
 
 
@@ -169,6 +560,8 @@ def joined(pieces: list[Piece]) -> Piece:
 
     return Piece(*(column(name) for name in _COLUMNS))
 
+
+# ---- the reader --------------------------------------------------------------------------------------------------
 
 _WANTED = {"probability": "in [0, 1]", "percent": "in [0, 100]", "logit": "a number"}
 MOST_GUESSED_IDS = 1_000_000  # ids are kept in memory; of a guessed column no more than these
@@ -354,7 +747,7 @@ class RowReader:
         plain = must("score", wanted)
         unreadable = states == UNREADABLE
         if unreadable.any():
-            first = np.flatnonzero(unreadable)[: guess.FEW].tolist()
+            first = np.flatnonzero(unreadable)[:NO_ACCIDENT].tolist()
             kind = guess.kind_of_text([batch.show("score", row) for row in first])
             hint = self._hint(kind, unreadable, plain)
             look(unreadable, "score is not a number", lambda row: plain(row) + hint)
@@ -398,11 +791,8 @@ class RowReader:
             late = must("outcome time", "there where there is an outcome", "missing")
             look(untimed & (states != MISSING), "outcome time is missing", late)
         wrong = (states == UNREADABLE) | ((states == OK) & (values != 0.0) & (values != 1.0))
-        plain, how = (
-            must("outcome", "0 or 1 (or false or true)"),
-            self.options.how("--positive VALUE", "positive=VALUE"),
-        )
-        hint = f"; {how} to name the value that counts as 1"
+        plain = must("outcome", "0 or 1 (or false or true)")
+        hint = f"; {self.options.how('--positive VALUE', 'positive=VALUE')} to name the value that counts as 1"
         look(wrong, "outcome is not 0 or 1", lambda row: plain(row) + hint)
 
     def _look_at_times_and_keys(
@@ -523,18 +913,9 @@ class RowReader:
         times = piece.times if self.clock.dated else None
         trace = None
         if piece.rows is not None and piece.files is not None:
-            trace = Trace(piece.rows, piece.files, piece.ids)
-        return Chunk(
-            piece.scores,
-            piece.outcomes,
-            piece.slots,
-            clock,
-            arrivals,
-            times,
-            trace,
-            clock_is_time=timed,
-            others=piece.others,
-        )
+            trace = Origin(piece.rows, piece.files, piece.ids)
+        events = piece.scores, piece.outcomes, piece.slots
+        return Chunk(*events, clock, arrivals, times, trace, clock_is_time=timed, others=piece.others)
 
 
 @dataclass(frozen=True, eq=False)

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from calibeat._util.types import Ints, Vector
-from calibeat.backtest.read.batch import Chunk
+from calibeat.backtest.read.rows import Chunk
 from calibeat.core.jit import for_size
 from calibeat.core.layout import CELLS, N
 from calibeat.core.loops import NO_SLOTS, place_before, run, run_late

@@ -13,7 +13,7 @@ import numpy as np
 from calibeat._util.processes import usable_cores
 from calibeat._util.types import Flags, Ints, Vector
 from calibeat.backtest.options import Maturity
-from calibeat.backtest.read.batch import FIRST_EVENTS, Chunk
+from calibeat.backtest.read.rows import FIRST_EVENTS, Chunk
 from calibeat.core.jit import for_size
 from calibeat.core.method import BM, Method
 from calibeat.core.randomness import numbered, stream_key, uniforms_at
@@ -126,7 +126,6 @@ def replay_log(
         loop.feed(first, streams())
         for chunk in chunks:
             loop.feed(chunk, streams())
-    replayed.too_late = loop.too_late
     return replayed
 
 
@@ -164,14 +163,9 @@ class _ReplayLoop:
 
     def __init__(self, replayed: Replayed, key: int, on_forecasts: OnForecasts | None, over: Any) -> None:
         self._to, self._key, self._on_forecasts, self._map = replayed, key, on_forecasts, over
-        self._underway = Underway(replayed.maturity)
+        self._underway = None if replayed.delays is None else Underway(replayed.maturity)
         self._stride = 1
         self._made = np.zeros(1)  # forecasts per stream, for the draws
-
-    @property
-    def too_late(self) -> int:
-        """How many outcomes arrived after the last forecast so far."""
-        return len(self._underway)
 
     def feed(self, chunk: Chunk, streams: int) -> None:
         """One chunk through every contender."""
@@ -211,9 +205,10 @@ class _ReplayLoop:
             self._on_forecasts(chunk, dict(zip(names, forecasts, strict=True)), place)
 
     def _plan(self, chunk: Chunk) -> LearningPlan | None:
-        if self._to.delays is None:
+        if self._underway is None or self._to.delays is None:
             return None
         plan = self._underway.plan(chunk)
+        self._to.too_late = len(self._underway)
         self._to.delays.count(chunk, self._underway.waited)
         if self._to.ages is not None:
             self._to.ages.count(chunk)

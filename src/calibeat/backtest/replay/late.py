@@ -10,7 +10,7 @@ import numpy as np
 from calibeat._util.times import LONGEST, NEVER, duration_named
 from calibeat._util.types import Ints, Vector
 from calibeat.backtest.options import Maturity
-from calibeat.backtest.read.batch import Chunk
+from calibeat.backtest.read.rows import FIRST_EVENTS, Chunk
 
 # ---- when each outcome is learnt ---------------------------------------------------------------------------------
 
@@ -94,6 +94,21 @@ class Underway:
 
 _STEPS = 64  # in an octave
 QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95, 0.99)
+
+
+def typical_delay(chunk: Chunk) -> int:
+    """The median delay in events among the first 20,000 events; 0 where outcomes arrive at once.
+
+    A delay that ends beyond those events counts as if it ended with them.
+    """
+    if chunk.clock is None or chunk.arrivals is None:
+        return 0
+    clock, arrivals = chunk.clock[:FIRST_EVENTS], chunk.arrivals[:FIRST_EVENTS]
+    known = np.flatnonzero(~np.isnan(chunk.outcomes[:FIRST_EVENTS]))
+    if not len(known):
+        return 0
+    due = np.searchsorted(clock, arrivals[known], side="left")
+    return int(np.median(np.maximum(due - known, 1)))
 
 
 class Sizes:

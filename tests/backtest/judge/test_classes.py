@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from class_logs import softmax
 
-from calibeat.backtest.classes.intervals import ClassIntervals
+from calibeat.backtest.judge.classes import ClassIntervals
 from calibeat.backtest.judge.intervals import BRIER, LOG_LOSS, MODEL, RESID, Intervals
 
 

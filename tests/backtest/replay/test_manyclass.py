@@ -8,9 +8,8 @@ from class_logs import softmax, stream
 
 import calibeat
 from calibeat import MultiCalibrator, bounds, metrics
-from calibeat.backtest.classes import replay as engine
-from calibeat.backtest.classes import temperature
-from calibeat.backtest.classes.tally import MOST_STRETCHES, Stretches
+from calibeat.backtest.replay import manyclass
+from calibeat.backtest.replay.manyclass import MOST_SLOPE, MOST_STRETCHES, Stretches, fit_slope
 from calibeat.core.jit import compiled
 
 MEASURES = ("log_loss", "brier", "ce", "classwise_ce")
@@ -27,8 +26,8 @@ def test_the_same_bits_as_a_calibrator(K, method):
 @pytest.mark.parametrize("K", [2, 3])
 @pytest.mark.parametrize("part", [50, 10**6])
 def test_late_labels_have_the_same_bits_however_the_log_is_cut(monkeypatch, K, part):
-    monkeypatch.setattr(engine, "NUMBERS_IN_PART", part)
-    monkeypatch.setattr(engine, "LEAST_IN_PART", 1)
+    monkeypatch.setattr(manyclass, "NUMBERS_IN_PART", part)
+    monkeypatch.setattr(manyclass, "LEAST_IN_PART", 1)
     P, y = stream(500, K)
     result = calibeat.backtest(P, y, delay=30, keep_forecasts=True, warmup=50)
     for method in ("ots", "multi"):
@@ -42,8 +41,8 @@ def test_late_labels_have_the_same_bits_however_the_log_is_cut(monkeypatch, K, p
 def test_a_log_in_parts_is_the_log_in_one(monkeypatch):
     P, y = stream(900)
     whole = calibeat.backtest(P, y, keep_forecasts=True)
-    monkeypatch.setattr(engine, "NUMBERS_IN_PART", 300)
-    monkeypatch.setattr(engine, "LEAST_IN_PART", 1)
+    monkeypatch.setattr(manyclass, "NUMBERS_IN_PART", 300)
+    monkeypatch.setattr(manyclass, "LEAST_IN_PART", 1)
     cut = calibeat.backtest(P, y, keep_forecasts=True)
     for method, forecasts in whole.forecasts.items():
         assert np.array_equal(forecasts, cut.forecasts[method])
@@ -99,7 +98,7 @@ def test_a_fit_has_the_least_log_loss():
     P, y = stream(1000, 4)
     x = np.log(np.maximum(P, 1e-7)).reshape(-1)
     for start in (1.0, 0.01, 90.0):
-        found = compiled(temperature.fit)(4, x, y, 1000, start, np.empty(4))
+        found = compiled(fit_slope)(4, x, y, 1000, start, np.empty(4))
         assert found == pytest.approx(by_grid(P, y), abs=2e-3)
 
 
@@ -107,8 +106,8 @@ def test_a_fit_ends_where_every_label_is_the_top_class_and_where_none_is():
     P, _ = stream(200, 3)
     x = np.log(np.maximum(P, 1e-7)).reshape(-1)
     right, wrong = P.argmax(axis=1), P.argmin(axis=1)
-    assert 20.0 < compiled(temperature.fit)(3, x, right, 200, 1.0, np.empty(3)) <= temperature.MOST
-    assert 0.0 <= compiled(temperature.fit)(3, x, wrong, 200, 1.0, np.empty(3)) < 1e-6
+    assert 20.0 < compiled(fit_slope)(3, x, right, 200, 1.0, np.empty(3)) <= MOST_SLOPE
+    assert 0.0 <= compiled(fit_slope)(3, x, wrong, 200, 1.0, np.empty(3)) < 1e-6
 
 
 def test_fixed_and_sliding_temperatures_are_fitted_when_they_say():

@@ -1,8 +1,10 @@
-"""Logs of many classes, read: K columns of scores (or one column of lists) and a label become chunks of matrices."""
+"""Logs of many classes: columns of scores, names of classes, and rows of K scores and a label."""
 
 from __future__ import annotations
 
+import fnmatch
 import math
+import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, cast
@@ -13,16 +15,153 @@ from calibeat._util.check import check_lengths
 from calibeat._util.columns import column_names, read_column, to_matrix
 from calibeat._util.times import MISSING, OK, UNREADABLE
 from calibeat._util.types import Flags, Ints, Vector
+from calibeat._util.words import did_you_mean
 from calibeat.backtest.options import Options
-from calibeat.backtest.read import arrays, arrow, guess
-from calibeat.backtest.read.batch import CHUNK, FIRST_EVENTS, Batch, Codes, Numbers, number_of
-from calibeat.backtest.read.rows import RowReader
-from calibeat.core import vector as loops
+from calibeat.core import vector
 from calibeat.core.jit import for_cost
 from calibeat.errors import InvalidInput
 from calibeat.hosts.multi import MOST_CLASSES
 
-from .names import Labels, class_names, score_columns
+from . import arrow, guess
+from .rows import (
+    CHUNK,
+    FIRST_EVENTS,
+    Batch,
+    Codes,
+    Numbers,
+    RowReader,
+    codes_of,
+    name_of,
+    number_of,
+    numbers_by,
+    times_by,
+)
+
+# ---- names -------------------------------------------------------------------------------------------------------
+
+_MARKS = "_.-: /|"  # between what all columns share and the name of a class
+
+
+def score_columns(asked: str | Sequence[str], header: Sequence[str], others: Sequence[str], where: str) -> list[str]:
+    """The columns of the scores: names and patterns between commas, each column once, in the order given.
+
+    A pattern takes its columns in the order of the header, without those in `others`, which hold something else.
+
+    >>> score_columns("p_*", ["y", "p_cat", "p_dog"], ["y"], "log.csv")
+    ['p_cat', 'p_dog']
+    """
+    wanted = [part.strip() for part in asked.split(",")] if isinstance(asked, str) else list(asked)
+    found: list[str] = []
+    for name in wanted:
+        if name in header:
+            matched = [name]
+        elif any(mark in name for mark in "*?["):
+            matched = [column for column in header if fnmatch.fnmatchcase(column, name) and column not in others]
+        else:
+            matched = []
+        if not matched:
+            hint = did_you_mean(name, header) or f"; there are {', '.join(map(repr, header[:20]))}"
+            raise InvalidInput(f"scores must name columns of {where}, got {name!r}, which is none{hint}")
+        found += matched
+    twice = next((name for name in found if found.count(name) > 1), None)
+    if twice is not None:
+        raise InvalidInput(f"scores must name each column once, got {twice!r} twice")
+    if clash := next((name for name in found if name in others), None):
+        raise InvalidInput(f"scores must not be the column of something else, got {clash!r}")
+    for name in found:
+        if header.count(name) > 1:
+            raise InvalidInput(f"score column must be there once, got {header.count(name)} named {name!r} in {where}")
+    return found
+
+
+def class_names(columns: Sequence[str]) -> list[list[str]]:
+    """What the classes of these columns may be called, the likeliest first.
+
+    That is: without what all share up to a mark, without all that they share, and as they are.
+
+    >>> class_names(["p_cat", "p_car"])
+    [['cat', 'car'], ['t', 'r'], ['p_cat', 'p_car']]
+    """
+    prefix = _shared(columns)
+    suffix = _shared([name[::-1] for name in columns])[::-1]
+    to_mark = re.match(rf".*[{re.escape(_MARKS)}]", prefix)
+    from_mark = re.search(rf"[{re.escape(_MARKS)}].*$", suffix)
+    ends = (to_mark[0] if to_mark else "", from_mark[0] if from_mark else ""), (prefix, suffix)
+    ways = [[_between(name, *pair) for name in columns] for pair in ends]
+    ways.append(list(columns))
+    good = [way for way in ways if all(way) and len(set(way)) == len(way)]
+    return [way for at, way in enumerate(good) if way not in good[:at]]
+
+
+def _shared(names: Sequence[str]) -> str:
+    """What all names begin with."""
+    low, high = min(names), max(names)  # what these two share, all share
+    return low[: next((at for at, (a, b) in enumerate(zip(low, high, strict=False)) if a != b), len(low))]
+
+
+def _between(name: str, prefix: str, suffix: str) -> str:
+    rest = name.removeprefix(prefix)
+    return rest.removesuffix(suffix) if len(suffix) < len(rest) else ""
+
+
+class Labels:
+    """The classes in the order of the columns, and the column of each label.
+
+    `ways` are the names that the classes may have. The first labels settle which it is; labels that are none of them
+    may be column numbers.
+    """
+
+    def __init__(self, ways: list[list[str]]) -> None:
+        self._ways, self.names = ways, ways[0]
+        self.numbered = False  # whether labels are column numbers
+        self._index: dict[str, int] | None = None
+
+    @property
+    def count(self) -> int:
+        return len(self.names)
+
+    @property
+    def settled(self) -> bool:
+        """Whether the first labels were seen."""
+        return self._index is not None
+
+    def settle(self, values: Sequence[Any], counts: Ints) -> None:
+        """Choose the names that most of these labels have; `counts` is how often each of them is there."""
+        numbers = [str(k) for k in range(self.count)]
+        ways = [(names, names) for names in self._ways] + [(self._ways[0], numbers)]
+        told = [plain(value) for value in values]
+
+        def known(keys: Sequence[str]) -> int:
+            return int(sum(n for value, n in zip(told, counts.tolist(), strict=True) if value in keys))
+
+        self.names, keys = max(ways, key=lambda way: known(way[1]))  # the first of equals
+        self.numbered = keys is numbers
+        self._index = {key: column for column, key in enumerate(keys)}
+
+    def columns(self, values: Sequence[Any]) -> Ints:
+        """The column of each label, -1 for one that is no class."""
+        index = self._index or {}
+        return np.array([index.get(plain(value), -1) for value in values], dtype=np.int64)
+
+    def words(self) -> str:
+        """The classes as a message shows them."""
+        shown = ", ".join(map(repr, self.names[:8])) + (", ..." if self.count > 8 else "")
+        if self.numbered and self.names != [str(k) for k in range(self.count)]:
+            return f"a column number from 0 to {self.count - 1} ({shown})"
+        return f"one of the {self.count} classes {shown}"
+
+    def hint(self, value: Any) -> str:
+        return did_you_mean(str(value), self.names)
+
+
+def plain(value: Any) -> str:
+    """A label as it reads: 1, "1" and 1.0 are one, and so are True and 1.
+
+    >>> [plain(value) for value in (1, "1 ", 1.0, True, "cat")]
+    ['1', '1', '1', '1', 'cat']
+    """
+    return name_of(int(value) if isinstance(value, (bool, np.bool_)) else value).strip()
+
 
 LABEL = "label"
 NUMBERS_IN_BATCH = 16 * CHUNK  # scores in a batch of arrays
@@ -105,7 +244,11 @@ class ClassColumns(guess.Columns):
 
         if len(self.score_names) == 1:
             column = part.column(self.score_names[0])
-            if not (pa.types.is_list(column.type) or pa.types.is_large_list(column.type) or _fixed(column.type)):
+            if not (
+                pa.types.is_list(column.type)
+                or pa.types.is_large_list(column.type)
+                or pa.types.is_fixed_size_list(column.type)
+            ):
                 raise InvalidInput(
                     "scores must be several columns, one for each class, or one column of lists, got "
                     f"{self.score_names[0]!r} of {column.type}"
@@ -128,12 +271,6 @@ class ClassColumns(guess.Columns):
     def score_name(self, column: int) -> str:
         """How a message names the column of a score."""
         return self.score_names[column] if len(self.score_names) > 1 else f"{self.score_names[0]}[{column}]"
-
-
-def _fixed(kind: Any) -> bool:
-    import pyarrow as pa
-
-    return bool(pa.types.is_fixed_size_list(kind))
 
 
 def _of_lists(column: Any, where: Callable[[int], str], K: int, options: Options) -> Numbers:
@@ -223,27 +360,24 @@ class ClassArrays:
     def _batch(self, at: int, end: int, columns: dict[str, Any], read: dict[str, Any]) -> Batch:
         part = {name: column[at:end] for name, column in columns.items()}
         given = self.matrix[at:end]
-        flat = arrays.numbers_by(given.reshape(-1), self._number)
+        flat = numbers_by(given.reshape(-1), self._number)
         scores = Numbers(flat.values.reshape(given.shape), flat.states.reshape(given.shape))
-        told, show_label = _labels(arrays.codes(part["labels"], at, LABEL), self.labels)
+        told, show_label = _labels(codes_of(part["labels"], at, LABEL), self.labels)
         roles = {"time": "times", "outcome time": "outcome_times"}
 
         def show(role: str, row: int) -> str:
             if role == LABEL:
                 return show_label(row)
             value = part[roles[role]][row] if role in roles else self.matrix[at + row, int(role)]
-            return str(value) if isinstance(value, np.datetime64) else f"{_plain(value)!r:.60}"
+            plain_value = value.item() if isinstance(value, np.generic) else value
+            return str(value) if isinstance(value, np.datetime64) else f"{plain_value!r:.60}"
 
         def moments(name: str) -> Any:
-            return arrays.times_by(part[name], self.options, zoned=read[name][1]) if name in part else None
+            return times_by(part[name], self.options, zoned=read[name][1]) if name in part else None
 
         rows = np.arange(at, at + len(scores.values))
         where: Callable[[int], str] = lambda row: f"row {at + row}"  # noqa: E731 - one line
         return Batch(scores, told, show, where, rows, 0, moments("times"), moments("outcome_times"))
-
-
-def _plain(value: Any) -> Any:
-    return value.item() if isinstance(value, np.generic) else value
 
 
 # ---- rows --------------------------------------------------------------------------------------------------------
@@ -269,7 +403,7 @@ class ClassReader(RowReader):
         good = ~np.any([rows for rows, *_ in _wrong(scores, batch.scores.states, logits=logits)], axis=0)
         usable = scores[good]
         K = scores.shape[1]
-        for_cost(loops.ready, 0.3e-6 * usable.size)(K, usable.reshape(-1), int(logits))
+        for_cost(vector.ready, 0.3e-6 * usable.size)(K, usable.reshape(-1), int(logits))
         scores = scores.copy() if scores is batch.scores.values else scores
         scores[good] = usable
         return scores
@@ -345,6 +479,6 @@ def _wrong(scores: Vector, states: Any, *, logits: bool) -> list[tuple[Flags, An
         found.append((rows, places, reason, requirement))
     if not logits:
         with np.errstate(invalid="ignore", over="ignore"):
-            off = ~(np.abs(scores.sum(axis=1) - 1.0) <= loops.TOLERANCE) & ~before
-        found.append((off, None, WRONG_SUM, f"sum to 1 within {loops.TOLERANCE:g}"))
+            off = ~(np.abs(scores.sum(axis=1) - 1.0) <= vector.TOLERANCE) & ~before
+        found.append((off, None, WRONG_SUM, f"sum to 1 within {vector.TOLERANCE:g}"))
     return found

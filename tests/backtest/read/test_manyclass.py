@@ -11,7 +11,7 @@ from class_logs import NAMES, columns, stream, write
 
 import calibeat
 from calibeat import InvalidInput, UnknownMethod
-from calibeat.backtest.classes import read
+from calibeat.backtest.read import manyclass
 from calibeat.cli.main import main
 
 
@@ -255,7 +255,7 @@ def test_scores_in_text():
 
 
 def test_a_log_of_several_chunks(monkeypatch):
-    monkeypatch.setattr(read, "NUMBERS_IN_BATCH", 1)
+    monkeypatch.setattr(manyclass, "NUMBERS_IN_BATCH", 1)
     P, y = stream(45_000, 2)
     result = calibeat.backtest(P, y, methods="raw", keep_forecasts=True)
     assert result.payload["data"]["used"] == 45_000 and np.allclose(result.forecasts["raw"], P)

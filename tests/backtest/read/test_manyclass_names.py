@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from calibeat import InvalidInput
-from calibeat.backtest.classes.names import Labels, class_names, plain, score_columns
+from calibeat.backtest.read.manyclass import Labels, class_names, plain, score_columns
 
 HEADER = ["id", "p_cat", "p_dog", "p_bird", "y"]
 

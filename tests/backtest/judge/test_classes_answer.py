@@ -9,19 +9,19 @@ import pytest
 from class_logs import NAMES, stream
 
 import calibeat
-from calibeat.backtest.classes.answer import deployment
-from calibeat.backtest.classes.methods import METHODS
+from calibeat.backtest.judge.classes import class_deployment
+from calibeat.backtest.replay.manyclass import CLASS_METHODS
 
 
 @pytest.mark.parametrize("logits", [False, True])
 @pytest.mark.parametrize("names", [list(NAMES), ["0", "1", "2"]])
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", CLASS_METHODS)
 def test_the_code_runs(method: str, names: list[str], logits: bool) -> None:
     P, y = stream(60)
     given = np.log(P) if logits else P
     labels: list[Any] = y.tolist() if names[0] == "0" else [names[k] for k in y]
     known = {"past_scores": given, "past_labels": labels, "scores": given[0], "label": labels[0], "T": 2.0}
-    code, note = deployment(method, names, logits=logits)
+    code, note = class_deployment(method, names, logits=logits)
     space: dict[str, Any] = dict(known, scores=P[0]) if method in ("fts", "swts") else dict(known)
     exec(code, space)  # noqa: S102 - it is what people copy
     if method in ("ots", "multi"):
@@ -33,7 +33,7 @@ def test_the_code_runs(method: str, names: list[str], logits: bool) -> None:
 
 
 def test_many_classes_are_a_number() -> None:
-    assert "MultiCalibrator(30)" in deployment("multi", [f"class {k}" for k in range(30)], logits=False)[0]
+    assert "MultiCalibrator(30)" in class_deployment("multi", [f"class {k}" for k in range(30)], logits=False)[0]
 
 
 def test_the_example_is_about_the_top_class() -> None:

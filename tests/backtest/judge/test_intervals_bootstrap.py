@@ -10,8 +10,7 @@ from streams import drifting
 from tallies import tallied
 
 import calibeat
-from calibeat.backtest.judge.bootstrap import stretch
-from calibeat.backtest.judge.intervals import student
+from calibeat.backtest.judge.intervals import stretch, student
 
 N = 1200
 SCORES, OUTCOMES = drifting(N)

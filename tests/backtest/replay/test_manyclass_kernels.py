@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 from class_logs import stream
 
-from calibeat.backtest.classes import intervals, tally, temperature
+from calibeat.backtest.judge.classes import count_classes
+from calibeat.backtest.replay.manyclass import fit_slope, replay_temperature, tally_classes
 from calibeat.core.jit import compiled
 
 K = 3
@@ -44,12 +45,12 @@ def test_temperatures():
             np.zeros(2 * K),
         ]  # fmt: skip - arguments as they are named in the kernel
 
-    assert same(temperature.replay, make)
-    assert both(temperature.replay, make)[0][0][0] != 1.0
+    assert same(replay_temperature, make)
+    assert both(replay_temperature, make)[0][0][0] != 1.0
 
 
 def test_a_fit_without_a_slope_halves_its_bracket():
-    assert temperature.fit(2, np.zeros(4), np.array([0, 1]), 2, 1.0, np.empty(2)) == compiled(temperature.fit)(
+    assert fit_slope(2, np.zeros(4), np.array([0, 1]), 2, 1.0, np.empty(2)) == compiled(fit_slope)(
         2, np.zeros(4), np.array([0, 1]), 2, 1.0, np.empty(2)
     )
 
@@ -75,7 +76,7 @@ def test_tallies():
             np.zeros(3),
         ]  # fmt: skip - as above
 
-    assert same(tally.tally_classes, make)
+    assert same(tally_classes, make)
 
 
 def test_intervals():
@@ -109,4 +110,4 @@ def test_intervals():
             np.zeros(2, dtype=np.int64),
         ]  # fmt: skip - as above
 
-    assert same(intervals.count_classes, make)
+    assert same(count_classes, make)

@@ -1,1 +1,0 @@
-"""Backtests of many classes: K scores and a label for each event."""
