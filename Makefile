@@ -1,4 +1,5 @@
-# Each target makes what it needs; nothing but Python 3.11+ (and gcc for `bench`) has to be there before.
+# Each target makes what it needs; nothing but Python 3.11+ (and gcc for `bench`) has to be there before. Where there is no C
+# compiler, the build takes one from the package index.
 PYTHON ?= python3
 RUNS ?= 20
 comma := ,
@@ -8,37 +9,53 @@ INSTALL := $(BIN)/pip install --quiet --disable-pip-version-check --constraint c
 # that dies is an error at once, with the name of its test.
 PYTEST := $(BIN)/python -m pytest -n auto --dist loadgroup --max-worker-restart=0
 
-.PHONY: help venv demo test test-all test-quick chromium postgres java lint docs reproduce bench release test-lowest format clean
+.PHONY: help venv build demo test test-all test-quick sanitize chromium postgres java lint docs reproduce bench release test-lowest format clean
 
 help: ## what can be made
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
 
 venv: .venv/dev ## the environment for everything but the benchmarks
 
+HEADERS := import pathlib, sysconfig, sys; sys.exit(not pathlib.Path(sysconfig.get_paths()["include"], "Python.h").exists())
 .venv/bin/python:
+	@$(PYTHON) -c '$(HEADERS)' || { $(DEBIAN) python3-dev; } || echo "no header files of Python: the build will say so"
 	$(PYTHON) -m venv .venv
 
 # One stamp a set of extras, so that `make demo` installs no more than the demo needs.
 .venv/%: .venv/bin/python pyproject.toml constraints.txt
 	$(INSTALL) --editable '.[$*]'
-	@touch $@
+	@touch $@ .venv/core
 
-demo: .venv/demo ## a year of flights: a table, and a picture and a report in out/
+# The compiled core is made again when a kernel has changed.
+CORE := $(shell grep -lrE '^@(kernel|large_kernel|entry)$$' src/calibeat --include=*.py) $(wildcard src/calibeat/*.pyx src/calibeat/_*.pxi) \
+	setup.py $(wildcard compiling/*.py)
+.venv/core: .venv/bin/python $(CORE)
+	$(INSTALL) --no-deps --editable .
+	@touch $@
+build: .venv/core ## compile the kernels, if one has changed
+
+demo: .venv/demo .venv/core ## a year of flights: a table, and a picture and a report in out/
 	@mkdir -p out
 	$(BIN)/calibeat demo --out out
 
-test: .venv/dev chromium postgres java ## the suite, in about six minutes on two cores
+test: .venv/dev .venv/core chromium postgres java ## the suite, in about six minutes on two cores
 	$(PYTEST) -q -m 'not exhaustive'
 
-# Folders whose tests run kernels. Coverage of both runs counts: the lines of a kernel are seen only in plain Python.
-PLAIN := $(wildcard tests/core tests/multi tests/monitor tests/stream tests/hosts tests/backtest/replay tests/backtest/test_replay.py)
-test-all: .venv/dev chromium postgres java ## the suite, all its cases and the paper's, with coverage; then kernels as plain Python
+test-all: .venv/dev .venv/core chromium postgres java ## the suite, all its cases and the paper's, with coverage; then under sanitizers
 	@rm -f .coverage
-	$(PYTEST) --cov --cov-report= --cov-fail-under=0
-	NUMBA_DISABLE_JIT=1 $(PYTEST) $(PLAIN) --cov --cov-append --cov-report= --cov-fail-under=0
-	$(BIN)/python -m coverage report $$($(BIN)/python tests/components.py)
+	$(PYTEST) --cov --cov-report=
+	$(MAKE) --no-print-directory sanitize
 
-test-quick: .venv/dev ## for daily work: the suite without its slow tests and browsers
+# The kernels once more in a build that stops at the first read or write outside of an array, and at undefined arithmetic.
+SANITIZE := -fsanitize=address,undefined -fno-sanitize-recover=undefined
+sanitize: .venv/dev .venv/core ## the tests of the core on kernels compiled with sanitizers
+	@rm -rf out/sanitize && mkdir -p out/sanitize && cp -r src out/sanitize/src && rm -f out/sanitize/src/calibeat/_compiled.*.so
+	CALIBEAT_CFLAGS='$(SANITIZE) -O1' CALIBEAT_LDFLAGS='$(SANITIZE)' $(BIN)/python setup.py --quiet build_ext --build-lib out/sanitize/src
+	PYTHONPATH=out/sanitize/src LD_PRELOAD="$$(gcc -print-file-name=libasan.so) $$(gcc -print-file-name=libubsan.so)" \
+	  ASAN_OPTIONS=detect_leaks=0:allocator_may_return_null=1 $(BIN)/python -m pytest -q -p no:cacheprovider $(SANITIZED)
+SANITIZED := tests/core/test_compiled.py tests/core/test_golden.py tests/hosts/test_calibrator.py tests/hosts/test_keys.py tests/hosts/test_bank_fold.py
+
+test-quick: .venv/dev .venv/core ## for daily work: the suite without its slow tests and browsers
 	$(PYTEST) -q -m 'not slow and not exhaustive'
 
 # What the tests use and pip does not install comes from Debian's packages, unless it is there. Where they cannot be had, the
@@ -71,14 +88,14 @@ format: .venv/dev ## let ruff lay out the code
 	$(BIN)/ruff format
 
 # The site is browsed by its own tests when it is built: search, console, phone, dark mode, links.
-docs: .venv/docs chromium ## the site into out/site, warnings are errors; then its tests in a browser
+docs: .venv/docs .venv/core chromium ## the site into out/site, warnings are errors; then its tests in a browser
 	$(BIN)/python -m sphinx --fail-on-warning --keep-going --quiet --jobs auto -d out/doctrees docs out/site
 	CALIBEAT_SITE=out/site $(BIN)/python -m pytest -q tests/docs/test_site.py
 
-reproduce: .venv/reproduce ## the paper's tables and figures into docs/ (RUNS=20)
+reproduce: .venv/reproduce .venv/core ## the paper's tables and figures into docs/ (RUNS=20)
 	$(BIN)/python -m reproduction all --runs $(RUNS) --jobs 2 --out docs
 
-bench: .venv/bench ## speed beside a C loop and other libraries, as tables
+bench: .venv/bench .venv/core ## speed beside a C loop and other libraries, as tables
 	$(BIN)/python -m benchmarks
 
 # What pip would install for a user, and nothing else: the wheel in an empty environment, where the README's example runs.
@@ -102,6 +119,6 @@ test-lowest: ## a part of the tests with the oldest dependencies (LOWEST_TESTS=.
 	  --editable '.[$(LOWEST),testing]'
 	out/lowest/bin/python -m pytest -q -W default $(LOWEST_TESTS)
 
-clean: ## forget the environment, caches and compiled kernels
-	rm -rf .venv out .mypy_cache .pytest_cache .ruff_cache .hypothesis .coverage .coverage.*
+clean: ## forget the environment, caches and the compiled core
+	rm -rf .venv out build src/calibeat/_compiled.*.so src/calibeat/_compiled.c src/calibeat/kernels.pxi .mypy_cache .pytest_cache .ruff_cache .hypothesis .coverage .coverage.*
 	find src tests benchmarks -name __pycache__ -exec rm -rf {} +

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,9 +12,7 @@ from benchmarks import table
 from benchmarks.speed import batch, loop
 from benchmarks.stream import drifting
 from benchmarks.timing import always, interleaved
-from calibeat import AUTO, OPS, Calibrator, Lanes, Method, Spline, warm_up
-from calibeat.core import kernel
-from calibeat.core.jit import compiled
+from calibeat import AUTO, OPS, Calibrator, Lanes, Method, Spline
 
 CONTROLLED = replace(AUTO, calibeater=Spline(control=1.0))
 LEAN = replace(AUTO, learner=Lanes(horizon=False))
@@ -44,10 +41,7 @@ def cost(*, quick: bool) -> None:
     for name, method in METHODS.items():
         if "late" in name:
             sides[name] = always(late, method, events, stream.scores, stream.outcomes)
-    for make in sides.values():
-        make()()  # compiled, or read from the cache, before anybody's clock runs
     best = interleaved(sides, repeats)
-    warm_up()
     single, times = (2_000, 2) if quick else (20_000, 5)
     short = drifting(single)
     scores, outcomes = short.scores.tolist(), short.outcomes.astype(int).tolist()
@@ -56,12 +50,11 @@ def cost(*, quick: bool) -> None:
             "OPS": always(loop, OPS, scores, outcomes),
             "AUTO": always(loop, AUTO, scores, outcomes),
             "AUTO, control": always(loop, CONTROLLED, scores, outcomes),
-            "AUTO, warmed up": always(partial(loop, warm=True), AUTO, scores, outcomes),
         },
         times,
     )
     rows = []
-    for name in (*METHODS, "AUTO, warmed up"):
+    for name in METHODS:
         row = [name, "", "", "", "", "", ""]
         if name in best:
             ratio = best[name] / best["OPS"]
@@ -76,10 +69,7 @@ def cost(*, quick: bool) -> None:
         f"AUTO beside OPS, {events:,} events in a batch, {single:,} one by one",
         ["method", "run ns", "times OPS", "goal", "", "predict + update us", f"under {EVENT_GOAL:.0f}"],
         rows,
-        [
-            f"CPU time per event, best of {repeats} and {times} interleaved. Late labels: 100 events late.",
-            "Warmed up: single events by the compiled kernels, after calibeat.warm_up().",
-        ],
+        [f"CPU time per event, best of {repeats} and {times} interleaved. Late labels: 100 events late."],
     )
 
 
@@ -105,12 +95,11 @@ def marches(events: int) -> Iterator[tuple[str, Vector, Vector]]:
 
 def adversary(events: int) -> Vector:
     """A row after `events` outcomes that contradicted every forecast: y = 1{p <= 0.5}."""
-    predict, settle = compiled(kernel.predict), compiled(kernel.settle)
-    spec, row, q = AUTO.spec, AUTO.initial_row(), np.empty(AUTO.receipt_width)
-    for i, score in enumerate(np.random.default_rng(1).random(events).tolist()):
-        p, cell, x0, x1, x2, m, z, *_ = predict(spec, row, score, 0.0, q, 0)
-        settle(spec, row, i + 1.0, x0, x1, x2, m, z, cell, 1.0 if p <= 0.5 else 0.0, q, 0, False)
-    return row
+    calibrator = Calibrator(AUTO)
+    for score in np.random.default_rng(1).random(events).tolist():
+        forecast = calibrator.predict(score)
+        calibrator.update(forecast, 1 if forecast.probability <= 0.5 else 0)
+    return calibrator.row
 
 
 def covariances(row: Vector) -> NDArray[np.float64]:

@@ -24,7 +24,6 @@ from benchmarks.memory import resident
 from benchmarks.timing import once
 from calibeat import TOPS, Bank
 from calibeat.core import loops
-from calibeat.core.jit import compiled
 from calibeat.hosts.keys import check_keys
 
 Ints = NDArray[np.int64]
@@ -64,13 +63,6 @@ def seconds(work: Callable[[], object]) -> float:
     return process_time() - begin
 
 
-def warm() -> None:
-    """Compile what is timed below."""
-    Bank(TOPS).run(np.arange(100), np.full(100, 0.5), np.ones(100))
-    Bank(TOPS).run(np.arange(100).astype("U"), np.full(100, 0.5), np.ones(100))
-    Bank(TOPS).predict_many(np.arange(100), np.full(100, 0.5))
-
-
 def in_c(name: str, bank: Bank, slots: NDArray[np.int32], *arrays: Floats) -> float:
     """Seconds of one of the C loops over the bank's rows."""
     matrix = bank._store.matrix.copy()
@@ -84,7 +76,6 @@ def millions(*, quick: bool) -> None:
     """Many keys: the whole of `run`, then look-up and rows apart, beside C; and bytes per key."""
     events, keys = (5_000_000, 200_000) if quick else (50_000_000, 1_000_000)
     scores, outcomes = scores_and_outcomes(events)
-    warm()
     lines = []
     notes = []
     for name, make in (("Zipf 1.1", zipf_keys), ("uniform", uniform_keys)):
@@ -96,10 +87,9 @@ def millions(*, quick: bool) -> None:
         column = check_keys(numbers)
         slots, forecasts = bank._store.find(column), np.empty(events)
         lookup = seconds(partial(bank._store.find, column))
-        where = TOPS.spec, bank._store.flat, bank._store.stride, slots, 0, len(bank), TOPS.width, 0.0
-        batch = scores, outcomes, np.empty(0), forecasts, np.empty(0), *loops.NO_HISTORY, loops.place_before()
-        loop: Any = compiled(loops.run)
-        update = seconds(partial(loop, *where, *batch, events))
+        streams = loops.Streams(bank._store.flat, bank._store.stride, slots, 0, len(bank), TOPS.width, 0.0)
+        batch = loops.Batch(scores, outcomes, np.empty(0), forecasts, loops.NO_LANE, np.empty(0))
+        update = seconds(partial(loops.run, TOPS.spec, streams, batch, loops.NO_PAST, loops.place_before(), events))
         touched = in_c("touch", bank, slots)
         computed = in_c("tops_rows", bank, slots, scores, outcomes, forecasts)
         rate = events / whole / 1e6
@@ -135,7 +125,6 @@ def threads(*, quick: bool) -> None:
     events, keys = (4_000_000, 100_000) if quick else (20_000_000, 1_000_000)
     scores, outcomes = scores_and_outcomes(events)
     numbers = np.sort(uniform_keys(events, keys))
-    warm()
     best = {1: (float("inf"), float("inf")), 2: (float("inf"), float("inf"))}
     for _ in range(3):
         for count in best:
@@ -189,7 +178,6 @@ def strings(*, quick: bool) -> None:
         "Python strings in an array": objects[numbers],
         "Python strings in a list": objects[numbers].tolist(),
     }
-    warm()
     found: dict[str, tuple[float, float]] = {}
     sizes = {}
     for name, column in columns.items():
@@ -221,7 +209,6 @@ def strings(*, quick: bool) -> None:
 def files(*, quick: bool) -> None:
     """Save and load, whole and where it lies, beside a pickled dictionary of calibrators."""
     keys = 100_000 if quick else 1_000_000
-    warm()
     bank = Bank(TOPS)
     bank.run(as_numbers(np.arange(keys)), np.full(keys, 0.4), np.ones(keys))
     few = 2_000

@@ -19,7 +19,7 @@ from benchmarks.stream import Stream
 from benchmarks.timing import Maker, always
 from calibeat.core.randomness import stream_key
 
-WIDTH = {"OPS": 7, "TOPS": 27, "HOPS": 207}
+WIDTH = {"OPS": 7, "TOPS": 27, "HOPS": 207, "AUTO": 7}
 FLAGS = {"gcc -O3": (), "gcc -O3 -march=native": ("-march=native",)}
 
 Pointer = ctypes.POINTER(ctypes.c_double)
@@ -31,7 +31,20 @@ def library(flags: tuple[str, ...]) -> ctypes.CDLL:
     source = Path(__file__).with_name("floor.c")
     with tempfile.TemporaryDirectory() as folder:
         target = Path(folder) / "floor.so"
-        command = ["gcc", "-O3", "-ffp-contract=off", *flags, "-shared", "-fPIC", str(source), "-o", str(target), "-lm"]
+        command = [
+            "gcc",
+            "-O3",
+            "-ffp-contract=off",
+            "-fno-math-errno",
+            "-fno-trapping-math",
+            *flags,
+            "-shared",
+            "-fPIC",
+            str(source),
+            "-o",
+            str(target),
+            "-lm",
+        ]
         subprocess.run(command, check=True)
         return ctypes.CDLL(str(target))
 
@@ -42,11 +55,11 @@ def address(array: NDArray[np.float64]) -> ctypes._Pointer[ctypes.c_double]:
 
 
 def run(name: str, stream: Stream, flags: tuple[str, ...] = ()) -> NDArray[np.float64]:
-    """The forecasts of a fresh row under the C loop of OPS, TOPS or HOPS; the draws are those of seed 0."""
+    """The forecasts of a fresh row under the C loop of a method; the draws are those of seed 0."""
     row = np.zeros(WIDTH[name])
     row[2], row[4], row[6] = 1.0, 100.0, 100.0
     forecasts = np.empty(len(stream.scores))
-    loop = getattr(library(flags), name.lower())
+    loop = getattr(library(flags), "auto_" if name == "AUTO" else name.lower())  # `auto` is a word of C
     loop(
         ctypes.c_int64(len(forecasts)),
         address(stream.scores),

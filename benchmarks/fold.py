@@ -8,22 +8,25 @@ from __future__ import annotations
 import json
 import os
 import random
+import shutil
 import subprocess
 import sys
 import tempfile
 from collections.abc import Callable
+from importlib.util import find_spec
 from math import nan
+from pathlib import Path
 from threading import RLock
 from time import thread_time
 from typing import Any
 
 import numpy as np
 
-import calibeat
 from benchmarks import table
 from benchmarks.timing import once
 from calibeat import AUTO, HOPS, TOPS, Bank, Method
 
+HERE = Path(__file__).parents[1]
 METHODS = {"TOPS": TOPS, "AUTO": AUTO, "HOPS": HOPS}
 
 
@@ -84,7 +87,6 @@ def in_groups(method: Method, keys: int, events: int, group: int, **arguments: A
 def fold(*, quick: bool) -> None:
     """Single events and groups, at 1,000 and at 100,000 keys."""
     events = 10_000 if quick else 40_000
-    calibeat.warm_up(bank=True)
     many = 100_000
     single, groups, notes = [], [], []
     for name, method in METHODS.items():
@@ -144,19 +146,10 @@ def lock_and_growth(*, quick: bool) -> None:
 
 _PREFETCH = """
 import json, sys, numpy as np
-import calibeat.core.prefetch as module
-if sys.argv[1] == "without":
-    def teach():
-        from numba.extending import overload
-        @overload(module.prefetch, jit_options={"_nrt": False, "forceinline": True})
-        def nothing(array, at):
-            return lambda array, at: None
-    module.teach = teach
 from time import thread_time
 from calibeat import TOPS, Bank
 from calibeat.hosts.keys import check_keys
 from calibeat.core import loops
-from calibeat.core.jit import compiled
 def least(work):
     spent = []
     for _ in range(5):
@@ -164,7 +157,7 @@ def least(work):
         work()
         spent.append(thread_time() - begin)
     return min(spent)
-keys, events = int(sys.argv[2]), int(sys.argv[3])
+keys, events = int(sys.argv[1]), int(sys.argv[2])
 rng = np.random.default_rng(1)
 scores, numbers = rng.random(events), rng.integers(0, keys, events)
 outcomes = (rng.random(events) < scores).astype(float)
@@ -177,28 +170,36 @@ for kind, column in (("ints", numbers * 7919), ("strings", names[numbers])):
     checked = check_keys(column)
     slots = bank._store.find(checked)
     found[f"look-up of {kind}"] = least(lambda: bank._store.find(checked))
-where = TOPS.spec, bank._store.flat, bank._store.stride, slots, 0, len(bank), TOPS.width, 0.0
-batch = scores, outcomes, np.empty(0), np.empty(events), np.empty(0), *loops.NO_HISTORY
-loop = compiled(loops.run)
-found["rows"] = least(lambda: loop(*where, *batch, loops.place_before(), events))
+streams = loops.Streams(bank._store.flat, bank._store.stride, slots, 0, len(bank), TOPS.width, 0.0)
+batch = loops.Batch(scores, outcomes, np.empty(0), np.empty(events), loops.NO_LANE, np.empty(0))
+found["rows"] = least(lambda: loops.run(TOPS.spec, streams, batch, loops.NO_PAST, loops.place_before(), events))
 print(json.dumps(found))
 """
 
 
 def prefetch(*, quick: bool) -> None:
-    """The same loops with and without asking for memory ahead; each is compiled for itself, in a process of its own."""
+    """The same loops with and without asking for memory ahead; the latter are compiled here, from a copy."""
+    if find_spec("Cython") is None:
+        sys.stdout.write("prefetch: left out, cython is not installed (the extra is calibeat[dev])\n\n")
+        return
     keys, events = (300_000, 2_000_000) if quick else (1_000_000, 10_000_000)
-    found: dict[str, dict[str, float]] = {}
-    for how in ("with", "without"):
-        with tempfile.TemporaryDirectory() as folder:
-            command = [sys.executable, "-c", _PREFETCH, how, str(keys), str(events)]
-            done = subprocess.run(
-                command, env={**os.environ, "NUMBA_CACHE_DIR": folder}, capture_output=True, text=True, check=True
-            )
-        found[how] = json.loads(done.stdout)
+    with tempfile.TemporaryDirectory() as folder:
+        without = Path(folder) / "src"
+        shutil.copytree(HERE / "src", without, ignore=shutil.ignore_patterns("_compiled*.so", "_compiled*.pyd"))
+        command = [sys.executable, "setup.py", "--quiet", "build_ext", "--build-lib", str(without)]
+        flags = {"CALIBEAT_CFLAGS": "-w -D__builtin_prefetch(...)=((void)0)"}
+        subprocess.run(command, cwd=HERE, env={**os.environ, **flags}, check=True, stdout=subprocess.DEVNULL)
+        found = {"with": _timed(HERE / "src", keys, events), "without": _timed(without, keys, events)}
     lines = [
         [what, table.nanoseconds(a, events), table.nanoseconds(b, events), f"{b / a:.2f}"]
         for what, a, b in ((what, found["with"][what], found["without"][what]) for what in found["with"])
     ]
     title = f"prefetch: {events:,} events of TOPS over {keys:,} keys in no order"
     table.show(title, ["step", "with ns", "without ns", "ratio"], lines)
+
+
+def _timed(source: Path, keys: int, events: int) -> dict[str, float]:
+    command, env = [sys.executable, "-c", _PREFETCH, str(keys), str(events)], {**os.environ, "PYTHONPATH": str(source)}
+    done = subprocess.run(command, env=env, capture_output=True, text=True, check=True)
+    found: dict[str, float] = json.loads(done.stdout)
+    return found

@@ -44,7 +44,7 @@ def run(kills: int, faults: int, methods: tuple[str, ...] = METHODS, seed: int =
     well = True
     server: Any = postgres.start() if faults else None
     with tempfile.TemporaryDirectory() as folder, Path(folder, "log").open("w+") as log:
-        nursery = harness.Nursery(list(methods), log)
+        nursery = harness.Nursery(log)
         try:
             for at, method in enumerate(methods):
                 for name, total in (("SQLite", kills), ("PostgreSQL, 2 services", faults)):

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from calibeat import AUTO, Calibrator, Forecast, warm_up
+from calibeat import AUTO, Calibrator, Forecast
 from calibeat.core.auto import HORIZON_NAME, LANE_NAMES
 from calibeat.examples import ExampleStream, flights
 
@@ -22,7 +22,6 @@ SHORTER = 1000  # events from one look at the weights to the next: about a day o
 
 def watched(stream: ExampleStream, *, at_once: bool) -> NDArray[np.float64]:
     """The weights of the lanes after every `SHORTER` events, as columns."""
-    warm_up()  # a year of single events takes seconds
     cal, looks = Calibrator(AUTO), []
     n = len(stream.scores)
     due = np.where(stream.labelled, np.arange(1, n + 1), n) if at_once or stream.due is None else stream.due

@@ -80,7 +80,7 @@ def by_events(calibrator: Calibrator, stream: Stream, begin: int, end: int) -> N
 
 def sizes(method: Method, stream: Stream, many: int, feed: Feed) -> tuple[Size, Size]:
     """What one Calibrator weighs once it has seen few and once it has seen many events."""
-    feed(Calibrator(method), stream, 0, FEW)  # whatever is loaded or compiled at first use is not the stream's
+    feed(Calibrator(method), stream, 0, FEW)  # whatever is loaded at first use is not the stream's
     notes = array("q", [0] * 8)  # made before the counting begins, so that the notes do not count themselves
     gc.collect()
     tracemalloc.start()

@@ -18,8 +18,8 @@ from river import drift
 from benchmarks import table, watch
 from benchmarks.timing import always, interleaved
 from calibeat import TOPS, Calibrator, Monitor
-from calibeat.core.jit import compilable, compiled
-from calibeat.monitor.bets import Settings, evidence, step
+from calibeat.monitor.bets import ALARMS, Settings
+from calibeat.monitor.monitors import EVIDENCE, READOUTS, read_out, read_rows
 
 Floats = NDArray[np.float64]
 Law = Callable[[np.random.Generator, int], Floats]
@@ -57,14 +57,16 @@ BREAKS: dict[str, Callable[[Floats], Floats]] = {
 }
 
 
-@compilable
-def peek(spec: Floats, row: Floats, p: Floats, y: Floats) -> tuple[int, float]:
-    """Read a stream and look after every outcome -> alarms, and the highest evidence ever."""
-    alarms, highest = 0, 0.0
-    for i in range(len(p)):
-        alarms += step(spec, row, p[i], y[i])
-        highest = max(highest, evidence(spec, row))
-    return alarms, highest
+def peek(P: Floats, Y: Floats, warm: int) -> tuple[Floats, Floats]:
+    """Read streams, one a row, and look after every outcome -> the alarms of each, and its highest evidence ever."""
+    settings, streams = Settings(arl=10_000, warm=warm), len(P)
+    rows, highest, out = np.tile(settings.initial_row(), (streams, 1)), np.zeros(streams), np.empty((streams, READOUTS))
+    where = settings.spec, rows.ravel(), rows.shape[1], rows.shape[1], np.arange(streams, dtype=np.int32)
+    for p, y in zip(np.ascontiguousarray(P.T), np.ascontiguousarray(Y.T), strict=True):
+        read_rows(*where, 0, streams, p, y, p)
+        read_out(*where, 0.05, out.ravel())
+        np.maximum(highest, out[:, EVIDENCE], out=highest)
+    return rows[:, ALARMS], highest
 
 
 # ---- detectors ---------------------------------------------------------------------------------------------------
@@ -124,23 +126,21 @@ def false_alarms(*, quick: bool) -> None:
     """Calibrated streams, looked at after every outcome."""
     streams, n, rivals = (40, 10_000, 3) if quick else (400, 10_000, 20)
     rng = np.random.default_rng(1)
-    look = compiled(peek)
     lines = []
     for name, law in LAWS.items():
         alarms, ever, classical = np.zeros(2), np.zeros(2), np.zeros(2)
         others = dict.fromkeys(("ADWIN", "PageHinkley", "DDM"), 0)
-        for stream in range(streams):
-            p = law(rng, n)
-            y = (rng.random(n) < p).astype(np.float64)
-            for i, warm in enumerate((0, 1024)):
-                settings = Settings(arl=10_000, warm=warm)
-                count, highest = look(settings.spec, settings.initial_row(), p, y)
-                alarms[i] += count
-                ever[i] += highest >= math.log(20.0)
+        P, Y = np.empty((streams, n)), np.empty((streams, n))
+        for p, y in zip(P, Y, strict=True):
+            p[:] = law(rng, n)
+            y[:] = rng.random(n) < p
             classical += _classical(p, y)
-            if stream < rivals:
-                for rival in others:
-                    others[rival] += len(by_river(rival, p, y))
+        for i, warm in enumerate((0, 1024)):
+            found, highest = peek(P, Y, warm)
+            alarms[i], ever[i] = found.sum(), np.count_nonzero(highest >= math.log(20.0))
+        for p, y in zip(P[:rivals], Y[:rivals], strict=True):
+            for rival in others:
+                others[rival] += len(by_river(rival, p, y))
         lines.append(
             [
                 name,
@@ -273,25 +273,25 @@ def late(*, quick: bool) -> None:
     lines = []
     for name, delay in delays.items():
         rng, alarms, ever = np.random.default_rng(5), np.zeros(2), np.zeros(2)
-        for _ in range(streams):
+        P, Y = np.empty((2, streams, n)), np.empty((2, streams, n))  # as they arrive, and in the order of forecasts
+        for stream in range(streams):
             p = rng.random(n)
             y = (rng.random(n) < p).astype(np.float64)
             arrived = np.argsort(np.arange(n) + delay(rng, y), kind="stable")
-            for i, order in enumerate((arrived, np.arange(n))):
-                count, highest = _watched(p[order], y[order], warm=0)
-                alarms[i] += count
-                ever[i] += highest >= math.log(20.0)
+            P[0, stream], P[1, stream], Y[0, stream], Y[1, stream] = p[arrived], p, y[arrived], y
+        for i in range(2):
+            found, highest = peek(P[i], Y[i], warm=0)
+            alarms[i], ever[i] = found.sum(), np.count_nonzero(highest >= math.log(20.0))
         cells = [f"{a / streams:.2f}" for a in alarms] + [f"{e / streams:.2f}" for e in ever]
         lines.append([name, cells[0], cells[2], cells[1], cells[3]])
     for warm in (0, 1024):
-        rng, count, ever_storm = np.random.default_rng(6), 0, 0
-        for _ in range(streams):
-            p = rng.random(3 * n)
+        rng, storms, told = np.random.default_rng(6), np.empty((streams, 3 * n)), np.empty((streams, 3 * n))
+        for p, y in zip(storms, told, strict=True):
+            p[:] = rng.random(3 * n)
             shock = np.repeat(rng.normal(0.0, 0.5, 3 * n // 100), 100)
-            found, highest = _watched(p, (rng.random(3 * n) < _chance(_logit(p) + shock)).astype(np.float64), warm=warm)
-            count += found
-            ever_storm += highest >= math.log(20.0)
-        cells = [f"{count / streams / 3:.2f}", f"{ever_storm / streams:.2f}"]
+            y[:] = rng.random(3 * n) < _chance(_logit(p) + shock)
+        found, highest = peek(storms, told, warm=warm)
+        cells = [f"{found.sum() / streams / 3:.2f}", f"{np.mean(highest >= math.log(20.0)):.2f}"]
         lines.append([f"storms of 100, warm {warm}", "", "", *cells])
     table.show(
         f"late outcomes and storms, {streams} streams: alarms per 10,000 outcomes (1.00 allowed), ever e >= 20 (0.05)",
@@ -302,12 +302,6 @@ def late(*, quick: bool) -> None:
             "Storms: 30,000 outcomes; the logit of each 100 is moved together by a normal shock of sd 0.5.",
         ],
     )
-
-
-def _watched(p: Floats, y: Floats, warm: int) -> tuple[int, float]:
-    settings = Settings(arl=10_000, warm=warm)
-    found: tuple[int, float] = compiled(peek)(settings.spec, settings.initial_row(), p, y)
-    return found
 
 
 def _by_event(p: list[float], y: list[int]) -> None:

@@ -1,23 +1,21 @@
-"""Many classes: what `MultiCalibrator.run` costs beside a plain compiled softmax, single events, and bad streams."""
+"""Many classes: what `MultiCalibrator.run` costs beside a plain softmax in C, single events, and bad streams."""
 
 from __future__ import annotations
 
+import ctypes
 import math
 from collections.abc import Callable
-from functools import cache
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-import calibeat
-from benchmarks import table
+from benchmarks import floor, table
 from benchmarks.timing import always, interleaved
 from calibeat import MultiBank, MultiCalibrator
 from calibeat.core import vector
-from calibeat.core.jit import compiled, plain
 
-GOALS = {3: 8.0, 10: 7.0, 26: None, 64: None, 100: 6.0, 1000: 6.0}  # times the plain softmax
+GOALS = {3: 8.0, 10: 7.0, 26: None, 64: None, 100: 6.0, 1000: 6.0}  # times the softmax in C
 WORK = 2_000_000  # classes times events in a turn
 
 Vector = NDArray[np.float64]
@@ -36,38 +34,17 @@ def stream(K: int, events: int, seed: int = 0) -> tuple[Vector, Ints]:
     return scores / scores.sum(axis=1, keepdims=True), labels.astype(np.int64)
 
 
-@cache
-def plain_softmax() -> Any:
-    """What one would write by hand: softmax(a ln score), and one online Newton step on a."""
-    import numba
-
-    @numba.njit(error_model="numpy")
-    def run(scores: Vector, labels: Ints) -> Vector:
-        events, K = scores.shape
-        forecasts, x = np.empty((events, K)), np.empty(K)
-        a, information = 1.0, 100.0
-        for i in range(events):
-            top = -1e300
-            for k in range(K):
-                x[k] = math.log(max(scores[i, k], 1e-7))
-                top = max(top, a * x[k])
-            total = 0.0
-            for k in range(K):
-                forecasts[i, k] = math.exp(a * x[k] - top)
-                total += forecasts[i, k]
-            g = -x[labels[i]]
-            for k in range(K):
-                forecasts[i, k] /= total
-                g += forecasts[i, k] * x[k]
-            information += g * g
-            a = min(max(a - 10.0 * g / information, -100.0), 100.0)
-        return forecasts
-
-    return run
+def plain_softmax(scores: Vector, labels: Ints) -> Vector:
+    """What one would write by hand, in C: softmax(a ln score), and one online Newton step on a."""
+    events, K = scores.shape
+    forecasts, x = np.empty((events, K)), np.empty(K)
+    sizes, told = (ctypes.c_int64(events), ctypes.c_int64(K)), labels.ctypes.data_as(ctypes.POINTER(ctypes.c_int64))
+    floor.library(()).softmax(*sizes, floor.address(scores), told, floor.address(x), floor.address(forecasts))
+    return forecasts
 
 
 def cost(*, quick: bool) -> None:
-    """Table: ns per event of the plain softmax and of `run`, immediate and 100 labels late."""
+    """Table: ns per event of the softmax in C and of `run`, immediate and 100 labels late."""
     repeats = 3 if quick else 9
     rows = []
     for K, goal in GOALS.items():
@@ -75,18 +52,17 @@ def cost(*, quick: bool) -> None:
         scores, labels = stream(K, events)
         due = np.arange(events) + 100
         sides = {
-            "plain": always(plain_softmax(), scores, labels),
+            "C": always(plain_softmax, scores, labels),
             "run": always(lambda K, s, y: MultiCalibrator(K).run(s, y), K, scores, labels),
             "late": always(lambda K, s, y, d: MultiCalibrator(K).run(s, y, due=d), K, scores, labels, due),
         }
-        for make in sides.values():
-            make()()  # compiled before anybody's clock runs
+        floor.library(())  # compiled before anybody's clock runs
         best = interleaved(sides, repeats)
-        ratio = best["run"] / best["plain"]
+        ratio = best["run"] / best["C"]
         rows.append(
             [
                 str(K),
-                *(f"{1e9 * best[name] / events:.0f}" for name in ("plain", "run")),
+                *(f"{1e9 * best[name] / events:.0f}" for name in ("C", "run")),
                 f"{ratio:.1f}",
                 "" if goal is None else f"{goal:.0f}",
                 "" if goal is None else table.verdict(met=ratio <= goal),
@@ -95,8 +71,8 @@ def cost(*, quick: bool) -> None:
             ]
         )
     table.show(
-        "MULTI beside a plain compiled softmax with one online Newton step",
-        ["K", "plain ns", "run ns", "times", "goal", "", "100 late ns", "numbers a stream"],
+        "MULTI beside a softmax in C with one online Newton step",
+        ["K", "C ns", "run ns", "times", "goal", "", "100 late ns", "numbers a stream"],
         rows,
         [f"CPU time per event, best of {repeats} interleaved; `run` includes the checks of the scores."],
     )
@@ -142,15 +118,14 @@ def stressed(K: int, events: int, make: Callable[[int], Stream], *, late: bool =
 
 def adversary(K: int, events: int) -> tuple[Vector, float, float]:
     """The same where the label is always the least probable class."""
-    predict, settle = compiled(vector.predict), compiled(vector.settle)
     row, receipt, work = vector.initial_row(vector.MULTI, K), np.zeros(2 * K + 2), vector.scratch(K)
     forecast, worst, off = np.empty(K), 0.0, 0.0
     scores = stream(K, PIECE, seed=1)[0]
     for i in range(events):
-        predict(vector.MULTI, K, row, scores[i % PIECE], receipt, work, forecast)
+        vector.predict(vector.MULTI, K, row, scores[i % PIECE], receipt, work, forecast)
         y = int(forecast.argmin())
         worst, off = max(worst, -math.log(forecast[y])), max(off, abs(float(forecast.sum()) - 1.0))
-        settle(vector.MULTI, K, row, y, receipt, work, float(forecast[y]))
+        vector.settle(vector.MULTI, K, row, y, receipt, work, float(forecast[y]))
     return row[:-2], worst, off
 
 
@@ -205,14 +180,6 @@ class _InBank:
         self.bank.update(7, forecast, label)
 
 
-def _plain_calibrator(K: int) -> MultiCalibrator:
-    made = MultiCalibrator(K)
-    inner: Any = made._stream
-    inner._predict, inner._settle = plain(vector.predict), plain(vector.settle)
-    inner._plain, inner._done = True, 10**9  # the cache is not looked into
-    return made
-
-
 def _serving(make: Callable[[int], Any], scores: Vector, labels: Ints) -> Callable[[], Callable[[], None]]:
     def begin() -> Callable[[], None]:
         calibrator = make(scores.shape[1])
@@ -229,15 +196,14 @@ def _serving(make: Callable[[int], Any], scores: Vector, labels: Ints) -> Callab
 def single(*, quick: bool) -> None:
     """Table: microseconds of a forecast and an update from Python, one event at a time."""
     repeats, rows = 3 if quick else 7, []
-    calibeat.warm_up(multi=True)
-    makers: dict[str, Callable[[int], Any]] = {"plain": _plain_calibrator, "compiled": MultiCalibrator, "bank": _InBank}
+    makers: dict[str, Callable[[int], Any]] = {"calibrator": MultiCalibrator, "bank": _InBank}
     for K in (3, 10, 100):
-        scores, labels = stream(K, 60 if K == 100 else 200)
+        scores, labels = stream(K, 200_000 // (K + 100))
         best = interleaved({name: _serving(make, scores, labels) for name, make in makers.items()}, repeats)
         rows.append([str(K), *(f"{1e6 * best[name] / len(labels):.1f}" for name in makers)])
     table.show(
         "One event of many classes from Python: predict and update, in microseconds",
-        ["K", "plain Python", "compiled", "compiled, in a MultiBank"],
+        ["K", "MultiCalibrator", "in a MultiBank"],
         rows,
-        [f"CPU time, best of {repeats} interleaved; compiled: after calibeat.warm_up(multi=True)."],
+        [f"CPU time, best of {repeats} interleaved."],
     )

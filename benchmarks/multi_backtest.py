@@ -49,5 +49,5 @@ def backtest(*, quick: bool) -> None:
         f"calibeat backtest of {K} classes, five methods",
         ["events", "CPU seconds", "MB at most"],
         rows,
-        ["The whole command, with imports and compiled kernels read from the cache."],
+        ["The whole command, with imports."],
     )

@@ -20,8 +20,6 @@ def cost(*, quick: bool) -> None:
     events = 20_000 if quick else 100_000
     stream = drifting(events)
     contenders = {name.upper(): always(partial(batch, method, stream)) for name, method in PRESETS.items()}
-    for work in contenders.values():
-        work()()  # compiled before the clock runs
     best = interleaved(contenders, repeats=1 if quick else 5)
     rows = [[name, table.nanoseconds(best[name], events), f"{best[name] / best['OPS']:.1f}"] for name in contenders]
     head = ["preset", "run ns", "times OPS"]

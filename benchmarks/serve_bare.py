@@ -18,7 +18,6 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from calibeat.hosts.bank import Bank
-from calibeat.service.engine import warm
 from calibeat.service.wire import (
     ForecastAnswer,
     ForecastAnswers,
@@ -74,5 +73,4 @@ app = Starlette(
 )
 
 if __name__ == "__main__":
-    warm(bank)
     uvicorn.run(app, port=int(sys.argv[1]), access_log=False, log_level="warning")

@@ -1,9 +1,10 @@
 """How many files a reader of calibeat passes through: the files of a call, and the changes from one file to another.
 
 `python -m benchmarks walks` prints this checkout; `python -m benchmarks.walks --source ../old/src` puts another one
-beside it. A change of file is a Python call in another file of the package than the call before it. The calls are
-counted in a process of its own without Numba, so that kernels are Python calls too. Each call is made once before it
-is counted: imports and start-up are no part of a walk.
+beside it. A change of file is a Python call in another file of the package than the call before it. The kernels are
+one call of the compiled core, which is no change of file; `predict` and `update` of a calibrator are nothing else. The
+calls are counted in a process of its own. Each is made once before it is counted: imports and start-up are no part of a
+walk.
 """
 
 from __future__ import annotations
@@ -58,7 +59,7 @@ def show(source: Path, before: Path | None = None, trail: str = "") -> None:
     lines = []
     for name, walk in found[-1].items():
         kept = wrapped(" ", walk) if trail and trail in name else wrapped(", ", list(dict.fromkeys(walk)))
-        lines += ["", f"{name}:", *kept]
+        lines += ["", f"{name}:", *(kept or ["    one call of the compiled core"])]
     table.show("Files that a call passes through, and changes of file on the way", head, rows, lines)
 
 
@@ -73,7 +74,7 @@ def counts(name: str, found: dict[str, Walk]) -> tuple[str, str]:
     if name not in found:
         return "-", "-"
     walk = found[name]
-    return str(len(set(walk))), "-" if name == PARQUET else str(len(walk) - 1)
+    return str(len(set(walk))), "-" if name == PARQUET else str(max(0, len(walk) - 1))
 
 
 def traced(source: Path) -> dict[str, Walk]:
@@ -81,6 +82,7 @@ def traced(source: Path) -> dict[str, Walk]:
     with tempfile.TemporaryDirectory() as folder:
         answer = Path(folder) / "walks.json"
         path = os.pathsep.join((str(source.resolve()), str(HERE)))
+        # The setting is for older checkouts, whose kernels are then Python calls.
         env = {**os.environ, "PYTHONPATH": path, "NUMBA_DISABLE_JIT": "1"}
         command = [sys.executable, "-m", "benchmarks.walks", "--trace", str(answer)]
         subprocess.run(command, cwd=folder, env=env, check=True, stdout=subprocess.DEVNULL)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-import warnings
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # for `reproduction`
@@ -61,7 +60,6 @@ sphinx_gallery_conf = {
     "write_computation_times": False,
     "show_signature": False,
 }
-warnings.filterwarnings("ignore", message=".*cannot be cached.*")
 
 html_context = {"default_mode": "auto"}
 html_theme = "pydata_sphinx_theme"

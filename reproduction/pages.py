@@ -28,7 +28,7 @@ HOLDS, FAILS, OPEN, TOO_FEW = "holds", "**does not hold**", "undecided", "too fe
 BETTER = "better than said"
 AT_TWO = " (at two standard errors: does not hold)"
 COLOURS = 64
-LIBRARIES = ("numpy", "numba", "scikit-learn", "scipy", "pandas", "matplotlib")
+LIBRARIES = ("numpy", "scikit-learn", "scipy", "pandas", "matplotlib")
 
 
 def write(experiment: Experiment, section: Section, settings: Settings, out: Path) -> None:

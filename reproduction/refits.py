@@ -78,7 +78,6 @@ def run(scores: Vector, outcomes: Vector, calibration: int, window: int, repeats
         return [fit(logits[:end], outcomes[:end]) for end in ends][-1]
 
     contenders: list[Callable[[], Vector]] = [ours, *(partial(theirs, fit) for fit in PEERS.values())]
-    ours()  # compiled, if it is to be
     seconds, theta = np.full((repeats, len(contenders)), np.nan), np.empty((len(contenders), 2))
     with threadpool_limits(1):  # threads that wait for each other would count as work, and these fits are too small
         for turn, (i, contender) in product(range(repeats), enumerate(contenders)):

@@ -43,6 +43,6 @@ def source_digest() -> str:
     """A checksum of all source, calibeat's and the experiments': runs of other code are not used."""
     digest = hashlib.sha256()
     for root in (Path(calibeat.__file__).parent, Path(__file__).parent):
-        for path in sorted(root.rglob("*.py")):
+        for path in sorted(path for path in root.rglob("*.p*") if path.suffix in {".py", ".pyx", ".pxi"}):
             digest.update(path.relative_to(root).as_posix().encode() + path.read_bytes())
     return digest.hexdigest()[:12]

@@ -90,7 +90,6 @@ def clock(seed: int, lengths: tuple[int, ...] = LENGTHS, repeats: int = REPEATS)
             continue
         method = Method(Platt(start=START), learner(name, radius))
         scores, outcomes = events(stream, method, lengths[-1], seed)
-        Calibrator(method).run(scores, outcomes)  # compiled, if it is to be
         for turn, (m, length) in product(range(repeats), enumerate(lengths)):
             seconds[turn, i, j, k, m] = timed(method, scores[:length], outcomes[:length])
     return {"seconds": seconds}

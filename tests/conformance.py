@@ -178,7 +178,7 @@ def candidates_are_a_distribution(method: Method, scores: Vector, outcomes: Vect
         forecast = calibrator.predict(float(score))
         assert forecast.probability in [point for point, _ in forecast.candidates]
         assert abs(sum(share for _, share in forecast.candidates) - 1.0) < 1e-15
-        assert json.loads(json.dumps(forecast))[0] == forecast.probability
+        assert json.loads(forecast.to_json())["probability"] == forecast.probability
         calibrator.update(forecast, int(outcome))
 
 

@@ -1,8 +1,7 @@
-"""What the tests share: settings of hypothesis, which tests are slow or unmeasured, and what holds after all tests."""
+"""What the tests share: settings of hypothesis, and which tests are slow or unmeasured."""
 
 from __future__ import annotations
 
-import os
 import signal
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,16 +9,10 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
-from calibeat.core import jit
-
 HERE = Path(__file__).parent
 DATA = HERE.parent / "data"
 
-JIT_OFF = os.environ.get("NUMBA_DISABLE_JIT", "0") not in ("", "0")
-
-jit._PATIENCE = 0.0  # no batch is too small to be compiled: the suite is about the compiled kernels too
-
-# No deadline: machines are noisy, and the first call of a kernel may compile it.
+# No deadline: machines are noisy.
 settings.register_profile(
     "calibeat", deadline=None, derandomize=True, print_blob=True, suppress_health_check=[HealthCheck.too_slow]
 )
@@ -47,7 +40,6 @@ UNMEASURED = (
 # Only `make test-all` runs these. `make test` has samples of the same cases, or they are about the paper's experiments.
 EXHAUSTIVE = (
     "core/test_against_oracle.py::test_equal_to_the_oracle_on_all_other_streams",
-    "core/test_jit.py::test_every_order_of_first_use_with_nothing_cached",
     "reproduction",
     "sklearn/test_classifier.py::test_the_checks_of_scikit_learn_on_data_that_are_no_scores",
 )
@@ -56,11 +48,9 @@ SLOW = (
     "backtest/judge/test_intervals_bootstrap.py",
     "backtest/judge/test_verdict.py::test_some_method_crosses_the_threshold_in_few_calibrated_logs",
     "backtest/judge/test_verdict.py::test_verdict_interval_and_legend_say_the_same",
-    "hosts/test_bank_bad_input.py::test_a_bank_can_be_warmed_up",
     "hosts/test_bankfile.py::test_processes_share_a_file",
     "hosts/test_bank_member.py::test_records_of_keys_without_open_events_are_let_go",
     "core/test_against_oracle.py",
-    "core/test_jit.py",
     "core/test_oracle.py",
     "core/test_vector_against_oracle.py",
     "report/test_browser.py",
@@ -68,30 +58,11 @@ SLOW = (
     "report/test_screens.py",
     "service/test_dashboard.py",
     "sklearn/test_classifier.py::test_the_checks_of_scikit_learn",
-    "test_conformance.py::test_jit_on_and_off_are_bitwise_equal",
     "test_gallery.py",
     "test_river.py::test_the_checks_of_river",
     "test_river_multi.py::test_the_checks_of_river",
     "test_hosts.py",
 )
-# The run without the JIT shows that kernels as plain Python give the golden numbers, and reaches their lines. That they
-# give the bits of the compiled ones, for every method and stream, is shown by `test_conformance`, which starts both.
-NOT_PLAIN = (
-    "core/test_against_oracle.py",
-    "core/test_jit.py",
-    "core/test_oracle.py",
-    "core/test_theorems.py",
-    "core/test_vector_against_oracle.py",
-)
-# The same for tests that take long as plain Python, and reach no line that others do not.
-LONG_AS_PLAIN = (
-    "hosts/test_bank_monitors.py::test_large_batches_in_threads",
-    "core/test_auto.py::test_better_than_the_paper_under_drift",
-    "core/test_auto.py::test_scores_beyond_the_clip_that_are_right_raise_no_alarm",
-    "monitor/test_bets.py::test_false_alarms_stay_below_the_promise",
-    "monitor/test_monitors.py::test_false_pages_of_a_whole_bank_stay_below_the_promise",
-)
-collect_ignore = [*NOT_PLAIN] if JIT_OFF else []
 # Tests that use one of these fixtures, which take seconds to make, run in one process.
 SHARED_FIXTURES = ("chrome", "small")
 
@@ -100,8 +71,6 @@ SHARED_FIXTURES = ("chrome", "small")
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         name = f"{item.path.relative_to(HERE).as_posix()}::{getattr(item, 'originalname', item.name)}"
-        if JIT_OFF and _among(name, LONG_AS_PLAIN):
-            item.add_marker(pytest.mark.skip(reason="takes long as plain Python"))
         if _among(name, UNMEASURED):
             item.add_marker(pytest.mark.no_cover)
         if _among(name, EXHAUSTIVE):
@@ -128,20 +97,3 @@ def ctrl_c_is_heard() -> Iterator[None]:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
     signal.signal(signal.SIGINT, before)
-
-
-# ---- after everything -----------------------------------------------------------------------------------------------
-
-
-@pytest.fixture(scope="session", autouse=True)
-def one_signature_per_kernel() -> Iterator[None]:
-    """After all tests of this process, whatever they did: a kernel that was compiled was compiled once.
-
-    A second signature would mean that some input reaches the kernels in another form, and that its users wait for
-    another compilation.
-    """
-    yield
-    from calibeat.core.jit import dispatchers
-
-    found = {name: dispatcher.signatures for name, dispatcher in dispatchers().items()}
-    assert {name: signatures for name, signatures in found.items() if len(signatures) != 1} == {}

@@ -1,9 +1,9 @@
 """Real services under load that are killed, stopped and cut off from their database.
 
-``python tests/faults.py METHOD ...`` is the nursery: a process that has imported the service and loaded its kernels,
-and forks a `calibeat serve` for each line of its standard input, which is the list of its arguments. A service then
-starts in a fraction of a second. The rest of the file sends requests to the services over HTTP. The clients, and what
-they compare in the end, are those of `kills`.
+``python tests/faults.py`` is the nursery: a process that has imported the service, and forks a `calibeat serve` for
+each line of its standard input, which is the list of its arguments. A service then starts in a fraction of a second.
+The rest of the file sends requests to the services over HTTP. The clients, and what they compare in the end, are those
+of `kills`.
 """
 
 from __future__ import annotations
@@ -40,17 +40,10 @@ ENDS = {0, -signal.SIGKILL, 70}  # how a service may end: stopped, killed, witho
 # ---- the nursery ----------------------------------------------------------------------------------------------------
 
 
-def nurse(methods: list[str]) -> None:
+def nurse() -> None:
     """Fork a service for each line, and tell which were born and which have ended."""
-    from calibeat.core.method import method_named
-    from calibeat.hosts.bank import Bank
-    from calibeat.service.engine import warm
-
     for module in ("cli.serve", "service.main"):  # what a service needs
         import_module(f"calibeat.{module}")
-    for name in methods:
-        method = method_named(name)
-        warm(Bank(method, 0, independent=method.draws))
     alive: set[int] = set()
     while True:
         if select.select([sys.stdin], [], [], 0.01)[0]:
@@ -93,14 +86,9 @@ def _tell(*words: Any) -> None:
 class Nursery:
     """The process that forks services, as the load sees it."""
 
-    def __init__(self, methods: list[str], log: Any = None) -> None:
+    def __init__(self, log: Any = None) -> None:
         self._process = subprocess.Popen(
-            [sys.executable, __file__, *methods],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=log,
-            text=True,
-            bufsize=1,
+            [sys.executable, __file__], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, text=True, bufsize=1
         )
         self._born: queue.SimpleQueue[int] = queue.SimpleQueue()
         self.ended: dict[int, int] = {}
@@ -343,4 +331,4 @@ def run(
 
 
 if __name__ == "__main__" and Path(sys.argv[0]).name == "faults.py":
-    nurse(sys.argv[1:])
+    nurse()

@@ -1,4 +1,4 @@
-"""Programs in fresh interpreters, for what happens only once in a process: imports, first uses, compilations."""
+"""Programs in fresh interpreters, for what happens only once in a process: imports, and first uses."""
 
 from __future__ import annotations
 

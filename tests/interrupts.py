@@ -6,27 +6,23 @@ import sys
 from collections.abc import Callable, Iterator
 from itertools import count
 from pathlib import Path
-from types import CodeType, FrameType
+from types import FrameType
 from typing import Any, TypeVar
 
 import calibeat
-from calibeat.core import jit
-from calibeat.hosts import keys
 
 SOURCES = str(Path(calibeat.__file__).parent)
-# They change nothing. And tracing sees a line where `with` gives a lock back, before which no real signal is taken: a
-# lock that cannot be taken twice, as that of the compiler, would stay taken.
-ELSEWHERE = ("_util/check.py", "_util/columns.py", "core/jit.py")
-# They have many lines, alike in this: of these a few are enough.
-KERNELS = ("/core/", "/monitor/bets.py", "/hosts/pool.py")
-OTHER_KERNELS = {kernel.__code__ for kernel in jit._KERNELS if kernel.__module__ == keys.__name__}
+ELSEWHERE = ("_util/check.py", "_util/columns.py")  # they change nothing
 
 Thing = TypeVar("Thing")
 
 
 class Interrupts:
     """While it is used, an error is raised at the n-th moment, from 0: before a line of calibeat, or after its call of
-    something written in C. Python stops watching when it has raised one."""
+    something written in C. Python stops watching when it has raised one.
+
+    The compiled core is a single step: no signal is heard inside of it.
+    """
 
     def __init__(self, at: int, error: type[BaseException] = KeyboardInterrupt) -> None:
         self.left, self.error, self.fired = at, error, False
@@ -46,16 +42,14 @@ class Interrupts:
         if not _is_ours(frame):
             return None
         if event == "line":
-            self._moment(frame)
+            self._moment()
         return self._trace
 
     def _profile(self, frame: FrameType, event: str, _: Any) -> None:
         if event == "c_return" and _is_ours(frame):
-            self._moment(frame)
+            self._moment()
 
-    def _moment(self, frame: FrameType) -> None:
-        if frame.f_lineno % 7 and _is_kernel(frame.f_code):
-            return
+    def _moment(self) -> None:
         if self.left == 0:
             self.left, self.fired = -1, True
             raise self.error
@@ -77,10 +71,6 @@ def interrupted_everywhere(
             assert at > 10
             return
         yield thing
-
-
-def _is_kernel(code: CodeType) -> bool:
-    return code in OTHER_KERNELS or any(kernels in code.co_filename for kernels in KERNELS)
 
 
 def _is_ours(frame: FrameType) -> bool:

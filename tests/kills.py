@@ -7,7 +7,6 @@ a line, and writes answers. The rest of the file are the clients, which check ev
 from __future__ import annotations
 
 import json
-import os
 import queue
 import random
 import signal
@@ -67,14 +66,12 @@ class Worker:
     """A process with an engine, as the clients see it."""
 
     def __init__(self, url: str, method: str, log: Any, before: Any = None) -> None:
-        environment = {**os.environ, "NUMBA_DISABLE_JIT": "1"}  # starts in half a second; the bits are the same
         self.process = subprocess.Popen(
             [sys.executable, __file__, url, method],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=log,
             text=True,
-            env=environment,
             preexec_fn=before,  # noqa: PLW1509 - limits of the process, in a test
         )
         self.answers: queue.SimpleQueue[str | None] = queue.SimpleQueue()

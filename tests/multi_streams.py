@@ -10,7 +10,6 @@ from numpy.typing import NDArray
 
 from calibeat import MultiCalibrator
 from calibeat.core import vector
-from calibeat.core.jit import compiled
 
 Matrix = NDArray[np.float64]
 Stream = tuple[Matrix, NDArray[np.int64]]
@@ -107,20 +106,20 @@ def by_event(cal: MultiCalibrator, scores: Matrix, labels: NDArray[Any], due: ND
 
 
 def calibrate(
-    scores: NDArray[Any], labels: NDArray[Any], due: NDArray[Any] | None = None, make: Any = compiled
+    scores: NDArray[Any], labels: NDArray[Any], due: NDArray[Any] | None = None
 ) -> tuple[NDArray[Any], NDArray[Any]]:
     """The loops of MULTI alone, as the host calls them; also for two classes, which the host gives to AUTO."""
     n, K = scores.shape
     method = vector.MULTI
     row, flat, out = vector.initial_row(method, K), np.array(scores, dtype=float).ravel(), np.empty(n * K)
     columns, width = labels.astype(np.int64), vector.receipt_width(method, K)
-    assert make(vector.ready)(K, flat, 0)[0] == vector.GOOD
+    assert vector.ready(K, flat, 0)[0] == vector.GOOD
     if due is None:
-        make(vector.run)(method, K, row, 0.0, flat, columns, out, np.zeros(width), vector.scratch(K))
+        vector.run(method, K, row, 0.0, flat, columns, out, np.zeros(width), vector.scratch(K))
     else:
         order = np.argsort(due, kind="stable")
         order = order[: np.searchsorted(due[order], n)]
         receipts = np.zeros(n * width)
         late = due, order, 0, 0, len(columns), 0
-        make(vector.run_late)(method, K, row, 0.0, flat, columns, out, receipts, vector.scratch(K), *late)
+        vector.run_late(method, K, row, 0.0, flat, columns, out, receipts, vector.scratch(K), *late)
     return out.reshape(n, K), row[:-2]

@@ -74,7 +74,7 @@ def payload(
         "schema": 1,
         "title": "flights-2013.parquet",
         "command": "calibeat backtest flights-2013.parquet --outcome late --time departs --key carrier --report r.html",
-        "versions": {"calibeat": "0.4.0", "python": "3.11.9", "numpy": "2.4.6", "numba": "0.68.1"},
+        "versions": {"calibeat": "0.4.0", "python": "3.11.9", "numpy": "2.4.6"},
         "data": {
             "source": ["flights-2013.parquet"],
             "rows": 316_803,

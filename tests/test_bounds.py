@@ -7,14 +7,12 @@ import math
 import multi_streams
 import numpy as np
 import pytest
-from conftest import JIT_OFF
 
 from calibeat import InvalidInput, MultiCalibrator, bounds
 from calibeat.core import vector
-from calibeat.core.jit import compiled
 
 SLACK = 1e-9  # of the sums of logarithms
-T = 150 if JIT_OFF else 600
+T = 600
 
 
 def losses(scores: np.ndarray, labels: np.ndarray) -> dict[str, np.ndarray]:
@@ -25,7 +23,7 @@ def losses(scores: np.ndarray, labels: np.ndarray) -> dict[str, np.ndarray]:
     names = ("lanes", "mean", "stages", "mixture", "top", "expert", "ots", "raw", "forecast")
     said: dict[str, list[np.ndarray]] = {name: [] for name in names}
     for score, y in zip(scores, labels.tolist(), strict=True):
-        compiled(vector.predict)(method, K, row, np.ascontiguousarray(score), receipt, work, forecast)
+        vector.predict(method, K, row, np.ascontiguousarray(score), receipt, work, forecast)
         parts = work[vector.HEAD :].reshape(13, K)
         hit = int(work[vector.TOP]) == y
         shares = (vector.TOP_SHARE, vector.TOP_SPLINE) if hit else (vector.REST_SHARE, vector.REST_SPLINE)
@@ -40,7 +38,7 @@ def losses(scores: np.ndarray, labels: np.ndarray) -> dict[str, np.ndarray]:
         said["ots"].append(parts[7, y : y + 1].copy())
         said["raw"].append(parts[1, y : y + 1].copy())
         said["forecast"].append(forecast[y : y + 1].copy())
-        compiled(vector.settle)(method, K, row, y, receipt, work, float(forecast[y]))
+        vector.settle(method, K, row, y, receipt, work, float(forecast[y]))
     return {name: -np.log(np.array(values)).sum(axis=0) for name, values in said.items()}
 
 
@@ -78,11 +76,11 @@ def test_against_sequences_of_lanes() -> None:
     K, row, work = 3, vector.initial_row(vector.MULTI, 3), vector.scratch(3)
     receipt, forecast, lanes, ours = np.zeros(8), np.empty(3), np.empty((T, 6)), 0.0
     for i, y in enumerate(labels.tolist()):
-        compiled(vector.predict)(vector.MULTI, K, row, np.ascontiguousarray(scores[i]), receipt, work, forecast)
+        vector.predict(vector.MULTI, K, row, np.ascontiguousarray(scores[i]), receipt, work, forecast)
         parts = work[vector.HEAD :].reshape(13, K)
         lanes[i] = [*parts[3:7, y], parts[1, y], parts[7, y]]
         ours -= math.log(forecast[y])
-        compiled(vector.settle)(vector.MULTI, K, row, y, receipt, work, float(forecast[y]))
+        vector.settle(vector.MULTI, K, row, y, receipt, work, float(forecast[y]))
     loss = -np.log(lanes).cumsum(axis=0)
     before, after = loss, loss[-1] - loss
     best = (before.min(axis=1) + after.min(axis=1)).min()

@@ -46,7 +46,7 @@ def test_coverage_leaves_out_what_only_a_missing_component_runs(monkeypatch: pyt
 
 
 def test_every_place_that_conftest_names_exists() -> None:
-    for place in (*conftest.UNMEASURED, *conftest.SLOW, *conftest.NOT_PLAIN, *conftest.LONG_AS_PLAIN):
+    for place in (*conftest.UNMEASURED, *conftest.SLOW, *conftest.EXHAUSTIVE):
         file, _, name = place.partition("::")
         path = conftest.HERE / file
         assert path.exists(), place

@@ -9,11 +9,8 @@ from functools import cache
 from pathlib import Path
 
 import pytest
-from conftest import JIT_OFF
 
 from calibeat import examples as flights
-
-pytestmark = pytest.mark.skipif(JIT_OFF, reason="the scripts are the same in the leg with the JIT, and much quicker")
 
 PAGE = Path(__file__).parents[1] / "docs" / "gallery.md"
 SCRIPTS = sorted((PAGE.parent / "gallery").glob("*.py"))

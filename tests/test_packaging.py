@@ -25,6 +25,10 @@ def test_extras_ask_for_the_same_versions() -> None:
     assert {name: versions for name, versions in asked.items() if len(versions) > 1} == {}
 
 
+def test_numpy_is_the_only_dependency() -> None:
+    assert [re.split("[>=]", requirement)[0] for requirement in PROJECT["dependencies"]] == ["numpy"]
+
+
 def test_the_extra_of_data_frames_brings_what_its_example_imports() -> None:
     imported = set(
         re.findall(r"^import (\w+)", (ROOT / "docs" / "gallery" / "with_frames.py").read_text(), re.MULTILINE)

@@ -20,7 +20,7 @@ CALIBEATERS = ("Tracking", "Hedging", "Spline")
 GROUPS: dict[str, tuple[str, ...]] = {
     "Hosts": HOSTS,
     "Methods and their parts": ("Method", *FEATURES, *LEARNERS, *CALIBEATERS, "Guard"),
-    "Functions": ("backtest", "BacktestResult", "warm_up"),
+    "Functions": ("backtest", "BacktestResult"),
     "Modules of numbers": ("metrics", "bounds", "late"),
 }
 # Adapters and packages by the extra that they need; one that is not installed is left out.

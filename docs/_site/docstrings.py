@@ -1,6 +1,7 @@
 """The house style of docstrings as numpydoc reads it.
 
-``name : what it means`` becomes a parameter with a description; a stroke or a star in a formula is what it is.
+``name : what it means`` becomes a parameter with a description; a stroke or a star in a formula is what it is. What stands
+behind a section, such as an example, becomes a section of its own.
 """
 
 from __future__ import annotations
@@ -38,7 +39,9 @@ def in_numpydoc(_app: Sphinx, _what: str, _name: str, _obj: object, _options: An
         if line in SECTIONS and set(rule) == {"-"}:
             section = line
         elif section and line and not line.startswith(" ") and set(line) != {"-"} and " : " not in line:
-            section = "" if not lines[at - 1].strip() else section
+            if not lines[at - 1].strip():
+                section = ""
+                out += [] if "Examples" in (*lines, *out) else ["Examples", "--------"]
         if example:
             out.append(line)
             continue

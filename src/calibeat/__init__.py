@@ -3,6 +3,7 @@
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from ._compiled import Forecast
 from ._version import __version__
 from .backtest import backtest
 from .core.auto import Lanes
@@ -33,7 +34,6 @@ from .core.method import (
     WPS,
     Method,
 )
-from .core.receipt import Forecast
 from .core.refit import FTL, Fixed, Histogram
 from .core.spline import Spline
 from .errors import (
@@ -55,7 +55,6 @@ if TYPE_CHECKING:
     from .hosts.bank import Bank
     from .hosts.multi import MultiBank, MultiCalibrator
     from .monitor.monitor import Monitor
-    from .warm import warm_up
 
 __all__ = [
     "AIOLI",
@@ -115,7 +114,6 @@ __all__ = [
     "late",
     "metrics",
     "rivals",
-    "warm_up",
 ]
 
 # `import calibeat` loads what `Calibrator` needs. The rest loads when it is first used (PEP 562).
@@ -130,7 +128,6 @@ _MODULES = {
     "late": "late",
     "metrics": "metrics",
     "rivals": "rivals",
-    "warm_up": "warm",
 }
 
 

@@ -21,7 +21,7 @@ import numpy as np
 from calibeat._util.check import check_interval, check_whole
 from calibeat.core.auto import Lanes
 from calibeat.core.guard import DELTA, FLOOR
-from calibeat.core.layout import CELLS, HORIZON, STALENESS, N
+from calibeat.core.layout import STALENESS, N
 from calibeat.core.method import AUTO, Method, name_of
 from calibeat.core.spline import SPLINE_STALENESS, Spline
 from calibeat.errors import InvalidInput
@@ -181,7 +181,7 @@ def lanes_late(row_or_calibrator: Any) -> float:
     4.14
     """
     method, row = _late_row(row_or_calibrator)
-    at = int(method.spec[HORIZON])
+    at = method.spec.horizon
     return _late(7.0 if at > 0 and row[at] > 0.0 else 6.0, row[N], row[STALENESS])
 
 
@@ -197,7 +197,7 @@ def spline_late(row_or_calibrator: Any) -> float:
     2.94
     """
     method, row = _late_row(row_or_calibrator)
-    return _late(3.0, row[N], row[int(method.spec[CELLS]) + SPLINE_STALENESS])
+    return _late(3.0, row[N], row[method.spec.cells + SPLINE_STALENESS])
 
 
 def auto_late(row_or_calibrator: Any) -> float:

@@ -21,7 +21,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from calibeat.core.auto import EPS
-from calibeat.core.layout import CELLS
 from calibeat.core.method import name_of
 from calibeat.core.parts import Expression, Formula
 
@@ -258,7 +257,7 @@ def frozen_map(calibrator: Calibrator) -> Export:
     else:
         learner.export(formula, row, features, exact=exact)
     if calibeater is not None:
-        calibeater.export(formula, row[int(method.spec[CELLS]) :], features)
+        calibeater.export(formula, row[method.spec.cells :], features)
     formula.steps[-1] = ("forecast", formula.steps[-1][1])
     return Export(formula.numbers, tuple(formula.steps))
 

@@ -34,8 +34,7 @@ from calibeat._util.check import (
 from calibeat._util.columns import to_matrix
 from calibeat._util.types import Ints, Vector
 from calibeat.core.features import Beta, Platt, Scaling
-from calibeat.core.fit import PLAIN_SECONDS, fit
-from calibeat.core.jit import for_cost
+from calibeat.core.fit import fit
 from calibeat.core.method import Method, method_named
 from calibeat.errors import InvalidInput
 
@@ -295,8 +294,7 @@ def best_parameters(
     x = _design(family, f)
     d = len(family.names)
     x0, x1 = np.ascontiguousarray(x[:, 0]), np.ascontiguousarray(x[:, 1]) if d == 3 else np.empty(0)
-    best = for_cost(fit, PLAIN_SECONDS * len(y))
-    return tuple(best(float(d), x0, x1, y, np.empty(0), 0, len(y), 0.0, 0.0, 0.0, radius)[:d])
+    return tuple(fit(d, x0, x1, y, np.empty(0), 0, len(y), 0.0, 0.0, 0.0, radius)[:d])
 
 
 def _design(family: Scaling, scores: Vector) -> Vector:

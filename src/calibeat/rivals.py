@@ -30,6 +30,7 @@ from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
+from calibeat._compiled import Forecast
 from calibeat._util.check import (
     check_due,
     check_lengths,
@@ -44,7 +45,6 @@ from calibeat._util.check import (
 from calibeat._util.columns import like, to_array
 from calibeat._util.extras import need
 from calibeat._util.types import Vector
-from calibeat.core.receipt import Forecast
 
 from .errors import InvalidInput, OutcomeConflict, UnknownForecast
 

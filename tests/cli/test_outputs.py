@@ -127,7 +127,6 @@ def test_a_full_disk_is_a_sentence_and_leaves_nothing(tmp_path):
     done = subprocess.run(
         [sys.executable, "-m", "calibeat", *arguments],
         cwd=tmp_path,
-        env={**os.environ, "NUMBA_DISABLE_JIT": "1"},
         capture_output=True,
         text=True,
         check=False,
@@ -162,7 +161,6 @@ def test_sigterm_leaves_no_half_written_file(tmp_path):
         stdin=subprocess.PIPE,
         stderr=subprocess.PIPE,
         cwd=tmp_path,
-        env={**os.environ, "NUMBA_DISABLE_JIT": "1"},
     )
     with process:
         process.stdin.write(b"p,y\n" + b"0.5,1\n0.25,0\n" * 900_000)
@@ -302,11 +300,7 @@ def test_a_real_signal_after_the_first_output_lets_the_command_finish(tmp_path):
     (tmp_path / "log.csv").write_text("p,y\n" + "0.5,1\n0.25,0\n" * 500)
     arguments = ["backtest", "log.csv", "--methods", "ops", "--report", "r.html", "--out", "f.parquet"]
     process = subprocess.Popen(
-        [sys.executable, "-m", "calibeat", *arguments],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        cwd=tmp_path,
-        env={**os.environ, "NUMBA_DISABLE_JIT": "1"},
+        [sys.executable, "-m", "calibeat", *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=tmp_path
     )
     with process:
         while process.poll() is None and not ((tmp_path / "r.html").exists() or (tmp_path / "f.parquet").exists()):

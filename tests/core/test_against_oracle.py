@@ -87,7 +87,7 @@ def test_projection_equals_the_oracle(entries: list[float], point: list[float], 
     A = root @ root.T + 0.1 * np.eye(d)
     padded = np.zeros((3, 3))
     padded[:d, :d] = A
-    theta = project(float(d), *padded[np.triu_indices(3)].tolist(), *(point[:d] + [0.0] * (3 - d)), radius)[:d]
+    theta = project(d, *padded[np.triu_indices(3)].tolist(), *(point[:d] + [0.0] * (3 - d)), radius)[:d]
     np.testing.assert_allclose(theta, oracle.project(np.array(point[:d]), A, radius), rtol=0, atol=1e-9)
     assert np.linalg.norm(theta) <= radius * (1 + 1e-15)
 

@@ -12,7 +12,6 @@ import golden
 import numpy as np
 import pytest
 from conformance import delays, same
-from conftest import JIT_OFF
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
@@ -148,7 +147,7 @@ def test_better_than_the_paper_under_drift() -> None:
 
 # ---- what no stream should contain -------------------------------------------------------------------------------
 
-STEPS = 4_000 if JIT_OFF else 20_000
+STEPS = 20_000
 rng = np.random.default_rng(6)
 coins = (rng.random(STEPS) < 0.5).astype(float)
 half = np.arange(STEPS) < STEPS // 2
@@ -287,7 +286,7 @@ def ever_alarmed(scores: Vector, outcomes: NDArray[np.bool_]) -> bool:
 def test_scores_beyond_the_clip_that_are_right_raise_no_alarm() -> None:
     """An exact zero that never happens, or one in a million that happens so often, is no evidence against the score."""
     rng = np.random.default_rng(1)
-    n = 20_000 if JIT_OFF else 200_000
+    n = 200_000
     for scores in (np.zeros(n), np.full(n, 1e-6), 10.0 ** rng.uniform(-8, -5, n)):
         for s, y in ((scores, rng.random(len(scores)) < scores), (1.0 - scores, rng.random(len(scores)) >= scores)):
             cal = Calibrator(AUTO)

@@ -11,7 +11,6 @@ import golden
 import numpy as np
 import pytest
 from conformance import delays, one_by_one_late, same
-from conftest import JIT_OFF
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
@@ -35,6 +34,7 @@ from calibeat import (
     bounds,
 )
 from calibeat.core import receipt as layout
+from calibeat.core.kernel import ask, play, settle
 from calibeat.core.method import params_of
 
 Vector = NDArray[np.float64]
@@ -42,7 +42,7 @@ Due = NDArray[np.int64]
 
 LEAN = replace(AUTO, learner=Lanes(horizon=False))
 CONTROLLED = replace(AUTO, calibeater=Spline(control=1.0))
-N = 200 if JIT_OFF else 1000
+N = 1000
 
 
 # ---- equal to the reference --------------------------------------------------------------------------------------
@@ -104,14 +104,13 @@ def test_a_stream_that_is_prompt_again_keeps_its_horizon_lane() -> None:
     state = json.loads(cal.to_json())
     there = auto_oracle.as_reference(row)
     spec, receipt = AUTO.spec, np.empty(AUTO.receipt_width)
-    from calibeat.core.kernel import predict, settle
-
     for score, outcome in zip(scores.tolist(), outcomes.tolist(), strict=True):
-        p, cell, x0, x1, x2, m, z, *_ = predict(spec, row, score, 0.0, receipt, 0)
-        settle(spec, row, row[0] + 1.0, x0, x1, x2, m, z, cell, outcome, receipt, 0, False)
+        asked = ask(spec, row, score, receipt)
+        played = play(spec, row, asked, 0.0, receipt)
+        settle(spec, row, row[0] + 1.0, asked, played.cell, outcome, receipt)
         q = auto_oracle.predict(there, score)
         auto_oracle.update(there, q, outcome)
-        assert p == pytest.approx(q[auto_oracle.R_P], abs=1e-12)
+        assert played.forecast == pytest.approx(q[auto_oracle.R_P], abs=1e-12)
     assert state["method"] == AUTO.to_dict()
 
 

@@ -12,7 +12,6 @@ from golden import load
 from calibeat import FTL, OBS, ONS, OPS, Beta, Calibrator, Fixed, Hedging, Histogram, Method, Platt, Tracking, metrics
 from calibeat.core import kernel, loops
 from calibeat.core.algebra import project
-from calibeat.core.jit import compiled
 
 
 @pytest.fixture(params=golden.STREAMS)
@@ -83,24 +82,9 @@ def test_hedging_fed_the_stored_draws(stem: str, array: str) -> None:
     draws = np.nan_to_num(vectors[f"{array}_u"][keep], nan=2.0)  # NaN: nothing was drawn; 2 is never the lower point
     forecasts, row = np.empty(len(keep)), method.initial_row()
     outcomes = vectors["y"][keep].astype(float)
-    compiled(loops.run)(
-        method.spec,
-        row,
-        len(row),
-        loops.NO_SLOTS,
-        0,
-        1,
-        0,
-        0.0,
-        experts[keep],
-        outcomes,
-        draws,
-        forecasts,
-        np.empty(0),
-        *loops.NO_HISTORY,
-        loops.place_before(),
-        len(keep),
-    )
+    streams = loops.one_stream(row, 0)
+    batch = loops.Batch(experts[keep], outcomes, draws, forecasts, loops.NO_LANE, np.empty(0))
+    loops.run(method.spec, streams, batch, loops.NO_PAST, loops.place_before(), len(keep))
     # The same mid-point every time; the published ones are written with another rounding.
     np.testing.assert_allclose(forecasts, vectors[array][keep], rtol=0, atol=2e-16)
 
@@ -163,9 +147,7 @@ def test_projection_problems() -> None:
         for tilde, A, exact in zip(vectors[f"p{d}_tilde"], vectors[f"p{d}_A"], vectors[f"p{d}_exact"], strict=True):
             padded = np.zeros((3, 3))
             padded[:d, :d] = A
-            theta = project(float(d), *padded[np.triu_indices(3)].tolist(), *tilde.tolist(), *[0.0] * (3 - d), 100.0)[
-                :d
-            ]
+            theta = project(d, *padded[np.triu_indices(3)].tolist(), *tilde.tolist(), *[0.0] * (3 - d), 100.0)[:d]
             np.testing.assert_allclose(theta, exact, rtol=0, atol=1e-9)
             assert np.linalg.norm(theta) <= 100.0 * (1 + 1e-15)
 
@@ -179,6 +161,6 @@ def test_run_that_hits_the_ball() -> None:
     row = method.initial_row()
     for t, (x, y) in enumerate(zip(vectors["run_x"].tolist(), vectors["run_y"].tolist(), strict=True)):
         np.testing.assert_allclose(row[2:4], vectors["run_exact_theta"][t], rtol=0, atol=1e-9)
-        p, z = kernel.expert(method.spec, row, 0.5, x, 1.0, 0.0)
-        kernel.settle(method.spec, row, t + 1.0, x, 1.0, 0.0, p, z, 0, y, np.empty(0), 0, False)
+        asked = kernel.expert(method.spec, row, 0.5, x, 1.0, 0.0)
+        kernel.settle(method.spec, row, t + 1.0, asked, 0, y, np.empty(0))
     assert vectors["run_triggered"].any()

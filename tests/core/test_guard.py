@@ -16,7 +16,6 @@ from hypothesis import strategies as st
 
 from calibeat import bounds
 from calibeat.core import guard as g
-from calibeat.core.jit import compiled
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "guard.npz"
 
@@ -30,7 +29,7 @@ def fresh(cells):
 
 
 class Kernel:
-    """The plain kernels with the interface of the oracle."""
+    """The kernels, as Python, with the interface of the oracle."""
 
     def __init__(self, cells=10, slack=1.0, spring=10.0, strict=False):
         self.cells, self.slack, self.spring, self.strict = float(cells), slack, spring, strict
@@ -227,17 +226,3 @@ def test_the_bounds_of_the_design():
             bounds.guard_sharpness(0.1, T),
         )
         assert ours == pytest.approx(row, rel=0.02, abs=6e-4)
-
-
-def test_compiled_and_plain_are_the_same_bits():
-    rng = np.random.default_rng(4)
-    for cells, strict in ((10.0, False), (40.0, True)):
-        kernel, row = Kernel(int(cells), strict=strict), np.array(fresh(int(cells)))
-        say, learn = compiled(g.guard), compiled(g.guard_step)
-        for t in range(2000):
-            p, low, high, weight = kernel.say(float(rng.random()))
-            assert say(row, 0, cells, 1.0, 10.0, strict, p) == (low, high, weight)
-            q = low if rng.random() < weight else high
-            kernel.learn(p, q, t % 3 == 0)
-            learn(row, 0, cells, strict, p, q, float(t % 3 == 0))
-        assert row.tolist() == kernel.row

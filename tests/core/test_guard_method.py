@@ -28,7 +28,6 @@ from calibeat import (
     SnapshotMismatch,
     UnknownForecast,
 )
-from calibeat.core.layout import GUARD
 from calibeat.core.randomness import stream_key, uniform
 
 SCORES, OUTCOMES = drifting(1500)
@@ -59,7 +58,7 @@ def test_the_expert_is_untouched_and_the_guard_is_the_oracle(expert, guard):
         expected = q if guard.strict is None else 0.5 * (all_edges[b] + all_edges[b + 1])
         assert issued == pytest.approx(expected, rel=0.0, abs=1e-9), t
         oracle.learn(p, q, y)
-    at = int(method.spec[GUARD])
+    at = method.spec.guard
     np.testing.assert_array_equal(np.delete(cal.row, np.arange(at, at + len(guard.initial()))), alone.row)
 
 

@@ -1,36 +1,97 @@
-"""The kernels of single events: what they refuse, they leave as it was."""
+"""Single events: the compiled core asks, plays and settles as the kernels do that one reads."""
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
+from conformance import delays, same
+from streams import STREAMS, extremes, variants
 
-from calibeat import OPS
+from calibeat import OPS, Calibrator, Forecast, Method, OutcomeConflict, UnknownForecast
 from calibeat.core import kernel
+from calibeat.core.loops import NO_PAST
+from calibeat.core.randomness import stream_key, uniform
+from calibeat.core.subset import plain
+
+METHODS = variants() | extremes()
+ALONE = [name for name, method in METHODS.items() if not method.needs_history]
 
 
-@pytest.mark.parametrize("spoilt", ["marked already", "marks not in use", "shut", "not the latest", "outcome between"])
-def test_an_outcome_that_cannot_be_settled_at_once_changes_nothing(spoilt: str) -> None:
-    spec, row, asked, none = OPS.spec, OPS.initial_row(), np.zeros(kernel.ASKED), np.empty(0)
-    *_, event = kernel.predict_one(spec, row, 0.7, asked, none)
-    marks = np.zeros(4, dtype=np.uint8)
+class Kernels:
+    """A stream of the kernels as Python, one event at a time."""
+
+    def __init__(self, method: Method) -> None:
+        self.spec, self.row, self.key = method.spec, method.initial_row(), stream_key(5, 0)
+        self.events = 0
+
+    def predict(self, score: float) -> tuple[Any, Any, Any]:
+        receipt = np.zeros(self.spec.receipt)
+        u = uniform(self.key, self.events) if self.spec.draws else 0.0
+        asked = kernel.ask(self.spec, self.row, score, receipt)
+        self.events += 1
+        return asked, kernel.play(self.spec, self.row, asked, u, receipt), receipt
+
+    def update(self, score: float, played: Any, y: float, receipt: Any) -> None:
+        past = NO_PAST
+        plain(kernel.update)(self.spec, self.row, float(self.events), score, played.cell, y, receipt, past)
+
+
+@pytest.mark.parametrize("name", ALONE)
+def test_single_events_are_the_kernels(name: str) -> None:
+    """At once, where what was asked is still there, and late, where it is asked again."""
+    scores, outcomes = STREAMS["drifting"]()
+    for due in (np.arange(300) + 1, delays(300)):
+        cal, ours = Calibrator(METHODS[name], seed=5), Kernels(METHODS[name])
+        waiting: list[tuple[Forecast, Any, Any]] = []
+        arrived, order = 0, np.argsort(due, kind="stable").tolist()
+        for i, score in enumerate(scores.tolist()):
+            while arrived < 300 and due[order[arrived]] <= i:
+                j = order[arrived]
+                forecast, played, receipt = waiting[j]
+                cal.update(forecast, int(outcomes[j]))
+                ours.update(forecast.score, played, float(outcomes[j]), receipt)
+                arrived += 1
+            forecast = cal.predict(score)
+            asked, played, receipt = ours.predict(score)
+            said = forecast.probability, forecast.expert, forecast.bin, forecast.cell
+            assert said == (played.forecast, asked.expert, played.bin, played.cell)
+            assert np.array(forecast.lanes).tobytes() == receipt.tobytes()
+            if played.low != played.high:
+                expected = (played.low, played.weight), (played.high, 1.0 - played.weight)
+                assert forecast.candidates == expected
+            waiting.append((forecast, played, receipt))
+        same(cal.row[1:].copy(), ours.row[1:])
+
+
+def test_what_was_asked_is_settled_as_it_stands() -> None:
+    """`settle` of what was asked at the same row, and `update`, which asks again, are the same."""
+    for name in ALONE:
+        one, two = Kernels(METHODS[name]), Kernels(METHODS[name])
+        for score, y in zip(*(column[:50].tolist() for column in STREAMS["extreme"]()), strict=True):
+            asked, played, receipt = one.predict(score)
+            kernel.settle(one.spec, one.row, float(one.events), asked, played.cell, y, receipt)
+            _, played, receipt = two.predict(score)
+            two.update(score, played, y, receipt)
+        same(one.row, two.row)
+
+
+@pytest.mark.parametrize("spoilt", ["marked already", "not made yet", "another's", "a conflict"])
+def test_an_outcome_that_is_not_settled_changes_nothing(spoilt: str) -> None:
+    cal = Calibrator(OPS)
+    forecast = cal.predict(0.7)
+    if spoilt in ("marked already", "a conflict"):
+        cal.update(forecast, 1)
+    before, state = cal.row.copy(), cal.to_json()
     if spoilt == "marked already":
-        marks[event] = 2
-    elif spoilt == "marks not in use":
-        marks[-1] = 1
-    elif spoilt == "shut":
-        asked[kernel.SHUT] = 1.0
-    elif spoilt == "outcome between":
-        row[1] += 1.0
-    before = row.copy(), marks.copy()
-    late = event + (spoilt == "not the latest")
-    assert not kernel.settle_one(spec, row, late, 1.0, asked, none, marks, 0)
-    assert (row == before[0]).all() and (marks == before[1]).all()
-
-
-def test_the_outcome_of_the_latest_event_is_settled() -> None:
-    spec, row, asked, none = OPS.spec, OPS.initial_row(), np.zeros(kernel.ASKED), np.empty(0)
-    *_, event = kernel.predict_one(spec, row, 0.7, asked, none)
-    marks = np.zeros(4, dtype=np.uint8)
-    assert kernel.settle_one(spec, row, event, 1.0, asked, none, marks, 0)
-    assert marks.tolist() == [3, 0, 0, 0] and row[1] == 1.0
+        cal.update(forecast, 1)
+    elif spoilt == "a conflict":
+        with pytest.raises(OutcomeConflict):
+            cal.update(forecast, 0)
+    else:
+        other = forecast.__replace__(event=7) if spoilt == "not made yet" else Calibrator(OPS, seed=2).predict(0.7)
+        with pytest.raises(UnknownForecast):
+            cal.update(other, 1)
+    same(cal.row.copy(), before)
+    assert cal.to_json() == state

@@ -11,34 +11,20 @@ from streams import STREAMS
 
 from calibeat import AUTO, FTL, HOPS, TOPS, Calibrator, Method, Platt
 from calibeat.core import loops
-from calibeat.core.jit import compiled
-from calibeat.core.kernel import is_small
+from calibeat.core.kernel import Past
 from calibeat.core.method import PRESETS
 from calibeat.core.randomness import numbered, stream_key, uniforms_at
 from calibeat.core.stats import BRIER, EVENTS, LAST, LOG_LOSS, STATS
 
 
-def play(loop: Any, method: Method, slots: Any, events: tuple[Any, ...], stops: list[int], *late: Any) -> Any:
-    streams, stats, width = int(slots.max()) + 1, method.width, method.width + STATS
-    rows = np.zeros((streams, width))
+def play(method: Method, slots: Any, batch: loops.Batch, stops: list[int], late: loops.Late | None = None) -> Any:
+    count, width = int(slots.max()) + 1, method.width + STATS
+    rows = np.zeros((count, width))
     rows[:, : method.width] = method.initial_row()
+    streams = loops.Streams(rows.reshape(-1), width, slots.astype(np.int32), 0, count, method.width, 0.0)
     place = loops.place_before()
     for stop in stops:
-        due = compiled(loop)(
-            method.spec,
-            rows.reshape(-1),
-            width,
-            slots.astype(np.int32),
-            0,
-            streams,
-            stats,
-            0.0,
-            *events,
-            *loops.NO_HISTORY,
-            place,
-            stop,
-            *late,
-        )
+        due = loops.run_batch(method.spec, streams, batch, loops.NO_PAST, late, place, stop)
         assert not due and place[0] == stop
     return rows
 
@@ -53,9 +39,9 @@ def test_many_rows_are_many_streams(method: Method) -> None:
     scores, outcomes = STREAMS["drifting"]()
     outcomes = np.where(np.arange(300) % 11 == 5, np.nan, outcomes)
     slots = np.random.default_rng(2).integers(0, 4, 300)
-    forecasts, receipt = np.empty(300), np.empty(method.receipt_width)
-    events = scores, outcomes, draws(slots, 3), forecasts, receipt
-    rows = play(loops.run, method, slots, events, [100, 101, 300])
+    forecasts = np.empty(300)
+    batch = loops.Batch(scores, outcomes, draws(slots, 3), forecasts, loops.NO_LANE, np.empty(0))
+    rows = play(method, slots, batch, [100, 101, 300])
     for slot in range(4):
         cal, mine = Calibrator(method, seed=3), np.flatnonzero(slots == slot)
         expected = []
@@ -81,9 +67,9 @@ def test_many_late_rows_are_many_late_streams(method: Method) -> None:
     order = np.argsort(due, kind="stable")
     order = order[: np.searchsorted(due[order], 300)]
     forecasts, receipts = np.empty(300), np.empty(300 * method.receipt_width)
-    events = scores, outcomes, draws(slots, 3), forecasts, receipts
-    cells = np.empty(300, dtype=np.int64)
-    rows = play(loops.run_late, method, slots, events, [7, 150, 300], 0, cells, due, order, 0)
+    batch = loops.Batch(scores, outcomes, draws(slots, 3), forecasts, loops.NO_LANE, receipts)
+    late = loops.Late(0, np.empty(300, dtype=np.int64), due, order, 0)
+    rows = play(method, slots, batch, [7, 150, 300], late)
     for slot in range(2):
         cal = Calibrator(method, seed=3)
         expected = cal.run(scores[slot::2], outcomes[slot::2], due=due[slot::2] // 2)
@@ -97,25 +83,9 @@ def test_only_the_slots_of_a_thread_are_played() -> None:
     scores, outcomes = STREAMS["random"]()
     slots = (np.arange(300) % 3).astype(np.int32)
     rows, forecasts = np.tile(TOPS.initial_row(), 3), np.full(300, -1.0)
-    place = loops.place_before()
-    compiled(loops.run)(
-        TOPS.spec,
-        rows,
-        TOPS.width,
-        slots,
-        1,
-        2,
-        0,
-        0.0,
-        scores,
-        outcomes,
-        np.empty(0),
-        forecasts,
-        np.empty(0),
-        *loops.NO_HISTORY,
-        place,
-        300,
-    )
+    streams = loops.Streams(rows, TOPS.width, slots, 1, 2, 0, 0.0)
+    batch = loops.Batch(scores, outcomes, np.empty(0), forecasts, loops.NO_LANE, np.empty(0))
+    loops.run(TOPS.spec, streams, batch, loops.NO_PAST, loops.place_before(), 300)
     assert (forecasts[slots != 1] == -1.0).all()
     same(forecasts[slots == 1], Calibrator(TOPS).run(scores[1::3], outcomes[1::3]))
 
@@ -124,39 +94,55 @@ def test_a_loop_stops_where_a_refit_is_due() -> None:
     method = Method(Platt(), FTL(every=25, after=40))
     scores, outcomes = STREAMS["random"]()
     row, forecasts, place, stops = method.initial_row(), np.empty(300), loops.place_before(), []
-    history = np.empty(300), np.empty(0), np.empty(300)
-    batch = scores, outcomes, np.empty(0), forecasts, np.empty(0), *history, 0, place, 300
-    while compiled(loops.run)(method.spec, row, len(row), loops.NO_SLOTS, 0, 1, 0, 0.0, *batch):
+    past = Past(np.empty(300), np.empty(0), np.empty(300), 0)
+    batch = loops.Batch(scores, outcomes, np.empty(0), forecasts, loops.NO_LANE, np.empty(0))
+    while loops.run(method.spec, loops.one_stream(row, 0), batch, past, place, 300):
         stops.append(int(place[0]))
     assert stops == [40, 65, 90, 115, 140, 165, 190, 215, 240, 265, 290]
 
 
+def served_by(method: Method) -> list[Any]:
+    """The specs that a loop for one stream may have in place of the method's own, with what it never does left out."""
+    spec = method.spec
+    if loops.is_auto(spec):
+        return [spec, loops.as_auto(spec)]
+    return [spec] if spec.receipt else [spec, spec._replace(receipt=0, mixes=False, guard=0)]
+
+
 @pytest.mark.parametrize("name", PRESETS)
-def test_what_is_left_out_for_a_small_method_changes_nothing(name: str) -> None:
-    """Every instance of a loop that may serve a method moves its row in the same way."""
+def test_what_is_left_out_for_a_method_changes_nothing(name: str) -> None:
+    """Every instance of a loop that may serve a method moves its row in the same way: as Python, and compiled."""
     method = PRESETS[name]
     scores, outcomes = STREAMS["drifting"]()
     outcomes = np.where(np.arange(300) % 11 == 5, np.nan, outcomes)
     learnt = np.flatnonzero(~np.isnan(outcomes))
-    history = [np.empty(300) for _ in range(3)]
-    u, cells, due = uniforms_at(np.uint64(3), np.arange(300, dtype=np.uint64)), [0] * 300, np.arange(300) + 5
+    u, due = uniforms_at(np.uint64(3), np.arange(300, dtype=np.uint64)), np.arange(300) + 5
+    late = loops.Late(0, np.zeros(300, dtype=np.int64), due, learnt, 0)
+    instances: list[tuple[Any, Any]] = [(spec, many) for spec in served_by(method) for many in (False, True)]
     found = []
-    for many, small in [(False, False), (True, False), *[(False, True), (True, True)][: 2 * is_small(method.spec)]]:
-        for late in ((), ((0, cells, due, learnt, 0),)):
+    for spec, many in [(method.spec, None), *instances]:  # None: the compiled loop chooses
+        for is_late in (False, True):
             row, forecasts, place = method.initial_row(), np.empty(300), loops.place_before()
-            stream: Any = method.spec, row.data, len(row), [0] * 300, 0, 1, 0, 0.0
-            receipts = np.zeros(300 * method.receipt_width).data
-            batch: Any = scores, outcomes, u, forecasts, receipts, *history, 0, place, 300
-            loop: Any = loops.late_loop if late else loops.event_loop
-            while loop(stream, batch, *late, many, small):
-                pass  # a refit that changes nothing
-            found.append((bool(late), forecasts.tobytes(), row.tobytes()))
+            slots = np.zeros(300, dtype=np.int32) if many else loops.NO_SLOTS
+            streams = loops.Streams(row, len(row), slots, 0, 1, 0, 0.0)
+            receipts = np.zeros(300 * method.receipt_width)
+            batch = loops.Batch(scores, outcomes, u, forecasts, loops.NO_LANE, receipts)
+            past = Past(np.empty(300), np.empty(300), np.empty(300), 0)
+            end = 300, *([] if many is None else [many])
+            while (  # a refit that changes nothing
+                (loops.run_late if many is None else loops.late_loop)(spec, streams, batch, past, late, place, *end)
+                if is_late
+                else (loops.run if many is None else loops.event_loop)(spec, streams, batch, past, place, *end)
+            ):
+                pass
+            found.append((is_late, forecasts.tobytes(), row.tobytes()))
     assert len(set(found)) == 2
 
 
-def test_a_method_is_small_if_its_events_have_no_receipt() -> None:
-    small = {name for name, method in PRESETS.items() if is_small(method.spec)}
+def test_which_loop_serves_a_method() -> None:
+    small = {name for name, method in PRESETS.items() if method.spec.receipt == 0}
     assert small == set(PRESETS) - {"auto", "gauto", "gops", "gtops"}
+    assert {name for name, method in PRESETS.items() if loops.is_auto(method.spec)} == {"auto"}
 
 
 @pytest.mark.parametrize("room", [41, 57, 299, 300])
@@ -166,11 +152,11 @@ def test_receipts_may_be_a_ring_as_long_as_the_longest_delay(room: int) -> None:
     order = np.argsort(due, kind="stable")
     order = order[: np.searchsorted(due[order], 300)]
     assert loops.receipts_under_way(due, order, 300) == 41
-    row, forecasts, cells = AUTO.initial_row(), np.empty(300), np.empty(300, dtype=np.int64)
-    stream = AUTO.spec, row, len(row), loops.NO_SLOTS, 0, 1, 0, 0.0
-    batch = scores, outcomes, np.empty(0), forecasts, np.full(room * AUTO.receipt_width, np.nan)
-    late = loops.place_before(), 300, 0, cells, due, order, 0
-    compiled(loops.run_late)(*stream, *batch, *loops.NO_HISTORY, *late)
+    row, forecasts = AUTO.initial_row(), np.empty(300)
+    receipts = np.full(room * AUTO.receipt_width, np.nan)
+    batch = loops.Batch(scores, outcomes, np.empty(0), forecasts, loops.NO_LANE, receipts)
+    late = loops.Late(0, np.empty(300, dtype=np.int64), due, order, 0)
+    loops.run_late(AUTO.spec, loops.one_stream(row, 0), batch, loops.NO_PAST, late, loops.place_before(), 300)
     cal = Calibrator(AUTO)
     same(forecasts, cal.run(scores, outcomes, due=due))
     same(row, cal.row.copy())

@@ -8,12 +8,9 @@ import golden
 import numpy as np
 import oracle
 import pytest
-from conftest import JIT_OFF
 from numpy.testing import assert_allclose, assert_array_equal
 
 from calibeat import AIOLI, FTL, OGD, ONS, Beta, Fixed, Hedging, Histogram, Method, Platt, Temperature, Tracking
-
-pytestmark = pytest.mark.skipif(JIT_OFF, reason="nothing here is compiled: the leg with the JIT has tested it")
 
 # The naive code is slow, so a longer stream is checked on its beginning only. Every recursion is causal, hence exact.
 LONGEST = 3000

@@ -5,10 +5,7 @@ from __future__ import annotations
 import copy
 import gc
 import json
-import os
 import pickle
-import subprocess
-import sys
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -16,7 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from banks import IN_A_ROW, OTHERS, as_strings, bytes_of, content, events
+from banks import IN_A_ROW, OTHERS, as_strings, bytes_of, events
 from conformance import delays, one_by_one_late, same, state_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -125,40 +122,6 @@ def test_predict_many_changes_nothing(method: Method, independent: bool, tmp_pat
 
 def test_predict_many_of_an_empty_bank() -> None:
     same(Bank("bm").predict_many(["a", "b"], [0.2, 0.7]), np.array([0.2, 0.7]))
-
-
-WITH_THE_OTHER_JIT = """
-import sys, numpy as np
-from calibeat import Bank
-for name in sys.argv[2:]:
-    rng = np.random.default_rng(8)
-    keys, scores = rng.integers(0, 12, 300), rng.random(300)
-    outcomes = rng.random(300) < 0.1 + 0.7 * scores
-    bank = Bank(name, seed=6, prior="pooled", independent=True)
-    bank.run(np.array([f"k{key}" for key in keys]), scores, outcomes)
-    bank.save(f"{sys.argv[1]}/{name}")
-"""
-
-
-def test_compiled_or_not(tmp_path: Path) -> None:
-    files: list[dict[str, bytes]] = []
-    for jit_off in ("0", "1"):
-        command = [sys.executable, "-W", "error", "-c", WITH_THE_OTHER_JIT, str(tmp_path), *IN_A_ROW]
-        subprocess.run(command, env={**os.environ, "NUMBA_DISABLE_JIT": jit_off}, check=True)
-        files.append({name: content(Bank.load(tmp_path / name)) for name in IN_A_ROW})
-    assert files[0] == files[1]
-
-
-def test_single_events_do_not_wait_for_numba() -> None:
-    program = """
-import sys
-from calibeat import Bank
-bank = Bank("hops", prior="pooled", independent=True)
-for i in range(100):
-    bank.update(f"k{i}", bank.predict(f"k{i}", 0.3), 1)
-assert "k7" in bank and "numba" not in sys.modules
-"""
-    subprocess.run([sys.executable, "-W", "error", "-c", program], check=True)
 
 
 # ---- one stream of it ----------------------------------------------------------------------------------------------

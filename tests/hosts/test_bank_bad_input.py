@@ -9,12 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 from banks import bytes_of
-from conftest import JIT_OFF
 
 import calibeat.hosts.bank
 import calibeat.hosts.rows
 from calibeat import OPS, TOPS, WPS, Bank, InvalidInput
-from calibeat.core import jit as _jit
 from calibeat.core.method import PRESETS
 
 # ---- bad input -----------------------------------------------------------------------------------------------------
@@ -87,7 +85,7 @@ def test_bad_single_events_leave_the_bank_as_it_was(tmp_path: Path) -> None:
     ):
         with pytest.raises(InvalidInput, match=message):
             bank.predict(key, score)  # type: ignore[arg-type]
-    for key, what, outcome in (("a", receipt, 2), ("a", "receipt", 1), ("a", receipt._replace(score=3.0), 1)):
+    for key, what, outcome in (("a", receipt, 2), ("a", "receipt", 1), ("a", receipt.__replace__(score=3.0), 1)):
         with pytest.raises(InvalidInput):
             bank.update(key, what, outcome)  # type: ignore[arg-type]
     with pytest.raises(KeyError):
@@ -117,19 +115,13 @@ def test_what_is_broken_off_has_not_happened(name: str, monkeypatch: pytest.Monk
     bank, fresh = Bank(TOPS, prior="pooled"), Bank(TOPS, prior="pooled")
     bank.run(["a", "b", "a"], [0.2, 0.4, 0.6], [0, 1, 1])
     before = bytes_of(bank, tmp_path)
-    kernel = getattr(calibeat.core.loops if name == "run" else calibeat.hosts.bank, name)
-    broken = interrupting(_jit.compiled(kernel), at=1)
+    module: Any = calibeat.core.loops if name == "run" else calibeat.hosts.bank
     with monkeypatch.context() as patch:
-        patch.setattr(
-            calibeat.hosts.bank, "for_batch", lambda other, *_: broken if other is kernel else _jit.compiled(other)
-        )
+        patch.setattr(module, name, interrupting(getattr(module, name), at=1))
         with pytest.raises(KeyboardInterrupt):
             bank.run(["n", "a"], [0.1, 0.2], [1, 0])
     with monkeypatch.context() as patch:
-        broken = interrupting(_jit.compiled(kernel), at=1)
-        patch.setattr(
-            calibeat.hosts.bank, "for_batch", lambda other, *_: broken if other is kernel else _jit.compiled(other)
-        )
+        patch.setattr(module, name, interrupting(getattr(module, name), at=1))
         with pytest.raises(KeyboardInterrupt):
             fresh.run([1], [0.1], [1])
     assert len(fresh) == 0
@@ -170,11 +162,3 @@ def test_bad_arguments() -> None:
             Bank(OPS, **arguments)  # type: ignore[arg-type]
     with pytest.raises(InvalidInput, match="threads"):
         Bank(OPS).run([1], [0.5], [1], threads=-2)
-
-
-def test_a_bank_can_be_warmed_up() -> None:
-    calibeat.warm_up(bank=True)
-    if not JIT_OFF:
-        assert {"run", "run_late", "fold_rows", "predict_many", "pool_rows", "add_ints", "add_strings"} <= set(
-            _jit.dispatchers()
-        )

@@ -144,8 +144,9 @@ def test_receipts_of_fold_and_of_predict_are_the_same(method: Method, restart: b
     receipts = [single.predict(key, score) for key, score in todo]
     held = mixed.predict(*todo[0])
     made = mixed.fold([key for key, _ in todo[1:]], [score for _, score in todo[1:]], [nan] * 3).receipts.tolist()
-    assert [Forecast.from_bytes(receipt)[:7] for receipt in made] == [receipt[:7] for receipt in receipts[1:]]
-    assert [Forecast.from_bytes(receipt).candidates for receipt in made] == [r.candidates for r in receipts[1:]]
+    issuer = {"issuer": ""}  # of another generation after a restart
+    for brought, receipt in zip(map(Forecast.from_bytes, made), receipts[1:], strict=True):
+        assert brought.__replace__(**issuer) == receipt.__replace__(**issuer)
     for (key, _), receipt, y in zip(todo[::-1], receipts[::-1], (1, 0, 1, 0), strict=True):
         single.update(key, receipt, y)
     mixed.update("c", Forecast.from_bytes(made[2]), 1)

@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 from conformance import delays, same, state_of
 
-import calibeat
 from calibeat import AUTO, OPS, TOPS, Bank, Calibrator, Forecast, OutcomeConflict
 from calibeat.hosts.bank import Members
 
@@ -96,9 +95,7 @@ def test_late_outcomes_give_the_type_and_the_bits_of_a_calibrator(prior: str | N
 
 
 @pytest.mark.parametrize("method", ["ops", "tops", "auto"])
-def test_single_events_by_compiled_kernels_have_the_bits_of_a_batch(method: str) -> None:
-    """Kernels are loaded for members made from then on; without the JIT these are the plain ones."""
-    calibeat.warm_up()
+def test_single_events_have_the_bits_of_a_batch(method: str) -> None:
     rng = np.random.default_rng(5)
     scores, outcomes = rng.random(60), (rng.random(60) < 0.4).astype(int)
     bank, batch = Bank(method), Bank(method)

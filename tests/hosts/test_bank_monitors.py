@@ -60,7 +60,6 @@ def test_the_same_bits_as_one_each_in_batches() -> None:
 @pytest.mark.parametrize("threads", [1, 3])
 def test_large_batches_in_threads(threads: int) -> None:
     keys, scores, outcomes = events(45_000, 40)
-    Bank(TOPS).run(keys, scores, outcomes)  # compiled
     bank = watched(threads=threads)
     bank.run(keys, scores, outcomes)
     one = watched()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Callable
 from contextlib import suppress
 from itertools import count
@@ -14,9 +15,8 @@ from banks import content
 from interrupts import Interrupts
 
 import calibeat
-from calibeat import AUTO, HOPS, OPS, TOPS, Bank, Forecast, Method, Monitor
+from calibeat import AUTO, HOPS, OPS, TOPS, Bank, Calibrator, Forecast, Method, Monitor
 from calibeat.hosts.bank import Member, Members, Undo
-from calibeat.hosts.dispatch import SINGLE
 from calibeat.hosts.keys import check_index
 from calibeat.hosts.rows import RowStore
 from calibeat.hosts.threads import retry_interrupted
@@ -88,6 +88,43 @@ def test_predict(key: str) -> None:
         bank.predict(key, 0.3)
 
     assert break_off_everywhere(lambda: filled(HOPS, "pooled"), act, lambda bank: bank) > 20
+
+
+def aged(bank: Bank, kind: str) -> Bank:
+    """The bank as it is, from a pickle, or in a process that was forked."""
+    if kind == "forked":
+        bank._forked()
+    return pickle.loads(pickle.dumps(bank)) if kind == "restored" else bank  # noqa: S301 - our own bytes
+
+
+MEMBER_CALLS: dict[str, Callable[[Any], Any]] = {
+    "predict": lambda trio: trio[1].predict(0.3),
+    "latest": lambda trio: trio[1].update(trio[2][2], 1),
+    "late": lambda trio: trio[1].update(trio[2][0], 1),
+    "travelled": lambda trio: trio[1].update(Forecast.from_bytes(trio[2][1].to_bytes()), 0),
+    "run": lambda trio: trio[1].run([0.2, 0.9], [1, 0]),
+}
+
+
+@pytest.mark.parametrize("kind", ["as it is", "restored", "forked"])
+@pytest.mark.parametrize("what", MEMBER_CALLS)
+def test_a_member(what: str, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """``bank[key]`` itself is called; there was a batch since it was last used, and others were served."""
+    for module in ("bank", "ledger"):
+        monkeypatch.setattr(f"calibeat.hosts.{module}.new_generation", lambda: "5eed5eed")
+
+    def make() -> tuple[Bank, Calibrator, list[Forecast]]:
+        bank = filled(HOPS if kind == "as it is" else TOPS, "pooled")
+        receipts = [bank.predict("a", 0.1 + 0.2 * i) for i in range(3)]
+        member = bank["a"]
+        bank.run(["b", "a"], [0.5, 0.6], [0, 1])
+        if kind != "as it is":
+            bank = aged(bank, kind)
+            member = bank["a"]
+        bank.predict("c", 0.3)
+        return bank, member, receipts
+
+    assert break_off_everywhere(make, MEMBER_CALLS[what], lambda trio: trio[0]) > 20
 
 
 @pytest.mark.parametrize("prior", [None, "pooled"])
@@ -290,12 +327,8 @@ def watched() -> tuple[Bank, list[Forecast]]:
     return bank, receipts
 
 
-@pytest.mark.parametrize("plain", [False, True], ids=["as is", "plain"])
 @pytest.mark.parametrize("which", [0, 2, 3], ids=["first", "held", "latest"])
-def test_what_a_key_learns_its_monitor_learns(which: int, plain: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    if plain:
-        monkeypatch.setattr("calibeat.hosts.calibrator.single_kernels", lambda: SINGLE)
-
+def test_what_a_key_learns_its_monitor_learns(which: int) -> None:
     def act(pair: Any) -> None:
         pair[0].update("a", pair[1][which], 1)
 

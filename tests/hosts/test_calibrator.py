@@ -28,6 +28,7 @@ from calibeat import (
     Method,
     Platt,
 )
+from calibeat.core import loops
 from calibeat.core.algebra import solve
 from calibeat.core.method import PRESETS, name_of
 from calibeat.core.refit import Histogram
@@ -153,11 +154,11 @@ def test_a_broken_off_run_has_not_happened(monkeypatch: pytest.MonkeyPatch) -> N
     calibrator.run([0.3, 0.4], [0, 1])
     before = calibrator.to_json()
 
-    def interrupted(_spec: object, row: np.ndarray, *_: object) -> None:
-        row[:] = 7.0
+    def interrupted(_spec: object, streams: loops.Streams, *_: object) -> None:
+        streams.rows[:] = 7.0
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("calibeat.hosts.calibrator.for_batch", lambda *_: interrupted)
+    monkeypatch.setattr(loops, "run", interrupted)
     with pytest.raises(KeyboardInterrupt):
         calibrator.run([0.5], [1])
     assert calibrator.to_json() == before

@@ -1,93 +1,101 @@
-"""One event at a time: by plain kernels, by the short way, and without making an event."""
+"""One event at a time: by the short way, by the long way, and without making an event."""
 
 from __future__ import annotations
 
 import threading
+from typing import Any
 
 import numpy as np
 import pytest
 from conformance import same
 from streams import STREAMS, variants
 
-from calibeat import AUTO, HOPS, OPS, Calibrator, Forecast
-from calibeat.core import kernel
-from calibeat.hosts.dispatch import SINGLE, box
+from calibeat import AUTO, OPS, Calibrator, Forecast, Monitor
 
 
-def short_way(calibrator: Calibrator) -> None:
-    """Serve single events as if the kernels were compiled: by one call each, here of the plain bodies."""
-    spec, row, shared, receipt = calibrator._spec, calibrator._row, calibrator._shared, calibrator._receipt
-    calibrator._fast_predict = box(SINGLE), spec, row, shared, receipt, tuple if len(receipt) else None
-    calibrator._fast_update = box(SINGLE), spec, row, shared, receipt
-    calibrator._is_plain = False
-
-
-@pytest.mark.parametrize("method", [OPS, AUTO], ids=["ops", "auto"])
-def test_the_short_way_has_the_same_bits(method: object, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("calibeat.hosts.calibrator.single_kernels", lambda: SINGLE)
+@pytest.mark.parametrize("name", variants())
+def test_the_long_way_has_the_same_bits(name: str) -> None:
+    """Where somebody watches, and for receipts that have travelled, a call takes several steps."""
+    method = variants()[name]
     scores, outcomes = (column[:150] for column in STREAMS["drifting"]())
-    long, short = Calibrator(method), Calibrator(method)
-    short_way(short)
-    late: list[tuple[Forecast, Forecast, int]] = []
+    short, watched, posted = Calibrator(method), Calibrator(method, monitor=Monitor()), Calibrator(method)
+    late: list[tuple[Forecast, Forecast, Forecast, int]] = []
     for i, (score, y) in enumerate(zip(scores.tolist(), outcomes.astype(int).tolist(), strict=True)):
-        ours, theirs = long.predict(score), short.predict(score)
-        assert tuple(ours) == tuple(theirs)
-        if i % 7 == 3:
-            late.append((ours, theirs, y))
-            continue
-        long.update(ours, y)
-        short.update(theirs, y)
-        if i % 20 == 0 and late:
-            ours, theirs, z = late.pop(0)
-            long.update(ours, z)
-            short.update(theirs, z)
-            short.update(theirs, z)
-    same(long.row, short.row)
-    assert long.to_json() == short.to_json()
+        made = short.predict(score), watched.predict(score), Forecast.from_bytes(posted.predict(score).to_bytes())
+        assert made[0] == made[1] == made[2]
+        late.append((*made, y))
+        for *receipts, z in [late.pop()] if i % 7 != 3 else [late.pop(0)] if i % 20 == 0 else []:
+            for calibrator, receipt in zip((short, watched, posted), receipts, strict=True):
+                calibrator.update(receipt, z)
+                calibrator.update(receipt, z)  # a repeat
+    same(short.row, watched.row)
+    same(short.row, posted.row)
+    assert short.to_json() == posted.to_json()
 
 
 def test_the_short_way_is_shut_while_others_are_at_work() -> None:
-    cal = Calibrator(AUTO)
-    short_way(cal)
+    cal, done = Calibrator(AUTO), []
     forecast = cal.predict(0.3)
-    cal._shared[kernel.SHUT] = 1.0
-    answer = SINGLE[0](cal._spec, cal._row, 0.3, cal._shared, cal._receipt)
-    assert answer[-1] == -1 and cal.events == 1
-    first, marks, _ = cal._receipts.settled.span
-    assert not SINGLE[1](cal._spec, cal._row, 0, 1.0, cal._shared, cal._receipt, marks, first)
-    done = threading.Event()
 
     def work() -> None:
-        assert cal.predict(0.3).event == 1  # by the long way
+        done.append(cal.predict(0.3).event)
         cal.update(forecast, 1)
-        done.set()
+        done.append(cal.outcomes)
 
     thread = threading.Thread(target=work)
-    thread.start()
+    with cal._lock:
+        cal._is_busy = True  # as `run` and `to_json` say that they are at work
+        thread.start()
+        thread.join(0.1)
+        assert thread.is_alive() and not done
+        assert cal._events == 1 and cal._row[1] == 0.0
+        cal._is_busy = False
     thread.join()
-    assert done.is_set() and cal.outcomes == 1 and cal.events == 2
+    assert done == [1, 1] and cal.events == 2
 
 
-def test_a_forecast_that_another_thread_wrote_over_is_made_again() -> None:
-    cal, alone = Calibrator(AUTO), Calibrator(AUTO)
-    short_way(cal)
-    made = []
+@pytest.mark.parametrize("kind", ["restored", "forked"])
+def test_no_batch_begins_while_a_generation_gets_its_number(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first forecast of a new generation signs first, in Python, where another thread may take over."""
+    cal = Calibrator(OPS)
+    cal.predict(0.5)
+    if kind == "forked":
+        cal._forked()
+    else:
+        cal = Calibrator.from_json(cal.to_json())
+    begun, go = threading.Event(), threading.Event()
+    play, sign = Calibrator._play, Calibrator._sign
 
-    def meddling(receipt: object) -> tuple[float, ...]:
-        if not made:
-            made.append(None)
-            made[0] = cal.predict(0.9)  # as another thread might, between the forecast and this line
-        return tuple(receipt)  # type: ignore[arg-type]
+    def slowly(self: Calibrator, *arguments: Any) -> Any:
+        begun.set()
+        go.wait()
+        return play(self, *arguments)
 
-    cal._fast_predict = *cal._fast_predict[:-1], meddling
+    def meddling(self: Calibrator) -> str:
+        signature = sign(self)
+        thread.start()
+        begun.wait(0.1)
+        return signature
+
+    monkeypatch.setattr(Calibrator, "_play", slowly)
+    monkeypatch.setattr(Calibrator, "_sign", meddling)
+    thread = threading.Thread(target=cal.run, args=([0.2, 0.4], [1, 0]))
     forecast = cal.predict(0.3)
-    first, second = alone.predict(0.3), alone.predict(0.9)
-    assert tuple(forecast) == tuple(first) and tuple(made[0]) == tuple(second) and cal.events == 2
-    for receipt, y in ((forecast, 1), (made[0], 0)):
-        cal.update(receipt, y)
-    alone.update(first, 1)
-    alone.update(second, 0)
-    same(cal.row, alone.row)
+    go.set()
+    thread.join()
+    assert forecast.event == 1 and cal.events == 4 and cal.outcomes == 2
+    cal.update(forecast, 1)
+    assert cal.outcomes == 3
+
+
+def test_a_stream_that_was_never_begun_answers_with_an_error() -> None:
+    """Not with a crash: it has no row."""
+    cal, forecast = Calibrator.__new__(Calibrator), Calibrator(OPS).predict(0.5)
+    for receipt in (forecast, Forecast.from_json(forecast.to_json())):
+        with pytest.raises(TypeError):
+            cal.update(receipt, 1)
+    with pytest.raises(TypeError):
+        cal.predict(0.5)
 
 
 @pytest.mark.parametrize("name", variants())
@@ -104,15 +112,6 @@ def test_peek_says_what_predict_will_say(name: str) -> None:
     cal.update(receipt, 1)  # asking in between does no harm
     twin.update(receipt, 1)
     same(cal.row, twin.row)
-
-
-def test_without_the_interpreters_lock_the_long_way_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("calibeat.hosts.calibrator._ONE_AT_A_TIME", False)
-    monkeypatch.setattr(Calibrator, "_is_plain", False, raising=False)
-    cal = Calibrator(HOPS)
-    assert cal._fast_predict is None
-    cal.update(cal.predict(0.5), 1)
-    assert cal.outcomes == 1
 
 
 @pytest.mark.parametrize("method", ["ops", "auto", "hops", "swps"])

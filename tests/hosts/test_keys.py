@@ -12,8 +12,8 @@ import pytest
 from banks import content
 
 from calibeat import TOPS, Bank
-from calibeat.core.jit import compiled, plain
-from calibeat.hosts.keys import IntIndex, Seed, StringIndex, check_keys, hash_strings
+from calibeat.core.subset import plain
+from calibeat.hosts.keys import LONG_STRING, IntIndex, Seed, StringIndex, check_keys, short_hash
 
 MASK = 2**64 - 1
 
@@ -107,8 +107,10 @@ def test_one_hash_in_every_host() -> None:
     starts, ends = column.offsets[:-1].copy(), column.offsets[1:].copy()  # type: ignore[union-attr]
     for seed in (Seed(0), Seed(2**64 - 1), Seed.random()):
         one_by_one = [seed.of_bytes(word.encode()) for word in words]
-        for body in (plain(hash_strings), compiled(hash_strings)):
-            assert seed.of_strings(body, column.text, starts, ends).tolist() == one_by_one  # type: ignore[union-attr]
+        assert seed.of_strings(column.text, starts, ends).tolist() == one_by_one  # type: ignore[union-attr]
+        for word, hashed in zip(words, one_by_one, strict=True):
+            if len(word.encode()) <= LONG_STRING:
+                assert plain(short_hash)(word.encode(), 0, len(word.encode()), *seed.point) == hashed  # type: ignore[arg-type]
         numbers = np.array([0, 1, -1, 2**63 - 1, -(2**63), *rng.integers(-(2**62), 2**62, 100)])
         assert seed.of_ints(numbers).tolist() == [seed.of_int(number) for number in numbers.tolist()]
         assert all(0 <= word < 2**31 for word in one_by_one)
@@ -167,3 +169,11 @@ def test_a_long_key_is_not_read_byte_by_byte() -> None:
     loop = process_time() - begin
     assert taken < 3.0 * loop + 0.05
     assert bank[long].events == 2
+
+
+def test_a_search_in_a_table_without_a_free_place_ends() -> None:
+    """As in a file that nobody checked."""
+    for index, known, unknown in ((IntIndex(), 5, 6), (StringIndex(), b"a", b"b")):
+        index.add_one(known)
+        index.table[:] = 0
+        assert index.find_one(known) == 0 and index.find_one(unknown) == -1

@@ -50,18 +50,23 @@ def by_json(forecast: Forecast) -> Forecast:
 
 
 def by_list(forecast: Forecast) -> Forecast:
-    return Forecast.from_json(json.dumps(forecast))
+    """As calibeat 0.2 wrote it with `json.dumps`."""
+    return Forecast.from_json(json.dumps(forecast.__reduce__()[1]))
 
 
 def by_bytes(forecast: Forecast) -> Forecast:
     return Forecast.from_bytes(forecast.to_bytes())
 
 
+def by_pickle(forecast: Forecast) -> Forecast:
+    return pickle.loads(pickle.dumps(forecast))  # noqa: S301 - our own bytes
+
+
 def itself(forecast: Forecast) -> Forecast:
     return forecast
 
 
-WAYS = [itself, by_json, by_list, by_bytes]
+WAYS = [itself, by_json, by_list, by_bytes, by_pickle]
 
 
 # ---- exactly once ------------------------------------------------------------------------------------------------
@@ -133,7 +138,7 @@ def test_outcomes_that_come_in_any_order_and_several_times(keep: int, monkeypatc
             before = cal.outcomes
             cal.update(by_json(receipt) if rng.random() < 0.5 else receipt, y)
             if cal.outcomes > before:
-                once.update(receipt._replace(issuer=receipt.issuer[:16]), y)
+                once.update(receipt.__replace__(issuer=receipt.issuer[:16]), y)
     assert cal.outcomes == len(known) == once.outcomes
     same(cal.row, once.row)
 
@@ -178,7 +183,7 @@ def test_foreign_receipts(cal: Calibrator) -> None:
     foreign = alike.predict(0.5)
     late = Forecast.from_dict({**foreign.to_dict(), "event": 3})
     refused(cal, lambda: cal.update(late, 1), "the 3 that this calibrator has made, got event 3", UnknownForecast)
-    for thing in (0.5, None, tuple(foreign), "x"):
+    for thing in (0.5, None, foreign.__reduce__()[1], "x", type("Mine", (Forecast,), {})(*foreign.__reduce__()[1])):
         refused(cal, lambda t=thing: cal.update(t, 1), "forecast must be a Forecast made by predict, got")
     alike.update(foreign, 1)  # after all that it is still good at home
 
@@ -253,7 +258,7 @@ def test_receipts_that_were_edited_on_the_way(cal: Calibrator) -> None:
         ("event", 4, "one of the 4 that this calibrator has made, got event 4", UnknownForecast),
         ("issuer", "me", "made by another method, seed or stream", UnknownForecast),
     ]:
-        for edited in (Forecast.from_dict({**receipt, field: value}), alive._replace(**{field: value})):
+        for edited in (Forecast.from_dict({**receipt, field: value}), alive.__replace__(**{field: value})):
             refused(cal, lambda f=edited: cal.update(f, 1), message, kind)
     for field, value, message in [
         ("cell", -1, "forecast cell must be a whole number in [0, 9223372036854775807], got -1"),
@@ -280,9 +285,9 @@ def test_receipts_that_were_edited_on_the_way(cal: Calibrator) -> None:
 def test_receipts_made_by_hand_are_looked_at_like_those_that_travelled() -> None:
     """Whatever a live receipt is copied or edited into, it is not alive: what it says is checked, and then believed."""
     edits: list[Callable[[Forecast], Forecast]] = [
-        lambda f: f._replace(score=0.1),
-        lambda f: Forecast(**{**f._asdict(), "score": 0.1}),
-        lambda f: Forecast._make([f[0], 0.1, *f[2:]]),
+        lambda f: f.__replace__(score=0.1),
+        lambda f: Forecast.from_dict({**f.to_dict(), "score": 0.1}),
+        lambda f: Forecast(f.probability, 0.1, *f.__reduce__()[1][2:]),
     ]
     for method in (OPS, TOPS):
         for edit in edits:
@@ -297,13 +302,15 @@ def test_receipts_made_by_hand_are_looked_at_like_those_that_travelled() -> None
             assert results[0] == results[1]
     auto = Calibrator()  # its mixture was asked about another score
     receipt = auto.predict(0.9)
-    for edit in [*edits, lambda f: Forecast(*f[:8]), lambda f: f._replace(lanes=("x",) * 12)]:
+    for edit in [*edits, lambda f: f.__replace__(lanes=()), lambda f: f.__replace__(lanes=(0.5,) * 12)]:
         edited = edit(receipt)
         refused(auto, lambda f=edited: auto.update(f, 1), "forecast")
     auto.predict(0.5)
     tops = Calibrator(TOPS)
     receipt = tops.predict(0.9)
-    edited = receipt._replace(cell=10**6)
+    edited = receipt.__replace__(cell=10**6)
     refused(tops, lambda: tops.update(edited, 1), "forecast cell must be a whole number in [0, 9], got 1000000")
-    tops.update(receipt._replace(event=np.int64(0), cell=np.int8(receipt.cell)), 1)  # other types, same numbers
+    with pytest.raises(TypeError):  # nor can a live one be made anew
+        receipt.__init__(*edited.__reduce__()[1])  # type: ignore[misc]
+    tops.update(receipt.__replace__(event=np.int64(0), cell=np.int8(receipt.cell)), 1)  # other types, same numbers
     assert tops.outcomes == 1

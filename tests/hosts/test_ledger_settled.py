@@ -71,15 +71,6 @@ def test_of_a_long_batch_only_the_end_is_looked_at(length: int, before: str, unk
     assert settled.after_all(event, outcomes).dump() == settled.after(event, marks).dump()
 
 
-def test_what_was_let_go_is_not_written_to_any_more() -> None:
-    settled = SettledEvents()
-    first, old, _ = settled.span
-    for event in range(100):
-        settled.settle(event, 1)
-    assert old[-1] == 1 and settled.span[1] is not old and settled.span[1][-1] == 0
-    assert first == 0
-
-
 @pytest.mark.parametrize(
     "data",
     [

@@ -9,11 +9,9 @@ import threading
 import multi_streams
 import numpy as np
 import pytest
-from conftest import JIT_OFF
 
 from calibeat import AUTO, Calibrator, InvalidInput, MultiCalibrator, MultiForecast, OutcomeConflict, UnknownForecast
 from calibeat.core import vector
-from calibeat.hosts import multi
 
 CLASSES = ["cat", "dog", "bird"]
 METHODS = ["raw", "ots", "multi"]
@@ -242,12 +240,12 @@ def test_no_alarm_for_calibrated_scores() -> None:
     """Ville: at most one stream in twenty."""
     rng = np.random.default_rng(3)
     alarms = 0
-    for _ in range(40 if JIT_OFF else 200):
+    for _ in range(200):
         scores = rng.dirichlet([0.3, 0.3, 0.3, 0.05], 60)
         cal = MultiCalibrator(4)
         cal.run(scores, multi_streams.drawn(rng, scores))
         alarms += cal.alarm(0.05)
-    assert alarms <= (4 if JIT_OFF else 15)
+    assert alarms <= 15
 
 
 def test_threads_may_share_it() -> None:
@@ -280,15 +278,6 @@ def test_all_or_nothing() -> None:
         with pytest.raises(InvalidInput):
             cal.run(scores, labels)
     assert cal.to_json() == before
-
-
-def test_many_single_events_may_take_the_compiled_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(multi, "PLAIN_WORK", 30)
-    scores, labels = multi_streams.random(40, 3)
-    cal = MultiCalibrator(3)
-    P = multi_streams.by_event(cal, scores, labels)
-    np.testing.assert_array_equal(P, MultiCalibrator(3).run(scores, labels))
-    multi.load_single()
 
 
 def test_copies_and_repr() -> None:

@@ -211,7 +211,7 @@ def test_a_batch_that_breaks_off_has_not_happened(monkeypatch: pytest.MonkeyPatc
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(multi, "for_cost", lambda *_: broken)
+        patch.setattr(multi.vector, "run_rows", broken)
         with pytest.raises(KeyboardInterrupt):
             bank.run([1, 5, 6], [[0.2, 0.3, 0.5]] * 3, [0, 1, 2])
     assert list(bank) == [1, 2]

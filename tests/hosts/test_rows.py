@@ -15,7 +15,7 @@ from banks import IN_A_ROW, OTHERS, events, filled, rewritten, with_array
 
 import calibeat.hosts.rows
 from calibeat import AUTO, HOPS, OPS, TOPS, Bank, InvalidInput, Method, SnapshotMismatch, Spline
-from calibeat.core.layout import CELLS, N, T
+from calibeat.core.layout import N, T
 from calibeat.core.stats import EVENTS, LAST, STATS
 from calibeat.hosts.rows import _odd, check_rows
 
@@ -61,7 +61,7 @@ def test_a_method_that_is_not_known_here_is_checked_row_by_row(monkeypatch: pyte
     monkeypatch.setattr(calibeat.hosts.rows, "_KNOWN", ())
     matrix = bank._store.matrix[: len(bank)].copy()
     check_rows(TOPS, matrix, bank._clock)
-    matrix[7, int(TOPS.spec[CELLS])] = -1.0
+    matrix[7, TOPS.spec.cells] = -1.0
     with pytest.raises(InvalidInput, match=r"row must count ones among outcomes, .* - at row 7"):
         check_rows(TOPS, matrix, bank._clock)
 
@@ -89,7 +89,7 @@ def changed(rows: Any, at: tuple[int, int], value: float) -> Any:
         (4, 1e308, "positive diagonal"),
         (5, 1e140, "positive definite"),
         (4, -5.0, "positive diagonal"),
-        (int(TOPS.spec[CELLS]), 3e9, "ones among outcomes"),
+        (TOPS.spec.cells, 3e9, "ones among outcomes"),
     ],
 )
 def test_a_file_that_no_bank_wrote(column: int, value: float, message: str, tmp_path: Path) -> None:
@@ -107,7 +107,7 @@ def test_sums_of_hedging_are_checked(tmp_path: Path) -> None:
     bank = filled(HOPS)
     bank.save(tmp_path / "bank")
     rows = bank._store.matrix[: len(bank)].copy()
-    cells = int(HOPS.spec[CELLS])
+    cells = HOPS.spec.cells
     used = int(np.flatnonzero(rows[0, cells + 1 : HOPS.width : 2])[0])
     rows[0, cells + 2 * used] = rows[0, cells + 2 * used + 1] + 4.0
     (tmp_path / "other").write_bytes(with_array((tmp_path / "bank").read_bytes(), "rows", rows))

@@ -17,7 +17,6 @@ import numpy as np
 import pytest
 from banks import content, events
 from conformance import same
-from conftest import JIT_OFF
 
 import calibeat.hosts.bank
 import calibeat.hosts.threads
@@ -177,7 +176,6 @@ def reluctant(monkeypatch: pytest.MonkeyPatch) -> type[Reluctant]:
     kind = type("Fresh", (Reluctant,), {})
     monkeypatch.setattr(calibeat.hosts.threads, "Thread", kind)
     monkeypatch.setattr(calibeat.hosts.bank, "_WORTH_A_THREAD", 10)
-    monkeypatch.setattr(calibeat.hosts.bank, "is_compiled", lambda *_: True)
     return kind
 
 
@@ -314,7 +312,6 @@ print(interrupted)
 """
 
 
-@pytest.mark.skipif(JIT_OFF, reason="threads serve compiled loops only")
 @pytest.mark.parametrize("what", ["ctrl-c", "exit", "error"])
 def test_real_signals_tear_no_batch(what: str) -> None:
     """What tore one in five, and with several signals that end the process two in five."""

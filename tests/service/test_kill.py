@@ -24,7 +24,7 @@ def test_ten_kills_lose_nothing(tmp_path: Path, method: str, most: int) -> None:
 
 @pytest.fixture
 def nursery() -> Iterator[faults.Nursery]:
-    found = faults.Nursery(["tops"], subprocess.DEVNULL)
+    found = faults.Nursery(subprocess.DEVNULL)
     yield found
     found.close()
 

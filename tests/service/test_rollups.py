@@ -4,21 +4,23 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from typing import Any
+from collections.abc import Callable
 
 import numpy as np
 import pytest
 
-from calibeat.core.jit import compiled, plain
-from calibeat.service.rollups import Rollups, errors_of
+from calibeat.core.subset import plain
+from calibeat.service.rollups import Rollups, add_operations, errors_of
 from calibeat.service.store.types import BRIER, DELAYS, LOG_LOSS, RAW_BRIER, RAW_LOG_LOSS, SUMS, TENTHS
 
 STREAMS = [3, 8, 11]
 
 
-@pytest.mark.parametrize("way", [compiled, plain])
-def test_sums_and_roll_ups_are_those_of_the_operations(way: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("calibeat.service.rollups.for_cost", lambda kernel, _: way(kernel))
+@pytest.mark.parametrize("add", [add_operations, plain(add_operations)])
+def test_sums_and_roll_ups_are_those_of_the_operations(
+    add: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("calibeat.service.rollups.add_operations", add)
     rng = np.random.default_rng(0)
     n = 600
     stream = rng.choice(STREAMS[:2], n).tolist()

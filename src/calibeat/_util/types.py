@@ -6,6 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 Vector = npt.NDArray[np.float64]
+Table = npt.NDArray[np.float64]  # of two or more dimensions
 Ints = npt.NDArray[np.int64]
 Slots = npt.NDArray[np.int32]
 Flags = npt.NDArray[np.bool_]

@@ -8,7 +8,6 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import partial
-from importlib.metadata import PackageNotFoundError, version
 from itertools import chain
 from typing import Any
 
@@ -63,7 +62,7 @@ from .judge.verdict import (
 from .options import Options
 from .read.guess import Columns
 from .read.manyclass import ClassArrays, ClassColumns, ClassReader, Labels
-from .read.rows import Batch, Chunk, LogColumns, RowReader
+from .read.rows import Chunk, LogBatch, LogColumns, RowReader
 from .replay.contenders import Contender, chosen, with_key_variants, with_others
 from .replay.engine import OnForecasts, Replayed, Runner, replay_log
 from .replay.late import typical_delay
@@ -183,7 +182,7 @@ class LogInfo:
 
 
 def run(
-    batches: Iterable[Batch],
+    batches: Iterable[LogBatch],
     source: LogInfo,
     reader: RowReader,
     *,
@@ -233,7 +232,7 @@ def run(
 
 
 def run_classes(
-    batches: Iterable[Batch], source: LogInfo, reader: ClassReader, *, on_forecasts: OnForecasts | None = None
+    batches: Iterable[LogBatch], source: LogInfo, reader: ClassReader, *, on_forecasts: OnForecasts | None = None
 ) -> Payload:
     """The same for many classes.
 
@@ -265,7 +264,7 @@ def run_classes(
     return summarise_classes(replayed, source, sums, reader.labels.names)
 
 
-def _some(reader: RowReader, batches: Iterable[Batch]) -> Iterator[Chunk]:
+def _some(reader: RowReader, batches: Iterable[LogBatch]) -> Iterator[Chunk]:
     """The chunks of a log, one at least."""
     any_chunk = False
     for chunk in reader.chunks(batches):
@@ -446,12 +445,8 @@ def _payload(
 
 
 def versions() -> dict[str, str]:
-    """Of calibeat and of the libraries that its numbers may depend on."""
-    try:
-        numba = version("numba")
-    except PackageNotFoundError:  # everything works without it, only slower
-        numba = "not installed"
-    return {"calibeat": __version__, "python": platform.python_version(), "numpy": np.__version__, "numba": numba}
+    """Of calibeat, and of what its numbers may depend on."""
+    return {"calibeat": __version__, "python": platform.python_version(), "numpy": np.__version__}
 
 
 def _ignores_score(runner: Runner) -> bool:

@@ -10,8 +10,8 @@ import math
 
 from calibeat._util.types import Vector
 
-from .jit import compilable
 from .layout import THETA
+from .subset import kernel
 
 Triple = tuple[float, float, float]
 Matrix = tuple[float, float, float, float, float, float]
@@ -19,29 +19,29 @@ Matrix = tuple[float, float, float, float, float, float]
 ROUNDING = 2.0**-52
 
 
-@compilable
+@kernel
 def sigmoid(z: float) -> float:
     """1 / (1 + e^-z), from the exponential that cannot overflow, without a branch that the processor has to guess."""
     e = math.exp(-abs(z))
     return (1.0 if z >= 0.0 else e) / (1.0 + e)
 
 
-@compilable
+@kernel
 def solve(
-    d: float, a00: float, a01: float, a02: float, a11: float, a12: float, a22: float, g0: float, g1: float, g2: float
+    d: int, a00: float, a01: float, a02: float, a11: float, a12: float, a22: float, g0: float, g1: float, g2: float
 ) -> Triple:
     """A^-1 g for a symmetric positive definite A of d rows, by LDL'; numbers beyond d are not read.
 
     A pivot that rounding has eaten up is put back to where rounding ends, so that nothing is divided by zero.
     """
-    if d == 1.0:
+    if d == 1:
         return g0 / a00, 0.0, 0.0
     l10 = a01 / a00
     d1 = a11 - l10 * a01
     if d1 < ROUNDING * a11:
         d1 = ROUNDING * a11
     z1 = g1 - l10 * g0
-    if d == 2.0:
+    if d == 2:
         s1 = z1 / d1
         return (g0 - a01 * s1) / a00, s1, 0.0
     l20 = a02 / a00
@@ -55,13 +55,13 @@ def solve(
     return (g0 - a01 * s1 - a02 * s2) / a00, s1, s2
 
 
-@compilable
-def matrix(row: Vector, d: float) -> Matrix:
+@kernel
+def matrix(row: Vector, d: int) -> Matrix:
     """The packed matrix of a row: a00, a01, a02, a11, a12, a22, zeros beyond d."""
     a01 = a02 = a11 = a12 = a22 = 0.0
-    if d == 2.0:
+    if d == 2:
         a00, a01, a11 = row[THETA + 2], row[THETA + 3], row[THETA + 4]
-    elif d == 1.0:
+    elif d == 1:
         a00 = row[THETA + 1]
     else:
         a00, a01, a02 = row[THETA + 3], row[THETA + 4], row[THETA + 5]
@@ -69,30 +69,30 @@ def matrix(row: Vector, d: float) -> Matrix:
     return a00, a01, a02, a11, a12, a22
 
 
-@compilable
-def theta_dot(row: Vector, d: float, x0: float, x1: float, x2: float) -> float:
+@kernel
+def theta_dot(row: Vector, d: int, x0: float, x1: float, x2: float) -> float:
     """theta . x"""
     z = row[THETA] * x0
-    if d > 1.0:
+    if d > 1:
         z += row[THETA + 1] * x1
-    if d > 2.0:
+    if d > 2:
         z += row[THETA + 2] * x2
     return z
 
 
-@compilable
-def store_theta(row: Vector, d: float, t0: float, t1: float, t2: float) -> None:
+@kernel
+def store_theta(row: Vector, d: int, t0: float, t1: float, t2: float) -> None:
     """The first d numbers of theta into the row."""
     row[THETA] = t0
-    if d > 1.0:
+    if d > 1:
         row[THETA + 1] = t1
-    if d > 2.0:
+    if d > 2:
         row[THETA + 2] = t2
 
 
-@compilable
+@kernel
 def project(
-    d: float,
+    d: int,
     a00: float,
     a01: float,
     a02: float,
@@ -132,10 +132,10 @@ def project(
     return t0, t1, t2
 
 
-@compilable
-def theta_start(d: float, pool: Vector, row: Vector) -> None:
+@kernel
+def theta_start(d: int, pool: Vector, row: Vector) -> None:
     """A new stream takes the parameters that all streams have taught, and stays as ready to learn as a new one is."""
-    for i in range(THETA, THETA + int(d)):
+    for i in range(THETA, THETA + d):
         row[i] = pool[i]
 
 

@@ -33,7 +33,6 @@ from calibeat.errors import InvalidInput
 
 from .algebra import sigmoid
 from .features import Beta
-from .jit import compilable, large_kernel
 from .layout import (
     BEND,
     COV_AB,
@@ -70,6 +69,7 @@ from .parts import (
     sigmoid_of,
 )
 from .receipt import EXPERT, HORIZON_LANE, LANE, PAPER_LANE, SCORE, SEEN
+from .subset import kernel, large_kernel, scratch
 
 # ---- weights --------------------------------------------------------------------------------------------------------
 
@@ -78,21 +78,21 @@ SHARE = 0.5  # of the weights, SHARE/n is shared out evenly after the n-th outco
 LAZY = 1.1  # weights are flattened when 1 + G has grown to this many times the temper in force
 
 
-@compilable
+@kernel
 def inside(p: float) -> float:
     """p clipped to [EPS, 1 - EPS]."""
     p = max(EPS, p)
     return min(LARGEST, p)
 
 
-@compilable
+@kernel
 def clipped(score: float, clip: float) -> float:
     """f, the score inside [clip, 1 - clip]."""
     f = max(clip, score)
     return min(1.0 - clip, f)
 
 
-@compilable
+@kernel
 def squashed(z: float) -> float:
     """inside(sigmoid(z)), without a branch on the sign of z, which would be a coin toss for the processor."""
     p = 1.0 / (1.0 + math.exp(-z if z > -700.0 else 700.0))
@@ -100,19 +100,19 @@ def squashed(z: float) -> float:
     return min(LARGEST, p)
 
 
-@compilable
+@kernel
 def likelihood(p: float, y: float) -> float:
     """The probability that p gave to y."""
     return p if y == 1.0 else 1.0 - p
 
 
-@compilable
+@kernel
 def power(x: float, exponent: float) -> float:
     """x^exponent for x in (0, 1], by the logarithm: as good here as `pow`, and faster."""
     return math.exp(exponent * math.log(x))
 
 
-@compilable
+@kernel
 def staleness(fresh: float, issued: float) -> float:
     """What the weights of now would have saved, in nats: 0 if nothing."""
     cost = math.log(fresh / issued)
@@ -141,7 +141,7 @@ def flatten(row: Vector, weight: int, count: int, last: int, temper: int, prior:
 # ---- evidence that forecasts are better than raw scores: a likelihood ratio, two numbers of the row -----------------
 
 
-@compilable
+@kernel
 def weigh_evidence(row: Vector, at: int, y: float, p: float, f: float, score: float) -> None:
     """Multiply the likelihood ratio of forecast p over the score into row[at + 1]; overflow goes to row[at] as a log.
 
@@ -175,20 +175,20 @@ def horizon_initial() -> list[float]:
     return [0.0, 0.0, *[1.0 / 6.0] * 6, *covariance]
 
 
-@compilable
+@kernel
 def bounded(z: float, most: float) -> float:
     """z clipped to [-most, most]."""
     z = min(most, z)
     return max(-most, z)
 
 
-@compilable
+@kernel
 def issued_logit(p: float) -> float:
     """The logit of what a lane said, as the horizon lane looks at it."""
     return bounded(math.log(p / (1.0 - p)), MOST_LANE_LOGIT)
 
 
-@compilable
+@kernel
 def horizon_says(row: Vector, lane: int, x: float, o: float, l0: float, l1: float, l2: float, l3: float) -> float:
     """sigmoid(theta . phi), with the theta of now; the lane begins at row[lane]."""
     t = lane + HORIZON_THETA
@@ -197,14 +197,14 @@ def horizon_says(row: Vector, lane: int, x: float, o: float, l0: float, l1: floa
     )
 
 
-@compilable
+@kernel
 def note_lag(row: Vector, n: float, lag: float) -> None:
     """The mean lag: exactly 0 while no outcome was ever late."""
     if lag > 0.0 or row[MEAN_LAG] > 0.0:
         row[MEAN_LAG] += (lag - row[MEAN_LAG]) / (min(DELAY_MEMORY, n))
 
 
-@compilable
+@kernel
 def wake(row: Vector, lane: int) -> None:
     """The horizon lane takes a seventh of the weights."""
     for k in range(WEIGHT, WEIGHT + 6):
@@ -212,46 +212,26 @@ def wake(row: Vector, lane: int) -> None:
     row[lane + HORIZON_WEIGHT] = 1.0 / 7.0
 
 
-@compilable
-def dot(
-    row: Vector,
-    i0: int,
-    i1: int,
-    i2: int,
-    i3: int,
-    i4: int,
-    i5: int,
-    i6: int,
-    x: float,
-    o: float,
-    l0: float,
-    l1: float,
-    l2: float,
-    l3: float,
-) -> float:
-    """One line of the covariance times phi, its numbers by their places in the row."""
-    return row[i0] + row[i1] * x + row[i2] * o + row[i3] * l0 + row[i4] * l1 + row[i5] * l2 + row[i6] * l3  # phi_0 is 1
-
-
-@compilable
+@kernel
 def horizon_step(
     row: Vector, lane: int, y: float, x: float, o: float, l0: float, l1: float, l2: float, l3: float
 ) -> None:
     """One outcome; K = P phi;  d = 1/(1 + h var);  theta += eta (y - e) d K;  P -= h d K K';  P_ii += drift."""
     e = horizon_says(row, lane, x, o, l0, l1, l2, l3)
-    p0 = lane + HORIZON_COVARIANCE  # where the lines of the triangle begin
-    p1, p2, p3, p4, p5, p6 = p0 + 7, p0 + 13, p0 + 18, p0 + 22, p0 + 25, p0 + 27
-    eta = 1.0 / (
-        1.0 + row[MEAN_LAG] / HALF_TRUST
-    )  # the same for all outcomes: an outcome's own lag may tell what it is
-    k0 = dot(row, p0, p0 + 1, p0 + 2, p0 + 3, p0 + 4, p0 + 5, p0 + 6, x, o, l0, l1, l2, l3)
-    k1 = dot(row, p0 + 1, p1, p1 + 1, p1 + 2, p1 + 3, p1 + 4, p1 + 5, x, o, l0, l1, l2, l3)
-    k2 = dot(row, p0 + 2, p1 + 1, p2, p2 + 1, p2 + 2, p2 + 3, p2 + 4, x, o, l0, l1, l2, l3)
-    k3 = dot(row, p0 + 3, p1 + 2, p2 + 1, p3, p3 + 1, p3 + 2, p3 + 3, x, o, l0, l1, l2, l3)
-    k4 = dot(row, p0 + 4, p1 + 3, p2 + 2, p3 + 1, p4, p4 + 1, p4 + 2, x, o, l0, l1, l2, l3)
-    k5 = dot(row, p0 + 5, p1 + 4, p2 + 3, p3 + 2, p4 + 1, p5, p5 + 1, x, o, l0, l1, l2, l3)
-    k6 = dot(row, p0 + 6, p1 + 5, p2 + 4, p3 + 3, p4 + 2, p5 + 1, p6, x, o, l0, l1, l2, l3)
-    var = k0 + x * k1 + o * k2 + l0 * k3 + l1 * k4 + l2 * k5 + l3 * k6
+    # The same for all outcomes: an outcome's own lag may tell what it is.
+    eta = 1.0 / (1.0 + row[MEAN_LAG] / HALF_TRUST)
+    phi = scratch(SIZE)
+    K = scratch(SIZE)
+    phi[0], phi[1], phi[2], phi[3], phi[4], phi[5], phi[6] = 1.0, x, o, l0, l1, l2, l3
+    P = lane + HORIZON_COVARIANCE
+    for i in range(SIZE):
+        k = row[P + entry_of(0, i)]  # phi_0 is 1
+        for j in range(1, SIZE):
+            k += row[P + (entry_of(i, j) if i <= j else entry_of(j, i))] * phi[j]
+        K[i] = k
+    var = K[0]
+    for j in range(1, SIZE):
+        var += phi[j] * K[j]
     var = max(0.0, var)
     h = eta * e * (1.0 - e)
     d = 1.0 / (1.0 + h * var)
@@ -259,55 +239,21 @@ def horizon_step(
     # if |step var| > STEP: step *= STEP / |step var|
     move = abs(step * var)
     step *= HORIZON_STEP / (max(HORIZON_STEP, move))
-    t = lane + HORIZON_THETA
-    row[t] += k0 * step
-    row[t + 1] += k1 * step
-    row[t + 2] += k2 * step
-    row[t + 3] += k3 * step
-    row[t + 4] += k4 * step
-    row[t + 5] += k5 * step
-    row[t + 6] += k6 * step
     d *= h
     drift = eta * HORIZON_DRIFT
-    narrow(row, p0, 7, drift, d * k0, k0, k1, k2, k3, k4, k5, k6)
-    narrow(row, p1, 6, drift, d * k1, k1, k2, k3, k4, k5, k6, 0.0)
-    narrow(row, p2, 5, drift, d * k2, k2, k3, k4, k5, k6, 0.0, 0.0)
-    narrow(row, p3, 4, drift, d * k3, k3, k4, k5, k6, 0.0, 0.0, 0.0)
-    narrow(row, p4, 3, drift, d * k4, k4, k5, k6, 0.0, 0.0, 0.0, 0.0)
-    narrow(row, p5, 2, drift, d * k5, k5, k6, 0.0, 0.0, 0.0, 0.0, 0.0)
-    narrow(row, p6, 1, drift, d * k6, k6, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0)
+    for i in range(SIZE):
+        row[lane + HORIZON_THETA + i] += K[i] * step
+        dk = d * K[i]
+        variance = row[P + entry_of(i, i)] - dk * K[i]
+        row[P + entry_of(i, i)] = variance + drift if variance < HORIZON_CAP else variance
+        for j in range(i + 1, SIZE):
+            row[P + entry_of(i, j)] -= dk * K[j]
 
 
-@compilable
-def narrow(
-    row: Vector,
-    at: int,
-    size: int,
-    drift: float,
-    dk: float,
-    a: float,
-    b: float,
-    c: float,
-    d: float,
-    e: float,
-    f: float,
-    g: float,
-) -> None:
-    """One line of the triangle, `size` numbers from `at` on: P_ij -= d K_i K_j, and drift on the diagonal."""
-    variance = row[at] - dk * a
-    row[at] = variance + drift if variance < HORIZON_CAP else variance
-    if size > 1:
-        row[at + 1] -= dk * b
-    if size > 2:
-        row[at + 2] -= dk * c
-    if size > 3:
-        row[at + 3] -= dk * d
-    if size > 4:
-        row[at + 4] -= dk * e
-    if size > 5:
-        row[at + 5] -= dk * f
-    if size > 6:
-        row[at + 6] -= dk * g
+@kernel
+def entry_of(i: int, j: int) -> int:
+    """Where P_ij, i <= j, stands in the upper triangle, which is kept by rows."""
+    return i * SIZE - i * (i - 1) // 2 + j - i
 
 
 LN4 = math.log(4.0)  # so that the bend is zero at a score of one half
@@ -317,6 +263,9 @@ G_ATOM = LN4 - 6.0 - 2.0 * math.log(1.0 + math.exp(-6.0))
 
 PRIOR_AC, PRIOR_B = 0.25, 1.0  # prior variances of slope and bend, and of the offset
 SLOW, FAST, LEVEL = 1e-4, 1e-3, 1e-2  # drift per event, in units of the prior variance
+KALMAN_LANES = 4
+DRIFT_AC = (0.0, SLOW * PRIOR_AC, FAST * PRIOR_AC, 0.0)
+DRIFT_B = (0.0, SLOW * PRIOR_B, FAST * PRIOR_B, LEVEL * PRIOR_B)
 # A variance of four times its prior receives no more drift, or a direction never seen would grow for ever.
 CAP_AC, CAP_B = 4.0 * PRIOR_AC, 4.0 * PRIOR_B
 STEP = 2.0  # no outcome moves a lane's own logit by more
@@ -327,7 +276,7 @@ BLEND = 0.3  # of the way from a pool's variances, which are too small for one s
 # ---- the lanes: forecast ---------------------------------------------------------------------------------------------
 
 
-@compilable
+@kernel
 def lane_features(clip: float, f: float, x0: float, x1: float) -> tuple[float, float]:
     """(x, g) of the Kalman lanes."""
     if f <= clip:
@@ -337,7 +286,7 @@ def lane_features(clip: float, f: float, x0: float, x1: float) -> tuple[float, f
     return x0 - x1, x0 + x1 + LN4
 
 
-@compilable
+@kernel
 def lane_logits(row: Vector, x: float, g: float, logit: float) -> tuple[float, float, float, float, float]:
     """The logits of the five lanes that learn: four Kalman lanes and the paper's OPS."""
     z0 = row[SLOPE] * x + row[BEND] * g + row[OFFSET]
@@ -347,25 +296,25 @@ def lane_logits(row: Vector, x: float, g: float, logit: float) -> tuple[float, f
     return z0, z1, z2, z3, row[OPS_A] * logit + row[OPS_B]
 
 
-@compilable
-def mix(row: Vector, clip: float, x0: float, x1: float, horizon: int, receipt: Vector, at: int) -> float:
+@kernel
+def mix(row: Vector, clip: float, x0: float, x1: float, horizon: int, receipt: Vector) -> float:
     """The expert, for a receipt that holds the score; what each lane says is put in the receipt."""
-    f = clipped(receipt[at + SCORE], clip)
+    f = clipped(receipt[SCORE], clip)
     x, g = lane_features(clip, f, x0, x1)
     z0, z1, z2, z3, o = lane_logits(row, x, g, x0 - x1)
-    receipt[at + LANE] = e0 = squashed(z0)
-    receipt[at + LANE + 1] = e1 = squashed(z1)
-    receipt[at + LANE + 2] = e2 = squashed(z2)
-    receipt[at + LANE + 3] = e3 = squashed(z3)
-    receipt[at + PAPER_LANE] = paper = squashed(o)
+    receipt[LANE] = e0 = squashed(z0)
+    receipt[LANE + 1] = e1 = squashed(z1)
+    receipt[LANE + 2] = e2 = squashed(z2)
+    receipt[LANE + 3] = e3 = squashed(z3)
+    receipt[PAPER_LANE] = paper = squashed(o)
     w = WEIGHT
     m = row[w] * e0 + row[w + 1] * e1 + row[w + 2] * e2 + row[w + 3] * e3 + row[w + 4] * f + row[w + 5] * paper
-    receipt[at + HORIZON_LANE] = 0.0
+    receipt[HORIZON_LANE] = 0.0
     if horizon > 0 and row[horizon + HORIZON_WEIGHT] > 0.0:
         most = MOST_LANE_LOGIT
         z0, z1, z2, z3 = bounded(z0, most), bounded(z1, most), bounded(z2, most), bounded(z3, most)
         h = horizon_says(row, horizon, bounded(x0 - x1, MOST_SCORE_LOGIT), bounded(o, most), z0, z1, z2, z3)
-        receipt[at + HORIZON_LANE] = h
+        receipt[HORIZON_LANE] = h
         m += row[horizon + HORIZON_WEIGHT] * h
     return inside(m)
 
@@ -373,32 +322,32 @@ def mix(row: Vector, clip: float, x0: float, x1: float, horizon: int, receipt: V
 # ---- the lanes: learning ---------------------------------------------------------------------------------------------
 
 
-@large_kernel  # and what it calls is inlined into it: a call that is not inlined passes two arrays, some 20 ns
+@kernel
 def lanes_step(
-    row: Vector, clip: float, x0: float, x1: float, n: float, y: float, horizon: int, receipt: Vector, at: int
+    row: Vector, clip: float, x0: float, x1: float, n: float, y: float, horizon: int, receipt: Vector
 ) -> None:
     """Learn y, the n-th outcome: the weights judge what was issued, the lanes move from where they are now."""
-    f = clipped(receipt[at + SCORE], clip)
+    f = clipped(receipt[SCORE], clip)
     x, g = lane_features(clip, f, x0, x1)
-    lag = n - 1.0 - receipt[at + SEEN]
-    e0, e1, e2, e3 = receipt[at + LANE], receipt[at + LANE + 1], receipt[at + LANE + 2], receipt[at + LANE + 3]
-    paper = receipt[at + PAPER_LANE]
+    lag = n - 1.0 - receipt[SEEN]
+    e0, e1, e2, e3 = receipt[LANE], receipt[LANE + 1], receipt[LANE + 2], receipt[LANE + 3]
+    paper = receipt[PAPER_LANE]
     note_lag(row, n, lag)
     if lag == 0.0 and row[TEMPER] == 1.0 and (horizon == 0 or row[horizon + HORIZON_WEIGHT] == 0.0):
         weigh_lanes(row, n, y, f, e0, e1, e2, e3, paper)
     else:
-        late_step(row, f, x0, x1, n, lag, y, horizon, receipt, at)
+        late_step(row, f, x0, x1, n, lag, y, horizon, receipt)
     if lag > 0.0:  # else nothing has moved, and what was issued is what they say now
         z0, z1, z2, z3, o = lane_logits(row, x, g, x0 - x1)
         e0, e1, e2, e3, paper = squashed(z0), squashed(z1), squashed(z2), squashed(z3), squashed(o)
-    kalman(row, 0, x, g, e0, y, 0.0, 0.0)
-    kalman(row, 1, x, g, e1, y, SLOW * PRIOR_AC, SLOW * PRIOR_B)
-    kalman(row, 2, x, g, e2, y, FAST * PRIOR_AC, FAST * PRIOR_B)
-    kalman(row, 3, x, g, e3, y, 0.0, LEVEL * PRIOR_B)
+    says = scratch(KALMAN_LANES)
+    says[0], says[1], says[2], says[3] = e0, e1, e2, e3
+    for k in range(KALMAN_LANES):
+        kalman(row, k, x, g, says[k], y, DRIFT_AC[k], DRIFT_B[k])
     paper_step(row, x0 - x1, paper, y)
 
 
-@compilable
+@kernel
 def weigh_lanes(
     row: Vector, n: float, y: float, f: float, e0: float, e1: float, e2: float, e3: float, paper: float
 ) -> None:
@@ -416,13 +365,13 @@ def weigh_lanes(
     row[w + 5] = keep * u5 + gift
 
 
-@compilable
+@kernel
 def late_step(
-    row: Vector, f: float, x0: float, x1: float, n: float, lag: float, y: float, horizon: int, receipt: Vector, at: int
+    row: Vector, f: float, x0: float, x1: float, n: float, lag: float, y: float, horizon: int, receipt: Vector
 ) -> None:
     """The weights, and the horizon lane, of a stream that has had late outcomes (`weights` has the formulas)."""
-    e0, e1, e2, e3 = receipt[at + LANE], receipt[at + LANE + 1], receipt[at + LANE + 2], receipt[at + LANE + 3]
-    paper, h = receipt[at + PAPER_LANE], receipt[at + HORIZON_LANE]
+    e0, e1, e2, e3 = receipt[LANE], receipt[LANE + 1], receipt[LANE + 2], receipt[LANE + 3]
+    paper, h = receipt[PAPER_LANE], receipt[HORIZON_LANE]
     w6, l6, parts, last = 0.0, 1.0, 6.0, 0
     x = o = z0 = z1 = z2 = z3 = 0.0
     if horizon > 0:
@@ -441,7 +390,7 @@ def late_step(
     stale, temper = 0.0, row[TEMPER]
     if lag > 0.0:
         fresh = w0 * l0 + w1 * l1 + w2 * l2 + w3 * l3 + w4 * l4 + w5 * l5 + w6 * l6
-        stale = staleness(fresh, likelihood(receipt[at + EXPERT], y))
+        stale = staleness(fresh, likelihood(receipt[EXPERT], y))
     if temper != 1.0:
         s = 1.0 / temper
         l0, l1, l2, l3 = power(l0, s), power(l1, s), power(l2, s), power(l3, s)
@@ -460,7 +409,7 @@ def late_step(
         horizon_step(row, horizon, y, x, o, z0, z1, z2, z3)
 
 
-@compilable
+@kernel
 def kalman(row: Vector, k: int, x: float, g: float, e: float, y: float, drift_ac: float, drift_b: float) -> None:
     """One outcome for lane k, which says e: without branches, so that the four lanes can go together as vectors."""
     aa, ac, ab = row[VAR_A + k], row[COV_AC + k], row[COV_AB + k]
@@ -492,15 +441,15 @@ def kalman(row: Vector, k: int, x: float, g: float, e: float, y: float, drift_ac
     row[VAR_B + k] = bb + drift_b if bb < CAP_B else bb
 
 
-@compilable
+@kernel
 def paper_step(row: Vector, x: float, o: float, y: float) -> None:
     """The paper's step on (x, 1) with its hyper-parameters; o is what this lane says now."""
     if o <= EPS or o >= 1.0 - EPS:  # the gradient is that of the lane itself, unclipped
         o = sigmoid(row[OPS_A] * x + row[OPS_B])
-    ons_step(row, OPS_A, 2.0, x, 1.0, 0.0, o - y, ONS_GAIN, ONS_RADIUS)
+    ons_step(row, OPS_A, 2, x, 1.0, 0.0, o - y, ONS_GAIN, ONS_RADIUS)
 
 
-@compilable
+@kernel
 def lanes_start(pool: Vector, row: Vector) -> None:
     """A new stream starts at the pool's parameters with variances between the pool's and its own; weights as new.
 
@@ -572,7 +521,7 @@ class Lanes(Learner):
 
     horizon: bool = True
 
-    code: ClassVar[float] = LANES
+    code: ClassVar[int] = LANES
     receipt: ClassVar[tuple[int, ...]] = (*range(LANE, LANE + 4), PAPER_LANE, EXPERT)
 
     def __post_init__(self) -> None:

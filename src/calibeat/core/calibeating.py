@@ -14,11 +14,10 @@ from calibeat._util.check import check_choice, check_scale, check_whole
 from calibeat._util.types import Vector
 from calibeat.errors import InvalidInput
 
-from .jit import compilable
-from .layout import BINS, GROUPS, OWN, PRIOR
 from .parts import Calibeater, Features, Formula
+from .subset import kernel
 
-KEEP, TRACK, HEDGE, SPLINE = 0.0, 1.0, 2.0, 3.0
+KEEP, TRACK, HEDGE, SPLINE = 0, 1, 2, 3
 
 MOST_BINS = 10_000
 DEFAULT_BINS = 10.0  # without a calibeater: `Forecast.bin` speaks of tenths
@@ -63,7 +62,7 @@ class Tracking(Calibeater):
     bins: int = 10
     prior: float = 0.0
 
-    code: ClassVar[float] = TRACK
+    code: ClassVar[int] = TRACK
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "bins", check_whole("Tracking bins", self.bins, 1, MOST_BINS))
@@ -73,9 +72,8 @@ class Tracking(Calibeater):
     def initial(self) -> list[float]:
         return [0.0] * (2 * self.bins)
 
-    def fill(self, spec: Vector) -> None:
-        super().fill(spec)
-        spec[BINS], spec[PRIOR] = self.bins, self.prior
+    def numbers(self) -> dict[str, float]:
+        return {**super().numbers(), "bins": float(self.bins), "prior": self.prior}
 
     def check(self, cells: Sequence[float], n: float, at: int) -> None:
         check_counts(cells, n, at, MOST_IMAGINED)
@@ -120,7 +118,7 @@ class Hedging(Calibeater):
     start: str = "expert"
     groups: int | None = None
 
-    code: ClassVar[float] = HEDGE
+    code: ClassVar[int] = HEDGE
     draws: ClassVar[bool] = True
     no_formula: ClassVar[str] = (
         "a map from score to forecast, got {}, whose Hedging draws its forecast at random - export the method without "
@@ -141,15 +139,15 @@ class Hedging(Calibeater):
     def initial(self) -> list[float]:
         return [0.0] * (2 * self.bins * self.expert_bins)
 
-    def fill(self, spec: Vector) -> None:
-        super().fill(spec)
-        spec[BINS], spec[GROUPS], spec[OWN] = self.bins, self.expert_bins, self.start == "expert"
+    def numbers(self) -> dict[str, float]:
+        groups, own = float(self.expert_bins), self.start == "expert"
+        return {**super().numbers(), "bins": float(self.bins), "groups": groups, "own": own}
 
     def check(self, cells: Sequence[float], n: float, at: int) -> None:
         check_counts(cells, n, at, 0.0)
 
 
-@compilable
+@kernel
 def bin_of(p: float, m: float) -> int:
     """The bin of p among B_1 = [0, 1/m), ..., B_m = [1 - 1/m, 1], counted from 0; an edge k/m falls to the right."""
     b = int(p * m)
@@ -163,7 +161,7 @@ def bin_of(p: float, m: float) -> int:
     return b
 
 
-@compilable
+@kernel
 def track(row: Vector, cells: int, b: int, m: float, prior: float) -> float:
     """The average outcome of bin b."""
     middle = (b + 0.5) / m
@@ -171,7 +169,7 @@ def track(row: Vector, cells: int, b: int, m: float, prior: float) -> float:
     return (row[cells + 2 * b] + prior * middle) / count if count > 0.0 else middle
 
 
-@compilable
+@kernel
 def tracking_start(pool: Vector, row: Vector, cells: int, m: float) -> None:
     """Each cell of a new stream has seen up to 20 imaginary events of the pool's mean outcome."""
     for at in range(cells, cells + 2 * int(m), 2):
@@ -182,7 +180,7 @@ def tracking_start(pool: Vector, row: Vector, cells: int, m: float) -> None:
             row[at + 1] = seen
 
 
-@compilable
+@kernel
 def hedge(row: Vector, cells: int, m: float, own: int) -> tuple[int, int, float, float]:
     """F99 on the cells that start at `cells` -> (b, b', d, e): say m_b with probability d/(d + e), m_b' otherwise.
 
@@ -205,7 +203,7 @@ def hedge(row: Vector, cells: int, m: float, own: int) -> tuple[int, int, float,
     return high - 1, high, d, e
 
 
-@compilable
+@kernel
 def mean_when_said(row: Vector, cells: int, b: int, m: float) -> float:
     """p_b: the mean outcome when m_b was said, m_b if it never was."""
     count = row[cells + 2 * b + 1]

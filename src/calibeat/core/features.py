@@ -19,14 +19,12 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from calibeat._util.check import check_interval, check_start
-from calibeat._util.types import Vector
 
 from .fit import refit_scaling
-from .jit import compilable
-from .layout import SCORE_CLIP, D
 from .parts import LARGEST_EXPONENT, Expression, Features, Formula, clamped, odds, sigmoid_of
+from .subset import kernel
 
-RAW, PLATT, BETA, TEMPERATURE, HISTOGRAM = 0.0, 1.0, 2.0, 3.0, 4.0
+RAW, PLATT, BETA, TEMPERATURE, HISTOGRAM = 0, 1, 2, 3, 4
 
 # 1 - clip must differ from 1, or the logarithm of 1 - f is minus infinity again.
 SMALLEST_CLIP = 1e-15
@@ -45,9 +43,8 @@ class Scaling(Features):
         object.__setattr__(self, "start", check_start(f"{label} start", self.start, len(self.names)))
         object.__setattr__(self, "clip", check_interval(f"{label} clip", self.clip, SMALLEST_CLIP, 0.499))
 
-    def fill(self, spec: Vector) -> None:
-        super().fill(spec)
-        spec[D], spec[SCORE_CLIP] = self.dimension, self.clip
+    def numbers(self) -> dict[str, float]:
+        return {**super().numbers(), "d": self.dimension, "clip": self.clip}
 
     def initial(self) -> list[float]:
         return list(self.start)
@@ -104,7 +101,7 @@ class Platt(Scaling):
     start: Sequence[float] = (1.0, 0.0)
     clip: float = 1e-5
 
-    code: ClassVar[float] = PLATT
+    code: ClassVar[int] = PLATT
     names: ClassVar[tuple[str, ...]] = ("a", "b")
 
 
@@ -133,7 +130,7 @@ class Beta(Scaling):
     start: Sequence[float] = (1.0, -1.0, 0.0)
     clip: float = 1e-5
 
-    code: ClassVar[float] = BETA
+    code: ClassVar[int] = BETA
     names: ClassVar[tuple[str, ...]] = ("a", "b", "c")
 
     @property
@@ -169,12 +166,12 @@ class Temperature(Scaling):
     start: Sequence[float] = (1.0,)
     clip: float = 1e-5
 
-    code: ClassVar[float] = TEMPERATURE
+    code: ClassVar[int] = TEMPERATURE
     names: ClassVar[tuple[str, ...]] = ("a",)
 
 
-@compilable
-def features_of(kind: float, clip: float, score: float) -> tuple[float, float, float]:
+@kernel
+def features_of(kind: int, clip: float, score: float) -> tuple[float, float, float]:
     """Score -> x, padded with zeros to three numbers."""
     if kind == RAW or kind == HISTOGRAM:  # noqa: PLR1714, SIM109 - a tuple would be made for every event
         return score, 0.0, 0.0
@@ -190,7 +187,7 @@ def features_of(kind: float, clip: float, score: float) -> tuple[float, float, f
     return math.log(f / (1.0 - f)), 0.0, 0.0
 
 
-@compilable
-def logit_of(kind: float, x0: float, x1: float) -> float:
+@kernel
+def logit_of(kind: int, x0: float, x1: float) -> float:
     """The logit of the clipped score, from its features."""
     return x0 - x1 if kind == BETA else x0

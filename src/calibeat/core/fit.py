@@ -7,18 +7,17 @@ import math
 from calibeat._util.types import Vector
 
 from .algebra import Triple, project, solve, store_theta
-from .jit import compilable, rare_kernel
-from .layout import BALL, THETA, WINDOW, D
+from .layout import THETA, Spec
+from .subset import entry, kernel
 
-PLAIN_SECONDS = 20e-6  # of a fit as plain Python, for each event that it looks at (about)
 FLAT = 1e-290  # a Hessian below this is as good as zero: divisions by it overflow
 
 Derivatives = tuple[float, float, float, float, float, float, float, float, float]
 
 
-@rare_kernel
+@entry
 def fit(
-    d: float,
+    d: int,
     h0: Vector,
     h1: Vector,
     hy: Vector,
@@ -74,18 +73,9 @@ def fit(
     return t0, t1, t2
 
 
-@compilable
+@kernel
 def derivatives(
-    d: float,
-    h0: Vector,
-    h1: Vector,
-    hy: Vector,
-    weights: Vector,
-    first: int,
-    last: int,
-    t0: float,
-    t1: float,
-    t2: float,
+    d: int, h0: Vector, h1: Vector, hy: Vector, weights: Vector, first: int, last: int, t0: float, t1: float, t2: float
 ) -> Derivatives:
     """Gradient and packed Hessian of the log-loss at theta."""
     weighted = len(weights) > 0
@@ -94,14 +84,15 @@ def derivatives(
         x0 = h0[i]
         x1 = 1.0
         z = t0 * x0
-        if d == 3.0:
+        if d == 3:
             x1 = h1[i]
             z += t1 * x1 + t2
-        elif d == 2.0:
+        elif d == 2:
             z += t1
         # p = sigmoid(z) and q = 1 - p from one exponential, neither by a subtraction that loses its digits.
         w = math.exp(-abs(z))
-        p, q = (1.0 / (1.0 + w), w / (1.0 + w)) if z >= 0.0 else (w / (1.0 + w), 1.0 / (1.0 + w))
+        large, small = 1.0 / (1.0 + w), w / (1.0 + w)
+        p, q = (large, small) if z >= 0.0 else (small, large)
         e = p if hy[i] == 0.0 else -q
         h = p * q
         if weighted:
@@ -109,11 +100,11 @@ def derivatives(
             h *= weights[i]
         g0 += e * x0
         a00 += h * x0 * x0
-        if d > 1.0:
+        if d > 1:
             g1 += e * x1
             a01 += h * x0 * x1
             a11 += h * x1 * x1
-        if d > 2.0:
+        if d > 2:
             g2 += e
             a02 += h * x0
             a12 += h * x1
@@ -121,13 +112,13 @@ def derivatives(
     return g0, g1, g2, a00, a01, a02, a11, a12, a22
 
 
-@rare_kernel
-def refit_scaling(spec: Vector, row: Vector, h0: Vector, h1: Vector, hy: Vector, last: int) -> None:
+@entry
+def refit_scaling(spec: Spec, row: Vector, h0: Vector, h1: Vector, hy: Vector, last: int) -> None:
     """Fit theta to the history up to `last`, or to its last `window` events, from where it is."""
-    first = max(0, last - int(spec[WINDOW])) if spec[WINDOW] > 0.0 else 0
-    d = spec[D]
+    first = max(0, last - spec.window) if spec.window > 0 else 0
+    d = spec.d
     t0 = row[THETA]
-    t1 = row[THETA + 1] if d > 1.0 else 0.0
-    t2 = row[THETA + 2] if d > 2.0 else 0.0
-    t0, t1, t2 = fit(d, h0, h1, hy, hy[:0], first, last, t0, t1, t2, spec[BALL])
+    t1 = row[THETA + 1] if d > 1 else 0.0
+    t2 = row[THETA + 2] if d > 2 else 0.0
+    t0, t1, t2 = fit(d, h0, h1, hy, hy[:0], first, last, t0, t1, t2, spec.radius)
     store_theta(row, d, t0, t1, t2)

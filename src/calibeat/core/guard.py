@@ -29,9 +29,8 @@ from calibeat._util.types import Vector
 from calibeat.errors import InvalidInput
 
 from .calibeating import bin_of
-from .jit import compilable, large_kernel
-from .layout import GUARD_CELLS, SLACK, SPRING, STRICT
 from .parts import Part
+from .subset import kernel, large_kernel
 
 DELTA = 1e-6  # between the two points of a draw
 FLOOR = 1e-4  # of the wealths: whoever bets on the expert never loses all, so that every stretch has a bound
@@ -75,7 +74,7 @@ class Guard(Part):
     strict: int | None = None
 
     slot: ClassVar[str] = "guard"
-    code: ClassVar[float] = 1.0
+    code: ClassVar[int] = 1
     no_formula: ClassVar[str] = (
         "a map from score to forecast, got {}, whose Guard may draw its forecast at random - export the method without "
         "its guard"
@@ -98,13 +97,9 @@ class Guard(Part):
         """M = N = 1, and nothing in any bin."""
         return [1.0, 1.0, *[0.0] * (2 * self.cells)]
 
-    def fill(self, spec: Vector) -> None:
-        spec[GUARD_CELLS], spec[SLACK], spec[SPRING], spec[STRICT] = (
-            self.cells,
-            self.slack,
-            self.spring,
-            self.strict is not None,
-        )
+    def numbers(self) -> dict[str, float]:
+        strict = self.strict is not None
+        return {"guard_cells": float(self.cells), "slack": self.slack, "spring": self.spring, "strict": strict}
 
     def check(self, numbers: Sequence[float], n: float) -> None:
         """Raise `InvalidInput` unless its numbers in a row that has learnt n outcomes are possible."""
@@ -132,27 +127,27 @@ class Guard(Part):
         return forecast == (issued if self.strict is None else centre(issued, float(self.strict)))
 
 
-@compilable
+@kernel
 def clip_expert(p: float) -> float:
     """An expert inside [INSIDE, 1 - INSIDE]."""
     p = max(INSIDE, p)
     return min(1.0 - INSIDE, p)
 
 
-@compilable
+@kernel
 def arc_edge(k: float, cells: float) -> float:
     """The lower edge of cell k of equal arc: sin(pi k / 2 J)^2."""
     s = math.sin(0.5 * math.pi * k / cells)
     return s * s
 
 
-@compilable
+@kernel
 def guard_edge(k: float, cells: float, strict: bool) -> float:
     """The lower edge of bin k."""
     return arc_edge(k, cells) if strict else k / cells
 
 
-@compilable
+@kernel
 def guard_bin(q: float, cells: float, strict: bool) -> int:
     """The bin of q: even bins as everywhere, or cells of equal arc."""
     if not strict:
@@ -167,7 +162,7 @@ def guard_bin(q: float, cells: float, strict: bool) -> int:
     return k
 
 
-@compilable
+@kernel
 def debt(row: Vector, at: int, b: int, slack: float) -> float:
     """D_b, the part of S_b outside the dead zone."""
     s = row[at + SUMS + 2 * b]
@@ -179,13 +174,13 @@ def debt(row: Vector, at: int, b: int, slack: float) -> float:
     return 0.0
 
 
-@compilable
+@kernel
 def pull(d: float, p: float, q: float, m: float, n: float) -> float:
     """h(q), what an outcome 1 instead of 0 adds to half the potential; m = lam M and n = lam N."""
     return d - (q - p) * (m / (q * (1.0 - q)) + n)
 
 
-@compilable
+@kernel
 def balance(d: float, p: float, m: float, n: float, low: float, high: float) -> float:
     """The q between low and high where h comes down through zero.
 
@@ -253,14 +248,14 @@ def guard(
     return q, q, 1.0
 
 
-@compilable
+@kernel
 def centre(q: float, cells: float) -> float:
     """The centre of the cell of equal arc that q lies in: what a strict guard issues."""
     b = guard_bin(q, cells, True)
     return 0.5 * (arc_edge(float(b), cells) + arc_edge(b + 1.0, cells))
 
 
-@compilable
+@kernel
 def guard_step(row: Vector, at: int, cells: float, strict: bool, p: float, q: float, y: float) -> None:
     """Learn outcome y of an event where the expert said p and the guard q (of a strict guard: before rounding)."""
     b = at + SUMS + 2 * guard_bin(q, cells, strict)

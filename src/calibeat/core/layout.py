@@ -1,10 +1,12 @@
 """Where each number stands: in the row of a stream, and in the spec of a method.
 
 A row is [t, n, parameters..., cells..., guard..., evidence, tail]; `Method` fixes its width. A spec is the method as a
-vector of float64, which is what the kernels read; each part fills in its own numbers (`Part.fill`).
+struct of named numbers, which is what the kernels read.
 """
 
 from __future__ import annotations
+
+from typing import NamedTuple
 
 # ---- the row -----------------------------------------------------------------------------------------------------
 T = 0  # forecasts made when the row last moved
@@ -20,22 +22,43 @@ OPS_A, OPS_B, OPS_MATRIX = THETA + 42, THETA + 43, THETA + 44  # as `ons_step` l
 STALENESS, TEMPER = THETA + 47, THETA + 48  # nats that stale weights have cost; the temper in force
 MEAN_LAG = THETA + 49  # of the last 1000 outcomes, in outcomes
 
-# The horizon lane is the end of the row, where it is in nobody's way while no outcome is late. From spec[HORIZON] on:
+# The horizon lane is the end of the row, where it is in nobody's way while no outcome is late. From `Spec.horizon` on:
 HORIZON_WEIGHT = 0  # 0 while no outcome was ever late
 HORIZON_THETA = 1  # 7 numbers
 HORIZON_COVARIANCE = 8  # 28 numbers, the upper triangle by rows
 HORIZON_WIDTH = 36
 
 # ---- the spec ----------------------------------------------------------------------------------------------------
-FEATURES, D, SCORE_CLIP, HISTOGRAM_BINS = 0, 1, 2, 3
-LEARNER = 4
-GAIN, BALL = 5, 6  # ONS: 1/gamma, R.  OGD: D/G, R.  AIOLI: 1/(1 + B R_x).  Refits: R
-AFTER, EVERY, WINDOW = 7, 8, 9  # refits: T_cal, W (0 = once), window (0 = all)
-CALIBEATER, BINS, GROUPS, PRIOR, OWN, CELLS = 10, 11, 12, 13, 14, 15  # OWN: hedging tries the expert's bin first
-CONTROL = 16  # of the spline
-RECEIPT, EVIDENCE = 17, 18  # the width of a receipt (0: none is needed), where the evidence stands in the row
-MIXES, DRAWS = 19, 20  # whether the receipt is that of a mixture; whether forecasts may be drawn
-GUARD, GUARD_CELLS, SLACK, SPRING, STRICT = 21, 22, 23, 24, 25  # where the guard stands in the row (0: there is none)
-GUARD_RECEIPT = 26  # where its two numbers stand in the receipt
-HORIZON = 27  # where the horizon lane begins in the row, 0 if there is none
-SPEC_WIDTH = 28
+
+
+class Spec(NamedTuple):
+    """A method as the kernels read it. Each part says its own numbers (`Part.numbers`); 0 where a part is not there."""
+
+    features: int = 0
+    d: int = 0  # parameters
+    clip: float = 0.0  # of the score
+    histogram_bins: int = 0
+    learner: int = 0
+    gain: float = 0.0  # ONS: 1/gamma.  OGD: D/G.  AIOLI: 1/(1 + B R_x)
+    radius: float = 0.0  # of the ball: R
+    after: float = 0.0  # refits: T_cal, W (0: once), window (0: all)
+    every: float = 0.0
+    window: int = 0
+    calibeater: int = 0
+    bins: float = 10.0
+    groups: float = 0.0  # bins of the expert, for hedging
+    prior: float = 0.0
+    own: bool = False  # whether hedging tries the expert's bin first
+    cells: int = 0  # where the calibeater stands in the row
+    control: float = 0.0  # of the spline
+    receipt: int = 0  # the width of a receipt; 0: none is needed
+    evidence: int = 0  # where the evidence stands in the row
+    mixes: bool = False  # whether the receipt is that of a mixture
+    draws: bool = False  # whether forecasts may be drawn
+    guard: int = 0  # where the guard stands in the row; 0: there is none
+    guard_cells: float = 0.0
+    slack: float = 0.0
+    spring: float = 0.0
+    strict: bool = False
+    guard_receipt: int = 0  # where its two numbers stand in the receipt
+    horizon: int = 0  # where the horizon lane begins in the row; 0: there is none

@@ -19,11 +19,11 @@ from calibeat.errors import InvalidInput
 
 from .algebra import ROUNDING, matrix, project, scaled_identity, solve, store_theta, theta_dot
 from .features import Scaling
-from .jit import compilable
-from .layout import BALL, GAIN, THETA
+from .layout import THETA
 from .parts import Columns, Features, Learner
+from .subset import kernel
 
-NONE, ONS_STEP, OGD_STEP, AIOLI_STEP, REFIT, LANES = 0.0, 1.0, 2.0, 3.0, 4.0, 5.0
+NONE, ONS_STEP, OGD_STEP, AIOLI_STEP, REFIT, LANES = 0, 1, 2, 3, 4, 5
 
 
 class BoundLearner(Learner):
@@ -86,7 +86,7 @@ class ONS(BoundLearner):
     rho: float = 100.0
     radius: float = 100.0
 
-    code: ClassVar[float] = ONS_STEP
+    code: ClassVar[int] = ONS_STEP
 
     def __post_init__(self) -> None:
         for name in ("gamma", "rho", "radius"):
@@ -110,9 +110,8 @@ class ONS(BoundLearner):
     def initial(self, features: Features) -> list[float]:
         return [*features.initial(), *scaled_identity(features.dimension, self.rho)]
 
-    def fill(self, spec: Vector) -> None:
-        super().fill(spec)
-        spec[GAIN], spec[BALL] = 1.0 / self.gamma, self.radius
+    def numbers(self) -> dict[str, float]:
+        return {**super().numbers(), "gain": 1.0 / self.gamma, "radius": self.radius}
 
     def check(self, row: Sequence[float], features: Features, n: float) -> None:  # noqa: ARG002 - one signature
         check_diagonal(row, features.dimension)
@@ -148,15 +147,14 @@ class OGD(BoundLearner):
     diameter: float = 4.0
     gradient: float = 5.0
 
-    code: ClassVar[float] = OGD_STEP
+    code: ClassVar[int] = OGD_STEP
 
     def __post_init__(self) -> None:
         for name in ("radius", "diameter", "gradient"):
             object.__setattr__(self, name, check_scale(f"OGD {name}", getattr(self, name)))
 
-    def fill(self, spec: Vector) -> None:
-        super().fill(spec)
-        spec[GAIN], spec[BALL] = self.diameter / self.gradient, self.radius
+    def numbers(self) -> dict[str, float]:
+        return {**super().numbers(), "gain": self.diameter / self.gradient, "radius": self.radius}
 
 
 @dataclass(frozen=True)
@@ -193,7 +191,7 @@ class AIOLI(Learner):
     radius: float = 1.0
     bound: float = 10.0
 
-    code: ClassVar[float] = AIOLI_STEP
+    code: ClassVar[int] = AIOLI_STEP
     no_formula: ClassVar[str] = "a formula, got {}, whose AIOLI solves an equation for every score"
 
     def __post_init__(self) -> None:
@@ -215,9 +213,8 @@ class AIOLI(Learner):
         d = features.dimension
         return [*[0.0] * d, *scaled_identity(d, 2.0 * self.lam)]
 
-    def fill(self, spec: Vector) -> None:
-        super().fill(spec)
-        spec[GAIN] = 1.0 / (1.0 + self.radius * self.bound)
+    def numbers(self) -> dict[str, float]:
+        return {**super().numbers(), "gain": 1.0 / (1.0 + self.radius * self.bound)}
 
     def check(self, row: Sequence[float], features: Features, n: float) -> None:  # noqa: ARG002 - one signature
         check_diagonal(row, features.dimension)
@@ -238,9 +235,9 @@ class AIOLI(Learner):
 # ---- one step of each learner ------------------------------------------------------------------------------------
 
 
-@compilable
+@kernel
 def ons_step(
-    row: Vector, at: int, d: float, x0: float, x1: float, x2: float, error: float, gain: float, radius: float
+    row: Vector, at: int, d: int, x0: float, x1: float, x2: float, error: float, gain: float, radius: float
 ) -> None:
     """g = error x;  A += g g';  theta = projection of theta - gain A^-1 g,  gain = 1/gamma.
 
@@ -248,12 +245,12 @@ def ons_step(
     """
     g0, g1, g2 = error * x0, error * x1, error * x2
     t1 = t2 = a01 = a02 = a11 = a12 = a22 = 0.0
-    if d == 2.0:
+    if d == 2:
         t0, t1 = row[at], row[at + 1]
         row[at + 2] = a00 = row[at + 2] + g0 * g0
         row[at + 3] = a01 = row[at + 3] + g0 * g1
         row[at + 4] = a11 = row[at + 4] + g1 * g1
-    elif d == 3.0:
+    elif d == 3:
         t0, t1, t2 = row[at], row[at + 1], row[at + 2]
         row[at + 3] = a00 = row[at + 3] + g0 * g0
         row[at + 4] = a01 = row[at + 4] + g0 * g1
@@ -269,26 +266,26 @@ def ons_step(
     if t0 * t0 + t1 * t1 + t2 * t2 > radius * radius:
         t0, t1, t2 = project(d, a00, a01, a02, a11, a12, a22, t0, t1, t2, radius)
     row[at] = t0
-    if d > 1.0:
+    if d > 1:
         row[at + 1] = t1
-        if d > 2.0:
+        if d > 2:
             row[at + 2] = t2
 
 
-@compilable
-def ogd_step(row: Vector, d: float, x0: float, x1: float, x2: float, error: float, step: float, radius: float) -> None:
+@kernel
+def ogd_step(row: Vector, d: int, x0: float, x1: float, x2: float, error: float, step: float, radius: float) -> None:
     """theta = projection on the Euclidean ball of theta - step error x."""
     t0 = row[THETA] - step * (error * x0)
-    t1 = row[THETA + 1] - step * (error * x1) if d > 1.0 else 0.0
-    t2 = row[THETA + 2] - step * (error * x2) if d > 2.0 else 0.0
+    t1 = row[THETA + 1] - step * (error * x1) if d > 1 else 0.0
+    t2 = row[THETA + 2] - step * (error * x2) if d > 2 else 0.0
     norm = math.sqrt(t0 * t0 + t1 * t1 + t2 * t2)
     if norm > radius:
         t0, t1, t2 = t0 * (radius / norm), t1 * (radius / norm), t2 * (radius / norm)
     store_theta(row, d, t0, t1, t2)
 
 
-@compilable
-def aioli_logit(row: Vector, d: float, x0: float, x1: float, x2: float) -> float:
+@kernel
+def aioli_logit(row: Vector, d: int, x0: float, x1: float, x2: float) -> float:
     """The root of z = u - v tanh(z/2), u = -x' Q^-1 c, v = x' Q^-1 x."""
     q00, q01, q02, q11, q12, q22 = matrix(row, d)
     w0, w1, w2 = solve(d, q00, q01, q02, q11, q12, q22, x0, x1, x2)
@@ -306,20 +303,20 @@ def aioli_logit(row: Vector, d: float, x0: float, x1: float, x2: float) -> float
     return z
 
 
-@compilable
+@kernel
 def aioli_step(
-    row: Vector, d: float, x0: float, x1: float, x2: float, p: float, z: float, y: float, share: float
+    row: Vector, d: int, x0: float, x1: float, x2: float, p: float, z: float, y: float, share: float
 ) -> None:
     """h = p (1 - p) share, share = 1/(1 + B R_x);  Q += h x x';  c += (p - y - h z) x."""
     h = p * (1.0 - p) * share
     k = p - y - h * z
     row[THETA] += k * x0
-    if d == 2.0:
+    if d == 2:
         row[THETA + 1] += k * x1
         row[THETA + 2] += h * x0 * x0
         row[THETA + 3] += h * x0 * x1
         row[THETA + 4] += h * x1 * x1
-    elif d == 3.0:
+    elif d == 3:
         row[THETA + 1] += k * x1
         row[THETA + 2] += k * x2
         row[THETA + 3] += h * x0 * x0
@@ -332,12 +329,12 @@ def aioli_step(
         row[THETA + 1] += h * x0 * x0
 
 
-@compilable
-def aioli_start(d: float, pool: Vector, row: Vector) -> None:
+@kernel
+def aioli_start(d: int, pool: Vector, row: Vector) -> None:
     """theta_start, where theta is -Q^-1 c: the c that gives the pool's parameters with the Q = scale I of a new row."""
     a00, a01, a02, a11, a12, a22 = matrix(pool, d)
-    c1 = pool[THETA + 1] if d > 1.0 else 0.0
-    c2 = pool[THETA + 2] if d > 2.0 else 0.0
+    c1 = pool[THETA + 1] if d > 1 else 0.0
+    c2 = pool[THETA + 2] if d > 2 else 0.0
     w0, w1, w2 = solve(d, a00, a01, a02, a11, a12, a22, pool[THETA], c1, c2)
-    scale = row[THETA + int(d)]
+    scale = row[THETA + d]
     store_theta(row, d, scale * w0, scale * w1, scale * w2)

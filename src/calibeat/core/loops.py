@@ -1,44 +1,86 @@
 """The event loops of every host, over (rows, slots): a calibrator has one row, a bank and a backtest have many.
 
-``rows`` holds rows of ``stride`` numbers one behind the other, and ``slots`` says which row an event belongs to; with
-no slots (length 0) all events belong to row 0. Where there are slots and ``stats`` is not 0, the six numbers of `stats`
-stand at that place of each row. Only events of slots from ``first`` to ``last - 1`` are played: the others belong to
-another thread.
-
 A loop goes on from ``place`` and leaves there how far it came. It returns True where a refit is due: the host refits
-and calls again. ``t`` forecasts were made before the batch, in all streams.
+and calls again.
 
-Each loop is written once and compiled three times into its kernel: for slots, for one row of a small method (`kernel`),
-and for one row of any method. What differs are constants, so a method that does little pays for none of the others:
-with one instance for all, BM took 1.7 times as long and TOBS an eighth longer.
+Each loop is written once and compiled several times, for many rows or one, and for the methods that most people use.
+What differs are constants, so a method that does little pays for none of the others.
 """
 
 from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
 
 import numpy as np
 
 from calibeat._util.types import Ints, Slots, Vector
 
-from .jit import compilable
-from .kernel import ask, ask_again, is_small, play, predict, remember, settle
-from .layout import DRAWS, LEARNER, RECEIPT, N
-from .learners import REFIT
-from .prefetch import prefetch
+from .calibeating import SPLINE
+from .features import BETA, PLATT
+from .kernel import Past, ask, ask_again, play, remember, settle
+from .layout import N, Spec
+from .learners import LANES, ONS_STEP, REFIT
+from .receipt import LANE, MOST_RECEIPT
 from .stats import EVENTS, LAST, STATS, add_losses
+from .subset import entry, kernel, loop, prefetch, scratch
 
-Stream = tuple[Vector, Vector, int, Slots, int, int, int, float]
-Batch = tuple[Vector, Vector, Vector, Vector, Vector, Vector, Vector, Vector, int, Ints, int]
-Late = tuple[int, Ints, Ints, Ints, int]
-
-LINE = 8  # numbers in a cache line
+CACHE_LINE = 8  # numbers
 AHEAD = 6  # how many events before its turn a row is asked for
 MOST_FETCHED = 160  # numbers of a row: of a longer one (HOPS) an event needs only a part
 
+PIECE = 65_536  # events that a host plays before it looks for signals: some ten milliseconds
 EVENT, ARRIVED = 0, 1  # of `place`: the next event, and how many outcomes of `order` have been learnt
+
+
+class Streams(NamedTuple):
+    """Rows of `stride` numbers one behind the other. `slots` says which row an event belongs to.
+
+    Without slots all events belong to row 0. With slots, and if `stats` is not 0, the six numbers of `stats` stand at
+    that place of each row. Only events of slots from `first` to `last - 1` are played: the others belong to another
+    thread. `t` forecasts were made before the batch, in all streams.
+    """
+
+    rows: Vector
+    stride: int
+    slots: Slots
+    first: int
+    last: int
+    stats: int
+    t: float
+
+
+class Batch(NamedTuple):
+    """The events, the draws that they may need, and where their forecasts and their late receipts go.
+
+    Where there is room, `still` gets what the lane of AUTO that never moves says.
+    """
+
+    scores: Vector
+    outcomes: Vector
+    u: Vector
+    forecasts: Vector
+    still: Vector
+    receipts: Vector
+
+
+class Late(NamedTuple):
+    """When outcomes arrive: outcome i, also of an event before `begin`, is learnt just before prediction due[i].
+
+    `order` sorts the outcomes that arrive by (due, i); `cells` are the cells that were played. A stream of a slot below
+    `raw_below` forecasts the raw score until it has learnt its first outcome.
+    """
+
+    begin: int
+    cells: Ints
+    due: Ints
+    order: Ints
+    raw_below: int
+
 
 NO_SLOTS: Slots = np.empty(0, dtype=np.int32)
 NO_LANE: Vector = np.empty(0)
-NO_HISTORY: tuple[Vector, Vector, Vector, int] = np.empty(0), np.empty(0), np.empty(0), 0
+NO_PAST = Past(np.empty(0), np.empty(0), np.empty(0), 0)
 
 
 def receipts_under_way(due: Ints, order: Ints, events: int) -> int:
@@ -50,204 +92,189 @@ def receipts_under_way(due: Ints, order: Ints, events: int) -> int:
     return min(max(1, int((due[order] - order).max(initial=1))), events)
 
 
+def one_stream(row: Vector, events: int) -> Streams:
+    """The row of a calibrator that has made so many forecasts."""
+    return Streams(row, len(row), NO_SLOTS, 0, 1, 0, float(events))
+
+
+def run_batch(spec: Spec, streams: Streams, batch: Batch, past: Past, late: Late | None, place: Ints, end: int) -> bool:
+    """`run`, or `run_late` where outcomes are late."""
+    if late is None:
+        return run(spec, streams, batch, past, place, end)
+    return run_late(spec, streams, batch, past, late, place, end)
+
+
 def place_before(event: int = 0) -> Ints:
     """The place of a loop that has not begun: the first event to play."""
     return np.array([event, 0])
 
 
-@compilable
+def pieces(events: int, classes: int = 1) -> Iterator[slice]:
+    """The parts of a batch. A host plays them one after another: between two of them a signal is heard.
+
+    >>> list(pieces(100_000))
+    [slice(0, 65536, None), slice(65536, 100000, None)]
+    """
+    size = max(1, PIECE // classes)
+    for first in range(0, events, size):
+        yield slice(first, min(events, first + size))
+
+
+@kernel
 def fetch_row(rows: Vector, stride: int, slot: int) -> None:
     """Have a row brought near before it is needed."""
     begin = slot * stride
-    for at in range(begin, begin + min(stride, MOST_FETCHED), LINE):
-        prefetch(rows, at)
+    for line in range(min(stride, MOST_FETCHED) // CACHE_LINE + 1):
+        prefetch(rows, begin + line * CACHE_LINE)
     prefetch(rows, begin + stride - STATS)
     prefetch(rows, begin + stride - 1)
 
 
-@compilable
-def run(
-    spec: Vector,
-    rows: Vector,
-    stride: int,
-    slots: Slots,
-    first: int,
-    last: int,
-    stats: int,
-    t: float,
-    scores: Vector,
-    outcomes: Vector,
-    u: Vector,
-    forecasts: Vector,
-    receipt: Vector,
-    h0: Vector,
-    h1: Vector,
-    hy: Vector,
-    dropped: int,
-    place: Ints,
-    end: int,
-) -> bool:
+@kernel
+def is_auto(spec: Spec) -> bool:
+    """Whether the method is AUTO."""
+    plain = spec.guard == 0 and spec.control == 0.0
+    return spec.features == BETA and spec.learner == LANES and spec.calibeater == SPLINE and plain
+
+
+@kernel
+def as_auto(spec: Spec) -> Spec:
+    """The same spec with what makes it AUTO as constants, so that the compiler leaves out all else."""
+    parts = spec._replace(features=BETA, d=3, learner=LANES, calibeater=SPLINE)
+    return parts._replace(mixes=True, draws=False, guard=0, control=0.0)
+
+
+@loop
+def run(spec: Spec, streams: Streams, batch: Batch, past: Past, place: Ints, end: int) -> bool:
     """Predict, then learn, event after event up to `end`; an outcome that is NaN is not learnt."""
-    stream = spec, rows, stride, slots, first, last, stats, t
-    batch = scores, outcomes, u, forecasts, receipt, h0, h1, hy, dropped, place, end
-    if len(slots) > 0:
-        return event_loop(stream, batch, True, False)
-    if is_small(spec):
-        return event_loop(stream, batch, False, True)
-    return event_loop(stream, batch, False, False)
+    if len(streams.slots) > 0:
+        return event_loop(spec, streams, batch, past, place, end, True)
+    if is_auto(spec):
+        return event_loop(as_auto(spec), streams, batch, past, place, end, False)
+    if spec.receipt > 0:
+        return event_loop(spec, streams, batch, past, place, end, False)
+    small = spec._replace(receipt=0, mixes=False, guard=0)
+    if spec.features == PLATT and spec.learner == ONS_STEP:
+        ops = small._replace(features=PLATT, d=2, learner=ONS_STEP)
+        return event_loop(ops, streams, batch, past, place, end, False)
+    return event_loop(small, streams, batch, past, place, end, False)
 
 
-@compilable
-def event_loop(stream: Stream, batch: Batch, many: bool, small: bool) -> bool:
-    """The loop of `run`, for slots or one row (`many`), for a small method or any: `run` passes both as constants."""
-    spec, rows, stride, slots, first, last, stats, t = stream
-    scores, outcomes, u, forecasts, receipt, h0, h1, hy, dropped, place, end = batch
-    if not many:
-        stats = 0
-    draws, refits = spec[DRAWS] == 1.0, spec[LEARNER] == REFIT
-    slot = 0
+@kernel
+def event_loop(spec: Spec, streams: Streams, batch: Batch, past: Past, place: Ints, end: int, many: bool) -> bool:
+    """The loop of `run`, for slots or one row (`many`)."""
+    stats = streams.stats if many else 0
+    row = streams.rows
+    receipt = scratch(MOST_RECEIPT)  # the compiler knows that nothing else can see it
     for i in range(place[EVENT], end):
         if many:
-            ahead = slots[i + AHEAD] if i + AHEAD < end else -1
-            if first <= ahead < last:
-                fetch_row(rows, stride, ahead)
-            slot = slots[i]
-            if not first <= slot < last:
+            ahead = streams.slots[i + AHEAD] if i + AHEAD < end else -1
+            if streams.first <= ahead < streams.last:
+                fetch_row(streams.rows, streams.stride, ahead)
+            slot = streams.slots[i]
+            if not streams.first <= slot < streams.last:
                 continue
-        row = rows[slot * stride : (slot + 1) * stride]
-        score, y, now = scores[i], outcomes[i], t + i + 1.0
-        x0, x1, x2, p, z = ask(spec, row, score, receipt, 0, small)
-        forecast, cell, _, _, _, _ = play(spec, row, p, x0, x1, u[i] if draws else 0.0, receipt, 0, small)
-        forecasts[i] = forecast
+            row = streams.rows[slot * streams.stride : (slot + 1) * streams.stride]
+        score, y, now = batch.scores[i], batch.outcomes[i], streams.t + i + 1.0
+        asked = ask(spec, row, score, receipt)
+        played = play(spec, row, asked, batch.u[i] if spec.draws else 0.0, receipt)
+        batch.forecasts[i] = played.forecast
+        if i < len(batch.still):
+            batch.still[i] = receipt[LANE]
         if stats > 0:
             row[stats + LAST] = now
             row[stats + EVENTS] += 1.0
             now = row[stats + EVENTS]
         if y == y:  # noqa: PLR0124 - not NaN
-            settle(spec, row, now, x0, x1, x2, p, z, cell, y, receipt, 0, small)
+            settle(spec, row, now, asked, played.cell, y, receipt)
             if stats > 0:
-                add_losses(row, stats, score, forecast, y)
-            if refits and remember(spec, row, x0, x1, y, h0, h1, hy, dropped):
+                add_losses(row, stats, score, played.forecast, y)
+            if spec.learner == REFIT and remember(spec, row, asked, y, past):
                 place[EVENT] = i + 1
                 return True
     place[EVENT] = end
     return False
 
 
-@compilable
-def run_late(
-    spec: Vector,
-    rows: Vector,
-    stride: int,
-    slots: Slots,
-    first: int,
-    last: int,
-    stats: int,
-    t: float,
-    scores: Vector,
-    outcomes: Vector,
-    u: Vector,
-    forecasts: Vector,
-    receipts: Vector,
-    h0: Vector,
-    h1: Vector,
-    hy: Vector,
-    dropped: int,
-    place: Ints,
-    end: int,
-    begin: int,
-    cells: Ints,
-    due: Ints,
-    order: Ints,
-    raw_below: int,
-) -> bool:
-    """Predict the events from `begin` on; outcome i, also of an event before `begin`, is learnt just before
-    prediction due[i]. `order` sorts the outcomes that arrive by (due, i); `cells` are the cells that were played. A
-    stream of a slot below `raw_below` forecasts the raw score until it has learnt its first outcome.
+@loop
+def run_late(spec: Spec, streams: Streams, batch: Batch, past: Past, late: Late, place: Ints, end: int) -> bool:
+    """Predict the events from `late.begin` on, and learn outcomes when they arrive.
 
-    Where `receipts` has room for fewer than all events, it is a ring: event i has place i modulo that room, which must
-    be at least the longest delay."""
-    stream = spec, rows, stride, slots, first, last, stats, t
-    batch = scores, outcomes, u, forecasts, receipts, h0, h1, hy, dropped, place, end
-    late = begin, cells, due, order, raw_below
-    if len(slots) > 0:
-        return late_loop(stream, batch, late, True, False)
-    if is_small(spec):
-        return late_loop(stream, batch, late, False, True)
-    return late_loop(stream, batch, late, False, False)
+    Where `batch.receipts` has room for fewer than all events, it is a ring: event i has place i modulo that room, which
+    must be at least the longest delay.
+    """
+    if len(streams.slots) > 0:
+        return late_loop(spec, streams, batch, past, late, place, end, True)
+    if is_auto(spec):
+        return late_loop(as_auto(spec), streams, batch, past, late, place, end, False)
+    if spec.receipt > 0:
+        return late_loop(spec, streams, batch, past, late, place, end, False)
+    small = spec._replace(receipt=0, mixes=False, guard=0)
+    return late_loop(small, streams, batch, past, late, place, end, False)
 
 
-@compilable
+@kernel
 def late_loop(  # noqa: C901 - one loop for all hosts
-    stream: Stream, batch: Batch, late: Late, many: bool, small: bool
+    spec: Spec, streams: Streams, batch: Batch, past: Past, late: Late, place: Ints, end: int, many: bool
 ) -> bool:
     """The loop of `run_late`, in the same way."""
-    spec, rows, stride, slots, first, last, stats, t = stream
-    scores, outcomes, u, forecasts, receipts, h0, h1, hy, dropped, place, end = batch
-    begin, cells, due, order, raw_below = late
-    if not many:
-        stats = 0
-    draws, refits, width = spec[DRAWS] == 1.0, spec[LEARNER] == REFIT, 0 if small else int(spec[RECEIPT])
-    room = len(receipts) // width if width > 0 else len(scores)
-    ring = room < len(scores)
+    stats = streams.stats if many else 0
+    width, events = spec.receipt, len(batch.scores)
+    room = len(batch.receipts) // width if width > 0 else events
+    ring = room < events
+    row = streams.rows
     arrived = place[ARRIVED]
     slot = 0
     for i in range(place[EVENT], end):
-        while arrived < len(order) and due[order[arrived]] <= i:
-            j = order[arrived]
+        while arrived < len(late.order) and late.due[late.order[arrived]] <= i:
+            j = late.order[arrived]
             arrived += 1
             if many:
-                slot = slots[j]
-                if not first <= slot < last:
+                slot = streams.slots[j]
+                if not streams.first <= slot < streams.last:
                     continue
-            row = rows[slot * stride : (slot + 1) * stride]
-            score, y, now = scores[j], outcomes[j], t + (i - begin)
+                row = streams.rows[slot * streams.stride : (slot + 1) * streams.stride]
+            score, y, now = batch.scores[j], batch.outcomes[j], streams.t + (i - late.begin)
             if stats > 0:
                 now = row[stats + EVENTS]
-                add_losses(row, stats, score, forecasts[j], y)
+                add_losses(row, stats, score, batch.forecasts[j], y)
             at = (j % room if ring else j) * width
-            x0, x1, x2, p, z = ask_again(spec, row, score)
-            settle(spec, row, now, x0, x1, x2, p, z, cells[j], y, receipts, at, small)
-            if refits and remember(spec, row, x0, x1, y, h0, h1, hy, dropped):
+            asked = ask_again(spec, row, score)
+            settle(spec, row, now, asked, late.cells[j], y, batch.receipts[at : at + width])
+            if spec.learner == REFIT and remember(spec, row, asked, y, past):
                 place[EVENT], place[ARRIVED] = i, arrived
                 return True
-        if i == len(scores):  # one step behind the last event: only what arrives there is learnt
+        if i == events:  # one step behind the last event: only what arrives there is learnt
             break
         if many:
-            slot = slots[i]
-            if not first <= slot < last:
+            slot = streams.slots[i]
+            if not streams.first <= slot < streams.last:
                 continue
-        row = rows[slot * stride : (slot + 1) * stride]
+            row = streams.rows[slot * streams.stride : (slot + 1) * streams.stride]
         at = (i % room if ring else i) * width
-        x0, x1, _, p, _ = ask(spec, row, scores[i], receipts, at, small)
-        draw = u[i - begin] if draws else 0.0
-        forecasts[i], cells[i], _, _, _, _ = play(spec, row, p, x0, x1, draw, receipts, at, small)
-        if slot < raw_below and row[N] == 0.0:
-            forecasts[i] = scores[i]
+        receipt = batch.receipts[at : at + width]
+        asked = ask(spec, row, batch.scores[i], receipt)
+        played = play(spec, row, asked, batch.u[i - late.begin] if spec.draws else 0.0, receipt)
+        batch.forecasts[i], late.cells[i] = played.forecast, played.cell
+        if i < len(batch.still):
+            batch.still[i] = receipt[LANE]
+        if slot < late.raw_below and row[N] == 0.0:
+            batch.forecasts[i] = batch.scores[i]
         if stats > 0:
             row[stats + EVENTS] += 1.0
-            row[stats + LAST] = t + (i - begin) + 1.0
+            row[stats + LAST] = streams.t + (i - late.begin) + 1.0
     place[EVENT], place[ARRIVED] = end, arrived
     return False
 
 
-@compilable
-def predict_many(
-    spec: Vector,
-    rows: Vector,
-    stride: int,
-    fresh: Vector,
-    slots: Slots,
-    scores: Vector,
-    u: Vector,
-    forecasts: Vector,
-    receipt: Vector,
-) -> None:
+@entry
+def predict_many(spec: Spec, streams: Streams, fresh: Vector, scores: Vector, u: Vector, forecasts: Vector) -> None:
     """Forecast each score from the row of its slot, or from the fresh row where that is negative."""
-    draws, many = spec[DRAWS] == 1.0, len(slots) > 0
-    slot = 0
+    row = streams.rows
+    receipt = scratch(MOST_RECEIPT)
     for i in range(len(scores)):
-        if many:
-            slot = slots[i]
-        row = rows[slot * stride : (slot + 1) * stride] if slot >= 0 else fresh
-        forecasts[i] = predict(spec, row, scores[i], u[i] if draws else 0.0, receipt, 0)[0]
+        if len(streams.slots) > 0:
+            slot = streams.slots[i]
+            row = streams.rows[slot * streams.stride : (slot + 1) * streams.stride] if slot >= 0 else fresh
+        asked = ask(spec, row, scores[i], receipt)
+        forecasts[i] = play(spec, row, asked, u[i] if spec.draws else 0.0, receipt).forecast

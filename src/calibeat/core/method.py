@@ -16,28 +16,11 @@ from calibeat._util.types import Vector
 from calibeat.errors import InvalidInput, UnknownMethod
 
 from .auto import EPS, LARGEST, Lanes
-from .calibeating import DEFAULT_BINS, KEEP, Hedging, Tracking
-from .features import RAW, Beta, Platt, Scaling
+from .calibeating import Hedging, Tracking
+from .features import Beta, Platt, Scaling
 from .guard import Guard, clip_expert
-from .layout import (
-    BINS,
-    CALIBEATER,
-    CELLS,
-    DRAWS,
-    EVIDENCE,
-    FEATURES,
-    GUARD,
-    GUARD_RECEIPT,
-    HORIZON,
-    LEARNER,
-    MIXES,
-    RECEIPT,
-    SPEC_WIDTH,
-    THETA,
-    N,
-    T,
-)
-from .learners import NONE, ONS
+from .layout import THETA, N, Spec, T
+from .learners import ONS
 from .parts import PARTS, Calibeater, Columns, Features, Learner, Part
 from .receipt import FORECAST, GUARD_RECEIPT_WIDTH, HORIZON_LANE, RECEIPT_WIDTH, SCORE, SEEN
 from .refit import FTL, Fixed, Histogram
@@ -159,23 +142,23 @@ class Method:
         return self.features.initial() if self.learner is None else self.learner.initial(self.features)
 
     @cached_property
-    def spec(self) -> Vector:
-        """The method as the kernels read it (indices: `calibeat.core.layout`)."""
-        spec = np.zeros(SPEC_WIDTH)
-        spec[[FEATURES, LEARNER, CALIBEATER, BINS]] = RAW, NONE, KEEP, DEFAULT_BINS  # for parts that are not there
+    def spec(self) -> Spec:
+        """The method as the kernels read it."""
+        numbers: dict[str, Any] = {}
         for part in self.parts:
-            part.fill(spec)
-        spec[CELLS] = THETA + len(self._initial_parameters())
-        spec[RECEIPT] = self.receipt_width
+            numbers.update(part.numbers())
         end = self.width - len(self._tail)
-        spec[EVIDENCE] = end - 2
-        spec[HORIZON] = end if self._tail else 0
-        spec[MIXES], spec[DRAWS] = self.mixes, self.draws
+        numbers.update(
+            cells=THETA + len(self._initial_parameters()),
+            receipt=self.receipt_width,
+            evidence=end - 2,
+            horizon=end if self._tail else 0,
+            mixes=self.mixes,
+            draws=self.draws,
+        )
         if self.guard is not None:
-            spec[GUARD] = self._guard_at
-            spec[GUARD_RECEIPT] = RECEIPT_WIDTH * self.mixes
-        spec.flags.writeable = False
-        return spec
+            numbers.update(guard=self._guard_at, guard_receipt=RECEIPT_WIDTH * self.mixes)
+        return Spec(**numbers)
 
     # ---- what comes from outside ----------------------------------------------------------------------------------
 
@@ -189,7 +172,7 @@ class Method:
         t, n = row[T], row[N]
         if not (0 <= n <= t <= events and n == int(n) and t == int(t)):
             raise InvalidInput(f"row must count outcomes in whole numbers up to {events} events, got {n!r} of {t!r}")
-        end, cells = len(row) - len(self._tail), int(self.spec[CELLS])
+        end, cells = len(row) - len(self._tail), self.spec.cells
         if self.mixes:
             end -= 2
             if not 1e-100 <= row[end + 1] <= 1e100:
@@ -229,7 +212,7 @@ class Method:
         return f"Method({', '.join(f'{slot}={getattr(self, slot)!r}' for slot in shown)})"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Copy the parts only: a copied spec would be writable, which is another type to the compiler."""
+        """Copy the parts only: the rest is made from them."""
         return Method, tuple(getattr(self, slot) for slot in PARTS)
 
     def to_dict(self) -> dict[str, Any]:
@@ -299,7 +282,7 @@ def params_of(method: Method, row: Any) -> dict[str, Any]:
         learner = method.learner
         params = method.features.params(row) if learner is None else learner.params(row, method.features)
     if method.guard is not None:
-        at = int(method.spec[GUARD])
+        at = method.spec.guard
         params = {**params, "guard": method.guard.params(row[at : at + len(method.guard.initial())])}
     return params
 

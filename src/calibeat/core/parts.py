@@ -5,7 +5,7 @@ A part is a frozen dataclass of hyper-parameters beside its kernel functions. It
 =======================  =============================================================================================
 ``code``                 the number by which the kernels know it
 ``initial``              its numbers in the row of a stream that has seen nothing
-``fill``                 writes its code and hyper-parameters into the spec
+``numbers``              its code and hyper-parameters, by their names in `Spec`
 ``check``                raises unless its numbers in a row from outside are possible
 ``params``               its parameters in a row, by name
 ``export``               its steps of the frozen formula
@@ -30,7 +30,7 @@ import numpy.typing as npt
 from calibeat._util.types import Vector
 from calibeat.errors import InvalidInput
 
-from .layout import CALIBEATER, FEATURES, LEARNER, THETA
+from .layout import THETA
 
 Columns = dict[str, npt.NDArray[Any]]
 Expression = float | str | tuple[Any, ...]
@@ -95,7 +95,7 @@ class Part:
     """What features, learners and calibeaters share."""
 
     slot: ClassVar[str]  # which argument of `Method` it is
-    code: ClassVar[float]
+    code: ClassVar[int]
     receipt: ClassVar[tuple[int, ...]] = ()  # the places of the receipt that it looks at again, all probabilities
     no_formula: ClassVar[str] = ""  # why it cannot be exported; the name of the method goes in {}
 
@@ -104,9 +104,9 @@ class Part:
         if "code" in vars(cls):
             PARTS[cls.slot][cls.__name__.lower()] = cls
 
-    def fill(self, spec: Vector) -> None:
-        """Write the code and the hyper-parameters into the spec."""
-        raise NotImplementedError  # pragma: no cover - every part has its own
+    def numbers(self) -> dict[str, float]:
+        """Its code and its hyper-parameters, by their names in `Spec`."""
+        return {self.slot: self.code}
 
 
 class Features(Part):
@@ -120,9 +120,6 @@ class Features(Part):
     def dimension(self) -> int:
         """d, the number of parameters; 0 where there is no theta."""
         return len(self.names)
-
-    def fill(self, spec: Vector) -> None:
-        spec[FEATURES] = self.code
 
     def check_learner(self, learner: Learner | None) -> None:
         """Raise `InvalidInput` unless these features can go with this learner."""
@@ -153,9 +150,6 @@ class Learner(Part):
     def ball(self) -> float | None:
         """The radius of the ball that the parameters must not leave, if there is one."""
         return None
-
-    def fill(self, spec: Vector) -> None:
-        spec[LEARNER] = self.code
 
     def check_features(self, features: Features | None) -> None:
         """Raise `InvalidInput` unless it can learn parameters of these features."""
@@ -193,9 +187,6 @@ class Calibeater(Part):
     slot = "calibeater"
     bins: int
     draws: ClassVar[bool] = False  # whether the forecast is drawn at random
-
-    def fill(self, spec: Vector) -> None:
-        spec[CALIBEATER] = self.code
 
     def check_features(self, features: Features | None) -> None:
         """Raise `InvalidInput` unless it can work with these features."""

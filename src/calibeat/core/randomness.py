@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from calibeat._util.types import Ints, Slots, Vector
 
-from .jit import compilable, for_size
+from .subset import entry
 
 _MASK = 0xFFFFFFFFFFFFFFFF
 _GOLDEN = 0x9E3779B97F4A7C15
@@ -49,7 +49,7 @@ def mix_words(x: Any) -> Any:
     return x ^ (x >> 31)
 
 
-@compilable
+@entry
 def number_events(counts: Vector, slots: Slots, numbers: Ints) -> None:
     """Which event of its own stream each event is; `counts` says how many each stream has had, and is counted on."""
     for i in range(len(slots)):
@@ -60,5 +60,5 @@ def number_events(counts: Vector, slots: Slots, numbers: Ints) -> None:
 def numbered(counts: Vector, slots: Slots) -> npt.NDArray[np.uint64]:
     """The numbers of events within their streams, as `uniforms_at` wants them."""
     numbers = np.empty(len(slots), dtype=np.int64)
-    for_size(number_events, len(slots))(counts, slots, numbers)
+    number_events(counts, slots, numbers)
     return numbers.view(np.uint64)

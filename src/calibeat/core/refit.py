@@ -13,14 +13,14 @@ from typing import Any, ClassVar
 import numpy as np
 
 from calibeat._util.check import check_scale, check_whole
-from calibeat._util.types import Vector
+from calibeat._util.types import Ints, Vector
 from calibeat.errors import InvalidInput
 
 from .features import HISTOGRAM
-from .jit import compilable, rare_kernel
-from .layout import AFTER, BALL, EVERY, HISTOGRAM_BINS, THETA, WINDOW, N
+from .layout import THETA, N, Spec
 from .learners import REFIT
 from .parts import Features, Formula, Learner
+from .subset import entry, kernel
 
 MOST_EVENTS = 10**9
 
@@ -39,10 +39,9 @@ class Refitting(Learner):
     def ball(self) -> float:
         return self.radius
 
-    def fill(self, spec: Vector) -> None:
-        super().fill(spec)
-        spec[BALL] = self.radius
-        spec[AFTER], spec[EVERY], spec[WINDOW] = self.after, self.every, self.window or 0
+    def numbers(self) -> dict[str, float]:
+        when = {"after": float(self.after), "every": float(self.every), "window": self.window or 0}
+        return {**super().numbers(), "radius": self.radius, **when}
 
     def check(self, row: Sequence[float], features: Features, n: float) -> None:
         features.check(row, fitted=n >= self.after)
@@ -82,7 +81,7 @@ class Fixed(Refitting):
     after: int = 1000
     radius: float = 100.0
 
-    code: ClassVar[float] = REFIT
+    code: ClassVar[int] = REFIT
     every: ClassVar[int] = 0  # type: ignore[misc]  # never again
     window: ClassVar[int | None] = None  # type: ignore[misc]  # all of it
 
@@ -110,8 +109,7 @@ class FTL(Refitting):
 
     The host keeps 16 bytes per remembered outcome (24 with `Beta`), in columns that grow by doubling: all of the past
     without a window, at most about twice the window with one. A fit starts from the last optimum and takes two or three
-    Newton steps over the remembered outcomes. For single events without compiled kernels a fit takes about a hundred
-    times as long as in `run`.
+    Newton steps over the remembered outcomes.
 
     >>> from calibeat import Calibrator, FTL, Method, Platt
     >>> cal = Calibrator(Method(Platt(), FTL(every=2, after=2, window=4)))
@@ -127,7 +125,7 @@ class FTL(Refitting):
     window: int | None = None
     radius: float = 100.0
 
-    code: ClassVar[float] = REFIT
+    code: ClassVar[int] = REFIT
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "every", check_whole("FTL every", self.every, 1, MOST_EVENTS))
@@ -137,33 +135,36 @@ class FTL(Refitting):
         object.__setattr__(self, "radius", check_scale("FTL radius", self.radius))
 
 
-@rare_kernel
-def refit_histogram(spec: Vector, row: Vector, h0: Vector, h1: Vector, hy: Vector, last: int) -> None:  # noqa: ARG001
+def refit_histogram(spec: Spec, row: Vector, h0: Vector, h1: Vector, hy: Vector, last: int) -> None:  # noqa: ARG001
     """Cut the sorted scores into `bins` equal parts; a cut between equal scores moves right until they differ."""
-    first = max(0, last - int(spec[WINDOW])) if spec[WINDOW] > 0.0 else 0
-    bins = int(spec[HISTOGRAM_BINS])
-    order = np.argsort(np.asarray(h0[first:last]), kind="mergesort")
-    n = last - first
+    first = max(0, last - spec.window) if spec.window > 0 else 0
+    cut_into_bins(spec.histogram_bins, row, h0[first:last], hy[first:last], np.argsort(h0[first:last], kind="stable"))
+
+
+@entry
+def cut_into_bins(bins: int, row: Vector, scores: Vector, outcomes: Vector, order: Ints) -> None:
+    """The bins of the scores, whose order is given, and the mean outcome of each."""
+    n = len(scores)
     edges, means = THETA + 1, THETA + bins
     used = 0
     start = 0
     for j in range(1, bins + 1):
         cut = (j * n) // bins
-        while 0 < cut < n and h0[first + order[cut]] == h0[first + order[cut - 1]]:
+        while 0 < cut < n and scores[order[cut]] == scores[order[cut - 1]]:
             cut += 1
         if cut > start:
             total = 0.0
             for i in range(start, cut):
-                total += hy[first + order[i]]
+                total += outcomes[order[i]]
             row[means + used] = total / (cut - start)
             if cut < n:
-                row[edges + used] = h0[first + order[cut]]
+                row[edges + used] = scores[order[cut]]
             used += 1
             start = cut
     row[THETA] = float(used)
 
 
-@compilable
+@kernel
 def histogram_mean(row: Vector, bins: int, score: float) -> float:
     """The mean outcome of the score's bin: as many edges as are <= score lie to its left."""
     edges, means = THETA + 1, THETA + bins
@@ -202,7 +203,7 @@ class Histogram(Features):
 
     bins: int = 20
 
-    code: ClassVar[float] = HISTOGRAM
+    code: ClassVar[int] = HISTOGRAM
     refit = staticmethod(refit_histogram)
 
     def __post_init__(self) -> None:
@@ -213,9 +214,8 @@ class Histogram(Features):
             got = "None" if learner is None else type(learner).__name__
             raise InvalidInput(f"Histogram has to be told when to fit by a Fixed or an FTL learner, got {got}")
 
-    def fill(self, spec: Vector) -> None:
-        super().fill(spec)
-        spec[HISTOGRAM_BINS] = self.bins
+    def numbers(self) -> dict[str, float]:
+        return {**super().numbers(), "histogram_bins": self.bins}
 
     def initial(self) -> list[float]:
         """The number of bins in use, bins - 1 edges, bins means."""
@@ -241,14 +241,14 @@ class Histogram(Features):
 # ---- when to fit -------------------------------------------------------------------------------------------------
 
 
-@compilable
-def wants_history(spec: Vector, n: float) -> bool:
+@kernel
+def wants_history(spec: Spec, n: float) -> bool:
     """Whether the event learnt after n others will be looked at again: Fixed needs only the first ones."""
-    return spec[EVERY] > 0.0 or n < spec[AFTER]
+    return spec.every > 0.0 or n < spec.after
 
 
-@compilable
-def wants_refit(spec: Vector, n: float) -> bool:
+@kernel
+def wants_refit(spec: Spec, n: float) -> bool:
     """Whether a refit falls on the n-th outcome."""
-    since = n - spec[AFTER]
-    return since == 0.0 or (spec[EVERY] > 0.0 and since > 0.0 and since % spec[EVERY] == 0.0)
+    since = n - spec.after
+    return since == 0.0 or (spec.every > 0.0 and since > 0.0 and since % spec.every == 0.0)

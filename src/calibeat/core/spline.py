@@ -18,10 +18,9 @@ from calibeat.errors import InvalidInput
 from .auto import EPS, LARGEST, LAZY, SHARE, check_temper, clipped, flatten, inside, likelihood, power, staleness
 from .calibeating import SPLINE
 from .features import Scaling
-from .jit import compilable, large_kernel
-from .layout import BINS, CONTROL
 from .parts import Calibeater, Expression, Features, Formula, at_the_clip, clamped
 from .receipt import EXPERT, EXPERT_SPLINE, FORECAST, SCORE, SCORE_SPLINE, SEEN, UNCONTROLLED
+from .subset import kernel
 
 KNOTS, X_MAX = 25, 6.0  # spline on the score's logit: knots -6, -5.5, ..., 6
 EXPERT_KNOTS = 11  # spline on the expert: knots 0, 0.1, ..., 1
@@ -75,7 +74,7 @@ class Spline(Calibeater):
 
     control: float = 0.0
 
-    code: ClassVar[float] = SPLINE
+    code: ClassVar[int] = SPLINE
     bins: ClassVar[int] = 10  # type: ignore[misc]  # `Forecast.bin` speaks of tenths, as without a calibeater
     receipt: ClassVar[tuple[int, ...]] = (EXPERT, SCORE_SPLINE, EXPERT_SPLINE, UNCONTROLLED)
 
@@ -92,9 +91,8 @@ class Spline(Calibeater):
         expert = [*zeros[:EXPERT_KNOTS], *known[:EXPERT_KNOTS]]
         return [*[1.0 / 3.0] * 3, *[0.0] * 4, *zeros, *known, *expert, *[0.0] * (2 * CONTROL_BINS), 0.0, 1.0]
 
-    def fill(self, spec: Vector) -> None:
-        super().fill(spec)
-        spec[BINS], spec[CONTROL] = self.bins, self.control
+    def numbers(self) -> dict[str, float]:
+        return {**super().numbers(), "bins": float(self.bins), "control": self.control}
 
     def check(self, cells: Sequence[float], n: float, at: int) -> None:  # noqa: ARG002 - one signature
         weights = cells[:ATOMS]
@@ -170,7 +168,7 @@ def _shifted(shift: str) -> Expression:
     return ("/", "m", ("+", "m", ("*", ("-", 1.0, "m"), ("exp", ("-", 0.0, shift)))))
 
 
-@compilable
+@kernel
 def knot(place: float, last: int) -> tuple[int, float]:
     """A place in units of knots -> the knot to its left and the weight of the one to its right."""
     place = place if place > 0.0 else 0.0
@@ -180,16 +178,16 @@ def knot(place: float, last: int) -> tuple[int, float]:
     return j, place - j
 
 
-@compilable
+@kernel
 def shifted(m: float, c: float) -> float:
     """sigmoid(logit m + c), without the logarithm."""
     return inside(m / (m + (1.0 - m) * math.exp(-c)))
 
 
-@compilable
-def corrected(row: Vector, clip: float, x: float, cells: int, receipt: Vector, at: int) -> tuple[float, float]:
+@kernel
+def corrected(row: Vector, clip: float, x: float, cells: int, receipt: Vector) -> tuple[float, float]:
     """What the two splines say now of the issued expert."""
-    m, f = receipt[at + EXPERT], clipped(receipt[at + SCORE], clip)
+    m, f = receipt[EXPERT], clipped(receipt[SCORE], clip)
     if f <= clip or f >= 1.0 - clip:
         cell = cells + ATOMS + (2 if f > 0.5 else 0)
         s = inside((row[cell] + ATOM_PRIOR * m) / (row[cell + 1] + ATOM_PRIOR))
@@ -200,14 +198,14 @@ def corrected(row: Vector, clip: float, x: float, cells: int, receipt: Vector, a
     return s, shifted(m, (1.0 - t) * row[cells + EXPERT_OFFSETS + j] + t * row[cells + EXPERT_OFFSETS + j + 1])
 
 
-@compilable
-def spline(row: Vector, clip: float, x: float, cells: int, control: float, receipt: Vector, at: int) -> float:
+@kernel
+def spline(row: Vector, clip: float, x: float, cells: int, control: float, receipt: Vector) -> float:
     """The forecast, for a receipt that holds f and m; what each spline says is put in the receipt."""
-    s, r = corrected(row, clip, x, cells, receipt, at)
-    receipt[at + SCORE_SPLINE], receipt[at + EXPERT_SPLINE] = s, r
+    s, r = corrected(row, clip, x, cells, receipt)
+    receipt[SCORE_SPLINE], receipt[EXPERT_SPLINE] = s, r
     weight = cells + SPLINE_WEIGHT
-    p = inside(row[weight] * receipt[at + EXPERT] + row[weight + 1] * s + row[weight + 2] * r)
-    receipt[at + UNCONTROLLED] = p
+    p = inside(row[weight] * receipt[EXPERT] + row[weight + 1] * s + row[weight + 2] * r)
+    receipt[UNCONTROLLED] = p
     if control > 0.0:
         b = tenth(p)
         c = p + control * row[cells + RESIDUAL + b] / (row[cells + COUNT + b] + CONTROL_PRIOR)
@@ -217,22 +215,22 @@ def spline(row: Vector, clip: float, x: float, cells: int, control: float, recei
     return p
 
 
-@compilable
+@kernel
 def tenth(p: float) -> int:
     """The tenth of [0, 1] that p falls in."""
     b = int(p * 10.0)
     return b if b < CONTROL_BINS else CONTROL_BINS - 1
 
 
-@large_kernel
-def spline_step(row: Vector, clip: float, x: float, cells: int, n: float, y: float, receipt: Vector, at: int) -> None:
+@kernel
+def spline_step(row: Vector, clip: float, x: float, cells: int, n: float, y: float, receipt: Vector) -> None:
     """Learn y, the n-th outcome: the weights judge what was issued, the knots move from where they are now."""
-    m, f, p = receipt[at + EXPERT], clipped(receipt[at + SCORE], clip), receipt[at + FORECAST]
-    s, r = receipt[at + SCORE_SPLINE], receipt[at + EXPERT_SPLINE]
-    lag = n - 1.0 - receipt[at + SEEN]
-    weigh_splines(row, cells, n, lag, y, m, s, r, receipt[at + UNCONTROLLED])
+    m, f, p = receipt[EXPERT], clipped(receipt[SCORE], clip), receipt[FORECAST]
+    s, r = receipt[SCORE_SPLINE], receipt[EXPERT_SPLINE]
+    lag = n - 1.0 - receipt[SEEN]
+    weigh_splines(row, cells, n, lag, y, m, s, r, receipt[UNCONTROLLED])
     if lag > 0.0:  # else nothing has moved, and what was issued is what they say now
-        s, r = corrected(row, clip, x, cells, receipt, at)
+        s, r = corrected(row, clip, x, cells, receipt)
     if f <= clip or f >= 1.0 - clip:
         cell = cells + ATOMS + (2 if f > 0.5 else 0)
         row[cell] += y
@@ -247,7 +245,7 @@ def spline_step(row: Vector, clip: float, x: float, cells: int, n: float, y: flo
     row[cells + COUNT + b] += 1.0
 
 
-@compilable
+@kernel
 def weigh_splines(
     row: Vector, cells: int, n: float, lag: float, y: float, m: float, s: float, r: float, issued: float
 ) -> None:
@@ -271,7 +269,7 @@ def weigh_splines(
             flatten(row, weight, 3, 0, cells + SPLINE_TEMPER, 1.0 / 3.0)
 
 
-@compilable
+@kernel
 def move_knots(row: Vector, c: int, info: int, t: float, e: float, y: float) -> None:
     """The knots c (weight 1 - t) and c + 1 (weight t) together said e: information first, then the offset."""
     h = e * (1.0 - e)

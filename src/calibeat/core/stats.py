@@ -6,12 +6,12 @@ import math
 
 from calibeat._util.types import Vector
 
-from .jit import compilable
+from .subset import kernel
 
 LOSS_FLOOR = 1e-5  # what was said of an outcome counts as at least this: a bin that has seen one outcome says just that
 
 
-@compilable
+@kernel
 def log_loss(p: float, y: float) -> float:
     """-log of the probability that p gave to y, which counts as at least `LOSS_FLOOR`."""
     p = p if y == 1.0 else 1.0 - p
@@ -25,7 +25,7 @@ STATS = 6  # how many they are
 LOSSES = {"raw_log_loss": RAW_LOG_LOSS, "log_loss": LOG_LOSS, "raw_brier": RAW_BRIER, "brier": BRIER}
 
 
-@compilable
+@kernel
 def add_losses(row: Vector, at: int, score: float, forecast: float, y: float) -> None:
     """Add what an outcome cost the score and the forecast; the stats stand in the row from `at` on."""
     row[at + RAW_LOG_LOSS] += log_loss(score, y)

@@ -38,8 +38,8 @@ from calibeat._util.types import Ints, Vector
 from calibeat.errors import InvalidInput
 
 from .auto import EPS, ONS_GAIN, ONS_RADIUS, ONS_RHO, SHARE, STEP, inside
-from .jit import compilable
 from .spline import EXPERT_KNOTS, INFORMATION, knot, move_knots
+from .subset import entry, kernel, loop, small_int
 
 RAW_SCORES, ONLINE_TEMPERATURE, MULTI = 0, 1, 2
 CODES = {"raw": RAW_SCORES, "ots": ONLINE_TEMPERATURE, "multi": MULTI}
@@ -197,7 +197,7 @@ def frozen_numbers(method: int, K: int, row: Vector) -> dict[str, Any]:
 
 LOWEST = -700.0  # exp(-700) is 1e-304: never zero, so that a forecast is always positive
 
-_POWERS = np.array([2.0**-n for n in range(1024)])
+_POWERS = tuple(2.0**-n for n in range(1024))
 _PER_LN2 = 1.0 / math.log(2.0)
 _LN2_HIGH = float.fromhex("0x1.62e42fee00000p-1")  # n times it is exact for n < 2^20
 _LN2_LOW = float.fromhex("0x1.a39ef35793c76p-33")  # ln 2 - _LN2_HIGH
@@ -217,19 +217,20 @@ _Q0, _Q1, _Q2, _Q3, _Q4, _Q5, _Q6, _Q7, _Q8, _Q9 = (
 )
 
 
-@compilable
+@kernel
 def exp_of_negative(z: float) -> float:
     """e^z for LOWEST <= z <= 0."""
-    n = int(0.5 - z * _PER_LN2)
+    whole = small_int(0.5 - z * _PER_LN2)
+    n = float(whole)
     r = (z + n * _LN2_HIGH) + n * _LN2_LOW
     r2 = r * r
     r4 = r2 * r2
     high = (_Q4 + _Q5 * r) + (_Q6 + _Q7 * r) * r2 + (_Q8 + _Q9 * r) * r4
     q = ((_Q0 + _Q1 * r) + (_Q2 + _Q3 * r) * r2) + high * r4
-    return (1.0 + (r + r2 * q)) * float(_POWERS[n])
+    return (1.0 + (r + r2 * q)) * _POWERS[whole]
 
 
-@compilable
+@kernel
 def largest(z: Vector) -> float:
     """max(z), in four interleaved parts."""
     size = len(z)
@@ -249,7 +250,7 @@ def largest(z: Vector) -> float:
     return max(m0, m2)
 
 
-@compilable
+@kernel
 def total(z: Vector) -> float:
     """sum(z), in four interleaved parts."""
     size = len(z)
@@ -265,7 +266,7 @@ def total(z: Vector) -> float:
     return (s0 + s1) + (s2 + s3)
 
 
-@compilable
+@kernel
 def lower_to_zero(z: Vector) -> None:
     """z <- max(z - max(z), LOWEST): what `exp_of_negative` takes."""
     top = largest(z)
@@ -274,14 +275,14 @@ def lower_to_zero(z: Vector) -> None:
         z[k] = max(LOWEST, d)
 
 
-@compilable
+@kernel
 def exponentials(z: Vector) -> None:
     """z <- e^z."""
     for k in range(len(z)):
         z[k] = exp_of_negative(z[k])
 
 
-@compilable
+@kernel
 def softmax(z: Vector) -> None:
     """z <- softmax(z)."""
     lower_to_zero(z)
@@ -294,7 +295,7 @@ def softmax(z: Vector) -> None:
 # ---- what each stage says ------------------------------------------------------------------------------------------
 
 
-@compilable
+@entry
 def read(K: int, score: Vector, work: Vector) -> None:
     """f, x, u and the named class of a score."""
     x, f, u = work[HEAD : HEAD + K], work[HEAD + K : HEAD + 2 * K], work[HEAD + 2 * K : HEAD + 3 * K]
@@ -313,7 +314,7 @@ def read(K: int, score: Vector, work: Vector) -> None:
     work[NAMED] = named
 
 
-@compilable
+@kernel
 def online_temperature(K: int, A: float, work: Vector, at: int) -> None:
     """softmax(A x), into work from `at` on."""
     x, o = work[HEAD : HEAD + K], work[at : at + K]
@@ -322,7 +323,7 @@ def online_temperature(K: int, A: float, work: Vector, at: int) -> None:
     softmax(o)
 
 
-@compilable
+@kernel
 def ask_lanes(K: int, row: Vector, work: Vector) -> None:
     """e_0, ..., e_3, o and their mixture m."""
     x, f, u = work[HEAD : HEAD + K], work[HEAD + K : HEAD + 2 * K], work[HEAD + 2 * K : HEAD + 3 * K]
@@ -352,23 +353,22 @@ def ask_lanes(K: int, row: Vector, work: Vector) -> None:
             m[k] += w * p
 
 
-@compilable
+KNOT_AT = (0.0, 0.01, 0.1, 0.5, 0.9)  # and 1
+PER_WIDTH = (100.0, 1.0 / 0.09, 2.5, 2.5, 10.0)
+
+
+@kernel
 def place(m: float) -> tuple[int, float]:
-    """The knot to the left of m among (0, .01, .1, .5, .9, 1), and the weight of the one to its right."""
-    j, left, per_width = 0, 0.0, 100.0
-    if m > 0.01:
-        j, left, per_width = 1, 0.01, 1.0 / 0.09
-    if m > 0.1:
-        j, left, per_width = 2, 0.1, 2.5
-    if m > 0.5:
-        j, left, per_width = 3, 0.5, 2.5
-    if m > 0.9:
-        j, left, per_width = 4, 0.9, 10.0
-    h = (m - left) * per_width
+    """The knot to the left of m among (0, .01, .1, .5, .9, 1), and the weight of the one to its right.
+
+    Counted, not branched: nobody can guess on which side of a knot a probability lies.
+    """
+    j = int(m > 0.01) + int(m > 0.1) + int(m > 0.5) + int(m > 0.9)
+    h = (m - KNOT_AT[j]) * PER_WIDTH[j]
     return j, min(1.0, h)
 
 
-@compilable
+@kernel
 def ask_stages(K: int, row: Vector, work: Vector) -> None:
     """s, r and their mixture c with m."""
     at = HEAD + 8 * K
@@ -400,7 +400,7 @@ def ask_stages(K: int, row: Vector, work: Vector) -> None:
             c[k] = v0 * m[k] + v1 * s[k]
 
 
-@compilable
+@kernel
 def ask_top(K: int, row: Vector, work: Vector, p: Vector) -> None:
     """The expert p, from c: the share of the top class by the spline, the others scaled."""
     c = work[HEAD + 11 * K : HEAD + 12 * K]
@@ -431,14 +431,14 @@ LAG_TEMPER, LAG_PULL, MOST_PULL = 10.0, 0.05, 0.5  # late labels: L^(1/(1 + lag/
 KEEP_1, KEEP_2, KEEP_BIAS_3 = 1.0 - 1.0 / 1000.0, 1.0 - 1.0 / 300.0, 1.0 - 1.0 / 50.0
 
 
-@compilable
+@kernel
 def pull_of(lag: float, n: float) -> float:
     """How far a late label pulls the weights towards the plain parts: by how few lags fit in the past."""
     pull = LAG_PULL * lag / n
     return min(MOST_PULL, pull)
 
 
-@compilable
+@kernel
 def weigh(K: int, row: Vector, n: float, lag: float, y: int, receipt: Vector, work: Vector) -> None:
     """w <- (1 - pull) ((1 - alpha) w L/sum + alpha/6) + pull 1[ONS], L the probability that each part gave to y.
 
@@ -477,7 +477,7 @@ def weigh(K: int, row: Vector, n: float, lag: float, y: int, receipt: Vector, wo
     weigh_two(row, G, p, issued_o, alpha, 0.0)
 
 
-@compilable
+@kernel
 def weigh_two(row: Vector, at: int, first: float, second: float, alpha: float, pull: float) -> None:
     """Two weights by two likelihoods; the pull is towards the first."""
     u0, u1 = row[at] * first, row[at + 1] * second
@@ -486,7 +486,7 @@ def weigh_two(row: Vector, at: int, first: float, second: float, alpha: float, p
     row[at], row[at + 1] = keep * u0 + gift + pull, keep * u1 + gift
 
 
-@compilable
+@kernel
 def moments(
     e: Vector, x: Vector, f: Vector, u: Vector, x_y: float, f_y: float
 ) -> tuple[float, float, float, float, float, float]:
@@ -504,7 +504,7 @@ def moments(
     return mx, mf, mxx, mxf, mff, mu
 
 
-@compilable
+@kernel
 def learn_shared(K: int, row: Vector, lane: int, y: int, work: Vector) -> None:
     """H <- keep H + (1 - keep) H_0 + Cov(x, f, u);  theta += H^-1 r min(1, 2/(r H^-1 r)), r = (x, f, u)_y - mean."""
     x, f, u = work[HEAD : HEAD + K], work[HEAD + K : HEAD + 2 * K], work[HEAD + 2 * K : HEAD + 3 * K]
@@ -541,7 +541,7 @@ def learn_shared(K: int, row: Vector, lane: int, y: int, work: Vector) -> None:
     row[at + 2] += s2 * gain
 
 
-@compilable
+@kernel
 def learn_biases(K: int, row: Vector, lane: int, y: int, work: Vector) -> None:
     """old = keep I, gift = (1 - keep)/variance;  b *= old/(old+gift);  I = old + gift + e(1-e);  b += (1[y] - e)/I."""
     at = HEAD + (3 + lane) * K
@@ -568,7 +568,7 @@ def learn_biases(K: int, row: Vector, lane: int, y: int, work: Vector) -> None:
     b[y] += 1.0 / information[y]
 
 
-@compilable
+@kernel
 def solved(
     h00: float, h01: float, h02: float, h11: float, h12: float, h22: float, r0: float, r1: float, r2: float
 ) -> tuple[float, float, float]:
@@ -585,7 +585,7 @@ def solved(
     return r0 * i0 - l1 * s1 - l2 * s2, s1, s2
 
 
-@compilable
+@kernel
 def slope_step(K: int, row: Vector, at: int, y: int, work: Vector) -> None:
     """Online Newton on the temperature: g = mean of x under o, minus x_y;  H += g^2;  A = clip(A - 10 g/H)."""
     x, o = work[HEAD : HEAD + K], work[HEAD + 7 * K : HEAD + 8 * K]
@@ -598,7 +598,7 @@ def slope_step(K: int, row: Vector, at: int, y: int, work: Vector) -> None:
     row[at] = max(-ONS_RADIUS, A)
 
 
-@compilable
+@kernel
 def learn_factors(K: int, row: Vector, y: int, work: Vector) -> None:
     """At the two knots around m_k, with weight h: ell += h s(1 - s), rho *= 1 + h (1[y] - s)/ell; kappa likewise."""
     at = HEAD + 8 * K
@@ -623,7 +623,7 @@ def learn_factors(K: int, row: Vector, y: int, work: Vector) -> None:
             kappa[k] *= 1.0 + ((1.0 if k == y else 0.0) - p) / known
 
 
-@compilable
+@kernel
 def compound(row: Vector, at: int, ratio: float) -> None:
     """Multiply a likelihood ratio into row[at + 1]; what leaves [1e-100, 1e100] goes to row[at], as a logarithm."""
     product = row[at + 1] * ratio if ratio > 1e-100 else row[at + 1]
@@ -638,7 +638,7 @@ def compound(row: Vector, at: int, ratio: float) -> None:
 # ---- one event -----------------------------------------------------------------------------------------------------
 
 
-@compilable
+@kernel
 def ask(method: int, K: int, row: Vector, score: Vector, work: Vector, p: Vector) -> None:
     """Everything that the row of now says of a score, into the scratch; the expert into p."""
     read(K, score, work)
@@ -650,7 +650,7 @@ def ask(method: int, K: int, row: Vector, score: Vector, work: Vector, p: Vector
         ask_top(K, row, work, p)
 
 
-@compilable
+@entry
 def predict(method: int, K: int, row: Vector, score: Vector, receipt: Vector, work: Vector, forecast: Vector) -> None:
     """Forecast one event; the row is read only. What a late label needs goes into the receipt."""
     p = receipt[SCORE + K :]
@@ -672,7 +672,7 @@ def predict(method: int, K: int, row: Vector, score: Vector, receipt: Vector, wo
             forecast[k] = ours[k]
 
 
-@compilable
+@entry
 def settle(method: int, K: int, row: Vector, y: int, receipt: Vector, work: Vector, issued: float) -> None:
     """Learn label y; the scratch holds what the row of now says, `issued` is the forecast that y had."""
     if method == MULTI:
@@ -695,7 +695,7 @@ def settle(method: int, K: int, row: Vector, y: int, receipt: Vector, work: Vect
     row[N] += 1.0
 
 
-@compilable
+@entry
 def update(method: int, K: int, row: Vector, y: int, receipt: Vector, work: Vector, issued: float) -> None:
     """Learn a label that may be late: everything is asked again at the row of now."""
     # Nobody needs the expert of now; the receipt keeps the issued one.
@@ -710,7 +710,7 @@ ROUNDING = 1e-12  # a sum this near to 1 is 1: the scores stay as they came, to 
 GOOD, NOT_A_NUMBER, NEGATIVE, WRONG_SUM = 0, 1, 2, 3
 
 
-@compilable
+@entry
 def ready(K: int, scores: Vector, logits: int) -> tuple[int, int, int]:
     """Turn rows of logits, or of almost normalised probabilities, into probabilities, in place.
 
@@ -736,7 +736,7 @@ def ready(K: int, scores: Vector, logits: int) -> tuple[int, int, int]:
     return GOOD, 0, 0
 
 
-@compilable
+@loop
 def run(
     method: int,
     K: int,
@@ -756,7 +756,7 @@ def run(
         row[T] = t + i + 1.0
 
 
-@compilable
+@loop
 def run_late(
     method: int,
     K: int,
@@ -795,7 +795,7 @@ def run_late(
     return arrived
 
 
-@compilable
+@loop
 def predict_many(
     method: int, K: int, row: Vector, scores: Vector, forecasts: Vector, receipt: Vector, work: Vector
 ) -> None:
@@ -807,7 +807,7 @@ def predict_many(
 # ---- many streams: rows one behind the other, `slots` says which is whose ------------------------------------------
 
 
-@compilable
+@loop
 def run_rows(
     method: int,
     K: int,
@@ -829,7 +829,7 @@ def run_rows(
         row[T] += 1.0
 
 
-@compilable
+@loop
 def run_rows_late(
     method: int,
     K: int,

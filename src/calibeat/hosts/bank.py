@@ -23,6 +23,7 @@ from weakref import WeakValueDictionary
 import numpy as np
 import numpy.typing as npt
 
+from calibeat._compiled import Forecast
 from calibeat._util import processes as forks
 from calibeat._util.check import (
     check_choice,
@@ -37,15 +38,13 @@ from calibeat._util.check import (
 from calibeat._util.columns import like, to_array
 from calibeat._util.types import Ints, Slots, Vector
 from calibeat.core import loops
-from calibeat.core.jit import compilable, for_size, is_compiled, plain
 from calibeat.core.layout import N
-from calibeat.core.method import AUTO, HOPS, Method, method_named, name_of
+from calibeat.core.method import AUTO, Method, method_named, name_of
 from calibeat.core.randomness import numbered, stream_key, uniforms_at
-from calibeat.core.receipt import Forecast
 from calibeat.core.stats import EVENTS, LAST, add_losses
+from calibeat.core.subset import entry
 from calibeat.errors import CalibeatError, InvalidInput, OutcomeConflict, UnknownForecast, UnknownKey
 from calibeat.hosts.calibrator import Calibrator, Number
-from calibeat.hosts.dispatch import for_batch
 from calibeat.hosts.ledger import DIGITS, OPEN, ZERO, Issuer, Ledger, SettledEvents, new_generation
 from calibeat.late import due_of
 from calibeat.monitor.bets import ALARMS, FORECASTS, PAGES, Settings
@@ -56,7 +55,7 @@ from calibeat.monitor.waiting import Event, Queue
 
 from . import bankfile
 from .keys import Key, KeyColumn, check_key, check_keys, plain_key
-from .pool import learn, pool_late_rows, pool_rows, start_row
+from .pool import Pool, learn, pool_late_rows, pool_rows, start_row
 from .rows import (
     Flags,
     Fold,
@@ -402,17 +401,21 @@ class Bank:
             slots = store.find(store.check(column))
             draws = self._draws.of_all(store, column, slots)
             fresh, forecasts = self._fresh_row(), np.empty(len(probabilities))
-            rows = self._method.spec, store.flat, store.stride, fresh, slots
-            batch = probabilities, draws, forecasts, np.empty(self._method.receipt_width)
-            loop = for_batch(loops.predict_many, self._method, len(probabilities))
+
+            def play() -> None:
+                for part in loops.pieces(len(probabilities)):
+                    rows = loops.Streams(store.flat, store.stride, slots[part], 0, len(store), 0, 0.0)
+                    batch = probabilities[part], draws[part], forecasts[part]
+                    loops.predict_many(self._method.spec, rows, fresh, *batch)
+
             if self._writable:
-                loop(*rows, *batch)
+                play()
         if not self._writable:  # the rows do not change, so several threads may work at the same time
-            loop(*rows, *batch)
+            play()
         return like(scores, forecasts)
 
     def fold(self, keys: Any, scores: Any, outcomes: Any, receipts: Any = (), *, of: Any = None) -> Fold:
-        """Forecasts and late outcomes of many keys, mixed, in one compiled pass: the same bits as `predict`, `update`.
+        """Forecasts and late outcomes of many keys, mixed, in one pass: the same bits as `predict`, `update`.
 
         Parameters
         ----------
@@ -766,8 +769,8 @@ class Bank:
     ) -> Vector:
         """The forecasts of a batch, which is learnt: all its events or none. The caller holds the lock.
 
-        A small batch is undone if it is broken off: its rows are put aside before. A large one, which is compiled, runs
-        in threads that no Ctrl-C reaches; once they have begun it is finished, and the interrupt is raised then.
+        A small batch is undone if it is broken off: its rows are put aside before. A large one runs in threads that no
+        Ctrl-C reaches; once they have begun it is finished, and the interrupt is raised then.
         """
         store, forecasts = self._store, np.empty(len(scores))
         with Undo(self) as undo:
@@ -778,7 +781,7 @@ class Bank:
             serve = self._server(slots, scores, outcomes, arrivals, forecasts, raw_below)
             if store.monitors is not None:
                 serve = _with_monitors(serve, store.monitors, slots, scores, forecasts, outcomes, due)
-            large = len(scores) >= _WORTH_A_THREAD and is_compiled(loops.run if due is None else loops.run_late)
+            large = len(scores) >= _WORTH_A_THREAD
             if not large:
                 undo.remember(slots)
             if self._prior:
@@ -807,20 +810,18 @@ class Bank:
     ) -> Serve:
         """A function that serves a range of slots. Everything that it needs is made here."""
         store, method, n, width = self._store, self._method, len(scores), self._store.receipt_width
-        rows = method.spec, store.flat, store.stride, slots
-        events = method.width, float(self._clock), scores, outcomes, self._draws.of(store, slots), forecasts
-        loop: Any = for_batch(loops.run if arrivals is None else loops.run_late, method, n)
-        late: tuple[Any, ...] = (n,)
+        late, end, receipts = None, n, loops.NO_LANE
         if arrivals is not None:
-            receipts = np.empty(n * width)  # of all ranges
-            late = n + 1, 0, np.empty(n, dtype=np.int64), arrivals.moments, arrivals.order, raw_below
+            end, receipts = n + 1, np.empty(n * width)  # of all ranges
+            late = loops.Late(0, np.empty(n, dtype=np.int64), arrivals.moments, arrivals.order, raw_below)
+        batch = loops.Batch(scores, outcomes, self._draws.of(store, slots), forecasts, loops.NO_LANE, receipts)
+        rows = store.flat, store.stride, slots
+        clock = float(self._clock)
 
         def serve(part: SlotRange) -> None:
-            scratch = np.empty(width) if arrivals is None else receipts
-            loop(*rows, *part, *events, scratch, *loops.NO_HISTORY, loops.place_before(), *late)
+            streams = loops.Streams(*rows, *part, method.width, clock)
+            loops.run_batch(method.spec, streams, batch, loops.NO_PAST, late, loops.place_before(), end)
 
-        if n >= _WORTH_A_THREAD:
-            serve((0, 0))  # a first compilation happens here, before anything has changed
         return serve
 
     def _raw_below(self, slots: Slots, arrivals: Arrivals) -> int:
@@ -839,12 +840,12 @@ class Bank:
         self, opened: int, slots: Slots, scores: Vector, outcomes: Vector, arrivals: Arrivals | None
     ) -> None:
         """The pool's way through the batch; it also starts the rows from slot `opened` on."""
-        store, method, receipt = self._store, self._method, np.empty(self._store.receipt_width)
-        where = method.spec, self._pool, store.fresh, store.flat, store.stride, slots, opened, scores, outcomes
+        store, pool = self._store, Pool(True, self._pool, self._store.fresh, opened)
+        where = self._method.spec, pool, store.flat, store.stride, slots, scores, outcomes
         if arrivals is None:
-            for_batch(pool_rows, method, len(scores))(*where, receipt)
+            pool_rows(*where)
         else:
-            for_batch(pool_late_rows, method, len(scores))(*where, arrivals.heads, arrivals.following, receipt)
+            pool_late_rows(*where, arrivals.heads, arrivals.following)
 
     def _fold(self, column: KeyColumn, scores: Vector, outcomes: Vector, receipts: Any, of: Ints | None) -> Fold:
         """`fold` on input whose lengths and values were checked. The caller holds the lock."""
@@ -956,7 +957,7 @@ class Bank:
         """The row that a new key would get now."""
         row = np.empty(self._method.width)
         if self._prior:
-            plain(start_row)(self._method.spec, self._pool, self._store.fresh, row)
+            start_row(self._method.spec, Pool(True, self._pool, self._store.fresh, 0), row)
         else:
             row[:] = self._store.fresh
         return row
@@ -966,7 +967,7 @@ class Bank:
         if not self._prior:
             return self._pool
         pool = self._pool.copy()
-        plain(learn)(self._method.spec, pool, score, y, np.empty(self._store.receipt_width))
+        learn(self._method.spec, pool, score, y)
         return pool
 
     def _check_writable(self, what: str) -> None:
@@ -1045,21 +1046,20 @@ class Member(Calibrator):
         self._whole = memoryview(array("d", bytes(8 * bank._store.stride)))
         self._stats = self._whole[bank._method.width :]
         row = self._whole[: bank._method.width]
-        self._mark = bytearray(2)  # what a compiled kernel marks instead of the record, which is marked with the bank
-        self._marks = np.frombuffer(self._mark, dtype=np.uint8)
-        self._begin(bank._method, bank._seed, 0, row, row)
+        self._begin(bank._method, bank._seed, 0, row)
+        self._is_member = True  # the record is marked with the bank, not before
         self._lock = bank._lock
         self._aim(key, slot)
 
     def _aim(self, key: Key, slot: int) -> None:
         """Be the member of a key."""
         bank = self._bank
-        self._moves, self._latest = -1, None  # until all of it is there
+        self._moves = -1  # until all of it is there
         self._key_of_bank, self._slot = key, slot
         if bank._independent:
             self._stream, self._key = key, stream_key(bank._seed, key)
         self._receipts = bank._members.receipts(key, slot)
-        self._signature = self._receipts.issuer.signature
+        self._begin_generation(self._receipts.issuer.signature, self._key)
         self._take_row()
         self._moves = bank._store.moves
 
@@ -1070,11 +1070,6 @@ class Member(Calibrator):
         self._events = int(self._stats[EVENTS])
         if self._receipts.known != self._events:
             self._receipts.catch_up(self._events)
-
-    def _take_kernels(self) -> None:
-        super()._take_kernels()
-        self._short: Any = self._fast_update
-        self._fast_update = None  # the calibrator would mark the record before the bank has learnt
 
     def _refresh(self) -> None:
         with self._lock:
@@ -1121,40 +1116,28 @@ class Member(Calibrator):
 
     def _update_taken(self, forecast: Forecast, outcome: Number | np.bool_) -> None:
         """Learn on the copy of the row; then put it back, in one step."""
-        short = self._short is not None and forecast is self._latest and type(outcome) is int and 0 <= outcome <= 1
-        if short:  # pragma: no cover - the leg that measures coverage has the JIT off
-            kernels, spec, row, asked, receipt = self._short
-            event, y, settled = forecast.event, float(outcome), self._receipts.settled
-            first, marks, _ = settled.span
-            at, self._mark[0] = event - first, 0
-            is_open = 0 <= at < len(marks) - 1 and marks[at] == OPEN
-            if is_open and kernels.settle_one(spec, row, event, y, asked, receipt, self._marks, event):
-                self._take_over(forecast, y, settled, marks, at, marks, 0)
+        if type(forecast) is Forecast and self._is_latest(forecast) and type(outcome) is int and 0 <= outcome <= 1:
+            first, marks = self._receipts.settled.span
+            at = forecast.event - first
+            if 0 <= at < len(marks) and marks[at] == OPEN:
+                self._take_over(forecast, float(outcome), self._receipts.settled)
                 return
         super().update(forecast, outcome)
 
-    def _take_over(
-        self,
-        forecast: Forecast,
-        y: float,
-        settled: SettledEvents,
-        marks: bytearray,
-        at: int,
-        old: bytearray,
-        sealed: int,
-    ) -> None:
-        """Put the copy of the row back, with the pool and the mark, in one step."""
+    def _take_over(self, forecast: Forecast, y: float, settled: SettledEvents) -> None:
+        """Learn on the copy of the row; then put it back, with the pool and the mark, in one step."""
         bank, store, receipts, whole = self._bank, self._bank._store, self._receipts, self._whole
         score, probability, mark = forecast.score, forecast.probability, ZERO + (y == 1.0)
         first, last = self._slot * store.stride, (self._slot + 1) * store.stride
+        begin, marks = settled.span
+        at = forecast.event - begin
+        self._learn(forecast, y)
         add_losses(self._stats, 0, score, probability, y)  # type: ignore[arg-type]
         pool, owed = bank._pool_after(score, y), None
         if store.monitors is not None:
             owed = store.monitors.update, self._slot, forecast.event, (probability, y, score)
         # One line, without a call: an interrupt comes before all of it or after all of it.
-        store.view[first:last], bank._pool, marks[at], receipts.settled, old[-1], bank._owed = (
-            whole, pool, mark, settled, sealed, owed,
-        )  # fmt: skip
+        store.view[first:last], bank._pool, marks[at], receipts.settled, bank._owed = whole, pool, mark, settled, owed
         if owed is not None:
             bank._tell()
 
@@ -1506,16 +1489,12 @@ def _with_monitors(
     at_once = monitors.at_once(slots, due)
     read_at_once, others = np.where(at_once, outcomes, -1.0), np.flatnonzero(~at_once)
 
-    def watch(part: SlotRange) -> None:
+    def both(part: SlotRange) -> None:
+        serve(part)
         monitors.read(slots, *part, forecasts, read_at_once, scores)
         inside = (slots[others] >= part[0]) & (slots[others] < part[1])
         monitors.read_late(slots, forecasts, outcomes, scores, due, others[inside])
 
-    def both(part: SlotRange) -> None:
-        serve(part)
-        watch(part)
-
-    watch((0, 0))  # a first compilation happens here, before anything has changed
     return both
 
 
@@ -1558,7 +1537,7 @@ class Draws:
         return streams
 
 
-@compilable
+@entry
 def arrivals(due: Ints, outcomes: Vector, heads: Ints, following: Ints) -> None:
     """For each position a list of the outcomes that arrive there, in order: heads[position], following[it], ..., -1."""
     for i in range(len(due) - 1, -1, -1):
@@ -1567,7 +1546,7 @@ def arrivals(due: Ints, outcomes: Vector, heads: Ints, following: Ints) -> None:
             heads[due[i]] = i
 
 
-@compilable
+@entry
 def wait_for_key(slots: Slots, heads: Ints, following: Ints, next_event: Ints, moments: Ints) -> None:
     """When each outcome is learnt: at the next event of its key after its arrival, or at the end of the batch, n."""
     n = len(slots)
@@ -1580,7 +1559,7 @@ def wait_for_key(slots: Slots, heads: Ints, following: Ints, next_event: Ints, m
             j = following[j]
 
 
-@compilable
+@entry
 def in_order(moments: Ints, heads: Ints, following: Ints, order: Ints) -> int:
     """The outcomes that are learnt, by (moment, position) -> how many they are."""
     for i in range(len(moments) - 1, -1, -1):
@@ -1609,11 +1588,11 @@ class Arrivals:
     def __init__(self, due: Ints, outcomes: Vector, slots: Slots, count: int) -> None:
         n = len(due)
         self.heads, self.following = np.full(n + 1, -1), np.full(n, -1)
-        for_size(arrivals, n)(due, outcomes, self.heads, self.following)
+        arrivals(due, outcomes, self.heads, self.following)
         self.moments = np.full(n, -1)
-        for_size(wait_for_key, n)(slots, self.heads, self.following, np.full(count, n), self.moments)
+        wait_for_key(slots, self.heads, self.following, np.full(count, n), self.moments)
         order = np.empty(n, dtype=np.int64)
-        self.order = order[: for_size(in_order, n)(self.moments, np.full(n + 1, -1), np.full(n, -1), order)]
+        self.order = order[: in_order(self.moments, np.full(n + 1, -1), np.full(n, -1), order)]
 
 
 # ---- rows for another host ---------------------------------------------------------------------------------------
@@ -1756,16 +1735,3 @@ def alarms_of(bank: Bank, keys: Any) -> list[Alarms]:
                 last = last_alarm(monitors.settings, row, page=pages == count)
             found.append(Alarms(count, pages, last))
         return found
-
-
-def warm_bank() -> None:
-    """Load, or compile, the kernels of a `Bank`: see `calibeat.warm_up`."""
-    scores, outcomes, keys = np.full(100, 0.5), np.ones(100), np.arange(100)
-    for column in (keys, keys.astype("U")):
-        made = Bank(AUTO, prior="pooled")
-        made.run(column, scores, outcomes)
-        made.predict_many(column, scores)
-    made.run(column, scores, outcomes, due=keys + 1)
-    made.fold(column, scores, np.full(100, np.nan))
-    made = Bank(HOPS)
-    made.run(keys, scores, outcomes)

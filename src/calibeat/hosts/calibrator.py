@@ -1,11 +1,12 @@
 """The host of one stream: `Calibrator` keeps the row, the ledger and what a refit needs, and checks what comes in.
 
-Where the kernels are compiled, a forecast is one call into machine code, and so is the outcome of the latest forecast.
-Such a call holds the interpreter's lock, so no other thread and no signal interrupts it, and no lock is needed.
-Everything that takes several steps (plain kernels, draws, late outcomes, batches, snapshots) takes the calibrator's
-lock, and closes the fast path while it is at work.
+`Stream` (`_stream.pxi`) serves single events: a forecast is one call into machine code, and so is the outcome of a
+forecast of its own. Such a call holds the interpreter's lock, so no other thread and no signal interrupts it, and no
+lock is needed. Everything that takes several steps (monitors, refits, receipts that have travelled, batches, snapshots)
+takes the calibrator's lock, and closes the fast path while it is at work.
 
-A call takes effect in one line that calls nothing: an interrupt, or a fork, comes before all of it or after all of it.
+What takes several steps takes effect in one of them, a call into machine code (`_forecast`, `_settle`, `_take_batch`):
+an interrupt, or a fork, comes before all of it or after all of it.
 What the monitors must be told of it is kept in `_owed` until they know. After an interrupt the next call tells them.
 """
 
@@ -13,22 +14,20 @@ from __future__ import annotations
 
 import logging
 import math
-import sys
 import warnings
 from array import array
-from collections.abc import Callable, Mapping
-from struct import Struct
-from typing import Any, NamedTuple
+from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from calibeat._compiled import Forecast, Stream
 from calibeat._util import processes as forks
 from calibeat._util.check import (
     check_interval,
     check_lengths,
     check_number,
-    check_outcome,
     check_outcomes,
     check_score,
     check_scores,
@@ -39,34 +38,22 @@ from calibeat._util.columns import like
 from calibeat._util.processes import new_lock
 from calibeat._util.sealed import seal, unseal
 from calibeat._util.types import Ints, Vector
-from calibeat.core import kernel, layout, loops
+from calibeat.core import kernel, loops
 from calibeat.core.auto import Lanes
-from calibeat.core.fit import PLAIN_SECONDS
-from calibeat.core.jit import for_cost, plain
-from calibeat.core.kernel import LATEST, NEXT, SEEN_THEN, SHUT
+from calibeat.core.kernel import Past
 from calibeat.core.layout import N
 from calibeat.core.method import AUTO, Method, method_named, name_of, on_the_ball, params_of
-from calibeat.core.randomness import stream_key, uniform, uniforms
-from calibeat.core.receipt import LANE, Forecast
+from calibeat.core.randomness import stream_key, uniforms
+from calibeat.core.receipt import LANE
 from calibeat.core.refit import FTL, Fixed
 from calibeat.errors import InvalidInput, OutcomeConflict, SnapshotMismatch
 from calibeat.export import Export, frozen_map
 from calibeat.late import due_of
 from calibeat.monitor.monitor import Monitor
 
-from .dispatch import (
-    LOOK_EVERY,
-    box,
-    for_batch,
-    load_single_if_cached,
-    loaded_after,
-    single_is_compiled,
-    single_kernels,
-)
 from .ledger import OPEN, ZERO, Issuer, Ledger, SettledEvents, issuer_name
 
 Number = int | float | np.floating[Any] | np.integer[Any]
-Pairs = tuple[tuple[float, float], ...]
 Watched = Monitor | Mapping[str, Monitor] | None
 
 KIND, FORMAT = "calibeat/calibrator", 1  # of snapshots
@@ -75,11 +62,8 @@ OURS, RAW_SCORE, STATIC_LANE = "ours", "raw", "still"
 COLUMNS = (OURS, RAW_SCORE, STATIC_LANE)  # the forecasts, the scores, and the lane of AUTO that never moves
 
 _STALE_EVENTS = 1024  # with a window, columns move to the front only when so many events (or a window) are stale
-_NO_COLUMNS = np.empty(0), np.empty(0), np.empty(0), 0
 
 _log = logging.getLogger("calibeat")
-_new = tuple.__new__
-_ONE_AT_A_TIME = getattr(sys, "_is_gil_enabled", lambda: True)()  # threads of this Python
 
 
 # ---- the past that refits need -------------------------------------------------------------------------------------
@@ -99,7 +83,7 @@ class History:
         self._wide = method.dimension == 3
         # x0, x1, y, and how many events before the first are gone already: what the kernels take. One attribute, so
         # that an interrupt never finds columns of one time with the number of another.
-        self.columns: tuple[Vector, Vector, Vector, int] = _NO_COLUMNS
+        self.columns = loops.NO_PAST
 
     def reserve(self, learnt: int, more: int) -> None:
         """Make room for `more` outcomes after the first `learnt`."""
@@ -111,28 +95,26 @@ class History:
         filled = min(learnt - dropped, len(y))
         if filled + more > len(y):
             size = max(filled + more, 2 * len(y), 64)
-            self.columns = _grown(x0, size), _grown(x1, size) if self._wide else x1, _grown(y, size), dropped
+            self.columns = Past(_grown(x0, size), _grown(x1, size) if self._wide else x1, _grown(y, size), dropped)
 
-    def refit(self, row: Any, run: Callable[[Any], Any] | None = None) -> None:
-        """Fit what is remembered, and put the result in the row. `run` chooses the body of the kernel."""
+    def refit(self, row: Vector) -> None:
+        """Fit what is remembered, and put the result in the row."""
         if self._method.features is not None:
             x0, x1, y, dropped = self.columns
-            kernel, filled = self._method.features.refit, int(row[N]) - dropped
-            fit = for_cost(kernel, PLAIN_SECONDS * filled) if run is None else run(kernel)
-            fit(self._method.spec, row, x0, x1, y, filled)
+            self._method.features.refit(self._method.spec, row, x0, x1, y, int(row[N]) - dropped)
 
     def forget(self, learnt: int) -> None:
         """Drop what no later refit reads."""
         if isinstance(self._kept, Fixed):
             if learnt >= self._kept.after:
-                self.columns = _NO_COLUMNS
+                self.columns = loops.NO_PAST
         elif self._kept is not None and self._kept.window is not None:
             x0, x1, y, dropped = self.columns
             window, filled = self._kept.window, learnt - dropped
             stale = filled - window
             if stale > max(window, _STALE_EVENTS):
                 x0, x1, y = (column[stale:filled].copy() for column in (x0, x1, y))
-                self.columns = x0, x1, y, dropped + stale
+                self.columns = Past(x0, x1, y, dropped + stale)
 
     def remembered(self, learnt: int) -> dict[str, list[float]]:
         """What a snapshot must hold: exactly the outcomes that a later refit can read."""
@@ -154,7 +136,7 @@ class History:
         if count:
             check_outcomes(columns["y"])
             x0, x1, y = (np.array(columns.get(name, [])) for name in ("x0", "x1", "y"))
-            self.columns = x0, x1, y, learnt - count
+            self.columns = Past(x0, x1, y, learnt - count)
 
     def _remembered_count(self, learnt: int) -> int:
         if self._kept is None or (isinstance(self._kept, Fixed) and learnt >= self._kept.after):
@@ -265,17 +247,7 @@ class Watch:
 # ---- the host ------------------------------------------------------------------------------------------------------
 
 
-class _Late(NamedTuple):
-    """Late outcomes, as `loops.run_late` takes them."""
-
-    begin: int  # the first event of the batch
-    cells: Ints  # room for the cells that were played
-    due: Ints
-    order: Ints  # of the outcomes that arrive, by (due, event)
-    raw_below: int  # 1 if the stream forecasts the raw score until it has learnt its first outcome
-
-
-class Calibrator:
+class Calibrator(Stream):
     r"""Turns scores into probabilities, one stream of events, learning from every outcome.
 
     Parameters
@@ -320,126 +292,33 @@ class Calibrator:
 
     def _forked(self) -> None:
         """In a child process: the fast path stays closed until the first call has begun a new generation."""
-        self._is_forked, self._shared[SHUT] = True, 1.0
+        self._is_forked = True
 
-    def _begin(self, method: Method, seed: int, stream: int | str, row: Any, work: Any = None) -> None:
+    def _begin(self, method: Method, seed: int, stream: int | str, row: Any) -> None:
         self._method, self._seed, self._stream = method, seed, stream
         self._lock = new_lock()
-        # What the plain kernels read fastest: a tuple of floats and an array of the array module, which NumPy can
-        # look at without copying. To the type checker both are the NumPy vectors that the compiled kernels get.
-        self._spec: Any = tuple(method.spec.tolist())
-        self._row: Any = row
-        self._work: Any = array("d", row) if work is None else work  # where an outcome that comes alone is learnt
-        self._owed: tuple[Any, ...] | None = None  # what the monitors have not been told yet: a function, its arguments
-        self._is_forked = False  # whether this is a copy in a new process that has not been used yet
-        self._latest: Forecast | None = None  # the latest forecast made here
-        # Shared with the compiled kernels: what the latest forecast was made from, the count of events, a busy flag.
-        self._shared: Any = array("d", bytes(8 * kernel.ASKED))
-        self._latest_inputs = (0.0,) * 5  # what the latest forecast was made from, where the kernels are plain
-        self._receipt: Any = array("d", bytes(8 * method.receipt_width))  # what a mixture remembers of it
-        self._peeked: Any = array("d", self._receipt)  # the same of `peek`
+        self._key = stream_key(seed, stream)
+        self._serve(method.spec, row, method.needs_history)
         self._history = History(method)
-        self._needs_history, self._hedges, self._width = method.needs_history, method.draws, method.receipt_width
-        self._watch, self._is_watched = Watch(method, None), False
-        self._take_kernels()
-        self._key = stream_key(self._seed, self._stream)
+        self._hedges, self._width = method.draws, method.receipt_width
+        self._set_watch(Watch(method, None))
         name = issuer_name(method, seed, stream)
         self._receipts = Ledger(method, Issuer(name), SettledEvents())
-        self._signature = name
+        self._begin_generation(name, self._key)
         self._warned_of_ball = False
 
-    def _take_kernels(self) -> None:
-        """Serve single events by the compiled kernels if those are in memory, or as plain Python: the same bits.
-
-        Each attribute is set in one step: kernels, and arrays of the kind that they take. `_fast_predict` and
-        `_fast_update` need no lock, and are None where there is no such path.
-        """
-        kernels = box(single_kernels())
-        self._is_plain, width = kernels.predict is kernel.predict, len(self._receipt)
-        spec, row, work, shared, receipt = self._spec, self._row, self._work, self._shared, self._receipt
-        if not self._is_plain:  # pragma: no cover - the leg that measures coverage has the JIT off
-            receipt = np.frombuffer(self._receipt) if width else np.empty(0)
-            spec, shared = self._method.spec, np.frombuffer(self._shared)
-            row, work = self._view(), np.frombuffer(self._work)
-        lanes_of = Struct(f"{width}d").unpack if width else None
-        alone = self._is_plain or self._is_watched or not _ONE_AT_A_TIME
-        self._on_row = kernels, spec, row, receipt
-        self._on_work = kernels, spec, work, receipt
-        self._fast_update = None if alone or self._needs_history else (kernels, spec, row, shared, receipt)
-        self._fast_predict = None if alone or self._hedges else (kernels, spec, row, shared, receipt, lanes_of)
-
     def _set_watch(self, watch: Watch) -> None:
-        self._watch, self._is_watched = watch, bool(watch)
-        if watch:  # monitors must be told of every event, so there is no fast path
-            self._take_kernels()
+        self._watch, self._announce, self._is_watched = watch, watch.announce, bool(watch)
 
-    # ---- a forecast -----------------------------------------------------------------------------------------------
+    # ---- single events: `predict` and `update` are those of `Stream` -----------------------------------------------
 
-    def predict(self, score: Number) -> Forecast:
-        """Forecast one event. The row does not change; keep the forecast until the outcome is known.
-
-        >>> from calibeat import Calibrator, OPS
-        >>> Calibrator(OPS).predict(0.25).probability
-        0.25
-
-        Raises
-        ------
-        InvalidInput : the score is not a number in [0, 1].
-        """
-        if type(score) is not float or not 0.0 <= score <= 1.0:
-            score = check_score(score)
-        if self._fast_predict is None:
-            with self._lock:
-                return self._predict_alone(score, -1)
-        kernels, spec, row, shared, receipt, lanes_of = self._fast_predict
-        q, p, b, seen, event = kernels.predict_one(spec, row, score, shared, receipt)
-        lanes = lanes_of(receipt) if lanes_of else ()
-        if event < 0 or (lanes and self._shared[LATEST] != event):  # another thread is at work, or came between
-            with self._lock:
-                return self._predict_alone(score, event)
-        signature = self._signature or self._sign()
-        forecast = self._latest = _new(Forecast, (q, score, p, b, b, event, seen, signature, lanes, ()))
-        return forecast
-
-    def _predict_alone(self, score: float, event: int) -> Forecast:
-        """`predict` under the lock. An event that has a number already (not -1) has been counted."""
-        if self._owed is not None or self._is_forked:
+    def _predict_alone(self, score: float) -> Forecast:
+        """`predict` where something else must be done first, or afterwards."""
+        with self._lock:
             self._recover()
-        shared, is_plain = self._shared, self._is_plain
-        events = int(shared[NEXT])
-        if event < 0:
-            event = events
-            events += 1
-            if is_plain and events % LOOK_EVERY == 0 and loaded_after(LOOK_EVERY):
-                self._take_kernels()  # pragma: no cover - the leg that measures coverage has the JIT off
-                is_plain = self._is_plain  # pragma: no cover - as above
-        self._latest = None
-        try:
-            if not is_plain:  # pragma: no cover - as above
-                shared[SHUT], shared[LATEST] = 1.0, -1.0
-            kernels, spec, row, receipt = self._on_row
-            q, cell, x0, x1, x2, p, z, b, low, high, weight = kernels.predict(spec, row, score, 0.0, receipt, 0)
-            hedge: Pairs = ()
-            if low != high:  # the draw matters: only now is it worth making
-                q, cell, *_ = kernels.predict(spec, row, score, uniform(self._key, event), receipt, 0)
-                hedge = (low, weight), (high, 1.0 - weight)
-            n = self._row[layout.N]
-            lanes = tuple(self._receipt) if len(receipt) else ()
-            signature = self._signature or self._sign()
-            forecast = _new(Forecast, (q, score, p, b, cell, event, int(n), signature, lanes, hedge))
-            owed = (self._watch.announce, events) if self._is_watched else None
-            if is_plain:
-                self._latest_inputs = x0, x1, x2, p, z
-                shared[NEXT], self._latest, self._owed = events, forecast, owed
-            else:  # pragma: no cover - as above
-                now = array("d", (x0, x1, x2, p, z, cell, n, event, events, 1.0))
-                shared[:], self._latest, self._owed = now, forecast, owed
-            if owed is not None:
-                self._recover()
+            forecast = self._forecast(score)
+            self._recover()
             return forecast
-        finally:
-            if not is_plain:  # pragma: no cover - as above
-                shared[SHUT] = self._is_forked
 
     def peek(self, score: Number) -> float:
         """What `predict` would say of a score now. No event is made, nothing changes.
@@ -452,12 +331,7 @@ class Calibrator:
         score = check_score(score)
         with self._lock:
             self._refresh()
-            kernels, spec, _, _ = self._on_row
-            row, receipt = self._row[:], self._peeked
-            if not self._is_plain:  # pragma: no cover - the leg that measures coverage has the JIT off
-                row, receipt = np.array(row), np.frombuffer(receipt) if len(receipt) else np.empty(0)
-            u = uniform(self._key, self._events) if self._hedges else 0.0
-            return float(kernels.predict(spec, row, score, u, receipt, 0)[0])
+            return self._peek(score)
 
     def _sign(self) -> str:
         """The signature of a generation that begins with this forecast."""
@@ -465,118 +339,45 @@ class Calibrator:
             self._signature = self._receipts.issuer.ensure_signature()
             return self._signature
 
-    # ---- its outcome ----------------------------------------------------------------------------------------------
-
-    def update(self, forecast: Forecast, outcome: Number | np.bool_) -> None:
-        """Learn the outcome of a forecast, now or any time later, in any order.
-
-        The same outcome a second time changes nothing, and another one is an `OutcomeConflict`; it does not matter
-        whether the receipt is the object itself or was read from JSON, nor whether the calibrator was restored from a
-        snapshot in between. How far back this reaches: docs/receipts.md.
-
-        >>> from calibeat import Calibrator, OPS
-        >>> cal = Calibrator(OPS)
-        >>> first, second = cal.predict(0.9), cal.predict(0.4)
-        >>> cal.update(second, 0)
-        >>> cal.update(first, 1)
-        >>> cal.update(first, 1)     # a repeat
-        >>> cal.outcomes
-        2
-
-        Raises
-        ------
-        InvalidInput : the outcome is not 0 or 1, or the receipt is damaged.
-        UnknownForecast : another stream has issued the receipt, or it is too old.
-        OutcomeConflict : another outcome of this event was learnt.
-        """
-        if type(forecast) is not Forecast:
-            raise InvalidInput(f"forecast must be a Forecast made by predict, got {type(forecast).__name__}")
-        y = float(outcome) if type(outcome) is int and 0 <= outcome <= 1 else check_outcome(outcome)
-        if self._fast_update is not None and forecast is self._latest:
-            kernels, spec, row, shared, receipt = self._fast_update
-            first, _, marks = self._receipts.settled.span
-            if kernels.settle_one(spec, row, forecast.event, y, shared, receipt, marks, first):
-                return
-        with self._lock:
-            self._update_alone(forecast, y)
-
     def _update_alone(self, forecast: Forecast, y: float) -> None:
-        """`update` of any receipt under the lock: learn in a copy of the row, then take it over."""
-        shared, receipts = self._shared, self._receipts
-        try:
-            shared[SHUT] = 1.0
-            if self._owed is not None or self._is_forked:
+        """`update` of any receipt, or where something else must be done before or afterwards."""
+        with self._lock:
+            try:
+                self._is_busy = True
                 self._recover()
-            n, latest = self._row[layout.N], forecast is self._latest
-            if not latest:
-                forecast = receipts.check(forecast, int(shared[NEXT]), int(n))
-            event, settled = forecast.event, receipts.settled
-            first, old, _ = settled.span
-            marks, at, sealed = old, event - first, 0
-            has_room = 0 <= at < len(old) - 1
-            if not (has_room and old[at] == OPEN) and receipts.is_repeat(event, y):
-                return
-            made, self._latest = self._latest, None  # what was kept of it may be written over
-            self._move(forecast, y, latest=latest)
-            if not has_room:
-                settled, sealed = settled.with_outcome(event, int(y)), 1
-                first, marks, _ = settled.span
-                at = event - first
-            self._take_over(forecast, y, settled, marks, at, old, sealed)
-            self._latest = made
-        finally:
-            shared[SHUT] = self._is_forked
-        if self._needs_history:
-            self._after_learning()
+                ledger, learnt = self._receipts, int(self._row[N])
+                if not self._is_own(forecast):
+                    ledger.check(forecast, self._events, learnt)
+                event, settled = forecast.event, ledger.settled
+                first, marks = settled.span
+                has_room = 0 <= event - first < len(marks)
+                if not (has_room and marks[event - first] == OPEN) and ledger.is_repeat(event, y):
+                    return
+                if learnt >= self._events:  # of a bank that does not know which events `fold` has settled
+                    raise OutcomeConflict(
+                        f"outcome must be of a forecast that has none yet, got one more than the {self._events} "
+                        f"forecasts - at event {event}"
+                    )
+                if not has_room:
+                    settled = settled.with_outcome(event, int(y))
+                self._take_over(forecast, y, settled)
+            finally:
+                self._is_busy = False
+            if self._needs_history:
+                self._after_learning()
 
-    def _take_over(
-        self,
-        forecast: Forecast,
-        y: float,
-        settled: SettledEvents,
-        marks: bytearray,
-        at: int,
-        old: bytearray,
-        sealed: int,
-    ) -> None:
-        """Make the outcome take effect: the row, and the mark of its event.
-
-        The marks before, `old`, are sealed if others replace them: no kernel that still holds them writes there.
-        """
-        receipts, work, mark = self._receipts, self._work, ZERO + (y == 1.0)
+    def _take_over(self, forecast: Forecast, y: float, settled: SettledEvents) -> None:
+        """Make the outcome take effect: the row, and the mark of its event."""
         owed = (self._watch.update, forecast, y) if self._is_watched else None
-        # One line, without a call: an interrupt comes before all of it or after all of it.
-        self._row[:], marks[at], receipts.settled, old[-1], self._owed = work, mark, settled, sealed, owed
-        if owed is not None:
-            self._recover()
-
-    def _move(self, forecast: Forecast, y: float, *, latest: bool) -> None:
-        """Learn an outcome in a copy of the row."""
-        row, work, shared, n = self._row, self._work, self._shared, self._row[layout.N]
-        if work is not row:
-            work[:] = row
-        if latest and self._is_plain and not self._needs_history and forecast.seen == n:
-            _, spec, _, receipt = self._on_work
-            kernel.settle(spec, work, shared[NEXT], *self._latest_inputs, forecast.cell, y, receipt, 0, False)
-        else:
-            self._learn_late(forecast, y, fresh=latest and shared[LATEST] == forecast.event and shared[SEEN_THEN] == n)
-
-    def _learn_late(self, forecast: Forecast, y: float, *, fresh: bool) -> None:
-        """The same of any receipt. What the mixture remembers of a fresh forecast is still at hand."""
-        kernels, spec, work, receipt = self._on_work
-        learnt = int(self._work[layout.N])
-        if learnt >= self._events:  # of a bank that does not know which events `fold` has settled
-            raise OutcomeConflict(
-                f"outcome must be of a forecast that has none yet, got one more than the {self._events} forecasts - "
-                f"at event {forecast.event}"
-            )
-        if not fresh:
-            self._shared[LATEST] = -1.0
-            self._receipt[:] = array("d", forecast.lanes)
-        self._history.reserve(learnt, 1)
-        late = forecast.score, forecast.cell, y, receipt, 0
-        if kernels.update(spec, work, self._shared[NEXT], *late, *self._history.columns):
-            self._history.refit(np.frombuffer(self._work), plain if self._is_plain else None)
+        row = None
+        if self._needs_history:  # a refit may follow, so learn in a copy
+            row = self._view().copy()
+            self._history.reserve(int(row[N]), 1)
+            outcome = float(self._events), forecast.score, forecast.cell, y, np.array(forecast.lanes)
+            if kernel.update(self._method.spec, row, *outcome, self._history.columns):
+                self._history.refit(row)
+        self._settle(forecast, y, settled, owed, row)
+        self._recover()
 
     def _after_learning(self) -> None:
         """For learners that fit their past again."""
@@ -636,7 +437,7 @@ class Calibrator:
         if arrivals is None:
             labels = check_outcomes(outcomes)
             check_lengths(scores=n, outcomes=len(labels))
-            forecasts = self._run(loops.run, n, probabilities, labels)
+            forecasts = self._run(n, probabilities, labels)
             return forecasts if type(scores) is np.ndarray else like(scores, forecasts)
         if finish:
             arrivals = np.minimum(arrivals, n)
@@ -645,37 +446,29 @@ class Calibrator:
         check_lengths(scores=n, outcomes=len(labels))
         order = np.argsort(arrivals, kind="stable")
         order = order[: np.searchsorted(arrivals[order], last, side="right")]
-        late = _Late(0, np.empty(n, dtype=np.int64), arrivals, order, int(mature is not None))
-        return like(scores, self._run(loops.run_late, last + 1, probabilities, labels, late))
+        late = loops.Late(0, np.empty(n, dtype=np.int64), arrivals, order, int(mature is not None))
+        return like(scores, self._run(last + 1, probabilities, labels, late))
 
-    def _run(self, loop: Any, end: int, scores: Vector, outcomes: Vector, late: _Late | None = None) -> Vector:
+    def _run(self, end: int, scores: Vector, outcomes: Vector, late: loops.Late | None = None) -> Vector:
         """Work on a copy of the row: if anything breaks off the loop, nothing has happened."""
         with self._lock:
             self._refresh()
-            receipts, shared, owed = self._receipts, self._shared, None
             try:
-                shared[SHUT] = 1.0
-                events, row = self._events, self._view().copy()
-                forecasts, static_lane = self._play(loop, end, row, scores, outcomes, late)
-                settled, old = self._settled_after(events, outcomes, late, end), receipts.settled.span[1]
-                after, count = array("d", row.tobytes()), events + len(scores)
+                self._is_busy = True
+                events, row, owed = self._events, self._view().copy(), None
+                forecasts, static_lane = self._play(end, row, scores, outcomes, late)
+                settled = self._settled_after(events, outcomes, late, end)
                 if self._is_watched:
                     owed = (self._watch.run, events, scores, forecasts, outcomes, static_lane, late and late.due, end)
-                # One line, without a call: an interrupt comes before all of it or after all of it.
-                self._row[:], shared[NEXT], shared[LATEST], receipts.settled, old[-1], self._owed = (
-                    after, count, -1.0, settled, 1, owed,
-                )  # fmt: skip
+                self._take_batch(row, events + len(scores), settled, owed)
                 self._recover()
             finally:
-                shared[SHUT] = self._is_forked
+                self._is_busy = False
             if self._needs_history:
                 self._after_learning()
-            load_single_if_cached()
-            if self._is_plain and single_is_compiled():  # pragma: no cover - one leg has no JIT, the other a cache
-                self._take_kernels()
             return forecasts
 
-    def _settled_after(self, events: int, outcomes: Vector, late: _Late | None, end: int) -> SettledEvents:
+    def _settled_after(self, events: int, outcomes: Vector, late: loops.Late | None, end: int) -> SettledEvents:
         """Which events are settled after a batch; an outcome that is not due before `end` leaves its event open."""
         if late is None:
             return self._receipts.settled.after_all(events, outcomes)
@@ -685,23 +478,21 @@ class Calibrator:
         return self._receipts.settled.after(events, marks)
 
     def _play(
-        self, loop: Any, end: int, row: Vector, scores: Vector, outcomes: Vector, late: _Late | None
+        self, end: int, row: Vector, scores: Vector, outcomes: Vector, late: loops.Late | None
     ) -> tuple[Vector, Vector]:
         """Let the loop move this row -> the forecasts, and what the static lane says of each event (if watched)."""
-        method, history, forecasts = self._method, self._history, np.empty(len(scores))
+        method, history, n = self._method, self._history, len(scores)
         if self._needs_history:
-            history.reserve(int(row[layout.N]), len(scores))
-        one_stream = method.spec, row, len(row), loops.NO_SLOTS, 0, 1, 0, float(self._events)
-        held = loops.receipts_under_way(late.due, late.order, len(scores)) if late and self._width else 1
-        batch = scores, outcomes, self._draws(len(scores)), forecasts, self._scratch(held)
-        play, place = for_batch(loop, method, len(scores)), loops.place_before()
-        static_lane = self._watch.room(len(scores)) if self._is_watched else loops.NO_LANE
-        for stop in range(1, end + 1) if len(static_lane) else (end,):
-            while play(*one_stream, *batch, *history.columns, place, stop, *(late or ())):
+            history.reserve(int(row[N]), n)
+        stream = loops.one_stream(row, self._events)
+        held = loops.receipts_under_way(late.due, late.order, n) if late else 0
+        static_lane = self._watch.room(n) if self._is_watched else loops.NO_LANE
+        batch = loops.Batch(scores, outcomes, self._draws(n), np.empty(n), static_lane, np.empty(held * self._width))
+        place = loops.place_before()
+        for part in loops.pieces(end):
+            while loops.run_batch(method.spec, stream, batch, history.columns, late, place, part.stop):
                 history.refit(row)
-            if stop <= len(static_lane):  # noted now: a late outcome writes over what the lanes said
-                static_lane[stop - 1] = batch[-1][(stop - 1) % held * (self._width if late else 0) + LANE]
-        return forecasts, static_lane
+        return batch.forecasts, static_lane
 
     def predict_many(self, scores: npt.ArrayLike) -> Vector:
         """Forecast many scores from the present state: no receipts, nothing learnt, nothing changed.
@@ -721,13 +512,11 @@ class Calibrator:
             self._refresh()
             draws = self._draws(len(probabilities))
             row = self._view().copy()
-            stream = self._method.spec, row, len(row), row, loops.NO_SLOTS
-            loop = for_batch(loops.predict_many, self._method, len(probabilities))
-            loop(*stream, probabilities, draws, forecasts, self._scratch(1))
+            stream = loops.one_stream(row, self._events)
+            for part in loops.pieces(len(probabilities)):
+                batch = probabilities[part], draws[part], forecasts[part]
+                loops.predict_many(self._method.spec, stream, row, *batch)
         return like(scores, forecasts)
-
-    def _scratch(self, count: int) -> Vector:
-        return np.empty(count * self._width)
 
     def _draws(self, count: int) -> Vector:
         return uniforms(self._key, self._events, count) if self._hedges else np.empty(0)
@@ -747,7 +536,7 @@ class Calibrator:
         with self._lock:
             self._refresh()
             try:
-                self._shared[SHUT] = 1.0
+                self._is_busy = True
                 state = {
                     "method": self._method.to_dict(),
                     "seed": self._seed,
@@ -759,7 +548,7 @@ class Calibrator:
                     **self._watch.dump(),
                 }
             finally:
-                self._shared[SHUT] = self._is_forked
+                self._is_busy = False
         return seal(KIND, FORMAT, state)
 
     @classmethod
@@ -795,15 +584,6 @@ class Calibrator:
     # ---- readings: each is of one moment, whatever other threads do -----------------------------------------------
 
     @property
-    def _events(self) -> int:
-        """How many forecasts were made; it stands where the kernels count it."""
-        return int(self._shared[NEXT])
-
-    @_events.setter
-    def _events(self, events: int) -> None:
-        self._shared[NEXT] = events
-
-    @property
     def method(self) -> Method:
         """The parts that it is made of."""
         return self._method
@@ -818,7 +598,7 @@ class Calibrator:
     def outcomes(self) -> int:
         """How many outcomes were learnt."""
         self._refresh()
-        return int(self._row[layout.N])
+        return int(self._row[N])
 
     @property
     def monitor(self) -> Monitor | None:
@@ -888,7 +668,7 @@ class Calibrator:
                 "evidence must be kept by a method with Lanes or a Spline, such as AUTO, "
                 f"got {name_of(self._method) or self._method}"
             )
-        at = int(self._method.spec[layout.EVIDENCE])
+        at = self._method.spec.evidence
         with self._lock:
             self._refresh()
             row = self._row[:]
@@ -962,7 +742,8 @@ class Calibrator:
             self._owed = None
         if self._is_forked:
             self._receipts.issuer.begin_generation(self._events)
-            self._signature, self._is_forked = "", False
+            self._begin_generation("", self._key)
+            self._is_forked = False
 
 
 def _method_of(state: dict[str, Any]) -> Method:

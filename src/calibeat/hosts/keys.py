@@ -32,9 +32,8 @@ import numpy.typing as npt
 from calibeat._util.check import shown
 from calibeat._util.columns import to_array
 from calibeat._util.types import Ints, Slots
-from calibeat.core.jit import compilable, for_size
-from calibeat.core.prefetch import prefetch
 from calibeat.core.randomness import mix_words
+from calibeat.core.subset import entry, kernel, prefetch
 from calibeat.errors import InvalidInput
 
 Key = int | str
@@ -113,7 +112,7 @@ class StringColumn:
         width = strings.dtype.itemsize // 4
         text, offsets = np.empty(strings.size * width, dtype=np.uint8), np.zeros(strings.size + 1, dtype=np.int64)
         codes = strings.view(np.uint32) if text.size else np.empty(0, dtype=np.uint32)
-        if for_size(narrow, len(strings))(np.require(codes, requirements=["W"]), width, text, offsets):
+        if narrow(np.require(codes, requirements=["W"]), width, text, offsets):
             return cls(text, offsets)
         return cls.of(strings.tolist())
 
@@ -126,7 +125,7 @@ class StringColumn:
 KeyColumn = IntColumn | StringColumn
 
 
-@compilable
+@entry
 def narrow(codes: npt.NDArray[np.uint32], width: int, text: Bytes, offsets: Ints) -> bool:
     """Strings of a fixed width, filled up with zeros, one behind the other; False if one is not plain ASCII."""
     used = 0
@@ -276,10 +275,10 @@ class Seed:
             return self._of_long(key)
         return short_hash(key, 0, len(key), *self.point)  # type: ignore[arg-type]  # bytes are read like an array
 
-    def of_strings(self, hash_short: Any, text: Bytes, starts: Ints, ends: Ints) -> Hashes:
-        """The hash of each string text[start:end]; `hash_short` is `hash_strings`, plain or compiled."""
+    def of_strings(self, text: Bytes, starts: Ints, ends: Ints) -> Hashes:
+        """The hash of each string text[start:end]."""
         hashes = np.empty(len(starts), dtype=np.int32)
-        hash_short(text, starts, ends, *self.point, hashes)
+        hash_strings(text, starts, ends, *self.point, hashes)
         for i in np.flatnonzero(ends - starts > LONG_STRING):
             hashes[i] = self._of_long(text[starts[i] : ends[i]].tobytes())
         return hashes
@@ -289,7 +288,7 @@ class Seed:
         return int.from_bytes(digest, "little") >> 1
 
 
-@compilable
+@entry
 def short_hash(text: Bytes, start: int, end: int, point: int, begin: int, mask: int) -> int:
     """The hash of text[start:end], in numbers that never leave 63 bits: the same in every host."""
     h = begin
@@ -310,7 +309,7 @@ def short_hash(text: Bytes, start: int, end: int, point: int, begin: int, mask: 
     return (h ^ (h >> 16)) & 0x7FFFFFFF
 
 
-@compilable
+@entry
 def hash_strings(text: Bytes, starts: Ints, ends: Ints, point: int, begin: int, mask: int, hashes: Hashes) -> None:
     """The hash of each string that is not long."""
     for i in range(len(hashes)):
@@ -321,13 +320,13 @@ def hash_strings(text: Bytes, starts: Ints, ends: Ints, point: int, begin: int, 
 # ---- the table: compiled loops -----------------------------------------------------------------------------------
 
 
-@compilable
+@kernel
 def home(word: int, size: int) -> int:
     """The place in a table of any size where a hash of 31 bits belongs (Lemire 2019)."""
     return (word * size) >> 31
 
 
-@compilable
+@entry
 def link(table: Slots, hashes: Hashes, first: int) -> None:
     """Put the slots first, first + 1, ... in the table, where there is room for them."""
     size = len(table)
@@ -341,7 +340,7 @@ def link(table: Slots, hashes: Hashes, first: int) -> None:
 # ---- integers ----------------------------------------------------------------------------------------------------
 
 
-@compilable
+@kernel
 def place_of_int(keys: Ints, table: Slots, key: int, word: int) -> int:
     """Where the slot of a key stands in the table, or the free place where it would stand."""
     size = len(table)
@@ -351,14 +350,14 @@ def place_of_int(keys: Ints, table: Slots, key: int, word: int) -> int:
     return at
 
 
-@compilable
+@entry
 def find_ints(keys: Ints, table: Slots, wanted: Ints, hashes: Hashes, slots: Slots) -> None:
     """The slot of each wanted key, or -1."""
     for i in range(len(wanted)):
         slots[i] = table[place_of_int(keys, table, wanted[i], hashes[i])]
 
 
-@compilable
+@entry
 def add_ints(
     keys: Ints, table: Slots, count: int, room: int, wanted: Ints, hashes: Hashes, slots: Slots
 ) -> tuple[int, int]:
@@ -379,7 +378,7 @@ def add_ints(
 # Slot s has two marks: marks[2 s] is where its text starts, marks[2 s + 1] is (length << 31) | hash.
 
 
-@compilable
+@kernel
 def place_of_string(text: Bytes, marks: Ints, table: Slots, wanted: Bytes, start: int, end: int, word: int) -> int:
     """Where the slot of the key wanted[start:end] stands in the table, or the free place where it would stand."""
     size = len(table)
@@ -398,7 +397,7 @@ def place_of_string(text: Bytes, marks: Ints, table: Slots, wanted: Bytes, start
     return at
 
 
-@compilable
+@kernel
 def look_ahead(text: Bytes, marks: Ints, table: Slots, hashes: Hashes, i: int) -> None:
     """Three steps lead to a key, table, marks and text, each in another place: ask for them well before its turn.
 
@@ -414,7 +413,7 @@ def look_ahead(text: Bytes, marks: Ints, table: Slots, hashes: Hashes, i: int) -
             prefetch(text, marks[2 * slot])
 
 
-@compilable
+@entry
 def find_strings(
     text: Bytes, marks: Ints, table: Slots, wanted: Bytes, starts: Ints, ends: Ints, hashes: Hashes, slots: Slots
 ) -> None:
@@ -424,7 +423,7 @@ def find_strings(
         slots[i] = table[place_of_string(text, marks, table, wanted, starts[i], ends[i], hashes[i])]
 
 
-@compilable
+@entry
 def add_strings(
     text: Bytes,
     marks: Ints,
@@ -489,7 +488,7 @@ class Index(ABC):
                 self._reserve(min(room, self.count + last - at), column, at, last)
                 at, self.count = self._add(column, at, last, slots, room)
                 if at < last:
-                    self._grow(for_size(link, self.count, few=FEW_KEYS))
+                    self._grow()
         return slots
 
     def find_one(self, key: Any) -> int:
@@ -502,7 +501,7 @@ class Index(ABC):
         if slot >= 0:
             return slot
         if self.count >= int(_FULLEST * len(self.table)):
-            self._grow(self._link())
+            self._grow()
             place = self._probe(key)[1]
         self._append(key)
         self.table[place] = self.count
@@ -521,7 +520,7 @@ class Index(ABC):
     def relink(self, count: int) -> None:
         """Make the table anew for the keys before slot `count`, whatever state it is in; forget the keys behind."""
         self.count = count
-        self._resize(len(self.table), self._link())
+        self._resize(len(self.table))
 
     def _probe(self, key: Any) -> tuple[int, int]:
         """The slot of a key and its place in the table; or -1 and the free place where it would stand."""
@@ -553,18 +552,14 @@ class Index(ABC):
             at = (at + 1) % len(self.table)
         return at
 
-    def _grow(self, link_all: Any) -> None:
-        self._resize(int(_GROWTH * len(self.table)) + _SMALLEST_TABLE, link_all)
+    def _grow(self) -> None:
+        self._resize(int(_GROWTH * len(self.table)) + _SMALLEST_TABLE)
 
-    def _link(self) -> Any:
-        """Plain up to 100,000 keys: that takes less time than to load Numba, and single events never wait for it."""
-        return for_size(link, self.count, few=100_000)
-
-    def _resize(self, size: int, link_all: Any) -> None:
+    def _resize(self, size: int) -> None:
         size = max(size, int(self.count / _FULLEST) + _SMALLEST_TABLE)
         table: Slots = np.full(size, -1, dtype=np.int32)
         for first in range(0, self.count, _HASHED_AT_ONCE):
-            link_all(table, self._hashes(first, min(first + _HASHED_AT_ONCE, self.count)), first)
+            link(table, self._hashes(first, min(first + _HASHED_AT_ONCE, self.count)), first)
         self.table = table
 
     def __iter__(self) -> Iterator[Key]:
@@ -665,12 +660,12 @@ class IntIndex(Index):
 
     def _find(self, column: IntColumn, first: int, last: int, slots: Slots) -> None:
         wanted = column.keys[first:last]
-        find = for_size(find_ints, last - first)
+        find = find_ints
         find(self._keys, self.table, wanted, self.seed.of_ints(wanted), slots[first:last])
 
     def _add(self, column: IntColumn, first: int, last: int, slots: Slots, room: int) -> tuple[int, int]:
         wanted = column.keys[first:last]
-        done, count = for_size(add_ints, last - first)(
+        done, count = add_ints(
             self._keys, self.table, self.count, room, wanted, self.seed.of_ints(wanted), slots[first:last]
         )
         return first + int(done), int(count)
@@ -748,11 +743,11 @@ class StringIndex(Index):
         self._used += len(key)
 
     def _find(self, column: StringColumn, first: int, last: int, slots: Slots) -> None:
-        find: Any = for_size(find_strings, last - first)
+        find: Any = find_strings
         find(self._text, self._marks.reshape(-1), self.table, *self._wanted(column, first, last), slots[first:last])
 
     def _add(self, column: StringColumn, first: int, last: int, slots: Slots, room: int) -> tuple[int, int]:
-        add: Any = for_size(add_strings, last - first)
+        add: Any = add_strings
         done, count, self._used = add(
             self._text,
             self._marks.reshape(-1),
@@ -767,7 +762,7 @@ class StringIndex(Index):
 
     def _wanted(self, column: StringColumn, first: int, last: int) -> tuple[npt.NDArray[Any], ...]:
         starts, ends = column.offsets[first:last], column.offsets[first + 1 : last + 1]
-        hashes = self.seed.of_strings(for_size(hash_strings, last - first), column.text, starts, ends)
+        hashes = self.seed.of_strings(column.text, starts, ends)
         return column.text, starts, ends, hashes
 
     def _reserve(self, room: int, column: StringColumn, first: int, last: int) -> None:

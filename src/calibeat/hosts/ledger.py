@@ -16,11 +16,12 @@ from typing import Any
 
 import numpy as np
 
+from calibeat._compiled import Forecast, LedgerOfStream, Marks
 from calibeat._util.check import check_interval, check_score, check_whole
 from calibeat._util.types import Bytes, Ints, Vector
 from calibeat.core.method import Method
 from calibeat.core.randomness import stream_key
-from calibeat.core.receipt import Forecast, MultiForecast
+from calibeat.core.receipt import MultiForecast
 from calibeat.errors import InvalidInput, OutcomeConflict, UnknownForecast
 
 DIGITS = 16  # of a name
@@ -135,12 +136,10 @@ OPEN = 0  # no outcome yet
 CLOSED = 1  # no outcome will be learnt any more; which one was learnt is not known
 ZERO, ONE = 2, 3  # this outcome was learnt
 
-Span = tuple[int, bytearray, Bytes]
-
 _FIRST_ROOM = 32  # marks that there is room for at first
 
 
-class SettledEvents:
+class SettledEvents(Marks):
     """The settled events of one stream.
 
     Every change is one assignment or one call into C, so that an interrupt finds all of it or nothing.
@@ -155,36 +154,34 @@ class SettledEvents:
     {'first': 0, 'given_up': 0, 'marks': 'Iw=='}
     """
 
-    __slots__ = ("given_up", "keep", "span")
+    __slots__ = ("given_up", "keep")
 
     def __init__(self, first: int = 0, *, keep: int | None = None) -> None:
         self.keep = KEPT_EVENTS if keep is None else keep
         self.given_up = 0  # events before this one may have been given up
-        # The first event that has a mark, and the marks: as bytes, and as the array that compiled kernels write in.
-        # Compiled kernels check the last byte before they write: it is 1 once other marks have replaced these. Events
-        # that have no mark yet are open.
-        self.span = _span(first, b"", _FIRST_ROOM)
+        # The first event that has a mark, and the marks. Events that have no mark yet are open.
+        self.span = first, bytearray(_FIRST_ROOM)
 
     def mark(self, event: int) -> int:
         """What is known of an event."""
-        first, marks, _ = self.span
+        first, marks = self.span
         at = event - first
         if at < 0:
             return CLOSED
-        return marks[at] if at < len(marks) - 1 else OPEN
+        return marks[at] if at < len(marks) else OPEN
 
     def settle(self, event: int, outcome: int) -> None:
         """Mark an event that is open."""
-        first, marks, _ = self.span
+        first, marks = self.span
         at = event - first
-        if at < len(marks) - 1:
+        if at < len(marks):
             marks[at] = ZERO + outcome
         else:
             self._replace(first, self._longer(at, outcome))
 
     def with_outcome(self, event: int, outcome: int) -> SettledEvents:
         """A copy in which an event has this outcome, for whose mark there is no room here."""
-        first, _, _ = self.span
+        first, _ = self.span
         return self._with_marks(first, self._longer(event - first, outcome))
 
     def _with_marks(self, first: int, marks: bytes) -> SettledEvents:
@@ -195,17 +192,17 @@ class SettledEvents:
 
     def _longer(self, at: int, outcome: int) -> bytes:
         marks = self.span[1]
-        return bytes(marks[:-1]) + bytes(at + 1 - len(marks)) + bytes((ZERO + outcome,))
+        return bytes(marks) + bytes(at - len(marks)) + bytes((ZERO + outcome,))
 
     def reopen(self, event: int) -> None:
         """Take `settle` back, whether or not it came to pass; the event was open before."""
-        first, marks, _ = self.span
-        if 0 <= event - first < len(marks) - 1:
+        first, marks = self.span
+        if 0 <= event - first < len(marks):
             marks[event - first] = OPEN
 
     def after(self, event: int, marks: Bytes) -> SettledEvents:
         """A copy in which the events from `event` on, none of which has a mark yet, have these."""
-        first, known, _ = self.span
+        first, known = self.span
         before = bytes(known[: event - first]) if event >= first else b""
         return self._with_marks(first, before + bytes(event - first - len(before)) + marks.tobytes())
 
@@ -218,8 +215,8 @@ class SettledEvents:
 
     def is_open_before(self, event: int) -> bool:
         """Whether some event before this one has no outcome yet."""
-        first, marks, _ = self.span
-        return first + len(marks) - 1 < event or marks.find(OPEN, 0, max(0, event - first)) >= 0
+        first, marks = self.span
+        return first + len(marks) < event or marks.find(OPEN, 0, max(0, event - first)) >= 0
 
     def overtaken(self) -> bool:
         """Whether an outcome was learnt before that of an earlier event."""
@@ -236,14 +233,13 @@ class SettledEvents:
         stale = max(stale, 0)
         kept = marks[stale:]
         room = len(kept) + min(max(len(kept), _FIRST_ROOM), self.keep)
-        old, self.span = self.span, _span(first + stale, kept, room)
-        old[1][-1] = 1  # compiled kernels that still hold the old marks no longer write there
+        self.span = first + stale, bytearray(kept.ljust(room, b"\0"))
 
     # ---- as data --------------------------------------------------------------------------------------------------
 
     def dump(self) -> dict[str, Any]:
         """As JSON-able data: two bits for each mark, four to a byte, the first one lowest, in base 64."""
-        copy = self._with_marks(self.span[0], bytes(self.span[1][:-1]))
+        copy = self._with_marks(self.span[0], bytes(self.span[1]))
         first, marks = copy.span[0], copy.span[1].rstrip(b"\0")
         fours = np.frombuffer(marks + bytes(-len(marks) % 4), dtype=np.uint8).reshape(-1, 4)
         packed = (fours << np.array([0, 2, 4, 6], dtype=np.uint8)).sum(axis=1, dtype=np.uint8)
@@ -280,19 +276,13 @@ class SettledEvents:
         return cls(events if outcomes >= events else max(0, events - MOST_MARKS), keep=keep)
 
 
-def _span(first: int, marks: bytes, room: int) -> Span:
-    content = bytearray(room + 1)
-    content[: len(marks)] = marks
-    return first, content, np.frombuffer(content, dtype=np.uint8)
-
-
 # ---- what is known of a stream's receipts --------------------------------------------------------------------------
 
 
-class Ledger:
+class Ledger(LedgerOfStream):
     """The receipts of one stream of two classes."""
 
-    __slots__ = ("_method", "issuer", "known", "settled")
+    __slots__ = ("_method", "issuer", "known")
 
     def __init__(self, method: Method, issuer: Issuer, settled: SettledEvents, known: int = 0) -> None:
         self._method = method
@@ -306,8 +296,6 @@ class Ledger:
         The kernels trust a receipt blindly, so one that has travelled is looked at here. `events` forecasts have been
         made, and `outcomes` of them learnt.
         """
-        if not _is_typed(forecast):
-            forecast = Forecast.from_dict(forecast.to_dict())
         _check_issued(self.issuer, forecast, events, outcomes, "by another method, seed or stream")
         if not self._method.receipt_is_sound(forecast.lanes, forecast.score, forecast.seen, forecast.probability):
             raise InvalidInput(
@@ -359,18 +347,6 @@ class Ledger:
         """The inverse of `dump`, in a new generation."""
         issuer = Issuer.load(name, data["lives"], events)
         return cls(method, issuer, SettledEvents.load(data["settled"], events, outcomes, keep=keep), events)
-
-
-def _is_typed(forecast: Forecast) -> bool:
-    """Whether the fields have the types that `predict` gives them; a receipt made by hand may have others."""
-    probability, score, _, _, cell, event, seen, issuer, lanes, _ = forecast
-    return (
-        type(probability) is type(score) is float
-        and type(cell) is type(event) is type(seen) is int
-        and type(issuer) is str
-        and type(lanes) is tuple
-        and all(type(number) is float for number in lanes)
-    )
 
 
 def _check_issued(
@@ -447,12 +423,21 @@ class LabelLedger:
         self._columns[event - self._first] = column
         self._trim()
 
-    def settle_all(self, first: int, columns: Ints) -> None:
-        """New events from `first` on have learnt these labels; `PENDING` where none came."""
-        self.settled = self.settled.after(first, np.where(columns == PENDING, OPEN, ONE).astype(np.uint8))
-        self._extend(first)
-        self._columns.frombytes(columns.astype(np.int32).tobytes())
-        self._trim()
+    def reopen(self, event: int) -> None:
+        """Take `settle` back, whether or not it came to pass; the event was open before."""
+        self.settled.reopen(event)
+        if 0 <= event - self._first < len(self._columns):
+            self._columns[event - self._first] = PENDING
+
+    def after(self, first: int, columns: Ints) -> LabelLedger:
+        """A copy in which new events from `first` on have learnt these labels; `PENDING` where none came."""
+        made = LabelLedger(self.issuer, self._labels)
+        made.settled = self.settled.after(first, np.where(columns == PENDING, OPEN, ONE).astype(np.uint8))
+        made._first, made._columns = self._first, array("i", self._columns)
+        made._extend(first)
+        made._columns.frombytes(columns.astype(np.int32).tobytes())
+        made._trim()
+        return made
 
     def catch_up(self, events: int) -> None:
         """Close the events up to here that are not accounted for: a batch made them, and gave no receipts."""
@@ -480,16 +465,15 @@ class LabelLedger:
 
     def _trim(self) -> None:
         first = self.settled.span[0]
-        if first > self._first:
-            del self._columns[: first - self._first]
-            self._first = first
+        if first > self._first:  # one line, without a call: an interrupt comes before all of it or after all of it
+            self._first, self._columns = first, self._columns[first - self._first :]
 
     # ---- as data --------------------------------------------------------------------------------------------------
 
     def dump(self, events: int) -> dict[str, Any]:
         """For a snapshot of a stream that has made so many forecasts."""
         settled = self.settled.dump()
-        first, marks, _ = self.settled.span
+        first, marks = self.settled.span
         size = first + len(marks.rstrip(b"\0")) - settled["first"]
         kept = np.array(self._columns[settled["first"] - self._first :][: max(0, size)], dtype="<i4")
         settled["labels"] = base64.b64encode(kept.tobytes()).decode()
@@ -516,7 +500,7 @@ class LabelLedger:
         except (TypeError, ValueError, binascii.Error) as error:
             raise InvalidInput(f"settled labels must be in base 64, got {data['settled']!r:.60}") from error
         ledger.settled = SettledEvents.load(settled, events, outcomes, keep=keep)
-        first, marks, _ = ledger.settled.span
+        first, marks = ledger.settled.span
         known = np.frombuffer(marks.rstrip(b"\0"), dtype=np.uint8) == ONE
         if len(known) != len(columns) or not ((columns >= 0) == known).all() or (columns >= len(labels)).any():
             raise InvalidInput(f"settled labels must be those of the {int(known.sum())} settled events, got others")

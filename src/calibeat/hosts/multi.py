@@ -20,15 +20,15 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from calibeat._compiled import Forecast
 from calibeat._util.check import check_choice, check_due, check_interval, check_whole, shown
 from calibeat._util.columns import like_matrix, to_array, to_matrix
 from calibeat._util.sealed import seal, unseal
 from calibeat._util.types import Ints, Vector
 from calibeat._util.words import did_you_mean
-from calibeat.core import vector
-from calibeat.core.jit import can_load, compiled, for_cost, is_cached, is_compiled, plain
+from calibeat.core import loops, vector
 from calibeat.core.method import AUTO
-from calibeat.core.receipt import Forecast, MultiForecast, frozen
+from calibeat.core.receipt import MultiForecast, frozen
 from calibeat.errors import CalibeatError, InvalidInput, SnapshotMismatch, UnknownKey
 from calibeat.export import MultiExport
 from calibeat.hosts import bankfile
@@ -62,11 +62,6 @@ KIND, FORMAT = "calibeat/multi", 1  # of snapshots; a bank file has the same ver
 FIELDS = ("classes", "method", "logits", "events", "stream", "settled", "lives")
 KEPT_EVENTS = 64  # of a key, before its oldest event without a label, whose labels are remembered
 _BAD_FILE = (CalibeatError, KeyError, TypeError, ValueError, AttributeError, OverflowError)
-
-SINGLE = (vector.predict, vector.settle, vector.update)
-PLAIN_SECONDS = 18e-6  # of plain Python for a class of an event
-PLAIN_WORK = 10_000  # classes times events as plain Python, a fifth of a second, before the cache is looked into
-_looked = [False]  # whether this process has looked
 
 
 # ---- classes, labels and scores from outside -----------------------------------------------------------------------
@@ -179,7 +174,7 @@ def check_scores(scores: Any, classes: Classes, logits: bool, *, one: bool = Fal
     if len(matrix) == 0:
         raise InvalidInput("arrays must not be empty, got length 0 for scores")
     flat = matrix.reshape(-1)
-    wrong, row, column = for_cost(vector.ready, 0.3e-6 * flat.size)(K, flat, 1 if logits else 0)
+    wrong, row, column = vector.ready(K, flat, 1 if logits else 0)
     if wrong:
         given = float(array[column]) if one else float(array[row, column])
         event = array if one else array[row]
@@ -226,10 +221,6 @@ class VectorStream:
         self.row = vector.initial_row(self.method, K)
         self._work = vector.scratch(K)
         self._receipt = np.zeros(vector.receipt_width(self.method, K))
-        self._done = 0
-        self._predict, self._settle, self._update = plain(vector.predict), plain(vector.settle), plain(vector.update)
-        self._plain = True
-        self.take_compiled()
 
     @property
     def numbers(self) -> Vector:
@@ -237,67 +228,63 @@ class VectorStream:
         return self.row[:-2]
 
     @property
+    def events(self) -> int:
+        return int(self.row[vector.T])
+
+    @property
     def outcomes(self) -> int:
         return int(self.row[vector.N])
 
-    def predict(self, score: Vector, event: int, label: Any, issuer: str) -> MultiForecast:
-        """Forecast one event; `label` says which label a column is."""
-        self._count()
-        forecast = np.empty(self.K)
-        self._predict(self.method, self.K, self.row, score, self._receipt, self._work, forecast)
-        self.row[vector.T] = event + 1.0
+    def predict(self, score: Vector, label: Any, issuer: str) -> MultiForecast:
+        """Forecast one event, and count it; `label` says which label a column is."""
+        forecast, event = np.empty(self.K), self.events
+        vector.predict(self.method, self.K, self.row, score, self._receipt, self._work, forecast)
         seen, slope, expert = int(self.row[vector.N]), None, None
         if self.method != vector.RAW_SCORES:
             slope = float(self._receipt[vector.ISSUED_SLOPE])
         if self.method == vector.MULTI:
             expert = frozen(self._receipt[vector.SCORE + self.K :].copy())
         top = label[int(forecast.argmax())]
-        return MultiForecast(frozen(forecast), top, frozen(score), expert, slope, event, seen, issuer)
+        made = MultiForecast(frozen(forecast), top, frozen(score), expert, slope, event, seen, issuer)
+        self.row[vector.T] = event + 1.0
+        return made
 
     def update(self, forecast: MultiForecast, y: int, *, latest: bool) -> None:
         """Learn column y of a forecast of this stream; `latest` if the scratch is still about it."""
-        self._count()
         issued = float(forecast.probabilities[y])
-        before = self.row.copy() if self._plain else None  # plain kernels write one number after the other
-        try:
-            if latest and forecast.seen == self.row[vector.N]:
-                self._settle(self.method, self.K, self.row, y, self._receipt, self._work, issued)
-            else:
-                receipt = self._receipt_of(forecast)
-                self._update(self.method, self.K, self.row, y, receipt, self._work, issued)
-        except BaseException:
-            if before is not None:
-                self.row[:] = before
-            raise
+        if latest and forecast.seen == self.row[vector.N]:
+            vector.settle(self.method, self.K, self.row, y, self._receipt, self._work, issued)
+        else:
+            vector.update(self.method, self.K, self.row, y, self._receipt_of(forecast), self._work, issued)
 
     def _receipt_of(self, forecast: MultiForecast) -> Vector:
         slope = 1.0 if forecast.slope is None else forecast.slope
         expert = () if forecast.expert is None else forecast.expert
         return np.concatenate(([forecast.seen, slope], forecast.score, expert))
 
-    def run(self, scores: Vector, labels: Ints, events: int, late: tuple[Ints, Ints] | None, *, finish: bool) -> Vector:
+    def run(self, scores: Vector, labels: Ints, late: tuple[Ints, Ints] | None, *, finish: bool) -> Vector:
         """Predict and learn, event after event. If anything breaks off the loop, nothing has happened."""
         del finish  # the order in `late` says it
-        row, forecasts = self.row.copy(), np.empty(scores.shape)
-        flat, out, t = scores.reshape(-1), forecasts.reshape(-1), float(events)
-        seconds = PLAIN_SECONDS * scores.size
-        if late is None:
-            for_cost(vector.run, seconds)(self.method, self.K, row, t, flat, labels, out, self._receipt, self._work)
-        else:
-            receipts, n = np.empty(len(scores) * len(self._receipt)), len(scores)
-            for_cost(vector.run_late, seconds)(
-                self.method, self.K, row, t, flat, labels, out, receipts, self._work, *late, 0, 0, n, 0
-            )
+        row, forecasts, n, arrived = self.row.copy(), np.empty(scores.shape), len(scores), 0
+        flat, out, t = scores.reshape(-1), forecasts.reshape(-1), row[vector.T]
+        receipts = np.empty(n * len(self._receipt) if late else 0)
+        for part in loops.pieces(n, self.K):
+            if late is None:
+                batch = scores[part].reshape(-1), labels[part], forecasts[part].reshape(-1)
+                vector.run(self.method, self.K, row, t + part.start, *batch, self._receipt, self._work)
+            else:
+                place = 0, part.start, part.stop, arrived
+                whole = flat, labels, out, receipts, self._work, *late, *place
+                arrived = vector.run_late(self.method, self.K, row, t, *whole)
         self.row[:] = row
-        self._look_in_cache()
         return forecasts
 
     def predict_many(self, scores: Vector) -> Vector:
         """Forecast many scores from the present row."""
         forecasts = np.empty(scores.shape)
-        for_cost(vector.predict_many, PLAIN_SECONDS * scores.size)(
-            self.method, self.K, self.row, scores.reshape(-1), forecasts.reshape(-1), self._receipt, self._work
-        )
+        for part in loops.pieces(len(scores), self.K):
+            batch = scores[part].reshape(-1), forecasts[part].reshape(-1)
+            vector.predict_many(self.method, self.K, self.row, *batch, self._receipt, self._work)
         return forecasts
 
     @property
@@ -347,46 +334,6 @@ class VectorStream:
         vector.check_row(self.method, self.K, row, events)
         self.row[:] = row
 
-    # ---- plain or compiled ----------------------------------------------------------------------------------------
-
-    def take_compiled(self) -> None:
-        """Serve single events by the compiled kernels from now on, if they are in memory: the same bits."""
-        if is_compiled(*SINGLE):  # pragma: no cover - the leg that measures coverage has the JIT off
-            self._predict, self._settle = compiled(vector.predict), compiled(vector.settle)
-            self._update, self._plain = compiled(vector.update), False
-
-    def _count(self) -> None:
-        self._done += self.K
-        if self._done - self.K < PLAIN_WORK <= self._done:
-            self._look_in_cache()
-
-    def _look_in_cache(self) -> None:
-        if not _looked[0]:
-            _looked[0] = True
-            if is_cached(*SINGLE) and all(  # pragma: no cover - as above
-                can_load(function, *arguments) for function, arguments in _single_calls()
-            ):
-                load_single()
-        self.take_compiled()
-
-
-def load_single() -> None:
-    """Compile the kernels of single events, or read them from the cache."""
-    for function, arguments in _single_calls():
-        compiled(function)(*arguments)
-
-
-def _single_calls() -> list[tuple[Any, tuple[Any, ...]]]:
-    """A call of each kernel of single events: one signature serves all methods and all numbers of classes."""
-    K, method = 3, vector.MULTI
-    row, receipt, work = vector.initial_row(method, K), np.zeros(2 + 2 * K), vector.scratch(K)
-    score, forecast = np.array([0.5, 0.25, 0.25]), np.empty(K)
-    return [
-        (vector.predict, (method, K, row, score, receipt, work, forecast)),
-        (vector.settle, (method, K, row, 0, receipt, work, 0.5)),
-        (vector.update, (method, K, row, 0, receipt, work, 0.5)),
-    ]
-
 
 def _named(names: tuple[Any, ...], values: Vector) -> dict[Any, float]:
     return dict(zip(names, values[: len(names)].tolist(), strict=True))
@@ -403,20 +350,23 @@ class PairStream:
         return self._auto.row
 
     @property
+    def events(self) -> int:
+        return self._auto.events
+
+    @property
     def outcomes(self) -> int:
         return self._auto.outcomes
 
-    def predict(self, score: Vector, event: int, label: Any, issuer: str) -> MultiForecast:
+    def predict(self, score: Vector, label: Any, issuer: str) -> MultiForecast:
         """Forecast one event."""
-        return replace(_forecast(self._auto.predict(float(score[1])), score, label), event=event, issuer=issuer)
+        return replace(_forecast(self._auto.predict(float(score[1])), score, label), issuer=issuer)
 
     def update(self, forecast: MultiForecast, y: int, *, latest: bool) -> None:  # noqa: ARG002 - AUTO knows by itself
         """Learn column y of a forecast."""
         self._auto.update(_binary(forecast), y)
 
-    def run(self, scores: Vector, labels: Ints, events: int, late: tuple[Ints, Ints] | None, *, finish: bool) -> Vector:
-        """Predict and learn, event after event; AUTO counts the events itself."""
-        del events
+    def run(self, scores: Vector, labels: Ints, late: tuple[Ints, Ints] | None, *, finish: bool) -> Vector:
+        """Predict and learn, event after event."""
         column, due = np.ascontiguousarray(scores[:, 1]), None if late is None else late[0]
         return _columns(self._auto.run(column, labels, due=due, finish=finish))
 
@@ -539,10 +489,27 @@ class MultiCalibrator(_Host):
         self._stream: VectorStream | PairStream = (
             PairStream() if self._is_pair else VectorStream(self._method, self._classes.count)
         )
-        self._events = 0
         self._latest: MultiForecast | None = None  # the latest forecast made here
         issuer = Issuer(hashlib.blake2b(self._identity.encode(), digest_size=8).hexdigest())
         self._receipts = LabelLedger(issuer, self._classes.labels)
+        # A stream takes effect in one step, and its ledger in another one. What is under way is noted here, so that
+        # the call after an interrupt puts the ledger right: a label of this event, when so many were learnt; the
+        # ledger after a batch, when so many events were made.
+        self._settling: tuple[int, int] | None = None
+        self._following: tuple[LabelLedger, int] | None = None
+
+    def _recover(self) -> None:
+        """Finish what an interrupt left undone. If this is interrupted too, the next call does it."""
+        if self._settling is not None:
+            event, learnt = self._settling
+            if self.outcomes == learnt:
+                self._receipts.reopen(event)
+            self._settling = None
+        if self._following is not None:
+            ledger, events = self._following
+            if self.events != events:
+                self._receipts = ledger
+            self._following = None
 
     # ---- one event ------------------------------------------------------------------------------------------------
 
@@ -559,11 +526,10 @@ class MultiCalibrator(_Host):
         """
         score = check_scores(scores, self._classes, self._logits, one=True)
         with self._lock:
+            self._recover()
             signature = self._receipts.issuer.ensure_signature()
             self._latest = None
-            forecast = self._stream.predict(score, self._events, self._classes.labels, signature)
-            self._latest = forecast
-            self._events += 1
+            forecast = self._latest = self._stream.predict(score, self._classes.labels, signature)
         return forecast
 
     def update(self, forecast: MultiForecast, label: Label) -> None:
@@ -588,19 +554,16 @@ class MultiCalibrator(_Host):
             raise InvalidInput(f"forecast must be a MultiForecast made by predict, got {type(forecast).__name__}")
         y = self._classes.column(label)
         with self._lock:
+            self._recover()
             if forecast is not self._latest:
-                self._receipts.check(forecast, self._events, self.outcomes, expert=self._method == "multi")
+                self._receipts.check(forecast, self.events, self.outcomes, expert=self._method == "multi")
             if self._receipts.is_repeat(forecast.event, y):
                 return
             latest, self._latest = forecast is self._latest, None
-            n = self.outcomes
-            try:
-                self._receipts.settle(forecast.event, y)
-                self._stream.update(forecast, y, latest=latest)
-            except BaseException:  # also an interrupt: the label is learnt and settled, or neither
-                if self.outcomes == n:
-                    self._receipts.settled.reopen(forecast.event)
-                raise
+            self._settling = forecast.event, self.outcomes
+            self._receipts.settle(forecast.event, y)
+            self._stream.update(forecast, y, latest=latest)
+            self._settling = None
 
     def peek(self, scores: npt.ArrayLike) -> Vector:
         """What `predict` would say now: the probabilities alone, no event is made."""
@@ -649,10 +612,11 @@ class MultiCalibrator(_Host):
             late = arrivals, order[comes[order]]
             learnt = np.where(comes, columns, PENDING)
         with self._lock:
+            self._recover()
             self._latest = None
-            forecasts = self._stream.run(matrix, columns, self._events, late, finish=finish)
-            self._receipts.settle_all(self._events, learnt)
-            self._events += n
+            self._following = self._receipts.after(self.events, learnt), self.events
+            forecasts = self._stream.run(matrix, columns, late, finish=finish)
+            self._recover()
         return like_matrix(scores, forecasts)
 
     def predict_many(self, scores: Any) -> Any:
@@ -672,7 +636,7 @@ class MultiCalibrator(_Host):
     @property
     def events(self) -> int:
         """How many forecasts were made."""
-        return self._events
+        return self._stream.events
 
     @property
     def outcomes(self) -> int:
@@ -743,7 +707,7 @@ class MultiCalibrator(_Host):
 
     def __repr__(self) -> str:
         return (
-            f"MultiCalibrator({self._classes.count} classes, method={self._method!r}, events={self._events}, "
+            f"MultiCalibrator({self._classes.count} classes, method={self._method!r}, events={self.events}, "
             f"outcomes={self.outcomes})"
         )
 
@@ -764,6 +728,7 @@ class MultiCalibrator(_Host):
         np.True_
         """
         with self._lock:
+            self._recover()
             return seal(
                 KIND,
                 FORMAT,
@@ -771,9 +736,9 @@ class MultiCalibrator(_Host):
                     "classes": self._classes.given,
                     "method": self._method,
                     "logits": self._logits,
-                    "events": self._events,
+                    "events": self.events,
                     "stream": self._stream.state(),
-                    **self._receipts.dump(self._events),
+                    **self._receipts.dump(self.events),
                 },
             )
 
@@ -794,7 +759,6 @@ class MultiCalibrator(_Host):
             calibrator._receipts = LabelLedger.load(name, labels, state, events, calibrator.outcomes)
         except (InvalidInput, TypeError, KeyError) as error:
             raise SnapshotMismatch(f"snapshot must hold what a calibrator can hold: {error}") from error
-        calibrator._events = events
         return calibrator
 
 
@@ -885,6 +849,28 @@ class VectorRows:
         self.records = KeyLedgers(identity, classes.labels)
         self._serving = VectorStream(method, self.K)
         self._latest: tuple[Key, MultiForecast] | None = None  # the forecast that the scratch is about
+        # What is under way, so that the call after an interrupt undoes it: keys from this number on that are only in
+        # the index; and a label of an event in a ledger, of a slot that had learnt so many.
+        self._opening: tuple[Index, int] | None = None
+        self._settling: tuple[LabelLedger, int, int, float] | None = None
+
+    def recover(self) -> None:
+        """Undo what an interrupt left half done. If this is interrupted too, the next call does it."""
+        if self._opening is not None:
+            index, count = self._opening
+            index.relink(count)
+            self._opening = None
+        if self._settling is not None:
+            receipts, event, slot, learnt = self._settling
+            if self.matrix[slot, vector.N] == learnt:
+                receipts.reopen(event)
+            self._settling = None
+
+    def _begin(self, *, ints: bool) -> Index:
+        """The index, which is about to get new keys. They are there when `_opening` is None again."""
+        index = self.index or (IntIndex() if ints else StringIndex())
+        self._opening = index, index.count
+        return index
 
     def __len__(self) -> int:
         return 0 if self.index is None else self.index.count
@@ -901,35 +887,33 @@ class VectorRows:
 
     def run(self, column: KeyColumn, scores: Vector, labels: Ints, due: Ints | None) -> Vector:
         """On copies of the rows that are touched, which then take their place: all of it happens, or nothing."""
-        index = self.index or (IntIndex() if isinstance(column, IntColumn) else StringIndex())
-        before, self._latest = index.count, None
-        try:
-            slots = index.add(column)
-            used, places = np.unique(slots, return_inverse=True)
-            rows = np.empty((len(used), len(self.fresh)))
-            rows[used < before] = self.matrix[used[used < before]]
-            rows[used >= before] = self.fresh
-            forecasts = self._run(rows, places.astype(np.int64), scores, labels, due)
-            matrix = with_room(self.matrix, before, index.count)
-        except BaseException:
-            index.relink(before)
-            raise
-        matrix[used] = rows
-        self.index, self.matrix = index, matrix
+        self._latest, index = None, self._begin(ints=isinstance(column, IntColumn))
+        before = index.count
+        slots = index.add(column)
+        used, places = np.unique(slots, return_inverse=True)
+        rows = np.empty((len(used), len(self.fresh)))
+        rows[used < before] = self.matrix[used[used < before]]
+        rows[used >= before] = self.fresh
+        forecasts = self._run(rows, places.astype(np.int64), scores, labels, due)
+        matrix = with_room(self.matrix, before, index.count)
+        # One line, without a call: an interrupt comes before all of it or after all of it.
+        matrix[used], self.index, self.matrix, self._opening = rows, index, matrix, None
         return forecasts
 
     def _run(self, rows: Vector, slots: Ints, scores: Vector, labels: Ints, due: Ints | None) -> Vector:
         forecasts, work = np.empty(scores.shape), vector.scratch(self.K)
-        width, seconds = vector.receipt_width(self.method, self.K), PLAIN_SECONDS * scores.size
-        streams = self.method, self.K, rows.reshape(-1), rows.shape[1], slots
-        batch = scores.reshape(-1), labels, forecasts.reshape(-1)
+        width = vector.receipt_width(self.method, self.K)
+        streams = self.method, self.K, rows.reshape(-1), rows.shape[1]
         if due is None:
-            for_cost(vector.run_rows, seconds)(*streams, *batch, np.empty(width), work)
+            for part in loops.pieces(len(labels), self.K):
+                batch = slots[part], scores[part].reshape(-1), labels[part], forecasts[part].reshape(-1)
+                vector.run_rows(*streams, *batch, np.empty(width), work)
         else:
             known = np.where(labels == PENDING, np.nan, 0.0)
             late = Arrivals(due, known, slots.astype(np.int32), len(rows))
-            run = for_cost(vector.run_rows_late, seconds)
-            run(*streams, *batch, np.empty(len(labels) * width), work, late.moments, late.order)
+            batch = slots, scores.reshape(-1), labels, forecasts.reshape(-1)
+            receipts = np.empty(len(labels) * width)
+            vector.run_rows_late(*streams, *batch, receipts, work, late.moments, late.order)
         return forecasts
 
     def predict_many(self, column: KeyColumn, scores: Vector) -> Vector:
@@ -969,30 +953,23 @@ class VectorRows:
         receipts = self.records.of(key, events)
         signature = receipts.issuer.ensure_signature(self.records.generation)
         self._latest, self._serving.row[:] = None, row
-        forecast = self._serving.predict(score, events, self.classes.labels, signature)
-        if slot < 0:
-            slot = self._open(name)
-        # To forecast counts the event, and moves nothing else of a row.
-        self.matrix[slot, vector.T], receipts.known, self._latest = events + 1.0, events + 1, (key, forecast)
-        return forecast
-
-    def _open(self, name: int | bytes) -> int:
-        """A fresh row for a new key."""
-        index = self.index or (IntIndex() if isinstance(name, int) else StringIndex())
-        before = index.count
-        try:
-            slot = index.add_one(name)
+        forecast = self._serving.predict(score, self.classes.labels, signature)
+        index, matrix, count, made = self.index, self.matrix, events + 1.0, (key, forecast)
+        if slot < 0:  # a new key
+            index = self._begin(ints=isinstance(name, int))
+            before, slot = index.count, index.add_one(name)
             matrix = with_room(self.matrix, before, index.count)
             matrix[slot] = self.fresh
-        except BaseException:
-            index.relink(before)
-            raise
-        self.index, self.matrix = index, matrix
-        return slot
+        # To forecast counts the event, and moves nothing else of a row. One line, without a call: see `run`.
+        matrix[slot, vector.T], receipts.known, self.index, self.matrix, self._latest, self._opening = (
+            count, events + 1, index, matrix, made, None,
+        )  # fmt: skip
+        return forecast
 
     def update(self, key: Key, name: int | bytes, forecast: MultiForecast, y: int) -> None:
         """Learn column y of a forecast of a key."""
-        row = self.matrix[self._slot(key, name)]
+        slot = self._slot(key, name)
+        row = self.matrix[slot]
         events, outcomes = int(row[vector.T]), int(row[vector.N])
         receipts = self.records.of(key, events)
         latest = self._latest is not None and self._latest[0] == key and self._latest[1] is forecast
@@ -1001,14 +978,10 @@ class VectorRows:
         if receipts.is_repeat(forecast.event, y):
             return
         self._latest, self._serving.row[:] = None, row
-        try:
-            receipts.settle(forecast.event, y)
-            self._serving.update(forecast, y, latest=latest)
-            row[:] = self._serving.row
-        except BaseException:  # also an interrupt: the label is learnt and settled, or neither
-            if row[vector.N] == outcomes:
-                receipts.settled.reopen(forecast.event)
-            raise
+        self._settling = receipts, forecast.event, slot, float(outcomes)
+        receipts.settle(forecast.event, y)
+        self._serving.update(forecast, y, latest=latest)
+        row[:], self._settling = self._serving.row, None
 
     def _slot(self, key: Key, name: int | bytes) -> int:
         if self.index is None or not self.has(name):
@@ -1027,17 +1000,13 @@ class VectorRows:
         if common.any():
             key = other.index.key(int(common.argmax()))
             raise InvalidInput(f"banks must have no key in common, got {shown(key)} in both")
-        index = self.index or (IntIndex() if isinstance(column, IntColumn) else StringIndex())
-        before = index.count
-        try:
-            slots = index.add(column)
-            matrix = with_room(self.matrix, before, index.count)
-            matrix[slots] = other.matrix[: len(other)]
-            records = self.records.merged(other.records, self._events(), other._events())
-        except BaseException:
-            index.relink(before)
-            raise
-        self.index, self.matrix, self.records, self._latest = index, matrix, records, None
+        records = self.records.merged(other.records, self._events(), other._events())
+        index = self._begin(ints=isinstance(column, IntColumn))
+        before, slots = index.count, index.add(column)
+        matrix = with_room(self.matrix, before, index.count)
+        matrix[slots] = other.matrix[: len(other)]
+        # One line, without a call: see `run`.
+        self.index, self.matrix, self.records, self._latest, self._opening = index, matrix, records, None, None
 
     def _events(self) -> dict[Key, int]:
         """How many forecasts each key with a record has had; a key that broke off at its first forecast is not here."""
@@ -1098,6 +1067,9 @@ class PairRows:
 
     def __len__(self) -> int:
         return len(self.bank)
+
+    def recover(self) -> None:
+        """The bank does."""
 
     def check(self, column: KeyColumn) -> None:
         """The bank does."""
@@ -1178,6 +1150,11 @@ class MultiBank(_Host):
             PairRows(self._classes) if self._is_pair else VectorRows(self._method, self._classes, self._identity)
         )
 
+    def _whole(self) -> Any:
+        """The rows, without what an interrupt has left half done. The caller holds the lock."""
+        self._rows.recover()
+        return self._rows
+
     # ---- one event ------------------------------------------------------------------------------------------------
 
     def predict(self, key: Key, scores: npt.ArrayLike) -> MultiForecast:
@@ -1192,7 +1169,7 @@ class MultiBank(_Host):
         """
         score = check_scores(scores, self._classes, self._logits, one=True)
         with self._lock:
-            return self._rows.predict(check_key(key), plain_key(key), score)
+            return self._whole().predict(check_key(key), plain_key(key), score)
 
     def update(self, key: Key, forecast: MultiForecast, label: Label) -> None:
         """Learn the label of a forecast of this key, now or any time later, in any order.
@@ -1210,7 +1187,7 @@ class MultiBank(_Host):
             raise InvalidInput(f"forecast must be a MultiForecast made by predict, got {type(forecast).__name__}")
         y = self._classes.column(label)
         with self._lock:
-            self._rows.update(check_key(key), plain_key(key), forecast, y)
+            self._whole().update(check_key(key), plain_key(key), forecast, y)
 
     # ---- many events ----------------------------------------------------------------------------------------------
 
@@ -1248,7 +1225,7 @@ class MultiBank(_Host):
         columns = self._classes.columns(labels, n, needed=None if known.all() else known)
         columns[~known] = PENDING
         with self._lock:
-            self._rows.check(column)
+            self._whole().check(column)
             return like_matrix(scores, self._rows.run(column, matrix, columns, arrivals))
 
     def predict_many(self, keys: Any, scores: Any) -> Any:
@@ -1260,7 +1237,7 @@ class MultiBank(_Host):
         if len(column) != len(matrix):
             raise InvalidInput(f"arrays must have the same length, got keys {len(column)}, scores {len(matrix)}")
         with self._lock:
-            self._rows.check(column)
+            self._whole().check(column)
             return like_matrix(scores, self._rows.predict_many(column, matrix))
 
     # ---- as a collection ------------------------------------------------------------------------------------------
@@ -1269,22 +1246,23 @@ class MultiBank(_Host):
     def table(self) -> dict[str, npt.NDArray[Any]]:
         """A column each of key, events, outcomes and evidence (see `MultiCalibrator.evidence`), a row for each key."""
         with self._lock:
-            return self._rows.table()
+            return self._whole().table()
 
     def row(self, key: Key) -> Vector:
         """The state of a key, as a copy: the row of a `MultiCalibrator` that has seen its events alone."""
         with self._lock:
-            return self._rows.row(check_key(key), plain_key(key))
+            return self._whole().row(check_key(key), plain_key(key))
 
     def __len__(self) -> int:
-        return len(self._rows)
+        with self._lock:
+            return len(self._whole())
 
     def __iter__(self) -> Iterator[Key]:
         return iter(self.table["key"].tolist())
 
     def __contains__(self, key: object) -> bool:
         with self._lock:
-            return isinstance(key, (int, str)) and self._rows.has(plain_key(check_key(key)))
+            return isinstance(key, (int, str)) and self._whole().has(plain_key(check_key(key)))
 
     def __repr__(self) -> str:
         return f"MultiBank({self._classes.count} classes, method={self._method!r}, keys={len(self)})"
@@ -1314,18 +1292,19 @@ class MultiBank(_Host):
                 raise InvalidInput(f"banks must have the same {what}, got {shown(our)} and {shown(their)}")
         first, second = sorted((self, other), key=id)  # in one order, or two banks could wait for each other
         with first._lock, second._lock:
-            self._rows.merge(other._rows)
+            self._whole().merge(other._whole())
 
     # ---- files ----------------------------------------------------------------------------------------------------
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the bank to one file: versioned, checksummed, and whole or not at all."""
         with self._lock:
+            rows = self._whole()
             header = {
                 "multi": {"v": FORMAT, "classes": self._classes.given, "method": self._method, "logits": self._logits},
-                **self._rows.header(),
+                **rows.header(),
             }
-            bankfile.save_sections(Path(path), header, self._rows.sections(), check=type(self).load)
+            bankfile.save_sections(Path(path), header, rows.sections(), check=type(self).load)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> MultiBank:

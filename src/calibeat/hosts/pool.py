@@ -9,71 +9,74 @@ A calibrator of the same method, the pool, learns from every outcome of every ke
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from calibeat._util.types import Ints, Slots, Vector
-from calibeat.core.jit import compilable
 from calibeat.core.kernel import ask, play, settle, start_from
-from calibeat.core.layout import N
+from calibeat.core.layout import N, Spec
+from calibeat.core.receipt import MOST_RECEIPT
+from calibeat.core.subset import entry, scratch
 
 
-@compilable
-def start_row(spec: Vector, pool: Vector, fresh: Vector, row: Vector) -> None:
+class Pool(NamedTuple):
+    """The pool's row, if it `learns`; the row of a key that has seen nothing; the first slot of a new key."""
+
+    learns: bool
+    row: Vector
+    fresh: Vector
+    opened: int
+
+
+@entry
+def start_row(spec: Spec, pool: Pool, row: Vector) -> None:
     """Make `row`, which may be longer than the state, that of a new key."""
     for i in range(len(row)):
-        row[i] = fresh[i] if i < len(fresh) else 0.0
-    start_from(spec, pool, row)
+        row[i] = pool.fresh[i] if i < len(pool.fresh) else 0.0
+    start_from(spec, pool.row, row)
 
 
-@compilable
+@entry
+def learn(spec: Spec, pool: Vector, score: float, y: float) -> None:
+    """The pool forecasts when an outcome arrives, and learns it at once. Its forecasts are not used."""
+    receipt = scratch(MOST_RECEIPT)
+    asked = ask(spec, pool, score, receipt)
+    played = play(spec, pool, asked, 0.0, receipt)
+    settle(spec, pool, pool[N] + 1.0, asked, played.cell, y, receipt)
+
+
+@entry
 def pool_rows(
-    spec: Vector,
-    pool: Vector,
-    fresh: Vector,
-    rows: Vector,
-    stride: int,
-    slots: Slots,
-    opened: int,
-    scores: Vector,
-    outcomes: Vector,
-    receipt: Vector,
+    spec: Spec, pool: Pool, rows: Vector, stride: int, slots: Slots, scores: Vector, outcomes: Vector
 ) -> None:
-    """The pool's way through a batch; each slot from `opened` on starts when its first event comes."""
+    """The pool's way through a batch; each new slot starts when its first event comes."""
+    opened = pool.opened
     for i in range(len(scores)):
         if slots[i] == opened:
-            start_row(spec, pool, fresh, rows[opened * stride : (opened + 1) * stride])
+            start_row(spec, pool, rows[opened * stride : (opened + 1) * stride])
             opened += 1
         if outcomes[i] == outcomes[i]:
-            learn(spec, pool, scores[i], outcomes[i], receipt)
+            learn(spec, pool.row, scores[i], outcomes[i])
 
 
-@compilable
-def learn(spec: Vector, pool: Vector, score: float, y: float, receipt: Vector) -> None:
-    """The pool forecasts when an outcome arrives, and learns it at once. Its forecasts are not used."""
-    x0, x1, x2, p, z = ask(spec, pool, score, receipt, 0, False)
-    _, cell, _, _, _, _ = play(spec, pool, p, x0, x1, 0.0, receipt, 0, False)
-    settle(spec, pool, pool[N] + 1.0, x0, x1, x2, p, z, cell, y, receipt, 0, False)
-
-
-@compilable
+@entry
 def pool_late_rows(
-    spec: Vector,
-    pool: Vector,
-    fresh: Vector,
+    spec: Spec,
+    pool: Pool,
     rows: Vector,
     stride: int,
     slots: Slots,
-    opened: int,
     scores: Vector,
     outcomes: Vector,
     arriving: Ints,
     following: Ints,
-    receipt: Vector,
 ) -> None:
     """The same with outcomes that come late: before event i those of arriving[i], following[arriving[i]], ..."""
+    opened = pool.opened
     for i in range(len(arriving)):
         j = arriving[i]
         while j >= 0:
-            learn(spec, pool, scores[j], outcomes[j], receipt)
+            learn(spec, pool.row, scores[j], outcomes[j])
             j = following[j]
         if i < len(scores) and slots[i] == opened:
-            start_row(spec, pool, fresh, rows[opened * stride : (opened + 1) * stride])
+            start_row(spec, pool, rows[opened * stride : (opened + 1) * stride])
             opened += 1

@@ -20,14 +20,11 @@ from calibeat.core.auto import CAP_AC, CAP_B, EPS, HORIZON_CAP, LARGEST, Lanes
 from calibeat.core.calibeating import MOST_IMAGINED, Hedging, Tracking
 from calibeat.core.features import Scaling
 from calibeat.core.guard import FLOOR, MOST_WEALTH, SUMS, Guard
-from calibeat.core.jit import compilable
 from calibeat.core.kernel import ask, ask_again, play, settle
 from calibeat.core.layout import (
-    CELLS,
     COV_AB,
     COV_AC,
     COV_CB,
-    DRAWS,
     HORIZON_COVARIANCE,
     HORIZON_THETA,
     HORIZON_WEIGHT,
@@ -35,7 +32,6 @@ from calibeat.core.layout import (
     OPS_A,
     OPS_B,
     OPS_MATRIX,
-    RECEIPT,
     SLOPE,
     STALENESS,
     TEMPER,
@@ -45,6 +41,7 @@ from calibeat.core.layout import (
     VAR_C,
     WEIGHT,
     N,
+    Spec,
     T,
 )
 from calibeat.core.learners import AIOLI, OGD, ONS
@@ -65,13 +62,13 @@ from calibeat.core.spline import (
     Spline,
 )
 from calibeat.core.stats import EVENTS, LAST, LOSSES, STATS, add_losses
+from calibeat.core.subset import entry
 from calibeat.errors import InvalidInput, OutcomeConflict, UnknownForecast
-from calibeat.hosts.dispatch import for_batch
 from calibeat.monitor.bets import Settings
 from calibeat.monitor.monitors import Monitors
 
 from .keys import EVERY, MOST_KEYS, Index, IntColumn, IntIndex, Key, KeyColumn, Seed, StringIndex, with_room
-from .pool import learn, start_row
+from .pool import Pool, learn, start_row
 
 Matrix = npt.NDArray[np.float64]
 Flags = npt.NDArray[np.bool_]
@@ -374,62 +371,59 @@ def _is_sound(method: Method, given: ReceiptArray) -> Flags:
 # ---- forecasts and outcomes in any order -------------------------------------------------------------------------
 
 
-@compilable
-def fold_rows(
-    spec: Vector,
-    rows: Vector,
-    stride: int,
-    slots: Slots,
-    clock: float,
-    scores: Vector,
-    outcomes: Vector,
-    u: Vector,
-    sources: Ints,
-    forecasts: Vector,
-    experts: Vector,
-    bins: Ints,
-    cells: Ints,
-    events: Ints,
-    seen: Ints,
-    hedges: Vector,
-    receipts: Vector,
-    pooled: bool,
-    pool: Vector,
-    fresh: Vector,
-    opened: int,
-    pool_receipt: Vector,
-) -> int:
+class FoldWork(NamedTuple):
+    """The columns of a fold as the kernel has them: what is asked, what is brought, and what comes of it."""
+
+    slots: Slots
+    scores: Vector
+    outcomes: Vector  # NaN: a forecast is asked for
+    u: Vector
+    sources: Ints  # of an outcome: the operation that holds its forecast
+    forecasts: Vector
+    experts: Vector
+    bins: Ints
+    cells: Ints
+    events: Ints
+    seen: Ints
+    hedges: Vector
+    receipts: Vector
+
+
+@entry
+def fold_rows(spec: Spec, rows: Vector, stride: int, clock: float, work: FoldWork, pool: Pool) -> int:
     """Operation after operation: a forecast where the outcome is NaN, else the outcome of the forecast at sources[i].
 
     -> -1, or the operation whose stream had no forecast left without an outcome.
     """
-    draws, width, stats = spec[DRAWS] == 1.0, int(spec[RECEIPT]), stride - STATS
-    for i in range(len(slots)):
-        row = rows[slots[i] * stride : (slots[i] + 1) * stride]
-        y = outcomes[i]
+    width, stats, opened = spec.receipt, stride - STATS, pool.opened
+    for i in range(len(work.slots)):
+        slot = work.slots[i]
+        row = rows[slot * stride : (slot + 1) * stride]
+        y = work.outcomes[i]
         if y == y:  # noqa: PLR0124 - not NaN
             if row[N] >= row[stats + EVENTS]:
                 return i
-            j = sources[i]
-            score, at = scores[j], j * width
-            if pooled:
-                learn(spec, pool, score, y, pool_receipt)
-            x0, x1, x2, p, z = ask_again(spec, row, score)
-            settle(spec, row, row[stats + EVENTS], x0, x1, x2, p, z, cells[j], y, receipts, at, False)
-            add_losses(row, stats, score, forecasts[j], y)
+            j = work.sources[i]
+            score = work.scores[j]
+            if pool.learns:
+                learn(spec, pool.row, score, y)
+            asked = ask_again(spec, row, score)
+            receipt = work.receipts[j * width : (j + 1) * width]
+            settle(spec, row, row[stats + EVENTS], asked, work.cells[j], y, receipt)
+            add_losses(row, stats, score, work.forecasts[j], y)
         else:
-            if pooled and slots[i] == opened:
-                start_row(spec, pool, fresh, row)
+            if pool.learns and slot == opened:
+                start_row(spec, pool, row)
                 opened += 1
-            seen[i], at = int(row[N]), i * width
-            events[i] = int(row[stats + EVENTS])
-            x0, x1, x2, p, z = ask(spec, row, scores[i], receipts, at, False)
-            draw = u[i] if draws else 0.0
-            forecasts[i], cells[i], bins[i], low, high, weight = play(spec, row, p, x0, x1, draw, receipts, at, False)
-            experts[i] = p
-            if low != high:
-                hedges[4 * i], hedges[4 * i + 1] = low, weight
-                hedges[4 * i + 2], hedges[4 * i + 3] = high, 1.0 - weight
+            work.seen[i], work.events[i] = int(row[N]), int(row[stats + EVENTS])
+            receipt = work.receipts[i * width : (i + 1) * width]
+            asked = ask(spec, row, work.scores[i], receipt)
+            played = play(spec, row, asked, work.u[i] if spec.draws else 0.0, receipt)
+            work.forecasts[i], work.cells[i], work.bins[i] = played.forecast, played.cell, played.bin
+            work.experts[i] = asked.expert
+            if played.low != played.high:
+                work.hedges[4 * i], work.hedges[4 * i + 1] = played.low, played.weight
+                work.hedges[4 * i + 2], work.hedges[4 * i + 3] = played.high, 1.0 - played.weight
             clock += 1.0
             row[stats + EVENTS] += 1.0
             row[stats + LAST] = clock
@@ -463,12 +457,12 @@ class FoldColumns:
         u = np.zeros(n)
         if len(draws):
             u[self.asked] = draws
-        loop: Any = for_batch(fold_rows, method, n)
-        operations = self.slots, float(clock), self.scores, self.outcomes, u, self.sources
-        results = self.forecasts, self.experts, self.bins, self.cells, self.events, self.seen
-        receipts = self.hedges.reshape(-1), self.lanes.reshape(-1)
-        pooled = pool is not None, np.empty(0) if pool is None else pool, fresh, opened, np.empty(method.receipt_width)
-        stopped = loop(method.spec, rows, method.width + STATS, *operations, *results, *receipts, *pooled)
+        asked = self.slots, self.scores, self.outcomes, u, self.sources, self.forecasts, self.experts
+        work = FoldWork(
+            *asked, self.bins, self.cells, self.events, self.seen, self.hedges.reshape(-1), self.lanes.reshape(-1)
+        )
+        start = Pool(pool is not None, np.empty(0) if pool is None else pool, fresh, opened)
+        stopped = fold_rows(method.spec, rows, method.width + STATS, float(clock), work, start)
         if stopped >= 0:
             raise OutcomeConflict(
                 "outcome must be of a forecast that has none yet, got one more than the forecasts of its key - "
@@ -583,7 +577,7 @@ def _odd(method: Method, rows: Matrix) -> Flags:
     A part that is not known here makes all rows odd: slow, and still right.
     """
     tail = 0 if method.learner is None else len(method.learner.tail())
-    cells, evidence = int(method.spec[CELLS]), rows.shape[1] - tail - 2 * method.mixes
+    cells, evidence = method.spec.cells, rows.shape[1] - tail - 2 * method.mixes
     end = evidence - (0 if method.guard is None else len(method.guard.initial()))
     known = all(isinstance(part, _KNOWN) for part in method.parts)
     expected = cells + (0 if method.calibeater is None else len(method.calibeater.initial()))

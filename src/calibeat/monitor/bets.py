@@ -27,7 +27,7 @@ import numpy.typing as npt
 from calibeat._util.check import check_interval, check_whole, shown
 from calibeat._util.columns import Table
 from calibeat._util.types import Vector
-from calibeat.core.jit import compilable, large_kernel, plain
+from calibeat.core.subset import entry, kernel, large_kernel
 from calibeat.errors import InvalidInput
 
 # ---- the row -----------------------------------------------------------------------------------------------------
@@ -137,7 +137,7 @@ K0 = 8.0  # weight of phi = 1 beforehand, in blocks
 CLIP = 1e-5  # for the logarithms of the gain
 
 
-@compilable
+@kernel
 def region_of(spec: Vector, p: float) -> int:
     """The region of a forecast, from 0."""
     b = 0
@@ -147,13 +147,13 @@ def region_of(spec: Vector, p: float) -> int:
     return b
 
 
-@compilable
+@kernel
 def tilted(p: float, odds: float) -> float:
     """p with its odds multiplied: sigmoid(logit p + log odds), also for p = 0 and p = 1."""
     return p if odds == 1.0 else p * odds / (1.0 - p + p * odds)
 
 
-@compilable
+@kernel
 def means(spec: Vector, p: float) -> tuple[float, float, float, float]:
     """1 - q + q e^d, the mean of e^(d y) under the null, for d = +0.25, +1, -0.25, -1."""
     q = tilted(p, spec[UP])
@@ -161,7 +161,7 @@ def means(spec: Vector, p: float) -> tuple[float, float, float, float]:
     return 1.0 - q + q * E_SMALL, 1.0 - q + q * E_LARGE, 1.0 - r + r * I_SMALL, 1.0 - r + r * I_LARGE
 
 
-@compilable
+@kernel
 def log_bets(m0: float, m1: float, m2: float, m3: float, y: float, phi: float) -> tuple[float, float, float, float]:
     """g = (d y - log m) / phi, with the four means m."""
     w = 1.0 / phi
@@ -173,7 +173,7 @@ def log_bets(m0: float, m1: float, m2: float, m3: float, y: float, phi: float) -
     )
 
 
-@compilable
+@kernel
 def detect(row: Vector, at: int, t: float, a: float, b: float, c: float, d: float) -> tuple[float, float]:
     """R <- (1 + R) L and S <- (t + S) L for four bets -> the sums over sizes of R, per direction."""
     row[at] = (1.0 + row[at]) * a
@@ -187,7 +187,7 @@ def detect(row: Vector, at: int, t: float, a: float, b: float, c: float, d: floa
     return row[at] + row[at + 1], row[at + 2] + row[at + 3]
 
 
-@compilable
+@kernel
 def bet(spec: Vector, row: Vector, t: float, region: int, p: float, y: float) -> bool:
     """Play the bets of one outcome -> whether an alarm is raised."""
     phi = row[PHI]
@@ -247,7 +247,7 @@ def raise_alarm(spec: Vector, row: Vector, t: float, cell: int) -> None:
             row[i] = 0.0
 
 
-@compilable
+@kernel
 def scatter(row: Vector, t: float, p: float, r: float) -> None:
     """Add a residual r = y - p to the blocks; at the end of a block measure the dispersion again."""
     v = p * (1.0 - p)
@@ -266,7 +266,7 @@ def close_blocks(row: Vector, n: int) -> None:
     """phi = max(1, max over scales of (8 + sum of half squared differences of neighbouring z) / (8 + how many))."""
     phi = 1.0
     for i in range(3):
-        at, closed, count = BLOCKS + 2 * i, CLOSED + 2 * i, n // SCALES[i] - 1
+        at, closed, count = BLOCKS + 2 * i, len(row) + CLOSED + 2 * i, n // SCALES[i] - 1
         if n % SCALES[i] == 0:
             z = row[at] / math.sqrt(row[at + 1]) if row[at + 1] > 0.0 else 0.0
             if count > 0:
@@ -279,7 +279,7 @@ def close_blocks(row: Vector, n: int) -> None:
     row[PHI] = phi
 
 
-@compilable
+@kernel
 def step(spec: Vector, row: Vector, p: float, y: float) -> bool:
     """Read one outcome y of forecast p -> whether an alarm is raised."""
     t = row[N] + 1.0
@@ -296,7 +296,7 @@ def step(spec: Vector, row: Vector, p: float, y: float) -> bool:
     return alarm
 
 
-@compilable
+@kernel
 def compare(row: Vector, p: float, y: float, s: float) -> None:
     """Add what the forecast p gained over the raw score s: Brier score and log-loss."""
     row[PAIRS] += 1.0
@@ -308,7 +308,7 @@ def compare(row: Vector, p: float, y: float, s: float) -> None:
     add_gain(row, LOG, one if y == 1.0 else zero, one - zero, y - p)
 
 
-@compilable
+@kernel
 def add_gain(row: Vector, at: int, d: float, b: float, r: float) -> None:
     """S + d, V + (b r)^2, c = max |b|; b = d(1) - d(0) is known before the outcome."""
     row[at] += d
@@ -317,7 +317,7 @@ def add_gain(row: Vector, at: int, d: float, b: float, r: float) -> None:
         row[at + 2] = abs(b)
 
 
-@compilable
+@entry
 def read(spec: Vector, row: Vector, p: Vector, y: Vector, s: Vector, first: int) -> int:
     """Read outcomes from `first` on, up to and including the first alarm -> the position behind it, or the length.
 
@@ -344,7 +344,7 @@ class Gain(NamedTuple):
     high: float
 
 
-@compilable
+@kernel
 def level(spec: Vector, row: Vector) -> float:
     """The highest detector as a share of the alarm line."""
     best = max(row[WHOLE] + row[WHOLE + 1], row[WHOLE + 2] + row[WHOLE + 3])
@@ -355,21 +355,21 @@ def level(spec: Vector, row: Vector) -> float:
     return best / spec[ALARM_LINE]
 
 
-@compilable
+@kernel
 def add_logs(a: float, b: float) -> float:
     """log(e^a + e^b)."""
     high = max(a, b)
     return high + math.log1p(math.exp(min(a, b) - high))
 
 
-@compilable
+@kernel
 def region_log_e(row: Vector, region: int, direction: int) -> float:
     """Log e-value since the start of a region: the mean over sizes of e^W. Direction 0 is "too low"."""
     at = REGIONS + REGION * region + WEALTH + 2 * direction
     return add_logs(row[at], row[at + 1]) - math.log(2.0)
 
 
-@compilable
+@kernel
 def wide_log_e(row: Vector, regions: int, direction: int, sure: bool) -> float:
     """Log e-value since the start of all events, or of "sure": signs turned round below one half."""
     small, large = 0.0, 0.0
@@ -381,7 +381,7 @@ def wide_log_e(row: Vector, regions: int, direction: int, sure: bool) -> float:
     return add_logs(small, large) - math.log(2.0)
 
 
-@compilable
+@kernel
 def evidence(spec: Vector, row: Vector) -> float:
     """Log of the overall e-value: a third each for all events, "sure" and the regions together."""
     regions = int(spec[REGION_COUNT])
@@ -393,7 +393,7 @@ def evidence(spec: Vector, row: Vector) -> float:
     return total - math.log(6.0)
 
 
-@compilable
+@kernel
 def radius(v: float, c: float, a: float) -> float:
     """The s with mean over lambda of [lambda c <= 3/4] exp(lambda s - psi(lambda c) v / c^2) = 1/a.
 
@@ -428,7 +428,7 @@ def radius(v: float, c: float, a: float) -> float:
     return s
 
 
-@compilable
+@kernel
 def gain_of(row: Vector, at: int, alpha: float) -> tuple[float, float, float]:
     """The mean gain at BRIER or LOG, and its interval: the numbers of a `Gain`."""
     pairs = row[PAIRS]
@@ -446,9 +446,9 @@ def table_of(settings: Settings, row: Vector) -> Table:
     count = states[:, COUNT]
     some = np.where(count > 0.0, count, np.nan)
     forecast, outcome = states[:, SUM_P] / some, states[:, SUM_Y] / some
-    halves = [plain(radius)(row[PHI] * state[SQUARES], 1.0, settings.alpha / (2 * regions)) for state in states]
+    halves = [radius(row[PHI] * state[SQUARES], 1.0, settings.alpha / (2 * regions)) for state in states]
     gap, half = outcome - forecast, np.array(halves) / some
-    log_e = [[plain(region_log_e)(row, b, side) for b in range(regions)] for side in (0, 1)]
+    log_e = [[region_log_e(row, b, side) for b in range(regions)] for side in (0, 1)]
     return Table(
         {
             "low": np.array(edges[:-1]),

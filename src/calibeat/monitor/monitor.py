@@ -26,7 +26,6 @@ from calibeat._util.columns import Table
 from calibeat._util.processes import new_lock
 from calibeat._util.sealed import seal, unseal
 from calibeat._util.types import Ints, Vector
-from calibeat.core.jit import for_size
 from calibeat.errors import InvalidInput, SnapshotMismatch
 
 from .bets import (
@@ -303,7 +302,7 @@ class Monitor:
             p, y, s = queue.take_many(p, y, s, np.arange(1, n + 1) if due is None else due, closed=closed)
         row[FORECASTS] = queue.announced
         row[WAITING] = sum(range(queue.next, queue.announced)) - sum(queue.held)
-        kernel, view, first = for_size(read, len(p)), np.frombuffer(row), 0
+        kernel, view, first = read, np.frombuffer(row), 0
         while first < len(p):
             alarms, pages = row[ALARMS], row[PAGES]
             first = kernel(self._spec, view, p, y, s, first)

@@ -13,8 +13,7 @@ import numpy.typing as npt
 
 from calibeat._util.check import check_whole
 from calibeat._util.types import Ints, Slots, Vector
-from calibeat.core.jit import compilable, for_cost, for_size
-from calibeat.core.prefetch import prefetch
+from calibeat.core.subset import entry, kernel, prefetch
 from calibeat.errors import InvalidInput
 
 from .bets import (
@@ -47,7 +46,7 @@ AHEAD = 6  # how many events before its turn a row is asked for
 LEVEL, EVIDENCE, GAIN_LOW, GAIN_HIGH, READOUTS = 0, 1, 2, 3, 4
 
 
-@compilable
+@kernel
 def fetch(spec: Vector, rows: Vector, at: int, p: float) -> None:
     """Ask for the cache lines of a row that an outcome of forecast p touches."""
     prefetch(rows, at)
@@ -59,7 +58,7 @@ def fetch(spec: Vector, rows: Vector, at: int, p: float) -> None:
     prefetch(rows, region + DETECTOR)
 
 
-@compilable
+@entry
 def read_rows(
     spec: Vector,
     rows: Vector,
@@ -89,7 +88,7 @@ def read_rows(
                 step(spec, row, p[i], y[i])
 
 
-@compilable
+@entry
 def read_out(spec: Vector, rows: Vector, stride: int, width: int, slots: Slots, alpha: float, out: Vector) -> None:
     """Level, evidence and the ends of the Brier gain of each slot, one behind the other."""
     for i in range(len(slots)):
@@ -100,11 +99,12 @@ def read_out(spec: Vector, rows: Vector, stride: int, width: int, slots: Slots, 
         _, out[at + GAIN_LOW], out[at + GAIN_HIGH] = gain_of(row, BRIER, alpha)
 
 
-@compilable
+@entry
 def bets_made(rows: Vector, stride: int, count: int, warm: float) -> float:
     """How many outcomes of the first `count` rows came after their warm-up."""
     total = 0.0
-    for at in range(0, count * stride, stride):
+    for slot in range(count):
+        at = slot * stride
         total += max(0.0, rows[at + N] - warm)
     return total
 
@@ -244,9 +244,7 @@ class Monitors:
 
     def read(self, slots: Slots, first: int, last: int, p: Vector, y: Vector, s: Vector) -> None:
         """Events that can be read at once (the others have an outcome of -1), of the slots from first to last."""
-        for_cost(read_rows, 1e-5 * len(slots))(
-            self.spec, self.flat, self.stride, self.settings.width, slots, first, last, p, y, s
-        )
+        read_rows(self.spec, self.flat, self.stride, self.settings.width, slots, first, last, p, y, s)
 
     def read_late(self, slots: Slots, p: Vector, y: Vector, s: Vector, due: Ints | None, events: Ints) -> None:
         """The other events, one by one; an outcome arrives before the event at its due position, NaN never comes."""
@@ -330,7 +328,7 @@ class Monitors:
         enough = levels[order] * np.arange(1, self.count + 1) >= 1.0
         length = int(np.flatnonzero(enough)[-1]) + 1 if enough.any() else 0
         warm = float(self.settings.warm)
-        made = for_size(bets_made, self.count)(self.flat, self.stride, self.count, warm)
+        made = bets_made(self.flat, self.stride, self.count, warm)
         return BrokenSlots(order[:length], levels[order[:length]], min(1.0, made / self.settings.arl))
 
     def miscalibrated(self, alpha: float) -> Slots:
@@ -344,7 +342,7 @@ class Monitors:
 
     def _read_out(self, slots: Slots) -> npt.NDArray[np.float64]:
         out = np.empty(READOUTS * len(slots))
-        work = for_size(read_out, len(slots))
+        work = read_out
         work(self.spec, self.flat, self.stride, self.settings.width, slots.astype(np.int32), self.settings.alpha, out)
         return out.reshape(-1, READOUTS)
 

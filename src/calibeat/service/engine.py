@@ -17,13 +17,11 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import islice
-from math import nan
 from typing import Any
 
 import numpy as np
 
 from calibeat._util.check import check_interval, check_whole, shown
-from calibeat.core.jit import compiling_at_once
 from calibeat.core.method import Method, method_named
 from calibeat.core.stats import LAST
 from calibeat.errors import InvalidInput, SnapshotMismatch
@@ -33,11 +31,10 @@ from calibeat.monitor.monitor import Monitor
 from .counters import EngineCounters
 from .events import ForecastEvent, OutcomeEvent, Refusal, check_events
 from .plan import Answer, Plan, Request
-from .rollups import Rollups
 from .store import Store, StoreBusy, open_store
 from .store.queries import QUIET_SECONDS, RANK_SECONDS, RANK_SHARE, RANKED_AT_ONCE, stored_totals
 from .store.schema import Connection, get_meta, set_meta
-from .store.types import HELD, PENDING, SUMS, Changes, NewAlarm, Record, StreamState, rows_of
+from .store.types import HELD, PENDING, Changes, NewAlarm, Record, StreamState, rows_of
 
 Deliver = Callable[[list[tuple[Any, Answer]]], None]
 OnAlarm = Callable[[list[NewAlarm]], None]
@@ -149,7 +146,6 @@ class Engine:
         try:
             method, seed = settle_meta(store, settings)
             engine = cls(store, settings, bank_of(method, seed, settings.monitor), clock)
-            warm(engine.bank)
             engine.counters.pending = int(stored_totals(store.connection)["pending"])
         except BaseException:
             store.close()
@@ -485,15 +481,3 @@ def bank_of(method: str, seed: int, arl: float | None = None) -> Bank:
     """The bank of a store; draws of a hedging method are by stream and event number. `arl` is that of its monitors."""
     chosen = _check_method(method)
     return Bank(chosen, seed, independent=chosen.draws, monitor=None if arl is None else Monitor(arl=arl))
-
-
-def warm(bank: Bank) -> None:
-    """Load the compiled kernels before the first request needs them."""
-    with compiling_at_once():
-        keys = [str(key) for key in range(100)]
-        made = Bank(bank.method, bank.seed, independent=bank.independent)
-        receipts = made.fold(keys, [0.5] * 100, [nan] * 100).receipts
-        made.fold(keys, [nan] * 100, [1.0] * 100, receipts)
-        made.set_rows(keys, made.rows(keys))
-        one = {"times": [0.0], "scores": [0.5], "forecasts": [0.5], "outcomes": [1.0], "ages": [0.0]}
-        Rollups(streams=[0], **one, numbers=[0], sums=[bytes(8 * SUMS)])

@@ -47,7 +47,7 @@ from .wire import (
     NOT_JSON,
     UNAUTHORIZED,
     WRONG_HOST,
-    Asked,
+    AskedEvents,
     ForecastAnswer,
     ForecastAnswers,
     Limits,
@@ -63,7 +63,10 @@ from .wire import (
 log = logging.getLogger("calibeat.service")
 _encode = msgspec.json.Encoder().encode
 
-READERS: dict[str, Callable[[bytes, int], Asked]] = {"/v1/forecasts": read_forecasts, "/v1/outcomes": read_outcomes}
+READERS: dict[str, Callable[[bytes, int], AskedEvents]] = {
+    "/v1/forecasts": read_forecasts,
+    "/v1/outcomes": read_outcomes,
+}
 OUTCOME_REFUSALS = {
     "unknown": (404, "id must be that of a forecast of this stream, got {id!r} of {stream!r}, which is unknown"),
     "conflict": (409, "outcome must be the one that is known already, got another for {id!r} of {stream!r}"),

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 
 from calibeat._util.types import Ints, Vector
-from calibeat.core.jit import compilable, for_cost
 from calibeat.core.stats import log_loss
+from calibeat.core.subset import entry
 from calibeat.metrics import calibration_error_of_gaps
 
 from .store.types import (
@@ -39,10 +39,9 @@ from .store.types import (
 
 CELLS = 20  # of an hour: the tenths of the forecasts, then those of the scores
 NUMBERS = len(ROLLUP_NUMBERS)
-_PLAIN_SECONDS = 6e-6  # an operation as plain Python
 
 
-@compilable
+@entry
 def tenth(probability: float) -> int:
     """Which tenth of [0, 1] a probability is in.
 
@@ -52,7 +51,7 @@ def tenth(probability: float) -> int:
     return min(9, int(probability * 10.0))
 
 
-@compilable
+@entry
 def add_operations(
     streams: Ints,
     hours: Ints,
@@ -129,7 +128,7 @@ class Rollups:
         ]
         self._sums = np.frombuffer(b"".join(sums)).copy()
         self._rollups = np.zeros(len(hours) * CELLS * NUMBERS)
-        loop: Any = for_cost(add_operations, _PLAIN_SECONDS * len(of_hour))
+        loop: Any = add_operations
         loop(
             np.array([place[stream] for stream in streams], dtype=np.int64),
             np.array(of_hour, dtype=np.int64),

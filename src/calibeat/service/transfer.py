@@ -26,7 +26,7 @@ from calibeat._util.words import visible
 from calibeat.backtest.options import Options
 from calibeat.backtest.read.files import LogFile, read_log, require_arrow
 from calibeat.backtest.read.guess import Columns
-from calibeat.backtest.read.rows import Batch, Piece, RowReader, Skipped, name_of
+from calibeat.backtest.read.rows import LogBatch, Piece, RowReader, Skipped, name_of
 from calibeat.core.layout import N
 from calibeat.core.method import name_of as name_of_method
 from calibeat.core.stats import EVENTS, LAST, LOSSES
@@ -35,7 +35,7 @@ from calibeat.hosts.bank import Bank, rows_in
 from calibeat.hosts.bankfile import MAGIC
 from calibeat.hosts.rows import Matrix
 
-from .engine import DEFAULT_METHOD, Engine, EngineSettings, bank_of, check_described, claim_meta, settle_meta, warm
+from .engine import Engine, EngineSettings, bank_of, check_described, claim_meta, settle_meta
 from .events import LATEST_TIME, Event, ForecastEvent, OutcomeEvent, Refusal, bad_name
 from .store import Store, one_transaction, owned, owned_store, reading, without_password
 from .store.schema import get_meta
@@ -336,7 +336,7 @@ class EventReader(RowReader):
     _rows_before: int = 0  # this file
     _rows_here: int = 0
 
-    def _check(self, batch: Batch) -> Piece:
+    def _check(self, batch: LogBatch) -> Piece:
         if batch.file != self._file:
             self._rows_before += self._rows_here
             self._file, self._rows_here = batch.file, 0
@@ -348,18 +348,18 @@ class EventReader(RowReader):
             piece.ids = np.array([f"{self.prefix}-{number}" for number in numbers], dtype=object)
         return piece
 
-    def _check_ids(self, batch: Batch, keep: Flags) -> str | None:  # noqa: ARG002 - as its base
+    def _check_ids(self, batch: LogBatch, keep: Flags) -> str | None:  # noqa: ARG002 - as its base
         return None
 
-    def _check_order(self, batch: Batch, times: Moments, keep: Flags) -> str | None:  # noqa: ARG002 - as its base
+    def _check_order(self, batch: LogBatch, times: Moments, keep: Flags) -> str | None:  # noqa: ARG002 - as its base
         return None
 
-    def _look_at_early_outcomes(self, batch: Batch, early: Flags, look: Any) -> None:  # noqa: ARG002 - as its base
+    def _look_at_early_outcomes(self, batch: LogBatch, early: Flags, look: Any) -> None:  # noqa: ARG002 - as its base
         """A service takes them: two clocks may differ. Such an outcome is learnt right after its forecast."""
         self.early += int(np.count_nonzero(early))
 
     def _look_at_times_and_keys(
-        self, batch: Batch, times: Moments | None, arrivals: Moments | None, look: Any, must: Any
+        self, batch: LogBatch, times: Moments | None, arrivals: Moments | None, look: Any, must: Any
     ) -> None:
         super()._look_at_times_and_keys(batch, times, arrivals, look, must)
         for role, column in (("time", times), ("outcome time", arrivals)):
@@ -377,7 +377,7 @@ class EventReader(RowReader):
             self._look_at_names("id", np.where(gone, "", np.array(ids, dtype=object)), batch, look)
 
     @staticmethod
-    def _look_at_names(what: str, problems: Any, batch: Batch, look: Any) -> None:
+    def _look_at_names(what: str, problems: Any, batch: LogBatch, look: Any) -> None:
         look(
             problems.astype(bool),
             f"{what} is no name that a store takes",
@@ -543,7 +543,6 @@ def import_events(url: str, stage: Stage, settings: EngineSettings, step: Step =
         meta = get_meta(store.connection)
         if settings.monitor is None:
             settings = replace(settings, monitor=json.loads(meta.get("monitor", "null")))
-        warm(bank_of(meta.get("method") or (settings.method or DEFAULT_METHOD).lower(), 0, settings.monitor))
         try:
             with one_transaction(store):
                 return _learn(store, stage, settings, operations, step)

@@ -212,7 +212,7 @@ WRONG_HOST = error_body(
 # ---- reading a body ----------------------------------------------------------------------------------------------
 
 
-class Asked(NamedTuple):
+class AskedEvents(NamedTuple):
     """The events of a body, and whether it was one without `events`."""
 
     events: list[Any]
@@ -224,7 +224,7 @@ _forecasts = msgspec.json.Decoder(ForecastBody)
 _outcomes = msgspec.json.Decoder(OutcomeBody)
 
 
-def read_forecasts(body: bytes, most: int) -> Asked:
+def read_forecasts(body: bytes, most: int) -> AskedEvents:
     """The forecasts that a body asks for, or `Refusal` with a sentence and the number of the first bad event.
 
     >>> read_forecasts(b'{"stream": "paris", "id": "e1", "score": 0.83}', 100).single
@@ -241,7 +241,7 @@ def read_forecasts(body: bytes, most: int) -> Asked:
     return _asked(found, "score", ForecastEvent, body, most)
 
 
-def read_outcomes(body: bytes, most: int) -> Asked:
+def read_outcomes(body: bytes, most: int) -> AskedEvents:
     """The outcomes that a body brings, or `Refusal`.
 
     >>> read_outcomes(b'{"stream": "paris", "id": "e1", "outcome": 2}', 100)
@@ -259,7 +259,7 @@ def read_outcomes(body: bytes, most: int) -> Asked:
     return _asked(found, "outcome", OutcomeEvent, body, most)
 
 
-def _asked(found: Any, field: str, event: Any, body: bytes, most: int) -> Asked:
+def _asked(found: Any, field: str, event: Any, body: bytes, most: int) -> AskedEvents:
     """The events of a decoded body. `field` is what an event has besides its stream, id and time."""
     is_single = found.events is UNSET
     if is_single:
@@ -271,7 +271,7 @@ def _asked(found: Any, field: str, event: Any, body: bytes, most: int) -> Asked:
         events = _many(found, ("stream", "id", field, "time"), most)
     if b"\\" in body or b"\x7f" in body:  # without a backslash JSON can hold no control character but this one
         _refuse_controls(events, many=not is_single)
-    return Asked(events, is_single)
+    return AskedEvents(events, is_single)
 
 
 def _with_whole_outcomes(body: bytes) -> bytes | None:

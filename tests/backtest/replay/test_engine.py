@@ -1,20 +1,14 @@
 """The replay has the bits of `Calibrator.run` however the log is cut, one row a key, and no outcome before its time.
 
-Warm-up is counted in outcomes, clocks time no compiler, threads respect the affinity mask.
+Warm-up is counted in outcomes, threads respect the affinity mask.
 """
 
 from __future__ import annotations
 
-import json
 import os
-import subprocess
-import sys
-import time
-from pathlib import Path
 
 import numpy as np
 import pytest
-from conftest import JIT_OFF
 from streams import drifting, variants
 
 import calibeat
@@ -28,7 +22,6 @@ from calibeat.backtest.replay.contenders import Context, MethodReplay
 from calibeat.backtest.replay.late import Underway
 from calibeat.core.method import PRESETS
 from calibeat.core.randomness import stream_key, uniforms
-from calibeat.hosts import calibrator
 
 N = 240
 SCORES, OUTCOMES = drifting(N)
@@ -205,37 +198,6 @@ def test_no_forecast_knows_an_outcome_before_its_time(name):
             assert not np.array_equal(told.forecasts[name][due[i] :], retold.forecasts[name][due[i] :])
 
 
-def test_the_jit_changes_no_bit(tmp_path):
-    """Forecasts of the other leg, where it left them: the suite runs with the JIT and without it."""
-    if JIT_OFF:
-        pytest.skip("compared by the leg with the JIT")
-    script = (
-        "import numpy as np, calibeat, streams\n"
-        "s, y = streams.drifting(300)\n"
-        "r = calibeat.backtest(s, y, delay=5, methods=['auto', 'hops', 'swps'], keep_forecasts=True)\n"
-        f"np.savez({str(tmp_path / 'f.npz')!r}, **r.forecasts)\n"
-        "print(r.to_json())"
-    )
-
-    run = subprocess.run(
-        [sys.executable, "-c", script],
-        capture_output=True,
-        text=True,
-        check=True,
-        env={**os.environ, "NUMBA_DISABLE_JIT": "1", "PYTHONPATH": str(Path(__file__).parents[2])},
-    )
-    plain = np.load(tmp_path / "f.npz")
-    s, y = drifting(300)
-    here = calibeat.backtest(s, y, delay=5, methods=["auto", "hops", "swps"], keep_forecasts=True)
-    for name, said in here.forecasts.items():
-        np.testing.assert_array_equal(plain[name], said)
-
-    there = json.loads(run.stdout)
-    for mine, theirs in zip(here.payload["table"], there["table"], strict=True):
-        assert mine["log_loss"] == pytest.approx(theirs["log_loss"], rel=1e-13)
-        assert mine["auc"] == theirs["auc"]
-
-
 def test_methods_that_look_back_are_left_out_where_there_are_keys():
     result = calibeat.backtest(SCORES, OUTCOMES, ["x", "y"] * (N // 2), methods=["ops", "swps"])
     assert result.table["method"].tolist() == ["raw", "ops", "OPS without keys", "OPS with a pooled start"]
@@ -264,45 +226,6 @@ def test_the_default_warm_up_does_not_depend_on_how_a_log_is_cut(monkeypatch):
     assert whole["warmup"] == 1000
     monkeypatch.setattr(row_reader, "CHUNK", 7000)
     assert calibeat.backtest(scores, outcomes, methods="raw").payload["data"] == whole
-
-
-def test_no_method_is_charged_for_the_compiler(monkeypatch):
-    """Whatever the first call of a kernel costs is spent before the clocks run."""
-    real, called = MethodReplay.feed, []
-
-    def slow_at_first(self, context):
-        kind = context.plan is None
-        if kind not in called:
-            called.append(kind)
-            until = time.thread_time() + 0.5
-            while time.thread_time() < until:
-                pass
-        return real(self, context)
-
-    monkeypatch.setattr(MethodReplay, "feed", slow_at_first)
-    scores, outcomes = drifting(300)
-    for options in ({}, {"delay": 3}):
-        called.clear()
-        result = calibeat.backtest(scores, outcomes, ["a", "b"] * 150, methods="ops", **options)
-        assert called and max(method["seconds"] for method in result.payload["methods"]) < 0.4
-
-
-def test_no_method_is_charged_for_the_compiler_of_refits(monkeypatch):
-    real, called = calibrator.History.refit, []
-
-    def slow_at_first(self, *arguments):
-        if not called:
-            until = time.thread_time() + 0.5
-            while time.thread_time() < until:
-                pass
-        called.append(self)
-        return real(self, *arguments)
-
-    monkeypatch.setattr(calibrator.History, "refit", slow_at_first)
-    scores, outcomes = drifting(300)
-    once = calibeat.Method(calibeat.Platt(), calibeat.Fixed(after=100))
-    result = calibeat.backtest(scores, outcomes, methods={"once": once})
-    assert len(called) == 2 and max(method["seconds"] for method in result.payload["methods"]) < 0.4
 
 
 @pytest.mark.skipif(not hasattr(os, "sched_getaffinity"), reason="this system has no affinity mask")

@@ -10,7 +10,6 @@ import calibeat
 from calibeat import MultiCalibrator, bounds, metrics
 from calibeat.backtest.replay import manyclass
 from calibeat.backtest.replay.manyclass import MOST_SLOPE, MOST_STRETCHES, Stretches, fit_slope
-from calibeat.core.jit import compiled
 
 MEASURES = ("log_loss", "brier", "ce", "classwise_ce")
 
@@ -98,7 +97,7 @@ def test_a_fit_has_the_least_log_loss():
     P, y = stream(1000, 4)
     x = np.log(np.maximum(P, 1e-7)).reshape(-1)
     for start in (1.0, 0.01, 90.0):
-        found = compiled(fit_slope)(4, x, y, 1000, start, np.empty(4))
+        found = fit_slope(4, x, y, 1000, start, np.empty(4))
         assert found == pytest.approx(by_grid(P, y), abs=2e-3)
 
 
@@ -106,8 +105,8 @@ def test_a_fit_ends_where_every_label_is_the_top_class_and_where_none_is():
     P, _ = stream(200, 3)
     x = np.log(np.maximum(P, 1e-7)).reshape(-1)
     right, wrong = P.argmax(axis=1), P.argmin(axis=1)
-    assert 20.0 < compiled(fit_slope)(3, x, right, 200, 1.0, np.empty(3)) <= MOST_SLOPE
-    assert 0.0 <= compiled(fit_slope)(3, x, wrong, 200, 1.0, np.empty(3)) < 1e-6
+    assert 20.0 < fit_slope(3, x, right, 200, 1.0, np.empty(3)) <= MOST_SLOPE
+    assert 0.0 <= fit_slope(3, x, wrong, 200, 1.0, np.empty(3)) < 1e-6
 
 
 def test_fixed_and_sliding_temperatures_are_fitted_when_they_say():

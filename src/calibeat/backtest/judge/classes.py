@@ -20,11 +20,11 @@ from typing import Any
 import numpy as np
 
 from calibeat import bounds
-from calibeat._util.types import Ints, Vector
+from calibeat._util.types import Ints, Table, Vector
 from calibeat.backtest.replay.manyclass import CAME, FORECASTS, RAW_METHOD, SCORES, ClassReplayed, ClassRunner
 from calibeat.core.auto import EPS
 from calibeat.core.calibeating import bin_of
-from calibeat.core.jit import compilable, for_size
+from calibeat.core.subset import entry, kernel
 from calibeat.report.schema import AnswerInfo, Certificate, ClassesInfo, Priors, Verdict
 
 from .certificates import total_loss
@@ -35,27 +35,27 @@ from .verdict import SURE, Comparison, Facts, example_of, verdict
 # ---- intervals ---------------------------------------------------------------------------------------------------
 
 
-@compilable
+@entry
 def count_classes(
     K: int,
-    P: Vector,
+    P: Table,
     labels: Ints,
     place: Ints,
     clip: float,
     bins: int,
     run: int,
     lead: Vector,
-    L: Vector,
-    S: Vector,
-    B4: Vector,
-    G: Vector,
-    C: Vector,
-    own: Vector,
-    Q: Vector,
-    T: Vector,
+    L: Table,
+    S: Table,
+    B4: Table,
+    G: Table,
+    C: Table,
+    own: Table,
+    Q: Table,
+    T: Table,
     state: Vector,
-    s: Vector,
-    e: Vector,
+    s: Table,
+    e: Table,
     gap: Vector,
     cell: Ints,
 ) -> None:
@@ -86,18 +86,18 @@ def count_classes(
             close_run(methods, Q, T, state)
 
 
-@compilable
+@kernel
 def count_tops(
     K: int,
-    P: Vector,
+    P: Table,
     t: int,
     y: int,
     best: int,
     bins: int,
-    L: Vector,
-    G: Vector,
-    C: Vector,
-    own: Vector,
+    L: Table,
+    G: Table,
+    C: Table,
+    own: Table,
     gap: Vector,
     cell: Ints,
 ) -> None:
@@ -119,8 +119,8 @@ def count_tops(
         C[RESID, j, cell[0], cell[j]] += gap[0] * gap[j]
 
 
-@compilable
-def losses_by_class(K: int, P: Vector, t: int, y: int, best: int, clip: float, s: Vector, e: Vector) -> None:
+@kernel
+def losses_by_class(K: int, P: Table, t: int, y: int, best: int, clip: float, s: Table, e: Table) -> None:
     """s <- D_j(k) - E_r D_j of both measures, and e <- its value at the label."""
     for j in range(P.shape[0]):
         for k in range(K):
@@ -139,10 +139,8 @@ def losses_by_class(K: int, P: Vector, t: int, y: int, best: int, clip: float, s
             e[m, j] = s[m, j, y]
 
 
-@compilable
-def add_class_products(
-    K: int, P: Vector, t: int, best: int, s: Vector, e: Vector, S: Vector, B4: Vector, Q: Vector
-) -> None:
+@kernel
+def add_class_products(K: int, P: Table, t: int, best: int, s: Table, e: Table, S: Table, B4: Table, Q: Table) -> None:
     """The products of the contrasts of one event: at its label, and in the mean if r were right."""
     methods = P.shape[0]
     for m in range(2):
@@ -171,9 +169,7 @@ class ClassIntervals(Intervals):
         sums = self.losses, self.products, self.fourths, self.gaps, self.cells, self.own
         runs = self._run, self.run_products, self._state
         work: Any = np.empty((2, n, self.K)), np.empty((2, n)), np.empty(n), np.empty(n, dtype=np.int64)
-        for_size(count_classes, 10 * forecasts.size)(
-            self.K, forecasts, labels, place, self.clip, self.bins, self.runs, self.lead, *sums, *runs, *work
-        )
+        count_classes(self.K, forecasts, labels, place, self.clip, self.bins, self.runs, self.lead, *sums, *runs, *work)
 
     def luck(self, method: int) -> float:
         """The calibration error that perfectly calibrated confidences in these bins show on average by luck."""

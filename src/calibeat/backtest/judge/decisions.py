@@ -16,12 +16,12 @@ import math
 
 import numpy as np
 
-from calibeat._util.types import Ints, Vector
+from calibeat._util.types import Ints, Table, Vector
 from calibeat.backtest.options import Costs
 from calibeat.backtest.read.rows import Chunk
 from calibeat.backtest.replay.engine import Replayed
 from calibeat.backtest.replay.tally import MOST_BLOCKS, RANKS, STEPS, Blocks, Tally, rank_of
-from calibeat.core.jit import compilable, for_size
+from calibeat.core.subset import entry
 from calibeat.report.schema import Action, ActionsOverTime, DecisionCurve, Decisions
 
 from .intervals import GROWS, Z, student
@@ -31,8 +31,8 @@ ACTS, HITS, NEW, NEW_ONES, DROPPED, DROPPED_ONES, RESID, MODEL, GAP, WIDTH = ran
 THRESHOLDS = 99  # of the curve
 
 
-@compilable
-def count_actions(P: Vector, y: Vector, place: Ints, r: Vector, t: float, sums: Vector) -> None:
+@entry
+def count_actions(P: Table, y: Vector, place: Ints, r: Vector, t: float, sums: Table) -> None:
     """Add a chunk. P[j, i] are forecasts, the raw score first; sums[j, block] as listed above."""
     methods, n = P.shape
     for i in range(n):
@@ -66,9 +66,7 @@ class Deciding:
         if not len(self._sums):
             self._sums = np.zeros((len(forecasts), MOST_BLOCKS, WIDTH))
         at = self._blocks.place(place > 0, None, [self])
-        for_size(count_actions, 2 * len(forecasts) * len(chunk))(
-            np.array(list(forecasts.values())), chunk.outcomes, at, leader, self.costs.threshold, self._sums
-        )
+        count_actions(np.array(list(forecasts.values())), chunk.outcomes, at, leader, self.costs.threshold, self._sums)
 
     def merge(self) -> None:
         """Merge the blocks by pairs."""

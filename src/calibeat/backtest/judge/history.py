@@ -13,13 +13,13 @@ from itertools import pairwise
 
 import numpy as np
 
-from calibeat._util.types import Flags, Ints, Vector
+from calibeat._util.types import Flags, Ints, Table, Vector
 from calibeat._util.words import counted, decimals
 from calibeat.backtest.options import Options
 from calibeat.backtest.read.rows import Chunk
 from calibeat.backtest.replay.tally import OCTAVES, rank_of
-from calibeat.core.jit import compilable, for_size
 from calibeat.core.stats import LOSS_FLOOR
+from calibeat.core.subset import entry
 from calibeat.errors import InvalidInput
 from calibeat.report.schema import DataOverTime, DataPeriod, Number, SplitPeriod
 
@@ -48,8 +48,8 @@ WIDTH = ONE_DELAYS + DELAYS
 GROUPS = 10  # of scores, of equal mass in the first period, for the PSI
 
 
-@compilable
-def count_history(at: Ints, scores: Vector, outcomes: Vector, waited: Ints, sums: Vector) -> None:
+@entry
+def count_history(at: Ints, scores: Vector, outcomes: Vector, waited: Ints, sums: Table) -> None:
     """Add a chunk: event i is in bin at[i], and its outcome came after waited[i] (negative: at once or never)."""
     for i in range(len(at)):
         k = at[i]
@@ -99,7 +99,7 @@ class DataHistory:
         waited = np.full(len(chunk), -1)
         if chunk.arrivals is not None and chunk.clock is not None:
             waited = np.maximum(chunk.arrivals - chunk.clock - (0 if self._late_in_time else 1), 0)
-        for_size(count_history, 4 * len(chunk))(at, chunk.scores, chunk.outcomes, waited, self._sums)
+        count_history(at, chunk.scores, chunk.outcomes, waited, self._sums)
         self._used = int(at[-1]) + 1
         self._events += len(chunk)
 

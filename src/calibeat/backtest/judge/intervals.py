@@ -23,11 +23,11 @@ from typing import Any
 
 import numpy as np
 
-from calibeat._util.types import Ints, Vector
+from calibeat._util.types import Ints, Table, Vector
 from calibeat.backtest.replay.tally import COUNT, FORECAST, OUTCOME, Tally
 from calibeat.core.calibeating import bin_of
-from calibeat.core.jit import compilable, for_size
 from calibeat.core.stats import LOSS_FLOOR
+from calibeat.core.subset import entry, kernel
 from calibeat.errors import InvalidInput
 from calibeat.metrics import calibration_error_of_gaps
 
@@ -40,7 +40,7 @@ DRAWS, DRAWS_SEED = 4000, 0  # of the normal vectors behind a max-t quantile: an
 CLEAR = 3.0  # standard deviations: from there on the sign of a bin's gap is known
 
 
-@compilable
+@kernel
 def slope(measure: int, p: float, clip: float) -> float:
     """s = l(p, 1) - l(p, 0) of the log-loss or the Brier score."""
     if measure == BRIER:
@@ -48,24 +48,24 @@ def slope(measure: int, p: float, clip: float) -> float:
     return math.log(max(1.0 - p, clip)) - math.log(max(p, clip))
 
 
-@compilable
+@entry
 def count_events(
-    P: Vector,
+    P: Table,
     y: Vector,
     place: Ints,
     clip: float,
     bins: int,
     run: int,
     lead: Vector,
-    L: Vector,
-    S: Vector,
-    B4: Vector,
-    G: Vector,
-    C: Vector,
-    Q: Vector,
-    T: Vector,
+    L: Table,
+    S: Table,
+    B4: Table,
+    G: Table,
+    C: Table,
+    Q: Table,
+    T: Table,
     state: Vector,
-    b: Vector,
+    b: Table,
     cell: Ints,
     led: Vector,
 ) -> None:
@@ -106,8 +106,8 @@ def count_events(
             close_run(methods, Q, T, state)
 
 
-@compilable
-def add_products(methods: int, b: Vector, e: float, v: float, S: Vector, B4: Vector, Q: Vector) -> None:
+@kernel
+def add_products(methods: int, b: Table, e: float, v: float, S: Table, B4: Table, Q: Table) -> None:
     """The products of the contrasts of one event with residual e, whose variance would be v if r were right."""
     for m in range(2):
         for j in range(1, methods):
@@ -120,8 +120,8 @@ def add_products(methods: int, b: Vector, e: float, v: float, S: Vector, B4: Vec
                 S[MODEL, m, i, j] += w * v
 
 
-@compilable
-def close_run(methods: int, Q: Vector, T: Vector, state: Vector) -> None:
+@kernel
+def close_run(methods: int, Q: Table, T: Table, state: Vector) -> None:
     """Add the products of the sums over a run, and begin another."""
     state[1] += 1.0
     for m in range(2):
@@ -181,9 +181,7 @@ class Intervals:
         sums = self.losses, self.products, self.fourths, self.gaps, self.cells, self._run, self.run_products
         work: Any = np.empty((2, self.methods)), np.empty(self.methods, dtype=np.int64), led
         events = np.ascontiguousarray(forecasts), outcomes, placed
-        for_size(count_events, 10 * forecasts.size)(
-            *events, self.clip, self.bins, self.runs, self.lead, *sums, self._state, *work
-        )
+        count_events(*events, self.clip, self.bins, self.runs, self.lead, *sums, self._state, *work)
         return led
 
     # ---- log-loss and Brier score ---------------------------------------------------------------------------------

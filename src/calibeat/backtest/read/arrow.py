@@ -15,7 +15,7 @@ from calibeat.backtest.options import Options
 from calibeat.errors import InvalidInput
 
 from .guess import is_other
-from .rows import Batch, Codes, Numbers, number_of, outcome_of
+from .rows import Codes, LogBatch, Numbers, number_of, outcome_of
 
 NUMBER = r"^[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?$"
 
@@ -208,9 +208,9 @@ def _microseconds(column: Any) -> Ints:
     return np.require(whole, np.int64, ["C", "A", "W"])
 
 
-def batch_of(columns: dict[str, Any], name: str, rows: Ints, file: int, options: Options) -> Batch:
+def batch_of(columns: dict[str, Any], name: str, rows: Ints, file: int, options: Options) -> LogBatch:
     """A batch from Arrow columns by role; `rows` are counted from 1, without the header."""
-    return Batch(
+    return LogBatch(
         numbers(columns["score"], "score", options),
         outcomes(columns["outcome"], options),
         lambda role, row: shown(columns[role][row]),

@@ -30,7 +30,7 @@ from calibeat.errors import InvalidInput
 from .arrow import batch_of, shown, times
 from .guess import Columns
 from .jsonl import OnBadRow, Pick, looks_like_json, read_json_lines
-from .rows import CHUNK, Batch, RowReader
+from .rows import CHUNK, LogBatch, RowReader
 
 # ---- folders that name a column ----------------------------------------------------------------------------------
 
@@ -461,7 +461,7 @@ def _kind(path: str) -> str:
 REPEATED = 0.01  # of the ids: a column in which more come again holds no ids of events
 
 
-MakeBatch = Callable[[Any, str, Ints, int, Options], Batch]  # of a record batch, its file's name, rows and number
+MakeBatch = Callable[[Any, str, Ints, int, Options], LogBatch]  # of a record batch, its file's name, rows and number
 
 
 def read_log(
@@ -471,7 +471,7 @@ def read_log(
     reader: RowReader,
     step: Callable[[int], None],
     make: MakeBatch | None = None,
-) -> Iterator[Batch]:
+) -> Iterator[LogBatch]:
     """The batches of all files. `step` is told how many rows were read. `make` is for logs of many classes."""
 
     def bad_row(where: str) -> None:  # pragma: no cover - called from a thread of Arrow, which coverage cannot see

@@ -18,7 +18,6 @@ from calibeat._util.types import Flags, Ints, Vector
 from calibeat._util.words import did_you_mean
 from calibeat.backtest.options import Options
 from calibeat.core import vector
-from calibeat.core.jit import for_cost
 from calibeat.errors import InvalidInput
 from calibeat.hosts.multi import MOST_CLASSES
 
@@ -26,8 +25,8 @@ from . import arrow, guess
 from .rows import (
     CHUNK,
     FIRST_EVENTS,
-    Batch,
     Codes,
+    LogBatch,
     Numbers,
     RowReader,
     codes_of,
@@ -211,7 +210,7 @@ class ClassColumns(guess.Columns):
 
     # ---- batches from Arrow ---------------------------------------------------------------------------------------
 
-    def batch(self, part: Any, name: str, rows: Ints, file: int, options: Options) -> Batch:
+    def batch(self, part: Any, name: str, rows: Ints, file: int, options: Options) -> LogBatch:
         """A batch of an Arrow record batch; `rows` are counted from 1, without the header."""
         chosen = {role: part.column(column["name"]) for role, column in self.chosen.items()}
         where: Callable[[int], str] = lambda row: f"row {rows[row]:,} of {name}"  # noqa: E731 - two users
@@ -226,7 +225,7 @@ class ClassColumns(guess.Columns):
                 return arrow.shown(chosen[role][row])
             return self._shown_score(part, int(role), row)
 
-        return Batch(
+        return LogBatch(
             scores,
             told,
             show,
@@ -346,7 +345,7 @@ class ClassArrays:
         """How a message names the column of a score."""
         return self.names[column]
 
-    def batches(self, labels: Any, times: Any, outcome_times: Any) -> Iterator[Batch]:
+    def batches(self, labels: Any, times: Any, outcome_times: Any) -> Iterator[LogBatch]:
         """The columns, checked for their lengths, in batches."""
         given = {"labels": labels, "times": times, "outcome_times": outcome_times}
         read = {
@@ -357,7 +356,7 @@ class ClassArrays:
         size = max(1024, min(CHUNK, NUMBERS_IN_BATCH // self.matrix.shape[1]))
         return (self._batch(at, at + size, columns, read) for at in range(0, len(self.matrix), size))
 
-    def _batch(self, at: int, end: int, columns: dict[str, Any], read: dict[str, Any]) -> Batch:
+    def _batch(self, at: int, end: int, columns: dict[str, Any], read: dict[str, Any]) -> LogBatch:
         part = {name: column[at:end] for name, column in columns.items()}
         given = self.matrix[at:end]
         flat = numbers_by(given.reshape(-1), self._number)
@@ -377,7 +376,7 @@ class ClassArrays:
 
         rows = np.arange(at, at + len(scores.values))
         where: Callable[[int], str] = lambda row: f"row {at + row}"  # noqa: E731 - one line
-        return Batch(scores, told, show, where, rows, 0, moments("times"), moments("outcome_times"))
+        return LogBatch(scores, told, show, where, rows, 0, moments("times"), moments("outcome_times"))
 
 
 # ---- rows --------------------------------------------------------------------------------------------------------
@@ -394,7 +393,7 @@ class ClassReader(RowReader):
     def labels(self) -> Labels:
         return cast(Labels, self.source.labels)  # the first batch has settled them
 
-    def _probabilities(self, batch: Batch) -> Vector:
+    def _probabilities(self, batch: LogBatch) -> Vector:
         """Rows that can be used become probabilities, by the kernel that a `MultiCalibrator` checks with."""
         scores = np.ascontiguousarray(batch.scores.values, dtype=np.float64)
         if self.options.score_kind == "percent":
@@ -403,12 +402,12 @@ class ClassReader(RowReader):
         good = ~np.any([rows for rows, *_ in _wrong(scores, batch.scores.states, logits=logits)], axis=0)
         usable = scores[good]
         K = scores.shape[1]
-        for_cost(vector.ready, 0.3e-6 * usable.size)(K, usable.reshape(-1), int(logits))
+        vector.ready(K, usable.reshape(-1), int(logits))
         scores = scores.copy() if scores is batch.scores.values else scores
         scores[good] = usable
         return scores
 
-    def _look_at_scores(self, batch: Batch, scores: Vector, look: Any, must: Any) -> None:  # noqa: ARG002 - as its base
+    def _look_at_scores(self, batch: LogBatch, scores: Vector, look: Any, must: Any) -> None:  # noqa: ARG002 - as its base
         kind = self.options.score_kind
         given = batch.scores.values / (100.0 if kind == "percent" else 1.0)
         for rows, bad, reason, requirement in _wrong(given, batch.scores.states, logits=kind == "logit"):
@@ -429,7 +428,7 @@ class ClassReader(RowReader):
 
             look(rows, reason, sentence)
 
-    def _what_they_look_like(self, batch: Batch, rows: Flags, reason: str) -> str:
+    def _what_they_look_like(self, batch: LogBatch, rows: Flags, reason: str) -> str:
         """A hint at another kind of score, where most rows are wrong."""
         if self.options.score_kind != "probability" or not guess.too_many_to_skip(int(rows.sum()), len(rows)):
             return ""
@@ -441,10 +440,10 @@ class ClassReader(RowReader):
             return f"; the scores look like logits: {self.options.how('--logits', 'score_kind=' + repr('logit'))}"
         return ""
 
-    def _outcomes(self, batch: Batch) -> Vector:
+    def _outcomes(self, batch: LogBatch) -> Vector:
         return batch.outcomes.values
 
-    def _look_at_outcomes(self, batch: Batch, values: Vector, look: Any, must: Any) -> None:  # noqa: ARG002 - as its base
+    def _look_at_outcomes(self, batch: LogBatch, values: Vector, look: Any, must: Any) -> None:  # noqa: ARG002 - as its base
         """A missing label is no mistake: the event is forecast, and not judged."""
         states = batch.outcomes.states
         if batch.outcome_times is not None:

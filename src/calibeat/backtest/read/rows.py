@@ -57,7 +57,7 @@ class Codes:
 
 
 @dataclass(frozen=True, eq=False)
-class Batch:
+class LogBatch:
     """Rows as they came. `show` tells what stands in a column (by its role) at a row, `where` names the row."""
 
     scores: Numbers
@@ -235,7 +235,7 @@ class LogColumns:
             by_argument, {role: found[role] for role in others}, {role: str(name) for role, name in others.items()}
         )
 
-    def batches(self, options: Options) -> Iterator[Batch]:
+    def batches(self, options: Options) -> Iterator[LogBatch]:
         """The columns, checked for their lengths, in batches.
 
         Raises
@@ -254,7 +254,7 @@ class LogColumns:
         def number(value: Any) -> float | None:
             return number_of(value, decimal=options.decimal, percent=percent)
 
-        def batch(at: int) -> Batch:
+        def batch(at: int) -> LogBatch:
             part = {name: column[at : at + CHUNK] for name, column in columns.items()}
 
             def show(role: str, row: int) -> str:
@@ -266,7 +266,7 @@ class LogColumns:
             def moments(name: str) -> Any:
                 return times_by(part[name], options, zoned=zoned[name]) if name in part else None
 
-            return Batch(
+            return LogBatch(
                 numbers_by(part["scores"], number),
                 _outcomes(part["outcomes"], options),
                 show,
@@ -457,7 +457,7 @@ class Outcomes:
     _values: list[str] = field(default_factory=list)  # where the positive one was not seen yet
     _signs: set[float] = field(default_factory=set)  # which of 0 and -1 were seen
 
-    def read(self, batch: Batch) -> Vector:
+    def read(self, batch: LogBatch) -> Vector:
         """The outcomes of a batch, with 0 for -1 where the log has -1 and 1."""
         values = batch.outcomes.values
         if self.options.positive is not None:
@@ -476,7 +476,7 @@ class Outcomes:
             )
         return np.where(values == -1.0, 0.0, values)
 
-    def _look_for_positive(self, batch: Batch) -> None:
+    def _look_for_positive(self, batch: LogBatch) -> None:
         self._positive_seen = self._positive_seen or bool((batch.outcomes.values == 1.0).any())
         if not self._positive_seen and len(self._values) < _MOST_SHOWN:
             rows = np.flatnonzero(batch.outcomes.states != MISSING)[:1000].tolist()
@@ -623,14 +623,14 @@ class RowReader:
             )
         return self.clock.notes + self.outcomes.notes + odd
 
-    def chunks(self, batches: Iterable[Batch]) -> Iterator[Chunk]:
+    def chunks(self, batches: Iterable[LogBatch]) -> Iterator[Chunk]:
         """The chunks of a log: the first is all of it or has 20,000 events."""
         pieces, number = self.pieces(batches), 0
         for piece in gathered(self._sorted(pieces) if self.options.sort else pieces, self.least):
             yield self._chunk(piece, number)
             number += len(piece.scores)
 
-    def pieces(self, batches: Iterable[Batch]) -> Iterator[Piece]:
+    def pieces(self, batches: Iterable[LogBatch]) -> Iterator[Piece]:
         """The rows that can be used, as they come."""
         return (self._check(batch) for batch in batches)
 
@@ -646,7 +646,7 @@ class RowReader:
 
     # ---- rows -----------------------------------------------------------------------------------------------------
 
-    def _check(self, batch: Batch) -> Piece:
+    def _check(self, batch: LogBatch) -> Piece:
         """The rows of a batch that can be used; raises on the first that cannot, unless those are to be skipped."""
         scores, outcomes = self._probabilities(batch), self._outcomes(batch)
         others = {}
@@ -680,7 +680,7 @@ class RowReader:
             piece.ids = None if batch.ids is None else np.array([name_of(value) for value in batch.ids], dtype=object)
         return piece.take(keep)
 
-    def _skip_or_stop(self, batch: Batch, problems: list[_Problem], keep: Flags) -> str | None:
+    def _skip_or_stop(self, batch: LogBatch, problems: list[_Problem], keep: Flags) -> str | None:
         order = sorted(problems, key=lambda p: int(p.rows.argmax()))  # the first row that is wrong is named
         if order and not self.options.skip_bad:
             row = int(order[0].rows.argmax())
@@ -698,7 +698,7 @@ class RowReader:
         kind = self.options.score_kind
         return "probability" if role.startswith("rival") and kind == "logit" else kind
 
-    def _problems_of_others(self, batch: Batch, role: str, values: Vector) -> list[_Problem]:
+    def _problems_of_others(self, batch: LogBatch, role: str, values: Vector) -> list[_Problem]:
         """What is wrong with a rival's forecasts or another model's scores."""
         what, _, _ = role.partition(" ")
         wanted = _WANTED[self._kind_of(role)]
@@ -712,7 +712,7 @@ class RowReader:
         return [_Problem(bad, f"{what} is not {wanted}", sentence)] if bad.any() else []
 
     def _problems(
-        self, batch: Batch, scores: Vector, outcomes: Vector, times: Moments | None, arrivals: Moments | None
+        self, batch: LogBatch, scores: Vector, outcomes: Vector, times: Moments | None, arrivals: Moments | None
     ) -> list[_Problem]:
         found = []
 
@@ -732,14 +732,14 @@ class RowReader:
         self._look_at_times_and_keys(batch, times, arrivals, look, must)
         return found
 
-    def _probabilities(self, batch: Batch) -> Vector:
+    def _probabilities(self, batch: LogBatch) -> Vector:
         self.kind.look("score", batch.scores, batch.show)
         return _probabilities(batch.scores.values, self.options.score_kind)
 
-    def _outcomes(self, batch: Batch) -> Vector:
+    def _outcomes(self, batch: LogBatch) -> Vector:
         return self.outcomes.read(batch)
 
-    def _look_at_scores(self, batch: Batch, scores: Vector, look: Any, must: Any) -> None:
+    def _look_at_scores(self, batch: LogBatch, scores: Vector, look: Any, must: Any) -> None:
         wanted = _WANTED[self.options.score_kind]
         states = batch.scores.states
         gone = must("score", wanted, "missing")
@@ -783,7 +783,7 @@ class RowReader:
         option = f"{guess.option_of(role)} {guess.NO_COLUMN}"
         return f"; the {role} was guessed to be in {self.guessed[role]!r}: say {option} to leave it out"
 
-    def _look_at_outcomes(self, batch: Batch, values: Vector, look: Any, must: Any) -> None:
+    def _look_at_outcomes(self, batch: LogBatch, values: Vector, look: Any, must: Any) -> None:
         """A missing outcome is no mistake: the event is forecast, and not judged."""
         states = batch.outcomes.states
         if batch.outcome_times is not None:
@@ -796,7 +796,7 @@ class RowReader:
         look(wrong, "outcome is not 0 or 1", lambda row: plain(row) + hint)
 
     def _look_at_times_and_keys(
-        self, batch: Batch, times: Moments | None, arrivals: Moments | None, look: Any, must: Any
+        self, batch: LogBatch, times: Moments | None, arrivals: Moments | None, look: Any, must: Any
     ) -> None:
         form = self.options.time_format
         moment = "a date of the years 1 to 9999 (ISO 8601) or a number" if form is None else f"of the format {form!r}"
@@ -817,7 +817,7 @@ class RowReader:
             hint = f"; {how} to give such events a stream of their own"
             look(batch.keys.indices < 0, "key is missing", lambda row: gone(row) + hint)
 
-    def _look_at_early_outcomes(self, batch: Batch, early: Flags, look: Any) -> None:
+    def _look_at_early_outcomes(self, batch: LogBatch, early: Flags, look: Any) -> None:
         def sentence(row: int) -> str:
             required = f"outcome time must not be before the time of its event, {batch.show('time', row)}"
             got = f"got {batch.show('outcome time', row)} - at {batch.where(row)}"
@@ -825,7 +825,7 @@ class RowReader:
 
         look(early, "outcome time is before the time of its event", sentence)
 
-    def _check_ids(self, batch: Batch, keep: Flags) -> str | None:
+    def _check_ids(self, batch: LogBatch, keep: Flags) -> str | None:
         if "id" in self.guessed and len(self._seen_ids) >= MOST_GUESSED_IDS:
             return None
         rows = np.flatnonzero(keep).tolist()
@@ -844,7 +844,7 @@ class RowReader:
             self._seen_ids.add(name)
         return None
 
-    def _check_order(self, batch: Batch, times: Moments, keep: Flags) -> str | None:
+    def _check_order(self, batch: LogBatch, times: Moments, keep: Flags) -> str | None:
         rows = np.flatnonzero(keep)
         if not len(rows):
             return None

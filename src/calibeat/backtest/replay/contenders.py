@@ -13,14 +13,12 @@ import numpy as np
 
 from calibeat._util.types import Ints, Vector
 from calibeat.backtest.read.rows import Chunk
-from calibeat.core.jit import for_size
-from calibeat.core.layout import CELLS, N
-from calibeat.core.loops import NO_SLOTS, place_before, run, run_late
+from calibeat.core import loops
+from calibeat.core.layout import N
 from calibeat.core.method import AUTO, BM, PRESETS, Method, method_named, name_of
 from calibeat.errors import InvalidInput
 from calibeat.hosts.calibrator import History
-from calibeat.hosts.dispatch import for_batch
-from calibeat.hosts.pool import pool_late_rows, pool_rows
+from calibeat.hosts.pool import Pool, pool_late_rows, pool_rows
 from calibeat.rivals import READY, READY_ABOUT, Rival, is_rival, maker_of, play
 
 from .late import LearningPlan
@@ -304,36 +302,36 @@ class MethodReplay:
 
     def _feed_now(self, context: Context) -> Vector:
         chunk = context.chunk
-        forecasts, receipt = np.empty(len(chunk)), np.empty(self.method.receipt_width)
-        events = chunk.scores, chunk.outcomes, context.draws, forecasts, receipt
-        self._play(run, chunk.slots, events, (0, len(chunk)), context.marks)
-        return forecasts
+        n = len(chunk)
+        batch = loops.Batch(chunk.scores, chunk.outcomes, context.draws, np.empty(n), loops.NO_LANE, loops.NO_LANE)
+        self._play(chunk.slots, batch, None, (0, n), context.marks)
+        return batch.forecasts
 
     def _feed_late(self, plan: LearningPlan, context: Context) -> Vector:
         width, total = self.method.receipt_width, len(plan.scores)
         forecasts, cells, receipts = np.empty(total), np.empty(total, dtype=np.int64), np.empty((total, width))
         cells[: plan.first] = self._cells
         receipts[: plan.first] = self._receipts.reshape(plan.first, width)
-        events = plan.scores, plan.outcomes, context.draws, forecasts, receipts.reshape(-1)
+        events = plan.scores, plan.outcomes, context.draws, forecasts
+        batch = loops.Batch(*events, loops.NO_LANE, receipts.reshape(-1))
         streams = len(self._rows) // len(self._initial)
-        late = plan.first, cells, plan.due, plan.order, streams if self.raw_first else 0
+        late = loops.Late(plan.first, cells, plan.due, plan.order, streams if self.raw_first else 0)
         # A forecast does not move a row. So a row is noted after its event, behind the outcomes that came before it.
-        self._play(run_late, plan.slots, events, (plan.first, total), plan.first + context.marks + 1, *late)
+        self._play(plan.slots, batch, late, (plan.first, total), plan.first + context.marks + 1)
         self._cells, self._receipts = cells[plan.left], receipts[plan.left].reshape(-1)
         return forecasts[plan.first :]
 
     def _play(
-        self, loop: Any, slots: Ints, events: tuple[Vector, ...], span: tuple[int, int], stops: Ints, *late: Any
+        self, slots: Ints, batch: loops.Batch, late: loops.Late | None, span: tuple[int, int], stops: Ints
     ) -> None:
         """The loop over the span of events; it stops where a row is to be noted and where a refit is due."""
         width = len(self._initial)
         streams = len(self._rows) // width
-        known = slots.astype(np.int32) if streams > 1 else NO_SLOTS
-        rows: tuple[Any, ...] = self._rows, width, known, 0, streams, 0
-        play_on = for_batch(loop, self.method, span[1] - span[0])
-        place, history = place_before(span[0]), self._history
+        known = slots.astype(np.int32) if streams > 1 else loops.NO_SLOTS
+        rows = loops.Streams(self._rows, width, known, 0, streams, 0, float(self._made))
+        place, history = loops.place_before(span[0]), self._history
         for at, stop in enumerate([*stops.tolist(), span[1]]):
-            while play_on(self.method.spec, *rows, float(self._made), *events, *history.columns, place, stop, *late):
+            while loops.run_batch(self.method.spec, rows, batch, history.columns, late, place, stop):
                 history.refit(self._rows)
             if at < len(stops):
                 self.trail.append(self._noted())
@@ -342,7 +340,7 @@ class MethodReplay:
         """The row without its cells, which say nothing of the parameters."""
         tail = [] if self.method.learner is None else self.method.learner.tail()
         row = self._rows[: len(self._initial)]
-        return np.concatenate([row[: int(self.method.spec[CELLS])], row[len(row) - len(tail) :]])
+        return np.concatenate([row[: self.method.spec.cells], row[len(row) - len(tail) :]])
 
     def _open(self, streams: int) -> None:
         """Make room for `streams`, each starting from nothing."""
@@ -482,15 +480,15 @@ class PooledReplay(MethodReplay):
         chunk, plan, opened = context.chunk, context.plan, self._opened
         mine = replace(chunk, slots=self._slots(chunk.slots, context.streams))
         self._open(self._opened)
-        rows = self.method.spec, self._pool, self._initial, self._rows, len(self._initial)
-        receipt = np.empty(self.method.receipt_width)
+        pool = Pool(True, self._pool, self._initial, opened)
+        rows = self.method.spec, pool, self._rows, len(self._initial)
         if plan is None:
             slots = mine.slots.astype(np.int32)
-            for_size(pool_rows, len(chunk))(*rows, slots, opened, chunk.scores, chunk.outcomes, receipt)
+            pool_rows(*rows, slots, chunk.scores, chunk.outcomes)
         else:
             plan = replace(plan, slots=self._slot_of[plan.slots])
             slots, lists = plan.slots.astype(np.int32), plan.arrival_lists
-            for_size(pool_late_rows, len(chunk))(*rows, slots, opened, plan.scores, plan.outcomes, *lists, receipt)
+            pool_late_rows(*rows, slots, plan.scores, plan.outcomes, *lists)
         return super().feed(replace(context, chunk=mine, plan=plan, streams=self._opened))
 
     def _slots(self, streams_of: Ints, streams: int) -> Ints:

@@ -14,12 +14,10 @@ from calibeat._util.processes import usable_cores
 from calibeat._util.types import Flags, Ints, Vector
 from calibeat.backtest.options import Maturity
 from calibeat.backtest.read.rows import FIRST_EVENTS, Chunk
-from calibeat.core.jit import for_size
-from calibeat.core.method import BM, Method
+from calibeat.core.method import Method
 from calibeat.core.randomness import numbered, stream_key, uniforms_at
-from calibeat.core.refit import Fixed
 
-from .contenders import AnyReplay, Contender, Context, KeyVariants, MethodReplay, auto_or_first
+from .contenders import AnyReplay, Contender, Context, KeyVariants, auto_or_first
 from .late import Ages, Delays, LearningPlan, Underway, ages_of
 from .tally import Blocks, ScoreTally, Tally, losses
 
@@ -119,7 +117,6 @@ def replay_log(
     blocks = Blocks(default_warmup(int(known)) if warmup is None else warmup)
     delays = Delays(timed=first.clock_is_time) if late else None
     replayed = Replayed(runners, blocks, bins, keyed, delays, maturity, ages)
-    warm_kernels(first, replayed, streams())
     # Contenders share no state, and compiled kernels release the interpreter: each thread takes a contender.
     with ThreadPoolExecutor(min(len(runners), usable_cores())) as pool:
         loop = _ReplayLoop(replayed, stream_key(seed, 0), on_forecasts, pool.map)
@@ -136,26 +133,6 @@ def _with_maturity(first: Chunk, contenders: Sequence[Contender], bins: int) -> 
         return []
     maturity, age = ages.maturity
     return [Runner(contender.maturing(age), contender.start(True), Tally(bins), None, Underway(maturity))]
-
-
-def warm_kernels(first: Chunk, replayed: Replayed, streams: int) -> None:
-    """Compile or load the kernels before any clock runs.
-
-    The first chunk goes through the raw score, and a few events through each kind of refit. Nothing of it is kept.
-    """
-    replay, tally, place = MethodReplay(BM), Tally(replayed.bins), np.where(np.isnan(first.outcomes), -1, 0)
-    draws = np.zeros(len(first))
-    at_once = Chunk(first.scores, np.nan_to_num(first.outcomes), first.slots)
-    forecasts = replay.feed(Context(at_once, None, draws, streams))
-    if first.clock is not None:
-        MethodReplay(BM).feed(Context(first, Underway().plan(first), draws, streams))
-    tally.count(forecasts, first.outcomes, place, draws)
-    if replayed.keyed:
-        tally.count_keys(forecasts, first.outcomes, place, first.slots, streams, MOST_KEYS_WITH_CE)
-    few = Chunk(np.linspace(0.1, 0.9, 40), np.tile([0.0, 1.0], 20), np.zeros(40, dtype=np.int64))
-    methods = [runner.method for runner in replayed.runners if runner.method is not None]
-    for features in {method.features for method in methods if method.needs_history}:
-        MethodReplay(Method(features, Fixed(after=40))).feed(Context(few, None, np.zeros(40)))
 
 
 class _ReplayLoop:
@@ -178,7 +155,7 @@ class _ReplayLoop:
         marks = self._marks(chunk)
         draws = uniforms_at(np.uint64(self._key), self._numbers(chunk, streams).view(np.uint64))
         raw_loss = np.empty(len(chunk))
-        for_size(losses, len(chunk))(chunk.scores, chunk.outcomes, place, raw_loss)
+        losses(chunk.scores, chunk.outcomes, place, raw_loss)
         to.scores.count(chunk.scores, chunk.outcomes, place)
         context = Context(chunk, plan, draws, streams, marks)
 

@@ -21,11 +21,10 @@ from calibeat.backtest.read.rows import FIRST_EVENTS, Chunk, Origin
 from calibeat.core import vector
 from calibeat.core.auto import EPS
 from calibeat.core.calibeating import bin_of
-from calibeat.core.jit import compilable, for_cost, for_size, large_kernel
 from calibeat.core.method import AUTO, params_of
+from calibeat.core.subset import entry, kernel, large_kernel
 from calibeat.core.vector import softmax
 from calibeat.errors import InvalidInput, UnknownMethod
-from calibeat.hosts.multi import PLAIN_SECONDS
 from calibeat.metrics import calibration_error_of_gaps
 
 from .contenders import Context, MethodReplay
@@ -57,7 +56,7 @@ FIXED = Refits(after=1000, every=0, window=1000)
 SLIDING = Refits(after=1000, every=500, window=2000)
 
 
-@compilable
+@kernel
 def scaled(A: float, x: Vector, p: Vector) -> None:
     """p <- softmax(A x)."""
     for k in range(len(x)):
@@ -95,7 +94,7 @@ def fit_slope(K: int, X: Vector, Y: Ints, count: int, A: float, p: Vector) -> fl
     return A
 
 
-@compilable
+@entry
 def replay_temperature(
     K: int,
     state: Vector,
@@ -234,7 +233,7 @@ class VectorReplay:
         scores, labels = context.chunk.scores, context.labels
         forecasts, receipt = np.empty(scores.shape), np.empty(self._width)
         slots = np.zeros(len(scores), dtype=np.int64)
-        run = for_cost(vector.run_rows, PLAIN_SECONDS * scores.size)
+        run = vector.run_rows
         for begin, end in self._parts(context.marks, 0, len(scores)):
             part = scores[begin:end].reshape(-1), labels[begin:end], forecasts[begin:end].reshape(-1)
             run(self.method, self.K, self.row, len(self.row), slots[begin:end], *part, receipt, self._work)
@@ -244,7 +243,7 @@ class VectorReplay:
         scores, first, total, K = context.chunk.scores, plan.first, len(plan.outcomes), self.K
         forecasts, receipts = np.empty((total, K)), np.empty((total, self._width))
         forecasts[:first], receipts[:first] = self._forecasts, self._receipts
-        run = for_cost(vector.run_late, PLAIN_SECONDS * scores.size)
+        run = vector.run_late
         events = scores.reshape(-1), columns_of(plan.outcomes), forecasts.reshape(-1), receipts.reshape(-1)
         arrived = 0
         for begin, end in self._parts(context.marks + first, first, total):
@@ -291,7 +290,7 @@ class TemperatureReplay:
         forecasts = np.empty((len(columns) - first, self.K))
         learnt = self.K, self.state, self._x, self._y, self.refits.after, self.refits.every
         events = scores.reshape(-1), columns, forecasts.reshape(-1), first, due, order
-        for_cost(replay_temperature, PLAIN_SECONDS * scores.size)(*learnt, *events, np.empty(2 * self.K))
+        replay_temperature(*learnt, *events, np.empty(2 * self.K))
         if plan is not None:
             self._scores = scores[plan.left]
         return forecasts
@@ -334,7 +333,7 @@ def columns_of(outcomes: Vector) -> Ints:
 MOST_STRETCHES = 256  # of the log: an even number, because neighbours are merged
 
 
-@compilable
+@entry
 def tally_classes(
     K: int,
     P: Vector,
@@ -398,7 +397,7 @@ class ClassTally(Tally):
     def count_classes(self, P: Vector, labels: Ints, place: Ints, raw: Vector) -> None:
         """Count a chunk: forecasts and scores are matrices of K columns."""
         sums = self.bins, self._cells, self._sums, self._by_class, self.running
-        for_size(tally_classes, P.size)(self.K, P.reshape(-1), labels, place, raw.reshape(-1), *sums)
+        tally_classes(self.K, P.reshape(-1), labels, place, raw.reshape(-1), *sums)
 
     @property
     def by_class(self) -> Vector:
@@ -520,23 +519,12 @@ def replay_classes(
         Stretches(FORECASTS + len(runners), K),
         counts=np.zeros(K),
     )
-    _warm_kernels(first, K)
     with ThreadPoolExecutor(min(len(runners), usable_cores())) as pool:
         loop = _ClassLoop(replayed, on_forecasts, pool.map)
         loop.feed_all(first)
         for chunk in chunks:
             loop.feed_all(chunk)
     return replayed
-
-
-def _warm_kernels(first: Chunk, K: int) -> None:
-    """Compile or load the kernels before any clock runs: the first part goes through, and nothing of it is kept."""
-    part = _part(first, slice(0, max(LEAST_IN_PART, NUMBERS_IN_PART // K)))
-    labels = columns_of(part.outcomes)
-    plan = None if part.clock is None else Underway().plan(replace(part, scores=part.scores[:, 1]))
-    for name in ("raw", "fts"):
-        forecasts = replay_of(name, K).feed(ClassContext(part, labels, plan))
-    ClassTally(2, K).count_classes(forecasts, labels, np.where(labels < 0, -1, 0), part.scores)
 
 
 class _ClassLoop:

@@ -15,10 +15,10 @@ import numpy as np
 from calibeat._util.types import Flags, Ints, Vector
 from calibeat.core.calibeating import bin_of
 from calibeat.core.features import Beta, Scaling
-from calibeat.core.fit import PLAIN_SECONDS, fit
-from calibeat.core.jit import compilable, for_cost, for_size
+from calibeat.core.fit import fit
 from calibeat.core.method import Method
 from calibeat.core.stats import LOSS_FLOOR, log_loss
+from calibeat.core.subset import entry, kernel
 
 LEAST_LOSS = -math.log1p(-LOSS_FLOOR)  # an outcome counts as forecast with at least LOSS_FLOOR
 MOST_LOSS = -math.log(LOSS_FLOOR)
@@ -33,7 +33,7 @@ STEPS = 256  # in each octave
 RANKS = 2 * (2 + OCTAVES * STEPS)
 
 
-@compilable
+@kernel
 def rank_of(p: float, steps: int) -> int:
     """A bin of p that rises with it: relative steps of at most 1/steps towards 0 and towards 1."""
     least = p if p <= 0.5 else 1.0 - p
@@ -44,14 +44,14 @@ def rank_of(p: float, steps: int) -> int:
     return rank if p <= 0.5 else 2 * (2 + OCTAVES * steps) - 1 - rank
 
 
-@compilable
+@entry
 def losses(scores: Vector, outcomes: Vector, place: Ints, loss: Vector) -> None:
     """The log-loss of the raw score of each event that has a place."""
     for i in range(len(scores)):
         loss[i] = log_loss(scores[i], outcomes[i]) if place[i] >= 0 else 0.0
 
 
-@compilable
+@entry
 def tally(
     forecasts: Vector,
     outcomes: Vector,
@@ -98,7 +98,7 @@ def tally(
                 running[1] = running[0]
 
 
-@compilable
+@entry
 def tally_keys(
     forecasts: Vector, outcomes: Vector, place: Ints, slots: Ints, bins: int, sums: Vector, gaps: Vector
 ) -> None:
@@ -183,9 +183,7 @@ class Tally:
 
     def count(self, forecasts: Vector, outcomes: Vector, place: Ints, raw_loss: Vector) -> None:
         """Count a chunk."""
-        for_size(tally, len(outcomes))(
-            forecasts, outcomes, place, raw_loss, self.bins, self._cells, self._sums, self.ranks, self.running
-        )
+        tally(forecasts, outcomes, place, raw_loss, self.bins, self._cells, self._sums, self.ranks, self.running)
 
     def count_keys(
         self, forecasts: Vector, outcomes: Vector, place: Ints, slots: Ints, streams: int, most: int
@@ -193,9 +191,7 @@ class Tally:
         """Count a chunk by stream; calibration errors only for the first `most` of them."""
         self._key_sums = _grown(self._key_sums, 2, streams)
         self._key_gaps = _grown(self._key_gaps, self.bins, min(streams, most), most)
-        for_size(tally_keys, len(outcomes))(
-            forecasts, outcomes, place, slots, self.bins, self._key_sums, self._key_gaps
-        )
+        tally_keys(forecasts, outcomes, place, slots, self.bins, self._key_sums, self._key_gaps)
 
     def merge(self) -> None:
         """Merge the blocks by pairs; the warm-up stays by itself."""
@@ -241,7 +237,7 @@ SCORE_STEPS = 1024  # in an octave
 SCORE_RANKS = 2 * (2 + OCTAVES * SCORE_STEPS)
 
 
-@compilable
+@entry
 def tally_scores(scores: Vector, outcomes: Vector, place: Ints, cells: Vector) -> None:
     """Count, sum of log f and sum of log(1 - f) of each rank: warm-up and the rest, zeros and ones apart."""
     for i in range(len(scores)):
@@ -265,7 +261,7 @@ class ScoreTally:
 
     def count(self, scores: Vector, outcomes: Vector, place: Ints) -> None:
         """Count a chunk: place 0 is the warm-up, a negative one is left out."""
-        for_size(tally_scores, len(scores))(scores, outcomes, place, self._cells)
+        tally_scores(scores, outcomes, place, self._cells)
 
     @property
     def distinct(self) -> int:
@@ -298,8 +294,7 @@ class ScoreTally:
             x0 = x0 - x1
         d = family.dimension
         start = 0.0, 0.0, 0.0
-        best = for_cost(fit, PLAIN_SECONDS * len(y))
-        theta = best(float(d), x0, x1, y, weight, 0, len(y), *start, HINDSIGHT_RADIUS)[:d]
+        theta = fit(d, x0, x1, y, weight, 0, len(y), *start, HINDSIGHT_RADIUS)[:d]
         z = theta[0] * x0
         if d > 1:
             z += theta[1] * x1 + theta[2] if d == 3 else theta[1]

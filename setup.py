@@ -1,0 +1,82 @@
+"""The one extension module (docs/compiled.md). Everything else about the package is in pyproject.toml."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import sys
+import sysconfig
+from pathlib import Path
+
+from setuptools import Extension, setup
+from setuptools.command.build_ext import build_ext
+
+HERE = Path(__file__).parent
+PACKAGE = HERE / "src" / "calibeat"
+sys.path.insert(0, str(HERE / "compiling"))
+
+from backend import has_compiler  # noqa: E402 - found on the path of the line above
+from join_kernels import Joiner, NotAllowedError  # noqa: E402
+
+# The same bits everywhere: nothing is contracted or reordered. -fno-trapping-math says that nobody reads the flags of
+# the floating-point unit; without it the four lanes of AUTO do not become a vector.
+FLAGS = [
+    "-O3",
+    "-ffp-contract=off",
+    "-fno-math-errno",
+    "-fno-trapping-math",
+    "-g0",
+    "-Wno-attributes",
+    "-Wno-unused-function",
+]
+# All kernels go into the loop that calls them: a call that is not inlined costs more than the arithmetic.
+FLAGS += ["-DCYTHON_INLINE=inline __attribute__((always_inline))"]
+MICROSOFT = ["/O2", "/fp:precise"]
+
+
+class BuildCore(build_ext):
+    """Join the kernels, then let Cython and the C compiler make the module. An unchanged module is not made again."""
+
+    def run(self) -> None:
+        """Write the joined kernels beside the module that includes them."""
+        try:
+            (PACKAGE / "kernels.pxi").write_text(Joiner(HERE / "src").text(), encoding="utf-8")
+        except NotAllowedError as error:
+            raise SystemExit(f"a kernel cannot be compiled: {error}") from error
+        super().run()
+
+    def build_extension(self, extension: Extension) -> None:
+        """Compile, unless it was done before from the same files by the same compiler."""
+        microsoft = self.compiler.compiler_type == "msvc"
+        if not microsoft and not Path(sysconfig.get_paths()["include"], "Python.h").exists():
+            raise SystemExit(
+                "calibeat needs the header files of Python to be built: install python3-dev (Debian, Ubuntu) or "
+                "python3-devel (Fedora)"
+            )
+        # For a build with -fsanitize and the like.
+        extra, link = (os.environ.get(name, "").split() for name in ("CALIBEAT_CFLAGS", "CALIBEAT_LDFLAGS"))
+        extension.extra_compile_args = MICROSOFT if microsoft else [*FLAGS, *extra]
+        extension.extra_link_args, extension.libraries = link, [] if microsoft else ["m"]
+        target, kept = Path(self.get_ext_fullpath(extension.name)), self._kept(extension)
+        if not kept.exists():
+            super().build_extension(extension)
+            kept.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(target, kept)
+        elif not target.exists() or target.read_bytes() != kept.read_bytes():
+            target.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(kept, target)
+
+    def _kept(self, extension: Extension) -> Path:
+        """Where the module made from just these files lies, if it was made."""
+        whole = hashlib.sha256(repr((sys.version, os.environ.get("CC"), extension.extra_compile_args)).encode())
+        for path in sorted([*PACKAGE.glob("*.pyx"), *PACKAGE.glob("*.pxi"), Path(__file__)]):
+            whole.update(path.read_bytes())
+        return HERE / "build" / "core" / f"{whole.hexdigest()[:16]}{sysconfig.get_config_var('EXT_SUFFIX')}"
+
+
+if not has_compiler():
+    zig = f"{sys.executable} -m ziglang cc"
+    os.environ |= {"CC": zig, "LDSHARED": f"{zig} -shared"}
+
+setup(ext_modules=[Extension("calibeat._compiled", ["src/calibeat/_compiled.pyx"])], cmdclass={"build_ext": BuildCore})

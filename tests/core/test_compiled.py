@@ -1,0 +1,401 @@
+"""The compiled core has the bits of the same files run as Python.
+
+While a `Comparison` is in force, every entry that the library calls runs twice: as Python on a copy of its arguments,
+then compiled on the arguments themselves. Result and arrays must be equal to the last bit. So what is compared are the
+calls that people's programs make. Which entries each test must have compared is listed, and together that is all.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Callable
+from functools import partial
+from importlib import import_module
+from typing import Any
+
+import class_logs
+import multi_streams
+import numpy as np
+import pytest
+from banks import as_strings
+from conformance import delays
+from streams import STREAMS, drifting, extremes, variants
+from twice import called_twice
+
+import calibeat
+from calibeat import (
+    AUTO,
+    HOPS,
+    OPS,
+    TOPS,
+    Bank,
+    Calibrator,
+    Hedging,
+    Method,
+    Monitor,
+    MultiBank,
+    MultiCalibrator,
+    Tracking,
+)
+from calibeat import _compiled as core
+from calibeat.core import layout, loops, subset, vector
+from calibeat.core.features import Scaling
+from calibeat.core.kernel import Past
+from calibeat.hosts import pool
+from calibeat.service.rollups import Rollups
+from calibeat.service.store.types import SUMS
+
+for file in core.SOURCES:  # an entry is known when its file is imported
+    import_module(f"calibeat.{file.removesuffix('.py').replace('/', '.')}")
+
+ENTRIES = {entry.__name__: entry for entry in subset._PLAIN}
+COMPILED = type(loops.run)
+
+
+# ---- what is compared ------------------------------------------------------------------------------------------------
+
+
+class Comparison:
+    """Runs entries twice, and counts which of them."""
+
+    def __init__(self) -> None:
+        self.names: set[str] = set()
+        self._thread = threading.local()
+
+    def call(self, entry: Callable[..., Any], *arguments: Any) -> Any:
+        """The result of an entry, which is that of its Python."""
+        if getattr(self._thread, "is_inside", False):  # one entry has called another: all of it is Python
+            return subset.plain(entry)(*arguments)
+        result = called_twice(partial(self._plainly, entry), entry, *arguments)
+        self.names.add(entry.__name__)
+        return result
+
+    def _plainly(self, entry: Callable[..., Any], *arguments: Any) -> Any:
+        self._thread.is_inside = True
+        try:
+            return subset.plain(entry)(*arguments)
+        finally:
+            self._thread.is_inside = False
+
+
+@pytest.fixture
+def comparison(monkeypatch: pytest.MonkeyPatch) -> Comparison:
+    """Every entry, under every name that a module has for it."""
+    found = Comparison()
+    for name, module in list(sys.modules.items()):
+        if name.partition(".")[0] == "calibeat" and module is not core:
+            for own, value in list(vars(module).items()):
+                if isinstance(value, COMPILED) and value in subset._PLAIN:
+                    monkeypatch.setattr(module, own, partial(found.call, value))
+    monkeypatch.setattr(Scaling, "refit", staticmethod(partial(found.call, ENTRIES["core_fit_refit_scaling"])))
+    return found
+
+
+# ---- programs that call them -----------------------------------------------------------------------------------------
+
+Scenario = Callable[[], None]
+SCENARIOS: dict[Scenario, set[str]] = {}
+
+
+def compares(*names: str) -> Callable[[Scenario], Scenario]:
+    """Register what compares these entries."""
+
+    def register(scenario: Scenario) -> Scenario:
+        SCENARIOS[scenario] = set(names)
+        return scenario
+
+    return register
+
+
+# Every method on a stream at once and late: rows, forecasts, cells, receipts and what a refit leaves.
+METHODS = variants() | extremes()
+OF_METHODS = {"core_loops_run", "core_loops_run_late", "core_loops_predict_many"}
+OF_REFITS = {"core_kernel_update"}
+
+
+def run_method(method: Method, scores: Any, outcomes: Any) -> None:
+    cal, late = Calibrator(method, seed=2), Calibrator(method, seed=2)
+    cal.run(scores, outcomes)
+    late.run(scores, outcomes, due=delays(len(scores)))
+    cal.predict_many(scores[:100])
+    if method.needs_history:  # else an event by itself is not for the kernels' entries
+        cal.update(cal.predict(0.3), 1)
+
+
+@compares("core_fit_refit_scaling", "core_refit_cut_into_bins", "core_fit_fit")
+def refits_and_hindsight() -> None:
+    for name in ("wps", "swbs", "whb", "temperature refitted"):
+        Calibrator(METHODS[name]).run(*STREAMS["drifting"]())
+    for name in ("ops", "obs"):
+        calibeat.metrics.best_parameters(name, *STREAMS["random"]())
+
+
+@compares("core_loops_run", "core_loops_run_late", "core_randomness_number_events", "hosts_pool_start_row")
+def single_loops() -> None:
+    """What no host asks for: the lane that never moves, and slots of another thread."""
+    scores, outcomes = drifting(600)
+    order, due = np.arange(595), np.arange(600) + 5
+    slots = (np.arange(600) % 3).astype(np.int32)
+    for method in (AUTO, HOPS, TOPS):
+        for still in (np.empty(600 if method is AUTO else 0), np.empty(0)):
+            for where in (slots, loops.NO_SLOTS):
+                rows = np.tile(method.initial_row(), 3)
+                streams = loops.Streams(rows, method.width, where, 0, 2 if len(where) else 1, 0, 7.0)
+                receipts, u = np.zeros(50 * method.receipt_width), np.linspace(0, 1, 600)
+                batch = loops.Batch(scores, outcomes, u, np.zeros(600), still, receipts)
+                past, late = Past(*np.empty((3, 0)), 0), loops.Late(0, np.zeros(600, dtype=np.int64), due, order, 2)
+                loops.run_late(method.spec, streams, batch, past, late, loops.place_before(), 601)
+                loops.run(method.spec, streams, batch, past, loops.place_before(), 600)
+    calibeat.core.randomness.number_events(np.array([3.0, 0.0, 1.0]), slots, np.zeros(600, dtype=np.int64))
+    fresh = TOPS.initial_row()
+    pool.start_row(TOPS.spec, pool.Pool(True, fresh + 0.25, fresh, 0), np.ones(TOPS.width + 6))
+
+
+@compares("core_loops_run")
+def rows_that_streams_seldom_reach() -> None:
+    """Matrices that rounding has eaten up, a lane at the ends of its scale, forecasts beside the edges of bins."""
+
+    def run(method: Method, row: Any, stream: str) -> None:
+        scores, outcomes = (column[:40] for column in STREAMS[stream]())
+        batch = loops.Batch(scores, outcomes, np.empty(0), np.zeros(40), loops.NO_LANE, np.empty(0))
+        loops.run(method.spec, loops.one_stream(row, 0), batch, loops.NO_PAST, loops.place_before(), 40)
+
+    for name in ("ops", "obs", "aioli", "aioli of three"):
+        row = METHODS[name].initial_row()
+        row[layout.THETA + METHODS[name].dimension : METHODS[name].spec.cells] = 1.0
+        run(METHODS[name], row, "drifting")
+    for slope in (30.0, -30.0):
+        row = AUTO.initial_row()
+        row[layout.OPS_A] = slope
+        run(AUTO, row, "extreme")
+    for bins in (10, 49, 50):
+        edges = np.arange(1, bins) / bins
+        scores = np.concatenate([edges, np.nextafter(edges, 0.0), np.nextafter(edges, 1.0)])
+        for calibeater in (Tracking(bins=bins), Hedging(bins=bins)):
+            Calibrator(Method(None, None, calibeater)).run(scores, np.arange(len(scores)) % 2)
+
+
+@compares(
+    "hosts_pool_pool_rows",
+    "hosts_pool_pool_late_rows",
+    "hosts_bank_arrivals",
+    "hosts_bank_wait_for_key",
+    "hosts_bank_in_order",
+    "hosts_keys_find_ints",
+    "hosts_keys_add_ints",
+    "monitor_monitors_read_rows",
+    "monitor_monitors_read_out",
+    "monitor_monitors_bets_made",
+)
+def banks_of_ints() -> None:
+    rng = np.random.default_rng(1)
+    scores, outcomes = drifting(900)
+    outcomes = np.where(np.arange(900) % 13 == 4, np.nan, outcomes)
+    keys = rng.integers(-40, 150, 900)
+    for method in (AUTO, TOPS, HOPS, OPS, METHODS["aioli of three"], METHODS["tops guarded loosely"]):
+        monitor = Monitor(arl=50.0, warm=3) if method is AUTO else None
+        bank = Bank(method, prior="pooled", threads=1, monitor=monitor)
+        bank.run(keys[:500], scores[:500], outcomes[:500])
+        bank.run(keys[500:], scores[500:], outcomes[500:], due=np.arange(400) + rng.integers(1, 90, 400))
+        bank.predict_many(keys + 20, scores)
+        if monitor is not None:
+            bank.run([1000], [0.5], [np.nan])  # nothing to compare it with
+            assert len(bank.table["key"]) == len(bank)
+            bank.broken()
+            bank.miscalibrated()
+
+
+@compares(
+    "hosts_keys_narrow",
+    "hosts_keys_short_hash",
+    "hosts_keys_hash_strings",
+    "hosts_keys_link",
+    "hosts_keys_find_strings",
+    "hosts_keys_add_strings",
+)
+def banks_of_strings() -> None:
+    scores, outcomes = drifting(900)
+    keys = as_strings(np.random.default_rng(2).integers(0, 400, 900))
+    keys[::50] = [f"{i} of a length that is not hashed by the polynomial, but by BLAKE2b " * 2 for i in range(18)]
+    bank = Bank(TOPS, threads=1)
+    bank.run(keys, scores, outcomes)
+    bank.run(keys[:30], scores[:30], outcomes[:30])
+    bank.predict_many([*keys, "unknown", ""], [*scores, 0.5, 0.5])
+    bank.run(np.array(["", "a", "bc", "def", "ghij"] * 20), scores[:100], outcomes[:100])
+    bank.run(np.array(["ascii", "käse"] * 50), scores[:100], outcomes[:100])
+    del bank["def"]
+    bank.run(["def"], [0.5], [1])
+
+
+@compares("hosts_rows_fold_rows", "hosts_pool_learn")
+def folds() -> None:
+    rng = np.random.default_rng(3)
+    scores = rng.random(60)
+    for method in (AUTO, TOPS, HOPS, METHODS["tops guarded loosely"]):
+        for prior in ("pooled", None):
+            bank = Bank(method, prior=prior, threads=1)
+            keys, nothing = rng.integers(0, 9, 60), np.full(60, np.nan)
+            receipts = bank.fold(keys, scores, nothing).receipts.tolist()
+            mixed = np.concatenate([keys, keys]), np.concatenate([nothing, scores])
+            outcomes = np.concatenate([(rng.random(60) < scores).astype(float), nothing])
+            bank.fold(*mixed, outcomes, receipts)
+            member = bank[int(keys[0])]
+            member.update(member.predict(0.4), 1)
+            bank.update(77, bank.predict(77, 0.4), 1)
+            bank.fold([78, 78], [0.5, np.nan], [np.nan, 1.0], of=[-1, 0])
+            with pytest.raises(calibeat.OutcomeConflict):
+                bank.fold([78, 78], [np.nan, np.nan], [1.0, 1.0], [bank.predict(78, 0.5).to_bytes()] * 2)
+            one = [79] * 60, scores, nothing
+            receipts = bank.fold(*one).receipts.tolist()
+            bank.fold([79] * 60, nothing, np.arange(60) % 2, receipts)
+            bank.fold(*one)
+
+
+@compares(
+    "core_vector_read",
+    "core_vector_ready",
+    "core_vector_predict",
+    "core_vector_settle",
+    "core_vector_update",
+    "core_vector_run",
+    "core_vector_run_late",
+    "core_vector_predict_many",
+    "core_vector_run_rows",
+    "core_vector_run_rows_late",
+)
+def many_classes() -> None:
+    for K, n in ((3, 400), (10, 200), (65, 12)):
+        for make in (multi_streams.drifting, multi_streams.edge):
+            scores, labels = make(n, K)
+            for method in ("multi", "ots", "raw"):
+                for due in (None, multi_streams.delays(n, "reordered")):
+                    cal = MultiCalibrator(K, method=method)
+                    cal.run(scores, labels, due=due)
+                    cal.predict_many(scores)
+                    bank = MultiBank(K, method=method)
+                    bank.run(np.arange(n) % 3, scores, labels, due=due)
+                first, second = cal.predict(scores[0]), cal.predict(scores[1])
+                cal.update(second, int(labels[1]))
+                cal.update(first, int(labels[0]))
+    MultiCalibrator(5, logits=True).run(np.log(multi_streams.random(50, 5)[0]), multi_streams.random(50, 5)[1])
+    nearly = multi_streams.random(50, 5)[0] * (1.0 + 1e-9)
+    MultiCalibrator(5).run(nearly, np.zeros(50, dtype=int))
+    for bad in ([[np.nan, 1.0, 0.0]], [[-0.5, 1.0, 0.5]], [[0.5, 0.1, 0.1]]):
+        with pytest.raises(calibeat.InvalidInput):
+            MultiCalibrator(3).run(bad, [0])
+    work = vector.scratch(3)
+    vector.read(3, np.array([0.2, 0.0, 0.8]), work)
+
+
+@compares("monitor_bets_read")
+def monitors() -> None:
+    rng = np.random.default_rng(4)
+    for regions in (2, 6):
+        monitor = Monitor(arl=200.0, warm=20, quiet=30, tolerance=0.05 * (regions == 2), regions=regions)
+        p = rng.beta(0.6, 0.6, 20_000)
+        bent = np.where(np.arange(20_000) % 3000 < 2000, p, 0.5 + 0.3 * (p - 0.5))
+        y = (rng.random(20_000) < bent).astype(float)
+        monitor.run(p[:15_000], y[:15_000], p[:15_000] ** 1.3)
+        monitor.run(p[15_000:], y[15_000:])
+        assert monitor.alarms
+
+
+@compares(
+    "backtest_replay_tally_losses",
+    "backtest_replay_tally_tally",
+    "backtest_replay_tally_tally_keys",
+    "backtest_replay_tally_tally_scores",
+    "backtest_judge_intervals_count_events",
+    "backtest_judge_history_count_history",
+    "backtest_judge_decisions_count_actions",
+)
+def backtests() -> None:
+    rng = np.random.default_rng(5)
+    scores, outcomes = drifting(2500)
+    scores[::100], scores[1::100] = 0.0, 1.0
+    outcomes[rng.random(2500) < 0.05] = np.nan
+    keys = rng.integers(0, 7, 2500)
+    calibeat.backtest(scores, outcomes, keys, methods="ops,tops,auto", threshold=0.3)
+    times = np.datetime64("2024-01-01", "s") + 60 * np.arange(2500)
+    arrived = times + rng.integers(0, 40_000, 2500)
+    calibeat.backtest(scores, outcomes, None, times, arrived, methods="ops,fps", cost_fp=1.0, cost_fn=5.0)
+
+
+@compares(
+    "backtest_replay_manyclass_replay_temperature",
+    "backtest_replay_manyclass_tally_classes",
+    "backtest_judge_classes_count_classes",
+)
+def backtests_of_classes() -> None:
+    P, y = class_logs.stream(2100)
+    calibeat.backtest(P, [None if i % 50 == 7 else int(label) for i, label in enumerate(y)])
+    calibeat.backtest(P[:1300], y[:1300], delay=60, methods="fts,ots")
+
+
+@compares("service_rollups_add_operations", "service_rollups_tenth")
+def rollups() -> None:
+    rng = np.random.default_rng(6)
+    n = 500
+    Rollups(
+        streams=rng.choice([7, 9], n).tolist(),
+        times=(3600.0 * rng.random(n) * 5).tolist(),
+        scores=rng.choice([0.0, 0.3, 1.0, *rng.random(9)], n).tolist(),
+        forecasts=rng.random(n).tolist(),
+        outcomes=rng.choice([0.0, 1.0, np.nan], n).tolist(),
+        ages=np.where(rng.random(n) < 0.1, 0.0, 10.0 ** (9.0 * rng.random(n))).tolist(),
+        numbers=[7, 8, 9],
+        sums=[bytes(8 * SUMS)] * 3,
+    )
+    for p in (0.0, 0.05, 0.1, 0.3, 0.7, 1.0):
+        calibeat.service.rollups.tenth(p)
+
+
+# ---- all entries are compared ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_every_method(name: str, comparison: Comparison) -> None:
+    for stream in ("drifting", "extreme", "T = 1"):
+        run_method(METHODS[name], *STREAMS[stream]())
+    assert comparison.names >= OF_METHODS | (OF_REFITS if METHODS[name].needs_history else set())
+
+
+@pytest.mark.no_cover  # it reaches no line that the others do not
+@pytest.mark.parametrize("name", METHODS)
+def test_every_method_on_longer_and_on_other_streams(name: str, comparison: Comparison) -> None:
+    for stream in STREAMS.keys() - {"drifting", "extreme", "T = 1"}:
+        run_method(METHODS[name], *STREAMS[stream]())
+    if name not in extremes():
+        run_method(METHODS[name], *drifting(2000))
+    assert comparison.names >= OF_METHODS
+
+
+def test_every_entry_is_compared_somewhere() -> None:
+    assert set.union(OF_METHODS, OF_REFITS, *SCENARIOS.values()) == set(ENTRIES)
+
+
+def test_every_entry_of_the_core_is_known() -> None:
+    made = {name for name, value in vars(core).items() if isinstance(value, COMPILED)}
+    assert {name for name in made if not name.startswith("_")} >= set(ENTRIES)
+    assert {name for name in made - set(ENTRIES) if name.partition("_")[0] in FOLDERS} == set()
+
+
+FOLDERS = {file.partition("/")[0] for file in core.SOURCES}
+
+
+def test_a_difference_of_one_bit_is_found(comparison: Comparison, monkeypatch: pytest.MonkeyPatch) -> None:
+    def other(K: int, score: Any, work: Any) -> None:
+        real(K, score, work)
+        work[-1] = -0.0
+
+    real = subset.plain(vector_read := ENTRIES["core_vector_read"])
+    monkeypatch.setitem(subset._PLAIN, vector_read, other)
+    with pytest.raises(AssertionError, match="core_vector_read"):
+        comparison.call(vector_read, 3, np.array([0.2, 0.3, 0.5]), np.zeros(vector.HEAD + 39))
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.__name__)
+def test_compiled_is_plain(scenario: Scenario, comparison: Comparison) -> None:
+    scenario()
+    assert comparison.names >= SCENARIOS[scenario]

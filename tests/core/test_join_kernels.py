@@ -1,0 +1,473 @@
+"""The translation of kernels: what they may do means in C what it means in Python, and all else is refused by line."""
+
+from __future__ import annotations
+
+import math
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+import sysconfig
+from importlib.util import module_from_spec, spec_from_file_location
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+from twice import called_twice
+
+import calibeat
+from calibeat.core.subset import scratch
+
+PACKAGE = Path(calibeat.__file__).parent
+sys.path.insert(0, str(Path(__file__).parents[2] / "compiling"))
+
+from join_kernels import Joiner, NotAllowedError  # noqa: E402 - found on the path of the line above
+
+IMPORTS = """from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+
+from calibeat._util.types import Bytes, Ints, Slots, Table, Vector
+from calibeat.core.subset import entry, kernel, large_kernel, loop, prefetch, scratch
+"""
+TOYS = '''
+WIDTH, GAIN = 3, 2.0**-3
+LARGE = 0xFFFFFFFF + WIDTH
+KNOTS = tuple(k / 4.0 for k in range(5))
+NAME = "toy"
+
+
+class Pair(NamedTuple):
+    """A struct."""
+
+    share: float
+    count: int
+    values: Vector
+    sure: bool
+
+
+def ordinary(x: float) -> float:
+    return x
+
+
+@kernel
+def half(x: float) -> float:
+    return 0.5 * x
+
+
+@kernel
+def first(v: Vector) -> float:
+    return v[0]
+
+
+'''
+
+
+def joined(folder: Path, kernels: str) -> str:
+    """The text that is made of a package with these kernels."""
+    package = folder / "src" / "calibeat"
+    for name in ("core/fresh.py", "_util/types.py"):
+        (package / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(PACKAGE / name, package / name)
+    (package / "toys.py").write_text(IMPORTS + TOYS + kernels)
+    return Joiner(folder / "src").text()
+
+
+# ---- what is refused -------------------------------------------------------------------------------------------------
+
+CANNOT = "there is what kernels cannot have"
+REFUSED = {
+    # the body of a kernel -> what is said of it
+    "y = [0.0, 1.0]": "there is an expression that kernels cannot have: [0.0, 1.0]",
+    "y = np.zeros(3)": "there is an expression that kernels cannot have: np.zeros(3)",
+    "y = f'{x}'": "there is an expression that kernels cannot have: f'{x}'",
+    "y = (z := x)": "there is an expression that kernels cannot have: (z := x)",
+    "y = ordinary(x)": "ordinary is called, which is no kernel: ordinary(x)",
+    "y = sum(v)": "sum is called, which is no kernel: sum(v)",
+    "y = nothing(x)": "nothing is called, which is no kernel: nothing(x)",
+    "y = math.gamma(x)": "there is math.gamma, which kernels do not have yet: math.gamma(x)",
+    "y = v @ v": "there is an operator that kernels cannot have: v @ v",
+    "y = nothing": f"{CANNOT} (name 'nothing' is not defined): y = nothing",
+    "y = nothing[0]": f"{CANNOT} ('NoneType' object has no attribute '_fields'): y = nothing[0]",
+    "y = NAME": f"{CANNOT} ('toy' is no number): y = NAME",
+    "y = x\n    y = v": f"{CANNOT} (double and F64 have no type in common): y = v",
+    "y = x if i > 0 else v": f"{CANNOT} (double and F64 have no type in common): y = x if i > 0 else v",
+    "x = v": f"{CANNOT} (double and F64 have no type in common): x = v",
+    "i = 2.5": "i must stay Index, got double",
+    "y = half(v)": f"{CANNOT} (double and F64 have no type in common): y = half(v)",
+    "y = first(x)": f"{CANNOT} (F64 and double have no type in common): y = first(x)",
+    "y = first(w)": f"{CANNOT} (F64 and I64 have no type in common): y = first(w)",
+    "y = half()": "half wants double, got : half()",
+    "y = half(x=x)": "half wants double, got : half(x=x)",
+    "p = Pair(x, i, v, True)\n    y = p.nothing": f"{CANNOT} ('nothing'): y = p.nothing",
+    "p = Pair(x, i, v, True)\n    p.share = 1.0": "nothing can be put there: p.share",
+    "p = Pair(x, i, v, True)\n    q = p._replace(nothing=1)": f"{CANNOT} (Pair has no {{'nothing'}})",
+    "a, b = x, x, x": f"{CANNOT} (zip() argument 2 is longer than argument 1)",
+    "y = x is None": f"{CANNOT} (<class 'ast.Is'>): y = x is None",
+    "y = scratch(i)": f"{CANNOT} (name 'i' is not defined): y = scratch(i)",
+    "y = v[::2]": "there is a slice with a step, or from the end: v[::2]",
+    "y = v[:-1]": "there is a slice with a step, or from the end: v[:-1]",
+    "raise ValueError": "there is a statement that kernels cannot have: raise ValueError",
+    "y: float = x": "there is a statement that kernels cannot have: y: float = x",
+    "pass": "there is a statement that kernels cannot have: pass",
+    "for y in v:\n        x = y": "there is a statement that kernels cannot have: for y in v:",
+    "for k in range(3):\n        x = 1.0\n    else:\n        x = 2.0": "there is a statement that kernels cannot have",
+    "while x < 1.0:\n        x = 2.0\n    else:\n        x = 3.0": "there is a statement that kernels cannot have",
+    "try:\n        y = x\n    except ValueError:\n        y = 1.0": "there is a statement that kernels cannot have",
+}
+
+
+@pytest.mark.parametrize("body", REFUSED)
+def test_what_is_refused(body: str, tmp_path: Path) -> None:
+    head = "@entry\ndef toy(x: float, i: int, v: Vector, w: Ints) -> float:\n"
+    with pytest.raises(NotAllowedError) as error:
+        joined(tmp_path, f"{head}    {body}\n    return x\n")
+    path, line, sentence = re.fullmatch(r"(.*toys\.py):(\d+): in toy, (.*)", str(error.value), re.DOTALL).groups()
+    assert Path(path) == tmp_path / "src" / "calibeat" / "toys.py"
+    assert sentence.startswith(REFUSED[body])
+    begin = (IMPORTS + TOYS + head).count("\n")
+    assert begin <= int(line) <= begin + body.count("\n") + 1
+
+
+@pytest.mark.parametrize(
+    ("signature", "sentence"),
+    [
+        ("x", "no annotation has no C type"),
+        ("x: str", "str has no C type"),
+        ("x: list[float]", "list[float] has no C type"),
+        ("x: np.ndarray", "np.ndarray has no C type"),
+    ],
+)
+def test_what_no_argument_may_be(signature: str, sentence: str, tmp_path: Path) -> None:
+    with pytest.raises(NotAllowedError, match=re.escape(f"toys.py: {sentence}")):
+        joined(tmp_path, f"@entry\ndef toy({signature}) -> float:\n    return 1.0\n")
+
+
+def test_two_structs_have_two_names(tmp_path: Path) -> None:
+    joined(tmp_path, "@entry\ndef toy(p: Pair) -> float:\n    return p.share\n")
+    other = "\n\nclass Pair(NamedTuple):\n    a: int\n\n\n@entry\ndef other(p: Pair) -> int:\n    return p.a\n"
+    (tmp_path / "src" / "calibeat" / "others.py").write_text(IMPORTS + other)
+    with pytest.raises(NotAllowedError, match=r"toys\.py: Pair is already the name of a struct in calibeat\.others"):
+        Joiner(tmp_path / "src").text()
+
+
+# ---- what the text says ----------------------------------------------------------------------------------------------
+
+
+def body_of(text: str, name: str) -> list[str]:
+    """The lines of a kernel in C's words."""
+    return text[text.index(f" k_toys_{name}(") :].split("\n\n\n", maxsplit=1)[0].splitlines()[1:]
+
+
+def test_the_marks(tmp_path: Path) -> None:
+    marks = ("kernel", "large_kernel", "entry", "loop")
+    toys = [f"@{mark}\ndef a_{mark}(x: float) -> float:\n    return x\n" for mark in marks]
+    text = joined(tmp_path, "\n\n".join(toys))
+    assert "cdef inline double k_toys_a_kernel(double x) noexcept nogil:" in text
+    assert "cdef double k_toys_a_large_kernel(double x) noexcept nogil:" in text
+    assert "cdef inline double k_toys_a_entry(double x) noexcept nogil:" in text
+    assert "cdef twice_double k_toys_a_loop(double x) noexcept nogil:" in text
+    assert re.findall(r"^def (\w+)\(", text, re.MULTILINE) == ["toys_a_entry", "toys_a_loop"]
+    assert "    with nogil:\n        _result = k_toys_a_entry(x)\n    return _result" in text
+
+
+def test_what_is_called_stands_before_its_callers(tmp_path: Path) -> None:
+    kernel = "@kernel\ndef {}(x: float) -> float:\n    return {}\n\n\n"
+    text = joined(tmp_path, kernel.format("toy", "late(x)") + kernel.format("late", "x"))
+    assert text.index("k_toys_late(double x)") < text.index("k_toys_toy(double x)")
+
+
+def test_constants_are_their_values(tmp_path: Path) -> None:
+    text = joined(tmp_path, "@entry\ndef toy(i: int) -> float:\n    return WIDTH * GAIN + KNOTS[i] + LARGE + math.pi\n")
+    assert body_of(text, "toy") == ["    return ((((3 * 0.125) + toys_KNOTS[i]) + 4294967298LL) + 3.141592653589793)"]
+    assert "static const double toys_KNOTS[] = {0.0, 0.25, 0.5, 0.75, 1.0};" in text
+
+
+def test_the_files_that_were_used_are_noted(tmp_path: Path) -> None:
+    text = joined(tmp_path, "@entry\ndef toy(v: Vector) -> float:\n    return first(v)\n")
+    space: dict[str, Any] = {}
+    exec(text.splitlines()[0], space)  # noqa: S102 - our own line
+    assert set(space["SOURCES"]) == {"_util/types.py", "toys.py"}
+
+
+# ---- what it means ---------------------------------------------------------------------------------------------------
+
+MEANT = """
+@entry
+def swap(v: Vector, i: int, j: int) -> None:
+    v[i], v[j] = v[j], v[i]
+
+
+@entry
+def rotate(a: float, b: float, c: float) -> tuple[float, float, float]:
+    a, b, c = b, c, a
+    x, y = a + b, c
+    x, y = y, x
+    return x, y, c
+
+
+@entry
+def fibonacci(n: int) -> int:
+    a, b = 0, 1
+    for _ in range(n):
+        a, b = b, a + b
+    return a
+
+
+@entry
+def index_that_moves(v: Vector, w: Ints) -> int:
+    i = 0
+    i, v[i] = 1, 5.0
+    w[0], w[w[0]] = 2, 7
+    return i
+
+
+@entry
+def same_memory(v: Vector) -> float:
+    part = v[1:]
+    v[1], x = 7.0, part[0]
+    v[2], part[2] = part[2], v[2]
+    return x
+
+
+@entry
+def from_the_end(v: Vector, w: Ints) -> float:
+    v[-1] += 0.5
+    return v[-1] + 10.0 * v[-WIDTH] + 100.0 * w[-1]
+
+
+@entry
+def parts(v: Vector, i: int, j: int) -> float:
+    part = v[i:j]
+    part[0] = 4.0
+    first_half, rest = v[: len(v) // 2], v[len(v) // 2 :]
+    return len(part) + 10.0 * len(first_half) + 100.0 * len(rest) + first(rest)
+
+
+@kernel
+def doubled(p: Pair) -> Pair:
+    return p._replace(share=2.0 * p.share, sure=not p.sure)
+
+
+@entry
+def structs(p: Pair) -> tuple[float, int, bool]:
+    q = doubled(p)
+    q.values[0] = q.share
+    r = Pair(q.share + p.share, q.count + 1, q.values[1:], p.sure)
+    return r.share + r.values[0], r.count, q.sure and not r.sure
+
+
+@kernel
+def ends(v: Vector) -> tuple[float, float]:
+    return (v[0], v[-1]) if v[0] <= v[-1] else (v[-1], v[0])
+
+
+@entry
+def tuples(v: Vector) -> float:
+    low, high = ends(v)
+    _, again = ends(v[1:])
+    a, b = (low, high) if again > 1.0 else (high, low)
+    return low + 10.0 * high + 100.0 * again + 1000.0 * ends(v)[1] + 1e4 * (a - b)
+
+
+@entry
+def numbers(x: float, y: float, i: int) -> tuple[float, float, float, int, int, bool]:
+    smallest, largest = min(x, y, 0.25), max(i, 2, 3)
+    mixed = 1.0 * (max(x, i) if x < y else i)
+    mantissa, exponent = math.frexp(x)
+    whole = int(x * 100.0) + math.floor(y) + int(-2.75)
+    sure = 0.0 <= x < y <= 2.0 and not (i == 3 or math.isnan(y))
+    return smallest, mixed, math.ldexp(mantissa, 3) + abs(x - y) + x**3, exponent + largest, whole, sure
+
+
+@entry
+def whole_numbers(i: int, j: int) -> tuple[int, int, int, float]:
+    k = (i // j) * 1000 + i % j
+    bits = ((i << 40) ^ (j << 3) | 5) & 0xFFFFFFFFFFFF
+    k += bits >> 20
+    k *= 3
+    k //= 2
+    return k, bits, -i, i / j
+
+
+@entry
+def constants(i: int) -> tuple[float, int, float]:
+    return WIDTH * GAIN + KNOTS[i] * math.e, LARGE * WIDTH, KNOTS[-1 + WIDTH]
+
+
+@entry
+def least_and_most(x: float, y: float) -> tuple[float, float, float]:
+    return min(x, y), max(x, y), max(min(x, 1.0), -1.0)
+
+
+@entry
+def infinities(x: float) -> tuple[float, float, bool]:
+    return max(x, -math.inf), min(x, math.inf), x == math.inf
+
+
+@entry
+def loops(n: int, v: Vector) -> float:
+    total, i = 0.0, 0
+    while True:
+        i += 1
+        if i > n:
+            break
+        elif i % 3 == 0:
+            continue
+        for k in range(n, 0, -2):
+            for m in range(k):
+                if m == 3:
+                    break
+                total += v[m] * i
+    total -= 1
+    return total
+
+
+@kernel
+def room(x: float) -> float:
+    space = scratch(WIDTH)
+    space[1] += x
+    return space[0] + space[1] + first(space[1:])
+
+
+@entry
+def scratches(x: float) -> float:
+    return room(x) + room(x)
+
+
+@entry
+def tables(t: Table, u: Table, n: Ints) -> float:
+    rows, columns = t.shape
+    for i in range(rows):
+        for j in range(t.shape[1]):
+            t[i, j] += 10.0 * i + j
+            u[i, j, 1, 0] = t[i, j] + u[0, 0, 0, 0]
+    n[0], n[1] = rows, columns
+    return u[rows - 1, columns - 1, 1, 0]
+
+
+@entry
+def kinds(a: Vector, b: Ints, c: Slots, d: Bytes, i: int) -> int:
+    prefetch(a, i)
+    b[i] = c[i] + d[i] * 256
+    c[i] = d[i] - 300
+    d[i] = 255
+    a[i] = x = b[i]
+    return b[i] + c[i] + int(x)
+
+
+@loop
+def many(v: Vector, w: Vector) -> None:
+    for i in range(len(v)):
+        w[i] = half(v[i]) if v[i] >= 0.0 else math.exp(v[i])
+"""
+
+BUILD = """
+import sys
+from Cython.Build import cythonize
+from setuptools import Distribution, Extension
+from setuptools.command.build_ext import build_ext
+extension = Extension("toys", ["toys.pyx"], extra_compile_args=["-O1", "-ffp-contract=off", "-w"], libraries=["m"])
+command = build_ext(Distribution({"ext_modules": cythonize([extension], quiet=True)}))
+command.build_lib, command.build_temp = ".", "build"
+command.ensure_finalized()
+command.run()
+"""
+
+
+@pytest.fixture(scope="module")
+def toys(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[Any, Any]]:
+    """The kernels above: as Python, and compiled by the same files that the core is made of."""
+    command = shlex.split(sysconfig.get_config_var("CC") or "cc")[0]
+    if shutil.which(command) is None or not (PACKAGE / "_compiled.pyx").exists():
+        pytest.skip("there is no C compiler, or no source of the core")
+    folder = tmp_path_factory.mktemp("toys")
+    (folder / "kernels.pxi").write_text(joined(folder, MEANT))
+    core = (PACKAGE / "_compiled.pyx").read_text()
+    assert 'include "_stream.pxi"' in core
+    (folder / "toys.pyx").write_text(core.replace('include "_stream.pxi"', ""))
+    subprocess.run([sys.executable, "-c", BUILD], cwd=folder, check=True, capture_output=True)
+    found = spec_from_file_location("toys", folder / f"toys{sysconfig.get_config_var('EXT_SUFFIX')}")
+    assert found is not None and found.loader is not None
+    compiled = module_from_spec(found)
+    found.loader.exec_module(compiled)
+    space: dict[str, Any] = {"math": math, "NamedTuple": NamedTuple, "scratch": scratch, "prefetch": lambda _, __: None}
+    space |= dict.fromkeys(("entry", "kernel", "large_kernel", "loop"), lambda function: function)
+    exec(f"from __future__ import annotations\n{TOYS}{MEANT}", space)  # noqa: S102 - our own code
+    names = re.findall(r"^@(?:entry|loop)\ndef (\w+)", MEANT, re.MULTILINE)
+    return {name: (space[name], getattr(compiled, f"toys_{name}")) for name in names} | {"Pair": space["Pair"]}
+
+
+def floats(*numbers: float) -> np.ndarray[Any, np.dtype[np.float64]]:
+    return np.array(numbers, dtype=np.float64)
+
+
+def ints(*numbers: int) -> np.ndarray[Any, np.dtype[np.int64]]:
+    return np.array(numbers, dtype=np.int64)
+
+
+NAN = math.nan
+CALLS: list[tuple[str, Any, Any]] = [
+    # name, arguments, the result (None: whatever Python says)
+    ("swap", lambda: (floats(1, 2, 3), 0, 2), None),
+    ("rotate", lambda: (1.0, 2.0, 3.0), (1.0, 5.0, 1.0)),
+    ("fibonacci", lambda: (80,), 23416728348467685),
+    ("index_that_moves", lambda: (floats(1, 2), ints(1, 2, 3)), 1),
+    ("same_memory", lambda: (floats(1, 2, 3, 4),), 2.0),
+    ("from_the_end", lambda: (floats(1, 2, 3, 4), ints(8, 9)), 4.5 + 20.0 + 900.0),
+    ("parts", lambda: (floats(1, 2, 3, 4, 5), 1, 4), 3.0 + 20.0 + 300.0 + 3.0),
+    ("tuples", lambda: (floats(5, 3, 2),), None),
+    ("tuples", lambda: (floats(0.5, 0.75, 0.25),), None),
+    *(("numbers", lambda a=a: a, None) for a in [(0.3, 0.7, 2), (0.7, 0.3, 5), (-1.5, 1e15, 3), (0.5, 0.5, -1)]),
+    *(("whole_numbers", lambda a=a: a, None) for a in [(7, 2), (10**9, 7), (3, 10), (0, 1)]),
+    *(("infinities", lambda a=a: (a,), None) for a in (1.0, math.inf, -math.inf, -0.0)),
+    ("constants", lambda: (3,), (0.375 + 0.75 * math.e, 3 * 4294967298, 0.5)),
+    *(
+        ("least_and_most", lambda a=a: a, None)
+        for a in [(1.0, 2.0), (NAN, 1.0), (1.0, NAN), (-0.0, 0.0), (0.0, -0.0), (math.inf, NAN)]
+    ),
+    ("loops", lambda: (7, floats(1, 2, 3, 4, 5, 6, 7)), None),
+    ("scratches", lambda: (1.5,), 6.0),
+    ("tables", lambda: (np.ones((2, 3)), np.full((2, 3, 2, 1), 0.5), ints(0, 0)), None),
+    ("kinds", lambda: (np.zeros(3), ints(1, 2, 3), ints(4, 5, 6).astype(np.int32), np.uint8([7, 8, 9]), 1), None),
+    ("many", lambda: (np.linspace(-3, 3, 101), np.zeros(101)), None),
+]
+
+
+@pytest.mark.xdist_group("toys")
+@pytest.mark.parametrize(("name", "arguments", "result"), CALLS, ids=[call[0] for call in CALLS])
+def test_c_means_what_python_means(name: str, arguments: Any, result: Any, toys: Any) -> None:
+    found = called_twice(*toys[name], *arguments())
+    assert result is None or found == result
+
+
+@pytest.mark.xdist_group("toys")
+def test_structs_are_passed_by_value(toys: Any) -> None:
+    for sure in (False, True):
+        given = toys["Pair"](0.25, 3, floats(1, 2, 3), sure)
+        assert called_twice(*toys["structs"], given) == (2.75, 4, not sure)
+        assert given.values[0] == 0.5 and given.share == 0.25
+
+
+@pytest.mark.xdist_group("toys")
+def test_what_kernels_are_not_given(toys: Any) -> None:
+    """An array of another type, shape or layout is refused before anything is done."""
+    swap = toys["swap"][1]
+    for bad in (np.zeros(3, dtype=np.float32), ints(1, 2, 3), np.zeros((3, 1)), np.zeros(3).astype(">f8"), b"12345678"):
+        with pytest.raises(TypeError, match="v must be a contiguous array of d of 8 bytes, got"):
+            swap(bad, 0, 1)
+    with pytest.raises(ValueError, match="not C-contiguous"):
+        swap(np.zeros(6)[::2], 0, 1)
+    for bad in ([1.0, 2.0], 3.0, None):
+        with pytest.raises(TypeError):
+            swap(bad, 0, 1)
+    with pytest.raises(TypeError):
+        swap(np.zeros(3), 0.5, 1)
+    with pytest.raises(AttributeError, match="share"):
+        toys["structs"][1]((0.25, 3, floats(1), True))
+    assert toys["swap"][1](np.zeros(2), 0, 1) is None
