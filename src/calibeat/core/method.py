@@ -77,7 +77,7 @@ class Method:
         if self.guard is not None and self.calibeater is not None and self.calibeater.draws:
             raise InvalidInput("Guard needs an expert that is not drawn at random, got Hedging as calibeater")
 
-    @property
+    @cached_property
     def parts(self) -> list[Part]:
         """The parts that are there."""
         return [part for slot in PARTS if (part := getattr(self, slot)) is not None]
@@ -89,22 +89,22 @@ class Method:
         """d, the number of parameters; 0 where there is no theta."""
         return 0 if self.features is None else self.features.dimension
 
-    @property
+    @cached_property
     def needs_history(self) -> bool:
         """Whether the host has to keep past events for this method."""
         return self.learner is not None and self.learner.refits
 
-    @property
+    @cached_property
     def draws(self) -> bool:
         """Whether forecasts are drawn at random."""
         return self.guard is not None or (self.calibeater is not None and self.calibeater.draws)
 
-    @property
+    @cached_property
     def mixes(self) -> bool:
         """Whether it mixes forecasters by their likelihood, and so keeps evidence against the raw score."""
         return any(part.receipt for part in self.parts)
 
-    @property
+    @cached_property
     def receipt_width(self) -> int:
         """How many numbers an event must remember, beside its score and cell, until its outcome comes."""
         return RECEIPT_WIDTH * self.mixes + GUARD_RECEIPT_WIDTH * (self.guard is not None)
@@ -114,7 +114,7 @@ class Method:
         """How many float64 numbers the state of one stream takes: AUTO 191, OPS 7, TOPS 27, HOPS 207."""
         return len(self.initial_row())
 
-    @property
+    @cached_property
     def cells(self) -> int:
         """How many cells (sum of outcomes, count) the calibeater has; no receipt names another."""
         return 0 if self.calibeater is None else len(self.calibeater.initial()) // 2
