@@ -1,7 +1,7 @@
 """The house style of docstrings as numpydoc reads it.
 
-``name : what it means`` becomes a parameter with a description; a stroke or a star in a formula is what it is. What stands
-behind a section, such as an example, becomes a section of its own.
+``name : what it means`` becomes a parameter with a description; a stroke or a star in a formula is what it is. What
+stands behind a section, such as an example, becomes a section of its own.
 """
 
 from __future__ import annotations
@@ -26,6 +26,11 @@ def plain(line: str) -> str:
     )
 
 
+def is_prose(line: str) -> bool:
+    """Whether a line is neither empty, nor indented, nor a rule, nor a parameter."""
+    return line != "" and not line.startswith(" ") and set(line) != {"-"} and " : " not in line
+
+
 def in_numpydoc(_app: Sphinx, _what: str, _name: str, _obj: object, _options: Any, lines: list[str]) -> None:
     """Change the lines in place; examples stay as they are."""
     out: list[str] = []
@@ -38,10 +43,9 @@ def in_numpydoc(_app: Sphinx, _what: str, _name: str, _obj: object, _options: An
         rule = lines[at + 1].strip() if at + 1 < len(lines) else ""
         if line in SECTIONS and set(rule) == {"-"}:
             section = line
-        elif section and line and not line.startswith(" ") and set(line) != {"-"} and " : " not in line:
-            if not lines[at - 1].strip():
-                section = ""
-                out += [] if "Examples" in (*lines, *out) else ["Examples", "--------"]
+        elif section and not lines[at - 1].strip() and is_prose(line):
+            section = ""
+            out += [] if "Examples" in (*lines, *out) else ["Examples", "--------"]
         if example:
             out.append(line)
             continue
