@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import shlex
 import shutil
 import sys
 import sysconfig
@@ -76,7 +77,7 @@ class BuildCore(build_ext):
 
 
 if not has_compiler():
-    zig = f"{sys.executable} -m ziglang cc"
+    zig = f"{shlex.quote(sys.executable)} -m ziglang cc"
     os.environ |= {"CC": zig, "LDSHARED": f"{zig} -shared"}
 
 setup(ext_modules=[Extension("calibeat._compiled", ["src/calibeat/_compiled.pyx"])], cmdclass={"build_ext": BuildCore})

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import os
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from calibeat._util.check import check_whole
-from calibeat._util.files import cache_folder
 
 from .forests import TREES
 
@@ -14,7 +15,16 @@ MOST = 100_000
 
 
 def _cache() -> Path | None:
-    return cache_folder("reproduce")
+    """A folder below the user's cache (XDG_CACHE_HOME, else ~/.cache); None where there is no home.
+
+    A shared folder such as the system's temporary one is never taken: others could put files there.
+    """
+    chosen = os.environ.get("XDG_CACHE_HOME")
+    if chosen:
+        return Path(chosen) / "calibeat" / "reproduce"
+    with suppress(RuntimeError):
+        return Path.home() / ".cache" / "calibeat" / "reproduce"
+    return None
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,8 @@ import numpy.typing as npt
 RECEIPT_FORMAT: int
 SOURCES: dict[str, str]
 
+def draw_in_order(key: int, first: int, draws: Any) -> None: ...
+def draw_each(keys: Any, events: Any, draws: Any) -> None: ...
 def __getattr__(name: str) -> Any: ...  # entries of kernels, which `core.subset.entry` looks up
 
 class Forecast:

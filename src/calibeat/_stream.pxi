@@ -12,9 +12,15 @@ from calibeat.errors import InvalidInput
 
 cdef extern from *:
     """
-    #define CALIBEAT_MOST_RECEIPT 15
+    #define CALIBEAT_MOST_RECEIPT 15 /* as core/receipt.py */
+    #define CALIBEAT_N 1 /* of a row: the outcomes learnt, as core/layout.py */
+    #define CALIBEAT_LEARNT_ZERO 2 /* marks, as hosts/ledger.py */
+    #define CALIBEAT_LEARNT_ONE 3
     """
     enum: MOST_RECEIPT "CALIBEAT_MOST_RECEIPT"
+    enum: N "CALIBEAT_N"
+    enum: LEARNT_ZERO "CALIBEAT_LEARNT_ZERO"
+    enum: LEARNT_ONE "CALIBEAT_LEARNT_ONE"
 
 cdef object ZERO = 0, ONE = 1  # Python has one object for each
 RECEIPT_FORMAT = 1  # the version of receipts, as JSON and as bytes
@@ -379,6 +385,8 @@ cdef class Stream:
     def _serve(self, spec, row, bint needs_history):
         """Serve this row, which stays where it is."""
         self.spec = Spec_of(spec)
+        if self.spec.receipt > MOST_RECEIPT:  # there would be no room for it
+            raise ValueError(f"a receipt must have at most {MOST_RECEIPT} numbers, got {self.spec.receipt}")
         self.row = F64_of(row, "row")
         self.scratch = F64(&self.receipt[0], self.spec.receipt)
         self.small = self.spec.receipt == 0
@@ -401,7 +409,7 @@ cdef class Stream:
     cdef bint is_fresh(self, Forecast forecast) noexcept:
         return (
             forecast.event == self.latest and forecast.origin is self.origin
-            and forecast.seen == <int64_t>self.row.data[1]
+            and forecast.seen == <int64_t>self.row.data[N]
         )
 
     # ---- a forecast -------------------------------------------------------------------------------------------------
@@ -439,10 +447,10 @@ cdef class Stream:
             forecast.low, forecast.weight_low, forecast.high, forecast.weight_high = (
                 played.low, played.weight, played.high, 1.0 - played.weight
             )
-            played = self.ask(score, uniform_of(self.draws_key, self._events), self.scratch)
+            played = self.ask(score, uniform_of(self.draws_key, <uint64_t>self._events), self.scratch)
         forecast.probability, forecast.score, forecast.expert = played.forecast, score, self.asked.expert
         forecast.bin, forecast.cell = played.bin, played.cell
-        forecast.event, forecast.seen = self._events, <int64_t>self.row.data[1]
+        forecast.event, forecast.seen = self._events, <int64_t>self.row.data[N]
         forecast.width, forecast.origin = self.spec.receipt, self.origin
         memcpy(forecast.receipt, self.receipt, self.spec.receipt * sizeof(double))
         self.latest = self._events
@@ -458,7 +466,7 @@ cdef class Stream:
     def _peek(self, double score):
         """What `_forecast` would say."""
         cdef double[MOST_RECEIPT] receipt
-        cdef double u = uniform_of(self.draws_key, self._events) if self.spec.draws else 0.0
+        cdef double u = uniform_of(self.draws_key, <uint64_t>self._events) if self.spec.draws else 0.0
         self.latest = -1
         return self.ask(score, u, F64(&receipt[0], self.spec.receipt)).forecast
 
@@ -510,7 +518,7 @@ cdef class Stream:
                 marks = <uint8_t*>PyByteArray_AS_STRING(span[1])
                 if marks[at] == 0:
                     self.move(given, y)
-                    marks[at] = 3 if y == 1.0 else 2
+                    marks[at] = LEARNT_ONE if y == 1.0 else LEARNT_ZERO
                     return
         self._update_alone(given, y)
 
@@ -538,7 +546,7 @@ cdef class Stream:
         else:
             memcpy(self.row.data, learnt.data, self.row.n * sizeof(double))
             self.latest = -1
-        marks[at] = 3 if y == 1.0 else 2
+        marks[at] = LEARNT_ONE if y == 1.0 else LEARNT_ZERO
         self._receipts.settled = settled
         self._owed = owed
 
@@ -576,9 +584,27 @@ cdef void learn_late(Spec* spec, F64 row, double t, double score, Index cell, do
     settle_any(spec, row, t, &asked, cell, y, receipt, small)
 
 
-cdef inline double uniform_of(uint64_t key, int64_t event) noexcept nogil:
-    """As `calibeat.core.randomness.uniform`: SplitMix64 at position `event`."""
-    cdef uint64_t x = key + <uint64_t>event * <uint64_t>0x9E3779B97F4A7C15
+# ---- draws ----------------------------------------------------------------------------------------------------------
+
+cdef inline double uniform_of(uint64_t key, uint64_t event) noexcept nogil:
+    """The draw of one event: SplitMix64 at position `event`, 53 bits of it."""
+    cdef uint64_t x = key + event * <uint64_t>0x9E3779B97F4A7C15
     x = (x ^ (x >> 30)) * <uint64_t>0xBF58476D1CE4E5B9
     x = (x ^ (x >> 27)) * <uint64_t>0x94D049BB133111EB
-    return <double>((x ^ (x >> 31)) >> 11) * 1.1102230246251565e-16
+    return <double>((x ^ (x >> 31)) >> 11) * 1.1102230246251565e-16  # 2^-53
+
+
+def draw_in_order(uint64_t key, uint64_t first, double[::1] draws):
+    """The draws of the events from `first` on."""
+    cdef Index i
+    with nogil:
+        for i in range(draws.shape[0]):
+            draws[i] = uniform_of(key, first + <uint64_t>i)
+
+
+def draw_each(const uint64_t[:] keys, const uint64_t[:] events, double[::1] draws):
+    """The draws of these events, each of the stream with its key."""
+    cdef Index i
+    with nogil:
+        for i in range(draws.shape[0]):
+            draws[i] = uniform_of(keys[i], events[i])

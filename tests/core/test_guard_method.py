@@ -28,7 +28,7 @@ from calibeat import (
     SnapshotMismatch,
     UnknownForecast,
 )
-from calibeat.core.randomness import stream_key, uniform
+from calibeat.core.randomness import stream_key, uniforms
 
 SCORES, OUTCOMES = drifting(1500)
 
@@ -53,7 +53,7 @@ def test_the_expert_is_untouched_and_the_guard_is_the_oracle(expert, guard):
     all_edges = [0.0, *edges, 1.0]
     for t, (p, y, issued) in enumerate(zip(given.tolist(), OUTCOMES.tolist(), said.tolist(), strict=True)):
         p, low, high, weight = oracle.say(p)  # noqa: PLW2901 - clipped
-        q = low if uniform(key, t) < weight else high
+        q = low if uniforms(key, t, 1)[0] < weight else high
         b = oracle.bin(q)
         expected = q if guard.strict is None else 0.5 * (all_edges[b] + all_edges[b + 1])
         assert issued == pytest.approx(expected, rel=0.0, abs=1e-9), t

@@ -12,7 +12,7 @@ from streams import STREAMS, extremes, variants
 from calibeat import OPS, Calibrator, Forecast, Method, OutcomeConflict, UnknownForecast
 from calibeat.core import kernel
 from calibeat.core.loops import NO_PAST
-from calibeat.core.randomness import stream_key, uniform
+from calibeat.core.randomness import stream_key, uniforms
 from calibeat.core.subset import plain
 
 METHODS = variants() | extremes()
@@ -28,7 +28,7 @@ class Kernels:
 
     def predict(self, score: float) -> tuple[Any, Any, Any]:
         receipt = np.zeros(self.spec.receipt)
-        u = uniform(self.key, self.events) if self.spec.draws else 0.0
+        u = uniforms(self.key, self.events, 1)[0] if self.spec.draws else 0.0
         asked = kernel.ask(self.spec, self.row, score, receipt)
         self.events += 1
         return asked, kernel.play(self.spec, self.row, asked, u, receipt), receipt

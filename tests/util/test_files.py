@@ -12,8 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from calibeat._util import files
-from calibeat._util.files import atomic, atomic_files, cache_folder, is_private, obstacle, open_regular, sweep
+from calibeat._util.files import atomic, atomic_files, obstacle, open_regular, sweep
 from calibeat.errors import InvalidInput
 
 
@@ -326,37 +325,3 @@ def test_a_folder_that_cannot_be_synced_does_no_harm(tmp_path: Path, monkeypatch
     with atomic(tmp_path / "a", "w") as file:
         file.write("x")
     assert (tmp_path / "a").read_text() == "x" and len(calls) == 2
-
-
-def test_the_cache_is_below_the_users_own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    assert cache_folder("x") == tmp_path / "calibeat" / "x"
-    monkeypatch.delenv("XDG_CACHE_HOME")
-    monkeypatch.setenv("HOME", str(tmp_path))
-    assert cache_folder("x") == tmp_path / ".cache" / "calibeat" / "x"
-
-    def homeless() -> Path:
-        raise RuntimeError("no home")
-
-    monkeypatch.setattr(Path, "home", homeless)
-    assert cache_folder("x") is None  # never a folder that others may write to
-
-
-def test_a_private_folder_is_ours_and_nobody_else_may_write_to_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    folder = tmp_path / "folder"
-    assert not is_private(folder)
-    folder.mkdir(mode=0o700)
-    assert is_private(folder)
-    for mode, private in ((0o755, True), (0o775, False), (0o757, False)):
-        folder.chmod(mode)
-        assert is_private(folder) is private, oct(mode)
-    folder.chmod(0o700)
-    (tmp_path / "file").touch()
-    (tmp_path / "link").symlink_to(folder)
-    assert not is_private(tmp_path / "file") and not is_private(tmp_path / "link")
-    monkeypatch.setattr(os, "getuid", lambda: folder.stat().st_uid + 1)
-    assert not is_private(folder)  # somebody else's
-    monkeypatch.delattr(files.os, "getuid")
-    assert is_private(folder)  # Windows, where a profile belongs to its user

@@ -18,7 +18,7 @@ import pytest
 
 import calibeat.hosts.bank
 from calibeat import Bank, Calibrator, Forecast, Monitor, UnknownForecast
-from calibeat._util import processes as forks
+from calibeat._util import processes
 
 pytestmark = [
     pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here"),
@@ -63,8 +63,8 @@ def refused(work: Callable[[], Any]) -> bool:
 @pytest.fixture
 def alone(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Only what is made in this test is told of a fork."""
-    monkeypatch.setattr(forks, "_locks", set())
-    monkeypatch.setattr(forks, "_hosts", set())
+    monkeypatch.setattr(processes, "_locks", set())
+    monkeypatch.setattr(processes, "_hosts", set())
     yield
     gc.collect()
 
@@ -112,14 +112,14 @@ def test_the_first_call_in_a_child_begins_a_new_generation(method: str) -> None:
     cal, twin = Calibrator(method), Calibrator(method)
     first = cal.predict(0.3)
     assert twin.predict(0.3) == first
-    forks._in_child()
+    processes._in_child()
     second = cal.predict(0.4)
     assert second.event == 1 and second.issuer != first.issuer == cal._receipts.issuer.name
     assert second.__replace__(issuer="") == twin.predict(0.4).__replace__(issuer="")
     cal.update(second, 1)
     cal.update(first, 0)
     assert cal.outcomes == 2 and cal.predict(0.5).issuer == second.issuer
-    forks._in_child()
+    processes._in_child()
     assert cal.events == 3  # who only looks begins it too
     assert cal.predict(0.5).issuer not in (first.issuer, second.issuer)
 
@@ -132,7 +132,7 @@ def test_a_bank_in_a_child_takes_what_was_issued_before() -> None:
     member = bank["c"]
     single = bank.predict("a", 0.3)
     folded = bank.fold(["b", "new"], [0.4, 0.5], [nan, nan]).receipts.tolist()
-    forks._in_child()
+    processes._in_child()
     others = [other.predict("a", 0.3), other.predict("a", 0.3), other.predict("c", 0.3)]
     theirs = other.fold(["b", "b"], [0.4, 0.5], [nan, nan]).receipts.tolist()[1:]
     mine = bank.predict("a", 0.9), bank.predict("b", 0.9), member.predict(0.9)
@@ -183,7 +183,7 @@ def test_a_bank_that_is_shared_by_its_file_serves_in_a_child(tmp_path: Any) -> N
 
 @pytest.mark.usefixtures("alone")
 def test_a_lock_is_free_in_a_child_unless_the_thread_that_forks_holds_it() -> None:
-    lock, mine = forks.new_lock(), forks.new_lock()
+    lock, mine = processes.new_lock(), processes.new_lock()
     taken, done = threading.Event(), threading.Event()
 
     def hold() -> None:
@@ -208,23 +208,23 @@ def test_a_lock_is_free_in_a_child_unless_the_thread_that_forks_holds_it() -> No
 
 @pytest.mark.usefixtures("alone")
 def test_a_lock_of_a_thread_that_is_gone_is_made_anew() -> None:
-    lock = forks.new_lock()
+    lock = processes.new_lock()
     thread = threading.Thread(target=lock.acquire)
     thread.start()
     thread.join()
     assert not lock.acquire(blocking=False)
-    forks._in_child()
+    processes._in_child()
     assert lock.acquire(blocking=False)
 
 
 @pytest.mark.usefixtures("alone")
 def test_what_is_gone_is_forgotten() -> None:
-    lock, cal, bank = forks.new_lock(), Calibrator("ops"), Bank("ops")
-    assert len(forks._locks) >= 3 and len(forks._hosts) == 2
-    forks._in_child()
+    lock, cal, bank = processes.new_lock(), Calibrator("ops"), Bank("ops")
+    assert len(processes._locks) >= 3 and len(processes._hosts) == 2
+    processes._in_child()
     del lock, cal, bank
     gc.collect()
-    assert not forks._locks and not forks._hosts
+    assert not processes._locks and not processes._hosts
 
 
 def test_a_fork_while_threads_are_at_work() -> None:

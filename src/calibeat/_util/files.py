@@ -235,32 +235,3 @@ def _sync_folder(folder: Path) -> None:
             os.fsync(handle)
         finally:
             os.close(handle)
-
-
-# ---- folders -------------------------------------------------------------------------------------------------------
-
-
-def cache_folder(name: str) -> Path | None:
-    """A folder below the user's cache (XDG_CACHE_HOME, else ~/.cache); None where there is no home.
-
-    A shared folder such as the system's temporary one is never taken: others could put files there.
-    """
-    chosen = os.environ.get("XDG_CACHE_HOME")
-    if chosen:
-        return Path(chosen) / "calibeat" / name
-    with suppress(RuntimeError):
-        return Path.home() / ".cache" / "calibeat" / name
-    return None
-
-
-def is_private(folder: Path, *owners: int) -> bool:
-    """Whether a folder, not a link to one, is ours (or of one of these owners), and nobody else may write to it."""
-    try:
-        found = folder.lstat()
-    except OSError:
-        return False
-    if not stat.S_ISDIR(found.st_mode):
-        return False
-    if not hasattr(os, "getuid"):
-        return True  # Windows: a profile belongs to its user
-    return found.st_uid in (os.getuid(), *owners) and not found.st_mode & 0o022

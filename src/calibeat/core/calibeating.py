@@ -20,7 +20,6 @@ from .subset import kernel
 KEEP, TRACK, HEDGE, SPLINE = 0, 1, 2, 3
 
 MOST_BINS = 10_000
-DEFAULT_BINS = 10.0  # without a calibeater: `Forecast.bin` speaks of tenths
 MOST_IMAGINED = 20.0  # events that a cell of a stream may start with that starts from a pool (`tracking_start`)
 
 

@@ -45,7 +45,7 @@ class Spec(NamedTuple):
     every: float = 0.0
     window: int = 0
     calibeater: int = 0
-    bins: float = 10.0
+    bins: float = 10.0  # without a calibeater too: `Forecast.bin` speaks of tenths
     groups: float = 0.0  # bins of the expert, for hedging
     prior: float = 0.0
     own: bool = False  # whether hedging tries the expert's bin first

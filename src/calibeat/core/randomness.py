@@ -13,12 +13,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from calibeat._compiled import draw_each, draw_in_order
 from calibeat._util.types import Ints, Slots, Vector
 
 from .subset import entry
 
 _MASK = 0xFFFFFFFFFFFFFFFF
-_GOLDEN = 0x9E3779B97F4A7C15
 
 
 def stream_key(seed: int, stream: int | str) -> int:
@@ -26,24 +26,22 @@ def stream_key(seed: int, stream: int | str) -> int:
     return int.from_bytes(hashlib.blake2b(repr((seed, stream)).encode(), digest_size=8).digest(), "little")
 
 
-def uniform(key: int, event: int) -> float:
-    """The draw in [0, 1) of one event."""
-    return float(mix_words(key + event * _GOLDEN & _MASK) >> 11) * 2.0**-53
-
-
 def uniforms(key: int, first: int, count: int) -> Vector:
-    """The draws of events first, ..., first + count - 1."""
-    return uniforms_at(np.uint64(key), np.arange(first, first + count, dtype=np.uint64))
+    """The draws in [0, 1) of events first, ..., first + count - 1."""
+    draws = np.empty(count)
+    draw_in_order(key, first, draws)
+    return draws
 
 
 def uniforms_at(keys: np.uint64 | npt.NDArray[np.uint64], events: npt.NDArray[np.uint64]) -> Vector:
     """The draws of any events, of one stream or of one stream each."""
-    words: npt.NDArray[np.uint64] = mix_words(events * np.uint64(_GOLDEN) + keys) >> 11
-    return words.astype(np.float64) * 2.0**-53
+    draws = np.empty(len(events))
+    draw_each(np.broadcast_to(keys, events.shape), events, draws)
+    return draws
 
 
 def mix_words(x: Any) -> Any:
-    """SplitMix64's finaliser, on one Python int or on an array of uint64 (which wraps by itself)."""
+    """SplitMix64's finaliser on a Python int or an array of uint64 (which wraps by itself): for hashes of keys."""
     x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9 & _MASK
     x = (x ^ (x >> 27)) * 0x94D049BB133111EB & _MASK
     return x ^ (x >> 31)

@@ -24,7 +24,7 @@ import numpy as np
 import numpy.typing as npt
 
 from calibeat._compiled import Forecast
-from calibeat._util import processes as forks
+from calibeat._util import processes
 from calibeat._util.check import (
     check_choice,
     check_interval,
@@ -146,7 +146,7 @@ class Bank:
             raise InvalidInput(f"independent must be True or False, got {shown(independent)}")
         self._independent = bool(independent)
         self._threads = thread_count(threads)
-        self._lock = forks.new_lock()
+        self._lock = processes.new_lock()
         if monitor is not None and not isinstance(monitor, Monitor):
             raise InvalidInput(f"monitor must be a Monitor, got {shown(monitor)}")
         self._store = RowStore(method, None if monitor is None else monitor.settings)
@@ -160,7 +160,7 @@ class Bank:
         self._hedges = method.draws
         self._draws = Draws(self._seed, independent=self._independent, hedges=self._hedges)
         self._members = Members(self)
-        forks.register(self)
+        processes.register(self)
 
     def _forked(self) -> None:
         """In a child process: the first call begins a new generation of receipts."""

@@ -23,7 +23,7 @@ import numpy as np
 import numpy.typing as npt
 
 from calibeat._compiled import Forecast, Stream
-from calibeat._util import processes as forks
+from calibeat._util import processes
 from calibeat._util.check import (
     check_interval,
     check_lengths,
@@ -288,7 +288,7 @@ class Calibrator(Stream):
         row = array("d", method.initial_row())
         self._begin(method, check_whole("seed", seed, -(2**63), 2**63 - 1), stream, row)
         self._set_watch(Watch(method, monitor))
-        forks.register(self)
+        processes.register(self)
 
     def _forked(self) -> None:
         """In a child process: the fast path stays closed until the first call has begun a new generation."""

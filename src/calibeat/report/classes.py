@@ -9,8 +9,6 @@ from calibeat._util.words import count, decimals, number, percent
 from .elements import figure, how_to_read, name, scroller, section, tag
 from .schema import Payload
 
-MOST_LINES = 8  # methods and classes whose lines can be told apart
-
 
 def pictures(payload: Payload) -> list[Element | None]:
     """The sections with pictures, in reading order."""

@@ -13,7 +13,7 @@ from streams import drifting, variants
 
 import calibeat
 from calibeat import AUTO, HOPS, OPS, SWPS, TOPS, Calibrator
-from calibeat._util import processes as cores
+from calibeat._util import processes
 from calibeat._util.times import NEVER
 from calibeat.backtest.read import rows as row_reader
 from calibeat.backtest.read.rows import Chunk
@@ -232,7 +232,7 @@ def test_the_default_warm_up_does_not_depend_on_how_a_log_is_cut(monkeypatch):
 def test_threads_respect_the_affinity_mask(monkeypatch):
     monkeypatch.setattr(os, "cpu_count", lambda: 64)
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: {3, 5})
-    assert cores.usable_cores() == 2
+    assert processes.usable_cores() == 2
     asked = []
     real = engine.ThreadPoolExecutor
     monkeypatch.setattr(engine, "ThreadPoolExecutor", lambda workers: asked.append(workers) or real(workers))
@@ -240,4 +240,4 @@ def test_threads_respect_the_affinity_mask(monkeypatch):
     calibeat.backtest(scores, outcomes)
     assert asked == [2]
     monkeypatch.delattr(os, "sched_getaffinity")
-    assert cores.usable_cores() == 64
+    assert processes.usable_cores() == 64
