@@ -3,7 +3,7 @@
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from ._compiled import Forecast
+from ._compiled import Forecast, MultiForecast
 from ._version import __version__
 from .backtest import backtest
 from .core.auto import Lanes
@@ -51,7 +51,6 @@ from .hosts.calibrator import Calibrator
 if TYPE_CHECKING:
     from . import bounds, late, metrics, rivals
     from .backtest.result import BacktestResult
-    from .core.receipt import MultiForecast
     from .hosts.bank import Bank
     from .hosts.multi import MultiBank, MultiCalibrator
     from .monitor.monitor import Monitor
@@ -123,7 +122,6 @@ _MODULES = {
     "Monitor": "monitor.monitor",
     "MultiBank": "hosts.multi",
     "MultiCalibrator": "hosts.multi",
-    "MultiForecast": "core.receipt",
     "bounds": "bounds",
     "late": "late",
     "metrics": "metrics",

@@ -2,6 +2,7 @@
 # its lines. All that can fail comes before the first line that changes something.
 
 import json
+import math
 import numpy
 import struct
 from collections.abc import Mapping, Sequence
@@ -15,12 +16,12 @@ cdef extern from *:
     #define CALIBEAT_MOST_RECEIPT 15 /* as core/receipt.py */
     #define CALIBEAT_N 1 /* of a row: the outcomes learnt, as core/layout.py */
     #define CALIBEAT_LEARNT_ZERO 2 /* marks, as hosts/ledger.py */
-    #define CALIBEAT_LEARNT_ONE 3
+    #define CALIBEAT_LEARNT_OTHER 255
     """
     enum: MOST_RECEIPT "CALIBEAT_MOST_RECEIPT"
     enum: N "CALIBEAT_N"
     enum: LEARNT_ZERO "CALIBEAT_LEARNT_ZERO"
-    enum: LEARNT_ONE "CALIBEAT_LEARNT_ONE"
+    enum: LEARNT_OTHER "CALIBEAT_LEARNT_OTHER"
 
 cdef object ZERO = 0, ONE = 1  # Python has one object for each
 RECEIPT_FORMAT = 1  # the version of receipts, as JSON and as bytes
@@ -220,13 +221,7 @@ cdef class Forecast:
         ------
         InvalidInput : the text is no JSON, or `from_dict` refuses what it holds.
         """
-        try:
-            data = json.loads(text)
-        except (TypeError, ValueError, RecursionError) as error:
-            raise InvalidInput(f"forecast must be JSON made by to_json, got {text!r:.60}") from error
-        if isinstance(data, list):  # the fields in their order, as calibeat 0.2 also wrote them
-            data = {**dict(zip((*_FIELDS, "candidates"), data)), "v": RECEIPT_FORMAT}
-        return cls.from_dict(data)
+        return cls.from_dict(_parsed(text))
 
     @classmethod
     def from_dict(cls, data):
@@ -281,12 +276,10 @@ cdef class Forecast:
         ------
         InvalidInput : the receipt was made by hand, with an issuer that is no name of a calibrator.
         """
-        name, _, generation = self.issuer.partition("-")
-        if not _is_hexadecimal(name, 16) or not (generation == "" and "-" not in self.issuer or _is_hexadecimal(generation, 8)):
-            raise InvalidInput(f"forecast issuer must be a name made by a calibrator, got {self.issuer!r:.60}")
+        name, generation = _signature_of(self.issuer)
         head = _HEAD.pack(
-            RECEIPT_FORMAT, 2 * self.hedges, self.width, int(generation or "0", 16), self.bin, self.cell, self.event,
-            self.seen, bytes.fromhex(name), self.probability, self.score, self.expert,
+            RECEIPT_FORMAT, 2 * self.hedges, self.width, generation, self.bin, self.cell, self.event,
+            self.seen, name, self.probability, self.score, self.expert,
             self.low, self.weight_low, self.high, self.weight_high,
         )
         return head + struct.pack(f"<{self.width}d", *self.lanes)
@@ -345,12 +338,261 @@ def _pairs(candidates):
     return tuple(checked) if len(checked) > 1 else ()
 
 
+# ---- a forecast of many classes -------------------------------------------------------------------------------------
+
+_FIELDS_OF_CLASSES = ("probabilities", "label", "score", "lanes", "event", "seen", "issuer", "binary")
+_CLASSES_FOLLOW = 255  # where a receipt of two classes says how many candidates are given
+
+
+@cython.no_gc  # its arrays hold numbers, its label is a string or a number
+cdef class MultiForecast:
+    r"""What `MultiCalibrator.predict` gives: K probabilities, and the receipt that `MultiCalibrator.update` wants back.
+
+    Attributes
+    ----------
+    probabilities : the forecast, in the order of the classes; positive, of sum 1.
+    label : the class with the largest probability (the first of them).
+    confidence : that probability.
+    score : the K scores it was made from, normalised.
+    lanes : what each part of the mixture said: what the learning of a late label needs.
+    event : the number of this forecast in its stream, from 0.
+    seen : the number of labels that were learnt before it.
+    issuer : a fingerprint of the calibrator that made it, and of its generation after a restart.
+    binary : the receipt of AUTO, which serves two classes; None for more.
+
+    It can wait anywhere for its label, as JSON or as bytes:
+
+    >>> from calibeat import MultiCalibrator, MultiForecast
+    >>> cal = MultiCalibrator(["cat", "dog", "bird"])
+    >>> forecast = cal.predict([0.2, 0.5, 0.3])
+    >>> forecast.label, round(forecast.confidence, 6)
+    ('dog', 0.5)
+    >>> text = forecast.to_json()                          # keep it as long as it takes ...
+    >>> cal.update(MultiForecast.from_json(text), "bird")  # ... and bring it back
+    """
+
+    cdef readonly object probabilities
+    cdef readonly object label
+    cdef readonly object score
+    cdef readonly object lanes
+    cdef readonly int64_t event
+    cdef readonly int64_t seen
+    cdef readonly str issuer
+    cdef readonly Forecast binary
+    cdef object origin  # of one that was made here: whose it is, so that nothing about it need be checked
+
+    def __init__(
+        self, probabilities, label, score, lanes, Index event, Index seen, str issuer not None, Forecast binary=None
+    ):
+        if self.issuer is not None:  # a stream believes what its own forecasts say
+            raise TypeError("a forecast cannot be made again, make another one")
+        self.probabilities, self.score, self.lanes = _fixed(probabilities), _fixed(score), _fixed(lanes)
+        self.label, self.event, self.seen, self.issuer, self.binary = label, event, seen, issuer, binary
+
+    @property
+    def column(self):
+        """The column of `label`."""
+        return int(self.probabilities.argmax())
+
+    @property
+    def confidence(self):
+        """The largest probability."""
+        return float(self.probabilities.max())
+
+    def __repr__(self):
+        return f"MultiForecast(label={self.label!r}, confidence={self.confidence!r}, event={self.event}, seen={self.seen})"
+
+    def __reduce__(self):
+        """Copies are made of the data, and so are checked when they come back."""
+        return MultiForecast.from_dict, (self.to_dict(),)
+
+    def __replace__(self, **changes):
+        """A receipt with other fields: ``copy.replace(forecast, event=3)`` of Python 3.13."""
+        fields = {name: getattr(self, name) for name in _FIELDS_OF_CLASSES}
+        if unknown := changes.keys() - fields.keys():
+            raise TypeError(f"a forecast has no field {min(unknown)!r}")
+        return MultiForecast(**{**fields, **changes})
+
+    def __array__(self, dtype=None, copy=None):
+        """``numpy.asarray(forecast)`` is the probabilities."""
+        return numpy.array(self.probabilities, dtype=dtype) if copy else numpy.asarray(self.probabilities, dtype=dtype)
+
+    def __eq__(self, other):
+        """Whether all that travels is the same."""
+        return isinstance(other, MultiForecast) and self.to_dict() == other.to_dict()
+
+    def __hash__(self):
+        """By the event."""
+        return hash((self.issuer, self.event))
+
+    # ---- as JSON ----------------------------------------------------------------------------------------------------
+
+    def to_dict(self):
+        """The fields by name, JSON-able, with a version."""
+        return {
+            "v": RECEIPT_FORMAT,
+            "probabilities": self.probabilities.tolist(),
+            "label": self.label,
+            "score": self.score.tolist(),
+            "lanes": self.lanes.tolist(),
+            "event": self.event,
+            "seen": self.seen,
+            "issuer": self.issuer,
+            "binary": None if self.binary is None else self.binary.to_dict(),
+        }
+
+    def to_json(self):
+        """One line of JSON; `from_json` is the inverse, to the last bit."""
+        return json.dumps(self.to_dict())
+
+    @classmethod
+    def from_json(cls, text):
+        """The inverse of `to_json`.
+
+        Raises
+        ------
+        InvalidInput : the text is no JSON, or `from_dict` refuses what it holds.
+        """
+        return cls.from_dict(_parsed(text))
+
+    @classmethod
+    def from_dict(cls, data):
+        """The inverse of `to_dict`. Fields that this version does not know are ignored.
+
+        Raises
+        ------
+        InvalidInput : the receipt has another version, a field is missing, or a field holds what no receipt can hold.
+        """
+        if not isinstance(data, Mapping):
+            raise InvalidInput(f"forecast must be an object, got {type(data).__name__}")
+        _check_version(data.get("v"))
+        if missing := [name for name in _FIELDS_OF_CLASSES if name not in data]:
+            raise InvalidInput(f"forecast must have the field {missing[0]!r}, got {', '.join(map(str, data)):.200}")
+        probabilities, score = _shares("probabilities", data["probabilities"]), _shares("score", data["score"])
+        if len(score) != len(probabilities):
+            raise InvalidInput(f"forecast must have as many scores as probabilities, got {len(score)}")
+        if not isinstance(data["lanes"], list):
+            raise InvalidInput(f"forecast lanes must be a list of numbers, got {data['lanes']!r:.60}")
+        lanes = numpy.array([check_number("forecast lane", number) for number in data["lanes"]], dtype=numpy.float64)
+        if not isinstance(data["issuer"], str):
+            raise InvalidInput(f"forecast issuer must be a string, got {data['issuer']!r:.60}")
+        counts = [check_whole(f"forecast {name}", data[name], 0, 2**53) for name in ("event", "seen")]
+        binary = None if data["binary"] is None else Forecast.from_dict(data["binary"])
+        return MultiForecast(probabilities, data["label"], score, lanes, *counts, str(data["issuer"]), binary)
+
+    # ---- as bytes ---------------------------------------------------------------------------------------------------
+
+    def to_bytes(self):
+        """As bytes of one length for each method and number of classes; little-endian, to the last bit.
+
+        Laid out as `Forecast.to_bytes` says, with 255 in byte 1, the column of `label` as bin, and the number of
+        classes as cell. Behind byte 103 stand the probabilities, the scores and the lanes. Two classes give the
+        receipt of AUTO.
+
+        >>> from calibeat import MultiCalibrator, MultiForecast
+        >>> f = MultiCalibrator(3, method="raw").predict([0.5, 0.25, 0.25])
+        >>> MultiForecast.from_bytes(f.to_bytes()) == f
+        True
+
+        Raises
+        ------
+        InvalidInput : the receipt was made by hand, with an issuer that is no name of a calibrator.
+        """
+        if self.binary is not None:
+            return self.binary.to_bytes()
+        name, generation = _signature_of(self.issuer)
+        column, K = self.column, len(self.probabilities)
+        numbers = numpy.concatenate([self.probabilities, self.score, self.lanes])
+        head = _HEAD.pack(
+            RECEIPT_FORMAT, _CLASSES_FOLLOW, len(numbers) % 65536, generation, column, K, self.event, self.seen,
+            name, self.probabilities[column], self.score[column], 0.0, 0.0, 0.0, 0.0, 0.0,
+        )
+        return head + numbers.astype("<f8").tobytes()
+
+    @classmethod
+    def from_bytes(cls, data, classes=None):
+        """The inverse of `to_bytes`. `classes` are the labels; without them `label` is the number of the column.
+
+        Raises
+        ------
+        InvalidInput : the bytes have another version or length, or a field holds what no receipt can hold.
+        """
+        if not isinstance(data, (bytes, bytearray, memoryview)):
+            raise InvalidInput(f"forecast must be bytes made by to_bytes, got {type(data).__name__}")
+        data = bytes(data)
+        if data:
+            _check_version(data[0])
+        if len(data) < _HEAD.size or data[1] != _CLASSES_FOLLOW:
+            return cls._of_binary(Forecast.from_bytes(data), range(2) if classes is None else classes)
+        _, _, count, generation, column, K, event, seen, name, *_ = _HEAD.unpack_from(data)
+        length = len(data) - _HEAD.size
+        if length % 8 or length // 8 % 65536 != count or not 2 <= K <= length // 16 or not 0 <= column < K:
+            raise InvalidInput(f"forecast must have the numbers of its classes, got {len(data)} bytes")
+        labels = range(K) if classes is None else classes
+        if len(labels) != K:
+            raise InvalidInput(f"classes must be those of the forecast, {K}, got {len(labels)}")
+        numbers = numpy.frombuffer(data, dtype="<f8", offset=_HEAD.size).tolist()
+        issuer = name.hex() + (f"-{generation:08x}" if generation else "")
+        fields = (numbers[:K], labels[column], numbers[K : 2 * K], numbers[2 * K :], event, seen, issuer, None)
+        return cls.from_dict({**dict(zip(_FIELDS_OF_CLASSES, fields)), "v": RECEIPT_FORMAT})
+
+    @classmethod
+    def _of_binary(cls, Forecast forecast not None, labels):
+        """The receipt of AUTO, which serves two classes, as one of both."""
+        cdef MultiForecast made = MultiForecast.__new__(MultiForecast)
+        cdef double p = forecast.probability
+        made.probabilities = _fixed([1.0 - p, p])
+        made.score = _fixed([1.0 - forecast.score, forecast.score])
+        made.lanes, made.label = _fixed([]), labels[1 if p > 1.0 - p else 0]
+        made.event, made.seen, made.issuer, made.binary = forecast.event, forecast.seen, forecast.issuer, forecast
+        made.origin = forecast.origin
+        return made
+
+
+cdef object _fixed(values):
+    """A read-only array of numbers."""
+    array = numpy.array(values, dtype=numpy.float64)
+    array.flags.writeable = False
+    return array
+
+
+def _shares(what, values):
+    """Numbers of a receipt that must be probabilities of sum 1."""
+    good = isinstance(values, list) and len(values) >= 2 and all(type(p) in (float, int) and 0 <= p <= 1 for p in values)
+    if not good or abs(math.fsum(values) - 1.0) > 1e-9:
+        raise InvalidInput(f"forecast {what} must be a list of probabilities of sum 1, got {values!r:.60}")
+    return numpy.array(values, dtype=numpy.float64)
+
+
+def _parsed(text):
+    try:
+        return json.loads(text)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise InvalidInput(f"forecast must be JSON made by to_json, got {text!r:.60}") from error
+
+
+def _signature_of(issuer):
+    """The name of a calibrator as bytes, and the number of its generation."""
+    name, _, generation = issuer.partition("-")
+    if not _is_hexadecimal(name, 16) or not (generation == "" and "-" not in issuer or _is_hexadecimal(generation, 8)):
+        raise InvalidInput(f"forecast issuer must be a name made by a calibrator, got {issuer!r:.60}")
+    return bytes.fromhex(name), int(generation or "0", 16)
+
+
+
 # ---- which events are settled ---------------------------------------------------------------------------------------
 
 cdef class Marks:
     """What `SettledEvents` keeps: the first event that has a mark, and one byte for each event from there on."""
 
     cdef public tuple span
+    cdef public dict others  # the columns of labels that no byte has room for, by event
+
+    cdef void mark_as(self, int64_t event, Index column):
+        """An event, which has room for its mark, has learnt this label."""
+        (<bytearray>self.span[1])[event - <int64_t>self.span[0]] = min(LEARNT_ZERO + column, LEARNT_OTHER)
+        if LEARNT_ZERO + column >= LEARNT_OTHER:
+            self.others[event] = column
 
 
 cdef class LedgerOfStream:
@@ -385,7 +627,7 @@ cdef class Stream:
     def _serve(self, spec, row, bint needs_history):
         """Serve this row, which stays where it is."""
         self.spec = Spec_of(spec)
-        if self.spec.receipt > MOST_RECEIPT:  # there would be no room for it
+        if self.spec.classes == 0 and self.spec.receipt > MOST_RECEIPT:  # there would be no room for it
             raise ValueError(f"a receipt must have at most {MOST_RECEIPT} numbers, got {self.spec.receipt}")
         self.row = F64_of(row, "row")
         self.scratch = F64(&self.receipt[0], self.spec.receipt)
@@ -432,10 +674,13 @@ cdef class Stream:
             s = check_score(score)
         if self._is_busy or self._is_forked or self._is_watched or self._owed is not None or not self._signature:
             return self._predict_alone(s)  # the lock is held from the first line to the last
-        return self._forecast(s)
+        return self.forecast(s)
 
-    cpdef Forecast _forecast(self, double score):
+    def _forecast(self, score):
         """Make a forecast, and count it."""
+        return self.forecast(score)
+
+    cdef Forecast forecast(self, double score):
         cdef Played played
         cdef Forecast forecast = Forecast.__new__(Forecast)
         cdef object owed = (self._announce, self._events + 1) if self._is_watched else None
@@ -518,7 +763,7 @@ cdef class Stream:
                 marks = <uint8_t*>PyByteArray_AS_STRING(span[1])
                 if marks[at] == 0:
                     self.move(given, y)
-                    marks[at] = LEARNT_ONE if y == 1.0 else LEARNT_ZERO
+                    marks[at] = LEARNT_ZERO + (y == 1.0)
                     return
         self._update_alone(given, y)
 
@@ -536,17 +781,16 @@ cdef class Stream:
         """Learn on the row, and nothing else."""
         self.move(forecast, y)
 
-    def _settle(self, Forecast forecast, double y, Marks settled, owed, row=None):
+    def _settle(self, forecast, double y, Marks settled, owed, row=None):
         """Learn the outcome, or take the row in which it was learnt; mark it; and note what the monitors are owed."""
         cdef F64 learnt = F64_of(row, "row") if row is not None else self.row
-        cdef int64_t at = forecast.event - <int64_t>settled.span[0]
-        cdef bytearray marks = settled.span[1]
+        cdef int64_t event = forecast.event
         if row is None:
-            self.move(forecast, y)
+            self._learn(forecast, y)
         else:
             memcpy(self.row.data, learnt.data, self.row.n * sizeof(double))
             self.latest = -1
-        marks[at] = LEARNT_ONE if y == 1.0 else LEARNT_ZERO
+        settled.mark_as(event, <Index>y)
         self._receipts.settled = settled
         self._owed = owed
 
@@ -555,6 +799,168 @@ cdef class Stream:
         cdef F64 learnt = F64_of(row, "row")
         memcpy(self.row.data, learnt.data, self.row.n * sizeof(double))
         self._events, self._receipts.settled, self._owed = events, settled, owed
+        self.latest = -1
+
+
+# ---- a stream of many classes -----------------------------------------------------------------------------------------
+
+cdef class VectorStream(Stream):
+    """The part of a `MultiCalibrator` that serves single events. Two classes are served by AUTO, as `Stream` does it."""
+
+    cdef Index K
+    cdef bint logits
+    cdef dict columns  # of the labels
+    cdef tuple labels
+    cdef object kept, worked  # hold the memory of the next two
+    cdef F64 remembered, work
+
+    def _serve_classes(self, tuple labels, dict columns, bint logits, work):
+        """After `_serve`: the labels in the order of their columns, and room for the kernels to work in."""
+        self.labels, self.columns, self.K, self.logits = labels, columns, len(labels), logits
+        self.kept, self.worked = numpy.zeros(max(1, self.spec.receipt)), work
+        self.remembered, self.work = F64_of(self.kept, "receipt"), F64_of(work, "work")
+
+    def _is_own(self, MultiForecast forecast):
+        return forecast.origin is self.origin
+
+    def _is_latest(self, MultiForecast forecast):
+        return self.is_new(forecast)
+
+    cdef bint is_new(self, MultiForecast forecast) noexcept:
+        return (
+            forecast.event == self.latest and forecast.origin is self.origin
+            and forecast.seen == <int64_t>self.row.data[N]
+        )
+
+    # ---- a forecast -------------------------------------------------------------------------------------------------
+
+    def predict(self, scores):
+        """Forecast one event of K scores. Nothing is learnt; keep the forecast until the label is known.
+
+        Raises
+        ------
+        InvalidInput : the scores are not K probabilities of sum 1 (or K finite logits).
+
+        >>> from calibeat import MultiCalibrator
+        >>> MultiCalibrator(3, method="raw").predict([0.5, 0.25, 0.25]).probabilities.tolist()
+        [0.5, 0.25, 0.25]
+        """
+        score = self._read(scores)
+        if self._is_busy or self._is_forked or self._is_watched or self._owed is not None or not self._signature:
+            return self._predict_alone(score)
+        return self._forecast(score)
+
+    def _read(self, scores):
+        """The K scores of an event as a new array, normalised."""
+        cdef object score
+        cdef F64 out
+        cdef Index k
+        if type(scores) is list and len(<list>scores) == self.K:
+            score = numpy.empty(self.K)
+            out = F64_of(score, "scores")
+            for k in range(self.K):
+                if not PyFloat_CheckExact((<list>scores)[k]):
+                    return self._check_score(scores)
+                out.data[k] = PyFloat_AS_DOUBLE((<list>scores)[k])
+        elif type(scores) is numpy.ndarray and scores.shape == (self.K,) and scores.dtype == numpy.float64:
+            score = numpy.array(scores)
+            out = F64_of(score, "scores")
+        else:
+            return self._check_score(scores)
+        if k_core_vector_ready(self.K, out, self.logits)[0] != 0:
+            return self._check_score(scores)  # it says what is wrong
+        return score
+
+    def _forecast(self, score):
+        """Make a forecast, and count it."""
+        cdef MultiForecast forecast
+        cdef object owed
+        cdef F64 probabilities
+        if self.spec.classes == 0:
+            return MultiForecast._of_binary(self.forecast(score[1]), self.labels)
+        forecast = MultiForecast.__new__(MultiForecast)
+        owed = (self._announce, self._events + 1) if self._is_watched else None
+        forecast.issuer = self._signature or self._sign()
+        forecast.probabilities, forecast.score = numpy.empty(self.K), score
+        probabilities = F64_of(forecast.probabilities, "probabilities")
+        self.latest = -1
+        k_core_vector_predict(self.spec, self.row, F64_of(score, "score"), self.remembered, self.work, probabilities)
+        forecast.label = self.labels[<Index>forecast.probabilities.argmax()]
+        forecast.lanes = numpy.array(self.kept[: self.spec.receipt])
+        forecast.probabilities.flags.writeable = forecast.score.flags.writeable = forecast.lanes.flags.writeable = False
+        forecast.event, forecast.seen, forecast.origin = self._events, <int64_t>self.row.data[N], self.origin
+        self.latest = self._events
+        self._events += 1
+        self._owed = owed
+        return forecast
+
+    def _peek(self, score):
+        """What `_forecast` would say: the probabilities alone."""
+        cdef object probabilities = numpy.empty(self.K)
+        cdef F64 out = F64_of(probabilities, "probabilities")
+        if self.spec.classes == 0:
+            out.data[1] = Stream._peek(self, score[1])
+            out.data[0] = 1.0 - out.data[1]
+        else:
+            self.latest = -1
+            k_core_vector_predict(self.spec, self.row, F64_of(score, "score"), self.remembered, self.work, out)
+        return probabilities
+
+    # ---- its label --------------------------------------------------------------------------------------------------
+
+    def update(self, forecast, label):
+        """Learn the label of a forecast, now or any time later, in any order.
+
+        The same label a second time changes nothing; another one is an `OutcomeConflict`, also when the receipt
+        travelled as JSON or the calibrator was restored in between. docs/receipts.md says how far back that reaches.
+
+        >>> from calibeat import MultiCalibrator
+        >>> cal = MultiCalibrator(["cat", "dog", "bird"])
+        >>> first, second = cal.predict([0.1, 0.1, 0.8]), cal.predict([0.3, 0.3, 0.4])
+        >>> cal.update(second, "cat")
+        >>> cal.update(first, "bird")
+
+        Raises
+        ------
+        InvalidInput : the label is no class, or the receipt is damaged.
+        UnknownForecast : another stream has issued the receipt, or it is too old.
+        OutcomeConflict : another label of this event was learnt.
+        """
+        cdef MultiForecast given
+        cdef int64_t at
+        cdef Index column
+        cdef tuple span
+        if type(forecast) is not MultiForecast:
+            raise InvalidInput(f"forecast must be a MultiForecast made by predict, got {type(forecast).__name__}")
+        given = forecast
+        found = self.columns.get(label) if type(label) is str or type(label) is int else None
+        column = self._check_label(label) if found is None else found
+        if not (
+            self._is_busy or self._is_forked or self._is_watched or self._is_member or self._owed is not None
+            or given.origin is not self.origin
+        ):
+            span = self._receipts.settled.span
+            at = given.event - <int64_t>span[0]
+            if 0 <= at < PyByteArray_GET_SIZE(span[1]) and (<bytearray>span[1])[at] == 0:
+                self._learn(given, column)
+                self._receipts.settled.mark_as(given.event, column)
+                return
+        self._update_alone(given, <double>column)
+
+    def _learn(self, MultiForecast forecast, double y):
+        """Learn on the row, and nothing else."""
+        cdef Index column = <Index>y
+        cdef double issued
+        if self.spec.classes == 0:
+            self.move(forecast.binary, y)
+            return
+        issued = F64_of(forecast.probabilities, "probabilities").data[column]
+        if self.is_new(forecast):  # the scratch is still about it
+            k_core_vector_settle(self.spec, self.row, <double>self._events, column, self.remembered, self.work, issued)
+        else:
+            k_core_vector_update(
+                self.spec, self.row, <double>self._events, column, F64_of(forecast.lanes, "lanes"), self.work, issued
+            )
         self.latest = -1
 
 

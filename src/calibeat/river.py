@@ -21,7 +21,7 @@ from ._util.check import check_score, check_whole, shown
 from ._util.extras import missing
 from .core.calibeating import bin_of
 from .core.method import Method
-from .core.receipt import MultiForecast
+from ._compiled import MultiForecast
 from .hosts.calibrator import Calibrator
 from .hosts.multi import METHODS, MultiCalibrator
 from .metrics import of_bins

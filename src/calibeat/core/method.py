@@ -8,7 +8,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -25,6 +25,9 @@ from .parts import PARTS, Calibeater, Columns, Features, Learner, Part
 from .receipt import FORECAST, GUARD_RECEIPT_WIDTH, HORIZON_LANE, RECEIPT_WIDTH, SCORE, SEEN
 from .refit import FTL, Fixed, Histogram
 from .spline import Spline
+
+
+NO_WORK: Vector = np.empty(0)
 
 
 @dataclass(frozen=True, repr=False)
@@ -62,6 +65,8 @@ class Method:
     learner: Learner | None = None
     calibeater: Calibeater | None = None
     guard: Guard | None = None
+
+    numbers: ClassVar[int] = 1  # of a score; methods of K classes have K
 
     def __post_init__(self) -> None:
         for slot, parts in PARTS.items():
@@ -140,6 +145,10 @@ class Method:
         if self.features is None:
             return []
         return self.features.initial() if self.learner is None else self.learner.initial(self.features)
+
+    def scratch(self) -> Vector:
+        """Room for the kernels to work in: none is needed."""
+        return NO_WORK
 
     @cached_property
     def spec(self) -> Spec:
@@ -269,7 +278,7 @@ def _part_from_dict(slot: str, data: Any) -> Any:
     return kind(**arguments)
 
 
-def params_of(method: Method, row: Any) -> dict[str, Any]:
+def params_of(method: Any, row: Any) -> dict[str, Any]:
     """The parameters that a row of this method holds: what `Calibrator.params` shows.
 
     >>> from calibeat import OPS
@@ -277,6 +286,8 @@ def params_of(method: Method, row: Any) -> dict[str, Any]:
     >>> params_of(OPS, OPS.initial_row().tolist())
     {'a': 1.0, 'b': 0.0}
     """
+    if not isinstance(method, Method):  # of many classes
+        return dict(method.params(row))
     params: dict[str, Any] = {}
     if method.features is not None:
         learner = method.learner
@@ -287,8 +298,10 @@ def params_of(method: Method, row: Any) -> dict[str, Any]:
     return params
 
 
-def params_of_rows(method: Method, rows: Vector) -> Columns:
+def params_of_rows(method: Any, rows: Vector) -> Columns:
     """The parameters of many rows, one row a stream: a column for each."""
+    if not isinstance(method, Method):  # of many classes
+        return dict(method.params_of_rows(rows))
     if method.features is None:
         return {}
     if method.learner is None:

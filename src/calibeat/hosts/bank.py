@@ -17,7 +17,7 @@ import os
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 from weakref import WeakValueDictionary
 
 import numpy as np
@@ -41,11 +41,11 @@ from calibeat.core import loops
 from calibeat.core.layout import N
 from calibeat.core.method import AUTO, Method, method_named, name_of
 from calibeat.core.randomness import numbered, stream_key, uniforms_at
-from calibeat.core.stats import EVENTS, LAST, add_losses
+from calibeat.core.stats import EVENTS, LAST, add_class_losses, add_losses
 from calibeat.core.subset import entry
 from calibeat.errors import CalibeatError, InvalidInput, OutcomeConflict, UnknownForecast, UnknownKey
-from calibeat.hosts.calibrator import Calibrator, Number
-from calibeat.hosts.ledger import DIGITS, OPEN, ZERO, Issuer, Ledger, SettledEvents, new_generation
+from calibeat.hosts.calibrator import Calibrator, receipt_of, watched_columns, watched_event
+from calibeat.hosts.ledger import DIGITS, OPEN, OTHER, ZERO, AnyMethod, Issuer, Ledger, SettledEvents, new_generation
 from calibeat.late import due_of
 from calibeat.monitor.bets import ALARMS, FORECASTS, PAGES, Settings
 from calibeat.monitor.bets import N as OUTCOMES_READ
@@ -122,6 +122,8 @@ class Bank:
     and 48 for its stats.
     """
 
+    _SHARED: ClassVar[tuple[str, ...]] = ("method", "seed", "prior", "independent", "watched")  # by banks that merge
+
     def __init__(
         self,
         method: Method | str = AUTO,
@@ -139,12 +141,26 @@ class Bank:
                 f"a bank needs a method that lives in a row, got {shown(name_of(method) or method)}, which fits its "
                 "past again - use AUTO, OPS or TOPS, or a Calibrator for each key"
             )
-        self._method = method
-        self._seed = check_whole("seed", seed, -(2**63), 2**63 - 1)
-        self._prior = None if prior is None else check_choice("prior", prior, ("pooled",))
         if not isinstance(independent, (bool, np.bool_)):
             raise InvalidInput(f"independent must be True or False, got {shown(independent)}")
         self._independent = bool(independent)
+        seed = check_whole("seed", seed, -(2**63), 2**63 - 1)
+        self._begin(method, seed, repr(method), prior, threads, monitor)
+
+    def _begin(
+        self,
+        method: AnyMethod,
+        seed: int,
+        identity: str,
+        prior: str | None,
+        threads: int | None,
+        monitor: Monitor | None,
+        labels: tuple[Any, ...] | None = None,
+    ) -> None:
+        """Hold rows of a method. `identity` tells its receipts from those of other banks; `labels` are the classes."""
+        self._method, self._seed, self._numbers = method, seed, method.numbers
+        self._identity, self._labels = identity, labels
+        self._prior = None if prior is None else check_choice("prior", prior, ("pooled",))
         self._threads = thread_count(threads)
         self._lock = processes.new_lock()
         if monitor is not None and not isinstance(monitor, Monitor):
@@ -165,6 +181,53 @@ class Bank:
     def _forked(self) -> None:
         """In a child process: the first call begins a new generation of receipts."""
         self._is_forked = True
+
+    # ---- what comes in, and how it goes out: `MultiBank` has its own ------------------------------------------------
+
+    def _check_score(self, score: Any) -> Any:
+        """The score of one event."""
+        return check_score(score)
+
+    def _check_scores(self, scores: Any) -> Vector:
+        """The scores of a batch: `_numbers` for each event, one behind the other."""
+        return check_scores(scores)
+
+    def _check_outcomes(self, outcomes: Any, needed: Flags | None = None) -> Vector:
+        """The outcomes of a batch: the column of each label; NaN where none is known or needed."""
+        return check_labels(outcomes, needed)
+
+    def _check_some_scores(self, scores: Any, asked: Flags) -> Vector:
+        """The scores of a fold; where none is asked for there may be anything."""
+        return check_scores(blanked(scores, asked))
+
+    def _given_back(self, scores: Any, forecasts: Vector) -> Any:
+        """The forecasts in the kind of the scores."""
+        return like(scores, forecasts)
+
+    def _folded(self, forecasts: Vector) -> Vector:
+        """What `fold` gives of the forecasts of its operations."""
+        return forecasts
+
+    def _header(self) -> dict[str, Any]:
+        """What a file says of the bank itself; `_of_header` makes another one of it."""
+        settings = {"seed": self._seed, "prior": self._prior, "independent": self._independent}
+        return {"method": self._method.to_dict(), **settings}
+
+    @classmethod
+    def _of_header(cls, header: dict[str, Any], threads: int, monitor: Monitor | None) -> Bank:
+        try:
+            method = Method.from_dict(header["method"])
+        except InvalidInput as error:
+            raise InvalidInput(f"a method that this version does not know: {error}") from error
+        settings = {name: header[name] for name in ("prior", "independent")}
+        return cls(method, header["seed"], **settings, threads=threads, monitor=monitor)
+
+    def _member(self, key: Key, slot: int) -> Member:
+        return Member(self, key, slot)
+
+    def _alone(self, key: Key) -> Calibrator:
+        """A calibrator as a new key would have it."""
+        return Calibrator(self._method, self._seed, self._stream(key))
 
     # ---- settings and contents --------------------------------------------------------------------------------------
 
@@ -366,19 +429,19 @@ class Bank:
         array([0.5, 0.5, 0.5])
         """
         column = check_keys(keys)
-        count, probabilities = len(column), check_scores(scores)
-        n = len(probabilities)
+        count, probabilities = len(column), self._check_scores(scores)
+        n = len(probabilities) // self._numbers
         arrivals = None if due is None and mature is None and times is None else due_of(n, due, mature, times)
         if arrivals is not None and finish:
             arrivals = np.minimum(arrivals, n)
         last = n if finish else n - 1
-        labels = check_labels(outcomes, None if arrivals is None else arrivals <= last)
+        labels = self._check_outcomes(outcomes, None if arrivals is None else arrivals <= last)
         check_lengths(keys=count, scores=n, outcomes=len(labels))
         workers = self._threads if threads is None else thread_count(threads)
         with self._lock:
             self._check_writable("learn")
             batch = self._store.check(column), probabilities, labels, arrivals, workers
-            return like(scores, self._run(*batch, raw_first=mature is not None))
+            return self._given_back(scores, self._run(*batch, raw_first=mature is not None))
 
     def predict_many(self, keys: Any, scores: Any) -> Any:
         """Forecast many scores from the present state: no receipts, nothing learnt, nothing changed.
@@ -393,26 +456,28 @@ class Bank:
         >>> Bank("ops").predict_many(["a", "b"], [0.1, 0.9]).round(12)
         array([0.1, 0.9])
         """
-        column, probabilities = check_keys(keys), check_scores(scores)
-        check_lengths(keys=len(column), scores=len(probabilities))
+        column, probabilities, K = check_keys(keys), self._check_scores(scores), self._numbers
+        n = len(probabilities) // K
+        check_lengths(keys=len(column), scores=n)
         with self._lock:
             self._check_not_broken()
             store = self._store
             slots = store.find(store.check(column))
             draws = self._draws.of_all(store, column, slots)
-            fresh, forecasts = self._fresh_row(), np.empty(len(probabilities))
+            fresh, forecasts, work = self._fresh_row(), np.empty(n * K), self._method.scratch()
 
             def play() -> None:
-                for part in loops.pieces(len(probabilities)):
+                for part in loops.pieces(n, K):
                     rows = loops.Streams(store.flat, store.stride, slots[part], 0, len(store), 0, 0.0)
-                    batch = probabilities[part], draws[part], forecasts[part]
+                    numbers = slice(part.start * K, part.stop * K)
+                    batch = probabilities[numbers], draws[part], forecasts[numbers], work
                     loops.predict_many(self._method.spec, rows, fresh, *batch)
 
             if self._writable:
                 play()
         if not self._writable:  # the rows do not change, so several threads may work at the same time
             play()
-        return like(scores, forecasts)
+        return self._given_back(scores, forecasts)
 
     def fold(self, keys: Any, scores: Any, outcomes: Any, receipts: Any = (), *, of: Any = None) -> Fold:
         """Forecasts and late outcomes of many keys, mixed, in one pass: the same bits as `predict`, `update`.
@@ -448,10 +513,10 @@ class Bank:
         array([   nan,    nan, 0.8092])
         """
         column = check_keys(keys)
-        labels = check_labels(outcomes)
+        labels = self._check_outcomes(outcomes)
         asked = np.isnan(labels)
-        probabilities = check_scores(blanked(scores, asked))
-        check_lengths(keys=len(column), scores=len(probabilities), outcomes=len(labels))
+        probabilities = self._check_some_scores(scores, asked)
+        check_lengths(keys=len(column), scores=len(probabilities) // self._numbers, outcomes=len(labels))
         positions = None if of is None else np.asarray(of).astype(np.int64, casting="same_kind")
         with self._lock:
             self._check_writable("learn")
@@ -459,7 +524,7 @@ class Bank:
 
     # ---- one event --------------------------------------------------------------------------------------------------
 
-    def predict(self, key: Key, score: Number) -> Forecast:
+    def predict(self, key: Key, score: Any) -> Any:
         """Forecast one event of a key; the forecast is the receipt for `update`.
 
         Raises
@@ -477,9 +542,9 @@ class Bank:
             key = name if isinstance(name, int) else check_key(key)
             if slot >= 0:
                 return self._members.serving(key, slot)._predict_taken(score)
-            score = check_score(score)  # before a row is made for it
+            score = self._check_score(score)  # before a row is made for it
             if not self._writable:  # what a new key would get, without a row for it
-                unknown = Calibrator(self._method, self._seed, self._stream(key))
+                unknown = self._alone(key)
                 unknown._row[:] = array("d", self._fresh_row())
                 return unknown.predict(score)
             with Undo(self) as undo:
@@ -489,7 +554,7 @@ class Bank:
                 undo.keep()
             return forecast
 
-    def update(self, key: Key, forecast: Forecast, outcome: Number | np.bool_) -> None:
+    def update(self, key: Key, forecast: Any, outcome: Any) -> None:
         """Learn the outcome of a forecast of this key, now or any time later, in any order.
 
         Raises
@@ -644,8 +709,8 @@ class Bank:
         >>> sorted(east)
         ['oslo', 'rome']
         """
-        if not isinstance(other, Bank):
-            raise InvalidInput(f"bank must be merged with a Bank, got {type(other).__name__}")
+        if type(other) is not type(self):
+            raise InvalidInput(f"bank must be merged with a {type(self).__name__}, got {type(other).__name__}")
         first, second = sorted((self, other), key=id)  # in one order, or two banks could wait for each other
         with first._lock, second._lock:
             self._check_writable("take keys")
@@ -653,7 +718,7 @@ class Bank:
             self._merge(other)
 
     def _merge(self, other: Bank) -> None:
-        for what in ("method", "seed", "prior", "independent", "watched"):
+        for what in self._SHARED:
             our, their = getattr(self, what), getattr(other, what)
             if our != their:
                 raise InvalidInput(f"banks must have the same {what}, got {shown(our)} and {shown(their)}")
@@ -693,8 +758,7 @@ class Bank:
         with self._lock:
             self._check_writable("forget")
             store, idle = self._store, self._store.stats(LAST) <= self._clock - before
-            settings: Any = {"prior": self._prior, "independent": self._independent, "threads": self._threads}
-            dropped = type(self)(self._method, self._seed, **settings)
+            dropped = self._empty()
             dropped._clock, dropped._pool = self._clock, self._pool.copy()
             dropped._store = store.selected(idle)
             dropped._store.accept_foreign_rows()
@@ -707,6 +771,11 @@ class Bank:
                     self._store = kept
                     undo.keep(lambda: self._members.forget(gone))
             return dropped
+
+    def _empty(self) -> Bank:
+        """A bank of the same settings without keys. Its monitors come with its rows."""
+        settings: Any = {"prior": self._prior, "independent": self._independent, "threads": self._threads}
+        return Bank(self._method, self._seed, **settings)
 
     # ---- files ------------------------------------------------------------------------------------------------------
 
@@ -772,7 +841,7 @@ class Bank:
         A small batch is undone if it is broken off: its rows are put aside before. A large one runs in threads that no
         Ctrl-C reaches; once they have begun it is finished, and the interrupt is raised then.
         """
-        store, forecasts = self._store, np.empty(len(scores))
+        store, forecasts, n = self._store, np.empty(len(scores)), len(outcomes)
         with Undo(self) as undo:
             slots = store.open(column)
             count = len(store)
@@ -780,7 +849,7 @@ class Bank:
             raw_below = self._raw_below(slots, arrivals) if raw_first and arrivals is not None else 0
             serve = self._server(slots, scores, outcomes, arrivals, forecasts, raw_below)
             if store.monitors is not None:
-                serve = _with_monitors(serve, store.monitors, slots, scores, forecasts, outcomes, due)
+                serve = self._with_monitors(serve, store.monitors, slots, scores, forecasts, outcomes, due)
             large = len(scores) >= _WORTH_A_THREAD
             if not large:
                 undo.remember(slots)
@@ -789,13 +858,13 @@ class Bank:
             done = False
             if large:
                 barrier, workers = Barrier(), max(1, min(workers, len(slots) // _WORTH_A_THREAD))
-                undo.leave_to(barrier, len(scores))
+                undo.leave_to(barrier, n)
                 done = run_in_threads(serve, slot_ranges(slots, count, workers), barrier)
             if not done:
                 if large:
                     undo.remember(slots)
                 serve((0, count))
-            self._clock = undo.clock + len(scores)
+            self._clock = undo.clock + n
             undo.keep()
         return forecasts
 
@@ -809,20 +878,43 @@ class Bank:
         raw_below: int,
     ) -> Serve:
         """A function that serves a range of slots. Everything that it needs is made here."""
-        store, method, n, width = self._store, self._method, len(scores), self._store.receipt_width
+        store, method, n, width = self._store, self._method, len(outcomes), self._store.receipt_width
         late, end, receipts = None, n, loops.NO_LANE
         if arrivals is not None:
             end, receipts = n + 1, np.empty(n * width)  # of all ranges
             late = loops.Late(0, np.empty(n, dtype=np.int64), arrivals.moments, arrivals.order, raw_below)
-        batch = loops.Batch(scores, outcomes, self._draws.of(store, slots), forecasts, loops.NO_LANE, receipts)
+        columns = scores, outcomes, self._draws.of(store, slots), forecasts, loops.NO_LANE, receipts
         rows = store.flat, store.stride, slots
         clock = float(self._clock)
 
         def serve(part: SlotRange) -> None:
-            streams = loops.Streams(*rows, *part, method.width, clock)
+            streams, batch = loops.Streams(*rows, *part, method.width, clock), loops.Batch(*columns, method.scratch())
             loops.run_batch(method.spec, streams, batch, loops.NO_PAST, late, loops.place_before(), end)
 
         return serve
+
+    def _with_monitors(
+        self,
+        serve: Serve,
+        monitors: Monitors,
+        slots: Slots,
+        scores: Vector,
+        forecasts: Vector,
+        outcomes: Vector,
+        due: Ints | None,
+    ) -> Serve:
+        """Serve a range of slots, then let the monitors read it, in the same thread."""
+        at_once = monitors.at_once(slots, due)
+        late = np.flatnonzero(~at_once)
+
+        def both(part: SlotRange) -> None:
+            serve(part)
+            raw, said, came = watched_columns(self._numbers, scores, forecasts, outcomes)
+            monitors.read(slots, *part, said, np.where(at_once, came, -1.0), raw)
+            inside = (slots[late] >= part[0]) & (slots[late] < part[1])
+            monitors.read_late(slots, said, came, raw, due, late[inside])
+
+        return both
 
     def _raw_below(self, slots: Slots, arrivals: Arrivals) -> int:
         """Streams of slots below this forecast the raw score until they have learnt an outcome.
@@ -840,7 +932,7 @@ class Bank:
         self, opened: int, slots: Slots, scores: Vector, outcomes: Vector, arrivals: Arrivals | None
     ) -> None:
         """The pool's way through the batch; it also starts the rows from slot `opened` on."""
-        store, pool = self._store, Pool(True, self._pool, self._store.fresh, opened)
+        store, pool = self._store, Pool(True, self._pool, self._store.fresh, opened, self._method.scratch())
         where = self._method.spec, pool, store.flat, store.stride, slots, scores, outcomes
         if arrivals is None:
             pool_rows(*where)
@@ -870,7 +962,7 @@ class Bank:
             made, settled = columns.made(), columns.settled()
             events = dict(zip(columns.keys, store.stats(EVENTS)[slots].astype(int).tolist(), strict=True))
             columns.forecasts[~asked] = np.nan
-            result = Fold(columns.forecasts, made.view(f"V{made.itemsize}"))
+            result = Fold(self._folded(columns.forecasts), made.view(f"V{made.itemsize}"))
             self._clock = undo.clock + len(made)
             undo.keep(lambda: members.fold(settled, events))
         return result
@@ -962,12 +1054,13 @@ class Bank:
             row[:] = self._store.fresh
         return row
 
-    def _pool_after(self, score: float, y: float) -> Vector:
+    def _pool_after(self, score: Any, y: float) -> Vector:
         """The pool when it has learnt an outcome that came alone; the bank's own stays as it is."""
         if not self._prior:
             return self._pool
         pool = self._pool.copy()
-        learn(self._method.spec, pool, score, y)
+        learning = Pool(True, pool, self._store.fresh, 0, self._method.scratch())
+        learn(self._method.spec, learning, np.atleast_1d(score), y)
         return pool
 
     def _check_writable(self, what: str) -> None:
@@ -1045,11 +1138,13 @@ class Member(Calibrator):
         self._gone = False
         self._whole = memoryview(array("d", bytes(8 * bank._store.stride)))
         self._stats = self._whole[bank._method.width :]
-        row = self._whole[: bank._method.width]
-        self._begin(bank._method, bank._seed, 0, row)
+        self._serve_row(self._whole[: bank._method.width])
         self._is_member = True  # the record is marked with the bank, not before
         self._lock = bank._lock
         self._aim(key, slot)
+
+    def _serve_row(self, row: Any) -> None:
+        self._begin(self._bank._method, self._bank._seed, 0, row, "")
 
     def _aim(self, key: Key, slot: int) -> None:
         """Be the member of a key."""
@@ -1086,18 +1181,18 @@ class Member(Calibrator):
         self._signature = self._receipts.issuer.ensure_signature(self._bank._members.generation)
         return self._signature
 
-    def predict(self, score: Number) -> Forecast:
+    def predict(self, score: Any) -> Any:
         with self._lock:
             self._refresh()
             return self._predict_taken(score)
 
-    def update(self, forecast: Forecast, outcome: Number | np.bool_) -> None:
+    def update(self, forecast: Any, outcome: Any) -> None:
         with self._lock:
             self._bank._check_writable("learn")
             self._refresh()
             self._update_taken(forecast, outcome)
 
-    def _predict_taken(self, score: Number) -> Forecast:
+    def _predict_taken(self, score: Any) -> Any:
         """Forecast from the copy of the row; then count the event, in one step."""
         bank, view, receipts = self._bank, self._bank._store.view, self._receipts
         forecast = super().predict(score)
@@ -1114,7 +1209,7 @@ class Member(Calibrator):
                 bank._tell()
         return forecast
 
-    def _update_taken(self, forecast: Forecast, outcome: Number | np.bool_) -> None:
+    def _update_taken(self, forecast: Any, outcome: Any) -> None:
         """Learn on the copy of the row; then put it back, in one step."""
         if type(forecast) is Forecast and self._is_latest(forecast) and type(outcome) is int and 0 <= outcome <= 1:
             first, marks = self._receipts.settled.span
@@ -1124,18 +1219,24 @@ class Member(Calibrator):
                 return
         super().update(forecast, outcome)
 
-    def _take_over(self, forecast: Forecast, y: float, settled: SettledEvents) -> None:
+    def _take_over(self, forecast: Any, y: float, settled: SettledEvents) -> None:
         """Learn on the copy of the row; then put it back, with the pool and the mark, in one step."""
         bank, store, receipts, whole = self._bank, self._bank._store, self._receipts, self._whole
-        score, probability, mark = forecast.score, forecast.probability, ZERO + (y == 1.0)
         first, last = self._slot * store.stride, (self._slot + 1) * store.stride
         begin, marks = settled.span
-        at = forecast.event - begin
+        event, column = forecast.event, int(y)
+        at, mark = event - begin, min(ZERO + column, OTHER)
+        if mark == OTHER:  # nobody reads it before the mark is there
+            settled.others[event] = column
         self._learn(forecast, y)
-        add_losses(self._stats, 0, score, probability, y)  # type: ignore[arg-type]
-        pool, owed = bank._pool_after(score, y), None
+        given = receipt_of(forecast)
+        if isinstance(given, Forecast):
+            add_losses(self._stats, 0, given.score, given.probability, y)  # type: ignore[arg-type]
+        else:
+            add_class_losses(self._stats, 0, given.score, given.probabilities, column)  # type: ignore[arg-type]
+        pool, owed = bank._pool_after(given.score, y), None
         if store.monitors is not None:
-            owed = store.monitors.update, self._slot, forecast.event, (probability, y, score)
+            owed = store.monitors.update, self._slot, event, watched_event(given, y)
         # One line, without a call: an interrupt comes before all of it or after all of it.
         store.view[first:last], bank._pool, marks[at], receipts.settled, bank._owed = whole, pool, mark, settled, owed
         if owed is not None:
@@ -1154,7 +1255,7 @@ class Member(Calibrator):
         with self._lock:
             self._bank._check_writable("learn")
             self._refresh()
-            keys = [self._key_of_bank] * len(check_scores(scores))
+            keys = [self._key_of_bank] * (len(self._check_scores(scores)) // self._numbers)
             return self._bank.run(keys, scores, outcomes, due=due, mature=mature, times=times, finish=finish)
 
     @property
@@ -1189,7 +1290,6 @@ class Members:
         self._alive: WeakValueDictionary[Key, Member] = WeakValueDictionary()  # the members that are referenced
         self._many = self.RECORDS
         self._serving: Member | None = None
-        self._described = repr(bank._method)
         self._fingerprints: dict[Key, int] = {}  # of the keys that were asked for lately
         self._shared: int | None = None  # the fingerprint of keys that share their draws, before their own is added
         # On the receipts of records that begin from now on: nothing in a bank that has all keys that it ever had.
@@ -1202,14 +1302,14 @@ class Members:
         key = check_key(key) if type(key) not in (int, str) else key
         member: Member | None = self._alive.get(key)
         if member is None:
-            member = self._alive[key] = Member(self._bank, key, self._bank._known(key))
+            member = self._alive[key] = self._bank._member(key, self._bank._known(key))
         return member
 
     def serving(self, key: Key, slot: int) -> Member:
         """The member that serves single events, at a key."""
         member = self._serving
         if member is None:
-            member = self._serving = Member(self._bank, key, slot)
+            member = self._serving = self._bank._member(key, slot)
         elif member._key_of_bank != key or member._moves != self._bank._store.moves:
             member._aim(key, slot)
         else:
@@ -1229,7 +1329,7 @@ class Members:
         shared = self._shared
         if shared is None:
             bank = self._bank  # as `issuer_name`, without describing the method each time
-            shared = stream_key(stream_key(bank._seed, bank._stream(key)), self._described)
+            shared = stream_key(stream_key(bank._seed, bank._stream(key)), bank._identity)
             if not bank._independent:
                 self._shared = shared
         return stream_key(shared, key)
@@ -1250,8 +1350,13 @@ class Members:
         # A bank that has all keys that it ever had signs with the name alone. `fold` may have issued receipts already.
         generation = "" if self.generation is None else None if self.complete else self.generation
         issuer = Issuer(self._name(key), ((store.foreign_until(slot), generation),))
-        outcomes = events if self.complete else int(store.view[at + N])
-        return Ledger(self._bank._method, issuer, SettledEvents.unknown(events, outcomes, keep=_OUTCOMES_KEPT), events)
+        return self._ledger(issuer, events, events if self.complete else int(store.view[at + N]))
+
+    def _ledger(self, issuer: Issuer, events: int, outcomes: int) -> Ledger:
+        labels = self._bank._labels
+        classes = 2 if labels is None else len(labels)
+        settled = SettledEvents.unknown(events, outcomes, keep=_OUTCOMES_KEPT, classes=classes)
+        return Ledger(self._bank._method, issuer, settled, events, labels)
 
     def _name(self, key: Key) -> str:
         return f"{self.fingerprint(key):016x}"
@@ -1371,9 +1476,7 @@ class Members:
             slot = self._bank._known(key)
             events = int(self._bank._store.stats(EVENTS)[slot])
             outcomes = int(self._bank._store.matrix[slot, N])
-            self._records[key] = Ledger.load(
-                self._bank._method, self._name(key), state, events, outcomes, keep=_OUTCOMES_KEPT
-            )
+            self._records[key] = self._ledger(Issuer(self._name(key)), 0, 0).load(state, events, outcomes)
 
 
 # ---- changes that happen whole or not at all ---------------------------------------------------------------------
@@ -1474,28 +1577,6 @@ class Undo:
 
 
 # ---- parts of a batch --------------------------------------------------------------------------------------------
-
-
-def _with_monitors(
-    serve: Serve,
-    monitors: Monitors,
-    slots: Slots,
-    scores: Vector,
-    forecasts: Vector,
-    outcomes: Vector,
-    due: Ints | None,
-) -> Serve:
-    """Serve a range of slots, then let the monitors read it, in the same thread."""
-    at_once = monitors.at_once(slots, due)
-    read_at_once, others = np.where(at_once, outcomes, -1.0), np.flatnonzero(~at_once)
-
-    def both(part: SlotRange) -> None:
-        serve(part)
-        monitors.read(slots, *part, forecasts, read_at_once, scores)
-        inside = (slots[others] >= part[0]) & (slots[others] < part[1])
-        monitors.read_late(slots, forecasts, outcomes, scores, due, others[inside])
-
-    return both
 
 
 class Draws:

@@ -30,7 +30,6 @@ import numpy.typing as npt
 from calibeat._util.check import check_choice, check_whole
 from calibeat._util.files import atomic, checked_path, open_regular, refuse_obstacle
 from calibeat.core.layout import N
-from calibeat.core.method import Method
 from calibeat.core.stats import STATS
 from calibeat.errors import InvalidInput, SnapshotMismatch
 from calibeat.monitor.monitor import Monitor
@@ -125,22 +124,6 @@ def load(kind: type[Bank], path: Path, *, mmap: bool, verify: bool, threads: int
     return bank
 
 
-def save_sections(path: Path, header: dict[str, Any], sections: Sections, check: Any) -> None:
-    """A file of this format with another content; `check` looks at it before it takes the place of an old one."""
-    with atomic(_behind_links(path), check=check) as file:
-        _write(file, header, sections)
-
-
-def load_sections(path: Path) -> tuple[dict[str, Any], Sections]:
-    """The inverse of `save_sections`, with checksums compared."""
-    with open_regular(path, "bank file") as file:
-        header = _header(path, file)
-        try:
-            return header, _arrays(path, header, _read(file), verify=True)
-        except MemoryError:
-            raise _too_large(path, os.fstat(file.fileno()).st_size) from None
-
-
 def copied(kind: type[Bank], header: dict[str, Any], sections: Sections, threads: int) -> Bank:
     """A bank of its own, with what is under way."""
     bank = revived(kind, header, sections, threads, verify=False)
@@ -152,10 +135,7 @@ def header_of(bank: Bank) -> dict[str, Any]:
     """What a bank is, without its arrays."""
     index = bank._store.index
     return {
-        "method": bank._method.to_dict(),
-        "seed": bank._seed,
-        "prior": bank._prior,
-        "independent": bank._independent,
+        **bank._header(),
         "clock": bank._clock,
         "count": len(bank),
         "keys": bank._store.kind,
@@ -180,13 +160,7 @@ def revived(kind: type[Bank], header: dict[str, Any], sections: Sections, thread
 
 
 def _empty(kind: type[Bank], header: dict[str, Any], threads: int) -> Bank:
-    try:
-        method = Method.from_dict(header["method"])
-    except InvalidInput as error:
-        raise InvalidInput(f"a method that this version does not know: {error}") from error
-    monitor = Monitor(**header["monitor"]) if "monitor" in header else None
-    settings = {name: header[name] for name in ("prior", "independent")}
-    return kind(method, header["seed"], **settings, threads=threads, monitor=monitor)
+    return kind._of_header(header, threads, Monitor(**header["monitor"]) if "monitor" in header else None)
 
 
 def _fill(bank: Bank, header: dict[str, Any], sections: Sections, *, verify: bool) -> None:
@@ -284,7 +258,7 @@ def _arrays(path: Path, header: dict[str, Any], buffer: Any, *, verify: bool) ->
     return arrays
 
 
-def _check_lengths(method: Method, header: dict[str, Any], lengths: dict[str, int]) -> None:
+def _check_lengths(method: Any, header: dict[str, Any], lengths: dict[str, int]) -> None:
     """Lengths that fit together."""
     count, width = check_whole("count", header["count"], 0, 2**31), method.width
     check_whole("clock", header["clock"], 0, 2**53)
@@ -298,7 +272,7 @@ def _check_lengths(method: Method, header: dict[str, Any], lengths: dict[str, in
         raise InvalidInput(f"table must have more than {count} places, got {lengths['table']}")
 
 
-def _check_content(method: Method, header: dict[str, Any], arrays: Sections) -> None:
+def _check_content(method: Any, header: dict[str, Any], arrays: Sections) -> None:
     """What the kernels rely on: slots that exist, numbers that a method can have."""
     check_rows(method, arrays["rows"].reshape(-1, method.width + STATS), header["clock"])
     pool = arrays["pool"]

@@ -17,7 +17,7 @@ import math
 import warnings
 from array import array
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -51,13 +51,12 @@ from calibeat.export import Export, frozen_map
 from calibeat.late import due_of
 from calibeat.monitor.monitor import Monitor
 
-from .ledger import OPEN, ZERO, Issuer, Ledger, SettledEvents, issuer_name
+from .ledger import OPEN, AnyForecast, AnyMethod, Issuer, Ledger, SettledEvents, issuer_name
 
 Number = int | float | np.floating[Any] | np.integer[Any]
 Watched = Monitor | Mapping[str, Monitor] | None
 
-KIND, FORMAT = "calibeat/calibrator", 1  # of snapshots
-_STATE = ("method", "seed", "stream", "events", "row", "history", "settled", "lives", "monitors")
+FORMAT = 1  # of snapshots
 OURS, RAW_SCORE, STATIC_LANE = "ours", "raw", "still"
 COLUMNS = (OURS, RAW_SCORE, STATIC_LANE)  # the forecasts, the scores, and the lane of AUTO that never moves
 
@@ -186,16 +185,16 @@ class Watch:
             with monitor._lock:
                 monitor._catch_up(events)
 
-    def update(self, forecast: Forecast, y: float) -> None:
+    def update(self, forecast: Any, y: float) -> None:
         """The outcome of a forecast."""
+        p, came, s = watched_event(forecast, y)
+        columns = {OURS: (p, s), RAW_SCORE: (s, math.nan), STATIC_LANE: (p, s)}  # a score has no gain over itself
         for column, monitor in self.monitors.items():
-            p, s = forecast.probability, forecast.score
-            if column == RAW_SCORE:
-                p, s = s, math.nan  # it has no gain over itself
-            elif column == STATIC_LANE:
-                p = forecast.lanes[LANE]
+            said, score = columns[column]
+            if column == STATIC_LANE:
+                said = forecast.lanes[LANE]
             with monitor._lock:
-                monitor._learn(forecast.event, p, y, s)
+                monitor._learn(forecast.event, said, came, score)
 
     def run(
         self,
@@ -278,6 +277,11 @@ class Calibrator(Stream):
     happen as a whole, and an interrupted call has happened or has not. docs/receipts.md has the details.
     """
 
+    _KIND: ClassVar[str] = "calibeat/calibrator"  # of snapshots, and the fields that they have
+    _STATE: ClassVar[tuple[str, ...]] = (
+        "method", "seed", "stream", "events", "row", "history", "settled", "generations", "monitors",
+    )  # fmt: skip
+
     def __init__(
         self, method: Method | str = AUTO, seed: int = 0, stream: int | str = 0, *, monitor: Watched = None
     ) -> None:
@@ -285,8 +289,8 @@ class Calibrator(Stream):
             method = method_named(method)
         # A subclass of str, such as NumPy's, has another repr, and would be another stream.
         stream = str.__str__(stream) if isinstance(stream, str) else check_whole("stream", stream, -(2**63), 2**63 - 1)
-        row = array("d", method.initial_row())
-        self._begin(method, check_whole("seed", seed, -(2**63), 2**63 - 1), stream, row)
+        seed = check_whole("seed", seed, -(2**63), 2**63 - 1)
+        self._begin(method, seed, stream, array("d", method.initial_row()), issuer_name(method, seed, stream))
         self._set_watch(Watch(method, monitor))
         processes.register(self)
 
@@ -294,25 +298,48 @@ class Calibrator(Stream):
         """In a child process: the fast path stays closed until the first call has begun a new generation."""
         self._is_forked = True
 
-    def _begin(self, method: Method, seed: int, stream: int | str, row: Any) -> None:
+    def _begin(
+        self, method: AnyMethod, seed: int, stream: int | str, row: Any, name: str, labels: tuple[Any, ...] | None = None
+    ) -> None:
+        """Serve a row. `name` is on its receipts; `labels` are the classes, if they are not 0 and 1."""
         self._method, self._seed, self._stream = method, seed, stream
         self._lock = new_lock()
         self._key = stream_key(seed, stream)
         self._serve(method.spec, row, method.needs_history)
-        self._history = History(method)
-        self._hedges, self._width = method.draws, method.receipt_width
+        self._history = History(method) if method.needs_history else None
+        self._hedges, self._width, self._numbers = method.draws, method.receipt_width, method.numbers
         self._set_watch(Watch(method, None))
-        name = issuer_name(method, seed, stream)
-        self._receipts = Ledger(method, Issuer(name), SettledEvents())
+        settled = SettledEvents(classes=2 if labels is None else len(labels))
+        self._receipts = Ledger(method, Issuer(name), settled, labels=labels)
         self._begin_generation(name, self._key)
         self._warned_of_ball = False
 
     def _set_watch(self, watch: Watch) -> None:
         self._watch, self._announce, self._is_watched = watch, watch.announce, bool(watch)
 
+    # ---- what comes in, and how it goes out: `MultiCalibrator` has its own ------------------------------------------
+
+    def _check_score(self, score: Any) -> Any:
+        """The score of one event."""
+        return check_score(score)
+
+    def _check_scores(self, scores: Any) -> Vector:
+        """The scores of a batch: `_numbers` for each event, one behind the other."""
+        return check_scores(scores)
+
+    def _check_outcomes(self, outcomes: Any, events: int, needed: npt.NDArray[np.bool_] | None = None) -> Vector:
+        """The outcomes of so many events: the column of each label. Where none is needed there may be anything."""
+        labels = check_outcomes(outcomes) if needed is None else check_outcomes(outcomes, needed=needed)
+        check_lengths(scores=events, outcomes=len(labels))
+        return labels
+
+    def _given_back(self, scores: Any, forecasts: Vector) -> Any:
+        """The forecasts in the kind of the scores."""
+        return forecasts if type(scores) is np.ndarray else like(scores, forecasts)
+
     # ---- single events: `predict` and `update` are those of `Stream` -----------------------------------------------
 
-    def _predict_alone(self, score: float) -> Forecast:
+    def _predict_alone(self, score: Any) -> Any:
         """`predict` where something else must be done first, or afterwards."""
         with self._lock:
             self._recover()
@@ -320,7 +347,7 @@ class Calibrator(Stream):
             self._recover()
             return forecast
 
-    def peek(self, score: Number) -> float:
+    def peek(self, score: Any) -> Any:
         """What `predict` would say of a score now. No event is made, nothing changes.
 
         >>> from calibeat import Calibrator, OPS
@@ -328,7 +355,7 @@ class Calibrator(Stream):
         >>> cal.peek(0.25), cal.events
         (0.25, 0)
         """
-        score = check_score(score)
+        score = self._check_score(score)
         with self._lock:
             self._refresh()
             return self._peek(score)
@@ -339,7 +366,7 @@ class Calibrator(Stream):
             self._signature = self._receipts.issuer.ensure_signature()
             return self._signature
 
-    def _update_alone(self, forecast: Forecast, y: float) -> None:
+    def _update_alone(self, forecast: AnyForecast, y: float) -> None:
         """`update` of any receipt, or where something else must be done before or afterwards."""
         with self._lock:
             try:
@@ -359,16 +386,16 @@ class Calibrator(Stream):
                         f"forecasts - at event {event}"
                     )
                 if not has_room:
-                    settled = settled.with_outcome(event, int(y))
+                    settled = settled.with_room(event)
                 self._take_over(forecast, y, settled)
             finally:
                 self._is_busy = False
             if self._needs_history:
                 self._after_learning()
 
-    def _take_over(self, forecast: Forecast, y: float, settled: SettledEvents) -> None:
+    def _take_over(self, forecast: Any, y: float, settled: SettledEvents) -> None:
         """Make the outcome take effect: the row, and the mark of its event."""
-        owed = (self._watch.update, forecast, y) if self._is_watched else None
+        owed = (self._watch.update, receipt_of(forecast), y) if self._is_watched else None
         row = None
         if self._needs_history:  # a refit may follow, so learn in a copy
             row = self._view().copy()
@@ -430,24 +457,21 @@ class Calibrator(Stream):
         ------
         InvalidInput : a score, an outcome or a due time is impossible; the message names the first bad row.
         """
-        probabilities = check_scores(scores)
-        n = len(probabilities)
+        probabilities = self._check_scores(scores)
+        n = len(probabilities) // self._numbers
         at_once = due is None and mature is None and times is None
         arrivals = None if at_once else due_of(n, due, mature, times)
         if arrivals is None:
-            labels = check_outcomes(outcomes)
-            check_lengths(scores=n, outcomes=len(labels))
-            forecasts = self._run(n, probabilities, labels)
-            return forecasts if type(scores) is np.ndarray else like(scores, forecasts)
+            labels = self._check_outcomes(outcomes, n)
+            return self._given_back(scores, self._run(n, probabilities, labels))
         if finish:
             arrivals = np.minimum(arrivals, n)
         last = n if finish else n - 1
-        labels = check_outcomes(outcomes, needed=arrivals <= last)
-        check_lengths(scores=n, outcomes=len(labels))
+        labels = self._check_outcomes(outcomes, n, arrivals <= last)
         order = np.argsort(arrivals, kind="stable")
         order = order[: np.searchsorted(arrivals[order], last, side="right")]
         late = loops.Late(0, np.empty(n, dtype=np.int64), arrivals, order, int(mature is not None))
-        return like(scores, self._run(last + 1, probabilities, labels, late))
+        return self._given_back(scores, self._run(last + 1, probabilities, labels, late))
 
     def _run(self, end: int, scores: Vector, outcomes: Vector, late: loops.Late | None = None) -> Vector:
         """Work on a copy of the row: if anything breaks off the loop, nothing has happened."""
@@ -459,8 +483,9 @@ class Calibrator(Stream):
                 forecasts, static_lane = self._play(end, row, scores, outcomes, late)
                 settled = self._settled_after(events, outcomes, late, end)
                 if self._is_watched:
-                    owed = (self._watch.run, events, scores, forecasts, outcomes, static_lane, late and late.due, end)
-                self._take_batch(row, events + len(scores), settled, owed)
+                    watched = watched_columns(self._numbers, scores, forecasts, outcomes)
+                    owed = (self._watch.run, events, *watched, static_lane, late and late.due, end)
+                self._take_batch(row, events + len(outcomes), settled, owed)
                 self._recover()
             finally:
                 self._is_busy = False
@@ -470,29 +495,29 @@ class Calibrator(Stream):
 
     def _settled_after(self, events: int, outcomes: Vector, late: loops.Late | None, end: int) -> SettledEvents:
         """Which events are settled after a batch; an outcome that is not due before `end` leaves its event open."""
-        if late is None:
-            return self._receipts.settled.after_all(events, outcomes)
-        marks = outcomes.astype(np.uint8)
-        marks += ZERO
-        marks *= late.due < end
-        return self._receipts.settled.after(events, marks)
+        known = outcomes if late is None else np.where(late.due < end, outcomes, np.nan)
+        return self._receipts.settled.after(events, known)
 
     def _play(
         self, end: int, row: Vector, scores: Vector, outcomes: Vector, late: loops.Late | None
     ) -> tuple[Vector, Vector]:
         """Let the loop move this row -> the forecasts, and what the static lane says of each event (if watched)."""
-        method, history, n = self._method, self._history, len(scores)
-        if self._needs_history:
+        method, history, n = self._method, self._history, len(outcomes)
+        if history is not None:
             history.reserve(int(row[N]), n)
         stream = loops.one_stream(row, self._events)
         held = loops.receipts_under_way(late.due, late.order, n) if late else 0
         static_lane = self._watch.room(n) if self._is_watched else loops.NO_LANE
-        batch = loops.Batch(scores, outcomes, self._draws(n), np.empty(n), static_lane, np.empty(held * self._width))
+        forecasts, receipts = np.empty(len(scores)), np.empty(held * self._width)
+        batch = loops.Batch(scores, outcomes, self._draws(n), forecasts, static_lane, receipts, method.scratch())
         place = loops.place_before()
-        for part in loops.pieces(end):
-            while loops.run_batch(method.spec, stream, batch, history.columns, late, place, part.stop):
+        for part in loops.pieces(end, self._numbers):
+            while loops.run_batch(method.spec, stream, batch, self._past(), late, place, part.stop):
                 history.refit(row)
-        return batch.forecasts, static_lane
+        return forecasts, static_lane
+
+    def _past(self) -> Past:
+        return loops.NO_PAST if self._history is None else self._history.columns
 
     def predict_many(self, scores: npt.ArrayLike) -> Vector:
         """Forecast many scores from the present state: no receipts, nothing learnt, nothing changed.
@@ -505,18 +530,19 @@ class Calibrator(Stream):
         ------
         InvalidInput : a score is not a number in [0, 1]; the message names the first bad row.
         """
-        probabilities = check_scores(scores)
-        check_lengths(scores=len(probabilities))
-        forecasts = np.empty(len(probabilities))
+        probabilities, K = self._check_scores(scores), self._numbers
+        forecasts, n = np.empty(len(probabilities)), len(probabilities) // K
+        check_lengths(scores=n)
         with self._lock:
             self._refresh()
-            draws = self._draws(len(probabilities))
+            draws = self._draws(n)
             row = self._view().copy()
-            stream = loops.one_stream(row, self._events)
-            for part in loops.pieces(len(probabilities)):
-                batch = probabilities[part], draws[part], forecasts[part]
+            stream, work = loops.one_stream(row, self._events), self._method.scratch()
+            for part in loops.pieces(n, K):
+                numbers = slice(part.start * K, part.stop * K)
+                batch = probabilities[numbers], draws[part], forecasts[numbers], work
                 loops.predict_many(self._method.spec, stream, row, *batch)
-        return like(scores, forecasts)
+        return self._given_back(scores, forecasts)
 
     def _draws(self, count: int) -> Vector:
         return uniforms(self._key, self._events, count) if self._hedges else np.empty(0)
@@ -538,48 +564,59 @@ class Calibrator(Stream):
             try:
                 self._is_busy = True
                 state = {
-                    "method": self._method.to_dict(),
-                    "seed": self._seed,
-                    "stream": self._stream,
+                    **self._described(),
                     "events": self._events,
                     "row": self._row.tolist(),
-                    "history": self._history.remembered(self.outcomes),
+                    "history": {} if self._history is None else self._history.remembered(self.outcomes),
                     **self._receipts.dump(self._events),
                     **self._watch.dump(),
                 }
             finally:
                 self._is_busy = False
-        return seal(KIND, FORMAT, state)
+        return seal(self._KIND, FORMAT, state)
+
+    def _described(self) -> dict[str, Any]:
+        """What a snapshot says of the calibrator itself; `_like` makes another one of it."""
+        return {"method": self._method.to_dict(), "seed": self._seed, "stream": self._stream}
 
     @classmethod
-    def from_json(cls, text: str | bytes) -> Calibrator:
+    def _like(cls, state: dict[str, Any]) -> Self:
+        try:
+            method = Method.from_dict(state["method"])
+        except InvalidInput as error:
+            raise SnapshotMismatch(f"snapshot must hold a method that this version knows: {error}") from error
+        check_width(state["row"], method.width)
+        return cls(method, state["seed"], state["stream"])
+
+    @classmethod
+    def from_json(cls, text: str | bytes) -> Self:
         """Continue from `to_json`.
 
         Raises
         ------
         SnapshotMismatch : the text is damaged, or is no snapshot of a calibrator; the message says what is wrong.
         """
-        state = unseal(KIND, FORMAT, _STATE, text, check=_method_of)
-        method = _method_of(state)
+        made: list[Self] = []
         try:
+            state = unseal(cls._KIND, FORMAT, cls._STATE, text, check=lambda state: made.append(cls._like(state)))
+            calibrator, method = made[0], made[0]._method
             events = check_whole("events", state["events"], 0, 2**53)
             row = [check_number(f"row[{i}]", number) for i, number in enumerate(state["row"])]
             method.check_row(row, events)
-            calibrator = cls(method, state["seed"], state["stream"])
             calibrator._row[:] = array("d", row)
             calibrator._events, outcomes = events, calibrator.outcomes
-            calibrator._history.restore(outcomes, state["history"])
-            name = calibrator._receipts.issuer.name
-            calibrator._receipts = Ledger.load(method, name, state, events, outcomes)
+            if calibrator._history is not None:
+                calibrator._history.restore(outcomes, state["history"])
+            calibrator._receipts = calibrator._receipts.load(state, events, outcomes)
             calibrator._signature = ""  # a new generation, which gets its own with its first forecast
             calibrator._set_watch(Watch.load(method, state["monitors"], events))
-        except InvalidInput as error:
+        except (InvalidInput, TypeError, KeyError) as error:
             raise SnapshotMismatch(f"snapshot must hold what a calibrator can hold: {error}") from error
         return calibrator
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Copies, also those of other processes, are made of the snapshot."""
-        return Calibrator.from_json, (self.to_json(),)
+        return type(self).from_json, (self.to_json(),)
 
     # ---- readings: each is of one moment, whatever other threads do -----------------------------------------------
 
@@ -746,14 +783,33 @@ class Calibrator(Stream):
             self._is_forked = False
 
 
-def _method_of(state: dict[str, Any]) -> Method:
-    """The method of a snapshot, whose row must be as wide as the method needs."""
-    try:
-        method = Method.from_dict(state["method"])
-    except InvalidInput as error:
-        raise SnapshotMismatch(f"snapshot must hold a method that this version knows: {error}") from error
-    row = state["row"]
-    if not isinstance(row, list) or len(row) != method.width:
+def check_width(row: Any, width: int) -> None:
+    """Raise unless the row of a snapshot is as wide as its method needs."""
+    if not isinstance(row, list) or len(row) != width:
         got = len(row) if isinstance(row, list) else type(row).__name__
-        raise SnapshotMismatch(f"snapshot must have a row of width {method.width} for its method, got {got}")
-    return method
+        raise SnapshotMismatch(f"snapshot must have a row of width {width} for its method, got {got}")
+
+
+def watched_columns(K: int, scores: Vector, forecasts: Vector, outcomes: Vector) -> tuple[Vector, Vector, Vector]:
+    """What monitors read of a batch: scores, forecasts and outcomes; of many classes those of the class named.
+
+    That is the class with the largest probability: its score, its probability, and whether it came.
+    """
+    if K == 1:
+        return scores, forecasts, outcomes
+    matrix = forecasts.reshape(-1, K)
+    named, rows = matrix.argmax(axis=1), np.arange(len(matrix))
+    return scores.reshape(-1, K)[rows, named], matrix[rows, named], np.where(np.isnan(outcomes), np.nan, named == outcomes)
+
+
+def receipt_of(forecast: Any) -> Any:
+    """What the host knows of a forecast: of two classes the receipt of AUTO, which serves them."""
+    return getattr(forecast, "binary", None) or forecast
+
+
+def watched_event(forecast: Any, y: float) -> tuple[float, float, float]:
+    """What monitors read of one event: its forecast, its outcome and its score; see `watched_columns`."""
+    if isinstance(forecast, Forecast):
+        return forecast.probability, y, forecast.score
+    named = forecast.column
+    return forecast.confidence, float(y == named), float(forecast.score[named])

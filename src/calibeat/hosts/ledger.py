@@ -8,21 +8,23 @@ from __future__ import annotations
 
 import base64
 import binascii
+import math
 import re
 import secrets
-from array import array
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from calibeat._compiled import Forecast, LedgerOfStream, Marks
+from calibeat._compiled import Forecast, LedgerOfStream, Marks, MultiForecast
 from calibeat._util.check import check_interval, check_score, check_whole
-from calibeat._util.types import Bytes, Ints, Vector
+from calibeat._util.types import Bytes, Vector
 from calibeat.core.method import Method
 from calibeat.core.randomness import stream_key
-from calibeat.core.receipt import MultiForecast
 from calibeat.errors import InvalidInput, OutcomeConflict, UnknownForecast
+
+AnyMethod = Any  # a `Method` or, of many classes, a `VectorMethod`
+AnyForecast = Forecast | MultiForecast
 
 DIGITS = 16  # of a name
 MOST_GENERATIONS = 64
@@ -99,10 +101,10 @@ class Issuer:
     def load(cls, name: str, data: Any, events: int) -> Issuer:
         """The inverse of `dump`, in a new generation after so many events."""
         if not isinstance(data, list) or len(data) > MOST_GENERATIONS or not all(map(_is_generation, data)):
-            raise InvalidInput(f"lives must be pairs of a first event and a number, got {data!r:.60}")
-        firsts = [check_whole("first event of a life", first, 0, events) for first, _ in data]
+            raise InvalidInput(f"generations must be pairs of a first event and a number, got {data!r:.60}")
+        firsts = [check_whole("first event of a generation", first, 0, events) for first, _ in data]
         if firsts != sorted(set(firsts)):
-            raise InvalidInput(f"lives must be in the order of their first events, got {data!r:.60}")
+            raise InvalidInput(f"generations must be in the order of their first events, got {data!r:.60}")
         return cls(name, tuple((first, number) for first, number in data) or ((0, ""),)).copy(events)
 
 
@@ -134,13 +136,14 @@ MOST_MARKS = 4_194_304  # of a stream; open events before them are given up
 
 OPEN = 0  # no outcome yet
 CLOSED = 1  # no outcome will be learnt any more; which one was learnt is not known
-ZERO, ONE = 2, 3  # this outcome was learnt
+ZERO = 2  # outcome 0 was learnt, or the label of column 0; the columns behind it have the next numbers
+OTHER = 255  # a label was learnt whose column is so large that it stands in `others`
 
 _FIRST_ROOM = 32  # marks that there is room for at first
 
 
 class SettledEvents(Marks):
-    """The settled events of one stream.
+    """The settled events of one stream, and by which label: a byte for each event of a bounded past.
 
     Every change is one assignment or one call into C, so that an interrupt finds all of it or nothing.
 
@@ -154,13 +157,15 @@ class SettledEvents(Marks):
     {'first': 0, 'given_up': 0, 'marks': 'Iw=='}
     """
 
-    __slots__ = ("given_up", "keep")
+    __slots__ = ("classes", "given_up", "keep")
 
-    def __init__(self, first: int = 0, *, keep: int | None = None) -> None:
+    def __init__(self, first: int = 0, *, keep: int | None = None, classes: int = 2) -> None:
         self.keep = KEPT_EVENTS if keep is None else keep
+        self.classes = classes
         self.given_up = 0  # events before this one may have been given up
         # The first event that has a mark, and the marks. Events that have no mark yet are open.
         self.span = first, bytearray(_FIRST_ROOM)
+        self.others = {}
 
     def mark(self, event: int) -> int:
         """What is known of an event."""
@@ -170,48 +175,63 @@ class SettledEvents(Marks):
             return CLOSED
         return marks[at] if at < len(marks) else OPEN
 
-    def settle(self, event: int, outcome: int) -> None:
+    def column(self, event: int) -> int:
+        """The column of the label that an event has learnt."""
+        mark = self.mark(event)
+        return mark - ZERO if mark < OTHER else self.others[event]
+
+    def settle(self, event: int, column: int) -> None:
         """Mark an event that is open."""
         first, marks = self.span
-        at = event - first
+        at, mark = event - first, min(ZERO + column, OTHER)
+        if mark == OTHER:
+            self.others[event] = column
         if at < len(marks):
-            marks[at] = ZERO + outcome
+            marks[at] = mark
         else:
-            self._replace(first, self._longer(at, outcome))
+            self._replace(first, bytes(marks) + bytes(at - len(marks)) + bytes((mark,)), self.others)
 
-    def with_outcome(self, event: int, outcome: int) -> SettledEvents:
-        """A copy in which an event has this outcome, for whose mark there is no room here."""
-        first, _ = self.span
-        return self._with_marks(first, self._longer(event - first, outcome))
-
-    def _with_marks(self, first: int, marks: bytes) -> SettledEvents:
-        made = SettledEvents(keep=self.keep)
-        made.given_up = self.given_up
-        made._replace(first, marks)
+    def with_room(self, event: int) -> SettledEvents:
+        """A copy in which an event, which is open, has room for its mark."""
+        first, marks = self.span
+        at = event - first
+        made = self._with_marks(first, bytes(marks) + bytes(at - len(marks)) + b"\1", dict(self.others))
+        made.span[1][event - made.span[0]] = OPEN
         return made
 
-    def _longer(self, at: int, outcome: int) -> bytes:
-        marks = self.span[1]
-        return bytes(marks) + bytes(at - len(marks)) + bytes((ZERO + outcome,))
+    def _with_marks(self, first: int, marks: bytes, others: dict[int, int]) -> SettledEvents:
+        made = SettledEvents(keep=self.keep, classes=self.classes)
+        made.given_up = self.given_up
+        made._replace(first, marks, others)
+        return made
 
-    def reopen(self, event: int) -> None:
-        """Take `settle` back, whether or not it came to pass; the event was open before."""
-        first, marks = self.span
-        if 0 <= event - first < len(marks):
-            marks[event - first] = OPEN
+    def after(self, event: int, outcomes: Vector) -> SettledEvents:
+        """A copy in which the events from `event` on, none of which has a mark yet, have these outcomes.
 
-    def after(self, event: int, marks: Bytes) -> SettledEvents:
-        """A copy in which the events from `event` on, none of which has a mark yet, have these."""
+        NaN leaves an event open. Of a long batch without such only the end is read.
+        """
+        skipped = 0
+        if len(outcomes) > self.keep and not self.is_open_before(event) and not math.isnan(outcomes.sum()):
+            skipped = len(outcomes) - self.keep
+        known = outcomes[skipped:]
+        others: dict[int, int] = {}
+        if self.classes > OTHER - ZERO:
+            wide = np.flatnonzero(known >= OTHER - ZERO)
+            others = dict(zip((wide + (event + skipped)).tolist(), known[wide].astype(int).tolist(), strict=True))
+        with np.errstate(invalid="ignore"):
+            marks = np.where(np.isnan(known), OPEN, np.minimum(known + ZERO, OTHER)).astype(np.uint8)
+        if skipped:
+            return self._with_marks(event + skipped, marks.tobytes(), others)
+        return self._extended(event, marks, {**self.others, **others})
+
+    def closed_until(self, event: int, events: int) -> SettledEvents:
+        """A copy in which the events from `event` up to `events` are closed."""
+        return self._extended(event, np.full(events - event, CLOSED, dtype=np.uint8), dict(self.others))
+
+    def _extended(self, event: int, marks: Bytes, others: dict[int, int]) -> SettledEvents:
         first, known = self.span
         before = bytes(known[: event - first]) if event >= first else b""
-        return self._with_marks(first, before + bytes(event - first - len(before)) + marks.tobytes())
-
-    def after_all(self, event: int, outcomes: Vector) -> SettledEvents:
-        """A copy in which all events from `event` on have these outcomes. Of a long batch only the end is read."""
-        skipped = 0 if self.is_open_before(event) else max(0, len(outcomes) - self.keep)
-        marks = outcomes[skipped:].astype(np.uint8)
-        marks += ZERO
-        return self.after(event, marks) if skipped == 0 else self._with_marks(event + skipped, marks.tobytes())
+        return self._with_marks(first, before + bytes(event - first - len(before)) + marks.tobytes(), others)
 
     def is_open_before(self, event: int) -> bool:
         """Whether some event before this one has no outcome yet."""
@@ -222,7 +242,7 @@ class SettledEvents(Marks):
         """Whether an outcome was learnt before that of an earlier event."""
         return OPEN in self.span[1].rstrip(b"\0") or self.given_up > 0
 
-    def _replace(self, first: int, marks: bytes) -> None:
+    def _replace(self, first: int, marks: bytes, others: dict[int, int]) -> None:
         """Take these marks, without those that are too old, and with room for some more."""
         marks = marks.rstrip(b"\0")
         oldest = marks.find(OPEN)
@@ -233,94 +253,171 @@ class SettledEvents(Marks):
         stale = max(stale, 0)
         kept = marks[stale:]
         room = len(kept) + min(max(len(kept), _FIRST_ROOM), self.keep)
-        self.span = first + stale, bytearray(kept.ljust(room, b"\0"))
+        if others:
+            others = {event: column for event, column in others.items() if event >= first + stale}
+        self.others, self.span = others, (first + stale, bytearray(kept.ljust(room, b"\0")))
 
     # ---- as data --------------------------------------------------------------------------------------------------
 
     def dump(self) -> dict[str, Any]:
-        """As JSON-able data: two bits for each mark, four to a byte, the first one lowest, in base 64."""
-        copy = self._with_marks(self.span[0], bytes(self.span[1]))
+        """As JSON-able data, in base 64: a byte for each mark; of two classes two bits, the first mark lowest."""
+        copy = self._with_marks(self.span[0], bytes(self.span[1]), dict(self.others))
         first, marks = copy.span[0], copy.span[1].rstrip(b"\0")
-        fours = np.frombuffer(marks + bytes(-len(marks) % 4), dtype=np.uint8).reshape(-1, 4)
-        packed = (fours << np.array([0, 2, 4, 6], dtype=np.uint8)).sum(axis=1, dtype=np.uint8)
-        return {"first": first, "given_up": copy.given_up, "marks": base64.b64encode(packed.tobytes()).decode()}
+        if self.classes == 2:
+            fours = np.frombuffer(marks + bytes(-len(marks) % 4), dtype=np.uint8).reshape(-1, 4)
+            marks = (fours << np.array([0, 2, 4, 6], dtype=np.uint8)).sum(axis=1, dtype=np.uint8).tobytes()
+        data = {"first": first, "given_up": copy.given_up, "marks": base64.b64encode(marks).decode()}
+        if copy.others:
+            data["others"] = [list(pair) for pair in sorted(copy.others.items())]
+        return data
 
     @classmethod
-    def load(cls, data: Any, events: int, outcomes: int, *, keep: int | None = None) -> SettledEvents:
+    def load(
+        cls, data: Any, events: int, outcomes: int, *, keep: int | None = None, classes: int = 2
+    ) -> SettledEvents:
         """The inverse of `dump`, for a stream that has made so many forecasts and learnt so many outcomes."""
-        if not isinstance(data, dict) or set(data) != {"first", "given_up", "marks"}:
+        if not isinstance(data, dict) or set(data) - {"others"} != {"first", "given_up", "marks"}:
             raise InvalidInput(f"settled must be an object with first, given_up, marks, got {data!r:.60}")
-        settled = cls(check_whole("settled first", data["first"], 0, events), keep=keep)
+        settled = cls(check_whole("settled first", data["first"], 0, events), keep=keep, classes=classes)
         settled.given_up = check_whole("settled given_up", data["given_up"], 0, settled.span[0])
         try:
-            packed = np.frombuffer(base64.b64decode(data["marks"], validate=True), dtype=np.uint8)
+            marks = base64.b64decode(data["marks"], validate=True)
         except (TypeError, ValueError, binascii.Error) as error:
             raise InvalidInput(f"settled marks must be in base 64, got {data['marks']!r:.60}") from error
-        fours = (packed[:, None] >> np.array([0, 2, 4, 6], dtype=np.uint8)) & 3
-        first, marks = settled.span[0], fours.tobytes().rstrip(b"\0")
-        known = marks.count(ZERO) + marks.count(ONE)
+        if classes == 2:
+            packed = np.frombuffer(marks, dtype=np.uint8)
+            marks = ((packed[:, None] >> np.array([0, 2, 4, 6], dtype=np.uint8)) & 3).tobytes()
+        first, marks = settled.span[0], marks.rstrip(b"\0")
+        found = np.frombuffer(marks, dtype=np.uint8)
+        known = int((found >= ZERO).sum())
         if first + len(marks) > events or len(marks) > MOST_MARKS or known > outcomes:
             raise InvalidInput(
                 f"settled must fit the {outcomes} outcomes of {events} events, got {known} up to event "
                 f"{first + len(marks)}"
             )
-        settled._replace(first, marks)
+        others = _pairs(data.get("others", []), classes)
+        wide = (first + np.flatnonzero(found == OTHER)).tolist()
+        if (found[found != OTHER] >= ZERO + classes).any() or sorted(others) != wide:
+            raise InvalidInput(f"settled labels must be those of {classes} classes, got others")
+        settled._replace(first, marks, others)
         return settled
 
     @classmethod
-    def unknown(cls, events: int, outcomes: int, *, keep: int | None = None) -> SettledEvents:
+    def unknown(cls, events: int, outcomes: int, *, keep: int | None = None, classes: int = 2) -> SettledEvents:
         """Of a stream that has kept no record: all events are settled if there are as many outcomes as events.
 
         If not, each of the last `MOST_MARKS` events may still get an outcome, once; the host counts them.
         """
-        return cls(events if outcomes >= events else max(0, events - MOST_MARKS), keep=keep)
+        first = events if outcomes >= events else max(0, events - MOST_MARKS)
+        return cls(first, keep=keep, classes=classes)
+
+
+def _pairs(data: Any, classes: int) -> dict[int, int]:
+    """Events and the columns of their labels."""
+    if not isinstance(data, list) or not all(isinstance(pair, list) and len(pair) == 2 for pair in data):
+        raise InvalidInput(f"settled others must be pairs of an event and a column, got {data!r:.60}")
+    return {
+        check_whole("settled event", event, 0, 2**53): check_whole("settled column", column, OTHER - ZERO, classes - 1)
+        for event, column in data
+    }
 
 
 # ---- what is known of a stream's receipts --------------------------------------------------------------------------
 
 
+def check_receipt(method: AnyMethod, forecast: AnyForecast) -> None:
+    """Raise `InvalidInput` unless a receipt holds what this method can have issued."""
+    event, numbers = forecast.event, method.receipt_width
+    if isinstance(method, Method):
+        given = forecast.binary if isinstance(forecast, MultiForecast) else forecast
+        if given is None or (given.event, given.seen) != (event, forecast.seen):
+            raise InvalidInput(f"forecast must hold the receipt of AUTO, got none - at event {event}")
+        check_score(given.score)
+        check_interval("forecast probability", given.probability, 0.0, 1.0)
+        if method.cells:  # a cell that was damaged on the way must not reach the row
+            check_whole("forecast cell", given.cell, 0, method.cells - 1)
+        sound = method.receipt_is_sound(given.lanes, given.score, given.seen, given.probability)
+    else:
+        given = forecast
+        if len(given.probabilities) != method.classes or not (given.probabilities > 0.0).all():
+            got = f"{given.probabilities!r:.60}"
+            raise InvalidInput(
+                f"forecast must have {method.classes} positive probabilities, got {got} - at event {event}"
+            )
+        sound = method.receipt_is_sound(given.lanes, given.score, given.seen)
+    if not sound:
+        raise InvalidInput(
+            f"forecast must remember the {numbers} numbers of its mixture as they were issued, "
+            f"got {given.lanes!r:.60} - at event {event}"
+        )
+
+
 class Ledger(LedgerOfStream):
-    """The receipts of one stream of two classes."""
+    """The receipts of one stream: which were issued here, and which events are settled by which label.
 
-    __slots__ = ("_method", "issuer", "known")
+    `labels` are those of the columns; None where outcomes are 0 and 1.
+    """
 
-    def __init__(self, method: Method, issuer: Issuer, settled: SettledEvents, known: int = 0) -> None:
-        self._method = method
+    __slots__ = ("_method", "issuer", "known", "labels")
+
+    def __init__(
+        self,
+        method: AnyMethod,
+        issuer: Issuer,
+        settled: SettledEvents,
+        known: int = 0,
+        labels: Sequence[Any] | None = None,
+    ) -> None:
+        self._method, self.labels = method, labels
         self.issuer = issuer
         self.settled = settled
         self.known = known  # of a bank's member: how many of its forecasts are accounted for here
 
-    def check(self, forecast: Forecast, events: int, outcomes: int) -> Forecast:
-        """The receipt, if it was issued for one of the events and says nothing impossible; raise if not.
+    def check(self, forecast: AnyForecast, events: int, outcomes: int) -> None:
+        """Raise unless a receipt was issued for one of the events and says nothing impossible.
 
         The kernels trust a receipt blindly, so one that has travelled is looked at here. `events` forecasts have been
         made, and `outcomes` of them learnt.
         """
-        _check_issued(self.issuer, forecast, events, outcomes, "by another method, seed or stream")
-        if not self._method.receipt_is_sound(forecast.lanes, forecast.score, forecast.seen, forecast.probability):
-            raise InvalidInput(
-                f"forecast must remember the {self._method.receipt_width} numbers of its mixture as they were issued, "
-                f"got {forecast.lanes!r:.60} - at event {forecast.event}"
+        event = forecast.event
+        if not self.issuer.is_own(forecast.issuer):
+            others = "by another method, seed or stream" if self.labels is None else "with other classes or by another method"
+            raise UnknownForecast(
+                f"forecast must come from this calibrator, got one that was made {others} - at event {event}"
             )
-        check_score(forecast.score)
-        check_interval("forecast probability", forecast.probability, 0.0, 1.0)
-        if self._method.cells:  # a cell that was damaged on the way must not reach the row
-            check_whole("forecast cell", forecast.cell, 0, self._method.cells - 1)
-        return forecast
+        if not self.issuer.issued(event, forecast.issuer):
+            raise UnknownForecast(
+                "forecast must come from this calibrator, got one that a copy of it has made, or that it made itself "
+                f"after the snapshot from which it continues - at event {event}"
+            )
+        if not 0 <= event < events:
+            raise UnknownForecast(
+                f"forecast must be one of the {events} that this calibrator has made, got event {event}"
+            )
+        check_whole("forecast seen", forecast.seen, 0, outcomes)
+        check_receipt(self._method, forecast)
 
     def is_repeat(self, event: int, y: float) -> bool:
-        """Whether the outcome of an event is known already; raise if another one is."""
-        mark = _mark(self.settled, event, "outcome")
-        if mark not in (OPEN, CLOSED) and mark - ZERO != y:
-            raise OutcomeConflict(
-                f"outcome must be the one already learnt, {mark - ZERO}, got {y:.0f} - at event {event}"
+        """Whether the outcome of an event is known already; raise if another one is, or if nobody knows any more."""
+        mark = self.settled.mark(event)
+        what = "outcome" if self.labels is None else "label"
+        if mark == CLOSED and event < self.settled.given_up:
+            raise UnknownForecast(
+                f"forecast must be young enough to know whether its {what} was learnt, got one from before event "
+                f"{self.settled.given_up} - at event {event}"
             )
+        if mark not in (OPEN, CLOSED) and (known := self.settled.column(event)) != y:
+            learnt, got = self._shown(known), self._shown(int(y))
+            raise OutcomeConflict(f"{what} must be the one already learnt, {learnt}, got {got} - at event {event}")
         return mark != OPEN
+
+    def _shown(self, column: int) -> str:
+        return str(column) if self.labels is None else repr(self.labels[column])
 
     def catch_up(self, events: int) -> None:
         """Close the events up to here that are not accounted for: a batch made them, and gave no receipts."""
         if events > self.known:
-            self.settled = self.settled.after(self.known, np.full(events - self.known, CLOSED, dtype=np.uint8))
+            self.settled = self.settled.closed_until(self.known, events)
             self.known = events
 
     def is_open(self, events: int) -> bool:
@@ -330,179 +427,21 @@ class Ledger(LedgerOfStream):
     def copy(self, events: int) -> Ledger:
         """For a copy of the stream, which begins a new generation after so many events."""
         self.catch_up(events)
-        settled = self.settled.after(events, np.empty(0, dtype=np.uint8))
-        return Ledger(self._method, self.issuer.copy(events), settled, events)
+        settled = self.settled.closed_until(events, events)
+        return Ledger(self._method, self.issuer.copy(events), settled, events, self.labels)
 
     # ---- as data --------------------------------------------------------------------------------------------------
 
     def dump(self, events: int) -> dict[str, Any]:
         """For a snapshot of a stream that has made so many forecasts."""
         settled = self.settled.dump()
-        return {"settled": settled, "lives": self.issuer.dump(events, settled["first"])}
+        return {"settled": settled, "generations": self.issuer.dump(events, settled["first"])}
 
-    @classmethod
-    def load(
-        cls, method: Method, name: str, data: dict[str, Any], events: int, outcomes: int, *, keep: int | None = None
-    ) -> Ledger:
-        """The inverse of `dump`, in a new generation."""
-        issuer = Issuer.load(name, data["lives"], events)
-        return cls(method, issuer, SettledEvents.load(data["settled"], events, outcomes, keep=keep), events)
-
-
-def _check_issued(
-    issuer: Issuer, forecast: Forecast | MultiForecast, events: int, outcomes: int, otherwise: str
-) -> None:
-    """Raise unless a receipt was issued for one of the events; `otherwise` is how those of other streams are made."""
-    event = forecast.event
-    if not issuer.is_own(forecast.issuer):
-        raise UnknownForecast(
-            f"forecast must come from this calibrator, got one that was made {otherwise} - at event {event}"
-        )
-    if not issuer.issued(event, forecast.issuer):
-        raise UnknownForecast(
-            "forecast must come from this calibrator, got one that a copy of it has made, or that it made itself "
-            f"after the snapshot from which it continues - at event {event}"
-        )
-    if not 0 <= event < events:
-        raise UnknownForecast(f"forecast must be one of the {events} that this calibrator has made, got event {event}")
-    check_whole("forecast seen", forecast.seen, 0, outcomes)
-
-
-def _mark(settled: SettledEvents, event: int, what: str) -> int:
-    """What is known of an event; raise if it is so old that nobody knows."""
-    mark = settled.mark(event)
-    if mark == CLOSED and event < settled.given_up:
-        raise UnknownForecast(
-            f"forecast must be young enough to know whether its {what} was learnt, got one from before event "
-            f"{settled.given_up} - at event {event}"
-        )
-    return mark
-
-
-PENDING = -1  # no label yet
-
-
-class LabelLedger:
-    """The receipts of one stream of many classes.
-
-    `SettledEvents` remembers which events have a label, for a bounded past (see there). Beside each of its marks stands
-    the column of the label, so that a repeat is told from a contradiction.
-    """
-
-    def __init__(self, issuer: Issuer, labels: Sequence[Any], events: int = 0, *, keep: int | None = None) -> None:
-        self.issuer = issuer
-        self.known = events  # events that are accounted for; those that a batch of a bank made have no receipts
-        self.settled = SettledEvents(events, keep=keep)
-        self._labels = labels  # of the classes, by column
-        self._first, self._columns = events, array("i")  # the columns of the labels from this event on
-
-    def check(self, forecast: MultiForecast, events: int, outcomes: int, *, expert: bool) -> None:
-        """Raise unless the receipt was issued for one of the events and says nothing impossible."""
-        _check_issued(self.issuer, forecast, events, outcomes, "with other classes or by another method")
-        event, K = forecast.event, len(self._labels)
-        if len(forecast.probabilities) != K or not (forecast.probabilities > 0.0).all():
-            got = f"{forecast.probabilities!r:.60}"
-            raise InvalidInput(f"forecast must have {K} positive probabilities, got {got} - at event {event}")
-        if expert and (forecast.expert is None or not (forecast.expert > 0.0).all()):
-            raise InvalidInput(f"forecast must hold what its expert said, got none - at event {event}")
-
-    def is_repeat(self, event: int, column: int) -> bool:
-        """Whether the label of an event is known already; raise if another one is."""
-        mark = _mark(self.settled, event, "label")
-        if mark not in (OPEN, CLOSED) and (known := self._columns[event - self._first]) != column:
-            raise OutcomeConflict(
-                f"label must be the one already learnt, {self._labels[known]!r}, got {self._labels[column]!r} - "
-                f"at event {event}"
-            )
-        return mark != OPEN
-
-    def settle(self, event: int, column: int) -> None:
-        """An open event has learnt this label."""
-        self.settled.settle(event, 1)
-        self._extend(event + 1)
-        self._columns[event - self._first] = column
-        self._trim()
-
-    def reopen(self, event: int) -> None:
-        """Take `settle` back, whether or not it came to pass; the event was open before."""
-        self.settled.reopen(event)
-        if 0 <= event - self._first < len(self._columns):
-            self._columns[event - self._first] = PENDING
-
-    def after(self, first: int, columns: Ints) -> LabelLedger:
-        """A copy in which new events from `first` on have learnt these labels; `PENDING` where none came."""
-        made = LabelLedger(self.issuer, self._labels)
-        made.settled = self.settled.after(first, np.where(columns == PENDING, OPEN, ONE).astype(np.uint8))
-        made._first, made._columns = self._first, array("i", self._columns)
-        made._extend(first)
-        made._columns.frombytes(columns.astype(np.int32).tobytes())
-        made._trim()
-        return made
-
-    def catch_up(self, events: int) -> None:
-        """Close the events up to here that are not accounted for: a batch made them, and gave no receipts."""
-        if events > self.known:
-            self.settled = self.settled.after(self.known, np.full(events - self.known, CLOSED, dtype=np.uint8))
-            self._extend(events)
-            self._trim()
-            self.known = events
-
-    def is_open(self) -> bool:
-        """Whether a receipt waits for its label."""
-        return self.settled.is_open_before(self.known)
-
-    def copy(self, events: int) -> LabelLedger:
-        """For a copy of the stream, which begins a new generation after so many events."""
-        self.catch_up(events)
-        made = LabelLedger(self.issuer.copy(events), self._labels, events)
-        made.settled = self.settled.after(events, np.empty(0, dtype=np.uint8))
-        made._first, made._columns = self._first, array("i", self._columns)
-        made._trim()
-        return made
-
-    def _extend(self, end: int) -> None:
-        self._columns.extend([PENDING] * (end - self._first - len(self._columns)))
-
-    def _trim(self) -> None:
-        first = self.settled.span[0]
-        if first > self._first:  # one line, without a call: an interrupt comes before all of it or after all of it
-            self._first, self._columns = first, self._columns[first - self._first :]
-
-    # ---- as data --------------------------------------------------------------------------------------------------
-
-    def dump(self, events: int) -> dict[str, Any]:
-        """For a snapshot of a stream that has made so many forecasts."""
-        settled = self.settled.dump()
-        first, marks = self.settled.span
-        size = first + len(marks.rstrip(b"\0")) - settled["first"]
-        kept = np.array(self._columns[settled["first"] - self._first :][: max(0, size)], dtype="<i4")
-        settled["labels"] = base64.b64encode(kept.tobytes()).decode()
-        return {"settled": settled, "lives": self.issuer.dump(events, settled["first"])}
-
-    @classmethod
-    def load(
-        cls,
-        name: str,
-        labels: Sequence[Any],
-        data: dict[str, Any],
-        events: int,
-        outcomes: int,
-        *,
-        keep: int | None = None,
-    ) -> LabelLedger:
-        """The inverse of `dump`, in a new generation."""
-        ledger = cls(Issuer.load(name, data["lives"], events), labels, events, keep=keep)
-        if not isinstance(data["settled"], dict) or "labels" not in data["settled"]:
-            raise InvalidInput(f"settled must be an object with labels, got {data['settled']!r:.60}")
-        settled = dict(data["settled"])
-        try:
-            columns = np.frombuffer(base64.b64decode(settled.pop("labels"), validate=True), dtype="<i4")
-        except (TypeError, ValueError, binascii.Error) as error:
-            raise InvalidInput(f"settled labels must be in base 64, got {data['settled']!r:.60}") from error
-        ledger.settled = SettledEvents.load(settled, events, outcomes, keep=keep)
-        first, marks = ledger.settled.span
-        known = np.frombuffer(marks.rstrip(b"\0"), dtype=np.uint8) == ONE
-        if len(known) != len(columns) or not ((columns >= 0) == known).all() or (columns >= len(labels)).any():
-            raise InvalidInput(f"settled labels must be those of the {int(known.sum())} settled events, got others")
-        ledger._first, ledger._columns = first, array("i", columns.tolist())
-        return ledger
+    def load(self, data: dict[str, Any], events: int, outcomes: int) -> Ledger:
+        """What `dump` gave of a stream of the same method and name, in a new generation."""
+        if not isinstance(data, dict) or not {"settled", "generations"} <= set(data):
+            raise InvalidInput(f"record must be an object with settled and generations, got {data!r:.60}")
+        issuer = Issuer.load(self.issuer.name, data["generations"], events)
+        like = {"keep": self.settled.keep, "classes": self.settled.classes}
+        settled = SettledEvents.load(data["settled"], events, outcomes, **like)
+        return Ledger(self._method, issuer, settled, events, self.labels)

@@ -71,6 +71,8 @@ from .keys import EVERY, MOST_KEYS, Index, IntColumn, IntIndex, Key, KeyColumn, 
 from .pool import Pool, learn, start_row
 
 Matrix = npt.NDArray[np.float64]
+AnyMethod = Any  # a `Method` or, of many classes, a `VectorMethod`
+CLASSES_FOLLOW = 255  # in place of the number of candidates: a receipt of many classes
 Flags = npt.NDArray[np.bool_]
 Columns = dict[str, npt.NDArray[Any]]
 ReceiptArray = npt.NDArray[np.void]  # of `receipt_type`, or as bytes of that width
@@ -84,7 +86,7 @@ _MOST_COUNT = 2.0**53  # counts above are no longer exact
 class RowStore:
     """A matrix with a row for each key: the state of a stream, and behind it its stats."""
 
-    def __init__(self, method: Method, monitored: Settings | None = None) -> None:
+    def __init__(self, method: AnyMethod, monitored: Settings | None = None) -> None:
         self.method = method
         self.monitors = None if monitored is None else Monitors(monitored)  # a second matrix, with a row for each slot
         self.fresh = method.initial_row()
@@ -299,21 +301,25 @@ class Fold(NamedTuple):
     receipts: ReceiptArray  # for each forecast, in order: its receipt; ``.tolist()`` gives bytes
 
 
-def receipt_type(method: Method) -> np.dtype[np.void]:
-    """The layout of a receipt, as `Forecast.to_bytes` documents it; `issuer` is the name as a number."""
-    return _receipt_type(method.receipt_width)
+def receipt_type(method: AnyMethod) -> np.dtype[np.void]:
+    """The layout of a receipt, as `Forecast.to_bytes` documents it; `issuer` is the name as a number.
+
+    Of K classes it is that of `MultiForecast.to_bytes`.
+    """
+    return _receipt_type(method.receipt_width, method.spec.classes)
 
 
 @cache
-def _receipt_type(width: int) -> np.dtype[np.void]:
+def _receipt_type(width: int, K: int) -> np.dtype[np.void]:
     head: list[Any] = [("version", "u1"), ("candidates", "u1"), ("numbers", "<u2"), ("generation", "<u4")]
     counts = [(name, "<i8") for name in ("bin", "cell", "event", "seen")]
     numbers = [(name, "<f8") for name in ("probability", "score", "expert")]
-    lanes = [("hedge", "<f8", (4,)), ("lanes", "<f8", (width,))]
+    classes: list[Any] = [("probabilities", "<f8", (K,)), ("scores", "<f8", (K,))] if K else []
+    lanes = [("hedge", "<f8", (4,)), *classes, ("lanes", "<f8", (width,))]
     return np.dtype([*head, *counts, ("issuer", ">u8"), *numbers, *lanes])
 
 
-def read_receipts(method: Method, receipts: Any, count: int) -> ReceiptArray:
+def read_receipts(method: AnyMethod, receipts: Any, count: int) -> ReceiptArray:
     """Receipts as records: from a list of bytes, or from an array of them."""
     kind = receipt_type(method)
     if isinstance(receipts, np.ndarray):
@@ -333,13 +339,19 @@ def read_receipts(method: Method, receipts: Any, count: int) -> ReceiptArray:
     return found
 
 
-def check_receipts(method: Method, states: Matrix, given: ReceiptArray, rows: Ints, same: Flags) -> None:
+def check_receipts(method: AnyMethod, states: Matrix, given: ReceiptArray, rows: Ints, same: Flags) -> None:
     """Raise unless each receipt can be one of its stream, whose row is given; `same` tells whether they agree."""
     events, learnt = states[:, method.width + EVENTS], states[:, N]
-    version = (given["version"] == FORMAT) & (given["numbers"] == method.receipt_width)
+    width = method.receipt_width + 2 * method.spec.classes
+    version = (given["version"] == FORMAT) & (given["numbers"] == width % 65536)
     issued = (given["event"] >= 0) & (given["event"] < events)
-    cells = (given["cell"] >= 0) & ((given["cell"] < method.cells) | (method.cells == 0))
-    sound = (given["seen"] >= 0) & (given["seen"] <= learnt) & cells & _is_sound(method, given)
+    seen: Flags = (given["seen"] >= 0) & (given["seen"] <= learnt)
+    if method.spec.classes:
+        version &= (given["candidates"] == CLASSES_FOLLOW) & (given["cell"] == method.spec.classes)
+        sound = seen & method.receipts_are_sound(given["lanes"], given["scores"], given["seen"], given["probabilities"])
+    else:
+        cells = (given["cell"] >= 0) & ((given["cell"] < method.cells) | (method.cells == 0))
+        sound = seen & cells & _is_sound(method, given)
     checks: list[tuple[Flags, type[Exception], str]] = [
         (version, InvalidInput, f"receipt must be of version {FORMAT} with {method.receipt_width} lanes, got another"),
         (same, UnknownForecast, "receipt must be of this bank and this key, got another's"),
@@ -351,7 +363,7 @@ def check_receipts(method: Method, states: Matrix, given: ReceiptArray, rows: In
             raise error(f"{sentence} - at row {int(rows[int((~good).argmax())])}")
 
 
-def _is_sound(method: Method, given: ReceiptArray) -> Flags:
+def _is_sound(method: AnyMethod, given: ReceiptArray) -> Flags:
     """As `Method.receipt_is_sound`, of many: numbers in their range, which agree where they are there twice."""
     score, forecast, lanes = given["score"], given["probability"], given["lanes"]
     good: Flags = (score >= 0.0) & (score <= 1.0) & (forecast >= 0.0) & (forecast <= 1.0)
@@ -433,23 +445,26 @@ def fold_rows(spec: Spec, rows: Vector, stride: int, clock: float, work: FoldWor
 class FoldColumns:
     """The columns of a call: what is asked, what is brought, and room for what comes of it."""
 
-    def __init__(self, method: Method, slots: Slots, scores: Vector, outcomes: Vector, own: Ints) -> None:
-        n, self._method = len(slots), method
+    def __init__(self, method: AnyMethod, slots: Slots, scores: Vector, outcomes: Vector, own: Ints) -> None:
+        n, self._method, self._numbers = len(slots), method, method.numbers
+        shape = n if method.numbers == 1 else (n, method.numbers)
         self.slots, self.outcomes, self.own = slots, outcomes, own
         self.asked = np.isnan(outcomes)
         self.brought = np.flatnonzero(~self.asked & (own < 0))
         self.sources = np.where(own >= 0, own, np.arange(n))
         self.keys: list[Key] = []
         self.issuers, self.generations = np.zeros(n, dtype=np.uint64), np.zeros(n, dtype=np.uint32)
-        self.scores, self.forecasts, self.experts = scores.copy(), np.full(n, np.nan), np.zeros(n)
+        self.scores, self.forecasts, self.experts = scores.reshape(shape).copy(), np.full(shape, np.nan), np.zeros(n)
         self.bins, self.cells, self.events, self.seen = np.zeros((4, n), dtype=np.int64)
         self.hedges, self.lanes = np.zeros((n, 4)), np.zeros((n, method.receipt_width))
 
     def bring(self, given: ReceiptArray) -> None:
         """The receipts of outcomes whose forecasts were made in earlier calls."""
-        rows = self.brought
-        self.scores[rows], self.forecasts[rows], self.cells[rows] = given["score"], given["probability"], given["cell"]
-        self.lanes[rows], self.events[rows] = given["lanes"], given["event"]
+        rows, many = self.brought, self._numbers > 1
+        self.scores[rows], self.forecasts[rows] = (
+            given["scores" if many else "score"], given["probabilities" if many else "probability"],
+        )  # fmt: skip
+        self.cells[rows], self.lanes[rows], self.events[rows] = given["cell"], given["lanes"], given["event"]
 
     def run(self, rows: Vector, clock: int, draws: Vector, pool: Vector | None, fresh: Vector, opened: int) -> None:
         """All operations, on rows one behind the other; `draws` are those of the forecasts, if they need any."""
@@ -457,11 +472,11 @@ class FoldColumns:
         u = np.zeros(n)
         if len(draws):
             u[self.asked] = draws
-        asked = self.slots, self.scores, self.outcomes, u, self.sources, self.forecasts, self.experts
-        work = FoldWork(
-            *asked, self.bins, self.cells, self.events, self.seen, self.hedges.reshape(-1), self.lanes.reshape(-1)
-        )
-        start = Pool(pool is not None, np.empty(0) if pool is None else pool, fresh, opened)
+        scores, forecasts, scratch = self.scores.reshape(-1), self.forecasts.reshape(-1), method.scratch()
+        asked = self.slots, scores, self.outcomes, u, self.sources, forecasts, self.experts
+        room = self.bins, self.cells, self.events, self.seen, self.hedges.reshape(-1), self.lanes.reshape(-1)
+        work = FoldWork(*asked, *room, scratch)
+        start = Pool(pool is not None, np.empty(0) if pool is None else pool, fresh, opened, scratch)
         stopped = fold_rows(method.spec, rows, method.width + STATS, float(clock), work, start)
         if stopped >= 0:
             raise OutcomeConflict(
@@ -473,23 +488,32 @@ class FoldColumns:
         """The same, as the monitors see it."""
         if monitors is None:
             return
-        columns = zip(*(c.tolist() for c in (self.slots, self.asked, self.sources, self.outcomes)), strict=True)
-        for slot, asked, j, y in columns:
+        j = self.sources
+        watched = watched_columns(self._numbers, self.scores[j].reshape(-1), self.forecasts[j].reshape(-1), self.outcomes)
+        columns = self.slots, self.asked, self.events[j], *watched
+        for slot, asked, number, s, p, y in zip(*(column.tolist() for column in columns), strict=True):
             if asked:
                 monitors.announce(slot)
             else:
-                event = self.forecasts[j].item(), y, self.scores[j].item()
-                monitors.update(slot, int(self.events[j]), event)
+                monitors.update(slot, number, (p, y, s))
 
     def made(self) -> ReceiptArray:
         """The receipts of the forecasts."""
         asked, method = self.asked, self._method
         made = np.zeros(int(asked.sum()), dtype=receipt_type(method))
-        made["version"], made["numbers"], made["generation"] = FORMAT, method.receipt_width, self.generations[asked]
-        made["candidates"] = 2 * (self.hedges[asked, 3] + self.hedges[asked, 1] > 0.0)
-        made["bin"], made["cell"], made["event"] = self.bins[asked], self.cells[asked], self.events[asked]
-        made["seen"], made["issuer"], made["probability"] = self.seen[asked], self.issuers[asked], self.forecasts[asked]
-        made["score"], made["expert"], made["hedge"] = self.scores[asked], self.experts[asked], self.hedges[asked]
+        made["version"], made["generation"] = FORMAT, self.generations[asked]
+        made["event"], made["seen"], made["issuer"] = self.events[asked], self.seen[asked], self.issuers[asked]
+        forecasts, scores, K = self.forecasts[asked], self.scores[asked], method.spec.classes
+        made["numbers"] = (method.receipt_width + 2 * K) % 65536
+        if K:
+            named, rows = forecasts.argmax(axis=1), np.arange(len(made))
+            made["candidates"], made["bin"], made["cell"] = CLASSES_FOLLOW, named, K
+            made["probability"], made["score"] = forecasts[rows, named], scores[rows, named]
+            made["probabilities"], made["scores"] = forecasts, scores
+        else:
+            made["candidates"] = 2 * (self.hedges[asked, 3] + self.hedges[asked, 1] > 0.0)
+            made["bin"], made["cell"], made["hedge"] = self.bins[asked], self.cells[asked], self.hedges[asked]
+            made["probability"], made["score"], made["expert"] = forecasts, scores, self.experts[asked]
         made["lanes"] = self.lanes[asked]
         return made
 
@@ -501,7 +525,7 @@ class FoldColumns:
         return found
 
 
-def new_rows(method: Method, count: int) -> Matrix:
+def new_rows(method: AnyMethod, count: int) -> Matrix:
     """Rows of streams that have seen nothing: state, and stats behind it."""
     rows = np.zeros((count, method.width + STATS))
     rows[:, : method.width] = method.initial_row()
@@ -509,7 +533,7 @@ def new_rows(method: Method, count: int) -> Matrix:
 
 
 def fold_on_rows(
-    method: Method,
+    method: AnyMethod,
     rows: Matrix,
     slots: Slots,
     scores: Vector,
@@ -542,7 +566,7 @@ def fold_on_rows(
 # `check_row` is asked only about the rows that look odd.
 
 
-def check_rows(method: Method, matrix: Matrix, clock: float) -> None:
+def check_rows(method: AnyMethod, matrix: Matrix, clock: float) -> None:
     """Raise `InvalidInput`, which names the first bad row, unless all rows are such as this method can have."""
     for first in range(0, len(matrix), _CHECKED_AT_ONCE):
         part = matrix[first : first + _CHECKED_AT_ONCE]
@@ -556,7 +580,7 @@ def check_rows(method: Method, matrix: Matrix, clock: float) -> None:
                 raise InvalidInput(f"{error} - at row {first + int(row)}") from None
 
 
-def _stats_checks(method: Method, part: Matrix, clock: float) -> list[tuple[str, Flags]]:
+def _stats_checks(method: AnyMethod, part: Matrix, clock: float) -> list[tuple[str, Flags]]:
     stats = part[:, method.width :]
     events, last = stats[:, EVENTS], stats[:, LAST]
     with np.errstate(invalid="ignore"):
@@ -571,7 +595,7 @@ def _stats_checks(method: Method, part: Matrix, clock: float) -> list[tuple[str,
         ]
 
 
-def _odd(method: Method, rows: Matrix) -> Flags:
+def _odd(method: AnyMethod, rows: Matrix) -> Flags:
     """Rows that `Method.check_row` may refuse; rows that it would accept may be among them.
 
     A part that is not known here makes all rows odd: slow, and still right.
