@@ -884,7 +884,9 @@ cdef class VectorStream(Stream):
         forecast.probabilities, forecast.score = numpy.empty(self.K), score
         probabilities = F64_of(forecast.probabilities, "probabilities")
         self.latest = -1
-        k_core_vector_predict(self.spec, self.row, F64_of(score, "score"), self.remembered, self.work, probabilities)
+        k_core_vector_predict(
+            self.spec.vector, self.K, self.row, F64_of(score, "score"), self.remembered, self.work, probabilities
+        )
         forecast.label = self.labels[<Index>forecast.probabilities.argmax()]
         forecast.lanes = numpy.array(self.kept[: self.spec.receipt])
         forecast.probabilities.flags.writeable = forecast.score.flags.writeable = forecast.lanes.flags.writeable = False
@@ -903,7 +905,9 @@ cdef class VectorStream(Stream):
             out.data[0] = 1.0 - out.data[1]
         else:
             self.latest = -1
-            k_core_vector_predict(self.spec, self.row, F64_of(score, "score"), self.remembered, self.work, out)
+            k_core_vector_predict(
+                self.spec.vector, self.K, self.row, F64_of(score, "score"), self.remembered, self.work, out
+            )
         return probabilities
 
     # ---- its label --------------------------------------------------------------------------------------------------
@@ -956,10 +960,13 @@ cdef class VectorStream(Stream):
             return
         issued = F64_of(forecast.probabilities, "probabilities").data[column]
         if self.is_new(forecast):  # the scratch is still about it
-            k_core_vector_settle(self.spec, self.row, <double>self._events, column, self.remembered, self.work, issued)
+            k_core_vector_settle(
+                self.spec.vector, self.K, self.row, <double>self._events, column, self.remembered, self.work, issued
+            )
         else:
             k_core_vector_update(
-                self.spec, self.row, <double>self._events, column, F64_of(forecast.lanes, "lanes"), self.work, issued
+                self.spec.vector, self.K, self.row, <double>self._events, column, F64_of(forecast.lanes, "lanes"),
+                self.work, issued,
             )
         self.latest = -1
 

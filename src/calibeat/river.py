@@ -16,12 +16,11 @@ from collections import OrderedDict
 from collections.abc import Iterator
 from typing import Any, ClassVar
 
-from ._compiled import Forecast
+from ._compiled import Forecast, MultiForecast
 from ._util.check import check_score, check_whole, shown
 from ._util.extras import missing
 from .core.calibeating import bin_of
 from .core.method import Method
-from ._compiled import MultiForecast
 from .hosts.calibrator import Calibrator
 from .hosts.multi import METHODS, MultiCalibrator
 from .metrics import of_bins

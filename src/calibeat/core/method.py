@@ -26,7 +26,6 @@ from .receipt import FORECAST, GUARD_RECEIPT_WIDTH, HORIZON_LANE, RECEIPT_WIDTH,
 from .refit import FTL, Fixed, Histogram
 from .spline import Spline
 
-
 NO_WORK: Vector = np.empty(0)
 
 
@@ -93,6 +92,8 @@ class Method:
     def dimension(self) -> int:
         """d, the number of parameters; 0 where there is no theta."""
         return 0 if self.features is None else self.features.dimension
+
+    numbers: ClassVar[int] = 1  # a score is one number
 
     @cached_property
     def needs_history(self) -> bool:

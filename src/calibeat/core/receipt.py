@@ -6,7 +6,12 @@ write it; methods without `Lanes`, `Spline` and `Guard` leave it empty.
 
 from __future__ import annotations
 
-from calibeat._compiled import RECEIPT_FORMAT
+from typing import Any
+
+import numpy as np
+
+from calibeat._compiled import RECEIPT_FORMAT, Forecast
+from calibeat._util.types import Vector
 
 SEEN = 0  # outcomes learnt when the forecast was made
 SCORE = 1  # as it came
@@ -25,3 +30,31 @@ GUARD_RECEIPT_WIDTH = 2
 MOST_RECEIPT = RECEIPT_WIDTH + GUARD_RECEIPT_WIDTH
 
 FORMAT = RECEIPT_FORMAT  # the version of receipts, as JSON and as bytes
+
+
+# ---- what monitors read ------------------------------------------------------------------------------------------
+
+
+def watched_columns(K: int, scores: Vector, forecasts: Vector, outcomes: Vector) -> tuple[Vector, Vector, Vector]:
+    """What monitors read of a batch: scores, forecasts and outcomes; of many classes those of the class named.
+
+    That is the class with the largest probability: its score, its probability, and whether it came.
+    """
+    if K == 1:
+        return scores, forecasts, outcomes
+    matrix = forecasts.reshape(-1, K)
+    named, rows = matrix.argmax(axis=1), np.arange(len(matrix))
+    return scores.reshape(-1, K)[rows, named], matrix[rows, named], np.where(np.isnan(outcomes), np.nan, named == outcomes)
+
+
+def receipt_of(forecast: Any) -> Any:
+    """What the host knows of a forecast: of two classes the receipt of AUTO, which serves them."""
+    return getattr(forecast, "binary", None) or forecast
+
+
+def watched_event(forecast: Any, y: float) -> tuple[float, float, float]:
+    """What monitors read of one event: its forecast, its outcome and its score; see `watched_columns`."""
+    if isinstance(forecast, Forecast):
+        return forecast.probability, y, forecast.score
+    named = forecast.column
+    return forecast.confidence, float(y == named), float(forecast.score[named])

@@ -41,10 +41,11 @@ from calibeat.core import loops
 from calibeat.core.layout import N
 from calibeat.core.method import AUTO, Method, method_named, name_of
 from calibeat.core.randomness import numbered, stream_key, uniforms_at
+from calibeat.core.receipt import receipt_of, watched_columns, watched_event
 from calibeat.core.stats import EVENTS, LAST, add_class_losses, add_losses
 from calibeat.core.subset import entry
 from calibeat.errors import CalibeatError, InvalidInput, OutcomeConflict, UnknownForecast, UnknownKey
-from calibeat.hosts.calibrator import Calibrator, receipt_of, watched_columns, watched_event
+from calibeat.hosts.calibrator import Calibrator
 from calibeat.hosts.ledger import DIGITS, OPEN, OTHER, ZERO, AnyMethod, Issuer, Ledger, SettledEvents, new_generation
 from calibeat.late import due_of
 from calibeat.monitor.bets import ALARMS, FORECASTS, PAGES, Settings
@@ -215,6 +216,8 @@ class Bank:
 
     @classmethod
     def _of_header(cls, header: dict[str, Any], threads: int, monitor: Monitor | None) -> Bank:
+        if "multi" in header:
+            raise InvalidInput("a bank of many classes, which MultiBank.load reads")
         try:
             method = Method.from_dict(header["method"])
         except InvalidInput as error:

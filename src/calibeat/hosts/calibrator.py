@@ -22,7 +22,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 import numpy.typing as npt
 
-from calibeat._compiled import Forecast, Stream
+from calibeat._compiled import Stream
 from calibeat._util import processes
 from calibeat._util.check import (
     check_interval,
@@ -44,7 +44,7 @@ from calibeat.core.kernel import Past
 from calibeat.core.layout import N
 from calibeat.core.method import AUTO, Method, method_named, name_of, on_the_ball, params_of
 from calibeat.core.randomness import stream_key, uniforms
-from calibeat.core.receipt import LANE
+from calibeat.core.receipt import LANE, receipt_of, watched_columns, watched_event
 from calibeat.core.refit import FTL, Fixed
 from calibeat.errors import InvalidInput, OutcomeConflict, SnapshotMismatch
 from calibeat.export import Export, frozen_map
@@ -581,12 +581,22 @@ class Calibrator(Stream):
 
     @classmethod
     def _like(cls, state: dict[str, Any]) -> Self:
+        return cls(cls._method_in(state), state["seed"], state["stream"])
+
+    @classmethod
+    def _method_in(cls, state: dict[str, Any]) -> Any:
         try:
-            method = Method.from_dict(state["method"])
+            return Method.from_dict(state["method"])
         except InvalidInput as error:
             raise SnapshotMismatch(f"snapshot must hold a method that this version knows: {error}") from error
-        check_width(state["row"], method.width)
-        return cls(method, state["seed"], state["stream"])
+
+    @classmethod
+    def _check_width(cls, state: dict[str, Any]) -> None:
+        """Raise unless the row of a snapshot is as wide as its method needs."""
+        row, width = state["row"], cls._method_in(state).width
+        if not isinstance(row, list) or len(row) != width:
+            got = len(row) if isinstance(row, list) else type(row).__name__
+            raise SnapshotMismatch(f"snapshot must have a row of width {width} for its method, got {got}")
 
     @classmethod
     def from_json(cls, text: str | bytes) -> Self:
@@ -596,10 +606,9 @@ class Calibrator(Stream):
         ------
         SnapshotMismatch : the text is damaged, or is no snapshot of a calibrator; the message says what is wrong.
         """
-        made: list[Self] = []
         try:
-            state = unseal(cls._KIND, FORMAT, cls._STATE, text, check=lambda state: made.append(cls._like(state)))
-            calibrator, method = made[0], made[0]._method
+            state = unseal(cls._KIND, FORMAT, cls._STATE, text, check=cls._check_width)
+            calibrator, method = cls._like(state), cls._method_in(state)
             events = check_whole("events", state["events"], 0, 2**53)
             row = [check_number(f"row[{i}]", number) for i, number in enumerate(state["row"])]
             method.check_row(row, events)
@@ -607,6 +616,8 @@ class Calibrator(Stream):
             calibrator._events, outcomes = events, calibrator.outcomes
             if calibrator._history is not None:
                 calibrator._history.restore(outcomes, state["history"])
+            elif state["history"] != {}:
+                raise InvalidInput(f"history must hold nothing for this method, got {state['history']!r:.60}")
             calibrator._receipts = calibrator._receipts.load(state, events, outcomes)
             calibrator._signature = ""  # a new generation, which gets its own with its first forecast
             calibrator._set_watch(Watch.load(method, state["monitors"], events))
@@ -781,35 +792,3 @@ class Calibrator(Stream):
             self._receipts.issuer.begin_generation(self._events)
             self._begin_generation("", self._key)
             self._is_forked = False
-
-
-def check_width(row: Any, width: int) -> None:
-    """Raise unless the row of a snapshot is as wide as its method needs."""
-    if not isinstance(row, list) or len(row) != width:
-        got = len(row) if isinstance(row, list) else type(row).__name__
-        raise SnapshotMismatch(f"snapshot must have a row of width {width} for its method, got {got}")
-
-
-def watched_columns(K: int, scores: Vector, forecasts: Vector, outcomes: Vector) -> tuple[Vector, Vector, Vector]:
-    """What monitors read of a batch: scores, forecasts and outcomes; of many classes those of the class named.
-
-    That is the class with the largest probability: its score, its probability, and whether it came.
-    """
-    if K == 1:
-        return scores, forecasts, outcomes
-    matrix = forecasts.reshape(-1, K)
-    named, rows = matrix.argmax(axis=1), np.arange(len(matrix))
-    return scores.reshape(-1, K)[rows, named], matrix[rows, named], np.where(np.isnan(outcomes), np.nan, named == outcomes)
-
-
-def receipt_of(forecast: Any) -> Any:
-    """What the host knows of a forecast: of two classes the receipt of AUTO, which serves them."""
-    return getattr(forecast, "binary", None) or forecast
-
-
-def watched_event(forecast: Any, y: float) -> tuple[float, float, float]:
-    """What monitors read of one event: its forecast, its outcome and its score; see `watched_columns`."""
-    if isinstance(forecast, Forecast):
-        return forecast.probability, y, forecast.score
-    named = forecast.column
-    return forecast.confidence, float(y == named), float(forecast.score[named])

@@ -16,9 +16,9 @@ from typing import Any, ClassVar, Self
 import numpy as np
 import numpy.typing as npt
 
-from calibeat._compiled import MultiForecast, VectorStream
+from calibeat._compiled import VectorStream
 from calibeat._util import processes
-from calibeat._util.check import check_choice, shown
+from calibeat._util.check import check_choice, check_whole, shown
 from calibeat._util.columns import like_matrix, to_array, to_matrix
 from calibeat._util.types import Ints, Vector
 from calibeat._util.words import did_you_mean
@@ -30,7 +30,7 @@ from calibeat.export import MultiExport
 from calibeat.monitor.monitor import Monitor
 
 from .bank import Bank, Member
-from .calibrator import Calibrator, Watch, Watched, check_width
+from .calibrator import Calibrator, Watch, Watched
 from .keys import Key
 from .rows import Flags
 
@@ -320,9 +320,11 @@ class MultiCalibrator(VectorStream, Calibrator):
 
     @classmethod
     def _like(cls, state: dict[str, Any]) -> Self:
-        calibrator = cls(state["classes"], state["method"], state["logits"])
-        check_width(state["row"], calibrator._method.width)
-        return calibrator
+        return cls(state["classes"], state["method"], state["logits"])
+
+    @classmethod
+    def _method_in(cls, state: dict[str, Any]) -> Any:
+        return Door(state["classes"], state["method"], state["logits"]).method
 
     @property
     def classes(self) -> tuple[Label, ...]:
@@ -474,6 +476,8 @@ class MultiBank(Bank):
 
     @classmethod
     def _of_header(cls, header: dict[str, Any], threads: int, monitor: Monitor | None) -> MultiBank:
+        if "multi" not in header:
+            raise InvalidInput("a bank of two classes, which Bank.load reads")
         return cls(**header["multi"], prior=header["prior"], threads=threads, monitor=monitor)
 
     @property
