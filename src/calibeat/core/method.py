@@ -8,7 +8,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -88,6 +88,8 @@ class Method:
     def dimension(self) -> int:
         """d, the number of parameters; 0 where there is no theta."""
         return 0 if self.features is None else self.features.dimension
+
+    numbers: ClassVar[int] = 1  # a score is one number
 
     @cached_property
     def needs_history(self) -> bool:

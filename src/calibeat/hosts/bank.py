@@ -406,7 +406,7 @@ class Bank:
                 for part in loops.pieces(len(probabilities)):
                     rows = loops.Streams(store.flat, store.stride, slots[part], 0, len(store), 0, 0.0)
                     batch = probabilities[part], draws[part], forecasts[part]
-                    loops.predict_many(self._method.spec, rows, fresh, *batch)
+                    loops.predict_many(self._method.spec, rows, fresh, *batch, loops.NO_LANE)
 
             if self._writable:
                 play()
@@ -967,7 +967,7 @@ class Bank:
         if not self._prior:
             return self._pool
         pool = self._pool.copy()
-        learn(self._method.spec, pool, score, y)
+        learn(self._method.spec, Pool(True, pool, self._store.fresh, 0), np.array([score]), y)
         return pool
 
     def _check_writable(self, what: str) -> None:

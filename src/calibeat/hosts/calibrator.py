@@ -515,7 +515,7 @@ class Calibrator(Stream):
             stream = loops.one_stream(row, self._events)
             for part in loops.pieces(len(probabilities)):
                 batch = probabilities[part], draws[part], forecasts[part]
-                loops.predict_many(self._method.spec, stream, row, *batch)
+                loops.predict_many(self._method.spec, stream, row, *batch, loops.NO_LANE)
         return like(scores, forecasts)
 
     def _draws(self, count: int) -> Vector:

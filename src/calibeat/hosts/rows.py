@@ -45,6 +45,7 @@ from calibeat.core.layout import (
     T,
 )
 from calibeat.core.learners import AIOLI, OGD, ONS
+from calibeat.core.loops import NO_LANE
 from calibeat.core.method import Method, params_of_rows
 from calibeat.core.parts import Features
 from calibeat.core.receipt import FORECAST, FORMAT, HORIZON_LANE, SCORE, SEEN
@@ -61,8 +62,10 @@ from calibeat.core.spline import (
     SPLINE_TEMPER,
     Spline,
 )
-from calibeat.core.stats import EVENTS, LAST, LOSSES, STATS, add_losses
+from calibeat.core.stats import EVENTS, LAST, LOSSES, STATS, add_class_losses, add_losses
 from calibeat.core.subset import entry
+from calibeat.core.vector import predict as predict_classes
+from calibeat.core.vector import update as update_label
 from calibeat.errors import InvalidInput, OutcomeConflict, UnknownForecast
 from calibeat.monitor.bets import Settings
 from calibeat.monitor.monitors import Monitors
@@ -372,7 +375,11 @@ def _is_sound(method: Method, given: ReceiptArray) -> Flags:
 
 
 class FoldWork(NamedTuple):
-    """The columns of a fold as the kernel has them: what is asked, what is brought, and what comes of it."""
+    """The columns of a fold as the kernel has them: what is asked, what is brought, and what comes of it.
+
+    For K classes scores and forecasts have K numbers an operation, experts, bins, cells and hedges are not used, and
+    `work` is scratch, as that of `Batch`.
+    """
 
     slots: Slots
     scores: Vector
@@ -387,6 +394,7 @@ class FoldWork(NamedTuple):
     seen: Ints
     hedges: Vector
     receipts: Vector
+    work: Vector = NO_LANE
 
 
 @entry
@@ -396,6 +404,7 @@ def fold_rows(spec: Spec, rows: Vector, stride: int, clock: float, work: FoldWor
     -> -1, or the operation whose stream had no forecast left without an outcome.
     """
     width, stats, opened = spec.receipt, stride - STATS, pool.opened
+    K, size = spec.classes, max(1, spec.classes)
     for i in range(len(work.slots)):
         slot = work.slots[i]
         row = rows[slot * stride : (slot + 1) * stride]
@@ -403,27 +412,34 @@ def fold_rows(spec: Spec, rows: Vector, stride: int, clock: float, work: FoldWor
         if y == y:  # noqa: PLR0124 - not NaN
             if row[N] >= row[stats + EVENTS]:
                 return i
-            j = work.sources[i]
-            score = work.scores[j]
-            if pool.learns:
-                learn(spec, pool.row, score, y)
-            asked = ask_again(spec, row, score)
+            j, t = work.sources[i], row[stats + EVENTS]
+            score, forecast = work.scores[j * size : (j + 1) * size], work.forecasts[j * size : (j + 1) * size]
             receipt = work.receipts[j * width : (j + 1) * width]
-            settle(spec, row, row[stats + EVENTS], asked, work.cells[j], y, receipt)
-            add_losses(row, stats, score, work.forecasts[j], y)
+            if pool.learns:
+                learn(spec, pool, score, y)
+            if K > 0:
+                update_label(spec.vector, K, row, t, int(y), receipt, work.work, forecast[int(y)])
+                add_class_losses(row, stats, score, forecast, int(y))
+            else:
+                settle(spec, row, t, ask_again(spec, row, score[0]), work.cells[j], y, receipt)
+                add_losses(row, stats, score[0], forecast[0], y)
         else:
             if pool.learns and slot == opened:
                 start_row(spec, pool, row)
                 opened += 1
             work.seen[i], work.events[i] = int(row[N]), int(row[stats + EVENTS])
             receipt = work.receipts[i * width : (i + 1) * width]
-            asked = ask(spec, row, work.scores[i], receipt)
-            played = play(spec, row, asked, work.u[i] if spec.draws else 0.0, receipt)
-            work.forecasts[i], work.cells[i], work.bins[i] = played.forecast, played.cell, played.bin
-            work.experts[i] = asked.expert
-            if played.low != played.high:
-                work.hedges[4 * i], work.hedges[4 * i + 1] = played.low, played.weight
-                work.hedges[4 * i + 2], work.hedges[4 * i + 3] = played.high, 1.0 - played.weight
+            score, forecast = work.scores[i * size : (i + 1) * size], work.forecasts[i * size : (i + 1) * size]
+            if K > 0:
+                predict_classes(spec.vector, K, row, score, receipt, work.work, forecast)
+            else:
+                asked = ask(spec, row, score[0], receipt)
+                played = play(spec, row, asked, work.u[i] if spec.draws else 0.0, receipt)
+                forecast[0], work.cells[i], work.bins[i] = played.forecast, played.cell, played.bin
+                work.experts[i] = asked.expert
+                if played.low != played.high:
+                    work.hedges[4 * i], work.hedges[4 * i + 1] = played.low, played.weight
+                    work.hedges[4 * i + 2], work.hedges[4 * i + 3] = played.high, 1.0 - played.weight
             clock += 1.0
             row[stats + EVENTS] += 1.0
             row[stats + LAST] = clock
