@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from calibeat import MultiCalibrator
-from calibeat.core import vector
+from calibeat.core import loops, vector
 
 Matrix = NDArray[np.float64]
 Stream = tuple[Matrix, NDArray[np.int64]]
@@ -42,11 +42,12 @@ def drifting(n: int, K: int) -> Stream:
 def adversarial(n: int, K: int) -> Stream:
     """The label is always the least probable class of the online temperature."""
     scores = random(n, K)[0]
-    cal, labels = MultiCalibrator(K, method="ots"), np.empty(n, dtype=np.int64)
+    method, labels = vector.VectorMethod("ots", K), np.empty(n, dtype=np.int64)
+    row, receipt, work, forecast = method.initial_row(), np.zeros(K + 2), vector.scratch(K), np.empty(K)
     for i, score in enumerate(scores):
-        forecast = cal.predict(score)
-        labels[i] = int(forecast.probabilities.argmin())
-        cal.update(forecast, int(labels[i]))
+        vector.predict(*method.code, row, score, receipt, work, forecast)
+        labels[i] = y = int(forecast.argmin())
+        vector.settle(*method.code, row, i + 1.0, y, receipt, work, float(forecast[y]))
     return scores, labels
 
 
@@ -106,20 +107,36 @@ def by_event(cal: MultiCalibrator, scores: Matrix, labels: NDArray[Any], due: ND
 
 
 def calibrate(
-    scores: NDArray[Any], labels: NDArray[Any], due: NDArray[Any] | None = None
+    scores: NDArray[Any], labels: NDArray[Any], due: NDArray[Any] | None = None, name: str = "multi"
 ) -> tuple[NDArray[Any], NDArray[Any]]:
-    """The loops of MULTI alone, as the host calls them; also for two classes, which the host gives to AUTO."""
+    """The loops alone, as the hosts call them, on one row: forecasts, and the row without its evidence.
+
+    Also for two classes, which the hosts give to AUTO. A label that is due after the last forecast never comes.
+    """
+    method = vector.VectorMethod(name, scores.shape[1])
+    row = method.initial_row()
+    batch, late = batch_of(method, scores, labels, due)
+    loops.run_batch(
+        method.spec, loops.one_stream(row, 0), batch, loops.NO_PAST, late, loops.place_before(), len(labels)
+    )
+    return batch.forecasts.reshape(scores.shape), row[:-2]
+
+
+def batch_of(
+    method: vector.VectorMethod, scores: NDArray[Any], labels: NDArray[Any], due: NDArray[Any] | None = None
+) -> tuple[loops.Batch, loops.Late | None]:
+    """Events as the loops take them; without `due` labels come at once."""
     n, K = scores.shape
-    method = vector.MULTI
-    row, flat, out = vector.initial_row(method, K), np.array(scores, dtype=float).ravel(), np.empty(n * K)
-    columns, width = labels.astype(np.int64), vector.receipt_width(method, K)
+    flat = np.array(scores, dtype=float).ravel()
     assert vector.ready(K, flat, 0)[0] == vector.GOOD
-    if due is None:
-        vector.run(method, K, row, 0.0, flat, columns, out, np.zeros(width), vector.scratch(K))
-    else:
+    receipts, late = np.empty(0), None
+    if due is not None:
         order = np.argsort(due, kind="stable")
         order = order[: np.searchsorted(due[order], n)]
-        receipts = np.zeros(n * width)
-        late = due, order, 0, 0, len(columns), 0
-        vector.run_late(method, K, row, 0.0, flat, columns, out, receipts, vector.scratch(K), *late)
-    return out.reshape(n, K), row[:-2]
+        order = order[~np.isnan(labels[order])]
+        receipts = np.zeros(n * method.receipt_width)
+        late = loops.Late(0, np.empty(0, dtype=np.int64), due, order, 0)
+    batch = loops.Batch(
+        flat, labels.astype(float), np.empty(0), np.empty(n * K), loops.NO_LANE, receipts, vector.scratch(K)
+    )
+    return batch, late

@@ -18,13 +18,13 @@ T = 600
 def losses(scores: np.ndarray, labels: np.ndarray) -> dict[str, np.ndarray]:
     """Total log-loss of every part of MULTI, label after label at once."""
     K = scores.shape[1]
-    method, row, work = vector.MULTI, vector.initial_row(vector.MULTI, K), vector.scratch(K)
-    receipt, forecast = np.zeros(2 * K + 2), np.empty(K)
+    method, work = vector.VectorMethod("multi", K), vector.scratch(K)
+    row, receipt, forecast = method.initial_row(), np.zeros(method.receipt_width), np.empty(K)
     names = ("lanes", "mean", "stages", "mixture", "top", "expert", "ots", "raw", "forecast")
     said: dict[str, list[np.ndarray]] = {name: [] for name in names}
     for score, y in zip(scores, labels.tolist(), strict=True):
-        vector.predict(method, K, row, np.ascontiguousarray(score), receipt, work, forecast)
-        parts = work[vector.HEAD :].reshape(13, K)
+        vector.predict(*method.code, row, np.ascontiguousarray(score), receipt, work, forecast)
+        parts = work[vector.HEAD : vector.HEAD + 13 * K].reshape(13, K)
         hit = int(work[vector.TOP]) == y
         shares = (vector.TOP_SHARE, vector.TOP_SPLINE) if hit else (vector.REST_SHARE, vector.REST_SPLINE)
         top = work[list(shares)]
@@ -38,7 +38,7 @@ def losses(scores: np.ndarray, labels: np.ndarray) -> dict[str, np.ndarray]:
         said["ots"].append(parts[7, y : y + 1].copy())
         said["raw"].append(parts[1, y : y + 1].copy())
         said["forecast"].append(forecast[y : y + 1].copy())
-        vector.settle(method, K, row, y, receipt, work, float(forecast[y]))
+        vector.settle(*method.code, row, 0.0, y, receipt, work, float(forecast[y]))
     return {name: -np.log(np.array(values)).sum(axis=0) for name, values in said.items()}
 
 
@@ -73,14 +73,15 @@ def test_against_sequences_of_lanes() -> None:
     scores, labels = multi_streams.drifting(T, 3)
     half = T // 2
     scores[half:] = scores[half:, ::-1]
-    K, row, work = 3, vector.initial_row(vector.MULTI, 3), vector.scratch(3)
-    receipt, forecast, lanes, ours = np.zeros(8), np.empty(3), np.empty((T, 6)), 0.0
+    K, method, work = 3, vector.VectorMethod("multi", 3), vector.scratch(3)
+    row, receipt, forecast = method.initial_row(), np.zeros(method.receipt_width), np.empty(3)
+    lanes, ours = np.empty((T, 6)), 0.0
     for i, y in enumerate(labels.tolist()):
-        vector.predict(vector.MULTI, K, row, np.ascontiguousarray(scores[i]), receipt, work, forecast)
-        parts = work[vector.HEAD :].reshape(13, K)
+        vector.predict(*method.code, row, np.ascontiguousarray(scores[i]), receipt, work, forecast)
+        parts = work[vector.HEAD : vector.HEAD + 13 * K].reshape(13, K)
         lanes[i] = [*parts[3:7, y], parts[1, y], parts[7, y]]
         ours -= math.log(forecast[y])
-        vector.settle(vector.MULTI, K, row, y, receipt, work, float(forecast[y]))
+        vector.settle(*method.code, row, 0.0, y, receipt, work, float(forecast[y]))
     loss = -np.log(lanes).cumsum(axis=0)
     before, after = loss, loss[-1] - loss
     best = (before.min(axis=1) + after.min(axis=1)).min()

@@ -24,25 +24,12 @@ from streams import STREAMS, drifting, extremes, variants
 from twice import called_twice
 
 import calibeat
-from calibeat import (
-    AUTO,
-    HOPS,
-    OPS,
-    TOPS,
-    Bank,
-    Calibrator,
-    Hedging,
-    Method,
-    Monitor,
-    MultiBank,
-    MultiCalibrator,
-    Tracking,
-)
+from calibeat import AUTO, HOPS, OPS, TOPS, Bank, Calibrator, Hedging, Method, Monitor, Tracking
 from calibeat import _compiled as core
 from calibeat.core import layout, loops, subset, vector
 from calibeat.core.features import Scaling
 from calibeat.core.kernel import Past
-from calibeat.hosts import pool
+from calibeat.hosts import pool, rows
 from calibeat.service.rollups import Rollups
 from calibeat.service.store.types import SUMS
 
@@ -253,39 +240,70 @@ def folds() -> None:
 
 
 @compares(
+    "core_loops_run",
+    "core_loops_run_late",
+    "core_loops_predict_many",
     "core_vector_read",
     "core_vector_ready",
     "core_vector_predict",
     "core_vector_settle",
     "core_vector_update",
-    "core_vector_run",
-    "core_vector_run_late",
-    "core_vector_predict_many",
-    "core_vector_run_rows",
-    "core_vector_run_rows_late",
+    "hosts_pool_pool_rows",
+    "hosts_pool_pool_late_rows",
+    "hosts_rows_fold_rows",
 )
 def many_classes() -> None:
     for K, n in ((3, 400), (10, 200), (65, 12)):
         for make in (multi_streams.drifting, multi_streams.edge):
             scores, labels = make(n, K)
-            for method in ("multi", "ots", "raw"):
+            for method in (vector.VectorMethod(name, K) for name in vector.CODES):
+                fresh, work = method.initial_row(), vector.scratch(K)
+                slots, width = (np.arange(n) % 3).astype(np.int32), method.width + 6
                 for due in (None, multi_streams.delays(n, "reordered")):
-                    cal = MultiCalibrator(K, method=method)
-                    cal.run(scores, labels, due=due)
-                    cal.predict_many(scores)
-                    bank = MultiBank(K, method=method)
-                    bank.run(np.arange(n) % 3, scores, labels, due=due)
-                first, second = cal.predict(scores[0]), cal.predict(scores[1])
-                cal.update(second, int(labels[1]))
-                cal.update(first, int(labels[0]))
-    MultiCalibrator(5, logits=True).run(np.log(multi_streams.random(50, 5)[0]), multi_streams.random(50, 5)[1])
+                    batch, late = multi_streams.batch_of(method, scores, labels, due)
+                    matrix = np.zeros(3 * width)
+                    shared = pool.Pool(True, fresh.copy(), fresh, 0, work)
+                    where = matrix, width, slots, batch.scores, batch.outcomes
+                    if late is None:
+                        pool.pool_rows(method.spec, shared, *where)
+                    else:
+                        lists = np.full(n, -1), np.full(n, -1)
+                        lists[0][1:] = np.arange(n - 1)
+                        pool.pool_late_rows(method.spec, shared, *where, *lists)
+                    many = loops.Streams(matrix, width, slots, 0, 3, method.width, 0.0)
+                    for streams in (many, loops.one_stream(fresh.copy(), 0)):
+                        place = loops.place_before()
+                        loops.run_batch(method.spec, streams, batch, loops.NO_PAST, late, place, n)
+                        where = fresh, batch.scores, np.empty(0), batch.forecasts, work
+                        loops.predict_many(method.spec, streams, *where)
+                fold_classes(method, batch)
+                receipt, forecast = np.zeros(method.receipt_width), np.zeros(K)
+                vector.predict(*method.code, fresh, batch.scores[:K], receipt, work, forecast)
+                vector.settle(*method.code, fresh, 1.0, 1, receipt, work, float(forecast[1]))
+                vector.update(*method.code, fresh, 1.0, 0, receipt, work, float(forecast[0]))
+    logits = np.log(multi_streams.random(50, 5)[0]).reshape(-1)
+    assert vector.ready(5, logits, 1)[0] == vector.GOOD
     nearly = multi_streams.random(50, 5)[0] * (1.0 + 1e-9)
-    MultiCalibrator(5).run(nearly, np.zeros(50, dtype=int))
-    for bad in ([[np.nan, 1.0, 0.0]], [[-0.5, 1.0, 0.5]], [[0.5, 0.1, 0.1]]):
-        with pytest.raises(calibeat.InvalidInput):
-            MultiCalibrator(3).run(bad, [0])
+    assert vector.ready(5, nearly.reshape(-1), 0)[0] == vector.GOOD
+    for bad in ([np.nan, 1.0, 0.0], [-0.5, 1.0, 0.5], [0.5, 0.1, 0.1]):
+        assert vector.ready(3, np.array(bad), 0)[0] != vector.GOOD
     work = vector.scratch(3)
     vector.read(3, np.array([0.2, 0.0, 0.8]), work)
+
+
+def fold_classes(method: vector.VectorMethod, batch: loops.Batch) -> None:
+    """A forecast of each event of two keys with a pooled start, then the label of each."""
+    n, ints = len(batch.outcomes), np.zeros(2 * len(batch.outcomes), dtype=np.int64)
+    outcomes = np.concatenate([np.full(n, np.nan), batch.outcomes])
+    sources = np.concatenate([np.arange(n), np.arange(n)])
+    work = rows.FoldWork(
+        (np.arange(2 * n) % n % 2).astype(np.int32), np.tile(batch.scores, 2), outcomes, np.empty(0), sources,
+        np.zeros(2 * len(batch.scores)), np.empty(0), ints, ints, ints.copy(), ints.copy(), np.empty(0),
+        np.zeros(2 * n * method.receipt_width), vector.scratch(method.classes),
+    )  # fmt: skip
+    fresh, width = method.initial_row(), method.width + 6
+    shared = pool.Pool(True, fresh.copy(), fresh, 0, vector.scratch(method.classes))
+    assert rows.fold_rows(method.spec, np.zeros(2 * width), width, 0.0, work, shared) == -1
 
 
 @compares("monitor_bets_read")

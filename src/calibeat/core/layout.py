@@ -62,3 +62,5 @@ class Spec(NamedTuple):
     strict: bool = False
     guard_receipt: int = 0  # where its two numbers stand in the receipt
     horizon: int = 0  # where the horizon lane begins in the row; 0: there is none
+    classes: int = 0  # K; 0: two classes, and a score is one number
+    vector: int = 0  # of K classes: which method (`vector.CODES`)

@@ -4,7 +4,8 @@ A loop goes on from ``place`` and leaves there how far it came. It returns True 
 and calls again.
 
 Each loop is written once and compiled several times, for many rows or one, and for the methods that most people use.
-What differs are constants, so a method that does little pays for none of the others.
+What differs are constants, so a method that does little pays for none of the others. Methods of K classes have a loop
+of each kind of their own.
 """
 
 from __future__ import annotations
@@ -22,8 +23,12 @@ from .kernel import Past, ask, ask_again, play, remember, settle
 from .layout import N, Spec
 from .learners import LANES, ONS_STEP, REFIT
 from .receipt import LANE, MOST_RECEIPT
-from .stats import EVENTS, LAST, STATS, add_losses
-from .subset import entry, kernel, loop, prefetch, scratch
+from .stats import EVENTS, LAST, STATS, add_class_losses, add_losses
+from .subset import kernel, large_kernel, loop, prefetch, scratch
+from .vector import predict as predict_classes
+from .vector import receipt_in
+from .vector import settle as settle_label
+from .vector import update as update_label
 
 CACHE_LINE = 8  # numbers
 AHEAD = 6  # how many events before its turn a row is asked for
@@ -31,6 +36,9 @@ MOST_FETCHED = 160  # numbers of a row: of a longer one (HOPS) an event needs on
 
 PIECE = 65_536  # events that a host plays before it looks for signals: some ten milliseconds
 EVENT, ARRIVED = 0, 1  # of `place`: the next event, and how many outcomes of `order` have been learnt
+
+
+NO_LANE: Vector = np.empty(0)
 
 
 class Streams(NamedTuple):
@@ -53,7 +61,9 @@ class Streams(NamedTuple):
 class Batch(NamedTuple):
     """The events, the draws that they may need, and where their forecasts and their late receipts go.
 
-    Where there is room, `still` gets what the lane of AUTO that never moves says.
+    Where there is room, `still` gets what the lane of AUTO that never moves says. For K classes scores and forecasts
+    have K numbers an event, one event behind the other, an outcome is the column of the label, and `work` is scratch
+    (`vector.scratch`), which no other thread may use.
     """
 
     scores: Vector
@@ -62,6 +72,7 @@ class Batch(NamedTuple):
     forecasts: Vector
     still: Vector
     receipts: Vector
+    work: Vector = NO_LANE
 
 
 class Late(NamedTuple):
@@ -79,7 +90,6 @@ class Late(NamedTuple):
 
 
 NO_SLOTS: Slots = np.empty(0, dtype=np.int32)
-NO_LANE: Vector = np.empty(0)
 NO_PAST = Past(np.empty(0), np.empty(0), np.empty(0), 0)
 
 
@@ -147,6 +157,8 @@ def as_auto(spec: Spec) -> Spec:
 @loop
 def run(spec: Spec, streams: Streams, batch: Batch, past: Past, place: Ints, end: int) -> bool:
     """Predict, then learn, event after event up to `end`; an outcome that is NaN is not learnt."""
+    if spec.classes > 0:
+        return class_event_loop(spec, streams, batch, place, end)
     if len(streams.slots) > 0:
         return event_loop(spec, streams, batch, past, place, end, True)
     if is_auto(spec):
@@ -203,6 +215,8 @@ def run_late(spec: Spec, streams: Streams, batch: Batch, past: Past, late: Late,
     Where `batch.receipts` has room for fewer than all events, it is a ring: event i has place i modulo that room, which
     must be at least the longest delay.
     """
+    if spec.classes > 0:
+        return class_late_loop(spec, streams, batch, late, place, end)
     if len(streams.slots) > 0:
         return late_loop(spec, streams, batch, past, late, place, end, True)
     if is_auto(spec):
@@ -267,14 +281,105 @@ def late_loop(  # noqa: C901 - one loop for all hosts
     return False
 
 
-@entry
-def predict_many(spec: Spec, streams: Streams, fresh: Vector, scores: Vector, u: Vector, forecasts: Vector) -> None:
+@loop
+def predict_many(
+    spec: Spec, streams: Streams, fresh: Vector, scores: Vector, u: Vector, forecasts: Vector, work: Vector
+) -> None:
     """Forecast each score from the row of its slot, or from the fresh row where that is negative."""
-    row = streams.rows
+    row, K = streams.rows, spec.classes
     receipt = scratch(MOST_RECEIPT)
-    for i in range(len(scores)):
+    for i in range(len(scores) // max(1, K)):
         if len(streams.slots) > 0:
             slot = streams.slots[i]
             row = streams.rows[slot * streams.stride : (slot + 1) * streams.stride] if slot >= 0 else fresh
-        asked = ask(spec, row, scores[i], receipt)
-        forecasts[i] = play(spec, row, asked, u[i] if spec.draws else 0.0, receipt).forecast
+        if K > 0:
+            score, forecast = scores[i * K : (i + 1) * K], forecasts[i * K : (i + 1) * K]
+            predict_classes(spec.vector, K, row, score, receipt_in(K, work), work, forecast)
+        else:
+            asked = ask(spec, row, scores[i], receipt)
+            forecasts[i] = play(spec, row, asked, u[i] if spec.draws else 0.0, receipt).forecast
+
+
+# ---- K classes ---------------------------------------------------------------------------------------------------
+
+
+@large_kernel
+def class_event_loop(spec: Spec, streams: Streams, batch: Batch, place: Ints, end: int) -> bool:
+    """The loop of `run`."""
+    K, many, work = spec.classes, len(streams.slots) > 0, batch.work
+    stats = streams.stats if many else 0
+    row = streams.rows
+    receipt = receipt_in(K, work)
+    for i in range(place[EVENT], end):
+        if many:
+            ahead = streams.slots[i + 1] if i + 1 < end else -1
+            if streams.first <= ahead < streams.last:
+                fetch_row(streams.rows, streams.stride, ahead)
+            slot = streams.slots[i]
+            if not streams.first <= slot < streams.last:
+                continue
+            row = streams.rows[slot * streams.stride : (slot + 1) * streams.stride]
+        score, forecast = batch.scores[i * K : (i + 1) * K], batch.forecasts[i * K : (i + 1) * K]
+        now = streams.t + i + 1.0
+        predict_classes(spec.vector, K, row, score, receipt, work, forecast)
+        if stats > 0:
+            row[stats + LAST] = now
+            row[stats + EVENTS] += 1.0
+            now = row[stats + EVENTS]
+        if batch.outcomes[i] == batch.outcomes[i]:  # not NaN
+            y = int(batch.outcomes[i])
+            settle_label(spec.vector, K, row, now, y, receipt, work, forecast[y])
+            if stats > 0:
+                add_class_losses(row, stats, score, forecast, y)
+    place[EVENT] = end
+    return False
+
+
+@large_kernel
+def class_late_loop(  # noqa: C901 - one loop for all hosts
+    spec: Spec, streams: Streams, batch: Batch, late: Late, place: Ints, end: int
+) -> bool:
+    """The loop of `run_late`. The score of a late label is that of its receipt."""
+    K, many, width, events = spec.classes, len(streams.slots) > 0, spec.receipt, len(batch.outcomes)
+    stats = streams.stats if many else 0
+    room = len(batch.receipts) // width
+    row = streams.rows
+    arrived = place[ARRIVED]
+    slot = 0
+    for i in range(place[EVENT], end):
+        while arrived < len(late.order) and late.due[late.order[arrived]] <= i:
+            j = late.order[arrived]
+            arrived += 1
+            if many:
+                slot = streams.slots[j]
+                if not streams.first <= slot < streams.last:
+                    continue
+                row = streams.rows[slot * streams.stride : (slot + 1) * streams.stride]
+            receipt = batch.receipts[(j % room) * width : (j % room + 1) * width]
+            forecast, y, now = (
+                batch.forecasts[j * K : (j + 1) * K],
+                int(batch.outcomes[j]),
+                streams.t + (i - late.begin),
+            )
+            if stats > 0:
+                now = row[stats + EVENTS]
+                add_class_losses(row, stats, batch.scores[j * K : (j + 1) * K], forecast, y)
+            update_label(spec.vector, K, row, now, y, receipt, batch.work, forecast[y])
+        if i == events:  # one step behind the last event: only what arrives there is learnt
+            break
+        if many:
+            slot = streams.slots[i]
+            if not streams.first <= slot < streams.last:
+                continue
+            row = streams.rows[slot * streams.stride : (slot + 1) * streams.stride]
+        receipt = batch.receipts[(i % room) * width : (i % room + 1) * width]
+        score, forecast = batch.scores[i * K : (i + 1) * K], batch.forecasts[i * K : (i + 1) * K]
+        predict_classes(spec.vector, K, row, score, receipt, batch.work, forecast)
+        if slot < late.raw_below and row[N] == 0.0:
+            for k in range(K):
+                forecast[k] = score[k]
+        if stats > 0:
+            row[stats + EVENTS] += 1.0
+            row[stats + LAST] = streams.t + (i - late.begin) + 1.0
+    place[EVENT], place[ARRIVED] = end, arrived
+    return False

@@ -32,3 +32,17 @@ def add_losses(row: Vector, at: int, score: float, forecast: float, y: float) ->
     row[at + LOG_LOSS] += log_loss(forecast, y)
     row[at + RAW_BRIER] += (score - y) * (score - y)
     row[at + BRIER] += (forecast - y) * (forecast - y)
+
+
+@kernel
+def add_class_losses(row: Vector, at: int, score: Vector, forecast: Vector, y: int) -> None:
+    """The same for K classes and the column of the label; the Brier score is summed over the classes."""
+    row[at + RAW_LOG_LOSS] += log_loss(score[y], 1.0)
+    row[at + LOG_LOSS] += log_loss(forecast[y], 1.0)
+    raw = own = 0.0
+    for k in range(len(score)):
+        hit = 1.0 if k == y else 0.0
+        raw += (score[k] - hit) * (score[k] - hit)
+        own += (forecast[k] - hit) * (forecast[k] - hit)
+    row[at + RAW_BRIER] += raw
+    row[at + BRIER] += own

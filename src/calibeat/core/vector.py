@@ -1,4 +1,4 @@
-r"""MULTI: the calibration of K classes, as kernels on one row of float64, and the loops over batches.
+r"""MULTI: the calibration of K classes, as kernels on one row of float64. The loops over batches are in `loops`.
 
 What each stage says of a score, and how the forecast comes of it::
 
@@ -23,21 +23,26 @@ A row of MULTI::
     then rho (K x 6), its information (K x 6), and for K <= 64 kappa (K x K, row = named class), its information
 
 It is 75 + 20 K wide, and 2 K^2 wider for K <= 64. The online temperature alone has the row t, n, A, information; the
-raw scores have t, n. Behind the row stand two numbers of the evidence, which is no part of the method.
+raw scores have t, n. Behind them stand two numbers of the evidence. As for two classes, t is the number of forecasts
+that were made when the last label was learnt: a forecast does not touch the row.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, ClassVar
 
 import numpy as np
 
-from calibeat._util.types import Ints, Vector
-from calibeat.errors import InvalidInput
+from calibeat._util.check import check_whole
+from calibeat._util.types import Flags, Ints, Table, Vector
+from calibeat.errors import InvalidInput, UnknownMethod
 
 from .auto import EPS, ONS_GAIN, ONS_RADIUS, ONS_RHO, SHARE, STEP, inside
+from .layout import N, Spec, T
 from .spline import EXPERT_KNOTS, INFORMATION, knot, move_knots
 from .subset import entry, kernel, loop, small_int
 
@@ -47,7 +52,6 @@ LANE_NAMES = ("still", "slow", "fast", "priors only", "raw score", "online tempe
 MOST_CONFUSED = 64  # classes with a table of confusions; beyond, 2 K^2 numbers are too many
 
 # ---- the row -------------------------------------------------------------------------------------------------------
-T, N = 0, 1
 W, V, Z, G = 2, 8, 11, 13
 SLOPE, SLOPE_INFORMATION = 15, 16
 THETA, THETA_WIDTH = 17, 9
@@ -65,113 +69,233 @@ SEEN, ISSUED_SLOPE, SCORE = 0, 1, 2
 NAMED, TOP, TOP_SHARE, TOP_SPLINE, REST_SHARE, REST_SPLINE, HEAD = 0, 1, 2, 3, 4, 5, 6
 
 
-def width(method: int, K: int) -> int:
-    """How many numbers a stream is; the two of the evidence come on top."""
+@kernel
+def evidence_at(method: int, K: int) -> int:
+    """Where the evidence stands: behind the numbers of the method."""
     if method != MULTI:
         return 4 if method == ONLINE_TEMPERATURE else 2
     return BIAS + 20 * K + (2 * K * K if K <= MOST_CONFUSED else 0)
 
 
-def receipt_width(method: int, K: int) -> int:
-    """How many numbers an event must remember."""
-    return SCORE + (2 * K if method == MULTI else K)
-
-
 def scratch(K: int) -> Vector:
-    """Room for the kernels to work in."""
-    return np.zeros(HEAD + 13 * K)
+    """Room for the kernels to work in; behind it a forecast, and a receipt, of an event that is settled at once."""
+    return np.zeros(HEAD + 14 * K + SCORE + 2 * K)
 
 
-def initial_row(method: int, K: int) -> Vector:
-    """The row, and the evidence behind it, of a stream that has seen nothing: the identity."""
-    size = width(method, K)
-    row = np.zeros(size + 2)
-    row[size + 1] = 1.0
-    if method == ONLINE_TEMPERATURE:
-        row[2:4] = 1.0, ONS_RHO
-    if method != MULTI:
+@kernel
+def forecast_in(K: int, work: Vector) -> Vector:
+    """The forecast in the scratch."""
+    return work[HEAD + 13 * K : HEAD + 14 * K]
+
+
+@kernel
+def receipt_in(K: int, work: Vector) -> Vector:
+    """The receipt in the scratch."""
+    return work[HEAD + 14 * K :]
+
+
+# ---- the method ----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class VectorMethod:
+    """A method for K classes, as hosts ask a `Method` for it.
+
+    Parameters
+    ----------
+    name : ``"multi"``; ``"ots"``, the online temperature alone; ``"raw"``, the scores as they are.
+    classes : K, at least 2.
+
+    Raises
+    ------
+    UnknownMethod : there is no such name.
+    InvalidInput : fewer than two classes.
+
+    >>> VectorMethod("multi", 3).width, VectorMethod("ots", 3).width
+    (155, 6)
+    """
+
+    name: str
+    classes: int
+
+    def __post_init__(self) -> None:
+        if self.name not in CODES:
+            raise UnknownMethod(f"method must be one of {', '.join(CODES)}, got {self.name!r:.60}")
+        check_whole("classes", self.classes, 2, 2**31)
+
+    draws: ClassVar[bool] = False
+    needs_history: ClassVar[bool] = False
+    mixes: ClassVar[bool] = True  # there is evidence against the raw scores
+    cells: ClassVar[int] = 0
+
+    @property
+    def numbers(self) -> int:
+        """How many numbers a score is."""
+        return self.classes
+
+    @property
+    def code(self) -> tuple[int, int]:
+        """What `predict`, `settle` and `update` take first: the method as a number, and K."""
+        return CODES[self.name], self.classes
+
+    @cached_property
+    def width(self) -> int:
+        """How many numbers a stream is, with the two of the evidence."""
+        return evidence_at(*self.code) + 2
+
+    @property
+    def receipt_width(self) -> int:
+        """How many numbers an event must remember."""
+        return SCORE + (2 if self.name == "multi" else 1) * self.classes
+
+    @cached_property
+    def spec(self) -> Spec:
+        """The method as the kernels read it."""
+        return Spec(
+            classes=self.classes,
+            vector=CODES[self.name],
+            receipt=self.receipt_width,
+            evidence=self.width - 2,
+            mixes=True,
+        )
+
+    def initial_row(self) -> Vector:
+        """The row of a stream that has seen nothing: the identity."""
+        K = self.classes
+        row = np.zeros(self.width)
+        row[-1] = 1.0
+        if self.name == "ots":
+            row[2:4] = 1.0, ONS_RHO
+        if self.name != "multi":
+            return row
+        row[W : W + 6] = 1.0 / 6.0
+        stages = 3 if K <= MOST_CONFUSED else 2
+        row[V : V + stages] = 1.0 / stages
+        row[Z : Z + 4] = 0.5
+        row[SLOPE], row[SLOPE_INFORMATION] = 1.0, ONS_RHO
+        for lane, variance in enumerate(BIAS_VARIANCES):
+            at = THETA + THETA_WIDTH * lane
+            row[at : at + THETA_WIDTH] = 1.0, 0.0, 0.0, *THETA_INFORMATION
+            row[BIAS + (2 * lane + 1) * K : BIAS + (2 * lane + 2) * K] = 1.0 / variance
+        row[KNOWN : KNOWN + EXPERT_KNOTS] = INFORMATION
+        rho = BIAS + 8 * K
+        row[rho : rho + 6 * K] = 1.0
+        row[rho + 6 * K : rho + 12 * K] = FACTOR_INFORMATION
+        if K <= MOST_CONFUSED:
+            kappa = BIAS + 20 * K
+            row[kappa : kappa + K * K] = 1.0
+            row[kappa + K * K : -2] = CONFUSION_INFORMATION
         return row
-    row[W : W + 6] = 1.0 / 6.0
-    stages = 3 if K <= MOST_CONFUSED else 2
-    row[V : V + stages] = 1.0 / stages
-    row[Z : Z + 4] = 0.5
-    row[SLOPE], row[SLOPE_INFORMATION] = 1.0, ONS_RHO
-    for lane, variance in enumerate(BIAS_VARIANCES):
-        at = THETA + THETA_WIDTH * lane
-        row[at : at + THETA_WIDTH] = 1.0, 0.0, 0.0, *THETA_INFORMATION
-        row[BIAS + (2 * lane + 1) * K : BIAS + (2 * lane + 2) * K] = 1.0 / variance
-    row[KNOWN : KNOWN + EXPERT_KNOTS] = INFORMATION
-    rho = BIAS + 8 * K
-    row[rho : rho + 6 * K] = 1.0
-    row[rho + 6 * K : rho + 12 * K] = FACTOR_INFORMATION
-    if K <= MOST_CONFUSED:
-        kappa = BIAS + 20 * K
-        row[kappa : kappa + K * K] = 1.0
-        row[kappa + K * K : size] = CONFUSION_INFORMATION
-    return row
+
+    # ---- what comes from outside ----------------------------------------------------------------------------------
+
+    def check_row(self, row: Sequence[float] | Vector, events: int) -> None:
+        """Check a row of finite numbers and the right width that comes from outside. Kernels trust their rows.
+
+        Raises
+        ------
+        InvalidInput : this method cannot have such a row after so many events.
+        """
+        self.check_rows(np.array(row, dtype=np.float64)[None], np.array([events]))
+
+    def check_rows(self, rows: Table, events: Vector | Ints) -> None:
+        """Check many rows, one stream each, and how many forecasts each has made.
+
+        Raises
+        ------
+        InvalidInput : this method cannot have one of them. The message names the first, where there are several.
+        """
+        with np.errstate(all="ignore"):
+            for sentence, good in self._checks(rows, events):
+                if not good.all():
+                    at = int((~good).argmax())
+                    raise InvalidInput(f"row must {sentence}, got another{f' - at row {at}' if len(rows) > 1 else ''}")
+
+    def _checks(self, rows: Table, events: Vector | Ints) -> Iterator[tuple[str, Flags]]:
+        """What a row must do, and which rows do it."""
+        t, n = rows[:, T], rows[:, N]
+        counts = (n >= 0.0) & (n <= t) & (t <= events) & (n == np.floor(n)) & (t == np.floor(t))
+        yield "count labels in whole numbers up to its forecasts", counts
+        yield "have an evidence in [1e-101, 1e+101]", _within(rows[:, -1:], 1e-101, 1e101)
+        if self.name == "raw":
+            return
+        slope = SLOPE if self.name == "multi" else 2
+        yield f"have a slope in [-{ONS_RADIUS:g}, {ONS_RADIUS:g}]", _within(rows[:, slope], -ONS_RADIUS, ONS_RADIUS)
+        yield "have information of the slope", _within(rows[:, slope + 1], ONS_RHO, 1e150)
+        if self.name == "multi":
+            yield from self._checks_of_parts(rows, n)
+
+    def _checks_of_parts(self, rows: Table, n: Vector) -> Iterator[tuple[str, Flags]]:
+        K = self.classes
+        stages = 3 if K <= MOST_CONFUSED else 2
+        for what, at, count in (("lanes", W, 6), ("stages", V, stages), ("spline", Z, 2), ("guard", G, 2)):
+            weights = rows[:, at : at + count]
+            sums = np.abs(weights.sum(axis=1) - 1.0) <= 1e-9
+            yield (
+                f"have weights of {what} that sum to one, none of them lost",
+                sums & (weights >= 0.01 / (n[:, None] + 1.0)).all(axis=1),
+            )
+        for lane in range(4):
+            at = THETA + THETA_WIDTH * lane
+            yield f"have shared numbers in [-1e+06, 1e+06] in lane {lane}", _within(rows[:, at : at + 3], -1e6, 1e6)
+            good = _positive_definite(rows[:, at + 3 : at + THETA_WIDTH], 3)
+            yield f"have a positive definite matrix in lane {lane}", good
+        rho, kappa = BIAS + 8 * K, BIAS + 20 * K
+        lanes = rows[:, BIAS:rho].reshape(-1, 4, 2, K)
+        confusion = rows[:, kappa : kappa + 2 * K * K] if K <= MOST_CONFUSED else rows[:, :0]
+        for what, values, low, high in (
+            ("biases", lanes[:, :, 0], -1e6, 1e6),
+            ("information of biases", lanes[:, :, 1], 0.01, 1e15),
+            ("offsets", rows[:, OFFSET:KNOWN], -700.0, 700.0),
+            ("information of offsets", rows[:, KNOWN:BIAS], INFORMATION, 1e15),
+            ("factors", rows[:, rho : rho + 6 * K], 1e-300, 1e300),
+            ("information of factors", rows[:, rho + 6 * K : kappa], FACTOR_INFORMATION, 1e15),
+            ("confusion factors", confusion[:, : K * K], 1e-300, 1e300),
+            ("information of confusions", confusion[:, K * K :], CONFUSION_INFORMATION, 1e15),
+        ):
+            yield f"have {what} in [{low:g}, {high:g}]", _within(values, low, high)
+
+    # ---- as data --------------------------------------------------------------------------------------------------
+
+    def to_dict(self) -> dict[str, Any]:
+        """The method as JSON-able data; `from_dict` is the inverse."""
+        return {"name": self.name, "classes": self.classes}
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> VectorMethod:
+        """The inverse of `to_dict`.
+
+        Raises
+        ------
+        InvalidInput : it is not an object with a name and a number of classes.
+        """
+        if not isinstance(data, Mapping) or set(data) != {"name", "classes"}:
+            raise InvalidInput(f"method must be an object with name, classes, got {data!r:.60}")
+        return cls(data["name"], data["classes"])
 
 
-# ---- a row from outside --------------------------------------------------------------------------------------------
+def _within(values: Table, low: float, high: float) -> Flags:
+    """Which rows have all these numbers in the range."""
+    good: Any = ((values >= low) & (values <= high)).reshape(len(values), -1).all(axis=1)
+    return np.asarray(good)
 
 
-def check_row(method: int, K: int, row: Sequence[float] | Vector, events: int) -> None:
-    """Raise `InvalidInput` unless a row (with its evidence) is one that a stream can have."""
-    values = np.asarray(row, dtype=np.float64)
-    size = width(method, K)
-    t, n = values[T], values[N]
-    if t != events or not (0 <= n <= t and n == math.floor(n)):
-        raise InvalidInput(f"row must have no more labels than its {events} forecasts, got t {t!r} and n {n!r}")
-    if not 1e-101 <= values[size + 1] <= 1e101:
-        raise InvalidInput(f"row must have an evidence in [1e-101, 1e101], got {values[size + 1]!r}")
-    if method == RAW_SCORES:
-        return
-    slope = SLOPE if method == MULTI else 2
-    if not (abs(values[slope]) <= ONS_RADIUS and ONS_RHO <= values[slope + 1] < 1e150):
-        raise InvalidInput(f"row must have a slope in [-{ONS_RADIUS:g}, {ONS_RADIUS:g}], got {values[slope]!r}")
-    if method == MULTI:
-        _check_multi(K, values[:size], float(n))
+def _positive_definite(packed: Table, d: int) -> Flags:
+    """Which of these symmetric matrices, given by their upper triangles, are positive definite and of possible size."""
+    full = np.empty((len(packed), d, d))
+    above = np.triu_indices(d)
+    full[:, above[0], above[1]] = full[:, above[1], above[0]] = packed
+    good = _within(packed, -1e150, 1e150)
+    full[~good] = np.eye(d)
+    return good & (np.linalg.eigvalsh(full)[:, 0] > 0.0)
 
 
-def _check_multi(K: int, row: Vector, n: float) -> None:
-    stages = 3 if K <= MOST_CONFUSED else 2
-    for what, at, count in (("lanes", W, 6), ("stages", V, stages), ("spline", Z, 2), ("guard", G, 2)):
-        weights = row[at : at + count].tolist()
-        if not all(0.01 / (n + 1.0) <= w <= 1.0 for w in weights) or abs(math.fsum(weights) - 1.0) > 1e-9:
-            raise InvalidInput(f"row must have weights of {what} that sum to one, none of them lost, got {weights}")
-    for lane in range(4):
-        a, c, d, *H = row[THETA + THETA_WIDTH * lane : THETA + THETA_WIDTH * (lane + 1)].tolist()
-        if not all(abs(value) <= 1e6 for value in (a, c, d)):
-            raise InvalidInput(f"row must have shared numbers in [-1e+06, 1e+06], got {[a, c, d]} - in lane {lane}")
-        h00, h01, h02, h11, h12, h22 = H
-        matrix = np.array([[h00, h01, h02], [h01, h11, h12], [h02, h12, h22]])
-        if not (np.abs(matrix) < 1e150).all() or np.linalg.eigvalsh(matrix)[0] <= 0.0:
-            raise InvalidInput(f"row must have a positive definite matrix, got another - in lane {lane}")
-        bias = BIAS + 2 * lane * K
-        _check_span("biases", row[bias : bias + K], -1e6, 1e6)
-        _check_span("information of biases", row[bias + K : bias + 2 * K], 0.01, 1e15)
-    _check_span("offsets", row[OFFSET:KNOWN], -700.0, 700.0)
-    _check_span("information of offsets", row[KNOWN:BIAS], INFORMATION, 1e15)
-    rho = BIAS + 8 * K
-    _check_span("factors", row[rho : rho + 6 * K], 1e-300, 1e300)
-    _check_span("information of factors", row[rho + 6 * K : rho + 12 * K], FACTOR_INFORMATION, 1e15)
-    if K <= MOST_CONFUSED:
-        kappa = BIAS + 20 * K
-        _check_span("confusion factors", row[kappa : kappa + K * K], 1e-300, 1e300)
-        _check_span("information of confusions", row[kappa + K * K :], CONFUSION_INFORMATION, 1e15)
-
-
-def _check_span(what: str, values: Vector, low: float, high: float) -> None:
-    bad = ~((values >= low) & (values <= high))
-    if bad.any():
-        got = float(values[bad.argmax()])
-        raise InvalidInput(f"row must have {what} in [{low:g}, {high:g}], got {got!r}")
-
-
-def frozen_numbers(method: int, K: int, row: Vector) -> dict[str, Any]:
+def frozen_numbers(method: VectorMethod, row: Vector) -> dict[str, Any]:
     """The numbers of a row that a forecast needs, by name."""
-    if method == RAW_SCORES:
+    K = method.classes
+    if method.name == "raw":
         return {}
-    if method == ONLINE_TEMPERATURE:
+    if method.name == "ots":
         return {"slope": float(row[2])}
     rho, kappa = BIAS + 8 * K, BIAS + 20 * K
     confusion = row[kappa : kappa + K * K].reshape(K, K).tolist() if K <= MOST_CONFUSED else []
@@ -650,7 +774,7 @@ def ask(method: int, K: int, row: Vector, score: Vector, work: Vector, p: Vector
         ask_top(K, row, work, p)
 
 
-@entry
+@loop
 def predict(method: int, K: int, row: Vector, score: Vector, receipt: Vector, work: Vector, forecast: Vector) -> None:
     """Forecast one event; the row is read only. What a late label needs goes into the receipt."""
     p = receipt[SCORE + K :]
@@ -672,9 +796,9 @@ def predict(method: int, K: int, row: Vector, score: Vector, receipt: Vector, wo
             forecast[k] = ours[k]
 
 
-@entry
-def settle(method: int, K: int, row: Vector, y: int, receipt: Vector, work: Vector, issued: float) -> None:
-    """Learn label y; the scratch holds what the row of now says, `issued` is the forecast that y had."""
+@loop
+def settle(method: int, K: int, row: Vector, t: float, y: int, receipt: Vector, work: Vector, issued: float) -> None:
+    """Learn label y, after t forecasts; the scratch holds what the row of now says, `issued` is what was said of y."""
     if method == MULTI:
         n = row[N] + 1.0
         lag = row[N] - receipt[SEEN]
@@ -685,25 +809,42 @@ def settle(method: int, K: int, row: Vector, y: int, receipt: Vector, work: Vect
             learn_biases(K, row, lane, y, work)
         slope_step(K, row, SLOPE, y, work)
         learn_factors(K, row, y, work)
-        C, t = work[TOP_SHARE], work[TOP_SPLINE]
+        C, s = work[TOP_SHARE], work[TOP_SPLINE]
         j, h = knot(10.0 * C, EXPERT_KNOTS - 1)
-        move_knots(row, OFFSET + j, KNOWN + j, h, t, 1.0 if y == int(work[TOP]) else 0.0)
+        move_knots(row, OFFSET + j, KNOWN + j, h, s, 1.0 if y == int(work[TOP]) else 0.0)
     elif method == ONLINE_TEMPERATURE:
         slope_step(K, row, 2, y, work)
     given = receipt[SCORE + y]
-    compound(row, len(row) - 2, issued / (max(EPS, given)))
+    compound(row, evidence_at(method, K), issued / (max(EPS, given)))
+    row[T] = t
     row[N] += 1.0
 
 
-@entry
-def update(method: int, K: int, row: Vector, y: int, receipt: Vector, work: Vector, issued: float) -> None:
+@loop
+def update(method: int, K: int, row: Vector, t: float, y: int, receipt: Vector, work: Vector, issued: float) -> None:
     """Learn a label that may be late: everything is asked again at the row of now."""
     # Nobody needs the expert of now; the receipt keeps the issued one.
     ask(method, K, row, receipt[SCORE : SCORE + K], work, work[HEAD + 12 * K : HEAD + 13 * K])
-    settle(method, K, row, y, receipt, work, issued)
+    settle(method, K, row, t, y, receipt, work, issued)
 
 
-# ---- batches: scores and forecasts are matrices by rows, laid out flat, K numbers for each event -------------------
+@kernel
+def start_from(method: int, K: int, pool: Vector, row: Vector) -> None:
+    """A new row takes the parameters of the lanes and the slope from the pool; the rest, also what is known of them,
+    is new."""
+    if method == ONLINE_TEMPERATURE:
+        row[2] = pool[2]
+    elif method == MULTI:
+        row[SLOPE] = pool[SLOPE]
+        for lane in range(4):
+            at = THETA + THETA_WIDTH * lane
+            row[at], row[at + 1], row[at + 2] = pool[at], pool[at + 1], pool[at + 2]
+            at = BIAS + 2 * lane * K
+            for k in range(at, at + K):
+                row[k] = pool[k]
+
+
+# ---- scores from outside: matrices by rows, laid out flat, K numbers for each event --------------------------------
 
 TOLERANCE = 1e-6  # how far from 1 the sum of given probabilities may be
 ROUNDING = 1e-12  # a sum this near to 1 is 1: the scores stay as they came, to the last bit
@@ -734,127 +875,3 @@ def ready(K: int, scores: Vector, logits: int) -> tuple[int, int, int]:
                 for k in range(K):
                     score[k] /= mass
     return GOOD, 0, 0
-
-
-@loop
-def run(
-    method: int,
-    K: int,
-    row: Vector,
-    t: float,
-    scores: Vector,
-    labels: Ints,
-    forecasts: Vector,
-    receipt: Vector,
-    work: Vector,
-) -> None:
-    """Predict, then learn, event after event; t forecasts were made before."""
-    for i in range(len(labels)):
-        forecast = forecasts[i * K : (i + 1) * K]
-        predict(method, K, row, scores[i * K : (i + 1) * K], receipt, work, forecast)
-        settle(method, K, row, labels[i], receipt, work, forecast[labels[i]])
-        row[T] = t + i + 1.0
-
-
-@loop
-def run_late(
-    method: int,
-    K: int,
-    row: Vector,
-    t: float,
-    scores: Vector,
-    labels: Ints,
-    forecasts: Vector,
-    receipts: Vector,
-    work: Vector,
-    due: Ints,
-    order: Ints,
-    first: int,
-    begin: int,
-    stop: int,
-    arrived: int,
-) -> int:
-    """Predict the events from `begin` to `stop`; label i is learnt just before prediction due[i].
-
-    `order` sorts by (due, i). Those in it that are due after the last prediction are learnt at the end. Events before
-    `first` were predicted earlier: their receipts and forecasts are there, their scores are not. t forecasts were made
-    before event `first`. `arrived` labels of `order` were learnt already; the number of now is given back.
-    """
-    width = len(receipts) // len(labels)
-    for i in range(begin, len(labels) + 1):
-        while arrived < len(order) and due[order[arrived]] <= i:
-            j = order[arrived]
-            y = labels[j]
-            update(method, K, row, y, receipts[j * width : (j + 1) * width], work, forecasts[j * K + y])
-            arrived += 1
-        if i >= stop:
-            break
-        receipt, forecast, at = receipts[i * width : (i + 1) * width], forecasts[i * K : (i + 1) * K], (i - first) * K
-        predict(method, K, row, scores[at : at + K], receipt, work, forecast)
-        row[T] = t + i - first + 1.0
-    return arrived
-
-
-@loop
-def predict_many(
-    method: int, K: int, row: Vector, scores: Vector, forecasts: Vector, receipt: Vector, work: Vector
-) -> None:
-    """Forecast every score from the same row."""
-    for i in range(len(scores) // K):
-        predict(method, K, row, scores[i * K : (i + 1) * K], receipt, work, forecasts[i * K : (i + 1) * K])
-
-
-# ---- many streams: rows one behind the other, `slots` says which is whose ------------------------------------------
-
-
-@loop
-def run_rows(
-    method: int,
-    K: int,
-    rows: Vector,
-    stride: int,
-    slots: Ints,
-    scores: Vector,
-    labels: Ints,
-    forecasts: Vector,
-    receipt: Vector,
-    work: Vector,
-) -> None:
-    """Predict, then learn, each event on the row of its key; a label of -1 is not known, and not learnt."""
-    for i in range(len(labels)):
-        row, forecast = rows[slots[i] * stride : (slots[i] + 1) * stride], forecasts[i * K : (i + 1) * K]
-        predict(method, K, row, scores[i * K : (i + 1) * K], receipt, work, forecast)
-        if labels[i] >= 0:
-            settle(method, K, row, labels[i], receipt, work, forecast[labels[i]])
-        row[T] += 1.0
-
-
-@loop
-def run_rows_late(
-    method: int,
-    K: int,
-    rows: Vector,
-    stride: int,
-    slots: Ints,
-    scores: Vector,
-    labels: Ints,
-    forecasts: Vector,
-    receipts: Vector,
-    work: Vector,
-    moments: Ints,
-    order: Ints,
-) -> None:
-    """Predict every event; label i is learnt just before event moments[i]. `order` sorts by (moment, i)."""
-    width = len(receipts) // len(labels)
-    arrived = 0
-    for i in range(len(labels) + 1):
-        while arrived < len(order) and moments[order[arrived]] <= i:
-            j = order[arrived]
-            row, y = rows[slots[j] * stride : (slots[j] + 1) * stride], labels[j]
-            update(method, K, row, y, receipts[j * width : (j + 1) * width], work, forecasts[j * K + y])
-            arrived += 1
-        if i == len(labels):
-            break
-        row, receipt = rows[slots[i] * stride : (slots[i] + 1) * stride], receipts[i * width : (i + 1) * width]
-        predict(method, K, row, scores[i * K : (i + 1) * K], receipt, work, forecasts[i * K : (i + 1) * K])
-        row[T] += 1.0

@@ -5,26 +5,39 @@ A calibrator of the same method, the pool, learns from every outcome of every ke
 - at the pool's parameters, with the matrix (or, three tenths of the way, the variances) of a new stream,
 - with cells of `Tracking` that have seen up to 20 imaginary events of the pool's mean outcome,
 - and with everything else as new: hedging and evidence speak of the key's own outcomes alone.
+
+Of K classes, a key takes the parameters of the four lanes and the slope of the online temperature.
 """
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
+import numpy as np
+
 from calibeat._util.types import Ints, Slots, Vector
 from calibeat.core.kernel import ask, play, settle, start_from
 from calibeat.core.layout import N, Spec
 from calibeat.core.receipt import MOST_RECEIPT
 from calibeat.core.subset import entry, scratch
+from calibeat.core.vector import forecast_in, predict, receipt_in
+from calibeat.core.vector import settle as settle_label
+from calibeat.core.vector import start_from as start_classes
+
+NO_WORK: Vector = np.empty(0)
 
 
 class Pool(NamedTuple):
-    """The pool's row, if it `learns`; the row of a key that has seen nothing; the first slot of a new key."""
+    """The pool's row, if it `learns`; the row of a key that has seen nothing; the first slot of a new key.
+
+    `work` is scratch for K classes, as that of `Batch`.
+    """
 
     learns: bool
     row: Vector
     fresh: Vector
     opened: int
+    work: Vector = NO_WORK
 
 
 @entry
@@ -32,16 +45,29 @@ def start_row(spec: Spec, pool: Pool, row: Vector) -> None:
     """Make `row`, which may be longer than the state, that of a new key."""
     for i in range(len(row)):
         row[i] = pool.fresh[i] if i < len(pool.fresh) else 0.0
-    start_from(spec, pool.row, row)
+    if spec.classes > 0:
+        start_classes(spec.vector, spec.classes, pool.row, row)
+    else:
+        start_from(spec, pool.row, row)
 
 
 @entry
-def learn(spec: Spec, pool: Vector, score: float, y: float) -> None:
-    """The pool forecasts when an outcome arrives, and learns it at once. Its forecasts are not used."""
+def learn(spec: Spec, pool: Pool, score: Vector, y: float) -> None:
+    """The pool forecasts when an outcome arrives, and learns it at once. Its forecasts are not used.
+
+    A score is an array of one number, or of K.
+    """
+    row, now = pool.row, pool.row[N] + 1.0
     receipt = scratch(MOST_RECEIPT)
-    asked = ask(spec, pool, score, receipt)
-    played = play(spec, pool, asked, 0.0, receipt)
-    settle(spec, pool, pool[N] + 1.0, asked, played.cell, y, receipt)
+    if spec.classes > 0:
+        method, K, work = spec.vector, spec.classes, pool.work
+        forecast, remembered = forecast_in(K, work), receipt_in(K, work)
+        predict(method, K, row, score, remembered, work, forecast)
+        settle_label(method, K, row, now, int(y), remembered, work, forecast[int(y)])
+    else:
+        asked = ask(spec, row, score[0], receipt)
+        played = play(spec, row, asked, 0.0, receipt)
+        settle(spec, row, now, asked, played.cell, y, receipt)
 
 
 @entry
@@ -49,13 +75,13 @@ def pool_rows(
     spec: Spec, pool: Pool, rows: Vector, stride: int, slots: Slots, scores: Vector, outcomes: Vector
 ) -> None:
     """The pool's way through a batch; each new slot starts when its first event comes."""
-    opened = pool.opened
-    for i in range(len(scores)):
+    opened, size = pool.opened, max(1, spec.classes)
+    for i in range(len(outcomes)):
         if slots[i] == opened:
             start_row(spec, pool, rows[opened * stride : (opened + 1) * stride])
             opened += 1
         if outcomes[i] == outcomes[i]:
-            learn(spec, pool.row, scores[i], outcomes[i])
+            learn(spec, pool, scores[i * size : (i + 1) * size], outcomes[i])
 
 
 @entry
@@ -71,12 +97,12 @@ def pool_late_rows(
     following: Ints,
 ) -> None:
     """The same with outcomes that come late: before event i those of arriving[i], following[arriving[i]], ..."""
-    opened = pool.opened
+    opened, size = pool.opened, max(1, spec.classes)
     for i in range(len(arriving)):
         j = arriving[i]
         while j >= 0:
-            learn(spec, pool.row, scores[j], outcomes[j])
+            learn(spec, pool, scores[j * size : (j + 1) * size], outcomes[j])
             j = following[j]
-        if i < len(scores) and slots[i] == opened:
+        if i < len(outcomes) and slots[i] == opened:
             start_row(spec, pool, rows[opened * stride : (opened + 1) * stride])
             opened += 1
