@@ -804,6 +804,7 @@ cdef class Stream:
 
 # ---- a stream of many classes -----------------------------------------------------------------------------------------
 
+@cython.auto_pickle(False)  # `Calibrator` knows how
 cdef class VectorStream(Stream):
     """The part of a `MultiCalibrator` that serves single events. Two classes are served by AUTO, as `Stream` does it."""
 

@@ -243,7 +243,7 @@ class Export:
 
 def frozen_map(calibrator: Calibrator) -> Export:
     """See `Calibrator.export`."""
-    method, row = calibrator.method, calibrator.row.tolist()
+    method, row = calibrator._method, calibrator._view().tolist()
     features, learner, calibeater = method.features, method.learner, method.calibeater
     for part in (method.guard, calibeater, learner):
         if part is not None and part.no_formula:

@@ -31,7 +31,7 @@ def test_it_is_an_array_and_reads_well(cal: MultiCalibrator) -> None:
     assert forecast.probabilities[0] > 0.1
     with pytest.raises(ValueError, match="read-only"):
         forecast.probabilities[0] = 1.0
-    assert repr(forecast) == "MultiForecast(label='bird', event=0, seen=0)"
+    assert repr(forecast) == f"MultiForecast(label='bird', confidence={forecast.confidence}, event=0, seen=0)"
 
 
 @pytest.mark.parametrize("method", ["raw", "ots", "multi"])
@@ -39,7 +39,6 @@ def test_json_is_versioned_and_exact(method: str) -> None:
     forecast = MultiCalibrator(CLASSES, method).predict([0.2, 0.3, 0.5])
     data = json.loads(forecast.to_json())
     assert data["v"] == 1
-    assert (data["expert"] is None) == (method != "multi")
     twin = MultiForecast.from_json(forecast.to_json())
     assert twin == forecast and hash(twin) == hash(forecast) and twin != data
     np.testing.assert_array_equal(twin.probabilities, forecast.probabilities)
@@ -49,14 +48,14 @@ def test_json_is_versioned_and_exact(method: str) -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"v": 2}, "forecast must be of version 1, got 2"),
-        ({"v": True}, "forecast must be of version 1, got True"),
+        ({"v": 2}, "receipt of version 1, got version 2"),
+        ({"v": True}, "receipt of version 1, got version True"),
         ({"probabilities": [0.5, 0.5, 0.5]}, "probabilities must be a list of probabilities of sum 1"),
         ({"probabilities": "abc"}, "probabilities must be a list of probabilities"),
         ({"score": [0.5, float("nan"), 0.5]}, "score must be a list of probabilities"),
         ({"score": [0.5, 0.5]}, "as many scores as probabilities, got 2"),
-        ({"expert": [0.5, True, 0.5]}, "expert must be a list of probabilities"),
-        ({"slope": 1e9}, "slope must be in"),
+        ({"lanes": [0.5, "x", 0.5]}, "lane must be a finite number"),
+        ({"lanes": 7}, "lanes must be a list of numbers"),
         ({"event": -1}, "event must be a whole number"),
         ({"seen": 0.5}, "seen must be a whole number"),
         ({"issuer": 7}, "issuer must be a string, got 7"),
@@ -86,10 +85,11 @@ def test_a_calibrator_knows_its_own(cal: MultiCalibrator, data: dict[str, Any]) 
     for change, error, message in (
         ({"event": 9}, UnknownForecast, "one of the 1 that this calibrator has made, got event 9"),
         ({"seen": 5}, InvalidInput, "seen must be a whole number"),
-        ({"expert": None}, InvalidInput, "must hold what its expert said"),
+        ({"lanes": []}, InvalidInput, "must remember the 8 numbers of its mixture"),
+        ({"score": [0.5, 0.25, 0.25]}, InvalidInput, "must remember the 8 numbers of its mixture"),
         ({"probabilities": [1.0, 0.0, 0.0]}, InvalidInput, "must have 3 positive probabilities"),
         (
-            {"probabilities": [0.5, 0.5], "score": [0.5, 0.5], "expert": [0.5, 0.5]},
+            {"probabilities": [0.5, 0.5], "score": [0.5, 0.5]},
             InvalidInput,
             "must have 3 positive",
         ),

@@ -182,7 +182,7 @@ def test_a_run_that_is_broken_off_while_it_is_put_in_place_has_not_happened(monk
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr("calibeat.hosts.ledger.SettledEvents.after_all", broken)
+        patch.setattr("calibeat.hosts.ledger.SettledEvents.after", broken)
         with pytest.raises(KeyboardInterrupt):
             calibrator.run([0.5], [1])
     assert calibrator.to_json() == before

@@ -49,11 +49,6 @@ def by_json(forecast: Forecast) -> Forecast:
     return Forecast.from_json(forecast.to_json())
 
 
-def by_list(forecast: Forecast) -> Forecast:
-    """As calibeat 0.2 wrote it with `json.dumps`."""
-    return Forecast.from_json(json.dumps(forecast.__reduce__()[1]))
-
-
 def by_bytes(forecast: Forecast) -> Forecast:
     return Forecast.from_bytes(forecast.to_bytes())
 
@@ -66,7 +61,7 @@ def itself(forecast: Forecast) -> Forecast:
     return forecast
 
 
-WAYS = [itself, by_json, by_list, by_bytes, by_pickle]
+WAYS = [itself, by_json, by_bytes, by_pickle]
 
 
 # ---- exactly once ------------------------------------------------------------------------------------------------

@@ -15,7 +15,8 @@ from interrupts import Interrupts, interrupted_everywhere
 
 from calibeat import MultiBank, MultiCalibrator, MultiForecast, OutcomeConflict
 from calibeat.core import loops
-from calibeat.hosts import ledger, multi
+from calibeat.hosts import ledger
+from calibeat.hosts.bankfile import header_of, sections_of
 from calibeat.hosts.keys import check_index
 
 KINDS = [(2, "multi"), (3, "multi"), (3, "ots"), (3, "raw")]
@@ -26,9 +27,9 @@ def little(monkeypatch: pytest.MonkeyPatch) -> None:
     """Little is remembered, so that the lines that let go are run too; pieces are short; no random numbers."""
     monkeypatch.setattr(ledger, "KEPT_EVENTS", 2)
     monkeypatch.setattr(ledger, "_FIRST_ROOM", 1)
-    monkeypatch.setattr(multi, "KEPT_EVENTS", 2)
+    monkeypatch.setattr("calibeat.hosts.bank._OUTCOMES_KEPT", 2)
     monkeypatch.setattr(loops, "PIECE", 6)
-    for module in ("ledger", "bank", "multi"):
+    for module in ("ledger", "bank"):
         monkeypatch.setattr(f"calibeat.hosts.{module}.new_generation", lambda: "5eed5eed")
     monkeypatch.setattr("calibeat.hosts.keys.Seed.random", classmethod(lambda cls: cls(7)))
 
@@ -59,6 +60,8 @@ CALLS: dict[str, Callable[[Any], Any]] = {
 @pytest.mark.parametrize(("K", "method"), KINDS)
 @pytest.mark.usefixtures("little")
 def test_a_calibrator(K: int, method: str, what: str, restored: bool) -> None:
+    if what in ("predict", "late") and not restored:
+        return  # one call into C: there is no moment at which it could be interrupted
     act = CALLS[what]
 
     def make() -> tuple[MultiCalibrator, list[MultiForecast]]:
@@ -83,7 +86,7 @@ def test_a_calibrator(K: int, method: str, what: str, restored: bool) -> None:
     assert seen == {before, after}
 
 
-@pytest.mark.parametrize("what", ["late", "run"])
+@pytest.mark.parametrize("what", ["latest", "run"])
 @pytest.mark.usefixtures("little")
 def test_one_interrupt_after_the_other(what: str) -> None:
     """The call is broken off, and then each look at the calibrator, a little later each time."""
@@ -114,9 +117,9 @@ def filled(K: int, names: tuple[Any, ...]) -> tuple[MultiBank, list[MultiForecas
 def content(bank: MultiBank) -> str:
     """What a file holds, but for the table, which may be larger than it must be."""
     assert len(bank) == len(list(bank))  # as every call it puts things right
-    rows = bank._rows
-    check_index(rows.bank._store.index if bank._is_pair else rows.index)
-    header, sections = rows.header(), rows.sections()
+    assert bank._store.index is not None
+    check_index(bank._store.index)
+    header, sections = header_of(bank), sections_of(bank)
     del sections["table"]
     return json.dumps(header) + repr({name: array.tobytes() for name, array in sections.items()})
 
@@ -135,6 +138,8 @@ def bank_calls(K: int, names: tuple[Any, ...]) -> dict[str, Callable[[Any], Any]
         "run": lambda pair: pair[0].run([new, first, newer], score[:3], [0, 1, 0]),
         "run late": lambda pair: pair[0].run([new, first, new], score[:3], [0, 1, 0], due=[2, 2, 5]),
         "merge": lambda pair: pair[0].merge(other),
+        "fold": lambda pair: pair[0].fold([new, first], score[6:8], [None, None]),
+        "forget": lambda pair: pair[0].__delitem__(first),
     }
 
 
@@ -170,7 +175,7 @@ def test_ctrl_c_is_heard_in_the_middle_of_a_long_batch(late: bool) -> None:
     n, K = 300_000, 3
     scores, labels = np.full((n, K), 1 / K), np.arange(n) % K
     cal, name = MultiCalibrator(K), "run_late" if late else "run"
-    real, pieces = getattr(multi.vector, name), []
+    real, pieces = getattr(loops, name), []
 
     def counted(*arguments: Any) -> Any:
         pieces.append(name)
@@ -179,7 +184,7 @@ def test_ctrl_c_is_heard_in_the_middle_of_a_long_batch(late: bool) -> None:
         return real(*arguments)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(multi.vector, name, counted)
+        patch.setattr(loops, name, counted)
         with pytest.raises(KeyboardInterrupt):
             cal.run(scores, labels, due=np.arange(n) + 5 if late else None)
     assert len(pieces) == 2 and cal.events == cal.outcomes == 0

@@ -7,7 +7,7 @@ import json
 import numpy as np
 import pytest
 
-from calibeat import MultiCalibrator, MultiForecast, OutcomeConflict, UnknownForecast
+from calibeat import InvalidInput, MultiCalibrator, MultiForecast, OutcomeConflict, UnknownForecast
 from calibeat.hosts import ledger
 
 SCORE = [0.2, 0.3, 0.5]
@@ -19,7 +19,7 @@ def test_old_labels_are_forgotten_and_old_events_stay_settled(monkeypatch: pytes
     kept = [cal.predict(SCORE) for _ in range(40)]
     for i, forecast in enumerate(kept):
         cal.update(forecast, i % 3)
-    assert len(json.loads(cal.to_json())["settled"]["labels"]) < 60
+    assert len(json.loads(cal.to_json())["settled"]["marks"]) < 60
     for twin in (cal, MultiCalibrator.from_json(cal.to_json())):
         twin.update(kept[0], 2)  # forgotten: any label is a repeat
         twin.update(kept[39], 0)
@@ -63,20 +63,24 @@ def test_a_restart_begins_a_new_generation() -> None:
         twin.update(MultiForecast.from_json(after.to_json()), 0)
 
 
-@pytest.mark.parametrize("K", [2, 3])
-def test_an_interrupt_leaves_nothing_half_done(K: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    cal = MultiCalibrator(K)
-    forecast = cal.predict(np.full(K, 1 / K))
-    row = cal.row
-
-    def interrupted(*_: object, **__: object) -> None:
-        raise KeyboardInterrupt
-
-    with monkeypatch.context() as patch:
-        patch.setattr(cal._stream, "update", interrupted)
-        for _ in range(2):
-            with pytest.raises(KeyboardInterrupt):
-                cal.update(forecast, 1)
-    np.testing.assert_array_equal(cal.row, row)
-    cal.update(forecast, 0)
-    assert cal.outcomes == 1
+@pytest.mark.parametrize("K", [2, 3, 300])
+def test_receipts_travel_as_bytes(K: int) -> None:
+    names = [f"class {k}" for k in range(K)]
+    cal, other = MultiCalibrator(names), MultiCalibrator(names)
+    score = np.random.default_rng(K).dirichlet(np.ones(K), 6)
+    for host in (cal, other):
+        receipts = [host.predict(s) for s in score]
+        for i in (5, 1, 0, 3):
+            receipt = receipts[i]
+            if host is other:
+                receipt = MultiForecast.from_bytes(receipt.to_bytes(), names)
+                assert receipt == receipts[i]
+                assert MultiForecast.from_bytes(receipt.to_bytes()).label in (receipt.column, receipt.label)
+            host.update(receipt, names[(7 * i) % K])
+    np.testing.assert_array_equal(cal.row, other.row)
+    data = receipts[0].to_bytes()
+    for damaged in (data[:-8], data + bytes(8), data[:50], b"", b"\2" + data[1:], "text"):
+        with pytest.raises(InvalidInput, match="forecast must"):
+            MultiForecast.from_bytes(damaged)  # type: ignore[arg-type]
+    with pytest.raises(InvalidInput, match="classes must be those of the forecast"):
+        MultiForecast.from_bytes(MultiCalibrator(4).predict([0.25] * 4).to_bytes(), names)

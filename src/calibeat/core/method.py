@@ -65,8 +65,6 @@ class Method:
     calibeater: Calibeater | None = None
     guard: Guard | None = None
 
-    numbers: ClassVar[int] = 1  # of a score; methods of K classes have K
-
     def __post_init__(self) -> None:
         for slot, parts in PARTS.items():
             part = getattr(self, slot)
@@ -93,7 +91,7 @@ class Method:
         """d, the number of parameters; 0 where there is no theta."""
         return 0 if self.features is None else self.features.dimension
 
-    numbers: ClassVar[int] = 1  # a score is one number
+    numbers: ClassVar[int] = 1  # of a score; methods of K classes have K
 
     @cached_property
     def needs_history(self) -> bool:

@@ -255,6 +255,49 @@ class VectorMethod:
         ):
             yield f"have {what} in [{low:g}, {high:g}]", _within(values, low, high)
 
+    def receipts_are_sound(self, lanes: Table, scores: Table, seen: Ints, probabilities: Table) -> Flags:
+        """Which receipts from outside hold numbers that can have been issued, which agree where they stand twice."""
+        issued = lanes[:, SCORE + self.classes :]
+        good = _within(scores, 0.0, 1.0) & _within(probabilities, 0.0, 1.0) & (probabilities > 0.0).all(axis=1)
+        good &= (lanes[:, SEEN] == seen) & (lanes[:, SCORE : SCORE + self.classes] == scores).all(axis=1)
+        return good & _within(lanes[:, ISSUED_SLOPE], -ONS_RADIUS, ONS_RADIUS) & _within(issued, 1e-300, 1.0)
+
+    def scratch(self) -> Vector:
+        """Room for the kernels to work in."""
+        return scratch(self.classes)
+
+    # ---- what was learnt ------------------------------------------------------------------------------------------
+
+    def params(self, row: Sequence[float] | Vector) -> dict[str, Any]:
+        """What was learnt, in words: see `MultiCalibrator.params`. Biases are a list, by columns."""
+        found = self.params_of_rows(np.array(row, dtype=np.float64)[None], named=True)
+        if self.name != "multi":
+            return {name: float(column[0]) for name, column in found.items()}
+        values = np.array(row)
+        stages = ("lanes", "factors", "confusion") if self.classes <= MOST_CONFUSED else ("lanes", "factors")
+        return {
+            "lanes": _named(LANE_NAMES, values[W:]),
+            **{name: float(found[name][0]) for name in ("a", "c", "d")},
+            "bias": found["bias"][0].tolist(),
+            "online temperature": float(values[SLOPE]),
+            "stages": _named(stages, values[V:]),
+            "top": _named(("plain", "spline"), values[Z:]),
+            "guard": _named(("expert", "online temperature"), values[G:]),
+        }
+
+    def params_of_rows(self, rows: Table, *, named: bool = False) -> dict[str, Any]:
+        """The parameters of many rows, a column each; those of single classes (`named`) only if asked for."""
+        if self.name != "multi":
+            return {"a": rows[:, 2].copy()} if self.name == "ots" else {}
+        w = rows[:, W : W + 6]
+        shared = rows[:, THETA:OFFSET].reshape(-1, 4, THETA_WIDTH)[:, :, :3]
+        a, c, d = np.einsum("ij,ijk->ki", w[:, :4], shared)
+        found = {"a": a + w[:, 4] + w[:, 5] * rows[:, SLOPE], "c": c, "d": d}
+        if named:
+            biases = rows[:, BIAS : BIAS + 8 * self.classes].reshape(-1, 4, 2, self.classes)[:, :, 0]
+            found["bias"] = np.einsum("ij,ijk->ik", w[:, :4], biases)
+        return found
+
     # ---- as data --------------------------------------------------------------------------------------------------
 
     def to_dict(self) -> dict[str, Any]:
@@ -274,9 +317,13 @@ class VectorMethod:
         return cls(data["name"], data["classes"])
 
 
+def _named(names: Sequence[str], values: Vector) -> dict[str, float]:
+    return dict(zip(names, values[: len(names)].tolist(), strict=True))
+
+
 def _within(values: Table, low: float, high: float) -> Flags:
     """Which rows have all these numbers in the range."""
-    good: Any = ((values >= low) & (values <= high)).reshape(len(values), -1).all(axis=1)
+    good: Any = ((values >= low) & (values <= high)).all(axis=tuple(range(1, values.ndim)))
     return np.asarray(good)
 
 

@@ -344,7 +344,10 @@ def check_receipt(method: AnyMethod, forecast: AnyForecast) -> None:
             raise InvalidInput(
                 f"forecast must have {method.classes} positive probabilities, got {got} - at event {event}"
             )
-        sound = method.receipt_is_sound(given.lanes, given.score, given.seen)
+        sound = len(given.lanes) == numbers and len(given.score) == method.classes
+        sound = sound and method.receipts_are_sound(
+            given.lanes[None], given.score[None], np.array([given.seen]), given.probabilities[None]
+        )[0]
     if not sound:
         raise InvalidInput(
             f"forecast must remember the {numbers} numbers of its mixture as they were issued, "

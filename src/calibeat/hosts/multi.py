@@ -377,7 +377,7 @@ class MultiCalibrator(VectorStream, Calibrator):
         else:
             with self._lock:
                 self._refresh()
-                numbers = door.method.frozen_numbers(self._view().copy())
+                numbers = vector.frozen_numbers(door.method, self._view().copy())
         return MultiExport(numbers, door.classes.labels, door.name, door.logits, pair)
 
     def __repr__(self) -> str:
@@ -501,7 +501,8 @@ class MultiBank(Bank):
         with self._lock:
             table = super().table
             at, rows = self._method.spec.evidence, self._store.matrix[: len(self._store)]
-            return {**table, "evidence": rows[:, at] + np.log(rows[:, at + 1])}
+            evidence = [log + math.log(ratio) for log, ratio in rows[:, at : at + 2].tolist()]  # the bits of one stream
+            return {**table, "evidence": np.array(evidence, dtype=np.float64)}
 
     def row(self, key: Key) -> Vector:
         """The state of a key, as a copy: the row of a `MultiCalibrator` that has seen its events alone."""

@@ -589,6 +589,9 @@ def check_rows(method: AnyMethod, matrix: Matrix, clock: float) -> None:
         for sentence, good in _stats_checks(method, part, clock):
             if not good.all():
                 raise InvalidInput(f"{sentence}, got others - at row {first + int((~good).argmax())}")
+        if method.spec.classes:
+            method.check_rows(part[:, : method.width], part[:, method.width + EVENTS])
+            continue
         for row in np.flatnonzero(_odd(method, part[:, : method.width])):
             try:
                 method.check_row(part[row, : method.width].tolist(), int(part[row, method.width + EVENTS]))
