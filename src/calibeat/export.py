@@ -27,7 +27,7 @@ from calibeat.core.parts import Expression, Formula
 from .errors import InvalidInput, MissingExtra
 
 if TYPE_CHECKING:
-    from calibeat.hosts.calibrator import Calibrator
+    from calibeat.core.method import Method
 
 Steps = Sequence[tuple[str, Expression]]
 
@@ -241,9 +241,8 @@ class Export:
         return _onnx(self.numbers)
 
 
-def frozen_map(calibrator: Calibrator) -> Export:
+def frozen_map(method: Method, row: list[float]) -> Export:
     """See `Calibrator.export`."""
-    method, row = calibrator._method, calibrator._view().tolist()
     features, learner, calibeater = method.features, method.learner, method.calibeater
     for part in (method.guard, calibeater, learner):
         if part is not None and part.no_formula:

@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 
 from calibeat import AUTO, Calibrator, InvalidInput, MultiCalibrator, MultiForecast, OutcomeConflict, UnknownForecast
-from calibeat.core import vector
 
 CLASSES = ["cat", "dog", "bird"]
 METHODS = ["raw", "ots", "multi"]

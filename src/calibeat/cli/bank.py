@@ -15,7 +15,9 @@ from calibeat._util.words import counted, visible
 from calibeat.core.method import name_of
 from calibeat.errors import InvalidInput, SnapshotMismatch, UnknownKey
 from calibeat.hosts.bank import Bank
+from calibeat.hosts.bankfile import holds_classes
 from calibeat.hosts.keys import Key
+from calibeat.hosts.multi import MultiBank
 
 # Name -> column, and the column to subtract. The largest comes first.
 ORDERS: dict[str, tuple[str, str | None]] = {
@@ -78,6 +80,7 @@ def summary(bank: Bank, path: Path, *, verified: bool = False) -> dict[str, Any]
     return {
         "file": str(path),
         "method": name_of(bank.method) or str(bank.method),
+        **({"classes": len(bank.classes)} if isinstance(bank, MultiBank) else {}),
         "seed": bank.seed,
         "prior": bank.prior,
         "independent draws": bank.independent,
@@ -105,7 +108,8 @@ def _open(options: argparse.Namespace) -> Bank:
     """The bank of the file, or a sentence."""
     path = options.file
     try:
-        return Bank.load(path, mmap=True, verify=options.verify)
+        kind = MultiBank if holds_classes(path) else Bank
+        return kind.load(path, mmap=True, verify=options.verify)
     except FileNotFoundError:
         raise InvalidInput(f"file must be a bank file, got {visible(path)}, which does not exist") from None
     except OSError as error:

@@ -44,7 +44,11 @@ def watched_columns(K: int, scores: Vector, forecasts: Vector, outcomes: Vector)
         return scores, forecasts, outcomes
     matrix = forecasts.reshape(-1, K)
     named, rows = matrix.argmax(axis=1), np.arange(len(matrix))
-    return scores.reshape(-1, K)[rows, named], matrix[rows, named], np.where(np.isnan(outcomes), np.nan, named == outcomes)
+    return (
+        scores.reshape(-1, K)[rows, named],
+        matrix[rows, named],
+        np.where(np.isnan(outcomes), np.nan, named == outcomes),
+    )
 
 
 def receipt_of(forecast: Any) -> Any:

@@ -124,6 +124,12 @@ def load(kind: type[Bank], path: Path, *, mmap: bool, verify: bool, threads: int
     return bank
 
 
+def holds_classes(path: Path) -> bool:
+    """Whether a file holds a `MultiBank`."""
+    with open_regular(path, "bank file") as file:
+        return "multi" in _header(path, file)
+
+
 def copied(kind: type[Bank], header: dict[str, Any], sections: Sections, threads: int) -> Bank:
     """A bank of its own, with what is under way."""
     bank = revived(kind, header, sections, threads, verify=False)

@@ -299,7 +299,13 @@ class Calibrator(Stream):
         self._is_forked = True
 
     def _begin(
-        self, method: AnyMethod, seed: int, stream: int | str, row: Any, name: str, labels: tuple[Any, ...] | None = None
+        self,
+        method: AnyMethod,
+        seed: int,
+        stream: int | str,
+        row: Any,
+        name: str,
+        labels: tuple[Any, ...] | None = None,
     ) -> None:
         """Serve a row. `name` is on its receipts; `labels` are the classes, if they are not 0 and 1."""
         self._method, self._seed, self._stream = method, seed, stream
@@ -614,16 +620,19 @@ class Calibrator(Stream):
             method.check_row(row, events)
             calibrator._row[:] = array("d", row)
             calibrator._events, outcomes = events, calibrator.outcomes
-            if calibrator._history is not None:
-                calibrator._history.restore(outcomes, state["history"])
-            elif state["history"] != {}:
-                raise InvalidInput(f"history must hold nothing for this method, got {state['history']!r:.60}")
+            calibrator._restore_history(outcomes, state["history"])
             calibrator._receipts = calibrator._receipts.load(state, events, outcomes)
             calibrator._signature = ""  # a new generation, which gets its own with its first forecast
             calibrator._set_watch(Watch.load(method, state["monitors"], events))
         except (InvalidInput, TypeError, KeyError) as error:
             raise SnapshotMismatch(f"snapshot must hold what a calibrator can hold: {error}") from error
         return calibrator
+
+    def _restore_history(self, outcomes: int, columns: Any) -> None:
+        if self._history is not None:
+            self._history.restore(outcomes, columns)
+        elif columns != {}:
+            raise InvalidInput(f"history must hold nothing for this method, got {columns!r:.60}")
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Copies, also those of other processes, are made of the snapshot."""
@@ -763,7 +772,9 @@ class Calibrator(Stream):
         ------
         InvalidInput : the method has no formula (it draws, or solves an equation for each score).
         """
-        return frozen_map(self)
+        with self._lock:
+            self._refresh()
+            return frozen_map(self._method, self._view().tolist())
 
     def _view(self) -> Vector:
         return np.frombuffer(self._row)

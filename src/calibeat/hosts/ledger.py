@@ -272,9 +272,7 @@ class SettledEvents(Marks):
         return data
 
     @classmethod
-    def load(
-        cls, data: Any, events: int, outcomes: int, *, keep: int | None = None, classes: int = 2
-    ) -> SettledEvents:
+    def load(cls, data: Any, events: int, outcomes: int, *, keep: int | None = None, classes: int = 2) -> SettledEvents:
         """The inverse of `dump`, for a stream that has made so many forecasts and learnt so many outcomes."""
         if not isinstance(data, dict) or set(data) - {"others"} != {"first", "given_up", "marks"}:
             raise InvalidInput(f"settled must be an object with first, given_up, marks, got {data!r:.60}")
@@ -345,9 +343,12 @@ def check_receipt(method: AnyMethod, forecast: AnyForecast) -> None:
                 f"forecast must have {method.classes} positive probabilities, got {got} - at event {event}"
             )
         sound = len(given.lanes) == numbers and len(given.score) == method.classes
-        sound = sound and method.receipts_are_sound(
-            given.lanes[None], given.score[None], np.array([given.seen]), given.probabilities[None]
-        )[0]
+        sound = (
+            sound
+            and method.receipts_are_sound(
+                given.lanes[None], given.score[None], np.array([given.seen]), given.probabilities[None]
+            )[0]
+        )
     if not sound:
         raise InvalidInput(
             f"forecast must remember the {numbers} numbers of its mixture as they were issued, "
@@ -384,7 +385,11 @@ class Ledger(LedgerOfStream):
         """
         event = forecast.event
         if not self.issuer.is_own(forecast.issuer):
-            others = "by another method, seed or stream" if self.labels is None else "with other classes or by another method"
+            others = (
+                "by another method, seed or stream"
+                if self.labels is None
+                else "with other classes or by another method"
+            )
             raise UnknownForecast(
                 f"forecast must come from this calibrator, got one that was made {others} - at event {event}"
             )

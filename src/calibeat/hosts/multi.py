@@ -285,9 +285,7 @@ class MultiCalibrator(VectorStream, Calibrator):
         "classes", "method", "logits", "events", "row", "history", "settled", "generations", "monitors",
     )  # fmt: skip
 
-    def __init__(
-        self, classes: Any, method: str = "multi", logits: bool = False, *, monitor: Watched = None
-    ) -> None:
+    def __init__(self, classes: Any, method: str = "multi", logits: bool = False, *, monitor: Watched = None) -> None:
         door = Door(classes, method, logits)
         name = hashlib.blake2b(door.identity.encode(), digest_size=8).hexdigest()
         self._serve_door(door, array("d", door.method.initial_row()), name)
@@ -503,6 +501,17 @@ class MultiBank(Bank):
             at, rows = self._method.spec.evidence, self._store.matrix[: len(self._store)]
             evidence = [log + math.log(ratio) for log, ratio in rows[:, at : at + 2].tolist()]  # the bits of one stream
             return {**table, "evidence": np.array(evidence, dtype=np.float64)}
+
+    @property
+    def params(self) -> dict[str, npt.NDArray[Any]]:
+        """As `Bank.params`, and of each class its bias, as the column ``"bias cat"``."""
+        with self._lock:
+            params, door = super().params, self._door
+            if not door.is_pair and door.name == "multi":
+                rows = self._store.matrix[: len(self._store)]
+                biases = door.method.params_of_rows(rows, named=True)["bias"]
+                params |= {f"bias {label}": biases[:, k].copy() for k, label in enumerate(door.classes.labels)}
+            return params
 
     def row(self, key: Key) -> Vector:
         """The state of a key, as a copy: the row of a `MultiCalibrator` that has seen its events alone."""

@@ -505,7 +505,9 @@ class FoldColumns:
         if monitors is None:
             return
         j = self.sources
-        watched = watched_columns(self._numbers, self.scores[j].reshape(-1), self.forecasts[j].reshape(-1), self.outcomes)
+        watched = watched_columns(
+            self._numbers, self.scores[j].reshape(-1), self.forecasts[j].reshape(-1), self.outcomes
+        )
         columns = self.slots, self.asked, self.events[j], *watched
         for slot, asked, number, s, p, y in zip(*(column.tolist() for column in columns), strict=True):
             if asked:
