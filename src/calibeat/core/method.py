@@ -5,23 +5,23 @@ from __future__ import annotations
 import dataclasses
 import difflib
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
-from calibeat._util.types import Vector
+from calibeat._util.types import Flags, Table, Vector
 from calibeat.errors import InvalidInput, UnknownMethod
 
 from .auto import EPS, LARGEST, Lanes
 from .calibeating import Hedging, Tracking
-from .features import Beta, Platt, Scaling
-from .guard import Guard, clip_expert
+from .features import Beta, Platt
+from .guard import INSIDE, Guard
 from .layout import THETA, N, Spec, T
 from .learners import ONS
-from .parts import PARTS, Calibeater, Columns, Features, Learner, Part
+from .parts import PARTS, Calibeater, Check, Columns, Features, Learner, Part, check_all
 from .receipt import FORECAST, GUARD_RECEIPT_WIDTH, HORIZON_LANE, RECEIPT_WIDTH, SCORE, SEEN
 from .refit import FTL, Fixed, Histogram
 from .spline import Spline
@@ -62,6 +62,8 @@ class Method:
     learner: Learner | None = None
     calibeater: Calibeater | None = None
     guard: Guard | None = None
+
+    numbers: ClassVar[int] = 1  # of a score
 
     def __post_init__(self) -> None:
         for slot, parts in PARTS.items():
@@ -120,12 +122,6 @@ class Method:
         return 0 if self.calibeater is None else len(self.calibeater.initial()) // 2
 
     @property
-    def _guard_at(self) -> int:
-        """Where the guard's numbers start in the row."""
-        cells = [] if self.calibeater is None else self.calibeater.initial()
-        return THETA + len(self._initial_parameters()) + len(cells)
-
-    @property
     def _tail(self) -> list[float]:
         return [] if self.learner is None else self.learner.tail()
 
@@ -147,9 +143,9 @@ class Method:
         numbers: dict[str, Any] = {}
         for part in self.parts:
             numbers.update(part.numbers())
-        end = self.width - len(self._tail)
+        end, cells = self.width - len(self._tail), THETA + len(self._initial_parameters())
         numbers.update(
-            cells=THETA + len(self._initial_parameters()),
+            cells=cells,
             receipt=self.receipt_width,
             evidence=end - 2,
             horizon=end if self._tail else 0,
@@ -157,52 +153,56 @@ class Method:
             draws=self.draws,
         )
         if self.guard is not None:
-            numbers.update(guard=self._guard_at, guard_receipt=RECEIPT_WIDTH * self.mixes)
+            guard = end - 2 * self.mixes - len(self.guard.initial())
+            numbers.update(guard=guard, guard_receipt=RECEIPT_WIDTH * self.mixes)
         return Spec(**numbers)
 
     # ---- what comes from outside ----------------------------------------------------------------------------------
 
-    def check_row(self, row: Sequence[float], events: int) -> None:
-        """Check a row of finite numbers and the right width that comes from outside. Kernels trust their rows.
+    def check_rows(self, rows: Table, events: Vector, first: int | None = None) -> None:
+        """Check rows of finite numbers and the right width that come from outside. Kernels trust their rows.
 
         Raises
         ------
-        InvalidInput : this method cannot have such a row after so many events.
+        InvalidInput : this method cannot have such a row after so many events. The message has the first bad row, and
+            its number if that of the first one is given.
         """
-        t, n = row[T], row[N]
-        if not (0 <= n <= t <= events and n == int(n) and t == int(t)):
-            raise InvalidInput(f"row must count outcomes in whole numbers up to {events} events, got {n!r} of {t!r}")
-        end, cells = len(row) - len(self._tail), self.spec.cells
-        if self.mixes:
-            end -= 2
-            if not 1e-100 <= row[end + 1] <= 1e100:
-                raise InvalidInput(f"row must hold its evidence as a ratio in [1e-100, 1e+100], got {row[end + 1]!r}")
-        if self.guard is not None:
-            self.guard.check(row[self._guard_at : end], n)
-            end = self._guard_at
-        if self.calibeater is not None:
-            self.calibeater.check(row[cells:end], n, cells)
-        if self.learner is not None and self.features is not None:
-            self.learner.check(row, self.features, n)
+        check_all(self._checks(rows, events), first)
 
-    def receipt_is_sound(self, receipt: Sequence[float], score: float, seen: int, forecast: float) -> bool:
-        """Whether a receipt from outside is complete and possible, and agrees with its score and its forecast."""
-        if len(receipt) != self.receipt_width:
-            return False
+    def _checks(self, rows: Table, events: Vector) -> Iterator[Check]:
+        t, n, spec = rows[:, T], rows[:, N], self.spec
+        good = (n >= 0.0) & (n <= t) & (t <= events) & (n == np.floor(n)) & (t == np.floor(t))
+        yield good, "row must count outcomes in whole numbers up to {:.0f} events, got {} of {}", events, n, t
+        end = spec.evidence + 2 * (not self.mixes)
+        if self.mixes:
+            ratio = rows[:, end + 1]
+            sentence = "row must hold its evidence as a ratio in [1e-100, 1e+100], got {}"
+            yield (ratio >= 1e-100) & (ratio <= 1e100), sentence, ratio
         if self.guard is not None:
-            given, issued = receipt[-GUARD_RECEIPT_WIDTH:]
-            if not self.guard.could_issue(given, issued, forecast):
-                return False
-            forecast = receipt[FORECAST] if self.mixes else given
-            if clip_expert(forecast) != given:
-                return False
-        if not self.mixes or not isinstance(self.features, Scaling):
-            return True
-        return (
-            (receipt[SEEN], receipt[SCORE], receipt[FORECAST]) == (seen, score, forecast)
-            and all(EPS <= receipt[at] <= LARGEST for part in self.parts for at in part.receipt)
-            and (receipt[HORIZON_LANE] == 0.0 or EPS <= receipt[HORIZON_LANE] <= LARGEST)
-        )
+            yield from self.guard.check(rows[:, spec.guard : end], n)
+            end = spec.guard
+        if self.calibeater is not None:
+            yield from self.calibeater.check(rows[:, spec.cells : end], n, spec.cells)
+        if self.learner is not None and self.features is not None:
+            yield from self.learner.check(rows, self.features, n)
+
+    def receipts_are_sound(self, receipts: Table, score: Any, seen: Any, forecast: Any) -> Flags:
+        """Which receipts from outside, of the right width, are possible and agree with their score and forecast."""
+        sound: Flags = np.ones(len(receipts), dtype=np.bool_)
+        if self.guard is not None:
+            given, issued = receipts[:, -GUARD_RECEIPT_WIDTH:].T
+            sound = self.guard.could_issue(given, issued, forecast)
+            if self.mixes:
+                forecast = receipts[:, FORECAST]
+                sound &= np.clip(forecast, INSIDE, 1.0 - INSIDE) == given
+                sound &= (forecast >= 0.0) & (forecast <= 1.0)
+        if self.mixes:
+            for at, value in ((SEEN, seen), (SCORE, score), (FORECAST, forecast)):
+                sound &= receipts[:, at] == value
+            horizon, said = receipts[:, HORIZON_LANE], receipts[:, [at for part in self.parts for at in part.receipt]]
+            sound &= (horizon == 0.0) | ((horizon >= EPS) & (horizon <= LARGEST))
+            sound &= ((said >= EPS) & (said <= LARGEST)).all(axis=1)
+        return sound
 
     # ---- as data --------------------------------------------------------------------------------------------------
 

@@ -564,7 +564,7 @@ class Calibrator(Stream):
         try:
             events = check_whole("events", state["events"], 0, 2**53)
             row = [check_number(f"row[{i}]", number) for i, number in enumerate(state["row"])]
-            method.check_row(row, events)
+            method.check_rows(np.array([row]), np.array([events], dtype=np.float64))
             calibrator = cls(method, state["seed"], state["stream"])
             calibrator._row[:] = array("d", row)
             calibrator._events, outcomes = events, calibrator.outcomes
