@@ -27,7 +27,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from calibeat._util.check import check_interval, check_whole
-from calibeat._util.types import Flags, Table, Vector
+from calibeat._util.types import Table, Vector
 
 from .calibeating import bin_of
 from .parts import Check, Part
@@ -121,12 +121,15 @@ class Guard(Part):
                 out.append({"from": low, "to": high, "debt": d})
         return {"log_loss_wealth": numbers[WEALTH], "brier_wealth": numbers[BRIER_WEALTH], "out_of_balance": out}
 
-    def could_issue(self, given: Vector, issued: Vector, forecast: Any) -> Flags:
-        """Which receipts from outside it could have written."""
-        good = (given >= INSIDE) & (given <= 1.0 - INSIDE) & (issued > 0.0) & (issued < 1.0)
-        if self.strict is not None:  # by the kernel: NumPy's sine may have other last digits
-            issued = np.array([centre(q, float(self.strict)) for q in np.where(good, issued, 0.5).tolist()])
-        return np.asarray(good & (forecast == issued))
+    def could_issue(self, expert: Any, given: Any, issued: Any, forecast: Any) -> Any:
+        """Whether a receipt from outside is one that it could have written; of many, as columns, a mask."""
+        low, high = INSIDE, 1.0 - INSIDE
+        good = (given >= low) & (given <= high) & (issued > 0.0) & (issued < 1.0) & (expert >= 0.0) & (expert <= 1.0)
+        # It was given the expert, clipped.
+        good &= (given == expert) | ((expert < low) & (given == low)) | ((expert > high) & (given == high))
+        if self.strict is not None:
+            issued = np.vectorize(centre, otypes=[np.float64])(np.where(good, issued, 0.5), float(self.strict))
+        return good & (forecast == issued)
 
 
 @kernel

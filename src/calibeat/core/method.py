@@ -12,13 +12,13 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from calibeat._util.types import Flags, Table, Vector
+from calibeat._util.types import Table, Vector
 from calibeat.errors import InvalidInput, UnknownMethod
 
 from .auto import EPS, LARGEST, Lanes
 from .calibeating import Hedging, Tracking
 from .features import Beta, Platt
-from .guard import INSIDE, Guard
+from .guard import Guard
 from .layout import THETA, N, Spec, T
 from .learners import ONS
 from .parts import PARTS, Calibeater, Check, Columns, Features, Learner, Part, check_all
@@ -186,22 +186,25 @@ class Method:
         if self.learner is not None and self.features is not None:
             yield from self.learner.check(rows, self.features, n)
 
-    def receipts_are_sound(self, receipts: Table, score: Any, seen: Any, forecast: Any) -> Flags:
-        """Which receipts from outside, of the right width, are possible and agree with their score and forecast."""
-        sound: Flags = np.ones(len(receipts), dtype=np.bool_)
+    def receipt_is_sound(self, receipt: Any, score: Any, seen: Any, forecast: Any) -> Any:
+        """Whether a receipt from outside is complete and possible, and agrees with its score and its forecast.
+
+        Of many receipts all are columns, `receipt` one for each of its numbers, and the answer is a mask.
+        """
+        if len(receipt) != self.receipt_width:
+            return False
+        sound: Any = True
         if self.guard is not None:
-            given, issued = receipts[:, -GUARD_RECEIPT_WIDTH:].T
-            sound = self.guard.could_issue(given, issued, forecast)
-            if self.mixes:
-                forecast = receipts[:, FORECAST]
-                sound &= np.clip(forecast, INSIDE, 1.0 - INSIDE) == given
-                sound &= (forecast >= 0.0) & (forecast <= 1.0)
+            given, issued = receipt[-2], receipt[-1]
+            expert = receipt[FORECAST] if self.mixes else given
+            sound, forecast = self.guard.could_issue(expert, given, issued, forecast), expert
         if self.mixes:
-            for at, value in ((SEEN, seen), (SCORE, score), (FORECAST, forecast)):
-                sound &= receipts[:, at] == value
-            horizon, said = receipts[:, HORIZON_LANE], receipts[:, [at for part in self.parts for at in part.receipt]]
+            horizon = receipt[HORIZON_LANE]
+            sound &= (receipt[SEEN] == seen) & (receipt[SCORE] == score) & (receipt[FORECAST] == forecast)
             sound &= (horizon == 0.0) | ((horizon >= EPS) & (horizon <= LARGEST))
-            sound &= ((said >= EPS) & (said <= LARGEST)).all(axis=1)
+            for part in self.parts:
+                for at in part.receipt:
+                    sound &= (receipt[at] >= EPS) & (receipt[at] <= LARGEST)
         return sound
 
     # ---- as data --------------------------------------------------------------------------------------------------

@@ -297,12 +297,10 @@ class Ledger(LedgerOfStream):
         made, and `outcomes` of them learnt.
         """
         _check_issued(self.issuer, forecast, events, outcomes, "by another method, seed or stream")
-        lanes, numbers = forecast.lanes, (forecast.score, forecast.seen, forecast.probability)
-        width = self._method.receipt_width
-        if len(lanes) != width or (lanes and not self._method.receipts_are_sound(np.array([lanes]), *numbers)[0]):
+        if not self._method.receipt_is_sound(forecast.lanes, forecast.score, forecast.seen, forecast.probability):
             raise InvalidInput(
-                f"forecast must remember the {width} numbers of its mixture as they were issued, got {lanes!r:.60} - "
-                f"at event {forecast.event}"
+                f"forecast must remember the {self._method.receipt_width} numbers of its mixture as they were issued, "
+                f"got {forecast.lanes!r:.60} - at event {forecast.event}"
             )
         check_score(forecast.score)
         check_interval("forecast probability", forecast.probability, 0.0, 1.0)

@@ -299,7 +299,7 @@ def check_receipts(method: Method, states: Matrix, given: ReceiptArray, rows: In
     issued = (given["event"] >= 0) & (given["event"] < events)
     cells = (given["cell"] >= 0) & ((given["cell"] < method.cells) | (method.cells == 0))
     score, seen, forecast = given["score"], given["seen"], given["probability"]
-    sound = (seen >= 0) & (seen <= learnt) & cells & method.receipts_are_sound(given["lanes"], score, seen, forecast)
+    sound = (seen >= 0) & (seen <= learnt) & cells & _are_sound(method, given["lanes"], score, seen, forecast)
     sound &= (score >= 0.0) & (score <= 1.0) & (forecast >= 0.0) & (forecast <= 1.0)
     checks: list[tuple[Flags, type[Exception], str]] = [
         (version, InvalidInput, f"receipt must be of version {FORMAT} with {method.receipt_width} lanes, got another"),
@@ -310,6 +310,13 @@ def check_receipts(method: Method, states: Matrix, given: ReceiptArray, rows: In
     for good, error, sentence in checks:
         if not good.all():
             raise error(f"{sentence} - at row {int(rows[int((~good).argmax())])}")
+
+
+def _are_sound(method: Method, lanes: Matrix, *columns: npt.NDArray[Any]) -> Any:
+    if len(lanes) > 10:
+        return method.receipt_is_sound(lanes.T, *columns)
+    rows = zip(lanes.tolist(), *(column.tolist() for column in columns), strict=True)  # faster, if they are few
+    return np.array([method.receipt_is_sound(*row) for row in rows], dtype=np.bool_)
 
 
 # ---- forecasts and outcomes in any order -------------------------------------------------------------------------
