@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any, ClassVar
 
 import numpy as np
@@ -26,7 +26,15 @@ from .subset import kernel
 NONE, ONS_STEP, OGD_STEP, AIOLI_STEP, REFIT, LANES = 0, 1, 2, 3, 4, 5
 
 
-class BoundLearner(Learner):
+class OnlineLearner(Learner):
+    """A learner whose hyper-parameters are all positive numbers."""
+
+    def __post_init__(self) -> None:
+        for name in (field.name for field in fields(self)):  # type: ignore[arg-type]  # every part is a dataclass
+            object.__setattr__(self, name, check_scale(f"{type(self).__name__} {name}", getattr(self, name)))
+
+
+class BoundLearner(OnlineLearner):
     """A learner that keeps theta in a ball."""
 
     radius: float
@@ -44,7 +52,7 @@ class BoundLearner(Learner):
             )
 
 
-class NewtonLearner(Learner):
+class NewtonLearner(OnlineLearner):
     """A learner with a matrix behind theta."""
 
     def check(self, rows: Table, features: Features, n: Vector) -> Iterator[Check]:  # noqa: ARG002 - one signature
@@ -88,10 +96,6 @@ class ONS(NewtonLearner, BoundLearner):
     radius: float = 100.0
 
     code: ClassVar[int] = ONS_STEP
-
-    def __post_init__(self) -> None:
-        for name in ("gamma", "rho", "radius"):
-            object.__setattr__(self, name, check_scale(f"ONS {name}", getattr(self, name)))
 
     @classmethod
     def of_theorem(cls, B: float) -> ONS:
@@ -147,10 +151,6 @@ class OGD(BoundLearner):
 
     code: ClassVar[int] = OGD_STEP
 
-    def __post_init__(self) -> None:
-        for name in ("radius", "diameter", "gradient"):
-            object.__setattr__(self, name, check_scale(f"OGD {name}", getattr(self, name)))
-
     def numbers(self) -> dict[str, float]:
         return {**super().numbers(), "gain": self.diameter / self.gradient, "radius": self.radius}
 
@@ -191,10 +191,6 @@ class AIOLI(NewtonLearner):
 
     code: ClassVar[int] = AIOLI_STEP
     no_formula: ClassVar[str] = "a formula, got {}, whose AIOLI solves an equation for every score"
-
-    def __post_init__(self) -> None:
-        for name in ("lam", "radius", "bound"):
-            object.__setattr__(self, name, check_scale(f"AIOLI {name}", getattr(self, name)))
 
     @classmethod
     def of_theorem(cls, B: float) -> AIOLI:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import difflib
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -13,6 +12,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from calibeat._util.types import Table, Vector
+from calibeat._util.words import did_you_mean
 from calibeat.errors import InvalidInput, UnknownMethod
 
 from .auto import EPS, LARGEST, Lanes
@@ -320,8 +320,8 @@ TOBS = Method(Beta(), ONS(rho=25.0), Tracking())
 HOBS = Method(Beta(), ONS(rho=25.0), Hedging())
 
 FPS = Method(Platt(), Fixed())
-FBS = Method(Beta(), Fixed())
 WPS = Method(Platt(), FTL())
+FBS = Method(Beta(), Fixed())
 WBS = Method(Beta(), FTL())
 SWPS = Method(Platt(), FTL(every=100, window=1000))
 SWBS = Method(Beta(), FTL(every=100, window=1000))
@@ -335,28 +335,7 @@ GAUTO = Method(Beta(), Lanes(), Spline(), Guard())
 GOPS = Method(Platt(), ONS(), None, Guard())
 GTOPS = Method(Platt(), ONS(), Tracking(), Guard())
 
-PRESETS: dict[str, Method] = {
-    "auto": AUTO,
-    "bm": BM,
-    "ops": OPS,
-    "tops": TOPS,
-    "hops": HOPS,
-    "obs": OBS,
-    "tobs": TOBS,
-    "hobs": HOBS,
-    "fps": FPS,
-    "wps": WPS,
-    "fbs": FBS,
-    "wbs": WBS,
-    "swps": SWPS,
-    "swbs": SWBS,
-    "whb": WHB,
-    "twhb": TWHB,
-    "f99": F99,
-    "gauto": GAUTO,
-    "gops": GOPS,
-    "gtops": GTOPS,
-}
+PRESETS = {name.lower(): value for name, value in tuple(globals().items()) if isinstance(value, Method)}  # all above
 
 
 def method_named(name: Any) -> Method:
@@ -377,9 +356,8 @@ def method_named(name: Any) -> Method:
         raise UnknownMethod(f"method must be a Method or the name of a preset, got {type(name).__name__} {name!r:.60}")
     if name.lower() in PRESETS:
         return PRESETS[name.lower()]
-    close = difflib.get_close_matches(name.lower(), PRESETS, n=1, cutoff=0.5)
-    hint = f"did you mean {close[0]!r}?" if close else f"there are {', '.join(PRESETS)}"
-    raise UnknownMethod(f"method must be one of the presets, got {name!r:.60} - {hint}")
+    hint = did_you_mean(name, PRESETS) or f" - there are {', '.join(PRESETS)}"
+    raise UnknownMethod(f"method must be one of the presets, got {name!r:.60}{hint}")
 
 
 def name_of(method: Method) -> str | None:
