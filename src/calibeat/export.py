@@ -20,11 +20,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from calibeat._util.extras import need
 from calibeat.core.auto import EPS
 from calibeat.core.method import name_of
 from calibeat.core.parts import Expression, Formula
 
-from .errors import InvalidInput, MissingExtra
+from .errors import InvalidInput
 
 if TYPE_CHECKING:
     from calibeat.core.method import Method
@@ -272,10 +273,8 @@ def _onnx(numbers: dict[str, Any]) -> bytes:
             f"onnx needs a method that only scales (such as OPS or OBS), got one with {', '.join(numbers)} - "
             "export it without its calibeater, or as Python, SQL or JSON"
         )
-    try:
-        from onnx import TensorProto, checker, helper
-    except ImportError as error:
-        raise MissingExtra("ONNX models need the extra 'onnx': pip install 'calibeat[onnx]'") from error
+    onnx = need("onnx", "onnx", "ONNX models")
+    helper, double = onnx.helper, onnx.TensorProto.DOUBLE
     nodes: list[Any] = []
     constants: dict[str, Any] = {}
 
@@ -284,7 +283,7 @@ def _onnx(numbers: dict[str, Any]) -> bytes:
         for value in inputs:
             if not isinstance(value, str):
                 name = f"number{len(constants)}"
-                constants[name] = helper.make_tensor(name, TensorProto.DOUBLE, [], [value])
+                constants[name] = helper.make_tensor(name, double, [], [value])
                 value = name  # noqa: PLW2901 - a number goes by the name of its tensor
             names.append(value)
         nodes.append(helper.make_node(operator, names, [f"node{len(nodes)}"]))
@@ -303,13 +302,13 @@ def _onnx(numbers: dict[str, Any]) -> bytes:
     # Outside [0, 1], as for NaN, there is no forecast; Clip would make one.
     inside = node("And", node("GreaterOrEqual", "score", 0.0), node("LessOrEqual", "score", 1.0))
     nodes.append(helper.make_node("Where", [inside, forecast, node("Identity", math.nan)], ["forecast"]))
-    ends = [helper.make_tensor_value_info(name, TensorProto.DOUBLE, ["events"]) for name in ("score", "forecast")]
+    ends = [helper.make_tensor_value_info(name, double, ["events"]) for name in ("score", "forecast")]
     graph = helper.make_graph(nodes, "calibeat", ends[:1], ends[1:], list(constants.values()))
     # An old opset and format on purpose: every runtime of the last years reads them.
     model = helper.make_model(
         graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8, producer_name="calibeat"
     )
-    checker.check_model(model)
+    onnx.checker.check_model(model)
     return bytes(model.SerializeToString())
 
 

@@ -285,11 +285,11 @@ def test_the_certificate_is_that_of_immediate_outcomes_where_none_is_late() -> N
 def test_a_damaged_row_is_refused(at: int, value: float, message: str) -> None:
     cal = Calibrator(AUTO)
     cal.run(*STREAMS["random"](), due=np.arange(300) + 20)
-    row = cal.row.tolist()
-    AUTO.check_row(row, 300)
+    row, made = np.array(cal.row), np.array([300.0])
+    AUTO.check_rows(row[None], made)
     row[at] = value
     with pytest.raises(InvalidInput, match=message):
-        AUTO.check_row(row, 300)
+        AUTO.check_rows(row[None], made)
     bank = Bank(AUTO)
     bank.run(["k"], [0.5], [1])
     rows = bank.rows(["k"])

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pytest
 
 from calibeat import (
@@ -114,9 +115,9 @@ def test_a_damaged_receipt_is_refused(change: Callable[[dict[str, Any]], dict[st
     ],
 )
 def test_a_row_that_cannot_be_is_refused(at: int, value: float, message: str) -> None:
-    row = AUTO.initial_row().tolist()
-    AUTO.check_row(row, 0)
-    row[at] = value
+    rows, events = AUTO.initial_row()[None], np.zeros(1)
+    AUTO.check_rows(rows, events)
+    rows[0, at] = value
     with pytest.raises(InvalidInput) as error:
-        AUTO.check_row(row, 0)
+        AUTO.check_rows(rows, events)
     assert message in str(error.value)

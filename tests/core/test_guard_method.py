@@ -29,6 +29,7 @@ from calibeat import (
     UnknownForecast,
 )
 from calibeat.core.randomness import stream_key, uniforms
+from calibeat.core.receipt import FORECAST
 
 SCORES, OUTCOMES = drifting(1500)
 
@@ -89,9 +90,11 @@ def test_receipts_travel_and_forged_ones_are_refused():
     np.testing.assert_array_equal(cal.row, twin.row)
     data = json.loads(twin.predict(0.6).to_json())
     name = next(name for name, value in data.items() if isinstance(value, list) and len(value) == GAUTO.receipt_width)
-    for place, number in ((-1, 0.123), (-2, 0.123), (-1, 2.0)):
+    # The last would be clipped to what the guard was given, and then be learnt as it is.
+    for changes in ({-1: 0.123}, {-2: 0.123}, {-1: 2.0}, {FORECAST: 1e300, -2: 1.0 - 1e-7}):
         numbers = list(data[name])
-        numbers[place] = number
+        for place, number in changes.items():
+            numbers[place] = number
         with pytest.raises((InvalidInput, UnknownForecast)):
             twin.update(Forecast.from_json(json.dumps({**data, name: numbers})), 1)
 

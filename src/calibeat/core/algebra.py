@@ -7,6 +7,9 @@ numbers, its upper triangle by rows; in a row of state it follows theta.
 from __future__ import annotations
 
 import math
+from functools import cache
+
+import numpy as np
 
 from calibeat._util.types import Vector
 
@@ -17,6 +20,8 @@ Triple = tuple[float, float, float]
 Matrix = tuple[float, float, float, float, float, float]
 
 ROUNDING = 2.0**-52
+
+triangle = cache(np.triu_indices)  # d -> the i and the j of each entry of a packed matrix
 
 
 @kernel

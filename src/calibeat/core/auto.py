@@ -22,16 +22,16 @@ The later outcomes are on average, the slower it moves. It sleeps, with weight 0
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
 
-from calibeat._util.types import Vector
+from calibeat._util.types import Table, Vector
 from calibeat.errors import InvalidInput
 
-from .algebra import sigmoid
+from .algebra import sigmoid, triangle
 from .features import Beta
 from .layout import (
     BEND,
@@ -58,6 +58,7 @@ from .layout import (
 from .learners import LANES, ons_step
 from .parts import (
     LARGEST_EXPONENT,
+    Check,
     Columns,
     Expression,
     Features,
@@ -543,29 +544,23 @@ class Lanes(Learner):
     def tail(self) -> list[float]:
         return horizon_initial() if self.horizon else []
 
-    def check(self, row: Sequence[float], features: Features, n: float) -> None:  # noqa: ARG002 - one signature
-        weights = _weights(row, horizon=self.horizon)
-        awake = weights if len(weights) < 7 or weights[6] != 0.0 else weights[:6]
-        if not all(0.01 / (n + 1.0) <= w <= 1.0 for w in awake) or abs(math.fsum(awake) - 1.0) > 1e-9:
-            raise InvalidInput(
-                f"row must have weights of lanes that sum to one, none of them lost, got {list(weights)}"
-            )
-        if not all(abs(value) <= 1e6 for value in (*row[SLOPE:VAR_A], row[OPS_A], row[OPS_B])):
-            raise InvalidInput("row must have lanes with parameters in [-1e+06, 1e+06], got others")
-        for k in range(4):
-            aa, cc, bb = row[VAR_A + k], row[VAR_C + k], row[VAR_B + k]
-            bounded = 0.0 < aa <= 1.1 * CAP_AC and 0.0 < cc <= 1.1 * CAP_AC and 0.0 < bb <= 1.1 * CAP_B
-            covariances = ((row[COV_AC + k], aa * cc), (row[COV_AB + k], aa * bb), (row[COV_CB + k], cc * bb))
-            if not bounded or not all(c * c <= product * (1.0 + 1e-6) for c, product in covariances):
-                raise InvalidInput("row must have lanes with positive variances up to their cap, got others")
-        h00, h01, h11 = row[OPS_MATRIX : OPS_MATRIX + 3]
-        if not (0.0 < h00 < 1e150 and 0.0 < h11 < 1e150 and h01 * h01 < h00 * h11):
-            raise InvalidInput("row must have a lane of OPS with a positive definite matrix, got another")
-        check_temper(row[STALENESS], row[TEMPER])
-        if not 0.0 <= row[MEAN_LAG] <= n:
-            raise InvalidInput(f"row must have a mean lag of at most its {n:g} outcomes, got {row[MEAN_LAG]!r}")
+    def check(self, rows: Table, features: Features, n: Vector) -> Iterator[Check]:  # noqa: ARG002 - one signature
+        horizon = [rows.shape[1] - HORIZON_WIDTH + HORIZON_WEIGHT] if self.horizon else []
+        weights = rows[:, [*range(WEIGHT, WEIGHT + 6), *horizon]]
+        yield from check_mixture("lanes", weights, rows[:, STALENESS], rows[:, TEMPER], n)
+        parameters = rows[:, [*range(SLOPE, VAR_A), OPS_A, OPS_B]]
+        yield np.abs(parameters) <= 1e6, "row must have lanes with parameters in [-1e+06, 1e+06], got others"
+        cap = 1.1 * np.array([[CAP_AC], [CAP_AC], [CAP_B]])
+        yield from check_covariance("lanes", rows[:, VAR_A:WEIGHT].reshape(-1, 6, 4), 3, cap)
+        h00, h01, h11 = rows[:, OPS_MATRIX : OPS_MATRIX + 3].T
+        definite = (h00 > 0.0) & (h00 < 1e150) & (h11 > 0.0) & (h11 < 1e150) & (h01 * h01 < h00 * h11)
+        yield definite, "row must have a lane of OPS with a positive definite matrix, got another"
+        lag = rows[:, MEAN_LAG]
+        yield (lag >= 0.0) & (lag <= n), "row must have a mean lag of at most its {:g} outcomes, got {}", n, lag
         if self.horizon:
-            check_horizon(row[len(row) - HORIZON_WIDTH :])
+            lane, sentence = rows[:, -HORIZON_WIDTH:], "row must have a horizon lane with parameters in [-1e+06, 1e+06]"
+            yield np.abs(lane[:, HORIZON_THETA:HORIZON_COVARIANCE]) <= 1e6, f"{sentence}, got others"
+            yield from check_covariance("a horizon lane", lane[:, HORIZON_COVARIANCE:], SIZE, 1.1 * HORIZON_CAP)
 
     def params(self, row: Any, features: Features) -> dict[str, Any]:  # noqa: ARG002 - one signature
         """Weighted means over the first six lanes of slope a, offset b and bend c; the weight of each lane by its name;
@@ -622,21 +617,25 @@ class Lanes(Learner):
         formula.add("expert", clamped(mean, EPS, LARGEST))
 
 
-def check_temper(stale: float, temper: float) -> None:
-    """Raise `InvalidInput` unless the temper is one that this staleness can have left in force."""
-    if not (stale >= 0.0 and 1.0 <= temper <= 1.0 + stale):
-        raise InvalidInput(f"row must have a temper from 1 to 1 + its staleness {stale!r}, got {temper!r}")
+def check_mixture(what: str, weights: Table, stale: Vector, temper: Vector, n: Vector) -> Iterator[Check]:
+    """Weights sum to one, and none is lost; the temper is one that the staleness can have left in force.
+
+    The seventh weight, that of the horizon lane, is 0 while it sleeps.
+    """
+    kept = (weights >= 0.01 / (n[:, None] + 1.0)) & (weights <= 1.0)
+    kept[:, 6:] |= weights[:, 6:] == 0.0
+    good = kept.all(axis=1) & (np.abs(weights.sum(axis=1) - 1.0) <= 1e-9)
+    yield good, f"row must have weights of {what} that sum to one, none of them lost, got {{}}", weights
+    good = (stale >= 0.0) & (temper >= 1.0) & (temper <= 1.0 + stale)
+    yield good, "row must have a temper from 1 to 1 + its staleness {}, got {}", stale, temper
 
 
-def check_horizon(lane: Sequence[float]) -> None:
-    """Raise `InvalidInput` unless the parameters and the covariance of the horizon lane are possible."""
-    theta, packed = lane[HORIZON_THETA:HORIZON_COVARIANCE], iter(lane[HORIZON_COVARIANCE:])
-    P = {(i, j): next(packed) for i in range(SIZE) for j in range(i, SIZE)}
-    bounded = all(0.0 < P[i, i] <= 1.1 * HORIZON_CAP for i in range(SIZE))
-    if not all(abs(value) <= 1e6 for value in theta):
-        raise InvalidInput("row must have a horizon lane with parameters in [-1e+06, 1e+06], got others")
-    if not bounded or not all(c * c <= P[i, i] * P[j, j] * (1.0 + 1e-6) for (i, j), c in P.items()):
-        raise InvalidInput("row must have a horizon lane with positive variances up to their cap, got others")
+def check_covariance(what: str, packed: Table, d: int, cap: Any) -> Iterator[Check]:
+    """Covariance matrices, each an upper triangle by rows, have positive variances up to the cap."""
+    i, j = triangle(d)
+    variances, sentence = packed[:, i == j], f"row must have {what} with positive variances up to their cap, got others"
+    yield (variances > 0.0) & (variances <= cap), sentence
+    yield packed**2 <= variances[:, i] * variances[:, j] * (1.0 + 1e-6), sentence
 
 
 def _weights(row: Any, *, horizon: bool) -> list[Any]:

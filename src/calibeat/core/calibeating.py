@@ -6,15 +6,16 @@ behind the learner's numbers in the row, each a pair (sum of outcomes, count).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
-from calibeat._util.check import check_choice, check_scale, check_whole
-from calibeat._util.types import Vector
-from calibeat.errors import InvalidInput
+import numpy as np
 
-from .parts import Calibeater, Features, Formula
+from calibeat._util.check import check_choice, check_scale, check_whole
+from calibeat._util.types import Table, Vector
+
+from .parts import Calibeater, Check, Features, Formula
 from .subset import kernel
 
 KEEP, TRACK, HEDGE, SPLINE = 0, 1, 2, 3
@@ -23,13 +24,13 @@ MOST_BINS = 10_000
 MOST_IMAGINED = 20.0  # events that a cell of a stream may start with that starts from a pool (`tracking_start`)
 
 
-def check_counts(cells: Sequence[float], n: float, at: int, imagined: float) -> None:
-    """Raise `InvalidInput` unless each cell counts ones among outcomes; `imagined` events need not have happened."""
-    for i in range(0, len(cells), 2):
-        total, count = cells[i], cells[i + 1]
-        whole = count == int(count) and (imagined > 0.0 or total == int(total))
-        if not (0 <= total <= count <= n + imagined and whole):
-            raise InvalidInput(f"row must count ones among outcomes, got {total!r} of {count!r} - at row[{at + i}]")
+def check_counts(cells: Table, n: Vector, at: int, imagined: float) -> Iterator[Check]:
+    """Each cell counts ones among outcomes; `imagined` events need not have happened."""
+    totals, counts = cells[:, ::2], cells[:, 1::2]
+    whole = (counts == np.floor(counts)) & ((imagined > 0.0) | (totals == np.floor(totals)))
+    good = whole & (totals >= 0.0) & (totals <= counts) & (counts <= n[:, None] + imagined)
+    places = at + np.arange(0, cells.shape[1], 2)
+    yield good, "row must count ones among outcomes, got {} of {} - at row[{}]", totals, counts, places
 
 
 @dataclass(frozen=True)
@@ -74,8 +75,8 @@ class Tracking(Calibeater):
     def numbers(self) -> dict[str, float]:
         return {**super().numbers(), "bins": float(self.bins), "prior": self.prior}
 
-    def check(self, cells: Sequence[float], n: float, at: int) -> None:
-        check_counts(cells, n, at, MOST_IMAGINED)
+    def check(self, cells: Table, n: Vector, at: int) -> Iterator[Check]:
+        return check_counts(cells, n, at, MOST_IMAGINED)
 
     def export(self, formula: Formula, cells: list[float], features: Features | None) -> None:  # noqa: ARG002
         """The mean of each bin of the expert, as a table."""
@@ -142,8 +143,8 @@ class Hedging(Calibeater):
         groups, own = float(self.expert_bins), self.start == "expert"
         return {**super().numbers(), "bins": float(self.bins), "groups": groups, "own": own}
 
-    def check(self, cells: Sequence[float], n: float, at: int) -> None:
-        check_counts(cells, n, at, 0.0)
+    def check(self, cells: Table, n: Vector, at: int) -> Iterator[Check]:
+        return check_counts(cells, n, at, 0.0)
 
 
 @kernel

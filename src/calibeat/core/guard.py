@@ -20,16 +20,17 @@ docs/guard.md has the theorems and their proofs.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+import numpy as np
+
 from calibeat._util.check import check_interval, check_whole
-from calibeat._util.types import Vector
-from calibeat.errors import InvalidInput
+from calibeat._util.types import Table, Vector
 
 from .calibeating import bin_of
-from .parts import Part
+from .parts import Check, Part
 from .subset import kernel, large_kernel
 
 DELTA = 1e-6  # between the two points of a draw
@@ -101,13 +102,13 @@ class Guard(Part):
         strict = self.strict is not None
         return {"guard_cells": float(self.cells), "slack": self.slack, "spring": self.spring, "strict": strict}
 
-    def check(self, numbers: Sequence[float], n: float) -> None:
-        """Raise `InvalidInput` unless its numbers in a row that has learnt n outcomes are possible."""
-        if not all(FLOOR <= wealth <= MOST_WEALTH for wealth in numbers[:SUMS]):
-            raise InvalidInput(f"row must hold wealths in [{FLOOR:g}, {MOST_WEALTH:g}], got {list(numbers[:SUMS])}")
-        for total, spread in zip(numbers[SUMS::2], numbers[SUMS + 1 :: 2], strict=True):
-            if not (abs(total) <= n and 0.0 <= spread <= 0.25 * n + 1e-9 * n):
-                raise InvalidInput(f"row must sum residuals of {n:g} outcomes in each bin, got {total!r}, {spread!r}")
+    def check(self, numbers: Table, n: Vector) -> Iterator[Check]:
+        """What its numbers must be in rows that have learnt n outcomes."""
+        wealths, totals, spreads, most = numbers[:, :SUMS], numbers[:, SUMS::2], numbers[:, SUMS + 1 :: 2], n[:, None]
+        good = ((wealths >= FLOOR) & (wealths <= MOST_WEALTH)).all(axis=1)
+        yield good, f"row must hold wealths in [{FLOOR:g}, {MOST_WEALTH:g}], got {{}}", wealths
+        sums = (np.abs(totals) <= most) & (spreads >= 0.0) & (spreads <= 0.25 * most + 1e-9 * most)
+        yield sums, "row must sum residuals of {:g} outcomes in each bin, got {}, {}", most, totals, spreads
 
     def params(self, numbers: Any) -> dict[str, Any]:
         """Wealth of the expert, and the bins that are out of balance: bin, its edges, the debt D."""
@@ -120,11 +121,15 @@ class Guard(Part):
                 out.append({"from": low, "to": high, "debt": d})
         return {"log_loss_wealth": numbers[WEALTH], "brier_wealth": numbers[BRIER_WEALTH], "out_of_balance": out}
 
-    def could_issue(self, given: float, issued: float, forecast: float) -> bool:
-        """Whether a receipt from outside is one that it could have written."""
-        if not (INSIDE <= given <= 1.0 - INSIDE and 0.0 < issued < 1.0):
-            return False
-        return forecast == (issued if self.strict is None else centre(issued, float(self.strict)))
+    def could_issue(self, expert: Any, given: Any, issued: Any, forecast: Any) -> Any:
+        """Whether a receipt from outside is one that it could have written; of many, as columns, a mask."""
+        low, high = INSIDE, 1.0 - INSIDE
+        good = (given >= low) & (given <= high) & (issued > 0.0) & (issued < 1.0) & (expert >= 0.0) & (expert <= 1.0)
+        # It was given the expert, clipped.
+        good &= (given == expert) | ((expert < low) & (given == low)) | ((expert > high) & (given == high))
+        if self.strict is not None:
+            issued = np.vectorize(centre, otypes=[np.float64])(np.where(good, issued, 0.5), float(self.strict))
+        return good & (forecast == issued)
 
 
 @kernel

@@ -7,26 +7,34 @@ triangle of its symmetric matrix A (for AIOLI: Q), row by row.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, fields
 from typing import Any, ClassVar
 
 import numpy as np
 
 from calibeat._util.check import check_interval, check_scale
-from calibeat._util.types import Vector
+from calibeat._util.types import Table, Vector
 from calibeat.errors import InvalidInput
 
-from .algebra import ROUNDING, matrix, project, scaled_identity, solve, store_theta, theta_dot
+from .algebra import ROUNDING, matrix, project, scaled_identity, solve, store_theta, theta_dot, triangle
 from .features import Scaling
 from .layout import THETA
-from .parts import Columns, Features, Learner
+from .parts import Check, Columns, Features, Learner
 from .subset import kernel
 
 NONE, ONS_STEP, OGD_STEP, AIOLI_STEP, REFIT, LANES = 0, 1, 2, 3, 4, 5
 
 
-class BoundLearner(Learner):
+class OnlineLearner(Learner):
+    """A learner whose hyper-parameters are all positive numbers."""
+
+    def __post_init__(self) -> None:
+        for name in (field.name for field in fields(self)):  # type: ignore[arg-type]  # every part is a dataclass
+            object.__setattr__(self, name, check_scale(f"{type(self).__name__} {name}", getattr(self, name)))
+
+
+class BoundLearner(OnlineLearner):
     """A learner that keeps theta in a ball."""
 
     radius: float
@@ -44,20 +52,21 @@ class BoundLearner(Learner):
             )
 
 
-def check_diagonal(row: Sequence[float], d: int) -> None:
-    """Raise `InvalidInput` unless the matrix behind theta has a positive diagonal, and nothing too large beside it."""
-    diagonal = [THETA + d + i * d - i * (i - 1) // 2 for i in range(d)]
-    if not all(0.0 < row[at] < 1e150 for at in diagonal):
-        raise InvalidInput("row must have a matrix with a positive diagonal, got another")
-    for i in range(d):
-        for j in range(i + 1, d):
-            beside = row[diagonal[i] + j - i]
-            if not beside * beside <= row[diagonal[i]] * row[diagonal[j]] * (1.0 + 1e-6):
-                raise InvalidInput("row must have a matrix that is positive definite, got another")
+class NewtonLearner(OnlineLearner):
+    """A learner with a matrix behind theta."""
+
+    def check(self, rows: Table, features: Features, n: Vector) -> Iterator[Check]:  # noqa: ARG002 - one signature
+        d = features.dimension
+        i, j = triangle(d)
+        packed = rows[:, THETA + d : THETA + d + len(i)]
+        diagonal = packed[:, i == j]
+        yield (diagonal > 0.0) & (diagonal < 1e150), "row must have a matrix with a positive diagonal, got another"
+        good = packed**2 <= diagonal[:, i] * diagonal[:, j] * (1.0 + 1e-6)
+        yield good, "row must have a matrix that is positive definite, got another"
 
 
 @dataclass(frozen=True)
-class ONS(BoundLearner):
+class ONS(NewtonLearner, BoundLearner):
     r"""Online Newton Step, the paper's Algorithm 1 (Hazan 2016, Algorithm 12).
 
     A_0 = rho I;  g = (expert - y) x;  A <- A + g g';  theta~ = theta - (1/gamma) A^-1 g;
@@ -88,10 +97,6 @@ class ONS(BoundLearner):
 
     code: ClassVar[int] = ONS_STEP
 
-    def __post_init__(self) -> None:
-        for name in ("gamma", "rho", "radius"):
-            object.__setattr__(self, name, check_scale(f"ONS {name}", getattr(self, name)))
-
     @classmethod
     def of_theorem(cls, B: float) -> ONS:
         """The hyper-parameters under which the regret theorem is proved, for scores in [0.01, 0.99].
@@ -112,9 +117,6 @@ class ONS(BoundLearner):
 
     def numbers(self) -> dict[str, float]:
         return {**super().numbers(), "gain": 1.0 / self.gamma, "radius": self.radius}
-
-    def check(self, row: Sequence[float], features: Features, n: float) -> None:  # noqa: ARG002 - one signature
-        check_diagonal(row, features.dimension)
 
 
 @dataclass(frozen=True)
@@ -149,16 +151,12 @@ class OGD(BoundLearner):
 
     code: ClassVar[int] = OGD_STEP
 
-    def __post_init__(self) -> None:
-        for name in ("radius", "diameter", "gradient"):
-            object.__setattr__(self, name, check_scale(f"OGD {name}", getattr(self, name)))
-
     def numbers(self) -> dict[str, float]:
         return {**super().numbers(), "gain": self.diameter / self.gradient, "radius": self.radius}
 
 
 @dataclass(frozen=True)
-class AIOLI(Learner):
+class AIOLI(NewtonLearner):
     r"""AIOLI (Jezequel, Gaillard & Rudi 2020): logarithmic regret without the e^B of ONS.
 
     theta_t depends on the score at hand: it minimises 1/2 theta' Q theta + c . theta + log(1 + e^z) + log(1 + e^-z),
@@ -194,10 +192,6 @@ class AIOLI(Learner):
     code: ClassVar[int] = AIOLI_STEP
     no_formula: ClassVar[str] = "a formula, got {}, whose AIOLI solves an equation for every score"
 
-    def __post_init__(self) -> None:
-        for name in ("lam", "radius", "bound"):
-            object.__setattr__(self, name, check_scale(f"AIOLI {name}", getattr(self, name)))
-
     @classmethod
     def of_theorem(cls, B: float) -> AIOLI:
         """The hyper-parameters under which the regret theorem is proved: lambda = 1/B^2, R_x = 10.
@@ -215,9 +209,6 @@ class AIOLI(Learner):
 
     def numbers(self) -> dict[str, float]:
         return {**super().numbers(), "gain": 1.0 / (1.0 + self.radius * self.bound)}
-
-    def check(self, row: Sequence[float], features: Features, n: float) -> None:  # noqa: ARG002 - one signature
-        check_diagonal(row, features.dimension)
 
     def params(self, row: Any, features: Features) -> dict[str, Any]:
         """-Q^-1 c: the part of the parameters that does not depend on the score at hand."""

@@ -3,25 +3,25 @@
 from __future__ import annotations
 
 import dataclasses
-import difflib
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar
 
 import numpy as np
 
-from calibeat._util.types import Vector
+from calibeat._util.types import Table, Vector
+from calibeat._util.words import did_you_mean
 from calibeat.errors import InvalidInput, UnknownMethod
 
 from .auto import EPS, LARGEST, Lanes
 from .calibeating import Hedging, Tracking
-from .features import Beta, Platt, Scaling
-from .guard import Guard, clip_expert
+from .features import Beta, Platt
+from .guard import Guard
 from .layout import THETA, N, Spec, T
 from .learners import ONS
-from .parts import PARTS, Calibeater, Columns, Features, Learner, Part
+from .parts import PARTS, Calibeater, Check, Columns, Features, Learner, Part, check_all
 from .receipt import FORECAST, GUARD_RECEIPT_WIDTH, HORIZON_LANE, RECEIPT_WIDTH, SCORE, SEEN
 from .refit import FTL, Fixed, Histogram
 from .spline import Spline
@@ -124,12 +124,6 @@ class Method:
         return 0 if self.calibeater is None else len(self.calibeater.initial()) // 2
 
     @property
-    def _guard_at(self) -> int:
-        """Where the guard's numbers start in the row."""
-        cells = [] if self.calibeater is None else self.calibeater.initial()
-        return THETA + len(self._initial_parameters()) + len(cells)
-
-    @property
     def _tail(self) -> list[float]:
         return [] if self.learner is None else self.learner.tail()
 
@@ -155,9 +149,9 @@ class Method:
         numbers: dict[str, Any] = {}
         for part in self.parts:
             numbers.update(part.numbers())
-        end = self.width - len(self._tail)
+        end, cells = self.width - len(self._tail), THETA + len(self._initial_parameters())
         numbers.update(
-            cells=THETA + len(self._initial_parameters()),
+            cells=cells,
             receipt=self.receipt_width,
             evidence=end - 2,
             horizon=end if self._tail else 0,
@@ -165,52 +159,59 @@ class Method:
             draws=self.draws,
         )
         if self.guard is not None:
-            numbers.update(guard=self._guard_at, guard_receipt=RECEIPT_WIDTH * self.mixes)
+            guard = end - 2 * self.mixes - len(self.guard.initial())
+            numbers.update(guard=guard, guard_receipt=RECEIPT_WIDTH * self.mixes)
         return Spec(**numbers)
 
     # ---- what comes from outside ----------------------------------------------------------------------------------
 
-    def check_row(self, row: Sequence[float], events: int) -> None:
-        """Check a row of finite numbers and the right width that comes from outside. Kernels trust their rows.
+    def check_rows(self, rows: Table, events: Vector, first: int | None = None) -> None:
+        """Check rows of finite numbers and the right width that come from outside. Kernels trust their rows.
 
         Raises
         ------
-        InvalidInput : this method cannot have such a row after so many events.
+        InvalidInput : this method cannot have such a row after so many events. The message has the first bad row, and
+            its number if that of the first one is given.
         """
-        t, n = row[T], row[N]
-        if not (0 <= n <= t <= events and n == int(n) and t == int(t)):
-            raise InvalidInput(f"row must count outcomes in whole numbers up to {events} events, got {n!r} of {t!r}")
-        end, cells = len(row) - len(self._tail), self.spec.cells
-        if self.mixes:
-            end -= 2
-            if not 1e-100 <= row[end + 1] <= 1e100:
-                raise InvalidInput(f"row must hold its evidence as a ratio in [1e-100, 1e+100], got {row[end + 1]!r}")
-        if self.guard is not None:
-            self.guard.check(row[self._guard_at : end], n)
-            end = self._guard_at
-        if self.calibeater is not None:
-            self.calibeater.check(row[cells:end], n, cells)
-        if self.learner is not None and self.features is not None:
-            self.learner.check(row, self.features, n)
+        check_all(self._checks(rows, events), first)
 
-    def receipt_is_sound(self, receipt: Sequence[float], score: float, seen: int, forecast: float) -> bool:
-        """Whether a receipt from outside is complete and possible, and agrees with its score and its forecast."""
+    def _checks(self, rows: Table, events: Vector) -> Iterator[Check]:
+        t, n, spec = rows[:, T], rows[:, N], self.spec
+        good = (n >= 0.0) & (n <= t) & (t <= events) & (n == np.floor(n)) & (t == np.floor(t))
+        yield good, "row must count outcomes in whole numbers up to {:.0f} events, got {} of {}", events, n, t
+        end = spec.evidence + 2 * (not self.mixes)
+        if self.mixes:
+            ratio = rows[:, end + 1]
+            sentence = "row must hold its evidence as a ratio in [1e-100, 1e+100], got {}"
+            yield (ratio >= 1e-100) & (ratio <= 1e100), sentence, ratio
+        if self.guard is not None:
+            yield from self.guard.check(rows[:, spec.guard : end], n)
+            end = spec.guard
+        if self.calibeater is not None:
+            yield from self.calibeater.check(rows[:, spec.cells : end], n, spec.cells)
+        if self.learner is not None and self.features is not None:
+            yield from self.learner.check(rows, self.features, n)
+
+    def receipt_is_sound(self, receipt: Any, score: Any, seen: Any, forecast: Any) -> Any:
+        """Whether a receipt from outside is complete and possible, and agrees with its score and its forecast.
+
+        Of many receipts all are columns, `receipt` one for each of its numbers, and the answer is a mask.
+        """
         if len(receipt) != self.receipt_width:
             return False
+        sound: Any = True
         if self.guard is not None:
-            given, issued = receipt[-GUARD_RECEIPT_WIDTH:]
-            if not self.guard.could_issue(given, issued, forecast):
-                return False
-            forecast = receipt[FORECAST] if self.mixes else given
-            if clip_expert(forecast) != given:
-                return False
-        if not self.mixes or not isinstance(self.features, Scaling):
-            return True
-        return (
-            (receipt[SEEN], receipt[SCORE], receipt[FORECAST]) == (seen, score, forecast)
-            and all(EPS <= receipt[at] <= LARGEST for part in self.parts for at in part.receipt)
-            and (receipt[HORIZON_LANE] == 0.0 or EPS <= receipt[HORIZON_LANE] <= LARGEST)
-        )
+            given, issued = receipt[-2], receipt[-1]
+            expert = receipt[FORECAST] if self.mixes else given
+            sound, forecast = self.guard.could_issue(expert, given, issued, forecast), expert
+        if self.mixes:
+            horizon = receipt[HORIZON_LANE]
+            sound &= (receipt[SEEN] == seen) & (receipt[SCORE] == score) & (receipt[FORECAST] == forecast)
+            sound &= (horizon == 0.0) | ((horizon >= EPS) & (horizon <= LARGEST))
+            for part in self.parts:
+                for at in part.receipt:
+                    sound &= (receipt[at] >= EPS) & (receipt[at] <= LARGEST)
+        return sound
 
     # ---- as data --------------------------------------------------------------------------------------------------
 
@@ -329,8 +330,8 @@ TOBS = Method(Beta(), ONS(rho=25.0), Tracking())
 HOBS = Method(Beta(), ONS(rho=25.0), Hedging())
 
 FPS = Method(Platt(), Fixed())
-FBS = Method(Beta(), Fixed())
 WPS = Method(Platt(), FTL())
+FBS = Method(Beta(), Fixed())
 WBS = Method(Beta(), FTL())
 SWPS = Method(Platt(), FTL(every=100, window=1000))
 SWBS = Method(Beta(), FTL(every=100, window=1000))
@@ -344,28 +345,7 @@ GAUTO = Method(Beta(), Lanes(), Spline(), Guard())
 GOPS = Method(Platt(), ONS(), None, Guard())
 GTOPS = Method(Platt(), ONS(), Tracking(), Guard())
 
-PRESETS: dict[str, Method] = {
-    "auto": AUTO,
-    "bm": BM,
-    "ops": OPS,
-    "tops": TOPS,
-    "hops": HOPS,
-    "obs": OBS,
-    "tobs": TOBS,
-    "hobs": HOBS,
-    "fps": FPS,
-    "wps": WPS,
-    "fbs": FBS,
-    "wbs": WBS,
-    "swps": SWPS,
-    "swbs": SWBS,
-    "whb": WHB,
-    "twhb": TWHB,
-    "f99": F99,
-    "gauto": GAUTO,
-    "gops": GOPS,
-    "gtops": GTOPS,
-}
+PRESETS = {name.lower(): value for name, value in tuple(globals().items()) if isinstance(value, Method)}  # all above
 
 
 def method_named(name: Any) -> Method:
@@ -386,9 +366,8 @@ def method_named(name: Any) -> Method:
         raise UnknownMethod(f"method must be a Method or the name of a preset, got {type(name).__name__} {name!r:.60}")
     if name.lower() in PRESETS:
         return PRESETS[name.lower()]
-    close = difflib.get_close_matches(name.lower(), PRESETS, n=1, cutoff=0.5)
-    hint = f"did you mean {close[0]!r}?" if close else f"there are {', '.join(PRESETS)}"
-    raise UnknownMethod(f"method must be one of the presets, got {name!r:.60} - {hint}")
+    hint = did_you_mean(name, PRESETS) or f" - there are {', '.join(PRESETS)}"
+    raise UnknownMethod(f"method must be one of the presets, got {name!r:.60}{hint}")
 
 
 def name_of(method: Method) -> str | None:

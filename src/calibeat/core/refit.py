@@ -6,20 +6,20 @@ event loops stop where a refit is due, and the host calls the kernel that the fe
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
 
 from calibeat._util.check import check_scale, check_whole
-from calibeat._util.types import Ints, Vector
+from calibeat._util.types import Flags, Ints, Table, Vector
 from calibeat.errors import InvalidInput
 
 from .features import HISTOGRAM
 from .layout import THETA, N, Spec
 from .learners import REFIT
-from .parts import Features, Formula, Learner
+from .parts import Check, Features, Formula, Learner
 from .subset import entry, kernel
 
 MOST_EVENTS = 10**9
@@ -43,8 +43,8 @@ class Refitting(Learner):
         when = {"after": float(self.after), "every": float(self.every), "window": self.window or 0}
         return {**super().numbers(), "radius": self.radius, **when}
 
-    def check(self, row: Sequence[float], features: Features, n: float) -> None:
-        features.check(row, fitted=n >= self.after)
+    def check(self, rows: Table, features: Features, n: Vector) -> Iterable[Check]:
+        return features.check(rows, n >= self.after)
 
     def export(self, formula: Formula, row: list[float], features: Features, *, exact: bool) -> None:
         if row[N] < self.after:  # a refit that has not come yet leaves the score alone
@@ -221,13 +221,15 @@ class Histogram(Features):
         """The number of bins in use, bins - 1 edges, bins means."""
         return [0.0] * (2 * self.bins)
 
-    def check(self, row: Sequence[float], *, fitted: bool) -> None:
-        bins, used = self.bins, row[THETA]
-        edges, means = row[THETA + 1 : THETA + int(used)], row[THETA + bins : THETA + bins + int(used)]
-        if not (fitted <= used <= bins and used == int(used)):
-            raise InvalidInput(f"row must have 1 to {bins} bins in use, got {used!r} - at row[{THETA}]")
-        if list(edges) != sorted(set(edges)) or not all(0 <= mean <= 1 for mean in means):
-            raise InvalidInput("row must have rising edges and means in [0, 1], got others")
+    def check(self, rows: Table, fitted: Flags) -> Iterator[Check]:
+        bins, used = self.bins, rows[:, THETA]
+        good = (used >= fitted) & (used <= bins) & (used == np.floor(used))
+        yield good, f"row must have 1 to {bins} bins in use, got {{}} - at row[{THETA}]", used
+        edges, means = rows[:, THETA + 1 : THETA + bins], rows[:, THETA + bins : THETA + 2 * bins]
+        unused = np.arange(bins) >= used[:, None]
+        sentence = "row must have rising edges and means in [0, 1], got others"
+        yield (edges[:, 1:] > edges[:, :-1]) | unused[:, 2:], sentence
+        yield ((means >= 0.0) & (means <= 1.0)) | unused, sentence
 
     def params(self, row: Any) -> dict[str, Any]:
         used, edges, means = int(row[THETA]), THETA + 1, THETA + self.bins

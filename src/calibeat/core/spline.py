@@ -7,18 +7,20 @@ residual control.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
+import numpy as np
+
 from calibeat._util.check import check_interval
-from calibeat._util.types import Vector
+from calibeat._util.types import Table, Vector
 from calibeat.errors import InvalidInput
 
-from .auto import EPS, LARGEST, LAZY, SHARE, check_temper, clipped, flatten, inside, likelihood, power, staleness
+from .auto import EPS, LARGEST, LAZY, SHARE, check_mixture, clipped, flatten, inside, likelihood, power, staleness
 from .calibeating import SPLINE
 from .features import Scaling
-from .parts import Calibeater, Expression, Features, Formula, at_the_clip, clamped
+from .parts import Calibeater, Check, Expression, Features, Formula, at_the_clip, clamped
 from .receipt import EXPERT, EXPERT_SPLINE, FORECAST, SCORE, SCORE_SPLINE, SEEN, UNCONTROLLED
 from .subset import kernel
 
@@ -94,23 +96,19 @@ class Spline(Calibeater):
     def numbers(self) -> dict[str, float]:
         return {**super().numbers(), "bins": float(self.bins), "control": self.control}
 
-    def check(self, cells: Sequence[float], n: float, at: int) -> None:  # noqa: ARG002 - one signature
-        weights = cells[:ATOMS]
-        if not all(0.01 / (n + 1.0) <= v <= 1.0 for v in weights) or abs(math.fsum(weights) - 1.0) > 1e-9:
-            raise InvalidInput(
-                f"row must have weights of splines that sum to one, none of them lost, got {list(weights)}"
-            )
-        known = (*cells[SCORE_INFORMATION:EXPERT_OFFSETS], *cells[EXPERT_INFORMATION:RESIDUAL])
-        if not all(information >= INFORMATION for information in known):
-            raise InvalidInput(f"row must have knots with an information of {INFORMATION:g} or more, got others")
-        offsets = (*cells[SCORE_OFFSETS:SCORE_INFORMATION], *cells[EXPERT_OFFSETS:EXPERT_INFORMATION])
-        if not all(abs(offset) <= 700.0 for offset in offsets):
-            raise InvalidInput("row must have knots with offsets in [-700, 700], got others")
-        atoms, control = cells[ATOMS:SCORE_OFFSETS], zip(cells[RESIDUAL:COUNT], cells[COUNT:], strict=False)
-        pairs = [(atoms[0], atoms[1]), (atoms[2], atoms[3]), *((abs(total), count) for total, count in control)]
-        if not all(0.0 <= total <= count <= n for total, count in pairs):
-            raise InvalidInput("row must have sums of outcomes within their counts, got others")
-        check_temper(cells[SPLINE_STALENESS], cells[SPLINE_TEMPER])
+    def check(self, cells: Table, n: Vector, at: int) -> Iterator[Check]:  # noqa: ARG002 - one signature
+        stale, temper = cells[:, SPLINE_STALENESS], cells[:, SPLINE_TEMPER]
+        yield from check_mixture("splines", cells[:, :ATOMS], stale, temper, n)
+        for first, knots in ((SCORE_OFFSETS, KNOTS), (EXPERT_OFFSETS, EXPERT_KNOTS)):
+            offsets, known = cells[:, first : first + knots], cells[:, first + knots : first + 2 * knots]
+            sentence = f"row must have knots with an information of {INFORMATION:g} or more, got others"
+            yield known >= INFORMATION, sentence
+            yield np.abs(offsets) <= 700.0, "row must have knots with offsets in [-700, 700], got others"
+        atoms = cells[:, ATOMS:SCORE_OFFSETS:2], cells[:, ATOMS + 1 : SCORE_OFFSETS : 2]
+        control = np.abs(cells[:, RESIDUAL:COUNT]), cells[:, COUNT:SPLINE_STALENESS]
+        for totals, counts in (atoms, control):
+            good = (totals >= 0.0) & (totals <= counts) & (counts <= n[:, None])
+            yield good, "row must have sums of outcomes within their counts, got others"
 
     def export(self, formula: Formula, cells: list[float], features: Features | None) -> None:
         """`spline` on the frozen row."""

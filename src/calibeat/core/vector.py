@@ -43,6 +43,7 @@ from calibeat.errors import InvalidInput, UnknownMethod
 
 from .auto import EPS, ONS_GAIN, ONS_RADIUS, ONS_RHO, SHARE, STEP, inside
 from .layout import N, Spec, T
+from .parts import check_all
 from .spline import EXPERT_KNOTS, INFORMATION, knot, move_knots
 from .subset import entry, kernel, loop, small_int
 
@@ -189,27 +190,16 @@ class VectorMethod:
 
     # ---- what comes from outside ----------------------------------------------------------------------------------
 
-    def check_row(self, row: Sequence[float] | Vector, events: int) -> None:
-        """Check a row of finite numbers and the right width that comes from outside. Kernels trust their rows.
+    def check_rows(self, rows: Table, events: Vector | Ints, first: int | None = None) -> None:
+        """Check rows, one stream each, and how many forecasts each has made, as `Method.check_rows` does.
 
         Raises
         ------
-        InvalidInput : this method cannot have such a row after so many events.
+        InvalidInput : this method cannot have one of them. The message has its number if that of the first is given.
         """
-        self.check_rows(np.array(row, dtype=np.float64)[None], np.array([events]))
-
-    def check_rows(self, rows: Table, events: Vector | Ints) -> None:
-        """Check many rows, one stream each, and how many forecasts each has made.
-
-        Raises
-        ------
-        InvalidInput : this method cannot have one of them. The message names the first, where there are several.
-        """
-        with np.errstate(all="ignore"):
-            for sentence, good in self._checks(rows, events):
-                if not good.all():
-                    at = int((~good).argmax())
-                    raise InvalidInput(f"row must {sentence}, got another{f' - at row {at}' if len(rows) > 1 else ''}")
+        check_all(
+            ((good, f"row must {what}, got another") for what, good in self._checks(rows, np.asarray(events))), first
+        )
 
     def _checks(self, rows: Table, events: Vector | Ints) -> Iterator[tuple[str, Flags]]:
         """What a row must do, and which rows do it."""

@@ -690,7 +690,7 @@ class Bank:
             pool, width = np.array(row, dtype=np.float64), self._method.width
             if pool.shape != (width,) or not np.isfinite(pool).all():
                 raise InvalidInput(f"pool must be {width} finite numbers, got shape {pool.shape}")
-            self._method.check_row(pool.tolist(), int(pool[N]))
+            self._method.check_rows(pool[None], pool[N : N + 1])
             self._pool = pool
 
     # ---- growing and shrinking --------------------------------------------------------------------------------------

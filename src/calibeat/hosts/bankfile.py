@@ -284,7 +284,7 @@ def _check_content(method: Any, header: dict[str, Any], arrays: Sections) -> Non
     pool = arrays["pool"]
     if not np.isfinite(pool).all():
         raise InvalidInput("pool must hold finite numbers, got others")
-    method.check_row(pool.tolist(), int(pool[N]))
+    method.check_rows(pool[None], pool[N : N + 1])
     if "table" in arrays:
         check_table(arrays["table"], header["count"])
     if "marks" in arrays:

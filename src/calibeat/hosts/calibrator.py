@@ -617,7 +617,7 @@ class Calibrator(Stream):
             calibrator, method = cls._like(state), cls._method_in(state)
             events = check_whole("events", state["events"], 0, 2**53)
             row = [check_number(f"row[{i}]", number) for i, number in enumerate(state["row"])]
-            method.check_row(row, events)
+            method.check_rows(np.array([row]), np.array([events], dtype=np.float64))
             calibrator._row[:] = array("d", row)
             calibrator._events, outcomes = events, calibrator.outcomes
             calibrator._restore_history(outcomes, state["history"])

@@ -7,7 +7,7 @@ it, and what `to_bytes` wrote may be brought to `fold`.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import cache
 from typing import Any, NamedTuple
 
@@ -16,52 +16,12 @@ import numpy.typing as npt
 
 from calibeat._util.check import shown
 from calibeat._util.types import Ints, Slots, Vector
-from calibeat.core.auto import CAP_AC, CAP_B, EPS, HORIZON_CAP, LARGEST, Lanes
-from calibeat.core.calibeating import MOST_IMAGINED, Hedging, Tracking
-from calibeat.core.features import Scaling
-from calibeat.core.guard import FLOOR, MOST_WEALTH, SUMS, Guard
 from calibeat.core.kernel import ask, ask_again, play, settle
-from calibeat.core.layout import (
-    COV_AB,
-    COV_AC,
-    COV_CB,
-    HORIZON_COVARIANCE,
-    HORIZON_THETA,
-    HORIZON_WEIGHT,
-    MEAN_LAG,
-    OPS_A,
-    OPS_B,
-    OPS_MATRIX,
-    SLOPE,
-    STALENESS,
-    TEMPER,
-    THETA,
-    VAR_A,
-    VAR_B,
-    VAR_C,
-    WEIGHT,
-    N,
-    Spec,
-    T,
-)
-from calibeat.core.learners import AIOLI, OGD, ONS
+from calibeat.core.layout import N, Spec, T
 from calibeat.core.loops import NO_LANE
 from calibeat.core.method import params_of_rows
-from calibeat.core.parts import Features
-from calibeat.core.receipt import FORECAST, FORMAT, HORIZON_LANE, SCORE, SEEN, watched_columns
-from calibeat.core.spline import (
-    ATOMS,
-    COUNT,
-    EXPERT_INFORMATION,
-    EXPERT_OFFSETS,
-    INFORMATION,
-    RESIDUAL,
-    SCORE_INFORMATION,
-    SCORE_OFFSETS,
-    SPLINE_STALENESS,
-    SPLINE_TEMPER,
-    Spline,
-)
+from calibeat.core.parts import Check, check_all
+from calibeat.core.receipt import FORMAT, watched_columns
 from calibeat.core.stats import EVENTS, LAST, LOSSES, STATS, add_class_losses, add_losses
 from calibeat.core.subset import entry
 from calibeat.core.vector import predict as predict_classes
@@ -81,7 +41,6 @@ Columns = dict[str, npt.NDArray[Any]]
 ReceiptArray = npt.NDArray[np.void]  # of `receipt_type`, or as bytes of that width
 
 KINDS: dict[str, type[Index]] = {"ints": IntIndex, "strings": StringIndex}
-_KNOWN = (Features, ONS, AIOLI, OGD, Lanes, Tracking, Hedging, Spline, Guard)
 _CHECKED_AT_ONCE = 4096  # rows; the file may be larger than memory
 _MOST_COUNT = 2.0**53  # counts above are no longer exact
 
@@ -354,7 +313,9 @@ def check_receipts(method: AnyMethod, states: Matrix, given: ReceiptArray, rows:
         sound = seen & method.receipts_are_sound(given["lanes"], given["scores"], given["seen"], given["probabilities"])
     else:
         cells = (given["cell"] >= 0) & ((given["cell"] < method.cells) | (method.cells == 0))
-        sound = seen & cells & _is_sound(method, given)
+        score, forecast = given["score"], given["probability"]
+        sound = seen & cells & _are_sound(method, given["lanes"], score, given["seen"], forecast)
+        sound &= (score >= 0.0) & (score <= 1.0) & (forecast >= 0.0) & (forecast <= 1.0)
     checks: list[tuple[Flags, type[Exception], str]] = [
         (version, InvalidInput, f"receipt must be of version {FORMAT} with {method.receipt_width} lanes, got another"),
         (same, UnknownForecast, "receipt must be of this bank and this key, got another's"),
@@ -366,21 +327,11 @@ def check_receipts(method: AnyMethod, states: Matrix, given: ReceiptArray, rows:
             raise error(f"{sentence} - at row {int(rows[int((~good).argmax())])}")
 
 
-def _is_sound(method: AnyMethod, given: ReceiptArray) -> Flags:
-    """As `Method.receipt_is_sound`, of many: numbers in their range, which agree where they are there twice."""
-    score, forecast, lanes = given["score"], given["probability"], given["lanes"]
-    good: Flags = (score >= 0.0) & (score <= 1.0) & (forecast >= 0.0) & (forecast <= 1.0)
-    if method.guard is not None:  # its receipts are few words more, and not worth a second copy of the rule
-        columns = (lanes.tolist(), score.tolist(), given["seen"].tolist(), forecast.tolist())
-        return good & np.array([method.receipt_is_sound(*row) for row in zip(*columns, strict=True)], dtype=np.bool_)
-    if method.receipt_width and isinstance(method.features, Scaling):
-        for at, value in ((SEEN, given["seen"]), (SCORE, score), (FORECAST, forecast)):
-            good &= lanes[:, at] == value
-        horizon = lanes[:, HORIZON_LANE]
-        good &= (horizon == 0.0) | ((horizon >= EPS) & (horizon <= LARGEST))
-        issued = lanes[:, [at for part in method.parts for at in part.receipt]]
-        good &= ((issued >= EPS) & (issued <= LARGEST)).all(axis=1)
-    return good
+def _are_sound(method: AnyMethod, lanes: Matrix, *columns: npt.NDArray[Any]) -> Any:
+    if len(lanes) > 10:
+        return method.receipt_is_sound(lanes.T, *columns)
+    rows = zip(lanes.tolist(), *(column.tolist() for column in columns), strict=True)  # faster, if they are few
+    return np.array([method.receipt_is_sound(*row) for row in rows], dtype=np.bool_)
 
 
 # ---- forecasts and outcomes in any order -------------------------------------------------------------------------
@@ -580,147 +531,22 @@ def fold_on_rows(
 
 # ---- rows from outside -------------------------------------------------------------------------------------------
 
-# `Method.check_row` decides what a row can be, one row at a time. Here NumPy screens a million rows first, and
-# `check_row` is asked only about the rows that look odd.
-
 
 def check_rows(method: AnyMethod, matrix: Matrix, clock: float) -> None:
     """Raise `InvalidInput`, which names the first bad row, unless all rows are such as this method can have."""
     for first in range(0, len(matrix), _CHECKED_AT_ONCE):
         part = matrix[first : first + _CHECKED_AT_ONCE]
-        for sentence, good in _stats_checks(method, part, clock):
-            if not good.all():
-                raise InvalidInput(f"{sentence}, got others - at row {first + int((~good).argmax())}")
-        if method.spec.classes:
-            method.check_rows(part[:, : method.width], part[:, method.width + EVENTS])
-            continue
-        for row in np.flatnonzero(_odd(method, part[:, : method.width])):
-            try:
-                method.check_row(part[row, : method.width].tolist(), int(part[row, method.width + EVENTS]))
-            except InvalidInput as error:
-                raise InvalidInput(f"{error} - at row {first + int(row)}") from None
+        check_all(_stats_checks(method, part, clock), first)
+        method.check_rows(part[:, : method.width], part[:, method.width + EVENTS], first)
 
 
-def _stats_checks(method: AnyMethod, part: Matrix, clock: float) -> list[tuple[str, Flags]]:
+def _stats_checks(method: AnyMethod, part: Matrix, clock: float) -> Iterator[Check]:
     stats = part[:, method.width :]
-    events, last = stats[:, EVENTS], stats[:, LAST]
-    with np.errstate(invalid="ignore"):
-        counts = (events >= 0) & (events <= _MOST_COUNT) & (events == np.floor(events))
-        times = (last >= 0) & (last <= clock) & (last == np.floor(last))
-        return [
-            ("rows must hold finite numbers", np.isfinite(part).all(axis=1)),
-            ("rows must count their events in whole numbers", counts),
-            ("rows must have had their last event by now", times),
-            ("rows must count no more outcomes than forecasts", (part[:, N] <= part[:, T]) & (part[:, T] <= events)),
-            ("rows must have losses of at least 0", (stats[:, LAST + 1 : STATS] >= 0).all(axis=1)),
-        ]
-
-
-def _odd(method: AnyMethod, rows: Matrix) -> Flags:
-    """Rows that `Method.check_row` may refuse; rows that it would accept may be among them.
-
-    A part that is not known here makes all rows odd: slow, and still right.
-    """
-    tail = 0 if method.learner is None else len(method.learner.tail())
-    cells, evidence = method.spec.cells, rows.shape[1] - tail - 2 * method.mixes
-    end = evidence - (0 if method.guard is None else len(method.guard.initial()))
-    known = all(isinstance(part, _KNOWN) for part in method.parts)
-    expected = cells + (0 if method.calibeater is None else len(method.calibeater.initial()))
-    if not known or expected != end:
-        return np.ones(len(rows), dtype=np.bool_)
-    t, n = rows[:, T], rows[:, N]
-    good: Flags = (n >= 0) & (n <= t) & (n == np.floor(n)) & (t == np.floor(t))
-    with np.errstate(all="ignore"):
-        if isinstance(method.learner, (ONS, AIOLI)):
-            good &= _good_matrix(rows, method.dimension)
-        elif isinstance(method.learner, Lanes):
-            good &= _good_lanes(rows, n, rows[:, rows.shape[1] - tail :])
-        if isinstance(method.calibeater, Spline):
-            good &= _good_spline(rows[:, cells:end], n)
-        elif method.calibeater is not None:
-            imagined = MOST_IMAGINED if isinstance(method.calibeater, Tracking) else 0.0
-            good &= _good_cells(rows[:, cells:end], n, imagined)
-        if method.guard is not None:
-            good &= _good_guard(rows[:, end:evidence], n)
-        if method.mixes:
-            good &= (rows[:, evidence + 1] >= 1e-100) & (rows[:, evidence + 1] <= 1e100)
-    return ~good
-
-
-def _good_matrix(rows: Matrix, d: int) -> Flags:
-    """As `learners.check_diagonal`."""
-    diagonal = [THETA + d + i * d - i * (i - 1) // 2 for i in range(d)]
-    good: Any = ((rows[:, diagonal] > 0.0) & (rows[:, diagonal] < 1e150)).all(axis=1)
-    for i in range(d):
-        for j in range(i + 1, d):
-            beside, product = rows[:, diagonal[i] + j - i], rows[:, diagonal[i]] * rows[:, diagonal[j]]
-            good &= beside * beside <= product * (1.0 + 1e-6)
-    return good
-
-
-def _good_cells(cells: Matrix, n: Matrix, imagined: float) -> Flags:
-    totals, counts = cells[:, ::2], cells[:, 1::2]
-    whole = (counts == np.floor(counts)) & ((imagined > 0.0) | (totals == np.floor(totals)))
-    good: Flags = (whole & (totals >= 0.0) & (totals <= counts) & (counts <= n[:, None] + imagined)).all(axis=1)
-    return good
-
-
-def _good_weights(weights: Matrix, n: Matrix) -> Flags:
-    each = (weights >= 0.01 / (n[:, None] + 1.0)) & (weights <= 1.0)
-    return each.all(axis=1) & (np.abs(weights.sum(axis=1) - 1.0) <= 0.9e-9)
-
-
-def _good_temper(stale: Matrix, temper: Matrix) -> Flags:
-    """As `mixtures.check_temper`."""
-    return (stale >= 0.0) & (temper >= 1.0) & (temper <= 1.0 + stale)
-
-
-def _good_horizon(lane: Matrix) -> Flags:
-    """As `mixtures.check_horizon`."""
-    theta, packed = lane[:, HORIZON_THETA:HORIZON_COVARIANCE], lane[:, HORIZON_COVARIANCE:]
-    i, j = np.triu_indices(theta.shape[1])
-    variances = packed[:, i == j]
-    bounded = (variances > 0.0).all(axis=1) & (variances <= 1.1 * HORIZON_CAP).all(axis=1)
-    covariances = (packed**2 <= variances[:, i] * variances[:, j] * (1.0 + 1e-6)).all(axis=1)
-    small: Any = (np.abs(theta) <= 1e6).all(axis=1)
-    return bounded & covariances & small
-
-
-def _good_lanes(rows: Matrix, n: Matrix, lane: Matrix) -> Flags:
-    """As `Lanes.check`; `lane` is the horizon lane, of no width where there is none."""
-    parameters = rows[:, [*range(SLOPE, VAR_A), OPS_A, OPS_B]]
-    aa, cc, bb = (rows[:, at : at + 4] for at in (VAR_A, VAR_C, VAR_B))
-    variances = (aa > 0.0) & (aa <= 1.1 * CAP_AC) & (cc > 0.0) & (cc <= 1.1 * CAP_AC) & (bb > 0.0) & (bb <= 1.1 * CAP_B)
-    for at, product in ((COV_AC, aa * cc), (COV_AB, aa * bb), (COV_CB, cc * bb)):
-        variances &= rows[:, at : at + 4] ** 2 <= product * (1.0 + 1e-6)
-    h00, h01, h11 = rows[:, OPS_MATRIX : OPS_MATRIX + 3].T
-    positive = (h00 > 0.0) & (h00 < 1e150) & (h11 > 0.0) & (h11 < 1e150) & (h01 * h01 < h00 * h11)
-    bounded = (np.abs(parameters) <= 1e6).all(axis=1)
-    weights = _good_weights(rows[:, WEIGHT : WEIGHT + 6], n)
-    if lane.shape[1]:
-        seven = np.column_stack([rows[:, WEIGHT : WEIGHT + 6], lane[:, HORIZON_WEIGHT]])
-        asleep = lane[:, HORIZON_WEIGHT] == 0.0
-        weights = ((asleep & weights) | (~asleep & _good_weights(seven, n))) & _good_horizon(lane)
-    lags = _good_temper(rows[:, STALENESS], rows[:, TEMPER]) & (rows[:, MEAN_LAG] >= 0.0) & (rows[:, MEAN_LAG] <= n)
-    return weights & bounded & variances.all(axis=1) & positive & lags
-
-
-def _good_spline(cells: Matrix, n: Matrix) -> Flags:
-    """As `Spline.check`."""
-    information = cells[:, [*range(SCORE_INFORMATION, EXPERT_OFFSETS), *range(EXPERT_INFORMATION, RESIDUAL)]]
-    offsets = cells[:, [*range(SCORE_OFFSETS, SCORE_INFORMATION), *range(EXPERT_OFFSETS, EXPERT_INFORMATION)]]
-    knots = (information >= INFORMATION).all(axis=1) & (np.abs(offsets) <= 700.0).all(axis=1)
-    totals = np.concatenate([cells[:, ATOMS:SCORE_OFFSETS:2], np.abs(cells[:, RESIDUAL:COUNT])], axis=1)
-    counts = np.concatenate([cells[:, ATOMS + 1 : SCORE_OFFSETS : 2], cells[:, COUNT : COUNT + 10]], axis=1)
-    sums = ((totals >= 0.0) & (totals <= counts) & (counts <= n[:, None])).all(axis=1)
-    temper = _good_temper(cells[:, SPLINE_STALENESS], cells[:, SPLINE_TEMPER])
-    return _good_weights(cells[:, :ATOMS], n) & knots & sums & temper
-
-
-def _good_guard(numbers: Matrix, n: Matrix) -> Flags:
-    """As `Guard.check`."""
-    wealth = ((numbers[:, :SUMS] >= FLOOR) & (numbers[:, :SUMS] <= MOST_WEALTH)).all(axis=1)
-    totals, spreads = np.abs(numbers[:, SUMS::2]), numbers[:, SUMS + 1 :: 2]
-    bounds = n[:, None]
-    sums = (totals <= bounds) & (spreads >= 0.0) & (spreads <= 0.25 * bounds + 1e-9 * bounds)
-    return np.asarray(wealth & sums.all(axis=1))
+    events, last, learnt, made = stats[:, EVENTS], stats[:, LAST], part[:, N], part[:, T]
+    yield np.isfinite(part), "rows must hold finite numbers, got others"
+    counts = (events >= 0) & (events <= _MOST_COUNT) & (events == np.floor(events))
+    yield counts, "rows must count their events in whole numbers, got others"
+    times = (last >= 0) & (last <= clock) & (last == np.floor(last))
+    yield times, "rows must have had their last event by now, got others"
+    yield (learnt <= made) & (made <= events), "rows must count no more outcomes than forecasts, got others"
+    yield stats[:, LAST + 1 : STATS] >= 0.0, "rows must have losses of at least 0, got others"
