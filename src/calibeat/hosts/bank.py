@@ -42,11 +42,10 @@ from calibeat.core.layout import N
 from calibeat.core.method import AUTO, Method, method_named, name_of
 from calibeat.core.randomness import numbered, stream_key, uniforms_at
 from calibeat.core.stats import EVENTS, LAST, add_losses
-from calibeat.core.subset import entry
 from calibeat.errors import CalibeatError, InvalidInput, OutcomeConflict, UnknownForecast, UnknownKey
 from calibeat.hosts.calibrator import Calibrator, Number
 from calibeat.hosts.ledger import DIGITS, OPEN, ZERO, Issuer, Ledger, SettledEvents, new_generation
-from calibeat.late import due_of
+from calibeat.late import Arrivals, schedule
 from calibeat.monitor.bets import ALARMS, FORECASTS, PAGES, Settings
 from calibeat.monitor.bets import N as OUTCOMES_READ
 from calibeat.monitor.monitor import Alarm, Monitor, last_alarm
@@ -368,11 +367,8 @@ class Bank:
         column = check_keys(keys)
         count, probabilities = len(column), check_scores(scores)
         n = len(probabilities)
-        arrivals = None if due is None and mature is None and times is None else due_of(n, due, mature, times)
-        if arrivals is not None and finish:
-            arrivals = np.minimum(arrivals, n)
-        last = n if finish else n - 1
-        labels = check_labels(outcomes, None if arrivals is None else arrivals <= last)
+        arrivals = schedule(n, due, mature, times, finish=finish)
+        labels = check_labels(outcomes, None if arrivals is None else arrivals <= n)
         check_lengths(keys=count, scores=n, outcomes=len(labels))
         workers = self._threads if threads is None else thread_count(threads)
         with self._lock:
@@ -1535,64 +1531,6 @@ class Draws:
             new = [stream_key(self._seed, keys.key(slot)) for slot in range(len(streams), len(store))]
             self._streams = streams = np.concatenate([streams, np.array(new, dtype=np.uint64)])
         return streams
-
-
-@entry
-def arrivals(due: Ints, outcomes: Vector, heads: Ints, following: Ints) -> None:
-    """For each position a list of the outcomes that arrive there, in order: heads[position], following[it], ..., -1."""
-    for i in range(len(due) - 1, -1, -1):
-        if due[i] < len(heads) and outcomes[i] == outcomes[i]:
-            following[i] = heads[due[i]]
-            heads[due[i]] = i
-
-
-@entry
-def wait_for_key(slots: Slots, heads: Ints, following: Ints, next_event: Ints, moments: Ints) -> None:
-    """When each outcome is learnt: at the next event of its key after its arrival, or at the end of the batch, n."""
-    n = len(slots)
-    for i in range(n, -1, -1):
-        if i < n:
-            next_event[slots[i]] = i
-        j = heads[i]
-        while j >= 0:
-            moments[j] = next_event[slots[j]]
-            j = following[j]
-
-
-@entry
-def in_order(moments: Ints, heads: Ints, following: Ints, order: Ints) -> int:
-    """The outcomes that are learnt, by (moment, position) -> how many they are."""
-    for i in range(len(moments) - 1, -1, -1):
-        if moments[i] >= 0:
-            following[i] = heads[moments[i]]
-            heads[moments[i]] = i
-    count = 0
-    for moment in range(len(heads)):
-        j = heads[moment]
-        while j >= 0:
-            order[count] = j
-            count += 1
-            j = following[j]
-    return count
-
-
-class Arrivals:
-    """When each outcome of a batch arrives (lists by position), and when its key learns it (moments, in order).
-
-    Event i has position i in the batch. Its outcome arrives at position due[i], before the event there. It is learnt
-    before the next event of its own key, or at the end of the batch if there is none. Several outcomes that a key
-    learns at the same moment are learnt in the order of their positions. So a key learns just what `Calibrator.run`
-    would learn, had it the key's events alone, with the arrivals counted in the key's own events.
-    """
-
-    def __init__(self, due: Ints, outcomes: Vector, slots: Slots, count: int) -> None:
-        n = len(due)
-        self.heads, self.following = np.full(n + 1, -1), np.full(n, -1)
-        arrivals(due, outcomes, self.heads, self.following)
-        self.moments = np.full(n, -1)
-        wait_for_key(slots, self.heads, self.following, np.full(count, n), self.moments)
-        order = np.empty(n, dtype=np.int64)
-        self.order = order[: in_order(self.moments, np.full(n + 1, -1), np.full(n, -1), order)]
 
 
 # ---- rows for another host ---------------------------------------------------------------------------------------

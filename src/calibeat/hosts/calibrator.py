@@ -48,7 +48,7 @@ from calibeat.core.receipt import LANE
 from calibeat.core.refit import FTL, Fixed
 from calibeat.errors import InvalidInput, OutcomeConflict, SnapshotMismatch
 from calibeat.export import Export, frozen_map
-from calibeat.late import due_of
+from calibeat.late import in_order, schedule
 from calibeat.monitor.monitor import Monitor
 
 from .ledger import OPEN, ZERO, Issuer, Ledger, SettledEvents, issuer_name
@@ -432,22 +432,18 @@ class Calibrator(Stream):
         """
         probabilities = check_scores(scores)
         n = len(probabilities)
-        at_once = due is None and mature is None and times is None
-        arrivals = None if at_once else due_of(n, due, mature, times)
+        arrivals = schedule(n, due, mature, times, finish=finish)
         if arrivals is None:
             labels = check_outcomes(outcomes)
             check_lengths(scores=n, outcomes=len(labels))
             forecasts = self._run(n, probabilities, labels)
             return forecasts if type(scores) is np.ndarray else like(scores, forecasts)
-        if finish:
-            arrivals = np.minimum(arrivals, n)
-        last = n if finish else n - 1
-        labels = check_outcomes(outcomes, needed=arrivals <= last)
+        comes = arrivals <= n
+        labels = check_outcomes(outcomes, needed=comes)
         check_lengths(scores=n, outcomes=len(labels))
-        order = np.argsort(arrivals, kind="stable")
-        order = order[: np.searchsorted(arrivals[order], last, side="right")]
+        order = in_order(arrivals, np.flatnonzero(comes), n)
         late = loops.Late(0, np.empty(n, dtype=np.int64), arrivals, order, int(mature is not None))
-        return like(scores, self._run(last + 1, probabilities, labels, late))
+        return like(scores, self._run(n + 1, probabilities, labels, late))
 
     def _run(self, end: int, scores: Vector, outcomes: Vector, late: loops.Late | None = None) -> Vector:
         """Work on a copy of the row: if anything breaks off the loop, nothing has happened."""

@@ -32,7 +32,7 @@ from calibeat.core.receipt import MultiForecast, frozen
 from calibeat.errors import CalibeatError, InvalidInput, SnapshotMismatch, UnknownKey
 from calibeat.export import MultiExport
 from calibeat.hosts import bankfile
-from calibeat.hosts.bank import Arrivals, Bank
+from calibeat.hosts.bank import Bank
 from calibeat.hosts.keys import (
     MOST_SEED,
     Index,
@@ -50,6 +50,7 @@ from calibeat.hosts.keys import (
     plain_key,
     with_room,
 )
+from calibeat.late import Arrivals
 
 from .calibrator import Calibrator
 from .ledger import PENDING, Issuer, LabelLedger, new_generation

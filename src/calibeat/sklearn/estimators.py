@@ -50,6 +50,7 @@ from calibeat._util.types import Vector
 from calibeat.core.method import Method
 from calibeat.hosts.calibrator import Calibrator
 from calibeat.hosts.multi import METHODS, MultiCalibrator
+from calibeat.late import due_of
 
 from .scores import ROUNDING, as_probability, margin_scale, outputs, score_method
 
@@ -409,10 +410,7 @@ def learn_late(
     """
     n = len(scores)
     late = n if together else max(1, n // 4) if delay is None else check_whole("delay", delay, 0, sys.maxsize)
-    if late == 0:
-        calibrator.run(scores, outcomes)
-    else:
-        calibrator.run(scores, outcomes, due=np.arange(n) + 1 + min(late, n), finish=True)
+    calibrator.run(scores, outcomes, due=due_of(n, mature=min(late, n)) if late else None, finish=True)
 
 
 def take_features(estimator: Any, other: Any) -> None:

@@ -22,6 +22,7 @@ from calibeat._util.types import Flags, Ints, Vector
 from calibeat.core.method import Method
 from calibeat.errors import InvalidInput
 from calibeat.hosts.bank import Bank, rows_in, rows_out
+from calibeat.late import next_forecasts
 from calibeat.monitor.monitor import Monitor
 
 from .columns import (
@@ -289,19 +290,11 @@ class Partition:
 
     def _due(self, table: Any) -> Ints:
         """The position of the first event of the same key that is issued when the outcome is known, or later."""
-        n, times = len(table), table[TIME].to_numpy()
+        times = table[TIME].to_numpy()
         arrivals = times if self.roles.arrival is None else table[ARRIVAL].fill_null(0).to_numpy()
         if self.age is not None:
             arrivals = np.maximum(arrivals, times + self.age)
-        group = np.concatenate([[0], np.cumsum(_changes(table[self.roles.key]))])
-        # Ranks in the place of times: so key and time make one whole number, which rises along the piece.
-        moments, rank = np.unique(times, return_inverse=True)
-        room = len(moments) + 1
-        due = np.searchsorted(group * room + rank, group * room + np.searchsorted(moments, arrivals), side="left")
-        due = np.maximum(due, np.arange(1, n + 1))
-        ends = np.append(np.flatnonzero(np.diff(group)) + 1, n)[group]
-        never = (due >= ends) | np.isnan(_floats(self._outcomes(table)))
-        return np.where(never, n, due)
+        return next_forecasts(times, arrivals, np.concatenate([[0], np.cumsum(_changes(table[self.roles.key]))]))
 
     def _outcomes(self, table: Any) -> Any:
         return _own(table, OUTCOME, self.roles.outcome)
