@@ -53,11 +53,7 @@ def due_of(length: int, due: Any = None, mature: Any = None, times: Any = None) 
     if mature is None:
         return arrivals
     age, is_time = check_age("mature", mature)
-    if is_time:
-        issued = _moments(times, length)
-        ripe = next_forecasts(issued, issued + age)
-    else:
-        ripe = np.arange(1, length + 1) + age
+    ripe = next_forecasts(_moments(times, length), age=age) if is_time else np.arange(1, length + 1) + age
     return ripe if arrivals is None else np.maximum(arrivals, ripe)
 
 
@@ -95,19 +91,20 @@ def schedule(length: int, due: Any = None, mature: Any = None, times: Any = None
     return np.minimum(found, length) if finish else np.where(found < length, found, length + 1)
 
 
-def next_forecasts(issued: Ints, arrivals: Ints, groups: Ints | None = None) -> Ints:
-    """The first event behind each that is issued when the outcome arrives, or later; the number of events if none is.
+def next_forecasts(issued: Ints, arrivals: Ints | None = None, groups: Ints | None = None, *, age: int = 0) -> Ints:
+    """The first event behind each that is issued when its outcome has arrived, at this age; how many there are if none.
 
     With `groups`, a number for each event that never falls, only events of the same group count; times never go back
-    within a group.
+    within a group. Without `arrivals` outcomes arrive at once.
 
-    >>> next_forecasts(np.array([0, 5, 9]), np.array([5, 6, 7]))
-    array([1, 2, 3])
+    >>> next_forecasts(np.array([0, 5, 9]), np.array([5, 6, 7])), next_forecasts(np.array([0, 5, 9]), age=6)
+    (array([1, 2, 3]), array([2, 3, 3]))
     >>> next_forecasts(np.array([0, 5, 1, 9]), np.array([5, 6, 1, 7]), np.array([0, 0, 1, 1]))
     array([1, 4, 3, 4])
     """
     n = len(issued)
     later = np.arange(1, n + 1)
+    arrivals = issued + age if arrivals is None else np.maximum(arrivals, issued + age)
     if groups is None:
         return np.maximum(np.searchsorted(issued, arrivals), later)
     # Ranks in the place of times: so group and time make one whole number, which rises along the events.

@@ -44,12 +44,12 @@ from sklearn.utils.validation import (
     validate_data,
 )
 
-from calibeat._util.check import check_whole, shown
+from calibeat._util.check import check_whole
 from calibeat._util.columns import like
 from calibeat._util.types import Vector
 from calibeat.core.method import Method
 from calibeat.hosts.calibrator import Calibrator
-from calibeat.hosts.multi import METHODS, MultiCalibrator
+from calibeat.hosts.multi import MultiCalibrator, calibrator_of
 from calibeat.late import due_of
 
 from .scores import ROUNDING, as_probability, margin_scale, outputs, score_method
@@ -114,6 +114,10 @@ class OnlineCalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstima
     References: scikit-learn's issue 34312 on what goes wrong when probabilities are taken for logits.
     """
 
+    calibrator_: Any
+    score_method_: str
+    margin_scale_: float
+
     def __init__(
         self,
         estimator: Any,
@@ -156,17 +160,7 @@ class OnlineCalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstima
                 )
             model.fit(_safe_indexing(X, slice(0, first)), y[:first])
             classes = classes_of(model, seen)
-        calibrator, K = new_calibrator(self, classes), len(classes)
-        outcomes = outcomes_of(y, classes)
-        method = score_method(model, _safe_indexing(X, slice(0, 100)), K)
-        answers = outputs(model, method, _safe_indexing(X, slice(first, n)), K)
-        known = outputs(model, method, _safe_indexing(X, slice(0, first)), K) if first else answers
-        margin = method == "decision_function"
-        scale = margin_scale(known) if margin else 1.0
-        scores = as_probability(answers, margin=margin, scale=scale)
-        learn_late(calibrator, scores, outcomes[first:], self.delay, together=False)
-        self._take(model, classes, method, scale, calibrator)
-        return self
+        return self._learn(X, y, model, classes, first=first, reset=True)
 
     def partial_fit(self, X: Any, y: Any, classes: Any = None, *args: Any, **params: Any) -> Self:
         """Learn labels that have arrived. The base is not touched.
@@ -182,27 +176,33 @@ class OnlineCalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstima
         X, y = indexable(X, y)
         y = checked_labels(y)
         started = hasattr(self, "calibrator_")
-        if started:
-            model, labels, method, calibrator = self.estimator_, self.classes_, self.score_method_, self.calibrator_
-        elif isinstance(self.estimator, FrozenEstimator):
-            model = clone(self.estimator)
-            check_is_fitted(model)
-            labels = classes_of(model, None)
-            calibrator = new_calibrator(self, labels)
-            method = score_method(model, _safe_indexing(X, slice(0, 100)), len(labels))
-        else:
+        if not started and not isinstance(self.estimator, FrozenEstimator):
             raise NotFittedError(
                 f"This {type(self).__name__} instance is not fitted yet: partial_fit leaves the base as it is, so "
                 "call 'fit' first, or pass a fitted base in a FrozenEstimator."
             )
+        model = self.estimator_ if started else clone(self.estimator)
+        check_is_fitted(model)
+        labels = self.classes_ if started else classes_of(model, None)
         check_classes(classes, labels)
-        outcomes = outcomes_of(y, labels)
-        answers = outputs(model, method, X, len(labels))
-        margin = method == "decision_function"
-        scale = self.margin_scale_ if started else margin_scale(answers) if margin else 1.0
-        learn_late(calibrator, as_probability(answers, margin=margin, scale=scale), outcomes, None, together=True)
-        if not started:  # only now: what was refused leaves nothing behind
-            self._take(model, labels, method, scale, calibrator)
+        return self._learn(X, y, model, labels, together=True, reset=not started)
+
+    def _learn(
+        self, X: Any, y: Labels, model: Any, classes: Labels, *, first: int = 0, together: bool = False, reset: bool
+    ) -> Self:
+        """Forecast and learn the rows from `first` on; what was refused leaves nothing behind."""
+        calibrator, K = new_calibrator(self, classes) if reset else self.calibrator_, len(classes)
+        outcomes = outcomes_of(y, classes)
+        method = score_method(model, _safe_indexing(X, slice(0, 100)), K) if reset else self.score_method_
+        answers = outputs(model, method, _safe_indexing(X, slice(first, None)), K)
+        margin, scale = method == "decision_function", 1.0 if reset else self.margin_scale_
+        if reset and margin:
+            scale = margin_scale(outputs(model, method, _safe_indexing(X, slice(0, first)), K) if first else answers)
+        scores = as_probability(answers, margin=margin, scale=scale)
+        learn_late(calibrator, scores, outcomes[first:], self.delay, together=together)
+        self.estimator_, self.classes_, self.calibrator_ = model, classes, calibrator
+        self.score_method_, self.margin_scale_ = method, scale
+        take_features(self, model)
         return self
 
     def predict_proba(self, X: Any) -> Vector:
@@ -217,13 +217,6 @@ class OnlineCalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstima
         """The most probable class."""
         p = self.predict_proba(X)
         return self.classes_[p.argmax(axis=1)]
-
-    def _take(
-        self, model: Any, classes: Labels, method: str, scale: float, calibrator: Calibrator | MultiCalibrator
-    ) -> None:
-        self.estimator_, self.classes_, self.calibrator_ = model, classes, calibrator
-        self.score_method_, self.margin_scale_ = method, scale
-        take_features(self, model)
 
     def _rows_of_base(self, n: int) -> int:
         size = self.train_size
@@ -330,7 +323,7 @@ class ScoreCalibrator(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     def _learn(self, X: Any, y: Any, classes: Any, *, together: bool, reset: bool) -> Self:
         if self.scale not in ("probability", "logit"):
             raise ValueError(f"scale must be 'probability' or 'logit', got {self.scale!r}")
-        calibrator = binary_calibrator(self) if reset else self.calibrator_
+        calibrator = new_calibrator(self, (0, 1)) if reset else self.calibrator_
         reader = copy(self)  # which takes down the features; they are ours once everything has been looked at
         scores, _ = reader._read(X, reset=reset)  # noqa: SLF001 - a copy of itself
         if y is None:
@@ -382,22 +375,9 @@ class ScoreCalibrator(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
 # ---- what both share ----------------------------------------------------------------------------------------------
 
 
-def binary_calibrator(estimator: Any) -> Calibrator:
-    """The calibrator of an estimator that has seen nothing."""
-    return Calibrator(estimator.method, 0 if estimator.random_state is None else estimator.random_state)
-
-
-def new_calibrator(estimator: Any, classes: Any) -> Calibrator | MultiCalibrator:
+def new_calibrator(estimator: Any, classes: Any) -> Any:
     """The calibrator of an estimator that has seen nothing, for two classes or more."""
-    method = estimator.method
-    if len(classes) == 2:
-        return binary_calibrator(estimator)
-    if not isinstance(method, str) or method not in ("auto", *METHODS):
-        raise ValueError(
-            f"method must be 'auto' (which is 'multi'), 'multi', 'ots' or 'raw' for a base of {len(classes)} classes, "
-            f"got {shown(method)}"
-        )
-    return MultiCalibrator(classes, "multi" if method == "auto" else method)
+    return calibrator_of(classes, estimator.method, 0 if estimator.random_state is None else estimator.random_state)
 
 
 def learn_late(

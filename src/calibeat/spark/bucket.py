@@ -49,6 +49,7 @@ pa = LazyModule("pyarrow")
 pc = LazyModule("pyarrow.compute")
 
 TICKS = 64  # moments in the age of maturity at which outcomes become mature
+_NEVER = np.iinfo(np.int64).min
 
 
 @dataclass(frozen=True)
@@ -76,22 +77,14 @@ class Bucket:
         self.rules = rules
         key = ("key", pa.string() if rules.strings else pa.int64())
         self._rows = Pages(rows, pa.schema([("hash", pa.int64()), key, ("row", pa.binary())]), rules.pages)
+        named = [key, ("key_hash", pa.int64()), ("id", pa.string()), ("time", pa.int64())]
         numbers = [(name, pa.float64()) for name in ("score", "forecast", "outcome")]
-        columns = [
-            ("key_hash", pa.int64()),
-            ("id", pa.string()),
-            ("state", pa.int8()),
-            ("time", pa.int64()),
-            *numbers,
-            ("receipt", pa.binary()),
-        ]
-        columns += [] if rules.mature is None else [("known", pa.int64())]
-        schema = pa.schema([("hash", pa.int64()), key, *columns])
+        stored = [*numbers, ("state", pa.int8()), ("receipt", pa.binary())]
+        stored += [] if rules.mature is None else [("known", pa.int64())]
+        schema = pa.schema([("hash", pa.int64()), *named, *stored])
         self._events = Pages(events, schema, rules.pages)  # those that wait
         self._settled = SettledIds(events, schema, rules.pages, forgets=rules.expire is not None)
-        batch = [key, ("id", pa.string()), ("time", pa.int64()), ("score", pa.float64()), ("outcome", pa.float64())]
-        hashes = [("key_hash", pa.int64()), ("event_hash", pa.int64())]
-        self._nothing = pa.schema([*batch, *hashes]).empty_table()
+        self._nothing = pa.schema([*named, *numbers, ("event_hash", pa.int64())]).empty_table()
         self._bank: Bank = bank_of(rules.described)
         self._method = self._bank.method
         self._size = receipt_type(self._method).itemsize
@@ -108,12 +101,10 @@ class Bucket:
         waiting, taken = self._events.take(hashes)
         settled, places = self._settled.find(hashes)
         events = Events(pa.concat_tables([waiting, settled]), batch, self._size)
-        complete, due = events.complete, np.empty(0, dtype=np.int64)
-        held = np.empty(0, dtype=np.int64)
-        if self.rules.mature is not None and len(complete):
-            due = self.rules.due(events.time[complete])
-            wait = due > (np.iinfo(np.int64).min if now is None else now)
-            held, complete, due = complete[wait], complete[~wait], np.unique(due[wait])
+        complete = events.complete
+        due = self.rules.due(events.time[complete])
+        wait = (due > (_NEVER if now is None else now)) & (self.rules.mature is not None)
+        held, complete, due = complete[wait], complete[~wait], np.unique(due[wait])
         output = Output(events)
         self._learn(events, complete, output)
         events.state[complete], events.state[held] = SETTLED, HELD
@@ -192,7 +183,7 @@ class Bucket:
         All in the order of the moments at which they were due, then by the times of the outcomes, then by id and key.
         """
         rules = self.rules
-        limit = np.iinfo(np.int64).min if rules.expire is None else now - rules.expire
+        limit = _NEVER if rules.expire is None else now - rules.expire
 
         def leave(table: Any) -> Flags:
             time, state = table["time"].to_numpy(), table["state"].to_numpy()
@@ -233,9 +224,12 @@ class Bucket:
 
     # ---- a state to go on from ------------------------------------------------------------------------------------
 
-    def start(self, keys: list[Any], hashes: Ints, rows: list[bytes]) -> None:
-        """Rows of a state to go on from."""
-        bank = bank_of(self.rules.described)
+    def start(self, frame: Any) -> None:
+        """Rows of a state to go on from, as a frame of pandas."""
+        if not len(frame):
+            return
+        keys, hashes = frame["key"].tolist(), frame["key_hash"].to_numpy().astype("int64")
+        rows, bank = [bytes(row) for row in frame["row"]], bank_of(self.rules.described)
         rows_in(bank, keys, from_bytes(bank, rows, keys))  # looks at them
         _, taken = self._rows.take(hashes)
         self._rows.put(pa.table([hashes, keys, rows], schema=self._rows.schema), taken)

@@ -10,8 +10,8 @@ hash where a score or an outcome comes again.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, NamedTuple, Protocol
+from collections.abc import Callable, MutableMapping
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -150,20 +150,18 @@ class Output:
 
     def __init__(self, events: Events) -> None:
         self._events = events
-        self._pieces: list[tuple[Ints, Ints, Ints, Ints, Vector, Vector, Vector]] = []
+        self._pieces: list[tuple[npt.NDArray[Any], ...]] = []
 
     def forecasts(self) -> None:
         """Each score that is new."""
-        e = self._events
-        of, nothing = e.asked, np.full(len(e.asked), np.nan)
-        self._add(of, 2 * e.score_at[of], e.time[of], FORECAST, e.score[of], e.forecast[of], nothing)
+        e, of = self._events, self._events.asked
+        self._add(of, 2 * e.score_at[of], e.time[of], FORECAST, outcome=np.full(len(of), np.nan))
 
     def outcomes(self, of: Ints, status: int) -> None:
         """Outcomes of the batch that are learnt or held."""
         e = self._events
         early = e.outcome_at[of] < e.score_at[of]
-        time = np.where(early, np.maximum(e.time[of], e.known[of]), e.known[of])
-        self._add(of, e.place(of), time, status, e.score[of], e.forecast[of], e.outcome[of])
+        self._add(of, e.place(of), np.where(early, np.maximum(e.time[of], e.known[of]), e.known[of]), status)
 
     def repeats(self) -> None:
         """Scores and outcomes that came before."""
@@ -171,25 +169,24 @@ class Output:
         at, same = e.repeats()
         of, is_score = e.of[at], e.is_score[at]
         known = is_score | (e.score_at[of] < at)
-        score = np.where(is_score, e.op_score[at], np.where(known, e.score[of], np.nan))
-        forecast, outcome = np.where(known, e.forecast[of], np.nan), np.where(is_score, np.nan, e.op_outcome[at])
-        self._add(of, 2 * at, e.op_time[at], np.where(same, REPEATED, CONFLICT), score, forecast, outcome)
+        numbers = {
+            "score": np.where(is_score, e.op_score[at], np.where(known, e.score[of], np.nan)),
+            "forecast": np.where(known, e.forecast[of], np.nan),
+            "outcome": np.where(is_score, np.nan, e.op_outcome[at]),
+        }
+        self._add(of, 2 * at, e.op_time[at], np.where(same, REPEATED, CONFLICT), **numbers)
 
     def due(self, of: Ints, time: Ints, status: npt.NDArray[Any]) -> None:
         """Events that have come of age, in this order."""
-        e, place = self._events, np.arange(len(of))
-        self._add(of, place, time, status, e.score[of], e.forecast[of], e.outcome[of])
+        self._add(of, np.arange(len(of)), time, status)
 
-    def _add(self, of: Ints, place: Ints, time: Ints, status: Any, *values: Vector) -> None:
-        if len(of):
-            score, forecast, outcome = values
-            codes = np.full(len(of), status) if isinstance(status, int) else status
-            self._pieces.append((of, place, time, codes, score, forecast, outcome))
+    def _add(self, of: Ints, place: Ints, time: Ints, status: Any, **given: Vector) -> None:
+        """Rows of these events. Numbers that are not given are the events' own."""
+        numbers = [given.get(name, getattr(self._events, name)[of]) for name in ("score", "forecast", "outcome")]
+        self._pieces.append((of, place, time, np.broadcast_to(status, len(of)), *numbers))
 
     def table(self) -> Any:
         """All rows, in order."""
-        if not self._pieces:
-            return None
         merged = [np.concatenate(parts) for parts in zip(*self._pieces, strict=True)]
         order = np.argsort(merged[1], kind="stable")
         of, _, time, status, score, forecast, outcome = (column[order] for column in merged)
@@ -237,7 +234,7 @@ class SettledIds:
         latest = self._latest()
         segment = max(latest) + 1
         stored = [name for name in rows.column_names if name not in ("receipt", "known")]
-        self._store.put(SEGMENTS + segment, packed(rows.select(stored).combine_chunks()))
+        self._store[SEGMENTS + segment] = packed(rows.select(stored).combine_chunks())
         new = pa.table([rows["hash"], pa.array(np.full(len(rows), segment, dtype=np.int32))], names=["hash", "segment"])
         known, taken = places
         self._index.put(pa.concat_tables([known, new]), taken)
@@ -252,7 +249,7 @@ class SettledIds:
             return
         gone = [segment for segment, time in latest.items() if segment != _SWEPT and time <= limit]
         for segment in gone:
-            self._store.remove(SEGMENTS + segment)
+            self._store.pop(SEGMENTS + segment, None)
         if gone:
             _, taken = self._index.sweep(lambda table: np.isin(table["segment"].to_numpy(), gone))
             self._index.put(self._index.schema.empty_table(), taken)
@@ -269,26 +266,13 @@ class SettledIds:
         return dict(zip(table["segment"].to_pylist(), table["latest"].to_pylist(), strict=True))
 
     def _note(self, latest: dict[int, int]) -> None:
-        self._store.put(META, packed(pa.table([list(latest), list(latest.values())], schema=self._segments)))
+        self._store[META] = packed(pa.table([list(latest), list(latest.values())], schema=self._segments))
 
 
 # ---- pages: a batch rewrites those that it touches and no more ----------------------------------------------------
 
 
-class PageStore(Protocol):
-    """Where pages are kept: bytes by a whole number."""
-
-    def get(self, page: int) -> bytes | None:
-        """The content of a page, None if there is none."""
-
-    def put(self, page: int, content: bytes) -> None:
-        """Replace the content of a page."""
-
-    def remove(self, page: int) -> None:
-        """Forget a page."""
-
-    def pages(self) -> list[int]:
-        """Which there are."""
+PageStore = MutableMapping[int, bytes]  # pages by number
 
 
 class Taken(NamedTuple):
@@ -314,7 +298,7 @@ class Pages:
 
     def sweep(self, leave: Callable[[Any], Flags]) -> tuple[Any, Taken]:
         """Look at every page: the rows that are to leave, out of their pages."""
-        used = [page - self._begin for page in self._store.pages()]
+        used = [page - self._begin for page in self._store]
         tables = {page: self._read([page]) for page in used if 0 <= page < self._count}
         masks = {page: leave(table) for page, table in tables.items()}
         pages = [page for page, mask in masks.items() if mask.any()]
@@ -337,9 +321,9 @@ class Pages:
         begins, ends = (np.searchsorted(page_of, taken.pages, side=side).tolist() for side in ("left", "right"))
         for page, begin, end in zip(taken.pages.tolist(), begins, ends, strict=True):
             if begin < end:
-                self._store.put(self._begin + page, packed(table.slice(begin, end - begin)))
+                self._store[self._begin + page] = packed(table.slice(begin, end - begin))
             else:
-                self._store.remove(self._begin + page)
+                self._store.pop(self._begin + page, None)
 
     def _page_of(self, hashes: Ints) -> Ints:
         # The lowest bits chose the bucket.

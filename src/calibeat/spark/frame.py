@@ -17,7 +17,6 @@ import numpy as np
 
 from calibeat._util.check import check_choice
 from calibeat._util.extras import LazyModule
-from calibeat._util.times import check_age
 from calibeat._util.types import Flags, Ints, Vector
 from calibeat.core.method import Method
 from calibeat.errors import InvalidInput
@@ -36,6 +35,8 @@ from .columns import (
     SCORE,
     TIME,
     Roles,
+    duration,
+    in_tables,
     numbered,
     place,
     quoted,
@@ -117,7 +118,9 @@ def calibrate(
     check_frame(frame)
     check_choice("bad", bad, ("stop", "skip"))
     bank = Bank(method, seed, independent=independent, monitor=monitor, threads=1)
-    age = _age(mature, time)
+    age = duration("mature", mature)
+    if age is not None and time is None:
+        raise InvalidInput("mature needs the time of each event, got none; give time=")
     # Without late outcomes times are not looked at.
     late = outcome_time is not None or age is not None
     roles = Roles.of(frame, key, score, outcome, order, time if late else None, outcome_time)
@@ -130,17 +133,6 @@ def calibrate(
     if bad == "skip":
         placed = placed.drop(REASON)
     return _written(frame, placed, work, path) if path is not None else _lazy(frame, placed, work)
-
-
-def _age(mature: Any, time: str | None) -> int | None:
-    if mature is None:
-        return None
-    age, is_time = check_age("mature", mature)
-    if not is_time:
-        raise InvalidInput(f"mature must be a time such as 7d, events of all keys have no order here, got {mature!r}")
-    if time is None:
-        raise InvalidInput("mature needs the time of each event, got none; give time=")
-    return age
 
 
 def _good(frame: Any, roles: Roles) -> Any:
@@ -159,11 +151,8 @@ def _sorted(spread: Any, roles: Roles, *, late: bool) -> Any:
 
 def _stored(frame: Any, state: Any, roles: Roles, wanted: str) -> Any:
     """The rows of a state as rows of the frame: nothing but the key, and the bytes."""
-    state = state_to_resume(state, frame.sparkSession, wanted)
-    kinds = frame.schema[roles.key].dataType.typeName(), state.schema["key"].dataType.typeName()
-    if (kinds[0] == "string") != (kinds[1] == "string"):
-        raise InvalidInput(f"keys must be of one kind, got {kinds[0]} in the frame and {kinds[1]} in the state")
-    return state.select(F.col("key").cast(frame.schema[roles.key].dataType).alias(roles.key), F.col("row").alias(ROW))
+    state, kind = state_to_resume(state, frame, roles.key, wanted), frame.schema[roles.key].dataType
+    return state.select(F.col("key").cast(kind).alias(roles.key), F.col("row").alias(ROW))
 
 
 def _lazy(frame: Any, placed: Any, work: Partition) -> Calibrated:
@@ -240,9 +229,19 @@ class Partition:
 
     def __call__(self, batches: Iterator[Any]) -> Iterator[Any]:
         """The whole partition."""
-        before = _Before()
-        for piece, last in _pieces(batches, self.roles.key, whole_keys=self.late):
-            yield from self._serve(piece, before, last=last)
+        before, piece = _Before(), None
+        for following in in_tables(batches, PIECE, self._cut):
+            if piece is not None:
+                yield from self._serve(piece, before, last=False)
+            piece = following
+        if piece is not None:
+            yield from self._serve(piece, before, last=True)
+
+    def _cut(self, table: Any) -> int:
+        """Where a piece may end: no place is cut, and where outcomes are late no key is. 0: not yet."""
+        together = PLACE if PLACE in table.column_names else self.roles.key if self.late else None
+        changes = np.array([len(table) - 1]) if together is None else np.flatnonzero(_changes(table[together]))
+        return int(changes[-1]) + 1 if len(changes) else 0
 
     def _serve(self, table: Any, before: _Before, *, last: bool) -> Iterator[Any]:
         bank = bank_of(self.described)
@@ -290,11 +289,9 @@ class Partition:
 
     def _due(self, table: Any) -> Ints:
         """The position of the first event of the same key that is issued when the outcome is known, or later."""
-        times = table[TIME].to_numpy()
-        arrivals = times if self.roles.arrival is None else table[ARRIVAL].fill_null(0).to_numpy()
-        if self.age is not None:
-            arrivals = np.maximum(arrivals, times + self.age)
-        return next_forecasts(times, arrivals, np.concatenate([[0], np.cumsum(_changes(table[self.roles.key]))]))
+        arrivals = None if self.roles.arrival is None else table[ARRIVAL].fill_null(0).to_numpy()
+        groups = np.concatenate([[0], np.cumsum(_changes(table[self.roles.key]))])
+        return next_forecasts(table[TIME].to_numpy(), arrivals, groups, age=self.age or 0)
 
     def _outcomes(self, table: Any) -> Any:
         return _own(table, OUTCOME, self.roles.outcome)
@@ -362,36 +359,6 @@ class _Before:
         self.place: Any = None  # key and order of the last event
         self.group: Any = None  # the last group
         self.rows: Any = None  # its keys and their rows, if their events may go on
-
-
-def _pieces(batches: Iterator[Any], key: str, *, whole_keys: bool) -> Iterator[tuple[Any, bool]]:
-    """The partition in pieces, each with whether it is the last. No place is cut, and with `whole_keys` no key is."""
-    waiting: list[Any] = []
-    count, held = 0, None
-    for batch in batches:
-        waiting.append(batch)
-        count += batch.num_rows
-        if count < PIECE:
-            continue
-        if held is not None:
-            yield held, False
-            held = None
-        table = pa.Table.from_batches(waiting).combine_chunks()
-        together = PLACE if PLACE in table.column_names else key if whole_keys else None
-        changes = np.array([len(table) - 1]) if together is None else np.flatnonzero(_changes(table[together]))
-        if not len(changes):  # one place or key so far: its events go on
-            waiting = table.to_batches()
-            continue
-        cut = int(changes[-1]) + 1
-        held, rest = table.slice(0, cut), table.slice(cut)
-        waiting = rest.to_batches() if len(rest) else []
-        count = len(rest)
-    if waiting:
-        if held is not None:
-            yield held, False
-        held = pa.Table.from_batches(waiting).combine_chunks()
-    if held is not None:
-        yield held, True
 
 
 def _changes(column: Any) -> Flags:
