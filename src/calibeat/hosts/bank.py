@@ -67,7 +67,7 @@ from .rows import (
     read_receipts,
     receipt_type,
 )
-from .threads import Barrier, Serve, SlotRange, retry_interrupted, run_in_threads, slot_ranges, thread_count
+from .threads import Barrier, Serve, SlotRange, run_in_threads, slot_ranges, thread_count
 
 _WORTH_A_THREAD = 20_000  # events; fewer are done before another thread has begun
 _OUTCOMES_KEPT = 64  # events of a key, before its oldest one without an outcome, whose outcomes are remembered
@@ -347,8 +347,8 @@ class Bank:
         threads : for this batch, instead of the bank's own number.
 
         Returns the forecasts, in the kind of `scores` (array, Series). Either all events are taken or, if something is
-        wrong with one, none. Ctrl-C interrupts a small batch at once and undoes it. A large one (20,000 events) is
-        finished first.
+        wrong with one, none. Ctrl-C interrupts a small batch at once and undoes it. A large one (20,000 events) goes on
+        in the background, and the next call waits for its end.
 
         With `due`, key k gets the bits of ``Calibrator.run(..., due=own)`` on its own events, where own counts how many
         of them come before position due.
@@ -766,9 +766,11 @@ class Bank:
         """The forecasts of a batch, which is learnt: all its events or none. The caller holds the lock.
 
         A small batch is undone if it is broken off: its rows are put aside before. A large one runs in threads that no
-        Ctrl-C reaches; once they have begun it is finished, and the interrupt is raised then.
+        Ctrl-C reaches; once they have begun they finish it. The interrupt is raised at once, and the next call waits.
         """
-        store, forecasts = self._store, np.empty(len(scores))
+        store, forecasts, large = self._store, np.empty(len(scores)), len(scores) >= _WORTH_A_THREAD
+        if large:  # the threads may read them when the caller has them back
+            scores, outcomes = scores.copy(), outcomes.copy()
         with Undo(self) as undo:
             slots = store.open(column)
             count = len(store)
@@ -777,7 +779,6 @@ class Bank:
             serve = self._server(slots, scores, outcomes, arrivals, forecasts, raw_below)
             if store.monitors is not None:
                 serve = _with_monitors(serve, store.monitors, slots, scores, forecasts, outcomes, due)
-            large = len(scores) >= _WORTH_A_THREAD
             if not large:
                 undo.remember(slots)
             if self._prior:
@@ -1406,7 +1407,8 @@ class Undo:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.finish()
+        if self._threads is None or not self._threads[0].is_at_work:  # if not, the next call finishes it
+            self.finish()
 
     def remember(self, slots: Slots) -> None:
         """Put rows aside that are about to change."""
@@ -1443,7 +1445,7 @@ class Undo:
 
     def _wait(self, barrier: Barrier, events: int) -> None:
         if barrier.is_open:
-            retry_interrupted(barrier.finish)
+            barrier.finish()
             if barrier.served or barrier.is_lost:  # if not, each failed before it began
                 self._bank._clock = self.clock + events
                 if barrier.failures:
