@@ -12,8 +12,7 @@ from stream_pages import Operation, batch, bucket_of, columns_of, hash_of, store
 
 from calibeat import Bank, SnapshotMismatch
 from calibeat.core.stats import LAST
-from calibeat.spark.bucket import Bucket, Rules
-from calibeat.spark.eventtable import SEGMENTS, packed
+from calibeat.spark.bucket import SEGMENTS, Bucket, Rules, packed
 from calibeat.spark.state import to_bytes
 
 pa = pytest.importorskip("pyarrow")

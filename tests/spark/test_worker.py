@@ -11,7 +11,7 @@ from stream_pages import Operation, batch, bucket_of, hash_of
 
 from calibeat import Bank, InvalidInput
 from calibeat.core.stats import LAST
-from calibeat.spark.eventtable import packed, unpacked
+from calibeat.spark.bucket import packed, unpacked
 from calibeat.spark.state import to_bytes
 from calibeat.spark.stream import MapPages, Pack, framed, serve
 

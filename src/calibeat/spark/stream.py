@@ -17,9 +17,8 @@ from calibeat.core.method import Method
 from calibeat.errors import InvalidInput
 from calibeat.hosts.bank import Bank
 
-from .bucket import Bucket, Rules
+from .bucket import BAD, COLUMNS, LATE, Bucket, PageStore, Rules, one_array, packed, statuses, unpacked
 from .columns import TIMESTAMPS, check_column, check_one_kind, duration, first_wrong, in_tables, quoted
-from .eventtable import BAD, COLUMNS, LATE, PageStore, one_array, packed, statuses, unpacked
 from .session import check_frame, check_libraries
 from .state import as_state, described, state_to_resume
 
