@@ -463,7 +463,7 @@ def outcomes_of(y: Labels, classes: Labels) -> Vector | Labels:
     return (y == classes[1]).astype(np.float64) if len(classes) == 2 else y
 
 
-# ---- the score of a model: of two classes a probability of the second one, of more a matrix with a column for each ----
+# ---- the score of a model: of two classes a probability of the second one, of more a matrix ------------------------
 
 
 def score_method(model: Any, X: Any, K: int = 2) -> str:

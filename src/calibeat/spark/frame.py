@@ -125,19 +125,19 @@ def calibrate(
     late = outcome_time is not None or age is not None
     roles = Roles.of(frame, key, score, outcome, order, time if late else None, outcome_time)
     work = Partition(described(bank), roles, tuple(frame.columns), age, finish, resumed=state is not None)
-    events = frame if bad == "stop" else _good(frame, roles)
-    if state is not None:
-        events = events.unionByName(_stored(frame, state, roles, work.described), allowMissingColumns=True)
+    events = frame
+    if bad == "skip":
+        found = read(frame, roles)
+        events = found.where(found[REASON].isNull()).select(*map(quoted, frame.columns))
+    if state is not None:  # its rows as rows of the frame: nothing but the key, and the bytes
+        own = F.col("key").cast(frame.schema[key].dataType).alias(key), F.col("row").alias(ROW)
+        stored = state_to_resume(state, frame, key, work.described).select(*own)
+        events = events.unionByName(stored, allowMissingColumns=True)
     spread = events.repartition(quoted(key)) if partitions is None else events.repartition(partitions, quoted(key))
     placed = numbered(_sorted(spread, roles, late=late), roles)
     if bad == "skip":
         placed = placed.drop(REASON)
     return _written(frame, placed, work, path) if path is not None else _lazy(frame, placed, work)
-
-
-def _good(frame: Any, roles: Roles) -> Any:
-    found = read(frame, roles)
-    return found.where(found[REASON].isNull()).select(*map(quoted, frame.columns))
 
 
 def _sorted(spread: Any, roles: Roles, *, late: bool) -> Any:
@@ -149,17 +149,15 @@ def _sorted(spread: Any, roles: Roles, *, late: bool) -> Any:
     return spread.sortWithinPartitions(quoted(roles.key), *first, *map(quoted, roles.order))
 
 
-def _stored(frame: Any, state: Any, roles: Roles, wanted: str) -> Any:
-    """The rows of a state as rows of the frame: nothing but the key, and the bytes."""
-    state, kind = state_to_resume(state, frame, roles.key, wanted), frame.schema[roles.key].dataType
-    return state.select(F.col("key").cast(kind).alias(roles.key), F.col("row").alias(ROW))
-
-
 def _lazy(frame: Any, placed: Any, work: Partition) -> Calibrated:
-    forecasts = placed.mapInArrow(replace(work, rows=False), _forecast_schema(frame))
-    narrow = placed.select(*_needed(placed, work))
-    kind = _key_kind(frame, work.roles)
-    rows = narrow.mapInArrow(replace(work, events=False, columns=()), f"key {kind}, row binary")
+    """Each of both when it is used. For the state the workers read only the columns that they need."""
+    forecasts, roles = placed.mapInArrow(replace(work, rows=False), _forecast_schema(frame)), work.roles
+    own = [name for name in OWN if name in placed.columns]
+    needed = dict.fromkeys([roles.key, roles.score, roles.outcome, *roles.order, *own])
+    kind = _key_kind(frame, roles)
+    rows = placed.select(*map(quoted, needed)).mapInArrow(
+        replace(work, events=False, columns=()), f"key {kind}, row binary"
+    )
     return Calibrated(forecasts, as_state(rows, work.described))
 
 
@@ -174,13 +172,6 @@ def _written(frame: Any, placed: Any, work: Partition, path: str | os.PathLike[s
     own = F.col(quoted(work.roles.key)).cast(_key_kind(frame, work.roles)).alias("key")
     rows = both.where(F.col(ROW).isNotNull()).select(own, F.col(ROW).alias("row"))
     return Calibrated(both.where(F.col(ROW).isNull()).drop(ROW), as_state(rows, work.described))
-
-
-def _needed(placed: Any, work: Partition) -> list[str]:
-    """What the workers read where no forecasts are asked for."""
-    roles = work.roles
-    own = [name for name in OWN if name in placed.columns]
-    return [quoted(name) for name in dict.fromkeys([roles.key, roles.score, roles.outcome, *roles.order, *own])]
 
 
 def _forecast_schema(frame: Any) -> Any:
@@ -250,8 +241,10 @@ class Partition:
         events = table
         if self.resumed:
             stored = pc.is_valid(table[ROW])
-            _restore(bank, table.filter(stored), self.roles.key)
-            events = table.filter(pc.invert(stored))
+            rows, events = table.filter(stored), table.filter(pc.invert(stored))
+            keys = _keys(rows[self.roles.key])
+            if len(keys):
+                rows_in(bank, keys, from_bytes(bank, rows[ROW].to_pylist(), keys))
         if len(events):
             events = self._checked(events, before)
             forecasts = self._run(bank, events)
@@ -368,12 +361,6 @@ def _changes(column: Any) -> Flags:
     differ = pc.fill_null(pc.not_equal(before, after), fill_value=False)
     known = pc.not_equal(pc.is_valid(before), pc.is_valid(after))
     return pc.or_(differ, known).to_numpy()
-
-
-def _restore(bank: Bank, table: Any, key: str) -> None:
-    if len(table):
-        keys = _keys(table[key])
-        rows_in(bank, keys, from_bytes(bank, table[ROW].to_pylist(), keys))
 
 
 def _keys(column: Any) -> Any:

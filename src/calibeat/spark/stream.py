@@ -103,7 +103,11 @@ def calibrate_stream(
     check_whole("buckets", buckets, 1, MOST_BUCKETS)
     check_whole("pages", pages, 1, MOST_BUCKETS)
     bank = Bank(method, seed, independent=independent, threads=1)
-    strings = _check_columns(scores, outcomes, key, id, score, outcome, time, outcome_time or time)
+    times = time, outcome_time or time
+    for frame, when, role, name in ((scores, times[0], "score", score), (outcomes, times[1], "outcome", outcome)):
+        for column in (("key", key), ("id", id), ("time", when, TIMESTAMPS), (role, name)):
+            check_column(frame, *column)
+    strings = check_one_kind((scores, key, "scores"), (outcomes, key, "outcomes"))
     expires, matures = duration("expire", expire, least=1), duration("mature", mature, least=1)
     if expires is not None and matures is not None and expires <= matures:
         raise InvalidInput(f"expire must be longer than mature, got {expire!r} and {mature!r}")
@@ -112,26 +116,12 @@ def calibrate_stream(
     settled = None if expire_as is None else int(check_outcome(expire_as))
     rules = Rules(described(bank), strings, pages, expires, settled, learnt, matures)
     timed = expires is not None or matures is not None
-    names, times = (key, id, score, outcome), (time, outcome_time or time)
-    operations = _operations(scores, outcomes, names, times, strings, watermark if timed else None)
+    both = _operations(scores, outcomes, (key, id, score, outcome), times, strings, watermark if timed else None)
     initial = None if state is None else _initial(state_to_resume(state, scores, key, rules.described), buckets)
-    grouped = operations.mapInArrow(Pack(buckets), PACKED).groupBy("bucket")
+    grouped = both.mapInArrow(Pack(buckets), PACKED).groupBy("bucket")
     schema = OUTPUT.format(key="string" if strings else "bigint")
     worker = processor(rules, stop=bad == "stop")
     return grouped.transformWithStateInPandas(worker, schema, "Append", "EventTime" if timed else "None", initial)
-
-
-def _check_columns(
-    scores: Any, outcomes: Any, key: str, name: str, score: str, outcome: str, time: str, outcome_time: str
-) -> bool:
-    """Whether keys are strings."""
-    for frame, when in ((scores, time), (outcomes, outcome_time)):
-        check_column(frame, "key", key)
-        check_column(frame, "id", name)
-        check_column(frame, "time", when, TIMESTAMPS)
-    check_column(scores, "score", score)
-    check_column(outcomes, "outcome", outcome)
-    return check_one_kind((scores, key, "scores"), (outcomes, key, "outcomes"))
 
 
 def _operations(
