@@ -8,30 +8,18 @@ from typing import Any
 import numpy as np
 
 from calibeat.spark.bucket import Bucket, Rules
-from calibeat.spark.eventtable import COLUMNS
 
 Operation = tuple[str, str, int, float, float]  # key, id, time, score (NaN: an outcome), outcome
 
 
-class Memory:
-    """A store of pages in a dictionary, which counts what is written."""
+class Memory(dict[int, bytes]):
+    """A store of pages, which counts what is written."""
 
-    def __init__(self) -> None:
-        self.content: dict[int, bytes] = {}
-        self.written = 0
+    written = 0
 
-    def get(self, page: int) -> bytes | None:
-        return self.content.get(page)
-
-    def put(self, page: int, content: bytes) -> None:
-        self.content[page] = content
+    def __setitem__(self, page: int, content: bytes) -> None:
+        super().__setitem__(page, content)
         self.written += 1
-
-    def remove(self, page: int) -> None:
-        self.content.pop(page, None)
-
-    def pages(self) -> list[int]:
-        return sorted(self.content)
 
 
 def bucket_of(method: str = "tops", **rules: Any) -> Bucket:
@@ -63,10 +51,10 @@ def batch(*operations: Operation, collide: bool = False) -> Any:
 
 def columns_of(told: Any) -> dict[str, list[Any]]:
     """What a bucket tells, as lists."""
-    return {name: [] for name in COLUMNS} if told is None else told.to_pydict()
+    return dict(told.to_pydict())
 
 
 def stored_rows(bucket: Bucket) -> dict[str, bytes]:
     """The rows of all keys."""
-    table = bucket._rows._read(bucket._rows._store.pages())
+    table = bucket._rows._read(sorted(bucket._rows._store))
     return dict(zip(table["key"].to_pylist(), table["row"].to_pylist(), strict=True))

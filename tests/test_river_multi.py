@@ -98,7 +98,7 @@ def test_bad_answers(answer: dict[Any, float], message: str) -> None:
 def test_bad_arguments() -> None:
     with pytest.raises(ValueError, match="labels must be two different ones"):
         OnlineCalibrated(Told({}), labels=("a", "b", "a"))
-    with pytest.raises(ValueError, match=r"method must be 'auto' .* for 3 labels, got 'tops'"):
+    with pytest.raises(ValueError, match=r"method must be 'auto' .* for 3 classes, got 'tops'"):
         OnlineCalibrated(Told({}), "tops", labels=LABELS)
     with pytest.raises(ValueError, match=r"one of the labels .* got 'fox'"):
         OnlineCalibrated(Told({}), labels=LABELS).learn_one({"x": 1}, "fox")

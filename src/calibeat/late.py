@@ -1,8 +1,11 @@
-"""Outcomes that come late: when a batch learns them (`due`), and how many ones are known by then (`share_known`).
+"""Outcomes that come late: when each is learnt, in which order, and how many ones are known by then (`share_known`).
 
 Often a one is reported soon, and a zero only when nothing has come for a while. A calibrator that learns each outcome
 on arrival then sees only ones at first. With `mature=`, in a batch or a backtest, all outcomes are learnt at one age.
 docs/late-outcomes.md tells when to use it.
+
+Every host asks here: `schedule` gives the position before which each outcome is learnt, `in_order` their order in one
+stream, and `Arrivals` both for many streams.
 """
 
 from __future__ import annotations
@@ -15,7 +18,8 @@ import numpy.typing as npt
 from calibeat._util.check import check_due, check_interval, check_lengths, check_outcomes, check_scores
 from calibeat._util.columns import read_column, to_array
 from calibeat._util.times import OK, Clock, check_age, read_times
-from calibeat._util.types import Ints, Vector
+from calibeat._util.types import Ints, Slots, Vector
+from calibeat.core.subset import entry
 from calibeat.errors import InvalidInput
 
 __all__ = ["corrected", "due_of", "share_known"]
@@ -49,12 +53,7 @@ def due_of(length: int, due: Any = None, mature: Any = None, times: Any = None) 
     if mature is None:
         return arrivals
     age, is_time = check_age("mature", mature)
-    if is_time:
-        issued = _moments(times, length)
-        ripe = np.searchsorted(issued, issued + age, side="left")  # the first forecast at that age or later
-        ripe = np.maximum(ripe, np.arange(1, length + 1))
-    else:
-        ripe = np.arange(1, length + 1) + age
+    ripe = next_forecasts(_moments(times, length), age=age) if is_time else np.arange(1, length + 1) + age
     return ripe if arrivals is None else np.maximum(arrivals, ripe)
 
 
@@ -73,6 +72,119 @@ def _moments(times: Any, length: int) -> Ints:
         row = int(back.argmax()) + 1
         raise InvalidInput(f"time must not go back, got an earlier one after a later one - at row {row}")
     return found.values
+
+
+# ---- when each outcome of a batch is learnt ----------------------------------------------------------------------
+
+
+def schedule(length: int, due: Any = None, mature: Any = None, times: Any = None, *, finish: bool) -> Ints | None:
+    """As `due_of`, for a batch that ends: what is due at its end or later is learnt at the end, if it is to `finish`.
+
+    If not, it is never learnt. Its position is then `length + 1`.
+
+    >>> schedule(4, mature=2, finish=True), schedule(4, mature=2, finish=False)
+    (array([3, 4, 4, 4]), array([3, 5, 5, 5]))
+    """
+    found = due_of(length, due, mature, times)
+    if found is None:
+        return None
+    return np.minimum(found, length) if finish else np.where(found < length, found, length + 1)
+
+
+def next_forecasts(issued: Ints, arrivals: Ints | None = None, groups: Ints | None = None, *, age: int = 0) -> Ints:
+    """The first event behind each that is issued when its outcome has arrived, at this age; how many there are if none.
+
+    With `groups`, a number for each event that never falls, only events of the same group count; times never go back
+    within a group. Without `arrivals` outcomes arrive at once.
+
+    >>> next_forecasts(np.array([0, 5, 9]), np.array([5, 6, 7])), next_forecasts(np.array([0, 5, 9]), age=6)
+    (array([1, 2, 3]), array([2, 3, 3]))
+    >>> next_forecasts(np.array([0, 5, 1, 9]), np.array([5, 6, 1, 7]), np.array([0, 0, 1, 1]))
+    array([1, 4, 3, 4])
+    """
+    n = len(issued)
+    later = np.arange(1, n + 1)
+    arrivals = issued + age if arrivals is None else np.maximum(arrivals, issued + age)
+    if groups is None:
+        return np.maximum(np.searchsorted(issued, arrivals), later)
+    # Ranks in the place of times: so group and time make one whole number, which rises along the events.
+    moments, rank = np.unique(issued, return_inverse=True)
+    first = groups * (len(moments) + 1)
+    found = np.maximum(np.searchsorted(first + rank, first + np.searchsorted(moments, arrivals)), later)
+    return np.where(found < np.searchsorted(groups, groups, side="right"), found, n)
+
+
+@entry
+def list_arrivals(due: Ints, outcomes: Ints, heads: Ints, following: Ints) -> None:
+    """For each position a list of the outcomes that are due: heads[position], following[it], ..., -1."""
+    for k in range(len(outcomes) - 1, -1, -1):
+        j = outcomes[k]
+        following[j] = heads[due[j]]
+        heads[due[j]] = j
+
+
+@entry
+def read_lists(heads: Ints, following: Ints, order: Ints) -> None:
+    """All lists, one behind the other."""
+    count = 0
+    for position in range(len(heads)):
+        j = heads[position]
+        while j >= 0:
+            order[count] = j
+            count += 1
+            j = following[j]
+
+
+@entry
+def wait_for_key(slots: Slots, heads: Ints, following: Ints, next_event: Ints, moments: Ints) -> None:
+    """When each outcome is learnt: at the next event of its key after its arrival, or at the end of the batch, n."""
+    n = len(slots)
+    for i in range(n, -1, -1):
+        if i < n:
+            next_event[slots[i]] = i
+        j = heads[i]
+        while j >= 0:
+            moments[j] = next_event[slots[j]]
+            j = following[j]
+
+
+def arrival_lists(due: Ints, outcomes: Ints, end: int) -> tuple[Ints, Ints]:
+    """By position up to `end` the outcomes that are due there, as `list_arrivals` has them, in the given order."""
+    heads, following = np.full(end + 1, -1), np.full(len(due), -1)
+    list_arrivals(due, outcomes, heads, following)
+    return heads, following
+
+
+def in_order(due: Ints, outcomes: Ints, end: int) -> Ints:
+    """Outcomes in the order in which they are learnt: by `due`, which is at most `end`; equals stay as they were.
+
+    >>> in_order(np.array([3, 2, 3, 9]), np.array([0, 1, 2]), 4)
+    array([1, 0, 2])
+    """
+    order = np.empty(len(outcomes), dtype=np.int64)
+    read_lists(*arrival_lists(due, outcomes, end), order)
+    return order
+
+
+class Arrivals:
+    """When each outcome of a batch arrives (lists by position), and when its key learns it (moments, in order).
+
+    Event i has position i in the batch. Its outcome arrives at position due[i], before the event there. It is learnt
+    before the next event of its own key, or at the end of the batch if there is none. Several outcomes that a key
+    learns at the same moment are learnt in the order of their positions. So a key learns just what `Calibrator.run`
+    would learn, had it the key's events alone, with the arrivals counted in the key's own events.
+    """
+
+    def __init__(self, due: Ints, outcomes: Vector, slots: Slots, count: int) -> None:
+        n = len(due)
+        learnt = np.flatnonzero((due <= n) & ~np.isnan(outcomes))
+        self.heads, self.following = arrival_lists(due, learnt, n)
+        self.moments = np.full(n, -1)
+        wait_for_key(slots, self.heads, self.following, np.full(count, n), self.moments)
+        self.order = in_order(self.moments, learnt, n)
+
+
+# ---- ones that come later than the age ---------------------------------------------------------------------------
 
 
 def share_known(

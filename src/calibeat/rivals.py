@@ -26,7 +26,7 @@ import uuid
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, NamedTuple, Protocol, Self, runtime_checkable
 
 import numpy as np
 
@@ -45,10 +45,14 @@ from calibeat._util.check import (
 from calibeat._util.columns import like, to_array
 from calibeat._util.extras import need
 from calibeat._util.types import Vector
+from calibeat.hosts.ledger import CLOSED, OPEN, ZERO, SettledEvents
+from calibeat.late import in_order
 
 from .errors import InvalidInput, OutcomeConflict, UnknownForecast
 
 __all__ = ["READY", "Host", "Isotonic", "Rival", "RiverSGD", "Sigmoid"]
+
+NO_MARKS = np.empty(0, dtype=np.uint8)
 
 
 @runtime_checkable
@@ -118,12 +122,11 @@ def play(
     first: int = 0,
     name: str = "rival",
     begin: int = 0,
-    on_learnt: Callable[[int], None] | None = None,
 ) -> Vector:
     """Forecast the events from `first` on; outcome j of `order` is learnt just before prediction due[j].
 
     `order` is in the order of arrival. An outcome that is due one step behind the last event is learnt too. `begin` is
-    the number of the event at `first`, for messages. `on_learnt` is told of each outcome.
+    the number of the event at `first`, for messages.
     """
     asked, known = scores.tolist(), outcomes.tolist()
     n, arrived = len(asked), 0
@@ -133,14 +136,18 @@ def play(
             j = order[arrived]
             arrived += 1
             rival_of(slots[j]).update(asked[j], known[j])
-            if on_learnt is not None:
-                on_learnt(j)
         if i < n:
             forecasts[i - first] = probability_of(rival_of(slots[i]), asked[i], name, begin + i - first)
     return forecasts
 
 
-_OPEN = 2  # an outcome that has not come
+class _Served(NamedTuple):
+    """What a host knows. A call replaces all of it in one assignment, or nothing."""
+
+    rival: Rival
+    events: int
+    outcomes: int
+    settled: SettledEvents
 
 
 class Host:
@@ -151,6 +158,9 @@ class Host:
     rival : an object with ``predict(score)`` and ``update(score, outcome)``, of which a copy is kept; or a class or
         function that makes one.
     name : for messages.
+
+    A call takes effect whole or not at all, also when Ctrl-C interrupts it: a copy of the rival learns, and replaces it
+    at the end. Where `copy.deepcopy` is slow for your rival, give it a ``__deepcopy__``.
 
     Raises
     ------
@@ -168,24 +178,31 @@ class Host:
 
     def __init__(self, rival: Any, name: str = "rival") -> None:
         self.name = name
-        self._rival = maker_of(rival, name)()
         self._issuer = uuid.uuid4().hex[:16]
-        self._known = bytearray()  # of each event: its outcome, or that it has none yet
+        self._served = _Served(maker_of(rival, name)(), 0, 0, SettledEvents())
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**vars(self), "_served": self._served._replace(settled=self._served.settled.dump())}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        served = state["_served"]
+        settled = SettledEvents.load(served.settled, served.events, served.outcomes)
+        vars(self).update(state, _served=served._replace(settled=settled))
 
     @property
     def rival(self) -> Any:
-        """The object that learns."""
-        return self._rival
+        """The object that learns. Every outcome replaces it by a copy that has learnt it."""
+        return self._served.rival
 
     @property
     def events(self) -> int:
         """How many forecasts were made."""
-        return len(self._known)
+        return self._served.events
 
     @property
     def outcomes(self) -> int:
         """How many outcomes were learnt."""
-        return len(self._known) - self._known.count(_OPEN)
+        return self._served.outcomes
 
     def predict(self, score: Any) -> Forecast:
         """A probability, which is also the receipt that `update` needs, now or any time later.
@@ -194,10 +211,11 @@ class Host:
         ------
         InvalidInput : a score outside [0, 1], or a rival that does not predict a probability.
         """
-        asked = check_score(score)
-        p = probability_of(self._rival, asked, self.name, self.events)
-        self._known.append(_OPEN)
-        return Forecast(p, asked, p, 0, 0, self.events - 1, self.outcomes, self._issuer)
+        asked, served = check_score(score), self._served
+        p = probability_of(served.rival, asked, self.name, served.events)
+        forecast = Forecast(p, asked, p, 0, 0, served.events, served.outcomes, self._issuer)
+        self._served = served._replace(events=served.events + 1)
+        return forecast
 
     def update(self, forecast: Forecast, outcome: Any) -> None:
         """Learn the outcome of a forecast. A repeat changes nothing.
@@ -205,22 +223,22 @@ class Host:
         Raises
         ------
         InvalidInput : an outcome other than 0 or 1, or something that is not a `Forecast`.
-        UnknownForecast : the forecast was not made here.
+        UnknownForecast : the forecast was not made here, or is so old that nobody knows whether it has an outcome.
         OutcomeConflict : the forecast has another outcome already.
         """
-        y = check_outcome(outcome)
+        y, served = check_outcome(outcome), self._served
         if not isinstance(forecast, Forecast):
             raise InvalidInput(f"forecast must be what predict gave, got {type(forecast).__name__}")
-        if forecast.issuer != self._issuer or forecast.event >= self.events:
+        event, mark = forecast.event, served.settled.mark(forecast.event)
+        if forecast.issuer != self._issuer or event >= served.events or event < served.settled.given_up:
             raise UnknownForecast(f"forecast must be one of the {self.events} that this host has made, got another")
-        known = self._known[forecast.event]
-        if known == _OPEN:
-            self._rival.update(forecast.score, y)
-            self._known[forecast.event] = int(y)
-        elif known != y:
-            raise OutcomeConflict(
-                f"outcome must be {known}, as it was learnt, got {int(y)} - at event {forecast.event}"
-            )
+        if mark == OPEN:
+            rival, settled = copy.deepcopy(served.rival), served.settled.after(served.events, NO_MARKS)
+            rival.update(forecast.score, y)
+            settled.settle(event, int(y))
+            self._served = served._replace(rival=rival, outcomes=served.outcomes + 1, settled=settled)
+        elif mark not in (CLOSED, ZERO + y):
+            raise OutcomeConflict(f"outcome must be {mark - ZERO}, as it was learnt, got {int(y)} - at event {event}")
 
     def run(self, scores: Any, outcomes: Any, due: Any = None) -> Any:
         """Forecast and learn a batch; the forecasts, in the kind of the scores.
@@ -231,34 +249,20 @@ class Host:
         Raises
         ------
         InvalidInput : columns of different lengths or a number outside its range (the message names the row). Nothing
-            is learnt then: a copy of the rival plays, and replaces it at the end.
+            is learnt then.
         """
-        asked = check_scores(scores)
-        n = len(asked)
-        values = to_array(outcomes)
+        asked, values, served = check_scores(scores), to_array(outcomes), self._served
         missing = np.array([value is None or value != value for value in values], dtype=bool)  # noqa: PLR0124 - NaN
-        known = check_outcomes(values, ~missing)
+        n, known = len(asked), check_outcomes(values, ~missing)
         check_lengths(scores=n, outcomes=len(known))
         when = np.arange(1, n + 1) if due is None else check_due(due, n)
-        order = np.flatnonzero(~missing)
-        order = order[np.argsort(when[order], kind="stable")]
-        begin, rival, marks = self.events, copy.deepcopy(self._rival), self._known + bytes([_OPEN]) * n
-
-        def learnt(j: int) -> None:
-            marks[begin + j] = int(known[j])
-
-        forecasts = play(
-            lambda _: rival,
-            [0] * n,
-            asked,
-            known,
-            when.tolist(),
-            order.tolist(),
-            name=self.name,
-            begin=begin,
-            on_learnt=learnt,
-        )
-        self._rival, self._known = rival, marks
+        learnt = ~missing & (when <= n)
+        order = in_order(when, np.flatnonzero(learnt), n).tolist()
+        events, rival = (asked, known, when.tolist(), order), copy.deepcopy(served.rival)
+        forecasts = play(lambda _: rival, [0] * n, *events, name=self.name, begin=served.events)
+        marks = np.where(learnt, ZERO + known, OPEN).astype(np.uint8)
+        settled = served.settled.after(served.events, marks)
+        self._served = _Served(rival, served.events + n, served.outcomes + len(order), settled)
         return like(scores, forecasts)
 
 
@@ -293,6 +297,11 @@ class _Window(ABC):
             if 0.0 < y.mean() < 1.0:
                 self._fit(x, y)
                 self._fitted = True
+
+    def __deepcopy__(self, _: Any) -> Self:
+        made = copy.copy(self)  # a fit is replaced by the next, never changed
+        made._past = self._past.copy()  # noqa: SLF001 - a copy of itself
+        return made
 
     @abstractmethod
     def _fit(self, x: Any, y: Any) -> None:
@@ -333,7 +342,7 @@ class Sigmoid(_Window):
 
     def __init__(self, window: int = 5000, every: int = 500) -> None:
         super().__init__(window, every)
-        self._calibration = need("sklearn.calibration", extra="sklearn", what="the rival sigmoid")
+        need("sklearn.calibration", extra="sklearn", what="the rival sigmoid")
         self._a, self._b = -1.0, 0.0
 
     def predict(self, score: float) -> float:
@@ -344,25 +353,21 @@ class Sigmoid(_Window):
         return 1.0 / (1.0 + math.exp(min(700.0, z)))
 
     def _fit(self, x: Any, y: Any) -> None:
-        frozen = need("sklearn.frozen", extra="sklearn", what="the rival sigmoid").FrozenEstimator
+        from sklearn.calibration import CalibratedClassifierCV
+        from sklearn.frozen import FrozenEstimator
+
         logits = np.log(np.clip(x, CLIP, 1.0 - CLIP)) - np.log1p(-np.clip(x, CLIP, 1.0 - CLIP))
         all_at_once = [(np.arange(len(y)), np.arange(len(y)))]  # a frozen model needs no folds
-        base = frozen(_logits_as_they_are())
-        model = self._calibration.CalibratedClassifierCV(base, method="sigmoid", cv=all_at_once)
+        model = CalibratedClassifierCV(FrozenEstimator(_logits_as_they_are()), method="sigmoid", cv=all_at_once)
         fitted = model.fit(logits.reshape(-1, 1), y).calibrated_classifiers_[0].calibrators[0]
         self._a, self._b = float(fitted.a_), float(fitted.b_)
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in vars(self).items() if name != "_calibration"}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        vars(self).update(state)
-        self._calibration = need("sklearn.calibration", extra="sklearn", what="the rival sigmoid")
 
 
 def _logits_as_they_are() -> Any:
     """A fitted classifier whose decision function is its only feature."""
-    linear = need("sklearn.linear_model", extra="sklearn", what="the rival sigmoid").LogisticRegression()
+    from sklearn.linear_model import LogisticRegression
+
+    linear = LogisticRegression()
     linear.classes_, linear.n_features_in_ = np.array([0.0, 1.0]), 1
     linear.coef_, linear.intercept_ = np.ones((1, 1)), np.zeros(1)
     return linear

@@ -21,8 +21,7 @@ from ._util.check import check_score, check_whole, shown
 from ._util.extras import missing
 from .core.calibeating import bin_of
 from .core.method import Method
-from .hosts.calibrator import Calibrator
-from .hosts.multi import METHODS, MultiCalibrator
+from .hosts.multi import calibrator_of
 from .metrics import of_bins
 
 try:
@@ -104,7 +103,7 @@ class OnlineCalibrated(base.Wrapper[base.Classifier], base.Classifier):
         self.labels = labels
         self.seed = seed
         self.remember = check_whole("remember", remember, 0, 10**9)
-        self.calibrator: Any = Calibrator(method, seed) if len(labels) == 2 else _of_many(labels, method)
+        self.calibrator: Any = calibrator_of(labels, method, seed)
         self._waiting: OrderedDict[Any, Forecast | MultiForecast] = OrderedDict()
 
     @property
@@ -190,15 +189,6 @@ class OnlineCalibrated(base.Wrapper[base.Classifier], base.Classifier):
         if not (min(scores) > -1e-6 and abs(total - 1.0) < 1e-3):
             raise ValueError(f"predict_proba_one of {self.model} must give probabilities of sum 1, got {answer!r}")
         return [max(p, 0.0) / total for p in scores]
-
-
-def _of_many(labels: Any, method: Any) -> MultiCalibrator:
-    if not isinstance(method, str) or method not in ("auto", *METHODS):
-        raise ValueError(
-            f"method must be 'auto' (which is 'multi'), 'multi', 'ots' or 'raw' for {len(labels)} labels, "
-            f"got {shown(method)}"
-        )
-    return MultiCalibrator(list(labels), "multi" if method == "auto" else method)
 
 
 def _key(x: Any) -> Any:

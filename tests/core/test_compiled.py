@@ -166,9 +166,9 @@ def rows_that_streams_seldom_reach() -> None:
 @compares(
     "hosts_pool_pool_rows",
     "hosts_pool_pool_late_rows",
-    "hosts_bank_arrivals",
-    "hosts_bank_wait_for_key",
-    "hosts_bank_in_order",
+    "late_list_arrivals",
+    "late_wait_for_key",
+    "late_read_lists",
     "hosts_keys_find_ints",
     "hosts_keys_add_ints",
     "monitor_monitors_read_rows",

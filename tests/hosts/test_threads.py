@@ -202,7 +202,7 @@ def test_an_interrupted_batch_is_taken_whole_or_not_at_all(
         other.run(keys, scores, outcomes)
     reluctant.interrupt = when
     if when == "waiting":
-        interrupts = {"left": [KeyboardInterrupt, SystemExit, ValueError]}
+        interrupts = {"left": [KeyboardInterrupt]}
         monkeypatch.setattr(calibeat.hosts.threads, "SimpleQueue", type("Fresh", (Interrupting,), interrupts))
     with pytest.raises(KeyboardInterrupt):
         bank.run(keys, scores, outcomes, threads=4)
@@ -212,7 +212,7 @@ def test_an_interrupted_batch_is_taken_whole_or_not_at_all(
 def test_a_batch_that_is_still_served_when_its_caller_is_gone(
     reluctant: type[Reluctant], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """So many signals that nobody waits for the threads: the next call does."""
+    """Ctrl-C is raised at once; the next call waits for the threads, which own what they read."""
     del reluctant
     keys, scores, outcomes = events(200, 9)
     bank, other, go = Bank(TOPS, threads=2), Bank(TOPS, threads=1), threading.Event()
@@ -227,16 +227,14 @@ def test_a_batch_that_is_still_served_when_its_caller_is_gone(
 
         return run_in_threads(wait, parts, barrier)
 
-    def hopeless(_: Any) -> None:
-        raise SystemExit
-
     with monkeypatch.context() as patch:
         patch.setattr(calibeat.hosts.bank, "run_in_threads", slow)
-        patch.setattr(calibeat.hosts.threads, "SimpleQueue", type("Fresh", (Interrupting,), {"left": [ValueError]}))
-        patch.setattr(calibeat.hosts.threads, "retry_interrupted", hopeless)
-        patch.setattr(calibeat.hosts.bank, "retry_interrupted", hopeless)
-        with pytest.raises(SystemExit):
+        interrupts = {"left": [KeyboardInterrupt]}
+        patch.setattr(calibeat.hosts.threads, "SimpleQueue", type("Fresh", (Interrupting,), interrupts))
+        with pytest.raises(KeyboardInterrupt):
             bank.run(keys, scores, outcomes)
+    assert bank._undo is not None
+    scores[:], outcomes[:] = 0.5, 0.0
     go.set()
     assert bank.events == other.events
     assert content(bank) == content(other)
@@ -318,6 +316,40 @@ def test_real_signals_tear_no_batch(what: str) -> None:
     done = subprocess.run([sys.executable, "-c", CTRL_C, "1", what], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert int(done.stdout) > 0
+
+
+HEARD = """
+import signal, sys, time, numpy as np
+from calibeat import Bank
+rng = np.random.default_rng(0)
+n = 3_000_000
+keys, scores = rng.integers(0, 2000, n), rng.random(n)
+outcomes = (rng.random(n) < scores).astype(float)
+bank, other = Bank(sys.argv[1], threads=2), Bank(sys.argv[1], threads=2)
+other.run(keys, scores, outcomes)
+def stop(*_):
+    raised[0] = time.perf_counter()
+    raise KeyboardInterrupt
+raised = [0.0]
+signal.signal(signal.SIGALRM, stop)
+signal.setitimer(signal.ITIMER_REAL, 0.35)
+sent = time.perf_counter() + 0.35
+try:
+    bank.run(keys, scores, outcomes)
+    print("done")
+except KeyboardInterrupt:
+    print(raised[0] - sent, time.perf_counter() - raised[0])
+scores[:] = 0.5
+assert len(bank) in (0, len(other))
+assert not len(bank) or bank.rows(sorted(bank)).tobytes() == other.rows(sorted(other)).tobytes()
+"""
+
+
+def test_ctrl_c_is_heard_in_the_middle_of_a_large_batch() -> None:
+    done = subprocess.run([sys.executable, "-c", HEARD, "auto"], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    heard, raised = map(float, done.stdout.split())
+    assert heard < 0.5 and raised < 0.5  # some milliseconds on a machine without other work
 
 
 # ---- how many ------------------------------------------------------------------------------------------------------

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import pickle
+from collections.abc import Callable
 
 import numpy as np
 import pytest
+from interrupts import interrupted_everywhere
 from streams import drifting
 
 from calibeat import Calibrator, Forecast, InvalidInput, OutcomeConflict, UnknownForecast
@@ -113,3 +115,43 @@ def test_a_batch_with_a_bad_forecast_has_not_happened() -> None:
 def test_what_is_no_rival_is_refused(rival: object, said: str) -> None:
     with pytest.raises(InvalidInput, match=said):
         Host(rival).run([0.5], [1])
+
+
+def test_an_interrupt_at_any_line_leaves_all_of_a_call_or_nothing() -> None:
+    def made() -> tuple[Host, list[Forecast]]:
+        host = Host(Share)
+        host.run([0.5, 0.5], [1, None])
+        return host, [host.predict(0.5) for _ in range(2)]
+
+    def state(host: Host) -> tuple[float, int, int, list[int]]:
+        settled = host._served.settled
+        return host.rival.all, host.events, host.outcomes, [settled.mark(event) for event in range(9)]
+
+    def served(made: tuple[Host, list[Forecast]]) -> None:
+        made[0].update(made[0].predict(0.5), 1)
+
+    acts: list[Callable[[tuple[Host, list[Forecast]]], object]] = [
+        served,
+        lambda made: made[0].update(made[1][1], 1),
+        lambda made: made[0].run([0.5, 0.7, 0.2], [1, 0, 1], due=[1, 3, 7]),
+    ]
+    for act in acts:
+        before, after, asked = made(), made(), made()
+        act(after)
+        asked[0].predict(0.5)
+        allowed = [state(each[0]) for each in (before, after, asked)[: 3 if act is served else 2]]
+        for host, receipts in interrupted_everywhere(made, act):
+            assert state(host) in allowed
+            for receipt in receipts:
+                host.update(receipt, 1)  # once, if it has come
+            assert host.outcomes - host.rival.all == -2.0
+
+
+def test_marks_of_old_events_are_forgotten() -> None:
+    host = Host(Share)
+    first = host.predict(0.5)
+    host.update(first, 1)
+    host.run([0.5] * 20_000, [1] * 20_000)
+    assert len(host._served.settled.span[1]) < 10_000
+    host.update(first, 1)
+    assert host.outcomes == 20_001

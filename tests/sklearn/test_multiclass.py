@@ -102,7 +102,7 @@ def test_methods(method: str) -> None:
 @pytest.mark.parametrize("method", ["tops", OPS, 3])
 def test_methods_for_two_classes_are_refused(method: Any) -> None:
     X, y = events(300)
-    with pytest.raises(ValueError, match=r"method must be 'auto' .* for a base of 3 classes, got"):
+    with pytest.raises(ValueError, match=r"method must be 'auto' .* for 3 classes, got"):
         OnlineCalibratedClassifier(LogisticRegression(), method).fit(X, y)
 
 

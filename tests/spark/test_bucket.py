@@ -12,11 +12,11 @@ from stream_pages import Operation, batch, bucket_of, columns_of, hash_of, store
 
 from calibeat import Bank, SnapshotMismatch
 from calibeat.core.stats import LAST
-from calibeat.spark.bucket import Bucket, Rules
-from calibeat.spark.eventtable import SEGMENTS, packed
+from calibeat.spark.bucket import SEGMENTS, Bucket, Rules, packed
 from calibeat.spark.state import to_bytes
 
 pa = pytest.importorskip("pyarrow")
+pd = pytest.importorskip("pandas")
 
 
 def served(bucket: Bucket, *operations: Operation, now: int | None = None, collide: bool = False) -> dict[str, Any]:
@@ -185,7 +185,7 @@ def test_a_small_batch_writes_few_pages() -> None:
     served(bucket, *((f"k{i % 300}", f"e{i}", i, 0.5, nan) for i in range(3000)))
     stores: Any = bucket._settled._store, bucket._rows._store
     for store in stores:
-        assert len(store.content) > 32
+        assert len(store) > 32
         store.written = 0
     served(bucket, ("k7", "e7", 4000, nan, 1.0))
     # The page of the event, that of the index, the segment and the list of segments; and the page of the row.
@@ -197,19 +197,19 @@ def test_settled_events_are_written_once_and_forgotten_by_segments() -> None:
     store: Any = bucket._settled._store
 
     def segments() -> list[int]:
-        return [page - SEGMENTS for page in store.pages() if page >= SEGMENTS]
+        return [page - SEGMENTS for page in store if page >= SEGMENTS]
 
     for batch_number in range(3):
         time = 100 * batch_number
         names = [f"e{batch_number}-{i}" for i in range(5)]
         served(bucket, *(("a", name, time, 0.5, nan) for name in names), *(("a", n, time + 1, nan, 1.0) for n in names))
     assert segments() == [0, 1, 2]
-    first = store.content[SEGMENTS]
+    first = store[SEGMENTS]
     assert said(served(bucket, ("a", "e0-3", 300, nan, 1.0), ("a", "e1-0", 300, nan, 0.0))) == [
         ("e0-3", "repeated", 1.0),
         ("e1-0", "conflict", 0.0),
     ]
-    assert store.content[SEGMENTS] == first
+    assert store[SEGMENTS] == first
     assert aged(bucket, 1100) == [] and segments() == [2]
     again = said(served(bucket, ("a", "e0-3", 1100, 0.5, nan), ("a", "e2-0", 1100, nan, 0.0)))
     assert [row[:2] for row in again] == [("e2-0", "conflict"), ("e0-3", "forecast")]  # forgotten, and known
@@ -230,9 +230,9 @@ def test_pages_of_version_0_2_0_are_read() -> None:
     _, taken = bucket._events.take(events["hash"].to_numpy())
     for page in taken.pages.tolist():
         mine = bucket._events._page_of(events["hash"].to_numpy()) == page
-        bucket._events._store.put(page, packed(events.filter(pa.array(mine))))
+        bucket._events._store[page] = packed(events.filter(pa.array(mine)))
     rows = bank.rows(["a"])
-    bucket.start(["a"], np.array([hash_of("a")]), to_bytes(rows))
+    bucket.start(pd.DataFrame({"key": ["a"], "key_hash": [hash_of("a")], "row": to_bytes(rows)}))
     wanted = bank.fold(["a", "a"], [nan, 0.5], [1.0, nan], made.receipts[:1]).forecasts[1]
     assert said(served(bucket, ("a", "1", 9, nan, 1.0), now=0)) == [("1", "held", 1.0)]
     assert aged(bucket, 5000) == [("1", "learnt", 1.0)]

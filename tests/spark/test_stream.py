@@ -201,10 +201,10 @@ def test_what_a_stream_refuses(spark: Any) -> None:
     refused("time column must hold timestamps, got long", time="id")
     refused("buckets must be a whole number", buckets=0)
     refused(
-        "strings in one stream and numbers in the other",
+        "keys must be of one kind, got long in scores and string in outcomes",
         second=outcomes.withColumn("key", outcomes["key"].cast("string")),
     )
-    refused("strings in one of state and scores", state=_strings())
+    refused("keys must be of one kind, got long in the frame and string in the state", state=_strings())
     refused("state must be of auto, got rows of ops", state=_strings("ops"))
 
 

@@ -11,9 +11,9 @@ from stream_pages import Operation, batch, bucket_of, hash_of
 
 from calibeat import Bank, InvalidInput
 from calibeat.core.stats import LAST
-from calibeat.spark.eventtable import packed, unpacked
+from calibeat.spark.bucket import packed, unpacked
 from calibeat.spark.state import to_bytes
-from calibeat.spark.stream import MapPages, Pack, framed, serve, start
+from calibeat.spark.stream import MapPages, Pack, framed, serve
 
 pa = pytest.importorskip("pyarrow")
 pd = pytest.importorskip("pandas")
@@ -89,8 +89,8 @@ def test_a_state_is_where_it_starts_from() -> None:
     bank.run(["a", "b"] * 40, [0.6, 0.3] * 40, [1, 0] * 40)
     bucket, rows = bucket_of(), bank.rows(["a", "b"])
     rows[:, bank.method.width + LAST] = 0.0
-    start(bucket, pd.DataFrame({"key": ["a", "b"], "row": to_bytes(rows), "key_hash": [hash_of("a"), hash_of("b")]}))
-    start(bucket, pd.DataFrame({"key": [], "row": [], "key_hash": []}))
+    bucket.start(pd.DataFrame({"key": ["a", "b"], "row": to_bytes(rows), "key_hash": [hash_of("a"), hash_of("b")]}))
+    bucket.start(pd.DataFrame({"key": [], "row": [], "key_hash": []}))
     told, _ = bucket.serve(batch(("b", "1", 0, 0.4, nan)))
     assert told["forecast"].to_pylist() == bank.predict_many(["b"], [0.4]).tolist()
 
@@ -102,8 +102,7 @@ def test_pages_in_a_state_of_spark() -> None:
         removeKey = dict.pop  # noqa: N815
 
     pages = MapPages(State())
-    pages.put(3, b"three")
-    pages.put(1, b"one")
-    assert pages.get(3) == b"three" and pages.get(2) is None and pages.pages() == [1, 3]
-    pages.remove(3)
-    assert pages.pages() == [1]
+    pages[3], pages[1] = b"three", b"one"
+    assert pages.get(3) == b"three" and pages.get(2) is None and list(pages) == [1, 3]
+    assert pages.pop(3, None) == b"three" and pages.pop(3, None) is None
+    assert list(pages) == [1] and len(pages) == 1

@@ -43,11 +43,10 @@ from calibeat.core.method import AUTO, Method, method_named, name_of
 from calibeat.core.randomness import numbered, stream_key, uniforms_at
 from calibeat.core.receipt import receipt_of, watched_columns, watched_event
 from calibeat.core.stats import EVENTS, LAST, add_class_losses, add_losses
-from calibeat.core.subset import entry
 from calibeat.errors import CalibeatError, InvalidInput, OutcomeConflict, UnknownForecast, UnknownKey
 from calibeat.hosts.calibrator import Calibrator
 from calibeat.hosts.ledger import DIGITS, OPEN, OTHER, ZERO, AnyMethod, Issuer, Ledger, SettledEvents, new_generation
-from calibeat.late import due_of
+from calibeat.late import Arrivals, schedule
 from calibeat.monitor.bets import ALARMS, FORECASTS, PAGES, Settings
 from calibeat.monitor.bets import N as OUTCOMES_READ
 from calibeat.monitor.monitor import Alarm, Monitor, last_alarm
@@ -69,9 +68,9 @@ from .rows import (
     read_receipts,
     receipt_type,
 )
-from .threads import Barrier, Serve, SlotRange, retry_interrupted, run_in_threads, slot_ranges, thread_count
+from .threads import Barrier, Serve, SlotRange, run_in_threads, slot_ranges, thread_count
 
-_WORTH_A_THREAD = 20_000  # events; fewer are done before another thread has begun
+_WORTH_A_THREAD = 20_000  # scores; fewer are done before another thread has begun
 _OUTCOMES_KEPT = 64  # events of a key, before its oldest one without an outcome, whose outcomes are remembered
 
 
@@ -414,8 +413,8 @@ class Bank:
         threads : for this batch, instead of the bank's own number.
 
         Returns the forecasts, in the kind of `scores` (array, Series). Either all events are taken or, if something is
-        wrong with one, none. Ctrl-C interrupts a small batch at once and undoes it. A large one (20,000 events) is
-        finished first.
+        wrong with one, none. Ctrl-C interrupts a small batch at once and undoes it. A large one (20,000 events) goes on
+        in the background, and the next call waits for its end.
 
         With `due`, key k gets the bits of ``Calibrator.run(..., due=own)`` on its own events, where own counts how many
         of them come before position due.
@@ -434,11 +433,8 @@ class Bank:
         column = check_keys(keys)
         count, probabilities = len(column), self._check_scores(scores)
         n = len(probabilities) // self._numbers
-        arrivals = None if due is None and mature is None and times is None else due_of(n, due, mature, times)
-        if arrivals is not None and finish:
-            arrivals = np.minimum(arrivals, n)
-        last = n if finish else n - 1
-        labels = self._check_outcomes(outcomes, None if arrivals is None else arrivals <= last)
+        arrivals = schedule(n, due, mature, times, finish=finish)
+        labels = self._check_outcomes(outcomes, None if arrivals is None else arrivals <= n)
         check_lengths(keys=count, scores=n, outcomes=len(labels))
         workers = self._threads if threads is None else thread_count(threads)
         with self._lock:
@@ -842,9 +838,12 @@ class Bank:
         """The forecasts of a batch, which is learnt: all its events or none. The caller holds the lock.
 
         A small batch is undone if it is broken off: its rows are put aside before. A large one runs in threads that no
-        Ctrl-C reaches; once they have begun it is finished, and the interrupt is raised then.
+        Ctrl-C reaches; once they have begun they finish it. The interrupt is raised at once, and the next call waits.
         """
         store, forecasts, n = self._store, np.empty(len(scores)), len(outcomes)
+        large = len(scores) >= _WORTH_A_THREAD
+        if large:  # the threads may read them when the caller has them back
+            scores, outcomes = scores.copy(), outcomes.copy()
         with Undo(self) as undo:
             slots = store.open(column)
             count = len(store)
@@ -853,14 +852,13 @@ class Bank:
             serve = self._server(slots, scores, outcomes, arrivals, forecasts, raw_below)
             if store.monitors is not None:
                 serve = self._with_monitors(serve, store.monitors, slots, scores, forecasts, outcomes, due)
-            large = len(scores) >= _WORTH_A_THREAD
             if not large:
                 undo.remember(slots)
             if self._prior:
                 self._teach_pool(undo.count, slots, scores, outcomes, arrivals)
             done = False
             if large:
-                barrier, workers = Barrier(), max(1, min(workers, len(slots) // _WORTH_A_THREAD))
+                barrier, workers = Barrier(), max(1, min(workers, len(scores) // _WORTH_A_THREAD))
                 undo.leave_to(barrier, n)
                 done = run_in_threads(serve, slot_ranges(slots, count, workers), barrier)
             if not done:
@@ -1516,7 +1514,8 @@ class Undo:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.finish()
+        if self._threads is None or not self._threads[0].is_at_work:  # if not, the next call finishes it
+            self.finish()
 
     def remember(self, slots: Slots) -> None:
         """Put rows aside that are about to change."""
@@ -1553,7 +1552,7 @@ class Undo:
 
     def _wait(self, barrier: Barrier, events: int) -> None:
         if barrier.is_open:
-            retry_interrupted(barrier.finish)
+            barrier.finish()
             if barrier.served or barrier.is_lost:  # if not, each failed before it began
                 self._bank._clock = self.clock + events
                 if barrier.failures:
@@ -1619,64 +1618,6 @@ class Draws:
             new = [stream_key(self._seed, keys.key(slot)) for slot in range(len(streams), len(store))]
             self._streams = streams = np.concatenate([streams, np.array(new, dtype=np.uint64)])
         return streams
-
-
-@entry
-def arrivals(due: Ints, outcomes: Vector, heads: Ints, following: Ints) -> None:
-    """For each position a list of the outcomes that arrive there, in order: heads[position], following[it], ..., -1."""
-    for i in range(len(due) - 1, -1, -1):
-        if due[i] < len(heads) and outcomes[i] == outcomes[i]:
-            following[i] = heads[due[i]]
-            heads[due[i]] = i
-
-
-@entry
-def wait_for_key(slots: Slots, heads: Ints, following: Ints, next_event: Ints, moments: Ints) -> None:
-    """When each outcome is learnt: at the next event of its key after its arrival, or at the end of the batch, n."""
-    n = len(slots)
-    for i in range(n, -1, -1):
-        if i < n:
-            next_event[slots[i]] = i
-        j = heads[i]
-        while j >= 0:
-            moments[j] = next_event[slots[j]]
-            j = following[j]
-
-
-@entry
-def in_order(moments: Ints, heads: Ints, following: Ints, order: Ints) -> int:
-    """The outcomes that are learnt, by (moment, position) -> how many they are."""
-    for i in range(len(moments) - 1, -1, -1):
-        if moments[i] >= 0:
-            following[i] = heads[moments[i]]
-            heads[moments[i]] = i
-    count = 0
-    for moment in range(len(heads)):
-        j = heads[moment]
-        while j >= 0:
-            order[count] = j
-            count += 1
-            j = following[j]
-    return count
-
-
-class Arrivals:
-    """When each outcome of a batch arrives (lists by position), and when its key learns it (moments, in order).
-
-    Event i has position i in the batch. Its outcome arrives at position due[i], before the event there. It is learnt
-    before the next event of its own key, or at the end of the batch if there is none. Several outcomes that a key
-    learns at the same moment are learnt in the order of their positions. So a key learns just what `Calibrator.run`
-    would learn, had it the key's events alone, with the arrivals counted in the key's own events.
-    """
-
-    def __init__(self, due: Ints, outcomes: Vector, slots: Slots, count: int) -> None:
-        n = len(due)
-        self.heads, self.following = np.full(n + 1, -1), np.full(n, -1)
-        arrivals(due, outcomes, self.heads, self.following)
-        self.moments = np.full(n, -1)
-        wait_for_key(slots, self.heads, self.following, np.full(count, n), self.moments)
-        order = np.empty(n, dtype=np.int64)
-        self.order = order[: in_order(self.moments, np.full(n + 1, -1), np.full(n, -1), order)]
 
 
 # ---- rows for another host ---------------------------------------------------------------------------------------

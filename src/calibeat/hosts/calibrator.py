@@ -48,7 +48,7 @@ from calibeat.core.receipt import LANE, receipt_of, watched_columns, watched_eve
 from calibeat.core.refit import FTL, Fixed
 from calibeat.errors import InvalidInput, OutcomeConflict, SnapshotMismatch
 from calibeat.export import Export, frozen_map
-from calibeat.late import due_of
+from calibeat.late import in_order, schedule
 from calibeat.monitor.monitor import Monitor
 
 from .ledger import OPEN, AnyForecast, AnyMethod, Issuer, Ledger, SettledEvents, issuer_name
@@ -465,19 +465,14 @@ class Calibrator(Stream):
         """
         probabilities = self._check_scores(scores)
         n = len(probabilities) // self._numbers
-        at_once = due is None and mature is None and times is None
-        arrivals = None if at_once else due_of(n, due, mature, times)
+        arrivals = schedule(n, due, mature, times, finish=finish)
         if arrivals is None:
-            labels = self._check_outcomes(outcomes, n)
-            return self._given_back(scores, self._run(n, probabilities, labels))
-        if finish:
-            arrivals = np.minimum(arrivals, n)
-        last = n if finish else n - 1
-        labels = self._check_outcomes(outcomes, n, arrivals <= last)
-        order = np.argsort(arrivals, kind="stable")
-        order = order[: np.searchsorted(arrivals[order], last, side="right")]
+            return self._given_back(scores, self._run(n, probabilities, self._check_outcomes(outcomes, n)))
+        comes = arrivals <= n
+        labels = self._check_outcomes(outcomes, n, comes)
+        order = in_order(arrivals, np.flatnonzero(comes), n)
         late = loops.Late(0, np.empty(n, dtype=np.int64), arrivals, order, int(mature is not None))
-        return self._given_back(scores, self._run(last + 1, probabilities, labels, late))
+        return self._given_back(scores, self._run(n + 1, probabilities, labels, late))
 
     def _run(self, end: int, scores: Vector, outcomes: Vector, late: loops.Late | None = None) -> Vector:
         """Work on a copy of the row: if anything breaks off the loop, nothing has happened."""

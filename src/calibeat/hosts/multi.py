@@ -530,3 +530,19 @@ def _known(labels: Any) -> Flags:
         return np.ones(values.size, dtype=np.bool_)
     items = list(values)
     return np.array([not (label is None or (isinstance(label, float) and label != label)) for label in items])  # noqa: PLR0124
+
+
+def calibrator_of(classes: Any, method: Any, seed: int = 0) -> Calibrator | MultiCalibrator:
+    """The calibrator of a model of these classes: of two classes one of the second. "auto" is "multi" of more classes.
+
+    >>> type(calibrator_of([0, 1], "tops")).__name__, type(calibrator_of("abc", "auto")).__name__
+    ('Calibrator', 'MultiCalibrator')
+    """
+    if len(classes) == 2:
+        return Calibrator(method, seed)
+    if not isinstance(method, str) or method not in ("auto", *METHODS):
+        raise InvalidInput(
+            f"method must be 'auto' (which is 'multi'), 'multi', 'ots' or 'raw' for {len(classes)} classes, "
+            f"got {shown(method)}"
+        )
+    return MultiCalibrator(list(classes), "multi" if method == "auto" else method)

@@ -81,6 +81,11 @@ class Barrier:
         """Whether this process was forked while the threads ran: they do not run here."""
         return os.getpid() != self._process and len(self.ended) < len(self.threads)
 
+    @property
+    def is_at_work(self) -> bool:
+        """Whether threads of this process are at work behind it."""
+        return self.is_open and len(self.ended) < len(self.threads) and not self.is_lost
+
     def finish(self) -> None:
         """Wait until the threads have ended. Behind a shut barrier they do nothing, and there is no need to wait."""
         self.decide(is_open=False)  # if nothing was decided
@@ -95,8 +100,9 @@ def run_in_threads(serve: Serve, ranges: list[SlotRange], barrier: Barrier) -> b
     """Serve all ranges, in as many threads as there are ranges, if the system has as many to give.
 
     Before the barrier opens nothing is served: an error or Ctrl-C changes nothing. Once it is open every range is
-    served, whatever happens to the caller: an interrupt is raised when all are done. An error of a thread is raised
-    here, and stands in ``barrier.failures``. Returns False if no thread could be started; then nothing was served.
+    served, whatever happens to the caller: an interrupt is raised at once, and the threads go on without him;
+    ``barrier.finish`` waits for them. An error of a thread is raised here, and stands in ``barrier.failures``. Returns
+    False if no thread could be started; then nothing was served.
     """
     left = deque(ranges)
     try:
@@ -110,7 +116,7 @@ def run_in_threads(serve: Serve, ranges: list[SlotRange], barrier: Barrier) -> b
         barrier.decide(is_open=bool(barrier.threads))
         barrier.finish()
     except BaseException:
-        retry_interrupted(barrier.finish)
+        retry_interrupted(lambda: barrier.decide(is_open=False))  # if nothing was decided
         raise
     if barrier.failures:
         raise barrier.failures[0]

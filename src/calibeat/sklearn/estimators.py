@@ -44,16 +44,19 @@ from sklearn.utils.validation import (
     validate_data,
 )
 
-from calibeat._util.check import check_whole, shown
+from calibeat._util.check import check_whole
 from calibeat._util.columns import like
 from calibeat._util.types import Vector
 from calibeat.core.method import Method
 from calibeat.hosts.calibrator import Calibrator
-from calibeat.hosts.multi import METHODS, MultiCalibrator
-
-from .scores import ROUNDING, as_probability, margin_scale, outputs, score_method
+from calibeat.hosts.multi import MultiCalibrator, calibrator_of
+from calibeat.late import due_of
 
 Labels = npt.NDArray[Any]
+
+ROUNDING = 1e-6  # a sum of probabilities may miss 1, and a certain event be forecast at 1.0000001, by as much
+STRAIGHT = 1e-3  # a margin no further than this share of its spread off a line through p, as half floats are, is p
+TOLERATED, USUAL = 10.0, 6.0  # sizes of logits; the clip of the scores is at 11.5
 
 
 class OnlineCalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
@@ -113,6 +116,10 @@ class OnlineCalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstima
     References: scikit-learn's issue 34312 on what goes wrong when probabilities are taken for logits.
     """
 
+    calibrator_: Any
+    score_method_: str
+    margin_scale_: float
+
     def __init__(
         self,
         estimator: Any,
@@ -155,17 +162,7 @@ class OnlineCalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstima
                 )
             model.fit(_safe_indexing(X, slice(0, first)), y[:first])
             classes = classes_of(model, seen)
-        calibrator, K = new_calibrator(self, classes), len(classes)
-        outcomes = outcomes_of(y, classes)
-        method = score_method(model, _safe_indexing(X, slice(0, 100)), K)
-        answers = outputs(model, method, _safe_indexing(X, slice(first, n)), K)
-        known = outputs(model, method, _safe_indexing(X, slice(0, first)), K) if first else answers
-        margin = method == "decision_function"
-        scale = margin_scale(known) if margin else 1.0
-        scores = as_probability(answers, margin=margin, scale=scale)
-        learn_late(calibrator, scores, outcomes[first:], self.delay, together=False)
-        self._take(model, classes, method, scale, calibrator)
-        return self
+        return self._learn(X, y, model, classes, first=first, reset=True)
 
     def partial_fit(self, X: Any, y: Any, classes: Any = None, *args: Any, **params: Any) -> Self:
         """Learn labels that have arrived. The base is not touched.
@@ -181,27 +178,33 @@ class OnlineCalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstima
         X, y = indexable(X, y)
         y = checked_labels(y)
         started = hasattr(self, "calibrator_")
-        if started:
-            model, labels, method, calibrator = self.estimator_, self.classes_, self.score_method_, self.calibrator_
-        elif isinstance(self.estimator, FrozenEstimator):
-            model = clone(self.estimator)
-            check_is_fitted(model)
-            labels = classes_of(model, None)
-            calibrator = new_calibrator(self, labels)
-            method = score_method(model, _safe_indexing(X, slice(0, 100)), len(labels))
-        else:
+        if not started and not isinstance(self.estimator, FrozenEstimator):
             raise NotFittedError(
                 f"This {type(self).__name__} instance is not fitted yet: partial_fit leaves the base as it is, so "
                 "call 'fit' first, or pass a fitted base in a FrozenEstimator."
             )
+        model = self.estimator_ if started else clone(self.estimator)
+        check_is_fitted(model)
+        labels = self.classes_ if started else classes_of(model, None)
         check_classes(classes, labels)
-        outcomes = outcomes_of(y, labels)
-        answers = outputs(model, method, X, len(labels))
-        margin = method == "decision_function"
-        scale = self.margin_scale_ if started else margin_scale(answers) if margin else 1.0
-        learn_late(calibrator, as_probability(answers, margin=margin, scale=scale), outcomes, None, together=True)
-        if not started:  # only now: what was refused leaves nothing behind
-            self._take(model, labels, method, scale, calibrator)
+        return self._learn(X, y, model, labels, together=True, reset=not started)
+
+    def _learn(
+        self, X: Any, y: Labels, model: Any, classes: Labels, *, first: int = 0, together: bool = False, reset: bool
+    ) -> Self:
+        """Forecast and learn the rows from `first` on; what was refused leaves nothing behind."""
+        calibrator, K = new_calibrator(self, classes) if reset else self.calibrator_, len(classes)
+        outcomes = outcomes_of(y, classes)
+        method = score_method(model, _safe_indexing(X, slice(0, 100)), K) if reset else self.score_method_
+        answers = outputs(model, method, _safe_indexing(X, slice(first, None)), K)
+        margin, scale = method == "decision_function", 1.0 if reset else self.margin_scale_
+        if reset and margin:
+            scale = margin_scale(outputs(model, method, _safe_indexing(X, slice(0, first)), K) if first else answers)
+        scores = as_probability(answers, margin=margin, scale=scale)
+        learn_late(calibrator, scores, outcomes[first:], self.delay, together=together)
+        self.estimator_, self.classes_, self.calibrator_ = model, classes, calibrator
+        self.score_method_, self.margin_scale_ = method, scale
+        take_features(self, model)
         return self
 
     def predict_proba(self, X: Any) -> Vector:
@@ -216,13 +219,6 @@ class OnlineCalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstima
         """The most probable class."""
         p = self.predict_proba(X)
         return self.classes_[p.argmax(axis=1)]
-
-    def _take(
-        self, model: Any, classes: Labels, method: str, scale: float, calibrator: Calibrator | MultiCalibrator
-    ) -> None:
-        self.estimator_, self.classes_, self.calibrator_ = model, classes, calibrator
-        self.score_method_, self.margin_scale_ = method, scale
-        take_features(self, model)
 
     def _rows_of_base(self, n: int) -> int:
         size = self.train_size
@@ -329,7 +325,7 @@ class ScoreCalibrator(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     def _learn(self, X: Any, y: Any, classes: Any, *, together: bool, reset: bool) -> Self:
         if self.scale not in ("probability", "logit"):
             raise ValueError(f"scale must be 'probability' or 'logit', got {self.scale!r}")
-        calibrator = binary_calibrator(self) if reset else self.calibrator_
+        calibrator = new_calibrator(self, (0, 1)) if reset else self.calibrator_
         reader = copy(self)  # which takes down the features; they are ours once everything has been looked at
         scores, _ = reader._read(X, reset=reset)  # noqa: SLF001 - a copy of itself
         if y is None:
@@ -381,22 +377,9 @@ class ScoreCalibrator(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
 # ---- what both share ----------------------------------------------------------------------------------------------
 
 
-def binary_calibrator(estimator: Any) -> Calibrator:
-    """The calibrator of an estimator that has seen nothing."""
-    return Calibrator(estimator.method, 0 if estimator.random_state is None else estimator.random_state)
-
-
-def new_calibrator(estimator: Any, classes: Any) -> Calibrator | MultiCalibrator:
+def new_calibrator(estimator: Any, classes: Any) -> Any:
     """The calibrator of an estimator that has seen nothing, for two classes or more."""
-    method = estimator.method
-    if len(classes) == 2:
-        return binary_calibrator(estimator)
-    if not isinstance(method, str) or method not in ("auto", *METHODS):
-        raise ValueError(
-            f"method must be 'auto' (which is 'multi'), 'multi', 'ots' or 'raw' for a base of {len(classes)} classes, "
-            f"got {shown(method)}"
-        )
-    return MultiCalibrator(classes, "multi" if method == "auto" else method)
+    return calibrator_of(classes, estimator.method, 0 if estimator.random_state is None else estimator.random_state)
 
 
 def learn_late(
@@ -409,10 +392,7 @@ def learn_late(
     """
     n = len(scores)
     late = n if together else max(1, n // 4) if delay is None else check_whole("delay", delay, 0, sys.maxsize)
-    if late == 0:
-        calibrator.run(scores, outcomes)
-    else:
-        calibrator.run(scores, outcomes, due=np.arange(n) + 1 + min(late, n), finish=True)
+    calibrator.run(scores, outcomes, due=due_of(n, mature=min(late, n)) if late else None, finish=True)
 
 
 def take_features(estimator: Any, other: Any) -> None:
@@ -481,3 +461,102 @@ def outcomes_of(y: Labels, classes: Labels) -> Vector | Labels:
     if not known.all():
         raise ValueError(f"y contains previously unseen labels: {np.unique(y[~known]).tolist()}")
     return (y == classes[1]).astype(np.float64) if len(classes) == 2 else y
+
+
+# ---- the score of a model: of two classes a probability of the second one, of more a matrix ------------------------
+
+
+def score_method(model: Any, X: Any, K: int = 2) -> str:
+    """Which method gives the model's real score: a margin, unless there is none, or it only repeats the probability.
+
+    Of more than two classes the probabilities, if there are some: margins of one class against the rest, or of one
+    against one, are no logits of a softmax.
+    """
+    margins, probabilities = hasattr(model, "decision_function"), hasattr(model, "predict_proba")
+    if margins and probabilities and K > 2:
+        return "predict_proba"
+    if margins and probabilities:
+        margin, p = np.asarray(model.decision_function(X)), np.asarray(model.predict_proba(X))
+        usable = margin.ndim == 1 and not (p.ndim == 2 and looks_like_probability(margin, p[:, -1]))
+        return "decision_function" if usable else "predict_proba"
+    if margins or probabilities:
+        return "decision_function" if margins else "predict_proba"
+    raise AttributeError(
+        f"{type(model).__name__} has none of the following attributes: decision_function, predict_proba."
+    )
+
+
+def looks_like_probability(margin: npt.NDArray[Any], p: npt.NDArray[Any]) -> bool:
+    """Whether the margin is p, or lies on a line through it, such as 2p - 1, and not on one through the logit of p."""
+    m, p = margin.astype(np.float64), p.astype(np.float64)
+    if not (np.isfinite(m).all() and np.isfinite(p).all()):
+        return False  # refused later, with a sentence
+    if np.allclose(m, p) or np.allclose(m, 2.0 * p - 1.0) or np.allclose(m, p - 0.5):
+        return True  # also of one row, through which every line goes
+    inside = np.clip(p, 1e-12, 1.0 - 1e-12)
+    off = _off_the_line(p, m)
+    return off <= STRAIGHT * float(np.ptp(m)) and off < 0.5 * _off_the_line(np.log(inside / (1.0 - inside)), m)
+
+
+def _off_the_line(x: Vector, y: Vector) -> float:
+    """The largest distance of y from its straight line of least squares through x."""
+    dx, dy = x - x.mean(), y - y.mean()
+    slope = float(dx @ dy) / max(float(dx @ dx), 1e-300)
+    return float(np.abs(dy - slope * dx).max())
+
+
+def outputs(model: Any, method: str, X: Any, K: int = 2) -> Vector:
+    """What the model's score method says of the second class, or of each of K: margins, or probabilities."""
+    output = np.asarray(getattr(model, method)(X), dtype=np.float64)
+    wanted = (_num_samples(X),) if method == "decision_function" and K == 2 else (_num_samples(X), K)
+    if output.shape != wanted:
+        raise ValueError(f"{type(model).__name__}.{method} must give an array of shape {wanted}, got {output.shape}")
+    score = output if method == "decision_function" or K > 2 else output[:, 1]
+    missing = np.isnan(score) if score.ndim == 1 else np.isnan(score).any(axis=1)
+    if missing.any():
+        row = int(missing.argmax())
+        raise ValueError(f"The output of {type(model).__name__}.{method} contains NaN - at row {row}")
+    return score
+
+
+def as_probability(score: Vector, *, margin: bool, scale: float) -> Vector:
+    """The score as calibeat takes it, so that its logit is the margin divided by its scale."""
+    if score.ndim == 2:
+        return softmax(score / scale) if margin else shares(score)
+    return sigmoid(score / scale) if margin else rounded(score)
+
+
+def margin_scale(margins: Vector) -> float:
+    """1 for margins of the size of logits; if more than 1 in 100 is beyond 10, what brings 99 in 100 of them within 6.
+
+    Scores are clipped at a logit of 11.5: margins in the hundreds would all become one score.
+    """
+    if margins.ndim == 2:
+        margins = margins - margins.mean(axis=1, keepdims=True)
+    sizes = np.abs(margins[np.isfinite(margins)])
+    most = float(np.quantile(sizes, 0.99)) if len(sizes) else 0.0
+    return most / USUAL if most > TOLERATED else 1.0
+
+
+def sigmoid(margin: Vector) -> Vector:
+    """1 / (1 + exp(-margin)), for margins of any size."""
+    tame = np.exp(-np.abs(margin))
+    return np.where(margin >= 0.0, 1.0, tame) / (1.0 + tame)
+
+
+def softmax(margins: Vector) -> Vector:
+    """Rows of sum 1, for finite margins of any size."""
+    e = np.exp(margins - margins.max(axis=1, keepdims=True))
+    return e / e.sum(axis=1, keepdims=True)
+
+
+def shares(p: Vector) -> Vector:
+    """Rows of sum 1 from those that miss it by rounding (of single precision); more is left, to be complained about."""
+    p = rounded(p)
+    total = p.sum(axis=1, keepdims=True)
+    return np.where(np.abs(total - 1.0) < 1e-3, p / np.where(total > 0.0, total, 1.0), p)
+
+
+def rounded(p: Vector) -> Vector:
+    """Without what rounding has put outside [0, 1]; more than that is left, for others to complain about."""
+    return np.where((p > -ROUNDING) & (p < 1.0 + ROUNDING), np.clip(p, 0.0, 1.0), p)

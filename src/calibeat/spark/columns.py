@@ -5,16 +5,18 @@ All of it are expressions of Spark's own, so that the same rules hold for jobs t
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from calibeat._util.extras import LazyModule
+from calibeat._util.times import check_age
 from calibeat._util.words import did_you_mean
 from calibeat.errors import InvalidInput
 
 from .session import check_frame, check_libraries
 
+pa = LazyModule("pyarrow")
 F = LazyModule("pyspark.sql.functions")
 
 REASON, SCORE, OUTCOME, TIME, ARRIVAL, ROW, PLACE = (
@@ -90,6 +92,40 @@ def check_column(frame: Any, role: str, name: Any, holds: tuple[tuple[str, ...],
     kind, (kinds, wanted) = frame.schema[name].dataType.typeName(), holds or _HOLDS.get(role, ((), ""))
     if kinds and kind not in kinds:
         raise InvalidInput(f"{role} column must hold {wanted}, got {kind} - in column {name!r}")
+
+
+def check_one_kind(*places: tuple[Any, str, str]) -> bool:
+    """Whether keys are strings, which they must be in both places or in none: a frame, the column, what it is."""
+    kinds = [frame.schema[key].dataType.typeName() for frame, key, _ in places]
+    if (kinds[0] == "string") != (kinds[1] == "string"):
+        got = " and ".join(f"{kind} in {what}" for kind, (_, _, what) in zip(kinds, places, strict=True))
+        raise InvalidInput(f"keys must be of one kind, got {got}")
+    return bool(kinds[0] == "string")
+
+
+def duration(name: str, given: Any, least: int = 0) -> int | None:
+    """A time such as 30d in microseconds, if there is one; no number of events: those of all keys have no order."""
+    age, is_time = (None, True) if given is None else check_age(name, given)
+    if not is_time or (age is not None and age < least):
+        raise InvalidInput(f"{name} must be a time such as 30d, got {given!r}")
+    return age
+
+
+def in_tables(batches: Iterator[Any], size: int, cut: Callable[[Any], int] = len) -> Iterator[Any]:
+    """Batches as tables of at least `size` rows, each up to where `cut` says (0: not yet); the last may be shorter."""
+    waiting: list[Any] = []
+    count = 0
+    for batch in batches:
+        waiting.append(batch)
+        count += batch.num_rows
+        if count >= size:
+            table = pa.Table.from_batches(waiting).combine_chunks()
+            end = cut(table)
+            if end:
+                yield table.slice(0, end)
+            waiting, count = table.slice(end).to_batches(), len(table) - end
+    if count:
+        yield pa.Table.from_batches(waiting).combine_chunks()
 
 
 def read(frame: Any, roles: Roles) -> Any:

@@ -17,11 +17,11 @@ import numpy as np
 
 from calibeat._util.check import check_choice
 from calibeat._util.extras import LazyModule
-from calibeat._util.times import check_age
 from calibeat._util.types import Flags, Ints, Vector
 from calibeat.core.method import Method
 from calibeat.errors import InvalidInput
 from calibeat.hosts.bank import Bank, rows_in, rows_out
+from calibeat.late import next_forecasts
 from calibeat.monitor.monitor import Monitor
 
 from .columns import (
@@ -35,6 +35,8 @@ from .columns import (
     SCORE,
     TIME,
     Roles,
+    duration,
+    in_tables,
     numbered,
     place,
     quoted,
@@ -116,35 +118,26 @@ def calibrate(
     check_frame(frame)
     check_choice("bad", bad, ("stop", "skip"))
     bank = Bank(method, seed, independent=independent, monitor=monitor, threads=1)
-    age = _age(mature, time)
+    age = duration("mature", mature)
+    if age is not None and time is None:
+        raise InvalidInput("mature needs the time of each event, got none; give time=")
     # Without late outcomes times are not looked at.
     late = outcome_time is not None or age is not None
     roles = Roles.of(frame, key, score, outcome, order, time if late else None, outcome_time)
     work = Partition(described(bank), roles, tuple(frame.columns), age, finish, resumed=state is not None)
-    events = frame if bad == "stop" else _good(frame, roles)
-    if state is not None:
-        events = events.unionByName(_stored(frame, state, roles, work.described), allowMissingColumns=True)
+    events = frame
+    if bad == "skip":
+        found = read(frame, roles)
+        events = found.where(found[REASON].isNull()).select(*map(quoted, frame.columns))
+    if state is not None:  # its rows as rows of the frame: nothing but the key, and the bytes
+        own = F.col("key").cast(frame.schema[key].dataType).alias(key), F.col("row").alias(ROW)
+        stored = state_to_resume(state, frame, key, work.described).select(*own)
+        events = events.unionByName(stored, allowMissingColumns=True)
     spread = events.repartition(quoted(key)) if partitions is None else events.repartition(partitions, quoted(key))
     placed = numbered(_sorted(spread, roles, late=late), roles)
     if bad == "skip":
         placed = placed.drop(REASON)
     return _written(frame, placed, work, path) if path is not None else _lazy(frame, placed, work)
-
-
-def _age(mature: Any, time: str | None) -> int | None:
-    if mature is None:
-        return None
-    age, is_time = check_age("mature", mature)
-    if not is_time:
-        raise InvalidInput(f"mature must be a time such as 7d, events of all keys have no order here, got {mature!r}")
-    if time is None:
-        raise InvalidInput("mature needs the time of each event, got none; give time=")
-    return age
-
-
-def _good(frame: Any, roles: Roles) -> Any:
-    found = read(frame, roles)
-    return found.where(found[REASON].isNull()).select(*map(quoted, frame.columns))
 
 
 def _sorted(spread: Any, roles: Roles, *, late: bool) -> Any:
@@ -156,20 +149,15 @@ def _sorted(spread: Any, roles: Roles, *, late: bool) -> Any:
     return spread.sortWithinPartitions(quoted(roles.key), *first, *map(quoted, roles.order))
 
 
-def _stored(frame: Any, state: Any, roles: Roles, wanted: str) -> Any:
-    """The rows of a state as rows of the frame: nothing but the key, and the bytes."""
-    state = state_to_resume(state, frame.sparkSession, wanted)
-    kinds = frame.schema[roles.key].dataType.typeName(), state.schema["key"].dataType.typeName()
-    if (kinds[0] == "string") != (kinds[1] == "string"):
-        raise InvalidInput(f"keys must be of one kind, got {kinds[0]} in the frame and {kinds[1]} in the state")
-    return state.select(F.col("key").cast(frame.schema[roles.key].dataType).alias(roles.key), F.col("row").alias(ROW))
-
-
 def _lazy(frame: Any, placed: Any, work: Partition) -> Calibrated:
-    forecasts = placed.mapInArrow(replace(work, rows=False), _forecast_schema(frame))
-    narrow = placed.select(*_needed(placed, work))
-    kind = _key_kind(frame, work.roles)
-    rows = narrow.mapInArrow(replace(work, events=False, columns=()), f"key {kind}, row binary")
+    """Each of both when it is used. For the state the workers read only the columns that they need."""
+    forecasts, roles = placed.mapInArrow(replace(work, rows=False), _forecast_schema(frame)), work.roles
+    own = [name for name in OWN if name in placed.columns]
+    needed = dict.fromkeys([roles.key, roles.score, roles.outcome, *roles.order, *own])
+    kind = _key_kind(frame, roles)
+    rows = placed.select(*map(quoted, needed)).mapInArrow(
+        replace(work, events=False, columns=()), f"key {kind}, row binary"
+    )
     return Calibrated(forecasts, as_state(rows, work.described))
 
 
@@ -184,13 +172,6 @@ def _written(frame: Any, placed: Any, work: Partition, path: str | os.PathLike[s
     own = F.col(quoted(work.roles.key)).cast(_key_kind(frame, work.roles)).alias("key")
     rows = both.where(F.col(ROW).isNotNull()).select(own, F.col(ROW).alias("row"))
     return Calibrated(both.where(F.col(ROW).isNull()).drop(ROW), as_state(rows, work.described))
-
-
-def _needed(placed: Any, work: Partition) -> list[str]:
-    """What the workers read where no forecasts are asked for."""
-    roles = work.roles
-    own = [name for name in OWN if name in placed.columns]
-    return [quoted(name) for name in dict.fromkeys([roles.key, roles.score, roles.outcome, *roles.order, *own])]
 
 
 def _forecast_schema(frame: Any) -> Any:
@@ -239,9 +220,19 @@ class Partition:
 
     def __call__(self, batches: Iterator[Any]) -> Iterator[Any]:
         """The whole partition."""
-        before = _Before()
-        for piece, last in _pieces(batches, self.roles.key, whole_keys=self.late):
-            yield from self._serve(piece, before, last=last)
+        before, piece = _Before(), None
+        for following in in_tables(batches, PIECE, self._cut):
+            if piece is not None:
+                yield from self._serve(piece, before, last=False)
+            piece = following
+        if piece is not None:
+            yield from self._serve(piece, before, last=True)
+
+    def _cut(self, table: Any) -> int:
+        """Where a piece may end: no place is cut, and where outcomes are late no key is. 0: not yet."""
+        together = PLACE if PLACE in table.column_names else self.roles.key if self.late else None
+        changes = np.array([len(table) - 1]) if together is None else np.flatnonzero(_changes(table[together]))
+        return int(changes[-1]) + 1 if len(changes) else 0
 
     def _serve(self, table: Any, before: _Before, *, last: bool) -> Iterator[Any]:
         bank = bank_of(self.described)
@@ -250,8 +241,10 @@ class Partition:
         events = table
         if self.resumed:
             stored = pc.is_valid(table[ROW])
-            _restore(bank, table.filter(stored), self.roles.key)
-            events = table.filter(pc.invert(stored))
+            rows, events = table.filter(stored), table.filter(pc.invert(stored))
+            keys = _keys(rows[self.roles.key])
+            if len(keys):
+                rows_in(bank, keys, from_bytes(bank, rows[ROW].to_pylist(), keys))
         if len(events):
             events = self._checked(events, before)
             forecasts = self._run(bank, events)
@@ -289,19 +282,9 @@ class Partition:
 
     def _due(self, table: Any) -> Ints:
         """The position of the first event of the same key that is issued when the outcome is known, or later."""
-        n, times = len(table), table[TIME].to_numpy()
-        arrivals = times if self.roles.arrival is None else table[ARRIVAL].fill_null(0).to_numpy()
-        if self.age is not None:
-            arrivals = np.maximum(arrivals, times + self.age)
-        group = np.concatenate([[0], np.cumsum(_changes(table[self.roles.key]))])
-        # Ranks in the place of times: so key and time make one whole number, which rises along the piece.
-        moments, rank = np.unique(times, return_inverse=True)
-        room = len(moments) + 1
-        due = np.searchsorted(group * room + rank, group * room + np.searchsorted(moments, arrivals), side="left")
-        due = np.maximum(due, np.arange(1, n + 1))
-        ends = np.append(np.flatnonzero(np.diff(group)) + 1, n)[group]
-        never = (due >= ends) | np.isnan(_floats(self._outcomes(table)))
-        return np.where(never, n, due)
+        arrivals = None if self.roles.arrival is None else table[ARRIVAL].fill_null(0).to_numpy()
+        groups = np.concatenate([[0], np.cumsum(_changes(table[self.roles.key]))])
+        return next_forecasts(table[TIME].to_numpy(), arrivals, groups, age=self.age or 0)
 
     def _outcomes(self, table: Any) -> Any:
         return _own(table, OUTCOME, self.roles.outcome)
@@ -371,36 +354,6 @@ class _Before:
         self.rows: Any = None  # its keys and their rows, if their events may go on
 
 
-def _pieces(batches: Iterator[Any], key: str, *, whole_keys: bool) -> Iterator[tuple[Any, bool]]:
-    """The partition in pieces, each with whether it is the last. No place is cut, and with `whole_keys` no key is."""
-    waiting: list[Any] = []
-    count, held = 0, None
-    for batch in batches:
-        waiting.append(batch)
-        count += batch.num_rows
-        if count < PIECE:
-            continue
-        if held is not None:
-            yield held, False
-            held = None
-        table = pa.Table.from_batches(waiting).combine_chunks()
-        together = PLACE if PLACE in table.column_names else key if whole_keys else None
-        changes = np.array([len(table) - 1]) if together is None else np.flatnonzero(_changes(table[together]))
-        if not len(changes):  # one place or key so far: its events go on
-            waiting = table.to_batches()
-            continue
-        cut = int(changes[-1]) + 1
-        held, rest = table.slice(0, cut), table.slice(cut)
-        waiting = rest.to_batches() if len(rest) else []
-        count = len(rest)
-    if waiting:
-        if held is not None:
-            yield held, False
-        held = pa.Table.from_batches(waiting).combine_chunks()
-    if held is not None:
-        yield held, True
-
-
 def _changes(column: Any) -> Flags:
     """Whether each value but the first differs from the one before; nulls are like nulls."""
     n = len(column)
@@ -408,12 +361,6 @@ def _changes(column: Any) -> Flags:
     differ = pc.fill_null(pc.not_equal(before, after), fill_value=False)
     known = pc.not_equal(pc.is_valid(before), pc.is_valid(after))
     return pc.or_(differ, known).to_numpy()
-
-
-def _restore(bank: Bank, table: Any, key: str) -> None:
-    if len(table):
-        keys = _keys(table[key])
-        rows_in(bank, keys, from_bytes(bank, table[ROW].to_pylist(), keys))
 
 
 def _keys(column: Any) -> Any:

@@ -27,6 +27,7 @@ from calibeat.errors import InvalidInput, SnapshotMismatch
 from calibeat.hosts.bank import Bank, row_width, rows_in, rows_out
 from calibeat.monitor.monitor import Monitor
 
+from .columns import check_one_kind
 from .session import check_frame, check_libraries, has_streams
 
 pa = LazyModule("pyarrow")
@@ -133,12 +134,13 @@ def as_state(rows: Any, text: str) -> Any:
     return rows.select("key", "row", F.lit(text).alias("method"), F.lit(FORMAT).alias("version"))
 
 
-def state_to_resume(state: Any, spark: Any, wanted: str) -> Any:
-    """A state frame, a `Bank` or the path of its file, as a frame whose rows all have the wanted description."""
+def state_to_resume(state: Any, frame: Any, key: str, wanted: str) -> Any:
+    """A state frame, a `Bank` or the path of its file, as a frame of the wanted description, for keys as in `frame`."""
     if isinstance(state, (str, os.PathLike, Bank)):
-        state = from_bank(state, spark)
+        state = from_bank(state, frame.sparkSession)
     found = check_state(state).select("method", "version").distinct().limit(2).collect()
     check_same([(row["method"], row["version"]) for row in found], wanted)
+    check_one_kind((frame, key, "the frame"), (state, "key", "the state"))
     return state
 
 

@@ -13,14 +13,12 @@ import numpy as np
 
 from calibeat._util.check import check_choice, check_outcome, check_whole
 from calibeat._util.extras import LazyModule
-from calibeat._util.times import check_age
 from calibeat.core.method import Method
 from calibeat.errors import InvalidInput
 from calibeat.hosts.bank import Bank
 
-from .bucket import Bucket, Rules
-from .columns import TIMESTAMPS, check_column, first_wrong, quoted
-from .eventtable import BAD, COLUMNS, LATE, one_array, packed, statuses, unpacked
+from .bucket import BAD, COLUMNS, LATE, Bucket, PageStore, Rules, one_array, packed, statuses, unpacked
+from .columns import TIMESTAMPS, check_column, check_one_kind, duration, first_wrong, in_tables, quoted
 from .session import check_frame, check_libraries
 from .state import as_state, described, state_to_resume
 
@@ -105,54 +103,36 @@ def calibrate_stream(
     check_whole("buckets", buckets, 1, MOST_BUCKETS)
     check_whole("pages", pages, 1, MOST_BUCKETS)
     bank = Bank(method, seed, independent=independent, threads=1)
-    strings = _check_columns(scores, outcomes, key, id, score, outcome, time, outcome_time or time)
-    expires, matures = _duration("expire", expire), _duration("mature", mature)
+    times = time, outcome_time or time
+    for frame, when, role, name in ((scores, times[0], "score", score), (outcomes, times[1], "outcome", outcome)):
+        for column in (("key", key), ("id", id), ("time", when, TIMESTAMPS), (role, name)):
+            check_column(frame, *column)
+    strings = check_one_kind((scores, key, "scores"), (outcomes, key, "outcomes"))
+    expires, matures = duration("expire", expire, least=1), duration("mature", mature, least=1)
     if expires is not None and matures is not None and expires <= matures:
         raise InvalidInput(f"expire must be longer than mature, got {expire!r} and {mature!r}")
     if expire_as is not None and expires is None:
         raise InvalidInput("expire_as needs expire, got none")
     settled = None if expire_as is None else int(check_outcome(expire_as))
     rules = Rules(described(bank), strings, pages, expires, settled, learnt, matures)
-    operations = _operations(scores, outcomes, (key, id, score, outcome), (time, outcome_time or time), strings)
     timed = expires is not None or matures is not None
-    if timed:
-        operations = operations.withWatermark("time", watermark)
-    initial = None if state is None else _initial(scores, state, rules, buckets)
-    grouped = _hashed(operations).mapInArrow(Pack(buckets), PACKED).groupBy("bucket")
+    both = _operations(scores, outcomes, (key, id, score, outcome), times, strings, watermark if timed else None)
+    initial = None if state is None else _initial(state_to_resume(state, scores, key, rules.described), buckets)
+    grouped = both.mapInArrow(Pack(buckets), PACKED).groupBy("bucket")
     schema = OUTPUT.format(key="string" if strings else "bigint")
     worker = processor(rules, stop=bad == "stop")
     return grouped.transformWithStateInPandas(worker, schema, "Append", "EventTime" if timed else "None", initial)
 
 
-def _duration(name: str, given: Any) -> int | None:
-    if given is None:
-        return None
-    age, is_time = check_age(name, given)
-    if not is_time or not age:
-        raise InvalidInput(f"{name} must be a time such as 30d, got {given!r}")
-    return age
-
-
-def _check_columns(
-    scores: Any, outcomes: Any, key: str, name: str, score: str, outcome: str, time: str, outcome_time: str
-) -> bool:
-    """Whether keys are strings."""
-    for frame, when in ((scores, time), (outcomes, outcome_time)):
-        check_column(frame, "key", key)
-        check_column(frame, "id", name)
-        check_column(frame, "time", when, TIMESTAMPS)
-    check_column(scores, "score", score)
-    check_column(outcomes, "outcome", outcome)
-    kinds = [frame.schema[key].dataType.typeName() == "string" for frame in (scores, outcomes)]
-    if kinds[0] != kinds[1]:
-        raise InvalidInput("keys must be of one kind, got strings in one stream and numbers in the other")
-    return kinds[0]
-
-
 def _operations(
-    scores: Any, outcomes: Any, names: tuple[str, str, str, str], times: tuple[str, str], strings: bool
+    scores: Any,
+    outcomes: Any,
+    names: tuple[str, str, str, str],
+    times: tuple[str, str],
+    strings: bool,
+    watermark: str | None,
 ) -> Any:
-    """Both streams as one, with the same columns."""
+    """Both streams as one. `xxhash64` decides where a key and an event are kept, for the life of a checkpoint."""
     key, name, score, outcome = (quoted(given) for given in names)
     kind = "string" if strings else "bigint"
 
@@ -169,27 +149,15 @@ def _operations(
     checks = [(F.col(name).isNull(), name, f"{name} must be there") for name in ("key", "id", "time")]
     checks.append((is_score & (p.isNull() | ~p.between(0.0, 1.0)), "score", "score must be in [0, 1]"))
     checks.append((~is_score & (y.isNull() | ~y.isin(0.0, 1.0)), "outcome", "outcome must be 0 or 1"))
-    return both.withColumn("reason", first_wrong(checks))
+    both = both.withColumn("reason", first_wrong(checks))
+    if watermark is not None:
+        both = both.withWatermark("time", watermark)
+    moment = F.unix_micros("time").alias("time")
+    hashes = F.xxhash64("key").alias("key_hash"), F.xxhash64("key", "id").alias("event_hash")
+    return both.select("key", "id", moment, "score", "outcome", "reason", *hashes)
 
 
-def _hashed(operations: Any) -> Any:
-    """What the workers read. `xxhash64` decides where a key and an event are kept, for the life of a checkpoint."""
-    return operations.select(
-        "key",
-        "id",
-        F.unix_micros("time").alias("time"),
-        "score",
-        "outcome",
-        "reason",
-        F.xxhash64("key").alias("key_hash"),
-        F.xxhash64("key", "id").alias("event_hash"),
-    )
-
-
-def _initial(scores: Any, state: Any, rules: Rules, buckets: int) -> Any:
-    state = state_to_resume(state, scores.sparkSession, rules.described)
-    if (state.schema["key"].dataType.typeName() == "string") != rules.strings:
-        raise InvalidInput("keys must be of one kind, got strings in one of state and scores and numbers in the other")
+def _initial(state: Any, buckets: int) -> Any:
     hashed = state.select("key", "row", F.xxhash64("key").alias("key_hash"))
     return hashed.withColumn("bucket", F.pmod(F.col("key_hash"), F.lit(buckets)).cast("int")).groupBy("bucket")
 
@@ -235,7 +203,7 @@ class Pack:
 
     def __call__(self, batches: Iterator[Any]) -> Iterator[Any]:
         """Tables of many rows, cut by bucket."""
-        for table in _in_tables(batches, _PIECE):
+        for table in in_tables(batches, _PIECE):
             bucket = np.mod(table["key_hash"].to_numpy(), self._buckets)
             order = np.argsort(bucket, kind="stable")
             used, begin = np.unique(bucket[order], return_index=True)
@@ -246,49 +214,34 @@ class Pack:
             yield pa.RecordBatch.from_arrays(columns, names=["bucket", "content"])
 
 
-def _in_tables(batches: Iterator[Any], size: int) -> Iterator[Any]:
-    """Batches of Arrow as tables of `size` rows; the last may be shorter."""
-    waiting: list[Any] = []
-    count = 0
-    for batch in batches:
-        waiting.append(batch)
-        count += batch.num_rows
-        while count >= size:
-            table = pa.Table.from_batches(waiting).combine_chunks()
-            yield table.slice(0, size).combine_chunks()
-            rest = table.slice(size)
-            waiting, count = rest.to_batches(), len(rest)
-    if count:
-        yield pa.Table.from_batches(waiting).combine_chunks()
-
-
 def _short(schema: Any) -> Any:
     """The same with strings as the pages have them; Spark may be set to send long ones."""
     return pa.schema([(f.name, pa.string() if pa.types.is_large_string(f.type) else f.type) for f in schema])
 
 
-class MapPages:
-    """A `PageStore` in a MapState of Spark."""
+class MapPages(PageStore):
+    """Pages in a MapState of Spark."""
 
     def __init__(self, state: Any) -> None:
         self._state = state
 
-    def get(self, page: int) -> bytes | None:
-        """The content of a page, None if there is none."""
+    def __getitem__(self, page: int) -> bytes:
         found = self._state.getValue((page,))
-        return None if found is None else bytes(found[0])
+        if found is None:
+            raise KeyError(page)
+        return bytes(found[0])
 
-    def put(self, page: int, content: bytes) -> None:
-        """Replace the content of a page."""
+    def __setitem__(self, page: int, content: bytes) -> None:
         self._state.updateValue((page,), (content,))
 
-    def remove(self, page: int) -> None:
-        """Forget a page."""
+    def __delitem__(self, page: int) -> None:
         self._state.removeKey((page,))
 
-    def pages(self) -> list[int]:
-        """Which there are."""
-        return sorted(key[0] for key in self._state.keys())  # noqa: SIM118 - not a mapping
+    def __iter__(self) -> Iterator[int]:
+        return iter(sorted(key[0] for key in self._state.keys()))  # noqa: SIM118 - not a mapping
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
 
 
 def processor(rules: Rules, *, stop: bool) -> Any:
@@ -314,7 +267,7 @@ def processor(rules: Rules, *, stop: bool) -> Any:
                 yield from framed(self.bucket.aged(timerValues.getCurrentWatermarkInMs() * 1000))
 
         def handleInitialState(self, key: Any, initialState: Any, timerValues: Any) -> None:  # noqa: N802, ARG002
-            start(self.bucket, initialState)
+            self.bucket.start(initialState)
 
         def close(self) -> None:
             pass
@@ -363,15 +316,8 @@ def _aside(rows: Any, status: int) -> Any:
 
 def framed(output: Any) -> Iterator[Any]:
     """What a bucket tells, as a frame of pandas; none if it tells nothing."""
-    if output is not None and len(output):
+    if len(output):
         at = COLUMNS.index("time")
         moments = one_array(output["time"]).cast(pa.int64()).cast(pa.timestamp("us", tz="UTC"))
         # Whole numbers stay whole where some are missing.
         yield output.set_column(at, "time", moments).to_pandas(integer_object_nulls=True)
-
-
-def start(bucket: Bucket, frame: Any) -> None:
-    """Rows of a state frame into their bucket."""
-    if len(frame):
-        rows = [bytes(row) for row in frame["row"]]
-        bucket.start(frame["key"].tolist(), frame["key_hash"].to_numpy().astype("int64"), rows)
