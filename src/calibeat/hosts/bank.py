@@ -47,11 +47,10 @@ from calibeat.errors import CalibeatError, InvalidInput, OutcomeConflict, Unknow
 from calibeat.hosts.calibrator import Calibrator, Number
 from calibeat.hosts.ledger import DIGITS, OPEN, ZERO, Issuer, Ledger, SettledEvents, new_generation
 from calibeat.late import due_of
-from calibeat.monitor.bets import ALARMS, FORECASTS, PAGES, Settings
-from calibeat.monitor.bets import N as OUTCOMES_READ
-from calibeat.monitor.monitor import Alarm, Monitor, last_alarm
-from calibeat.monitor.monitors import Aside, Monitors
-from calibeat.monitor.waiting import Event, Queue
+from calibeat.monitor.bets import Settings
+from calibeat.monitor.monitor import Monitor
+from calibeat.monitor.monitors import Alarms, Aside, Monitors
+from calibeat.monitor.waiting import Event
 
 from . import bankfile
 from .keys import Key, KeyColumn, check_key, check_keys, plain_key
@@ -780,7 +779,7 @@ class Bank:
             raw_below = self._raw_below(slots, arrivals) if raw_first and arrivals is not None else 0
             serve = self._server(slots, scores, outcomes, arrivals, forecasts, raw_below)
             if store.monitors is not None:
-                serve = _with_monitors(serve, store.monitors, slots, scores, forecasts, outcomes, due)
+                serve = store.monitors.after(serve, slots, forecasts, outcomes, scores, due)
             large = len(scores) >= _WORTH_A_THREAD
             if not large:
                 undo.remember(slots)
@@ -1163,7 +1162,7 @@ class Member(Calibrator):
         with self._lock:
             self._refresh()
             monitors = self._bank._store.monitors
-            return None if monitors is None else monitors.monitor(self._slot)
+            return None if monitors is None else Monitor._copied(monitors, self._slot)
 
     @classmethod
     def from_json(cls, text: str | bytes) -> Calibrator:
@@ -1476,28 +1475,6 @@ class Undo:
 # ---- parts of a batch --------------------------------------------------------------------------------------------
 
 
-def _with_monitors(
-    serve: Serve,
-    monitors: Monitors,
-    slots: Slots,
-    scores: Vector,
-    forecasts: Vector,
-    outcomes: Vector,
-    due: Ints | None,
-) -> Serve:
-    """Serve a range of slots, then let the monitors read it, in the same thread."""
-    at_once = monitors.at_once(slots, due)
-    read_at_once, others = np.where(at_once, outcomes, -1.0), np.flatnonzero(~at_once)
-
-    def both(part: SlotRange) -> None:
-        serve(part)
-        monitors.read(slots, *part, forecasts, read_at_once, scores)
-        inside = (slots[others] >= part[0]) & (slots[others] < part[1])
-        monitors.read_late(slots, forecasts, outcomes, scores, due, others[inside])
-
-    return both
-
-
 class Draws:
     """One stream for all keys, or one that is named after each; nothing at all where nothing is drawn."""
 
@@ -1642,96 +1619,44 @@ def rows_in(bank: Bank, keys: Any, rows: Matrix, *, seen: bool = False) -> None:
             store.monitors.matrix[store.find(check_keys(keys))] = watched
 
 
-# ---- monitors for a database -------------------------------------------------------------------------------------
-
-
-# The bytes of a monitor are its row and the number of the first forecast that it has not read. They leave out the
-# outcomes that it holds because an earlier one is missing: the database that stores the events has them already.
+# ---- monitors for a database: what `Monitors` says of slots, by key ----------------------------------------------
 
 
 def monitor_states(bank: Bank, keys: Any) -> list[bytes]:
     """The monitors of some keys, as bytes.
 
     >>> from calibeat import Bank, Monitor
+    >>> from calibeat.monitor.monitors import first_unread
     >>> bank = Bank("ops", monitor=Monitor())
     >>> p = bank.run(["oslo"], [0.5], [1])
     >>> first_unread(monitor_states(bank, ["oslo"])[0])
     1
     """
     with bank._lock:
-        bank._check_not_broken()
-        monitors, slots = bank._monitors(), bank._slots_of(keys)
-        rows = monitors.matrix[slots]
-        return [_to_bytes(monitors, slot, row) for slot, row in zip(slots.tolist(), rows, strict=True)]
-
-
-def _to_bytes(monitors: Monitors, slot: int, row: Any) -> bytes:
-    queue = monitors.queues.get(slot)
-    following = int(row[FORECASTS]) if queue is None else queue.next
-    return bytes(row.tobytes() + following.to_bytes(8, "little"))
-
-
-def first_unread(state: bytes) -> int:
-    """The number of the first forecast that a monitor has not read; outcomes of later ones are held."""
-    return int.from_bytes(state[-8:], "little")
+        return _monitors(bank).states(bank._slots_of(keys))
 
 
 def set_monitor_states(bank: Bank, keys: Any, states: Sequence[bytes], held: Sequence[Mapping[int, Event]]) -> None:
     """Put monitors in place, of keys that are there; `held` are the outcomes learnt after the first unread forecast."""
     with bank._lock:
-        bank._check_not_broken()
-        monitors, slots = bank._monitors(), bank._slots_of(keys)
-        width = monitors.settings.width
-        if any(len(state) != 8 * width + 8 for state in states):
-            raise InvalidInput(f"monitor states must be {8 * width + 8} bytes each, got others")
-        rows = np.array([np.frombuffer(state, count=width) for state in states]).reshape(len(states), width)
-        monitors.settings.check_rows(rows)
-        for slot, row, state, waiting in zip(slots.tolist(), rows, states, held, strict=True):
-            monitors.matrix[slot] = row
-            monitors.queues.pop(slot, None)
-            announced, following = int(row[FORECASTS]), first_unread(state)
-            if following < announced:
-                queue = monitors.queues[slot] = Queue(monitors.settings.patience)
-                queue.announced, queue.next, queue.given_up = announced, following, following - int(row[OUTCOMES_READ])
-                queue.held = {number: event for number, event in waiting.items() if number > following}
-
-
-def readings(settings: Settings, state: bytes) -> dict[str, Any]:
-    """What a stored monitor says, by the names of `Bank.table`: alarms, level, evidence, gain."""
-    monitors = Monitors(settings)
-    monitors.resize(1)
-    monitors.matrix[0] = np.frombuffer(state, count=settings.width)
-    columns = monitors.columns(np.zeros(1, dtype=np.int32))
-    return {name: column[0].item() for name, column in columns.items()}
-
-
-def give_up(bank: Bank, events: Iterable[tuple[str, int]]) -> None:
-    """Tell the monitors that the outcomes of these forecasts (key, number) will never come, so that none waits."""
-    with bank._lock:
-        bank._check_not_broken()
-        monitors = bank._store.monitors
-        if monitors is not None:
-            for key, number in events:
-                monitors.update(bank._known(key), number, None)
-
-
-class Alarms(NamedTuple):
-    """How many alarms a key has had, how many of them paged, and the last one."""
-
-    alarms: int
-    pages: int
-    last: Alarm | None
+        _monitors(bank).set_states(bank._slots_of(keys), states, held)
 
 
 def alarms_of(bank: Bank, keys: Any) -> list[Alarms]:
     """The alarms of some keys."""
     with bank._lock:
-        bank._check_not_broken()
-        monitors = bank._monitors()
-        found: list[Alarms] = []
-        for row in monitors.matrix[bank._slots_of(keys)]:
-            count, pages, last = int(row[ALARMS]), int(row[PAGES]), None
-            if count:
-                last = last_alarm(monitors.settings, row, page=pages == count)
-            found.append(Alarms(count, pages, last))
-        return found
+        return _monitors(bank).alarms(bank._slots_of(keys))
+
+
+def give_up(bank: Bank, events: Iterable[tuple[str, int]]) -> None:
+    """Tell the monitors that the outcomes of these forecasts (key, number) will never come, so that none waits."""
+    if bank.watched is not None:
+        with bank._lock:
+            monitors = _monitors(bank)
+            for key, number in events:
+                monitors.update(bank._known(key), number, None)
+
+
+def _monitors(bank: Bank) -> Monitors:
+    bank._check_not_broken()
+    return bank._monitors()

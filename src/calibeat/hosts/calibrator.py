@@ -184,18 +184,14 @@ class Watch:
         """So many forecasts have been made."""
         for monitor in self.monitors.values():
             with monitor._lock:
-                monitor._catch_up(events)
+                monitor._rows.catch_up(0, events)
 
     def update(self, forecast: Forecast, y: float) -> None:
         """The outcome of a forecast."""
-        for column, monitor in self.monitors.items():
-            p, s = forecast.probability, forecast.score
-            if column == RAW_SCORE:
-                p, s = s, math.nan  # it has no gain over itself
-            elif column == STATIC_LANE:
-                p = forecast.lanes[LANE]
+        static_lane = forecast.lanes[LANE] if STATIC_LANE in self.monitors else math.nan
+        for monitor, p, s in self._columns(forecast.probability, forecast.score, static_lane, math.nan):
             with monitor._lock:
-                monitor._learn(forecast.event, p, y, s)
+                monitor._rows.update(0, forecast.event, (p, y, s))
 
     def run(
         self,
@@ -212,17 +208,16 @@ class Watch:
         Like `announce` and `update` it may be called again: a monitor that knows of it is left as it is.
         """
         due = None if due is None else np.where(due < end, due, len(scores) + 1)
-        columns = {
-            OURS: (forecasts, scores),
-            RAW_SCORE: (scores, np.full(len(scores), np.nan)),
-            STATIC_LANE: (static_lane, scores),
-        }
-        for column, monitor in self.monitors.items():
+        for monitor, p, s in self._columns(forecasts, scores, static_lane, np.full(len(scores), np.nan)):
             with monitor._lock:
-                monitor._catch_up(events)
-                p, s = columns[column]
-                if monitor._queue.announced == events:
-                    monitor._run(p, outcomes, s, due, closed=True)
+                monitor._rows.catch_up(0, events)
+                if monitor._rows.queue(0).announced == events:
+                    monitor._rows.run(0, p, outcomes, s, due, closed=True)
+
+    def _columns(self, ours: Any, raw: Any, static_lane: Any, nothing: Any) -> list[tuple[Monitor, Any, Any]]:
+        """Each monitor, what it watches, and what that must beat; the raw score has no gain over itself."""
+        columns = {OURS: (ours, raw), RAW_SCORE: (raw, nothing), STATIC_LANE: (static_lane, raw)}
+        return [(monitor, *columns[column]) for column, monitor in self.monitors.items()]
 
     # ---- as data --------------------------------------------------------------------------------------------------
 

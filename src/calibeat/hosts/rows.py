@@ -471,15 +471,9 @@ class FoldColumns:
 
     def watch(self, monitors: Monitors | None) -> None:
         """The same, as the monitors see it."""
-        if monitors is None:
-            return
-        columns = zip(*(c.tolist() for c in (self.slots, self.asked, self.sources, self.outcomes)), strict=True)
-        for slot, asked, j, y in columns:
-            if asked:
-                monitors.announce(slot)
-            else:
-                event = self.forecasts[j].item(), y, self.scores[j].item()
-                monitors.update(slot, int(self.events[j]), event)
+        if monitors is not None:
+            j = self.sources
+            monitors.fold(self.slots, self.asked, self.events[j], self.forecasts[j], self.outcomes, self.scores[j])
 
     def made(self) -> ReceiptArray:
         """The receipts of the forecasts."""

@@ -16,7 +16,7 @@ from calibeat._util.check import check_interval, check_outcome, check_whole
 from calibeat._util.types import Ints, Vector
 from calibeat.errors import InvalidInput, OutcomeConflict, UnknownForecast
 
-from .bets import FORECASTS, WAITING
+from .bets import FORECASTS, WAITING, Alarm
 
 Event = tuple[float, float, float]  # forecast, outcome, raw score or NaN
 _new = tuple.__new__  # without a look at the names of the fields
@@ -87,6 +87,7 @@ class Queue:
         self.given_up = self.too_late = 0
         self.lost: dict[int, None] = {}  # numbers given up lately, in order
         self.left: Step | None = None  # of which `held` and `lost` may not know yet
+        self.alarms: list[Alarm] = []  # the last ones, where they are kept; it is replaced, never changed
 
     # ---- one by one -----------------------------------------------------------------------------------------------
 
@@ -222,7 +223,7 @@ class Queue:
         made = Queue(self.patience)
         made.announced, made.next = self.announced, self.next
         made.given_up, made.too_late = self.given_up, self.too_late
-        made.held, made.lost = dict(self.held), dict(self.lost)
+        made.held, made.lost, made.alarms = dict(self.held), dict(self.lost), self.alarms
         return made
 
     def to_dict(self) -> dict[str, Any]:

@@ -25,8 +25,9 @@ from calibeat._util.check import check_interval, check_whole, shown
 from calibeat.core.method import Method, method_named
 from calibeat.core.stats import LAST
 from calibeat.errors import InvalidInput, SnapshotMismatch
-from calibeat.hosts.bank import Bank, alarms_of, first_unread, give_up, monitor_states, set_monitor_states
+from calibeat.hosts.bank import Bank, alarms_of, give_up, monitor_states, set_monitor_states
 from calibeat.monitor.monitor import Monitor
+from calibeat.monitor.monitors import first_unread
 
 from .counters import EngineCounters
 from .events import ForecastEvent, OutcomeEvent, Refusal, check_events

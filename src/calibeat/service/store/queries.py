@@ -22,9 +22,10 @@ import numpy as np
 
 from calibeat.core.method import method_named, params_of, params_of_rows
 from calibeat.errors import InvalidInput
-from calibeat.hosts.bank import Bank, readings
+from calibeat.hosts.bank import Bank
 from calibeat.metrics import wilson
 from calibeat.monitor.monitor import Monitor
+from calibeat.monitor.monitors import readings
 
 from .types import (
     CALIBRATED_KIND,
