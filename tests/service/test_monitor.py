@@ -9,7 +9,8 @@ import pytest
 from services import Desk, desk
 
 from calibeat import InvalidInput, Monitor
-from calibeat.hosts.bank import alarms_of, first_unread, monitor_states, set_monitor_states
+from calibeat.hosts.bank import alarms_of, monitor_states, set_monitor_states
+from calibeat.monitor.monitors import first_unread
 from calibeat.service.events import ForecastEvent, OutcomeEvent
 from calibeat.service.maintenance import check, rebuild, replay_check
 from calibeat.service.store import open_reader

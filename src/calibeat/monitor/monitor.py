@@ -25,7 +25,7 @@ from calibeat._util.sealed import seal, unseal
 from calibeat._util.types import Ints, Slots, Vector
 from calibeat.errors import InvalidInput, SnapshotMismatch
 
-from .bets import ALARM_AT, ALARMS, BRIER, LOG, PAGES, PHI, Alarm, Gain, N, Settings, gain_of, table_of
+from .bets import ALARM_AT, ALARMS, BRIER, LOG, PHI, Alarm, Gain, N, Settings, gain_of, table_of
 from .monitors import EVIDENCE, LEVEL, Monitors
 from .waiting import Waiting
 
@@ -196,7 +196,7 @@ class Monitor:
         new = self._told - told
         return raised if new == len(raised) else self._rows.queue(0).alarms[-new:]
 
-    # ---- for hosts: they feed `_rows` themselves, with the lock held and the input checked ----------------------------
+    # ---- for hosts: they feed `_rows` themselves, with the lock held and the input checked --------------------------
 
     def _serve(self) -> Monitor:
         """Join a host: from now on only the host may feed it."""

@@ -245,9 +245,7 @@ class Monitors:
 
     # ---- outcomes -------------------------------------------------------------------------------------------------
 
-    def after(
-        self, serve: Serve, slots: Slots, p: Vector, y: Vector, s: Vector, due: Ints | None
-    ) -> Serve:
+    def after(self, serve: Serve, slots: Slots, p: Vector, y: Vector, s: Vector, due: Ints | None) -> Serve:
         """Serve the slots from first to last, then read their forecasts and outcomes, in the same thread.
 
         Outcome i arrives before event due[i]; NaN never comes. At the end of a batch all its outcomes have come or
@@ -276,15 +274,13 @@ class Monitors:
 
         return both
 
-    def run(
-        self, slot: int, p: Vector, y: Vector, s: Vector, due: Ints | None, *, closed: bool = False
-    ) -> list[Alarm]:
+    def run(self, slot: int, p: Vector, y: Vector, s: Vector, due: Ints | None, *, closed: bool = False) -> list[Alarm]:
         """A batch of one slot -> the alarms raised. If it is closed, outcomes that are due after its end never come."""
         # Copies: an interrupted loop changes nothing.
         queue, row, n = self.queue(slot).copy(), self.matrix[slot].copy(), len(p)
         if due is None and queue.next == queue.announced:  # nothing waits, nothing will
             queue.announced += n
-            queue.next += n
+            queue.next = queue.announced
         else:
             p, y, s = queue.take_many(p, y, s, np.arange(1, n + 1) if due is None else due, closed=closed)
         row[FORECASTS] = queue.announced
@@ -329,9 +325,9 @@ class Monitors:
         alarms = queue.alarms
         if step.ready:
             alarms = self._with(queue, self._read(row, *np.array(list(zip(*step.ready, strict=True)))))
-        announced, following, given_up, left = step.announced, step.next, step.given_up, None if step.is_done else step
-        self.matrix[slot], self.queues[slot], queue.announced, queue.next, queue.given_up, queue.left, queue.alarms = (
-            row, queue, announced, following, given_up, left, alarms,
+        announced, following, given_up, came, _ = step
+        self.matrix[slot], self.queues[slot], queue.announced, queue.next, queue.given_up, queue.came, queue.alarms = (
+            row, queue, announced, following, given_up, came, alarms,
         )  # fmt: skip
         queue.finish()
 
@@ -422,7 +418,8 @@ class Monitors:
     def read_out(self, slots: Slots) -> npt.NDArray[np.float64]:
         """Level, evidence and the ends of the Brier gain of some slots."""
         out = np.empty(READOUTS * len(slots))
-        read_out(self.spec, self.flat, self.stride, self.settings.width, slots.astype(np.int32), self.settings.alpha, out)
+        width, alpha = self.settings.width, self.settings.alpha
+        read_out(self.spec, self.flat, self.stride, width, slots.astype(np.int32), alpha, out)
         return out.reshape(-1, READOUTS)
 
     # ---- as data --------------------------------------------------------------------------------------------------
@@ -446,8 +443,8 @@ class Monitors:
 
     def set_queue(self, slot: int, state: Any) -> None:
         """What waits in a slot, as `Queue.to_dict` gave it."""
-        queue, n, forecasts = Queue.from_dict(self.settings.patience, state), *self.matrix[slot, [N, FORECASTS]].tolist()
-        if queue.announced != forecasts or queue.next != n + queue.given_up:
+        queue, n = Queue.from_dict(self.settings.patience, state), self.matrix[slot, N]
+        if queue.announced != self.matrix[slot, FORECASTS] or queue.next != n + queue.given_up:
             raise InvalidInput(
                 f"queue must fit the row, got {queue.next} forecasts done, {n:.0f} outcomes read - at row {slot}"
             )

@@ -35,10 +35,10 @@ from .plan import Answer, Plan, Request
 from .store import Store, StoreBusy, open_store
 from .store.queries import QUIET_SECONDS, RANK_SECONDS, RANK_SHARE, RANKED_AT_ONCE, stored_totals
 from .store.schema import Connection, get_meta, set_meta
-from .store.types import HELD, PENDING, Changes, NewAlarm, Record, StreamState, rows_of
+from .store.types import HELD, PENDING, AlarmInfo, Changes, Record, StreamState, rows_of
 
 Deliver = Callable[[list[tuple[Any, Answer]]], None]
-OnAlarm = Callable[[list[NewAlarm]], None]
+OnAlarm = Callable[[list[AlarmInfo]], None]
 
 DEFAULT_METHOD = "auto"
 LONGEST_AGE = 365_250.0 * 86_400.0  # seconds
@@ -355,7 +355,7 @@ class Engine:
             if last is not None and count > state.alarms:
                 # Of several alarms in one group the last is recorded. It pages if any of them did.
                 plan.changes.alarms.append(
-                    NewAlarm(state.number, state.name, now, last.at, last.since, last.what, pages > state.pages)
+                    AlarmInfo(last.at, last.since, last.what, pages > state.pages, 0, state.name, now)
                 )
             plan.changes.totals["alarms"] += count - state.alarms
             state.alarms, state.pages = count, pages
