@@ -199,7 +199,7 @@ def test_saved_and_restored() -> None:
 
 def test_the_list_of_broken_streams() -> None:
     monitors = Monitors(Settings(arl=1e5, warm=0, quiet=200))
-    assert len(monitors.broken().slots) == 0
+    assert len(monitors.broken().keys) == 0
     assert len(monitors.miscalibrated(0.05)) == 0
     keys, n = 40, 500
     rng = np.random.default_rng(9)
@@ -210,7 +210,7 @@ def test_the_list_of_broken_streams() -> None:
     y = (rng.random(keys * n) < truth).astype(float)
     feed(monitors, slots, p, y, p)
     found = monitors.broken()
-    assert sorted(found.slots.tolist()) == [3, 13, 23, 33]
+    assert sorted(found.keys.tolist()) == [3, 13, 23, 33]
     assert (np.diff(found.levels) <= 0).all() and found.levels[-1] >= 1 / 4
     assert found.bound == pytest.approx(keys * n / 1e5)
     assert sorted(monitors.miscalibrated(0.05).tolist()) == [3, 13, 23, 33]
@@ -218,7 +218,7 @@ def test_the_list_of_broken_streams() -> None:
     recent = monitors.matrix[:keys, ALARMS] > 0
     assert recent[3]
     monitors.matrix[:keys, ALARM_AT] = np.where(recent, 1.0, 0.0)
-    assert len(monitors.broken().slots) < 4
+    assert len(monitors.broken().keys) < 4
 
 
 def test_false_pages_of_a_whole_bank_stay_below_the_promise() -> None:

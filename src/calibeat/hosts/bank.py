@@ -17,7 +17,7 @@ import os
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 from weakref import WeakValueDictionary
 
 import numpy as np
@@ -49,7 +49,7 @@ from calibeat.hosts.ledger import DIGITS, OPEN, ZERO, Issuer, Ledger, SettledEve
 from calibeat.late import due_of
 from calibeat.monitor.bets import Settings
 from calibeat.monitor.monitor import Monitor
-from calibeat.monitor.monitors import Alarms, Aside, Monitors
+from calibeat.monitor.monitors import Alarms, Aside, Broken, Monitors
 from calibeat.monitor.waiting import Event
 
 from . import bankfile
@@ -71,14 +71,6 @@ from .threads import Barrier, Serve, SlotRange, retry_interrupted, run_in_thread
 
 _WORTH_A_THREAD = 20_000  # events; fewer are done before another thread has begun
 _OUTCOMES_KEPT = 64  # events of a key, before its oldest one without an outcome, whose outcomes are remembered
-
-
-class Broken(NamedTuple):
-    """What `Bank.broken` gives: the keys, their levels, and the bound on the expected share of wrong names."""
-
-    keys: npt.NDArray[Any]
-    levels: Vector
-    bound: float
 
 
 class Bank:
@@ -275,8 +267,8 @@ class Bank:
         """
         with self._lock:
             self._check_not_broken()
-            slots, levels, bound = self._monitors().broken()
-            return Broken(self._store.names(slots), levels, bound)
+            found = self._monitors().broken()
+            return found._replace(keys=self._store.names(found.keys))
 
     def miscalibrated(self, alpha: float = 0.05) -> npt.NDArray[Any]:
         """The keys whose forecasts were not calibrated since the start, the clearest first (e-BH).

@@ -248,25 +248,21 @@ class Monitor:
     def _restored(cls, state: Any) -> Monitor:
         """The inverse of `_state`."""
         try:
-            return cls._checked(state)
+            monitor = cls(**state["settings"])
+            row = np.array([check_number(f"row[{i}]", number) for i, number in enumerate(state["row"])])
+            rows, settings, last = monitor._rows, monitor.settings, 0
+            settings.check_rows(row[None])
+            rows.matrix[0] = row
+            rows.set_queue(0, state["queue"])
+            for at, since, cell, page in state["alarms"]:
+                last = check_whole("alarm at", at, last + 1, int(row[ALARM_AT]))
+                start = check_interval("alarm since", since, 0.0, last)
+                what = settings.cells[check_whole("alarm cell", cell, 0, len(settings.cells) - 1)]
+                rows.queues[0].alarms.append(Alarm(last, start, what, bool(page)))
+        except InvalidInput:
+            raise
         except (KeyError, TypeError, ValueError) as error:
-            if isinstance(error, InvalidInput):
-                raise
             raise InvalidInput(f"monitor must be as it was saved, got {error!r:.100}") from error
-
-    @classmethod
-    def _checked(cls, state: Any) -> Monitor:
-        monitor = cls(**state["settings"])
-        row = np.array([check_number(f"row[{i}]", number) for i, number in enumerate(state["row"])])
-        rows, settings, last = monitor._rows, monitor.settings, 0
-        settings.check_rows(row[None])
-        rows.matrix[0] = row
-        rows.set_queue(0, state["queue"])
-        for at, since, cell, page in state["alarms"]:
-            last = check_whole("alarm at", at, last + 1, int(row[ALARM_AT]))
-            start = check_interval("alarm since", since, 0.0, last)
-            what = settings.cells[check_whole("alarm cell", cell, 0, len(settings.cells) - 1)]
-            rows.queues[0].alarms.append(Alarm(last, start, what, bool(page)))
         monitor._told = int(row[ALARMS])
         return monitor
 

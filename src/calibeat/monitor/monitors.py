@@ -100,33 +100,23 @@ def read_out(spec: Vector, rows: Vector, stride: int, width: int, slots: Slots, 
         _, out[at + GAIN_LOW], out[at + GAIN_HIGH] = gain_of(row, BRIER, alpha)
 
 
-@entry
-def bets_made(rows: Vector, stride: int, count: int, warm: float) -> float:
-    """How many outcomes of the first `count` rows came after their warm-up."""
-    total = 0.0
-    for slot in range(count):
-        at = slot * stride
-        total += max(0.0, rows[at + N] - warm)
-    return total
-
-
 Columns = dict[str, npt.NDArray[Any]]
 Flags = npt.NDArray[np.bool_]
 Serve = Callable[[tuple[int, int]], None]  # of the slots from first to last
 Aside = tuple[int, Slots, npt.NDArray[np.float64], dict[int, Queue]]
 
 
-class BrokenSlots(NamedTuple):
-    """A list of streams that look broken now, the worst first.
+class Broken(NamedTuple):
+    """Which streams look broken now, the worst first.
 
     Attributes
     ----------
-    slots : their rows.
+    keys : of `Bank.broken` the keys, of `Monitors.broken` the slots.
     levels : the detector as a share of the alarm line, and 1 more after an alarm within the last `quiet` outcomes.
     bound : the expected share of wrong names on such a list is at most this.
     """
 
-    slots: Slots
+    keys: npt.NDArray[Any]
     levels: Vector
     bound: float
 
@@ -333,8 +323,7 @@ class Monitors:
 
     def _read(self, row: Vector, p: Vector, y: Vector, s: Vector) -> list[Alarm]:
         """Read outcomes into a row, in the order of their forecasts -> the alarms raised."""
-        raised: list[Alarm] = []
-        first = 0
+        raised, first = list[Alarm](), 0
         while first < len(p):
             alarms, pages = row[ALARMS], row[PAGES]
             first = read(self.spec, row, p, y, s, first)
@@ -380,11 +369,8 @@ class Monitors:
 
     def alarms(self, slots: Slots) -> list[Alarms]:
         """The alarms of some slots."""
-        found: list[Alarms] = []
-        for row in self.matrix[slots]:
-            count, pages = int(row[ALARMS]), int(row[PAGES])
-            found.append(Alarms(count, pages, self._last_alarm(row, page=pages == count) if count else None))
-        return found
+        rows = [(row, int(row[ALARMS]), int(row[PAGES])) for row in self.matrix[slots]]
+        return [Alarms(n, pages, self._last_alarm(row, page=pages == n) if n else None) for row, n, pages in rows]
 
     def _last_alarm(self, row: Vector, *, page: bool) -> Alarm:
         return Alarm(int(row[ALARM_AT]), float(row[SINCE]), self._cells[int(row[CELL])], page)
@@ -394,7 +380,7 @@ class Monitors:
         read, waiting = self.matrix[slot, [N, WAITING]].tolist()
         return self.queue(slot).count(int(read), waiting)
 
-    def broken(self) -> BrokenSlots:
+    def broken(self) -> Broken:
         """The longest list of r slots whose level is at least 1/r each."""
         every = np.arange(self.count, dtype=np.int32)
         rows, levels = self.matrix[: self.count], self.read_out(every)[:, LEVEL]
@@ -402,9 +388,8 @@ class Monitors:
         order = np.argsort(-levels, kind="stable").astype(np.int32)
         enough = levels[order] * np.arange(1, self.count + 1) >= 1.0
         length = int(np.flatnonzero(enough)[-1]) + 1 if enough.any() else 0
-        warm = float(self.settings.warm)
-        made = bets_made(self.flat, self.stride, self.count, warm)
-        return BrokenSlots(order[:length], levels[order[:length]], min(1.0, made / self.settings.arl))
+        made = float(np.maximum(rows[:, N] - self.settings.warm, 0.0).sum())  # bets, after the warm-up
+        return Broken(order[:length], levels[order[:length]], min(1.0, made / self.settings.arl))
 
     def miscalibrated(self, alpha: float) -> Slots:
         """e-BH over the evidence since the start: slots whose forecasts were not calibrated, the clearest first."""

@@ -46,7 +46,7 @@ class Waiting(NamedTuple):
 
 
 class Step(NamedTuple):
-    """A queue after one more forecast or outcome: its new attributes, and what can be read, in the order of forecasts."""
+    """A queue after one more forecast or outcome, and what can be read now, in the order of forecasts."""
 
     announced: int
     next: int
