@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from interrupts import interrupted_everywhere
 from monitors import Vector, same, small, stream
 
 from calibeat import Monitor, OutcomeConflict
@@ -195,3 +196,34 @@ def test_what_is_left_of_an_event_is_done_by_the_next_call(
         else:
             WORK[then](each)
     assert monitor.to_json() == twin.to_json() and monitor.waiting == twin.waiting
+
+
+@pytest.mark.parametrize(
+    "work",
+    [
+        lambda monitor: monitor.announce(),  # gives up the first, and reads the others
+        lambda monitor: monitor.update(0, 0.9, 0, 0.5),
+        lambda monitor: monitor.run([0.9] * 9, [0] * 9),
+        lambda monitor: monitor.run([0.9] * 9, [0] * 9, due=range(3, 12)),
+    ],
+)
+def test_interrupted_at_every_line_a_call_has_happened_or_has_not(work: Any) -> None:
+    def made() -> Monitor:
+        monitor = Monitor(arl=1, warm=0, patience=6)
+        for _ in range(6):
+            monitor.announce()
+        for number in range(1, 6):
+            monitor.update(number, 0.9, 0)
+        return monitor
+
+    done = made()
+    before = done.to_json()
+    work(done)
+    after, seen = done.to_json(), set()
+    for monitor in interrupted_everywhere(made, work):
+        state = monitor.to_json()
+        seen.add(state)
+        if state == before:
+            work(monitor)
+        assert monitor.to_json() == after
+    assert seen == {before, after} and done.counts[0] > 0

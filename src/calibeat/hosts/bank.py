@@ -266,7 +266,6 @@ class Bank:
         (array(['rome', 'oslo'], dtype=object), array(['rome', 'oslo'], dtype=object))
         """
         with self._lock:
-            self._check_not_broken()
             found = self._monitors().broken()
             return found._replace(keys=self._store.names(found.keys))
 
@@ -282,10 +281,10 @@ class Bank:
         """
         level = check_interval("alpha", alpha, 1e-300, 1.0)
         with self._lock:
-            self._check_not_broken()
             return self._store.names(self._monitors().miscalibrated(level))
 
     def _monitors(self) -> Monitors:
+        self._check_not_broken()
         if self._store.monitors is None:
             raise InvalidInput("a bank must have monitors for this, got Bank(..., monitor=None)")
         return self._store.monitors
@@ -1625,30 +1624,25 @@ def monitor_states(bank: Bank, keys: Any) -> list[bytes]:
     1
     """
     with bank._lock:
-        return _monitors(bank).states(bank._slots_of(keys))
+        return bank._monitors().states(bank._slots_of(keys))
 
 
 def set_monitor_states(bank: Bank, keys: Any, states: Sequence[bytes], held: Sequence[Mapping[int, Event]]) -> None:
     """Put monitors in place, of keys that are there; `held` are the outcomes learnt after the first unread forecast."""
     with bank._lock:
-        _monitors(bank).set_states(bank._slots_of(keys), states, held)
+        bank._monitors().set_states(bank._slots_of(keys), states, held)
 
 
 def alarms_of(bank: Bank, keys: Any) -> list[Alarms]:
     """The alarms of some keys."""
     with bank._lock:
-        return _monitors(bank).alarms(bank._slots_of(keys))
+        return bank._monitors().alarms(bank._slots_of(keys))
 
 
 def give_up(bank: Bank, events: Iterable[tuple[str, int]]) -> None:
     """Tell the monitors that the outcomes of these forecasts (key, number) will never come, so that none waits."""
     if bank.watched is not None:
         with bank._lock:
-            monitors = _monitors(bank)
+            monitors = bank._monitors()
             for key, number in events:
                 monitors.update(bank._known(key), number, None)
-
-
-def _monitors(bank: Bank) -> Monitors:
-    bank._check_not_broken()
-    return bank._monitors()

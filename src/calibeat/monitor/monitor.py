@@ -301,8 +301,7 @@ class Monitor:
     def counts(self) -> tuple[int, int]:
         """How many alarms were raised ever, and how many of them paged."""
         with self._lock:
-            alarms, pages, _ = self._rows.alarms(_SLOT)[0]
-            return alarms, pages
+            return self._rows.alarms(_SLOT)[0][:2]
 
     @property
     def level(self) -> float:
