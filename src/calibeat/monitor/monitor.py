@@ -381,7 +381,7 @@ class Monitor:
     def waiting(self) -> Waiting:
         """Forecasts announced, outcomes received, and what still waits."""
         with self._lock:
-            return self._rows.waiting(0)
+            return self._rows.queue(0).count(self._rows.matrix[0])
 
     @property
     def row(self) -> Vector:

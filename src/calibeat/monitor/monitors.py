@@ -39,7 +39,7 @@ from .bets import (
     region_of,
     step,
 )
-from .waiting import Event, Queue, Step, Waiting
+from .waiting import Event, Queue, Step
 
 CACHE_LINE = 8  # numbers in a cache line
 AHEAD = 6  # how many events before its turn a row is asked for
@@ -374,11 +374,6 @@ class Monitors:
 
     def _last_alarm(self, row: Vector, *, page: bool) -> Alarm:
         return Alarm(int(row[ALARM_AT]), float(row[SINCE]), self._cells[int(row[CELL])], page)
-
-    def waiting(self, slot: int) -> Waiting:
-        """Forecasts announced, outcomes received, and what still waits."""
-        read, waiting = self.matrix[slot, [N, WAITING]].tolist()
-        return self.queue(slot).count(int(read), waiting)
 
     def broken(self) -> Broken:
         """The longest list of r slots whose level is at least 1/r each."""

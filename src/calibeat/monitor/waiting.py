@@ -16,7 +16,7 @@ from calibeat._util.check import check_interval, check_outcome, check_whole
 from calibeat._util.types import Ints, Vector
 from calibeat.errors import InvalidInput, OutcomeConflict, UnknownForecast
 
-from .bets import FORECASTS, WAITING, Alarm
+from .bets import FORECASTS, WAITING, Alarm, N
 
 Event = tuple[float, float, float]  # forecast, outcome, raw score or NaN
 
@@ -179,9 +179,10 @@ class Queue:
 
     # ---- state ----------------------------------------------------------------------------------------------------
 
-    def count(self, read: int, sum_waiting: float) -> Waiting:
-        """In numbers; `read` outcomes have been read, and the numbers of what waits add up to `sum_waiting`."""
+    def count(self, row: Vector) -> Waiting:
+        """In numbers, beside the row of its monitor."""
         self.finish()
+        read = int(row[N])
         held = sum(event is not None for event in self.held.values())
         waiting = self.announced - read - len(self.held) - self.given_up
         now = self.announced - 1
@@ -189,7 +190,7 @@ class Queue:
             forecasts=self.announced,
             outcomes=read + held,
             waiting=waiting,
-            mean_age=now - sum_waiting / waiting if waiting else math.nan,
+            mean_age=now - float(row[WAITING]) / waiting if waiting else math.nan,
             oldest=now - self.next if waiting else 0,
             held=held,
             given_up=self.given_up + len(self.held) - held,
