@@ -78,7 +78,7 @@ def confidence_reliability_curve(
     >>> curve.mean_forecast[1], curve.mean_outcome[1], curve.count[1]
     (np.float64(0.75), np.float64(0.5), np.int64(2))
     """
-    hits, confidence, _ = _top_label(labels, forecasts, classes)
+    hits, confidence, _ = top_label(labels, forecasts, classes=classes)
     return reliability_curve(hits, np.minimum(confidence, 1.0), bins)
 
 
@@ -373,8 +373,16 @@ def _is_matrix(forecasts: Any) -> bool:
     return np.ndim(to_matrix(forecasts)) == 2
 
 
-def _top_label(labels: Any, forecasts: Any, classes: Sequence[Any] | None) -> tuple[Vector, Vector, Ints]:
-    """For each event: whether the top class was right (0 or 1), its probability, and which it was."""
+def top_label(labels: Any, forecasts: Any, *, classes: Sequence[Any] | None = None) -> tuple[Vector, Vector, Ints]:
+    """For each event: whether the top class was right (0 or 1), its probability, and which it was.
+
+    The first two are a column of outcomes and one of forecasts, which a `Monitor` can watch.
+
+    >>> from calibeat import Monitor, metrics
+    >>> hits, confidence, named = metrics.top_label([0, 2], [[0.75, 0.25, 0.0], [0.75, 0.0, 0.25]])
+    >>> Monitor().run(confidence.clip(max=1.0), hits), hits.tolist()
+    ([], [1.0, 0.0])
+    """
     y, P = check_labelled(labels, forecasts, classes)
     named = P.argmax(axis=1)
     return (named == y).astype(np.float64), P[np.arange(len(y)), named], named
@@ -402,7 +410,7 @@ def top_label_calibration_error(
 
     References: Gupta & Ramdas (2022), Top-label calibration and multiclass-to-binary reductions; Guo et al. (2017).
     """
-    hits, confidence, named = _top_label(labels, forecasts, classes)
+    hits, confidence, named = top_label(labels, forecasts, classes=classes)
     m = check_whole("bins", bins, 1, 10**7)
     if not given_class:
         return _bin_gaps(hits, confidence, m) / len(hits)

@@ -173,7 +173,6 @@ def rows_that_streams_seldom_reach() -> None:
     "hosts_keys_add_ints",
     "monitor_monitors_read_rows",
     "monitor_monitors_read_out",
-    "monitor_monitors_bets_made",
 )
 def banks_of_ints() -> None:
     rng = np.random.default_rng(1)

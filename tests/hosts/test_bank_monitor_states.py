@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from calibeat import Bank, InvalidInput, Monitor, UnknownKey
-from calibeat.hosts.bank import alarms_of, first_unread, give_up, monitor_states, readings, set_monitor_states
+from calibeat.hosts.bank import alarms_of, give_up, monitor_states, set_monitor_states
+from calibeat.monitor.monitors import first_unread, readings
 
 
 def watched() -> Bank:

@@ -134,15 +134,14 @@ def test_a_batch_that_is_broken_off_changes_no_monitor(monkeypatch: pytest.Monke
     assert monitors is not None
     slot = bank._known(2)
     before, queue = monitors.matrix[:5].copy(), monitors.queues[slot].to_dict()
-    read = Monitors.read_late
+    run = Monitors.run
 
-    def broken(self: Monitors, *events: Any) -> None:
-        read(self, *events)
-        if len(events[-1]):
-            raise KeyboardInterrupt
+    def broken(self: Monitors, *batch: Any, **more: Any) -> None:
+        run(self, *batch, **more)
+        raise KeyboardInterrupt
 
     with monkeypatch.context() as patched:
-        patched.setattr(Monitors, "read_late", broken)
+        patched.setattr(Monitors, "run", broken)
         with pytest.raises(KeyboardInterrupt):
             bank.run([*keys, 77], [*scores, 0.5], [*outcomes, 1])
     assert monitors.count == len(bank) == 5

@@ -34,6 +34,7 @@ from calibeat import (
 )
 from calibeat.core import loops
 from calibeat.hosts import ledger
+from calibeat.monitor.monitors import Monitors
 
 METHODS = {
     "ops": OPS,
@@ -264,7 +265,7 @@ def test_monitors_that_are_interrupted_again_and_again(monkeypatch: pytest.Monke
         raise Custom
 
     with monkeypatch.context() as patch:
-        patch.setattr(Monitor, "_learn", broken)
+        patch.setattr(Monitors, "update", broken)
         with pytest.raises(Custom):
             calibrator.update(receipts[0], 1)
     for at in count():

@@ -13,6 +13,7 @@ from calibeat import AUTO, TOPS, Calibrator, Forecast, InvalidInput, Monitor, Sn
 from calibeat._util.sealed import checksum
 from calibeat.core.receipt import LANE
 from calibeat.monitor.bets import FORECASTS
+from calibeat.monitor.monitors import Monitors
 
 Vector = np.ndarray[tuple[int], np.dtype[np.float64]]
 
@@ -230,8 +231,8 @@ def test_what_a_monitor_was_not_told_the_next_call_tells_it(what: str, monkeypat
         raise MemoryError
 
     with monkeypatch.context() as patch:
-        patch.setattr(Monitor, "_keep", broken)
-        patch.setattr(Monitor, "_run", broken)
+        patch.setattr(Monitors, "_keep", broken)
+        patch.setattr(Monitors, "run", broken)
         for _ in range(2):  # the second time it does not get as far
             with pytest.raises(MemoryError):
                 works[what](cal, receipt)

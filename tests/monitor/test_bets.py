@@ -80,7 +80,7 @@ def test_golden(name: str) -> None:
     alarms = monitor.run(g["p"][:100], g["y"][:100])
     np.testing.assert_allclose(golden_row(monitor.row, 100), g["row_100"], rtol=1e-10, atol=1e-10)
     alarms += monitor.run(g["p"][100:], g["y"][100:])
-    got = np.array([[a.at, a.since, a.cell, a.page] for a in alarms]).reshape(-1, 4)
+    got = np.array([[a.at, a.since, monitor.settings.cells.index(a.what), a.page] for a in alarms]).reshape(-1, 4)
     np.testing.assert_allclose(got, g["alarms"].reshape(-1, 4), rtol=1e-10, atol=1e-10)
     np.testing.assert_allclose(log_e(monitor), g["log_e"], rtol=0, atol=1e-10)
     assert monitor.evidence == pytest.approx(float(g["log_e_all"]), abs=1e-10)
@@ -105,7 +105,8 @@ def test_against_the_oracle(stream: str, regions: int, tolerance: float) -> None
     monitor = Monitor(arl=15, tolerance=tolerance, warm=7, quiet=40, regions=regions)
     alarms = monitor.run(p, y, scores=p[::-1])
     expected, e, overall, level, phis = oracle.replay(p.tolist(), y.tolist(), 15.0, tolerance, 7, regions)
-    assert [(a.at, a.cell) for a in alarms] == [(t, cell) for t, _, cell in expected]
+    cells = monitor.settings.cells
+    assert [(a.at, a.what) for a in alarms] == [(t, cells[cell]) for t, _, cell in expected]
     np.testing.assert_allclose([a.since for a in alarms], [start for _, start, _ in expected], rtol=0, atol=1e-10)
     np.testing.assert_allclose(log_e(monitor), list(e.values()), rtol=0, atol=1e-10)
     assert monitor.evidence == pytest.approx(overall, abs=1e-10)

@@ -17,7 +17,7 @@ from monitors import same, small, stream
 
 from calibeat import InvalidInput, Monitor, OutcomeConflict, SnapshotMismatch, UnknownForecast
 from calibeat._util.sealed import seal
-from calibeat.monitor.bets import ALARMS, PHI, REGIONS, WHOLE, N
+from calibeat.monitor.bets import ALARMS, PHI, REGIONS, WHOLE, Alarm, N
 
 # ---- the same bits however it is fed -----------------------------------------------------------------------------
 
@@ -103,6 +103,13 @@ def test_table() -> None:
             assert outcome == pytest.approx(y[inside].mean())
         assert (table["gap_low"] < table["gap"]).all() and (table["gap"] < table["gap_high"]).all()
         assert table["log_e_too_high"][regions // 2 - 1] > 3 > table["log_e_too_low"].max()
+
+
+def test_an_alarm_says_which_forecasts_it_concerns() -> None:
+    for settings in (Monitor().settings, Monitor(regions=2).settings):
+        spans = [(alarm.low, alarm.high) for alarm in (Alarm(1, 0.0, what, page=True) for what in settings.cells)]
+        regions = zip(settings.edges[:-1], settings.edges[1:], strict=True)
+        assert spans == [(0.0, 1.0)] * 4 + [region for region in regions for _ in range(2)]
 
 
 def test_repr_and_width() -> None:

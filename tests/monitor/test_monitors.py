@@ -30,9 +30,7 @@ def batch(n: int, keys: int, seed: int) -> tuple[Vector, ...]:
 
 def feed(monitors: Monitors, slots: Vector, p: Vector, y: Vector, s: Vector, due: Vector | None = None) -> None:
     """As a bank does it."""
-    fast = monitors.at_once(slots, due)
-    monitors.read(slots, 0, monitors.count, p, np.where(fast, y, -1.0), s)
-    monitors.read_late(slots, p, y, s, due, np.flatnonzero(~fast))
+    monitors.after(lambda _: None, slots, p, y, s, due)((0, monitors.count))
 
 
 def same(monitors: Monitors, slot: int, monitor: Monitor) -> None:
@@ -88,18 +86,18 @@ def test_late_outcomes_are_those_of_one_each(seed: int, longest: int, single: in
             # The outcome arrives before the key's own event that is the first at or after the due position.
             mine = np.where(np.isnan(y[part][own]), 10**6, np.searchsorted(own, due[own]))
             if len(own):
-                each[slot]._run(p[part][own], y[part][own], s[part][own], mine, closed=True)
+                each[slot]._rows.run(0, p[part][own], y[part][own], s[part][own], mine, closed=True)
         for slot in rng.integers(0, keys, single).tolist():
             waiting.append((slot, monitors.announce(slot)))
-            assert each[slot]._announce() == waiting[-1][1]
+            assert each[slot]._rows.announce(0) == waiting[-1][1]
     for slot, number in waiting[::-1]:
         if rng.random() < 0.7:
             monitors.update(slot, number, (0.4, 1.0, 0.5))
-            each[slot]._learn(number, 0.4, 1.0, 0.5)
+            each[slot]._rows.update(0, number, (0.4, 1.0, 0.5))
     for slot in range(keys):
         same(monitors, slot, each[slot])
         if slot in monitors.queues:
-            assert monitors.queues[slot].count(0, 0.0)[5:7] == each[slot].waiting[5:7]
+            assert monitors.queues[slot].count(monitors.matrix[slot])[:7] == each[slot].waiting[:7]
     saved = monitors.matrix[:keys].reshape(-1), monitors.queues_as_bytes()
     twin = Monitors.restored(monitors.settings, *saved, keys)
     monitors.settings.check_rows(twin.matrix)
@@ -190,7 +188,7 @@ def test_saved_and_restored() -> None:
     with pytest.raises(InvalidInput, match="must have 700 numbers, got 699"):
         Monitors.restored(SETTINGS, rows[:-1], queues, 5)
     rows[3 * 140 + N] += 1
-    with pytest.raises(InvalidInput, match=r"waiting outcomes must fit .* at row 3"):
+    with pytest.raises(InvalidInput, match=r"queue must fit .* at row 3"):
         Monitors.restored(SETTINGS, rows, queues, 5)
     rows[2 * 140 + PHI] = 0.0
     with pytest.raises(InvalidInput, match=r"phi of at least 1.* at row 2"):
@@ -201,7 +199,7 @@ def test_saved_and_restored() -> None:
 
 def test_the_list_of_broken_streams() -> None:
     monitors = Monitors(Settings(arl=1e5, warm=0, quiet=200))
-    assert len(monitors.broken().slots) == 0
+    assert len(monitors.broken().keys) == 0
     assert len(monitors.miscalibrated(0.05)) == 0
     keys, n = 40, 500
     rng = np.random.default_rng(9)
@@ -210,9 +208,9 @@ def test_the_list_of_broken_streams() -> None:
     p = rng.random(keys * n)
     truth = np.where(slots % 10 == 3, p**2.5, p)  # four keys are broken
     y = (rng.random(keys * n) < truth).astype(float)
-    monitors.read(slots, 0, keys, p, y, p)
+    feed(monitors, slots, p, y, p)
     found = monitors.broken()
-    assert sorted(found.slots.tolist()) == [3, 13, 23, 33]
+    assert sorted(found.keys.tolist()) == [3, 13, 23, 33]
     assert (np.diff(found.levels) <= 0).all() and found.levels[-1] >= 1 / 4
     assert found.bound == pytest.approx(keys * n / 1e5)
     assert sorted(monitors.miscalibrated(0.05).tolist()) == [3, 13, 23, 33]
@@ -220,7 +218,7 @@ def test_the_list_of_broken_streams() -> None:
     recent = monitors.matrix[:keys, ALARMS] > 0
     assert recent[3]
     monitors.matrix[:keys, ALARM_AT] = np.where(recent, 1.0, 0.0)
-    assert len(monitors.broken().slots) < 4
+    assert len(monitors.broken().keys) < 4
 
 
 def test_false_pages_of_a_whole_bank_stay_below_the_promise() -> None:
@@ -232,7 +230,7 @@ def test_false_pages_of_a_whole_bank_stay_below_the_promise() -> None:
     for _ in range(10):
         slots = rng.integers(0, keys, 20_000).astype(np.int32)
         p = rng.random(20_000)
-        monitors.read(slots, 0, keys, p, (rng.random(20_000) < p).astype(float), p)
+        feed(monitors, slots, p, (rng.random(20_000) < p).astype(float), p)
     assert monitors.matrix[:keys, ALARMS].sum() <= 10
 
 
@@ -248,7 +246,7 @@ def test_a_call_that_is_broken_off_has_not_happened(monkeypatch: pytest.MonkeyPa
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patched:
-        patched.setattr("calibeat.monitor.monitor.compare", broken)
+        patched.setattr("calibeat.monitor.monitors.read", broken)
         for work in (lambda: monitors.update(0, numbers[0], (0.4, 1.0, 0.5)), lambda: monitors.announce(0)):
             with pytest.raises(KeyboardInterrupt):
                 work()
@@ -272,10 +270,10 @@ def test_slots_behind_the_first_are_forgotten() -> None:
 
 def test_what_never_comes_is_remembered_behind_what_waits() -> None:
     monitor = alone(patience=100)._serve()
-    monitor._announce()
+    monitor._rows.announce(0)
     nothing = np.full(3, np.nan)
     for _ in range(2):
-        monitor._run(np.full(3, 0.5), np.array([1.0, np.nan, 0.0]), nothing, np.array([1, 9, 3]), closed=True)
+        monitor._rows.run(0, np.full(3, 0.5), np.array([1.0, np.nan, 0.0]), nothing, np.array([1, 9, 3]), closed=True)
     assert monitor.waiting[:3] == (7, 4, 1) and monitor.waiting.given_up == 2
-    monitor._learn(0, 0.5, 1.0, np.nan)
+    monitor._rows.update(0, 0, (0.5, 1.0, np.nan))
     assert monitor.outcomes == 5 and monitor.waiting.waiting == 0 and monitor.waiting.given_up == 2

@@ -9,10 +9,11 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from interrupts import interrupted_everywhere
 from monitors import Vector, same, small, stream
 
 from calibeat import Monitor, OutcomeConflict
-from calibeat.monitor.bets import FORECASTS, WAITING
+from calibeat.monitor.bets import FORECASTS, WAITING, read
 from calibeat.monitor.waiting import Queue
 
 
@@ -128,37 +129,35 @@ def test_order_of_arrival_does_not_matter_where_outcomes_decide_when_they_come()
     assert len(arrival.run(p[order], y[order])) > 1
 
 
-def test_a_call_that_is_broken_off_has_not_happened(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Ctrl-C in the middle of the bets."""
+@pytest.mark.parametrize("reads", [False, True])
+def test_a_call_that_is_broken_off_has_not_happened(reads: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ctrl-C before the bets, or behind them."""
     p, y, s = stream(80)
-    for begin in range(0, 60, 7):
-        monitor = small(patience=9)
-        monitor.run(p[:20], y[:20], s[:20])
-        numbers = [monitor.announce() for _ in range(8)]
-        for number in numbers[1:]:
-            monitor.update(number, 0.9, 0, 0.5)
-        before = monitor.to_json()
-        calls = iter(range(10**6))
+    monitor = small(patience=9)
+    monitor.run(p[:20], y[:20], s[:20])
+    numbers = [monitor.announce() for _ in range(8)]
+    for number in numbers[1:]:
+        monitor.update(number, 0.9, 0, 0.5)
+    before = monitor.to_json()
 
-        def broken(row: Any, *rest: float, after: int = begin, count: Any = calls) -> None:
-            from calibeat.monitor.bets import compare
+    def broken(*arguments: Any) -> None:
+        if reads:
+            read(*arguments)
+        raise KeyboardInterrupt
 
-            if next(count) >= after % 7:
-                raise KeyboardInterrupt
-            compare(row, *rest)
-
-        with monkeypatch.context() as patched:
-            patched.setattr("calibeat.monitor.monitor.compare", broken)
+    with monkeypatch.context() as patched:
+        patched.setattr("calibeat.monitor.monitors.read", broken)
+        for work in (lambda: monitor.update(numbers[0], 0.9, 0, 0.5), lambda: monitor.run(p, y, s, due=range(1, 81))):
             with pytest.raises(KeyboardInterrupt):
-                monitor.update(numbers[0], 0.9, 0, 0.5)
+                work()
             assert monitor.to_json() == before
-            monitor.announce()
-            state = monitor.to_json()
-            with pytest.raises(KeyboardInterrupt):
-                monitor.announce()  # gives up number 0, and would read the others
-            assert monitor.to_json() == state
-        monitor.update(numbers[0], 0.9, 0, 0.5)
-        assert monitor.outcomes == 28
+        monitor.announce()
+        state = monitor.to_json()
+        with pytest.raises(KeyboardInterrupt):
+            monitor.announce()  # gives up number 0, and would read the others
+        assert monitor.to_json() == state
+    monitor.update(numbers[0], 0.9, 0, 0.5)
+    assert monitor.outcomes == 28
 
 
 WORK: dict[str, Any] = {
@@ -197,3 +196,34 @@ def test_what_is_left_of_an_event_is_done_by_the_next_call(
         else:
             WORK[then](each)
     assert monitor.to_json() == twin.to_json() and monitor.waiting == twin.waiting
+
+
+@pytest.mark.parametrize(
+    "work",
+    [
+        lambda monitor: monitor.announce(),  # gives up the first, and reads the others
+        lambda monitor: monitor.update(0, 0.9, 0, 0.5),
+        lambda monitor: monitor.run([0.9] * 9, [0] * 9),
+        lambda monitor: monitor.run([0.9] * 9, [0] * 9, due=range(3, 12)),
+    ],
+)
+def test_interrupted_at_every_line_a_call_has_happened_or_has_not(work: Any) -> None:
+    def made() -> Monitor:
+        monitor = Monitor(arl=1, warm=0, patience=6)
+        for _ in range(6):
+            monitor.announce()
+        for number in range(1, 6):
+            monitor.update(number, 0.9, 0)
+        return monitor
+
+    done = made()
+    before = done.to_json()
+    work(done)
+    after, seen = done.to_json(), set()
+    for monitor in interrupted_everywhere(made, work):
+        state = monitor.to_json()
+        seen.add(state)
+        if state == before:
+            work(monitor)
+        assert monitor.to_json() == after
+    assert seen == {before, after} and done.counts[0] > 0

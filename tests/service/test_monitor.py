@@ -9,7 +9,8 @@ import pytest
 from services import Desk, desk
 
 from calibeat import InvalidInput, Monitor
-from calibeat.hosts.bank import alarms_of, first_unread, monitor_states, set_monitor_states
+from calibeat.hosts.bank import alarms_of, monitor_states, set_monitor_states
+from calibeat.monitor.monitors import first_unread
 from calibeat.service.events import ForecastEvent, OutcomeEvent
 from calibeat.service.maintenance import check, rebuild, replay_check
 from calibeat.service.store import open_reader
@@ -34,7 +35,7 @@ def test_alarms_are_stored_and_told_once(url: str) -> None:
         assert heard == []
         go_wrong(service, 500, first=1500, share=0.9)
         told = len(heard)
-        assert told >= 1 and heard[0].name == "wrong" and heard[0].what and heard[0].page
+        assert told >= 1 and heard[0].stream == "wrong" and heard[0].what and heard[0].page
         assert service.engine.counters.alarms == told
         service.ask(("other", "x", 0.5))
         assert len(heard) == told
@@ -42,7 +43,7 @@ def test_alarms_are_stored_and_told_once(url: str) -> None:
     stored, stream = reader.alarms(), reader.stream("wrong")
     reader.close()
     assert [(alarm.stream, alarm.at, alarm.what) for alarm in reversed(stored)] == [
-        (alarm.name, alarm.at, alarm.what) for alarm in heard
+        (alarm.stream, alarm.at, alarm.what) for alarm in heard
     ]
     assert stream is not None and stream.alarms >= told and stream.monitor is not None
     assert stream.monitor["alarms"] == stream.alarms and stream.monitor["level"] >= 0.0

@@ -35,20 +35,17 @@ FORMAT = RECEIPT_FORMAT  # the version of receipts, as JSON and as bytes
 # ---- what monitors read ------------------------------------------------------------------------------------------
 
 
-def watched_columns(K: int, scores: Vector, forecasts: Vector, outcomes: Vector) -> tuple[Vector, Vector, Vector]:
-    """What monitors read of a batch: scores, forecasts and outcomes; of many classes those of the class named.
+def watched_columns(K: int, forecasts: Vector, outcomes: Vector, scores: Vector) -> tuple[Vector, Vector, Vector]:
+    """What monitors read of a batch: forecasts, outcomes and scores; of many classes those of the class named.
 
-    That is the class with the largest probability: its score, its probability, and whether it came.
+    That is the class with the largest probability: its probability, whether it came, and its score.
     """
     if K == 1:
-        return scores, forecasts, outcomes
+        return forecasts, outcomes, scores
     matrix = forecasts.reshape(-1, K)
     named, rows = matrix.argmax(axis=1), np.arange(len(matrix))
-    return (
-        scores.reshape(-1, K)[rows, named],
-        matrix[rows, named],
-        np.where(np.isnan(outcomes), np.nan, named == outcomes),
-    )
+    hits = np.where(np.isnan(outcomes), np.nan, named == outcomes)
+    return matrix[rows, named], hits, scores.reshape(-1, K)[rows, named]
 
 
 def receipt_of(forecast: Any) -> Any:

@@ -16,8 +16,9 @@ from __future__ import annotations
 import os
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 from weakref import WeakValueDictionary
 
 import numpy as np
@@ -47,11 +48,10 @@ from calibeat.errors import CalibeatError, InvalidInput, OutcomeConflict, Unknow
 from calibeat.hosts.calibrator import Calibrator
 from calibeat.hosts.ledger import DIGITS, OPEN, OTHER, ZERO, AnyMethod, Issuer, Ledger, SettledEvents, new_generation
 from calibeat.late import Arrivals, schedule
-from calibeat.monitor.bets import ALARMS, FORECASTS, PAGES, Settings
-from calibeat.monitor.bets import N as OUTCOMES_READ
-from calibeat.monitor.monitor import Alarm, Monitor, last_alarm
-from calibeat.monitor.monitors import Aside, Monitors
-from calibeat.monitor.waiting import Event, Queue
+from calibeat.monitor.bets import Settings
+from calibeat.monitor.monitor import Monitor
+from calibeat.monitor.monitors import Alarms, Aside, Broken, Monitors
+from calibeat.monitor.waiting import Event
 
 from . import bankfile
 from .keys import Key, KeyColumn, check_key, check_keys, plain_key
@@ -72,14 +72,6 @@ from .threads import Barrier, Serve, SlotRange, run_in_threads, slot_ranges, thr
 
 _WORTH_A_THREAD = 20_000  # scores; fewer are done before another thread has begun
 _OUTCOMES_KEPT = 64  # events of a key, before its oldest one without an outcome, whose outcomes are remembered
-
-
-class Broken(NamedTuple):
-    """What `Bank.broken` gives: the keys, their levels, and the bound on the expected share of wrong names."""
-
-    keys: npt.NDArray[Any]
-    levels: Vector
-    bound: float
 
 
 class Bank:
@@ -340,9 +332,8 @@ class Bank:
         (array(['rome', 'oslo'], dtype=object), array(['rome', 'oslo'], dtype=object))
         """
         with self._lock:
-            self._check_not_broken()
-            slots, levels, bound = self._monitors().broken()
-            return Broken(self._store.names(slots), levels, bound)
+            found = self._monitors().broken()
+            return found._replace(keys=self._store.names(found.keys))
 
     def miscalibrated(self, alpha: float = 0.05) -> npt.NDArray[Any]:
         """The keys whose forecasts were not calibrated since the start, the clearest first (e-BH).
@@ -356,10 +347,10 @@ class Bank:
         """
         level = check_interval("alpha", alpha, 1e-300, 1.0)
         with self._lock:
-            self._check_not_broken()
             return self._store.names(self._monitors().miscalibrated(level))
 
     def _monitors(self) -> Monitors:
+        self._check_not_broken()
         if self._store.monitors is None:
             raise InvalidInput("a bank must have monitors for this, got Bank(..., monitor=None)")
         return self._store.monitors
@@ -851,7 +842,8 @@ class Bank:
             raw_below = self._raw_below(slots, arrivals) if raw_first and arrivals is not None else 0
             serve = self._server(slots, scores, outcomes, arrivals, forecasts, raw_below)
             if store.monitors is not None:
-                serve = self._with_monitors(serve, store.monitors, slots, scores, forecasts, outcomes, due)
+                watched = partial(watched_columns, self._numbers, forecasts, outcomes, scores)
+                serve = store.monitors.after(serve, slots, watched, due)
             if not large:
                 undo.remember(slots)
             if self._prior:
@@ -893,29 +885,6 @@ class Bank:
             loops.run_batch(method.spec, streams, batch, loops.NO_PAST, late, loops.place_before(), end)
 
         return serve
-
-    def _with_monitors(
-        self,
-        serve: Serve,
-        monitors: Monitors,
-        slots: Slots,
-        scores: Vector,
-        forecasts: Vector,
-        outcomes: Vector,
-        due: Ints | None,
-    ) -> Serve:
-        """Serve a range of slots, then let the monitors read it, in the same thread."""
-        at_once = monitors.at_once(slots, due)
-        late = np.flatnonzero(~at_once)
-
-        def both(part: SlotRange) -> None:
-            serve(part)
-            raw, said, came = watched_columns(self._numbers, scores, forecasts, outcomes)
-            monitors.read(slots, *part, said, np.where(at_once, came, -1.0), raw)
-            inside = (slots[late] >= part[0]) & (slots[late] < part[1])
-            monitors.read_late(slots, said, came, raw, due, late[inside])
-
-        return both
 
     def _raw_below(self, slots: Slots, arrivals: Arrivals) -> int:
         """Streams of slots below this forecast the raw score until they have learnt an outcome.
@@ -1265,7 +1234,7 @@ class Member(Calibrator):
         with self._lock:
             self._refresh()
             monitors = self._bank._store.monitors
-            return None if monitors is None else monitors.monitor(self._slot)
+            return None if monitors is None else Monitor._copied(monitors, self._slot)
 
     @classmethod
     def from_json(cls, text: str | bytes) -> Calibrator:
@@ -1667,96 +1636,39 @@ def rows_in(bank: Bank, keys: Any, rows: Matrix, *, seen: bool = False) -> None:
             store.monitors.matrix[store.find(check_keys(keys))] = watched
 
 
-# ---- monitors for a database -------------------------------------------------------------------------------------
-
-
-# The bytes of a monitor are its row and the number of the first forecast that it has not read. They leave out the
-# outcomes that it holds because an earlier one is missing: the database that stores the events has them already.
+# ---- monitors for a database: what `Monitors` says of slots, by key ----------------------------------------------
 
 
 def monitor_states(bank: Bank, keys: Any) -> list[bytes]:
     """The monitors of some keys, as bytes.
 
     >>> from calibeat import Bank, Monitor
+    >>> from calibeat.monitor.monitors import first_unread
     >>> bank = Bank("ops", monitor=Monitor())
     >>> p = bank.run(["oslo"], [0.5], [1])
     >>> first_unread(monitor_states(bank, ["oslo"])[0])
     1
     """
     with bank._lock:
-        bank._check_not_broken()
-        monitors, slots = bank._monitors(), bank._slots_of(keys)
-        rows = monitors.matrix[slots]
-        return [_to_bytes(monitors, slot, row) for slot, row in zip(slots.tolist(), rows, strict=True)]
-
-
-def _to_bytes(monitors: Monitors, slot: int, row: Any) -> bytes:
-    queue = monitors.queues.get(slot)
-    following = int(row[FORECASTS]) if queue is None else queue.next
-    return bytes(row.tobytes() + following.to_bytes(8, "little"))
-
-
-def first_unread(state: bytes) -> int:
-    """The number of the first forecast that a monitor has not read; outcomes of later ones are held."""
-    return int.from_bytes(state[-8:], "little")
+        return bank._monitors().states(bank._slots_of(keys))
 
 
 def set_monitor_states(bank: Bank, keys: Any, states: Sequence[bytes], held: Sequence[Mapping[int, Event]]) -> None:
     """Put monitors in place, of keys that are there; `held` are the outcomes learnt after the first unread forecast."""
     with bank._lock:
-        bank._check_not_broken()
-        monitors, slots = bank._monitors(), bank._slots_of(keys)
-        width = monitors.settings.width
-        if any(len(state) != 8 * width + 8 for state in states):
-            raise InvalidInput(f"monitor states must be {8 * width + 8} bytes each, got others")
-        rows = np.array([np.frombuffer(state, count=width) for state in states]).reshape(len(states), width)
-        monitors.settings.check_rows(rows)
-        for slot, row, state, waiting in zip(slots.tolist(), rows, states, held, strict=True):
-            monitors.matrix[slot] = row
-            monitors.queues.pop(slot, None)
-            announced, following = int(row[FORECASTS]), first_unread(state)
-            if following < announced:
-                queue = monitors.queues[slot] = Queue(monitors.settings.patience)
-                queue.announced, queue.next, queue.given_up = announced, following, following - int(row[OUTCOMES_READ])
-                queue.held = {number: event for number, event in waiting.items() if number > following}
-
-
-def readings(settings: Settings, state: bytes) -> dict[str, Any]:
-    """What a stored monitor says, by the names of `Bank.table`: alarms, level, evidence, gain."""
-    monitors = Monitors(settings)
-    monitors.resize(1)
-    monitors.matrix[0] = np.frombuffer(state, count=settings.width)
-    columns = monitors.columns(np.zeros(1, dtype=np.int32))
-    return {name: column[0].item() for name, column in columns.items()}
-
-
-def give_up(bank: Bank, events: Iterable[tuple[str, int]]) -> None:
-    """Tell the monitors that the outcomes of these forecasts (key, number) will never come, so that none waits."""
-    with bank._lock:
-        bank._check_not_broken()
-        monitors = bank._store.monitors
-        if monitors is not None:
-            for key, number in events:
-                monitors.update(bank._known(key), number, None)
-
-
-class Alarms(NamedTuple):
-    """How many alarms a key has had, how many of them paged, and the last one."""
-
-    alarms: int
-    pages: int
-    last: Alarm | None
+        bank._monitors().set_states(bank._slots_of(keys), states, held)
 
 
 def alarms_of(bank: Bank, keys: Any) -> list[Alarms]:
     """The alarms of some keys."""
     with bank._lock:
-        bank._check_not_broken()
-        monitors = bank._monitors()
-        found: list[Alarms] = []
-        for row in monitors.matrix[bank._slots_of(keys)]:
-            count, pages, last = int(row[ALARMS]), int(row[PAGES]), None
-            if count:
-                last = last_alarm(monitors.settings, row, page=pages == count)
-            found.append(Alarms(count, pages, last))
-        return found
+        return bank._monitors().alarms(bank._slots_of(keys))
+
+
+def give_up(bank: Bank, events: Iterable[tuple[str, int]]) -> None:
+    """Tell the monitors that the outcomes of these forecasts (key, number) will never come, so that none waits."""
+    if bank.watched is not None:
+        with bank._lock:
+            monitors = bank._monitors()
+            for key, number in events:
+                monitors.update(bank._known(key), number, None)

@@ -183,25 +183,22 @@ class Watch:
         """So many forecasts have been made."""
         for monitor in self.monitors.values():
             with monitor._lock:
-                monitor._catch_up(events)
+                monitor._rows.catch_up(0, events)
 
     def update(self, forecast: Any, y: float) -> None:
         """The outcome of a forecast."""
-        p, came, s = watched_event(forecast, y)
-        columns = {OURS: (p, s), RAW_SCORE: (s, math.nan), STATIC_LANE: (p, s)}  # a score has no gain over itself
-        for column, monitor in self.monitors.items():
-            said, score = columns[column]
-            if column == STATIC_LANE:
-                said = forecast.lanes[LANE]
+        said, came, score = watched_event(forecast, y)
+        static_lane = forecast.lanes[LANE] if STATIC_LANE in self.monitors else math.nan
+        for monitor, p, s in self._columns(said, score, static_lane, math.nan):
             with monitor._lock:
-                monitor._learn(forecast.event, said, came, score)
+                monitor._rows.update(0, forecast.event, (p, came, s))
 
     def run(
         self,
         events: int,
-        scores: Vector,
         forecasts: Vector,
         outcomes: Vector,
+        scores: Vector,
         static_lane: Vector,
         due: Ints | None,
         end: int,
@@ -211,17 +208,16 @@ class Watch:
         Like `announce` and `update` it may be called again: a monitor that knows of it is left as it is.
         """
         due = None if due is None else np.where(due < end, due, len(scores) + 1)
-        columns = {
-            OURS: (forecasts, scores),
-            RAW_SCORE: (scores, np.full(len(scores), np.nan)),
-            STATIC_LANE: (static_lane, scores),
-        }
-        for column, monitor in self.monitors.items():
+        for monitor, p, s in self._columns(forecasts, scores, static_lane, np.full(len(scores), np.nan)):
             with monitor._lock:
-                monitor._catch_up(events)
-                p, s = columns[column]
-                if monitor._queue.announced == events:
-                    monitor._run(p, outcomes, s, due, closed=True)
+                monitor._rows.catch_up(0, events)
+                if monitor._rows.queue(0).announced == events:
+                    monitor._rows.run(0, p, outcomes, s, due, closed=True)
+
+    def _columns(self, ours: Any, raw: Any, static_lane: Any, nothing: Any) -> list[tuple[Monitor, Any, Any]]:
+        """Each monitor, what it watches, and what that must beat; the raw score has no gain over itself."""
+        columns = {OURS: (ours, raw), RAW_SCORE: (raw, nothing), STATIC_LANE: (static_lane, raw)}
+        return [(monitor, *columns[column]) for column, monitor in self.monitors.items()]
 
     # ---- as data --------------------------------------------------------------------------------------------------
 
@@ -484,7 +480,7 @@ class Calibrator(Stream):
                 forecasts, static_lane = self._play(end, row, scores, outcomes, late)
                 settled = self._settled_after(events, outcomes, late, end)
                 if self._is_watched:
-                    watched = watched_columns(self._numbers, scores, forecasts, outcomes)
+                    watched = watched_columns(self._numbers, forecasts, outcomes, scores)
                     owed = (self._watch.run, events, *watched, static_lane, late and late.due, end)
                 self._take_batch(row, events + len(outcomes), settled, owed)
                 self._recover()

@@ -453,18 +453,11 @@ class FoldColumns:
 
     def watch(self, monitors: Monitors | None) -> None:
         """The same, as the monitors see it."""
-        if monitors is None:
-            return
-        j = self.sources
-        watched = watched_columns(
-            self._numbers, self.scores[j].reshape(-1), self.forecasts[j].reshape(-1), self.outcomes
-        )
-        columns = self.slots, self.asked, self.events[j], *watched
-        for slot, asked, number, s, p, y in zip(*(column.tolist() for column in columns), strict=True):
-            if asked:
-                monitors.announce(slot)
-            else:
-                monitors.update(slot, number, (p, y, s))
+        if monitors is not None:
+            j = self.sources
+            forecasts, scores = self.forecasts[j].reshape(-1), self.scores[j].reshape(-1)
+            watched = watched_columns(self._numbers, forecasts, self.outcomes, scores)
+            monitors.fold(self.slots, self.asked, self.events[j], *watched)
 
     def made(self) -> ReceiptArray:
         """The receipts of the forecasts."""

@@ -1,7 +1,7 @@
 """The monitor: alarms about calibration that hold their promised rate at every moment. See docs/monitor.md."""
 
-from .bets import Gain
-from .monitor import Alarm, Monitor
+from .bets import Alarm, Gain
+from .monitor import Monitor
 from .waiting import Waiting
 
 __all__ = ["Alarm", "Gain", "Monitor", "Waiting"]

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -46,6 +47,7 @@ SPEC_WIDTH = EDGE + 5
 
 EDGES = {2: (0.5,), 6: (0.05, 0.2, 0.5, 0.8, 0.95)}  # 0.5 is always one: "sure" turns round there
 THIRDS, DIRECTIONS, SIZES = 3.0, 2.0, 2.0  # an alarm's line is their product times arl
+WORDS = ("too low", "too high", "not sure enough", "too sure")  # of all events, and of "sure"
 
 
 @dataclass(frozen=True)
@@ -72,6 +74,12 @@ class Settings:
     def edges(self) -> tuple[float, ...]:
         """The edges of the regions, 0 and 1 included."""
         return 0.0, *EDGES[self.regions], 1.0
+
+    @property
+    def cells(self) -> tuple[str, ...]:
+        """What the alarm of each cell says. A cell is 2 x scope + direction: all events, "sure", then the regions."""
+        regions = pairwise(self.edges)
+        return (*WORDS, *(f"{word} from {low:g} to {high:g}" for low, high in regions for word in WORDS[:2]))
 
     @property
     def width(self) -> int:
@@ -334,6 +342,33 @@ def read(spec: Vector, row: Vector, p: Vector, y: Vector, s: Vector, first: int)
 
 # ---- what a row says: these kernels change nothing -----------------------------------------------------------------
 FIRST_EXPONENT, TILTS = -10, 17  # lambda = 2^-10 .. 2^6
+
+
+@dataclass(frozen=True)
+class Alarm:
+    """One alarm of a monitor.
+
+    Attributes
+    ----------
+    at : how many outcomes had been read when it was raised, that one included.
+    since : the estimated outcome number at which the fault began.
+    what : which bet won: "too low", "too high", "too sure", "not sure enough", or "too low from 0.8 to 0.95".
+    page : False if another alarm was raised within the last `quiet` outcomes: the same episode.
+    low, high : the forecasts that it concerns, [low, high).
+    """
+
+    at: int
+    since: float
+    what: str
+    page: bool
+
+    @property
+    def low(self) -> float:
+        return float(self.what.split(" ")[-3]) if " from " in self.what else 0.0
+
+    @property
+    def high(self) -> float:
+        return float(self.what.split(" ")[-1]) if " from " in self.what else 1.0
 
 
 class Gain(NamedTuple):

@@ -1,13 +1,10 @@
-"""The monitor of one stream: it checks its input, reads outcomes in the order of forecasts, and names the alarms."""
+"""The monitor of one stream: row 0 of `Monitors`, behind a lock and checks of its input."""
 
 from __future__ import annotations
 
 import math
-from array import array
-from collections import deque
-from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -25,86 +22,16 @@ from calibeat._util.check import (
 from calibeat._util.columns import Table
 from calibeat._util.processes import new_lock
 from calibeat._util.sealed import seal, unseal
-from calibeat._util.types import Ints, Vector
+from calibeat._util.types import Ints, Slots, Vector
 from calibeat.errors import InvalidInput, SnapshotMismatch
 
-from .bets import (
-    ALARM_AT,
-    ALARMS,
-    BRIER,
-    CELL,
-    FORECASTS,
-    LOG,
-    PAGES,
-    PHI,
-    SINCE,
-    WAITING,
-    Gain,
-    N,
-    Settings,
-    compare,
-    evidence,
-    gain_of,
-    level,
-    read,
-    step,
-    table_of,
-)
-from .waiting import Event, Queue, Step, Waiting
-
-_WORDS = ("too low", "too high", "not sure enough", "too sure")
-
-
-class Alarm(NamedTuple):
-    """One alarm of a monitor.
-
-    Attributes
-    ----------
-    at : how many outcomes had been read when it was raised, that one included.
-    since : the estimated outcome number at which the fault began.
-    what : which bet won: "too low", "too high", "too sure", "not sure enough", or "too low from 0.8 to 0.95".
-    page : False if another alarm was raised within the last `quiet` outcomes: the same episode.
-    low, high : the forecasts that it concerns, [low, high).
-    cell : 2 x scope + direction. Scopes: 0 all events, 1 "sure", 2 and up the regions. Direction 0 is "too low".
-    """
-
-    at: int
-    since: float
-    what: str
-    page: bool
-    low: float
-    high: float
-    cell: int
-
-
-def last_alarm(settings: Settings, row: Any, *, page: bool) -> Alarm:
-    """The last alarm of a row."""
-    return alarm_of(settings, int(row[ALARM_AT]), float(row[SINCE]), int(row[CELL]), page)
-
-
-def alarm_of(settings: Settings, at: int, since: float, cell: int, page: bool) -> Alarm:
-    """An alarm by its numbers."""
-    if cell < len(_WORDS):
-        return Alarm(at, since, _WORDS[cell], page, 0.0, 1.0, cell)
-    low, high = settings.edges[cell // 2 - 2 : cell // 2]
-    return Alarm(at, since, f"{_WORDS[cell % 2]} from {low:g} to {high:g}", page, low, high, cell)
-
-
-def read_events(settings: Settings, spec: Any, row: Any, events: Sequence[Event]) -> list[Alarm]:
-    """Read outcomes in the order of their forecasts, in plain Python -> the alarms raised."""
-    raised = []
-    for p, y, s in events:
-        pages = row[PAGES]
-        if not math.isnan(s):
-            compare(row, p, y, s)
-        if step(spec, row, p, y):
-            raised.append(last_alarm(settings, row, page=row[PAGES] > pages))
-    return raised
-
+from .bets import ALARM_AT, ALARMS, BRIER, LOG, PHI, Alarm, Gain, N, Settings, gain_of, table_of
+from .monitors import EVIDENCE, LEVEL, Monitors
+from .waiting import Waiting
 
 KIND, FORMAT = "calibeat/monitor", 1
 _FIELDS = ("settings", "row", "queue", "alarms")
-_KEPT = 1000  # alarms that are remembered one by one
+_SLOT: Slots = np.zeros(1, dtype=np.int32)  # slot 0
 
 
 class Monitor:
@@ -160,13 +87,9 @@ class Monitor:
         patience: int = 100_000,
         regions: int = 6,
     ) -> None:
-        self._settings = settings = Settings(arl, alpha, tolerance, quiet, warm, patience, regions)
-        self._spec = settings.spec
-        self._plain_spec: Any = tuple(self._spec.tolist())  # what the plain kernels read fastest
-        self._row: Any = array("d", settings.initial_row())
-        self._queue = Queue(settings.patience)
-        self._alarms: deque[Alarm] = deque(maxlen=_KEPT)
-        self._untold: list[Alarm] = []  # raised since `update` or `run` last returned
+        self._rows = Monitors(Settings(arl, alpha, tolerance, quiet, warm, patience, regions), detailed=True)
+        self._rows.resize(1)
+        self._told = 0  # how many alarms `update` and `run` have returned
         self._hosted = False
         self._lock = new_lock()
 
@@ -184,7 +107,7 @@ class Monitor:
         """
         with self._lock:
             self._check_free()
-            return self._announce()
+            return self._rows.announce(0)
 
     def update(self, number: int, forecast: float, outcome: Any, score: float | None = None) -> list[Alarm]:
         """Take the outcome of an announced forecast, in any order -> the alarms raised since the last call.
@@ -216,11 +139,12 @@ class Monitor:
         s = math.nan if score is None else check_interval("score", score, 0.0, 1.0)
         with self._lock:
             self._check_free()
-            if self._queue.counts(number):
-                self._take(number, (p, y, s))
+            queue = self._rows.queue(0)
+            if queue.counts(number):
+                self._rows.update(0, number, (p, y, s))
             else:
-                self._queue.too_late += 1
-            return self._tell()
+                queue.too_late += 1
+            return self._tell([])
 
     # ---- many events ----------------------------------------------------------------------------------------------
 
@@ -264,15 +188,20 @@ class Monitor:
             check_lengths(forecasts=n, scores=len(s))
         with self._lock:
             self._check_free()
-            self._run(p, y, s, arrivals)
-            return self._tell()
+            return self._tell(self._rows.run(0, p, y, s, arrivals))
 
-    # ---- for hosts, which check the input, hold the lock and handle second outcomes ---------------------------------
+    def _tell(self, raised: list[Alarm]) -> list[Alarm]:
+        """The alarms since the last call: those that this call has raised, and those of calls that did not say so."""
+        told, self._told = self._told, int(self._rows.matrix[0, ALARMS])
+        new = self._told - told
+        return raised if new == len(raised) else self._rows.queue(0).alarms[-new:]
+
+    # ---- for hosts: they feed `_rows` themselves, with the lock held and the input checked --------------------------
 
     def _serve(self) -> Monitor:
         """Join a host: from now on only the host may feed it."""
         with self._lock:
-            if self._hosted or self._queue.announced:
+            if self._hosted or self._rows.queue(0).announced:
                 raise InvalidInput("monitor must be new, got one that has seen forecasts or belongs to another host")
             self._hosted = True
         return self
@@ -280,72 +209,6 @@ class Monitor:
     def _check_free(self) -> None:
         if self._hosted:
             raise InvalidInput("monitor must be fed by its calibrator, to which it belongs, got a call from outside")
-
-    def _catch_up(self, forecasts: int) -> None:
-        """Announce so many forecasts in all."""
-        while self._queue.announced < forecasts:
-            self._announce()
-
-    def _learn(self, number: int, p: float, y: float, s: float) -> None:
-        """Take an outcome, if its forecast waits for one."""
-        if self._queue.is_open(number):
-            self._take(number, (p, y, s))
-
-    def _run(self, p: Vector, y: Vector, s: Vector, due: Ints | None, *, closed: bool = False) -> None:
-        """A batch; if it is closed, outcomes that are due after its end never come."""
-        # Copies: an interrupted loop changes nothing.
-        queue, n, row, raised = self._queue.copy(), len(p), self._row[:], []
-        if due is None and queue.next == queue.announced:  # nothing waits, nothing will
-            queue.announced += n
-            queue.next += n
-        else:
-            p, y, s = queue.take_many(p, y, s, np.arange(1, n + 1) if due is None else due, closed=closed)
-        row[FORECASTS] = queue.announced
-        row[WAITING] = sum(range(queue.next, queue.announced)) - sum(queue.held)
-        kernel, view, first = read, np.frombuffer(row), 0
-        while first < len(p):
-            alarms, pages = row[ALARMS], row[PAGES]
-            first = kernel(self._spec, view, p, y, s, first)
-            if row[ALARMS] > alarms:
-                raised.append(last_alarm(self._settings, row, page=row[PAGES] > pages))
-        alarms, untold = self._with(raised)
-        # One statement without a call: an interrupt comes before or after all of it. The same below.
-        self._queue, self._row, self._alarms, self._untold = queue, row, alarms, untold
-
-    # ---- inner ----------------------------------------------------------------------------------------------------
-
-    def _announce(self) -> int:
-        row = self._row[:]
-        step = self._queue.step(row)
-        self._keep(row, step)
-        return step.announced - 1
-
-    def _take(self, number: int, event: Event) -> None:
-        row = self._row[:]
-        self._keep(row, self._queue.step(row, number, event))
-
-    def _keep(self, row: Any, step: Step) -> None:
-        """Read what can be read into a copy of the row, and publish it."""
-        queue, alarms, untold = self._queue, self._alarms, self._untold
-        if step.ready and (raised := read_events(self._settings, self._plain_spec, row, step.ready)):
-            alarms, untold = self._with(raised)
-        announced, following, given_up, left = step.announced, step.next, step.given_up, None if step.is_done else step
-        self._row, self._alarms, self._untold, queue.announced, queue.next, queue.given_up, queue.left = (
-            row, alarms, untold, announced, following, given_up, left,
-        )  # fmt: skip
-        queue.finish()
-
-    def _with(self, raised: list[Alarm]) -> tuple[deque[Alarm], list[Alarm]]:
-        """The alarms kept and those not yet returned, after these have been raised."""
-        if not raised:
-            return self._alarms, self._untold
-        untold = self._untold if self._hosted else [*self._untold, *raised]
-        return deque([*self._alarms, *raised], maxlen=_KEPT), untold
-
-    def _tell(self) -> list[Alarm]:
-        told = list(self._untold)
-        self._untold.clear()
-        return told
 
     # ---- state ----------------------------------------------------------------------------------------------------
 
@@ -362,9 +225,10 @@ class Monitor:
 
     def _state(self) -> dict[str, Any]:
         with self._lock:
-            alarms = [[alarm.at, alarm.since, alarm.cell, alarm.page] for alarm in self._alarms]
-            queue = self._queue.to_dict()
-            return {"settings": asdict(self._settings), "row": self._row.tolist(), "queue": queue, "alarms": alarms}
+            queue, settings = self._rows.queue(0), self.settings
+            alarms = [[a.at, a.since, settings.cells.index(a.what), a.page] for a in queue.alarms]
+            row = self._rows.matrix[0].tolist()
+            return {"settings": asdict(settings), "row": row, "queue": queue.to_dict(), "alarms": alarms}
 
     @classmethod
     def from_json(cls, text: str | bytes) -> Monitor:
@@ -384,29 +248,32 @@ class Monitor:
     def _restored(cls, state: Any) -> Monitor:
         """The inverse of `_state`."""
         try:
-            return cls._checked(state)
+            monitor = cls(**state["settings"])
+            row = np.array([check_number(f"row[{i}]", number) for i, number in enumerate(state["row"])])
+            rows, settings, last = monitor._rows, monitor.settings, 0
+            settings.check_rows(row[None])
+            rows.matrix[0] = row
+            rows.set_queue(0, state["queue"])
+            for at, since, cell, page in state["alarms"]:
+                last = check_whole("alarm at", at, last + 1, int(row[ALARM_AT]))
+                start = check_interval("alarm since", since, 0.0, last)
+                what = settings.cells[check_whole("alarm cell", cell, 0, len(settings.cells) - 1)]
+                rows.queues[0].alarms.append(Alarm(last, start, what, bool(page)))
+        except InvalidInput:
+            raise
         except (KeyError, TypeError, ValueError) as error:
-            if isinstance(error, InvalidInput):
-                raise
             raise InvalidInput(f"monitor must be as it was saved, got {error!r:.100}") from error
+        monitor._told = int(row[ALARMS])
+        return monitor
 
     @classmethod
-    def _checked(cls, state: Any) -> Monitor:
-        monitor = cls(**state["settings"])
-        row = [check_number(f"row[{i}]", number) for i, number in enumerate(state["row"])]
-        settings = monitor._settings
-        settings.check_rows(np.array([row]))
-        monitor._row[:] = array("d", row)
-        queue = monitor._queue = Queue.from_dict(settings.patience, state["queue"])
-        if queue.next != row[N] + queue.given_up or queue.announced != row[FORECASTS]:
-            raise InvalidInput(f"queue must fit the row, got {queue.next} forecasts done, {row[N]:.0f} outcomes read")
-        last = 0
-        for at, since, cell, page in state["alarms"]:
-            last = check_whole("alarm at", at, last + 1, int(row[ALARM_AT]))
-            start = check_interval("alarm since", since, 0.0, last)
-            where = check_whole("alarm cell", cell, 0, 2 * settings.regions + 3)
-            monitor._alarms.append(alarm_of(settings, last, start, where, bool(page)))
-        return monitor
+    def _copied(cls, monitors: Monitors, slot: int) -> Monitor:
+        """A copy of one of many, to read from. Of its alarms it knows the last."""
+        made = cls(**asdict(monitors.settings))._serve()
+        made._rows.matrix[0] = monitors.matrix[slot]
+        queue = made._rows.queues[0] = monitors.queue(slot).copy()
+        queue.alarms = [a.last for a in monitors.alarms(np.array([slot])) if a.last is not None]
+        return made
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Copy and pickle by the snapshot."""
@@ -417,35 +284,35 @@ class Monitor:
     @property
     def settings(self) -> Settings:
         """The parameters."""
-        return self._settings
+        return self._rows.settings
 
     @property
     def outcomes(self) -> int:
         """How many outcomes have been read."""
-        return int(self._row[N])
+        return int(self._rows.matrix[0, N])
 
     @property
     def alarms(self) -> list[Alarm]:
         """The alarms, oldest first; the last 1,000 are kept."""
         with self._lock:
-            return list(self._alarms)
+            return list(self._rows.queue(0).alarms)
 
     @property
     def counts(self) -> tuple[int, int]:
         """How many alarms were raised ever, and how many of them paged."""
         with self._lock:
-            return int(self._row[ALARMS]), int(self._row[PAGES])
+            return self._rows.alarms(_SLOT)[0][:2]
 
     @property
     def level(self) -> float:
         """The highest detector as a share of the alarm line: an alarm is raised at 1, and then it is 0 again."""
         with self._lock:
-            return level(self._plain_spec, self._row)
+            return self._rows.read_out(_SLOT)[0, LEVEL].item()
 
     @property
     def dispersion(self) -> float:
         """phi: how many times as much block sums of outcomes vary as independent outcomes would; at least 1."""
-        return float(self._row[PHI])
+        return float(self._rows.matrix[0, PHI])
 
     @property
     def evidence(self) -> float:
@@ -454,7 +321,7 @@ class Monitor:
         If the forecasts are calibrated, the probability that e^evidence ever reaches 1/alpha is at most alpha.
         """
         with self._lock:
-            return evidence(self._plain_spec, self._row)
+            return self._rows.read_out(_SLOT)[0, EVIDENCE].item()
 
     def alarm(self, alpha: float | None = None) -> bool:
         """Whether the evidence since the start speaks against "calibrated" at level alpha, by default the monitor's.
@@ -463,7 +330,7 @@ class Monitor:
         ------
         InvalidInput : alpha is outside [1e-300, 1].
         """
-        level = self._settings.alpha if alpha is None else check_interval("alpha", alpha, 1e-300, 1.0)
+        level = self.settings.alpha if alpha is None else check_interval("alpha", alpha, 1e-300, 1.0)
         return self.evidence >= -math.log(level)
 
     @property
@@ -485,7 +352,7 @@ class Monitor:
 
     def _gain(self, at: int) -> Gain:
         with self._lock:
-            return Gain(*gain_of(self._row, at, self._settings.alpha))
+            return Gain(*gain_of(self._rows.matrix[0].tolist(), at, self.settings.alpha))
 
     @property
     def table(self) -> Table:
@@ -508,23 +375,23 @@ class Monitor:
         array([-0.05,   nan])
         """
         with self._lock:
-            return table_of(self._settings, np.array(self._row))
+            return table_of(self.settings, self._rows.matrix[0])
 
     @property
     def waiting(self) -> Waiting:
         """Forecasts announced, outcomes received, and what still waits."""
         with self._lock:
-            return self._queue.count(self.outcomes, self._row[WAITING])
+            return self._rows.queue(0).count(self._rows.matrix[0])
 
     @property
     def row(self) -> Vector:
         """A copy of the state, one row of float64; `calibeat.monitor.bets` says what each number is."""
         with self._lock:
-            return np.array(self._row)
+            return self._rows.matrix[0].copy()
 
     def __repr__(self) -> str:
         alarms, pages = self.counts
-        return f"Monitor(arl={self._settings.arl:,.0f}, outcomes={self.outcomes:,}, alarms={alarms}, pages={pages})"
+        return f"Monitor(arl={self.settings.arl:,.0f}, outcomes={self.outcomes:,}, alarms={alarms}, pages={pages})"
 
 
 @dataclass(frozen=True)

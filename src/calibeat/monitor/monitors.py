@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import math
-from array import array
-from dataclasses import asdict
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -28,22 +26,25 @@ from .bets import (
     REGIONS,
     SINCE,
     SURE,
+    WAITING,
     WHOLE,
+    Alarm,
     N,
     Settings,
     compare,
     evidence,
     gain_of,
     level,
+    read,
     region_of,
     step,
 )
-from .monitor import Monitor, alarm_of, read_events
 from .waiting import Event, Queue, Step
 
 CACHE_LINE = 8  # numbers in a cache line
 AHEAD = 6  # how many events before its turn a row is asked for
 LEVEL, EVIDENCE, GAIN_LOW, GAIN_HIGH, READOUTS = 0, 1, 2, 3, 4
+KEPT = 1000  # alarms of a slot that are remembered one by one
 
 
 @kernel
@@ -99,47 +100,50 @@ def read_out(spec: Vector, rows: Vector, stride: int, width: int, slots: Slots, 
         _, out[at + GAIN_LOW], out[at + GAIN_HIGH] = gain_of(row, BRIER, alpha)
 
 
-@entry
-def bets_made(rows: Vector, stride: int, count: int, warm: float) -> float:
-    """How many outcomes of the first `count` rows came after their warm-up."""
-    total = 0.0
-    for slot in range(count):
-        at = slot * stride
-        total += max(0.0, rows[at + N] - warm)
-    return total
-
-
 Columns = dict[str, npt.NDArray[Any]]
+Flags = npt.NDArray[np.bool_]
+Serve = Callable[[tuple[int, int]], None]  # of the slots from first to last
 Aside = tuple[int, Slots, npt.NDArray[np.float64], dict[int, Queue]]
 
 
-class BrokenSlots(NamedTuple):
-    """A list of streams that look broken now, the worst first.
+class Broken(NamedTuple):
+    """Which streams look broken now, the worst first.
 
     Attributes
     ----------
-    slots : their rows.
+    keys : of `Bank.broken` the keys, of `Monitors.broken` the slots.
     levels : the detector as a share of the alarm line, and 1 more after an alarm within the last `quiet` outcomes.
     bound : the expected share of wrong names on such a list is at most this.
     """
 
-    slots: Slots
+    keys: npt.NDArray[Any]
     levels: Vector
     bound: float
 
 
-class Monitors:
-    """One row of a monitor for each slot, from 0 to `count`."""
+class Alarms(NamedTuple):
+    """How many alarms a slot has had, how many of them paged, and the last one."""
 
-    def __init__(self, settings: Settings) -> None:
-        self.settings = settings
+    alarms: int
+    pages: int
+    last: Alarm | None
+
+
+class Monitors:
+    """One row of a monitor for each slot, from 0 to `count`.
+
+    A batch of many slots is read by `after`, one of a single slot by `run`, operations by `fold`, and single events by
+    `announce` and `update`. If `detailed`, alarms are kept one by one, and what was given up is remembered.
+    """
+
+    def __init__(self, settings: Settings, *, detailed: bool = False) -> None:
+        self.settings, self.detailed = settings, detailed
         self.spec = settings.spec
-        self._plain_spec: Any = tuple(self.spec.tolist())
-        self._fresh = settings.initial_row()
+        self._cells, self._fresh = settings.cells, settings.initial_row()
         self.stride, self.flat, self.matrix = 0, np.empty(0), np.empty((0, settings.width))
         self._make_room(0, 0)
         self.count = 0
-        self.queues: dict[int, Queue] = {}  # of the slots where something waits
+        self.queues: dict[int, Queue] = {}  # of the slots where something waits; if detailed, of all
 
     # ---- slots come and go ----------------------------------------------------------------------------------------
 
@@ -231,33 +235,64 @@ class Monitors:
 
     # ---- outcomes -------------------------------------------------------------------------------------------------
 
-    def at_once(self, slots: Slots, due: Ints | None) -> npt.NDArray[np.bool_]:
-        """Which events of a batch `read` can take: nothing of their slots waits, and no outcome comes too late.
+    def after(
+        self, serve: Serve, slots: Slots, watched: Callable[[], tuple[Vector, Vector, Vector]], due: Ints | None
+    ) -> Serve:
+        """Serve the slots from first to last, then read their forecasts and outcomes, in the same thread.
 
-        At the end of a batch all its outcomes have come or never will, so it is read in the order of its events.
+        `watched` then gives forecasts, outcomes and scores of the batch.
+        Outcome i arrives before event due[i]; NaN never comes. At the end of a batch all its outcomes have come or
+        never will, so most are read at once, in the order of events. Slots where something waits, or where an outcome
+        may come too late, are read one by one.
         """
         busy = np.zeros(self.count, dtype=bool)
         busy[list(self.queues)] = True
         if due is not None and len(slots) > self.settings.patience:
             busy |= np.bincount(slots, minlength=self.count) > self.settings.patience
-        return ~busy[slots]
+        others = np.flatnonzero(busy[slots])
+        others = others[np.argsort(slots[others], kind="stable")]
 
-    def read(self, slots: Slots, first: int, last: int, p: Vector, y: Vector, s: Vector) -> None:
-        """Events that can be read at once (the others have an outcome of -1), of the slots from first to last."""
-        read_rows(self.spec, self.flat, self.stride, self.settings.width, slots, first, last, p, y, s)
+        def both(part: tuple[int, int]) -> None:
+            serve(part)
+            first, last = part
+            p, y, s = watched()
+            at_once = np.where(busy[slots], -1.0, y)
+            read_rows(self.spec, self.flat, self.stride, self.settings.width, slots, first, last, p, at_once, s)
+            begin, end = np.searchsorted(slots[others], part)
+            own = others[begin:end]
+            for events in np.split(own, np.flatnonzero(np.diff(slots[own])) + 1) if len(own) else ():
+                # An outcome arrives before the slot's own event that is the first at or after its due position.
+                arrivals = np.arange(1, len(events) + 1) if due is None else np.searchsorted(events, due[events])
+                arrivals = np.where(np.isnan(y[events]), len(events) + 1, arrivals)
+                self.run(int(slots[events[0]]), p[events], y[events], s[events], arrivals, closed=True)
 
-    def read_late(self, slots: Slots, p: Vector, y: Vector, s: Vector, due: Ints | None, events: Ints) -> None:
-        """The other events, one by one; an outcome arrives before the event at its due position, NaN never comes."""
-        arrivals = np.arange(1, len(slots) + 1) if due is None else due
-        moments = [(2 * i + 1, i) for i in events.tolist()]
-        moments += [(2 * (i + 1 if math.isnan(y[i]) else int(arrivals[i])), i) for i in events.tolist()]
-        numbers: dict[int, int] = {}
-        for moment, i in sorted(moments):
-            if moment % 2:
-                numbers[i] = self.announce(int(slots[i]))
+        return both
+
+    def run(self, slot: int, p: Vector, y: Vector, s: Vector, due: Ints | None, *, closed: bool = False) -> list[Alarm]:
+        """A batch of one slot -> the alarms raised. If it is closed, outcomes that are due after its end never come."""
+        # Copies: an interrupted loop changes nothing.
+        queue, row, n = self.queue(slot).copy(), self.matrix[slot].copy(), len(p)
+        if due is None and queue.next == queue.announced:  # nothing waits, nothing will
+            queue.announced += n
+            queue.next = queue.announced
+        else:
+            p, y, s = queue.take_many(p, y, s, np.arange(1, n + 1) if due is None else due, closed=closed)
+        row[FORECASTS] = queue.announced
+        row[WAITING] = sum(range(queue.next, queue.announced)) - sum(queue.held)
+        raised = self._read(row, p, y, s)
+        queue.alarms = self._with(queue, raised)
+        self.matrix[slot], self.queues[slot] = row, queue
+        self._release(slot, queue)
+        return raised
+
+    def fold(self, slots: Slots, asked: Flags, numbers: Ints, p: Vector, y: Vector, s: Vector) -> None:
+        """Operations in their order: forecasts that are asked for, and outcomes of forecasts by their numbers."""
+        columns = (column.tolist() for column in (slots, asked, numbers, p, y, s))
+        for slot, is_forecast, number, *event in zip(*columns, strict=True):
+            if is_forecast:
+                self.announce(slot)
             else:
-                event = None if math.isnan(y[i]) else (p[i].item(), y[i].item(), s[i].item())
-                self.update(int(slots[i]), numbers[i], event)
+                self.update(slot, number, (event[0], event[1], event[2]))
 
     def catch_up(self, slot: int, events: int) -> None:
         """Announce forecasts of a slot until there are this many."""
@@ -266,87 +301,112 @@ class Monitors:
 
     def announce(self, slot: int) -> int:
         """Say that a forecast of a slot is made -> its number."""
-        queue, row = self._queue(slot), array("d", self.matrix[slot].tobytes())
+        queue, row = self.queue(slot), self.matrix[slot].copy()
         step = queue.step(row)
         self._keep(slot, queue, row, step)
         return step.announced - 1
 
     def update(self, slot: int, number: int, event: Event | None) -> None:
         """Take the outcome of a forecast of a slot, or None if it will never come; a second outcome is ignored."""
-        queue = self._queue(slot)
+        queue = self.queue(slot)
         if queue.is_open(number):
-            row = array("d", self.matrix[slot].tobytes())
+            row = self.matrix[slot].copy()
             self._keep(slot, queue, row, queue.step(row, number, event))
-        if queue.next == queue.announced:  # nothing waits: the row says the rest
-            del self.queues[slot]
+        self._release(slot, queue)
 
-    def _keep(self, slot: int, queue: Queue, row: Any, step: Step) -> None:
+    def _keep(self, slot: int, queue: Queue, row: Vector, step: Step) -> None:
         """Read what can be read into a copy of the row, and publish it."""
-        read_events(self.settings, self._plain_spec, row, step.ready)
-        announced, following, given_up, left = step.announced, step.next, step.given_up, None if step.is_done else step
-        self.matrix[slot], queue.announced, queue.next, queue.given_up, queue.left = (
-            row, announced, following, given_up, left,
+        alarms = queue.alarms
+        if step.ready:
+            alarms = self._with(queue, self._read(row, *np.array(list(zip(*step.ready, strict=True)))))
+        announced, following, given_up, came, _ = step
+        self.matrix[slot], self.queues[slot], queue.announced, queue.next, queue.given_up, queue.came, queue.alarms = (
+            row, queue, announced, following, given_up, came, alarms,
         )  # fmt: skip
         queue.finish()
 
-    def _queue(self, slot: int) -> Queue:
+    def _read(self, row: Vector, p: Vector, y: Vector, s: Vector) -> list[Alarm]:
+        """Read outcomes into a row, in the order of their forecasts -> the alarms raised."""
+        raised, first = list[Alarm](), 0
+        while first < len(p):
+            alarms, pages = row[ALARMS], row[PAGES]
+            first = read(self.spec, row, p, y, s, first)
+            if row[ALARMS] > alarms:
+                raised.append(self._last_alarm(row, page=bool(row[PAGES] > pages)))
+        return raised
+
+    def _with(self, queue: Queue, raised: list[Alarm]) -> list[Alarm]:
+        """The alarms that are kept of a slot after these."""
+        return [*queue.alarms, *raised][-KEPT:] if raised and self.detailed else queue.alarms
+
+    def queue(self, slot: int) -> Queue:
+        """What waits in a slot. If nothing does, the row says the rest."""
         queue = self.queues.get(slot)
         if queue is None:
-            row = self.matrix[slot]
-            queue = self.queues[slot] = Queue(self.settings.patience)
+            queue, row = Queue(self.settings.patience), self.matrix[slot]
             queue.announced = queue.next = int(row[FORECASTS])
             queue.given_up = queue.announced - int(row[N])
         return queue
+
+    def _release(self, slot: int, queue: Queue) -> None:
+        if queue.next == queue.announced and not self.detailed:
+            self.queues.pop(slot, None)
 
     # ---- what they say --------------------------------------------------------------------------------------------
 
     def columns(self, slots: Slots) -> Columns:
         """What a table shows of some slots."""
         rows = self.matrix[slots]
-        out = self._read_out(slots)
+        out = self.read_out(slots)
         cells, ever = rows[:, CELL].astype(np.int64), rows[:, ALARMS] > 0
-        kinds = range(2 * (2 + self.settings.regions))
-        names = np.array([alarm_of(self.settings, 0, 0.0, cell, page=True).what for cell in kinds])
         return {
             "alarms": rows[:, ALARMS].astype(np.int64),
             "pages": rows[:, PAGES].astype(np.int64),
             "alarm_at": rows[:, ALARM_AT].astype(np.int64),
             "since": np.where(ever, rows[:, SINCE], np.nan),
-            "what": np.where(ever, names[cells], ""),
+            "what": np.where(ever, np.array(self._cells)[cells], ""),
             "level": out[:, LEVEL],
             "log_e": out[:, EVIDENCE],
             "gain_low": out[:, GAIN_LOW],
             "gain_high": out[:, GAIN_HIGH],
         }
 
-    def broken(self) -> BrokenSlots:
+    def alarms(self, slots: Slots) -> list[Alarms]:
+        """The alarms of some slots."""
+        rows = [(row, int(row[ALARMS]), int(row[PAGES])) for row in self.matrix[slots]]
+        return [Alarms(n, pages, self._last_alarm(row, page=pages == n) if n else None) for row, n, pages in rows]
+
+    def _last_alarm(self, row: Vector, *, page: bool) -> Alarm:
+        return Alarm(int(row[ALARM_AT]), float(row[SINCE]), self._cells[int(row[CELL])], page)
+
+    def broken(self) -> Broken:
         """The longest list of r slots whose level is at least 1/r each."""
         every = np.arange(self.count, dtype=np.int32)
-        rows, levels = self.matrix[: self.count], self._read_out(every)[:, LEVEL]
+        rows, levels = self.matrix[: self.count], self.read_out(every)[:, LEVEL]
         levels = levels + ((rows[:, ALARMS] > 0) & (rows[:, N] - rows[:, ALARM_AT] <= self.settings.quiet))
         order = np.argsort(-levels, kind="stable").astype(np.int32)
         enough = levels[order] * np.arange(1, self.count + 1) >= 1.0
         length = int(np.flatnonzero(enough)[-1]) + 1 if enough.any() else 0
-        warm = float(self.settings.warm)
-        made = bets_made(self.flat, self.stride, self.count, warm)
-        return BrokenSlots(order[:length], levels[order[:length]], min(1.0, made / self.settings.arl))
+        made = float(np.maximum(rows[:, N] - self.settings.warm, 0.0).sum())  # bets, after the warm-up
+        return Broken(order[:length], levels[order[:length]], min(1.0, made / self.settings.arl))
 
     def miscalibrated(self, alpha: float) -> Slots:
         """e-BH over the evidence since the start: slots whose forecasts were not calibrated, the clearest first."""
         every = np.arange(self.count, dtype=np.int32)
-        evidence = self._read_out(every)[:, EVIDENCE]
+        evidence = self.read_out(every)[:, EVIDENCE]
         order = np.argsort(-evidence, kind="stable").astype(np.int32)
         ranks = np.arange(1, self.count + 1)
         enough = evidence[order] >= np.log(max(1, self.count) / (alpha * ranks))
         return order[: int(np.flatnonzero(enough)[-1]) + 1 if enough.any() else 0]
 
-    def _read_out(self, slots: Slots) -> npt.NDArray[np.float64]:
+    def read_out(self, slots: Slots) -> npt.NDArray[np.float64]:
+        """Level, evidence and the ends of the Brier gain of some slots."""
         out = np.empty(READOUTS * len(slots))
-        work = read_out
-        work(self.spec, self.flat, self.stride, self.settings.width, slots.astype(np.int32), self.settings.alpha, out)
+        width, alpha = self.settings.width, self.settings.alpha
+        read_out(self.spec, self.flat, self.stride, width, slots.astype(np.int32), alpha, out)
         return out.reshape(-1, READOUTS)
 
-    # ---- as a file ------------------------------------------------------------------------------------------------
+    # ---- as data --------------------------------------------------------------------------------------------------
 
     def queues_as_bytes(self) -> npt.NDArray[np.uint8]:
         """The queues as JSON, in the order of slots."""
@@ -362,25 +422,51 @@ class Monitors:
         made.flat, made.stride, made.count = rows, settings.width, count
         made.matrix = rows.reshape(-1, settings.width)
         for slot, state in json.loads(queues.tobytes()):
-            place = check_whole("slot", slot, 0, count - 1)
-            queue = made.queues[place] = Queue.from_dict(settings.patience, state)
-            n, forecasts = made.matrix[place, N], made.matrix[place, FORECASTS]
-            if queue.announced != forecasts or queue.next != n + queue.given_up:
-                raise InvalidInput(f"waiting outcomes must fit the monitor's row, got others - at row {place}")
+            made.set_queue(check_whole("slot", slot, 0, count - 1), state)
         return made
 
-    def monitor(self, slot: int) -> Monitor:
-        """A copy of the monitor of one slot, to read from."""
-        row, queue = self.matrix[slot], self._queue(slot)
-        alarm = [int(row[ALARM_AT]), row[SINCE].item(), int(row[CELL]), bool(row[PAGES] == row[ALARMS])]
-        state = {
-            "settings": asdict(self.settings),
-            "row": row.tolist(),
-            "queue": queue.to_dict(),
-            "alarms": [alarm] if row[ALARMS] else [],
-        }
-        made = Monitor._restored(state)
-        made._hosted = True
-        if queue.next == queue.announced:
-            del self.queues[slot]
-        return made
+    def set_queue(self, slot: int, state: Any) -> None:
+        """What waits in a slot, as `Queue.to_dict` gave it."""
+        queue, n = Queue.from_dict(self.settings.patience, state), self.matrix[slot, N]
+        if queue.announced != self.matrix[slot, FORECASTS] or queue.next != n + queue.given_up:
+            raise InvalidInput(
+                f"queue must fit the row, got {queue.next} forecasts done, {n:.0f} outcomes read - at row {slot}"
+            )
+        self.queues[slot] = queue
+
+    # The bytes of a monitor are its row and the number of the first forecast that it has not read. They leave out the
+    # outcomes that it holds because an earlier one is missing: the database that stores the events has them already.
+
+    def states(self, slots: Slots) -> list[bytes]:
+        """Some slots as bytes."""
+        following = (self.queue(slot).next.to_bytes(8, "little") for slot in slots.tolist())
+        return [row.tobytes() + number for row, number in zip(self.matrix[slots], following, strict=True)]
+
+    def set_states(self, slots: Slots, states: Sequence[bytes], held: Sequence[Mapping[int, Event]]) -> None:
+        """The inverse of `states`; `held` are the outcomes learnt after the first unread forecast."""
+        width = self.settings.width
+        if any(len(state) != 8 * width + 8 for state in states):
+            raise InvalidInput(f"monitor states must be {8 * width + 8} bytes each, got others")
+        rows = np.array([np.frombuffer(state, count=width) for state in states]).reshape(len(states), width)
+        self.settings.check_rows(rows)
+        for slot, row, state, waiting in zip(slots.tolist(), rows, states, held, strict=True):
+            self.matrix[slot] = row
+            self.queues.pop(slot, None)
+            queue, following = self.queue(slot), first_unread(state)
+            if following < queue.announced:
+                queue.next, queue.given_up = following, following - int(row[N])
+                queue.held = {number: event for number, event in waiting.items() if number > following}
+                self.queues[slot] = queue
+
+
+def first_unread(state: bytes) -> int:
+    """The number of the first forecast that a monitor has not read; outcomes of later ones are held."""
+    return int.from_bytes(state[-8:], "little")
+
+
+def readings(settings: Settings, state: bytes) -> dict[str, Any]:
+    """What the bytes of a monitor say, by the names of `Bank.table`: alarms, level, evidence, gain."""
+    monitors, slots = Monitors(settings), np.zeros(1, dtype=np.int32)
+    monitors.resize(1)
+    monitors.matrix[0] = np.frombuffer(state, count=settings.width)
+    return {name: column[0].item() for name, column in monitors.columns(slots).items()}

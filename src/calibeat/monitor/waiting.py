@@ -16,10 +16,9 @@ from calibeat._util.check import check_interval, check_outcome, check_whole
 from calibeat._util.types import Ints, Vector
 from calibeat.errors import InvalidInput, OutcomeConflict, UnknownForecast
 
-from .bets import FORECASTS, WAITING
+from .bets import FORECASTS, WAITING, Alarm, N
 
 Event = tuple[float, float, float]  # forecast, outcome, raw score or NaN
-_new = tuple.__new__  # without a look at the names of the fields
 
 
 class Waiting(NamedTuple):
@@ -47,36 +46,21 @@ class Waiting(NamedTuple):
 
 
 class Step(NamedTuple):
-    """What one more forecast, or one more outcome, does to a queue.
-
-    Attributes
-    ----------
-    announced, next, given_up : what these are afterwards.
-    first : what `next` was before.
-    number, event : the outcome that came; -1 if none did.
-    gave : the numbers that are given up.
-    ready : what can be read now, in the order of forecasts.
-    is_done : whether `Queue.finish` has nothing to do for it.
-    """
+    """A queue after one more forecast or outcome, and what can be read now, in the order of forecasts."""
 
     announced: int
     next: int
     given_up: int
-    first: int
-    number: int
-    event: Event | None
-    gave: list[int]
+    came: tuple[int, int, Event | None] | None
     ready: list[Event]
-    is_done: bool
 
 
 class Queue:
     """The announced forecasts from the first unread one on.
 
-    `step` returns what an event does, and changes only the copy of a row that it is given. The host then assigns
-    ``queue.announced, queue.next, queue.given_up, queue.left`` and everything else that changes in one statement
-    without a call: an interrupt comes before all of it or after all of it. `finish` does the rest, which `left`
-    describes. If it is interrupted, the next call repeats it.
+    `step` returns what an event does, and changes only the copy of a row that it is given. The host then assigns the
+    attributes of the `Step` and everything else that changes in one statement without a call: an interrupt comes before
+    all of it or after all of it. `finish` does the rest. If it is interrupted, the next call repeats it.
     """
 
     def __init__(self, patience: int) -> None:
@@ -86,13 +70,15 @@ class Queue:
         self.held: dict[int, Event | None] = {}  # None: it will never come
         self.given_up = self.too_late = 0
         self.lost: dict[int, None] = {}  # numbers given up lately, in order
-        self.left: Step | None = None  # of which `held` and `lost` may not know yet
+        # What `next` was before, the number that came and its outcome: until `finish` has put it away.
+        self.came: tuple[int, int, Event | None] | None = None
+        self.alarms: list[Alarm] = []  # the last ones, where they are kept; it is replaced, never changed
 
     # ---- one by one -----------------------------------------------------------------------------------------------
 
     def is_open(self, number: int) -> bool:
         """Whether an announced number waits for its outcome."""
-        if self.left is not None:
+        if self.came is not None:
             self.finish()
         return self.next <= number < self.announced and number not in self.held
 
@@ -113,44 +99,38 @@ class Queue:
 
         A forecast that has waited too long is given up.
         """
-        if self.left is not None:
+        if self.came is not None:
             self.finish()
-        announced = self.announced if number >= 0 else self.announced + 1
-        held, at = self.held, self.next
-        ready: list[Event] = []
-        gave: list[int] = []
-        overdue = 0
-        while at < announced:
-            if at == number or at in held:
-                found = event if at == number else held[at]
-                if found is None:
-                    gave.append(at)
-                else:
-                    ready.append(found)
-            elif announced - 1 - at >= self.patience:
-                gave.append(at)
-                overdue += at
-            else:
-                break
-            at += 1
-        if number >= 0:
-            row[WAITING] -= number
-        else:
+        announced, first, held, given_up = self.announced, self.next, self.held, self.given_up
+        at, ready = first, list[Event]()
+        if number < 0:
             row[FORECASTS] += 1.0
-            row[WAITING] += self.announced - overdue
-        given_up, first, is_done = self.given_up + len(gave), self.next, not (held or gave or number >= at)
-        return _new(Step, (announced, at, given_up, first, number, event, gave, ready, is_done))
+            row[WAITING] += announced
+            announced += 1
+            number = announced - 1 - self.patience  # the one that has waited too long now, if it still waits
+        if number >= first:
+            row[WAITING] -= number
+        while at == number or at in held:
+            found = event if at == number else held[at]
+            if found is None:
+                given_up += 1
+            else:
+                ready.append(found)
+            at += 1
+        is_done = not held and (number < first or len(ready) > 0)  # nothing to be put away
+        return Step(announced, at, given_up, None if is_done else (first, number, event), ready)
 
     def finish(self) -> None:
         """Bring `held` and `lost` up to date with the last step. It may be done twice."""
-        step = self.left
-        if step is not None:
-            for number in range(step.first, step.next):
-                self.held.pop(number, None)
-            if step.number >= step.next:
-                self.held[step.number] = step.event
-            self._lose(step.gave)
-            self.left = None
+        if self.came is not None:
+            first, number, event = self.came
+            if number >= first:
+                self.held[number] = event
+            done = range(first, self.next)
+            self._lose([n for n in done if self.held.get(n, ()) is None])
+            for n in done:
+                self.held.pop(n, None)
+            self.came = None
 
     def _lose(self, numbers: list[int]) -> None:
         """Remember what was given up lately."""
@@ -188,7 +168,7 @@ class Queue:
         stop = int(stuck.argmax()) if stuck.any() else old + n
         self.too_late += int((came & ~in_time).sum())
         first, self.announced = self.next, self.announced + n
-        self.next += stop
+        self.next = first + stop
         gave = (first + np.flatnonzero(lost[:stop])).tolist()
         later = {first + i: _event(columns[:, i]) for i in (stop + np.flatnonzero(known[stop:])).tolist()}
         self.held = {**later, **dict.fromkeys((first + stop + np.flatnonzero(never[stop:])).tolist())}
@@ -199,9 +179,10 @@ class Queue:
 
     # ---- state ----------------------------------------------------------------------------------------------------
 
-    def count(self, read: int, sum_waiting: float) -> Waiting:
-        """In numbers; `read` outcomes have been read, and the numbers of what waits add up to `sum_waiting`."""
+    def count(self, row: Vector) -> Waiting:
+        """In numbers, beside the row of its monitor."""
         self.finish()
+        read = int(row[N])
         held = sum(event is not None for event in self.held.values())
         waiting = self.announced - read - len(self.held) - self.given_up
         now = self.announced - 1
@@ -209,7 +190,7 @@ class Queue:
             forecasts=self.announced,
             outcomes=read + held,
             waiting=waiting,
-            mean_age=now - sum_waiting / waiting if waiting else math.nan,
+            mean_age=now - float(row[WAITING]) / waiting if waiting else math.nan,
             oldest=now - self.next if waiting else 0,
             held=held,
             given_up=self.given_up + len(self.held) - held,
@@ -222,7 +203,7 @@ class Queue:
         made = Queue(self.patience)
         made.announced, made.next = self.announced, self.next
         made.given_up, made.too_late = self.given_up, self.too_late
-        made.held, made.lost = dict(self.held), dict(self.lost)
+        made.held, made.lost, made.alarms = dict(self.held), dict(self.lost), self.alarms
         return made
 
     def to_dict(self) -> dict[str, Any]:

@@ -25,8 +25,9 @@ from calibeat._util.check import check_interval, check_whole, shown
 from calibeat.core.method import Method, method_named
 from calibeat.core.stats import LAST
 from calibeat.errors import InvalidInput, SnapshotMismatch
-from calibeat.hosts.bank import Bank, alarms_of, first_unread, give_up, monitor_states, set_monitor_states
+from calibeat.hosts.bank import Bank, alarms_of, give_up, monitor_states, set_monitor_states
 from calibeat.monitor.monitor import Monitor
+from calibeat.monitor.monitors import first_unread
 
 from .counters import EngineCounters
 from .events import ForecastEvent, OutcomeEvent, Refusal, check_events
@@ -34,10 +35,10 @@ from .plan import Answer, Plan, Request
 from .store import Store, StoreBusy, open_store
 from .store.queries import QUIET_SECONDS, RANK_SECONDS, RANK_SHARE, RANKED_AT_ONCE, stored_totals
 from .store.schema import Connection, get_meta, set_meta
-from .store.types import HELD, PENDING, Changes, NewAlarm, Record, StreamState, rows_of
+from .store.types import HELD, PENDING, AlarmInfo, Changes, Record, StreamState, rows_of
 
 Deliver = Callable[[list[tuple[Any, Answer]]], None]
-OnAlarm = Callable[[list[NewAlarm]], None]
+OnAlarm = Callable[[list[AlarmInfo]], None]
 
 DEFAULT_METHOD = "auto"
 LONGEST_AGE = 365_250.0 * 86_400.0  # seconds
@@ -354,7 +355,7 @@ class Engine:
             if last is not None and count > state.alarms:
                 # Of several alarms in one group the last is recorded. It pages if any of them did.
                 plan.changes.alarms.append(
-                    NewAlarm(state.number, state.name, now, last.at, last.since, last.what, pages > state.pages)
+                    AlarmInfo(last.at, last.since, last.what, pages > state.pages, 0, state.name, now)
                 )
             plan.changes.totals["alarms"] += count - state.alarms
             state.alarms, state.pages = count, pages

@@ -19,7 +19,7 @@ from .engine import Engine, EngineSettings
 from .http import AccessLog, Endpoints, Server, Service, address, is_loopback, listen, room_for, run
 from .routes import StoreReaders
 from .store import Reader, open_reader, without_password
-from .store.types import NewAlarm
+from .store.types import AlarmInfo
 from .tokens import Refresher, Scope, TokenBook
 from .webhook import Webhook, read_secret
 from .wire import DEFAULT_LIMITS
@@ -99,10 +99,10 @@ def _serve_at(listener: socket.socket, options: ServeOptions, ready: Ready | Non
         return run(service, listener, started=started, ready=announce, tls=options.tls)
 
 
-def _log_alarms(alarms: Sequence[NewAlarm]) -> None:
+def _log_alarms(alarms: Sequence[AlarmInfo]) -> None:
     for alarm in alarms:
         kind = "page" if alarm.page else "alarm"
-        log.warning("%s: %s in stream %s, at outcome %d", kind, alarm.what, visible(alarm.name), alarm.at)
+        log.warning("%s: %s in stream %s, at outcome %d", kind, alarm.what, visible(alarm.stream), alarm.at)
 
 
 def token_book(options: ServeOptions, stored: StoredTokens) -> TokenBook:

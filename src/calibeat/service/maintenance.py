@@ -18,7 +18,8 @@ import numpy as np
 from calibeat._util.words import counted
 from calibeat.core.stats import EVENTS, LAST, STATS, log_loss
 from calibeat.errors import InvalidInput
-from calibeat.hosts.bank import Bank, first_unread, give_up, monitor_states, set_monitor_states
+from calibeat.hosts.bank import Bank, give_up, monitor_states, set_monitor_states
+from calibeat.monitor.monitors import first_unread
 
 from .engine import bank_of, check_described, description_of
 from .rollups import Rollups, errors_of, tenth

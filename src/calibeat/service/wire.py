@@ -30,18 +30,8 @@ from .events import (
     Time,
     is_text,
 )
-from .store.queries import (
-    MAX_HOURS,
-    MAX_LIMIT,
-    MAX_PAGES,
-    ORDERS,
-    PAGE_ORDERS,
-    SPANS,
-    AlarmInfo,
-    Delay,
-    Hour,
-    StreamInfo,
-)
+from .store.queries import MAX_HOURS, MAX_LIMIT, MAX_PAGES, ORDERS, PAGE_ORDERS, SPANS, Delay, Hour, StreamInfo
+from .store.types import AlarmInfo
 
 
 @dataclasses.dataclass(frozen=True)

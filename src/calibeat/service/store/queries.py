@@ -22,9 +22,10 @@ import numpy as np
 
 from calibeat.core.method import method_named, params_of, params_of_rows
 from calibeat.errors import InvalidInput
-from calibeat.hosts.bank import Bank, readings
+from calibeat.hosts.bank import Bank
 from calibeat.metrics import wilson
 from calibeat.monitor.monitor import Monitor
+from calibeat.monitor.monitors import readings
 
 from .types import (
     CALIBRATED_KIND,
@@ -38,6 +39,7 @@ from .types import (
     TENTHS,
     TOTAL_COLUMNS,
     TOTAL_COUNTS,
+    AlarmInfo,
     assigned,
 )
 
@@ -202,7 +204,7 @@ _NUMBERS = (  # see `_numbers_of`
     "(SELECT min(time) FROM event e WHERE e.status = 0 AND e.stream = s.number), s.held, s.expired"
 )
 SELECT_ALARMS = (
-    "SELECT a.number, s.name, a.time, a.at, a.since, a.what, a.page FROM alarm a JOIN stream s ON s.number = a.stream "
+    "SELECT a.at, a.since, a.what, a.page, a.number, s.name, a.time FROM alarm a JOIN stream s ON s.number = a.stream "
 )
 
 
@@ -260,19 +262,6 @@ class Hour:
 
 
 @dataclass(frozen=True)
-class AlarmInfo:
-    """An alarm as the store has it."""
-
-    number: int
-    stream: str
-    time: float
-    at: int  # outcomes read when it was raised
-    since: float  # the estimated outcome at which the fault began
-    what: str
-    page: bool
-
-
-@dataclass(frozen=True)
 class AlarmRow(AlarmInfo):
     """An alarm: what is wrong, in which stream, since when, and when it was raised."""
 
@@ -281,7 +270,7 @@ class AlarmRow(AlarmInfo):
 
 def alarm_info(row: tuple[Any, ...]) -> AlarmInfo:
     """A row of `SELECT_ALARMS`."""
-    return AlarmInfo(*row[:6], bool(row[6]))  # type: ignore[call-arg]  # as selected
+    return AlarmInfo(*row[:3], bool(row[3]), *row[4:])  # type: ignore[call-arg]  # as selected
 
 
 @dataclass(frozen=True)
@@ -670,7 +659,7 @@ def alarm_rows(reader: Reader, where: str, arguments: tuple[Any, ...], limit: in
         f"{where} ORDER BY a.number DESC LIMIT {limit}",
         arguments,
     )
-    return [AlarmRow(*row[:6], bool(row[6]), row[7]) for row in rows]  # type: ignore[call-arg]  # as selected
+    return [AlarmRow(*row[:3], bool(row[3]), *row[4:]) for row in rows]  # type: ignore[call-arg]  # as selected
 
 
 def _page(reader: Reader, order: str, search: str, since: float, skip: int) -> list[tuple[Any, ...]]:

@@ -8,6 +8,7 @@ from operator import attrgetter
 from typing import Any, NamedTuple, Protocol
 
 from calibeat.errors import CalibeatError
+from calibeat.monitor.bets import Alarm
 
 # ---- the status of an event ---------------------------------------------------------------------------------------
 PENDING = 0  # forecast, no outcome yet
@@ -114,16 +115,13 @@ def weighted(error: float | None, raw_error: float | None, outcomes: int) -> tup
     return (0.0, 0.0, 0) if error is None or raw_error is None else (error * outcomes, raw_error * outcomes, outcomes)
 
 
-class NewAlarm(NamedTuple):
-    """An alarm of a stream's monitor, as a group raises it."""
+@dataclass(frozen=True)
+class AlarmInfo(Alarm):
+    """An alarm as the store has it."""
 
-    stream: int
-    name: str
+    number: int  # 0 before it is stored
+    stream: str
     time: float
-    at: int
-    since: float
-    what: str
-    page: bool
 
 
 class Correction(NamedTuple):
@@ -145,7 +143,7 @@ class Changes:
     settled: list[Record] = field(default_factory=list)  # were in the store before
     streams: dict[str, StreamState] = field(default_factory=dict)
     rollups: list[TableRow] = field(default_factory=list)
-    alarms: list[NewAlarm] = field(default_factory=list)
+    alarms: list[AlarmInfo] = field(default_factory=list)
     corrections: list[Correction] = field(default_factory=list)
     totals: dict[str, float] = field(default_factory=dict)  # what is to be added to the totals, by their names
 
@@ -175,7 +173,7 @@ def rows_of(changes: Changes) -> GroupRows:
         [_settled_row(record) for record in changes.settled],
         [_stream_row(state) for state in changes.streams.values()],
         changes.rollups,
-        [(a.stream, a.time, a.at, a.since, a.what, int(a.page)) for a in changes.alarms],
+        [(changes.streams[a.stream].number, a.time, a.at, a.since, a.what, int(a.page)) for a in changes.alarms],
         [(c.record.stream, c.record.nth, c.outcome, c.time) for c in changes.corrections],
         tuple(changes.totals.get(name, 0) for name in TOTAL_COLUMNS) if changes.totals else None,
     )
