@@ -30,7 +30,7 @@ def batch(n: int, keys: int, seed: int) -> tuple[Vector, ...]:
 
 def feed(monitors: Monitors, slots: Vector, p: Vector, y: Vector, s: Vector, due: Vector | None = None) -> None:
     """As a bank does it."""
-    monitors.after(lambda _: None, slots, p, y, s, due)((0, monitors.count))
+    monitors.after(lambda _: None, slots, lambda: (p, y, s), due)((0, monitors.count))
 
 
 def same(monitors: Monitors, slot: int, monitor: Monitor) -> None:
