@@ -149,7 +149,11 @@ def wait_for_key(slots: Slots, heads: Ints, following: Ints, next_event: Ints, m
 
 
 def arrival_lists(due: Ints, outcomes: Ints, end: int) -> tuple[Ints, Ints]:
-    """By position up to `end` the outcomes that are due there, as `list_arrivals` has them, in the given order."""
+    """By position up to `end` the outcomes that are due there, as `list_arrivals` has them, in the given order.
+
+    >>> arrival_lists(np.array([3, 2, 3]), np.array([0, 1, 2]), 3)
+    (array([-1, -1,  1,  0]), array([ 2, -1, -1]))
+    """
     heads, following = np.full(end + 1, -1), np.full(len(due), -1)
     list_arrivals(due, outcomes, heads, following)
     return heads, following

@@ -112,6 +112,8 @@ def run_in_threads(serve: Serve, ranges: list[SlotRange], barrier: Barrier) -> b
                 thread.start()
             except RuntimeError:  # the system has no more threads to give
                 break
+            except KeyError as error:  # an interrupt: Python 3.11 then fails to forget a thread that has begun
+                raise (error.__context__ or error) from None
             barrier.threads.append(thread)
         barrier.decide(is_open=bool(barrier.threads))
         barrier.finish()
