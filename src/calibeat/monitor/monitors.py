@@ -302,9 +302,8 @@ class Monitors:
     def announce(self, slot: int) -> int:
         """Say that a forecast of a slot is made -> its number."""
         queue, row = self.queue(slot), self.matrix[slot].copy()
-        step = queue.step(row)
-        self._keep(slot, queue, row, step)
-        return step.announced - 1
+        self._keep(slot, queue, row, queue.step(row))
+        return queue.announced - 1
 
     def update(self, slot: int, number: int, event: Event | None) -> None:
         """Take the outcome of a forecast of a slot, or None if it will never come; a second outcome is ignored."""
@@ -316,10 +315,10 @@ class Monitors:
 
     def _keep(self, slot: int, queue: Queue, row: Vector, step: Step) -> None:
         """Read what can be read into a copy of the row, and publish it."""
+        announced, following, given_up, came, ready = step
         alarms = queue.alarms
-        if step.ready:
-            alarms = self._with(queue, self._read(row, *np.array(list(zip(*step.ready, strict=True)))))
-        announced, following, given_up, came, _ = step
+        if ready:
+            alarms = self._with(queue, self._read(row, *np.array(ready).T.copy()))
         self.matrix[slot], self.queues[slot], queue.announced, queue.next, queue.given_up, queue.came, queue.alarms = (
             row, queue, announced, following, given_up, came, alarms,
         )  # fmt: skip

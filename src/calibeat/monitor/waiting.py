@@ -19,6 +19,8 @@ from calibeat.errors import InvalidInput, OutcomeConflict, UnknownForecast
 from .bets import FORECASTS, WAITING, Alarm, N
 
 Event = tuple[float, float, float]  # forecast, outcome, raw score or NaN
+Came = tuple[int, int, Event | None]  # what `next` was before, the number that came, and its outcome
+Step = tuple[int, int, int, Came | None, list[Event]]  # announced, next, given_up and came afterwards, what can be read
 
 
 class Waiting(NamedTuple):
@@ -45,22 +47,12 @@ class Waiting(NamedTuple):
     too_late: int
 
 
-class Step(NamedTuple):
-    """A queue after one more forecast or outcome, and what can be read now, in the order of forecasts."""
-
-    announced: int
-    next: int
-    given_up: int
-    came: tuple[int, int, Event | None] | None
-    ready: list[Event]
-
-
 class Queue:
     """The announced forecasts from the first unread one on.
 
-    `step` returns what an event does, and changes only the copy of a row that it is given. The host then assigns the
-    attributes of the `Step` and everything else that changes in one statement without a call: an interrupt comes before
-    all of it or after all of it. `finish` does the rest. If it is interrupted, the next call repeats it.
+    `step` returns what an event does, and changes only the copy of a row that it is given. The host then assigns this
+    and everything else that changes in one statement without a call: an interrupt comes before all of it or after all
+    of it. `finish` does the rest. If it is interrupted, the next call repeats it.
     """
 
     def __init__(self, patience: int) -> None:
@@ -70,8 +62,7 @@ class Queue:
         self.held: dict[int, Event | None] = {}  # None: it will never come
         self.given_up = self.too_late = 0
         self.lost: dict[int, None] = {}  # numbers given up lately, in order
-        # What `next` was before, the number that came and its outcome: until `finish` has put it away.
-        self.came: tuple[int, int, Event | None] | None = None
+        self.came: Came | None = None  # until `finish` has put it away
         self.alarms: list[Alarm] = []  # the last ones, where they are kept; it is replaced, never changed
 
     # ---- one by one -----------------------------------------------------------------------------------------------
@@ -118,7 +109,7 @@ class Queue:
                 ready.append(found)
             at += 1
         is_done = not held and (number < first or len(ready) > 0)  # nothing to be put away
-        return Step(announced, at, given_up, None if is_done else (first, number, event), ready)
+        return announced, at, given_up, None if is_done else (first, number, event), ready
 
     def finish(self) -> None:
         """Bring `held` and `lost` up to date with the last step. It may be done twice."""
