@@ -56,19 +56,7 @@ from .layout import (
     WEIGHT,
 )
 from .learners import LANES, ons_step
-from .parts import (
-    LARGEST_EXPONENT,
-    Check,
-    Columns,
-    Expression,
-    Features,
-    Formula,
-    Learner,
-    at_the_clip,
-    clamped,
-    not_below,
-    sigmoid_of,
-)
+from .parts import LARGEST_EXPONENT, Check, Columns, Expression, Features, Formula, Learner, at_the_clip, sigmoid_of
 from .receipt import EXPERT, HORIZON_LANE, LANE, PAPER_LANE, SCORE, SEEN
 from .subset import kernel, large_kernel, scratch
 
@@ -598,7 +586,7 @@ class Lanes(Learner):
         slope, bend, offset = (row[at : at + 4] for at in (SLOPE, BEND, OFFSET))
         ops_a, ops_b = row[OPS_A], row[OPS_B]
         formula.numbers.update(slope=slope, bend=bend, offset=offset, weight=weights, ops=[ops_a, ops_b], clip=clip)
-        formula.add("f", clamped("score", clip, 1.0 - clip))
+        formula.add("f", ("clamp", "score", clip, 1.0 - clip))
         formula.add("lf", ("ln", "f"))
         formula.add("lg", ("ln", ("-", 1.0, "f")))
         formula.add("logit", ("-", "lf", "lg"))
@@ -614,7 +602,7 @@ class Lanes(Learner):
             _export_horizon(formula, lane, [("+", ("*", ops_a, "logit"), ops_b), *logits])
             weights, names = [*weights, lane[HORIZON_WEIGHT]], [*names, "horizon"]
         mean = ("+", *(("*", w, name) for w, name in zip(weights, names, strict=True)))
-        formula.add("expert", clamped(mean, EPS, LARGEST))
+        formula.add("expert", ("clamp", mean, EPS, LARGEST))
 
 
 def check_mixture(what: str, weights: Table, stale: Vector, temper: Vector, n: Vector) -> Iterator[Check]:
@@ -647,14 +635,15 @@ def _export_horizon(formula: Formula, lane: list[float], logits: list[Expression
     """The horizon lane of a frozen row, which looks at the logits of the score, of OPS and of the Kalman lanes."""
     theta = lane[HORIZON_THETA:HORIZON_COVARIANCE]
     formula.numbers.update(horizon=theta, horizon_weight=lane[HORIZON_WEIGHT])
-    terms: list[Expression] = [theta[0], ("*", theta[1], clamped("logit", -MOST_SCORE_LOGIT, MOST_SCORE_LOGIT))]
+    terms: list[Expression] = [theta[0], ("*", theta[1], ("clamp", "logit", -MOST_SCORE_LOGIT, MOST_SCORE_LOGIT))]
     for parameter, z in zip(theta[2:], logits, strict=True):
-        terms.append(("*", parameter, clamped(z, -MOST_LANE_LOGIT, MOST_LANE_LOGIT)))
+        terms.append(("*", parameter, ("clamp", z, -MOST_LANE_LOGIT, MOST_LANE_LOGIT)))
     formula.add("horizon", _squashed(("+", *terms)))
 
 
 def _squashed(z: Expression) -> Expression:
-    return clamped(sigmoid_of(not_below(z, -LARGEST_EXPONENT)), EPS, LARGEST)
+    least = -LARGEST_EXPONENT
+    return ("clamp", sigmoid_of(("if<=", z, least, least, z)), EPS, LARGEST)
 
 
 def _sum(terms: Iterable[Any]) -> Any:
