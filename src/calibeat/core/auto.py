@@ -31,7 +31,7 @@ import numpy as np
 from calibeat._util.types import Table, Vector
 from calibeat.errors import InvalidInput
 
-from .algebra import sigmoid, triangle
+from .algebra import scaled_identity, sigmoid, triangle
 from .features import Beta
 from .layout import (
     BEND,
@@ -156,12 +156,6 @@ HALF_TRUST = 30.0  # the mean lag at which an outcome counts half
 DELAY_MEMORY = 1000.0  # outcomes that the mean lag looks back on
 MOST_SCORE_LOGIT, MOST_LANE_LOGIT = 6.0, 8.0  # beyond these, logits count as these
 SIZE = 7
-
-
-def horizon_initial() -> list[float]:
-    """Weight 0, theta = (0, 1/6, ..., 1/6): the mean logit of the six lanes; covariance 0.3 I."""
-    covariance = [HORIZON_PRIOR if i == j else 0.0 for i in range(SIZE) for j in range(i, SIZE)]
-    return [0.0, 0.0, *[1.0 / 6.0] * 6, *covariance]
 
 
 @kernel
@@ -530,7 +524,8 @@ class Lanes(Learner):
         return [*kalman, *[1.0 / 6.0] * 6, 1.0, 0.0, ONS_RHO, 0.0, ONS_RHO, 0.0, 1.0, 0.0]
 
     def tail(self) -> list[float]:
-        return horizon_initial() if self.horizon else []
+        """Weight 0, theta = (0, 1/6, ..., 1/6): the mean logit of the six lanes; covariance 0.3 I."""
+        return [0.0, 0.0, *[1.0 / 6.0] * 6, *scaled_identity(SIZE, HORIZON_PRIOR)] if self.horizon else []
 
     def check(self, rows: Table, features: Features, n: Vector) -> Iterator[Check]:  # noqa: ARG002 - one signature
         horizon = [rows.shape[1] - HORIZON_WIDTH + HORIZON_WEIGHT] if self.horizon else []
@@ -553,7 +548,7 @@ class Lanes(Learner):
     def params(self, row: Any, features: Features) -> dict[str, Any]:  # noqa: ARG002 - one signature
         """Weighted means over the first six lanes of slope a, offset b and bend c; the weight of each lane by its name;
         how late outcomes are on average, and by how much the weights are tempered for it (1: not at all)."""
-        weights = _weights(row, horizon=self.horizon)
+        weights = [*row[WEIGHT : WEIGHT + 6], *([row[len(row) - HORIZON_WIDTH]] if self.horizon else ())]
         lanes = {
             "a": [*row[SLOPE : SLOPE + 4], 1.0, row[OPS_A]],
             "b": [*row[OFFSET : OFFSET + 4], 0.0, row[OPS_B]],
@@ -624,11 +619,6 @@ def check_covariance(what: str, packed: Table, d: int, cap: Any) -> Iterator[Che
     variances, sentence = packed[:, i == j], f"row must have {what} with positive variances up to their cap, got others"
     yield (variances > 0.0) & (variances <= cap), sentence
     yield packed**2 <= variances[:, i] * variances[:, j] * (1.0 + 1e-6), sentence
-
-
-def _weights(row: Any, *, horizon: bool) -> list[Any]:
-    """The weights of the lanes, that of the horizon lane last."""
-    return [*row[WEIGHT : WEIGHT + 6], *([row[len(row) - HORIZON_WIDTH]] if horizon else ())]
 
 
 def _export_horizon(formula: Formula, lane: list[float], logits: list[Expression]) -> None:
