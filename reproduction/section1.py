@@ -13,11 +13,10 @@ from typing import Any
 import numpy as np
 
 from calibeat import OPS, Calibrator, Method, metrics
-from calibeat import examples as drifts
 from calibeat._util.types import Vector
 from calibeat.examples import T_TRAIN
 
-from . import published
+from . import drifts, published
 from .figures import new_figure, tidy
 from .rules import MUCH, SLIGHTLY
 from .section import NUMBERS, Section, Table, Verdict, beside, number, prose, spread, undecided_if_few
@@ -45,12 +44,12 @@ def _work(task: Task, _data: Path | None, _cache: Path) -> Arrays:
 def run(kind: str, seed: int) -> dict[str, Any]:
     """One run: the table, the parameters at the start of each window, and the curves to plot."""
     drift = drifts.draw(kind, seed)
-    train, test = slice(0, drifts.T_TRAIN), slice(drifts.T_TRAIN, None)
+    train, test = slice(0, T_TRAIN), slice(T_TRAIN, None)
     score = drifts.base_model(kind, drift.x[train], drift.y[train])
     scores = score(drift.x[test])
     a, b = trajectory(OPS, scores, drift.y[test])
     rows = table(score(drift.x[train]), drift.truth[train], scores, drift.truth[test], a, b)
-    starts = [first - 1 - drifts.T_TRAIN for first, _ in WINDOWS]
+    starts = [first - 1 - T_TRAIN for first, _ in WINDOWS]
     grid = np.linspace(drift.x.min(), drift.x.max(), GRID)
     return {
         "table": rows,
@@ -78,7 +77,7 @@ def table(train_scores: Vector, train_truth: Vector, scores: Vector, truth: Vect
     """One row of (accuracy in percent, CE) for each of `ROWS`."""
     rows = [measured(train_truth, train_scores)]
     for first, last in WINDOWS:
-        window = slice(first - 1 - drifts.T_TRAIN, last - drifts.T_TRAIN)
+        window = slice(first - 1 - T_TRAIN, last - T_TRAIN)
         at_start = np.full(last - first + 1, b[window.start])
         rows += [
             measured(truth[window], scores[window]),

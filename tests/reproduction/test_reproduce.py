@@ -18,8 +18,7 @@ import pytest
 from terminals import Terminal
 
 from calibeat import CalibeatError, InvalidInput, MissingExtra
-from calibeat import examples as drifts
-from reproduction import pages, published, registry, section, whole
+from reproduction import drifts, pages, published, registry, section, whole
 from reproduction.__main__ import main
 from reproduction.datasets import DATASETS
 from reproduction.registry import EXPERIMENTS

@@ -14,7 +14,7 @@ from calibeat._util.check import shown
 from calibeat._util.extras import need
 from calibeat.errors import InvalidInput
 
-from .conversation import Conversation, Pause, RefusedOutcome, Reply, Retries, Send, Steps
+from .conversation import Conversation, Pause, RefusedOutcome, Reply, Retries, Steps
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -63,10 +63,6 @@ class _BaseClient:
     def refusals(self) -> list[RefusedOutcome]:
         """The latest 1,000 of them, each with the service's reason."""
         return list(self._conversation.buffer.refusals)
-
-
-def _asked(step: Send) -> dict[str, Any]:
-    return {"method": step.method, "url": step.path, "content": step.content}
 
 
 def _answered(answer: Any) -> Reply:
@@ -185,7 +181,7 @@ class Client(_BaseClient):
                     clock.sleep(step.seconds)
                     continue
                 try:
-                    reply = _answered(self._client.request(**_asked(step)))
+                    reply = _answered(self._client.request(step.method, step.path, content=step.content))
                 except self._http.TransportError as error:
                     reply = _unanswered(error)
         finally:
@@ -243,7 +239,7 @@ class AsyncClient(_BaseClient):
                     await asyncio.sleep(step.seconds)
                     continue
                 try:
-                    reply = _answered(await self._client.request(**_asked(step)))
+                    reply = _answered(await self._client.request(step.method, step.path, content=step.content))
                 except self._http.TransportError as error:
                     reply = _unanswered(error)
         finally:

@@ -150,7 +150,7 @@ class Conversation:
         OutcomeConflict : the event of this id had another score.
         NotAllowed, Busy, Unreachable, ServiceError : the token is refused, or no good answer came after all retries.
         """
-        event: dict[str, Any] = {"stream": stream, "id": new_id() if id is None else id, "score": float(score)}
+        event: dict[str, Any] = {"stream": stream, "id": uuid.uuid4().hex if id is None else id, "score": float(score)}
         if time is not None:
             event["time"] = float(time)
         reply = yield from self._send(_post("/v1/forecasts", event), last=self._attempts)
@@ -162,7 +162,8 @@ class Conversation:
         Raises what `predict` raises.
         """
         answers: list[Answer] = []
-        for part in list(batches(with_ids(events))):  # all are encoded before the first is sent
+        named = [{**event, "id": uuid.uuid4().hex if event.get("id") is None else event["id"]} for event in events]
+        for part in list(batches(named)):  # all are encoded before the first is sent
             found = yield from self._send_batch("/v1/forecasts", "forecasts", part, last=self._attempts)
             answers += [answer_of(each) for each in found]
         return answers
@@ -226,7 +227,7 @@ class Conversation:
 
     def stream(self, name: str) -> Steps[dict[str, Any]]:
         """What the service knows of a stream. Raises `UnknownKey` if it knows none of this name."""
-        return (yield from self._get(stream_path(name)))
+        return (yield from self._get(f"/v1/streams/{quote(name, safe='')}"))
 
     def streams(self, after: str | None = None, limit: int = 100) -> Steps[list[dict[str, Any]]]:
         """Streams by name, `limit` of them after the one that is named."""
@@ -493,16 +494,6 @@ class Buffer:
 # ---- events -------------------------------------------------------------------------------------------------------
 
 
-def new_id() -> str:
-    """A random id."""
-    return uuid.uuid4().hex
-
-
-def with_ids(events: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """The events of a batch; those without an id get one."""
-    return [{**event, "id": event["id"] if event.get("id") is not None else new_id()} for event in events]
-
-
 def outcome_event(
     stream: str,
     id: str,  # noqa: A002
@@ -578,15 +569,6 @@ def encode(body: Any) -> bytes:
 
 def _post(path: str, body: Any) -> Send:
     return Send("POST", path, encode(body))
-
-
-def stream_path(stream: str, *more: str) -> str:
-    """The path of a stream.
-
-    >>> stream_path("a/b c"), stream_path("paris", "history")
-    ('/v1/streams/a%2Fb%20c', '/v1/streams/paris/history')
-    """
-    return "/".join(["/v1/streams", quote(stream, safe=""), *more])
 
 
 # ---- answers ------------------------------------------------------------------------------------------------------

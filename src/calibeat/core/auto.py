@@ -31,7 +31,7 @@ import numpy as np
 from calibeat._util.types import Table, Vector
 from calibeat.errors import InvalidInput
 
-from .algebra import sigmoid, triangle
+from .algebra import scaled_identity, sigmoid, triangle
 from .features import Beta
 from .layout import (
     BEND,
@@ -56,19 +56,7 @@ from .layout import (
     WEIGHT,
 )
 from .learners import LANES, ons_step
-from .parts import (
-    LARGEST_EXPONENT,
-    Check,
-    Columns,
-    Expression,
-    Features,
-    Formula,
-    Learner,
-    at_the_clip,
-    clamped,
-    not_below,
-    sigmoid_of,
-)
+from .parts import LARGEST_EXPONENT, Check, Columns, Expression, Features, Formula, Learner, at_the_clip, sigmoid_of
 from .receipt import EXPERT, HORIZON_LANE, LANE, PAPER_LANE, SCORE, SEEN
 from .subset import kernel, large_kernel, scratch
 
@@ -168,12 +156,6 @@ HALF_TRUST = 30.0  # the mean lag at which an outcome counts half
 DELAY_MEMORY = 1000.0  # outcomes that the mean lag looks back on
 MOST_SCORE_LOGIT, MOST_LANE_LOGIT = 6.0, 8.0  # beyond these, logits count as these
 SIZE = 7
-
-
-def horizon_initial() -> list[float]:
-    """Weight 0, theta = (0, 1/6, ..., 1/6): the mean logit of the six lanes; covariance 0.3 I."""
-    covariance = [HORIZON_PRIOR if i == j else 0.0 for i in range(SIZE) for j in range(i, SIZE)]
-    return [0.0, 0.0, *[1.0 / 6.0] * 6, *covariance]
 
 
 @kernel
@@ -542,7 +524,8 @@ class Lanes(Learner):
         return [*kalman, *[1.0 / 6.0] * 6, 1.0, 0.0, ONS_RHO, 0.0, ONS_RHO, 0.0, 1.0, 0.0]
 
     def tail(self) -> list[float]:
-        return horizon_initial() if self.horizon else []
+        """Weight 0, theta = (0, 1/6, ..., 1/6): the mean logit of the six lanes; covariance 0.3 I."""
+        return [0.0, 0.0, *[1.0 / 6.0] * 6, *scaled_identity(SIZE, HORIZON_PRIOR)] if self.horizon else []
 
     def check(self, rows: Table, features: Features, n: Vector) -> Iterator[Check]:  # noqa: ARG002 - one signature
         horizon = [rows.shape[1] - HORIZON_WIDTH + HORIZON_WEIGHT] if self.horizon else []
@@ -565,7 +548,7 @@ class Lanes(Learner):
     def params(self, row: Any, features: Features) -> dict[str, Any]:  # noqa: ARG002 - one signature
         """Weighted means over the first six lanes of slope a, offset b and bend c; the weight of each lane by its name;
         how late outcomes are on average, and by how much the weights are tempered for it (1: not at all)."""
-        weights = _weights(row, horizon=self.horizon)
+        weights = [*row[WEIGHT : WEIGHT + 6], *([row[len(row) - HORIZON_WIDTH]] if self.horizon else ())]
         lanes = {
             "a": [*row[SLOPE : SLOPE + 4], 1.0, row[OPS_A]],
             "b": [*row[OFFSET : OFFSET + 4], 0.0, row[OPS_B]],
@@ -598,7 +581,7 @@ class Lanes(Learner):
         slope, bend, offset = (row[at : at + 4] for at in (SLOPE, BEND, OFFSET))
         ops_a, ops_b = row[OPS_A], row[OPS_B]
         formula.numbers.update(slope=slope, bend=bend, offset=offset, weight=weights, ops=[ops_a, ops_b], clip=clip)
-        formula.add("f", clamped("score", clip, 1.0 - clip))
+        formula.add("f", ("clamp", "score", clip, 1.0 - clip))
         formula.add("lf", ("ln", "f"))
         formula.add("lg", ("ln", ("-", 1.0, "f")))
         formula.add("logit", ("-", "lf", "lg"))
@@ -614,7 +597,7 @@ class Lanes(Learner):
             _export_horizon(formula, lane, [("+", ("*", ops_a, "logit"), ops_b), *logits])
             weights, names = [*weights, lane[HORIZON_WEIGHT]], [*names, "horizon"]
         mean = ("+", *(("*", w, name) for w, name in zip(weights, names, strict=True)))
-        formula.add("expert", clamped(mean, EPS, LARGEST))
+        formula.add("expert", ("clamp", mean, EPS, LARGEST))
 
 
 def check_mixture(what: str, weights: Table, stale: Vector, temper: Vector, n: Vector) -> Iterator[Check]:
@@ -638,23 +621,19 @@ def check_covariance(what: str, packed: Table, d: int, cap: Any) -> Iterator[Che
     yield packed**2 <= variances[:, i] * variances[:, j] * (1.0 + 1e-6), sentence
 
 
-def _weights(row: Any, *, horizon: bool) -> list[Any]:
-    """The weights of the lanes, that of the horizon lane last."""
-    return [*row[WEIGHT : WEIGHT + 6], *([row[len(row) - HORIZON_WIDTH]] if horizon else ())]
-
-
 def _export_horizon(formula: Formula, lane: list[float], logits: list[Expression]) -> None:
     """The horizon lane of a frozen row, which looks at the logits of the score, of OPS and of the Kalman lanes."""
     theta = lane[HORIZON_THETA:HORIZON_COVARIANCE]
     formula.numbers.update(horizon=theta, horizon_weight=lane[HORIZON_WEIGHT])
-    terms: list[Expression] = [theta[0], ("*", theta[1], clamped("logit", -MOST_SCORE_LOGIT, MOST_SCORE_LOGIT))]
+    terms: list[Expression] = [theta[0], ("*", theta[1], ("clamp", "logit", -MOST_SCORE_LOGIT, MOST_SCORE_LOGIT))]
     for parameter, z in zip(theta[2:], logits, strict=True):
-        terms.append(("*", parameter, clamped(z, -MOST_LANE_LOGIT, MOST_LANE_LOGIT)))
+        terms.append(("*", parameter, ("clamp", z, -MOST_LANE_LOGIT, MOST_LANE_LOGIT)))
     formula.add("horizon", _squashed(("+", *terms)))
 
 
 def _squashed(z: Expression) -> Expression:
-    return clamped(sigmoid_of(not_below(z, -LARGEST_EXPONENT)), EPS, LARGEST)
+    least = -LARGEST_EXPONENT
+    return ("clamp", sigmoid_of(("if<=", z, least, least, z)), EPS, LARGEST)
 
 
 def _sum(terms: Iterable[Any]) -> Any:

@@ -82,7 +82,7 @@ class Tracking(Calibeater):
         """The mean of each bin of the expert, as a table."""
         means = [track(cells, 0, b, float(self.bins), self.prior) for b in range(self.bins)]  # type: ignore[arg-type]
         formula.numbers.update(bins=[b / self.bins for b in range(1, self.bins)], forecasts=means)
-        formula.add("tracked", ("lookup", formula.last, formula.numbers["bins"], means))
+        formula.add("tracked", ("lookup", formula.steps[-1][0], formula.numbers["bins"], means))
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,7 @@ from typing import Any, ClassVar
 from calibeat._util.check import check_interval, check_start
 
 from .fit import refit_scaling
-from .parts import LARGEST_EXPONENT, Expression, Features, Formula, clamped, odds, sigmoid_of
+from .parts import LARGEST_EXPONENT, Expression, Features, Formula, sigmoid_of
 from .subset import kernel
 
 RAW, PLATT, BETA, TEMPERATURE, HISTOGRAM = 0, 1, 2, 3, 4
@@ -52,7 +52,7 @@ class Scaling(Features):
     @property
     def logit(self) -> Expression:
         """The logit of f, as the kernel makes it of the features."""
-        return ("ln", odds("f"))
+        return ("ln", ("/", "f", ("-", 1.0, "f")))
 
     def terms(self, theta: list[float]) -> list[Expression]:
         """The terms of theta . x."""
@@ -61,12 +61,12 @@ class Scaling(Features):
     def export(self, formula: Formula, params: dict[str, Any], *, exact: bool) -> None:
         """f, z = theta . x, sigmoid(z); `exact` makes the sigmoid as the kernel does, to the last bit."""
         formula.numbers.update(params, clip=self.clip)
-        formula.add("f", clamped("score", self.clip, 1.0 - self.clip))
+        formula.add("f", ("clamp", "score", self.clip, 1.0 - self.clip))
         theta, furthest = list(params.values()), math.log((1.0 - self.clip) / self.clip)
         terms = self.terms(theta)
         z: Expression = ("+", *terms) if len(terms) > 1 else terms[0]
         if math.fsum(abs(number) for number in theta) * max(furthest, 1.0) > LARGEST_EXPONENT:
-            z = clamped(z, -LARGEST_EXPONENT, LARGEST_EXPONENT)
+            z = ("clamp", z, -LARGEST_EXPONENT, LARGEST_EXPONENT)
         if not exact:
             formula.add("expert", sigmoid_of(z))
             return

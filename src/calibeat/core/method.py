@@ -258,11 +258,8 @@ def _part_to_dict(part: Part | None) -> dict[str, Any] | None:
     if part is None:
         return None
     names = [field.name for field in dataclasses.fields(part)]  # type: ignore[arg-type]  # every part is a dataclass
-    values = {name: getattr(part, name) for name in names}
-    return {
-        "kind": type(part).__name__.lower(),
-        **{name: list(value) if isinstance(value, tuple) else value for name, value in values.items()},
-    }
+    values = {name: list(value) if isinstance(value := getattr(part, name), tuple) else value for name in names}
+    return {"kind": type(part).__name__.lower(), **values}
 
 
 def _part_from_dict(slot: str, data: Any) -> Any:

@@ -74,34 +74,10 @@ class Formula:
         """One more step."""
         self.steps.append((name, expression))
 
-    def has(self, name: str) -> bool:
-        """Whether there is a step of this name."""
-        return any(known == name for known, _ in self.steps)
-
-    @property
-    def last(self) -> str:
-        """The name of the last step."""
-        return self.steps[-1][0]
-
-
-def odds(f: str) -> Expression:
-    """f / (1 - f)"""
-    return ("/", f, ("-", 1.0, f))
-
 
 def sigmoid_of(z: Expression) -> Expression:
     """1 / (1 + e^-z)"""
     return ("/", 1.0, ("+", 1.0, ("exp", ("-", 0.0, z))))
-
-
-def clamped(p: Expression, low: float, high: float) -> Expression:
-    """p, not below low and not above high."""
-    return ("clamp", p, low, high)
-
-
-def not_below(z: Expression, least: float) -> Expression:
-    """z, or the least value that is allowed."""
-    return ("if<=", z, least, least, z)
 
 
 def at_the_clip(clip: float, low: Expression, high: Expression, between: Expression) -> Expression:

@@ -20,7 +20,7 @@ from calibeat.errors import InvalidInput
 from .auto import EPS, LARGEST, LAZY, SHARE, check_mixture, clipped, flatten, inside, likelihood, power, staleness
 from .calibeating import SPLINE
 from .features import Scaling
-from .parts import Calibeater, Check, Expression, Features, Formula, at_the_clip, clamped
+from .parts import Calibeater, Check, Expression, Features, Formula, at_the_clip
 from .receipt import EXPERT, EXPERT_SPLINE, FORECAST, SCORE, SCORE_SPLINE, SEEN, UNCONTROLLED
 from .subset import kernel
 
@@ -121,19 +121,19 @@ class Spline(Calibeater):
         formula.numbers.update(
             spline_weight=weights, atoms=cells[ATOMS:SCORE_OFFSETS], score_knots=on_score, expert_knots=on_expert
         )
-        if not formula.has("f"):  # the expert is the score itself
+        if "f" not in dict(formula.steps):  # the expert is the score itself
             formula.numbers.update(clip=clip)
-            formula.add("f", clamped("score", clip, 1.0 - clip))
-        formula.add("m", clamped("expert", EPS, LARGEST))
+            formula.add("f", ("clamp", "score", clip, 1.0 - clip))
+        formula.add("m", ("clamp", "expert", EPS, LARGEST))
         formula.add("place", ("*", ("+", features.logit, X_MAX), 2.0))
         formula.add("shift", ("interpolate", "place", on_score))
         corrected = at_the_clip(clip, _atom(low, low_count), _atom(high, high_count), _shifted("shift"))
-        formula.add("s", clamped(corrected, EPS, LARGEST))
+        formula.add("s", ("clamp", corrected, EPS, LARGEST))
         formula.add("tenths", ("*", "m", 10.0))
         formula.add("bend", ("interpolate", "tenths", on_expert))
-        formula.add("r", clamped(_shifted("bend"), EPS, LARGEST))
+        formula.add("r", ("clamp", _shifted("bend"), EPS, LARGEST))
         mean = ("+", ("*", weights[0], "m"), ("*", weights[1], "s"), ("*", weights[2], "r"))
-        formula.add("p", clamped(mean, EPS, LARGEST))
+        formula.add("p", ("clamp", mean, EPS, LARGEST))
         if self.control > 0.0:
             _export_control(formula, cells, self.control)
 
