@@ -1338,8 +1338,10 @@ class Members:
         columns.keys = self._bank._store.names(columns.slots).tolist()
         needed = columns.own < 0
         fingerprints = [self.fingerprint(columns.keys[i]) for i in np.flatnonzero(needed).tolist()]
+        columns.issuers = np.zeros(len(needed), dtype=np.uint64)
         columns.issuers[needed] = np.array(fingerprints, dtype=np.uint64)
         asked = np.flatnonzero(columns.asked).tolist()
+        columns.generations = np.zeros(len(needed), dtype=np.uint32)
         columns.generations[asked] = [self.generation_of(columns.keys[i]) for i in asked]
 
     def fold(self, settled: dict[Key, list[tuple[int, float]]], events: dict[Key, int]) -> None:

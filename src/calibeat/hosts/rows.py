@@ -313,6 +313,13 @@ def _receipt_type(width: int) -> np.dtype[np.void]:
     return np.dtype([*head, *counts, ("issuer", ">u8"), *numbers, *lanes])
 
 
+@cache
+def _parts_type(width: int) -> np.dtype[np.void]:
+    """The same layout in few parts: bin, cell, event and seen; probability, score and expert."""
+    parts: list[Any] = [("head", "V8"), ("counts", "<i8", (4,)), ("issuer", "V8"), ("values", "<f8", (3,))]
+    return np.dtype([*parts, ("hedge", "<f8", (4,)), ("lanes", "<f8", (width,))])
+
+
 def read_receipts(method: Method, receipts: Any, count: int) -> ReceiptArray:
     """Receipts as records: from a list of bytes, or from an array of them."""
     kind = receipt_type(method)
@@ -436,20 +443,25 @@ class FoldColumns:
     def __init__(self, method: Method, slots: Slots, scores: Vector, outcomes: Vector, own: Ints) -> None:
         n, self._method = len(slots), method
         self.slots, self.outcomes, self.own = slots, outcomes, own
-        self.asked = np.isnan(outcomes)
-        self.brought = np.flatnonzero(~self.asked & (own < 0))
-        self.sources = np.where(own >= 0, own, np.arange(n))
+        self.asked, earlier = np.isnan(outcomes), own < 0
+        self.brought = (earlier > self.asked).nonzero()[0]
+        self.sources = np.arange(n)
+        np.copyto(self.sources, own, where=~earlier)
         self.keys: list[Key] = []
-        self.issuers, self.generations = np.zeros(n, dtype=np.uint64), np.zeros(n, dtype=np.uint32)
-        self.scores, self.forecasts, self.experts = scores.copy(), np.full(n, np.nan), np.zeros(n)
-        self.bins, self.cells, self.events, self.seen = np.zeros((4, n), dtype=np.int64)
+        self.issuers: Any = 0  # a number for each operation, where receipts have issuers and generations
+        self.generations: Any = 0
+        # Together, as receipts have them: few copies for a call, however small it is.
+        self._counts, self._numbers = np.zeros((4, n), dtype=np.int64), np.zeros((3, n))
+        self.bins, self.cells, self.events, self.seen = self._counts
+        self.forecasts, self.scores, self.experts = self._numbers
+        self.scores[:] = scores
         self.hedges, self.lanes = np.zeros((n, 4)), np.zeros((n, method.receipt_width))
 
     def bring(self, given: ReceiptArray) -> None:
         """The receipts of outcomes whose forecasts were made in earlier calls."""
-        rows = self.brought
-        self.scores[rows], self.forecasts[rows], self.cells[rows] = given["score"], given["probability"], given["cell"]
-        self.lanes[rows], self.events[rows] = given["lanes"], given["event"]
+        rows, parts = _all_of(self.brought, self.asked), given.view(_parts_type(self._method.receipt_width))
+        self._counts[:, rows], self._numbers[:, rows] = parts["counts"].T, parts["values"].T
+        self.lanes[rows] = parts["lanes"]
 
     def run(self, rows: Vector, clock: int, draws: Vector, pool: Vector | None, fresh: Vector, opened: int) -> None:
         """All operations, on rows one behind the other; `draws` are those of the forecasts, if they need any."""
@@ -483,14 +495,19 @@ class FoldColumns:
 
     def made(self) -> ReceiptArray:
         """The receipts of the forecasts."""
-        asked, method = self.asked, self._method
-        made = np.zeros(int(asked.sum()), dtype=receipt_type(method))
-        made["version"], made["numbers"], made["generation"] = FORMAT, method.receipt_width, self.generations[asked]
-        made["candidates"] = 2 * (self.hedges[asked, 3] + self.hedges[asked, 1] > 0.0)
-        made["bin"], made["cell"], made["event"] = self.bins[asked], self.cells[asked], self.events[asked]
-        made["seen"], made["issuer"], made["probability"] = self.seen[asked], self.issuers[asked], self.forecasts[asked]
-        made["score"], made["expert"], made["hedge"] = self.scores[asked], self.experts[asked], self.hedges[asked]
-        made["lanes"] = self.lanes[asked]
+        chosen, width = self.asked.nonzero()[0], self._method.receipt_width
+        made = np.zeros(len(chosen), dtype=_receipt_type(width))
+        if len(made) == 0:
+            return made
+        asked, parts = _all_of(chosen, self.asked), made.view(_parts_type(width))
+        made["version"], made["numbers"] = FORMAT, width
+        parts["counts"], parts["values"] = self._counts.T[asked], self._numbers.T[asked]
+        parts["lanes"] = self.lanes[asked]
+        if self._method.draws:
+            hedges = parts["hedge"] = self.hedges[asked]
+            made["candidates"] = 2 * (hedges[:, 3] + hedges[:, 1] > 0.0)
+        if self.keys:
+            made["issuer"], made["generation"] = self.issuers[asked], self.generations[asked]
         return made
 
     def settled(self) -> dict[Key, list[tuple[int, float]]]:
@@ -499,6 +516,11 @@ class FoldColumns:
         for i in np.flatnonzero(~self.asked).tolist():
             found[self.keys[i]].append((int(self.events[self.sources[i]]), float(self.outcomes[i])))
         return found
+
+
+def _all_of(places: Ints, column: Flags) -> Ints | slice:
+    """The places, as a slice where they are all of a column: NumPy then copies nothing to look them up."""
+    return EVERY if len(places) == len(column) else places
 
 
 def new_rows(method: Method, count: int) -> Matrix:
@@ -517,22 +539,31 @@ def fold_on_rows(
     own: Ints,
     receipts: Any,
     draws: Vector,
+    monitors: Monitors | None = None,
 ) -> Fold:
-    """What `Bank.fold` does, on a matrix of rows, in place; the caller has looked at the values.
+    """What `Bank.fold` does, on a matrix of rows, in place, for a host that keeps rows and receipts in its own store.
 
     `slots` is the row of each operation. `own` is where in this call the forecast of an outcome is; -1: it comes with a
-    receipt. `draws` are those of the forecasts in order, if the method draws. Receipts name no issuer: the host knows
-    whose they are. Rows are left without the moment of their last event, as rows that travel are.
+    receipt. `draws` are those of the forecasts in order, if the method draws. `monitors` have the same slots. Receipts
+    name no issuer: the host knows whose they are. Rows are left without the moment of their last event, as rows that
+    travel are.
+
+    Raises
+    ------
+    InvalidInput : a receipt has not the layout of this method. Otherwise values are not checked.
+    OutcomeConflict : a stream has more outcomes than forecasts. The rows are then to be thrown away.
     """
     columns = FoldColumns(method, slots, scores, outcomes, own)
-    brought = columns.brought
-    given = read_receipts(method, receipts, len(brought))
-    check_receipts(method, rows[slots[brought]], given, brought, np.ones(len(brought), dtype=np.bool_))
-    columns.bring(given)
+    if len(columns.brought):
+        columns.bring(read_receipts(method, receipts, len(columns.brought)))
+        if method.cells and np.maximum.reduce(columns.cells.view(np.uint64)) >= method.cells:  # also one below 0
+            raise InvalidInput("receipt must be as it was issued, got a damaged one")  # it would write behind the row
     columns.run(rows.reshape(-1), 0, draws, None, np.empty(0), 0)
+    columns.watch(monitors)
     made = columns.made()
     rows[:, method.width + LAST] = 0.0
-    columns.forecasts[~columns.asked] = np.nan
+    if len(made) < len(slots):
+        columns.forecasts[~columns.asked] = np.nan
     return Fold(columns.forecasts, made.view(f"V{made.itemsize}"))
 
 
