@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from array import array
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any, NamedTuple
 
@@ -38,7 +39,7 @@ from .bets import (
     region_of,
     step,
 )
-from .monitor import Monitor, alarm_of, read_events
+from .monitor import Alarm, Monitor, alarm_of, last_alarm, read_events
 from .waiting import Event, Queue, Step
 
 CACHE_LINE = 8  # numbers in a cache line
@@ -126,6 +127,14 @@ class BrokenSlots(NamedTuple):
     slots: Slots
     levels: Vector
     bound: float
+
+
+class Alarms(NamedTuple):
+    """How many alarms a slot has had, how many of them paged, and the last one."""
+
+    alarms: int
+    pages: int
+    last: Alarm | None
 
 
 class Monitors:
@@ -384,3 +393,57 @@ class Monitors:
         if queue.next == queue.announced:
             del self.queues[slot]
         return made
+
+    # The bytes of a monitor are its row and the number of the first forecast that it has not read. They leave out the
+    # outcomes that it holds because an earlier one is missing: the database that stores the events has them already.
+
+    def states(self, slots: Slots) -> list[bytes]:
+        """Some slots as bytes."""
+        rows, numbers = self.matrix[slots], self.matrix[slots, FORECASTS].astype(np.int64)
+        for at, slot in enumerate(slots.tolist()) if self.queues else ():
+            if slot in self.queues:
+                numbers[at] = self.queues[slot].next
+        whole, size = np.column_stack([rows.view(np.int64), numbers]).tobytes(), 8 * self.settings.width + 8
+        return [whole[at : at + size] for at in range(0, len(whole), size)]
+
+    def set_states(self, slots: Slots, states: Sequence[bytes], held: Sequence[Mapping[int, Event | None]]) -> None:
+        """The inverse of `states`; `held` are the events settled after the first unread one, None: without an outcome.
+
+        Raises
+        ------
+        InvalidInput : a state is not one of a monitor with these settings.
+        """
+        width = self.settings.width
+        if any(len(state) != 8 * width + 8 for state in states):
+            raise InvalidInput(f"monitor states must be {8 * width + 8} bytes each, got others")
+        rows = np.array([np.frombuffer(state, count=width) for state in states]).reshape(len(states), width)
+        self.settings.check_rows(rows)
+        for slot, row, state, waiting in zip(slots.tolist(), rows, states, held, strict=True):
+            self.matrix[slot] = row
+            self.queues.pop(slot, None)
+            following = first_unread(state)
+            if following < row[FORECASTS]:
+                queue = self._queue(slot)
+                queue.next, queue.given_up = following, following - int(row[N])
+                queue.held = {number: event for number, event in waiting.items() if number > following}
+
+    def alarms(self, slots: Slots) -> list[Alarms]:
+        """The alarms of some slots."""
+        found: list[Alarms] = []
+        for row in self.matrix[slots]:
+            count, pages = int(row[ALARMS]), int(row[PAGES])
+            found.append(Alarms(count, pages, last_alarm(self.settings, row, page=pages == count) if count else None))
+        return found
+
+
+def first_unread(state: bytes) -> int:
+    """The number of the first forecast that a monitor has not read; outcomes of later ones are held."""
+    return int.from_bytes(state[-8:], "little")
+
+
+def readings(settings: Settings, state: bytes) -> dict[str, Any]:
+    """What the bytes of a monitor say, by the names of `Bank.table`: alarms, level, evidence, gain."""
+    monitors, slots = Monitors(settings), np.zeros(1, dtype=np.int32)
+    monitors.resize(1)
+    monitors.matrix[0] = np.frombuffer(state, count=settings.width)
+    return {name: column[0].item() for name, column in monitors.columns(slots).items()}

@@ -16,11 +16,12 @@ from typing import Any, Generic, NamedTuple, TypeVar
 import numpy as np
 
 from calibeat._util.words import counted
-from calibeat.core.stats import EVENTS, LAST, STATS, log_loss
+from calibeat.core.stats import EVENTS, log_loss
 from calibeat.errors import InvalidInput
-from calibeat.hosts.bank import Bank, first_unread, give_up, monitor_states, set_monitor_states
+from calibeat.monitor.monitors import first_unread
 
-from .engine import bank_of, check_described, description_of
+from .engine import check_described, description_of
+from .model import Model, StreamBytes
 from .rollups import Rollups, errors_of, tenth
 from .store import owned, reading
 from .store.queries import stored_totals, totals_problems
@@ -40,9 +41,10 @@ from .store.types import (
     RAW_LOG_LOSS,
     SUMS,
     TENTHS,
+    settled_after,
 )
 
-OPERATIONS_AT_ONCE = 5_000  # in one call of the bank
+OPERATIONS_AT_ONCE = 5_000  # in one fold
 STREAMS_AT_ONCE = 500
 CORRECTIONS_AT_ONCE = 1000
 # Of each event the one that came last, whatever time the client gave it.
@@ -188,32 +190,26 @@ def pieces(items: Iterator[T]) -> Iterator[list[T]]:
 
 
 class Play:
-    """A stream on a bank: operations go in, forecasts and receipts come out.
+    """A stream that is replayed: operations go in, forecasts and receipts come out.
 
     The receipts of forecasts whose outcome is still to come are kept: about 300 bytes each, and 500 of AUTO.
     """
 
-    def __init__(self, bank: Bank, stream: LoggedStream) -> None:
-        self._bank, self._stream = bank, stream
+    def __init__(self, model: Model, stream: LoggedStream) -> None:
+        self._model, self._stream = model, stream
+        self.replayed = StreamBytes(stream.name)
         self.open: dict[int, bytes] = {}  # receipts, by the number of the forecast
 
     def start(self, connection: Any) -> None:
-        """Put the base of the stream into the bank."""
-        bank, stream = self._bank, self._stream
-        if stream.base is None:
-            return
-        bank.set_rows([stream.name], np.frombuffer(stream.base)[None, :])
-        if stream.base_monitor is not None and bank.watched is not None:
-            rows = connection.all(
-                "SELECT nth, forecast, outcome, score FROM event "
-                "WHERE stream = ? AND nth < ? AND outcome_seq IS NOT NULL AND outcome_seq < ?",
-                (stream.number, stream.base_events, stream.base_seq),
-            )
-            held = {nth: (forecast, float(outcome or 0), score) for nth, forecast, outcome, score in rows}
-            set_monitor_states(bank, [stream.name], [stream.base_monitor], [held])
+        """Begin with the base of the stream."""
+        stream, replayed = self._stream, self.replayed
+        replayed.state, replayed.monitor = stream.base, stream.base_monitor
+        if stream.base is not None:
+            begun = 0 if stream.base_monitor is None else first_unread(stream.base_monitor)
+            self._model.load([replayed], [settled_after(connection, stream.number, begun, stream.base_seq)])
 
     def feed(self, part: list[LoggedOperation]) -> list[tuple[LoggedForecast, float, bytes]]:
-        """The next operations -> each forecast among them, what the bank says, and its receipt."""
+        """The next operations -> each forecast among them, what the method says, and its receipt."""
         if not part:
             return []
         places = {event.nth: at for at, event in enumerate(part) if type(event) is LoggedForecast}
@@ -230,10 +226,10 @@ class Play:
             own.append(at)
             if at < 0:
                 receipts.append(self.open.pop(event.nth, None) or _bytes(event.receipt))  # type: ignore[union-attr]
-        made = self._bank.fold([self._stream.name] * len(part), scores, outcomes, receipts, of=own)
-        settled, fresh = set(own), iter(made.receipts.tolist())
+        made = self._model.fold([self.replayed], [0] * len(part), scores, outcomes, own, receipts)
+        settled, fresh = set(own), iter(made.receipts)
         found: list[tuple[LoggedForecast, float, bytes]] = []
-        for at, (event, forecast) in enumerate(zip(part, made.forecasts.tolist(), strict=True)):
+        for at, (event, forecast) in enumerate(zip(part, made.forecasts, strict=True)):
             if type(event) is LoggedForecast:
                 receipt = next(fresh)
                 found.append((event, forecast, receipt))
@@ -241,20 +237,14 @@ class Play:
                     self.open[event.nth] = receipt
         return found
 
-    def row(self) -> bytes:
-        """The row of the stream, as the store keeps it."""
-        row = self._bank.rows([self._stream.name])
-        row[:, self._bank.method.width + LAST] = 0.0
-        return row.tobytes()
-
-    def monitor(self, connection: Any, before: int) -> bytes:
+    def monitor(self, connection: Any, before: int) -> bytes | None:
         """The monitor, once it knows which of the forecasts before an operation were given up."""
         given_up = connection.each(
             "SELECT nth FROM event WHERE stream = ? AND seq < ? AND status = ? ORDER BY nth",
             (self._stream.number, before, EXPIRED),
         )
-        give_up(self._bank, ((self._stream.name, nth) for (nth,) in given_up))
-        return monitor_states(self._bank, [self._stream.name])[0]
+        self._model.fold([self.replayed], [], [], [], [], given_up=((0, nth) for (nth,) in given_up))
+        return self.replayed.monitor
 
 
 class Structure:
@@ -350,11 +340,11 @@ class Replay:
         self.outcomes += structure.outcomes
 
 
-def bank_from(meta: dict[str, str], method: str | None = None) -> Bank:
-    """A bank as the store's own, without its streams."""
+def model_from(meta: dict[str, str]) -> Model:
+    """The model of a store."""
     whole = meta.get("monitor_whole", "1") == "1"
     monitor = json.loads(meta.get("monitor", "null")) if whole else None
-    return bank_of(method or meta["method"], int(meta["seed"]), monitor)
+    return Model.named(meta["method"], int(meta["seed"]), monitor)
 
 
 def replay_check(url: str, step: Step = _nothing) -> Replay:
@@ -370,19 +360,20 @@ def replay_check(url: str, step: Step = _nothing) -> Replay:
     with reading(url) as connection:
         meta = get_meta(connection)
         check_described(meta)
+        model = model_from(meta)
         for group in streams_of(connection):
-            bank, log = bank_from(meta), Log(connection, group)
+            log = Log(connection, group)
             for stream in group:
                 structure = Structure(stream)
-                difference = _compare(connection, bank, stream, log, structure, step)
+                difference = _compare(connection, model, stream, log, structure, step)
                 if difference:
                     result.differences.append(f"stream {stream.name!r}: {difference}")
                 result.count(structure)
     return result
 
 
-def _compare(connection: Any, bank: Bank, stream: LoggedStream, log: Log, structure: Structure, step: Step) -> str:
-    play, first_kept = Play(bank, stream), max(stream.since, stream.base_seq)
+def _compare(connection: Any, model: Model, stream: LoggedStream, log: Log, structure: Structure, step: Step) -> str:
+    play, first_kept = Play(model, stream), max(stream.since, stream.base_seq)
     play.start(connection)
     count, first = 0, ""
     for part in pieces(log.of(stream)):
@@ -398,10 +389,10 @@ def _compare(connection: Any, bank: Bank, stream: LoggedStream, log: Log, struct
         return structure.problem
     if count:
         return f"{count} forecasts differ, {first}"
-    if (play.row() if stream.name in bank else None) != stream.state:
+    if play.replayed.state != stream.state:
         return "the row differs"
     # The monitor of a stream whose state was imported begins with the first event here.
-    if bank.watched is not None and (structure.events or stream.base_monitor) and stream.since == 0:
+    if model.watched is not None and (structure.events or stream.base_monitor) and stream.since == 0:
         return "" if play.monitor(connection, stream.seq) == stream.monitor else "the monitor differs"
     return ""
 
@@ -423,14 +414,14 @@ def rebuild(url: str, method: str | None = None, step: Step = _nothing) -> Repla
     with owned(url) as connection:
         meta = get_meta(connection)
         chosen = (method or meta["method"]).lower()
-        bank_from(meta, chosen)  # a bad name is noticed before the work
+        # Without monitors: one is about the forecasts of one method, so they start fresh.
+        model = Model.named(chosen, int(meta["seed"]))
         result.corrected = apply_corrections(connection)
         for group in streams_of(connection, with_state=False):
-            # Without monitors: one is about the forecasts of one method, so they start fresh.
-            bank, log = bank_of(chosen, int(meta["seed"])), Log(connection, group)
+            log = Log(connection, group)
             for stream in group:
                 structure = Structure(stream)
-                _rebuild(connection, bank, stream, log, structure, step)
+                _rebuild(connection, model, stream, log, structure, step)
                 result.count(structure)
         set_meta(connection, "method", chosen)
         set_meta(connection, "described", description_of(chosen))
@@ -438,9 +429,9 @@ def rebuild(url: str, method: str | None = None, step: Step = _nothing) -> Repla
     return result
 
 
-def _rebuild(connection: Any, bank: Bank, stream: LoggedStream, log: Log, structure: Structure, step: Step) -> None:
+def _rebuild(connection: Any, model: Model, stream: LoggedStream, log: Log, structure: Structure, step: Step) -> None:
     """Rebuild one stream, and the receipts of those of its events that need them."""
-    play, base = Play(bank, stream), stream.base
+    play, base = Play(model, stream), stream.base
     is_based = stream.base_seq == 0
     for part in pieces(log.of(stream)):
         for event in part:
@@ -448,19 +439,19 @@ def _rebuild(connection: Any, bank: Bank, stream: LoggedStream, log: Log, struct
         made = play.feed([event for event in part if event.number < stream.base_seq])
         later = [event for event in part if event.number >= stream.base_seq]
         if later and not is_based:
-            base, is_based = _new_base(bank, stream, play), True
+            base, is_based = _new_base(model, stream, play.replayed), True
         made += play.feed(later)
         connection.run_many(
             "UPDATE event SET receipt = ? WHERE stream = ? AND nth = ?",
             [(receipt, stream.number, event.nth) for event, _, receipt in made if _needs(stream, event)],
         )
         step(len(part))
-    if not is_based or stream.name not in bank:
-        base = _new_base(bank, stream, play)
+    if not is_based or play.replayed.state is None:
+        base = _new_base(model, stream, play.replayed)
     connection.run(
         "UPDATE stream SET state = ?, monitor = NULL, base_monitor = NULL, alarms = 0, since = ?, base = ?, "
         "version = version + 1 WHERE number = ?",
-        (play.row(), stream.seq, base, stream.number),
+        (play.replayed.state, stream.seq, base, stream.number),
     )
 
 
@@ -470,13 +461,12 @@ def _needs(stream: LoggedStream, event: LoggedForecast) -> bool:
     return event.status in {PENDING, HELD} or straddles
 
 
-def _new_base(bank: Bank, stream: LoggedStream, play: Play) -> bytes:
+def _new_base(model: Model, stream: LoggedStream, replayed: StreamBytes) -> bytes:
     """The base of a pruned stream, of what pruning has left: forecasts whose outcome came later."""
-    fresh = np.concatenate([bank.method.initial_row(), np.zeros(STATS)])[None, :]
-    row = bank.rows([stream.name]) if stream.name in bank else fresh
-    row[:, bank.method.width + EVENTS] = stream.base_events
-    bank.set_rows([stream.name], row)
-    return play.row()
+    row = model.rows([replayed])
+    row[:, model.method.width + EVENTS] = stream.base_events
+    replayed.state = row.tobytes()
+    return replayed.state
 
 
 def apply_corrections(connection: Any) -> int:
@@ -545,19 +535,20 @@ def prune(url: str, older: float, now: float | None = None, step: Step = _nothin
                 f"store must have no corrections that wait, got {counted(waiting, 'correction')}: "
                 "`calibeat store replay` applies them"
             )
+        model = model_from(meta)
         for group in streams_of(connection, with_state=False):
-            bank, log = bank_from(meta), Log(connection, group)
+            log = Log(connection, group)
             for stream in group:
-                deleted += _prune(connection, bank, stream, log, before, step)
+                deleted += _prune(connection, model, stream, log, before, step)
         pruned = max(before, float(meta.get("pruned_before", "0")))
         if deleted:
             set_meta(connection, "pruned_before", repr(pruned))
     return deleted
 
 
-def _prune(connection: Any, bank: Bank, stream: LoggedStream, log: Log, before: float, step: Step) -> int:
+def _prune(connection: Any, model: Model, stream: LoggedStream, log: Log, before: float, step: Step) -> int:
     """Move the base of one stream up to the first operation that is too young, and delete what is settled by then."""
-    play = Play(bank, stream)
+    play = Play(model, stream)
     cut, events = stream.base_seq, stream.base_events
     later = (event for event in log.of(stream) if event.number >= stream.base_seq)
     for part in pieces(later):
@@ -575,8 +566,7 @@ def _prune(connection: Any, bank: Bank, stream: LoggedStream, log: Log, before: 
     gone = f"stream = ? AND seq < ? AND (status = {EXPIRED} OR outcome_seq < ?)"
     which = [stream.number, cut, cut]
     monitor = None
-    if bank.watched is not None:
-        monitor = play.monitor(connection, cut)
+    if model.watched is not None and (monitor := play.monitor(connection, cut)) is not None:
         gone += " AND nth < ?"  # what the monitor has not read is kept
         which.append(first_unread(monitor))
     connection.run_many(
@@ -586,7 +576,7 @@ def _prune(connection: Any, bank: Bank, stream: LoggedStream, log: Log, before: 
     deleted: int = connection.run(f"DELETE FROM event WHERE {gone}", which)  # noqa: S608 - our own condition
     connection.run(
         "UPDATE stream SET base_seq = ?, base_events = ?, base = ?, base_monitor = ? WHERE number = ?",
-        (cut, events, play.row(), monitor, stream.number),
+        (cut, events, play.replayed.state, monitor, stream.number),
     )
     return deleted
 
@@ -655,7 +645,7 @@ def _add(cells: _Cells, part: list[Timed]) -> None:
     learnt = [event for event in part if event.outcome is not None]
     both = [*part, *learnt]
     made = Rollups(
-        streams=[0] * len(both),
+        slots=[0] * len(both),
         times=[event.time for event in both],
         scores=[event.score for event in both],
         forecasts=[event.forecast for event in both],

@@ -22,9 +22,10 @@ import numpy as np
 
 from calibeat.core.method import method_named, params_of, params_of_rows
 from calibeat.errors import InvalidInput
-from calibeat.hosts.bank import Bank, readings
 from calibeat.metrics import wilson
-from calibeat.monitor.monitor import Monitor
+from calibeat.monitor.bets import Settings
+from calibeat.monitor.monitors import readings
+from calibeat.service.model import Model
 
 from .types import (
     CALIBRATED_KIND,
@@ -417,7 +418,7 @@ class Reader:
 
     def _monitor(self, state: bytes) -> dict[str, Any]:
         arl = json.loads(self.meta()["monitor"])
-        found = readings(Monitor(arl=arl).settings, state) if arl is not None else {}
+        found = readings(Settings(arl), state) if arl is not None else {}
         return {name: None if value != value else value for name, value in found.items()}  # noqa: PLR0124 - NaN
 
     def _number(self, name: str) -> int | None:
@@ -943,11 +944,5 @@ def _learnt(method: str, state: bytes) -> tuple[dict[str, float], dict[str, floa
 
 def _map(method: str, state: bytes) -> Map | None:
     """Forecasts of a grid of scores from the present state; nothing is learnt or changed."""
-    chosen = method_named(method)
-    if chosen.draws:
-        return None
-    bank = Bank(chosen)
-    bank.set_rows([""], np.frombuffer(state)[None, :].copy())
-    scores = np.linspace(0.0, 1.0, GRID)
-    forecasts: Any = bank.predict_many([""] * GRID, scores)
-    return Map([round(float(score), 2) for score in scores], [float(p) for p in forecasts])
+    model = Model.named(method)
+    return None if model.method.draws else Map(*model.map(state, GRID))

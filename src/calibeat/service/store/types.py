@@ -8,6 +8,7 @@ from operator import attrgetter
 from typing import Any, NamedTuple, Protocol
 
 from calibeat.errors import CalibeatError
+from calibeat.service.model import StreamBytes
 
 # ---- the status of an event ---------------------------------------------------------------------------------------
 PENDING = 0  # forecast, no outcome yet
@@ -88,16 +89,17 @@ class Record:
         self.operation = -1  # the place of its forecast in the present group
 
 
-class StreamState:
+class StreamState(StreamBytes):
     """One stream: its counts, its sums and its state."""
 
-    __slots__ = (*STREAM_COLUMNS, "base_seq", "pages", "weighted")
+    __slots__ = (*(c for c in STREAM_COLUMNS if c not in StreamBytes.__slots__), "base_seq", "slot", "weighted")
 
     def __init__(self, number: int, name: str) -> None:
-        self.number, self.name = number, name
+        super().__init__(name)
+        self.number = number
+        self.slot = -1  # its place among the streams of the present group
         self.seq = 0  # operations so far: forecasts and learnt outcomes in one order, without a gap
-        self.events = self.outcomes = self.pending = self.held = self.expired = self.alarms = 0
-        self.pages = 0  # alarms that paged; the monitor's bytes have it too
+        self.events = self.outcomes = self.pending = self.held = self.expired = 0
         self.version = 0  # how often it was written
         self.base_seq = 0  # operations before this one were pruned: a replay begins here
         self.last_time = 0.0
@@ -105,8 +107,6 @@ class StreamState:
         self.error: float | None = None
         self.raw_error: float | None = None
         self.weighted = (0.0, 0.0, 0)  # what it adds to the totals: see `weighted`
-        self.state: bytes | None = None  # the bank's row, between the store and the bank only
-        self.monitor: bytes | None = None
 
 
 def weighted(error: float | None, raw_error: float | None, outcomes: int) -> tuple[float, float, int]:
@@ -220,6 +220,25 @@ _EVENTS = ", ".join(f"e.{column}" for column in EVENT_COLUMNS)
 _STREAMS = ", ".join((*STREAM_COLUMNS, "base_seq"))
 
 
+def settled_after(
+    connection: Any, stream: int, nth: int, before: int = 2**62
+) -> dict[int, tuple[float, float, float] | None]:
+    """What a monitor holds that has read the forecasts of a stream before one of them: number -> event.
+
+    These are learnt events, (forecast, outcome, score), and None for those that were given up; only of the operations
+    before one.
+    """
+    rows = connection.all(
+        "SELECT nth, forecast, outcome, score FROM event WHERE stream = ? AND nth > ? "  # noqa: S608 - our own number
+        f"AND (outcome_seq < ? OR (status = {EXPIRED} AND seq < ?))",
+        (stream, nth, before, before),
+    )
+    return {
+        number: None if outcome is None else (forecast, float(outcome), score)
+        for number, forecast, outcome, score in rows
+    }
+
+
 class Store(Protocol):
     """What an engine needs of a database. All calls come from the engine's own thread."""
 
@@ -298,11 +317,3 @@ class Store(Protocol):
             (before, limit),
         )
         return [(row[0], Record(*row[1:])) for row in rows]
-
-    def read_after(self, stream: int, nth: int) -> dict[int, tuple[float, float, float]]:
-        """The learnt events of a stream after one of its forecasts: number -> (forecast, outcome, score)."""
-        rows = self.select(
-            "SELECT nth, forecast, outcome, score FROM event WHERE stream = ? AND nth > ? AND outcome_seq IS NOT NULL",
-            (stream, nth),
-        )
-        return {number: (forecast, float(outcome), score) for number, forecast, outcome, score in rows}
