@@ -159,10 +159,10 @@ class Rollups:
     def rollups(self) -> list[TableRow]:
         """What is to be added: stream, hour, kind, tenth, and the five numbers."""
         cells = self._rollups.reshape(-1, NUMBERS)
-        used = np.flatnonzero((cells[:, FORECASTS] > 0.0) | (cells[:, OUTCOMES] > 0.0))
-        hours = [(self._numbers[slot], hour) for slot, hour in self._hours]
-        heads = [(*hours[at // CELLS], at % CELLS // 10, at % 10) for at in used.tolist()]
-        return [(*head, *numbers) for head, numbers in zip(heads, cells[used].tolist(), strict=True)]
+        used = np.flatnonzero(cells[:, FORECASTS] + cells[:, OUTCOMES])
+        hours, cell = np.divmod(used, CELLS)
+        heads = np.array([(self._numbers[slot], hour) for slot, hour in self._hours]).reshape(-1, 2)[hours].T.tolist()
+        return list(zip(*heads, *(part.tolist() for part in np.divmod(cell, 10)), *cells[used].T.tolist(), strict=True))
 
 
 def errors_of(sums: Vector) -> list[Errors]:
