@@ -59,11 +59,11 @@ _STREAM = (
 )
 _WITHIN = "FROM event WHERE stream >= ? AND stream <= ?"
 _FORECASTS = (
-    f"SELECT stream, seq, nth, time, score, forecast, status, outcome_seq, receipt IS NULL {_WITHIN} "
+    f"SELECT stream, seq, nth, time, NULL, seq, outcome_seq, NULL, receipt IS NULL, score, forecast, status {_WITHIN} "
     "ORDER BY stream, nth"
 )
 _OUTCOMES = (
-    f"SELECT stream, outcome_seq, nth, outcome_time, outcome, seq, receipt {_WITHIN} "
+    f"SELECT stream, outcome_seq, nth, outcome_time, outcome, seq, outcome_seq, receipt {_WITHIN} "
     f"AND status IN ({LEARNT}, {ASSUMED}) AND outcome_seq IS NOT NULL ORDER BY stream, outcome_seq"
 )
 
@@ -82,31 +82,20 @@ def _nothing(*_: Any) -> None:
 # here. So only a piece of the log is in memory, and the receipts of forecasts whose outcome comes in a later piece.
 
 
-class LoggedForecast(NamedTuple):
-    """A forecast of the log."""
+class Logged(NamedTuple):
+    """An operation of the log: a forecast, or a learnt outcome."""
 
     number: int  # among the operations of its stream
     nth: int
-    time: float
-    score: float
-    forecast: float
-    status: int
-    outcome_seq: int | None
-    is_bare: bool  # without a receipt
-
-
-class LoggedOutcome(NamedTuple):
-    """A learnt outcome of the log."""
-
-    number: int
-    nth: int
     time: float | None
-    outcome: int
-    seq: int  # the number of its forecast
-    receipt: Any  # only where a replay needs it
-
-
-LoggedOperation = LoggedForecast | LoggedOutcome
+    outcome: int | None  # None: it is a forecast
+    seq: int  # the number of the forecast
+    outcome_seq: int | None
+    receipt: Any  # of outcomes, where a replay needs it
+    is_bare: bool = False  # of forecasts: without a receipt
+    score: float = nan
+    forecast: float = nan
+    status: int = LEARNT
 
 
 @dataclass
@@ -151,10 +140,11 @@ def _bytes(value: Any) -> bytes | None:
 
 
 class InOrder(Generic[T]):
-    """Rows of some streams, which come stream by stream."""
+    """Rows of some streams: those of several statements, merged by stream and by the column behind it."""
 
-    def __init__(self, connection: Any, statement: str, group: list[LoggedStream], make: Callable[..., T]) -> None:
-        self._rows: Iterator[Any] = connection.each(statement, (group[0].number, group[-1].number))
+    def __init__(self, connection: Any, group: list[LoggedStream], make: Callable[..., T], *statements: str) -> None:
+        within = (group[0].number, group[-1].number)
+        self._rows = merge(*(connection.each(statement, within) for statement in statements), key=itemgetter(0, 1))
         self._make = make
         self._next: Any = next(self._rows, None)
 
@@ -168,16 +158,12 @@ class InOrder(Generic[T]):
                 yield self._make(*row[1:])
 
 
-class Log:
-    """The operations of some streams."""
+Log = InOrder[Logged]
 
-    def __init__(self, connection: Any, group: list[LoggedStream]) -> None:
-        self._forecasts = InOrder(connection, _FORECASTS, group, LoggedForecast)
-        self._outcomes = InOrder(connection, _OUTCOMES, group, LoggedOutcome)
 
-    def of(self, stream: LoggedStream) -> Iterator[LoggedOperation]:
-        """Those of a stream, in the order of their numbers; streams are asked for in their order."""
-        return merge(self._forecasts.of(stream), self._outcomes.of(stream), key=itemgetter(0))
+def log_of(connection: Any, group: list[LoggedStream]) -> Log:
+    """The operations of some streams, in the order of their numbers."""
+    return InOrder(connection, group, Logged, _FORECASTS, _OUTCOMES)
 
 
 def pieces(items: Iterator[T]) -> Iterator[list[T]]:
@@ -208,33 +194,28 @@ class Play:
             begun = 0 if stream.base_monitor is None else first_unread(stream.base_monitor)
             self._model.load([replayed], [settled_after(connection, stream.number, begun, stream.base_seq)])
 
-    def feed(self, part: list[LoggedOperation]) -> list[tuple[LoggedForecast, float, bytes]]:
+    def feed(self, part: list[Logged]) -> list[tuple[Logged, float, bytes]]:
         """The next operations -> each forecast among them, what the method says, and its receipt."""
         if not part:
             return []
-        places = {event.nth: at for at, event in enumerate(part) if type(event) is LoggedForecast}
-        scores, outcomes, own, receipts = list[float](), list[float](), list[int](), list[Any]()
-        for event in part:
-            if type(event) is LoggedForecast:
-                scores.append(event.score)
-                outcomes.append(nan)
-                own.append(-1)
-                continue
-            scores.append(nan)
-            outcomes.append(float(event.outcome))  # type: ignore[union-attr]  # it is one
-            at = places.get(event.nth, -1)
-            own.append(at)
-            if at < 0:
-                receipts.append(self.open.pop(event.nth, None) or _bytes(event.receipt))  # type: ignore[union-attr]
+        places = {event.nth: at for at, event in enumerate(part) if event.outcome is None}
+        own = [-1 if event.outcome is None else places.get(event.nth, -1) for event in part]
+        receipts: list[Any] = [
+            self.open.pop(event.nth, None) or _bytes(event.receipt)
+            for event, at in zip(part, own, strict=True)
+            if at < 0 and event.outcome is not None
+        ]
+        outcomes = [nan if event.outcome is None else float(event.outcome) for event in part]
+        scores = [event.score for event in part]
         made = self._model.fold([self.replayed], [0] * len(part), scores, outcomes, own, receipts)
-        settled, fresh = set(own), iter(made.receipts)
-        found: list[tuple[LoggedForecast, float, bytes]] = []
-        for at, (event, forecast) in enumerate(zip(part, made.forecasts, strict=True)):
-            if type(event) is LoggedForecast:
-                receipt = next(fresh)
-                found.append((event, forecast, receipt))
-                if event.outcome_seq is not None and at not in settled:
-                    self.open[event.nth] = receipt
+        asked = [(at, event) for at, event in enumerate(part) if event.outcome is None]
+        found = [
+            (event, made.forecasts[at], receipt) for (at, event), receipt in zip(asked, made.receipts, strict=True)
+        ]
+        settled = {part[at].nth for at in own if at >= 0}
+        for event, _, receipt in found:
+            if event.outcome_seq is not None and event.nth not in settled:
+                self.open[event.nth] = receipt
         return found
 
     def monitor(self, connection: Any, before: int) -> bytes | None:
@@ -258,13 +239,13 @@ class Structure:
         self._early = self._bare = self._lost = 0
         self.outcomes = 0
 
-    def see(self, event: LoggedOperation) -> None:
+    def see(self, event: Logged) -> None:
         """The next operation."""
         stream, number = self._stream, event.number
         if number >= stream.base_seq:
             self._gap |= number != self._number
             self._number += 1
-        if type(event) is LoggedForecast:
+        if event.outcome is None:
             if event.nth >= stream.base_events:
                 self._forecast_gap |= event.nth != self._nth
                 self._nth += 1
@@ -272,8 +253,8 @@ class Structure:
             self._bare += event.status in {PENDING, HELD} and event.is_bare
             return
         self.outcomes += 1
-        self._early += event.seq >= number  # type: ignore[union-attr]  # it is an outcome
-        self._lost += event.seq < stream.base_seq <= number and event.receipt is None  # type: ignore[union-attr]
+        self._early += event.seq >= number
+        self._lost += event.seq < stream.base_seq <= number and event.receipt is None
 
     @property
     def events(self) -> int:
@@ -362,7 +343,7 @@ def replay_check(url: str, step: Step = _nothing) -> Replay:
         check_described(meta)
         model = model_from(meta)
         for group in streams_of(connection):
-            log = Log(connection, group)
+            log = log_of(connection, group)
             for stream in group:
                 structure = Structure(stream)
                 difference = _compare(connection, model, stream, log, structure, step)
@@ -418,7 +399,7 @@ def rebuild(url: str, method: str | None = None, step: Step = _nothing) -> Repla
         model = Model.named(chosen, int(meta["seed"]))
         result.corrected = apply_corrections(connection)
         for group in streams_of(connection, with_state=False):
-            log = Log(connection, group)
+            log = log_of(connection, group)
             for stream in group:
                 structure = Structure(stream)
                 _rebuild(connection, model, stream, log, structure, step)
@@ -455,7 +436,7 @@ def _rebuild(connection: Any, model: Model, stream: LoggedStream, log: Log, stru
     )
 
 
-def _needs(stream: LoggedStream, event: LoggedForecast) -> bool:
+def _needs(stream: LoggedStream, event: Logged) -> bool:
     """Whether an event needs its receipt: for its outcome to come, or for a replay from the base."""
     straddles = event.outcome_seq is not None and event.number < stream.base_seq <= event.outcome_seq
     return event.status in {PENDING, HELD} or straddles
@@ -537,7 +518,7 @@ def prune(url: str, older: float, now: float | None = None, step: Step = _nothin
             )
         model = model_from(meta)
         for group in streams_of(connection, with_state=False):
-            log = Log(connection, group)
+            log = log_of(connection, group)
             for stream in group:
                 deleted += _prune(connection, model, stream, log, before, step)
         pruned = max(before, float(meta.get("pruned_before", "0")))
@@ -593,13 +574,13 @@ def check(url: str, step: Step = _nothing) -> list[str]:
         if "pruned_before" in meta:
             first_hour = int(float(meta["pruned_before"]) // HOUR) + 1
         for group in streams_of(connection, with_state=False):
-            log, timed = Log(connection, group), InOrder(connection, _TIMED, group, Timed)
+            log, timed = log_of(connection, group), InOrder(connection, group, Timed, _TIMED)
             for stream in group:
                 structure = Structure(stream)
                 for part in pieces(log.of(stream)):
                     for event in part:
                         structure.see(event)
-                    step(sum(type(event) is LoggedForecast for event in part))
+                    step(sum(event.outcome is None for event in part))
                 problem = structure.problem or structure.counts or _rollups(connection, stream, timed, first_hour)
                 if problem:
                     problems.append(f"stream {stream.name!r}: {problem}")
