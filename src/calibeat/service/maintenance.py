@@ -208,10 +208,8 @@ class Play:
         outcomes = [nan if event.outcome is None else float(event.outcome) for event in part]
         scores = [event.score for event in part]
         made = self._model.fold([self.replayed], [0] * len(part), scores, outcomes, own, receipts)
-        asked = [(at, event) for at, event in enumerate(part) if event.outcome is None]
-        found = [
-            (event, made.forecasts[at], receipt) for (at, event), receipt in zip(asked, made.receipts, strict=True)
-        ]
+        asked = [(event, p) for event, p in zip(part, made.forecasts, strict=True) if event.outcome is None]
+        found = [(event, p, receipt) for (event, p), receipt in zip(asked, made.receipts, strict=True)]
         settled = {part[at].nth for at in own if at >= 0}
         for event, _, receipt in found:
             if event.outcome_seq is not None and event.nth not in settled:

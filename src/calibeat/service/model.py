@@ -27,18 +27,16 @@ from calibeat.monitor.monitors import Monitors
 from calibeat.monitor.waiting import Event, Queue
 
 
+@dataclass(slots=True, eq=False)
 class StreamBytes:
     """What a model knows of a stream. None: it has seen nothing."""
 
-    __slots__ = ("alarms", "draws", "monitor", "name", "queue", "state")
-
-    def __init__(self, name: str) -> None:
-        self.name = name
-        self.alarms = 0  # of its monitor
-        self.state: bytes | None = None  # the row: state of the method, and stats behind it
-        self.monitor: bytes | None = None  # as `Monitors.states` gives it
-        self.queue: Queue | None = None  # what waits in the monitor; the store has it as events
-        self.draws: int | None = None  # names the stream's draws; made when it first draws
+    name: str
+    state: bytes | None = None  # the row: state of the method, and stats behind it
+    monitor: bytes | None = None  # as `Monitors.states` gives it
+    queue: Queue | None = None  # what waits in the monitor; the store has it as events
+    alarms: int = 0  # of the monitor
+    draws: int | None = None  # names the stream's draws; made when it first draws
 
 
 class Raised(NamedTuple):

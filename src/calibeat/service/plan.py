@@ -100,7 +100,7 @@ class Plan:
             if state is None:
                 state = self.begun.get(event.stream) or begun.get(event.stream)
             if state is None:
-                state = begun[event.stream] = StreamState(-1 - len(self.begun) - len(begun), event.stream)
+                state = begun[event.stream] = StreamState(event.stream, number=-1 - len(self.begun) - len(begun))
             record = self._records.get(event.id)
             if record is None:
                 time = self._now if event.time is None else float(event.time)

@@ -61,52 +61,46 @@ def overtaken(count: int) -> Overtaken:
     return Overtaken(f"streams must be as they were read, got {count} that others have written since")
 
 
+@dataclass(slots=True, eq=False)
 class Record:
     """One event: a forecast, and its outcome once there is one."""
 
-    __slots__ = (*EVENT_COLUMNS, "corrected", "is_new", "operation")
-
-    def __init__(
-        self,
-        stream: int,
-        nth: int,
-        id: str,  # noqa: A002 - the word of the API
-        seq: int,
-        time: float,
-        score: float,
-        forecast: float,
-        receipt: bytes | None,
-        status: int,
-        outcome: int | None,
-        outcome_seq: int | None = None,
-        outcome_time: float | None = None,
-    ) -> None:
-        self.stream, self.nth, self.id, self.seq, self.time = stream, nth, id, seq, time
-        self.score, self.forecast, self.receipt, self.status, self.outcome = score, forecast, receipt, status, outcome
-        self.outcome_seq, self.outcome_time = outcome_seq, outcome_time
-        self.is_new = False  # not in the store yet
-        self.corrected: int | None = None  # the latest correction of its learnt outcome that no replay has applied
-        self.operation = -1  # the place of its forecast in the present group
+    stream: int
+    nth: int
+    id: str
+    seq: int
+    time: float
+    score: float
+    forecast: float
+    receipt: bytes | None
+    status: int
+    outcome: int | None
+    outcome_seq: int | None = None
+    outcome_time: float | None = None
+    is_new: bool = False  # not in the store yet
+    corrected: int | None = None  # the latest correction of its learnt outcome that no replay has applied
+    operation: int = -1  # the place of its forecast in the present group
 
 
+@dataclass(slots=True, eq=False)
 class StreamState(StreamBytes):
     """One stream: its counts, its sums and its state."""
 
-    __slots__ = (*(c for c in STREAM_COLUMNS if c not in StreamBytes.__slots__), "base_seq", "slot", "weighted")
-
-    def __init__(self, number: int, name: str) -> None:
-        super().__init__(name)
-        self.number = number
-        self.slot = -1  # its place among the streams of the present group
-        self.seq = 0  # operations so far: forecasts and learnt outcomes in one order, without a gap
-        self.events = self.outcomes = self.pending = self.held = self.expired = 0
-        self.version = 0  # how often it was written
-        self.base_seq = 0  # operations before this one were pruned: a replay begins here
-        self.last_time = 0.0
-        self.sums = bytes(8 * SUMS)
-        self.error: float | None = None
-        self.raw_error: float | None = None
-        self.weighted = (0.0, 0.0, 0)  # what it adds to the totals: see `weighted`
+    number: int = -1
+    seq: int = 0  # operations so far: forecasts and learnt outcomes in one order, without a gap
+    events: int = 0
+    outcomes: int = 0
+    pending: int = 0
+    held: int = 0
+    expired: int = 0
+    version: int = 0  # how often it was written
+    base_seq: int = 0  # operations before this one were pruned: a replay begins here
+    last_time: float = 0.0
+    sums: bytes = bytes(8 * SUMS)
+    error: float | None = None
+    raw_error: float | None = None
+    weighted: tuple[float, float, int] = (0.0, 0.0, 0)  # what it adds to the totals: see `weighted`
+    slot: int = -1  # its place among the streams of the present group
 
 
 def weighted(error: float | None, raw_error: float | None, outcomes: int) -> tuple[float, float, int]:
@@ -183,12 +177,9 @@ def rows_of(changes: Changes) -> GroupRows:
 
 def _stream_state(row: TableRow) -> StreamState:
     """A stream of the columns that an engine reads."""
-    state = StreamState(row[0], row[1])
-    state.seq, state.events, state.outcomes, state.pending, state.held, state.expired, state.alarms = row[2:9]
-    state.version, last_time, state.error, state.raw_error, sums, bank_row, monitor, state.base_seq = row[9:]
-    state.last_time = last_time or 0.0
+    state = StreamState(**dict(zip(_READ_COLUMNS, row, strict=True)))
+    state.last_time = state.last_time or 0.0
     state.weighted = weighted(state.error, state.raw_error, state.outcomes)
-    state.sums, state.state, state.monitor = bytes(sums), bytes(bank_row), None if monitor is None else bytes(monitor)
     return state
 
 
@@ -217,7 +208,7 @@ ADD_TO_ROLLUPS = " ON CONFLICT (stream, hour, kind, tenth) DO UPDATE SET " + ", 
     f"{name} = rollup.{name} + excluded.{name}" for name in ROLLUP_NUMBERS
 )
 _EVENTS = ", ".join(f"e.{column}" for column in EVENT_COLUMNS)
-_STREAMS = ", ".join((*STREAM_COLUMNS, "base_seq"))
+_READ_COLUMNS = (*STREAM_COLUMNS, "base_seq")
 
 
 def settled_after(
@@ -288,7 +279,9 @@ class Store(Protocol):
 
     def read_streams(self, names: Collection[str]) -> dict[str, StreamState]:
         """The streams of these names, as they are now."""
-        rows = self.select(f"SELECT {_STREAMS} FROM stream WHERE name {self.one_of}", (self.as_list(names),))  # noqa: S608
+        rows = self.select(
+            f"SELECT {', '.join(_READ_COLUMNS)} FROM stream WHERE name {self.one_of}", (self.as_list(names),)
+        )
         return {state.name: state for state in map(_stream_state, rows)}
 
     def known(self, ids: Collection[str]) -> dict[str, Record]:
