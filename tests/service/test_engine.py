@@ -228,14 +228,6 @@ def test_an_error_of_those_who_answer_does_not_stop_the_writer(
     assert "could not be delivered" in caplog.text
 
 
-def test_only_forecasts_or_only_outcomes_may_be_submitted(tmp_path: Path) -> None:
-    engine = Engine.open(str(tmp_path / "a.db"), EngineSettings(method="tops"))
-    for events in ([], [ForecastEvent("a", "b", 0.5), OutcomeEvent("a", "b", 1)]):
-        with pytest.raises(Refusal, match="events must be one or more of one kind"):
-            engine.submit(0, events)  # type: ignore[arg-type]
-    engine.store.close()
-
-
 def test_a_failed_commit_ends_it_and_nobody_is_answered(tmp_path: Path) -> None:
     engine = Engine.open(str(tmp_path / "a.db"), EngineSettings(method="tops"))
     heard: list[Any] = []

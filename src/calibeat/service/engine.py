@@ -27,7 +27,7 @@ from calibeat.errors import InvalidInput, SnapshotMismatch
 from calibeat.monitor.monitors import first_unread
 
 from .counters import EngineCounters
-from .events import ForecastEvent, OutcomeEvent, Refusal, check_events
+from .events import ForecastEvent, OutcomeEvent, Refusal
 from .model import Folded, Model
 from .plan import Answer, Plan, Request
 from .store import Store, StoreBusy, open_store
@@ -156,19 +156,13 @@ class Engine:
         self._thread = threading.Thread(target=self._run, name="calibeat-engine", daemon=True)
         self._thread.start()
 
-    def submit(
-        self, ticket: object, events: list[ForecastEvent] | list[OutcomeEvent], *, checked: bool = False
-    ) -> None:
-        """Queue a request: forecasts or outcomes, not both. It never waits.
+    def submit(self, ticket: object, events: list[ForecastEvent] | list[OutcomeEvent]) -> None:
+        """Queue a request: one or more forecasts or outcomes, not both, which `wire` has checked. It never waits.
 
         Raises
         ------
-        Refusal : an event is bad, the queue is full, or the engine stops.
+        Refusal : the queue is full, or the engine stops.
         """
-        if not checked:  # HTTP checks while it reads
-            check_events(events)
-            if not events or any(type(event) is not type(events[0]) for event in events):
-                raise Refusal("invalid", "events must be one or more of one kind, got none or both kinds")
         with self._wake:
             if self._stopping:
                 raise Refusal("stopping", "the service must run to take events, got one that stops", None, 503)

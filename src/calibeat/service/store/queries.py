@@ -207,23 +207,29 @@ SELECT_ALARMS = (
 )
 
 
-@dataclass(frozen=True)
-class StreamInfo:
-    """One stream in numbers. Losses are means over learnt outcomes; None before the first one."""
+@dataclass(frozen=True, kw_only=True)
+class StreamNumbers:
+    """One stream in a list. Losses are means over learnt outcomes; None before the first one."""
 
     name: str
     events: int
     outcomes: int
     pending: int
-    held: int
-    expired: int
-    alarms: int
     oldest_pending: float | None  # seconds since 1970
+    alarms: int
     last_event: float | None
     raw_log_loss: float | None
     log_loss: float | None
     raw_error: float | None  # calibration error over tenths
     error: float | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class StreamInfo(StreamNumbers):
+    """One stream in numbers. Losses are means over learnt outcomes; None before the first one."""
+
+    held: int
+    expired: int
     params: dict[str, float] = field(default_factory=dict)
     monitor: dict[str, Any] | None = None
 
@@ -588,22 +594,11 @@ FRESH_FIRST = ("attention", "alarms")  # in these, streams with alarms of the la
 _PAGE_ROW = f"{_NUMBERS}, (SELECT count(*) FROM alarm a WHERE a.stream = s.number AND a.time >= ?)"  # noqa: S608
 
 
-@dataclass(frozen=True)
-class StreamRow:
+@dataclass(frozen=True, kw_only=True)
+class StreamRow(StreamNumbers):
     """One stream in the list. Losses are means over learnt outcomes; None before the first one."""
 
-    name: str
-    events: int
-    outcomes: int
-    pending: int
-    oldest_pending: float | None  # seconds since 1970
-    alarms: int
     fresh_alarms: int  # of the last seven days
-    last_event: float | None
-    error: float | None
-    raw_error: float | None
-    log_loss: float | None
-    raw_log_loss: float | None
 
 
 @dataclass(frozen=True)

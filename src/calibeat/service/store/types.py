@@ -56,9 +56,10 @@ class Overtaken(CalibeatError):
     """Another process has written a stream of the group in the meantime."""
 
 
-def overtaken(count: int) -> Overtaken:
-    """Not all streams of a group were written: a stream is written only if it is as it was read."""
-    return Overtaken(f"streams must be as they were read, got {count} that others have written since")
+def check_written(written: int, count: int) -> None:
+    """Raise unless all streams of a group were written: one is written only if it is as it was read."""
+    if written < count:
+        raise Overtaken(f"streams must be as they were read, got {count - written} that others have written since")
 
 
 @dataclass(slots=True, eq=False)
@@ -147,32 +148,21 @@ class Changes:
         return bool(self.inserted or self.settled or self.streams or self.corrections)
 
 
-class GroupRows(NamedTuple):
-    """The changes of a group as rows of the tables, the same for both databases."""
-
-    inserted: list[TableRow]
-    settled: list[TableRow]
-    streams: list[TableRow]
-    rollups: list[TableRow]
-    alarms: list[TableRow]
-    corrections: list[TableRow]
-    totals: TableRow | None
-
-
 _event_row, _settled_row, _stream_row = (attrgetter(*c) for c in (EVENT_COLUMNS, SETTLED_COLUMNS, STREAM_COLUMNS))
 
 
-def rows_of(changes: Changes) -> GroupRows:
-    """What is to be written."""
-    return GroupRows(
-        [_event_row(record) for record in changes.inserted],
-        [_settled_row(record) for record in changes.settled],
-        [_stream_row(state) for state in changes.streams.values()],
-        changes.rollups,
-        [(a.stream, a.time, a.at, a.since, a.what, int(a.page)) for a in changes.alarms],
-        [(c.record.stream, c.record.nth, c.outcome, c.time) for c in changes.corrections],
-        tuple(changes.totals.get(name, 0) for name in TOTAL_COLUMNS) if changes.totals else None,
-    )
+def rows_of(changes: Changes) -> dict[str, list[TableRow]]:
+    """What is to be written, as rows of the tables; "settled" are events that are there."""
+    totals = tuple(changes.totals.get(name, 0) for name in TOTAL_COLUMNS)
+    return {
+        "event": [_event_row(record) for record in changes.inserted],
+        "settled": [_settled_row(record) for record in changes.settled],
+        "stream": [_stream_row(state) for state in changes.streams.values()],
+        "rollup": changes.rollups,
+        "alarm": [(a.stream, a.time, a.at, a.since, a.what, int(a.page)) for a in changes.alarms],
+        "correction": [(c.record.stream, c.record.nth, c.outcome, c.time) for c in changes.corrections],
+        "total": [totals] if changes.totals else [],
+    }
 
 
 def _stream_state(row: TableRow) -> StreamState:
@@ -248,8 +238,8 @@ class Store(Protocol):
     def create(self, names: Collection[str]) -> dict[str, int]:
         """Numbers for new streams of these names."""
 
-    def write(self, rows: GroupRows) -> None:
-        """Everything that a group changes."""
+    def write(self, rows: dict[str, list[TableRow]]) -> None:
+        """Everything that a group changes: see `rows_of`."""
 
     def rank(self, numbers: Collection[int]) -> None:
         """Bring the places of some streams in the lists up to date: see `queries`."""
@@ -279,9 +269,8 @@ class Store(Protocol):
 
     def read_streams(self, names: Collection[str]) -> dict[str, StreamState]:
         """The streams of these names, as they are now."""
-        rows = self.select(
-            f"SELECT {', '.join(_READ_COLUMNS)} FROM stream WHERE name {self.one_of}", (self.as_list(names),)
-        )
+        columns = ", ".join(_READ_COLUMNS)
+        rows = self.select(f"SELECT {columns} FROM stream WHERE name {self.one_of}", (self.as_list(names),))  # noqa: S608
         return {state.name: state for state in map(_stream_state, rows)}
 
     def known(self, ids: Collection[str]) -> dict[str, Record]:
