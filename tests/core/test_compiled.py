@@ -355,7 +355,7 @@ def rollups() -> None:
     rng = np.random.default_rng(6)
     n = 500
     Rollups(
-        streams=rng.choice([7, 9], n).tolist(),
+        slots=rng.choice([0, 2], n).tolist(),
         times=(3600.0 * rng.random(n) * 5).tolist(),
         scores=rng.choice([0.0, 0.3, 1.0, *rng.random(9)], n).tolist(),
         forecasts=rng.random(n).tolist(),

@@ -88,11 +88,7 @@ def test_a_calibrator_knows_its_own(cal: MultiCalibrator, data: dict[str, Any]) 
         ({"lanes": []}, InvalidInput, "must remember the 8 numbers of its mixture"),
         ({"score": [0.5, 0.25, 0.25]}, InvalidInput, "must remember the 8 numbers of its mixture"),
         ({"probabilities": [1.0, 0.0, 0.0]}, InvalidInput, "must have 3 positive probabilities"),
-        (
-            {"probabilities": [0.5, 0.5], "score": [0.5, 0.5]},
-            InvalidInput,
-            "must have 3 positive",
-        ),
+        ({"probabilities": [0.5, 0.5], "score": [0.5, 0.5]}, InvalidInput, "must have 3 positive"),
     ):
         with pytest.raises(error, match=message):
             cal.update(MultiForecast.from_dict({**data, **change}), "cat")

@@ -36,11 +36,14 @@ def test_the_bits_of_a_bank(name: str) -> None:
     assert np.array_equal(rows, own_rows)
 
 
-def test_damaged_receipts_are_refused() -> None:
-    method, rows = Bank("auto").method, new_rows(Bank("auto").method, 1)
+@pytest.mark.parametrize("cell", [-1, 10**6])
+def test_receipts_that_would_write_behind_a_row_are_refused(cell: int) -> None:
+    method, rows = Bank("tops").method, new_rows(Bank("tops").method, 1)
     slots, none = np.zeros(1, dtype=np.int32), np.full(1, -1)
     made = fold_on_rows(method, rows, slots, np.array([0.4]), np.array([nan]), none, (), np.empty(0)).receipts
     damaged = made.copy().view(receipt_type(method))
-    damaged["probability"] = 1.5
-    with pytest.raises(InvalidInput, match="receipt must be as it was issued, got a damaged one - at row 0"):
+    damaged["cell"] = cell
+    with pytest.raises(InvalidInput, match="receipt must be as it was issued, got a damaged one"):
         fold_on_rows(method, rows, slots, np.array([nan]), np.array([1.0]), none, damaged, np.empty(0))
+    with pytest.raises(InvalidInput, match="receipt must be"):
+        fold_on_rows(method, rows, slots, np.array([nan]), np.array([1.0]), none, [b"short"], np.empty(0))

@@ -6,13 +6,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from services import Desk, desk
+from services import START, Desk, desk
 
-from calibeat import InvalidInput, Monitor
-from calibeat.hosts.bank import alarms_of, monitor_states, set_monitor_states
+from calibeat import InvalidInput
 from calibeat.monitor.monitors import first_unread
 from calibeat.service.events import ForecastEvent, OutcomeEvent
-from calibeat.service.maintenance import check, rebuild, replay_check
+from calibeat.service.maintenance import check, prune, rebuild, replay_check
 from calibeat.service.store import open_reader
 
 
@@ -78,10 +77,10 @@ def test_forecasts_that_expire_hold_up_nothing(url: str) -> None:
         service.ask(("paris", "never", 0.5))
         service.ask(("paris", "e1", 0.5))
         service.tell(("paris", "e1", 1))
-        state = monitor_states(service.engine.bank, ["paris"])[0]
-        assert first_unread(state) == 0
+        paris = service.engine._streams["paris"]
+        assert first_unread(paris.monitor or b"") == 0
         service.tick(4000.0)
-        assert first_unread(monitor_states(service.engine.bank, ["paris"])[0]) == 2
+        assert first_unread(paris.monitor or b"") == 2
         service.play(60)
     assert replay_check(url).is_same
 
@@ -103,11 +102,32 @@ def test_a_monitor_that_begins_later_is_not_replayed_but_the_rest_is(url: str) -
 def test_a_damaged_monitor_is_noticed(url: str) -> None:
     with desk(url, monitor=1000.0) as service:
         service.play(30)
-        bank = service.engine.bank
-        assert alarms_of(bank, ["s0"]) == [(0, 0, None)] and bank.watched == Monitor(arl=1000.0).settings
-        with pytest.raises(InvalidInput, match="monitor states must be 1128 bytes each"):
-            set_monitor_states(bank, ["s0"], [b"short"], [{}])
-        damaged = bytearray(monitor_states(bank, ["s0"])[0])
+        damaged = bytearray(service.engine._streams["s0"].monitor or b"")
         damaged[8:16] = np.float64(2.0).tobytes()  # phi
-        service.engine.store.connection.run("UPDATE stream SET monitor = ? WHERE name = 's0'", (bytes(damaged),))
+        _put_monitor(service, bytes(damaged))
     assert replay_check(url).differences == ["stream 's0': the monitor differs"]
+    damaged[8:16] = np.float64(0.5).tobytes()
+    for bad, problem in ((bytes(damaged), "phi of at least 1"), (b"short", "monitor states must be 1128 bytes each")):
+        with desk(url, monitor=1000.0) as service:
+            _put_monitor(service, bad)
+            with pytest.raises(InvalidInput, match=problem):
+                service.ask(("s0", "next", 0.5))
+            service.engine.forget()
+
+
+def _put_monitor(service: Desk, state: bytes) -> None:
+    service.engine.store.connection.run("UPDATE stream SET monitor = ? WHERE name = 's0'", (state,))
+
+
+def test_what_expired_before_a_restart_or_was_pruned_holds_up_nothing(url: str) -> None:
+    """A forecast that was given up behind one that waits is known to the monitor that is read from the store."""
+    for seed in range(3):
+        with desk(url, method="auto", monitor=300.0, expire=3000.0) as service:
+            service.play(250, seed=seed, late=15)
+            service.tick(2000.0)
+        assert replay_check(url).is_same
+    assert prune(url, 30_000.0, now=START + 60_000.0) > 0
+    assert replay_check(url).is_same and check(url) == []
+    with desk(url, method="auto", monitor=300.0, expire=3000.0) as service:
+        service.play(100, seed=3, late=15)
+    assert replay_check(url).is_same and check(url) == []

@@ -30,7 +30,7 @@ def test_sums_and_roll_ups_are_those_of_the_operations(
     age = rng.choice([-5.0, 0.0, 0.9, 1.0, 3.0, 100.0, 1e30], n).tolist()
     before = np.random.default_rng(1).random((3, SUMS))
     books = Rollups(
-        streams=stream,
+        slots=[STREAMS.index(s) for s in stream],
         times=time,
         scores=score,
         forecasts=forecast,
@@ -72,6 +72,6 @@ def test_sums_and_roll_ups_are_those_of_the_operations(
 
 def test_streams_without_an_operation_keep_their_sums() -> None:
     kept = [np.arange(float(SUMS)).tobytes(), bytes(8 * SUMS)]
-    books = Rollups(streams=[], times=[], scores=[], forecasts=[], outcomes=[], ages=[], numbers=[5, 6], sums=kept)
+    books = Rollups(slots=[], times=[], scores=[], forecasts=[], outcomes=[], ages=[], numbers=[5, 6], sums=kept)
     assert books.sums == kept and books.rollups == []
     assert books.errors[0] != (None, None) == books.errors[1]

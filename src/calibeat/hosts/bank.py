@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import os
 from array import array
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
@@ -50,8 +50,7 @@ from calibeat.hosts.ledger import DIGITS, OPEN, OTHER, ZERO, AnyMethod, Issuer, 
 from calibeat.late import Arrivals, schedule
 from calibeat.monitor.bets import Settings
 from calibeat.monitor.monitor import Monitor
-from calibeat.monitor.monitors import Alarms, Aside, Broken, Monitors
-from calibeat.monitor.waiting import Event
+from calibeat.monitor.monitors import Aside, Broken, Monitors
 
 from . import bankfile
 from .keys import Key, KeyColumn, check_key, check_keys, plain_key
@@ -1413,8 +1412,10 @@ class Members:
         columns.keys = self._bank._store.names(columns.slots).tolist()
         needed = columns.own < 0
         fingerprints = [self.fingerprint(columns.keys[i]) for i in np.flatnonzero(needed).tolist()]
+        columns.issuers = np.zeros(len(needed), dtype=np.uint64)
         columns.issuers[needed] = np.array(fingerprints, dtype=np.uint64)
         asked = np.flatnonzero(columns.asked).tolist()
+        columns.generations = np.zeros(len(needed), dtype=np.uint32)
         columns.generations[asked] = [self.generation_of(columns.keys[i]) for i in asked]
 
     def fold(self, settled: dict[Key, list[tuple[int, float]]], events: dict[Key, int]) -> None:
@@ -1634,41 +1635,3 @@ def rows_in(bank: Bank, keys: Any, rows: Matrix, *, seen: bool = False) -> None:
         store.monitors.settings.check_rows(watched)
         with bank._lock:
             store.monitors.matrix[store.find(check_keys(keys))] = watched
-
-
-# ---- monitors for a database: what `Monitors` says of slots, by key ----------------------------------------------
-
-
-def monitor_states(bank: Bank, keys: Any) -> list[bytes]:
-    """The monitors of some keys, as bytes.
-
-    >>> from calibeat import Bank, Monitor
-    >>> from calibeat.monitor.monitors import first_unread
-    >>> bank = Bank("ops", monitor=Monitor())
-    >>> p = bank.run(["oslo"], [0.5], [1])
-    >>> first_unread(monitor_states(bank, ["oslo"])[0])
-    1
-    """
-    with bank._lock:
-        return bank._monitors().states(bank._slots_of(keys))
-
-
-def set_monitor_states(bank: Bank, keys: Any, states: Sequence[bytes], held: Sequence[Mapping[int, Event]]) -> None:
-    """Put monitors in place, of keys that are there; `held` are the outcomes learnt after the first unread forecast."""
-    with bank._lock:
-        bank._monitors().set_states(bank._slots_of(keys), states, held)
-
-
-def alarms_of(bank: Bank, keys: Any) -> list[Alarms]:
-    """The alarms of some keys."""
-    with bank._lock:
-        return bank._monitors().alarms(bank._slots_of(keys))
-
-
-def give_up(bank: Bank, events: Iterable[tuple[str, int]]) -> None:
-    """Tell the monitors that the outcomes of these forecasts (key, number) will never come, so that none waits."""
-    if bank.watched is not None:
-        with bank._lock:
-            monitors = bank._monitors()
-            for key, number in events:
-                monitors.update(bank._known(key), number, None)

@@ -281,6 +281,14 @@ def _receipt_type(width: int, K: int) -> np.dtype[np.void]:
     return np.dtype([*head, *counts, ("issuer", ">u8"), *numbers, *lanes])
 
 
+@cache
+def _parts_type(width: int, K: int) -> np.dtype[np.void]:
+    """The same layout in few parts: bin, cell, event and seen; probability, score and expert."""
+    parts: list[Any] = [("head", "V8"), ("counts", "<i8", (4,)), ("issuer", "V8"), ("values", "<f8", (3,))]
+    classes: list[Any] = [("probabilities", "<f8", (K,)), ("scores", "<f8", (K,))] if K else []
+    return np.dtype([*parts, ("hedge", "<f8", (4,)), *classes, ("lanes", "<f8", (width,))])
+
+
 def read_receipts(method: AnyMethod, receipts: Any, count: int) -> ReceiptArray:
     """Receipts as records: from a list of bytes, or from an array of them."""
     kind = receipt_type(method)
@@ -413,25 +421,34 @@ class FoldColumns:
     """The columns of a call: what is asked, what is brought, and room for what comes of it."""
 
     def __init__(self, method: AnyMethod, slots: Slots, scores: Vector, outcomes: Vector, own: Ints) -> None:
-        n, self._method, self._numbers = len(slots), method, method.numbers
-        shape = n if method.numbers == 1 else (n, method.numbers)
+        n, K, self._method = len(slots), method.spec.classes, method
+        self._classes = K
         self.slots, self.outcomes, self.own = slots, outcomes, own
-        self.asked = np.isnan(outcomes)
-        self.brought = np.flatnonzero(~self.asked & (own < 0))
-        self.sources = np.where(own >= 0, own, np.arange(n))
+        self.asked, earlier = np.isnan(outcomes), own < 0
+        self.brought = (earlier > self.asked).nonzero()[0]
+        self.sources = np.arange(n)
+        np.copyto(self.sources, own, where=~earlier)
         self.keys: list[Key] = []
-        self.issuers, self.generations = np.zeros(n, dtype=np.uint64), np.zeros(n, dtype=np.uint32)
-        self.scores, self.forecasts, self.experts = scores.reshape(shape).copy(), np.full(shape, np.nan), np.zeros(n)
-        self.bins, self.cells, self.events, self.seen = np.zeros((4, n), dtype=np.int64)
+        self.issuers: Any = 0  # a number for each operation, where receipts have issuers and generations
+        self.generations: Any = 0
+        # Together, as receipts have them: few copies for a call, however small it is.
+        self._counts, self._values = np.zeros((4, n), dtype=np.int64), np.zeros((3, n))
+        self.bins, self.cells, self.events, self.seen = self._counts
+        self.forecasts, self.scores, self.experts = self._values
+        if K:
+            self.forecasts, self.scores = np.zeros((n, K)), scores.reshape(n, K).copy()
+        else:
+            self.scores[:] = scores
         self.hedges, self.lanes = np.zeros((n, 4)), np.zeros((n, method.receipt_width))
 
     def bring(self, given: ReceiptArray) -> None:
         """The receipts of outcomes whose forecasts were made in earlier calls."""
-        rows, many = self.brought, self._numbers > 1
-        self.scores[rows], self.forecasts[rows] = (
-            given["scores" if many else "score"], given["probabilities" if many else "probability"],
-        )  # fmt: skip
-        self.cells[rows], self.lanes[rows], self.events[rows] = given["cell"], given["lanes"], given["event"]
+        parts = given.view(_parts_type(self._method.receipt_width, self._classes))
+        rows = _all_of(self.brought, self.asked)
+        self._counts[:, rows], self._values[:, rows] = parts["counts"].T, parts["values"].T
+        self.lanes[rows] = parts["lanes"]
+        if self._classes:
+            self.forecasts[rows], self.scores[rows] = parts["probabilities"], parts["scores"]
 
     def run(self, rows: Vector, clock: int, draws: Vector, pool: Vector | None, fresh: Vector, opened: int) -> None:
         """All operations, on rows one behind the other; `draws` are those of the forecasts, if they need any."""
@@ -456,27 +473,30 @@ class FoldColumns:
         if monitors is not None:
             j = self.sources
             forecasts, scores = self.forecasts[j].reshape(-1), self.scores[j].reshape(-1)
-            watched = watched_columns(self._numbers, forecasts, self.outcomes, scores)
+            watched = watched_columns(self._method.numbers, forecasts, self.outcomes, scores)
             monitors.fold(self.slots, self.asked, self.events[j], *watched)
 
     def made(self) -> ReceiptArray:
         """The receipts of the forecasts."""
-        asked, method = self.asked, self._method
-        made = np.zeros(int(asked.sum()), dtype=receipt_type(method))
-        made["version"], made["generation"] = FORMAT, self.generations[asked]
-        made["event"], made["seen"], made["issuer"] = self.events[asked], self.seen[asked], self.issuers[asked]
-        forecasts, scores, K = self.forecasts[asked], self.scores[asked], method.spec.classes
-        made["numbers"] = (method.receipt_width + 2 * K) % 65536
+        chosen, width, K = self.asked.nonzero()[0], self._method.receipt_width, self._classes
+        made = np.zeros(len(chosen), dtype=_receipt_type(width, K))
+        if len(made) == 0:
+            return made
+        asked, parts = _all_of(chosen, self.asked), made.view(_parts_type(width, K))
         if K:
-            named, rows = forecasts.argmax(axis=1), np.arange(len(made))
-            made["candidates"], made["bin"], made["cell"] = CLASSES_FOLLOW, named, K
-            made["probability"], made["score"] = forecasts[rows, named], scores[rows, named]
-            made["probabilities"], made["scores"] = forecasts, scores
-        else:
-            made["candidates"] = 2 * (self.hedges[asked, 3] + self.hedges[asked, 1] > 0.0)
-            made["bin"], made["cell"], made["hedge"] = self.bins[asked], self.cells[asked], self.hedges[asked]
-            made["probability"], made["score"], made["expert"] = forecasts, scores, self.experts[asked]
-        made["lanes"] = self.lanes[asked]
+            forecasts, scores, rows = self.forecasts[asked], self.scores[asked], np.arange(len(made))
+            named = forecasts.argmax(axis=1)
+            self.bins[asked], self.cells[asked], made["candidates"] = named, K, CLASSES_FOLLOW
+            self._values[0, asked], self._values[1, asked] = forecasts[rows, named], scores[rows, named]
+            parts["probabilities"], parts["scores"] = forecasts, scores
+        made["version"], made["numbers"] = FORMAT, (width + 2 * K) % 65536
+        parts["counts"], parts["values"] = self._counts.T[asked], self._values.T[asked]
+        parts["lanes"] = self.lanes[asked]
+        if self._method.draws:
+            hedges = parts["hedge"] = self.hedges[asked]
+            made["candidates"] = 2 * (hedges[:, 3] + hedges[:, 1] > 0.0)
+        if self.keys:
+            made["issuer"], made["generation"] = self.issuers[asked], self.generations[asked]
         return made
 
     def settled(self) -> dict[Key, list[tuple[int, float]]]:
@@ -485,6 +505,11 @@ class FoldColumns:
         for i in np.flatnonzero(~self.asked).tolist():
             found[self.keys[i]].append((int(self.events[self.sources[i]]), float(self.outcomes[i])))
         return found
+
+
+def _all_of(places: Ints, column: Flags) -> Ints | slice:
+    """The places, as a slice where they are all of a column: NumPy then copies nothing to look them up."""
+    return EVERY if len(places) == len(column) else places
 
 
 def new_rows(method: AnyMethod, count: int) -> Matrix:
@@ -503,22 +528,31 @@ def fold_on_rows(
     own: Ints,
     receipts: Any,
     draws: Vector,
+    monitors: Monitors | None = None,
 ) -> Fold:
-    """What `Bank.fold` does, on a matrix of rows, in place; the caller has looked at the values.
+    """What `Bank.fold` does, on a matrix of rows, in place, for a host that keeps rows and receipts in its own store.
 
     `slots` is the row of each operation. `own` is where in this call the forecast of an outcome is; -1: it comes with a
-    receipt. `draws` are those of the forecasts in order, if the method draws. Receipts name no issuer: the host knows
-    whose they are. Rows are left without the moment of their last event, as rows that travel are.
+    receipt. `draws` are those of the forecasts in order, if the method draws. `monitors` have the same slots. Receipts
+    name no issuer: the host knows whose they are. Rows are left without the moment of their last event, as rows that
+    travel are.
+
+    Raises
+    ------
+    InvalidInput : a receipt has not the layout of this method. Otherwise values are not checked.
+    OutcomeConflict : a stream has more outcomes than forecasts. The rows are then to be thrown away.
     """
     columns = FoldColumns(method, slots, scores, outcomes, own)
-    brought = columns.brought
-    given = read_receipts(method, receipts, len(brought))
-    check_receipts(method, rows[slots[brought]], given, brought, np.ones(len(brought), dtype=np.bool_))
-    columns.bring(given)
+    if len(columns.brought):
+        columns.bring(read_receipts(method, receipts, len(columns.brought)))
+        if method.cells and np.maximum.reduce(columns.cells.view(np.uint64)) >= method.cells:  # also one below 0
+            raise InvalidInput("receipt must be as it was issued, got a damaged one")  # it would write behind the row
     columns.run(rows.reshape(-1), 0, draws, None, np.empty(0), 0)
+    columns.watch(monitors)
     made = columns.made()
     rows[:, method.width + LAST] = 0.0
-    columns.forecasts[~columns.asked] = np.nan
+    if len(made) < len(slots):
+        columns.forecasts[~columns.asked] = np.nan
     return Fold(columns.forecasts, made.view(f"V{made.itemsize}"))
 
 

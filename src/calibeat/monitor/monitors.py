@@ -438,11 +438,20 @@ class Monitors:
 
     def states(self, slots: Slots) -> list[bytes]:
         """Some slots as bytes."""
-        following = (self.queue(slot).next.to_bytes(8, "little") for slot in slots.tolist())
-        return [row.tobytes() + number for row, number in zip(self.matrix[slots], following, strict=True)]
+        rows, numbers = self.matrix[slots], self.matrix[slots, FORECASTS].astype(np.int64)
+        for at, slot in enumerate(slots.tolist()) if self.queues else ():
+            if slot in self.queues:
+                numbers[at] = self.queues[slot].next
+        whole, size = np.column_stack([rows.view(np.int64), numbers]).tobytes(), 8 * self.settings.width + 8
+        return [whole[at : at + size] for at in range(0, len(whole), size)]
 
-    def set_states(self, slots: Slots, states: Sequence[bytes], held: Sequence[Mapping[int, Event]]) -> None:
-        """The inverse of `states`; `held` are the outcomes learnt after the first unread forecast."""
+    def set_states(self, slots: Slots, states: Sequence[bytes], held: Sequence[Mapping[int, Event | None]]) -> None:
+        """The inverse of `states`; `held` are the events settled after the first unread one, None: without an outcome.
+
+        Raises
+        ------
+        InvalidInput : a state is not one of a monitor with these settings.
+        """
         width = self.settings.width
         if any(len(state) != 8 * width + 8 for state in states):
             raise InvalidInput(f"monitor states must be {8 * width + 8} bytes each, got others")

@@ -1,4 +1,4 @@
-"""The engine: one thread that owns the bank and the store. What waits becomes one group, one transaction, one sync.
+"""The engine: one thread that owns the streams and the store. What waits becomes one group, one transaction, one sync.
 
 Nobody is answered before the commit. The store is the truth: if a commit fails, the process ends, and the next one
 continues from the store.
@@ -22,20 +22,18 @@ from typing import Any
 import numpy as np
 
 from calibeat._util.check import check_interval, check_whole, shown
-from calibeat.core.method import Method, method_named
-from calibeat.core.stats import LAST
+from calibeat.core.method import method_named
 from calibeat.errors import InvalidInput, SnapshotMismatch
-from calibeat.hosts.bank import Bank, alarms_of, give_up, monitor_states, set_monitor_states
-from calibeat.monitor.monitor import Monitor
 from calibeat.monitor.monitors import first_unread
 
 from .counters import EngineCounters
-from .events import ForecastEvent, OutcomeEvent, Refusal, check_events
+from .events import ForecastEvent, OutcomeEvent, Refusal
+from .model import Folded, Model
 from .plan import Answer, Plan, Request
 from .store import Store, StoreBusy, open_store
 from .store.queries import QUIET_SECONDS, RANK_SECONDS, RANK_SHARE, RANKED_AT_ONCE, stored_totals
 from .store.schema import Connection, get_meta, set_meta
-from .store.types import HELD, PENDING, AlarmInfo, Changes, Record, StreamState, rows_of
+from .store.types import HELD, PENDING, AlarmInfo, Changes, Record, StreamState, rows_of, settled_after
 
 Deliver = Callable[[list[tuple[Any, Answer]]], None]
 OnAlarm = Callable[[list[AlarmInfo]], None]
@@ -113,16 +111,13 @@ class Engine:
     """
 
     def __init__(
-        self, store: Store, settings: EngineSettings, bank: Bank, clock: Callable[[], float] = time.time
+        self, store: Store, settings: EngineSettings, model: Model, clock: Callable[[], float] = time.time
     ) -> None:
-        self.store, self.settings, self.bank, self.clock = store, settings, bank, clock
+        self.store, self.settings, self.model, self.clock = store, settings, model, clock
         self.counters = EngineCounters()
-        self._is_watched = bank.watched is not None
-        self._clock_column = bank.method.width + LAST  # of a bank, which says nothing of a stream
         self.on_alarm: OnAlarm | None = None
         self.on_failure: Callable[[str], None] = _end_process
         self._streams: dict[str, StreamState] = {}
-        self._begun: list[str] = []  # streams that the present group makes: the store does not have them yet
         self._waiting: deque[Request] = deque()
         self._events = 0  # that wait
         self._wake = threading.Condition()
@@ -146,7 +141,7 @@ class Engine:
         store = open_store(store_url)
         try:
             method, seed = settle_meta(store, settings)
-            engine = cls(store, settings, bank_of(method, seed, settings.monitor), clock)
+            engine = cls(store, settings, Model.named(method, seed, settings.monitor), clock)
             engine.counters.pending = int(stored_totals(store.connection)["pending"])
         except BaseException:
             store.close()
@@ -161,19 +156,13 @@ class Engine:
         self._thread = threading.Thread(target=self._run, name="calibeat-engine", daemon=True)
         self._thread.start()
 
-    def submit(
-        self, ticket: object, events: list[ForecastEvent] | list[OutcomeEvent], *, checked: bool = False
-    ) -> None:
-        """Queue a request: forecasts or outcomes, not both. It never waits.
+    def submit(self, ticket: object, events: list[ForecastEvent] | list[OutcomeEvent]) -> None:
+        """Queue a request: one or more forecasts or outcomes, not both, which `wire` has checked. It never waits.
 
         Raises
         ------
-        Refusal : an event is bad, the queue is full, or the engine stops.
+        Refusal : the queue is full, or the engine stops.
         """
-        if not checked:  # HTTP checks while it reads
-            check_events(events)
-            if not events or any(type(event) is not type(events[0]) for event in events):
-                raise Refusal("invalid", "events must be one or more of one kind, got none or both kinds")
         with self._wake:
             if self._stopping:
                 raise Refusal("stopping", "the service must run to take events, got one that stops", None, 503)
@@ -274,15 +263,16 @@ class Engine:
         names.update(name for name, _ in aged)
         ids.update(record.id for _, record in aged)
         if loaded := store.streams(names, self._streams):
-            self._take_in(loaded)
+            self._load(loaded)
         plan = Plan(self.settings, self._streams, store.known(ids) if ids else {}, now)
         if aged:
             plan.age(aged)
         for _, events in requests:
             plan.take(events)
         if plan.begun:
-            self._begin(plan)
-        changes = self._apply(plan, now)
+            plan.number_streams(store.create(list(plan.begun)))
+            self._streams.update(plan.begun)
+        changes = self._fold(plan, now)
         started = time.perf_counter()
         if changes:
             store.write(rows_of(changes))
@@ -291,74 +281,37 @@ class Engine:
             self._unranked.update(dict.fromkeys([state.number for state in changes.streams.values()]))
         else:
             store.rollback()
-        self._begun = []
         self.counters.count(plan, sum(len(events) for _, events in requests))
         if changes.alarms and self.on_alarm is not None:
             self._tell(self.on_alarm, changes.alarms)
         return [(ticket, plan.answer(at)) for at, (ticket, _) in enumerate(requests)]
 
-    def _begin(self, plan: Plan) -> None:
-        """New streams get their numbers."""
-        plan.number_streams(self.store.create(list(plan.begun)))
-        self._begun = list(plan.begun)
-        self._streams.update(plan.begun)
-
-    def _take_in(self, loaded: dict[str, StreamState]) -> None:
-        """Streams from the store: their rows go into the bank."""
-        states = list(loaded.values())
-        rows = np.frombuffer(b"".join(state.state or b"" for state in states)).reshape(len(states), -1)
-        self.bank.set_rows([state.name for state in states], rows)
-        if self._is_watched:
-            self._take_in_monitors(states)
-        for state in states:
-            state.state = state.monitor = None
+    def _load(self, loaded: dict[str, StreamState]) -> None:
+        """Streams from the store."""
+        connection, watched, streams = self.store.connection, self.model.watched, list(loaded.values())
+        unread = [
+            settled_after(connection, state.number, first_unread(state.monitor)) if watched and state.monitor else {}
+            for state in streams
+        ]
+        self.model.load(streams, unread)
         self._streams.update(loaded)
 
-    def _take_in_monitors(self, streams: list[StreamState]) -> None:
-        """The same for their monitors. A monitor that the store does not have starts fresh."""
-        known = [(state, state.monitor) for state in streams if state.monitor is not None]
-        held = [self.store.read_after(state.number, first_unread(monitor)) for state, monitor in known]
-        names = [state.name for state, _ in known]
-        set_monitor_states(self.bank, names, [monitor for _, monitor in known], held)
-        for (state, _), alarms in zip(known, alarms_of(self.bank, names), strict=True):
-            state.pages = alarms.pages
-
-    def _apply(self, plan: Plan, now: float) -> Changes:
-        """The bank does its part; the rows of the streams that were touched are put beside the other changes."""
-        asked = plan.operations
-        if asked.keys:
-            made = self.bank.fold(
-                asked.keys, np.array(asked.scores), np.array(asked.outcomes), asked.receipts, of=asked.of
-            )
-            changes = plan.finish(made.forecasts.tolist(), made.receipts.tolist())
-        else:
-            changes = plan.finish([], [])
-        touched = list(changes.streams.values())
+    def _fold(self, plan: Plan, now: float) -> Changes:
+        """The streams of a group learn. Their new state is beside the other changes, and so are new alarms."""
+        asked, touched = plan.operations, list(plan.changes.streams.values())
+        before = sum(state.alarms for state in touched)
+        made = Folded([], [], [])
+        if touched:
+            columns = asked.slots, asked.scores, asked.outcomes, asked.own, asked.receipts
+            made = self.model.fold(touched, *columns, plan.given_up)
+        changes = plan.finish(made.forecasts, made.receipts)
         for state in touched:
             state.version += 1
+        for slot, last, page in made.raised:
+            changes.alarms.append(AlarmInfo(last.at, last.since, last.what, page, 0, touched[slot].name, now))
         if touched:
-            rows = self.bank.rows([state.name for state in touched])
-            rows[:, self._clock_column] = 0.0
-            for state, row in zip(touched, rows, strict=True):
-                state.state = row.tobytes()
-            if self._is_watched:
-                self._watch(touched, plan, now)
+            changes.totals["alarms"] = sum(state.alarms for state in touched) - before
         return changes
-
-    def _watch(self, touched: list[StreamState], plan: Plan, now: float) -> None:
-        """What the monitors know, and new alarms, beside the other changes."""
-        names = [state.name for state in touched]
-        give_up(self.bank, plan.given_up)
-        for state, monitor in zip(touched, monitor_states(self.bank, names), strict=True):
-            state.monitor = monitor
-        for state, (count, pages, last) in zip(touched, alarms_of(self.bank, names), strict=True):
-            if last is not None and count > state.alarms:
-                # Of several alarms in one group the last is recorded. It pages if any of them did.
-                plan.changes.alarms.append(
-                    AlarmInfo(last.at, last.since, last.what, pages > state.pages, 0, state.name, now)
-                )
-            plan.changes.totals["alarms"] += count - state.alarms
-            state.alarms, state.pages = count, pages
 
     def rank(self) -> None:
         """The streams that were written get their places in the lists, some at a time."""
@@ -408,10 +361,6 @@ class Engine:
         """A group was aborted: drop the cached streams, which may be ahead of the store. They are read again."""
         self.store.rollback()
         self._streams.clear()
-        for name in self._begun:
-            if name in self.bank:
-                del self.bank[name]
-        self._begun = []
 
 
 def _end_process(message: str) -> None:  # pragma: no cover - the process ends, and with it what is measured
@@ -429,7 +378,7 @@ def settle_meta(store: Store, settings: EngineSettings) -> tuple[str, int]:
     meta = get_meta(store.connection)
     if "method" not in meta:
         method, seed = (settings.method or DEFAULT_METHOD).lower(), settings.seed or 0
-        _check_method(method)
+        Model.named(method)  # a bad name is noticed before it is written
         claim_meta(store.connection, method, seed, settings.monitor)
         meta = get_meta(store.connection)  # another process may have been first
     elif json.loads(meta.get("monitor", "null")) != settings.monitor:
@@ -469,16 +418,3 @@ def check_described(meta: dict[str, str]) -> None:
             f"store must be used with the {meta['method']!r} that it was made with, got one with other numbers - "
             f"`calibeat store replay --method {meta['method']}` makes its state anew"
         )
-
-
-def _check_method(name: str) -> Method:
-    method = method_named(name)
-    if method.needs_history:
-        raise InvalidInput(f"method must be one that lives in a row, such as auto or tops, got {shown(name)}")
-    return method
-
-
-def bank_of(method: str, seed: int, arl: float | None = None) -> Bank:
-    """The bank of a store; draws of a hedging method are by stream and event number. `arl` is that of its monitors."""
-    chosen = _check_method(method)
-    return Bank(chosen, seed, independent=chosen.draws, monitor=None if arl is None else Monitor(arl=arl))

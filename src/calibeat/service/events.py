@@ -1,9 +1,8 @@
-"""What is asked of the service, and what it refuses: events in, checked once, the same for HTTP and for the engine."""
+"""What is asked of the service, and what it refuses. Events are checked once, where they are read: HTTP, or a log."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from typing import Annotated, Literal
 
 from calibeat._util.check import shown
@@ -65,39 +64,13 @@ class Refusal(Exception):
     at : the position of the event in its batch, or the name of what is wrong.
     status : the HTTP status that fits.
 
-    >>> check_events([ForecastEvent("paris", "e1", 1.3)])
-    Traceback (most recent call last):
-    ...
-    calibeat.service.events.Refusal: score must be in [0, 1], got 1.3 - at event 0
+    >>> Refusal("conflict", "id must be new or have the score it had, got 'e1' - at event 0", 0, 409).status
+    409
     """
 
     def __init__(self, code: str, message: str, at: int | str | None = None, status: int = 400) -> None:
         super().__init__(message)
         self.code, self.message, self.at, self.status = code, message, at, status
-
-
-def check_events(events: Sequence[Event]) -> None:
-    """Raise a `Refusal` that names the first bad event, unless all are such as the engine takes."""
-    for at, event in enumerate(events):
-        problem = _problem(event)
-        if problem:
-            raise Refusal("invalid", f"{problem} - at event {at}", at)
-
-
-def _problem(event: Event) -> str:
-    """What is wrong with an event, or nothing."""
-    if type(event) is ForecastEvent:
-        if type(event.score) is not float or not 0.0 <= event.score <= 1.0:
-            return f"score must be in [0, 1], got {shown(event.score)}"
-    elif type(event) is OutcomeEvent:
-        if type(event.outcome) is not int or not 0 <= event.outcome <= 1:
-            return f"outcome must be 0 or 1, got {shown(event.outcome)}"
-    else:
-        return f"event must be a forecast or an outcome, got {type(event).__name__}"
-    time = event.time
-    if time is not None and not (type(time) in {int, float} and 0.0 <= time <= LATEST_TIME):
-        return f"time must be in seconds since 1970, from 0 to {LATEST_TIME:.0f}, got {shown(time)}"
-    return bad_name("stream", event.stream) or bad_name("id", event.id)
 
 
 def is_text(name: str) -> bool:

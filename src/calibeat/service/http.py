@@ -166,7 +166,7 @@ class Endpoints:
         try:
             request.forecasts = path == "/v1/forecasts"
             request.events, request.single = READERS[path](body, self.limits.events)
-            self.engine.submit(request, request.events, checked=True)
+            self.engine.submit(request, request.events)
         except Refusal as refusal:
             self.refuse(request, refusal.status, refusal.code, refusal_body(refusal))
         except Exception:  # a fault of ours: the client must not wait for an answer that never comes

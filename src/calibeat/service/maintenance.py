@@ -16,12 +16,12 @@ from typing import Any, Generic, NamedTuple, TypeVar
 import numpy as np
 
 from calibeat._util.words import counted
-from calibeat.core.stats import EVENTS, LAST, STATS, log_loss
+from calibeat.core.stats import EVENTS, log_loss
 from calibeat.errors import InvalidInput
-from calibeat.hosts.bank import Bank, give_up, monitor_states, set_monitor_states
 from calibeat.monitor.monitors import first_unread
 
-from .engine import bank_of, check_described, description_of
+from .engine import check_described, description_of
+from .model import Model, StreamBytes
 from .rollups import Rollups, errors_of, tenth
 from .store import owned, reading
 from .store.queries import stored_totals, totals_problems
@@ -41,9 +41,10 @@ from .store.types import (
     RAW_LOG_LOSS,
     SUMS,
     TENTHS,
+    settled_after,
 )
 
-OPERATIONS_AT_ONCE = 5_000  # in one call of the bank
+OPERATIONS_AT_ONCE = 5_000  # in one fold
 STREAMS_AT_ONCE = 500
 CORRECTIONS_AT_ONCE = 1000
 # Of each event the one that came last, whatever time the client gave it.
@@ -58,11 +59,11 @@ _STREAM = (
 )
 _WITHIN = "FROM event WHERE stream >= ? AND stream <= ?"
 _FORECASTS = (
-    f"SELECT stream, seq, nth, time, score, forecast, status, outcome_seq, receipt IS NULL {_WITHIN} "
+    f"SELECT stream, seq, nth, time, NULL, seq, outcome_seq, NULL, receipt IS NULL, score, forecast, status {_WITHIN} "
     "ORDER BY stream, nth"
 )
 _OUTCOMES = (
-    f"SELECT stream, outcome_seq, nth, outcome_time, outcome, seq, receipt {_WITHIN} "
+    f"SELECT stream, outcome_seq, nth, outcome_time, outcome, seq, outcome_seq, receipt {_WITHIN} "
     f"AND status IN ({LEARNT}, {ASSUMED}) AND outcome_seq IS NOT NULL ORDER BY stream, outcome_seq"
 )
 
@@ -81,31 +82,20 @@ def _nothing(*_: Any) -> None:
 # here. So only a piece of the log is in memory, and the receipts of forecasts whose outcome comes in a later piece.
 
 
-class LoggedForecast(NamedTuple):
-    """A forecast of the log."""
+class Logged(NamedTuple):
+    """An operation of the log: a forecast, or a learnt outcome."""
 
     number: int  # among the operations of its stream
     nth: int
-    time: float
-    score: float
-    forecast: float
-    status: int
-    outcome_seq: int | None
-    is_bare: bool  # without a receipt
-
-
-class LoggedOutcome(NamedTuple):
-    """A learnt outcome of the log."""
-
-    number: int
-    nth: int
     time: float | None
-    outcome: int
-    seq: int  # the number of its forecast
-    receipt: Any  # only where a replay needs it
-
-
-LoggedOperation = LoggedForecast | LoggedOutcome
+    outcome: int | None  # None: it is a forecast
+    seq: int  # the number of the forecast
+    outcome_seq: int | None
+    receipt: Any  # of outcomes, where a replay needs it
+    is_bare: bool = False  # of forecasts: without a receipt
+    score: float = nan
+    forecast: float = nan
+    status: int = LEARNT
 
 
 @dataclass
@@ -150,10 +140,11 @@ def _bytes(value: Any) -> bytes | None:
 
 
 class InOrder(Generic[T]):
-    """Rows of some streams, which come stream by stream."""
+    """Rows of some streams: those of several statements, merged by stream and by the column behind it."""
 
-    def __init__(self, connection: Any, statement: str, group: list[LoggedStream], make: Callable[..., T]) -> None:
-        self._rows: Iterator[Any] = connection.each(statement, (group[0].number, group[-1].number))
+    def __init__(self, connection: Any, group: list[LoggedStream], make: Callable[..., T], *statements: str) -> None:
+        within = (group[0].number, group[-1].number)
+        self._rows = merge(*(connection.each(statement, within) for statement in statements), key=itemgetter(0, 1))
         self._make = make
         self._next: Any = next(self._rows, None)
 
@@ -167,16 +158,12 @@ class InOrder(Generic[T]):
                 yield self._make(*row[1:])
 
 
-class Log:
-    """The operations of some streams."""
+Log = InOrder[Logged]
 
-    def __init__(self, connection: Any, group: list[LoggedStream]) -> None:
-        self._forecasts = InOrder(connection, _FORECASTS, group, LoggedForecast)
-        self._outcomes = InOrder(connection, _OUTCOMES, group, LoggedOutcome)
 
-    def of(self, stream: LoggedStream) -> Iterator[LoggedOperation]:
-        """Those of a stream, in the order of their numbers; streams are asked for in their order."""
-        return merge(self._forecasts.of(stream), self._outcomes.of(stream), key=itemgetter(0))
+def log_of(connection: Any, group: list[LoggedStream]) -> Log:
+    """The operations of some streams, in the order of their numbers."""
+    return InOrder(connection, group, Logged, _FORECASTS, _OUTCOMES)
 
 
 def pieces(items: Iterator[T]) -> Iterator[list[T]]:
@@ -189,73 +176,54 @@ def pieces(items: Iterator[T]) -> Iterator[list[T]]:
 
 
 class Play:
-    """A stream on a bank: operations go in, forecasts and receipts come out.
+    """A stream that is replayed: operations go in, forecasts and receipts come out.
 
     The receipts of forecasts whose outcome is still to come are kept: about 300 bytes each, and 500 of AUTO.
     """
 
-    def __init__(self, bank: Bank, stream: LoggedStream) -> None:
-        self._bank, self._stream = bank, stream
+    def __init__(self, model: Model, stream: LoggedStream) -> None:
+        self._model, self._stream = model, stream
+        self.replayed = StreamBytes(stream.name)
         self.open: dict[int, bytes] = {}  # receipts, by the number of the forecast
 
     def start(self, connection: Any) -> None:
-        """Put the base of the stream into the bank."""
-        bank, stream = self._bank, self._stream
-        if stream.base is None:
-            return
-        bank.set_rows([stream.name], np.frombuffer(stream.base)[None, :])
-        if stream.base_monitor is not None and bank.watched is not None:
-            rows = connection.all(
-                "SELECT nth, forecast, outcome, score FROM event "
-                "WHERE stream = ? AND nth < ? AND outcome_seq IS NOT NULL AND outcome_seq < ?",
-                (stream.number, stream.base_events, stream.base_seq),
-            )
-            held = {nth: (forecast, float(outcome or 0), score) for nth, forecast, outcome, score in rows}
-            set_monitor_states(bank, [stream.name], [stream.base_monitor], [held])
+        """Begin with the base of the stream."""
+        stream, replayed = self._stream, self.replayed
+        replayed.state, replayed.monitor = stream.base, stream.base_monitor
+        if stream.base is not None:
+            begun = 0 if stream.base_monitor is None else first_unread(stream.base_monitor)
+            self._model.load([replayed], [settled_after(connection, stream.number, begun, stream.base_seq)])
 
-    def feed(self, part: list[LoggedOperation]) -> list[tuple[LoggedForecast, float, bytes]]:
-        """The next operations -> each forecast among them, what the bank says, and its receipt."""
+    def feed(self, part: list[Logged]) -> list[tuple[Logged, float, bytes]]:
+        """The next operations -> each forecast among them, what the method says, and its receipt."""
         if not part:
             return []
-        places = {event.nth: at for at, event in enumerate(part) if type(event) is LoggedForecast}
-        scores, outcomes, own, receipts = list[float](), list[float](), list[int](), list[Any]()
-        for event in part:
-            if type(event) is LoggedForecast:
-                scores.append(event.score)
-                outcomes.append(nan)
-                own.append(-1)
-                continue
-            scores.append(nan)
-            outcomes.append(float(event.outcome))  # type: ignore[union-attr]  # it is one
-            at = places.get(event.nth, -1)
-            own.append(at)
-            if at < 0:
-                receipts.append(self.open.pop(event.nth, None) or _bytes(event.receipt))  # type: ignore[union-attr]
-        made = self._bank.fold([self._stream.name] * len(part), scores, outcomes, receipts, of=own)
-        settled, fresh = set(own), iter(made.receipts.tolist())
-        found: list[tuple[LoggedForecast, float, bytes]] = []
-        for at, (event, forecast) in enumerate(zip(part, made.forecasts.tolist(), strict=True)):
-            if type(event) is LoggedForecast:
-                receipt = next(fresh)
-                found.append((event, forecast, receipt))
-                if event.outcome_seq is not None and at not in settled:
-                    self.open[event.nth] = receipt
+        places = {event.nth: at for at, event in enumerate(part) if event.outcome is None}
+        own = [-1 if event.outcome is None else places.get(event.nth, -1) for event in part]
+        receipts: list[Any] = [
+            self.open.pop(event.nth, None) or _bytes(event.receipt)
+            for event, at in zip(part, own, strict=True)
+            if at < 0 and event.outcome is not None
+        ]
+        outcomes = [nan if event.outcome is None else float(event.outcome) for event in part]
+        scores = [event.score for event in part]
+        made = self._model.fold([self.replayed], [0] * len(part), scores, outcomes, own, receipts)
+        asked = [(event, p) for event, p in zip(part, made.forecasts, strict=True) if event.outcome is None]
+        found = [(event, p, receipt) for (event, p), receipt in zip(asked, made.receipts, strict=True)]
+        settled = {part[at].nth for at in own if at >= 0}
+        for event, _, receipt in found:
+            if event.outcome_seq is not None and event.nth not in settled:
+                self.open[event.nth] = receipt
         return found
 
-    def row(self) -> bytes:
-        """The row of the stream, as the store keeps it."""
-        row = self._bank.rows([self._stream.name])
-        row[:, self._bank.method.width + LAST] = 0.0
-        return row.tobytes()
-
-    def monitor(self, connection: Any, before: int) -> bytes:
+    def monitor(self, connection: Any, before: int) -> bytes | None:
         """The monitor, once it knows which of the forecasts before an operation were given up."""
         given_up = connection.each(
             "SELECT nth FROM event WHERE stream = ? AND seq < ? AND status = ? ORDER BY nth",
             (self._stream.number, before, EXPIRED),
         )
-        give_up(self._bank, ((self._stream.name, nth) for (nth,) in given_up))
-        return monitor_states(self._bank, [self._stream.name])[0]
+        self._model.fold([self.replayed], [], [], [], [], given_up=((0, nth) for (nth,) in given_up))
+        return self.replayed.monitor
 
 
 class Structure:
@@ -269,13 +237,13 @@ class Structure:
         self._early = self._bare = self._lost = 0
         self.outcomes = 0
 
-    def see(self, event: LoggedOperation) -> None:
+    def see(self, event: Logged) -> None:
         """The next operation."""
         stream, number = self._stream, event.number
         if number >= stream.base_seq:
             self._gap |= number != self._number
             self._number += 1
-        if type(event) is LoggedForecast:
+        if event.outcome is None:
             if event.nth >= stream.base_events:
                 self._forecast_gap |= event.nth != self._nth
                 self._nth += 1
@@ -283,8 +251,8 @@ class Structure:
             self._bare += event.status in {PENDING, HELD} and event.is_bare
             return
         self.outcomes += 1
-        self._early += event.seq >= number  # type: ignore[union-attr]  # it is an outcome
-        self._lost += event.seq < stream.base_seq <= number and event.receipt is None  # type: ignore[union-attr]
+        self._early += event.seq >= number
+        self._lost += event.seq < stream.base_seq <= number and event.receipt is None
 
     @property
     def events(self) -> int:
@@ -351,11 +319,11 @@ class Replay:
         self.outcomes += structure.outcomes
 
 
-def bank_from(meta: dict[str, str], method: str | None = None) -> Bank:
-    """A bank as the store's own, without its streams."""
+def model_from(meta: dict[str, str]) -> Model:
+    """The model of a store."""
     whole = meta.get("monitor_whole", "1") == "1"
     monitor = json.loads(meta.get("monitor", "null")) if whole else None
-    return bank_of(method or meta["method"], int(meta["seed"]), monitor)
+    return Model.named(meta["method"], int(meta["seed"]), monitor)
 
 
 def replay_check(url: str, step: Step = _nothing) -> Replay:
@@ -371,19 +339,20 @@ def replay_check(url: str, step: Step = _nothing) -> Replay:
     with reading(url) as connection:
         meta = get_meta(connection)
         check_described(meta)
+        model = model_from(meta)
         for group in streams_of(connection):
-            bank, log = bank_from(meta), Log(connection, group)
+            log = log_of(connection, group)
             for stream in group:
                 structure = Structure(stream)
-                difference = _compare(connection, bank, stream, log, structure, step)
+                difference = _compare(connection, model, stream, log, structure, step)
                 if difference:
                     result.differences.append(f"stream {stream.name!r}: {difference}")
                 result.count(structure)
     return result
 
 
-def _compare(connection: Any, bank: Bank, stream: LoggedStream, log: Log, structure: Structure, step: Step) -> str:
-    play, first_kept = Play(bank, stream), max(stream.since, stream.base_seq)
+def _compare(connection: Any, model: Model, stream: LoggedStream, log: Log, structure: Structure, step: Step) -> str:
+    play, first_kept = Play(model, stream), max(stream.since, stream.base_seq)
     play.start(connection)
     count, first = 0, ""
     for part in pieces(log.of(stream)):
@@ -399,10 +368,10 @@ def _compare(connection: Any, bank: Bank, stream: LoggedStream, log: Log, struct
         return structure.problem
     if count:
         return f"{count} forecasts differ, {first}"
-    if (play.row() if stream.name in bank else None) != stream.state:
+    if play.replayed.state != stream.state:
         return "the row differs"
     # The monitor of a stream whose state was imported begins with the first event here.
-    if bank.watched is not None and (structure.events or stream.base_monitor) and stream.since == 0:
+    if model.watched is not None and (structure.events or stream.base_monitor) and stream.since == 0:
         return "" if play.monitor(connection, stream.seq) == stream.monitor else "the monitor differs"
     return ""
 
@@ -424,14 +393,14 @@ def rebuild(url: str, method: str | None = None, step: Step = _nothing) -> Repla
     with owned(url) as connection:
         meta = get_meta(connection)
         chosen = (method or meta["method"]).lower()
-        bank_from(meta, chosen)  # a bad name is noticed before the work
+        # Without monitors: one is about the forecasts of one method, so they start fresh.
+        model = Model.named(chosen, int(meta["seed"]))
         result.corrected = apply_corrections(connection)
         for group in streams_of(connection, with_state=False):
-            # Without monitors: one is about the forecasts of one method, so they start fresh.
-            bank, log = bank_of(chosen, int(meta["seed"])), Log(connection, group)
+            log = log_of(connection, group)
             for stream in group:
                 structure = Structure(stream)
-                _rebuild(connection, bank, stream, log, structure, step)
+                _rebuild(connection, model, stream, log, structure, step)
                 result.count(structure)
         set_meta(connection, "method", chosen)
         set_meta(connection, "described", description_of(chosen))
@@ -439,9 +408,9 @@ def rebuild(url: str, method: str | None = None, step: Step = _nothing) -> Repla
     return result
 
 
-def _rebuild(connection: Any, bank: Bank, stream: LoggedStream, log: Log, structure: Structure, step: Step) -> None:
+def _rebuild(connection: Any, model: Model, stream: LoggedStream, log: Log, structure: Structure, step: Step) -> None:
     """Rebuild one stream, and the receipts of those of its events that need them."""
-    play, base = Play(bank, stream), stream.base
+    play, base = Play(model, stream), stream.base
     is_based = stream.base_seq == 0
     for part in pieces(log.of(stream)):
         for event in part:
@@ -449,35 +418,34 @@ def _rebuild(connection: Any, bank: Bank, stream: LoggedStream, log: Log, struct
         made = play.feed([event for event in part if event.number < stream.base_seq])
         later = [event for event in part if event.number >= stream.base_seq]
         if later and not is_based:
-            base, is_based = _new_base(bank, stream, play), True
+            base, is_based = _new_base(model, stream, play.replayed), True
         made += play.feed(later)
         connection.run_many(
             "UPDATE event SET receipt = ? WHERE stream = ? AND nth = ?",
             [(receipt, stream.number, event.nth) for event, _, receipt in made if _needs(stream, event)],
         )
         step(len(part))
-    if not is_based or stream.name not in bank:
-        base = _new_base(bank, stream, play)
+    if not is_based or play.replayed.state is None:
+        base = _new_base(model, stream, play.replayed)
     connection.run(
         "UPDATE stream SET state = ?, monitor = NULL, base_monitor = NULL, alarms = 0, since = ?, base = ?, "
         "version = version + 1 WHERE number = ?",
-        (play.row(), stream.seq, base, stream.number),
+        (play.replayed.state, stream.seq, base, stream.number),
     )
 
 
-def _needs(stream: LoggedStream, event: LoggedForecast) -> bool:
+def _needs(stream: LoggedStream, event: Logged) -> bool:
     """Whether an event needs its receipt: for its outcome to come, or for a replay from the base."""
     straddles = event.outcome_seq is not None and event.number < stream.base_seq <= event.outcome_seq
     return event.status in {PENDING, HELD} or straddles
 
 
-def _new_base(bank: Bank, stream: LoggedStream, play: Play) -> bytes:
+def _new_base(model: Model, stream: LoggedStream, replayed: StreamBytes) -> bytes:
     """The base of a pruned stream, of what pruning has left: forecasts whose outcome came later."""
-    fresh = np.concatenate([bank.method.initial_row(), np.zeros(STATS)])[None, :]
-    row = bank.rows([stream.name]) if stream.name in bank else fresh
-    row[:, bank.method.width + EVENTS] = stream.base_events
-    bank.set_rows([stream.name], row)
-    return play.row()
+    row = model.rows([replayed])
+    row[:, model.method.width + EVENTS] = stream.base_events
+    replayed.state = row.tobytes()
+    return replayed.state
 
 
 def apply_corrections(connection: Any) -> int:
@@ -546,19 +514,20 @@ def prune(url: str, older: float, now: float | None = None, step: Step = _nothin
                 f"store must have no corrections that wait, got {counted(waiting, 'correction')}: "
                 "`calibeat store replay` applies them"
             )
+        model = model_from(meta)
         for group in streams_of(connection, with_state=False):
-            bank, log = bank_from(meta), Log(connection, group)
+            log = log_of(connection, group)
             for stream in group:
-                deleted += _prune(connection, bank, stream, log, before, step)
+                deleted += _prune(connection, model, stream, log, before, step)
         pruned = max(before, float(meta.get("pruned_before", "0")))
         if deleted:
             set_meta(connection, "pruned_before", repr(pruned))
     return deleted
 
 
-def _prune(connection: Any, bank: Bank, stream: LoggedStream, log: Log, before: float, step: Step) -> int:
+def _prune(connection: Any, model: Model, stream: LoggedStream, log: Log, before: float, step: Step) -> int:
     """Move the base of one stream up to the first operation that is too young, and delete what is settled by then."""
-    play = Play(bank, stream)
+    play = Play(model, stream)
     cut, events = stream.base_seq, stream.base_events
     later = (event for event in log.of(stream) if event.number >= stream.base_seq)
     for part in pieces(later):
@@ -576,8 +545,7 @@ def _prune(connection: Any, bank: Bank, stream: LoggedStream, log: Log, before: 
     gone = f"stream = ? AND seq < ? AND (status = {EXPIRED} OR outcome_seq < ?)"
     which = [stream.number, cut, cut]
     monitor = None
-    if bank.watched is not None:
-        monitor = play.monitor(connection, cut)
+    if model.watched is not None and (monitor := play.monitor(connection, cut)) is not None:
         gone += " AND nth < ?"  # what the monitor has not read is kept
         which.append(first_unread(monitor))
     connection.run_many(
@@ -587,7 +555,7 @@ def _prune(connection: Any, bank: Bank, stream: LoggedStream, log: Log, before: 
     deleted: int = connection.run(f"DELETE FROM event WHERE {gone}", which)  # noqa: S608 - our own condition
     connection.run(
         "UPDATE stream SET base_seq = ?, base_events = ?, base = ?, base_monitor = ? WHERE number = ?",
-        (cut, events, play.row(), monitor, stream.number),
+        (cut, events, play.replayed.state, monitor, stream.number),
     )
     return deleted
 
@@ -604,13 +572,13 @@ def check(url: str, step: Step = _nothing) -> list[str]:
         if "pruned_before" in meta:
             first_hour = int(float(meta["pruned_before"]) // HOUR) + 1
         for group in streams_of(connection, with_state=False):
-            log, timed = Log(connection, group), InOrder(connection, _TIMED, group, Timed)
+            log, timed = log_of(connection, group), InOrder(connection, group, Timed, _TIMED)
             for stream in group:
                 structure = Structure(stream)
                 for part in pieces(log.of(stream)):
                     for event in part:
                         structure.see(event)
-                    step(sum(type(event) is LoggedForecast for event in part))
+                    step(sum(event.outcome is None for event in part))
                 problem = structure.problem or structure.counts or _rollups(connection, stream, timed, first_hour)
                 if problem:
                     problems.append(f"stream {stream.name!r}: {problem}")
@@ -656,7 +624,7 @@ def _add(cells: _Cells, part: list[Timed]) -> None:
     learnt = [event for event in part if event.outcome is not None]
     both = [*part, *learnt]
     made = Rollups(
-        streams=[0] * len(both),
+        slots=[0] * len(both),
         times=[event.time for event in both],
         scores=[event.score for event in both],
         forecasts=[event.forecast for event in both],

@@ -1,7 +1,7 @@
 """One group of requests as one plan: what is new, what is a repeat, what is learnt, and in which order.
 
-Nothing here touches a database or the bank. Requests are taken in the order in which they came, and each sees what the
-ones before it did.
+Nothing here touches a database or the state of a stream. Requests are taken in the order in which they came, and each
+sees what the ones before it did.
 """
 
 from __future__ import annotations
@@ -24,34 +24,34 @@ Request = tuple[Any, list[ForecastEvent] | list[OutcomeEvent]]  # a ticket, and 
 
 @dataclass
 class GroupColumns:
-    """What the bank is asked to do, in order, as the columns of `Bank.fold`."""
+    """What the streams of a group are asked to do, in order, as the columns of `Model.fold`."""
 
     records: list[Record] = field(default_factory=list)
-    keys: list[str] = field(default_factory=list)
+    slots: list[int] = field(default_factory=list)
     scores: list[float] = field(default_factory=list)
     outcomes: list[float] = field(default_factory=list)
-    of: list[int] = field(default_factory=list)
+    own: list[int] = field(default_factory=list)
     receipts: list[bytes] = field(default_factory=list)
 
-    def forecast(self, key: str, record: Record) -> None:
+    def forecast(self, slot: int, record: Record) -> None:
         """Make a forecast."""
-        record.operation = len(self.keys)
-        self._add(record, key, record.score, nan, -1)
+        record.operation = len(self.slots)
+        self._add(record, slot, record.score, nan, -1)
 
-    def learn(self, key: str, record: Record) -> None:
+    def learn(self, slot: int, record: Record) -> None:
         """Learn an outcome."""
         if record.operation < 0:
             if record.receipt is None:  # pragma: no cover - a store whose rows were changed by hand
                 raise ValueError(f"a pending event must have its receipt, got none - at id {record.id!r}")
             self.receipts.append(record.receipt)
-        self._add(record, key, nan, float(record.outcome or 0), record.operation)
+        self._add(record, slot, nan, float(record.outcome or 0), record.operation)
 
-    def _add(self, record: Record, key: str, score: float, outcome: float, of: int) -> None:
+    def _add(self, record: Record, slot: int, score: float, outcome: float, own: int) -> None:
         self.records.append(record)
-        self.keys.append(key)
+        self.slots.append(slot)
         self.scores.append(score)
         self.outcomes.append(outcome)
-        self.of.append(of)
+        self.own.append(own)
 
 
 class Plan:
@@ -66,7 +66,7 @@ class Plan:
         self.begun: dict[str, StreamState] = {}  # new streams of the batches that were taken; see `number_streams`
         self._settled: dict[str, Record] = {}
         self.learnt = self.held = self.expired = self.repeated = 0
-        self.given_up: list[tuple[str, int]] = []  # stream and number of forecasts whose outcome is not waited for
+        self.given_up: list[tuple[int, int]] = []  # slot and number of forecasts whose outcome is not waited for
         self.pending = 0  # more pending events than before
         self.matured = 0  # that were held and are learnt
         self.rejected: dict[str, int] = {}
@@ -100,7 +100,7 @@ class Plan:
             if state is None:
                 state = self.begun.get(event.stream) or begun.get(event.stream)
             if state is None:
-                state = begun[event.stream] = StreamState(-1 - len(self.begun) - len(begun), event.stream)
+                state = begun[event.stream] = StreamState(event.stream, number=-1 - len(self.begun) - len(begun))
             record = self._records.get(event.id)
             if record is None:
                 time = self._now if event.time is None else float(event.time)
@@ -129,9 +129,15 @@ class Plan:
         state.pending += 1
         self.pending += 1
         state.last_time = max(state.last_time, record.time)
-        self.operations.forecast(state.name, record)
+        self.operations.forecast(self._slot(state), record)
         self.changes.inserted.append(record)
-        self.changes.streams[state.name] = state
+
+    def _slot(self, state: StreamState) -> int:
+        """The place of a stream in the group. It is written."""
+        if state.name not in self.changes.streams:
+            state.slot = len(self.changes.streams)
+            self.changes.streams[state.name] = state
+        return state.slot
 
     def number_streams(self, numbers: Mapping[str, int]) -> None:
         """The numbers of the new streams, which had negative ones so far."""
@@ -198,7 +204,7 @@ class Plan:
             state.expired += 1
             self.expired += 1
         self.learnt += 1
-        self.operations.learn(state.name, record)
+        self.operations.learn(self._slot(state), record)
         self._touch(record, state)
 
     def give_up(self, state: StreamState, record: Record) -> None:
@@ -209,7 +215,7 @@ class Plan:
             self.learn(state, record, ASSUMED)
             return
         record.status, record.receipt = EXPIRED, None
-        self.given_up.append((state.name, record.nth))
+        self.given_up.append((self._slot(state), record.nth))
         state.pending -= 1
         self.pending -= 1
         state.expired += 1
@@ -221,40 +227,39 @@ class Plan:
         if not record.is_new:
             self._settled[record.id] = record
         if state is not None:
-            self.changes.streams[state.name] = state
+            self._slot(state)
 
     def _reject(self, reason: EachStatus) -> EachStatus:
         self.rejected[reason] = self.rejected.get(reason, 0) + 1
         return reason
 
-    # ---- after the bank has done its part ---------------------------------------------------------------------------
+    # ---- after the fold ---------------------------------------------------------------------------------------------
 
     def finish(self, forecasts: list[float], receipts: list[bytes]) -> Changes:
-        """Put in what the bank has answered, in the order of the operations -> all that is to be written."""
-        made = iter(receipts)
+        """Put in what the fold has answered, in the order of the operations -> all that is to be written."""
+        made, streams = iter(receipts), list(self.changes.streams.values())
         changes, asked = self.changes, self.operations
-        for record, key, outcome, forecast in zip(asked.records, asked.keys, asked.outcomes, forecasts, strict=True):
+        for record, slot, outcome, forecast in zip(asked.records, asked.slots, asked.outcomes, forecasts, strict=True):
             if outcome == outcome:  # noqa: PLR0124 - not NaN
                 # A replay that begins behind the forecast, where pruning has ended, needs the receipt.
-                if record.is_new or record.seq >= self._streams[key].base_seq:
+                if record.is_new or record.seq >= streams[slot].base_seq:
                     record.receipt = None
             else:
                 record.forecast = forecast
                 receipt = next(made)
                 # A forecast that is settled in this same group needs none, unless its outcome is held.
                 record.receipt = receipt if record.status in {PENDING, HELD} else None
-        self._add_rollups()
+        self._add_rollups(streams)
         changes.settled = list(self._settled.values())
         return changes
 
-    def _add_rollups(self) -> None:
+    def _add_rollups(self, streams: list[StreamState]) -> None:
         """The sums of the streams and the hourly roll-ups."""
         changes, records, now = self.changes, self.operations.records, self._now
-        streams = list(changes.streams.values())
         if not streams:
             return
         added = Rollups(
-            streams=[r.stream for r in records],
+            slots=self.operations.slots,
             times=[r.time for r in records],
             scores=[r.score for r in records],
             forecasts=[r.forecast for r in records],

@@ -98,7 +98,7 @@ class Rollups:
 
     >>> nan, none = float("nan"), bytes(8 * SUMS)
     >>> made = Rollups(
-    ...     streams=[7, 7], times=[0.0, 0.0], scores=[0.3, 0.3], forecasts=[0.25, 0.25], outcomes=[nan, 1.0],
+    ...     slots=[0, 0], times=[0.0, 0.0], scores=[0.3, 0.3], forecasts=[0.25, 0.25], outcomes=[nan, 1.0],
     ...     ages=[0.0, 60.0], numbers=[7], sums=[none],
     ... )
     >>> made.rollups
@@ -108,7 +108,7 @@ class Rollups:
     def __init__(
         self,
         *,
-        streams: Sequence[int],
+        slots: Sequence[int],
         times: Sequence[float],
         scores: Sequence[float],
         forecasts: Sequence[float],
@@ -117,20 +117,18 @@ class Rollups:
         numbers: Sequence[int],
         sums: Sequence[bytes],
     ) -> None:
-        """The operations as columns (age: seconds from the forecast to its outcome), then the streams that they are of:
-        their numbers, and their sums so far. A stream of `numbers` may have no operation."""
-        place = {number: at for at, number in enumerate(numbers)}
-        self._hours: dict[tuple[int, int], int] = {}
+        """The operations as columns (slot: the place of their stream, age: seconds from the forecast to its outcome).
+        Then the streams: their numbers, and their sums so far. A stream may have no operation."""
+        self._numbers, self._hours = numbers, dict[tuple[int, int], int]()
         hours = self._hours
         of_hour = [
-            hours.setdefault((stream, int(time // HOUR)), len(hours))
-            for stream, time in zip(streams, times, strict=True)
+            hours.setdefault((slot, int(time // HOUR)), len(hours)) for slot, time in zip(slots, times, strict=True)
         ]
         self._sums = np.frombuffer(b"".join(sums)).copy()
         self._rollups = np.zeros(len(hours) * CELLS * NUMBERS)
         loop: Any = add_operations
         loop(
-            np.array([place[stream] for stream in streams], dtype=np.int64),
+            np.array(slots, dtype=np.int64),
             np.array(of_hour, dtype=np.int64),
             np.array(scores, dtype=float),
             np.array(forecasts, dtype=float),
@@ -161,10 +159,10 @@ class Rollups:
     def rollups(self) -> list[TableRow]:
         """What is to be added: stream, hour, kind, tenth, and the five numbers."""
         cells = self._rollups.reshape(-1, NUMBERS)
-        used = np.flatnonzero((cells[:, FORECASTS] > 0.0) | (cells[:, OUTCOMES] > 0.0))
-        hours = list(self._hours)
-        heads = [(*hours[at // CELLS], at % CELLS // 10, at % 10) for at in used.tolist()]
-        return [(*head, *numbers) for head, numbers in zip(heads, cells[used].tolist(), strict=True)]
+        used = np.flatnonzero(cells[:, FORECASTS] + cells[:, OUTCOMES])
+        hours, cell = np.divmod(used, CELLS)
+        heads = np.array([(self._numbers[slot], hour) for slot, hour in self._hours]).reshape(-1, 2)[hours].T.tolist()
+        return list(zip(*heads, *(part.tolist() for part in np.divmod(cell, 10)), *cells[used].T.tolist(), strict=True))
 
 
 def errors_of(sums: Vector) -> list[Errors]:

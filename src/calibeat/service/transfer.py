@@ -35,8 +35,9 @@ from calibeat.hosts.bank import Bank, rows_in
 from calibeat.hosts.bankfile import MAGIC
 from calibeat.hosts.rows import Matrix
 
-from .engine import Engine, EngineSettings, bank_of, check_described, claim_meta, settle_meta
+from .engine import Engine, EngineSettings, check_described, claim_meta, settle_meta
 from .events import LATEST_TIME, Event, ForecastEvent, OutcomeEvent, Refusal, bad_name
+from .model import Model
 from .store import Store, one_transaction, owned, owned_store, reading, without_password
 from .store.schema import get_meta
 from .store.types import ASSUMED, BRIER, EXPIRED, HELD, LEARNT, LOG_LOSS, PENDING, RAW_BRIER, RAW_LOG_LOSS, SUMS
@@ -170,7 +171,8 @@ def export_bank(url: str, path: Path) -> int:
         meta = get_meta(connection)
         check_described(meta)
         found = connection.all("SELECT name, state FROM stream WHERE state IS NOT NULL ORDER BY number")
-    bank = bank_of(meta["method"], int(meta["seed"]))
+    method = Model.named(meta["method"]).method
+    bank = Bank(method, int(meta["seed"]), independent=method.draws)
     if found:
         rows = np.frombuffer(bytearray(b"".join(bytes(state) for _, state in found))).reshape(len(found), -1)
         rows_in(bank, [name for name, _ in found], rows, seen=True)
@@ -555,7 +557,7 @@ def _learn(
 ) -> Imported:
     method, seed = settle_meta(store, settings)
     now = time.time()
-    engine = Engine(store, settings, bank_of(method, seed, settings.monitor), lambda: now)
+    engine = Engine(store, settings, Model.named(method, seed, settings.monitor), lambda: now)
     before, statuses = _forecasts(store), Counter[str]()
     known = store.connection.all("SELECT coalesce(max(number), 0) FROM alarm")[0][0]
     for group in _groups(operations, settings.group, hourly=stage.timed and settings.monitor is not None):

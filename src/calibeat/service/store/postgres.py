@@ -32,12 +32,12 @@ from .types import (
     SETTLED_COLUMNS,
     STREAM_COLUMNS,
     UPDATE_STREAMS,
-    GroupRows,
     Overtaken,
     Store,
     StoreBusy,
     StreamState,
-    overtaken,
+    TableRow,
+    check_written,
 )
 
 try:
@@ -321,26 +321,20 @@ class PostgresStore(Store):
         """A list as an argument of `one_of`."""
         return list(values)
 
-    def write(self, rows: GroupRows) -> None:
+    def write(self, rows: dict[str, list[TableRow]]) -> None:
         """Everything that a group changes, in one go: the server works while the next statement is made."""
         with _unless_locked(), self.connection.database.pipeline() as self._pipeline:
-            written = self._write(rows)
-        if written is not None and written.rowcount < len(rows.streams):
-            raise overtaken(len(rows.streams) - written.rowcount)
-
-    def _write(self, rows: GroupRows) -> Any:
-        """Send the statements -> the cursor of the one that writes streams."""
-        self._many(INSERT_EVENTS + _ALL_OF, rows.inserted, _EVENT_TYPES)
-        self._many(SETTLE_EVENTS, rows.settled, _SETTLED_TYPES, _SETTLED)
-        written = self._many(UPDATE_STREAMS, rows.streams, _STREAM_TYPES, _UNCHANGED)
-        self._many(INSERT_ROLLUPS + _ALL_OF, rows.rollups, _ROLLUP_TYPES, ADD_TO_ROLLUPS)
-        self._many(INSERT_ALARMS + _ALL_OF, rows.alarms, "bigint float8 bigint float8 text int2")
-        self._many(INSERT_CORRECTIONS + _ALL_OF, rows.corrections, "bigint bigint int2 float8")
-        if rows.totals is not None:
-            # The last one: a process that has this row has all its other rows, so there is no deadlock.
-            self._run(_ADD_TOTALS, (*rows.totals, self._writer))
-            self._pipeline.sync()
-        return written
+            self._many(INSERT_EVENTS + _ALL_OF, rows["event"], _EVENT_TYPES)
+            self._many(SETTLE_EVENTS, rows["settled"], _SETTLED_TYPES, _SETTLED)
+            written = self._many(UPDATE_STREAMS, rows["stream"], _STREAM_TYPES, _UNCHANGED)
+            self._many(INSERT_ROLLUPS + _ALL_OF, rows["rollup"], _ROLLUP_TYPES, ADD_TO_ROLLUPS)
+            self._many(INSERT_ALARMS + _ALL_OF, rows["alarm"], "bigint float8 bigint float8 text int2")
+            self._many(INSERT_CORRECTIONS + _ALL_OF, rows["correction"], "bigint bigint int2 float8")
+            for totals in rows["total"]:
+                # The last one: a process that has this row has all its other rows, so there is no deadlock.
+                self._run(_ADD_TOTALS, (*totals, self._writer))
+                self._pipeline.sync()
+        check_written(0 if written is None else written.rowcount, len(rows["stream"]))
 
     def rank(self, numbers: Collection[int]) -> None:
         """Bring the places of some streams in the lists up to date."""

@@ -22,10 +22,10 @@ import numpy as np
 
 from calibeat.core.method import method_named, params_of, params_of_rows
 from calibeat.errors import InvalidInput
-from calibeat.hosts.bank import Bank
 from calibeat.metrics import wilson
-from calibeat.monitor.monitor import Monitor
+from calibeat.monitor.bets import Settings
 from calibeat.monitor.monitors import readings
+from calibeat.service.model import Model
 
 from .types import (
     CALIBRATED_KIND,
@@ -208,23 +208,29 @@ SELECT_ALARMS = (
 )
 
 
-@dataclass(frozen=True)
-class StreamInfo:
-    """One stream in numbers. Losses are means over learnt outcomes; None before the first one."""
+@dataclass(frozen=True, kw_only=True)
+class StreamNumbers:
+    """One stream in a list. Losses are means over learnt outcomes; None before the first one."""
 
     name: str
     events: int
     outcomes: int
     pending: int
-    held: int
-    expired: int
-    alarms: int
     oldest_pending: float | None  # seconds since 1970
+    alarms: int
     last_event: float | None
     raw_log_loss: float | None
     log_loss: float | None
     raw_error: float | None  # calibration error over tenths
     error: float | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class StreamInfo(StreamNumbers):
+    """One stream in numbers. Losses are means over learnt outcomes; None before the first one."""
+
+    held: int
+    expired: int
     params: dict[str, float] = field(default_factory=dict)
     monitor: dict[str, Any] | None = None
 
@@ -406,7 +412,7 @@ class Reader:
 
     def _monitor(self, state: bytes) -> dict[str, Any]:
         arl = json.loads(self.meta()["monitor"])
-        found = readings(Monitor(arl=arl).settings, state) if arl is not None else {}
+        found = readings(Settings(arl), state) if arl is not None else {}
         return {name: None if value != value else value for name, value in found.items()}  # noqa: PLR0124 - NaN
 
     def _number(self, name: str) -> int | None:
@@ -576,22 +582,11 @@ FRESH_FIRST = ("attention", "alarms")  # in these, streams with alarms of the la
 _PAGE_ROW = f"{_NUMBERS}, (SELECT count(*) FROM alarm a WHERE a.stream = s.number AND a.time >= ?)"  # noqa: S608
 
 
-@dataclass(frozen=True)
-class StreamRow:
+@dataclass(frozen=True, kw_only=True)
+class StreamRow(StreamNumbers):
     """One stream in the list. Losses are means over learnt outcomes; None before the first one."""
 
-    name: str
-    events: int
-    outcomes: int
-    pending: int
-    oldest_pending: float | None  # seconds since 1970
-    alarms: int
     fresh_alarms: int  # of the last seven days
-    last_event: float | None
-    error: float | None
-    raw_error: float | None
-    log_loss: float | None
-    raw_log_loss: float | None
 
 
 @dataclass(frozen=True)
@@ -932,11 +927,5 @@ def _learnt(method: str, state: bytes) -> tuple[dict[str, float], dict[str, floa
 
 def _map(method: str, state: bytes) -> Map | None:
     """Forecasts of a grid of scores from the present state; nothing is learnt or changed."""
-    chosen = method_named(method)
-    if chosen.draws:
-        return None
-    bank = Bank(chosen)
-    bank.set_rows([""], np.frombuffer(state)[None, :].copy())
-    scores = np.linspace(0.0, 1.0, GRID)
-    forecasts: Any = bank.predict_many([""] * GRID, scores)
-    return Map([round(float(score), 2) for score in scores], [float(p) for p in forecasts])
+    model = Model.named(method)
+    return None if model.method.draws else Map(*model.map(state, GRID))

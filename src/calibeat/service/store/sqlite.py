@@ -30,13 +30,13 @@ from .types import (
     SETTLED,
     SETTLED_COLUMNS,
     STREAM_COLUMNS,
-    GroupRows,
     Overtaken,
     Store,
     StoreBusy,
     StreamState,
+    TableRow,
     assigned,
-    overtaken,
+    check_written,
 )
 
 BUSY = 10.0  # seconds to wait for a token command that writes
@@ -328,17 +328,17 @@ class SqliteStore(Store):
         self._numbers += len(names)
         return {name: first + at for at, name in enumerate(names)}
 
-    def write(self, rows: GroupRows) -> None:
+    def write(self, rows: dict[str, list[TableRow]]) -> None:
         """Everything that a group changes."""
-        self._many(INSERT_EVENTS, rows.inserted)
-        self._many(_SETTLE, rows.settled, _SETTLED)
-        if (written := self._many(INSERT_STREAMS, rows.streams, _OR_UPDATE)) < len(rows.streams):
-            raise overtaken(len(rows.streams) - written)
-        self._many(INSERT_ROLLUPS, rows.rollups, ADD_TO_ROLLUPS)
-        self._many(INSERT_ALARMS, rows.alarms)
-        self._many(INSERT_CORRECTIONS, rows.corrections)
-        if rows.totals is not None:
-            self.connection.run(ADD_TOTALS, (*rows.totals, _WRITER))
+        self._many(INSERT_EVENTS, rows["event"])
+        self._many(_SETTLE, rows["settled"], _SETTLED)
+        written = self._many(INSERT_STREAMS, rows["stream"], _OR_UPDATE)
+        check_written(written, len(rows["stream"]))
+        self._many(INSERT_ROLLUPS, rows["rollup"], ADD_TO_ROLLUPS)
+        self._many(INSERT_ALARMS, rows["alarm"])
+        self._many(INSERT_CORRECTIONS, rows["correction"])
+        for totals in rows["total"]:
+            self.connection.run(ADD_TOTALS, (*totals, _WRITER))
 
     def rank(self, numbers: Collection[int]) -> None:
         """Bring the places of some streams in the lists up to date."""

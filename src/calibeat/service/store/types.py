@@ -9,6 +9,7 @@ from typing import Any, NamedTuple, Protocol
 
 from calibeat.errors import CalibeatError
 from calibeat.monitor.bets import Alarm
+from calibeat.service.model import StreamBytes
 
 # ---- the status of an event ---------------------------------------------------------------------------------------
 PENDING = 0  # forecast, no outcome yet
@@ -56,58 +57,52 @@ class Overtaken(CalibeatError):
     """Another process has written a stream of the group in the meantime."""
 
 
-def overtaken(count: int) -> Overtaken:
-    """Not all streams of a group were written: a stream is written only if it is as it was read."""
-    return Overtaken(f"streams must be as they were read, got {count} that others have written since")
+def check_written(written: int, count: int) -> None:
+    """Raise unless all streams of a group were written: one is written only if it is as it was read."""
+    if written < count:
+        raise Overtaken(f"streams must be as they were read, got {count - written} that others have written since")
 
 
+@dataclass(slots=True, eq=False)
 class Record:
     """One event: a forecast, and its outcome once there is one."""
 
-    __slots__ = (*EVENT_COLUMNS, "corrected", "is_new", "operation")
-
-    def __init__(
-        self,
-        stream: int,
-        nth: int,
-        id: str,  # noqa: A002 - the word of the API
-        seq: int,
-        time: float,
-        score: float,
-        forecast: float,
-        receipt: bytes | None,
-        status: int,
-        outcome: int | None,
-        outcome_seq: int | None = None,
-        outcome_time: float | None = None,
-    ) -> None:
-        self.stream, self.nth, self.id, self.seq, self.time = stream, nth, id, seq, time
-        self.score, self.forecast, self.receipt, self.status, self.outcome = score, forecast, receipt, status, outcome
-        self.outcome_seq, self.outcome_time = outcome_seq, outcome_time
-        self.is_new = False  # not in the store yet
-        self.corrected: int | None = None  # the latest correction of its learnt outcome that no replay has applied
-        self.operation = -1  # the place of its forecast in the present group
+    stream: int
+    nth: int
+    id: str
+    seq: int
+    time: float
+    score: float
+    forecast: float
+    receipt: bytes | None
+    status: int
+    outcome: int | None
+    outcome_seq: int | None = None
+    outcome_time: float | None = None
+    is_new: bool = False  # not in the store yet
+    corrected: int | None = None  # the latest correction of its learnt outcome that no replay has applied
+    operation: int = -1  # the place of its forecast in the present group
 
 
-class StreamState:
+@dataclass(slots=True, eq=False)
+class StreamState(StreamBytes):
     """One stream: its counts, its sums and its state."""
 
-    __slots__ = (*STREAM_COLUMNS, "base_seq", "pages", "weighted")
-
-    def __init__(self, number: int, name: str) -> None:
-        self.number, self.name = number, name
-        self.seq = 0  # operations so far: forecasts and learnt outcomes in one order, without a gap
-        self.events = self.outcomes = self.pending = self.held = self.expired = self.alarms = 0
-        self.pages = 0  # alarms that paged; the monitor's bytes have it too
-        self.version = 0  # how often it was written
-        self.base_seq = 0  # operations before this one were pruned: a replay begins here
-        self.last_time = 0.0
-        self.sums = bytes(8 * SUMS)
-        self.error: float | None = None
-        self.raw_error: float | None = None
-        self.weighted = (0.0, 0.0, 0)  # what it adds to the totals: see `weighted`
-        self.state: bytes | None = None  # the bank's row, between the store and the bank only
-        self.monitor: bytes | None = None
+    number: int = -1
+    seq: int = 0  # operations so far: forecasts and learnt outcomes in one order, without a gap
+    events: int = 0
+    outcomes: int = 0
+    pending: int = 0
+    held: int = 0
+    expired: int = 0
+    version: int = 0  # how often it was written
+    base_seq: int = 0  # operations before this one were pruned: a replay begins here
+    last_time: float = 0.0
+    sums: bytes = bytes(8 * SUMS)
+    error: float | None = None
+    raw_error: float | None = None
+    weighted: tuple[float, float, int] = (0.0, 0.0, 0)  # what it adds to the totals: see `weighted`
+    slot: int = -1  # its place among the streams of the present group
 
 
 def weighted(error: float | None, raw_error: float | None, outcomes: int) -> tuple[float, float, int]:
@@ -151,42 +146,28 @@ class Changes:
         return bool(self.inserted or self.settled or self.streams or self.corrections)
 
 
-class GroupRows(NamedTuple):
-    """The changes of a group as rows of the tables, the same for both databases."""
-
-    inserted: list[TableRow]
-    settled: list[TableRow]
-    streams: list[TableRow]
-    rollups: list[TableRow]
-    alarms: list[TableRow]
-    corrections: list[TableRow]
-    totals: TableRow | None
-
-
 _event_row, _settled_row, _stream_row = (attrgetter(*c) for c in (EVENT_COLUMNS, SETTLED_COLUMNS, STREAM_COLUMNS))
 
 
-def rows_of(changes: Changes) -> GroupRows:
-    """What is to be written."""
-    return GroupRows(
-        [_event_row(record) for record in changes.inserted],
-        [_settled_row(record) for record in changes.settled],
-        [_stream_row(state) for state in changes.streams.values()],
-        changes.rollups,
-        [(changes.streams[a.stream].number, a.time, a.at, a.since, a.what, int(a.page)) for a in changes.alarms],
-        [(c.record.stream, c.record.nth, c.outcome, c.time) for c in changes.corrections],
-        tuple(changes.totals.get(name, 0) for name in TOTAL_COLUMNS) if changes.totals else None,
-    )
+def rows_of(changes: Changes) -> dict[str, list[TableRow]]:
+    """What is to be written, as rows of the tables; "settled" are events that are there."""
+    totals, streams = tuple(changes.totals.get(name, 0) for name in TOTAL_COLUMNS), changes.streams
+    return {
+        "event": [_event_row(record) for record in changes.inserted],
+        "settled": [_settled_row(record) for record in changes.settled],
+        "stream": [_stream_row(state) for state in changes.streams.values()],
+        "rollup": changes.rollups,
+        "alarm": [(streams[a.stream].number, a.time, a.at, a.since, a.what, int(a.page)) for a in changes.alarms],
+        "correction": [(c.record.stream, c.record.nth, c.outcome, c.time) for c in changes.corrections],
+        "total": [totals] if changes.totals else [],
+    }
 
 
 def _stream_state(row: TableRow) -> StreamState:
     """A stream of the columns that an engine reads."""
-    state = StreamState(row[0], row[1])
-    state.seq, state.events, state.outcomes, state.pending, state.held, state.expired, state.alarms = row[2:9]
-    state.version, last_time, state.error, state.raw_error, sums, bank_row, monitor, state.base_seq = row[9:]
-    state.last_time = last_time or 0.0
+    state = StreamState(**dict(zip(_READ_COLUMNS, row, strict=True)))
+    state.last_time = state.last_time or 0.0
     state.weighted = weighted(state.error, state.raw_error, state.outcomes)
-    state.sums, state.state, state.monitor = bytes(sums), bytes(bank_row), None if monitor is None else bytes(monitor)
     return state
 
 
@@ -215,7 +196,26 @@ ADD_TO_ROLLUPS = " ON CONFLICT (stream, hour, kind, tenth) DO UPDATE SET " + ", 
     f"{name} = rollup.{name} + excluded.{name}" for name in ROLLUP_NUMBERS
 )
 _EVENTS = ", ".join(f"e.{column}" for column in EVENT_COLUMNS)
-_STREAMS = ", ".join((*STREAM_COLUMNS, "base_seq"))
+_READ_COLUMNS = (*STREAM_COLUMNS, "base_seq")
+
+
+def settled_after(
+    connection: Any, stream: int, nth: int, before: int = 2**62
+) -> dict[int, tuple[float, float, float] | None]:
+    """What a monitor holds that has read the forecasts of a stream before one of them: number -> event.
+
+    These are learnt events, (forecast, outcome, score), and None for those that were given up; only of the operations
+    before one.
+    """
+    rows = connection.all(
+        "SELECT nth, forecast, outcome, score FROM event WHERE stream = ? AND nth > ? "  # noqa: S608 - our own number
+        f"AND (outcome_seq < ? OR (status = {EXPIRED} AND seq < ?))",
+        (stream, nth, before, before),
+    )
+    return {
+        number: None if outcome is None else (forecast, float(outcome), score)
+        for number, forecast, outcome, score in rows
+    }
 
 
 class Store(Protocol):
@@ -236,8 +236,8 @@ class Store(Protocol):
     def create(self, names: Collection[str]) -> dict[str, int]:
         """Numbers for new streams of these names."""
 
-    def write(self, rows: GroupRows) -> None:
-        """Everything that a group changes."""
+    def write(self, rows: dict[str, list[TableRow]]) -> None:
+        """Everything that a group changes: see `rows_of`."""
 
     def rank(self, numbers: Collection[int]) -> None:
         """Bring the places of some streams in the lists up to date: see `queries`."""
@@ -267,7 +267,8 @@ class Store(Protocol):
 
     def read_streams(self, names: Collection[str]) -> dict[str, StreamState]:
         """The streams of these names, as they are now."""
-        rows = self.select(f"SELECT {_STREAMS} FROM stream WHERE name {self.one_of}", (self.as_list(names),))  # noqa: S608
+        columns = ", ".join(_READ_COLUMNS)
+        rows = self.select(f"SELECT {columns} FROM stream WHERE name {self.one_of}", (self.as_list(names),))  # noqa: S608
         return {state.name: state for state in map(_stream_state, rows)}
 
     def known(self, ids: Collection[str]) -> dict[str, Record]:
@@ -296,11 +297,3 @@ class Store(Protocol):
             (before, limit),
         )
         return [(row[0], Record(*row[1:])) for row in rows]
-
-    def read_after(self, stream: int, nth: int) -> dict[int, tuple[float, float, float]]:
-        """The learnt events of a stream after one of its forecasts: number -> (forecast, outcome, score)."""
-        rows = self.select(
-            "SELECT nth, forecast, outcome, score FROM event WHERE stream = ? AND nth > ? AND outcome_seq IS NOT NULL",
-            (stream, nth),
-        )
-        return {number: (forecast, float(outcome), score) for number, forecast, outcome, score in rows}
