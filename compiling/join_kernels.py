@@ -258,7 +258,9 @@ class Body:
         match node:
             case ast.Assign(targets=[ast.Tuple(elts=targets)], value=value):
                 self._unpack(targets, value, depth)
-            case ast.Assign(targets=[ast.Name(id=name)], value=ast.Call(func=ast.Name(id="scratch"), args=[size])):
+            case ast.Assign(
+                targets=[ast.Name(id=name)], value=ast.Call(func=ast.Name(id="scratch" | "small_scratch"), args=[size])
+            ):
                 self._stack[name] = self._joiner.constant(self._module, size)
                 self._put(depth, f"for _0 in range({self._stack[name]}):")
                 self._note("_0", "Index")

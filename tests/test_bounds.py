@@ -15,38 +15,48 @@ SLACK = 1e-9  # of the sums of logarithms
 T = 600
 
 
-def losses(scores: np.ndarray, labels: np.ndarray) -> dict[str, np.ndarray]:
-    """Total log-loss of every part of MULTI, label after label at once."""
-    K = scores.shape[1]
+def losses(
+    scores: np.ndarray, labels: np.ndarray, due: np.ndarray | None = None
+) -> tuple[dict[str, np.ndarray], np.ndarray]:
+    """Total log-loss of every part of MULTI as it was issued, over the labels that came; and the row at the end."""
+    n, K = scores.shape
     method, work = vector.VectorMethod("multi", K), vector.scratch(K)
-    row, receipt, forecast = method.initial_row(), np.zeros(method.receipt_width), np.empty(K)
+    row, forecasts, receipts = method.initial_row(), np.empty((n, K)), np.zeros((n, method.receipt_width))
     names = ("lanes", "mean", "stages", "mixture", "top", "expert", "ots", "raw", "forecast")
-    said: dict[str, list[np.ndarray]] = {name: [] for name in names}
-    for score, y in zip(scores, labels.tolist(), strict=True):
-        vector.predict(*method.code, row, np.ascontiguousarray(score), receipt, work, forecast)
-        parts = work[vector.HEAD : vector.HEAD + 13 * K].reshape(13, K)
-        hit = int(work[vector.TOP]) == y
-        shares = (vector.TOP_SHARE, vector.TOP_SPLINE) if hit else (vector.REST_SHARE, vector.REST_SPLINE)
-        top = work[list(shares)]
-        plain = parts[11, y] if hit else parts[11, y] / work[vector.REST_SHARE]
-        said["lanes"].append(np.array([*parts[3:7, y], parts[1, y], parts[7, y]]))
-        said["mean"].append(parts[8, y : y + 1].copy())
-        said["stages"].append(parts[8 : 11 if K <= 64 else 10, y].copy())
-        said["mixture"].append(parts[11, y : y + 1].copy())
-        said["top"].append(top if hit else plain * top)
-        said["expert"].append(receipt[2 + K + y : 3 + K + y].copy())
-        said["ots"].append(parts[7, y : y + 1].copy())
-        said["raw"].append(parts[1, y : y + 1].copy())
-        said["forecast"].append(forecast[y : y + 1].copy())
-        vector.settle(*method.code, row, 0.0, y, receipt, work, float(forecast[y]))
-    return {name: -np.log(np.array(values)).sum(axis=0) for name, values in said.items()}
+    said: list[dict[str, np.ndarray]] = []
+    due = np.arange(n) + 1 if due is None else due
+    order = [i for i in np.argsort(due, kind="stable").tolist() if due[i] <= n]
+    arrived = 0
+    for i in range(n + 1):
+        while arrived < len(order) and due[order[arrived]] <= i:
+            j = order[arrived]
+            y = int(labels[j])
+            vector.update(*method.code, row, 0.0, y, receipts[j], work, float(forecasts[j, y]))
+            arrived += 1
+        if i < n:
+            vector.predict(*method.code, row, np.ascontiguousarray(scores[i]), receipts[i], work, forecasts[i])
+            said.append(dict(zip(names, parts_of(K, int(labels[i]), work, forecasts[i]), strict=True)))
+    return {name: -np.log([said[j][name] for j in order]).sum(axis=0) for name in names}, row
+
+
+def parts_of(K: int, y: int, work: np.ndarray, forecast: np.ndarray) -> list[np.ndarray]:
+    """What each part has just said of the label."""
+    parts = work[vector.HEAD :].reshape(-1, K)[:, y].copy()
+    hit = int(work[vector.TOP]) == y
+    shares = (vector.TOP_SHARE, vector.TOP_SPLINE) if hit else (vector.REST_SHARE, vector.REST_SPLINE)
+    mixed = parts[vector.MIXED]
+    top = work[list(shares)] * (1.0 if hit else mixed / work[vector.REST_SHARE])
+    lanes = parts[[*range(vector.LANE, vector.LANE + 4), vector.F, vector.ONLINE]]
+    stages = parts[vector.MEAN : vector.MEAN + (3 if K <= 64 else 2)]
+    plain = (parts[[at]] for at in (vector.EXPERT, vector.ONLINE, vector.F))
+    return [lanes, parts[[vector.MEAN]], stages, np.array([mixed]), top, *plain, forecast[[y]]]
 
 
 @pytest.mark.parametrize("K", [2, 3, 10, 65])
 @pytest.mark.parametrize("name", multi_streams.STREAMS)
 def test_no_stage_loses_more_than_its_bound(name: str, K: int) -> None:
     scores, labels = multi_streams.STREAMS[name](T, K)
-    total = losses(scores, labels)
+    total, _ = losses(scores, labels)
     stages = 3 if K <= 64 else 2
     assert total["mean"][0] <= total["lanes"].min() + bounds.mixture_loss(6, T) + SLACK
     assert total["mixture"][0] <= total["stages"].min() + bounds.mixture_loss(stages, T) + SLACK
@@ -68,6 +78,33 @@ def test_the_public_methods_keep_the_promise(name: str) -> None:
     assert multi <= raw + bounds.multi_loss(K, T) + SLACK
 
 
+@pytest.mark.parametrize("K", [3, 10, 65])
+@pytest.mark.parametrize("delay", [1, 7, 60, "batch", "random"])
+@pytest.mark.parametrize("name", multi_streams.STREAMS)
+def test_late_labels_cost_no_more_than_the_certificate(name: str, delay: int | str, K: int) -> None:
+    scores, labels = multi_streams.STREAMS[name](T, K)
+    due = np.arange(T) + (1 if isinstance(delay, str) else delay)
+    if delay == "batch":
+        due = (np.arange(T) // 70 + 1) * 70
+    elif delay == "random":
+        due += np.random.default_rng(8).geometric(0.03, T)
+    total, row = losses(scores, labels, due)
+    learnt = int(row[vector.N])
+    assert total["forecast"][0] <= total["ots"][0] + bounds.multi_guard_late(row, K) + SLACK
+    best = min(total["raw"][0], total["lanes"].min())
+    assert total["forecast"][0] <= best + bounds.multi_late(row, K) + SLACK
+    late = row[vector.late_at(K) :]
+    lanes, stages, top = (
+        late[at] + late[at + 1] * bounds.mixture_loss(J, learnt) for at, J in ((0, 7), (2, 3), (4, 2))
+    )
+    assert total["mean"][0] <= total["lanes"].min() + lanes + SLACK
+    assert total["mixture"][0] <= total["stages"].min() + stages + SLACK
+    assert total["expert"][0] <= total["top"].min() + top + SLACK
+    if delay == 1:
+        assert bounds.multi_late(row, K) == pytest.approx(bounds.multi_loss(K, T), rel=1e-12)
+        assert bounds.multi_guard_late(row, K) == pytest.approx(bounds.multi_guard(K, T), rel=1e-12)
+
+
 def test_against_sequences_of_lanes() -> None:
     """The best sequence with one change: found by trying every moment."""
     scores, labels = multi_streams.drifting(T, 3)
@@ -78,8 +115,7 @@ def test_against_sequences_of_lanes() -> None:
     lanes, ours = np.empty((T, 6)), 0.0
     for i, y in enumerate(labels.tolist()):
         vector.predict(*method.code, row, np.ascontiguousarray(scores[i]), receipt, work, forecast)
-        parts = work[vector.HEAD : vector.HEAD + 13 * K].reshape(13, K)
-        lanes[i] = [*parts[3:7, y], parts[1, y], parts[7, y]]
+        lanes[i] = parts_of(K, y, work, forecast)[0]
         ours -= math.log(forecast[y])
         vector.settle(*method.code, row, 0.0, y, receipt, work, float(forecast[y]))
     loss = -np.log(lanes).cumsum(axis=0)
@@ -102,3 +138,5 @@ def test_the_numbers_of_the_specification() -> None:
     for arguments in ((1, 10), (3, 0)):
         with pytest.raises(InvalidInput):
             bounds.multi_loss(*arguments)
+    with pytest.raises(InvalidInput, match="row must be one of MULTI"):
+        bounds.multi_late(np.zeros(20), 3)

@@ -32,6 +32,16 @@ def test_python_is_the_present_map(K: int, method: str, logits: bool) -> None:
         np.testing.assert_allclose(calibrate(row), p, rtol=0, atol=1e-12)
 
 
+def test_python_has_the_horizon_lane() -> None:
+    scores, labels = multi_streams.drifting(120, 5)
+    cal = MultiCalibrator(5)
+    cal.run(scores, labels, due=np.arange(120) + 7)
+    calibrate = loaded(cal.export().python)
+    assert len(cal.export().numbers["lane_weights"]) == 7
+    for row, p in zip(scores.tolist(), cal.predict_many(scores), strict=True):
+        np.testing.assert_allclose(calibrate(row), p, rtol=0, atol=1e-12)
+
+
 @pytest.mark.parametrize("K", [2, 4])
 def test_edges(K: int) -> None:
     scores, labels = multi_streams.edge(80, K)

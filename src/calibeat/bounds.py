@@ -17,6 +17,7 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from calibeat._util.check import check_interval, check_whole
 from calibeat.core.auto import EPS, Lanes
@@ -24,7 +25,7 @@ from calibeat.core.guard import DELTA, FLOOR
 from calibeat.core.layout import STALENESS, N
 from calibeat.core.method import AUTO, Method, name_of
 from calibeat.core.spline import SPLINE_STALENESS, Spline
-from calibeat.core.vector import MOST_CONFUSED
+from calibeat.core.vector import HORIZON_WEIGHT, LATE_WIDTH, MOST_CONFUSED, late_at
 from calibeat.errors import InvalidInput
 
 LEAN = replace(AUTO, learner=Lanes(horizon=False))  # AUTO without a horizon lane
@@ -387,7 +388,7 @@ def _guarded(
     return min(1.0, theorem(x))
 
 
-# ---- MULTI: labels at once, total nats, T events, K classes ----------------------------------------------------------
+# ---- MULTI: total nats, T events, K classes; labels at once where the name does not say late -------------------------
 # A mixture of J parts that shares 0.5/t of its weights loses to any part at most
 # ln J + (1/2)(1 - 1/J) ln T + ln Gamma(1/2 + 1/(2J)) (Herbster & Warmuth 1998).
 # MULTI is four of them, one on the other.
@@ -429,3 +430,48 @@ def multi_loss(K: int, T: int, changes: int = 0) -> float:
     stages = 3 if K <= MOST_CONFUSED else 2
     mixtures = mixture_loss(6, T) + mixture_loss(stages, T) + 2.0 * mixture_loss(2, T)
     return mixtures + changes * math.log(12.0 * T) + (K + 1) * T * EPS
+
+
+def multi_guard_late(row: npt.ArrayLike, K: int) -> float:
+    """The same as `multi_guard` for labels that came in any order, at any time or never: T_g c_2(n) + G_g + K n 1e-7.
+
+    c_J is `mixture_loss`; n, G_g and T_g are in the row: the labels that were learnt, what stale weights have cost,
+    and the temper that it led to. The online temperature is meant with the same delays. Labels at once: `multi_guard`.
+
+    Parameters
+    ----------
+    row : of a `MultiCalibrator` with method ``"multi"`` and K classes.
+
+    Raises
+    ------
+    InvalidInput : it is no such row.
+    """
+    n, _, _, _, guard = _tempered(row, K)
+    return guard + K * n * EPS
+
+
+def multi_late(row: npt.ArrayLike, K: int) -> float:
+    """The same as `multi_loss`: the sum of T c_J(n) + G over lanes, stages, spline and guard, + (K + 1) n 1e-7.
+
+    Raises
+    ------
+    InvalidInput : it is no such row.
+
+    >>> from calibeat import bounds
+    >>> from calibeat.core.vector import VectorMethod
+    >>> bounds.multi_late(VectorMethod("multi", 3).initial_row(), 3)         # nothing was learnt, nothing was lost
+    0.0
+    """
+    n, *parts = _tempered(row, K)
+    return sum(parts) + (K + 1) * n * EPS
+
+
+def _tempered(row: npt.ArrayLike, K: int) -> list[float]:
+    """The labels of a row, and T c_J + G of its lanes, stages, spline and guard."""
+    values, late = np.asarray(row, dtype=np.float64), late_at(check_whole("K", K, 2, _MOST_CLASSES))
+    if values.ndim != 1 or len(values) < late + LATE_WIDTH:
+        raise InvalidInput(f"row must be one of MULTI with {K} classes, got {np.shape(values)}")
+    n = int(values[N])
+    J = (7 if values[late + HORIZON_WEIGHT] > 0.0 else 6), (3 if K <= MOST_CONFUSED else 2), 2, 2
+    pairs = values[late : late + 2 * len(J)].reshape(-1, 2).tolist()
+    return [n, *(T * mixture_loss(j, n) + G if n else 0.0 for j, (G, T) in zip(J, pairs, strict=True))]

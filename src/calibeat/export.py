@@ -332,9 +332,16 @@ _READ = '''def calibrate(scores):
 _MULTI = """    u = [1.0 if s <= FLOOR else 0.0 for s in scores]
     o = _softmax([SLOPE * v for v in x])
     m = [LANE_WEIGHTS[4] * f[k] + LANE_WEIGHTS[5] * o[k] for k in range(K)]
+    columns = [x]
     for (a, c, d), b, w in zip(SHARED, BIASES, LANE_WEIGHTS):
-        e = _softmax([a * x[k] + c * f[k] + d * u[k] + b[k] for k in range(K)])
+        z = [a * x[k] + c * f[k] + d * u[k] + b[k] for k in range(K)]
+        e = _softmax(z)
         m = [m[k] + w * e[k] for k in range(K)]
+        columns.insert(-1, z)
+    if HORIZON:
+        phi = [[max(v - max(column), -8.0) for v in column] for column in columns]
+        h = _softmax([math.fsum(n * column[k] for n, column in zip(HORIZON, phi)) for k in range(K)])
+        m = [m[k] + LANE_WEIGHTS[6] * (h[k] + FLOOR) / (1.0 + K * FLOOR) for k in range(K)]
     s = _normalised([m[k] * _interpolated(KNOTS, FACTORS[k], m[k]) for k in range(K)])
     stages = [m, s]
     if CONFUSION:

@@ -85,8 +85,8 @@ def test_a_calibrator_knows_its_own(cal: MultiCalibrator, data: dict[str, Any]) 
     for change, error, message in (
         ({"event": 9}, UnknownForecast, "one of the 1 that this calibrator has made, got event 9"),
         ({"seen": 5}, InvalidInput, "seen must be a whole number"),
-        ({"lanes": []}, InvalidInput, "must remember the 8 numbers of its mixture"),
-        ({"score": [0.5, 0.25, 0.25]}, InvalidInput, "must remember the 8 numbers of its mixture"),
+        ({"lanes": []}, InvalidInput, "must remember the 43 numbers of its mixture"),
+        ({"score": [0.5, 0.25, 0.25]}, InvalidInput, "must remember the 43 numbers of its mixture"),
         ({"probabilities": [1.0, 0.0, 0.0]}, InvalidInput, "must have 3 positive probabilities"),
         ({"probabilities": [0.5, 0.5], "score": [0.5, 0.5]}, InvalidInput, "must have 3 positive"),
     ):

@@ -10,7 +10,7 @@ import pytest
 from conformance import same
 
 from calibeat import InvalidInput, UnknownMethod, metrics
-from calibeat.core import loops
+from calibeat.core import loops, vector
 from calibeat.core.layout import N, T
 from calibeat.core.stats import BRIER, EVENTS, LAST, LOG_LOSS, RAW_BRIER, STATS
 from calibeat.core.vector import CODES, VectorMethod, predict, scratch, update
@@ -223,6 +223,114 @@ def test_the_pooled_start_helps_young_keys() -> None:
         loops.run(method.spec, streams, batch, loops.NO_PAST, loops.place_before(), n)
         losses.append(rows[:, method.width + LOG_LOSS].sum() / n)
     assert losses[1] < losses[0] - 0.05
+
+
+def settled_late(name: str = "multi", classes: int = K) -> tuple[VectorMethod, Any, Any]:
+    """A method, its row, and its receipts, after labels that were late."""
+    method = VectorMethod(name, classes)
+    scores, labels = multi_streams.drifting(120, classes)
+    batch, late = multi_streams.batch_of(method, scores, labels, multi_streams.delays(120, "reordered"))
+    row = method.initial_row()
+    loops.run_batch(method.spec, loops.one_stream(row, 0), batch, loops.NO_PAST, late, loops.place_before(), 120)
+    return method, row, batch.receipts.reshape(120, -1)
+
+
+def sound(method: VectorMethod, receipts: Any, issued: Any) -> Any:
+    K = method.classes
+    scores = issued[:, vector.SCORE : vector.SCORE + K]
+    return method.receipts_are_sound(receipts, scores, issued[:, vector.SEEN], np.full(scores.shape, 1.0 / K))
+
+
+@pytest.mark.parametrize(("name", "classes"), [(name, classes) for name in CODES for classes in (2, 3, 64, 65)])
+def test_rows_and_receipts_of_streams_are_sound(name: str, classes: int) -> None:
+    method, row, receipts = settled_late(name, classes)
+    method.check_rows(np.stack([row, method.initial_row()]), np.array([120, 0]))
+    assert sound(method, receipts, receipts).all()
+    assert receipts.shape[1] == method.receipt_width
+    if name == "multi":
+        confused = classes <= 64
+        assert method.receipt_width == 22 + (6 + confused) * classes
+        assert method.width == 107 + 20 * classes + 2 * classes**2 * confused
+
+
+LATE = vector.late_at(K)
+END = VectorMethod("multi", K).width
+
+
+@pytest.mark.parametrize(
+    ("at", "value", "what"),
+    [
+        (N, 80.5, "count labels"),
+        (T, 121.0, "count labels"),
+        (vector.W, 0.9, "weights of lanes"),
+        (vector.V, 0.0, "weights of stages"),
+        (vector.Z, 2.0, "weights of spline"),
+        (vector.G, -1.0, "weights of guard"),
+        (vector.SLOPE, 101.0, "slope in"),
+        (vector.SLOPE_INFORMATION, 1.0, "information of the slope"),
+        (vector.THETA, 1e7, "shared numbers"),
+        (vector.THETA + 3, -1.0, "positive definite matrix"),
+        (vector.OFFSET, 1e3, "offsets"),
+        (vector.KNOWN, 1.0, "information of offsets"),
+        (vector.BIAS, 1e7, "biases"),
+        (vector.BIAS + K, 0.0, "information of biases"),
+        (vector.BIAS + 8 * K, 0.0, "factors"),
+        (vector.BIAS + 14 * K, 1.0, "information of factors"),
+        (vector.BIAS + 20 * K, -1.0, "confusion factors"),
+        (vector.BIAS + 20 * K + K * K, 1.0, "information of confusions"),
+        (LATE + vector.TEMPER, 0.5, "tempers of at least 1"),
+        (LATE + vector.STALENESS, 1e3, "tempers that match"),
+        (LATE + vector.HORIZON_WEIGHT, 0.0, "weights of lanes"),
+        (LATE + vector.HORIZON_WEIGHT, -0.1, "weights of lanes"),
+        (LATE + vector.MEAN_LAG, 121.0, "mean lag"),
+        (LATE + vector.ETA, 1e7, "eta in"),
+        (LATE + vector.ETA_INFORMATION, -1.0, "information of eta"),
+        (END - 1, 0.0, "evidence"),
+        (END - 1, np.nan, "evidence"),
+    ],
+)
+def test_rows_that_no_stream_has_are_refused(at: int, value: float, what: str) -> None:
+    method, row, _ = settled_late()
+    method.check_rows(row[None], np.array([120]))
+    rows = np.stack([row, row, row])
+    rows[1, at] = value
+    with pytest.raises(InvalidInput, match=f"row must .*{what}.* - at row 1"):
+        method.check_rows(rows, np.full(3, 120), 0)
+    with pytest.raises(InvalidInput, match=what):
+        method.check_rows(rows[1][None], np.array([120]))
+
+
+@pytest.mark.parametrize(
+    ("at", "value"),
+    [
+        (vector.SEEN, 3.5),
+        (vector.ISSUED_SLOPE, -101.0),
+        (vector.SCORE, 2.0),
+        *((vector.SCORE + K + at, 800.0) for at in range(vector.ISSUED_LOGITS)),
+        (vector.SCORE + K + vector.ISSUED_LOGITS, 0.1),
+        (vector.SCORE + K + vector.ISSUED_LOGITS, -800.0),
+        (vector.SCORE + K + vector.ISSUED_LOGITS + 4 * K, 0.9999),
+        (vector.SCORE + K + vector.ISSUED_LOGITS + 5 * K, np.nan),
+    ],
+)
+def test_receipts_that_no_stream_has_issued_are_found(at: int, value: float) -> None:
+    method, _, receipts = settled_late()
+    issued = receipts[:3]
+    receipts = issued.copy()
+    receipts[1, at] = value * (1e6 if vector.ISSUED_ETA <= at - vector.SCORE - K < vector.ISSUED_LOGITS else 1.0)
+    assert sound(method, receipts, issued).tolist() == [True, False, True]
+
+
+def test_a_late_label_that_is_not_late_is_learnt_as_one_at_once() -> None:
+    """Also after the horizon lane has woken."""
+    method, row, _ = settled_late()
+    scores, twin, work = multi_streams.drifting(40, K)[0], row.copy(), scratch(K)
+    receipt, forecast = np.zeros(method.receipt_width), np.empty(K)
+    for i, score in enumerate(scores):
+        for mine, learn in ((row, vector.settle), (twin, update)):
+            predict(*method.code, mine, np.ascontiguousarray(score), receipt, work, forecast)
+            learn(*method.code, mine, float(i), i % K, receipt, work, float(forecast[i % K]))
+        same(row, twin)
 
 
 def test_a_method_of_many_classes() -> None:

@@ -209,7 +209,7 @@ def test_params_in_words() -> None:
     assert MultiCalibrator(3, "raw").params == {}
 
 
-@pytest.mark.parametrize(("method", "width"), [("raw", 2), ("ots", 4), ("multi", 153)])
+@pytest.mark.parametrize(("method", "width"), [("raw", 2), ("ots", 4), ("multi", 183)])
 def test_the_row(method: str, width: int) -> None:
     cal = MultiCalibrator(3, method)
     cal.predict([0.2, 0.3, 0.5])
@@ -220,7 +220,7 @@ def test_the_row(method: str, width: int) -> None:
         cal.row[0] = 7.0
 
 
-@pytest.mark.parametrize(("K", "width"), [(3, 153), (10, 475), (26, 1947), (64, 9547), (100, 2075), (1000, 20075)])
+@pytest.mark.parametrize(("K", "width"), [(3, 183), (10, 505), (26, 1977), (64, 9577), (100, 2105), (1000, 20105)])
 def test_widths(K: int, width: int) -> None:
     assert len(MultiCalibrator(K).row) == width
 

@@ -61,14 +61,14 @@ def test_edited_text() -> None:
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"classes": 4}, "a row of width 189 for its method, got 155"),
+        ({"classes": 4}, "a row of width 219 for its method, got 185"),
         ({"classes": ["a", "a", "b"]}, "classes must be different"),
         ({"method": "best"}, "method must be"),
         ({"logits": 1}, "logits must be True or False"),
         ({"events": -1}, "events must be a whole number"),
         ({"events": 79}, "count labels in whole numbers up to its forecasts"),
-        ({"row": "abc"}, "a row of width 155 for its method, got str"),
-        ({"row": [True] * 155}, "row\\[0\\] must be"),
+        ({"row": "abc"}, "a row of width 185 for its method, got str"),
+        ({"row": [True] * 185}, "row\\[0\\] must be"),
         ({"settled": [7] * 80}, "settled must be an object with first"),
         ({"settled": {"first": 0, "given_up": 0, "marks": "?"}}, "marks must be in base 64"),
         ({"settled": {"first": 0, "given_up": 0, "marks": "Bw=="}}, "labels must be those of 3 classes"),

@@ -116,7 +116,7 @@ def test_damaged_receipts_of_fold() -> None:
         damaged[at] = value
         with pytest.raises(InvalidInput, match="receipt must be"):
             bank.fold(["a"], blank, [1], [bytes(damaged)])
-    with pytest.raises(InvalidInput, match="receipt must be 216 bytes"):
+    with pytest.raises(InvalidInput, match="receipt must be 496 bytes"):
         bank.fold(["a"], blank, [1], [receipt[:-1]])
     assert bank.table["outcomes"].tolist() == [0]
 

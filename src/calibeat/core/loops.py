@@ -25,9 +25,9 @@ from .learners import LANES, ONS_STEP, REFIT
 from .receipt import LANE, MOST_RECEIPT
 from .stats import EVENTS, LAST, STATS, add_class_losses, add_losses
 from .subset import kernel, large_kernel, loop, prefetch, scratch
+from .vector import ask as ask_classes
 from .vector import predict as predict_classes
-from .vector import receipt_in
-from .vector import settle as settle_label
+from .vector import settle_at_once
 from .vector import update as update_label
 
 CACHE_LINE = 8  # numbers
@@ -294,7 +294,7 @@ def predict_many(
             row = streams.rows[slot * streams.stride : (slot + 1) * streams.stride] if slot >= 0 else fresh
         if K > 0:
             score, forecast = scores[i * K : (i + 1) * K], forecasts[i * K : (i + 1) * K]
-            predict_classes(spec.vector, K, row, score, receipt_in(K, work), work, forecast)
+            ask_classes(spec.vector, K, row, score, work, forecast)
         else:
             asked = ask(spec, row, scores[i], receipt)
             forecasts[i] = play(spec, row, asked, u[i] if spec.draws else 0.0, receipt).forecast
@@ -309,7 +309,6 @@ def class_event_loop(spec: Spec, streams: Streams, batch: Batch, place: Ints, en
     K, many, work = spec.classes, len(streams.slots) > 0, batch.work
     stats = streams.stats if many else 0
     row = streams.rows
-    receipt = receipt_in(K, work)
     for i in range(place[EVENT], end):
         if many:
             ahead = streams.slots[i + 1] if i + 1 < end else -1
@@ -321,14 +320,14 @@ def class_event_loop(spec: Spec, streams: Streams, batch: Batch, place: Ints, en
             row = streams.rows[slot * streams.stride : (slot + 1) * streams.stride]
         score, forecast = batch.scores[i * K : (i + 1) * K], batch.forecasts[i * K : (i + 1) * K]
         now = streams.t + i + 1.0
-        predict_classes(spec.vector, K, row, score, receipt, work, forecast)
+        ask_classes(spec.vector, K, row, score, work, forecast)
         if stats > 0:
             row[stats + LAST] = now
             row[stats + EVENTS] += 1.0
             now = row[stats + EVENTS]
         if batch.outcomes[i] == batch.outcomes[i]:  # not NaN
             y = int(batch.outcomes[i])
-            settle_label(spec.vector, K, row, now, y, receipt, work, forecast[y])
+            settle_at_once(spec.vector, K, row, now, y, score[y], work, forecast[y])
             if stats > 0:
                 add_class_losses(row, stats, score, forecast, y)
     place[EVENT] = end
@@ -356,11 +355,8 @@ def class_late_loop(  # noqa: C901 - one loop for all hosts
                     continue
                 row = streams.rows[slot * streams.stride : (slot + 1) * streams.stride]
             receipt = batch.receipts[(j % room) * width : (j % room + 1) * width]
-            forecast, y, now = (
-                batch.forecasts[j * K : (j + 1) * K],
-                int(batch.outcomes[j]),
-                streams.t + (i - late.begin),
-            )
+            forecast, y = batch.forecasts[j * K : (j + 1) * K], int(batch.outcomes[j])
+            now = streams.t + (i - late.begin)
             if stats > 0:
                 now = row[stats + EVENTS]
                 add_class_losses(row, stats, batch.scores[j * K : (j + 1) * K], forecast, y)

@@ -4,7 +4,8 @@ What each stage says of a score, and how the forecast comes of it::
 
     READ       f_k = max(score_k, 1e-7) / sum;  x_k = ln max(score_k, 1e-7);  u_k = 1[score_k <= 1e-7];  j = argmax
     LANES      e_l = softmax(a_l x + c_l f + d_l u + b_l), l = 0..3;   o = softmax(A x)
-               m = sum_l w_l e_l + w_4 f + w_5 o
+    HORIZON    e_6 ~ softmax(phi eta) + 1e-7;  phi_l = max(ln e_l - max ln e_l, -8), l = 0..3;  phi_4 the same of x
+               m = sum_l w_l e_l + w_4 f + w_5 o + w_6 e_6                        (w_6 = 0 while no label was ever late)
     FACTORS    s_k ~ m_k interp(rho_k, m_k), knots (0, .01, .1, .5, .9, 1)
     CONFUSION  r_k ~ s_k kappa[j, k]                                              (K <= 64)
                c = v_0 m + v_1 s + v_2 r
@@ -12,8 +13,10 @@ What each stage says of a score, and how the forecast comes of it::
                t = C/(C + D e^-offset);  p_i = z_0 C + z_1 t, the others c_k scaled
     GUARD      forecast = (g_0 p + g_1 o + 1e-7) / (1 + K 1e-7)
 
-A label y comes ``lag`` labels after its forecast, as the n-th: alpha = .5/n, tau = 1/(1 + lag/10). Each stage is asked
-again at the row of now, so the receipt is small; only the guard judges what was issued.
+A label y comes as the n-th, ``lag`` labels after its forecast: alpha = .5/n. What judges looks at what was issued, what
+moves moves from now. So the weights w, v, z, g learn from the receipt, lanes, factors, confusion and spline from what
+the row of now says of the same score. While weights wait for labels they are stale. What that has cost, G, tempers
+them: T is the largest 1 + G so far, and a part counts with its likelihood to the power 1/T.
 
 A row of MULTI::
 
@@ -21,10 +24,16 @@ A row of MULTI::
     13-14 g (expert, ONS)    15-16 A, its information    17-52 four times (theta 3, H 00 01 02 11 12 22)
     53-63 offsets    64-74 information of the offsets    75.. four times (b K, I K)
     then rho (K x 6), its information (K x 6), and for K <= 64 kappa (K x K, row = named class), its information
+    then what late labels need, 30 numbers that do not move while labels come at once:
+    0-7 G and T of w, of v, of z, of g    8 w_6    9 mean lag    10-14 eta    15-29 its information, the upper triangle
 
-It is 75 + 20 K wide, and 2 K^2 wider for K <= 64. The online temperature alone has the row t, n, A, information; the
+It is 105 + 20 K wide, and 2 K^2 wider for K <= 64. The online temperature alone has the row t, n, A, information; the
 raw scores have t, n. Behind them stand two numbers of the evidence. As for two classes, t is the number of forecasts
 that were made when the last label was learnt: a forecast does not touch the row.
+
+A receipt is n, A, the K scores. That of MULTI goes on with what was in force: the spline's offset, w 7, v 3, z 2, g 2,
+eta 5; and with what the stages said: the logits of the four lanes, their largest at 0 (4 K), s (K), for K <= 64 r (K).
+It is 22 + 7 K wide, 22 + 6 K beyond 64 classes. All else that was issued follows from these.
 """
 
 from __future__ import annotations
@@ -46,10 +55,11 @@ from .layout import N, Spec, T
 from .parts import check_all
 from .spline import EXPERT_KNOTS, INFORMATION, knot, move_knots
 from .subset import entry, kernel, loop, small_int
+from .subset import scratch as small_scratch
 
 RAW_SCORES, ONLINE_TEMPERATURE, MULTI = 0, 1, 2
 CODES = {"raw": RAW_SCORES, "ots": ONLINE_TEMPERATURE, "multi": MULTI}
-LANE_NAMES = ("still", "slow", "fast", "priors only", "raw score", "online temperature")
+LANE_NAMES = ("still", "slow", "fast", "priors only", "raw score", "online temperature", "horizon")
 MOST_CONFUSED = 64  # classes with a table of confusions; beyond, 2 K^2 numbers are too many
 
 # ---- the row -------------------------------------------------------------------------------------------------------
@@ -62,12 +72,40 @@ BIAS = 75
 BIAS_VARIANCES = (0.1, 1.0, 1.0, 1.0)
 THETA_INFORMATION = (4.0, 0.0, 0.0, 1.0, 0.0, 0.25)  # of a, c, d: the upper triangle of H_0
 FACTOR_INFORMATION, CONFUSION_INFORMATION = 3.0, 2.0
+ETA_START, ETA_VARIANCE = 0.2, 0.3
 
-# ---- the receipt: n, A, the K scores, and for MULTI the K probabilities of the expert ------------------------------
+# What late labels need, from `late_at` on.
+STALENESS, TEMPER = 0, 1  # G and T: of the lanes, and two further on each of the stages, the spline, the guard
+OF_LANES, OF_STAGES, OF_SPLINE, OF_GUARD = 0, 2, 4, 6
+HORIZON_WEIGHT, MEAN_LAG, ETA, ETA_INFORMATION, LATE_WIDTH = 8, 9, 10, 15, 30
+
+# ---- the receipt ---------------------------------------------------------------------------------------------------
 SEEN, ISSUED_SLOPE, SCORE = 0, 1, 2
+# Behind the scores:
+ISSUED_OFFSET, ISSUED_W, ISSUED_V, ISSUED_Z, ISSUED_G, ISSUED_ETA, ISSUED_LOGITS = 0, 1, 8, 11, 13, 15, 20
 
-# ---- scratch: a few numbers, then K each of x, f, u, five times K of the lanes that learn, K of m, s, r, c, p ------
-NAMED, TOP, TOP_SHARE, TOP_SPLINE, REST_SHARE, REST_SPLINE, HEAD = 0, 1, 2, 3, 4, 5, 6
+# ---- scratch: a few numbers, then blocks of K ----------------------------------------------------------------------
+NAMED, TOP, TOP_SHARE, TOP_SPLINE, REST_SHARE, REST_SPLINE, TOP_OFFSET, HEAD = 0, 1, 2, 3, 4, 5, 6, 8
+X, F, U = 0, 1, 2
+LOGIT = 3  # of the four lanes and of the online temperature, the largest of each at 0
+LANE, ONLINE, HORIZON = 8, 12, 13  # what the lanes say, the online temperature, the horizon lane
+MEAN, FACTORED, CONFUSED, MIXED, EXPERT = 14, 15, 16, 17, 18  # m, s, r, c, p
+PHI, WEIGHTED = 19, 24  # of the horizon lane
+FORECAST, BLOCKS = 25, 26
+
+# ---- what was said of a label: by each part, and by the mixture of them --------------------------------------------
+SAID_LANES, SAID_STAGES, SAID_MIXED = (
+    0,
+    7,
+    10,
+)  # e_0, ..., e_3, f, o, e_6; m, which mixes them, s, r; c, which mixes those
+SAID_TOP, SAID_GUARD, SAID = 11, 14, 17  # plain, spline, their mixture; expert, online temperature, their mixture
+
+
+@kernel
+def late_at(K: int) -> int:
+    """Where the numbers for late labels stand in a row of MULTI."""
+    return BIAS + 20 * K + (2 * K * K if K <= MOST_CONFUSED else 0)
 
 
 @kernel
@@ -75,24 +113,18 @@ def evidence_at(method: int, K: int) -> int:
     """Where the evidence stands: behind the numbers of the method."""
     if method != MULTI:
         return 4 if method == ONLINE_TEMPERATURE else 2
-    return BIAS + 20 * K + (2 * K * K if K <= MOST_CONFUSED else 0)
+    return late_at(K) + LATE_WIDTH
 
 
 def scratch(K: int) -> Vector:
-    """Room for the kernels to work in; behind it a forecast, and a receipt, of an event that is settled at once."""
-    return np.zeros(HEAD + 14 * K + SCORE + 2 * K)
+    """Room for the kernels to work in."""
+    return np.zeros(HEAD + BLOCKS * K)
 
 
 @kernel
-def forecast_in(K: int, work: Vector) -> Vector:
-    """The forecast in the scratch."""
-    return work[HEAD + 13 * K : HEAD + 14 * K]
-
-
-@kernel
-def receipt_in(K: int, work: Vector) -> Vector:
-    """The receipt in the scratch."""
-    return work[HEAD + 14 * K :]
+def block(K: int, work: Vector, number: int) -> Vector:
+    """One of the blocks of K numbers in the scratch."""
+    return work[HEAD + number * K : HEAD + (number + 1) * K]
 
 
 # ---- the method ----------------------------------------------------------------------------------------------------
@@ -113,7 +145,7 @@ class VectorMethod:
     InvalidInput : fewer than two classes.
 
     >>> VectorMethod("multi", 3).width, VectorMethod("ots", 3).width
-    (155, 6)
+    (185, 6)
     """
 
     name: str
@@ -147,7 +179,10 @@ class VectorMethod:
     @property
     def receipt_width(self) -> int:
         """How many numbers an event must remember."""
-        return SCORE + (2 if self.name == "multi" else 1) * self.classes
+        K = self.classes
+        if self.name != "multi":
+            return SCORE + K
+        return SCORE + ISSUED_LOGITS + (7 if K <= MOST_CONFUSED else 6) * K
 
     @cached_property
     def spec(self) -> Spec:
@@ -185,7 +220,11 @@ class VectorMethod:
         if K <= MOST_CONFUSED:
             kappa = BIAS + 20 * K
             row[kappa : kappa + K * K] = 1.0
-            row[kappa + K * K : -2] = CONFUSION_INFORMATION
+            row[kappa + K * K : kappa + 2 * K * K] = CONFUSION_INFORMATION
+        late = row[late_at(K) : -2]
+        late[TEMPER:HORIZON_WEIGHT:2] = 1.0
+        late[ETA:ETA_INFORMATION] = ETA_START
+        late[[ETA_INFORMATION + packed(i, i) for i in range(5)]] = 1.0 / ETA_VARIANCE
         return row
 
     # ---- what comes from outside ----------------------------------------------------------------------------------
@@ -218,13 +257,27 @@ class VectorMethod:
     def _checks_of_parts(self, rows: Table, n: Vector) -> Iterator[tuple[str, Flags]]:
         K = self.classes
         stages = 3 if K <= MOST_CONFUSED else 2
-        for what, at, count in (("lanes", W, 6), ("stages", V, stages), ("spline", Z, 2), ("guard", G, 2)):
-            weights = rows[:, at : at + count]
-            sums = np.abs(weights.sum(axis=1) - 1.0) <= 1e-9
-            yield (
-                f"have weights of {what} that sum to one, none of them lost",
-                sums & (weights >= 0.01 / (n[:, None] + 1.0)).all(axis=1),
-            )
+        late = rows[:, late_at(K) : -2]
+        awake = late[:, HORIZON_WEIGHT] != 0.0  # its weight counts from then on
+        lanes = np.column_stack([rows[:, W : W + 6], np.where(awake, late[:, HORIZON_WEIGHT], 1.0)])
+        for what, weights, apart in (
+            ("lanes", lanes, ~awake),
+            ("stages", rows[:, V : V + stages], 0.0),
+            ("spline", rows[:, Z : Z + 2], 0.0),
+            ("guard", rows[:, G : G + 2], 0.0),
+        ):
+            sums = np.abs(weights.sum(axis=1) - 1.0 - apart) <= 1e-9
+            kept = (weights >= 0.01 / (n[:, None] + 1.0)).all(axis=1)
+            yield f"have weights of {what} that sum to one, none of them lost", sums & kept
+        stale, temper = late[:, :HORIZON_WEIGHT:2], late[:, TEMPER:HORIZON_WEIGHT:2]
+        yield "have tempers of at least 1", _within(temper, 1.0, 1e15)
+        yield (
+            "have tempers that match what stale weights have cost",
+            _within((1.0 + stale) / temper, -1e15, LAZY + 1e-9),
+        )
+        yield "have a mean lag of at most its labels", (late[:, MEAN_LAG] >= 0.0) & (late[:, MEAN_LAG] <= n)
+        yield "have eta in [-1e+06, 1e+06]", _within(late[:, ETA:ETA_INFORMATION], -1e6, 1e6)
+        yield "have a positive definite information of eta", _positive_definite(late[:, ETA_INFORMATION:], 5)
         for lane in range(4):
             at = THETA + THETA_WIDTH * lane
             yield f"have shared numbers in [-1e+06, 1e+06] in lane {lane}", _within(rows[:, at : at + 3], -1e6, 1e6)
@@ -245,12 +298,30 @@ class VectorMethod:
         ):
             yield f"have {what} in [{low:g}, {high:g}]", _within(values, low, high)
 
-    def receipts_are_sound(self, lanes: Table, scores: Table, seen: Ints, probabilities: Table) -> Flags:
-        """Which receipts from outside hold numbers that can have been issued, which agree where they stand twice."""
-        issued = lanes[:, SCORE + self.classes :]
-        good = _within(scores, 0.0, 1.0) & _within(probabilities, 0.0, 1.0) & (probabilities > 0.0).all(axis=1)
-        good &= (lanes[:, SEEN] == seen) & (lanes[:, SCORE : SCORE + self.classes] == scores).all(axis=1)
-        return good & _within(lanes[:, ISSUED_SLOPE], -ONS_RADIUS, ONS_RADIUS) & _within(issued, 1e-300, 1.0)
+    def receipts_are_sound(self, receipts: Table, scores: Table, seen: Ints, probabilities: Table) -> Flags:
+        """Which of these receipts, a row each, a stream can have issued for these scores, and with these forecasts."""
+        K = self.classes
+        with np.errstate(all="ignore"):
+            slope, score = receipts[:, ISSUED_SLOPE], receipts[:, SCORE : SCORE + K]
+            good = (receipts[:, SEEN] == seen) & (score == scores).all(axis=1) & _within(slope, -ONS_RADIUS, ONS_RADIUS)
+            good &= _shares(score) & _shares(probabilities) & (probabilities > 0.0).all(axis=1)
+            if self.name != "multi":
+                return good
+            then, stages = receipts[:, SCORE + K :], 3 if K <= MOST_CONFUSED else 2
+            logits = then[:, ISSUED_LOGITS : ISSUED_LOGITS + 4 * K].reshape(-1, 4, K)
+            said = then[:, ISSUED_LOGITS + 4 * K :].reshape(len(then), stages - 1, K)
+            return (
+                good
+                & _within(then[:, ISSUED_OFFSET], -700.0, 700.0)
+                & _shares(then[:, ISSUED_W:ISSUED_V])
+                & _shares(then[:, ISSUED_V : ISSUED_V + stages])
+                & _shares(then[:, ISSUED_Z:ISSUED_G])
+                & _shares(then[:, ISSUED_G:ISSUED_ETA])
+                & _within(then[:, ISSUED_ETA:ISSUED_LOGITS], -1e6, 1e6)
+                & _within(logits, LOWEST, 0.0)
+                & (logits.max(axis=2) == 0.0).all(axis=1)
+                & _shares(said).all(axis=1)
+            )
 
     def scratch(self) -> Vector:
         """Room for the kernels to work in."""
@@ -266,7 +337,7 @@ class VectorMethod:
         values = np.array(row)
         stages = ("lanes", "factors", "confusion") if self.classes <= MOST_CONFUSED else ("lanes", "factors")
         return {
-            "lanes": _named(LANE_NAMES, values[W:]),
+            "lanes": dict(zip(LANE_NAMES, lane_weights(self, values), strict=False)),
             **{name: float(found[name][0]) for name in ("a", "c", "d")},
             "bias": found["bias"][0].tolist(),
             "online temperature": float(values[SLOPE]),
@@ -279,7 +350,9 @@ class VectorMethod:
         """The parameters of many rows, a column each; those of single classes (`named`) only if asked for."""
         if self.name != "multi":
             return {"a": rows[:, 2].copy()} if self.name == "ots" else {}
-        w = rows[:, W : W + 6]
+        w = rows[:, W : W + 6] / rows[:, W : W + 6].sum(
+            axis=1, keepdims=True
+        )  # the horizon lane has no parameters of its own
         shared = rows[:, THETA:OFFSET].reshape(-1, 4, THETA_WIDTH)[:, :, :3]
         a, c, d = np.einsum("ij,ijk->ki", w[:, :4], shared)
         found = {"a": a + w[:, 4] + w[:, 5] * rows[:, SLOPE], "c": c, "d": d}
@@ -317,6 +390,12 @@ def _within(values: Table, low: float, high: float) -> Flags:
     return np.asarray(good)
 
 
+def _shares(values: Table) -> Flags:
+    """Where the numbers along the last axis are 0 or more and sum to one."""
+    good: Any = (values >= 0.0).all(axis=-1) & (np.abs(values.sum(axis=-1) - 1.0) <= 1e-9)
+    return np.asarray(good)
+
+
 def _positive_definite(packed: Table, d: int) -> Flags:
     """Which of these symmetric matrices, given by their upper triangles, are positive definite and of possible size."""
     full = np.empty((len(packed), d, d))
@@ -327,6 +406,12 @@ def _positive_definite(packed: Table, d: int) -> Flags:
     return good & (np.linalg.eigvalsh(full)[:, 0] > 0.0)
 
 
+def lane_weights(method: VectorMethod, row: Vector) -> list[float]:
+    """The weights of the lanes of MULTI; the horizon lane, which sleeps until a label is late, is the seventh."""
+    horizon = float(row[late_at(method.classes) + HORIZON_WEIGHT])
+    return [*row[W : W + 6].tolist(), *([horizon] if horizon > 0.0 else [])]
+
+
 def frozen_numbers(method: VectorMethod, row: Vector) -> dict[str, Any]:
     """The numbers of a row that a forecast needs, by name."""
     K = method.classes
@@ -334,11 +419,12 @@ def frozen_numbers(method: VectorMethod, row: Vector) -> dict[str, Any]:
         return {}
     if method.name == "ots":
         return {"slope": float(row[2])}
-    rho, kappa = BIAS + 8 * K, BIAS + 20 * K
+    rho, kappa, late = BIAS + 8 * K, BIAS + 20 * K, late_at(K)
     confusion = row[kappa : kappa + K * K].reshape(K, K).tolist() if K <= MOST_CONFUSED else []
     return {
         "slope": float(row[SLOPE]),
-        "lane_weights": row[W : W + 6].tolist(),
+        "lane_weights": lane_weights(method, row),
+        "horizon": row[late + ETA : late + ETA_INFORMATION].tolist() if row[late + HORIZON_WEIGHT] > 0.0 else [],
         "shared": row[THETA:OFFSET].reshape(4, THETA_WIDTH)[:, :3].tolist(),
         "biases": row[BIAS:rho].reshape(4, 2, K)[:, 0].tolist(),
         "knots": [0.0, 0.01, 0.1, 0.5, 0.9, 1.0],
@@ -428,6 +514,22 @@ def total(z: Vector) -> float:
 
 
 @kernel
+def dot(a: Vector, b: Vector) -> float:
+    """The sum of a b, in four interleaved parts."""
+    size = len(a)
+    whole = size - size % 4
+    s0 = s1 = s2 = s3 = 0.0
+    for k in range(0, whole, 4):
+        s0 += a[k] * b[k]
+        s1 += a[k + 1] * b[k + 1]
+        s2 += a[k + 2] * b[k + 2]
+        s3 += a[k + 3] * b[k + 3]
+    for k in range(whole, size):
+        s0 += a[k] * b[k]
+    return (s0 + s1) + (s2 + s3)
+
+
+@kernel
 def lower_to_zero(z: Vector) -> None:
     """z <- max(z - max(z), LOWEST): what `exp_of_negative` takes."""
     top = largest(z)
@@ -437,17 +539,11 @@ def lower_to_zero(z: Vector) -> None:
 
 
 @kernel
-def exponentials(z: Vector) -> None:
-    """z <- e^z."""
-    for k in range(len(z)):
-        z[k] = exp_of_negative(z[k])
-
-
-@kernel
 def softmax(z: Vector) -> None:
     """z <- softmax(z)."""
     lower_to_zero(z)
-    exponentials(z)
+    for k in range(len(z)):
+        z[k] = exp_of_negative(z[k])
     scale = 1.0 / total(z)
     for k in range(len(z)):
         z[k] *= scale
@@ -459,7 +555,7 @@ def softmax(z: Vector) -> None:
 @entry
 def read(K: int, score: Vector, work: Vector) -> None:
     """f, x, u and the named class of a score."""
-    x, f, u = work[HEAD : HEAD + K], work[HEAD + K : HEAD + 2 * K], work[HEAD + 2 * K : HEAD + 3 * K]
+    x, f, u = block(K, work, X), block(K, work, F), block(K, work, U)
     named, best = 0, -1.0
     for k in range(K):
         given = score[k]
@@ -476,44 +572,75 @@ def read(K: int, score: Vector, work: Vector) -> None:
 
 
 @kernel
-def online_temperature(K: int, A: float, work: Vector, at: int) -> None:
-    """softmax(A x), into work from `at` on."""
-    x, o = work[HEAD : HEAD + K], work[at : at + K]
+def slope_logits(K: int, A: float, work: Vector) -> None:
+    """The logits of the online temperature: A x."""
+    x, z = block(K, work, X), block(K, work, LOGIT + 4)
     for k in range(K):
-        o[k] = A * x[k]
-    softmax(o)
+        z[k] = A * x[k]
+    lower_to_zero(z)
 
 
 @kernel
-def ask_lanes(K: int, row: Vector, work: Vector) -> None:
-    """e_0, ..., e_3, o and their mixture m."""
-    x, f, u = work[HEAD : HEAD + K], work[HEAD + K : HEAD + 2 * K], work[HEAD + 2 * K : HEAD + 3 * K]
-    first = HEAD + 3 * K
+def lane_logits(K: int, row: Vector, work: Vector) -> None:
+    """The logits of the four lanes: a_l x + c_l f + d_l u + b_l."""
+    x, f, u = block(K, work, X), block(K, work, F), block(K, work, U)
     for lane in range(4):
         at = THETA + THETA_WIDTH * lane
         a, c, d = row[at], row[at + 1], row[at + 2]
         at = BIAS + 2 * lane * K
-        b, z = row[at : at + K], work[first + lane * K : first + (lane + 1) * K]
+        b, z = row[at : at + K], block(K, work, LOGIT + lane)
         for k in range(K):
             z[k] = a * x[k] + c * f[k] + d * u[k] + b[k]
         lower_to_zero(z)
-    a, z = row[SLOPE], work[first + 4 * K : first + 5 * K]
+
+
+@kernel
+def mix_lanes(K: int, w: Vector, work: Vector) -> None:
+    """e_0, ..., e_3 and o from their logits, and the mixture m of the six."""
+    logits, lanes = work[HEAD + LOGIT * K : HEAD + (LOGIT + 5) * K], work[HEAD + LANE * K : HEAD + (LANE + 5) * K]
+    for k in range(5 * K):
+        lanes[k] = exp_of_negative(logits[k])
+    f, m, weight = block(K, work, F), block(K, work, MEAN), w[4]
     for k in range(K):
-        z[k] = a * x[k]
-    lower_to_zero(z)
-    exponentials(work[first : first + 5 * K])
-    m, w = work[first + 5 * K : first + 6 * K], row[W + 4]
-    for k in range(K):
-        m[k] = w * f[k]
+        m[k] = weight * f[k]
     for lane in range(5):
-        e, w = work[first + lane * K : first + (lane + 1) * K], row[W + lane if lane < 4 else W + 5]
+        e, weight = block(K, work, LANE + lane), w[lane if lane < 4 else 5]
         scale = 1.0 / total(e)
         for k in range(K):
             p = e[k] * scale
             e[k] = p
-            m[k] += w * p
+            m[k] += weight * p
 
 
+@kernel
+def ask_horizon(K: int, eta: Vector, logits: Vector, work: Vector) -> None:
+    """phi, from the logits of the four lanes, and e_6 = (softmax(phi eta) + 1e-7)/(1 + K 1e-7)."""
+    x, h, phi = block(K, work, X), block(K, work, HORIZON), work[HEAD + PHI * K : HEAD + (PHI + 5) * K]
+    top = x[int(work[NAMED])]
+    for k in range(4 * K):
+        phi[k] = max(LOWEST_PHI, logits[k])
+    for k in range(K):
+        phi[4 * K + k] = max(LOWEST_PHI, x[k] - top)
+        h[k] = 0.0
+    for j in range(5):
+        n, column = eta[j], phi[j * K : (j + 1) * K]
+        for k in range(K):
+            h[k] += n * column[k]
+    softmax(h)
+    scale = 1.0 / (1.0 + K * EPS)
+    for k in range(K):
+        h[k] = (h[k] + EPS) * scale
+
+
+@kernel
+def add_horizon(K: int, weight: float, work: Vector) -> None:
+    """The mixture m with the horizon lane in it."""
+    h, m = block(K, work, HORIZON), block(K, work, MEAN)
+    for k in range(K):
+        m[k] += weight * h[k]
+
+
+LOWEST_PHI = -8.0  # or scores of exactly 0 would carry the horizon lane away
 KNOT_AT = (0.0, 0.01, 0.1, 0.5, 0.9)  # and 1
 PER_WIDTH = (100.0, 1.0 / 0.09, 2.5, 2.5, 10.0)
 
@@ -532,13 +659,7 @@ def place(m: float) -> tuple[int, float]:
 @kernel
 def ask_stages(K: int, row: Vector, work: Vector) -> None:
     """s, r and their mixture c with m."""
-    at = HEAD + 8 * K
-    m, s, r, c = (
-        work[at : at + K],
-        work[at + K : at + 2 * K],
-        work[at + 2 * K : at + 3 * K],
-        work[at + 3 * K : at + 4 * K],
-    )
+    m, s, r, c = block(K, work, MEAN), block(K, work, FACTORED), block(K, work, CONFUSED), block(K, work, MIXED)
     rho = row[BIAS + 8 * K : BIAS + 14 * K]
     for k in range(K):
         j, h = place(m[k])
@@ -562,9 +683,8 @@ def ask_stages(K: int, row: Vector, work: Vector) -> None:
 
 
 @kernel
-def ask_top(K: int, row: Vector, work: Vector, p: Vector) -> None:
-    """The expert p, from c: the share of the top class by the spline, the others scaled."""
-    c = work[HEAD + 11 * K : HEAD + 12 * K]
+def find_top(c: Vector) -> tuple[int, float, float, float]:
+    """The top class of c, its share and that of the rest, and the sum of the rest."""
     best = largest(c)
     i = 0
     while c[i] != best:
@@ -573,78 +693,249 @@ def ask_top(K: int, row: Vector, work: Vector, p: Vector) -> None:
     rest = total(c)
     c[i] = best
     # 1 - C would have lost the digits of a small rest.
-    C, D = inside(best / (best + rest)), inside(rest / (best + rest))
+    return i, inside(best / (best + rest)), inside(rest / (best + rest)), rest
+
+
+@kernel
+def spline_top(C: float, D: float, offset: float) -> tuple[float, float]:
+    """What the spline says of the top class and of the rest."""
+    odds = D * math.exp(-offset)
+    return inside(C / (C + odds)), inside(odds / (C + odds))
+
+
+@kernel
+def ask_top(K: int, row: Vector, work: Vector) -> None:
+    """The expert p, from c: the share of the top class by the spline, the others scaled."""
+    c, p = block(K, work, MIXED), block(K, work, EXPERT)
+    i, C, D, rest = find_top(c)
     j, h = knot(10.0 * C, EXPERT_KNOTS - 1)
-    odds = D * math.exp(-((1.0 - h) * row[OFFSET + j] + h * row[OFFSET + j + 1]))
-    t, t_rest = inside(C / (C + odds)), inside(odds / (C + odds))
+    offset = (1.0 - h) * row[OFFSET + j] + h * row[OFFSET + j + 1]
+    t, t_rest = spline_top(C, D, offset)
     scale = (row[Z] * D + row[Z + 1] * t_rest) / rest
     for k in range(K):
         p[k] = c[k] * scale
     p[i] = row[Z] * C + row[Z + 1] * t
-    work[TOP] = i
+    work[TOP], work[TOP_OFFSET] = i, offset
     work[TOP_SHARE], work[TOP_SPLINE], work[REST_SHARE], work[REST_SPLINE] = C, t, D, t_rest
 
 
-# ---- how each stage learns a label ---------------------------------------------------------------------------------
+# ---- how the weights learn a label ---------------------------------------------------------------------------------
 
-LAG_TEMPER, LAG_PULL, MOST_PULL = 10.0, 0.05, 0.5  # late labels: L^(1/(1 + lag/10)), and a pull of 0.05 lag/n
-# How much of the past a lane keeps at each label: of the shared numbers, and of the biases.
-KEEP_1, KEEP_2, KEEP_BIAS_3 = 1.0 - 1.0 / 1000.0, 1.0 - 1.0 / 300.0, 1.0 - 1.0 / 50.0
+LAZY = 1.1  # weights are flattened when what staleness has cost has grown by a tenth
 
 
 @kernel
-def pull_of(lag: float, n: float) -> float:
-    """How far a late label pulls the weights towards the plain parts: by how few lags fit in the past."""
-    pull = LAG_PULL * lag / n
-    return min(MOST_PULL, pull)
+def said_now(K: int, y: int, work: Vector, said: Vector) -> None:
+    """What the scratch says of y. The mixtures are left out: weights that are not stale do not need them."""
+    at = HEAD + y
+    for lane in range(4):
+        said[SAID_LANES + lane] = work[at + (LANE + lane) * K]
+    said[SAID_LANES + 4], said[SAID_LANES + 5] = work[at + F * K], work[at + ONLINE * K]
+    said[SAID_LANES + 6] = work[at + HORIZON * K]
+    for stage in range(3):
+        said[SAID_STAGES + stage] = work[at + (MEAN + stage) * K]
+    hit = y == int(work[TOP])
+    said[SAID_TOP] = work[TOP_SHARE] if hit else work[REST_SHARE]
+    said[SAID_TOP + 1] = work[TOP_SPLINE] if hit else work[REST_SPLINE]
+    said[SAID_GUARD], said[SAID_GUARD + 1] = work[at + EXPERT * K], work[at + ONLINE * K]
 
 
 @kernel
-def weigh(K: int, row: Vector, n: float, lag: float, y: int, receipt: Vector, work: Vector) -> None:
-    """w <- (1 - pull) ((1 - alpha) w L/sum + alpha/6) + pull 1[ONS], L the probability that each part gave to y.
+def said_then(K: int, y: int, receipt: Vector, work: Vector, said: Vector) -> None:
+    """What was said of y when the forecast was made, by the receipt; the scratch holds x, f and the named class."""
+    then = receipt[SCORE + K :]
+    s, r = then[ISSUED_LOGITS + 4 * K : ISSUED_LOGITS + 5 * K], then[ISSUED_LOGITS + 5 * K :]
+    logits, m, c = work[HEAD + LOGIT * K :], block(K, work, MEAN), block(K, work, MIXED)
+    for k in range(4 * K):
+        logits[k] = then[ISSUED_LOGITS + k]
+    slope_logits(K, receipt[ISSUED_SLOPE], work)
+    mix_lanes(K, then[ISSUED_W:], work)
+    # If the receipt was made while this lane slept, it says what it would have said at its start; its weight was 0.
+    ask_horizon(K, then[ISSUED_ETA:], logits, work)
+    add_horizon(K, then[ISSUED_W + 6], work)
+    v0, v1, v2 = then[ISSUED_V], then[ISSUED_V + 1], then[ISSUED_V + 2]
+    for k in range(K):
+        c[k] = v0 * m[k] + v1 * s[k]
+    if K <= MOST_CONFUSED:
+        for k in range(K):
+            c[k] += v2 * r[k]
+    i, C, D, rest = find_top(c)
+    t, t_rest = spline_top(C, D, then[ISSUED_OFFSET])
+    at = HEAD + y
+    for lane in range(4):
+        said[SAID_LANES + lane] = work[at + (LANE + lane) * K]
+    o = work[at + ONLINE * K]
+    said[SAID_LANES + 4], said[SAID_LANES + 5], said[SAID_LANES + 6] = work[at + F * K], o, work[at + HORIZON * K]
+    said[SAID_STAGES], said[SAID_STAGES + 1], said[SAID_MIXED] = m[y], s[y], c[y]
+    said[SAID_STAGES + 2] = r[y] if K <= MOST_CONFUSED else 0.0
+    if y != i:
+        C, t = D, t_rest
+    top = then[ISSUED_Z] * C + then[ISSUED_Z + 1] * t
+    said[SAID_TOP], said[SAID_TOP + 1], said[SAID_TOP + 2] = C, t, top
+    p = top if y == i else c[y] * (top / rest)
+    said[SAID_GUARD], said[SAID_GUARD + 1] = p, o
+    said[SAID_GUARD + 2] = then[ISSUED_G] * p + then[ISSUED_G + 1] * o
 
-    v, z and g likewise. A late label counts less (L^tau), and pulls towards the plain parts.
+
+@kernel
+def weigh_at_once(K: int, row: Vector, alpha: float, y: int, work: Vector) -> None:
+    """w <- (1 - alpha) w L/sum + alpha/6, L what each part says of y in the scratch; v, z and g likewise.
+
+    All that a stream whose labels come at once needs. `weigh` would do the same, with the same bits, in more time.
     """
-    at = HEAD + 3 * K + y
-    e0, e1, e2, e3 = work[at], work[at + K], work[at + 2 * K], work[at + 3 * K]
-    f, o, issued_o = work[HEAD + K + y], work[at + 4 * K], work[at + 4 * K]
-    m, s, r = work[at + 5 * K], work[at + 6 * K], work[at + 7 * K]
-    p = receipt[SCORE + K + y]
-    alpha, pull = SHARE / n, 0.0
-    if lag > 0.0:
-        # The mixture c has done its duty: its place holds what ONS said when the forecast was made.
-        online_temperature(K, receipt[ISSUED_SLOPE], work, HEAD + 11 * K)
-        issued_o = work[HEAD + 11 * K + y]
-        tau, pull = 1.0 / (1.0 + lag / LAG_TEMPER), pull_of(lag, n)
-        e0, e1, e2, e3 = math.pow(e0, tau), math.pow(e1, tau), math.pow(e2, tau), math.pow(e3, tau)
-        f, o, p, issued_o = math.pow(f, tau), math.pow(o, tau), math.pow(p, tau), math.pow(issued_o, tau)
-    u0, u1, u2, u3 = row[W] * e0, row[W + 1] * e1, row[W + 2] * e2, row[W + 3] * e3
-    u4, u5 = row[W + 4] * f, row[W + 5] * o
-    keep = (1.0 - pull) * (1.0 - alpha) / (((u0 + u1) + (u2 + u3)) + (u4 + u5))
-    gift = (1.0 - pull) * (alpha / 6.0)
+    at = HEAD + y
+    o, m, s, r = work[at + ONLINE * K], work[at + MEAN * K], work[at + FACTORED * K], work[at + CONFUSED * K]
+    u0, u1 = row[W] * work[at + LANE * K], row[W + 1] * work[at + (LANE + 1) * K]
+    u2, u3 = row[W + 2] * work[at + (LANE + 2) * K], row[W + 3] * work[at + (LANE + 3) * K]
+    u4, u5 = row[W + 4] * work[at + F * K], row[W + 5] * o
+    keep, gift = (1.0 - alpha) / (((u0 + u1) + (u2 + u3)) + (u4 + u5)), alpha / 6.0
     row[W], row[W + 1], row[W + 2] = keep * u0 + gift, keep * u1 + gift, keep * u2 + gift
-    row[W + 3], row[W + 4], row[W + 5] = keep * u3 + gift, keep * u4 + gift, keep * u5 + gift + pull
+    row[W + 3], row[W + 4], row[W + 5] = keep * u3 + gift, keep * u4 + gift, keep * u5 + gift
     if K <= MOST_CONFUSED:
         u0, u1, u2 = row[V] * m, row[V + 1] * s, row[V + 2] * r
-        keep = (1.0 - pull) * (1.0 - alpha) / (u0 + u1 + u2)
-        gift = (1.0 - pull) * (alpha / 3.0)
-        row[V], row[V + 1], row[V + 2] = keep * u0 + gift + pull, keep * u1 + gift, keep * u2 + gift
+        keep, gift = (1.0 - alpha) / (u0 + u1 + u2), alpha / 3.0
+        row[V], row[V + 1], row[V + 2] = keep * u0 + gift, keep * u1 + gift, keep * u2 + gift
     else:
-        weigh_two(row, V, m, s, alpha, pull)
+        weigh_two(row, V, m, s, alpha)
     if y == int(work[TOP]):
-        weigh_two(row, Z, work[TOP_SHARE], work[TOP_SPLINE], alpha, pull)
+        weigh_two(row, Z, work[TOP_SHARE], work[TOP_SPLINE], alpha)
     else:
-        weigh_two(row, Z, work[REST_SHARE], work[REST_SPLINE], alpha, pull)
-    weigh_two(row, G, p, issued_o, alpha, 0.0)
+        weigh_two(row, Z, work[REST_SHARE], work[REST_SPLINE], alpha)
+    weigh_two(row, G, work[at + EXPERT * K], o, alpha)
 
 
 @kernel
-def weigh_two(row: Vector, at: int, first: float, second: float, alpha: float, pull: float) -> None:
-    """Two weights by two likelihoods; the pull is towards the first."""
+def weigh_two(row: Vector, at: int, first: float, second: float, alpha: float) -> None:
+    """Two weights by two likelihoods."""
     u0, u1 = row[at] * first, row[at + 1] * second
-    keep = (1.0 - pull) * (1.0 - alpha) / (u0 + u1)
-    gift = (1.0 - pull) * (alpha / 2.0)
-    row[at], row[at + 1] = keep * u0 + gift + pull, keep * u1 + gift
+    keep, gift = (1.0 - alpha) / (u0 + u1), alpha / 2.0
+    row[at], row[at + 1] = keep * u0 + gift, keep * u1 + gift
+
+
+@kernel
+def weigh(K: int, row: Vector, alpha: float, lag: float, said: Vector) -> None:
+    """w, v, z and g learn what each part had said of the label."""
+    late = late_at(K)
+    if row[late + HORIZON_WEIGHT] == 0.0:  # the first late label wakes the horizon lane
+        for lane in range(6):
+            row[W + lane] *= 6.0 / 7.0
+        row[late + HORIZON_WEIGHT] = 1.0 / 7.0
+    w = small_scratch(7)
+    for lane in range(6):
+        w[lane] = row[W + lane]
+    w[6] = row[late + HORIZON_WEIGHT]
+    reweigh(row, late + OF_LANES, w, 7, said[SAID_LANES:], said[SAID_STAGES], lag, alpha)
+    for lane in range(6):
+        row[W + lane] = w[lane]
+    row[late + HORIZON_WEIGHT] = w[6]
+    stages = 3 if K <= MOST_CONFUSED else 2
+    reweigh(row, late + OF_STAGES, row[V:], stages, said[SAID_STAGES:], said[SAID_MIXED], lag, alpha)
+    reweigh(row, late + OF_SPLINE, row[Z:], 2, said[SAID_TOP:], said[SAID_TOP + 2], lag, alpha)
+    reweigh(row, late + OF_GUARD, row[G:], 2, said[SAID_GUARD:], said[SAID_GUARD + 2], lag, alpha)
+
+
+@kernel
+def reweigh(row: Vector, at: int, w: Vector, J: int, L: Vector, mixed: float, lag: float, alpha: float) -> None:
+    """w <- (1 - alpha) w L^(1/T)/sum + alpha/J, L the likelihoods of J parts; G and T stand in the row at `at`.
+
+    A late label adds ln(sum w L / mixed) to G, signed: what the weights of now would have saved. When 1 + G is a tenth
+    above T, T <- 1 + G, and the weights are flattened to match: w <- w^c/sum, c = T_before/T.
+    """
+    stale, T = row[at + STALENESS], row[at + TEMPER]
+    u = small_scratch(8)
+    for k in range(J):
+        u[k] = w[k] * L[k]
+    if lag > 0.0:
+        stale += math.log(sum_of_eight(u) / mixed)
+    if T > 1.0:
+        for k in range(J):
+            u[k] = w[k] * math.pow(L[k], 1.0 / T)
+    keep, gift = (1.0 - alpha) / sum_of_eight(u), alpha / J
+    for k in range(J):
+        w[k] = keep * u[k] + gift
+    if 1.0 + stale > LAZY * T:
+        for k in range(J):
+            u[k] = math.pow(w[k], T / (1.0 + stale))
+        scale = 1.0 / sum_of_eight(u)
+        for k in range(J):
+            w[k] = u[k] * scale
+        row[at + TEMPER] = 1.0 + stale
+    row[at + STALENESS] = stale
+
+
+@kernel
+def sum_of_eight(u: Vector) -> float:
+    """The sum of up to eight numbers, with zeros behind them."""
+    return ((u[0] + u[1]) + (u[2] + u[3])) + ((u[4] + u[5]) + (u[6] + u[7]))
+
+
+# ---- how the horizon lane learns a label ---------------------------------------------------------------------------
+# It asks: given what the lanes said then, and how late labels are, what should have been said?
+
+LAG_TEMPER, HORIZON_WINDOW, LAG_WINDOW = 100.0, 1000.0, 1000.0
+
+
+@kernel
+def packed(i: int, j: int) -> int:
+    """Where the element of row i, column j >= i stands in the upper triangle of a 5 x 5 matrix."""
+    return i * (9 - i) // 2 + j
+
+
+@kernel
+def learn_horizon(K: int, row: Vector, late: int, y: int, work: Vector) -> None:
+    """P <- k P + (1 - k) I/.3 + q Cov(phi);  step = q P^-1 r, r = phi_y - mean;  eta += step min(1, 2/(step r)).
+
+    Under e_6; the scratch holds it, and phi. q = 1/(1 + D/100), D the mean lag; k = 1 - q/1000.
+    """
+    h, weighted, P = block(K, work, HORIZON), block(K, work, WEIGHTED), row[late + ETA_INFORMATION : late + LATE_WIDTH]
+    q = 1.0 / (1.0 + row[late + MEAN_LAG] / LAG_TEMPER)
+    keep = 1.0 - q / HORIZON_WINDOW
+    mean = small_scratch(5)
+    step = small_scratch(5)
+    for i in range(5):
+        phi = block(K, work, PHI + i)
+        for k in range(K):
+            weighted[k] = h[k] * phi[k]
+        mean[i] = total(weighted)
+        step[i] = q * (phi[y] - mean[i])
+        for j in range(i + 1):
+            at = packed(j, i)
+            P[at] = keep * P[at] + q * (dot(weighted, block(K, work, PHI + j)) - mean[j] * mean[i])
+        P[packed(i, i)] += (1.0 - keep) / ETA_VARIANCE
+    solve_five(P, step)
+    gain = 0.0
+    for i in range(5):
+        gain += step[i] * (work[HEAD + (PHI + i) * K + y] - mean[i])
+    gain = STEP / max(STEP, gain)
+    for i in range(5):
+        row[late + ETA + i] += step[i] * gain
+
+
+@kernel
+def solve_five(P: Vector, r: Vector) -> None:
+    """r <- P^-1 r for a positive definite P, by Cholesky: P = R'R, R an upper triangle."""
+    R = small_scratch(15)
+    for i in range(5):
+        for j in range(i, 5):
+            left = P[packed(i, j)]
+            for k in range(i):
+                left -= R[packed(k, i)] * R[packed(k, j)]
+            R[packed(i, j)] = math.sqrt(left) if i == j else left / R[packed(i, i)]
+    for i in range(5):
+        for k in range(i):
+            r[i] -= R[packed(k, i)] * r[k]
+        r[i] = r[i] / R[packed(i, i)]
+    for back in range(5):
+        i = 4 - back
+        for j in range(i + 1, 5):
+            r[i] -= R[packed(i, j)] * r[j]
+        r[i] = r[i] / R[packed(i, i)]
+
+
+# ---- how everything else learns a label: it moves from what the row of now says -------------------------------------
+
+# How much of the past a lane keeps at each label: of the shared numbers, and of the biases.
+KEEP_1, KEEP_2, KEEP_BIAS_3 = 1.0 - 1.0 / 1000.0, 1.0 - 1.0 / 300.0, 1.0 - 1.0 / 50.0
 
 
 @kernel
@@ -668,9 +959,7 @@ def moments(
 @kernel
 def learn_shared(K: int, row: Vector, lane: int, y: int, work: Vector) -> None:
     """H <- keep H + (1 - keep) H_0 + Cov(x, f, u);  theta += H^-1 r min(1, 2/(r H^-1 r)), r = (x, f, u)_y - mean."""
-    x, f, u = work[HEAD : HEAD + K], work[HEAD + K : HEAD + 2 * K], work[HEAD + 2 * K : HEAD + 3 * K]
-    at = HEAD + (3 + lane) * K
-    e = work[at : at + K]
+    x, f, u, e = block(K, work, X), block(K, work, F), block(K, work, U), block(K, work, LANE + lane)
     x_y, f_y, u_y = x[y], f[y], u[y]
     mx, mf, mxx, mxf, mff, mu = moments(e, x, f, u, x_y, f_y)
     # All classes at the floor have the same x and f, so the moments of u - u_y follow from those at hand.
@@ -705,9 +994,7 @@ def learn_shared(K: int, row: Vector, lane: int, y: int, work: Vector) -> None:
 @kernel
 def learn_biases(K: int, row: Vector, lane: int, y: int, work: Vector) -> None:
     """old = keep I, gift = (1 - keep)/variance;  b *= old/(old+gift);  I = old + gift + e(1-e);  b += (1[y] - e)/I."""
-    at = HEAD + (3 + lane) * K
-    e = work[at : at + K]
-    at = BIAS + 2 * lane * K
+    e, at = block(K, work, LANE + lane), BIAS + 2 * lane * K
     b, information = row[at : at + K], row[at + K : at + 2 * K]
     if lane == 0:
         for k in range(K):
@@ -749,7 +1036,7 @@ def solved(
 @kernel
 def slope_step(K: int, row: Vector, at: int, y: int, work: Vector) -> None:
     """Online Newton on the temperature: g = mean of x under o, minus x_y;  H += g^2;  A = clip(A - 10 g/H)."""
-    x, o = work[HEAD : HEAD + K], work[HEAD + 7 * K : HEAD + 8 * K]
+    x, o = block(K, work, X), block(K, work, ONLINE)
     x_y, g = x[y], 0.0
     for k in range(K):
         g += o[k] * (x[k] - x_y)
@@ -762,8 +1049,7 @@ def slope_step(K: int, row: Vector, at: int, y: int, work: Vector) -> None:
 @kernel
 def learn_factors(K: int, row: Vector, y: int, work: Vector) -> None:
     """At the two knots around m_k, with weight h: ell += h s(1 - s), rho *= 1 + h (1[y] - s)/ell; kappa likewise."""
-    at = HEAD + 8 * K
-    m, s, r = work[at : at + K], work[at + K : at + 2 * K], work[at + 2 * K : at + 3 * K]
+    m, s, r = block(K, work, MEAN), block(K, work, FACTORED), block(K, work, CONFUSED)
     rho, ell = row[BIAS + 8 * K : BIAS + 14 * K], row[BIAS + 14 * K : BIAS + 20 * K]
     for k in range(K):
         j, h = place(m[k])
@@ -800,69 +1086,165 @@ def compound(row: Vector, at: int, ratio: float) -> None:
 
 
 @kernel
-def ask(method: int, K: int, row: Vector, score: Vector, work: Vector, p: Vector) -> None:
-    """Everything that the row of now says of a score, into the scratch; the expert into p."""
-    read(K, score, work)
+def ask_read(method: int, K: int, row: Vector, work: Vector) -> None:
+    """Everything that the row of now says of the score that was read, into the scratch."""
+    if method == RAW_SCORES:
+        return
+    slope_logits(K, row[SLOPE if method == MULTI else 2], work)
     if method == ONLINE_TEMPERATURE:
-        online_temperature(K, row[2], work, HEAD + 7 * K)
-    elif method == MULTI:
-        ask_lanes(K, row, work)
-        ask_stages(K, row, work)
-        ask_top(K, row, work, p)
+        o, logits = block(K, work, ONLINE), block(K, work, LOGIT + 4)
+        for k in range(K):
+            o[k] = exp_of_negative(logits[k])
+        scale = 1.0 / total(o)
+        for k in range(K):
+            o[k] *= scale
+        return
+    lane_logits(K, row, work)
+    mix_lanes(K, row[W:], work)
+    late = late_at(K)
+    if row[late + HORIZON_WEIGHT] > 0.0:
+        ask_horizon(K, row[late + ETA :], work[HEAD + LOGIT * K :], work)
+        add_horizon(K, row[late + HORIZON_WEIGHT], work)
+    ask_stages(K, row, work)
+    ask_top(K, row, work)
 
 
 @loop
-def predict(method: int, K: int, row: Vector, score: Vector, receipt: Vector, work: Vector, forecast: Vector) -> None:
-    """Forecast one event; the row is read only. What a late label needs goes into the receipt."""
-    p = receipt[SCORE + K :]
-    receipt[SEEN] = row[N]
-    for k in range(K):
-        receipt[SCORE + k] = score[k]
-    ask(method, K, row, score, work, p)
+def ask(method: int, K: int, row: Vector, score: Vector, work: Vector, forecast: Vector) -> None:
+    """Forecast one event; the row is read only. The scratch keeps what a label that comes at once needs."""
+    read(K, score, work)
+    ask_read(method, K, row, work)
     if method == MULTI:
-        receipt[ISSUED_SLOPE] = row[SLOPE]
-        o = work[HEAD + 7 * K : HEAD + 8 * K]
+        p, o = block(K, work, EXPERT), block(K, work, ONLINE)
         g0, g1, scale = row[G], row[G + 1], 1.0 / (1.0 + K * EPS)
         for k in range(K):
             forecast[k] = (g0 * p[k] + g1 * o[k] + EPS) * scale
     else:
-        receipt[ISSUED_SLOPE] = row[2] if method == ONLINE_TEMPERATURE else 1.0
-        at = HEAD + 7 * K if method == ONLINE_TEMPERATURE else HEAD + K
-        ours = work[at : at + K]
+        said = block(K, work, ONLINE if method == ONLINE_TEMPERATURE else F)
         for k in range(K):
-            forecast[k] = ours[k]
+            forecast[k] = said[k]
 
 
-@loop
-def settle(method: int, K: int, row: Vector, t: float, y: int, receipt: Vector, work: Vector, issued: float) -> None:
-    """Learn label y, after t forecasts; the scratch holds what the row of now says, `issued` is what was said of y."""
-    if method == MULTI:
-        n = row[N] + 1.0
-        lag = row[N] - receipt[SEEN]
-        weigh(K, row, n, lag, y, receipt, work)
-        for lane in range(4):
-            learn_shared(K, row, lane, y, work)
-        for lane in range(4):
-            learn_biases(K, row, lane, y, work)
-        slope_step(K, row, SLOPE, y, work)
-        learn_factors(K, row, y, work)
-        C, s = work[TOP_SHARE], work[TOP_SPLINE]
-        j, h = knot(10.0 * C, EXPERT_KNOTS - 1)
-        move_knots(row, OFFSET + j, KNOWN + j, h, s, 1.0 if y == int(work[TOP]) else 0.0)
-    elif method == ONLINE_TEMPERATURE:
-        slope_step(K, row, 2, y, work)
-    given = receipt[SCORE + y]
+@entry
+def predict(method: int, K: int, row: Vector, score: Vector, receipt: Vector, work: Vector, forecast: Vector) -> None:
+    """The same; what a late label needs goes into the receipt."""
+    ask(method, K, row, score, work, forecast)
+    receipt[SEEN], receipt[ISSUED_SLOPE] = row[N], 1.0
+    for k in range(K):
+        receipt[SCORE + k] = score[k]
+    if method == ONLINE_TEMPERATURE:
+        receipt[ISSUED_SLOPE] = row[2]
+    elif method == MULTI:
+        receipt[ISSUED_SLOPE] = row[SLOPE]
+        remember(K, row, work, receipt[SCORE + K :])
+
+
+@kernel
+def remember(K: int, row: Vector, work: Vector, then: Vector) -> None:
+    """What was in force, and what the stages of MULTI said."""
+    late = late_at(K)
+    then[ISSUED_OFFSET] = work[TOP_OFFSET]
+    for lane in range(6):
+        then[ISSUED_W + lane] = row[W + lane]
+    then[ISSUED_W + 6] = row[late + HORIZON_WEIGHT]
+    for k in range(7):  # v, z and g
+        then[ISSUED_V + k] = row[V + k]
+    for k in range(5):
+        then[ISSUED_ETA + k] = row[late + ETA + k]
+    logits, stages = work[HEAD + LOGIT * K :], work[HEAD + FACTORED * K :]
+    for k in range(4 * K):
+        then[ISSUED_LOGITS + k] = logits[k]
+    for k in range(2 * K if K <= MOST_CONFUSED else K):
+        then[ISSUED_LOGITS + 4 * K + k] = stages[k]
+
+
+@kernel
+def learn_late(K: int, row: Vector, y: int, lag: float, logits: Vector, said: Vector, work: Vector) -> None:
+    """The weights and the horizon lane learn y: what each part had said of it, and the logits the lanes had then."""
+    late, n = late_at(K), row[N] + 1.0
+    weigh(K, row, SHARE / n, lag, said)
+    D = row[late + MEAN_LAG]
+    D += (lag - D) / min(n, LAG_WINDOW)
+    row[late + MEAN_LAG] = D
+    if row[N] - lag >= D:  # else the lanes had not learnt yet what they have learnt since
+        if lag > 0.0:
+            ask_horizon(K, row[late + ETA :], logits, work)
+        learn_horizon(K, row, late, y, work)
+
+
+@kernel
+def learn_now(K: int, row: Vector, y: int, work: Vector) -> None:
+    """The same where the scratch still holds what was said."""
+    if row[late_at(K) + HORIZON_WEIGHT] == 0.0:
+        weigh_at_once(K, row, SHARE / (row[N] + 1.0), y, work)
+    else:
+        said = small_scratch(SAID)
+        said_now(K, y, work, said)
+        learn_late(K, row, y, 0.0, work, said, work)
+
+
+@kernel
+def move(K: int, row: Vector, y: int, work: Vector) -> None:
+    """Everything that moves from what the row of now says learns y."""
+    for lane in range(4):
+        learn_shared(K, row, lane, y, work)
+    for lane in range(4):
+        learn_biases(K, row, lane, y, work)
+    slope_step(K, row, SLOPE, y, work)
+    learn_factors(K, row, y, work)
+    C, t = work[TOP_SHARE], work[TOP_SPLINE]
+    j, h = knot(10.0 * C, EXPERT_KNOTS - 1)
+    move_knots(row, OFFSET + j, KNOWN + j, h, t, 1.0 if y == int(work[TOP]) else 0.0)
+
+
+@kernel
+def count(method: int, K: int, row: Vector, t: float, given: float, issued: float) -> None:
+    """Evidence and counts: the score gave so much to the label, the forecast so much."""
     compound(row, evidence_at(method, K), issued / (max(EPS, given)))
     row[T] = t
     row[N] += 1.0
 
 
 @loop
+def settle_at_once(
+    method: int, K: int, row: Vector, t: float, y: int, given: float, work: Vector, issued: float
+) -> None:
+    """Learn label y after t forecasts, of which its own was the last: the scratch is as `ask` left it.
+
+    `given` is what the score gave to y, `issued` what the forecast did.
+    """
+    if method == MULTI:
+        learn_now(K, row, y, work)
+        move(K, row, y, work)
+    elif method == ONLINE_TEMPERATURE:
+        slope_step(K, row, 2, y, work)
+    count(method, K, row, t, given, issued)
+
+
+@entry
+def settle(method: int, K: int, row: Vector, t: float, y: int, receipt: Vector, work: Vector, issued: float) -> None:
+    """The same where the last forecast has a receipt."""
+    settle_at_once(method, K, row, t, y, receipt[SCORE + y], work, issued)
+
+
+@loop
 def update(method: int, K: int, row: Vector, t: float, y: int, receipt: Vector, work: Vector, issued: float) -> None:
-    """Learn a label that may be late: everything is asked again at the row of now."""
-    # Nobody needs the expert of now; the receipt keeps the issued one.
-    ask(method, K, row, receipt[SCORE : SCORE + K], work, work[HEAD + 12 * K : HEAD + 13 * K])
-    settle(method, K, row, t, y, receipt, work, issued)
+    """Learn label y, which may be late, after t forecasts; `issued` is what its own forecast had said of y."""
+    lag = row[N] - receipt[SEEN]
+    said = small_scratch(SAID)
+    read(K, receipt[SCORE : SCORE + K], work)
+    if method == MULTI and lag > 0.0:
+        said_then(K, y, receipt, work, said)
+    ask_read(method, K, row, work)
+    if method == MULTI:
+        if lag > 0.0:
+            learn_late(K, row, y, lag, receipt[SCORE + K + ISSUED_LOGITS :], said, work)
+        else:
+            learn_now(K, row, y, work)
+        move(K, row, y, work)
+    elif method == ONLINE_TEMPERATURE:
+        slope_step(K, row, 2, y, work)
+    count(method, K, row, t, receipt[SCORE + y], issued)
 
 
 @kernel

@@ -20,8 +20,8 @@ from calibeat.core.kernel import ask, play, settle, start_from
 from calibeat.core.layout import N, Spec
 from calibeat.core.receipt import MOST_RECEIPT
 from calibeat.core.subset import entry, scratch
-from calibeat.core.vector import forecast_in, predict, receipt_in
-from calibeat.core.vector import settle as settle_label
+from calibeat.core.vector import FORECAST, block, settle_at_once
+from calibeat.core.vector import ask as ask_classes
 from calibeat.core.vector import start_from as start_classes
 
 NO_WORK: Vector = np.empty(0)
@@ -61,9 +61,9 @@ def learn(spec: Spec, pool: Pool, score: Vector, y: float) -> None:
     receipt = scratch(MOST_RECEIPT)
     if spec.classes > 0:
         method, K, work = spec.vector, spec.classes, pool.work
-        forecast, remembered = forecast_in(K, work), receipt_in(K, work)
-        predict(method, K, row, score, remembered, work, forecast)
-        settle_label(method, K, row, now, int(y), remembered, work, forecast[int(y)])
+        label, forecast = int(y), block(K, work, FORECAST)
+        ask_classes(method, K, row, score, work, forecast)
+        settle_at_once(method, K, row, now, label, score[label], work, forecast[label])
     else:
         asked = ask(spec, row, score[0], receipt)
         played = play(spec, row, asked, 0.0, receipt)
