@@ -123,7 +123,7 @@ def test_prune(store: str, capsys: pytest.CaptureFixture[str]) -> None:
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        (["store", "prune", "--older", "90", "--store", "{}"], "--older must be a time such as 90d"),
+        (["store", "prune", "--older", "90", "--store", "{}"], "--older must be a time such as 12h or 30d"),
         (["store", "replay", "--check", "--method", "ops", "--store", "{}"], "--check must come without --method"),
         (
             ["store", "export", "log.csv", "--store", "{}"],

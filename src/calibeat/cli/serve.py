@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import signal
 from pathlib import Path
+from typing import Any
 
 from calibeat._util.extras import need
 from calibeat._util.times import check_age
@@ -34,14 +35,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     labels.add_argument("--mature", metavar="AGE", help=f"learn outcomes, ones and zeros, at this age, {_TIME}")
     labels.add_argument("--corrections", action="store_true", help="record another outcome, for the next replay")
     watch = parser.add_argument_group("alarms")
-    watch.add_argument(
-        "--monitor",
-        nargs="?",
-        type=float,
-        const=ARL,
-        metavar="N",
-        help=f"watch every stream; N is the mean number of outcomes between false alarms ({ARL:,})",
-    )
+    add_monitor(watch, f"watch every stream; N is the mean number of outcomes between false alarms ({ARL:,})")
     watch.add_argument("--webhook", metavar="URL", help="where to POST alarms")
     watch.add_argument("--webhook-secret-file", type=Path, metavar="FILE", help="signs them")
     http = parser.add_argument_group("HTTP")
@@ -52,6 +46,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     http.add_argument("--max-events", type=int, metavar="N", help="in one request (10,000)")
     http.add_argument("--max-connections", type=int, metavar="N", help="at the same time (4,000)")
     http.add_argument("--max-request-time", type=float, metavar="SECONDS", help="to send one request (20)")
+
+
+def add_monitor(group: Any, what: str) -> None:
+    """Whether streams are watched."""
+    group.add_argument("--monitor", nargs="?", type=float, const=ARL, metavar="N", help=what)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -67,9 +66,9 @@ def run(args: argparse.Namespace) -> int:
         method=args.method,
         seed=args.seed,
         monitor=args.monitor,
-        expire=_seconds("expire", args.expire),
+        expire=None if args.expire is None else seconds("expire", args.expire),
         expire_as=args.expire_as,
-        mature=_seconds("mature", args.mature),
+        mature=None if args.mature is None else seconds("mature", args.mature),
         corrections=args.corrections,
     )
     stopped_by = serve(
@@ -101,10 +100,8 @@ def _given(**limits: float | None) -> dict[str, float]:
     return {name: value for name, value in limits.items() if value is not None}
 
 
-def _seconds(what: str, age: str | None) -> float | None:
+def seconds(what: str, age: str) -> float:
     """An age in seconds; a number of events is no age."""
-    if age is None:
-        return None
     length, is_time = check_age(what, age)
     if not is_time:
         raise InvalidInput(f"{what} must be {_TIME}, got {age!r}")

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from calibeat._util.progress import progress
-from calibeat._util.times import check_age
 from calibeat._util.words import counted, visible
 from calibeat.backtest.options import Options
 from calibeat.backtest.read.files import files_of, require_arrow
@@ -22,7 +21,7 @@ from calibeat.service.store import backup, is_store, sqlite_path
 from calibeat.service.transfer import export, export_bank, import_bank, is_bank_file
 
 from .logs import LOG, add_key, add_kinds, add_outcome, add_skip_bad, add_times, delimiter, reading, total_rows
-from .serve import ARL
+from .serve import ARL, add_monitor, seconds
 
 if TYPE_CHECKING:
     from calibeat.service.transfer import Imported, Stage
@@ -62,14 +61,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     taken.add_argument("file", metavar="FILE", help=f"a log: {LOG}; or a bank file, as written by Bank.save")
     taken.add_argument("--create", action="store_true", help="make the store if there is none")
     taken.add_argument("--method", metavar="NAME", help="of a new store (auto)")
-    taken.add_argument(
-        "--monitor",
-        nargs="?",
-        type=float,
-        const=ARL,
-        metavar="N",
-        help=f"watch every stream, as calibeat serve does ({ARL:,}; as the store was before)",
-    )
+    add_monitor(taken, f"watch every stream, as calibeat serve does ({ARL:,}; as the store was before)")
     _add_columns(taken)
 
 
@@ -157,11 +149,9 @@ def _backup(args: argparse.Namespace) -> None:
 
 
 def _prune(args: argparse.Namespace) -> None:
-    older, is_time = check_age("--older", args.older)
-    if not is_time:
-        raise InvalidInput(f"--older must be a time such as 90d or 12h, got {args.older!r}")
+    older = seconds("--older", args.older)
     with progress(None, sys.stderr, unit="operations") as step:
-        count = maintenance.prune(args.store, older / 1e6, step=step)
+        count = maintenance.prune(args.store, older, step=step)
     _print(args, {"deleted": count}, [f"{counted(count, 'event')} deleted"])
 
 

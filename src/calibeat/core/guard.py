@@ -128,7 +128,9 @@ class Guard(Part):
         # It was given the expert, clipped.
         good &= (given == expert) | ((expert < low) & (given == low)) | ((expert > high) & (given == high))
         if self.strict is not None:
-            issued = np.vectorize(centre, otypes=[np.float64])(np.where(good, issued, 0.5), float(self.strict))
+            many = [issued if good else 0.5] if isinstance(issued, float) else np.where(good, issued, 0.5).tolist()
+            centres = [centre(q, float(self.strict)) for q in many]
+            issued = centres[0] if isinstance(issued, float) else np.array(centres)
         return good & (forecast == issued)
 
 
