@@ -29,8 +29,7 @@ class Echo:
     def __init__(self, refusal: Refusal | None = None) -> None:
         self.refusal, self.endpoints = refusal, None
 
-    def submit(self, ticket: Any, events: Any, *, checked: bool = False) -> None:
-        assert checked
+    def submit(self, ticket: Any, events: Any) -> None:
         if self.refusal is not None:
             raise self.refusal
         asyncio.get_running_loop().call_soon(self.endpoints.answer, [(ticket, [e.score for e in events])])  # type: ignore[attr-defined]

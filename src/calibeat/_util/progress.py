@@ -23,12 +23,12 @@ def progress(total: int | None, log: TextIO, *, unit: str = "", done: int = 0) -
     ''
     """
     if not log.isatty():
-        yield _nothing
+        yield no_progress
         return
     try:
         from tqdm import tqdm
     except ImportError:
-        yield _nothing
+        yield no_progress
         return
     with tqdm(
         total=total, initial=done, file=log, unit=f" {unit}", unit_scale=total is None or total > 1000, leave=False
@@ -42,5 +42,5 @@ def progress(total: int | None, log: TextIO, *, unit: str = "", done: int = 0) -
         yield step
 
 
-def _nothing(count: int = 1, what: str = "") -> None:
+def no_progress(count: int = 1, what: str = "") -> None:
     """A step without a bar."""

@@ -8,13 +8,14 @@ from array import array
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from heapq import merge
-from itertools import islice, takewhile
+from itertools import chain, islice, takewhile
 from math import isclose, nan
 from operator import itemgetter
 from typing import Any, Generic, NamedTuple, TypeVar
 
 import numpy as np
 
+from calibeat._util.progress import Step, no_progress
 from calibeat._util.words import counted
 from calibeat.core.stats import EVENTS, log_loss
 from calibeat.errors import InvalidInput
@@ -68,12 +69,6 @@ _OUTCOMES = (
 )
 
 T = TypeVar("T")
-Step = Callable[..., None]
-
-
-def _nothing(*_: Any) -> None:
-    """The step of a caller who shows no progress."""
-
 
 # ---- the log --------------------------------------------------------------------------------------------------------
 #
@@ -144,7 +139,9 @@ class InOrder(Generic[T]):
 
     def __init__(self, connection: Any, group: list[LoggedStream], make: Callable[..., T], *statements: str) -> None:
         within = (group[0].number, group[-1].number)
-        self._rows = merge(*(connection.each(statement, within) for statement in statements), key=itemgetter(0, 1))
+        # `chain`, because `merge` would close a cursor that is left over, perhaps after its connection.
+        cursors = [chain(connection.each(statement, within)) for statement in statements]
+        self._rows = merge(*cursors, key=itemgetter(0, 1))
         self._make = make
         self._next: Any = next(self._rows, None)
 
@@ -326,7 +323,7 @@ def model_from(meta: dict[str, str]) -> Model:
     return Model.named(meta["method"], int(meta["seed"]), monitor)
 
 
-def replay_check(url: str, step: Step = _nothing) -> Replay:
+def replay_check(url: str, step: Step = no_progress) -> Replay:
     """Replay all streams of a store from their base and compare every bit: forecasts, rows, monitors, numbers.
 
     A service may use the store meanwhile.
@@ -379,7 +376,7 @@ def _compare(connection: Any, model: Model, stream: LoggedStream, log: Log, stru
 # ---- rebuild --------------------------------------------------------------------------------------------------------
 
 
-def rebuild(url: str, method: str | None = None, step: Step = _nothing) -> Replay:
+def rebuild(url: str, method: str | None = None, step: Step = no_progress) -> Replay:
     """Rebuild the state from the log: for another method, or with the corrections that wait.
 
     Forecasts that were answered stay as they are. Pending forecasts get receipts of the new method, so that their
@@ -493,7 +490,7 @@ def _correct_sums(connection: Any, stream: int, score: float, forecast: float, n
 # ---- old events go --------------------------------------------------------------------------------------------------
 
 
-def prune(url: str, older: float, now: float | None = None, step: Step = _nothing) -> int:
+def prune(url: str, older: float, now: float | None = None, step: Step = no_progress) -> int:
     """Delete events that are settled and older than `older` seconds -> how many. The state stays as it is.
 
     What is deleted goes into the base of its stream, from which later replays start. Roll-ups stay.
@@ -563,7 +560,7 @@ def _prune(connection: Any, model: Model, stream: LoggedStream, log: Log, before
 # ---- is it whole? ---------------------------------------------------------------------------------------------------
 
 
-def check(url: str, step: Step = _nothing) -> list[str]:
+def check(url: str, step: Step = no_progress) -> list[str]:
     """What is wrong with a store, as sentences; nothing if it is whole. It replays nothing."""
     with reading(url) as connection:
         problems = [f"the database is damaged: {found}" for found in connection.integrity()]

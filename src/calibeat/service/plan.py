@@ -33,20 +33,8 @@ class GroupColumns:
     own: list[int] = field(default_factory=list)
     receipts: list[bytes] = field(default_factory=list)
 
-    def forecast(self, slot: int, record: Record) -> None:
-        """Make a forecast."""
-        record.operation = len(self.slots)
-        self._add(record, slot, record.score, nan, -1)
-
-    def learn(self, slot: int, record: Record) -> None:
-        """Learn an outcome."""
-        if record.operation < 0:
-            if record.receipt is None:  # pragma: no cover - a store whose rows were changed by hand
-                raise ValueError(f"a pending event must have its receipt, got none - at id {record.id!r}")
-            self.receipts.append(record.receipt)
-        self._add(record, slot, nan, float(record.outcome or 0), record.operation)
-
-    def _add(self, record: Record, slot: int, score: float, outcome: float, own: int) -> None:
+    def add(self, record: Record, slot: int, score: float, outcome: float, own: int) -> None:
+        """The next operation."""
         self.records.append(record)
         self.slots.append(slot)
         self.scores.append(score)
@@ -129,7 +117,8 @@ class Plan:
         state.pending += 1
         self.pending += 1
         state.last_time = max(state.last_time, record.time)
-        self.operations.forecast(self._slot(state), record)
+        record.operation = len(self.operations.slots)
+        self.operations.add(record, self._slot(state), record.score, nan, -1)
         self.changes.inserted.append(record)
 
     def _slot(self, state: StreamState) -> int:
@@ -204,7 +193,11 @@ class Plan:
             state.expired += 1
             self.expired += 1
         self.learnt += 1
-        self.operations.learn(self._slot(state), record)
+        if record.operation < 0:  # its forecast was made in an earlier group
+            if record.receipt is None:  # pragma: no cover - a store whose rows were changed by hand
+                raise ValueError(f"a pending event must have its receipt, got none - at id {record.id!r}")
+            self.operations.receipts.append(record.receipt)
+        self.operations.add(record, self._slot(state), nan, float(record.outcome or 0), record.operation)
         self._touch(record, state)
 
     def give_up(self, state: StreamState, record: Record) -> None:

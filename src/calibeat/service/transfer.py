@@ -20,6 +20,7 @@ import numpy as np
 
 from calibeat._util.extras import need
 from calibeat._util.files import atomic
+from calibeat._util.progress import Step, no_progress
 from calibeat._util.times import NEVER, OK, Moments, is_missing
 from calibeat._util.types import Flags, Ints
 from calibeat._util.words import visible
@@ -38,7 +39,7 @@ from calibeat.hosts.rows import Matrix
 from .engine import Engine, EngineSettings, check_described, claim_meta, settle_meta
 from .events import LATEST_TIME, Event, ForecastEvent, OutcomeEvent, Refusal, bad_name
 from .model import Model
-from .store import Store, one_transaction, owned, owned_store, reading, without_password
+from .store import Store, owned, owned_store, reading, without_password
 from .store.schema import get_meta
 from .store.types import ASSUMED, BRIER, EXPIRED, HELD, LEARNT, LOG_LOSS, PENDING, RAW_BRIER, RAW_LOG_LOSS, SUMS
 
@@ -47,13 +48,6 @@ EXPORTED_AT_ONCE = 50_000  # in one batch
 _COLUMNS = "s.name, e.id, e.time, e.score, e.forecast, e.outcome, e.outcome_time, e.status"
 _FROM = "FROM event e JOIN stream s ON s.number = e.stream"
 _ORDER = "ORDER BY e.time, e.stream, e.nth"
-
-Step = Callable[..., None]
-
-
-def _nothing(*_: Any) -> None:
-    """The step of a caller who shows no progress."""
-
 
 # ---- the log of a store ----------------------------------------------------------------------------------------------
 
@@ -101,7 +95,7 @@ def _micro(times: Any) -> list[int | None]:
     return [None if time is None else round(time * 1e6) for time in times]
 
 
-def export(url: str, path: Path, step: Step = _nothing) -> int:
+def export(url: str, path: Path, step: Step = no_progress) -> int:
     """Write the log as Parquet, whole or not at all -> how many events."""
     schema, count = _schema(), 0
     import pyarrow.parquet as pq
@@ -424,7 +418,7 @@ class Stage:
     def __exit__(self, *_: object) -> None:
         self._database.close()
 
-    def read(self, files: list[LogFile], columns: EventColumns, options: Options, step: Step = _nothing) -> None:
+    def read(self, files: list[LogFile], columns: EventColumns, options: Options, step: Step = no_progress) -> None:
         """Read and check all rows; the first that is wrong is named, unless such rows are to be skipped."""
         require_arrow()
         self.files = [file.name for file in files]
@@ -532,7 +526,7 @@ class Imported:
     expired: int = 0  # outcomes of forecasts that the store has given up
 
 
-def import_events(url: str, stage: Stage, settings: EngineSettings, step: Step = _nothing) -> Imported:
+def import_events(url: str, stage: Stage, settings: EngineSettings, step: Step = no_progress) -> Imported:
     """Put all staged rows into a store, in one transaction. Nobody else may use the store meanwhile.
 
     Events that the store has change nothing, so the same log may be imported again. A log that contradicts the store
@@ -541,15 +535,16 @@ def import_events(url: str, stage: Stage, settings: EngineSettings, step: Step =
     operations = stage.operations()
     first = list(islice(operations, 1))  # to sort takes time, and no transaction should wait for it
     operations = chain(first, operations)
-    with owned_store(url) as store:
-        meta = get_meta(store.connection)
-        if settings.monitor is None:
-            settings = replace(settings, monitor=json.loads(meta.get("monitor", "null")))
-        try:
-            with one_transaction(store):
-                return _learn(store, stage, settings, operations, step)
-        except store.failures as error:
-            raise InvalidInput(f"store must be there until the end, got: {error} - nothing was imported") from error
+    failures: tuple[type[Exception], ...] = ()
+    try:
+        with owned_store(url) as store:
+            failures = store.failures
+            meta = get_meta(store.connection)
+            if settings.monitor is None:
+                settings = replace(settings, monitor=json.loads(meta.get("monitor", "null")))
+            return _learn(store, stage, settings, operations, step)
+    except failures as error:
+        raise InvalidInput(f"store must be there until the end, got: {error} - nothing was imported") from error
 
 
 def _learn(

@@ -23,7 +23,6 @@ __all__ = [
     "StoreBusy",
     "backup",
     "is_store",
-    "one_transaction",
     "open_connection",
     "open_reader",
     "open_store",
@@ -101,31 +100,27 @@ def owned(url: str, *, create: bool = False) -> Iterator[Any]:
 
 @contextmanager
 def owned_store(url: str) -> Iterator[Store]:
-    """A store with exclusive use, for a command that writes events."""
+    """A store with exclusive use, for a command that writes events.
+
+    All groups within are one transaction. It is committed at the end, or leaves the store as it was.
+    """
     store = open_store(url)
+    connection = store.connection
     try:
         if sqlite_path(url) is None:
-            store.connection.own()
-            store.connection.run("SET idle_in_transaction_session_timeout = 0")  # nobody waits for it
+            connection.own()
+            connection.run("SET idle_in_transaction_session_timeout = 0")  # nobody waits for it
+        connection.begin()
+        store.connection = _InTransaction(connection)
         yield store
-    finally:
-        store.close()
-
-
-@contextmanager
-def one_transaction(store: Store) -> Iterator[None]:
-    """All groups within are one transaction. It is committed at the end, or leaves the store as it was."""
-    connection = store.connection
-    connection.begin()
-    store.connection = _InTransaction(connection)
-    try:
-        yield
+        store.connection = connection
+        store.commit()
     except BaseException:
         connection.rollback()
         raise
     finally:
         store.connection = connection
-    store.commit()
+        store.close()
 
 
 class _InTransaction:

@@ -111,7 +111,7 @@ class PostgresConnection:
 
     def all(self, statement: str, arguments: Any = ()) -> list[tuple[Any, ...]]:
         """The rows that a statement gives."""
-        return self.database.execute(_marked(statement), arguments).fetchall()
+        return self.database.execute(_marked(statement), arguments, binary=True).fetchall()
 
     def each(self, statement: str, arguments: Any = ()) -> Iterator[tuple[Any, ...]]:
         """The same, some at a time, inside a transaction; other statements may be run meanwhile."""
@@ -312,10 +312,6 @@ class PostgresStore(Store):
         if len(rows) < len(names):
             raise Overtaken(f"streams must be new, got {len(names) - len(rows)} that others have made meanwhile")
         return dict(rows)
-
-    def select(self, statement: str, arguments: tuple[Any, ...]) -> list[tuple[Any, ...]]:
-        """The rows that a statement gives."""
-        return self._run(_marked(statement), arguments, binary=True).fetchall()
 
     def as_list(self, values: Collection[Any]) -> list[Any]:
         """A list as an argument of `one_of`."""

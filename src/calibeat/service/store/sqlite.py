@@ -308,11 +308,6 @@ class SqliteStore(Store):
             raise StoreGone(f"store must not be overwritten while it is used, got another content - at {self.path}")
         self._seen = seen
 
-    def select(self, statement: str, arguments: tuple[Any, ...]) -> list[tuple[Any, ...]]:
-        """The rows that a statement gives."""
-        found: list[tuple[Any, ...]] = self.connection.all(statement, arguments)
-        return found
-
     def as_list(self, values: Collection[Any]) -> str:
         """A list as an argument of `one_of`."""
         return json.dumps(list(values), ensure_ascii=False)

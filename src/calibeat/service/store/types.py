@@ -245,9 +245,6 @@ class Store(Protocol):
     def all_ranked(self) -> None:
         """Record that the places of all streams that were written are up to date."""
 
-    def select(self, statement: str, arguments: tuple[Any, ...]) -> list[TableRow]:
-        """The rows that a statement gives."""
-
     def as_list(self, values: Collection[Any]) -> Any:
         """A list as an argument of `one_of`."""
 
@@ -268,12 +265,12 @@ class Store(Protocol):
     def read_streams(self, names: Collection[str]) -> dict[str, StreamState]:
         """The streams of these names, as they are now."""
         columns = ", ".join(_READ_COLUMNS)
-        rows = self.select(f"SELECT {columns} FROM stream WHERE name {self.one_of}", (self.as_list(names),))  # noqa: S608
+        rows = self.connection.all(f"SELECT {columns} FROM stream WHERE name {self.one_of}", (self.as_list(names),))  # noqa: S608
         return {state.name: state for state in map(_stream_state, rows)}
 
     def known(self, ids: Collection[str]) -> dict[str, Record]:
         """The events that are there already, by their id, with the corrections of those that are learnt."""
-        rows = self.select(f"SELECT {_EVENTS} FROM event e WHERE e.id {self.one_of}", (self.as_list(ids),))  # noqa: S608
+        rows = self.connection.all(f"SELECT {_EVENTS} FROM event e WHERE e.id {self.one_of}", (self.as_list(ids),))  # noqa: S608
         found = {row[2]: Record(*row) for row in rows}
         learnt = [name for name, record in found.items() if record.status == LEARNT]
         for name, outcome in self._corrections(learnt) if learnt else ():
@@ -282,7 +279,7 @@ class Store(Protocol):
 
     def _corrections(self, ids: Collection[str]) -> list[TableRow]:
         """The outcomes of corrections that wait for a replay, with the id of their event; the latest last."""
-        return self.select(
+        return self.connection.all(
             "SELECT e.id, c.outcome FROM event e JOIN correction c ON c.stream = e.stream AND c.nth = e.nth "  # noqa: S608
             f"WHERE e.id {self.one_of} AND c.applied = 0 ORDER BY c.number",
             (self.as_list(ids),),
@@ -290,7 +287,7 @@ class Store(Protocol):
 
     def due(self, status: int, before: float, limit: int) -> list[tuple[str, Record]]:
         """Events of a status whose forecast was made at this time or before, the earliest first: (stream, event)."""
-        rows = self.select(
+        rows = self.connection.all(
             # The status stands in the text, not in an argument, so that the index over part of the table is used.
             f"SELECT s.name, {_EVENTS} FROM event e JOIN stream s ON s.number = e.stream "  # noqa: S608
             f"WHERE e.status = {int(status)} AND e.time <= ? ORDER BY e.time, e.stream, e.nth LIMIT ?",
