@@ -13,6 +13,7 @@ from calibeat import OPS, Beta, Method, Platt, Temperature, metrics
 from calibeat.backtest.replay import tally as tally_module
 from calibeat.backtest.replay.tally import MOST_BLOCKS, RANKS, STEPS, Blocks, ScoreTally, rank_of
 from calibeat.core.learners import ONS
+from calibeat.core.stats import LOSS_FLOOR, log_loss
 
 N = 3000
 SCORES, OUTCOMES = drifting(N)
@@ -57,13 +58,15 @@ def test_the_e_value_is_no_winning_bet_against_a_score_that_is_right():
         for p in (0.0, 1e-6, 0.2, 1 - 1e-7, 1.0):
             mean = 0.0
             for y, chance in ((1.0, truth), (0.0, 1.0 - truth)):
-                raw_loss = np.array([tally_module.log_loss(truth, y)])
+                raw_loss = np.array([log_loss(truth, y)])
                 running, place = np.zeros(3), np.array([1])
                 tally(
+                    1,
                     np.array([p]),
                     np.array([y]),
                     place,
                     raw_loss,
+                    LOSS_FLOOR,
                     1,
                     np.zeros(6),
                     np.zeros(8),

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from contextlib import suppress
 from datetime import datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -14,8 +15,11 @@ from calibeat._util.types import Flags, Ints
 from calibeat.backtest.options import Options
 from calibeat.errors import InvalidInput
 
-from .guess import is_other
+from .guess import Columns, is_other
 from .rows import Codes, LogBatch, Numbers, number_of, outcome_of
+
+if TYPE_CHECKING:
+    from .classes import Classes
 
 NUMBER = r"^[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?$"
 
@@ -208,21 +212,70 @@ def _microseconds(column: Any) -> Ints:
     return np.require(whole, np.int64, ["C", "A", "W"])
 
 
-def batch_of(columns: dict[str, Any], name: str, rows: Ints, file: int, options: Options) -> LogBatch:
-    """A batch from Arrow columns by role; `rows` are counted from 1, without the header."""
+def batch_of(part: Any, columns: Columns, name: str, rows: Ints, file: int, options: Options) -> LogBatch:
+    """A batch of an Arrow record batch; `rows` are counted from 1, without the header."""
+    found = {role: part.column(column["name"]) for role, column in columns.chosen.items()}
+
+    def where(row: int) -> str:
+        return f"row {rows[row]:,} of {name}"
+
+    def show(role: str, row: int) -> str:
+        if not role.isdigit() or columns.classes is None:
+            return shown(found[role][row])
+        given = [part.column(each) for each in columns.classes.columns]
+        if len(given) > 1:
+            return shown(given[int(role)][row])
+        return f"{given[0][row].as_py()[int(role)]!r:.60}"
+
+    if columns.classes is None:
+        scores, told = numbers(found["score"], "score", options), outcomes(found["outcome"], options)
+    else:
+        scores = class_scores(part, columns.classes, where, options)
+        columns.classes.begin(scores.values.shape[1])
+        told = columns.classes.labels(codes(found["label"]))
     return LogBatch(
-        numbers(columns["score"], "score", options),
-        outcomes(columns["outcome"], options),
-        lambda role, row: shown(columns[role][row]),
-        lambda row: f"row {rows[row]:,} of {name}",
+        scores,
+        told,
+        show,
+        where,
         rows,
         file,
-        times(columns["time"], "time", options) if "time" in columns else None,
-        times(columns["outcome time"], "outcome time", options) if "outcome time" in columns else None,
-        codes(columns["key"]) if "key" in columns else None,
-        flat(columns["id"], "id").to_pylist() if "id" in columns else None,
-        {role: numbers(column, role, options) for role, column in columns.items() if is_other(role)},
+        times(found["time"], "time", options) if "time" in found else None,
+        times(found["outcome time"], "outcome time", options) if "outcome time" in found else None,
+        codes(found["key"]) if "key" in found else None,
+        flat(found["id"], "id").to_pylist() if "id" in found else None,
+        {role: numbers(column, role, options) for role, column in found.items() if is_other(role)},
     )
+
+
+def class_scores(part: Any, classes: Classes, where: Callable[[int], str], options: Options) -> Numbers:
+    """The scores of many classes as a matrix: several columns, or one column of lists of as many numbers each."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    if len(classes.columns) > 1:
+        read = [numbers(part.column(name), "score", options) for name in classes.columns]
+        return Numbers(np.stack([one.values for one in read], axis=1), np.stack([one.states for one in read], axis=1))
+    column = part.column(classes.columns[0])
+    kind = column.type
+    if not (pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind)):
+        raise InvalidInput(
+            "scores must be several columns, one for each class, or one column of lists, got "
+            f"{classes.columns[0]!r} of {kind}"
+        )
+    sizes = pc.list_value_length(column).fill_null(-1).to_numpy(zero_copy_only=False)
+    there = sizes >= 0
+    K = classes.count or int(sizes[there.argmax()] if there.any() else 0)
+    odd = there & (sizes != K)
+    if odd.any():
+        row = int(odd.argmax())
+        raise InvalidInput(f"scores must be {K} numbers, as in the rows before, got {sizes[row]} - at {where(row)}")
+    values = np.full((len(sizes), K), np.nan)
+    states = np.full(values.shape, MISSING, dtype=np.int8)
+    inner = numbers(pc.list_flatten(column), "score", options)
+    values[there] = inner.values.reshape(int(there.sum()), K)
+    states[there] = inner.states.reshape(int(there.sum()), K)
+    return Numbers(values, states)
 
 
 def shown(value: Any) -> str:

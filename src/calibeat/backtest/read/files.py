@@ -461,18 +461,10 @@ def _kind(path: str) -> str:
 REPEATED = 0.01  # of the ids: a column in which more come again holds no ids of events
 
 
-MakeBatch = Callable[[Any, str, Ints, int, Options], LogBatch]  # of a record batch, its file's name, rows and number
-
-
 def read_log(
-    files: list[LogFile],
-    columns: Columns,
-    options: Options,
-    reader: RowReader,
-    step: Callable[[int], None],
-    make: MakeBatch | None = None,
+    files: list[LogFile], columns: Columns, options: Options, reader: RowReader, step: Callable[[int], None]
 ) -> Iterator[LogBatch]:
-    """The batches of all files. `step` is told how many rows were read. `make` is for logs of many classes."""
+    """The batches of all files. `step` is told how many rows were read."""
 
     def bad_row(where: str) -> None:  # pragma: no cover - called from a thread of Arrow, which coverage cannot see
         reader.rows += 1
@@ -487,11 +479,7 @@ def read_log(
                     try_guesses(columns, part, options, lambda row: f"row {rows[row]:,} of {file.name}")  # noqa: B023
                     reader.guessed = columns.guessed
                     tried = True
-                if make is None:
-                    chosen = {role: part.column(column["name"]) for role, column in columns.chosen.items()}
-                    batch = batch_of(chosen, file.name, rows, number, options)
-                else:
-                    batch = make(part, file.name, rows, number, options)
+                batch = batch_of(part, columns, file.name, rows, number, options)
             yield batch
             step(part.num_rows)
 

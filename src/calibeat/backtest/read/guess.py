@@ -5,13 +5,16 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TypedDict
+from typing import TYPE_CHECKING, TypedDict
 
 import numpy as np
 
 from calibeat._util.types import Vector
 from calibeat._util.words import did_you_mean
 from calibeat.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from .classes import Classes
 
 SCORE_NAMES = (
     *("score", "probability", "prob", "proba", "p", "y_score", "y_prob", "y_proba", "predicted_probability"),
@@ -40,12 +43,13 @@ ID_NAMES = ("id", "event_id", "prediction_id", "forecast_id", "request_id", "tra
 USUAL_NAMES = {
     "score": SCORE_NAMES,
     "outcome": OUTCOME_NAMES,
+    "label": OUTCOME_NAMES,
     "time": TIME_NAMES,
     "outcome time": OUTCOME_TIME_NAMES,
     "id": ID_NAMES,
     "key": (),
 }
-NEEDED = ("score", "outcome")
+NEEDED = ("score", "outcome", "label")
 NO_COLUMN = "none"  # what a person types so that nothing is guessed
 OTHERS = ("rival ", "score ")  # how the role of a further column of probabilities begins
 
@@ -83,11 +87,14 @@ class Columns:
     """The column of each role, chosen by the first header: by the name that was asked for, or by a guess.
 
     `asked` maps roles to names; ``"none"`` switches the guess off. `delayed` tells that a delay was given, which
-    settles when outcomes arrive.
+    settles when outcomes arrive. With `classes` there are a label and the columns `scores` (names and patterns) in the
+    place of a score and an outcome.
     """
 
     asked: Mapping[str, str | None]
     delayed: bool = False
+    classes: Classes | None = None
+    scores: str = ""
     chosen: dict[str, Column] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
     unused: dict[str, tuple[str, str]] = field(default_factory=dict)  # by role: a column that was left out, and why
@@ -95,22 +102,41 @@ class Columns:
     def pick(self, header: Sequence[str], where: str) -> list[str]:
         """The columns to read from a file with this header."""
         if self.chosen:
+            if missing := [name for name in self._score_names if name not in header]:
+                raise InvalidInput(f"score column {missing[0]!r} is not in {where}; the file before had it")
             for role, column in self.chosen.items():
                 check_column(role, column["name"], header, where, guessed=column["guessed"])
         else:
             for role in USUAL_NAMES:
-                self._choose(role, header, where)
+                if role not in (("label",) if self.classes is None else ("score", "outcome")):
+                    self._choose(role, header, where)
             for role, name in self.asked.items():
                 if is_other(role) and name is not None:
                     check_column(role, name, header, where)
                     self.chosen[role] = {"name": name, "guessed": False}
             self._settle_times()
-            if self.chosen["score"]["name"] == self.chosen["outcome"]["name"]:
+            if self.classes is not None:
+                taken = [column["name"] for column in self.chosen.values()]
+                self.classes.pick(self.scores, header, taken, where)
+            elif self.chosen["score"]["name"] == self.chosen["outcome"]["name"]:
                 raise InvalidInput(
                     f"score and outcome must be two columns, got {self.chosen['score']['name']!r} for both"
                 )
         self.check_times()
-        return list(dict.fromkeys(column["name"] for column in self.chosen.values()))
+        return list(dict.fromkeys([*self._score_names, *(column["name"] for column in self.chosen.values())]))
+
+    @property
+    def _score_names(self) -> list[str]:
+        """The columns of the scores of many classes."""
+        return [] if self.classes is None else self.classes.columns
+
+    @property
+    def shown(self) -> dict[str, Column]:
+        """The columns by role, for the report."""
+        if self.classes is None:
+            return dict(self.chosen)
+        more = f" and {len(self._score_names) - 8} more" if len(self._score_names) > 8 else ""
+        return {"scores": {"name": ", ".join(self._score_names[:8]) + more, "guessed": False}, **self.chosen}
 
     def check_times(self) -> None:
         """Times of outcomes are compared with times of events."""
