@@ -52,7 +52,7 @@ def test_ranks_rise_with_the_forecast():
 
 def test_the_e_value_is_no_winning_bet_against_a_score_that_is_right():
     """Whatever is forecast, also 0, 1 and beyond the clip: in the mean the ratio of an event is at most one."""
-    from calibeat.backtest.replay.tally import tally
+    from calibeat.backtest.replay.tally import TallySums, tally
 
     for truth in (0.0, 1e-7, 1e-5, 0.3, 1 - 1e-6, 1.0):
         for p in (0.0, 1e-6, 0.2, 1 - 1e-7, 1.0):
@@ -68,10 +68,7 @@ def test_the_e_value_is_no_winning_bet_against_a_score_that_is_right():
                     raw_loss,
                     LOSS_FLOOR,
                     1,
-                    np.zeros(6),
-                    np.zeros(8),
-                    np.zeros(3 * RANKS),
-                    running,
+                    TallySums(np.zeros(6), np.zeros(8), np.zeros(3 * RANKS), running),
                 )
                 mean += chance * math.exp(running[0])
             assert mean <= 1.0 + 1e-12, (truth, p)

@@ -238,12 +238,13 @@ class Periods:
 
     def _count(self, period: int, rows: Flags, chunk: Chunk, forecasts: dict[str, Vector]) -> None:
         for at, (name, values) in enumerate(forecasts.items()):
-            p, y, chance, squares, _ = judged(values[rows], chunk.outcomes[rows])
+            found = judged(values[rows], chunk.outcomes[rows])
+            p, y = found.forecasts, found.outcomes
             if at == 0:
                 self._judged[period] += len(y), y.sum()
-            loss = -np.log(np.maximum(chance, floor_of(chunk.numbers)))
+            loss = -np.log(np.maximum(found.chances, floor_of(chunk.numbers)))
             sums = self._sums.setdefault(name, np.zeros((2, 2)))
-            sums[period] += loss.sum(), squares.sum()
+            sums[period] += loss.sum(), found.squares.sum()
             gaps = self._gaps.setdefault(name, np.zeros((2, self._bins)))
             gaps[period] += np.bincount(np.searchsorted(self._edges, p, side="right"), p - y, minlength=self._bins)
 

@@ -72,7 +72,7 @@ class Contrasts(NamedTuple):
 
 
 @loop
-def count_events(  # noqa: C901 - one loop for two classes and many
+def count_events(
     K: int,
     P: Vector,
     y: Vector,
@@ -88,6 +88,26 @@ def count_events(  # noqa: C901 - one loop for two classes and many
 
     K = 1: two classes. `place` < 0: the event does not count; 0: it is of the warm-up and counts for `lead` only.
     """
+    if K == 1:  # a constant: the compiler leaves out what only many classes need
+        event_sums(1, P, y, place, clip, bins, run, sums, work, led)
+    else:
+        event_sums(K, P, y, place, clip, bins, run, sums, work, led)
+
+
+@kernel
+def event_sums(  # noqa: C901 - one loop for two classes and many
+    K: int,
+    P: Vector,
+    y: Vector,
+    place: Ints,
+    clip: float,
+    bins: int,
+    run: int,
+    sums: IntervalSums,
+    work: Contrasts,
+    led: Vector,
+) -> None:
+    """The loop of `count_events`."""
     methods, n = len(sums.lead), len(y)
     for t in range(n):
         if place[t] < 0:
@@ -119,8 +139,8 @@ def count_events(  # noqa: C901 - one loop for two classes and many
                 continue
             sums.cells[MODEL, j, work.cell[0], cell] += chance * (1.0 - chance)
             p = one.forecast
-            other = math.log(max(1.0 - p if y[t] == 1.0 else p, clip))
-            work.slopes[LOG_LOSS, j] = other + loss if y[t] == 1.0 else -loss - other
+            other = math.log(max(y[t] * (1.0 - p) + (1.0 - y[t]) * p, clip))  # of what did not happen
+            work.slopes[LOG_LOSS, j] = (2.0 * y[t] - 1.0) * (other + loss)
             work.slopes[BRIER, j] = 1.0 - 2.0 * p
         if place[t] == 0:
             continue

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
 import numpy as np
@@ -71,8 +72,10 @@ def mark(p: Vector, y: float) -> Mark:
     """Of a forecast, one number or K, and the outcome or the column of the label."""
     K = len(p)
     if K == 1:
+        # Without a branch, which processors would guess wrong: p if y == 1.0 else 1.0 - p
+        chance = y * p[0] + (1.0 - y) * (1.0 - p[0])
         right = (p[0] >= 0.5) == (y == 1.0)
-        return Mark(p[0], y, p[0] if y == 1.0 else 1.0 - p[0], (y - p[0]) * (y - p[0]), 1.0 if right else 0.0, 0)
+        return Mark(p[0], y, chance, (y - p[0]) * (y - p[0]), 1.0 if right else 0.0, 0)
     top, squares = 0, 0.0
     for k in range(K):
         squares += p[k] * p[k]
@@ -105,14 +108,25 @@ def marks(
         tops[i] = one.top
 
 
-class Judged(NamedTuple):
+@dataclass(frozen=True, eq=False)
+class Judged:
     """What the forecasts of a method are judged by, one number an event; see `Mark`."""
 
     forecasts: Vector
     outcomes: Vector
-    chances: Vector
-    squares: Vector
-    tops: Ints | None = None
+    tops: Ints | None = None  # of many classes, as the next
+    marked: tuple[Vector, Vector] | None = None
+
+    @property
+    def chances(self) -> Vector:
+        """That were given to what happened."""
+        p = self.forecasts
+        return np.where(self.outcomes == 1.0, p, 1.0 - p) if self.marked is None else self.marked[0]
+
+    @property
+    def squares(self) -> Vector:
+        """The Brier scores."""
+        return np.square(self.outcomes - self.forecasts) if self.marked is None else self.marked[1]
 
     def of_same(self, scores: Vector) -> Vector:
         """What other scores, one number an event or K, say of the same class."""
@@ -127,12 +141,11 @@ def judged(forecasts: Vector, outcomes: Vector) -> Judged:
     (array([0.5, 0.6]), array([1., 0.]), array([0.5, 0.1]))
     """
     if forecasts.ndim == 1:
-        chances = np.where(outcomes == 1.0, forecasts, 1.0 - forecasts)
-        return Judged(forecasts, outcomes, chances, np.square(outcomes - forecasts))
+        return Judged(forecasts, outcomes)
     confidence, hits, chances, squares = np.empty((4, len(outcomes)))
     tops = np.empty(len(outcomes), dtype=np.int64)
     marks(forecasts.shape[1], forecasts.reshape(-1), outcomes, confidence, hits, chances, squares, tops)
-    return Judged(confidence, hits, chances, squares, tops)
+    return Judged(confidence, hits, tops, (chances, squares))
 
 
 # ---- tallies of forecasts ----------------------------------------------------------------------------------------
@@ -147,24 +160,32 @@ def losses(K: int, scores: Vector, outcomes: Vector, place: Ints, floor: float, 
             loss[i] = -math.log(max(floor, mark(scores[i * K : (i + 1) * K], outcomes[i]).chance))
 
 
+class TallySums(NamedTuple):
+    """What a tally counts; see `Tally`."""
+
+    cells: Vector
+    sums: Vector
+    ranks: Vector
+    running: Vector  # the log e-value, its maximum, and what the clip took off the log-loss of all events
+
+
 @loop
 def tally(
-    K: int,
-    forecasts: Vector,
-    outcomes: Vector,
-    place: Ints,
-    raw_loss: Vector,
-    floor: float,
-    bins: int,
-    cells: Vector,
-    sums: Vector,
-    ranks: Vector,
-    running: Vector,
+    K: int, forecasts: Vector, outcomes: Vector, place: Ints, raw_loss: Vector, floor: float, bins: int, to: TallySums
 ) -> None:
-    """Count each event in the block `place` (none if negative).
+    """Count each event in the block `place` (none if negative)."""
+    if K == 1:  # a constant: the compiler leaves out what only many classes need
+        tally_events(1, forecasts, outcomes, place, raw_loss, floor, bins, to)
+    else:
+        tally_events(K, forecasts, outcomes, place, raw_loss, floor, bins, to)
 
-    `running` is the log e-value, its maximum, and what the clip took off the log-loss of all events.
-    """
+
+@kernel
+def tally_events(
+    K: int, forecasts: Vector, outcomes: Vector, place: Ints, raw_loss: Vector, floor: float, bins: int, to: TallySums
+) -> None:
+    """The loop of `tally`."""
+    cells, sums, ranks, running = to.cells, to.sums, to.ranks, to.running
     m = float(bins)
     least = -math.log1p(-floor)
     for i in range(len(outcomes)):
@@ -322,7 +343,8 @@ class Tally:
     def count(self, forecasts: Vector, outcomes: Vector, place: Ints, raw_loss: Vector) -> None:
         """Count a chunk."""
         events = self.numbers, forecasts.reshape(-1), outcomes, place
-        tally(*events, raw_loss, self._floor, self.bins, self._cells, self._sums, self.ranks, self.running)
+        sums = TallySums(self._cells, self._sums, self.ranks, self.running)
+        tally(*events, raw_loss, self._floor, self.bins, sums)
         if len(self.by_class):
             tally_classes(*events, self.bins, self.by_class.reshape(-1))
 
