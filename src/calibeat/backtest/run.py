@@ -47,7 +47,7 @@ from .judge.verdict import (
     verdict,
 )
 from .options import Options
-from .read.guess import Columns
+from .read.files import Columns
 from .read.rows import Chunk, LogBatch, LogColumns, RowReader
 from .replay.contenders import Contender, chosen, with_key_variants, with_others
 from .replay.engine import OnForecasts, Replayed, Runner, replay_log
@@ -210,7 +210,7 @@ class Collector:
         self.deciding = None if options.costs is None else Deciding(options.costs)
         self.history, self.periods = DataHistory(), Periods(options)
         self.paging = Trails(named=next((each.name for each in contenders if each.is_default), None))
-        self.stretches = Stretches()
+        self.stretches: Stretches | None = None  # of many classes
 
     def add(self, chunk: Chunk, forecasts: dict[str, Vector], place: Ints) -> None:
         """Count a chunk, in threads: compiled kernels release the interpreter."""
@@ -227,6 +227,7 @@ class Collector:
             partial(self.periods.add, chunk, forecasts, place),
         ]
         if chunk.numbers > 1:
+            self.stretches = self.stretches or Stretches()
             tasks.append(partial(self.stretches.add, chunk, forecasts))
         tasks += self.paging.tasks(chunk, forecasts, place)
         with ThreadPoolExecutor(usable_cores()) as pool:
@@ -290,7 +291,7 @@ def summarise(replayed: Replayed, source: LogInfo, collected: Collector) -> Payl
     }
     if source.classes is None:
         made["decisions"] = decisions(replayed, collected.deciding, labels, found["method"], sums.runs)
-    else:
+    elif collected.stretches is not None:
         made["classes"] = class_section(replayed, collected.stretches, source.classes)
     return made
 

@@ -13,13 +13,11 @@ from typing import IO, Any, TextIO
 
 import numpy as np
 
-from calibeat._util.progress import progress
 from calibeat._util.types import Ints, Vector
 from calibeat._util.words import visible
 from calibeat.backtest.options import Options
 from calibeat.backtest.read.classes import Classes
-from calibeat.backtest.read.files import OURS, STDIN, LogFile, by_suffix, files_of, read_log, require_arrow
-from calibeat.backtest.read.guess import Columns
+from calibeat.backtest.read.files import OURS, STDIN, Columns, LogFile, by_suffix, files_of, read_log, require_arrow
 from calibeat.backtest.read.rows import Chunk, RowReader
 from calibeat.backtest.replay.contenders import DEFAULT
 from calibeat.backtest.result import BacktestResult
@@ -31,7 +29,7 @@ from calibeat.report.text import page
 from calibeat.rivals import READY
 
 from .logs import LOG, add_key, add_kinds, add_outcome, add_skip_bad, add_times, delimiter, reading, total_rows
-from .stop import check_place, outputs
+from .stop import check_place, outputs, progress
 
 DESCRIPTION = """\
 Replay a log of scores and outcomes through many methods exactly as production would have: every forecast is made before

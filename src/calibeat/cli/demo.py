@@ -11,13 +11,12 @@ import numpy as np
 
 from calibeat import AUTO, BM, FPS, HOPS, OPS, SWPS, TOPS, WPS, BacktestResult, backtest, metrics
 from calibeat._util.extras import need
-from calibeat._util.progress import progress
 from calibeat._util.types import Flags, Ints, Vector
 from calibeat.errors import MissingExtra
 from calibeat.examples import ExampleStream, covariate_drift, flights
 from calibeat.report.page import html
 
-from .stop import Stop, check_place, outputs
+from .stop import Stop, check_place, outputs, progress
 
 METHODS = {"raw": BM, "AUTO": AUTO, "FPS": FPS, "WPS": WPS, "SWPS": SWPS, "OPS": OPS, "TOPS": TOPS, "HOPS": HOPS}
 UNSCORED = 1000  # outcomes: FPS, WPS and SWPS say nothing of their own before they have seen this many outcomes

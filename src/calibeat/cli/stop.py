@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM during a command, and outputs that are all there when it ends, or none of them."""
+"""A command that takes long: Ctrl-C and SIGTERM, outputs that are all there when it ends or none, a progress bar."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import FrameType
-from typing import IO
+from typing import IO, TextIO
 
 from calibeat._util.files import atomic_files, obstacle
 from calibeat.errors import InvalidInput
@@ -143,3 +143,45 @@ def _folders(paths: Sequence[Path]) -> Iterator[None]:
             with suppress(OSError):  # not made, or no longer empty
                 folder.rmdir()
         raise
+
+
+# ---- progress: on a terminal a bar, elsewhere nothing -------------------------------------------------------------
+
+Step = Callable[..., None]
+
+
+@contextmanager
+def progress(total: int | None, log: TextIO, *, unit: str = "", done: int = 0) -> Iterator[Step]:
+    """Yield ``step(count=1, what="")``, which moves the bar on and says what is being done now.
+
+    The bar is drawn only where `log` is a terminal and tqdm is installed; it is removed at the end.
+
+    >>> import io
+    >>> log = io.StringIO()
+    >>> with progress(3, log, unit="runs") as step:
+    ...     step(1, "first")
+    >>> log.getvalue()
+    ''
+    """
+    if not log.isatty():
+        yield _nothing
+        return
+    try:
+        from tqdm import tqdm
+    except ImportError:
+        yield _nothing
+        return
+    with tqdm(
+        total=total, initial=done, file=log, unit=f" {unit}", unit_scale=total is None or total > 1000, leave=False
+    ) as bar:
+
+        def step(count: int = 1, what: str = "") -> None:
+            if what:
+                bar.set_description_str(what)
+            bar.update(count)
+
+        yield step
+
+
+def _nothing(count: int = 1, what: str = "") -> None:
+    """A step without a bar."""

@@ -10,7 +10,6 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from calibeat._util.progress import progress
 from calibeat._util.times import check_age
 from calibeat._util.words import counted, visible
 from calibeat.backtest.options import Options
@@ -23,6 +22,7 @@ from calibeat.service.transfer import export, export_bank, import_bank, is_bank_
 
 from .logs import LOG, add_key, add_kinds, add_outcome, add_skip_bad, add_times, delimiter, reading, total_rows
 from .serve import ARL
+from .stop import progress
 
 if TYPE_CHECKING:
     from calibeat.service.transfer import Imported, Stage

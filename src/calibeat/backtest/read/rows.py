@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, TypedDict
@@ -28,11 +29,9 @@ from calibeat._util.times import (
     read_times,
 )
 from calibeat._util.types import Flags, Ints, Vector
+from calibeat._util.words import did_you_mean
 from calibeat.backtest.options import Options
 from calibeat.errors import InvalidInput
-
-from . import guess
-from .guess import NO_ACCIDENT, check_column
 
 if TYPE_CHECKING:
     from .classes import Classes
@@ -140,6 +139,54 @@ class Chunk:
             trace=None if trace is None else Origin(trace.rows[rows], trace.files[rows], cut(trace.ids)),
             others=cut(self.others),
         )
+
+
+# ---- columns by role ---------------------------------------------------------------------------------------------
+
+NEEDED_ROLES = ("score", "outcome", "label")
+NO_COLUMN = "none"  # what a person types so that nothing is guessed
+OTHERS = ("rival ", "score ")  # how the role of a further column of probabilities begins
+
+
+class ColumnOf(TypedDict):
+    """The column of a role, and whether it was guessed by its name."""
+
+    name: str
+    guessed: bool
+
+
+def option_of(role: str) -> str:
+    """What a person types to name the column of a role.
+
+    >>> option_of("outcome time")
+    '--outcome-time'
+    """
+    return "--" + role.replace(" ", "-")
+
+
+def is_other(role: str) -> bool:
+    """Whether a role is that of a rival's forecasts, or of another model's scores.
+
+    >>> is_other("rival 1"), is_other("score 2"), is_other("score")
+    (True, True, False)
+    """
+    return role.startswith(OTHERS)
+
+
+def check_column(role: str, name: str, header: Sequence[str], where: str, *, guessed: bool = False) -> None:
+    """Refuse a column that is not there, or there more than once."""
+    if name not in header:
+        hint = did_you_mean(name, header) or f"; there are {all_of(header)}"
+        if guessed and role not in NEEDED_ROLES:
+            hint += f"; it was guessed: say {option_of(role)} {NO_COLUMN} to leave it out"
+        raise InvalidInput(f"{role} column {name!r} is not in {where}{hint}")
+    if header.count(name) > 1:
+        raise InvalidInput(f"{role} column must be there once, got {header.count(name)} named {name!r} in {where}")
+
+
+def all_of(header: Sequence[str]) -> str:
+    shown = ", ".join(repr(name) for name in header[:20])
+    return shown + (f" and {len(header) - 20} more" if len(header) > 20 else "")
 
 
 # ---- single values -----------------------------------------------------------------------------------------------
@@ -443,6 +490,58 @@ def frame_columns(frame: Any, names: Mapping[str, str]) -> dict[str, Any]:
 def _check(names: Mapping[str, str], header: list[str]) -> None:
     for role, name in names.items():
         check_column(role, name, header, "the frame")
+
+
+# ---- scores that are no probabilities ----------------------------------------------------------------------------
+
+NO_ACCIDENT, SHARE_NO_ACCIDENT = 20, 0.05  # so many bad rows, and such a share of them, are no accident
+
+
+def kind_of_numbers(values: Vector) -> str:
+    """``"percent"``, ``"logit"`` or nothing, from all the scores that are numbers.
+
+    >>> [kind_of_numbers(np.array(v)) for v in ([0.2, 63.0], [-2.0, 1.5], [0.2, 2000.0])]
+    ['percent', 'logit', '']
+    """
+    values = values[np.isfinite(values)]
+    if not len(values) or np.mean((values < 0.0) | (values > 1.0)) < 0.01:
+        return ""
+    low, high = float(values.min()), float(values.max())
+    return "percent" if low >= 0.0 and 1.01 < high <= 100.0 else "logit" if low < -0.01 and high < 50.0 else ""
+
+
+def kind_of_text(shown: Sequence[str]) -> str:
+    """The same from the texts of unreadable scores; ``"comma"`` and ``"thousands"`` tell what their commas are.
+
+    >>> [kind_of_text(texts) for texts in (["'63.7%'"], ["'1,000'", "'0,250'"], ["'1,000'"], ["'high'"])]
+    ['percent', 'comma', 'thousands', '']
+    """
+    kinds = [_kind_of_one(text.strip("'\" ")) for text in shown]
+    first = next((kind for kind in kinds if kind), "")
+    return "comma" if first == "thousands" and "comma" in kinds else first
+
+
+def _kind_of_one(text: str) -> str:
+    if re.fullmatch(r"[-+]?[\d.,]+\s*%", text):
+        return "percent"
+    if re.fullmatch(r"[-+]?[1-9]\d{0,2}(,\d{3})+(\.\d*)?", text):
+        return "thousands"
+    return "comma" if re.fullmatch(r"[-+]?\d*,\d+", text) else ""
+
+
+def hint_of_kind(kind: str, how: str) -> str:
+    """The end of an error message; `how` tells how a person sets the kind."""
+    if kind == "comma":
+        return f"; the numbers have decimal commas: {how}"
+    if kind == "thousands":
+        return "; the number has commas between its thousands: write it without"
+    name = {"percent": "percent", "logit": "logits"}[kind]
+    return f"; the scores look like {name}: {how}"
+
+
+def too_many_to_skip(bad: int, rows: int) -> bool:
+    """Whether so many bad rows are another kind of score, and not to be skipped."""
+    return 2 * bad > rows or (bad >= NO_ACCIDENT and bad >= SHARE_NO_ACCIDENT * rows)
 
 
 # ---- what is known of a log so far -------------------------------------------------------------------------------
@@ -801,13 +900,13 @@ class RowReader:
         unreadable = states == UNREADABLE
         if unreadable.any():
             first = np.flatnonzero(unreadable)[:NO_ACCIDENT].tolist()
-            kind = guess.kind_of_text([batch.show("score", row) for row in first])
+            kind = kind_of_text([batch.show("score", row) for row in first])
             hint = self._hint(kind, unreadable, plain)
             look(unreadable, "score is not a number", lambda row: plain(row) + hint)
         outside = (states == OK) & ~((scores >= 0.0) & (scores <= 1.0))
         if outside.any():
             probable = self.options.score_kind == "probability"
-            kind = guess.kind_of_numbers(batch.scores.values[states == OK]) if probable else ""
+            kind = kind_of_numbers(batch.scores.values[states == OK]) if probable else ""
             other = self._hint(kind, outside, plain)
             look(outside, f"score is not {wanted}", lambda row: plain(row) + other)
 
@@ -816,10 +915,10 @@ class RowReader:
         given = batch.scores.values / (100.0 if kind == "percent" else 1.0)
         for rows, bad, reason, requirement in classes.wrong(given, batch.scores.states, kind):
             hint = ""
-            if kind == "probability" and guess.too_many_to_skip(int(rows.sum()), len(rows)):
+            if kind == "probability" and too_many_to_skip(int(rows.sum()), len(rows)):
                 other = classes.other_kind(batch.scores.values[rows], reason)
                 typed = "--logits" if other == "logit" else f"--score-kind {other}"
-                hint = guess.hint_of_kind(other, self.options.how(typed, f"score_kind={other!r}")) if other else ""
+                hint = hint_of_kind(other, self.options.how(typed, f"score_kind={other!r}")) if other else ""
 
             def sentence(row: int, bad: Any = bad, requirement: str = requirement, hint: str = hint) -> str:
                 if bad is None:
@@ -840,9 +939,9 @@ class RowReader:
         how = self.options.how(f"--score-kind {kind}", f"score_kind={kind!r}")
         if kind == "comma":
             how = self.options.how("--decimal ','", "decimal=','")
-        hint, count = guess.hint_of_kind(kind, how), int(np.count_nonzero(bad))
+        hint, count = hint_of_kind(kind, how), int(np.count_nonzero(bad))
         if self.options.skip_bad:
-            if guess.too_many_to_skip(count, len(bad)):
+            if too_many_to_skip(count, len(bad)):
                 raise InvalidInput(sentence(int(bad.argmax())) + hint)
             self._notes[hint] = self._notes.get(hint, 0) + count
         return hint
@@ -853,9 +952,9 @@ class RowReader:
 
     def _about_guess(self, role: str) -> str:
         """How to leave out a column that was guessed."""
-        if role not in self.guessed or role in guess.NEEDED:
+        if role not in self.guessed or role in NEEDED_ROLES:
             return ""
-        option = f"{guess.option_of(role)} {guess.NO_COLUMN}"
+        option = f"{option_of(role)} {NO_COLUMN}"
         return f"; the {role} was guessed to be in {self.guessed[role]!r}: say {option} to leave it out"
 
     def _look_at_outcomes(self, batch: LogBatch, values: Vector, look: Any, must: Any) -> None:

@@ -8,7 +8,7 @@ import sys
 import pytest
 from terminals import Terminal
 
-from calibeat._util.progress import progress
+from calibeat.cli.stop import progress
 
 
 def test_a_pipe_stays_quiet() -> None:
