@@ -13,8 +13,7 @@ import pyarrow.parquet as pq
 from benchmarks import table
 from benchmarks.stream import drifting
 from calibeat.backtest.options import Options
-from calibeat.backtest.read.files import files_of, read_log
-from calibeat.backtest.read.guess import Columns
+from calibeat.backtest.read.files import Columns, files_of, read_log
 from calibeat.backtest.read.rows import RowReader
 
 KEYS = 5000

@@ -340,14 +340,15 @@ def backtests() -> None:
 
 
 @compares(
-    "backtest_replay_manyclass_replay_temperature",
-    "backtest_replay_manyclass_tally_classes",
-    "backtest_judge_classes_count_classes",
+    "backtest_replay_contenders_replay_temperature",
+    "backtest_replay_tally_tally_classes",
+    "backtest_replay_tally_marks",
 )
 def backtests_of_classes() -> None:
     P, y = class_logs.stream(2100)
     calibeat.backtest(P, [None if i % 50 == 7 else int(label) for i, label in enumerate(y)])
     calibeat.backtest(P[:1300], y[:1300], delay=60, methods="fts,ots")
+    calibeat.backtest(P[:400], y[:400], np.arange(400) % 3, methods="multi")
 
 
 @compares("service_rollups_add_operations", "service_rollups_tenth")

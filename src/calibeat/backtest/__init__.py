@@ -97,7 +97,8 @@ def backtest(
     **Many classes.** Where `scores` is a matrix or a data frame of K columns and outcomes are given, these are labels:
     the names of the columns (without what all share, such as ``p_``), of `classes`, or column numbers. The methods are
     then "raw", "fts" and "swts" (temperature scaling that is fixed, or fitted on a sliding window), "ots" and "multi".
-    There are no keys, rivals, costs and no `mature`. See docs/multiclass.md.
+    There are no rivals and no costs. Monitors, keys and reliability are about the top class: the confidence in it, and
+    whether it was right. See docs/multiclass.md.
 
     Raises
     ------
@@ -123,19 +124,20 @@ def backtest(
     from calibeat._util.columns import is_matrix
 
     from .options import Options  # now, so that `import calibeat` is light
+    from .read.classes import classes_of
     from .read.rows import LogColumns
-    from .run import run_arrays, run_matrix
+    from .run import run_arrays
 
     options = Options(**{each.name: given[each.name] for each in fields(Options) if each.name != "typed"})
+    columns = {name: given[name] for name in ("scores", "outcomes", "keys", "times", "outcome_times")}
     if outcomes is not None and is_matrix(scores):
-        for argument in ("keys", "score", "outcome", "key", "time", "rivals", "outcome_time", "positive"):
+        for argument in ("score", "outcome", "key", "time", "rivals", "outcome_time", "positive"):
             if given[argument] is not None:
                 got = type(given[argument]).__name__
                 raise InvalidInput(f"{argument} must not be given with many classes, got {got}")
-        matrix = scores, outcomes, times, outcome_times
-        return run_matrix(*matrix, options, classes=classes, keep_forecasts=keep_forecasts)
+        columns["scores"], found = classes_of(scores, classes)
+        return run_arrays(LogColumns(columns, classes=found), options, keep_forecasts=keep_forecasts)
     if classes is not None:
         raise InvalidInput("classes must be given with a matrix of scores only, got a vector of them")
-    columns = {name: given[name] for name in ("scores", "outcomes", "keys", "times", "outcome_times")}
     named = {name.replace("_", " "): given[name] for name in ("score", "outcome", "key", "time", "outcome_time")}
     return run_arrays(LogColumns.of(columns, named, rivals), options, keep_forecasts=keep_forecasts)

@@ -9,7 +9,6 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import partial
 from itertools import chain
-from typing import Any
 
 import numpy as np
 
@@ -22,28 +21,16 @@ from calibeat.core.method import Method, params_of
 from calibeat.core.refit import Histogram
 from calibeat.core.stats import LOSS_FLOOR
 from calibeat.errors import InvalidInput
-from calibeat.report.schema import (
-    AnswerInfo,
-    Certificate,
-    ColumnInfo,
-    Data,
-    LeaderboardRow,
-    MethodInfo,
-    Payload,
-    SkippedInfo,
-    Trajectories,
-    Trajectory,
-    Verdict,
-)
+from calibeat.report.schema import Data, LeaderboardRow, MethodInfo, Payload, SkippedInfo, Trajectories, Trajectory
 
 from .judge.by_key import by_key, sentence_on_keys
 from .judge.certificates import certificates
-from .judge.classes import ClassIntervals, class_answer, class_certificates, class_section, class_verdict
+from .judge.classes import Stretches, class_section, label_counts
 from .judge.decisions import Deciding, decisions
 from .judge.delays import delay, notice_of_ages
 from .judge.history import DataHistory, Periods, sentences_on_periods
 from .judge.intervals import RESAMPLES, Bootstrap, Intervals
-from .judge.measures import Counted, CountedMethod, auc, iso, mass_curve, number, overall, reliability, windows
+from .judge.measures import auc, iso, number, overall, reliability, windows
 from .judge.paging import Trails
 from .judge.verdict import (
     INTERVALS,
@@ -60,22 +47,11 @@ from .judge.verdict import (
     verdict,
 )
 from .options import Options
-from .read.guess import Columns
-from .read.manyclass import ClassArrays, ClassColumns, ClassReader, Labels
+from .read.files import Columns
 from .read.rows import Chunk, LogBatch, LogColumns, RowReader
 from .replay.contenders import Contender, chosen, with_key_variants, with_others
 from .replay.engine import OnForecasts, Replayed, Runner, replay_log
-from .replay.late import typical_delay
-from .replay.manyclass import (
-    ABOUT_PAIR,
-    METHOD_ABOUT,
-    METHOD_LABELS,
-    ClassReplayed,
-    chosen_methods,
-    columns_of,
-    replay_classes,
-)
-from .replay.tally import Blocks
+from .replay.tally import Blocks, judged
 from .result import BacktestResult
 
 # ---- from Python -------------------------------------------------------------------------------------------------
@@ -85,41 +61,17 @@ def run_arrays(table: LogColumns, options: Options, *, keep_forecasts: bool = Fa
     """`calibeat.backtest` of columns."""
     columns, kept = table.columns, _Kept()
     options.check_times(columns["times"], columns["outcome_times"])
-    reader = RowReader(options, trace=keep_forecasts)
+    reader = RowReader(options, trace=keep_forecasts, classes=table.classes)
     more = [name for name, column in columns.items() if name not in {"scores", "outcomes"} and column is not None]
     payload = run(
         table.batches(options),
-        LogInfo.of_call(options, "scores", "outcomes", *more),
+        LogInfo.of_call(options, "scores", "outcomes" if table.classes is None else "labels", *more),
         reader,
         keyed=columns["keys"] is not None,
         others=table.names,
         on_forecasts=kept.keep if keep_forecasts else None,
     )
     return BacktestResult(payload, kept.by_row(reader.rows))
-
-
-def run_matrix(
-    scores: Any,
-    labels: Any,
-    times: Any,
-    outcome_times: Any,
-    options: Options,
-    *,
-    classes: Any = None,
-    keep_forecasts: bool = False,
-) -> BacktestResult:
-    """`calibeat.backtest` where the scores are a matrix."""
-    options.check_times(times, outcome_times)
-    kept, source = _Kept(), ClassArrays.of(scores, classes, options)
-    reader = ClassReader(options, trace=keep_forecasts, source=source)
-    more = [name for name, column in (("times", times), ("outcome_times", outcome_times)) if column is not None]
-    payload = run_classes(
-        source.batches(labels, times, outcome_times),
-        LogInfo.of_call(options, "scores", "labels", *more),
-        reader,
-        on_forecasts=kept.keep if keep_forecasts else None,
-    )
-    return BacktestResult(payload, kept.by_row(len(source.matrix)))
 
 
 class _Kept:
@@ -156,6 +108,7 @@ class LogInfo:
     score_kind: str = "probability"
     notes: list[str] = field(default_factory=list)
     keys: list[str] | None = None
+    classes: list[str] | None = None  # the names of many
     command: str | None = None
 
     @classmethod
@@ -164,13 +117,14 @@ class LogInfo:
         call = options.call(scores, outcomes, *(f"{name}={name}" for name in more))
         return cls(options.title, ["arrays"], score_kind=options.score_kind, command=call)
 
-    def learn(self, reader: RowReader, blocks: Blocks, notes: list[str], what: str) -> None:
-        """What the reader knows once the log has ended. `what` is an outcome or a label.
+    def learn(self, reader: RowReader, blocks: Blocks, notes: list[str]) -> None:
+        """What the reader knows once the log has ended.
 
         Raises
         ------
         InvalidInput : if there is nothing to judge.
         """
+        what = reader.what
         if not blocks.labelled:
             raise InvalidInput(f"log must hold at least one {what.split()[1]}, got none in {reader.rows:,} rows")
         if not blocks.judged:
@@ -178,7 +132,8 @@ class LogInfo:
                 f"warmup must be less than the {blocks.labelled:,} events that have {what}, got {blocks.warmup:,}"
             )
         self.rows, self.skipped = reader.rows, list(reader.skipped)
-        self.notes += notes + reader.notes
+        self.classes = None if reader.classes is None else reader.classes.names
+        self.notes += ([] if reader.classes is None else [reader.classes.note]) + notes + reader.notes
 
 
 def run(
@@ -199,8 +154,13 @@ def run(
     InvalidInput : if a row or an option cannot be used, or nothing can be judged.
     UnknownMethod : if no preset has a name in the options.
     """
-    options = reader.options
-    contenders, notes = chosen(options.methods, keyed=keyed)
+    options, chunks, numbers = reader.options, _some(reader, batches), 1
+    if reader.classes is not None:
+        if options.costs is not None:
+            raise InvalidInput("threshold and costs must not be given with many classes: decisions are about two")
+        chunks = chain([next(chunks)], chunks)  # which tells how many classes there are
+        numbers = reader.classes.count
+    contenders, notes = chosen(options.methods, keyed=keyed, numbers=numbers)
     variants = None
     if keyed:
         contenders, variants = with_key_variants(contenders)
@@ -213,7 +173,7 @@ def run(
             on_forecasts(chunk, forecasts, place)
 
     replayed = replay_log(
-        _some(reader, batches),
+        chunks,
         contenders,
         bins=options.bins,
         warmup=options.warmup,
@@ -224,44 +184,11 @@ def run(
         on_forecasts=hand_on,
     )
     reader.check_end()
-    source.learn(reader, replayed.blocks, notes + more, "an outcome")
+    source.learn(reader, replayed.blocks, notes + more)
     replayed.key_variants = variants
     if keyed:
         source.keys = list(reader.names)
     return summarise(replayed, source, collector)
-
-
-def run_classes(
-    batches: Iterable[LogBatch], source: LogInfo, reader: ClassReader, *, on_forecasts: OnForecasts | None = None
-) -> Payload:
-    """The same for many classes.
-
-    Raises
-    ------
-    InvalidInput : as above, or if an option is for two classes only.
-    UnknownMethod : if there is no method of a name in the options.
-    """
-    options = reader.options
-    if options.maturity is not None:
-        raise InvalidInput("mature must not be given with many classes: labels are learnt as they arrive")
-    if options.costs is not None:
-        raise InvalidInput("threshold and costs must not be given with many classes: decisions are about two")
-    methods = chosen_methods(options.methods)
-    chunks = _some(reader, batches)
-    first = next(chunks)
-    K = first.scores.shape[1]
-    sums = ClassIntervals(len(methods), K, options.bins, typical_delay(first))
-
-    def hand_on(chunk: Chunk, forecasts: dict[str, Vector], place: Ints) -> None:
-        sums.add_classes(np.array(list(forecasts.values())), columns_of(chunk.outcomes), place)
-        if on_forecasts is not None:
-            on_forecasts(chunk, forecasts, place)
-
-    replayed = replay_classes(
-        chain([first], chunks), methods, K=K, bins=options.bins, warmup=options.warmup, on_forecasts=hand_on
-    )
-    source.learn(reader, replayed.blocks, [_classes_in_words(reader.labels)], "a label")
-    return summarise_classes(replayed, source, sums, reader.labels.names)
 
 
 def _some(reader: RowReader, batches: Iterable[LogBatch]) -> Iterator[Chunk]:
@@ -275,12 +202,6 @@ def _some(reader: RowReader, batches: Iterable[LogBatch]) -> Iterator[Chunk]:
         raise InvalidInput(f"log must hold at least one row that can be used, got {got}")
 
 
-def _classes_in_words(labels: Labels) -> str:
-    shown = ", ".join(map(repr, labels.names[:12])) + (f" and {labels.count - 12:,} more" if labels.count > 12 else "")
-    numbers = " The labels are column numbers, from 0 on." if labels.numbered else ""
-    return f"The {labels.count:,} classes are {shown}.{numbers}"
-
-
 class Collector:
     """Sees each chunk with the forecasts of all methods, the raw score first. Sums only: memory is constant."""
 
@@ -288,7 +209,8 @@ class Collector:
         self._counting = Counting(options.bins)
         self.deciding = None if options.costs is None else Deciding(options.costs)
         self.history, self.periods = DataHistory(), Periods(options)
-        self.paging = Trails(named=next((each.name for each in contenders if each.preset == "auto"), None))
+        self.paging = Trails(named=next((each.name for each in contenders if each.is_default), None))
+        self.stretches: Stretches | None = None  # of many classes
 
     def add(self, chunk: Chunk, forecasts: dict[str, Vector], place: Ints) -> None:
         """Count a chunk, in threads: compiled kernels release the interpreter."""
@@ -298,11 +220,15 @@ class Collector:
             if self.deciding is not None:
                 self.deciding.add(chunk, forecasts, place, leader)
 
+        raw = judged(chunk.scores, chunk.outcomes)
         tasks: list[Callable[[], None]] = [
             count,
-            partial(self.history.add, chunk),
+            partial(self.history.add, chunk, raw),
             partial(self.periods.add, chunk, forecasts, place),
         ]
+        if chunk.numbers > 1:
+            self.stretches = self.stretches or Stretches()
+            tasks.append(partial(self.stretches.add, chunk, forecasts))
         tasks += self.paging.tasks(chunk, forecasts, place)
         with ThreadPoolExecutor(usable_cores()) as pool:
             for done in [pool.submit(task) for task in tasks]:
@@ -319,110 +245,28 @@ class Collector:
 
 def summarise(replayed: Replayed, source: LogInfo, collected: Collector) -> Payload:
     """The contract with the report; see `calibeat.report.schema`."""
-    labels = {runner.name: runner.contender.label for runner in replayed.runners}
-    named = next((runner.name for runner in replayed.runners if runner.contender.preset == "auto"), None)
-    compared = _compared(replayed, collected.sums, named)
-    facts = replace(
-        _facts(replayed, source, labels),
-        ones=float(replayed.totals[1]),
-        ignores_score=frozenset(runner.name for runner in replayed.runners if _ignores_score(runner)),
-        raw_auc=auc(replayed.runners[0].tally)[0],
-        ages=None if replayed.ages is None else notice_of_ages(replayed, replayed.ages, labels),
-    )
-    found = verdict(compared, facts)
+    runners, used, sums = replayed.runners, replayed.blocks.used, collected.sums
+    labels = {runner.name: runner.contender.label for runner in runners}
+    tallies = {runner.name: runner.tally for runner in runners}
+    bootstrap = Bootstrap(tallies, used, replayed.blocks.length)
+    named = next((runner.name for runner in runners if runner.contender.is_default), None)
+    compared = Comparison(list(tallies), bootstrap, sums, named)
+    found = verdict(compared, _facts(replayed, source, labels))
     if replayed.key_variants is not None:
         found["sentences"].append(sentence_on_keys(compared, replayed.key_variants, labels))
     source.notes += sentences_on_periods(collected.periods.found, labels)
-    made = _payload(
-        replayed,
-        source,
-        compared,
-        found,
-        methods=[_method(runner) for runner in replayed.runners],
-        data=_data(replayed, source),
-        fitted_once="FPS",
-        promises=certificates(replayed),
-        deploy=answer(replayed, found),
-    )
-    for row, runner in zip(made["table"], replayed.runners, strict=True):
-        _add_measures_of_two(row, replayed, runner)
-    made["reliability"]["mass"] = {runner.name: mass_curve(runner.tally, replayed.bins) for runner in replayed.runners}
-    made["trajectories"] = _trajectories(replayed)
-    if source.keys is not None:
-        made["keys"] = by_key(replayed, source.keys, found["method"], labels)
-    made["decisions"] = decisions(replayed, collected.deciding, labels, found["method"], collected.sums.runs)
-    made["history"] = collected.history.for_report()
-    made["paging"] = collected.paging.for_report(found["method"], labels)
-    made["periods"] = collected.periods.found
-    return made
-
-
-def summarise_classes(replayed: ClassReplayed, source: LogInfo, sums: ClassIntervals, names: list[str]) -> Payload:
-    """The same for many classes, whose names are `names`."""
-    labels = {runner.name: METHOD_LABELS[runner.name] for runner in replayed.runners}
-    compared = _compared(replayed, sums, "multi" if "multi" in labels else None)
-    found = class_verdict(replayed, compared, _facts(replayed, source, labels), names)
-    about = METHOD_ABOUT | ({"multi": ABOUT_PAIR} if replayed.K == 2 else {})
-    made = _payload(
-        replayed,
-        source,
-        compared,
-        found,
-        methods=[
-            {"name": each.name, "label": labels[each.name], "about": about[each.name], "seconds": each.seconds}
-            for each in replayed.runners
-        ],
-        data=_data_of_classes(replayed, source),
-        fitted_once="FTS",
-        promises=class_certificates(replayed),
-        deploy=class_answer(replayed, found, names, source.score_kind),
-    )
-    made["classes"] = class_section(replayed, names)
-    return made
-
-
-def _compared(replayed: Counted, sums: Intervals, named: str | None) -> Comparison:
-    tallies = {runner.name: runner.tally for runner in replayed.runners}
-    return Comparison(list(tallies), Bootstrap(tallies, replayed.blocks.used, replayed.blocks.length), sums, named)
-
-
-def _facts(replayed: Counted, source: LogInfo, labels: dict[str, str]) -> Facts:
-    """What a verdict has to know of any log."""
-    return Facts(
-        labels,
-        replayed.blocks.judged,
-        {runner.name: float(runner.tally.running[1]) for runner in replayed.runners},
-        learnt=None if replayed.delays is None else replayed.delays.learnt,
-        assumption=None if source.columns is None else source.columns.assumption,
-    )
-
-
-def _payload(
-    replayed: Counted,
-    source: LogInfo,
-    compared: Comparison,
-    found: Verdict,
-    *,
-    methods: list[MethodInfo],
-    data: Data,
-    fitted_once: str,
-    promises: list[Certificate],
-    deploy: AnswerInfo,
-) -> Payload:
-    """What every report has."""
-    bootstrap, used = compared.bootstrap, replayed.blocks.used
-    return {
+    made: Payload = {
         "schema": 1,
         "title": source.title,
         "command": source.command,
         "versions": versions(),
-        "data": data,
+        "data": _data(replayed, source),
         "verdict": found,
-        "methods": methods,
-        "table": [_row(replayed, runner, compared) for runner in replayed.runners],
+        "methods": [_method(runner) for runner in runners],
+        "table": [_row(replayed, runner, compared) for runner in runners],
         "intervals": {
             "quantile_of_best": compared.most,
-            "run_events": compared.sums.runs,
+            "run_events": sums.runs,
             "sentence": INTERVALS,
             "legend": LEGEND,
         },
@@ -430,18 +274,48 @@ def _payload(
             "blocks": -(-used // bootstrap.run),
             "block_length": bootstrap.run_events,
             "resamples": RESAMPLES,
-            "sentence": elsewhere_in_words(bootstrap, fitted_once),
+            "sentence": elsewhere_in_words(bootstrap, "FPS" if source.classes is None else "FTS"),
         },
         "windows": windows(replayed),
         "reliability": reliability(replayed),
-        "trajectories": {"by": "event", "x": [], "methods": {}},
-        "keys": None,
+        "trajectories": _trajectories(replayed),
+        "keys": None if source.keys is None else by_key(replayed, source.keys, found["method"], labels),
         "delay": None if replayed.delays is None else delay(replayed, replayed.delays),
-        "certificates": promises,
+        "certificates": certificates(replayed),
         "evalue": evalue(replayed),
         "created": datetime.now(UTC).isoformat(timespec="seconds"),
-        "answer": deploy,
+        "answer": answer(replayed, found, source.classes, logits=source.score_kind == "logit"),
+        "history": collected.history.for_report(),
+        "paging": collected.paging.for_report(found["method"], labels),
+        "periods": collected.periods.found,
     }
+    if source.classes is None:
+        made["decisions"] = decisions(replayed, collected.deciding, labels, found["method"], sums.runs)
+    elif collected.stretches is not None:
+        made["classes"] = class_section(replayed, collected.stretches, source.classes)
+    return made
+
+
+def _facts(replayed: Replayed, source: LogInfo, labels: dict[str, str]) -> Facts:
+    """What the verdict has to know of the log."""
+    runners = replayed.runners
+    facts = Facts(
+        labels,
+        replayed.blocks.judged,
+        {runner.name: float(runner.tally.running[1]) for runner in runners},
+        learnt=None if replayed.delays is None else replayed.delays.learnt,
+        assumption=None if source.columns is None else source.columns.assumption,
+    )
+    if source.classes is not None:
+        seen = np.flatnonzero(label_counts(replayed))
+        return replace(facts, only=source.classes[seen[0]] if len(seen) == 1 else None)
+    return replace(
+        facts,
+        ones=float(replayed.totals[1]),
+        ignores_score=frozenset(runner.name for runner in runners if _ignores_score(runner)),
+        raw_auc=auc(runners[0].tally)[0],
+        ages=None if replayed.ages is None else notice_of_ages(replayed, replayed.ages, labels),
+    )
 
 
 def versions() -> dict[str, str]:
@@ -452,7 +326,8 @@ def versions() -> dict[str, str]:
 def _ignores_score(runner: Runner) -> bool:
     """Whether the forecasts do not depend on the score, as those of F99."""
     method = runner.method
-    return method is not None and method.features is None and method.calibeater == Hedging(start="first", groups=1)
+    foster = Hedging(start="first", groups=1)
+    return isinstance(method, Method) and method.features is None and method.calibeater == foster
 
 
 def _method(runner: Runner) -> MethodInfo:
@@ -461,43 +336,14 @@ def _method(runner: Runner) -> MethodInfo:
 
 
 def _data(replayed: Replayed, source: LogInfo) -> Data:
-    judged = max(1, replayed.blocks.judged)
-    floor = f"In the log-loss an outcome counts as forecast with at least {LOSS_FLOOR:g}: a method may forecast 0 or 1."
-    data = _any_data(replayed, source, "outcome", floor, _oddities(replayed, source.score_kind))
-    data["base_rate"], data["mean_score"] = number(replayed.totals[1] / judged), number(replayed.totals[0] / judged)
-    if replayed.maturity is not None:
-        data["notes"].append(
-            "Each outcome was learnt when it had arrived and had reached the age that was asked for. Until a stream "
-            "had learnt its first outcome, every method forecast the raw score."
-        )
-    # What hedging says is one of a few points: forecasts of one rank are equal indeed.
-    error = max(auc(runner.tally)[1] for runner in replayed.runners if not runner.contender.hedges)
-    if error < 0.01:  # where it seems more, forecasts are equal indeed
-        data["notes"].append(
-            "For the AUC forecasts within 1/256 of one another (towards 0 and towards 1) count as equal: it is off by "
-            f"at most {error:.1g}."
-        )
-    return data
-
-
-def _data_of_classes(replayed: ClassReplayed, source: LogInfo) -> Data:
+    blocks, many = replayed.blocks, source.classes is not None
+    what, one = ("label", "a label") if many else ("outcome", "an outcome")
     floor = (
         f"A score below {EPS:g} counts as {EPS:g}, also in the log-loss. The Brier score is summed over the classes."
+        if many
+        else "In the log-loss an outcome counts as forecast with at least "
+        f"{LOSS_FLOOR:g}: a method may forecast 0 or 1."
     )
-    data = _any_data(replayed, source, "label", floor, [])
-    count, confidence, hits = replayed.runners[0].tally.cells(replayed.blocks.used)[1:].sum(axis=(0, 1))
-    data["base_rate"], data["mean_score"] = number(hits / count), number(confidence / count)
-    if isinstance(source.columns, ClassColumns):
-        names = source.columns.score_names
-        more = f" and {len(names) - 8} more" if len(names) > 8 else ""
-        scores: ColumnInfo = {"name": ", ".join(names[:8]) + more, "guessed": False}
-        data["columns"] = {"scores": scores, **data["columns"]}
-    return data
-
-
-def _any_data(replayed: Counted, source: LogInfo, what: str, floor: str, odd: list[str]) -> Data:
-    """What every report says of its log; `what` is learnt: an outcome, or a label."""
-    blocks, one = replayed.blocks, f"{'an' if what == 'outcome' else 'a'} {what}"
     notes = [
         (
             f"Every forecast was made before its {what} was learnt. The first {blocks.warmup:,} events with {one} are "
@@ -506,7 +352,7 @@ def _any_data(replayed: Counted, source: LogInfo, what: str, floor: str, odd: li
         floor,
         *([] if source.columns is None else source.columns.all_notes),
         *source.notes,
-        *odd,
+        *([] if many else _oddities(replayed, source.score_kind)),
     ]
     if replayed.delays is not None:
         notes.append(
@@ -514,21 +360,37 @@ def _any_data(replayed: Counted, source: LogInfo, what: str, floor: str, odd: li
             f"log holds the {what}. With late {what}s an e-value is valid if neither delays nor later scores depend on "
             f"{what}s that are still under way."
         )
+    if replayed.maturity is not None:
+        notes.append(
+            f"Each {what} was learnt when it had arrived and had reached the age that was asked for. Until a stream "
+            f"had learnt its first {what}, every method forecast the raw score."
+        )
+    if not many:
+        notes += _note_on_auc(replayed)
     return {
         "source": source.names,
         "rows": source.rows,
         "used": replayed.events,
         "warmup": min(blocks.warmup, blocks.labelled),
         "judged": blocks.judged,
-        "base_rate": None,
-        "mean_score": None,
+        "base_rate": number(replayed.totals[1] / max(1, blocks.judged)),
+        "mean_score": number(replayed.totals[0] / max(1, blocks.judged)),
         "span": None if replayed.span is None else [iso(t) for t in replayed.span],
         "skipped": source.skipped,
-        "columns": {} if source.columns is None else dict(source.columns.chosen),
+        "columns": {} if source.columns is None else source.columns.shown,
         "keys": None if source.keys is None else len(source.keys),
         "score_kind": source.score_kind,
         "notes": notes,
     }
+
+
+def _note_on_auc(replayed: Replayed) -> list[str]:
+    # What hedging says is one of a few points: forecasts of one rank are equal indeed.
+    error = max(auc(runner.tally)[1] for runner in replayed.runners if not runner.contender.hedges)
+    if not error < 0.01:  # where it seems more, forecasts are equal indeed
+        return []
+    equal = "For the AUC forecasts within 1/256 of one another (towards 0 and towards 1) count as equal"
+    return [f"{equal}: it is off by at most {error:.1g}."]
 
 
 def _oddities(replayed: Replayed, score_kind: str) -> list[str]:
@@ -548,45 +410,38 @@ def _oddities(replayed: Replayed, score_kind: str) -> list[str]:
     return notes
 
 
-def _row(replayed: Counted, runner: CountedMethod, compared: Comparison) -> LeaderboardRow:
+def _row(replayed: Replayed, runner: Runner, compared: Comparison) -> LeaderboardRow:
     used, tally, raw = replayed.blocks.used, runner.tally, replayed.runners[0].name
     measured = overall(tally.cells(used)[1:], tally.sums(used)[1:])
-    is_raw = runner.name == raw
+    is_raw, two = runner.name == raw, replayed.numbers == 1
+    best = replayed.scores.least_loss(runner.method) if two and isinstance(runner.method, Method) else None
     return {
         "method": runner.name,
         "log_loss": number(measured["log_loss"]),
         "brier": number(measured["brier"]),
         "ce": number(measured["ce"]),
-        "shp": None,
-        "refinement": None,
+        "shp": number(measured["shp"]) if two else None,
+        "refinement": number(measured["refinement"]) if two else None,
         "accuracy": number(measured["accuracy"]),
-        "auc": None,
+        "auc": number(auc(tally)[0]) if two else None,
         "ce_luck": number(compared.luck(runner.name)),
         "vs_raw": None if is_raw else differences(compared, runner.name, raw),
         "vs_best_other": best_other(replayed, runner.name, compared),
         "elsewhere": None if is_raw else elsewhere(compared, runner.name),
-        "regret": None,
+        "regret": None if best is None else number(float(tally.sums(used)[1:, 0].sum()) - best[0]),
         "log_e_value": None if is_raw else number(float(tally.running[0])),
         "log_e_max": None if is_raw else number(float(tally.running[1])),
     }
 
 
-def _add_measures_of_two(row: LeaderboardRow, replayed: Replayed, runner: Runner) -> None:
-    """The measures that only two classes have."""
-    used, tally = replayed.blocks.used, runner.tally
-    measured = overall(tally.cells(used)[1:], tally.sums(used)[1:])
-    best = replayed.scores.least_loss(runner.method)
-    row["shp"], row["refinement"] = number(measured["shp"]), number(measured["refinement"])
-    row["auc"] = number(auc(tally)[0])
-    row["regret"] = None if best is None else number(float(tally.sums(used)[1:, 0].sum()) - best[0])
-
-
 def _trajectories(replayed: Replayed) -> Trajectories:
+    if replayed.numbers > 1:  # see `judge.classes`
+        return {"by": "event", "x": [], "methods": {}}
     timed = bool(replayed.mark_times)
     methods = {}
     for runner in replayed.runners:
         method = runner.method
-        if method is None or method.learner is None or isinstance(method.features, Histogram):
+        if not isinstance(method, Method) or method.learner is None or isinstance(method.features, Histogram):
             continue
         if runner.replay.trail:
             methods[runner.name] = _trajectory(method, runner.replay.trail)

@@ -17,15 +17,13 @@ from calibeat._util.progress import progress
 from calibeat._util.types import Ints, Vector
 from calibeat._util.words import visible
 from calibeat.backtest.options import Options
-from calibeat.backtest.read.files import OURS, STDIN, LogFile, by_suffix, files_of, read_log, require_arrow
-from calibeat.backtest.read.guess import Columns
-from calibeat.backtest.read.manyclass import ClassColumns, ClassReader
+from calibeat.backtest.read.classes import Classes
+from calibeat.backtest.read.files import OURS, STDIN, Columns, LogFile, by_suffix, files_of, read_log, require_arrow
 from calibeat.backtest.read.rows import Chunk, RowReader
 from calibeat.backtest.replay.contenders import DEFAULT
 from calibeat.backtest.result import BacktestResult
 from calibeat.backtest.run import LogInfo
 from calibeat.backtest.run import run as replay
-from calibeat.backtest.run import run_classes as replay_classes
 from calibeat.errors import InvalidInput
 from calibeat.report.page import html
 from calibeat.report.text import page
@@ -141,13 +139,17 @@ def run(args: argparse.Namespace, to: TextIO | None = None, log: TextIO | None =
     named = {
         "score": scores[0],
         "outcome": args.outcome,
+        "label": args.label,
         "key": args.key,
         "time": args.time,
         "outcome time": args.outcome_time,
         "id": args.id,
         **others,
     }
-    columns = _class_columns(args) if args.scores else Columns(named, delayed=args.delay is not None)
+    columns = Columns(named, delayed=args.delay is not None)
+    if args.scores:
+        names = None if args.classes is None else [name.strip() for name in args.classes.split(",")]
+        columns.classes, columns.scores = Classes(names), args.scores
     targets = {option: path for option, path in (("--report", args.report), ("--out", args.out)) if path is not None}
     _check_targets(args.log or args.store, files, targets)
     result = _replayed(args, files, columns, options, log, targets=list(targets.values()), others=others)
@@ -170,8 +172,7 @@ def _replayed(
     others: dict[str, str],
 ) -> BacktestResult:
     """Replay the files and write what was asked for: all of it, or nothing."""
-    trace, many = args.out is not None, columns if isinstance(columns, ClassColumns) else None
-    reader = RowReader(options, trace=trace) if many is None else ClassReader(options, trace=trace, source=many)
+    reader = RowReader(options, trace=args.out is not None, classes=columns.classes)
     source = LogInfo(
         options.title,
         [file.name for file in files],
@@ -188,11 +189,8 @@ def _replayed(
         with progress(total_rows(files), log, unit="rows") as step:
             on_forecasts = forecasts.write if forecasts else None
             read = args.stop.checked(step)
-            batches = read_log(files, columns, options, reader, read, None if many is None else many.batch)
-            if isinstance(reader, ClassReader):
-                payload = replay_classes(batches, source, reader, on_forecasts=on_forecasts)
-            else:
-                payload = replay(batches, source, reader, keyed=keyed, others=others, on_forecasts=on_forecasts)
+            batches = read_log(files, columns, options, reader, read)
+            payload = replay(batches, source, reader, keyed=keyed, others=others, on_forecasts=on_forecasts)
         args.stop.check()
         if args.report:
             opened[args.report].write(html(payload).encode())
@@ -211,10 +209,7 @@ def _store(args: argparse.Namespace) -> list[LogFile]:
 
 
 # What a replay of many classes knows nothing of.
-_BINARY = (
-    *("score", "outcome", "key", "rival", "positive", "blank_key", "mature"),
-    *("threshold", "cost_fp", "cost_fn", "store"),
-)
+_BINARY = ("score", "outcome", "rival", "positive", "threshold", "cost_fp", "cost_fn", "store")
 
 
 def _check(args: argparse.Namespace) -> None:
@@ -230,12 +225,6 @@ def _check(args: argparse.Namespace) -> None:
         raise InvalidInput(f"--{given.replace('_', '-')} must not be given with --scores, got both")
     if not args.scores and (args.label is not None or args.classes is not None):
         raise InvalidInput("--label and --classes are for many classes: name the columns of the scores with --scores")
-
-
-def _class_columns(args: argparse.Namespace) -> ClassColumns:
-    asked = {"label": args.label, "time": args.time, "outcome time": args.outcome_time, "id": args.id}
-    classes = None if args.classes is None else [name.strip() for name in args.classes.split(",")]
-    return ClassColumns(asked, delayed=args.delay is not None, scores=args.scores, classes=classes)
 
 
 # ---- outputs --------------------------------------------------------------------------------------------------------

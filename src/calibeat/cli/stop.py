@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM during a command, and outputs that are all there when it ends, or none of them."""
+"""A command that takes long: Ctrl-C and SIGTERM, outputs that are all there when it ends or none."""
 
 from __future__ import annotations
 

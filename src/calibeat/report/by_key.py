@@ -29,6 +29,7 @@ def by_key(payload: Payload, table: Keys) -> Element:
 
 
 def _differ(payload: Payload, differ: KeysThatDiffer) -> list[Element]:
+    many = "classes" in payload
     raw = differ["method"] == payload["methods"][0]["name"]
     who = "the raw score" if raw else labels_of(payload)[differ["method"]]
     rows = []
@@ -44,13 +45,16 @@ def _differ(payload: Payload, differ: KeysThatDiffer) -> list[Element]:
         line = tag("tr", tag("th", name(row["key"]), scope="row", class_="key"))
         line.extend(tag("td", cell, class_="number") for cell in cells)
         rows.append(line)
-    headings = ("Key", "Events", "Forecast", "Happened", "Gap, in points", "95 %, for all keys at once")
+    said, came = ("Confidence", "Right") if many else ("Forecast", "Happened")
+    headings = ("Key", "Events", said, came, "Gap, in points", "95 %, for all keys at once")
+    off = f"the confidence of {who} in its top class is farthest from how often that was right"
+    off = off if many else f"the mean forecast of {who} is farthest from what happened"
     beyond = f"{counted(differ['beyond'], 'is', 'are')} off" if differ["beyond"] else "none is off"
     return [
         tag("h3", "Keys that differ most"),
         how_to_read(
-            f"The keys on which the mean forecast of {who} is farthest from what happened. Of "
-            f"{count(differ['tested'])} keys with enough events {beyond} beyond luck, by an interval that is without 0."
+            f"The keys on which {off}. Of {count(differ['tested'])} keys with enough events {beyond} beyond luck, by "
+            "an interval that is without 0."
         ),
         plain_table("Keys that differ most", headings, rows, id_="keys-differ"),
     ]

@@ -1,4 +1,4 @@
-"""The parts of the page that are about many classes: the confidence of the top class, each class, and their priors."""
+"""The sections of the page that only many classes have: each class by itself, and where their priors went."""
 
 from __future__ import annotations
 
@@ -6,52 +6,12 @@ from xml.etree.ElementTree import Element
 
 from calibeat._util.words import count, decimals, number, percent
 
-from .elements import figure, how_to_read, name, scroller, section, tag
+from .elements import figure, how_to_read, labels_of, name, scroller, section, tag
 from .schema import Payload
 
 
-def pictures(payload: Payload) -> list[Element | None]:
-    """The sections with pictures, in reading order."""
-    return [over_time(payload), reliability(payload), by_class(payload), priors(payload)]
-
-
-def over_time(payload: Payload) -> Element:
-    hides = " Click a name to hide or show it." if len(payload["methods"]) > 1 else ""
-    return section(
-        "time",
-        "Over time",
-        figure(
-            "windows",
-            "Each line is a method, each point a window of the log; lower is better. The calibration error is that of "
-            "the top class: how far its confidence is from how often it is right." + hides,
-        ),
-        figure(
-            "drift",
-            "How often the top class of the raw scores was right, beside the confidence that they had in it. Where the "
-            "two part, there is something to correct.",
-        )
-        if len(payload["windows"]["start"]) > 1
-        else None,
-    )
-
-
-def reliability(payload: Payload) -> Element:
-    periods = len(payload["reliability"]["periods"])
-    small = " The small pictures are the same for each period: choose one, or move the slider." if periods > 1 else ""
-    return section(
-        "reliability",
-        "Confidence",
-        figure(
-            "curves",
-            "Each event has a top class and a confidence in it. A point on the diagonal keeps its word: of the events "
-            "with a confidence of 80 %, the top class is right in 80 %. Below it the method is over-confident, above "
-            "it under-confident. The shaded bands hold for all points of a curve at once (95 %). The bars below count "
-            "the events." + small,
-        ),
-    )
-
-
 def by_class(payload: Payload) -> Element:
+    """The section class by class."""
     classes = payload["classes"]
     shown, total = len(classes["names"]), classes["total"]
     these = f"the {shown} most common of {count(total)} classes" if shown < total else f"all {count(total)} classes"
@@ -75,7 +35,7 @@ def by_class(payload: Payload) -> Element:
 def _table(payload: Payload) -> Element:
     classes, raw = payload["classes"], payload["methods"][0]["name"]
     chosen = _beside(payload)
-    labels = {method["name"]: method["label"] for method in payload["methods"]}
+    labels = labels_of(payload)
     judged = max(1, payload["data"]["judged"])
     digits = decimals(ce for method in classes["methods"].values() for ce in method["ce"])
     headings = [
@@ -118,6 +78,7 @@ def _beside(payload: Payload) -> str | None:
 
 
 def priors(payload: Payload) -> Element | None:
+    """The section on priors; nothing where there is one stretch only."""
     told = payload["classes"]["priors"]
     if len(told["x"]) < 2:
         return None

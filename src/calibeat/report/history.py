@@ -10,18 +10,18 @@ from .elements import figure, how_to_read, name, plain_table, section, table_row
 from .schema import DataOverTime
 
 
-def history(found: DataOverTime) -> Element:
-    """The section."""
+def history(found: DataOverTime, *, many: bool = False) -> Element:
+    """The section; of many classes scores are the confidence in the top class, and ones are where it was right."""
     return section(
         "history",
         "What happened to the data",
-        tag("div", *_pictures(found), class_="pair"),
-        _periods(found),
+        tag("div", *_pictures(found, many=many), class_="pair"),
+        _periods(found, many=many),
         link="The data over time",
     )
 
 
-def _pictures(found: DataOverTime) -> list[Element]:
+def _pictures(found: DataOverTime, *, many: bool) -> list[Element]:
     unit = found["unit"]
     pictures = []
     if found["by"] == "time":
@@ -34,20 +34,29 @@ def _pictures(found: DataOverTime) -> list[Element]:
         pictures.append(
             figure(
                 "delays",
-                f"Median delay of ones and of zeros, per {unit}. If they differ, recent outcomes are a skewed sample.",
+                f"Median delay of {_kinds(many)[0]} and of {_kinds(many)[1]}, per {unit}. If they differ, recent "
+                "outcomes are a skewed sample.",
             )
         )
+    score = "The confidence of the raw scores" if many else "The raw score"
     pictures.append(
-        figure("scores", f"The raw score, per {unit}: its median, and from the 10th to the 90th percentile (band).")
+        figure("scores", f"{score}, per {unit}: its median, and from the 10th to the 90th percentile (band).")
     )
     return pictures
 
 
-def _periods(found: DataOverTime) -> Element:
+def _kinds(many: bool) -> tuple[str, str]:
+    """What ones and zeros are."""
+    return ("labels that are the top class", "other labels") if many else ("ones", "zeros")
+
+
+def _periods(found: DataOverTime, *, many: bool) -> Element:
     late = found["ones_delay"] is not None
     shown = duration if found["delay_is_time"] else _events
-    headings = ["Period", "Events", "No outcome", *(["Delay of ones", "Delay of zeros"] if late else [])]
-    headings += ["Base rate", "Mean score", "PSI of the score"]
+    delays = ["Delay, top class right", "Delay, wrong"] if many else ["Delay of ones", "Delay of zeros"]
+    headings = ["Period", "Events", "No outcome", *(delays if late else [])]
+    of_scores = ["Accuracy, raw", "Mean confidence, raw", "PSI of it"] if many else None
+    headings += of_scores or ["Base rate", "Mean score", "PSI of the score"]
     rows = []
     for period in found["periods"]:
         cells = [count(period["count"]), percent(period["missing"])]

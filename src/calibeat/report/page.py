@@ -23,8 +23,8 @@ from xml.etree.ElementTree import Element
 from calibeat._util.files import atomic
 from calibeat._util.words import NOTHING, count, percent, significant
 
-from . import classes
 from .by_key import by_key
+from .classes import by_class, priors
 from .decisions import decisions
 from .delays import delays, folded
 from .elements import Child, figure, harmless, how_to_read, labels_of, markup, name, plain_table, section, tag
@@ -144,21 +144,20 @@ def _hash(text: str) -> str:
 def sections(payload: Payload) -> list[Element]:
     """Every section that this payload has something for, in reading order."""
     keys, delay = payload["keys"], payload["delay"]
-    if "classes" in payload:
-        middle = classes.pictures(payload)
-    else:
-        middle = [over_time(payload), reliability(payload), trajectories(payload)]
+    learnt = [by_class(payload), priors(payload)] if "classes" in payload else [trajectories(payload)]
     parts: Iterable[Element | None] = (
         verdict(payload),
         methods(payload),
         decisions(payload, payload["decisions"]) if "decisions" in payload else None,
-        *middle,
+        over_time(payload),
+        reliability(payload),
+        *learnt,
         evidence(payload),
-        paging(payload, payload["paging"]) if "paging" in payload else None,
+        paging(payload, payload["paging"]),
         None if keys is None else by_key(payload, keys),
         None if delay is None else delays(payload, delay),
         certificates(payload),
-        history(payload["history"]) if "history" in payload else None,
+        history(payload["history"], many="classes" in payload),
         data(payload),
         repeat(payload),
     )
@@ -167,19 +166,16 @@ def sections(payload: Payload) -> list[Element]:
 
 def over_time(payload: Payload) -> Element:
     hides = " Click a name to hide or show it." if len(payload["methods"]) > 1 else ""
+    lines = "A line that climbs has lost touch with the outcomes."
+    drift = "The share of ones (base rate) beside the mean raw score."
+    if "classes" in payload:
+        lines = "The calibration error is that of the top class: how far its confidence is from how often it is right."
+        drift = "How often the top class of the raw scores was right, beside the confidence that they had in it."
     return section(
         "time",
         "Over time",
-        figure(
-            "windows",
-            "Each line is a method, each point a window of the log; lower is better. A line that climbs has lost touch "
-            "with the outcomes." + hides,
-        ),
-        figure(
-            "drift",
-            "The share of ones (base rate) beside the mean raw score. Where the two part, there is something to "
-            "correct.",
-        )
+        figure("windows", f"Each line is a method, each point a window of the log; lower is better. {lines}{hides}"),
+        figure("drift", f"{drift} Where the two part, there is something to correct.")
         if len(payload["windows"]["start"]) > 1
         else None,
     )
@@ -188,15 +184,26 @@ def over_time(payload: Payload) -> Element:
 def reliability(payload: Payload) -> Element:
     periods = len(payload["reliability"]["periods"])
     small = " The small pictures are the same for each period: choose one, or move the slider." if periods > 1 else ""
+    title = "Reliability"
+    points = (
+        "A point on the diagonal keeps its word: of the events given 30 %, 30 % happen. Above it the forecast was too "
+        "low, below it too high."
+    )
+    if "classes" in payload:
+        title = "Confidence"
+        points = (
+            "Each event has a top class and a confidence in it. A point on the diagonal keeps its word: of the events "
+            "with a confidence of 80 %, the top class is right in 80 %. Below it the method is over-confident, above "
+            "it under-confident."
+        )
     return section(
         "reliability",
-        "Reliability",
+        title,
         figure(
             "curves",
-            "A point on the diagonal keeps its word: of the events given 30 %, 30 % happen. Above it the forecast "
-            "was too low, below it too high. The shaded bands hold for all points of a curve at once (95 %): where one "
-            "misses the diagonal, luck is no explanation. The bars below count the events; bins of equal mass hold as "
-            "many events each." + small,
+            f"{points} The shaded bands hold for all points of a curve at once (95 %): where one misses the diagonal, "
+            "luck is no explanation. The bars below count the events; bins of equal mass hold as many events each."
+            + small,
         ),
     )
 

@@ -17,12 +17,15 @@ def paging(payload: Payload, found: Paging) -> Element | None:
     """The section; nothing where no method has a monitor."""
     if not found["methods"]:
         return None
-    gains = len(found["methods"]) > 1
+    gains, many = len(found["methods"]) > 1, "classes" in payload
+    gained = "What a method has gained over the raw score so far, in Brier score"
+    if many:
+        gained += " of its top class (right or not)"
     return section(
         "paging",
         "Would it have paged?",
         tag("p", typeset(found["sentence"])),
-        _promise(found),
+        _promise(found, many=many),
         _summary(payload, found),
         figure(
             "detector",
@@ -34,8 +37,8 @@ def paging(payload: Payload, found: Paging) -> Element | None:
         tag("h3", "What was gained") if gains else None,
         figure(
             "gain",
-            "What a method has gained over the raw score so far, in Brier score: above zero it forecasts better. The "
-            "band holds at every moment at once (95 %), so you may stop looking whenever you like.",
+            f"{gained}: above zero it forecasts better. The band holds at every moment at once (95 %), so you may stop "
+            "looking whenever you like.",
         )
         if gains
         else None,
@@ -43,9 +46,10 @@ def paging(payload: Payload, found: Paging) -> Element | None:
     )
 
 
-def _promise(found: Paging) -> Element:
+def _promise(found: Paging, *, many: bool) -> Element:
+    top = "It reads the confidence in the top class, and whether that was right. " if many else ""
     return how_to_read(
-        "A monitor reads outcomes in the order of their forecasts, also where they came late. If forecasts are "
+        f"A monitor reads outcomes in the order of their forecasts, also where they came late. {top}If forecasts are "
         f"calibrated, it raises one false alarm in {count(int(found['arl']))} outcomes at most, on average, however "
         f"often you look; this log has {count(found['outcomes'])}. Alarms that follow closely are one page."
     )

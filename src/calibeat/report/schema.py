@@ -159,7 +159,7 @@ class ReliabilityInfo(TypedDict):
     bins: int
     periods: list[PeriodInfo]
     methods: dict[str, list[BinnedCurve]]
-    mass: NotRequired[dict[str, MassCurve]]  # the whole log in bins of equal mass; not with many classes
+    mass: dict[str, MassCurve]  # the whole log in bins of equal mass
 
 
 class Trajectory(TypedDict):
@@ -431,10 +431,8 @@ class Payload(TypedDict):
     evalue: Evidence
     answer: AnswerInfo
     created: str  # ISO, UTC
-    # Of two classes only:
-    paging: NotRequired[Paging]
-    periods: NotRequired[list[SplitPeriod]]  # two, if a moment was given that splits the log
-    decisions: NotRequired[Decisions]
-    history: NotRequired[DataOverTime]
-    # Of many classes only:
-    classes: NotRequired[ClassesInfo]  # where there are more than two outcomes
+    paging: Paging
+    periods: list[SplitPeriod]  # two, if a moment was given that splits the log
+    history: DataOverTime
+    decisions: NotRequired[Decisions]  # of two classes only
+    classes: NotRequired[ClassesInfo]  # of many classes only

@@ -56,7 +56,7 @@ def page(payload: Payload) -> str:
 
 def _consequences(payload: Payload) -> list[str]:
     """What the choice changes in decisions and pages, and how to deploy it."""
-    parts, service = (payload.get("decisions"), payload.get("paging")), payload["answer"]["service"]
+    parts, service = (payload.get("decisions"), payload["paging"]), payload["answer"]["service"]
     sentences = [part["sentence"] for part in parts if part is not None and part["sentence"]]
     return [*sentences, f"Deploy it: {service[-1]}"] if service else sentences
 

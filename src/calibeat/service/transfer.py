@@ -25,8 +25,7 @@ from calibeat._util.times import NEVER, OK, Moments, is_missing
 from calibeat._util.types import Flags, Ints
 from calibeat._util.words import visible
 from calibeat.backtest.options import Options
-from calibeat.backtest.read.files import LogFile, read_log, require_arrow
-from calibeat.backtest.read.guess import Columns
+from calibeat.backtest.read.files import Columns, LogFile, read_log, require_arrow
 from calibeat.backtest.read.rows import LogBatch, Piece, RowReader, Skipped, name_of
 from calibeat.core.layout import N
 from calibeat.core.method import name_of as name_of_method

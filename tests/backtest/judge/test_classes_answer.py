@@ -9,19 +9,19 @@ import pytest
 from class_logs import NAMES, stream
 
 import calibeat
-from calibeat.backtest.judge.classes import class_deployment
-from calibeat.backtest.replay.manyclass import CLASS_METHODS
+from calibeat.backtest.judge.verdict import deployment_of_classes
+from calibeat.backtest.replay.contenders import ABOUT_CLASSES, class_contender, with_key_variants
 
 
 @pytest.mark.parametrize("logits", [False, True])
 @pytest.mark.parametrize("names", [list(NAMES), ["0", "1", "2"]])
-@pytest.mark.parametrize("method", CLASS_METHODS)
+@pytest.mark.parametrize("method", ABOUT_CLASSES)
 def test_the_code_runs(method: str, names: list[str], logits: bool) -> None:
     P, y = stream(60)
     given = np.log(P) if logits else P
     labels: list[Any] = y.tolist() if names[0] == "0" else [names[k] for k in y]
     known = {"past_scores": given, "past_labels": labels, "scores": given[0], "label": labels[0], "T": 2.0}
-    code, note = class_deployment(method, names, logits=logits)
+    code, note = deployment_of_classes(class_contender(method, 3), names, keyed=False, logits=logits)
     space: dict[str, Any] = dict(known, scores=P[0]) if method in ("fts", "swts") else dict(known)
     exec(code, space)  # noqa: S102 - it is what people copy
     if method in ("ots", "multi"):
@@ -33,7 +33,25 @@ def test_the_code_runs(method: str, names: list[str], logits: bool) -> None:
 
 
 def test_many_classes_are_a_number() -> None:
-    assert "MultiCalibrator(30)" in class_deployment("multi", [f"class {k}" for k in range(30)], logits=False)[0]
+    names = [f"class {k}" for k in range(30)]
+    code, _ = deployment_of_classes(class_contender("multi", 30), names, keyed=False, logits=False)
+    assert "MultiCalibrator(30)" in code
+
+
+def test_the_code_for_keys_runs() -> None:
+    P, y = stream(60)
+    contenders, variants = with_key_variants([class_contender("multi", 3)])
+    multi, without, pooled = contenders
+    code, note = deployment_of_classes(multi, NAMES, keyed=True, logits=False)
+    labels = [NAMES[k] for k in y]
+    space: dict[str, Any] = {"past_keys": ["a", "b"] * 30, "past_scores": P, "past_labels": labels}
+    space |= {"key": "a", "scores": P[0], "label": labels[0]}
+    exec(code, space)  # noqa: S102 - as above
+    assert note == "" and space["bank"].table["outcomes"].tolist() == [31, 30] and variants is not None
+    code, note = deployment_of_classes(without, NAMES, keyed=True, logits=False)
+    assert "MultiCalibrator(['cat', 'dog', 'bird'])" in code and "keys are not looked at" in note
+    code, _ = deployment_of_classes(pooled, NAMES, keyed=True, logits=False)
+    assert "MultiBank(['cat', 'dog', 'bird'], prior=\"pooled\")" in code
 
 
 def test_the_example_is_about_the_top_class() -> None:

@@ -10,7 +10,7 @@ import pytest
 import calibeat
 from calibeat.backtest.judge.history import DELAY_STEPS, MOST_BINS, RANKS, STEPS, DataHistory, psi, score_of
 from calibeat.backtest.read.rows import Chunk
-from calibeat.backtest.replay.tally import rank_of
+from calibeat.backtest.replay.tally import judged, rank_of
 
 N = 12_000
 RNG = np.random.default_rng(4)
@@ -20,6 +20,10 @@ TIMES = START + (np.sort(RNG.random(N)) * 90 * 86_400).astype("timedelta64[s]")
 OUTCOMES = (RNG.random(N) < SCORES).astype(float)
 KNOWN = TIMES + (RNG.exponential(np.where(OUTCOMES == 1.0, 4.0, 30.0)) * 3600).astype("timedelta64[s]")
 GONE = RNG.random(N) < 0.1
+
+
+def add(history, chunk):
+    history.add(chunk, judged(chunk.scores, chunk.outcomes))
 
 
 def with_gaps():
@@ -116,8 +120,8 @@ def test_bins_widen_as_the_log_grows_and_chunks_of_any_size_agree(span):
     for cuts in ((0, N), (0, 1, 5, 4000, 4001, N)):
         history = DataHistory()
         for a, b in pairwise(cuts):
-            history.add(chunk(slice(a, b), times))
-        history.add(chunk(slice(0, 0), times))
+            add(history, chunk(slice(a, b), times))
+        add(history, chunk(slice(0, 0), times))
         found.append(history.for_report())
     means = [[period.pop("mean_score") for period in told["periods"]] for told in found]
     assert means[0] == pytest.approx(means[1], rel=1e-12)  # sums of sums round differently
@@ -137,7 +141,7 @@ def test_few_events_at_a_time_give_the_same_bits():
         history = DataHistory()
         for a in range(0, n, step):
             columns = [column[a : a + step] for column in (SCORES[:n], outcomes, slots, clock, arrivals, clock)]
-            history.add(Chunk(*columns, clock_is_time=True))
+            add(history, Chunk(*columns, clock_is_time=True))
         found.append(history.for_report())
     assert found[0]["periods"][0].pop("mean_score") == pytest.approx(found[1]["periods"][0].pop("mean_score"))
     assert found[0] == found[1] and sum(found[0]["count"]) == n

@@ -67,11 +67,11 @@ def test_the_sums_by_definition() -> None:
         for j in range(1, 4):
             for i in range(1, j + 1):
                 resid, model = (b[i] * b[j]) @ (y - r) ** 2, (b[i] * b[j]) @ (r * (1 - r))
-                assert sums.products[RESID, measure, i, j] == pytest.approx(resid, rel=1e-10)
-                assert sums.products[MODEL, measure, i, j] == pytest.approx(model, rel=1e-10)
+                assert sums.sums.products[RESID, measure, j, i] == pytest.approx(resid, rel=1e-10)
+                assert sums.sums.products[MODEL, measure, j, i] == pytest.approx(model, rel=1e-10)
             e = b[j] * (y - r)
             assert sums.effective(measure, j) == pytest.approx((e @ e) ** 2 / (e**4).sum(), rel=1e-10)
-    assert sums.losses[LOG_LOSS] == pytest.approx(loss.sum(axis=1))
+    assert sums.sums.losses[LOG_LOSS] == pytest.approx(loss.sum(axis=1))
     assert sums.events == 1500
 
 
@@ -81,7 +81,7 @@ def test_chunks_of_any_size_give_the_same_bits() -> None:
     for first, last in ((0, 1), (1, 700), (700, 1311), (1311, 1500)):
         parts.add(P[:, first:last], y[first:last])
     for name in ("lead", "losses", "products", "fourths", "gaps", "cells", "run_products"):
-        np.testing.assert_array_equal(getattr(whole, name), getattr(parts, name))
+        np.testing.assert_array_equal(getattr(whole.sums, name), getattr(parts.sums, name))
     assert whole.difference(LOG_LOSS, 1) == parts.difference(LOG_LOSS, 1)
 
 
@@ -93,9 +93,9 @@ def test_the_warm_up_decides_who_leads_and_nothing_else() -> None:
     assert sums.events == 500
     alone = Intervals(4)
     alone.add(P[:, 500:1000], y[500:1000])
-    np.testing.assert_array_equal(sums.losses, alone.losses)
-    assert (sums.lead > alone.lead).all()
-    np.testing.assert_allclose(sums.lead - alone.lead, counted_lead(P[:, :500], y[:500]))
+    np.testing.assert_array_equal(sums.sums.losses, alone.sums.losses)
+    assert (sums.sums.lead > alone.sums.lead).all()
+    np.testing.assert_allclose(sums.sums.lead - alone.sums.lead, counted_lead(P[:, :500], y[:500]))
 
 
 def counted_lead(P: Vector, y: Vector) -> Vector:

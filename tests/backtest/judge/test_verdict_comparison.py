@@ -120,7 +120,7 @@ def test_however_the_log_is_cut_the_sums_are_the_same():
     for part in (slice(0, 100), slice(100, 101), slice(101, 900)):
         chunk = Chunk(p["raw"][part], y[part], slots[part])
         cut.add(chunk, {name: values[part] for name, values in p.items()}, np.ones(len(chunk), dtype=np.int64))
-    assert np.array_equal(whole.sums.products, cut.sums.products) and whole.sums.events == 900
+    assert np.array_equal(whole.sums.sums.products, cut.sums.sums.products) and whole.sums.events == 900
 
 
 def late(n, delay):

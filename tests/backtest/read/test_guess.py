@@ -11,7 +11,7 @@ from streams import drifting
 
 from calibeat.backtest.read import files as files_module
 from calibeat.backtest.read import rows as rows_module
-from calibeat.backtest.read.guess import Columns
+from calibeat.backtest.read.files import Columns
 from calibeat.cli import main as cli
 from calibeat.errors import InvalidInput
 

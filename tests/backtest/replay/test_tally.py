@@ -13,6 +13,7 @@ from calibeat import OPS, Beta, Method, Platt, Temperature, metrics
 from calibeat.backtest.replay import tally as tally_module
 from calibeat.backtest.replay.tally import MOST_BLOCKS, RANKS, STEPS, Blocks, ScoreTally, rank_of
 from calibeat.core.learners import ONS
+from calibeat.core.stats import LOSS_FLOOR, log_loss
 
 N = 3000
 SCORES, OUTCOMES = drifting(N)
@@ -51,24 +52,23 @@ def test_ranks_rise_with_the_forecast():
 
 def test_the_e_value_is_no_winning_bet_against_a_score_that_is_right():
     """Whatever is forecast, also 0, 1 and beyond the clip: in the mean the ratio of an event is at most one."""
-    from calibeat.backtest.replay.tally import tally
+    from calibeat.backtest.replay.tally import TallySums, tally
 
     for truth in (0.0, 1e-7, 1e-5, 0.3, 1 - 1e-6, 1.0):
         for p in (0.0, 1e-6, 0.2, 1 - 1e-7, 1.0):
             mean = 0.0
             for y, chance in ((1.0, truth), (0.0, 1.0 - truth)):
-                raw_loss = np.array([tally_module.log_loss(truth, y)])
+                raw_loss = np.array([log_loss(truth, y)])
                 running, place = np.zeros(3), np.array([1])
                 tally(
+                    1,
                     np.array([p]),
                     np.array([y]),
                     place,
                     raw_loss,
+                    LOSS_FLOOR,
                     1,
-                    np.zeros(6),
-                    np.zeros(8),
-                    np.zeros(3 * RANKS),
-                    running,
+                    TallySums(np.zeros(6), np.zeros(8), np.zeros(3 * RANKS), running),
                 )
                 mean += chance * math.exp(running[0])
             assert mean <= 1.0 + 1e-12, (truth, p)

@@ -10,6 +10,7 @@ from calibeat._util.types import Vector
 from calibeat._util.words import decimals
 from calibeat.backtest.replay.contenders import KeyVariants
 from calibeat.backtest.replay.engine import MOST_KEYS_WITH_CE, Replayed
+from calibeat.backtest.replay.tally import KEY_BRIER, KEY_COUNT, KEY_LOSS, KEY_ONES, KEY_SQUARES
 from calibeat.metrics import calibration_error_of_gaps
 from calibeat.report.schema import KeyDifference, KeyRow, Keys, KeysThatDiffer
 
@@ -26,23 +27,24 @@ def by_key(replayed: Replayed, names: list[str], chosen: str, labels: dict[str, 
     found = {runner.name: runner.tally.by_key(streams) for runner in replayed.runners}
     raw = replayed.runners[0].name
     others = [name for name in found if name != raw] or [raw]
-    rival = chosen if chosen != raw else min(others, key=lambda name: float(found[name][0][:, 0].sum()))
-    lost = found[raw][0][:, 0] - found[rival][0][:, 0]
-    judged = np.flatnonzero(replayed.key_counts[:, 0] > 0)
+    rival = chosen if chosen != raw else min(others, key=lambda name: float(found[name][0][:, KEY_LOSS].sum()))
+    lost = found[raw][0][:, KEY_LOSS] - found[rival][0][:, KEY_LOSS]
+    counts = found[raw][0]
+    judged = np.flatnonzero(counts[:, KEY_COUNT] > 0)
     order = judged[np.argsort(-lost[judged], kind="stable")][:MOST_KEYS]
     rows: list[KeyRow] = []
     for slot in order.tolist():
-        n, ones, _ = replayed.key_counts[slot].tolist()
+        n, ones = counts[slot, [KEY_COUNT, KEY_ONES]].tolist()
         rows.append(
             {
                 "key": names[slot],
                 "events": int(n),
                 "base_rate": ones / n,
-                "raw_log_loss": float(found[raw][0][slot, 0]) / n,
+                "raw_log_loss": float(counts[slot, KEY_LOSS]) / n,
                 "methods": {
                     name: {
-                        "log_loss": float(sums[slot, 0]) / n,
-                        "brier": float(sums[slot, 1]) / n,
+                        "log_loss": float(sums[slot, KEY_LOSS]) / n,
+                        "brier": float(sums[slot, KEY_BRIER]) / n,
                         "ce": float(calibration_error_of_gaps(gaps[slot], n)) if slot < len(gaps) else None,
                     }
                     for name, (sums, gaps) in found.items()
@@ -55,19 +57,19 @@ def by_key(replayed: Replayed, names: list[str], chosen: str, labels: dict[str, 
     )
     if streams > MOST_KEYS_WITH_CE:
         sentence += f" Calibration errors are kept for the first {MOST_KEYS_WITH_CE:,} keys of the log."
-    differ = _differ(names, replayed.key_counts, chosen, found[chosen])
+    differ = _differ(names, chosen, found[chosen])
     return {"differ": differ, "total": streams, "shown": len(rows), "sentence": sentence, "rows": rows}
 
 
-def _differ(names: list[str], counts: Vector, method: str, found: tuple[Vector, Vector]) -> KeysThatDiffer | None:
+def _differ(names: list[str], method: str, found: tuple[Vector, Vector]) -> KeysThatDiffer | None:
     """The keys whose outcomes are farthest from the forecasts of a method, in standard deviations.
 
-    The sum of y - p over a key is off its expectation by a martingale of variance at most sum (y - p)^2 in the mean.
+    Of many classes p is the confidence in the top class, and y whether it was right. The sum of y - p over a key is off
+    its expectation by a martingale of variance at most sum (y - p)^2 in the mean.
     The interval is for all tested keys at once (Bonferroni, 95 %).
     """
     sums, gaps = found
-    n = counts[: len(gaps), 0]
-    variance = sums[: len(gaps), 1]
+    n, ones, variance = sums[: len(gaps), [KEY_COUNT, KEY_ONES, KEY_SQUARES]].T
     tested = np.flatnonzero((n >= LEAST_EVENTS) & (variance >= LEAST_VARIANCE))
     if len(tested) < 2:
         return None
@@ -76,7 +78,7 @@ def _differ(names: list[str], counts: Vector, method: str, found: tuple[Vector, 
     score = np.abs(off[tested]) / np.sqrt(variance[tested])
     rows = []
     for slot in tested[np.argsort(-score, kind="stable")][:MOST_DIFFERENT].tolist():
-        events, outcome = float(n[slot]), float(counts[slot, 1] / n[slot])
+        events, outcome = float(n[slot]), float(ones[slot] / n[slot])
         gap, half = float(off[slot]) / events, z * float(np.sqrt(variance[slot])) / events
         rows.append(
             KeyDifference(

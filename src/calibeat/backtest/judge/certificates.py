@@ -12,16 +12,16 @@ from calibeat.core.guard import Guard
 from calibeat.core.method import AUTO, HOPS, OPS, TOPS, Method, name_of
 from calibeat.report.schema import Certificate
 
-from .measures import Counted, CountedMethod, number, overall
+from .measures import number, overall
 
 
 def certificates(replayed: Replayed) -> list[Certificate]:
     """One entry for each theorem whose methods were replayed; none for keyed streams, each of which is its own."""
-    if replayed.keyed:
-        return []
     T = replayed.blocks.labelled
-    if T < 10:
+    if replayed.keyed or T < 10:
         return []
+    if replayed.numbers > 1:
+        return _classes(replayed, replayed.numbers, T)
     ops, tops, hops, auto = (_runner(replayed, method) for method in (OPS, TOPS, HOPS, AUTO))
     applies = (
         "It holds for any sequence of outcomes that arrive at once, as here."
@@ -46,7 +46,7 @@ def certificates(replayed: Replayed) -> list[Certificate]:
     if ops is not None and hops is not None and _same_bins(replayed, HOPS):
         listed += _hops(replayed, ops, hops, T, applies)
     for runner in replayed.runners:
-        if runner.method is not None and runner.method.guard is not None:
+        if isinstance(runner.method, Method) and runner.method.guard is not None:
             listed += _guard(replayed, runner, runner.method, runner.method.guard, T, applies)
     return listed
 
@@ -78,6 +78,29 @@ def _hops(replayed: Replayed, ops: Runner, hops: Runner, T: int, applies: str) -
             ),
         )
     ]
+
+
+def _classes(replayed: Replayed, K: int, T: int) -> list[Certificate]:
+    """The two theorems of MULTI; two classes are AUTO's, whose theorem is about OPS."""
+    runners = {runner.name: runner for runner in replayed.runners}
+    if "multi" not in runners or K == 2:
+        return []
+    late = replayed.delays is not None or replayed.never > 0
+    applies = (
+        "It is proved for labels that arrive at once; here some were late, and nothing is promised."
+        if late
+        else "It holds for any sequence of labels that arrive at once, as here."
+    )
+    guard = "MULTI loses at most ln 2 + (1/4) ln T + 0.204 + K T 1e-7 nats to OTS"
+    lanes = "MULTI loses at most ln 72 + (5/4) ln T + 1.14 + (K+1) T 1e-7 nats to raw"
+    listed: list[Certificate] = []
+    for other, bound, theorem in (("ots", bounds.multi_guard(K, T), guard), ("raw", bounds.multi_loss(K, T), lanes)):
+        if other in runners:
+            observed = total_loss(replayed, runners["multi"]) - total_loss(replayed, runners[other])
+            found = _entry(replayed, runners["multi"], "log-loss", theorem, bound, observed, applies)
+            statement = f"{theorem}, over all {T:,} labels, warm-up included (docs/multiclass.md)"
+            listed.append({**found, "statement": statement, "promised": not late})
+    return listed
 
 
 def _guard(replayed: Replayed, runner: Runner, method: Method, guard: Guard, T: int, applies: str) -> list[Certificate]:
@@ -140,7 +163,7 @@ def _all(replayed: Replayed, runner: Runner) -> dict[str, float]:
     return overall(runner.tally.cells(used), runner.tally.sums(used))
 
 
-def total_loss(replayed: Counted, runner: CountedMethod) -> float:
+def total_loss(replayed: Replayed, runner: Runner) -> float:
     """The log-loss of all events without the clip: the theorems are about forecasts as they were made."""
     return float(runner.tally.sums(replayed.blocks.used)[:, 0].sum() + runner.tally.running[2])
 

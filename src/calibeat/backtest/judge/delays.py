@@ -7,7 +7,7 @@ from calibeat.backtest.replay.engine import Replayed
 from calibeat.backtest.replay.late import Ages, Delays
 from calibeat.report.schema import AgesByOutcome, DelayInfo, Immediate, Number
 
-from .measures import Counted, number, overall
+from .measures import number, overall
 
 
 def notice_of_ages(replayed: Replayed, ages: Ages, labels: dict[str, str]) -> str | None:
@@ -53,7 +53,7 @@ def _seconds(microseconds: Number) -> Number:
     return None if microseconds is None else microseconds * 1e-6
 
 
-def delay(replayed: Counted, delays: Delays) -> DelayInfo:
+def delay(replayed: Replayed, delays: Delays) -> DelayInfo:
     """How late outcomes were, and what the wait cost."""
     used = replayed.blocks.used
     sizes, scale = (delays.time, 1e-6) if delays.timed else (delays.events, 1.0)
@@ -79,7 +79,7 @@ def delay(replayed: Counted, delays: Delays) -> DelayInfo:
     }
 
 
-def _sentence(replayed: Counted, delays: Delays, median: Number) -> str:
+def _sentence(replayed: Replayed, delays: Delays, median: Number) -> str:
     """How late outcomes were, and which of them the numbers are about."""
     sentences = ["Each outcome was learnt when it had arrived, as in production."]
     if replayed.maturity is not None:

@@ -17,8 +17,7 @@ from calibeat._util.types import Flags, Ints, Table, Vector
 from calibeat._util.words import counted, decimals
 from calibeat.backtest.options import Options
 from calibeat.backtest.read.rows import Chunk
-from calibeat.backtest.replay.tally import OCTAVES, rank_of
-from calibeat.core.stats import LOSS_FLOOR
+from calibeat.backtest.replay.tally import OCTAVES, Judged, floor_of, judged, rank_of
 from calibeat.core.subset import entry
 from calibeat.errors import InvalidInput
 from calibeat.report.schema import DataOverTime, DataPeriod, Number, SplitPeriod
@@ -83,8 +82,8 @@ class DataHistory:
         """Of a bin: microseconds, or events."""
         return UNITS[self._unit][0] if self.timed else int(2**self._unit)
 
-    def add(self, chunk: Chunk) -> None:
-        """Count a chunk, whose times rise."""
+    def add(self, chunk: Chunk, raw: Judged) -> None:
+        """Count a chunk, whose times rise. `raw` is what the raw scores are judged by."""
         if not len(chunk):
             return
         axis = np.arange(self._events, self._events + len(chunk)) if chunk.times is None else chunk.times - MONDAY
@@ -99,7 +98,7 @@ class DataHistory:
         waited = np.full(len(chunk), -1)
         if chunk.arrivals is not None and chunk.clock is not None:
             waited = np.maximum(chunk.arrivals - chunk.clock - (0 if self._late_in_time else 1), 0)
-        count_history(at, chunk.scores, chunk.outcomes, waited, self._sums)
+        count_history(at, raw.forecasts, raw.outcomes, waited, self._sums)
         self._used = int(at[-1]) + 1
         self._events += len(chunk)
 
@@ -222,7 +221,7 @@ class Periods:
     def __init__(self, options: Options) -> None:
         self._options, self._bins, self._split = options, options.bins, options.split_at
         self._edges = np.arange(1, self._bins) / self._bins  # an edge falls to the right
-        self._judged = np.zeros((2, 2))  # by period: events, ones
+        self._judged = np.zeros((2, 2))  # by period: events, ones (of many classes: of the raw scores)
         self._sums: dict[str, Vector] = {}  # by method: period x (log-loss, Brier)
         self._gaps: dict[str, Vector] = {}  # by method: period x bin, the sum of forecast - outcome
 
@@ -235,16 +234,17 @@ class Periods:
             raise InvalidInput(f"two periods need dates of the events, got none; {how}")
         late = chunk.times >= self._split
         for period, within in ((BEFORE, ~late), (AFTER, late)):
-            self._count(period, within & (place > 0), chunk.outcomes, forecasts)
+            self._count(period, within & (place > 0), chunk, forecasts)
 
-    def _count(self, period: int, rows: Flags, outcomes: Vector, forecasts: dict[str, Vector]) -> None:
-        y = outcomes[rows]
-        self._judged[period] += len(y), y.sum()
-        for name, values in forecasts.items():
-            p = values[rows]
-            loss = -np.log(np.maximum(np.where(y == 1.0, p, 1.0 - p), LOSS_FLOOR))
+    def _count(self, period: int, rows: Flags, chunk: Chunk, forecasts: dict[str, Vector]) -> None:
+        for at, (name, values) in enumerate(forecasts.items()):
+            found = judged(values[rows], chunk.outcomes[rows])
+            p, y = found.forecasts, found.outcomes
+            if at == 0:
+                self._judged[period] += len(y), y.sum()
+            loss = -np.log(np.maximum(found.chances, floor_of(chunk.numbers)))
             sums = self._sums.setdefault(name, np.zeros((2, 2)))
-            sums[period] += loss.sum(), np.square(y - p).sum()
+            sums[period] += loss.sum(), found.squares.sum()
             gaps = self._gaps.setdefault(name, np.zeros((2, self._bins)))
             gaps[period] += np.bincount(np.searchsorted(self._edges, p, side="right"), p - y, minlength=self._bins)
 

@@ -12,6 +12,14 @@ E[(b (y - r))^2 | past] = b^2 (mu (1 - mu) + (mu - r)^2), so V_resid errs on the
 stationarity is needed. V_model is there for rare outcomes that have not happened yet. Sums only: memory does not grow
 with the log, and chunks of any size give the same bits.
 
+Of many classes s_j(k) is the loss that method j has if the label is k, y the label, and D_j = s_j - s_raw::
+
+    d_j - E[d_j | past] = D_j(y) - sum_k mu_k D_j(k)
+    V_resid(i, j) = sum (D_i(y) - E_r D_i) (D_j(y) - E_r D_j)          V_model(i, j) = sum Cov_r(D_i, D_j)
+
+E[(D(y) - E_r D)^2 | past] = Var_mu D + (E_mu D - E_r D)^2, so V_resid errs on the safe side again. For two classes
+these are the sums above. The calibration error is that of the confidence in the top class (`Mark`).
+
 Late labels: outcomes under way at the same time may share a shock. Then the sums of b (y - r) over runs as long as the
 delay vary more than single events do; `Intervals(runs=...)` keeps them, and `half_width` allows for them.
 """
@@ -19,15 +27,14 @@ delay vary more than single events do; `Intervals(runs=...)` keeps them, and `ha
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import NamedTuple
 
 import numpy as np
 
 from calibeat._util.types import Ints, Table, Vector
-from calibeat.backtest.replay.tally import COUNT, FORECAST, OUTCOME, Tally
+from calibeat.backtest.replay.tally import COUNT, FORECAST, OUTCOME, Tally, floor_of, mark
 from calibeat.core.calibeating import bin_of
-from calibeat.core.stats import LOSS_FLOOR
-from calibeat.core.subset import entry, kernel
+from calibeat.core.subset import kernel, loop
 from calibeat.errors import InvalidInput
 from calibeat.metrics import calibration_error_of_gaps
 
@@ -40,96 +47,179 @@ DRAWS, DRAWS_SEED = 4000, 0  # of the normal vectors behind a max-t quantile: an
 CLEAR = 3.0  # standard deviations: from there on the sign of a bin's gap is known
 
 
-@kernel
-def slope(measure: int, p: float, clip: float) -> float:
-    """s = l(p, 1) - l(p, 0) of the log-loss or the Brier score."""
-    if measure == BRIER:
-        return 1.0 - 2.0 * p
-    return math.log(max(1.0 - p, clip)) - math.log(max(p, clip))
+class IntervalSums(NamedTuple):
+    """Sums over a log; contrasts are to the raw score, method 0."""
+
+    lead: Vector  # log-loss so far, with the warm-up
+    losses: Table  # measure, method
+    products: Table  # resid or model, measure, contrasts i <= j as [j, i]
+    fourths: Table  # sum (b (y - r))^4
+    gaps: Table  # method, bin: sum of forecast - outcome
+    cells: Table  # resid or model, method j, bin of the raw score, bin of j: covariance of the sums of outcomes
+    own: Table  # of many classes, where methods have outcomes of their own: resid or model, method, bin
+    run: Table  # measure, method: sums of the run under way
+    run_products: Table
+    state: Vector  # events, runs
 
 
-@entry
+class Contrasts(NamedTuple):
+    """Scratch for one event."""
+
+    slopes: Table  # measure, method (, class of many): what losing depends on
+    errors: Table  # of many classes: measure, method
+    gap: Vector  # outcome - r of each method
+    cell: Ints  # bin of each method
+
+
+@loop
 def count_events(
-    P: Table,
+    K: int,
+    P: Vector,
     y: Vector,
     place: Ints,
     clip: float,
     bins: int,
     run: int,
-    lead: Vector,
-    L: Table,
-    S: Table,
-    B4: Table,
-    G: Table,
-    C: Table,
-    Q: Table,
-    T: Table,
-    state: Vector,
-    b: Table,
-    cell: Ints,
+    sums: IntervalSums,
+    work: Contrasts,
     led: Vector,
 ) -> None:
-    """Add a chunk of events. P[j, t] are forecasts, the raw score first; r goes to `led`.
+    """Add a chunk of events. P are forecasts by method, event and class, the raw score first; r goes to `led`.
 
-    `place` < 0: the event does not count; 0: it is of the warm-up and counts for `lead` only.
+    K = 1: two classes. `place` < 0: the event does not count; 0: it is of the warm-up and counts for `lead` only.
     """
-    methods, n = P.shape
+    if K == 1:  # a constant: the compiler leaves out what only many classes need
+        event_sums(1, P, y, place, clip, bins, run, sums, work, led)
+    else:
+        event_sums(K, P, y, place, clip, bins, run, sums, work, led)
+
+
+@kernel
+def event_sums(  # noqa: C901 - one loop for two classes and many
+    K: int,
+    P: Vector,
+    y: Vector,
+    place: Ints,
+    clip: float,
+    bins: int,
+    run: int,
+    sums: IntervalSums,
+    work: Contrasts,
+    led: Vector,
+) -> None:
+    """The loop of `count_events`."""
+    methods, n = len(sums.lead), len(y)
     for t in range(n):
         if place[t] < 0:
             continue
         best = 0
         for j in range(1, methods):
-            if lead[j] < lead[best]:
+            if sums.lead[j] < sums.lead[best]:
                 best = j
-        r = P[best, t]
-        led[t] = r
-        e = y[t] - r
+        r = P[(best * n + t) * K : (best * n + t + 1) * K]
+        led[t] = r[0]
         for j in range(methods):
-            p = P[j, t]
-            loss = -math.log(max(p if y[t] == 1.0 else 1.0 - p, clip))
-            lead[j] += loss
-            if place[t] > 0:
-                L[LOG_LOSS, j] += loss
-                L[BRIER, j] += (y[t] - p) * (y[t] - p)
-                b[LOG_LOSS, j] = slope(LOG_LOSS, p, clip)
-                b[BRIER, j] = slope(BRIER, p, clip)
-                cell[j] = bin_of(p, float(bins))
-                G[j, cell[j]] += p - y[t]
+            at = (j * n + t) * K
+            one = mark(P[at : at + K], y[t])
+            loss = -math.log(max(one.chance, clip))
+            sums.lead[j] += loss
+            if place[t] == 0:
+                continue
+            sums.losses[LOG_LOSS, j] += loss
+            sums.losses[BRIER, j] += one.square
+            cell, chance = bin_of(one.forecast, float(bins)), r[one.top]
+            gap = one.outcome - chance
+            work.cell[j] = cell
+            work.gap[j] = gap
+            sums.gaps[j, cell] += one.forecast - one.outcome
+            sums.cells[RESID, j, work.cell[0], cell] += work.gap[0] * gap
+            if K > 1:
+                sums.own[RESID, j, cell] += gap * gap
+                sums.own[MODEL, j, cell] += chance * (1.0 - chance)
+                continue
+            sums.cells[MODEL, j, work.cell[0], cell] += chance * (1.0 - chance)
+            p = one.forecast
+            other = math.log(max(y[t] * (1.0 - p) + (1.0 - y[t]) * p, clip))  # of what did not happen
+            work.slopes[LOG_LOSS, j] = (2.0 * y[t] - 1.0) * (other + loss)
+            work.slopes[BRIER, j] = 1.0 - 2.0 * p
         if place[t] == 0:
             continue
-        state[0] += 1.0
-        for j in range(methods):
-            C[RESID, j, cell[0], cell[j]] += e * e
-            C[MODEL, j, cell[0], cell[j]] += r * (1.0 - r)
-        add_products(methods, b, e, r * (1.0 - r), S, B4, Q)
-        if run > 0 and state[0] % run == 0.0:
-            close_run(methods, Q, T, state)
+        sums.state[0] += 1.0
+        if K > 1:
+            class_contrasts(K, P, t, n, int(y[t]), r, clip, methods, work)
+            add_class_products(K, r, methods, work, sums)
+        else:
+            add_products(methods, y[t] - r[0], r[0] * (1.0 - r[0]), work, sums)
+        if run > 0 and sums.state[0] % run == 0.0:
+            close_run(methods, sums)
 
 
 @kernel
-def add_products(methods: int, b: Table, e: float, v: float, S: Table, B4: Table, Q: Table) -> None:
+def add_products(methods: int, e: float, v: float, work: Contrasts, sums: IntervalSums) -> None:
     """The products of the contrasts of one event with residual e, whose variance would be v if r were right."""
     for m in range(2):
         for j in range(1, methods):
-            bj = b[m, j] - b[m, 0]
-            Q[m, j] += bj * e
-            B4[m, j] += bj * bj * bj * bj * e * e * e * e
+            work.slopes[m, j] -= work.slopes[m, 0]
+        for j in range(1, methods):
+            b = work.slopes[m, j]
+            sums.run[m, j] += b * e
+            sums.fourths[m, j] += b * b * b * b * e * e * e * e
             for i in range(1, j + 1):
-                w = bj * (b[m, i] - b[m, 0])
-                S[RESID, m, i, j] += w * e * e
-                S[MODEL, m, i, j] += w * v
+                w = b * work.slopes[m, i]
+                sums.products[RESID, m, j, i] += w * e * e
+                sums.products[MODEL, m, j, i] += w * v
 
 
 @kernel
-def close_run(methods: int, Q: Table, T: Table, state: Vector) -> None:
+def class_contrasts(
+    K: int, P: Vector, t: int, n: int, y: int, r: Vector, clip: float, methods: int, work: Contrasts
+) -> None:
+    """Slopes <- D_j(k) - E_r D_j of both measures, and errors <- its value at the label."""
+    s = work.slopes
+    for j in range(methods):
+        for k in range(K):
+            p = P[(j * n + t) * K + k]
+            s[LOG_LOSS, j, k] = -math.log(max(p, clip))
+            s[BRIER, j, k] = -2.0 * p  # without what is the same for every label
+            if j > 0:
+                s[LOG_LOSS, j, k] -= s[LOG_LOSS, 0, k]
+                s[BRIER, j, k] -= s[BRIER, 0, k]
+    for m in range(2):
+        for j in range(1, methods):
+            mean = 0.0
+            for k in range(K):
+                mean += r[k] * s[m, j, k]
+            for k in range(K):
+                s[m, j, k] -= mean
+            work.errors[m, j] = s[m, j, y]
+
+
+@kernel
+def add_class_products(K: int, r: Vector, methods: int, work: Contrasts, sums: IntervalSums) -> None:
+    """The products of the contrasts of one event: at its label, and in the mean if r were right."""
+    for m in range(2):
+        for j in range(1, methods):
+            e = work.errors[m, j]
+            sums.run[m, j] += e
+            sums.fourths[m, j] += e * e * e * e
+            for i in range(1, j + 1):
+                v = 0.0
+                for k in range(K):
+                    v += r[k] * work.slopes[m, i, k] * work.slopes[m, j, k]
+                sums.products[RESID, m, j, i] += work.errors[m, i] * e
+                sums.products[MODEL, m, j, i] += v
+
+
+@kernel
+def close_run(methods: int, sums: IntervalSums) -> None:
     """Add the products of the sums over a run, and begin another."""
-    state[1] += 1.0
+    sums.state[1] += 1.0
     for m in range(2):
         for j in range(1, methods):
             for i in range(1, j + 1):
-                T[m, i, j] += Q[m, i] * Q[m, j]
+                sums.run_products[m, j, i] += sums.run[m, i] * sums.run[m, j]
         for j in range(1, methods):
-            Q[m, j] = 0.0
+            sums.run[m, j] = 0.0
 
 
 class Intervals:
@@ -138,9 +228,9 @@ class Intervals:
     Parameters
     ----------
     methods : how many, the raw score included; method 0 is the raw score.
+    numbers : of a forecast: 1 of two classes, K of many.
     bins : of the calibration error.
     runs : how many consecutive events a run has, where labels are late: their median delay in events. 0: not late.
-    clip : no logarithm sees a probability nearer to 0 or 1.
 
     >>> rng = np.random.default_rng(0)
     >>> raw = rng.random(5000)
@@ -151,75 +241,80 @@ class Intervals:
     [-0.087, -0.098, -0.077]
     """
 
-    def __init__(self, methods: int, bins: int = 10, runs: int = 0, clip: float = LOSS_FLOOR) -> None:
-        self.methods, self.bins, self.runs, self.clip = methods, bins, runs, clip
-        k = methods
-        self.lead = np.zeros(k)  # log-loss so far, with the warm-up
-        self.losses = np.zeros((2, k))
-        self.products = np.zeros((2, 2, k, k))  # resid or model, measure, contrasts to the raw score (upper triangle)
-        self.fourths = np.zeros((2, k))  # sum (b (y - r))^4
-        self.gaps = np.zeros((k, bins))  # sum p - y
-        self.cells = np.zeros((2, k, bins, bins))  # variance of sum y in bin a of the raw score and bin c of method j
-        self._run = np.zeros((2, k))  # of the run under way
-        self.run_products = np.zeros((2, k, k))
-        self._state = np.zeros(2)  # events, runs
+    def __init__(self, methods: int, bins: int = 10, runs: int = 0, numbers: int = 1) -> None:
+        self.methods, self.numbers, self.bins, self.runs = methods, numbers, bins, runs
+        k, many = methods, numbers > 1
+        self.sums = IntervalSums(
+            lead=np.zeros(k),
+            losses=np.zeros((2, k)),
+            products=np.zeros((2, 2, k, k)),
+            fourths=np.zeros((2, k)),
+            gaps=np.zeros((k, bins)),
+            cells=np.zeros((2, k, bins, bins)),
+            own=np.zeros((2, k, bins if many else 0)),
+            run=np.zeros((2, k)),
+            run_products=np.zeros((2, k, k)),
+            state=np.zeros(2),
+        )
+        slopes = np.zeros((2, k, numbers) if many else (2, k))
+        self._work = Contrasts(slopes, np.zeros((2, k)), np.zeros(k), np.zeros(k, dtype=np.int64))
 
     @property
     def events(self) -> int:
         """How many events were judged."""
-        return int(self._state[0])
+        return int(self.sums.state[0])
 
     def add(self, forecasts: Vector, outcomes: Vector, place: Ints | None = None) -> Vector:
         """Count a chunk; forecasts[j, t] of method j for event t, in the order of events -> r, the leader's forecasts.
 
-        r is 0 for events that do not count.
+        r is 0 for events that do not count. Many classes: forecasts[j, t, k], and outcomes are columns of labels.
         """
-        if forecasts.shape != (self.methods, len(outcomes)):
-            raise InvalidInput(f"forecasts must have shape {(self.methods, len(outcomes))}, got {forecasts.shape}")
+        shape = (self.methods, len(outcomes), self.numbers)[: 3 if self.numbers > 1 else 2]
+        if forecasts.shape != shape:
+            raise InvalidInput(f"forecasts must have shape {shape}, got {forecasts.shape}")
         placed = np.ones(len(outcomes), dtype=np.int64) if place is None else place
         led = np.zeros(len(outcomes))
-        sums = self.losses, self.products, self.fourths, self.gaps, self.cells, self._run, self.run_products
-        work: Any = np.empty((2, self.methods)), np.empty(self.methods, dtype=np.int64), led
-        events = np.ascontiguousarray(forecasts), outcomes, placed
-        count_events(*events, self.clip, self.bins, self.runs, self.lead, *sums, self._state, *work)
+        events = self.numbers, np.ascontiguousarray(forecasts).reshape(-1), outcomes, placed
+        count_events(*events, floor_of(self.numbers), self.bins, self.runs, self.sums, self._work, led)
         return led
 
     # ---- log-loss and Brier score ---------------------------------------------------------------------------------
 
     def variance(self, measure: int, method: int, other: int = 0) -> float:
         """Of the sum of loss(method) - loss(other)."""
-        return max(_contrast(self.products[kind, measure], method, other) for kind in (RESID, MODEL))
+        return max(_contrast(self.sums.products[kind, measure], method, other) for kind in (RESID, MODEL))
 
     def half_width(self, measure: int, method: int, other: int = 0, z: float = Z) -> tuple[float, bool]:
         """Half of the interval's width, and whether it allows for outcomes that moved together.
 
         It does where the runs show a standard deviation that is larger by more than a quarter.
         """
-        v, runs = self.variance(measure, method, other), self._state[1]
+        v, runs = self.variance(measure, method, other), self.sums.state[1]
         half, shared = z * math.sqrt(v), False
         if runs >= 2.0:
-            wide = _contrast(self.run_products[measure], method, other) * self.events / (runs * self.runs)
+            wide = _contrast(self.sums.run_products[measure], method, other) * self.events / (runs * self.runs)
             if wide > GROWS**2 * v:
                 half, shared = max(half, z / Z * student(runs - 1.0) * math.sqrt(wide)), True
         return half / max(1, self.events), shared
 
     def difference(self, measure: int, method: int, other: int = 0, z: float = Z) -> tuple[float, float, float]:
         """Mean loss(method) - loss(other), and the ends of its interval; z = 1.96 if not given."""
-        d = (self.losses[measure, method] - self.losses[measure, other]) / max(1, self.events)
+        losses = self.sums.losses[measure]
+        d = (losses[method] - losses[other]) / max(1, self.events)
         half, _ = self.half_width(measure, method, other, z)
         return float(d), float(d - half), float(d + half)
 
     def effective(self, measure: int, method: int) -> float:
         """As how many events of equal weight the difference to the raw score rests on; 0 without a difference."""
-        fourth = float(self.fourths[measure, method])
-        return float(self.products[RESID, measure, method, method]) ** 2 / fourth if fourth > 0.0 else 0.0
+        fourth = float(self.sums.fourths[measure, method])
+        return float(self.sums.products[RESID, measure, method, method]) ** 2 / fourth if fourth > 0.0 else 0.0
 
     def simultaneous(self, measure: int, level: float = 0.95, *, one_sided: bool = False) -> float:
         """The quantile that holds for all methods against the raw score at once (max-t), instead of 1.96.
 
         For claims about the best of many: ``level=0.975, one_sided=True``.
         """
-        table = _symmetric(self.products[RESID, measure])[1:, 1:]
+        table = _symmetric(self.sums.products[RESID, measure])[1:, 1:]
         spread = np.sqrt(np.diag(table))
         used = spread > 0.0
         if not used.any():
@@ -231,13 +326,18 @@ class Intervals:
 
     def luck(self, method: int) -> float:
         """The calibration error that a perfectly calibrated forecast in these bins shows on average by luck."""
-        variance = np.maximum(self.cells[RESID, method].sum(axis=0), self.cells[MODEL, method].sum(axis=0))
+        variance = np.maximum(self._own(RESID, method), self._own(MODEL, method))
         return math.sqrt(2.0 / math.pi) * float(np.sqrt(variance).sum()) / max(1, self.events)
 
     def spread(self, method: int) -> Vector:
         """The covariance of the gaps of the raw score's bins and of a method's."""
-        raw, both = self.cells[RESID, 0], self.cells[RESID, method]
-        return np.block([[np.diag(raw.sum(axis=0)), both], [both.T, np.diag(both.sum(axis=0))]])
+        raw, mine, both = self._own(RESID, 0), self._own(RESID, method), self.sums.cells[RESID, method]
+        return np.block([[np.diag(raw), both], [both.T, np.diag(mine)]])
+
+    def _own(self, kind: int, method: int) -> Vector:
+        """The variance of the sum of outcomes in each bin of a method."""
+        many = self.numbers > 1
+        return self.sums.own[kind, method] if many else self.sums.cells[kind, method].sum(axis=0)
 
     def error_difference(self, method: int) -> tuple[float, float, float]:
         """Calibration error of a method minus that of the raw score, and an envelope that errs on the safe side.
@@ -247,7 +347,7 @@ class Intervals:
         """
         bins, n, table = self.bins, max(1, self.events), self.spread(method)
         draws = _normal(table, 1000)
-        gaps = np.concatenate([self.gaps[0], self.gaps[method]])
+        gaps = np.concatenate([self.sums.gaps[0], self.sums.gaps[method]])
         sign = np.repeat([-1.0, 1.0], bins)
         clear = np.abs(gaps) > CLEAR * np.sqrt(np.diag(table))
         known = (draws * sign * np.sign(gaps) * clear).sum(axis=1)
@@ -269,12 +369,12 @@ def student(freedom: float) -> float:
     return Z + (Z**3 + Z) / (4.0 * whole) + (5.0 * Z**5 + 16.0 * Z**3 + 3.0 * Z) / (96.0 * whole * whole)
 
 
-def _symmetric(upper: Vector) -> Vector:
-    return np.triu(upper) + np.triu(upper, 1).T
+def _symmetric(lower: Vector) -> Vector:
+    return np.tril(lower) + np.tril(lower, -1).T
 
 
-def _contrast(upper: Vector, method: int, other: int) -> float:
-    table = _symmetric(upper)
+def _contrast(lower: Vector, method: int, other: int) -> float:
+    table = _symmetric(lower)
     return max(0.0, float(table[method, method] + table[other, other] - 2.0 * table[method, other]))
 
 

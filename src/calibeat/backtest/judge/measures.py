@@ -10,8 +10,7 @@ from itertools import pairwise
 import numpy as np
 
 from calibeat._util.types import Ints, Vector
-from calibeat.backtest.replay.engine import Replayed, Runner
-from calibeat.backtest.replay.manyclass import ClassReplayed, ClassRunner
+from calibeat.backtest.replay.engine import Replayed
 from calibeat.backtest.replay.tally import (
     BRIER,
     COUNT,
@@ -30,10 +29,6 @@ from calibeat.report.schema import BinnedCurve, MassCurve, Number, PeriodInfo, R
 
 MOST_WINDOWS, MOST_PERIODS, MOST_POINTS = 200, 12, 300
 EVENTS_PER_WINDOW = 500
-
-
-CountedMethod = Runner | ClassRunner
-Counted = Replayed | ClassReplayed  # a replay of two classes or of many
 
 
 def iso(microseconds: int) -> str:
@@ -75,7 +70,7 @@ def auc(tally: Tally) -> tuple[float, float]:
 # ---- windows -----------------------------------------------------------------------------------------------------
 
 
-def windows(replayed: Counted) -> Windows:
+def windows(replayed: Replayed) -> Windows:
     """Windows of as many events each, at most 200, with the errors of every method in each."""
     blocks, used, edges = replayed.blocks, replayed.blocks.used, cuts_of(replayed)
     timed = replayed.span is not None
@@ -101,7 +96,7 @@ def windows(replayed: Counted) -> Windows:
     }
 
 
-def cuts_of(replayed: Counted) -> list[int]:
+def cuts_of(replayed: Replayed) -> list[int]:
     """The blocks at which windows begin, and the end of the last."""
     most = min(MOST_WINDOWS, replayed.blocks.used)
     windows = max(min(10, most), min(most, replayed.blocks.judged // EVENTS_PER_WINDOW))
@@ -126,7 +121,7 @@ def cuts(used: int, parts: int) -> list[int]:
 # ---- reliability -------------------------------------------------------------------------------------------------
 
 
-def reliability(replayed: Counted) -> ReliabilityInfo:
+def reliability(replayed: Replayed) -> ReliabilityInfo:
     """Counts, mean forecasts and mean outcomes per bin with their bands: the whole log, then its periods."""
     used = replayed.blocks.used
     parts = periods(replayed)
@@ -135,10 +130,11 @@ def reliability(replayed: Counted) -> ReliabilityInfo:
     methods = {
         r.name: [curve_of(r.tally.cells(used)[1:][a:b].sum(axis=0)) for _, a, b in parts] for r in replayed.runners
     }
-    return {"bins": replayed.bins, "periods": listed, "methods": methods}
+    mass = {runner.name: mass_curve(runner.tally, replayed.bins) for runner in replayed.runners}
+    return {"bins": replayed.bins, "periods": listed, "methods": methods, "mass": mass}
 
 
-def periods(replayed: Counted) -> list[tuple[str, int, int]]:
+def periods(replayed: Replayed) -> list[tuple[str, int, int]]:
     """(label, first block, last block + 1): the whole log, and up to twelve stretches of the calendar or of events."""
     blocks, used = replayed.blocks, replayed.blocks.used
     parts = [("whole log", 0, used)]

@@ -1,7 +1,8 @@
 """Would it have paged? Monitors along a replay, and a trail of their numbers. Memory does not grow with the log.
 
 Outcomes are read in the order of forecasts, also where they came late: an alarm is then about the forecasts up to its
-event. It is raised once their outcomes have arrived, at `Episode.heard`.
+event. It is raised once their outcomes have arrived, at `Episode.heard`. Of many classes a monitor reads the confidence
+in the top class, and whether it was right.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import numpy as np
 from calibeat._util.types import Ints, Vector
 from calibeat._util.words import counted
 from calibeat.backtest.read.rows import Chunk
-from calibeat.core.stats import LOSS_FLOOR
+from calibeat.backtest.replay.tally import floor_of, judged
 from calibeat.monitor import Alarm, Monitor
 from calibeat.report.schema import Axis, Page, Paging, Watched
 
@@ -124,17 +125,19 @@ class Trails:
         """The same as one task for each monitor, which may run at the same time."""
         if self._timed is None:
             self._timed = chunk.times is not None
-            self.trails = {name: Trail(self.arl) for name in _watched(chunk.outcomes, forecasts, place, self.named)}
+            self.trails = {name: Trail(self.arl) for name in _watched(chunk, forecasts, place, self.named)}
         known = ~np.isnan(chunk.outcomes)
         event = np.arange(self._events + 1, self._events + len(chunk) + 1)
         axis = (event if chunk.times is None else chunk.times)[known]
         heard = self._when_heard(chunk, known)
         self._events += len(chunk)
         outcomes, scores = chunk.outcomes[known], chunk.scores[known]
-        return [
-            partial(trail.add, forecasts[name][known], outcomes, scores, axis, heard)
-            for name, trail in self.trails.items()
-        ]
+
+        def read(name: str, trail: Trail) -> None:
+            found = judged(forecasts[name][known], outcomes)
+            trail.add(found.forecasts, found.outcomes, found.of_same(scores), axis, heard)
+
+        return [partial(read, name, trail) for name, trail in self.trails.items()]
 
     def _when_heard(self, chunk: Chunk, known: np.ndarray[tuple[int], np.dtype[np.bool_]]) -> Ints | None:
         """When the outcomes of each event and of all before it had arrived; None if that is not on the axis."""
@@ -159,14 +162,14 @@ class Trails:
         }
 
 
-def _watched(outcomes: Vector, forecasts: dict[str, Vector], place: Ints, named: str | None) -> list[str]:
+def _watched(chunk: Chunk, forecasts: dict[str, Vector], place: Ints, named: str | None) -> list[str]:
     raw, *others = forecasts
-    judged = place > 0
-    judged = judged if judged.any() else ~np.isnan(outcomes)
+    outcomes, floor = chunk.outcomes, floor_of(chunk.numbers)
+    rows = place > 0
+    rows = rows if rows.any() else ~np.isnan(outcomes)
 
     def loss(name: str) -> float:
-        p, y = forecasts[name][judged], outcomes[judged]
-        return float(-np.log(np.maximum(np.where(y == 1.0, p, 1.0 - p), LOSS_FLOOR)).sum())
+        return float(-np.log(np.maximum(judged(forecasts[name][rows], outcomes[rows]).chances, floor)).sum())
 
     leader = [min(others, key=loss)] if others else []
     return list(dict.fromkeys([raw, *([named] if named in others else []), *leader]))

@@ -20,14 +20,15 @@ from calibeat._util.types import Ints, Vector
 from calibeat._util.words import decimals
 from calibeat.backtest.read.rows import Chunk
 from calibeat.backtest.replay.contenders import Contender
-from calibeat.backtest.replay.engine import Replayed
+from calibeat.backtest.replay.engine import Replayed, Runner
 from calibeat.backtest.replay.late import typical_delay
 from calibeat.backtest.replay.tally import COUNT, FORECAST, OUTCOME
-from calibeat.core.method import name_of
+from calibeat.core.method import Method, name_of
+from calibeat.core.vector import VectorMethod
 from calibeat.report.schema import AnswerInfo, DifferencesTo, ElsewhereInfo, Evidence, Happened, Number, Verdict
 
 from .intervals import BRIER, LOG_LOSS, MEASURES, RESAMPLES, Bootstrap, Intervals, Triple, Z
-from .measures import MOST_POINTS, Counted, CountedMethod, iso, log_e_values, number
+from .measures import MOST_POINTS, iso, log_e_values, number
 
 FEW_EVENTS = 200  # judged events, or outcomes learnt; fewer settle nothing
 FEW_EFFECTIVE = 10.0  # events of equal weight; an interval that rests on fewer is a guess
@@ -49,7 +50,8 @@ class Counting:
     def add(self, chunk: Chunk, forecasts: dict[str, Vector], place: Ints) -> Vector:
         """Take the forecasts of all methods for a chunk, the raw score first -> those of the leader."""
         if not self._began:
-            self.sums, self._began = Intervals(len(forecasts), self.sums.bins, typical_delay(chunk)), True
+            runs = typical_delay(chunk)
+            self.sums, self._began = Intervals(len(forecasts), self.sums.bins, runs, chunk.numbers), True
         return self.sums.add(np.array(list(forecasts.values())), chunk.outcomes, place)
 
 
@@ -142,7 +144,7 @@ def differences(compared: Comparison, name: str, other: str) -> DifferencesTo:
     }
 
 
-def best_other(replayed: Counted, name: str, compared: Comparison) -> DifferencesTo | None:
+def best_other(replayed: Replayed, name: str, compared: Comparison) -> DifferencesTo | None:
     """Against the method of least log-loss among the others; None where there is none."""
     others = [runner.name for runner in replayed.runners if runner.name != name]
     if not others:
@@ -175,7 +177,8 @@ class Facts:
     labels: dict[str, str]  # how each method is called, the raw score first
     judged: int
     log_e_max: dict[str, float]
-    ones: float | None = None  # among the judged outcomes, where that is known
+    ones: float | None = None  # among the judged outcomes of two classes
+    only: str | None = None  # the class of every judged label, where there is one only
     learnt: int | None = None  # outcomes that arrived before the last forecast, where they were late
     ignores_score: frozenset[str] = frozenset()  # methods whose forecasts do not depend on the score
     raw_auc: float = math.nan
@@ -192,7 +195,7 @@ def threshold(methods: int) -> float:
     return math.log(20.0 * max(1, methods))
 
 
-def evalue(replayed: Counted) -> Evidence:
+def evalue(replayed: Replayed) -> Evidence:
     """The log e-value of each method along the log."""
     blocks, used = replayed.blocks, replayed.blocks.used
     at = np.unique(np.linspace(1, used, min(MOST_POINTS, used)).round().astype(int)).tolist() if used else []
@@ -261,10 +264,8 @@ def _of_measures(compared: Comparison, facts: Facts) -> Verdict:
     if not moved:
         same = "Every method gave the raw score back: nothing was learnt from this log."
         return _keep(raw, "unclear", "Keep the raw score: no method differs from it", [same])
-    if facts.ones in {0.0, float(facts.judged)}:
-        one = f"Every judged outcome is {int(bool(facts.ones))}. A method that always forecasts it looks perfect. "
-        needed = "It has not learnt when the other outcome comes: a log with both is needed."
-        return _keep(raw, "unclear", "One kind of outcome only: keep the raw score", [one + needed])
+    if facts.only is not None or facts.ones in {0.0, float(facts.judged)}:
+        return _one_kind(raw, facts)
     if compared.effective(best) < FEW_EFFECTIVE:
         effective = max(1, round(compared.effective(best)))
         rests = (
@@ -305,6 +306,16 @@ def _elsewhere(compared: Comparison, name: str) -> bool:
 
 def _same(compared: Comparison, name: str) -> bool:
     return all(abs(compared.measured(name, m) - compared.measured(compared.raw, m)) < NOTHING for m in MEASURES)
+
+
+def _one_kind(raw: str, facts: Facts) -> Verdict:
+    perfect = "A method that always forecasts it looks perfect. It has not learnt when"
+    if facts.only is not None:
+        only = f"Every judged label is {facts.only!r}. {perfect} another class comes: a log with several is needed."
+        return _keep(raw, "unclear", "One class only: keep the raw scores", [only])
+    one = int(bool(facts.ones))
+    only = f"Every judged outcome is {one}. {perfect} the other outcome comes: a log with both is needed."
+    return _keep(raw, "unclear", "One kind of outcome only: keep the raw score", [only])
 
 
 def _little_learnt(raw: str, learnt: int) -> Verdict:
@@ -493,12 +504,16 @@ SURE = {
 }
 
 
-def answer(replayed: Replayed, found: Verdict) -> AnswerInfo:
-    """From the verdict and the bins of the raw score and of the chosen method."""
+def answer(replayed: Replayed, found: Verdict, classes: Sequence[str] | None, *, logits: bool) -> AnswerInfo:
+    """From the verdict and the bins of the raw score and of the chosen method; `classes` are the names of many."""
     runners = {runner.name: runner for runner in replayed.runners}
     raw, chosen = replayed.runners[0], runners[found["method"]]
     pair = [raw] if chosen is raw else [raw, chosen]
-    library, service, note = deployment(chosen.contender, keyed=replayed.keyed, is_raw=chosen is raw)
+    service = None
+    if classes is None:
+        library, service, note = deployment(chosen.contender, keyed=replayed.keyed, is_raw=chosen is raw)
+    else:
+        library, note = deployment_of_classes(chosen.contender, classes, keyed=replayed.keyed, logits=logits)
     return {
         "happened": example_of(pair, replayed.blocks.used, replayed.blocks.judged),
         "sure": SURE["keep" if chosen is raw else "use", found["confidence"]],
@@ -508,7 +523,7 @@ def answer(replayed: Replayed, found: Verdict) -> AnswerInfo:
     }
 
 
-def example_of(runners: Sequence[CountedMethod], used: int, judged: int) -> list[Happened]:
+def example_of(runners: Sequence[Runner], used: int, judged: int) -> list[Happened]:
     """The bin in which the raw score is off by the most events, if each method has enough there; else all events.
 
     Letters: n events in a bin, p the sum of their forecasts, y of their outcomes; the bin has the largest |y - p|.
@@ -584,7 +599,7 @@ def deployment(contender: Contender, *, keyed: bool, is_raw: bool = False) -> tu
         method = contender.base
     if contender.age:
         notes.append(f"In Python, hold each outcome back until it is {contender.age} old, ones and zeros alike.")
-    name = name_of(method)
+    name = name_of(method) if isinstance(method, Method) else None
     code = repr(name) if name else repr(method)
     used = re.findall(r"\b[A-Z]\w*(?=\()", "" if name else code)  # the parts, by their classes
     names = ", ".join(sorted({"Bank" if keyed else "Calibrator", *used}))
@@ -594,3 +609,60 @@ def deployment(contender: Contender, *, keyed: bool, is_raw: bool = False) -> tu
         return library, None, " ".join(notes)
     service = CODE_SERVICE.format(name=name + (f" --mature {contender.age}" if contender.age else ""))
     return library, service, " ".join(notes)
+
+
+CODE_CLASSES = """\
+from calibeat import MultiCalibrator
+
+cal = MultiCalibrator({made})
+cal.run(past_scores, past_labels)   # once, with what is known already
+
+forecast = cal.predict(scores)      # act on forecast.probabilities
+cal.update(forecast, label)         # when it is known, in any order
+"""
+
+CODE_KEYS_OF_CLASSES = """\
+from calibeat import MultiBank
+
+bank = MultiBank({made})
+bank.run(past_keys, past_scores, past_labels)  # once
+
+forecast = bank.predict(key, scores)  # act on forecast.probabilities
+bank.update(key, forecast, label)     # when it is known, in any order
+"""
+
+CODE_KEEP_CLASSES = """\
+from calibeat import MultiCalibrator
+
+cal = MultiCalibrator({made})   # beside the raw scores
+forecast = cal.predict(scores)
+cal.update(forecast, label)
+cal.alarm()                                # whether they deserve less trust by now
+"""
+
+CODE_FITTED = """\
+import numpy as np
+
+forecast = np.exp(np.log(scores) / T)   # T has the least log-loss on {which}
+forecast /= forecast.sum()
+"""
+FITTED_ON = {"fts": "the first 1,000 labels", "swts": "the last 2,000 labels, fitted again every 500"}
+
+
+def deployment_of_classes(
+    contender: Contender, classes: Sequence[str], *, keyed: bool, logits: bool
+) -> tuple[str, str]:
+    """The same for many classes: in Python, and a remark."""
+    numbered = list(classes) == [str(k) for k in range(len(classes))]
+    made = str(len(classes)) if numbered or len(classes) > 10 else repr(list(classes))
+    end = ", logits=True" if logits else ""
+    if contender.name == "raw":
+        return CODE_KEEP_CLASSES.format(made=made + end), "Nothing to deploy: go on with the raw scores."
+    if contender.refits is not None:
+        note = "A temperature that is fitted now and then is no class of calibeat."
+        return CODE_FITTED.format(which=FITTED_ON[contender.name]), note
+    method, keyed = contender.method or contender.base, keyed and not contender.one_stream
+    named = f", method={method.name!r}" if isinstance(method, VectorMethod) and method.name != "multi" else ""
+    prior = ', prior="pooled"' if contender.pooled else ""
+    code = (CODE_KEYS_OF_CLASSES if keyed else CODE_CLASSES).format(made=made + named + end + prior)
+    return code, contender.about if contender.method is None else ""

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, fields
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
 from datetime import datetime
-from typing import Any, TypedDict
+from typing import TYPE_CHECKING, Any, TypedDict
 
 import numpy as np
 import numpy.typing as npt
@@ -28,15 +29,17 @@ from calibeat._util.times import (
     read_times,
 )
 from calibeat._util.types import Flags, Ints, Vector
+from calibeat._util.words import did_you_mean
 from calibeat.backtest.options import Options
 from calibeat.errors import InvalidInput
 
-from . import guess
-from .guess import NO_ACCIDENT, check_column
+if TYPE_CHECKING:
+    from .classes import Classes
 
 # ---- batches and chunks ------------------------------------------------------------------------------------------
 
 CHUNK = 131_072  # rows in a batch: enough that a call costs nothing, few enough to stay in the cache
+NUMBERS = 16 * CHUNK  # of many classes: scores in a batch
 FIRST_EVENTS = 20_000  # the first chunk of a log has at least so many events, or all of them
 
 
@@ -58,7 +61,10 @@ class Codes:
 
 @dataclass(frozen=True, eq=False)
 class LogBatch:
-    """Rows as they came. `show` tells what stands in a column (by its role) at a row, `where` names the row."""
+    """Rows as they came. `show` tells what stands in a column (by its role) at a row, `where` names the row.
+
+    Many classes: `scores` is a matrix, whose columns have their numbers as roles, and `outcomes` are columns of labels.
+    """
 
     scores: Numbers
     outcomes: Numbers
@@ -89,6 +95,7 @@ class Origin:
 class Chunk:
     """Consecutive events, all checked.
 
+    `scores` is one number an event or, of many classes, a matrix of K columns; `outcomes` are then columns of labels.
     `outcomes` is NaN where none ever arrives. `slots` is the stream of each event (one stream: all 0).
     `clock` rises with the events. `arrivals` tells, on the same clock, when an outcome is known (`NEVER`: not at all).
     Both are None where every outcome arrives at once. `clock_is_time` tells whether the clock counts microseconds or
@@ -108,6 +115,78 @@ class Chunk:
 
     def __len__(self) -> int:
         return len(self.scores)
+
+    @property
+    def numbers(self) -> int:
+        """How many a score has: 1, or K of many classes."""
+        return 1 if self.scores.ndim == 1 else self.scores.shape[1]
+
+    def part(self, rows: slice) -> Chunk:
+        """Some of the events."""
+
+        def cut(column: Any) -> Any:
+            return None if column is None else column[rows]
+
+        trace = self.trace
+        return replace(
+            self,
+            scores=self.scores[rows],
+            outcomes=self.outcomes[rows],
+            slots=self.slots[rows],
+            clock=cut(self.clock),
+            arrivals=cut(self.arrivals),
+            times=cut(self.times),
+            trace=None if trace is None else Origin(trace.rows[rows], trace.files[rows], cut(trace.ids)),
+            others=cut(self.others),
+        )
+
+
+# ---- columns by role ---------------------------------------------------------------------------------------------
+
+NEEDED_ROLES = ("score", "outcome", "label")
+NO_COLUMN = "none"  # what a person types so that nothing is guessed
+OTHERS = ("rival ", "score ")  # how the role of a further column of probabilities begins
+
+
+class ColumnOf(TypedDict):
+    """The column of a role, and whether it was guessed by its name."""
+
+    name: str
+    guessed: bool
+
+
+def option_of(role: str) -> str:
+    """What a person types to name the column of a role.
+
+    >>> option_of("outcome time")
+    '--outcome-time'
+    """
+    return "--" + role.replace(" ", "-")
+
+
+def is_other(role: str) -> bool:
+    """Whether a role is that of a rival's forecasts, or of another model's scores.
+
+    >>> is_other("rival 1"), is_other("score 2"), is_other("score")
+    (True, True, False)
+    """
+    return role.startswith(OTHERS)
+
+
+def check_column(role: str, name: str, header: Sequence[str], where: str, *, guessed: bool = False) -> None:
+    """Refuse a column that is not there, or there more than once."""
+    if name not in header:
+        hint = did_you_mean(name, header) or f"; there are {all_of(header)}"
+        if guessed and role not in NEEDED_ROLES:
+            hint += f"; it was guessed: say {option_of(role)} {NO_COLUMN} to leave it out"
+        raise InvalidInput(f"{role} column {name!r} is not in {where}{hint}")
+    if header.count(name) > 1:
+        raise InvalidInput(f"{role} column must be there once, got {header.count(name)} named {name!r} in {where}")
+
+
+def all_of(header: Sequence[str]) -> str:
+    shown = ", ".join(repr(name) for name in header[:20])
+    return shown + (f" and {len(header) - 20} more" if len(header) > 20 else "")
 
 
 # ---- single values -----------------------------------------------------------------------------------------------
@@ -174,6 +253,7 @@ def same(value: Any, positive: Any) -> bool:
 
 NEEDED = ("scores", "outcomes")
 ARGUMENTS = {"score": "scores", "outcome": "outcomes", "key": "keys", "time": "times", "outcome time": "outcome_times"}
+SHOWN = {**ARGUMENTS, "label": "outcomes"}
 Column = npt.NDArray[Any]
 
 
@@ -181,12 +261,14 @@ Column = npt.NDArray[Any]
 class LogColumns:
     """The columns that `calibeat.backtest` was given: one by one, or by name from a data frame.
 
-    `columns` are by argument. `others` are by role; `names` are their names in the report.
+    `columns` are by argument. `others` are by role; `names` are their names in the report. With `classes` the scores
+    are a matrix, and the outcomes labels.
     """
 
     columns: dict[str, Any]
     others: dict[str, Any] = field(default_factory=dict)
     names: dict[str, str] = field(default_factory=dict)
+    classes: Classes | None = None
 
     @classmethod
     def of(cls, columns: Mapping[str, Any], named: Mapping[str, Any], rivals: Any) -> LogColumns:
@@ -243,22 +325,25 @@ class LogColumns:
         InvalidInput : if a column cannot be read, or two have different lengths.
         """
         given = {**self.columns, **self.others}
-        read = {
+        classes = self.classes
+        matrix = {} if classes is None else {"scores": (given.pop("scores"), False)}
+        read = matrix | {
             name: read_column(name, values) for name, values in given.items() if values is not None or name in NEEDED
         }
         columns = {name: column for name, (column, _) in read.items()}
         zoned = {name: zone for name, (_, zone) in read.items()}
         check_lengths(**{name: len(column) for name, column in columns.items()})
         percent = options.score_kind == "percent"
+        size = CHUNK if classes is None else max(1024, min(CHUNK, NUMBERS // classes.count))
 
         def number(value: Any) -> float | None:
             return number_of(value, decimal=options.decimal, percent=percent)
 
         def batch(at: int) -> LogBatch:
-            part = {name: column[at : at + CHUNK] for name, column in columns.items()}
+            part = {name: column[at : at + size] for name, column in columns.items()}
 
             def show(role: str, row: int) -> str:
-                value = part[ARGUMENTS.get(role, role)][row]
+                value = part["scores"][row, int(role)] if role.isdigit() else part[SHOWN.get(role, role)][row]
                 if isinstance(value, np.datetime64):  # which Python may have no date for
                     return str(value)
                 return repr(value.item() if isinstance(value, np.generic) else value)[:60]
@@ -268,7 +353,9 @@ class LogColumns:
 
             return LogBatch(
                 numbers_by(part["scores"], number),
-                _outcomes(part["outcomes"], options),
+                _outcomes(part["outcomes"], options)
+                if classes is None
+                else classes.labels(codes_of(part["outcomes"], at, "label")),
                 show,
                 lambda row: f"row {at + row}",
                 np.arange(at, at + len(part["scores"])),
@@ -280,7 +367,7 @@ class LogColumns:
                 {role: numbers_by(part[role], number) for role in self.others},
             )
 
-        return (batch(at) for at in range(0, len(columns["scores"]), CHUNK))
+        return (batch(at) for at in range(0, len(columns["scores"]), size))
 
 
 def _names(what: str, names: Any) -> list[Any]:
@@ -305,11 +392,12 @@ def _mapping(what: str, columns: Any) -> Mapping[str, Any]:
 
 
 def numbers_by(column: Column, read: Callable[[Any], float | None]) -> Numbers:
-    """A column as float64; `read` is for what is no number yet."""
+    """A column or a matrix as float64; `read` is for what is no number yet."""
     if column.dtype.kind in "iuf":
         values = column.astype(np.float64)
         return Numbers(values, np.where(np.isnan(values), MISSING, OK).astype(np.int8))
-    return _one_by_one(column, read)
+    found = _one_by_one(column.reshape(-1), read)
+    return Numbers(found.values.reshape(column.shape), found.states.reshape(column.shape))
 
 
 def _outcomes(column: Column, options: Options) -> Numbers:
@@ -402,6 +490,58 @@ def frame_columns(frame: Any, names: Mapping[str, str]) -> dict[str, Any]:
 def _check(names: Mapping[str, str], header: list[str]) -> None:
     for role, name in names.items():
         check_column(role, name, header, "the frame")
+
+
+# ---- scores that are no probabilities ----------------------------------------------------------------------------
+
+NO_ACCIDENT, SHARE_NO_ACCIDENT = 20, 0.05  # so many bad rows, and such a share of them, are no accident
+
+
+def kind_of_numbers(values: Vector) -> str:
+    """``"percent"``, ``"logit"`` or nothing, from all the scores that are numbers.
+
+    >>> [kind_of_numbers(np.array(v)) for v in ([0.2, 63.0], [-2.0, 1.5], [0.2, 2000.0])]
+    ['percent', 'logit', '']
+    """
+    values = values[np.isfinite(values)]
+    if not len(values) or np.mean((values < 0.0) | (values > 1.0)) < 0.01:
+        return ""
+    low, high = float(values.min()), float(values.max())
+    return "percent" if low >= 0.0 and 1.01 < high <= 100.0 else "logit" if low < -0.01 and high < 50.0 else ""
+
+
+def kind_of_text(shown: Sequence[str]) -> str:
+    """The same from the texts of unreadable scores; ``"comma"`` and ``"thousands"`` tell what their commas are.
+
+    >>> [kind_of_text(texts) for texts in (["'63.7%'"], ["'1,000'", "'0,250'"], ["'1,000'"], ["'high'"])]
+    ['percent', 'comma', 'thousands', '']
+    """
+    kinds = [_kind_of_one(text.strip("'\" ")) for text in shown]
+    first = next((kind for kind in kinds if kind), "")
+    return "comma" if first == "thousands" and "comma" in kinds else first
+
+
+def _kind_of_one(text: str) -> str:
+    if re.fullmatch(r"[-+]?[\d.,]+\s*%", text):
+        return "percent"
+    if re.fullmatch(r"[-+]?[1-9]\d{0,2}(,\d{3})+(\.\d*)?", text):
+        return "thousands"
+    return "comma" if re.fullmatch(r"[-+]?\d*,\d+", text) else ""
+
+
+def hint_of_kind(kind: str, how: str) -> str:
+    """The end of an error message; `how` tells how a person sets the kind."""
+    if kind == "comma":
+        return f"; the numbers have decimal commas: {how}"
+    if kind == "thousands":
+        return "; the number has commas between its thousands: write it without"
+    name = {"percent": "percent", "logit": "logits"}[kind]
+    return f"; the scores look like {name}: {how}"
+
+
+def too_many_to_skip(bad: int, rows: int) -> bool:
+    """Whether so many bad rows are another kind of score, and not to be skipped."""
+    return 2 * bad > rows or (bad >= NO_ACCIDENT and bad >= SHARE_NO_ACCIDENT * rows)
 
 
 # ---- what is known of a log so far -------------------------------------------------------------------------------
@@ -580,12 +720,13 @@ class RowReader:
     """Checks batches and cuts them into chunks. Counts what was skipped, and names the streams.
 
     With `trace` chunks tell where their events stand in the log. `guessed` maps roles to columns that were guessed.
+    With `classes` a row has K scores and a label.
     """
 
     options: Options
     trace: bool = False
     guessed: dict[str, str] = field(default_factory=dict)
-    least: int = LEAST_EVENTS  # in a chunk
+    classes: Classes | None = None
     rows: int = 0
     names: list[str] = field(default_factory=list)
     clock: Clock = field(init=False)
@@ -601,6 +742,11 @@ class RowReader:
         how = self.options.how("--time-zone NAME", "time_zone=NAME")
         self.clock, self.outcomes = Clock(self.options.zone, how), Outcomes(self.options)
         self.kind = ScoreKind(self.options)
+
+    @property
+    def what(self) -> str:
+        """What is learnt of an event."""
+        return "an outcome" if self.classes is None else "a label"
 
     @property
     def streams(self) -> int:
@@ -626,7 +772,8 @@ class RowReader:
     def chunks(self, batches: Iterable[LogBatch]) -> Iterator[Chunk]:
         """The chunks of a log: the first is all of it or has 20,000 events."""
         pieces, number = self.pieces(batches), 0
-        for piece in gathered(self._sorted(pieces) if self.options.sort else pieces, self.least):
+        least = LEAST_EVENTS if self.classes is None else FIRST_EVENTS
+        for piece in gathered(self._sorted(pieces) if self.options.sort else pieces, least):
             yield self._chunk(piece, number)
             number += len(piece.scores)
 
@@ -733,13 +880,18 @@ class RowReader:
         return found
 
     def _probabilities(self, batch: LogBatch) -> Vector:
+        if self.classes is not None:
+            return self.classes.probabilities(batch.scores, self.options.score_kind)
         self.kind.look("score", batch.scores, batch.show)
         return _probabilities(batch.scores.values, self.options.score_kind)
 
     def _outcomes(self, batch: LogBatch) -> Vector:
-        return self.outcomes.read(batch)
+        return self.outcomes.read(batch) if self.classes is None else batch.outcomes.values
 
     def _look_at_scores(self, batch: LogBatch, scores: Vector, look: Any, must: Any) -> None:
+        if self.classes is not None:
+            self._look_at_scores_of_classes(batch, self.classes, look)
+            return
         wanted = _WANTED[self.options.score_kind]
         states = batch.scores.states
         gone = must("score", wanted, "missing")
@@ -748,15 +900,37 @@ class RowReader:
         unreadable = states == UNREADABLE
         if unreadable.any():
             first = np.flatnonzero(unreadable)[:NO_ACCIDENT].tolist()
-            kind = guess.kind_of_text([batch.show("score", row) for row in first])
+            kind = kind_of_text([batch.show("score", row) for row in first])
             hint = self._hint(kind, unreadable, plain)
             look(unreadable, "score is not a number", lambda row: plain(row) + hint)
         outside = (states == OK) & ~((scores >= 0.0) & (scores <= 1.0))
         if outside.any():
             probable = self.options.score_kind == "probability"
-            kind = guess.kind_of_numbers(batch.scores.values[states == OK]) if probable else ""
+            kind = kind_of_numbers(batch.scores.values[states == OK]) if probable else ""
             other = self._hint(kind, outside, plain)
             look(outside, f"score is not {wanted}", lambda row: plain(row) + other)
+
+    def _look_at_scores_of_classes(self, batch: LogBatch, classes: Classes, look: Any) -> None:
+        kind = self.options.score_kind
+        given = batch.scores.values / (100.0 if kind == "percent" else 1.0)
+        for rows, bad, reason, requirement in classes.wrong(given, batch.scores.states, kind):
+            hint = ""
+            if kind == "probability" and too_many_to_skip(int(rows.sum()), len(rows)):
+                other = classes.other_kind(batch.scores.values[rows], reason)
+                typed = "--logits" if other == "logit" else f"--score-kind {other}"
+                hint = hint_of_kind(other, self.options.how(typed, f"score_kind={other!r}")) if other else ""
+
+            def sentence(row: int, bad: Any = bad, requirement: str = requirement, hint: str = hint) -> str:
+                if bad is None:
+                    total = math.fsum(given[row].tolist())
+                    return f"scores of an event must {requirement}, got {total:.9g} - at {batch.where(row)}{hint}"
+                column = int(bad[row].argmax())
+                missing = batch.scores.states[row, column] == MISSING
+                got = "nothing" if missing else batch.show(str(column), row)
+                place = f"{batch.where(row)}, column {classes.score_name(column)!r}"
+                return f"score must be {requirement}, got {got} - at {place}{self._how_to_skip if missing else hint}"
+
+            look(rows, reason, sentence)
 
     def _hint(self, kind: str, bad: Flags, sentence: Callable[[int], str]) -> str:
         """What the scores look like; where so many are of another kind, they are not skipped."""
@@ -765,9 +939,9 @@ class RowReader:
         how = self.options.how(f"--score-kind {kind}", f"score_kind={kind!r}")
         if kind == "comma":
             how = self.options.how("--decimal ','", "decimal=','")
-        hint, count = guess.hint_of_kind(kind, how), int(np.count_nonzero(bad))
+        hint, count = hint_of_kind(kind, how), int(np.count_nonzero(bad))
         if self.options.skip_bad:
-            if guess.too_many_to_skip(count, len(bad)):
+            if too_many_to_skip(count, len(bad)):
                 raise InvalidInput(sentence(int(bad.argmax())) + hint)
             self._notes[hint] = self._notes.get(hint, 0) + count
         return hint
@@ -778,18 +952,26 @@ class RowReader:
 
     def _about_guess(self, role: str) -> str:
         """How to leave out a column that was guessed."""
-        if role not in self.guessed or role in guess.NEEDED:
+        if role not in self.guessed or role in NEEDED_ROLES:
             return ""
-        option = f"{guess.option_of(role)} {guess.NO_COLUMN}"
+        option = f"{option_of(role)} {NO_COLUMN}"
         return f"; the {role} was guessed to be in {self.guessed[role]!r}: say {option} to leave it out"
 
     def _look_at_outcomes(self, batch: LogBatch, values: Vector, look: Any, must: Any) -> None:
         """A missing outcome is no mistake: the event is forecast, and not judged."""
-        states = batch.outcomes.states
+        states, classes = batch.outcomes.states, self.classes
         if batch.outcome_times is not None:
             untimed = batch.outcome_times.states == MISSING
-            late = must("outcome time", "there where there is an outcome", "missing")
+            late = must("outcome time", f"there where there is {self.what}", "missing")
             look(untimed & (states != MISSING), "outcome time is missing", late)
+        if classes is not None:
+            unknown = must("label", classes.words())
+            look(
+                states == UNREADABLE,
+                "label is no class",
+                lambda row: unknown(row) + classes.hint(batch.show("label", row).strip("'\"")),
+            )
+            return
         wrong = (states == UNREADABLE) | ((states == OK) & (values != 0.0) & (values != 1.0))
         plain = must("outcome", "0 or 1 (or false or true)")
         hint = f"; {self.options.how('--positive VALUE', 'positive=VALUE')} to name the value that counts as 1"

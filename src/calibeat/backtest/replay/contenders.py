@@ -5,6 +5,7 @@ A `Contender` starts a replay. The engine feeds it chunk after chunk, and it lea
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
@@ -12,16 +13,20 @@ from typing import Any, Protocol
 import numpy as np
 
 from calibeat._util.types import Ints, Vector
+from calibeat._util.words import did_you_mean
 from calibeat.backtest.read.rows import Chunk
-from calibeat.core import loops
+from calibeat.core import loops, vector
+from calibeat.core.auto import EPS
 from calibeat.core.layout import N
 from calibeat.core.method import AUTO, BM, PRESETS, Method, method_named, name_of
-from calibeat.errors import InvalidInput
+from calibeat.core.subset import entry, kernel, large_kernel
+from calibeat.core.vector import VectorMethod, softmax
+from calibeat.errors import InvalidInput, UnknownMethod
 from calibeat.hosts.calibrator import History
 from calibeat.hosts.pool import Pool, pool_late_rows, pool_rows
 from calibeat.rivals import READY, READY_ABOUT, Rival, is_rival, maker_of, play
 
-from .late import LearningPlan
+from .late import LearningPlan, plan_at_once
 
 # Constant cost per event and constant memory; FPS, which most people deploy, keeps its first 1,000 outcomes.
 DEFAULT = ("raw", "auto", "fps", "ops", "tops", "hops", "obs", "tobs", "hobs", "f99")
@@ -46,6 +51,17 @@ ABOUT = {
     "f99": "Foster's forecaster, which ignores the score: calibrated, and no more than that.",
 }
 
+# Of many classes:
+ABOUT_CLASSES = {
+    "raw": "The model's scores as they came, with a floor of 1e-7.",
+    "fts": "Temperature scaling fitted once, on the first 1,000 labels: what most people deploy.",
+    "swts": "Temperature scaling fitted again every 500 labels on the last 2,000.",
+    "ots": "Online temperature scaling: one number, one Newton step per label.",
+    "multi": "calibeat's own: temperature, class priors and confusions at several speeds of drift, mixed by log-loss.",
+}
+ABOUT_PAIR = "calibeat's own: two classes are served by AUTO."
+
+AnyMethod = Method | VectorMethod
 _NOTHING: Ints = np.empty(0, dtype=np.int64)
 
 
@@ -83,28 +99,36 @@ class Contender:
     name: str
     about: str
     start: Callable[[bool], AnyReplay]  # with True: a stream forecasts the raw score until it has learnt an outcome
-    method: Method | None = None  # with a stream for each key
-    base: Method | None = None  # the method that is replayed in another way, where there is one:
+    method: AnyMethod | None = None  # with a stream for each key
+    base: AnyMethod | None = None  # the method that is replayed in another way, where there is one:
     one_stream: bool = False  # without keys, or ...
     pooled: bool = False  # ... with a pooled start
     age: str = ""  # at which it learns outcomes, if that is another age than for the rest: "3d"
+    numbers: int = 1  # of a forecast: K, where there are many classes
+    refits: Refits | None = None  # of a temperature
 
     @property
     def label(self) -> str:
         """The name in the report: presets in capitals."""
         ending = f", mature {self.age}" if self.age else ""
         name = self.name.removesuffix(ending)
-        return (name.upper() if name in PRESETS else name) + ending
+        presets: Iterable[str] = PRESETS if self.numbers == 1 else ABOUT_CLASSES
+        return (name.upper() if name in presets and name != "raw" else name) + ending
 
     @property
     def preset(self) -> str | None:
         """The preset's name, or None for what is none."""
-        return None if self.method is None else name_of(self.method)
+        return name_of(self.method) if isinstance(self.method, Method) else None
+
+    @property
+    def is_default(self) -> bool:
+        """Whether it is AUTO or MULTI: the method that is chosen before a log is seen."""
+        return self.method == AUTO or (isinstance(self.method, VectorMethod) and self.method.name == "multi")
 
     @property
     def calibrates(self) -> bool:
         """Whether it is a method of ours, and not the raw score."""
-        return self.method is not None and self.method != BM
+        return self.method is not None and self.method != BM and self.name != "raw"
 
     @property
     def hedges(self) -> bool:
@@ -115,7 +139,7 @@ class Contender:
     @property
     def needs_history(self) -> bool:
         """Whether it keeps past outcomes beside its row."""
-        return self.method is not None and self.method.needs_history
+        return self.refits is not None or (self.method is not None and self.method.needs_history)
 
     def maturing(self, age: str) -> Contender:
         """The same, for outcomes that are learnt at one age."""
@@ -123,8 +147,10 @@ class Contender:
         return replace(self, name=f"{self.name}, mature {age}", about=about, age=age)
 
 
-def chosen(methods: Any, *, keyed: bool) -> tuple[list[Contender], list[str]]:
+def chosen(methods: Any, *, keyed: bool, numbers: int = 1) -> tuple[list[Contender], list[str]]:
     """The contenders that were asked for, the raw score first and none twice; and notes on what was left out.
+
+    `numbers` is that of a forecast: 1 of two classes, K of many.
 
     Raises
     ------
@@ -134,8 +160,12 @@ def chosen(methods: Any, *, keyed: bool) -> tuple[list[Contender], list[str]]:
     >>> [contender.name for contender in chosen("tops, ops", keyed=False)[0]]
     ['raw', 'tops', 'ops']
     """
-    found = [each for each in _listed(DEFAULT if methods is None else methods) if each.method != BM]
-    picked = {each.name: each for each in [method_contender("raw", BM), *found]}
+    if numbers == 1:
+        found = [each for each in _listed(DEFAULT if methods is None else methods) if each.method != BM]
+        picked = {each.name: each for each in [method_contender("raw", BM), *found]}
+    else:
+        names = ["raw", *class_methods(methods)]
+        picked = {name: class_contender(name, numbers) for name in dict.fromkeys(names)}
     if not keyed:
         return list(picked.values()), []
     kept = [each for each in picked.values() if not each.needs_history]
@@ -145,6 +175,27 @@ def chosen(methods: Any, *, keyed: bool) -> tuple[list[Contender], list[str]]:
         "outcomes besides."
     )
     return kept, [note] if left else []
+
+
+def class_methods(asked: Any) -> list[str]:
+    """The methods of many classes that were asked for; all if none were named.
+
+    >>> class_methods("multi, ots")
+    ['multi', 'ots']
+    """
+    if asked is None:
+        return list(ABOUT_CLASSES)
+    names = asked.split(",") if isinstance(asked, str) else asked
+    if not isinstance(names, Iterable):
+        raise InvalidInput(f"methods must be names, got {type(names).__name__} {names!r:.60}")
+    found = [str(name).strip().lower() for name in names]
+    if not found:
+        raise InvalidInput("methods must name one at least, got none")
+    for name in found:
+        if name not in ABOUT_CLASSES:
+            known = ", ".join(ABOUT_CLASSES)
+            raise UnknownMethod(f"method must be one of {known}, got {name!r}{did_you_mean(name, ABOUT_CLASSES)}")
+    return found
 
 
 def _listed(methods: Any) -> list[Contender]:
@@ -209,7 +260,7 @@ def with_others(
             continue
         add(name, f"The raw score of another model, {name!r}.", _column(at))
         for each in contenders:
-            if each.method is not None and each.calibrates and (asked or each.method == AUTO):
+            if isinstance(each.method, Method) and each.calibrates and (asked or each.method == AUTO):
                 about = f"{each.label} on the scores of another model, {name!r}."
                 add(f"{each.label} of {name}", about, _other_score(each.method, at), each.method)
         notes.append(f"Methods of {name!r} say so in their names. The others, and raw, are of the first score.")
@@ -230,31 +281,33 @@ def with_key_variants(contenders: list[Contender]) -> tuple[list[Contender], Key
     keyed = auto_or_first(contenders)
     if keyed is None or keyed.method is None:
         return contenders, None
-    method, taken = keyed.method, {each.name: each for each in contenders}
+    method, numbers, taken = keyed.method, keyed.numbers, {each.name: each for each in contenders}
     without, pooled = (_free(f"{keyed.label} {kind}", taken) for kind in (WITHOUT_KEYS, POOLED_START))
     variants = [
         Contender(
             without,
             f"{keyed.label} on all events as one stream: keys are not looked at.",
-            lambda raw_first: OneStreamReplay(method, raw_first=raw_first),
+            _start(OneStreamReplay, method, numbers),
             base=method,
             one_stream=True,
+            numbers=numbers,
         ),
         Contender(
             pooled,
             f"{keyed.label} with a stream for each key; a new key starts from what all keys have taught.",
-            lambda raw_first: PooledReplay(method, raw_first=raw_first),
+            _start(PooledReplay, method, numbers),
             base=method,
             pooled=True,
+            numbers=numbers,
         ),
     ]
     return [*contenders, *variants], KeyVariants(keyed.name, without, pooled)
 
 
 def auto_or_first(contenders: Iterable[Contender]) -> Contender | None:
-    """AUTO if it is among them, else the first method that calibrates."""
+    """AUTO (or MULTI) if it is among them, else the first method that calibrates."""
     ours = [each for each in contenders if each.calibrates]
-    return next((each for each in ours if each.method == AUTO), ours[0] if ours else None)
+    return next((each for each in ours if each.is_default), ours[0] if ours else None)
 
 
 def _free(name: str, taken: Mapping[str, object]) -> str:
@@ -270,7 +323,28 @@ def _free(name: str, taken: Mapping[str, object]) -> str:
 def method_contender(name: str, method: Method) -> Contender:
     """A method with a stream for each key."""
     about = ABOUT.get(name_of(method) or "", str(method))
-    return Contender(name, about, lambda raw_first: MethodReplay(method, raw_first=raw_first), method)
+    return Contender(name, about, _start(MethodReplay, method), method)
+
+
+def class_contender(name: str, K: int) -> Contender:
+    """A method of many classes; of two, MULTI is AUTO on the second column."""
+    if name in REFITS:
+        refits = REFITS[name]
+        return Contender(name, ABOUT_CLASSES[name], lambda _: TemperatureReplay(refits, K), numbers=K, refits=refits)
+    pair = name == "multi" and K == 2
+    method: AnyMethod = AUTO if pair else VectorMethod(name, K)
+    about = ABOUT_PAIR if pair else ABOUT_CLASSES[name]
+    return Contender(name, about, _start(MethodReplay, method, K), method, numbers=K)
+
+
+def _start(kind: type[MethodReplay], method: AnyMethod, numbers: int = 1) -> Callable[[bool], AnyReplay]:
+    """How a replay starts; a method of two classes whose forecasts have two columns gets the second."""
+
+    def start(raw_first: bool) -> AnyReplay:
+        replay = kind(method, raw_first=raw_first)
+        return PairReplay(replay) if numbers == 2 and isinstance(method, Method) else replay
+
+    return start
 
 
 class MethodReplay:
@@ -279,68 +353,82 @@ class MethodReplay:
     Forecasts have the same bits as those of `Calibrator.run` over the whole log, however it is cut into chunks.
     """
 
-    def __init__(self, method: Method, *, raw_first: bool = False) -> None:
+    def __init__(self, method: AnyMethod, *, raw_first: bool = False) -> None:
         self.method = method
         self.raw_first = raw_first  # whether a stream forecasts the raw score until it has learnt an outcome
-        self.trail: list[Vector] = []  # the row without its cells, at the marks asked for
+        self.trail: list[Vector] = []  # what was learnt, at the marks asked for
         self._initial = method.initial_row()
         self._rows = self._initial.copy()
-        self._history = History(method)
+        self._history = History(method) if isinstance(method, Method) else None
+        self._work = vector.scratch(method.classes) if isinstance(method, VectorMethod) else loops.NO_LANE
         self._made = 0
-        self._cells, self._receipts = _NOTHING, np.empty(0)
+        self._cells, self._receipts = _NOTHING, np.empty((0, method.receipt_width))  # of events under way
+        self._issued: Vector | None = None
 
     def feed(self, context: Context) -> Vector:
         """The forecasts of a chunk."""
         chunk, plan = context.chunk, context.plan
         self._open(context.streams)
-        learnt = int(self._rows[N])
-        self._history.reserve(learnt, len(chunk) if plan is None else len(plan.order))
+        if self._history is not None:
+            self._history.reserve(int(self._rows[N]), len(chunk) if plan is None else len(plan.order))
         forecasts = self._feed_now(context) if plan is None else self._feed_late(plan, context)
-        self._history.forget(int(self._rows[N]))
+        if self._history is not None:
+            self._history.forget(int(self._rows[N]))
         self._made += len(chunk)
         return forecasts
 
     def _feed_now(self, context: Context) -> Vector:
         chunk = context.chunk
-        n = len(chunk)
-        batch = loops.Batch(chunk.scores, chunk.outcomes, context.draws, np.empty(n), loops.NO_LANE, loops.NO_LANE)
-        self._play(chunk.slots, batch, None, (0, n), context.marks)
-        return batch.forecasts
+        forecasts = np.empty(chunk.scores.shape)
+        events = chunk.scores.reshape(-1), chunk.outcomes, context.draws, forecasts.reshape(-1)
+        batch = loops.Batch(*events, loops.NO_LANE, loops.NO_LANE, self._work)
+        self._play(chunk.slots, batch, None, (0, len(chunk)), context.marks)
+        return forecasts
 
     def _feed_late(self, plan: LearningPlan, context: Context) -> Vector:
-        width, total = self.method.receipt_width, len(plan.scores)
-        forecasts, cells, receipts = np.empty(total), np.empty(total, dtype=np.int64), np.empty((total, width))
-        cells[: plan.first] = self._cells
-        receipts[: plan.first] = self._receipts.reshape(plan.first, width)
-        events = plan.scores, plan.outcomes, context.draws, forecasts
-        batch = loops.Batch(*events, loops.NO_LANE, receipts.reshape(-1))
+        total, first = len(plan.scores), plan.first
+        forecasts, cells = np.empty(plan.scores.shape), np.empty(total, dtype=np.int64)
+        receipts = np.empty((total, self.method.receipt_width))
+        cells[:first], receipts[:first] = self._cells, self._receipts
+        if self._issued is not None:
+            forecasts[:first] = self._issued
+        events = plan.scores.reshape(-1), plan.outcomes, context.draws, forecasts.reshape(-1)
+        batch = loops.Batch(*events, loops.NO_LANE, receipts.reshape(-1), self._work)
         streams = len(self._rows) // len(self._initial)
-        late = loops.Late(plan.first, cells, plan.due, plan.order, streams if self.raw_first else 0)
+        late = loops.Late(first, cells, plan.due, plan.order, streams if self.raw_first else 0)
         # A forecast does not move a row. So a row is noted after its event, behind the outcomes that came before it.
-        self._play(plan.slots, batch, late, (plan.first, total), plan.first + context.marks + 1)
-        self._cells, self._receipts = cells[plan.left], receipts[plan.left].reshape(-1)
-        return forecasts[plan.first :]
+        self._play(plan.slots, batch, late, (first, total), first + context.marks + 1)
+        self._cells, self._receipts, self._issued = cells[plan.left], receipts[plan.left], forecasts[plan.left]
+        return forecasts[first:]
 
     def _play(
         self, slots: Ints, batch: loops.Batch, late: loops.Late | None, span: tuple[int, int], stops: Ints
     ) -> None:
         """The loop over the span of events; it stops where a row is to be noted and where a refit is due."""
-        width = len(self._initial)
+        width, history = len(self._initial), self._history
         streams = len(self._rows) // width
         known = slots.astype(np.int32) if streams > 1 else loops.NO_SLOTS
         rows = loops.Streams(self._rows, width, known, 0, streams, 0, float(self._made))
-        place, history = loops.place_before(span[0]), self._history
+        place = loops.place_before(span[0])
         for at, stop in enumerate([*stops.tolist(), span[1]]):
-            while loops.run_batch(self.method.spec, rows, batch, history.columns, late, place, stop):
-                history.refit(self._rows)
+            past = loops.NO_PAST if history is None else history.columns
+            while loops.run_batch(self.method.spec, rows, batch, past, late, place, stop):
+                if history is not None:
+                    history.refit(self._rows)
+                    past = history.columns
             if at < len(stops):
-                self.trail.append(self._noted())
+                self._note()
 
-    def _noted(self) -> Vector:
-        """The row without its cells, which say nothing of the parameters."""
-        tail = [] if self.method.learner is None else self.method.learner.tail()
-        row = self._rows[: len(self._initial)]
-        return np.concatenate([row[: self.method.spec.cells], row[len(row) - len(tail) :]])
+    def _note(self) -> None:
+        """Note the row without its cells, which say nothing of the parameters; of many classes the biases."""
+        row, method = self._rows[: len(self._initial)], self.method
+        if isinstance(method, Method):
+            tail = [] if method.learner is None else method.learner.tail()
+            self.trail.append(np.concatenate([row[: method.spec.cells], row[len(row) - len(tail) :]]))
+        elif method.name == "multi":
+            K = method.classes
+            lanes = row[vector.BIAS : vector.BIAS + 8 * K].reshape(4, 2, K)[:, 0]
+            self.trail.append(row[vector.W : vector.W + 4] @ lanes)
 
     def _open(self, streams: int) -> None:
         """Make room for `streams`, each starting from nothing."""
@@ -349,6 +437,147 @@ class MethodReplay:
         if streams > have:
             more = max(streams, have + have // 2) - have
             self._rows = np.concatenate([self._rows, np.tile(self._initial, more)])
+
+
+class PairReplay:
+    """Two classes with a column each: a method of one number on the second."""
+
+    def __init__(self, replay: MethodReplay) -> None:
+        self._replay = replay
+        self.trail = replay.trail
+
+    def feed(self, context: Context) -> Vector:
+        """The forecasts of a chunk, a matrix."""
+        plan = context.plan and replace(context.plan, scores=_second(context.plan.scores))
+        one = replace(context.chunk, scores=_second(context.chunk.scores))
+        p = self._replay.feed(replace(context, chunk=one, plan=plan))
+        return np.stack([1.0 - p, p], axis=1)
+
+
+def _second(scores: Vector) -> Vector:
+    return np.ascontiguousarray(scores[:, 1])
+
+
+# ---- temperature scaling -----------------------------------------------------------------------------------------
+#
+# The forecast is softmax(A x), x_k = ln max(score_k, 1e-7), A = 1/temperature. A has the least log-loss over the labels
+# in a window, the derivative of which rises with A:
+#
+#     g(A) = sum_i  E_{softmax(A x_i)} x - x_{i, y_i}
+
+MOST_SLOPE = 100.0  # of A: where every label is the top class, nothing else would end the fit
+SLOPE, LEARNT = 0, 1  # of the state
+
+
+@dataclass(frozen=True)
+class Refits:
+    """When a temperature is fitted: after so many labels, then every so many (0: never again), on the last of them."""
+
+    after: int
+    every: int
+    window: int
+
+
+REFITS = {"fts": Refits(after=1000, every=0, window=1000), "swts": Refits(after=1000, every=500, window=2000)}
+
+
+@kernel
+def scaled(A: float, x: Vector, p: Vector) -> None:
+    """p <- softmax(A x)."""
+    for k in range(len(x)):
+        p[k] = A * x[k]
+    softmax(p)
+
+
+@large_kernel
+def fit_slope(K: int, X: Vector, Y: Ints, count: int, A: float, p: Vector) -> float:
+    """The A of least log-loss over `count` events, by Newton's steps inside a bracket; A is where it starts."""
+    low, high = 0.0, MOST_SLOPE
+    for _ in range(60):
+        g = h = 0.0
+        for i in range(count):
+            x = X[i * K : (i + 1) * K]
+            scaled(A, x, p)
+            origin = x[Y[i]]
+            mean = square = 0.0
+            for k in range(K):
+                d = x[k] - origin
+                mean += p[k] * d
+                square += p[k] * d * d
+            g += mean
+            h += square - mean * mean
+        if g > 0.0:
+            high = A
+        else:
+            low = A
+        newton = A - g / h if h > 0.0 else low
+        to = newton if low < newton < high else 0.5 * (low + high)
+        step = to - A
+        A = to
+        if -1e-9 < step < 1e-9 or high - low < 1e-9:
+            break
+    return A
+
+
+@entry
+def replay_temperature(
+    K: int,
+    state: Vector,
+    X: Vector,
+    Y: Ints,
+    after: int,
+    every: int,
+    scores: Vector,
+    labels: Vector,
+    forecasts: Vector,
+    first: int,
+    due: Ints,
+    order: Ints,
+    work: Vector,
+) -> None:
+    """Forecast the events from `first` on; those before it are under way. Label i is learnt just before event due[i].
+
+    `order` sorts by `due`. X and Y hold the last labels that were learnt, in a ring.
+    """
+    window = len(Y)
+    x, p = work[:K], work[K : 2 * K]
+    arrived = 0
+    for i in range(first, len(labels) + 1):
+        while arrived < len(order) and due[order[arrived]] <= i:
+            j = order[arrived]
+            arrived += 1
+            at = int(state[LEARNT]) % window
+            for k in range(K):
+                X[at * K + k] = math.log(max(scores[j * K + k], EPS))
+            Y[at] = int(labels[j])
+            state[LEARNT] += 1.0
+            n = int(state[LEARNT])
+            if n == after or (every > 0 and n > after and (n - after) % every == 0):
+                state[SLOPE] = fit_slope(K, X, Y, min(n, window), state[SLOPE], p)
+        if i == len(labels):
+            break
+        for k in range(K):
+            x[k] = math.log(max(scores[i * K + k], EPS))
+        scaled(state[SLOPE], x, forecasts[(i - first) * K : (i - first + 1) * K])
+
+
+class TemperatureReplay:
+    """Temperature scaling that is fitted once, or again and again on a window."""
+
+    def __init__(self, refits: Refits, K: int) -> None:
+        self.refits, self.K = refits, K
+        self.trail: list[Vector] = []
+        self.state = np.array([1.0, 0.0])
+        self._x, self._y = np.zeros(refits.window * K), np.zeros(refits.window, dtype=np.int64)
+
+    def feed(self, context: Context) -> Vector:
+        """The forecasts of a chunk, a matrix."""
+        plan = context.plan or plan_at_once(context.chunk)
+        forecasts = np.empty((len(plan.outcomes) - plan.first, self.K))
+        learnt = self.K, self.state, self._x, self._y, self.refits.after, self.refits.every
+        events = plan.scores.reshape(-1), plan.outcomes, forecasts.reshape(-1), plan.first, plan.due, plan.order
+        replay_temperature(*learnt, *events, np.empty(2 * self.K))
+        return forecasts
 
 
 # ---- rivals ------------------------------------------------------------------------------------------------------
@@ -376,10 +605,7 @@ class RivalReplay:
         chunk, plan, streams = context.chunk, context.plan, context.streams
         self._rivals += [self._make() for _ in range(streams - len(self._rivals))]
         self._learnt = np.concatenate([self._learnt, np.zeros(streams - len(self._learnt), dtype=np.int64)])
-        if plan is None:
-            n = len(chunk)
-            order = np.flatnonzero(~np.isnan(chunk.outcomes))
-            plan = LearningPlan(0, chunk.scores, chunk.outcomes, chunk.slots, np.arange(1, n + 1), order, _NOTHING)
+        plan = plan or plan_at_once(chunk)
         forecasts = play(
             self._rivals.__getitem__,
             plan.slots.tolist(),
@@ -469,7 +695,7 @@ class OneStreamReplay(MethodReplay):
 class PooledReplay(MethodReplay):
     """A method whose new keys start from what all keys have taught, as in ``Bank(prior="pooled")``."""
 
-    def __init__(self, method: Method, *, raw_first: bool = False) -> None:
+    def __init__(self, method: AnyMethod, *, raw_first: bool = False) -> None:
         super().__init__(method, raw_first=raw_first)
         self._pool = method.initial_row()
         self._slot_of = np.empty(0, dtype=np.int64)  # of a stream: its slot, in the order of first events; -1: none yet
@@ -480,15 +706,15 @@ class PooledReplay(MethodReplay):
         chunk, plan, opened = context.chunk, context.plan, self._opened
         mine = replace(chunk, slots=self._slots(chunk.slots, context.streams))
         self._open(self._opened)
-        pool = Pool(True, self._pool, self._initial, opened)
+        pool = Pool(True, self._pool, self._initial, opened, self._work)
         rows = self.method.spec, pool, self._rows, len(self._initial)
         if plan is None:
             slots = mine.slots.astype(np.int32)
-            pool_rows(*rows, slots, chunk.scores, chunk.outcomes)
+            pool_rows(*rows, slots, chunk.scores.reshape(-1), chunk.outcomes)
         else:
             plan = replace(plan, slots=self._slot_of[plan.slots])
             slots, lists = plan.slots.astype(np.int32), plan.arrival_lists
-            pool_late_rows(*rows, slots, plan.scores, plan.outcomes, *lists)
+            pool_late_rows(*rows, slots, plan.scores.reshape(-1), plan.outcomes, *lists)
         return super().feed(replace(context, chunk=mine, plan=plan, streams=self._opened))
 
     def _slots(self, streams_of: Ints, streams: int) -> Ints:

@@ -5,25 +5,27 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from time import thread_time
 from typing import Any
 
 import numpy as np
 
 from calibeat._util.processes import usable_cores
-from calibeat._util.types import Flags, Ints, Vector
+from calibeat._util.types import Ints, Vector
 from calibeat.backtest.options import Maturity
 from calibeat.backtest.read.rows import FIRST_EVENTS, Chunk
-from calibeat.core.method import Method
 from calibeat.core.randomness import numbered, stream_key, uniforms_at
 
-from .contenders import AnyReplay, Contender, Context, KeyVariants, auto_or_first
+from .contenders import AnyMethod, AnyReplay, Contender, Context, KeyVariants, auto_or_first
 from .late import Ages, Delays, LearningPlan, Underway, ages_of
-from .tally import Blocks, ScoreTally, Tally, losses
+from .tally import Blocks, ScoreTally, Tally, floor_of, judged, losses
 
 MOST_MARKS = 300  # points of a trajectory
 MOST_KEYS_WITH_CE = 20_000  # a calibration error per key takes bins x 8 bytes a method
 MOST_WARM_UP = 1000  # outcomes
+NUMBERS_IN_PART = 1 << 20  # scores that go through the methods at a time ...
+LEAST_IN_PART = 256  # ... or of so many events
 
 OnForecasts = Callable[[Chunk, dict[str, Vector], Ints], None]
 
@@ -54,7 +56,7 @@ class Runner:
         return self.contender.name
 
     @property
-    def method(self) -> Method | None:
+    def method(self) -> AnyMethod | None:
         """Of the contender; None where it is no method with a stream for each key."""
         return self.contender.method
 
@@ -74,9 +76,9 @@ class Replayed:
     events: int = 0
     never: int = 0  # events without an outcome
     too_late: int = 0  # events whose outcome arrived after the last forecast
-    totals: Vector = field(default_factory=lambda: np.zeros(2))  # of the scores and outcomes of judged events
+    totals: Vector = field(default_factory=lambda: np.zeros(2))  # of judged events: raw forecasts, outcomes (`Judged`)
     streams: int = 1
-    key_counts: Vector = field(default_factory=lambda: np.zeros((0, 3)))  # per stream: judged, ones, sum of scores
+    numbers: int = 1  # of a forecast: K, where there are many classes
     marks: list[int] = field(default_factory=list)  # events at which the rows were noted ...
     mark_times: list[int] = field(default_factory=list)  # ... and when they were
     span: tuple[int, int] | None = None
@@ -103,26 +105,28 @@ def replay_log(
     such an age.
     """
     first = next(chunks)
-    late = first.clock is not None
+    late, numbers = first.clock is not None, first.numbers
     runners = []
     for contender in contenders:
         at_once = None
-        if late and contender.method is not None and not contender.needs_history:
-            at_once = contender.start(False), Tally(bins)
-        runners.append(Runner(contender, contender.start(maturity is not None), Tally(bins), at_once))
-    ages = Ages() if first.clock_is_time else None
-    if maturity is None and first.clock_is_time:
+        ours = contender.method is not None and not contender.needs_history
+        if late and (ours or contender.refits is not None):
+            at_once = contender.start(False), Tally(bins, numbers)
+        runners.append(Runner(contender, contender.start(maturity is not None), Tally(bins, numbers), at_once))
+    ages = Ages() if first.clock_is_time and numbers == 1 else None
+    if maturity is None and ages is not None:
         runners += _with_maturity(first, contenders, bins)
     known = np.count_nonzero(~np.isnan(first.outcomes[:FIRST_EVENTS]))  # the same however the log is cut
     blocks = Blocks(default_warmup(int(known)) if warmup is None else warmup)
     delays = Delays(timed=first.clock_is_time) if late else None
-    replayed = Replayed(runners, blocks, bins, keyed, delays, maturity, ages)
+    replayed = Replayed(runners, blocks, bins, keyed, delays, maturity, ages, numbers=numbers)
     # Contenders share no state, and compiled kernels release the interpreter: each thread takes a contender.
     with ThreadPoolExecutor(min(len(runners), usable_cores())) as pool:
         loop = _ReplayLoop(replayed, stream_key(seed, 0), on_forecasts, pool.map)
-        loop.feed(first, streams())
-        for chunk in chunks:
-            loop.feed(chunk, streams())
+        for chunk in chain([first], chunks):
+            size = max(LEAST_IN_PART, NUMBERS_IN_PART // numbers)  # forecasts of many classes need room
+            for at in range(0, len(chunk), size):
+                loop.feed(chunk if len(chunk) <= size else chunk.part(slice(at, at + size)), streams())
     return replayed
 
 
@@ -155,8 +159,10 @@ class _ReplayLoop:
         marks = self._marks(chunk)
         draws = uniforms_at(np.uint64(self._key), self._numbers(chunk, streams).view(np.uint64))
         raw_loss = np.empty(len(chunk))
-        losses(chunk.scores, chunk.outcomes, place, raw_loss)
-        to.scores.count(chunk.scores, chunk.outcomes, place)
+        events = to.numbers, chunk.scores.reshape(-1), chunk.outcomes
+        losses(*events, place, floor_of(to.numbers), raw_loss)
+        if to.numbers == 1:
+            to.scores.count(chunk.scores, chunk.outcomes, place)
         context = Context(chunk, plan, draws, streams, marks)
 
         def through(runner: Runner) -> Vector:
@@ -176,7 +182,7 @@ class _ReplayLoop:
             return forecasts
 
         forecasts = list(self._map(through, to.runners))
-        self._count(chunk, place, labelled, streams)
+        self._count(chunk, forecasts[0], place, streams)
         if self._on_forecasts is not None:
             names = [runner.name for runner in to.runners]
             self._on_forecasts(chunk, dict(zip(names, forecasts, strict=True)), place)
@@ -191,23 +197,15 @@ class _ReplayLoop:
             self._to.ages.count(chunk)
         return plan
 
-    def _count(self, chunk: Chunk, place: Ints, labelled: Flags, streams: int) -> None:
-        to = self._to
-        judged = place > 0
-        y, f = chunk.outcomes[judged], chunk.scores[judged]
-        to.totals += f.sum(), y.sum()
-        if to.keyed:
-            slots = chunk.slots[judged]
-            counts = [np.bincount(slots, w, minlength=streams) for w in (np.ones(len(slots)), y, f)]
-            grown = np.zeros((streams, 3))
-            grown[: len(to.key_counts)] = to.key_counts
-            to.key_counts = grown + np.column_stack(counts)
+    def _count(self, chunk: Chunk, raw: Vector, place: Ints, streams: int) -> None:
+        to, found = self._to, judged(raw, chunk.outcomes)
+        to.totals += found.forecasts[place > 0].sum(), found.outcomes[place > 0].sum()
         if chunk.times is not None and len(chunk):
             begin = to.span[0] if to.span else int(chunk.times[0])
             to.span = begin, int(chunk.times[-1])
         to.events += len(chunk)
         to.streams = streams
-        to.never += len(chunk) - int(np.count_nonzero(labelled))
+        to.never += int(np.count_nonzero(np.isnan(chunk.outcomes)))
 
     def _numbers(self, chunk: Chunk, streams: int) -> Ints:
         """The number of each event within its stream."""
@@ -228,7 +226,8 @@ class _ReplayLoop:
             to.marks = [to.marks[at] for at in kept]
             to.mark_times = [to.mark_times[at] for at in kept] if to.mark_times else []
             for runner in to.runners:
-                runner.replay.trail = [runner.replay.trail[at] for at in kept] if runner.replay.trail else []
+                trail = runner.replay.trail
+                trail[:] = [trail[at] for at in kept] if trail else []
         marks = np.arange(-(-begin // self._stride) * self._stride, end, self._stride) - begin
         to.marks += (marks + begin).tolist()
         if chunk.times is not None:

@@ -44,25 +44,32 @@ class LearningPlan:
         return arriving, following
 
 
+def plan_at_once(chunk: Chunk) -> LearningPlan:
+    """Each outcome is learnt before the next event."""
+    known, due = np.flatnonzero(~np.isnan(chunk.outcomes)), np.arange(1, len(chunk) + 1)
+    return LearningPlan(0, chunk.scores, chunk.outcomes, chunk.slots, due, known, np.empty(0, dtype=np.int64))
+
+
 class Underway:
     """The events whose outcomes have not arrived yet, or are not old enough. Every method keeps its own receipts."""
 
     def __init__(self, maturity: Maturity | None = None) -> None:
         self._maturity = maturity or Maturity()
-        self._scores, self._outcomes = np.empty(0), np.empty(0)
+        self._scores: Vector | None = None  # until the first chunk shows how many numbers a score has
+        self._outcomes = np.empty(0)
         self._slots, self._arrivals, self._numbers = (np.empty(0, dtype=np.int64) for _ in range(3))
         self._seen = 0
         self.waited = np.empty(0, dtype=np.int64)  # of the outcomes that arrived in the latest chunk: in events
 
     def __len__(self) -> int:
-        return len(self._scores)
+        return len(self._outcomes)
 
     def plan(self, chunk: Chunk) -> LearningPlan:
         """When the outcomes under way and those of the chunk arrive. The next call continues from here."""
         if chunk.clock is None or chunk.arrivals is None:
             raise TypeError("a chunk without a clock has nothing under way")
         first, n = len(self), len(chunk)
-        scores = np.concatenate([self._scores, chunk.scores])
+        scores = chunk.scores if self._scores is None else np.concatenate([self._scores, chunk.scores])
         outcomes = np.concatenate([self._outcomes, chunk.outcomes])
         slots = np.concatenate([self._slots, chunk.slots])
         known = chunk.arrivals

@@ -8,20 +8,21 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Protocol
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
 from calibeat._util.types import Flags, Ints, Vector
+from calibeat.core.auto import EPS
 from calibeat.core.calibeating import bin_of
 from calibeat.core.features import Beta, Scaling
 from calibeat.core.fit import fit
 from calibeat.core.method import Method
-from calibeat.core.stats import LOSS_FLOOR, log_loss
-from calibeat.core.subset import entry, kernel
+from calibeat.core.stats import LOSS_FLOOR
+from calibeat.core.subset import entry, kernel, loop
+from calibeat.metrics import calibration_error_of_gaps
 
-LEAST_LOSS = -math.log1p(-LOSS_FLOOR)  # an outcome counts as forecast with at least LOSS_FLOOR
-MOST_LOSS = -math.log(LOSS_FLOOR)
 MOST_BLOCKS = 4096
 WARM_UP_BLOCK, FIRST_BLOCK = 0, 1  # block 0 takes the warm-up, which only the certificates look at
 
@@ -31,6 +32,11 @@ LOSS, BRIER, HITS, LOG_E = 0, 1, 2, 3  # sums of a block
 OCTAVES = 20  # of ranks, towards 0 and towards 1
 STEPS = 256  # in each octave
 RANKS = 2 * (2 + OCTAVES * STEPS)
+
+
+def floor_of(numbers: int) -> float:
+    """What was said of an outcome counts as at least this: of two classes, and of many."""
+    return LOSS_FLOOR if numbers == 1 else EPS
 
 
 @kernel
@@ -44,50 +50,169 @@ def rank_of(p: float, steps: int) -> int:
     return rank if p <= 0.5 else 2 * (2 + OCTAVES * steps) - 1 - rank
 
 
-@entry
-def losses(scores: Vector, outcomes: Vector, place: Ints, loss: Vector) -> None:
-    """The log-loss of the raw score of each event that has a place."""
-    for i in range(len(scores)):
-        loss[i] = log_loss(scores[i], outcomes[i]) if place[i] >= 0 else 0.0
+# ---- what a forecast is judged by --------------------------------------------------------------------------------
+#
+# Of two classes a forecast is one number. Of many it is K of them: then the judge looks at the top class (the first of
+# the largest), at the confidence in it as the forecast, and at whether it was right as the outcome.
+
+
+class Mark(NamedTuple):
+    """What one forecast is judged by."""
+
+    forecast: float  # p, or the confidence in the top class
+    outcome: float  # y, or whether the top class was right
+    chance: float  # that was given to what happened
+    square: float  # the Brier score, of many classes summed over them
+    hit: float  # whether the likelier class came
+    top: int  # the class that `forecast` is about; 0 of two classes
+
+
+@kernel
+def mark(p: Vector, y: float) -> Mark:
+    """Of a forecast, one number or K, and the outcome or the column of the label."""
+    K = len(p)
+    if K == 1:
+        # Without a branch, which processors would guess wrong: p if y == 1.0 else 1.0 - p
+        chance = y * p[0] + (1.0 - y) * (1.0 - p[0])
+        right = (p[0] >= 0.5) == (y == 1.0)
+        return Mark(p[0], y, chance, (y - p[0]) * (y - p[0]), 1.0 if right else 0.0, 0)
+    top, squares = 0, 0.0
+    for k in range(K):
+        squares += p[k] * p[k]
+        if p[k] > p[top]:
+            top = k
+    chance = p[int(y)]
+    hit = 1.0 if top == int(y) else 0.0
+    return Mark(p[top], hit, chance, squares - 2.0 * chance + 1.0, hit, top)
 
 
 @entry
-def tally(
+def marks(
+    K: int,
     forecasts: Vector,
     outcomes: Vector,
-    place: Ints,
-    raw_loss: Vector,
-    bins: int,
-    cells: Vector,
-    sums: Vector,
-    ranks: Vector,
-    running: Vector,
+    confidence: Vector,
+    hits: Vector,
+    chances: Vector,
+    squares: Vector,
+    tops: Ints,
 ) -> None:
-    """Count each event in the block `place` (none if negative).
+    """The marks of many forecasts, K numbers each. Where an outcome is NaN, so is all that depends on it."""
+    for i in range(len(outcomes)):
+        known = not math.isnan(outcomes[i])
+        one = mark(forecasts[i * K : (i + 1) * K], outcomes[i] if known else 0.0)
+        confidence[i] = one.forecast
+        hits[i] = one.outcome if known else math.nan
+        chances[i] = one.chance if known else math.nan
+        squares[i] = one.square if known else math.nan
+        tops[i] = one.top
 
-    `running` is the log e-value, its maximum, and what the clip took off the log-loss of all events.
+
+@dataclass(frozen=True, eq=False)
+class Judged:
+    """What the forecasts of a method are judged by, one number an event; see `Mark`."""
+
+    forecasts: Vector
+    outcomes: Vector
+    tops: Ints | None = None  # of many classes, as the next
+    marked: tuple[Vector, Vector] | None = None
+
+    @property
+    def chances(self) -> Vector:
+        """That were given to what happened."""
+        p = self.forecasts
+        return np.where(self.outcomes == 1.0, p, 1.0 - p) if self.marked is None else self.marked[0]
+
+    @property
+    def squares(self) -> Vector:
+        """The Brier scores."""
+        return np.square(self.outcomes - self.forecasts) if self.marked is None else self.marked[1]
+
+    def of_same(self, scores: Vector) -> Vector:
+        """What other scores, one number an event or K, say of the same class."""
+        return scores if self.tops is None else scores[np.arange(len(scores)), self.tops]
+
+
+def judged(forecasts: Vector, outcomes: Vector) -> Judged:
+    """Of forecasts, one number an event or K.
+
+    >>> found = judged(np.array([[0.2, 0.5, 0.3], [0.6, 0.3, 0.1]]), np.array([1.0, 2.0]))
+    >>> found.forecasts, found.outcomes, found.chances
+    (array([0.5, 0.6]), array([1., 0.]), array([0.5, 0.1]))
     """
+    if forecasts.ndim == 1:
+        return Judged(forecasts, outcomes)
+    confidence, hits, chances, squares = np.empty((4, len(outcomes)))
+    tops = np.empty(len(outcomes), dtype=np.int64)
+    marks(forecasts.shape[1], forecasts.reshape(-1), outcomes, confidence, hits, chances, squares, tops)
+    return Judged(confidence, hits, tops, (chances, squares))
+
+
+# ---- tallies of forecasts ----------------------------------------------------------------------------------------
+
+
+@entry
+def losses(K: int, scores: Vector, outcomes: Vector, place: Ints, floor: float, loss: Vector) -> None:
+    """The log-loss of the raw score of each event that has a place."""
+    for i in range(len(outcomes)):
+        loss[i] = 0.0
+        if place[i] >= 0:
+            loss[i] = -math.log(max(floor, mark(scores[i * K : (i + 1) * K], outcomes[i]).chance))
+
+
+class TallySums(NamedTuple):
+    """What a tally counts; see `Tally`."""
+
+    cells: Vector
+    sums: Vector
+    ranks: Vector
+    running: Vector  # the log e-value, its maximum, and what the clip took off the log-loss of all events
+
+
+@loop
+def tally(
+    K: int, forecasts: Vector, outcomes: Vector, place: Ints, raw_loss: Vector, floor: float, bins: int, to: TallySums
+) -> None:
+    """Count each event in the block `place` (none if negative)."""
+    if K == 1:  # a constant: the compiler leaves out what only many classes need
+        tally_events(1, forecasts, outcomes, place, raw_loss, floor, bins, to)
+    else:
+        tally_events(K, forecasts, outcomes, place, raw_loss, floor, bins, to)
+
+
+@kernel
+def tally_events(
+    K: int, forecasts: Vector, outcomes: Vector, place: Ints, raw_loss: Vector, floor: float, bins: int, to: TallySums
+) -> None:
+    """The loop of `tally`."""
+    cells, sums, ranks, running = to.cells, to.sums, to.ranks, to.running
     m = float(bins)
-    for i in range(len(forecasts)):
+    least = -math.log1p(-floor)
+    for i in range(len(outcomes)):
         block = place[i]
         if block < 0:
             continue
-        p, y = forecasts[i], outcomes[i]
+        one = mark(forecasts[i * K : (i + 1) * K], outcomes[i])
+        p, y = one.forecast, one.outcome
         at = 3 * (block * bins + bin_of(p, m))
         cells[at] += 1.0
         cells[at + 1] += p
         cells[at + 2] += y
-        loss = log_loss(p, y)
-        if loss >= MOST_LOSS:
-            chance = p if y == 1.0 else 1.0 - p
-            running[2] += (-math.log(chance) if chance > 0.0 else math.inf) - loss
+        loss = -math.log(max(floor, one.chance))
+        full = loss
+        if one.chance < floor:
+            full = -math.log(one.chance) if one.chance > 0.0 else math.inf
+            running[2] += full - loss
         # Against a true probability, a forecast inside the clip and a score that counts at least the clip make no bet
-        # that wins in the mean.
-        log_e = raw_loss[i] - (loss if loss > LEAST_LOSS else LEAST_LOSS)
+        # that wins in the mean. Nor do forecasts of K classes as they are: they sum to one, and none is 0.
+        bet = full
+        if K == 1:
+            bet = loss if loss > least else least
+        log_e = raw_loss[i] - bet
         at = 4 * block
         sums[at] += loss
-        sums[at + 1] += (y - p) * (y - p)
-        sums[at + 2] += 1.0 if (p >= 0.5) == (y == 1.0) else 0.0
+        sums[at + 1] += one.square
+        sums[at + 2] += one.hit
         sums[at + 3] += log_e
         if block > 0:
             rank = rank_of(p, STEPS)
@@ -98,20 +223,50 @@ def tally(
                 running[1] = running[0]
 
 
+KEY_COUNT, KEY_LOSS, KEY_BRIER, KEY_ONES, KEY_SQUARES, KEY_SUMS = range(6)  # of a stream
+
+
 @entry
 def tally_keys(
-    forecasts: Vector, outcomes: Vector, place: Ints, slots: Ints, bins: int, sums: Vector, gaps: Vector
+    K: int,
+    forecasts: Vector,
+    outcomes: Vector,
+    place: Ints,
+    slots: Ints,
+    floor: float,
+    bins: int,
+    sums: Vector,
+    gaps: Vector,
 ) -> None:
-    """Per stream: log-loss and Brier sums, and where `gaps` has room the sum of forecast - outcome of each bin."""
+    """The sums of each stream, and where `gaps` has room the sum of forecast - outcome of each bin."""
     m = float(bins)
     room = len(gaps) // bins
-    for i in range(len(forecasts)):
+    for i in range(len(outcomes)):
         if place[i] > 0:
-            p, y, slot = forecasts[i], outcomes[i], slots[i]
-            sums[2 * slot] += log_loss(p, y)
-            sums[2 * slot + 1] += (y - p) * (y - p)
+            one, slot = mark(forecasts[i * K : (i + 1) * K], outcomes[i]), slots[i]
+            gap = one.forecast - one.outcome
+            at = KEY_SUMS * slot
+            sums[at + KEY_COUNT] += 1.0
+            sums[at + KEY_LOSS] += -math.log(max(floor, one.chance))
+            sums[at + KEY_BRIER] += one.square
+            sums[at + KEY_ONES] += one.outcome
+            sums[at + KEY_SQUARES] += gap * gap
             if slot < room:
-                gaps[slot * bins + bin_of(p, m)] += p - y
+                gaps[slot * bins + bin_of(one.forecast, m)] += gap
+
+
+@entry
+def tally_classes(K: int, P: Vector, labels: Vector, place: Ints, bins: int, by_class: Vector) -> None:
+    """Count each judged event in a bin of each class, by the forecast of the class."""
+    m = float(bins)
+    for i in range(len(labels)):
+        if place[i] > 0:
+            p, y = P[i * K : (i + 1) * K], int(labels[i])
+            for k in range(K):
+                at = 3 * (k * bins + bin_of(p[k], m))
+                by_class[at] += 1.0
+                by_class[at + 1] += p[k]
+            by_class[3 * (y * bins + bin_of(p[y], m)) + 2] += 1.0
 
 
 class Merging(Protocol):
@@ -171,27 +326,36 @@ class Blocks:
 
 
 class Tally:
-    """The tally of one method."""
+    """The tally of one method: of forecasts with one number each, or with K.
 
-    def __init__(self, bins: int) -> None:
-        self.bins = bins
+    `by_class`, of K numbers: classes x bins x (count, sum of forecasts, labels) of judged events.
+    """
+
+    def __init__(self, bins: int, numbers: int = 1) -> None:
+        self.bins, self.numbers, self._floor = bins, numbers, floor_of(numbers)
         self._cells = np.zeros((MOST_BLOCKS + 1) * bins * 3)
         self._sums = np.zeros((MOST_BLOCKS + 1) * 4)
         self.ranks = np.zeros(3 * RANKS)  # zeros, ones, sum of forecasts of each rank
         self.running = np.zeros(3)
         self._key_sums, self._key_gaps = np.empty(0), np.empty(0)
+        self.by_class = np.zeros((numbers if numbers > 1 else 0, bins, 3))
 
     def count(self, forecasts: Vector, outcomes: Vector, place: Ints, raw_loss: Vector) -> None:
         """Count a chunk."""
-        tally(forecasts, outcomes, place, raw_loss, self.bins, self._cells, self._sums, self.ranks, self.running)
+        events = self.numbers, forecasts.reshape(-1), outcomes, place
+        sums = TallySums(self._cells, self._sums, self.ranks, self.running)
+        tally(*events, raw_loss, self._floor, self.bins, sums)
+        if len(self.by_class):
+            tally_classes(*events, self.bins, self.by_class.reshape(-1))
 
     def count_keys(
         self, forecasts: Vector, outcomes: Vector, place: Ints, slots: Ints, streams: int, most: int
     ) -> None:
         """Count a chunk by stream; calibration errors only for the first `most` of them."""
-        self._key_sums = _grown(self._key_sums, 2, streams)
+        self._key_sums = _grown(self._key_sums, KEY_SUMS, streams)
         self._key_gaps = _grown(self._key_gaps, self.bins, min(streams, most), most)
-        tally_keys(forecasts, outcomes, place, slots, self.bins, self._key_sums, self._key_gaps)
+        events = self.numbers, forecasts.reshape(-1), outcomes, place, slots
+        tally_keys(*events, self._floor, self.bins, self._key_sums, self._key_gaps)
 
     def merge(self) -> None:
         """Merge the blocks by pairs; the warm-up stays by itself."""
@@ -210,8 +374,15 @@ class Tally:
         return self._sums.reshape(MOST_BLOCKS + 1, 4)[: used + 1]
 
     def by_key(self, streams: int) -> tuple[Vector, Vector]:
-        """Streams x (log-loss, Brier), and streams x bins of sums of forecast - outcome for the first streams."""
-        return self._key_sums[: 2 * streams].reshape(-1, 2), self._key_gaps.reshape(-1, self.bins)[:streams]
+        """Streams x `KEY_SUMS`, and streams x bins of sums of forecast - outcome for the first streams."""
+        sums = self._key_sums[: KEY_SUMS * streams].reshape(-1, KEY_SUMS)
+        return sums, self._key_gaps.reshape(-1, self.bins)[:streams]
+
+    @property
+    def errors(self) -> Vector:
+        """The calibration error of "is it this class?" for each class."""
+        count, forecast, outcome = np.moveaxis(self.by_class, 2, 0)
+        return np.asarray(calibration_error_of_gaps(forecast - outcome, np.maximum(count.sum(axis=1), 1.0)))
 
 
 def _grown(array: Vector, width: int, streams: int, most: int | None = None) -> Vector:

@@ -16,7 +16,7 @@ function startKeys(payload) {
   const columns = () => [
     { label: "Key", sort: "text", value: i => keys.key[i], text: i => keys.key[i] },
     { label: "Events", sort: "high", value: i => keys.events[i], text: i => count(keys.events[i]) },
-    { label: "Base rate", sort: "high", value: i => keys.base_rate[i], text: i => percent(keys.base_rate[i]) },
+    { label: payload.classes ? "Accuracy, raw" : "Base rate", sort: "high", value: i => keys.base_rate[i], text: i => percent(keys.base_rate[i]) },
     { label: "Raw", sort: "high", value: i => score(raw, i), text: i => number(score(raw, i)) },
     ...(method === raw ? [] : [
       { label: labels[method], sort: "high", value: i => score(method, i), text: i => number(score(method, i)) },

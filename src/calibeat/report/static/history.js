@@ -1,10 +1,10 @@
 // What happened to the data: small pictures along the log.
 function drawHistory(payload) {
   const { history } = payload;
-  if (!history) return;
   const axis = axisOf(history.by, history.start), span = axis.x[axis.x.length - 1] - axis.x[0];
   const title = i => axis.kind === "time" ? moment(axis.x[i], span) : `from event ${count(axis.x[i])} on`;
   const share = v => `${+(100 * v).toPrecision(3)}\u00a0%`;
+  const [ones, zeros] = payload.classes ? ["right", "wrong"] : ["ones", "zeros"];
   const small = (id, more) => {
     const host = document.getElementById(id);
     if (host) makeChart(host, { ...axis, title, height: 150, direct: false, ...more });
@@ -17,14 +17,14 @@ function drawHistory(payload) {
   const { size, unit } = history.delay_is_time ? roundTime(Math.max(0, ...both)) : { size: 1, unit: "" };
   const scaled = values => (values ?? []).map(v => known(v) ? v / size : null);
   small("delays", {
-    label: "Median delay of ones and of zeros", format: history.delay_is_time ? v => duration(v * size) : v => counted(v, "forecast"),
+    label: `Median delay of ${ones} and of ${zeros}`, format: history.delay_is_time ? v => duration(v * size) : v => counted(v, "forecast"),
     yTicks: v => `${+v.toPrecision(3)}${unit}`, range: (_, high) => [0, high * 1.06 || 1],
-    series: [line("ones", "blue", scaled(history.ones_delay)), line("zeros", "orange", scaled(history.zeros_delay), { style: { hue: "orange", dash: [5, 3], width: 1.6 } })],
+    series: [line(ones, "blue", scaled(history.ones_delay)), line(zeros, "orange", scaled(history.zeros_delay), { style: { hue: "orange", dash: [5, 3], width: 1.6 } })],
   });
   small("scores", {
-    label: "Raw scores: median, 10th and 90th percentile", format: v => number(v, 3), bandOnly: true,
+    label: `${payload.classes ? "Confidence of the raw scores" : "Raw scores"}: median, 10th and 90th percentile`, format: v => number(v, 3), bandOnly: true,
     note: (_, i) => `${number(history.score_median[i], 3)} (${number(history.score_low[i], 3)} to ${number(history.score_high[i], 3)})`,
-    series: [line("score", "grey", history.score_median, { low: history.score_low, high: history.score_high })],
+    series: [line(payload.classes ? "confidence" : "score", "grey", history.score_median, { low: history.score_low, high: history.score_high })],
   });
 }
 

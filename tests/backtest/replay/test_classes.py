@@ -7,9 +7,11 @@ import pytest
 from class_logs import softmax, stream
 
 import calibeat
-from calibeat import MultiCalibrator, bounds, metrics
-from calibeat.backtest.replay import manyclass
-from calibeat.backtest.replay.manyclass import MOST_SLOPE, MOST_STRETCHES, Stretches, fit_slope
+from calibeat import Monitor, MultiBank, MultiCalibrator, bounds, metrics
+from calibeat.backtest.judge.classes import MOST_STRETCHES, Stretches
+from calibeat.backtest.read.rows import Chunk
+from calibeat.backtest.replay import engine
+from calibeat.backtest.replay.contenders import MOST_SLOPE, fit_slope
 
 MEASURES = ("log_loss", "brier", "ce", "classwise_ce")
 
@@ -25,8 +27,8 @@ def test_the_same_bits_as_a_calibrator(K, method):
 @pytest.mark.parametrize("K", [2, 3])
 @pytest.mark.parametrize("part", [50, 10**6])
 def test_late_labels_have_the_same_bits_however_the_log_is_cut(monkeypatch, K, part):
-    monkeypatch.setattr(manyclass, "NUMBERS_IN_PART", part)
-    monkeypatch.setattr(manyclass, "LEAST_IN_PART", 1)
+    monkeypatch.setattr(engine, "NUMBERS_IN_PART", part)
+    monkeypatch.setattr(engine, "LEAST_IN_PART", 1)
     P, y = stream(500, K)
     result = calibeat.backtest(P, y, delay=30, keep_forecasts=True, warmup=50)
     for method in ("ots", "multi"):
@@ -40,8 +42,8 @@ def test_late_labels_have_the_same_bits_however_the_log_is_cut(monkeypatch, K, p
 def test_a_log_in_parts_is_the_log_in_one(monkeypatch):
     P, y = stream(900)
     whole = calibeat.backtest(P, y, keep_forecasts=True)
-    monkeypatch.setattr(manyclass, "NUMBERS_IN_PART", 300)
-    monkeypatch.setattr(manyclass, "LEAST_IN_PART", 1)
+    monkeypatch.setattr(engine, "NUMBERS_IN_PART", 300)
+    monkeypatch.setattr(engine, "LEAST_IN_PART", 1)
     cut = calibeat.backtest(P, y, keep_forecasts=True)
     for method, forecasts in whole.forecasts.items():
         assert np.array_equal(forecasts, cut.forecasts[method])
@@ -131,15 +133,16 @@ def test_fixed_and_sliding_temperatures_are_fitted_when_they_say():
 def test_stretches_hold_every_event_however_they_come():
     rng = np.random.default_rng(0)
     values = rng.random((MOST_STRETCHES * 4 + 77, 2))
-    stretches, at = Stretches(1, 2), 0
+    stretches, at = Stretches(), 0
     for size in (1, 5, 250, 300, 9999):
         part = values[at : at + size]
-        stretches.room_for(at + len(part))
-        stretches.begin += (at + stretches.starts(at, len(part))).tolist()
-        stretches.add(0, at, part)
+        stretches.add(Chunk(part, np.zeros(len(part)), np.zeros(len(part), dtype=np.int64)), {"raw": 2.0 * part})
         at += len(part)
-    assert stretches.length == 8 and stretches.begin == list(range(0, len(values), 8))
-    assert np.allclose(stretches.sums[0, : stretches.used], np.add.reduceat(values, stretches.begin, axis=0))
+    assert stretches.length == 8 and stretches.begin == list(range(1, len(values) + 1, 8))
+    expected = np.add.reduceat(values, np.arange(0, len(values), 8), axis=0)
+    used = len(stretches.begin)
+    assert np.allclose(stretches.sums[1, :used], expected) and np.allclose(stretches.sums[2, :used], 2.0 * expected)
+    assert stretches.sums[0, :, 0].sum() == len(values)
 
 
 # ---- what is told ------------------------------------------------------------------------------------------------
@@ -192,3 +195,93 @@ def test_scores_that_are_right_are_kept():
     result = calibeat.backtest(P, y)
     assert result.best == "raw"
     assert result.table["ce"][0] < 2.0 * result.table["ce_luck"][0]
+
+
+# ---- keys, ages and monitors -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("K", [2, 3])
+@pytest.mark.parametrize("late", [False, True])
+def test_keys_have_the_bits_of_a_bank(monkeypatch, K, late):
+    monkeypatch.setattr(engine, "NUMBERS_IN_PART", 100 * K)
+    monkeypatch.setattr(engine, "LEAST_IN_PART", 1)
+    P, y = stream(700, K)
+    keys = np.random.default_rng(K).integers(0, 2 + np.arange(700) // 150)  # some come when others have learnt
+    result = calibeat.backtest(P, y, keys, methods="ots,multi", delay=25 if late else 0, keep_forecasts=True)
+    due = np.arange(700) + 26 if late else None
+    for method in ("raw", "ots", "multi"):
+        assert np.array_equal(result.forecasts[method], MultiBank(K, method).run(keys, P, y, due=due))
+    alone = calibeat.backtest(P, y, methods="multi", delay=25 if late else 0, keep_forecasts=True)
+    assert np.array_equal(result.forecasts["MULTI without keys"], alone.forecasts["multi"])
+    pooled = result.forecasts["MULTI with a pooled start"]
+    assert np.array_equal(pooled, MultiBank(K, prior="pooled").run(keys, P, y, due=due))
+    assert not np.array_equal(pooled, result.forecasts["multi"])
+    assert "FTS, SWTS left out" in " ".join(calibeat.backtest(P, y, keys).payload["data"]["notes"])
+
+
+def test_the_table_of_keys_is_about_the_top_class():
+    P, y = stream(1200, 3)
+    keys = np.arange(1200) % 3
+    result = calibeat.backtest(P, y, keys, methods="multi", warmup=0, keep_forecasts=True)
+    told = result.payload["keys"]
+    assert told["total"] == 3 and result.best != "raw"
+    Q = result.forecasts[told["differ"]["method"]]
+    for row in told["rows"]:
+        rows = keys == int(row["key"])
+        assert row["events"] == 400
+        assert row["base_rate"] == pytest.approx(np.mean(P[rows].argmax(axis=1) == y[rows]))
+        for method, forecasts in result.forecasts.items():
+            mine = row["methods"][method]
+            assert mine["log_loss"] == pytest.approx(metrics.log_loss(y[rows], forecasts[rows], clip=1e-7))
+            assert mine["brier"] == pytest.approx(metrics.brier_score(y[rows], forecasts[rows]))
+            assert mine["ce"] == pytest.approx(metrics.top_label_calibration_error(y[rows], forecasts[rows]))
+    for row in told["differ"]["rows"]:
+        rows = keys == int(row["key"])
+        hits, confidence = Q[rows].argmax(axis=1) == y[rows], Q[rows].max(axis=1)
+        assert row["outcome"] == pytest.approx(hits.mean()) and row["forecast"] == pytest.approx(confidence.mean())
+        half = (row["gap"][2] - row["gap"][1]) / 2.0
+        assert half == pytest.approx(2.394 * np.sqrt(np.square(hits - confidence).sum()) / 400, rel=1e-3)
+
+
+@pytest.mark.parametrize("delay", [0, 40])
+def test_a_monitor_reads_confidence_and_hits(delay):
+    P, y = stream(4000, 4, slope=0.3)
+    result = calibeat.backtest(P, y, methods="ots,multi", delay=delay, keep_forecasts=True)
+    told = result.payload["paging"]
+    assert set(told["methods"]) >= {"raw", "multi"} and told["outcomes"] == 4000
+    assert told["methods"]["raw"]["pages"] >= 1 and "would have paged" in told["sentence"]
+    for method, found in told["methods"].items():
+        Q = result.forecasts[method]
+        top = Q.argmax(axis=1)
+        monitor = Monitor(arl=told["arl"])
+        alarms = monitor.run(Q.max(axis=1), (top == y).astype(float), P[np.arange(4000), top])
+        assert found["alarms"] == len(alarms) and found["gain"] == pytest.approx(list(monitor.gain))
+        if alarms:
+            assert found["shown"][0]["at"] == alarms[0].at
+    assert told["methods"]["raw"]["gain"][0] == pytest.approx(0.0, abs=1e-6)
+
+
+def test_labels_are_learnt_at_an_age():
+    P, y = stream(900, 3)
+    result = calibeat.backtest(P, y, methods="multi", mature=50, keep_forecasts=True)
+    late = MultiCalibrator(3).run(P, y, due=np.arange(900) + 51)
+    assert np.array_equal(result.forecasts["multi"][51:], late[51:])
+    assert np.array_equal(result.forecasts["multi"][:51], P[:51])  # raw until the first label is learnt
+    assert "the age that was asked for" in " ".join(result.payload["data"]["notes"])
+
+
+def test_two_periods_and_the_data_over_time_are_about_the_top_class():
+    P, y = stream(1000, 3)
+    times = np.datetime64("2024-01-01", "s") + 3600 * np.arange(1000)
+    result = calibeat.backtest(P, y, None, times, split="2024-01-21", warmup=0, keep_forecasts=True)
+    before = result.payload["periods"][0]
+    assert before["judged"] == 480
+    assert before["base_rate"] == pytest.approx(np.mean(P[:480].argmax(axis=1) == y[:480]))
+    for method, found in before["methods"].items():
+        Q = result.forecasts[method][:480]
+        assert found["log_loss"] == pytest.approx(metrics.log_loss(y[:480], Q, clip=1e-7))
+        assert found["brier"] == pytest.approx(metrics.brier_score(y[:480], Q))
+        assert found["ce"] == pytest.approx(metrics.top_label_calibration_error(y[:480], Q))
+    history = result.payload["history"]
+    assert sum(history["count"]) == 1000
+    assert history["periods"][0]["mean_score"] == pytest.approx(P[: history["periods"][0]["count"]].max(axis=1).mean())

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from calibeat import InvalidInput
-from calibeat.backtest.read.manyclass import Labels, class_names, plain, score_columns
+from calibeat.backtest.read.classes import Classes, class_names, plain, score_columns
+from calibeat.backtest.read.rows import Codes
 
 HEADER = ["id", "p_cat", "p_dog", "p_bird", "y"]
 
@@ -72,14 +73,16 @@ def test_names_of_classes(columns, likeliest):
     ],
 )
 def test_labels_are_names_or_numbers(columns, labels, names, found):
-    known = Labels(class_names(columns))
-    assert not known.settled
-    known.settle(labels, np.ones(len(labels), dtype=np.int64))
-    assert known.settled and known.names == names and known.columns(labels).tolist() == found
+    known = Classes(columns=columns)
+    known.begin(len(columns))
+    told = known.labels(Codes(np.arange(len(labels)), labels))
+    assert known.names == names and known.columns_of(labels).tolist() == found
+    assert np.nan_to_num(told.values, nan=-1.0).tolist() == found
 
 
 def test_words_for_messages():
-    known = Labels([[f"class {k}" for k in range(9)]])
+    known = Classes([f"class {k}" for k in range(9)])
+    known.begin(9)
     assert known.words().startswith("one of the 9 classes 'class 0', ") and known.words().endswith("'class 7', ...")
     assert known.hint("clas 3") == " - did you mean 'class 3'?"
     known.settle([1, 2], np.array([5, 5]))

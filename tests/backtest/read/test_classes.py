@@ -11,7 +11,7 @@ from class_logs import NAMES, columns, stream, write
 
 import calibeat
 from calibeat import InvalidInput, UnknownMethod
-from calibeat.backtest.read import manyclass
+from calibeat.backtest.read import rows
 from calibeat.cli.main import main
 
 
@@ -47,8 +47,9 @@ def with_value(row, column, value):
         ({"scores": [[0.5], [0.5]]}, "scores must be a one-dimensional array, got shape (2, 1)"),
         ({"scores": [[0.5, 0.5], [1.0]]}, "scores must be a matrix, a column for each class, got a ragged list"),
         ({"classes": ["a", "b"]}, "classes must be 3 names, one for each column of scores, got 2"),
-        ({"keys": ["a"] * 60}, "keys must not be given with many classes"),
-        ({"mature": 10}, "mature must not be given with many classes"),
+        ({"keys": ["a"] * 59 + [None]}, "key must be there, got nothing - at row 59; say blank_key=NAME"),
+        ({"keys": ["a"] * 59}, "must have the same length"),
+        ({"rivals": {"a": [0.5] * 60}}, "rivals must not be given with many classes"),
         ({"warmup": 60}, "warmup must be less than the 60 events that have a label, got 60"),
         ({"methods": []}, "methods must name one at least"),
         ({"methods": 3}, "methods must be names, got int"),
@@ -180,6 +181,21 @@ def test_late_labels_by_time(tmp_path, capsys):
     assert json.loads(out)["table"][-1]["log_loss"] == payload["table"][-1]["log_loss"]
 
 
+def test_keys_on_disk_and_in_memory(tmp_path, capsys):
+    import json
+
+    log = columns(900)
+    keys = [f"k{i % 4}" for i in range(900)]
+    path = write(tmp_path / "log.parquet", {**log, "shop": keys})
+    status, out, _ = run(capsys, path, "--scores", "p_*", "--label", "y", "--key", "shop", "--delay", "20", "--json")
+    P, y = stream(900)
+    result = calibeat.backtest(P, y, keys, delay=20)
+    found = json.loads(out)
+    assert status == 0 and found["keys"]["total"] == 4
+    assert [row["log_loss"] for row in found["table"]] == result.table["log_loss"].tolist()
+    assert found["keys"]["rows"] == result.payload["keys"]["rows"]
+
+
 @pytest.mark.parametrize(
     ("typed", "message"),
     [
@@ -187,8 +203,9 @@ def test_late_labels_by_time(tmp_path, capsys):
         (["--scores", "p_cat"], "several columns, one for each class, or one column of lists, got 'p_cat' of string"),
         (["--scores", "p_*", "--label", "z"], "label column 'z' is not in"),
         (["--scores", "p_*", "--score", "p_cat"], "--score must not be given with --scores"),
-        (["--scores", "p_*", "--key", "y"], "--key must not be given with --scores"),
-        (["--scores", "p_*", "--mature", "5"], "--mature must not be given with --scores"),
+        (["--scores", "p_*", "--rival", "p_cat"], "--rival must not be given with --scores"),
+        (["--scores", "p_*", "--threshold", "0.5"], "--threshold must not be given with --scores"),
+        (["--scores", "p_*", "--key", "z"], "key column 'z' is not in"),
         (["--label", "y"], "--label and --classes are for many classes"),
         (["--scores", "p_*", "--methods", "auto"], "method must be one of raw, fts, swts, ots, multi"),
         (["--scores", "p_cat,p_dog", "--label", "y"], "label must be one of the 2 classes 'cat', 'dog', got 'bird'"),
@@ -255,7 +272,7 @@ def test_scores_in_text():
 
 
 def test_a_log_of_several_chunks(monkeypatch):
-    monkeypatch.setattr(manyclass, "NUMBERS_IN_BATCH", 1)
+    monkeypatch.setattr(rows, "NUMBERS", 1)
     P, y = stream(45_000, 2)
     result = calibeat.backtest(P, y, methods="raw", keep_forecasts=True)
     assert result.payload["data"]["used"] == 45_000 and np.allclose(result.forecasts["raw"], P)
