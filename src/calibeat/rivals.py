@@ -182,7 +182,8 @@ class Host:
         self._served = _Served(maker_of(rival, name)(), 0, 0, SettledEvents())
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**vars(self), "_served": self._served._replace(settled=self._served.settled.dump())}
+        served: Any = self._served
+        return {**vars(self), "_served": served._replace(settled=served.settled.dump())}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         served = state["_served"]
@@ -233,7 +234,7 @@ class Host:
         if forecast.issuer != self._issuer or event >= served.events or event < served.settled.given_up:
             raise UnknownForecast(f"forecast must be one of the {self.events} that this host has made, got another")
         if mark == OPEN:
-            rival, settled = copy.deepcopy(served.rival), served.settled.after(served.events, NO_MARKS)
+            rival, settled = copy.deepcopy(served.rival), served.settled.copy()
             rival.update(forecast.score, y)
             settled.settle(event, int(y))
             self._served = served._replace(rival=rival, outcomes=served.outcomes + 1, settled=settled)
@@ -260,8 +261,7 @@ class Host:
         order = in_order(when, np.flatnonzero(learnt), n).tolist()
         events, rival = (asked, known, when.tolist(), order), copy.deepcopy(served.rival)
         forecasts = play(lambda _: rival, [0] * n, *events, name=self.name, begin=served.events)
-        marks = np.where(learnt, ZERO + known, OPEN).astype(np.uint8)
-        settled = served.settled.after(served.events, marks)
+        settled = served.settled.after(served.events, np.where(learnt, known, np.nan))
         self._served = _Served(rival, served.events + n, served.outcomes + len(order), settled)
         return like(scores, forecasts)
 

@@ -1236,7 +1236,7 @@ class Member(Calibrator):
             return None if monitors is None else Monitor._copied(monitors, self._slot)
 
     @classmethod
-    def from_json(cls, text: str | bytes) -> Calibrator:
+    def from_json(cls, text: str | bytes) -> Calibrator:  # type: ignore[override]
         """As `Calibrator.from_json`: a calibrator of its own."""
         return Calibrator.from_json(text)
 

@@ -308,7 +308,7 @@ class Calibrator(Stream):
         self._lock = new_lock()
         self._key = stream_key(seed, stream)
         self._serve(method.spec, row, method.needs_history)
-        self._history = History(method) if method.needs_history else None
+        self._history: Any = History(method) if method.needs_history else None
         self._hedges, self._width, self._numbers = method.draws, method.receipt_width, method.numbers
         self._set_watch(Watch(method, None))
         settled = SettledEvents(classes=2 if labels is None else len(labels))

@@ -224,6 +224,10 @@ class SettledEvents(Marks):
             return self._with_marks(event + skipped, marks.tobytes(), others)
         return self._extended(event, marks, {**self.others, **others})
 
+    def copy(self) -> SettledEvents:
+        """The same, on its own."""
+        return self._with_marks(self.span[0], bytes(self.span[1]), dict(self.others))
+
     def closed_until(self, event: int, events: int) -> SettledEvents:
         """A copy in which the events from `event` up to `events` are closed."""
         return self._extended(event, np.full(events - event, CLOSED, dtype=np.uint8), dict(self.others))
@@ -261,7 +265,7 @@ class SettledEvents(Marks):
 
     def dump(self) -> dict[str, Any]:
         """As JSON-able data, in base 64: a byte for each mark; of two classes two bits, the first mark lowest."""
-        copy = self._with_marks(self.span[0], bytes(self.span[1]), dict(self.others))
+        copy = self.copy()
         first, marks = copy.span[0], copy.span[1].rstrip(b"\0")
         if self.classes == 2:
             fours = np.frombuffer(marks + bytes(-len(marks) % 4), dtype=np.uint8).reshape(-1, 4)
@@ -326,6 +330,7 @@ def _pairs(data: Any, classes: int) -> dict[int, int]:
 def check_receipt(method: AnyMethod, forecast: AnyForecast) -> None:
     """Raise `InvalidInput` unless a receipt holds what this method can have issued."""
     event, numbers = forecast.event, method.receipt_width
+    given: Any = forecast
     if isinstance(method, Method):
         given = forecast.binary if isinstance(forecast, MultiForecast) else forecast
         if given is None or (given.event, given.seen) != (event, forecast.seen):
@@ -336,7 +341,6 @@ def check_receipt(method: AnyMethod, forecast: AnyForecast) -> None:
             check_whole("forecast cell", given.cell, 0, method.cells - 1)
         sound = method.receipt_is_sound(given.lanes, given.score, given.seen, given.probability)
     else:
-        given = forecast
         if len(given.probabilities) != method.classes or not (given.probabilities > 0.0).all():
             got = f"{given.probabilities!r:.60}"
             raise InvalidInput(
@@ -435,7 +439,7 @@ class Ledger(LedgerOfStream):
     def copy(self, events: int) -> Ledger:
         """For a copy of the stream, which begins a new generation after so many events."""
         self.catch_up(events)
-        settled = self.settled.closed_until(events, events)
+        settled = self.settled.copy()
         return Ledger(self._method, self.issuer.copy(events), settled, events, self.labels)
 
     # ---- as data --------------------------------------------------------------------------------------------------

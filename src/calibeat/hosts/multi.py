@@ -392,7 +392,8 @@ class MultiMember(Member, MultiCalibrator):
     """What ``bank[key]`` of a `MultiBank` gives."""
 
     def _serve_row(self, row: Any) -> None:
-        self._serve_door(self._bank._door, row, "")
+        bank: Any = self._bank
+        self._serve_door(bank._door, row, "")
 
     @classmethod
     def from_json(cls, text: str | bytes) -> MultiCalibrator:  # type: ignore[override]

@@ -21,8 +21,7 @@ from calibeat.core.randomness import numbered, stream_key, uniforms_at
 from calibeat.core.stats import EVENTS
 from calibeat.errors import InvalidInput
 from calibeat.hosts.rows import Matrix, check_rows, fold_on_rows, new_rows
-from calibeat.monitor.bets import ALARMS, FORECASTS, PAGES, Settings
-from calibeat.monitor.monitor import Alarm
+from calibeat.monitor.bets import ALARMS, FORECASTS, PAGES, Alarm, Settings
 from calibeat.monitor.monitors import Monitors
 from calibeat.monitor.waiting import Event, Queue
 
