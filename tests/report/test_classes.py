@@ -27,6 +27,7 @@ VARIANTS = {
     ),
     "hostile": lambda: payload([HOSTILE, "\u202ereversed", "<b>"], methods="multi"),
     "two, late": lambda: payload(("no", "yes"), delay=40),
+    "keys, late": lambda: payload(NAMES, 3000, keys=["a", "b", "c"] * 1000, delay=40, methods="multi"),
     "raw alone": lambda: payload(NAMES, methods="raw"),
     "without multi": lambda: payload(NAMES, methods="ots,fts"),
     "one event": lambda: payload(NAMES, 1),
@@ -79,6 +80,8 @@ def test_parts_that_have_nothing_to_say_are_left_out(pages):
     assert "the 24 most common of 30 classes" in text["thirty"] and "all 3 classes" in text["three"]
     assert "<script>document" not in text["hostile"] and "&lt;script&gt;" in text["hostile"]
     assert "What the wait cost" in text["two, late"]
+    assert "Keys that differ most" in text["keys, late"] and 'id="keys"' not in text["three"]
+    assert "the confidence in the top class" in text["three"] and "Would it have paged?" in text["three"]
 
 
 # ---- drawn -------------------------------------------------------------------------------------------------------
