@@ -183,7 +183,7 @@ def written(service: Desk, *events: tuple[Any, ...]) -> None:
 
 
 def test_streams_are_ranked_in_pieces(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("calibeat.service.engine.RANKED_AT_ONCE", 2)
+    monkeypatch.setattr("calibeat.service.store.queries.RANKED_AT_ONCE", 2)
     with desk(url) as service:
         written(service, ("a", "a1", 0.5), ("b", "b1", 0.5), ("c", "c1", 0.5))
         assert names(url) == [] and names(url, "name") == ["a", "b", "c"]  # names are always there
@@ -221,7 +221,7 @@ def test_a_clean_stop_leaves_nothing_to_do(url: str, monkeypatch: pytest.MonkeyP
 
 
 def test_a_stop_does_not_wait_for_many(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("calibeat.service.engine.RANKED_AT_ONCE", 1)
+    monkeypatch.setattr("calibeat.service.store.queries.RANKED_AT_ONCE", 1)
     engine = Engine.open(url, EngineSettings(method="tops"))
     engine.submit(0, [ForecastEvent(f"s{at}", f"e{at}", 0.5) for at in range(50)])
     engine.start(lambda _: None)
@@ -241,8 +241,8 @@ def test_a_command_ranks_what_it_changes(url: str) -> None:
 
 
 def test_the_thread_ranks_when_nobody_comes(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("calibeat.service.engine.QUIET_SECONDS", 0.01)
-    monkeypatch.setattr("calibeat.service.engine.RANK_SECONDS", 1e9)
+    monkeypatch.setattr("calibeat.service.store.queries.QUIET_SECONDS", 0.01)
+    monkeypatch.setattr("calibeat.service.store.queries.RANK_SECONDS", 1e9)
     engine = Engine.open(url, EngineSettings(method="tops"))
     engine.start(lambda _: None)
     for name in ("a", "b", "c"):
@@ -259,15 +259,15 @@ def test_a_stream_that_others_rank_at_the_same_time_is_ranked_later(tmp_path: Pa
     with desk(url) as service:
         written(service, ("a", "a1", 0.5))
         store = service.engine.store
-        store.retries, real = (ValueError,), store.rank
+        store.retries, real = (ValueError,), store.alone
 
-        def busy(_: Any) -> None:
+        def busy(*_: Any) -> None:
             raise ValueError("overtaken")
 
-        store.rank = busy  # type: ignore[method-assign]
+        store.alone = busy  # type: ignore[method-assign]
         service.engine.rank()
         assert names(url) == []
-        store.rank = real  # type: ignore[method-assign]
+        store.alone = real  # type: ignore[method-assign]
         service.engine.rank()
         assert names(url) == ["a"]
 

@@ -30,8 +30,7 @@ from .counters import EngineCounters
 from .events import ForecastEvent, OutcomeEvent, Refusal
 from .model import Folded, Model
 from .plan import Answer, Plan, Request
-from .store import Store, StoreBusy, open_store
-from .store.queries import QUIET_SECONDS, RANK_SECONDS, RANK_SHARE, RANKED_AT_ONCE, stored_totals
+from .store import Store, StoreBusy, open_store, queries
 from .store.schema import Connection, get_meta, set_meta
 from .store.types import HELD, PENDING, AlarmInfo, Changes, Record, StreamState, rows_of, settled_after
 
@@ -142,7 +141,7 @@ class Engine:
         try:
             method, seed = settle_meta(store, settings)
             engine = cls(store, settings, Model.named(method, seed, settings.monitor), clock)
-            engine.counters.pending = int(stored_totals(store.connection)["pending"])
+            engine.counters.pending = int(queries.stored_totals(store.connection)["pending"])
         except BaseException:
             store.close()
             raise
@@ -199,7 +198,7 @@ class Engine:
             self.rank()
             if not self._unranked:
                 with suppress(StoreBusy):  # the next start brings all places up to date
-                    self.store.all_ranked()
+                    self.store.alone(queries.ALL_RANKED, (self.store.writer,))
             self.store.close()
         except BaseException as error:  # noqa: BLE001 - whatever it is, nobody may be answered from now on
             self.on_failure(f"the store could not be written: {error}")
@@ -315,20 +314,20 @@ class Engine:
 
     def rank(self) -> None:
         """The streams that were written get their places in the lists, some at a time."""
-        started, piece = time.monotonic(), list(islice(self._unranked, RANKED_AT_ONCE))
+        started, piece = time.monotonic(), list(islice(self._unranked, queries.RANKED_AT_ONCE))
         with suppress(*self.store.retries, StoreBusy):  # another one was there first, or holds the lock: later again
-            self.store.rank(piece)
+            self.store.alone(queries.ranking_statement(f"number {self.store.one_of}"), (self.store.as_list(piece),))
             for number in piece:
                 del self._unranked[number]
         ended = time.monotonic()
-        self._next_rank = ended + max(RANK_SECONDS, (ended - started) / RANK_SHARE)
+        self._next_rank = ended + max(queries.RANK_SECONDS, (ended - started) / queries.RANK_SHARE)
 
     # ---- outcomes that are old enough, forecasts that are too old ---------------------------------------------------
 
     def _idle(self) -> float | None:
         """Seconds to wait for a request; None without a limit."""
         if self._unranked:
-            return QUIET_SECONDS
+            return queries.QUIET_SECONDS
         return AGE_SECONDS if self._has_ages else None
 
     def _is_due(self) -> bool:

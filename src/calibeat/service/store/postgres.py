@@ -20,7 +20,7 @@ from calibeat._util.extras import missing
 from calibeat.errors import InvalidInput
 
 from . import queries, schema
-from .queries import ADD_TOTALS, begin_writing, ranking_statement
+from .queries import ADD_TOTALS, begin_writing
 from .types import (
     ADD_TO_ROLLUPS,
     INSERT_ALARMS,
@@ -246,9 +246,9 @@ class PostgresStore(Store):
             with self._alone():
                 self.is_new = schema.create_tables(self.connection, "PostgreSQL")
             self._use()
-            self._writer = self._take_writer()
+            self.writer = self._take_writer()
             with self._alone():
-                begin_writing(self.connection, self._writer)
+                begin_writing(self.connection, self.writer)
             self._run(_ALIVE_THERE)
             self._set("lock_timeout", LOCKED)  # for groups
         except BaseException:
@@ -328,19 +328,14 @@ class PostgresStore(Store):
             self._many(INSERT_CORRECTIONS + _ALL_OF, rows["correction"], "bigint bigint int2 float8")
             for totals in rows["total"]:
                 # The last one: a process that has this row has all its other rows, so there is no deadlock.
-                self._run(_ADD_TOTALS, (*totals, self._writer))
+                self._run(_ADD_TOTALS, (*totals, self.writer))
                 self._pipeline.sync()
         check_written(0 if written is None else written.rowcount, len(rows["stream"]))
 
-    def rank(self, numbers: Collection[int]) -> None:
-        """Bring the places of some streams in the lists up to date."""
+    def alone(self, statement: str, arguments: tuple[Any, ...]) -> None:
+        """Run a statement as a group of its own."""
         with _unless_locked():
-            self.connection.run(ranking_statement(f"number {self.one_of}"), (self.as_list(numbers),))
-
-    def all_ranked(self) -> None:
-        """Say that the places of all streams that were written are up to date."""
-        with _unless_locked():
-            self.connection.run("UPDATE total SET unranked = 0 WHERE writer = ?", (self._writer,))
+            self.connection.run(statement, arguments)
 
     def _many(self, head: str, rows: list[tuple[Any, ...]], types: str, tail: str = "") -> Any:
         """One statement for all rows, a column each as an array -> its cursor; None without rows."""

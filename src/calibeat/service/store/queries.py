@@ -170,6 +170,9 @@ def refresh_ranking(connection: Any) -> None:
     )
 
 
+ALL_RANKED = "UPDATE total SET unranked = 0 WHERE writer = ?"
+
+
 def is_ranking_whole(connection: Any) -> bool:
     """Whether all processes that have written have also brought their streams up to date."""
     return not connection.all("SELECT 1 FROM total WHERE unranked = 1")

@@ -18,7 +18,7 @@ from weakref import WeakSet
 from calibeat.errors import CalibeatError, InvalidInput, SnapshotMismatch
 
 from . import schema
-from .queries import ADD_TOTALS, begin_writing, ranking_statement
+from .queries import ADD_TOTALS, begin_writing
 from .types import (
     ADD_TO_ROLLUPS,
     INSERT_ALARMS,
@@ -42,7 +42,6 @@ from .types import (
 BUSY = 10.0  # seconds to wait for a token command that writes
 LAST_READERS = 2.0  # seconds to wait, at the end, for those who are reading
 COPIED_AT_ONCE = 4_096  # pages of a backup
-_WRITER = 0  # of the totals: one process writes
 _SETTLE, _SETTLED = f"WITH new ({', '.join(SETTLED_COLUMNS)}) AS (", f") {SETTLE_EVENTS}new WHERE {SETTLED}"
 _OR_UPDATE = (
     f" ON CONFLICT (number) DO UPDATE SET {assigned(STREAM_COLUMNS[2:], 'excluded')} "
@@ -204,6 +203,7 @@ class SqliteStore(Store):
 
     failures: tuple[type[Exception], ...] = (sqlite3.Error, OSError, StoreGone, Overtaken)
     retries: tuple[type[Exception], ...] = ()  # nobody else writes, so nothing is worth another try
+    writer = 0  # one process writes
     one_of = "IN (SELECT value FROM json_each(?))"
 
     def __init__(self, path: Path) -> None:
@@ -238,7 +238,7 @@ class SqliteStore(Store):
             self.is_new = schema.create_tables(self.connection, str(self.path))
             # A file that cannot be written is noticed now, not at the first event.
             schema.set_meta(self.connection, "opened", repr(time.time()))
-            begin_writing(self.connection, _WRITER)
+            begin_writing(self.connection, self.writer)
         except BaseException:
             self.connection.rollback()
             raise
@@ -333,18 +333,10 @@ class SqliteStore(Store):
         self._many(INSERT_ALARMS, rows["alarm"])
         self._many(INSERT_CORRECTIONS, rows["correction"])
         for totals in rows["total"]:
-            self.connection.run(ADD_TOTALS, (*totals, _WRITER))
+            self.connection.run(ADD_TOTALS, (*totals, self.writer))
 
-    def rank(self, numbers: Collection[int]) -> None:
-        """Bring the places of some streams in the lists up to date."""
-        self._alone(ranking_statement(f"number {self.one_of}"), (self.as_list(numbers),))
-
-    def all_ranked(self) -> None:
-        """Say that the places of all streams that were written are up to date."""
-        self._alone("UPDATE total SET unranked = 0 WHERE writer = ?", (_WRITER,))
-
-    def _alone(self, statement: str, arguments: tuple[Any, ...]) -> None:
-        """A statement as a group of its own: `StoreBusy` if another program holds the lock."""
+    def alone(self, statement: str, arguments: tuple[Any, ...]) -> None:
+        """Run a statement as a group of its own."""
         self.begin()
         self.connection.run(statement, arguments)
         self.commit()

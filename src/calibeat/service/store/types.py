@@ -225,6 +225,7 @@ class Store(Protocol):
     retries: tuple[type[Exception], ...]  # what another process can cause: the group is done once more
     is_new: bool  # whether this one made it
     connection: Any
+    writer: int  # its row of the totals
     one_of: str  # the condition that a value is one of a list, which is one argument: see `as_list`
 
     def begin(self) -> None:
@@ -239,11 +240,8 @@ class Store(Protocol):
     def write(self, rows: dict[str, list[TableRow]]) -> None:
         """Everything that a group changes: see `rows_of`."""
 
-    def rank(self, numbers: Collection[int]) -> None:
-        """Bring the places of some streams in the lists up to date: see `queries`."""
-
-    def all_ranked(self) -> None:
-        """Record that the places of all streams that were written are up to date."""
+    def alone(self, statement: str, arguments: tuple[Any, ...]) -> None:
+        """Run a statement as a group of its own; `StoreBusy` if another program holds the lock."""
 
     def as_list(self, values: Collection[Any]) -> Any:
         """A list as an argument of `one_of`."""
