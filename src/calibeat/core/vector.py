@@ -236,9 +236,7 @@ class VectorMethod:
         ------
         InvalidInput : this method cannot have one of them. The message has its number if that of the first is given.
         """
-        check_all(
-            ((good, f"row must {what}, got another") for what, good in self._checks(rows, events)), first
-        )
+        check_all(((good, f"row must {what}, got another") for what, good in self._checks(rows, events)), first)
 
     def _checks(self, rows: Table, events: Vector | Ints) -> Iterator[tuple[str, Flags]]:
         """What a row must do, and which rows do it."""
