@@ -15,7 +15,7 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import Any, TextIO
 
-from calibeat.cli.stop import Step, progress
+from calibeat._util.progress import Step, progress
 
 from .forests import ForestStream
 from .storage import load_arrays, save_arrays, source_digest

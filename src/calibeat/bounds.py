@@ -445,6 +445,12 @@ def multi_guard_late(row: npt.ArrayLike, K: int) -> float:
     Raises
     ------
     InvalidInput : it is no such row.
+
+    >>> from calibeat import MultiCalibrator, bounds
+    >>> cal = MultiCalibrator(3)
+    >>> P = cal.run([[0.2, 0.5, 0.3]] * 100, [0, 1, 2, 0] * 25)
+    >>> round(bounds.multi_guard_late(cal.row, 3) - bounds.multi_guard(3, 100), 12)          # all labels came at once
+    0.0
     """
     n, _, _, _, guard = _tempered(row, K)
     return guard + K * n * EPS

@@ -85,8 +85,8 @@ def test_a_file_is_missing(checkout: Path) -> None:
 
 
 def test_what_no_kernel_sees_may_change(checkout: Path) -> None:
-    path = checkout / "hosts" / "bank.py"
-    path.write_text(path.read_text().replace("class Draws:\n", "class Draws:\n    # another line\n"))
+    path = checkout / "hosts" / "rows.py"
+    path.write_text(path.read_text().replace("class FoldColumns:\n", "class FoldColumns:\n    # another line\n"))
     check_fresh(checkout, core.SOURCES)
 
 
