@@ -14,6 +14,7 @@ from benchmarks import floor, table
 from benchmarks.timing import always, interleaved
 from calibeat import MultiBank, MultiCalibrator
 from calibeat.core import vector
+from calibeat.core.vector import VectorMethod
 
 GOALS = {3: 8.0, 10: 7.0, 26: None, 64: None, 100: 6.0, 1000: 6.0}  # times the softmax in C
 WORK = 2_000_000  # classes times events in a turn
@@ -67,7 +68,7 @@ def cost(*, quick: bool) -> None:
                 "" if goal is None else f"{goal:.0f}",
                 "" if goal is None else table.verdict(met=ratio <= goal),
                 f"{1e9 * best['late'] / events:.0f}",
-                str(vector.width(vector.MULTI, K)),
+                str(VectorMethod("multi", K).width),
             ]
         )
     table.show(
@@ -118,14 +119,14 @@ def stressed(K: int, events: int, make: Callable[[int], Stream], *, late: bool =
 
 def adversary(K: int, events: int) -> tuple[Vector, float, float]:
     """The same where the label is always the least probable class."""
-    row, receipt, work = vector.initial_row(vector.MULTI, K), np.zeros(2 * K + 2), vector.scratch(K)
-    forecast, worst, off = np.empty(K), 0.0, 0.0
+    method, work = VectorMethod("multi", K), vector.scratch(K)
+    row, receipt, forecast, worst, off = method.initial_row(), np.zeros(method.receipt_width), np.empty(K), 0.0, 0.0
     scores = stream(K, PIECE, seed=1)[0]
     for i in range(events):
-        vector.predict(vector.MULTI, K, row, scores[i % PIECE], receipt, work, forecast)
+        vector.predict(*method.code, row, scores[i % PIECE], receipt, work, forecast)
         y = int(forecast.argmin())
         worst, off = max(worst, -math.log(forecast[y])), max(off, abs(float(forecast.sum()) - 1.0))
-        vector.settle(vector.MULTI, K, row, y, receipt, work, float(forecast[y]))
+        vector.settle(*method.code, row, i + 1.0, y, receipt, work, float(forecast[y]))
     return row[:-2], worst, off
 
 

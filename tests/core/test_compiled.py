@@ -242,8 +242,12 @@ def folds() -> None:
     "core_loops_run",
     "core_loops_run_late",
     "core_loops_predict_many",
+    "core_loops_class_event_loop",
+    "hosts_pool_learn_label",
     "core_vector_read",
     "core_vector_ready",
+    "core_vector_ask_horizon",
+    "core_vector_learn_late",
     "core_vector_predict",
     "core_vector_settle",
     "core_vector_update",
@@ -278,8 +282,15 @@ def many_classes() -> None:
                 fold_classes(method, batch)
                 receipt, forecast = np.zeros(method.receipt_width), np.zeros(K)
                 vector.predict(*method.code, fresh, batch.scores[:K], receipt, work, forecast)
+                pool.learn_label(*method.code, fresh, batch.scores[:K], 1.0, work)
+                streams = loops.one_stream(fresh, 0)
+                loops.class_event_loop(method.spec, streams, batch, loops.place_before(), min(n, 20))
+                vector.predict(*method.code, fresh, batch.scores[:K], receipt, work, forecast)
                 vector.settle(*method.code, fresh, 1.0, 1, receipt, work, float(forecast[1]))
                 vector.update(*method.code, fresh, 1.0, 0, receipt, work, float(forecast[0]))
+                if method.name == "multi":
+                    vector.ask_horizon(K, np.full(5, 0.3), -np.arange(4.0 * K), work)
+                    vector.learn_late(K, fresh, 1, 1.0, -np.arange(4.0 * K), np.linspace(0.1, 0.9, 17), work)
     logits = np.log(multi_streams.random(50, 5)[0]).reshape(-1)
     assert vector.ready(5, logits, 1)[0] == vector.GOOD
     nearly = multi_streams.random(50, 5)[0] * (1.0 + 1e-9)

@@ -26,8 +26,8 @@ from .receipt import LANE, MOST_RECEIPT
 from .stats import EVENTS, LAST, STATS, add_class_losses, add_losses
 from .subset import kernel, large_kernel, loop, prefetch, scratch
 from .vector import ask as ask_classes
+from .vector import play as play_classes
 from .vector import predict as predict_classes
-from .vector import settle_at_once
 from .vector import update as update_label
 
 CACHE_LINE = 8  # numbers
@@ -303,10 +303,10 @@ def predict_many(
 # ---- K classes ---------------------------------------------------------------------------------------------------
 
 
-@large_kernel
+@loop
 def class_event_loop(spec: Spec, streams: Streams, batch: Batch, place: Ints, end: int) -> bool:
     """The loop of `run`."""
-    K, many, work = spec.classes, len(streams.slots) > 0, batch.work
+    K, many = spec.classes, len(streams.slots) > 0
     stats = streams.stats if many else 0
     row = streams.rows
     for i in range(place[EVENT], end):
@@ -318,18 +318,15 @@ def class_event_loop(spec: Spec, streams: Streams, batch: Batch, place: Ints, en
             if not streams.first <= slot < streams.last:
                 continue
             row = streams.rows[slot * streams.stride : (slot + 1) * streams.stride]
-        score, forecast = batch.scores[i * K : (i + 1) * K], batch.forecasts[i * K : (i + 1) * K]
+        score, forecast, y = batch.scores[i * K : (i + 1) * K], batch.forecasts[i * K : (i + 1) * K], batch.outcomes[i]
         now = streams.t + i + 1.0
-        ask_classes(spec.vector, K, row, score, work, forecast)
         if stats > 0:
             row[stats + LAST] = now
             row[stats + EVENTS] += 1.0
             now = row[stats + EVENTS]
-        if batch.outcomes[i] == batch.outcomes[i]:  # not NaN
-            y = int(batch.outcomes[i])
-            settle_at_once(spec.vector, K, row, now, y, score[y], work, forecast[y])
-            if stats > 0:
-                add_class_losses(row, stats, score, forecast, y)
+        play_classes(spec.vector, K, row, now, score, y, batch.work, forecast)
+        if stats > 0 and y == y:  # noqa: PLR0124 - not NaN
+            add_class_losses(row, stats, score, forecast, int(y))
     place[EVENT] = end
     return False
 

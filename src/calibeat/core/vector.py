@@ -610,7 +610,7 @@ def mix_lanes(K: int, w: Vector, work: Vector) -> None:
             m[k] += weight * p
 
 
-@kernel
+@loop  # apart from those who never need it
 def ask_horizon(K: int, eta: Vector, logits: Vector, work: Vector) -> None:
     """phi, from the logits of the four lanes, and e_6 = (softmax(phi eta) + 1e-7)/(1 + K 1e-7)."""
     x, h, phi = block(K, work, X), block(K, work, HORIZON), work[HEAD + PHI * K : HEAD + (PHI + 5) * K]
@@ -1107,7 +1107,7 @@ def ask_read(method: int, K: int, row: Vector, work: Vector) -> None:
     ask_top(K, row, work)
 
 
-@loop
+@kernel
 def ask(method: int, K: int, row: Vector, score: Vector, work: Vector, forecast: Vector) -> None:
     """Forecast one event; the row is read only. The scratch keeps what a label that comes at once needs."""
     read(K, score, work)
@@ -1123,7 +1123,7 @@ def ask(method: int, K: int, row: Vector, score: Vector, work: Vector, forecast:
             forecast[k] = said[k]
 
 
-@entry
+@loop
 def predict(method: int, K: int, row: Vector, score: Vector, receipt: Vector, work: Vector, forecast: Vector) -> None:
     """The same; what a late label needs goes into the receipt."""
     ask(method, K, row, score, work, forecast)
@@ -1156,7 +1156,7 @@ def remember(K: int, row: Vector, work: Vector, then: Vector) -> None:
         then[ISSUED_LOGITS + 4 * K + k] = stages[k]
 
 
-@kernel
+@loop  # apart from those who never need it
 def learn_late(K: int, row: Vector, y: int, lag: float, logits: Vector, said: Vector, work: Vector) -> None:
     """The weights and the horizon lane learn y: what each part had said of it, and the logits the lanes had then."""
     late, n = late_at(K), row[N] + 1.0
@@ -1203,7 +1203,7 @@ def count(method: int, K: int, row: Vector, t: float, given: float, issued: floa
     row[N] += 1.0
 
 
-@loop
+@kernel
 def settle_at_once(
     method: int, K: int, row: Vector, t: float, y: int, given: float, work: Vector, issued: float
 ) -> None:
@@ -1219,9 +1219,17 @@ def settle_at_once(
     count(method, K, row, t, given, issued)
 
 
+@kernel
+def play(method: int, K: int, row: Vector, t: float, score: Vector, y: float, work: Vector, forecast: Vector) -> None:
+    """Forecast the t-th event, and learn its label at once; NaN: it is not known."""
+    ask(method, K, row, score, work, forecast)
+    if y == y:  # noqa: PLR0124 - not NaN
+        settle_at_once(method, K, row, t, int(y), score[int(y)], work, forecast[int(y)])
+
+
 @entry
 def settle(method: int, K: int, row: Vector, t: float, y: int, receipt: Vector, work: Vector, issued: float) -> None:
-    """The same where the last forecast has a receipt."""
+    """Learn label y after t forecasts, of which its own was the last and `predict` the last to use the scratch."""
     settle_at_once(method, K, row, t, y, receipt[SCORE + y], work, issued)
 
 

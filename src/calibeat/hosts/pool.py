@@ -19,9 +19,9 @@ from calibeat._util.types import Ints, Slots, Vector
 from calibeat.core.kernel import ask, play, settle, start_from
 from calibeat.core.layout import N, Spec
 from calibeat.core.receipt import MOST_RECEIPT
-from calibeat.core.subset import entry, scratch
-from calibeat.core.vector import FORECAST, block, settle_at_once
-from calibeat.core.vector import ask as ask_classes
+from calibeat.core.subset import entry, loop, scratch
+from calibeat.core.vector import FORECAST, block
+from calibeat.core.vector import play as play_classes
 from calibeat.core.vector import start_from as start_classes
 
 NO_WORK: Vector = np.empty(0)
@@ -51,23 +51,26 @@ def start_row(spec: Spec, pool: Pool, row: Vector) -> None:
         start_from(spec, pool.row, row)
 
 
+@loop
+def learn_label(method: int, K: int, row: Vector, score: Vector, y: float, work: Vector) -> None:
+    """`learn` for K classes."""
+    play_classes(method, K, row, row[N] + 1.0, score, y, work, block(K, work, FORECAST))
+
+
 @entry
 def learn(spec: Spec, pool: Pool, score: Vector, y: float) -> None:
     """The pool forecasts when an outcome arrives, and learns it at once. Its forecasts are not used.
 
     A score is an array of one number, or of K.
     """
-    row, now = pool.row, pool.row[N] + 1.0
+    row = pool.row
     receipt = scratch(MOST_RECEIPT)
     if spec.classes > 0:
-        method, K, work = spec.vector, spec.classes, pool.work
-        label, forecast = int(y), block(K, work, FORECAST)
-        ask_classes(method, K, row, score, work, forecast)
-        settle_at_once(method, K, row, now, label, score[label], work, forecast[label])
+        learn_label(spec.vector, spec.classes, row, score, y, pool.work)
     else:
         asked = ask(spec, row, score[0], receipt)
         played = play(spec, row, asked, 0.0, receipt)
-        settle(spec, row, now, asked, played.cell, y, receipt)
+        settle(spec, row, row[N] + 1.0, asked, played.cell, y, receipt)
 
 
 @entry
