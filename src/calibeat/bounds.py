@@ -450,6 +450,11 @@ def multi_guard_late(row: npt.ArrayLike, K: int) -> float:
     Raises
     ------
     InvalidInput : it is no such row.
+
+    >>> from calibeat import bounds
+    >>> from calibeat.core.vector import VectorMethod
+    >>> bounds.multi_guard_late(VectorMethod("multi", 3).initial_row(), 3)   # nothing was learnt, nothing was lost
+    0.0
     """
     n, _, _, _, guard = _tempered(row, K)
     return guard + K * n * _FLOOR
