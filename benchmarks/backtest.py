@@ -78,7 +78,7 @@ def command(folder: Path, rows: int) -> Run:
 def kernels(rows: int) -> float:
     """CPU seconds of `Calibrator.run` alone for the same methods and as many rows."""
     part = drifting(min(rows, PIECE))
-    methods = [each.method for each in chosen(None, keyed=False)[0] if each.method is not None]
+    methods = [each.method for each in chosen(None, keyed=False)[0] if isinstance(each.method, Method)]
     for method in methods:
         Calibrator(method).run(part.scores[:1000], part.outcomes[:1000])
     seconds = 0.0
@@ -111,7 +111,7 @@ def by_river(rows: int) -> float:
     scores, outcomes = stream.scores.tolist(), (stream.outcomes == 1.0).tolist()
     events = [({"score": score}, outcome) for score, outcome in zip(scores, outcomes, strict=True)]
 
-    methods = [each.method for each in chosen(None, keyed=False)[0] if each.method is not None]
+    methods = [each.method for each in chosen(None, keyed=False)[0] if isinstance(each.method, Method)]
 
     def compare() -> None:
         for method in methods:

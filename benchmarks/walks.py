@@ -36,7 +36,7 @@ from benchmarks import table
 
 HERE = Path(__file__).parents[1]
 HTTP, PARQUET = "HTTP forecast, socket to disk and back", "Parquet log to page"
-GOALS = {"Bank.run of two events, AUTO": ("14", "50"), HTTP: ("16", "60"), PARQUET: ("45", "-")}  # files, changes
+GOALS = {"Bank.run of two events, AUTO": ("10", "50"), HTTP: ("10", "30"), PARQUET: ("45", "-")}  # files, changes
 WIDTH = 100
 Walk = list[str]  # the files in the order of the calls, without repeats: one change of file from each to the next
 Call = tuple[str, Callable[[], Any], Callable[[Any], object]]  # name, makes the argument, takes it and is traced

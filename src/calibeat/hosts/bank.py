@@ -70,6 +70,7 @@ from .rows import (
 from .threads import Barrier, Serve, SlotRange, run_in_threads, slot_ranges, thread_count
 
 _WORTH_A_THREAD = 20_000  # scores; fewer are done before another thread has begun
+NOWHERE: Flags = np.zeros(1, dtype=np.bool_)
 _OUTCOMES_KEPT = 64  # events of a key, before its oldest one without an outcome, whose outcomes are remembered
 
 
@@ -918,22 +919,22 @@ class Bank:
             undo.remember(slots)
             columns = FoldColumns(self._method, slots, scores, outcomes, own)
             members.identify(columns)
-            bad = (own >= 0) & (slots[np.maximum(own, 0)] != slots)
+            bad = (own >= 0) & (slots[np.maximum(own, 0)] != slots) if of is not None else NOWHERE
             if bad.any():
                 row = int(bad.argmax())
                 raise UnknownForecast(f"outcome must be of a forecast of its own key, got another key's - at row {row}")
-            self._check_given(given, columns)
-            columns.bring(given)
+            if len(given):
+                self._check_given(given, columns)
+                columns.bring(given)
             pool = None if self._prior is None else self._pool
             draws = self._draws.of(store, slots[asked])
             columns.run(store.flat, undo.clock, draws, pool, store.fresh, undo.count)
             columns.watch(store.monitors)
             made, settled = columns.made(), columns.settled()
-            events = dict(zip(columns.keys, store.stats(EVENTS)[slots].astype(int).tolist(), strict=True))
             columns.forecasts[~asked] = np.nan
             result = Fold(self._folded(columns.forecasts), made.view(f"V{made.itemsize}"))
             self._clock = undo.clock + len(made)
-            undo.keep(lambda: members.fold(settled, events))
+            undo.keep(lambda: members.fold(settled))
         return result
 
     def _slots_of_operations(self, column: KeyColumn, asked: Flags) -> Slots:
@@ -956,9 +957,7 @@ class Bank:
         rows = columns.brought
         same = given["issuer"] == columns.issuers[rows]
         check_receipts(self._method, self._store.matrix[columns.slots[rows]], given, rows, same)
-        found = rows, columns.slots[rows], given["event"], given["generation"]
-        for row, slot, event, generation in zip(*(column.tolist() for column in found), strict=True):
-            self._members.check_given(row, columns.keys[row], slot, event, generation)
+        self._members.check_given(given, columns)
 
     # ---- inner ------------------------------------------------------------------------------------------------------
 
@@ -1392,42 +1391,49 @@ class Members:
         )
         return int(generation or "0", 16)
 
-    def check_given(self, row: int, key: Key, slot: int, event: int, generation: int) -> None:
+    def check_given(self, given: ReceiptArray, columns: FoldColumns) -> None:
         """Raise if a receipt was issued in another generation, or if its outcome is known to have been learnt."""
-        record = self._records.get(key)
-        if record is None:
-            issued = event < self._bank._store.foreign_until(slot) or generation == self.generation_of(key)
-        else:
-            issued = record.issuer.issued(event, self._name(key) + (f"-{generation:08x}" if generation else ""))
-        if not issued:
+        rows, foreign = columns.brought, self._bank._store.foreign
+        slots, events, generations = columns.slots[rows], given["event"], given["generation"]
+        until = np.zeros(len(rows))
+        until[slots < len(foreign)] = foreign[slots[slots < len(foreign)]]
+        issued = (events < until) | (generations == columns.generations[rows])
+        for at in np.flatnonzero(np.isin(slots, list(columns.recorded))).tolist() if columns.recorded else ():
+            key, event, generation = columns.recorded[int(slots[at])], int(events[at]), int(generations[at])
+            record = self._records[key]
+            issued[at] = record.issuer.issued(event, self._name(key) + (f"-{generation:08x}" if generation else ""))
+            if issued[: at + 1].all() and event < record.known and record.settled.mark(event) != OPEN:
+                raise OutcomeConflict(
+                    f"receipt must be brought once, got one whose outcome is learnt - at row {int(rows[at])}"
+                )
+        if not issued.all():
             raise UnknownForecast(
                 "receipt must come from this bank, got one that a copy of it has made, or that it made itself after "
-                f"the snapshot from which it continues - at row {row}"
+                f"the snapshot from which it continues - at row {int(rows[int((~issued).argmax())])}"
             )
-        if record is not None and event < record.known and record.settled.mark(event) != OPEN:
-            raise OutcomeConflict(f"receipt must be brought once, got one whose outcome is learnt - at row {row}")
 
     def identify(self, columns: FoldColumns) -> None:
-        """The keys of the operations of a call, and the issuers and generations of their receipts."""
-        columns.keys = self._bank._store.names(columns.slots).tolist()
-        needed = columns.own < 0
-        fingerprints = [self.fingerprint(columns.keys[i]) for i in np.flatnonzero(needed).tolist()]
-        columns.issuers = np.zeros(len(needed), dtype=np.uint64)
-        columns.issuers[needed] = np.array(fingerprints, dtype=np.uint64)
-        asked = np.flatnonzero(columns.asked).tolist()
-        columns.generations = np.zeros(len(needed), dtype=np.uint32)
-        columns.generations[asked] = [self.generation_of(columns.keys[i]) for i in asked]
+        """The issuers and generations of the receipts of a call, and the keys that have a record, by slot."""
+        used, places = (columns.slots, 0) if len(columns.slots) == 1 else np.unique(columns.slots, return_inverse=True)
+        keys = self._bank._store.names(used).tolist()
+        columns.issuers = np.array([self.fingerprint(key) for key in keys], dtype=np.uint64)
+        columns.generations = np.array([self.generation_of(key) for key in keys], dtype=np.uint32)
+        if len(columns.slots) > 1:
+            columns.issuers, columns.generations = columns.issuers[places], columns.generations[places]
+        if self._records:
+            columns.recorded = {
+                slot: key for slot, key in zip(used.tolist(), keys, strict=True) if key in self._records
+            }
 
-    def fold(self, settled: dict[Key, list[tuple[int, float]]], events: dict[Key, int]) -> None:
-        """Note what a call has done: the outcomes learnt, and the number of forecasts that each key has had."""
+    def fold(self, settled: dict[Key, list[tuple[int, float]]]) -> None:
+        """Note what a call has done: the outcomes learnt of the keys that have a record."""
         self.complete = False
         for key, outcomes in settled.items():
-            record = self._records.get(key)
-            if record is not None:
-                record.known = events[key]
-                for event, y in outcomes:
-                    if record.settled.mark(event) == OPEN:
-                        record.settled.settle(event, int(y))
+            record, slot = self._records[key], self._bank._slot(key)
+            record.known = int(self._bank._store.stats(EVENTS)[slot])
+            for event, y in outcomes:
+                if record.settled.mark(event) == OPEN:
+                    record.settled.settle(event, int(y))
 
     # ---- as data ----------------------------------------------------------------------------------------------------
 

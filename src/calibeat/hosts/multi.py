@@ -23,6 +23,7 @@ from calibeat._util.columns import like_matrix, to_array, to_matrix
 from calibeat._util.types import Ints, Vector
 from calibeat._util.words import did_you_mean
 from calibeat.core import vector
+from calibeat.core.layout import T
 from calibeat.core.method import AUTO
 from calibeat.core.vector import VectorMethod
 from calibeat.errors import InvalidInput
@@ -362,9 +363,18 @@ class MultiCalibrator(VectorStream, Calibrator):
 
     @property
     def row(self) -> Vector:
-        """The state of the stream, a read-only copy: [t, n, weights, shared numbers, ...], see `core/vector.py`."""
-        row = super().row
-        return row if self._door.is_pair else row[:-2]  # without the evidence
+        """The state of the stream, a read-only copy: [t, n, weights, shared numbers, ...], see `core/vector.py`.
+
+        t is the number of forecasts made. The evidence, which is no part of the method, is left out.
+        """
+        with self._lock:
+            row = super().row
+            if self._door.is_pair:
+                return row
+            row = row[:-2].copy()
+            row[T] = self._events
+        row.flags.writeable = False
+        return row
 
     def export(self) -> MultiExport:  # type: ignore[override]  # of another shape
         """The present map from scores to forecasts, frozen: as numbers, and as Python or JSON. See `MultiExport`."""

@@ -428,7 +428,7 @@ class FoldColumns:
         self.brought = (earlier > self.asked).nonzero()[0]
         self.sources = np.arange(n)
         np.copyto(self.sources, own, where=~earlier)
-        self.keys: list[Key] = []
+        self.recorded: dict[int, Key] = {}  # the keys, by slot, whose receipts are accounted for one by one
         self.issuers: Any = 0  # a number for each operation, where receipts have issuers and generations
         self.generations: Any = 0
         # Together, as receipts have them: few copies for a call, however small it is.
@@ -495,15 +495,17 @@ class FoldColumns:
         if self._method.draws:
             hedges = parts["hedge"] = self.hedges[asked]
             made["candidates"] = 2 * (hedges[:, 3] + hedges[:, 1] > 0.0)
-        if self.keys:
+        if not isinstance(self.issuers, int):
             made["issuer"], made["generation"] = self.issuers[asked], self.generations[asked]
         return made
 
     def settled(self) -> dict[Key, list[tuple[int, float]]]:
-        """Of each key that had an operation: the events whose outcome was learnt, and which it was."""
-        found: dict[Key, list[tuple[int, float]]] = {key: [] for key in self.keys}
-        for i in np.flatnonzero(~self.asked).tolist():
-            found[self.keys[i]].append((int(self.events[self.sources[i]]), float(self.outcomes[i])))
+        """Of each key with a record that had an operation: the events whose outcome was learnt, and which it was."""
+        found: dict[Key, list[tuple[int, float]]] = {key: [] for key in self.recorded.values()}
+        for i in np.flatnonzero(~self.asked).tolist() if found else ():
+            key = self.recorded.get(int(self.slots[i]))
+            if key is not None:
+                found[key].append((int(self.events[self.sources[i]]), float(self.outcomes[i])))
         return found
 
 
