@@ -1,4 +1,4 @@
-"""What every method must do on every host. A host or a method that passes here behaves as all the others do."""
+"""What every method must do on every host, for two classes and for K. What passes here behaves as all the others do."""
 
 from __future__ import annotations
 
@@ -6,14 +6,48 @@ import copy
 import json
 import pickle
 from collections.abc import Callable
+from dataclasses import dataclass
 
+import multi_streams
 import numpy as np
 from numpy.typing import NDArray
+from streams import STREAMS
 
-from calibeat import Calibrator, Forecast, Method
+from calibeat import Calibrator, Forecast, Method, MultiCalibrator, MultiForecast
 
 Vector = NDArray[np.float64]
-Check = Callable[[Method, Vector, Vector], None]
+
+
+@dataclass(frozen=True)
+class Case:
+    """A calibrator that has seen nothing, and a stream for it: scores, a row of K numbers each for K classes."""
+
+    make: Callable[[], Calibrator]
+    scores: Vector
+    outcomes: Vector
+    method: Method | None = None  # of two classes
+
+    def load(self, text: str) -> Calibrator:
+        return type(self.make()).from_json(text)
+
+    @property
+    def receipts(self) -> type[Forecast] | type[MultiForecast]:
+        return Forecast if self.scores.ndim == 1 else MultiForecast
+
+
+def cases_of(method: Method, seed: int = 5) -> list[Case]:
+    """A method of two classes on several streams."""
+    streams = [STREAMS[name]() for name in ("drifting", "extreme", "T = 1", "T = 2")]
+    return [Case(lambda: Calibrator(method, seed=seed), *stream, method) for stream in streams]
+
+
+def cases_of_classes(K: int, method: str) -> list[Case]:
+    """A method of K classes on several streams."""
+    streams = [multi_streams.drifting(120, K), multi_streams.random(40, K), multi_streams.random(1, K)]
+    return [Case(lambda: MultiCalibrator(K, method), scores, labels.astype(float)) for scores, labels in streams]
+
+
+Check = Callable[[Case], None]
 
 CHECKS: list[Check] = []
 
@@ -24,19 +58,28 @@ def check(function: Check) -> Check:
     return function
 
 
+def one(score: Vector) -> float | Vector:
+    """A score as a person would give it."""
+    return float(score) if np.ndim(score) == 0 else score
+
+
+def said(forecast: Forecast | MultiForecast) -> float | Vector:
+    return forecast.probability if isinstance(forecast, Forecast) else forecast.probabilities
+
+
 def one_by_one(calibrator: Calibrator, scores: Vector, outcomes: Vector) -> Vector:
     """The loop that a person would write."""
     forecasts = []
     for score, outcome in zip(scores, outcomes, strict=True):
-        forecast = calibrator.predict(float(score))
+        forecast = calibrator.predict(one(score))
         calibrator.update(forecast, int(outcome))
-        forecasts.append(forecast.probability)
+        forecasts.append(said(forecast))
     return np.array(forecasts)
 
 
 def one_by_one_late(calibrator: Calibrator, scores: Vector, outcomes: Vector, due: NDArray[np.int64]) -> Vector:
     """The same with outcomes that come late: outcome i just before prediction due[i], in order of (due, i)."""
-    waiting: list[Forecast] = []
+    waiting: list[Forecast | MultiForecast] = []
     order = np.argsort(due, kind="stable")
     arrived = 0
     for i, score in enumerate(scores):
@@ -44,8 +87,8 @@ def one_by_one_late(calibrator: Calibrator, scores: Vector, outcomes: Vector, du
             j = order[arrived]
             calibrator.update(waiting[j], int(outcomes[j]))
             arrived += 1
-        waiting.append(calibrator.predict(float(score)))
-    return np.array([float(forecast) for forecast in waiting])
+        waiting.append(calibrator.predict(one(score)))
+    return np.array([said(forecast) for forecast in waiting])
 
 
 def delays(n: int) -> NDArray[np.int64]:
@@ -59,73 +102,78 @@ def delays(n: int) -> NDArray[np.int64]:
 def same(left: Vector, right: Vector) -> None:
     """Equal to the last bit."""
     assert left.dtype == right.dtype == np.float64
+    left, right = np.ascontiguousarray(left), np.ascontiguousarray(right)
     np.testing.assert_array_equal(left.view(np.int64), right.view(np.int64))
 
 
 @check
-def batch_equals_events(method: Method, scores: Vector, outcomes: Vector) -> None:
-    a, b = Calibrator(method, seed=5), Calibrator(method, seed=5)
-    same(a.run(scores, outcomes), one_by_one(b, scores, outcomes))
+def batch_equals_events(case: Case) -> None:
+    a, b = case.make(), case.make()
+    labels = case.outcomes.astype(int)
+    same(a.run(case.scores, labels), one_by_one(b, case.scores, labels))
     same(a.row, b.row)
     assert a.to_json() == b.to_json()
 
 
 @check
-def late_batch_equals_late_events(method: Method, scores: Vector, outcomes: Vector) -> None:
-    a, b = Calibrator(method, seed=5), Calibrator(method, seed=5)
-    due = delays(len(scores))
-    same(a.run(scores, outcomes, due=due), one_by_one_late(b, scores, outcomes, due))
+def late_batch_equals_late_events(case: Case) -> None:
+    a, b = case.make(), case.make()
+    due, labels = delays(len(case.scores)), case.outcomes.astype(int)
+    same(a.run(case.scores, labels, due=due), one_by_one_late(b, case.scores, labels, due))
     same(a.row, b.row)
     assert a.to_json() == b.to_json()
 
 
 @check
-def zero_delay_equals_immediate(method: Method, scores: Vector, outcomes: Vector) -> None:
-    a, b = Calibrator(method), Calibrator(method)
-    same(a.run(scores, outcomes), b.run(scores, outcomes, due=np.arange(1, len(scores) + 1)))
+def zero_delay_equals_immediate(case: Case) -> None:
+    labels = case.outcomes.astype(int)
+    late = case.make().run(case.scores, labels, due=np.arange(1, len(labels) + 1))
+    same(case.make().run(case.scores, labels), late)
 
 
 @check
-def split_and_resume(method: Method, scores: Vector, outcomes: Vector) -> None:
-    whole = Calibrator(method, seed=5)
+def split_and_resume(case: Case) -> None:
+    whole, scores, outcomes = case.make(), case.scores, case.outcomes.astype(int)
     expected = whole.run(scores, outcomes)
     for cut in sorted({1, len(scores) // 3, len(scores) - 1} - {0}):
         if cut >= len(scores):
             continue
-        first = Calibrator(method, seed=5)
+        first = case.make()
         head = first.run(scores[:cut], outcomes[:cut])
         text = first.to_json()
-        second = Calibrator.from_json(text)
+        second = case.load(text)
         assert second.to_json() == text
         same(np.concatenate([head, second.run(scores[cut:], outcomes[cut:])]), expected)
         same(second.row, whole.row)
-        third = Calibrator.from_json(text)
+        third = case.load(text)
         same(one_by_one(third, scores[cut:], outcomes[cut:]), expected[cut:])
 
 
 @check
-def receipts_survive_a_restart(method: Method, scores: Vector, outcomes: Vector) -> None:
-    a = Calibrator(method, seed=5)
-    a.run(scores[:-1] if len(scores) > 1 else scores, outcomes[:-1] if len(scores) > 1 else outcomes)
-    waiting = [a.predict(float(score)) for score in scores[-5:]]
+def receipts_survive_a_restart(case: Case) -> None:
+    a, outcomes = case.make(), case.outcomes.astype(int)
+    first = max(1, len(outcomes) - 1)
+    a.run(case.scores[:first], outcomes[:first])
+    waiting = [a.predict(one(score)) for score in case.scores[-5:]]
     for at_hand in (waiting[-1:], waiting):  # the latest alone, and many, the latest first
-        stayed = Calibrator.from_json(a.to_json())
+        stayed = case.load(a.to_json())
         receipts = [stayed.predict(receipt.score) for receipt in at_hand]
         snapshot = stayed.to_json()
-        restarted, travelled = Calibrator.from_json(snapshot), Calibrator.from_json(snapshot)
-        for receipt, outcome in zip(reversed(receipts), outcomes, strict=False):
-            stayed.update(receipt, int(outcome))
-            restarted.update(receipt, int(outcome))
-            travelled.update(Forecast.from_json(receipt.to_json()), int(outcome))
-        same(restarted.row, stayed.row)
-        same(travelled.row, stayed.row)
+        restarted, as_text, as_bytes = (case.load(snapshot) for _ in range(3))
+        for receipt, outcome in zip(reversed(receipts), outcomes.tolist(), strict=False):
+            stayed.update(receipt, outcome)
+            restarted.update(receipt, outcome)
+            as_text.update(case.receipts.from_json(receipt.to_json()), outcome)
+            as_bytes.update(case.receipts.from_bytes(receipt.to_bytes()), outcome)
+        for other in (restarted, as_text, as_bytes):
+            same(other.row, stayed.row)
 
 
 @check
-def copies_are_independent(method: Method, scores: Vector, outcomes: Vector) -> None:
-    a = Calibrator(method, seed=5)
-    a.run(scores, outcomes)
-    receipt = a.predict(0.4)
+def copies_are_independent(case: Case) -> None:
+    a = case.make()
+    a.run(case.scores, case.outcomes.astype(int))
+    receipt = a.predict(one(case.scores[0]))
     for twin in (copy.copy(a), copy.deepcopy(a), pickle.loads(pickle.dumps(a))):  # noqa: S301 - our own bytes
         before = a.to_json()
         twin.update(pickle.loads(pickle.dumps(receipt)), 1)  # noqa: S301
@@ -134,47 +182,55 @@ def copies_are_independent(method: Method, scores: Vector, outcomes: Vector) -> 
 
 
 @check
-def predict_leaves_the_row_unchanged(method: Method, scores: Vector, outcomes: Vector) -> None:
-    calibrator = Calibrator(method)
-    calibrator.run(scores, outcomes)
+def predict_learns_nothing(case: Case) -> None:
+    calibrator = case.make()
+    calibrator.run(case.scores, case.outcomes.astype(int))
     before = calibrator.row.copy()
-    for score in (0.0, 1e-300, 0.5, 1.0):
-        calibrator.predict(score)
-    calibrator.predict_many(scores)
-    same(calibrator.row, before)
+    for score in (
+        *case.scores[:3],
+        *((0.0, 1e-300, 1.0) if case.scores.ndim == 1 else np.eye(case.scores.shape[1])[:3]),
+    ):
+        calibrator.predict(one(np.asarray(score)))
+    calibrator.predict_many(case.scores)
+    same(calibrator.row[1:], before[1:])  # the first number counts forecasts
 
 
 @check
-def predict_many_forecasts_from_the_present_row(method: Method, scores: Vector, outcomes: Vector) -> None:
-    calibrator = Calibrator(method, seed=5)
-    calibrator.run(scores, outcomes)
-    many = calibrator.predict_many(scores)
-    same(many, calibrator.predict_many(scores))
-    same(many, np.array([calibrator.predict(float(score)).probability for score in scores]))
+def predict_many_forecasts_from_the_present_row(case: Case) -> None:
+    calibrator = case.make()
+    calibrator.run(case.scores, case.outcomes.astype(int))
+    many = calibrator.predict_many(case.scores)
+    same(many, calibrator.predict_many(case.scores))
+    same(many, np.array([said(calibrator.predict(one(score))) for score in case.scores]))
 
 
 @check
-def forecasts_are_probabilities(method: Method, scores: Vector, outcomes: Vector) -> None:
-    calibrator = Calibrator(method)
-    forecasts = calibrator.run(scores, outcomes)
+def forecasts_are_probabilities(case: Case) -> None:
+    calibrator = case.make()
+    forecasts = calibrator.run(case.scores, case.outcomes.astype(int))
     assert np.isfinite(forecasts).all()
     assert ((forecasts >= 0.0) & (forecasts <= 1.0)).all()
     assert np.isfinite(calibrator.row).all()
+    if forecasts.ndim == 2:
+        np.testing.assert_allclose(forecasts.sum(axis=1), 1.0, rtol=0, atol=1e-12)
 
 
 @check
-def width_never_changes(method: Method, scores: Vector, outcomes: Vector) -> None:
-    calibrator = Calibrator(method)
-    assert calibrator.row.shape == (method.width,)
-    calibrator.run(scores, outcomes)
-    assert calibrator.row.shape == (method.width,)
-    assert calibrator.events == calibrator.outcomes == calibrator.row[0] == calibrator.row[1] == len(scores)
+def width_never_changes(case: Case) -> None:
+    calibrator = case.make()
+    width = len(calibrator.row) if case.method is None else case.method.width
+    assert calibrator.row.shape == (width,)
+    calibrator.run(case.scores, case.outcomes.astype(int))
+    assert calibrator.row.shape == (width,)
+    assert calibrator.events == calibrator.outcomes == calibrator.row[0] == calibrator.row[1] == len(case.scores)
 
 
 @check
-def candidates_are_a_distribution(method: Method, scores: Vector, outcomes: Vector) -> None:
-    calibrator = Calibrator(method, seed=5)
-    for score, outcome in zip(scores, outcomes, strict=True):
+def candidates_are_a_distribution(case: Case) -> None:
+    if case.method is None:
+        return  # nothing is drawn
+    calibrator = case.make()
+    for score, outcome in zip(case.scores, case.outcomes, strict=True):
         forecast = calibrator.predict(float(score))
         assert forecast.probability in [point for point, _ in forecast.candidates]
         assert abs(sum(share for _, share in forecast.candidates) - 1.0) < 1e-15
@@ -183,11 +239,12 @@ def candidates_are_a_distribution(method: Method, scores: Vector, outcomes: Vect
 
 
 @check
-def method_survives_as_data(method: Method, scores: Vector, outcomes: Vector) -> None:  # noqa: ARG001 - one signature
-    assert Method.from_dict(json.loads(json.dumps(method.to_dict()))) == method
+def method_survives_as_data(case: Case) -> None:
+    if case.method is not None:
+        assert Method.from_dict(json.loads(json.dumps(case.method.to_dict()))) == case.method
 
 
 def state_of(calibrator: Calibrator) -> dict[str, object]:
     """A snapshot without what it knows of receipts: a bank's member knows less of them."""
     state = json.loads(calibrator.to_json())
-    return {name: value for name, value in state.items() if name not in ("settled", "lives", "checksum")}
+    return {name: value for name, value in state.items() if name not in ("settled", "generations", "checksum")}

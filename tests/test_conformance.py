@@ -8,7 +8,7 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from conformance import CHECKS, Check, same
+from conformance import CHECKS, Check, cases_of, cases_of_classes, same
 from streams import STREAMS, extremes, variants
 
 from calibeat import Calibrator, Method
@@ -19,8 +19,16 @@ METHODS = variants() | extremes()
 @pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
 @pytest.mark.parametrize("method", METHODS.values(), ids=METHODS.keys())
 def test_conformance(check: Check, method: Method) -> None:
-    for stream in ("drifting", "extreme", "T = 1", "T = 2"):
-        check(method, *STREAMS[stream]())
+    for case in cases_of(method):
+        check(case)
+
+
+@pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
+@pytest.mark.parametrize("method", ["raw", "ots", "multi"])
+@pytest.mark.parametrize("K", [2, 3, 10, 65, 300])
+def test_conformance_of_classes(check: Check, K: int, method: str) -> None:
+    for case in cases_of_classes(K, method):
+        check(case)
 
 
 @pytest.mark.parametrize("method", METHODS.values(), ids=METHODS.keys())
