@@ -336,7 +336,8 @@ signal.setitimer(signal.ITIMER_REAL, 0.35)
 sent = time.perf_counter() + 0.35
 try:
     bank.run(keys, scores, outcomes)
-    print("done")
+    signal.setitimer(signal.ITIMER_REAL, 0)  # it was done before: nothing was interrupted
+    print(0.0, 0.0)
 except KeyboardInterrupt:
     print(raised[0] - sent, time.perf_counter() - raised[0])
 scores[:] = 0.5

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
+import queue
 from collections import deque
 from collections.abc import Callable
 from itertools import pairwise
 from queue import SimpleQueue
-from threading import Event, Thread
+from threading import Thread
 
 import numpy as np
 
@@ -50,7 +51,9 @@ class Barrier:
     """A one-shot barrier for threads. The first decision, open or shut, wins."""
 
     def __init__(self) -> None:
-        self._decided = Event()
+        # A turnstile: who takes the token puts it back. An `Event` would not do: a signal inside of its `set` can leave
+        # its lock taken for ever, while a queue of C is whole between any two signals.
+        self._decided: queue.SimpleQueue[bool] = queue.SimpleQueue()
         self._decision: dict[str, bool] = {}
         self.threads: list[Thread] = []
         # A mark and a token from each thread that has ended. `Thread.join` is of no use here: interrupted once, it
@@ -69,11 +72,11 @@ class Barrier:
     def decide(self, *, is_open: bool) -> None:
         """Open or shut, and let the threads go."""
         self._decision.setdefault("open", is_open)
-        self._decided.set()
+        self._decided.put(True)
 
     def wait(self) -> bool:
         """Wait for the decision; whether it is open."""
-        self._decided.wait()
+        self._decided.put(self._decided.get())
         return self.is_open
 
     @property
