@@ -605,7 +605,8 @@ class Calibrator(Stream):
         """
         try:
             state = unseal(cls._KIND, FORMAT, cls._STATE, text, check=cls._check_width)
-            calibrator, method = cls._like(state), cls._method_in(state)
+            calibrator = cls._like(state)
+            method = calibrator._method
             events = check_whole("events", state["events"], 0, 2**53)
             row = [check_number(f"row[{i}]", number) for i, number in enumerate(state["row"])]
             method.check_rows(np.array([row]), np.array([events], dtype=np.float64))
