@@ -52,8 +52,6 @@ from .errors import InvalidInput, OutcomeConflict, UnknownForecast
 
 __all__ = ["READY", "Host", "Isotonic", "Rival", "RiverSGD", "Sigmoid"]
 
-NO_MARKS = np.empty(0, dtype=np.uint8)
-
 
 @runtime_checkable
 class Rival(Protocol):

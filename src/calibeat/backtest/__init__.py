@@ -124,7 +124,7 @@ def backtest(
     from calibeat._util.columns import is_matrix
 
     from .options import Options  # now, so that `import calibeat` is light
-    from .read.classes import classes_of
+    from .read.labels import classes_of
     from .read.rows import LogColumns
     from .run import run_arrays
 

@@ -17,8 +17,8 @@ from calibeat._util.progress import progress
 from calibeat._util.types import Ints, Vector
 from calibeat._util.words import visible
 from calibeat.backtest.options import Options
-from calibeat.backtest.read.classes import Classes
 from calibeat.backtest.read.files import OURS, STDIN, Columns, LogFile, by_suffix, files_of, read_log, require_arrow
+from calibeat.backtest.read.labels import ClassesOfLog
 from calibeat.backtest.read.rows import Chunk, RowReader
 from calibeat.backtest.replay.contenders import DEFAULT
 from calibeat.backtest.result import BacktestResult
@@ -149,7 +149,7 @@ def run(args: argparse.Namespace, to: TextIO | None = None, log: TextIO | None =
     columns = Columns(named, delayed=args.delay is not None)
     if args.scores:
         names = None if args.classes is None else [name.strip() for name in args.classes.split(",")]
-        columns.classes, columns.scores = Classes(names), args.scores
+        columns.classes, columns.scores = ClassesOfLog(names), args.scores
     targets = {option: path for option, path in (("--report", args.report), ("--out", args.out)) if path is not None}
     _check_targets(args.log or args.store, files, targets)
     result = _replayed(args, files, columns, options, log, targets=list(targets.values()), others=others)

@@ -243,10 +243,40 @@ class Door:
         return {**params, "bias": dict(zip(labels, params["bias"], strict=True))} if "bias" in params else params
 
 
+class Face:
+    """What both faces have: a door, and what a host asks of it."""
+
+    _door: Door
+
+    @property
+    def classes(self) -> tuple[Label, ...]:
+        """The labels in the order of the columns."""
+        return self._door.classes.labels
+
+    @property
+    def method(self) -> str:
+        """``"raw"``, ``"ots"`` or ``"multi"``."""
+        return self._door.name
+
+    @property
+    def logits(self) -> bool:
+        """Whether the scores are logits."""
+        return self._door.logits
+
+    def _check_score(self, scores: Any) -> Vector:
+        return check_scores(scores, self._door.classes, self._door.logits, one=True)
+
+    def _check_scores(self, scores: Any) -> Vector:
+        return self._door.scores(scores)
+
+    def _given_back(self, scores: Any, forecasts: Vector) -> Any:
+        return like_matrix(scores, self._door.forecasts(forecasts))
+
+
 # ---- one stream ----------------------------------------------------------------------------------------------------
 
 
-class MultiCalibrator(VectorStream, Calibrator):
+class MultiCalibrator(Face, VectorStream, Calibrator):  # type: ignore[misc]  # its method is a name
     r"""Turns K scores into K probabilities, one stream of events, learning from every label.
 
     Parameters
@@ -299,20 +329,11 @@ class MultiCalibrator(VectorStream, Calibrator):
         self._begin(door.method, 0, 0, row, name, labels)
         self._serve_classes(labels, door.classes.index, door.logits, vector.scratch(len(labels)))
 
-    def _check_score(self, scores: Any) -> Vector:
-        return check_scores(scores, self._door.classes, self._door.logits, one=True)
-
     def _check_label(self, label: Any) -> int:
         return self._door.classes.column(label)
 
-    def _check_scores(self, scores: Any) -> Vector:
-        return self._door.scores(scores)
-
     def _check_outcomes(self, outcomes: Any, events: int, needed: Flags | None = None) -> Vector:
         return self._door.outcomes(outcomes, events, needed)
-
-    def _given_back(self, scores: Any, forecasts: Vector) -> Any:
-        return like_matrix(scores, self._door.forecasts(forecasts))
 
     def _described(self) -> dict[str, Any]:
         return self._door.described()
@@ -324,21 +345,6 @@ class MultiCalibrator(VectorStream, Calibrator):
     @classmethod
     def _method_in(cls, state: dict[str, Any]) -> Any:
         return Door(state["classes"], state["method"], state["logits"]).method
-
-    @property
-    def classes(self) -> tuple[Label, ...]:
-        """The labels in the order of the columns."""
-        return self._door.classes.labels
-
-    @property
-    def method(self) -> str:  # type: ignore[override]  # a name is all that users give
-        """``"raw"``, ``"ots"`` or ``"multi"``."""
-        return self._door.name
-
-    @property
-    def logits(self) -> bool:
-        """Whether the scores are logits."""
-        return self._door.logits
 
     @property
     def params(self) -> dict[str, Any]:
@@ -398,7 +404,7 @@ class MultiCalibrator(VectorStream, Calibrator):
 # ---- a stream for each key -----------------------------------------------------------------------------------------
 
 
-class MultiMember(Member, MultiCalibrator):
+class MultiMember(Member, MultiCalibrator):  # type: ignore[misc]  # its method is a name
     """What ``bank[key]`` of a `MultiBank` gives."""
 
     def _serve_row(self, row: Any) -> None:
@@ -411,7 +417,7 @@ class MultiMember(Member, MultiCalibrator):
         return MultiCalibrator.from_json(text)
 
 
-class MultiBank(Bank):
+class MultiBank(Face, Bank):  # type: ignore[misc]  # its method is a name
     r"""A `MultiCalibrator` for each of any number of keys: same classes, same method, same bits.
 
     Parameters
@@ -450,12 +456,6 @@ class MultiBank(Bank):
         self._independent = False
         self._begin(door.method, 0, door.identity, prior, threads, monitor, door.classes.labels)
 
-    def _check_score(self, scores: Any) -> Vector:
-        return check_scores(scores, self._door.classes, self._door.logits, one=True)
-
-    def _check_scores(self, scores: Any) -> Vector:
-        return self._door.scores(scores)
-
     def _check_some_scores(self, scores: Any, asked: Flags) -> Vector:
         return self._door.some_scores(scores, asked)
 
@@ -464,9 +464,6 @@ class MultiBank(Bank):
         if needed is not None and len(needed) == len(known):
             known &= needed
         return self._door.outcomes(outcomes, None, None if known.all() else known)
-
-    def _given_back(self, scores: Any, forecasts: Vector) -> Any:
-        return like_matrix(scores, self._door.forecasts(forecasts))
 
     def _folded(self, forecasts: Vector) -> Vector:
         return self._door.forecasts(forecasts)
@@ -488,21 +485,6 @@ class MultiBank(Bank):
         if "multi" not in header:
             raise InvalidInput("a bank of two classes, which Bank.load reads")
         return cls(**header["multi"], prior=header["prior"], threads=threads, monitor=monitor)
-
-    @property
-    def classes(self) -> tuple[Label, ...]:
-        """The labels in the order of the columns."""
-        return self._door.classes.labels
-
-    @property
-    def method(self) -> str:  # type: ignore[override]  # a name is all that users give
-        """``"raw"``, ``"ots"`` or ``"multi"``."""
-        return self._door.name
-
-    @property
-    def logits(self) -> bool:
-        """Whether the scores are logits."""
-        return self._door.logits
 
     @property
     def table(self) -> dict[str, npt.NDArray[Any]]:

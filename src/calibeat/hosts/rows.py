@@ -31,10 +31,10 @@ from calibeat.monitor.bets import Settings
 from calibeat.monitor.monitors import Monitors
 
 from .keys import EVERY, MOST_KEYS, Index, IntColumn, IntIndex, Key, KeyColumn, Seed, StringIndex, with_room
+from .ledger import AnyMethod
 from .pool import Pool, learn, start_row
 
 Matrix = npt.NDArray[np.float64]
-AnyMethod = Any  # a `Method` or, of many classes, a `VectorMethod`
 CLASSES_FOLLOW = 255  # in place of the number of candidates: a receipt of many classes
 Flags = npt.NDArray[np.bool_]
 Columns = dict[str, npt.NDArray[Any]]

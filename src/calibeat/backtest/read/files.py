@@ -60,7 +60,7 @@ from .rows import (
 )
 
 if TYPE_CHECKING:
-    from .classes import Classes
+    from .labels import ClassesOfLog
 
 # ---- folders that name a column ----------------------------------------------------------------------------------
 
@@ -534,7 +534,7 @@ class Columns:
 
     asked: Mapping[str, str | None]
     delayed: bool = False
-    classes: Classes | None = None
+    classes: ClassesOfLog | None = None
     scores: str = ""
     chosen: dict[str, ColumnOf] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
@@ -904,7 +904,7 @@ def batch_of(part: Any, columns: Columns, name: str, rows: Ints, file: int, opti
     )
 
 
-def class_scores(part: Any, classes: Classes, where: Callable[[int], str], options: Options) -> Numbers:
+def class_scores(part: Any, classes: ClassesOfLog, where: Callable[[int], str], options: Options) -> Numbers:
     """The scores of many classes as a matrix: several columns, or one column of lists of as many numbers each."""
     import pyarrow as pa
     import pyarrow.compute as pc

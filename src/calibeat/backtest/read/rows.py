@@ -34,7 +34,7 @@ from calibeat.backtest.options import Options
 from calibeat.errors import InvalidInput
 
 if TYPE_CHECKING:
-    from .classes import Classes
+    from .labels import ClassesOfLog
 
 # ---- batches and chunks ------------------------------------------------------------------------------------------
 
@@ -268,7 +268,7 @@ class LogColumns:
     columns: dict[str, Any]
     others: dict[str, Any] = field(default_factory=dict)
     names: dict[str, str] = field(default_factory=dict)
-    classes: Classes | None = None
+    classes: ClassesOfLog | None = None
 
     @classmethod
     def of(cls, columns: Mapping[str, Any], named: Mapping[str, Any], rivals: Any) -> LogColumns:
@@ -726,7 +726,7 @@ class RowReader:
     options: Options
     trace: bool = False
     guessed: dict[str, str] = field(default_factory=dict)
-    classes: Classes | None = None
+    classes: ClassesOfLog | None = None
     rows: int = 0
     names: list[str] = field(default_factory=list)
     clock: Clock = field(init=False)
@@ -910,7 +910,7 @@ class RowReader:
             other = self._hint(kind, outside, plain)
             look(outside, f"score is not {wanted}", lambda row: plain(row) + other)
 
-    def _look_at_scores_of_classes(self, batch: LogBatch, classes: Classes, look: Any) -> None:
+    def _look_at_scores_of_classes(self, batch: LogBatch, classes: ClassesOfLog, look: Any) -> None:
         kind = self.options.score_kind
         given = batch.scores.values / (100.0 if kind == "percent" else 1.0)
         for rows, bad, reason, requirement in classes.wrong(given, batch.scores.states, kind):

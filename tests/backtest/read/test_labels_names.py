@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from calibeat import InvalidInput
-from calibeat.backtest.read.classes import Classes, class_names, plain, score_columns
+from calibeat.backtest.read.labels import ClassesOfLog, class_names, plain, score_columns
 from calibeat.backtest.read.rows import Codes
 
 HEADER = ["id", "p_cat", "p_dog", "p_bird", "y"]
@@ -73,7 +73,7 @@ def test_names_of_classes(columns, likeliest):
     ],
 )
 def test_labels_are_names_or_numbers(columns, labels, names, found):
-    known = Classes(columns=columns)
+    known = ClassesOfLog(columns=columns)
     known.begin(len(columns))
     told = known.labels(Codes(np.arange(len(labels)), labels))
     assert known.names == names and known.columns_of(labels).tolist() == found
@@ -81,7 +81,7 @@ def test_labels_are_names_or_numbers(columns, labels, names, found):
 
 
 def test_words_for_messages():
-    known = Classes([f"class {k}" for k in range(9)])
+    known = ClassesOfLog([f"class {k}" for k in range(9)])
     known.begin(9)
     assert known.words().startswith("one of the 9 classes 'class 0', ") and known.words().endswith("'class 7', ...")
     assert known.hint("clas 3") == " - did you mean 'class 3'?"

@@ -88,7 +88,7 @@ def _between(name: str, prefix: str, suffix: str) -> str:
 NEGATIVE, WRONG_SUM = "score is negative", "scores do not sum to 1"
 
 
-class Classes:
+class ClassesOfLog:
     """The classes in the order of their columns of scores, and the column of each label.
 
     `asked` names the classes. Without it the columns do: the first labels settle which of their names it is. Labels
@@ -229,7 +229,7 @@ def plain(value: Any) -> str:
     return name_of(int(value) if isinstance(value, (bool, np.bool_)) else value).strip()
 
 
-def classes_of(scores: Any, asked: Any) -> tuple[Any, Classes]:
+def classes_of(scores: Any, asked: Any) -> tuple[Any, ClassesOfLog]:
     """A matrix of scores, and its classes: those asked for, the columns of a frame, or column numbers.
 
     Raises
@@ -241,6 +241,6 @@ def classes_of(scores: Any, asked: Any) -> tuple[Any, Classes]:
     except ValueError as error:
         raise InvalidInput("scores must be a matrix, a column for each class, got a ragged list") from error
     named = column_names(scores)
-    found = Classes(asked, [str(k) for k in range(matrix.shape[1])] if named is None else named)
+    found = ClassesOfLog(asked, [str(k) for k in range(matrix.shape[1])] if named is None else named)
     found.begin(matrix.shape[1])
     return matrix, found
