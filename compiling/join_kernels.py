@@ -468,6 +468,8 @@ class Body:
                     both = joined(kind, second)
                     text, kind = f"{name}_{both}({cast(text, kind, both)}, {cast(other, second, both)})", both
                 return text, kind
+            case "mix_word" | "cross_words":
+                return f"{name}({', '.join(texts)})", "Index"
             case "prefetch":
                 return f"prefetch({texts[0]}.data + {texts[1]})", "void"
         home, own, sort, what = self._joiner.find(self._module, name)

@@ -9,6 +9,7 @@ cimport cython
 from cpython.float cimport PyFloat_AS_DOUBLE, PyFloat_CheckExact
 from cpython.long cimport PyLong_CheckExact
 from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_GET_SIZE
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from cpython.number cimport PyNumber_Power, PyNumber_TrueDivide
 from cpython.object cimport Py_EQ, Py_NE, PyObject_RichCompare
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
@@ -18,8 +19,10 @@ cdef extern from *:
     """
     #if defined(__GNUC__)
       #define CALIBEAT_PREFETCH(at) __builtin_prefetch((at), 1, 3)
+      #define CALIBEAT_APART __attribute__((noinline))
     #else
       #define CALIBEAT_PREFETCH(at) ((void)0)
+      #define CALIBEAT_APART
     #endif
 
     // The loops that matter most exist twice: for every x86-64, and for those of the last ten years, where AUTO takes a
@@ -30,6 +33,7 @@ cdef extern from *:
       #define CALIBEAT_TWICE
     #endif
     """
+    ctypedef void apart_void "CALIBEAT_APART void"
     ctypedef bint twice_bint "CALIBEAT_TWICE int"
     ctypedef void twice_void "CALIBEAT_TWICE void"
     ctypedef Py_ssize_t twice_Index "CALIBEAT_TWICE Py_ssize_t"
@@ -56,6 +60,16 @@ cdef inline (double, Index) split(double x) noexcept nogil:
     cdef int exponent
     cdef double mantissa = frexp(x, &exponent)
     return mantissa, exponent
+
+cdef inline Index mix_word(Index word) noexcept nogil:
+    cdef uint64_t x = <uint64_t>word
+    x = (x ^ (x >> 30)) * <uint64_t>0xBF58476D1CE4E5B9
+    x = (x ^ (x >> 27)) * <uint64_t>0x94D049BB133111EB
+    return <Index>(x ^ (x >> 31))
+
+cdef inline Index cross_words(Index a, Index b) noexcept nogil:
+    cdef Index word = mix_word(<Index>(<uint64_t>a * <uint64_t>0x9E3779B97F4A7C15 ^ <uint64_t>b))
+    return word if word != 0 else 1
 
 
 # ---- arrays ---------------------------------------------------------------------------------------------------------
@@ -89,4 +103,5 @@ cdef F64N F64N_of(object array, str name) except *:
 
 
 include "kernels.pxi"
+include "_groups.pxi"
 include "_stream.pxi"

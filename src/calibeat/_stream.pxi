@@ -1,5 +1,6 @@
 # One stream, one event at a time. A method written here is one step to Python: no signal and no other thread comes between
-# its lines. All that can fail comes before the first line that changes something.
+# its lines. All that can fail comes before the first line that changes something. Where Python has no GIL, methods that read
+# or move the row are critical sections of their stream; they cost nothing where it has one.
 
 import json
 import math
@@ -13,17 +14,24 @@ from calibeat.errors import InvalidInput
 
 cdef extern from *:
     """
-    #define CALIBEAT_MOST_RECEIPT 15 /* as core/receipt.py */
+    #define CALIBEAT_MOST_RECEIPT 18 /* MOST_GROUPED_RECEIPT of core/groups.py */
     #define CALIBEAT_N 1 /* of a row: the outcomes learnt, as core/layout.py */
     #define CALIBEAT_LEARNT_ZERO 2 /* marks, as hosts/ledger.py */
     #define CALIBEAT_LEARNT_OTHER 255
+    #define CALIBEAT_GROUPED_NUMBERS 3 /* of groups in a receipt, as core/groups.py */
+    #define CALIBEAT_GROUPED_EXPERT 2
+    #define CALIBEAT_EVICTED 6 /* of groups in a row */
     """
     enum: MOST_RECEIPT "CALIBEAT_MOST_RECEIPT"
     enum: N "CALIBEAT_N"
     enum: LEARNT_ZERO "CALIBEAT_LEARNT_ZERO"
     enum: LEARNT_OTHER "CALIBEAT_LEARNT_OTHER"
+    enum: GROUPED_NUMBERS "CALIBEAT_GROUPED_NUMBERS"
+    enum: GROUPED_EXPERT "CALIBEAT_GROUPED_EXPERT"
+    enum: EVICTED "CALIBEAT_EVICTED"
 
 cdef object ZERO = 0, ONE = 1  # Python has one object for each
+cdef str NO_GROUPS = "groups must be left out, the calibrator has none"
 RECEIPT_FORMAT = 1  # the version of receipts, as JSON and as bytes
 _HEAD = struct.Struct("<BBHIqqqq8s7d")  # see `Forecast.to_bytes`
 _FIELDS = ("probability", "score", "expert", "bin", "cell", "event", "seen", "issuer", "lanes")
@@ -49,6 +57,7 @@ cdef class Forecast:
     issuer : a fingerprint of the calibrator's method, seed and stream, and of its generation after a restart.
     lanes : what each part of a mixture said (`Lanes`, `Spline`); empty for the methods that have no such parts.
     hedge : the candidates if there are two, or nothing.
+    words : hashes of the event's groups, one for each attribute; empty where the calibrator has no groups.
 
     It is a number where numbers are used. None of its fields can be changed.
 
@@ -84,10 +93,11 @@ cdef class Forecast:
     cdef bint hedges
     cdef double low, high, weight_low, weight_high
     cdef double[MOST_RECEIPT] receipt
+    cdef bytes groups  # the words, 8 bytes each; None where there are none
 
     def __init__(
         self, double probability, double score, double expert, Index bin, Index cell, Index event, Index seen,
-        str issuer not None, lanes=(), hedge=(),
+        str issuer not None, lanes=(), hedge=(), words=(),
     ):
         cdef Index i
         if self.issuer is not None:  # a stream believes what its own forecasts say
@@ -96,6 +106,13 @@ cdef class Forecast:
             raise InvalidInput(f"forecast lanes must be at most {MOST_RECEIPT} numbers, got {len(lanes)}")
         if len(hedge) not in (0, 2):
             raise InvalidInput(f"forecast hedge must be two pairs or nothing, got {len(hedge)}")
+        if len(words) > MOST_ATTRIBUTES:
+            raise InvalidInput(f"forecast words must be at most {MOST_ATTRIBUTES}, got {len(words)}")
+        for word in words:
+            if type(word) is not int or not 0 < word < 2**64:
+                raise InvalidInput(f"forecast words must be whole numbers of 64 bits, not 0, got {word!r:.60}")
+        if len(words) > 0:
+            self.groups = struct.pack(f"={len(words)}Q", *words)
         self.probability, self.score, self.expert, self.bin, self.cell = probability, score, expert, bin, cell
         self.event, self.seen, self.issuer, self.width, self.hedges = event, seen, issuer, len(lanes), len(hedge) > 0
         for i in range(self.width):
@@ -110,6 +127,11 @@ cdef class Forecast:
         return tuple([self.receipt[i] for i in range(self.width)])
 
     @property
+    def words(self):
+        """Hashes of the event's groups, one for each attribute."""
+        return () if self.groups is None else struct.unpack(f"={len(self.groups) // 8}Q", self.groups)
+
+    @property
     def hedge(self):
         """The candidates if there are two, or nothing."""
         return ((self.low, self.weight_low), (self.high, self.weight_high)) if self.hedges else ()
@@ -120,15 +142,15 @@ cdef class Forecast:
         return self.hedge or ((self.probability, 1.0),)
 
     def __repr__(self):
-        values = {name: getattr(self, name) for name in (*_FIELDS, "hedge")}
+        values = {name: getattr(self, name) for name in (*_FIELDS, "hedge", "words") if name != "words" or self.words}
         return f"Forecast({', '.join(f'{name}={value!r}' for name, value in values.items())})"
 
     def __reduce__(self):
-        return Forecast, tuple(getattr(self, name) for name in (*_FIELDS, "hedge"))
+        return Forecast, tuple(getattr(self, name) for name in (*_FIELDS, "hedge", "words"))
 
     def __replace__(self, **changes):
         """A receipt with other fields: ``copy.replace(forecast, event=3)`` of Python 3.13."""
-        fields = {name: getattr(self, name) for name in (*_FIELDS, "hedge")}
+        fields = {name: getattr(self, name) for name in (*_FIELDS, "hedge", "words")}
         if unknown := changes.keys() - fields.keys():
             raise TypeError(f"a forecast has no field {min(unknown)!r}")
         return Forecast(**{**fields, **changes})
@@ -207,7 +229,10 @@ cdef class Forecast:
 
     def to_dict(self):
         """The fields by name, JSON-able."""
-        return {"v": RECEIPT_FORMAT, **{name: getattr(self, name) for name in _FIELDS}, "candidates": self.candidates}
+        data = {"v": RECEIPT_FORMAT, **{name: getattr(self, name) for name in _FIELDS}, "candidates": self.candidates}
+        if self.groups is not None:  # 64 bits are more than a number of JSON holds everywhere
+            data["words"] = [f"{word:016x}" for word in self.words]
+        return data
 
     def to_json(self):
         """One line of JSON; `from_json` is the inverse, to the last bit."""
@@ -244,12 +269,13 @@ cdef class Forecast:
         if isinstance(data["lanes"], str) or not isinstance(data["lanes"], Sequence):
             raise InvalidInput(f"forecast lanes must be a list of numbers, got {data['lanes']!r:.60}")
         lanes = tuple([check_number("forecast lane", number) for number in data["lanes"]])
-        return Forecast(*numbers, *places, str(data["issuer"]), lanes, _pairs(data["candidates"]))
+        words = _words(data.get("words", ()))
+        return Forecast(*numbers, *places, str(data["issuer"]), lanes, _pairs(data["candidates"]), words)
 
     # ---- as bytes ---------------------------------------------------------------------------------------------------
 
     def to_bytes(self):
-        """As bytes of one length for each method: 104, and 8 more for each lane (AUTO: 208).
+        """As bytes of one length for each method: 104, and 8 more for each lane (AUTO: 208) and each word of its groups.
 
         All little-endian. `from_bytes` is the inverse, to the last bit.
 
@@ -258,13 +284,14 @@ cdef class Forecast:
         ======  ==============================================================================
         0       the version, 1
         1       how many candidates are given: 0 or 2
-        2-3     how many lanes follow
+        2       how many lanes follow
+        3       how many words follow
         4-7     the generation: the number behind the issuer's name, 0 if it has none
         8-39    bin, cell, event, seen: whole numbers of 8 bytes
         40-47   the issuer's name: 16 hexadecimal digits
         48-71   probability, score, expert: floats of 8 bytes
         72-103  the two candidates, each a point and its weight: floats, 0 if there are none
-        104-    the lanes: floats
+        104-    the lanes: floats; then the words: whole numbers of 8 bytes, without a sign
         ======  ==============================================================================
 
         >>> from calibeat import Calibrator, Forecast
@@ -278,11 +305,11 @@ cdef class Forecast:
         """
         name, generation = _signature_of(self.issuer)
         head = _HEAD.pack(
-            RECEIPT_FORMAT, 2 * self.hedges, self.width, generation, self.bin, self.cell, self.event,
+            RECEIPT_FORMAT, 2 * self.hedges, self.width + 256 * len(self.words), generation, self.bin, self.cell, self.event,
             self.seen, name, self.probability, self.score, self.expert,
             self.low, self.weight_low, self.high, self.weight_high,
         )
-        return head + struct.pack(f"<{self.width}d", *self.lanes)
+        return head + struct.pack(f"<{self.width}d{len(self.words)}Q", *self.lanes, *self.words)
 
     @classmethod
     def from_bytes(cls, data):
@@ -297,14 +324,19 @@ cdef class Forecast:
         data = bytes(data)
         if data:
             _check_version(data[0])
-        lanes = int.from_bytes(data[2:4], "little")
-        if len(data) != _HEAD.size + 8 * lanes:
-            raise InvalidInput(f"forecast must have {_HEAD.size + 8 * lanes} bytes, got {len(data)}")
+        lanes, words = int.from_bytes(data[2:3], "little"), int.from_bytes(data[3:4], "little")
+        if len(data) != _HEAD.size + 8 * (lanes + words):
+            raise InvalidInput(f"forecast must have {_HEAD.size + 8 * (lanes + words)} bytes, got {len(data)}")
         _, pairs, _, generation, *counts, name, probability, score, expert, p, u, q, v = _HEAD.unpack_from(data)
         issuer = name.hex() + (f"-{generation:08x}" if generation else "")
-        fields = (probability, score, expert, *counts, issuer, struct.unpack_from(f"<{lanes}d", data, _HEAD.size))
-        named = dict(zip(_FIELDS, fields))
-        return cls.from_dict({**named, "candidates": ((p, u), (q, v))[:pairs], "v": RECEIPT_FORMAT})
+        numbers = struct.unpack_from(f"<{lanes}d{words}Q", data, _HEAD.size)
+        hedge = ((p, u), (q, v))[:pairs]
+        if not words and not pairs and min(counts) >= 0 and math.isfinite(sum(numbers, probability + score + expert)):
+            return Forecast(probability, score, expert, *counts, issuer, numbers)
+        named = dict(zip(_FIELDS, (probability, score, expert, *counts, issuer, numbers[:lanes])))
+        if words:
+            named["words"] = [f"{word:016x}" for word in numbers[lanes:]]
+        return cls.from_dict({**named, "candidates": hedge, "v": RECEIPT_FORMAT})
 
 
 Real.register(Forecast)
@@ -324,6 +356,16 @@ def _check_version(version):
             f"forecast must be a receipt of version {RECEIPT_FORMAT}, got version {version!r:.20} - "
             "another version of calibeat may have made it"
         )
+
+
+def _words(given):
+    """The words of a receipt from outside."""
+    if isinstance(given, str) or not isinstance(given, Sequence):
+        raise InvalidInput(f"forecast words must be a list, got {given!r:.60}")
+    for word in given:
+        if type(word) is not str or not _is_hexadecimal(word, 16):
+            raise InvalidInput(f"forecast words must be 16 hexadecimal digits each, got {word!r:.60}")
+    return tuple([int(word, 16) for word in given])
 
 
 def _pairs(candidates):
@@ -615,8 +657,12 @@ cdef class Stream:
     cdef uint64_t draws_key
     cdef object origin
     cdef bint small
+    cdef Cells cells  # where there are groups
+    cdef EventWords maker  # of their words; None where there are none
     cdef public int64_t _events
     cdef public bint _is_busy, _is_forked, _is_watched, _is_member, _needs_history
+    cdef public bint _has_batch  # cells may hold what a batch has done that was not taken: undo it first
+    cdef public bint _is_crowded  # the groups have forgotten many cells, which was said
     cdef public object _row, _lock, _owed, _announce
     cdef public str _signature
     cdef public LedgerOfStream _receipts
@@ -633,6 +679,12 @@ cdef class Stream:
         self.scratch = F64(&self.receipt[0], self.spec.receipt)
         self.small = self.spec.receipt == 0
         self._row, self._needs_history = row, needs_history
+        self.latest = -1
+
+    def _serve_groups(self, EventWords maker, cells):
+        """After `_serve`: look at groups too. The caller keeps the arrays of the cells."""
+        self.cells, self.maker, self._is_crowded = Cells_of(cells), maker, False
+        self.scratch = F64(&self.receipt[0], self.cells.receipt + GROUPED_NUMBERS)
         self.latest = -1
 
     def _begin_generation(self, str signature, uint64_t key):
@@ -656,67 +708,120 @@ cdef class Stream:
 
     # ---- a forecast -------------------------------------------------------------------------------------------------
 
-    def predict(self, score):
+    @cython.critical_section
+    def predict(self, score, groups=None):
         """Forecast one event. The row does not change; keep the forecast until the outcome is known.
+
+        `groups` has the values of the attributes, where the calibrator has groups: a dict, or a sequence in their order,
+        which is faster.
 
         Raises
         ------
-        InvalidInput : the score is no number in [0, 1].
+        InvalidInput : the score is no number in [0, 1]; a group is missing or unknown, or its value is none that it can
+            have.
 
         >>> from calibeat import Calibrator, OPS
         >>> Calibrator(OPS).predict(0.25).probability
         0.25
         """
         cdef double s
+        cdef int64_t[MOST_ATTRIBUTES] words
         if PyFloat_CheckExact(score) and 0.0 <= PyFloat_AS_DOUBLE(score) <= 1.0:
             s = PyFloat_AS_DOUBLE(score)
         else:
             s = check_score(score)
-        if self._is_busy or self._is_forked or self._is_watched or self._owed is not None or not self._signature:
+        if self.maker is not None:
+            self.read_words(groups, &words[0])
+        elif groups is not None:
+            raise InvalidInput(NO_GROUPS)
+        if (
+            self._is_busy or self._is_forked or self._is_watched or self._has_batch or self._owed is not None
+            or not self._signature
+        ):
+            if self.maker is not None:
+                return self._predict_alone(s, self.words_as_bytes(&words[0]))
             return self._predict_alone(s)  # the lock is held from the first line to the last
-        return self.forecast(s)
+        return self.forecast(s, &words[0])
 
-    def _forecast(self, score):
+    cdef int read_words(self, groups, int64_t* words) except -1:
+        """Put the words of an event's groups where `words` begins."""
+        if groups is None:
+            raise InvalidInput(f"groups must be {', '.join(self.maker.attributes)}, got none")
+        return self.maker.read(groups, words)
+
+    cdef bytes words_as_bytes(self, int64_t* words):
+        return PyBytes_FromStringAndSize(<char*>words, self.cells.attributes * sizeof(int64_t))
+
+    def _words(self, groups):
+        """The words of an event's groups, as `_forecast` and `_peek` take them; None where there are none."""
+        cdef int64_t[MOST_ATTRIBUTES] words
+        if self.maker is None:
+            if groups is not None:
+                raise InvalidInput(NO_GROUPS)
+            return None
+        self.read_words(groups, &words[0])
+        return self.words_as_bytes(&words[0])
+
+    @cython.critical_section
+    def _forecast(self, score, bytes words=None):
         """Make a forecast, and count it."""
-        return self.forecast(score)
+        return self.forecast(score, self.checked_words(words))
 
-    cdef Forecast forecast(self, double score):
+    cdef int64_t* checked_words(self, bytes words) except? NULL:
+        if self.maker is None:
+            return NULL
+        if words is None or PyBytes_GET_SIZE(words) != <Index>(self.cells.attributes * sizeof(int64_t)):
+            raise ValueError(f"the event needs {self.cells.attributes} words")
+        return <int64_t*>PyBytes_AS_STRING(words)
+
+    cdef Forecast forecast(self, double score, int64_t* words):
         cdef Played played
         cdef Forecast forecast = Forecast.__new__(Forecast)
-        cdef object owed = (self._announce, self._events + 1) if self._is_watched else None
+        cdef object owed = (self._announce, self._events + 1, score) if self._is_watched else None
         forecast.issuer = self._signature or self._sign()
         self.latest = -1
-        played = self.ask(score, 0.0, self.scratch)
+        if self.maker is not None:
+            forecast.groups = self.words_as_bytes(words)
+        played = self.ask(score, 0.0, words, self.scratch)
         if self.spec.draws and played.low != played.high:  # the draw matters: only now is it worth making
             forecast.hedges = True
             forecast.low, forecast.weight_low, forecast.high, forecast.weight_high = (
                 played.low, played.weight, played.high, 1.0 - played.weight
             )
-            played = self.ask(score, uniform_of(self.draws_key, <uint64_t>self._events), self.scratch)
+            played = self.ask(score, uniform_of(self.draws_key, <uint64_t>self._events), words, self.scratch)
         forecast.probability, forecast.score, forecast.expert = played.forecast, score, self.asked.expert
         forecast.bin, forecast.cell = played.bin, played.cell
         forecast.event, forecast.seen = self._events, <int64_t>self.row.data[N]
-        forecast.width, forecast.origin = self.spec.receipt, self.origin
-        memcpy(forecast.receipt, self.receipt, self.spec.receipt * sizeof(double))
+        forecast.width, forecast.origin = self.scratch.n, self.origin
+        memcpy(forecast.receipt, self.receipt, self.scratch.n * sizeof(double))
         self.latest = self._events
         self._events += 1
         self._owed = owed
         return forecast
 
-    cdef Played ask(self, double score, double u, F64 receipt) noexcept:
+    cdef Played ask(self, double score, double u, int64_t* words, F64 receipt) noexcept:
+        cdef Played played
+        if self.maker is not None:
+            ask_grouped(
+                &self.spec, &self.cells, self.row, score, u, I64(words, self.cells.attributes), receipt, &self.asked,
+                &played,
+            )
+            return played
         if self.small:
             return ask_small(&self.spec, self.row, score, u, receipt, &self.asked)
         return ask_any(&self.spec, self.row, score, u, receipt, &self.asked)
 
-    def _peek(self, double score):
+    @cython.critical_section
+    def _peek(self, double score, bytes words=None):
         """What `_forecast` would say."""
         cdef double[MOST_RECEIPT] receipt
         cdef double u = uniform_of(self.draws_key, <uint64_t>self._events) if self.spec.draws else 0.0
         self.latest = -1
-        return self.ask(score, u, F64(&receipt[0], self.spec.receipt)).forecast
+        return self.ask(score, u, self.checked_words(words), F64(&receipt[0], self.scratch.n)).forecast
 
     # ---- its outcome ------------------------------------------------------------------------------------------------
 
+    @cython.critical_section
     def update(self, forecast, outcome):
         """Learn the outcome of a forecast, now or any time later, in any order.
 
@@ -746,7 +851,7 @@ cdef class Stream:
         cdef uint8_t* marks
         cdef tuple span
         if type(forecast) is not Forecast:
-            raise InvalidInput(f"forecast must be a Forecast made by predict, got {type(forecast).__name__}")
+            raise not_a_receipt(forecast, "Forecast")
         given = forecast
         if PyLong_CheckExact(outcome) and (outcome is ZERO or outcome is ONE):
             y = 1.0 if outcome is ONE else 0.0
@@ -754,7 +859,7 @@ cdef class Stream:
             y = check_outcome(outcome)
         if not (
             self._is_busy or self._is_forked or self._is_watched or self._is_member or self._needs_history
-            or self._owed is not None
+            or self._has_batch or self._owed is not None
             or given.origin is not self.origin
         ):
             span = self._receipts.settled.span
@@ -764,23 +869,36 @@ cdef class Stream:
                 if marks[at] == 0:
                     self.move(given, y)
                     marks[at] = LEARNT_ZERO + (y == 1.0)
+                    if (
+                        self.maker is not None and not self._is_crowded
+                        and self.row.data[self.cells.start + EVICTED] >= self.cells.slots
+                    ):
+                        self._warn_of_crowd()
                     return
         self._update_alone(given, y)
 
     cdef void move(self, Forecast forecast, double y) noexcept:
         """Learn on the row."""
         cdef double[MOST_RECEIPT] receipt
-        if self.is_fresh(forecast):  # nothing has moved since it was asked
+        if self.maker is not None:
+            learn_grouped(
+                &self.spec, &self.cells, self.row, <double>self._events, forecast.score, forecast.cell, y,
+                I64(<int64_t*>PyBytes_AS_STRING(forecast.groups), self.cells.attributes),
+                F64(&forecast.receipt[0], forecast.width),
+            )
+        elif self.is_fresh(forecast):  # nothing has moved since it was asked
             settle_any(&self.spec, self.row, <double>self._events, &self.asked, forecast.cell, y, self.scratch, self.small)
         else:
             memcpy(receipt, forecast.receipt, forecast.width * sizeof(double))
             learn_late(&self.spec, self.row, <double>self._events, forecast.score, forecast.cell, y, F64(&receipt[0], self.spec.receipt), self.small)
         self.latest = -1
 
+    @cython.critical_section
     def _learn(self, Forecast forecast, double y):
         """Learn on the row, and nothing else."""
         self.move(forecast, y)
 
+    @cython.critical_section
     def _settle(self, forecast, double y, Marks settled, owed, row=None):
         """Learn the outcome, or take the row in which it was learnt; mark it; and note what the monitors are owed."""
         cdef F64 learnt = F64_of(row, "row") if row is not None else self.row
@@ -794,10 +912,14 @@ cdef class Stream:
         self._receipts.settled = settled
         self._owed = owed
 
+    @cython.critical_section
     def _take_batch(self, row, int64_t events, Marks settled, owed):
-        """Take the row that a batch has left, and all that goes with it."""
+        """Take the row that a batch has left, and all that goes with it. Cells that it changed stay as they are."""
         cdef F64 learnt = F64_of(row, "row")
         memcpy(self.row.data, learnt.data, self.row.n * sizeof(double))
+        if self.maker is not None:
+            k_core_groups_forget_touched(self.cells)
+            self._has_batch = False
         self._events, self._receipts.settled, self._owed = events, settled, owed
         self.latest = -1
 
@@ -835,7 +957,8 @@ cdef class VectorStream(Stream):
 
     # ---- a forecast -------------------------------------------------------------------------------------------------
 
-    def predict(self, scores):
+    @cython.critical_section
+    def predict(self, scores, groups=None):
         """Forecast one event of K scores. Nothing is learnt; keep the forecast until the label is known.
 
         Raises
@@ -846,6 +969,8 @@ cdef class VectorStream(Stream):
         >>> MultiCalibrator(3, method="raw").predict([0.5, 0.25, 0.25]).probabilities.tolist()
         [0.5, 0.25, 0.25]
         """
+        if groups is not None:
+            raise InvalidInput(NO_GROUPS)
         score = self._read(scores)
         if self._is_busy or self._is_forked or self._is_watched or self._owed is not None or not self._signature:
             return self._predict_alone(score)
@@ -872,15 +997,16 @@ cdef class VectorStream(Stream):
             return self._check_score(scores)  # it says what is wrong
         return score
 
-    def _forecast(self, score):
+    @cython.critical_section
+    def _forecast(self, score, words=None):
         """Make a forecast, and count it."""
         cdef MultiForecast forecast
         cdef object owed
         cdef F64 probabilities
         if self.spec.classes == 0:
-            return MultiForecast._of_binary(self.forecast(score[1]), self.labels)
+            return MultiForecast._of_binary(self.forecast(score[1], NULL), self.labels)
         forecast = MultiForecast.__new__(MultiForecast)
-        owed = (self._announce, self._events + 1) if self._is_watched else None
+        owed = (self._announce, self._events + 1, score) if self._is_watched else None
         forecast.issuer = self._signature or self._sign()
         forecast.probabilities, forecast.score = numpy.empty(self.K), score
         probabilities = F64_of(forecast.probabilities, "probabilities")
@@ -897,7 +1023,7 @@ cdef class VectorStream(Stream):
         self._owed = owed
         return forecast
 
-    def _peek(self, score):
+    def _peek(self, score, words=None):
         """What `_forecast` would say: the probabilities alone."""
         cdef object probabilities = numpy.empty(self.K)
         cdef F64 out = F64_of(probabilities, "probabilities")
@@ -913,6 +1039,7 @@ cdef class VectorStream(Stream):
 
     # ---- its label --------------------------------------------------------------------------------------------------
 
+    @cython.critical_section
     def update(self, forecast, label):
         """Learn the label of a forecast, now or any time later, in any order.
 
@@ -936,7 +1063,7 @@ cdef class VectorStream(Stream):
         cdef Index column
         cdef tuple span
         if type(forecast) is not MultiForecast:
-            raise InvalidInput(f"forecast must be a MultiForecast made by predict, got {type(forecast).__name__}")
+            raise not_a_receipt(forecast, "MultiForecast")
         given = forecast
         found = self.columns.get(label) if type(label) is str or type(label) is int else None
         column = self._check_label(label) if found is None else found
@@ -952,6 +1079,7 @@ cdef class VectorStream(Stream):
                 return
         self._update_alone(given, <double>column)
 
+    @cython.critical_section
     def _learn(self, MultiForecast forecast, double y):
         """Learn on the row, and nothing else."""
         cdef Index column = <Index>y
@@ -972,6 +1100,12 @@ cdef class VectorStream(Stream):
         self.latest = -1
 
 
+def not_a_receipt(given, str kind):
+    """The error of an `update` with something else than a forecast."""
+    text = f" - {kind}.from_json(text) makes one of it" if isinstance(given, (str, bytes, bytearray)) else ""
+    return InvalidInput(f"forecast must be a {kind} made by predict, got {type(given).__name__}{text}")
+
+
 cdef Played ask_small(Spec* spec, F64 row, double score, double u, F64 receipt, Asked* asked) noexcept nogil:
     cdef Spec small = spec[0]
     small.receipt, small.mixes, small.guard = 0, False, 0
@@ -982,6 +1116,25 @@ cdef Played ask_small(Spec* spec, F64 row, double score, double u, F64 receipt, 
 cdef Played ask_any(Spec* spec, F64 row, double score, double u, F64 receipt, Asked* asked) noexcept nogil:
     asked[0] = k_core_kernel_ask(spec[0], row, score, receipt)
     return k_core_kernel_play(spec[0], row, asked[0], u, receipt)
+
+
+# With groups. They stand apart: calls without groups shall not pay for their room on the stack.
+
+cdef apart_void ask_grouped(
+    Spec* spec, Cells* cells, F64 row, double score, double u, I64 words, F64 receipt, Asked* asked, Played* played
+) noexcept nogil:
+    asked[0] = k_core_kernel_ask(spec[0], row, score, receipt)
+    played[0] = k_core_groups_play_grouped(spec[0], cells[0], row, asked[0], u, words, cells.found, receipt)
+    asked.expert = receipt.data[cells.receipt + GROUPED_EXPERT]  # the one before calibeating
+
+
+cdef apart_void learn_grouped(
+    Spec* spec, Cells* cells, F64 row, double t, double score, Index cell, double y, I64 words, F64 issued
+) noexcept nogil:
+    cdef double[MOST_RECEIPT] receipt  # kernels write to it
+    cdef Asked asked = k_core_kernel_ask_again(spec[0], row, score)
+    memcpy(receipt, issued.data, issued.n * sizeof(double))
+    k_core_groups_settle_grouped(spec[0], cells[0], row, t, asked, cell, y, words, F64(&receipt[0], issued.n))
 
 
 cdef void settle_any(Spec* spec, F64 row, double t, Asked* asked, Index cell, double y, F64 receipt, bint small) noexcept nogil:

@@ -164,6 +164,36 @@ def auto_loss(T: int) -> float:
     return math.log(18.0) + 0.75 * math.log(T) + 0.73 + 1.01e-7 * T
 
 
+def groups_loss(T: int) -> float:
+    """Log-loss of the expert with groups <= that without + this: ln 2 + (1/4) ln T + ln Gamma(3/4).
+
+    Total nats, outcomes at once, whoever chooses scores, attributes and outcomes. So AUTO with groups loses at most
+    ``auto_loss(T) + groups_loss(T)`` more than OPS, or the clipped raw score. It is no bound against AUTO's forecast.
+
+    >>> from calibeat import bounds
+    >>> [round(bounds.groups_loss(T), 1) for T in (10_000, 100_000, 1_000_000)]
+    [3.2, 3.8, 4.4]
+    """
+    return mixture_loss(2, check_whole("T", T, 1, _LONGEST))
+
+
+def groups_late(calibrator: Any) -> float:
+    """Log-loss of the expert with groups <= that without, as issued, + this, however late the outcomes came.
+
+    (1 + G) groups_loss(T) + G, where G is the staleness of the groups: ``cal.params["groups"]["staleness"]``.
+
+    >>> from calibeat import Calibrator, bounds
+    >>> cal = Calibrator(groups=["country"])
+    >>> p = cal.run([0.3, 0.7] * 50, [0, 1] * 50, groups={"country": ["fr", "it"] * 50})
+    >>> round(bounds.groups_late(cal) - bounds.groups_loss(100), 12)      # outcomes came at once
+    0.0
+    """
+    groups = getattr(calibrator, "params", {}).get("groups")
+    if groups is None:
+        raise InvalidInput(f"groups_late needs a Calibrator with groups, got {type(calibrator).__name__} without")
+    return _late(2, calibrator.outcomes, groups["staleness"])
+
+
 def lanes_late(row_or_calibrator: Any) -> float:
     """Log-loss of the expert of `Lanes` <= that of any one lane + this, however late the outcomes came.
 
@@ -202,8 +232,9 @@ def spline_late(row_or_calibrator: Any) -> float:
 def auto_late(row_or_calibrator: Any) -> float:
     """Log-loss of AUTO <= that of any one of its lanes, OPS with the same delays included, + this.
 
-    The sum of the two above, and 1.01e-7 T for lanes that are clipped to [1e-7, 1 - 1e-7]. It holds for outcomes in
-    any order, at any time or never. With outcomes at once it is `auto_loss`.
+    The sum of the two above, and 1.01e-7 T for lanes that are clipped to [1e-7, 1 - 1e-7]; of a calibrator with groups
+    also `groups_late`. It holds for outcomes in any order, at any time or never. With outcomes at once it is
+    `auto_loss`, and `groups_loss` where there are groups.
 
     Parameters
     ----------
@@ -223,7 +254,9 @@ def auto_late(row_or_calibrator: Any) -> float:
     True
     """
     _, row = _late_row(row_or_calibrator)
-    return float(lanes_late(row_or_calibrator) + spline_late(row_or_calibrator) + 1.01e-7 * row[N])
+    total = lanes_late(row_or_calibrator) + spline_late(row_or_calibrator) + 1.01e-7 * row[N]
+    has_groups = "groups" in getattr(row_or_calibrator, "params", {})
+    return float(total + groups_late(row_or_calibrator) if has_groups else total)
 
 
 def _late_row(row_or_calibrator: Any) -> tuple[Method, Sequence[float]]:

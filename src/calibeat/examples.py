@@ -44,6 +44,7 @@ class ExampleStream:
     time_label: str  # what the groups are groups of, for an axis
     times: TimeArray | None = None
     known: TimeArray | None = None
+    attributes: dict[str, npt.NDArray[Any]] | None = None  # what is known of each event beside its score
 
     @property
     def labelled(self) -> npt.NDArray[np.bool_]:
@@ -59,6 +60,7 @@ MINUTES_ON_THE_GROUND = 30
 FIRST_HOUR = np.datetime64("2013-01-01T10:00:00")  # UTC, of the first flight
 CATEGORIES = ("carrier", "origin", "dest", "weekday")
 NUMBERS = ("minute_of_day", "distance")
+ATTRIBUTES = ("carrier", "origin", "hour")  # of the segments of the demo; the hour is that of New York
 MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 
 
@@ -85,6 +87,7 @@ def flights() -> ExampleStream:
         time_label="month of scheduled departure, 2013",
         times=_moments(replayed["departs"].to_numpy(np.float64)),
         known=_moments(replayed["landed"].to_numpy(np.float64)),
+        attributes={name: replayed[name].to_numpy() for name in ATTRIBUTES},
     )
 
 

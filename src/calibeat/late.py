@@ -53,12 +53,16 @@ def due_of(length: int, due: Any = None, mature: Any = None, times: Any = None) 
     if mature is None:
         return arrivals
     age, is_time = check_age("mature", mature)
-    ripe = next_forecasts(_moments(times, length), age=age) if is_time else np.arange(1, length + 1) + age
+    ripe = next_forecasts(moments_of(times, length), age=age) if is_time else np.arange(1, length + 1) + age
     return ripe if arrivals is None else np.maximum(arrivals, ripe)
 
 
-def _moments(times: Any, length: int) -> Ints:
-    """Microseconds that never go back."""
+def moments_of(times: Any, length: int) -> Ints:
+    """When each score was issued, in microseconds since 1970 that never go back.
+
+    >>> moments_of(["1970-01-01T00:00:01", "1970-01-01T00:00:02"], 2)
+    array([1000000, 2000000])
+    """
     if times is None:
         raise InvalidInput("mature must be a number of events where there are no times, got a time; give times=")
     column, zoned = read_column("times", times)
@@ -148,6 +152,15 @@ def wait_for_key(slots: Slots, heads: Ints, following: Ints, next_event: Ints, m
             j = following[j]
 
 
+@entry
+def is_in_order(due: Ints, outcomes: Ints) -> bool:
+    """Whether these outcomes are due one after another."""
+    k = 1
+    while k < len(outcomes) and due[outcomes[k]] >= due[outcomes[k - 1]]:
+        k += 1
+    return k >= len(outcomes)
+
+
 def arrival_lists(due: Ints, outcomes: Ints, end: int) -> tuple[Ints, Ints]:
     """By position up to `end` the outcomes that are due there, as `list_arrivals` has them, in the given order.
 
@@ -165,6 +178,8 @@ def in_order(due: Ints, outcomes: Ints, end: int) -> Ints:
     >>> in_order(np.array([3, 2, 3, 9]), np.array([0, 1, 2]), 4)
     array([1, 0, 2])
     """
+    if is_in_order(due, outcomes):
+        return outcomes
     order = np.empty(len(outcomes), dtype=np.int64)
     read_lists(*arrival_lists(due, outcomes, end), order)
     return order

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from decimal import Decimal
 from numbers import Integral, Real
 from typing import Any
@@ -39,8 +40,17 @@ def check_score(score: Any) -> float:
             raise InvalidInput(f"score must be a number in [0, 1], got {type(score).__name__} {shown(score)}")
         score = _float(score)
     if not 0.0 <= score <= 1.0:
-        raise InvalidInput(f"score must be in [0, 1], got {score!r}")
+        raise InvalidInput(f"score must be in [0, 1], got {score!r}{_other_scale(score)}")
     return score
+
+
+def _other_scale(score: float) -> str:
+    """What a score outside [0, 1] may be, as the end of a message."""
+    if 2.0 < score <= 100.0:
+        return " - a percentage? divide by 100"
+    if math.isfinite(score) and not -1.0 < score <= 2.0:
+        return " - a logit? 1 / (1 + exp(-score)) is its probability"
+    return ""
 
 
 def check_outcome(outcome: Any) -> float:
@@ -63,7 +73,8 @@ def check_scores(scores: Any, name: str = "score") -> Vector:
     bad = ~((array >= 0.0) & (array <= 1.0))
     if bad.any():
         row = int(bad.argmax())
-        raise InvalidInput(f"{name} must be in [0, 1], got {float(array[row])!r} - at row {row}")
+        got = float(array[row])
+        raise InvalidInput(f"{name} must be in [0, 1], got {got!r} - at row {row}{_other_scale(got)}")
     return array
 
 
@@ -162,6 +173,16 @@ def check_number(what: str, value: Any) -> float:
     if not math.isfinite(number):
         raise InvalidInput(f"{what} must be a finite number, got {shown(value)}")
     return number
+
+
+def check_numbers(what: str, values: Sequence[Any]) -> Vector:
+    """An array of finite numbers; names the first other value by its place."""
+    if {*map(type, values)} <= {float, int}:  # as JSON has them: all at once
+        with suppress(OverflowError):
+            array = np.array(values, dtype=np.float64)
+            if np.isfinite(array).all():
+                return array
+    return np.array([check_number(f"{what}[{i}]", value) for i, value in enumerate(values)])
 
 
 def check_interval(what: str, value: Any, low: float, high: float) -> float:

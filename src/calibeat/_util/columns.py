@@ -32,7 +32,7 @@ def to_array(values: Any) -> Any:
     """
     if type(values) in _PLAIN:
         return values
-    column = _column(values)
+    column = as_series(values)
     if column is None:
         return values
     import narwhals as nw
@@ -53,7 +53,7 @@ def like(values: Any, forecasts: npt.NDArray[np.float64]) -> Any:
     """
     if type(values) in _PLAIN:
         return forecasts
-    column = _column(values)
+    column = as_series(values)
     if column is None:
         return forecasts
     import narwhals as nw
@@ -93,7 +93,7 @@ def _from_library(name: str, values: Any) -> tuple[Any, bool]:
         raise InvalidInput(f"{name} must be an array or a series, got None")
     if type(values).__module__.partition(".")[0] == "pandas" and not hasattr(values, "columns"):
         values = sys.modules["pandas"].Series(values)  # an index or an array of pandas is no series of it
-    series = _column(values)
+    series = as_series(values)
     if series is None:
         raise InvalidInput(f"{name} must be an array or a series, got {type(values).__name__}")
     import narwhals as nw
@@ -106,7 +106,7 @@ def _from_library(name: str, values: Any) -> tuple[Any, bool]:
     return dates, getattr(series.dtype, "time_zone", None) is not None
 
 
-def _column(values: Any) -> Any:
+def as_series(values: Any) -> Any:
     """The values as a narwhals Series; None if they are no column."""
     if _LIBRARIES.isdisjoint(kind.__module__.partition(".")[0] for kind in type(values).__mro__):
         return None
@@ -132,7 +132,7 @@ def to_matrix(scores: Any) -> Any:
     array([[0.25, 0.75],
            [0.5 , 0.5 ]])
     """
-    frame = _frame(scores)
+    frame = as_frame(scores)
     return scores if frame is None else frame.to_numpy()
 
 
@@ -143,7 +143,7 @@ def column_names(scores: Any) -> list[str] | None:
     >>> column_names(polars.DataFrame({"cat": [0.25], "dog": [0.75]})), column_names([[0.25, 0.75]])
     (['cat', 'dog'], None)
     """
-    frame = _frame(scores)
+    frame = as_frame(scores)
     return None if frame is None else [str(name) for name in frame.columns]
 
 
@@ -167,7 +167,7 @@ def like_matrix(scores: Any, forecasts: Vector) -> Any:
        cat  dog
     a  0.3  0.7
     """
-    frame = _frame(scores)
+    frame = as_frame(scores)
     if frame is None:
         return forecasts
     import narwhals as nw
@@ -180,7 +180,7 @@ def like_matrix(scores: Any, forecasts: Vector) -> Any:
     return nw.from_native(native, eager_only=True) if isinstance(scores, nw.DataFrame) else native
 
 
-def _frame(values: Any) -> Any:
+def as_frame(values: Any) -> Any:
     """The values as a narwhals DataFrame; None if they are none."""
     if isinstance(values, (np.ndarray, list, tuple)):
         return None

@@ -93,7 +93,9 @@ class _Part:
         try:
             handle = os.open(self.path, os.O_CREAT | os.O_EXCL | os.O_RDWR | getattr(os, "O_BINARY", 0), 0o666)
         except OSError as error:  # name the file that was asked for, not the temporary one
-            raise OSError(error.errno, error.strerror, str(self.target)) from None
+            folder = self.target.parent
+            why = error.strerror if folder.exists() else f"the folder {folder} does not exist, make it first"
+            raise OSError(error.errno, why, str(self.target)) from None
         encoding, newline = (None, None) if "b" in self._mode else ("utf-8", "\n")
         self.file = os.fdopen(handle, self._mode, encoding=encoding, newline=newline)
 

@@ -26,9 +26,11 @@ def unseal(
     fields: Sequence[str],
     text: str | bytes,
     check: Callable[[dict[str, Any]], object] | None = None,
+    optional: Sequence[str] = (),
 ) -> dict[str, Any]:
     """Text -> state with exactly these fields; anything else is a `SnapshotMismatch` that says what is wrong.
 
+    Fields that are `optional` may be there too.
     `check` sees the state before the checksum is compared, and may say more precisely what is wrong.
 
     >>> unseal("example", 1, ["row"], seal("example", 1, {"row": [0.5]}))
@@ -42,7 +44,7 @@ def unseal(
     wanted = ("format", "version", *fields, "checksum")
     if missing := [field for field in wanted if field not in state]:
         raise SnapshotMismatch(f"snapshot must have the field {missing[0]!r}, got {', '.join(state)}")
-    if unknown := [field for field in state if field not in wanted]:
+    if unknown := [field for field in state if field not in (*wanted, *optional)]:
         raise SnapshotMismatch(f"snapshot must have no field but {', '.join(wanted)}, got {unknown[0]!r:.60}")
     if check is not None:
         check(state)
@@ -52,7 +54,7 @@ def unseal(
             f"snapshot must have the checksum of its content, {checksum(state)!r}, got {given!r:.80} - "
             "it was edited or damaged"
         )
-    return {field: state[field] for field in fields}
+    return {field: state[field] for field in (*fields, *optional) if field in state}
 
 
 def parse(text: str | bytes) -> dict[str, Any]:

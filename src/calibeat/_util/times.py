@@ -46,6 +46,7 @@ _DURATIONS = {
     "h": 3600 * _SECOND,
     "d": 86_400 * _SECOND,
     "w": 7 * 86_400 * _SECOND,
+    "y": 365 * 86_400 * _SECOND,
 }
 LONGEST = 365_250 * _DURATIONS["d"]  # age, in microseconds
 
@@ -338,6 +339,38 @@ def in_utc(local: Ints, zone: tzinfo) -> Ints:
     [0]
     """
     return local - _offsets(local, zone, fold=0)
+
+
+PARTS_OF_TIME = ("hour", "weekday", "month")
+
+
+def part_of_time(part: str, moments: Ints, zone: tzinfo) -> Ints:
+    """The hour (0 to 23), the weekday (0: Monday) or the month (1 to 12) of microseconds since 1970, in a zone.
+
+    >>> noon = np.array([12 * 3600 * 10**6])
+    >>> [part_of_time(part, noon, zone_named("+02:00")).tolist() for part in PARTS_OF_TIME]
+    [[14], [3], [1]]
+    """
+    quarters, which = np.unique(moments // _QUARTER, return_inverse=True)
+    local = quarters * _QUARTER + np.array(
+        [_offset_at(at * _QUARTER, zone) for at in quarters.tolist()], dtype=np.int64
+    )
+    dates = local.astype("datetime64[us]")
+    days = dates.astype("datetime64[D]").astype(np.int64)
+    if part == "hour":
+        found = local // (3600 * _SECOND) % 24
+    elif part == "weekday":
+        found = (days + 3) % 7  # 1970 began on a Thursday
+    else:
+        found = dates.astype("datetime64[M]").astype(np.int64) % 12 + 1
+    return np.asarray(found[which.reshape(-1)])
+
+
+def _offset_at(moment: int, zone: tzinfo) -> int:
+    """The offset of a zone in microseconds, at a moment in UTC."""
+    inside = min(max(moment, EARLIEST + _DURATIONS["w"]), LATEST - _DURATIONS["w"])  # Python's years end at 9999
+    offset = (_EPOCH + timedelta(microseconds=inside)).astimezone(zone).utcoffset()
+    return (offset or timedelta()) // timedelta(microseconds=1)
 
 
 def _offsets(local: Ints, zone: tzinfo, *, fold: int) -> Ints:

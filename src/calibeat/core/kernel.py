@@ -135,6 +135,13 @@ def play(spec: Spec, row: Vector, asked: Asked, u: float, receipt: Vector) -> Pl
 def settle(spec: Spec, row: Vector, t: float, asked: Asked, cell: int, y: float, receipt: Vector) -> None:
     """Learn outcome y of an event whose expert would now say what was asked, and whose forecast played `cell`; t is the
     number of forecasts made so far."""
+    settle_learner(spec, row, asked, y, receipt)
+    settle_rest(spec, row, t, asked, cell, y, receipt)
+
+
+@kernel
+def settle_learner(spec: Spec, row: Vector, asked: Asked, y: float, receipt: Vector) -> None:
+    """The learner's part of `settle`."""
     x0, x1, x2, p = asked.x0, asked.x1, asked.x2, asked.expert
     if spec.learner == ONS_STEP:
         ons_step(row, THETA, spec.d, x0, x1, x2, p - y, spec.gain, spec.radius)
@@ -144,9 +151,14 @@ def settle(spec: Spec, row: Vector, t: float, asked: Asked, cell: int, y: float,
         aioli_step(row, spec.d, x0, x1, x2, p, asked.logit, y, spec.gain)
     elif spec.mixes and spec.learner == LANES:
         lanes_step(row, spec.clip, x0, x1, row[N] + 1.0, y, spec.horizon, receipt)
+
+
+@kernel
+def settle_rest(spec: Spec, row: Vector, t: float, asked: Asked, cell: int, y: float, receipt: Vector) -> None:
+    """What stands behind the learner: calibeater, guard, evidence and the counts."""
     if spec.calibeater != KEEP:
         if spec.mixes and spec.calibeater == SPLINE:
-            x = logit_of(spec.features, x0, x1)
+            x = logit_of(spec.features, asked.x0, asked.x1)
             spline_step(row, spec.clip, x, spec.cells, row[N] + 1.0, y, receipt)
         else:
             row[spec.cells + 2 * cell] += y

@@ -47,6 +47,21 @@ def mix_words(x: Any) -> Any:
     return x ^ (x >> 31)
 
 
+def mix_word(word: int) -> int:
+    """The same of one word. Kernels call it too; there, 64 bits are a whole number with a sign."""
+    return signed(mix_words(int(word) & _MASK))
+
+
+def cross_words(a: int, b: int) -> int:
+    """The word of a pair of words, never 0, in the same way."""
+    return mix_word(int(a) * 0x9E3779B97F4A7C15 ^ int(b)) or 1
+
+
+def signed(word: int) -> int:
+    """64 bits as a whole number with a sign."""
+    return int(word - (word >> 63 << 64))
+
+
 @entry
 def number_events(counts: Vector, slots: Slots, numbers: Ints) -> None:
     """Which event of its own stream each event is; `counts` says how many each stream has had, and is counted on."""
