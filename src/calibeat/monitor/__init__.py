@@ -1,4 +1,7 @@
-"""The monitor: alarms about calibration that hold their promised rate at every moment. See docs/monitor.md."""
+"""The monitor: alarms about calibration that hold their promised rate at every moment. See docs/monitor.md.
+
+`notice`, `silence` and `shift` see what it cannot, because it needs outcomes; docs/explanation/notice.md.
+"""
 
 from .bets import Alarm, Gain
 from .monitor import Monitor

@@ -346,18 +346,21 @@ FIRST_EXPONENT, TILTS = -10, 17  # lambda = 2^-10 .. 2^6
 
 @dataclass(frozen=True)
 class Alarm:
-    """One alarm of a monitor.
+    """One alarm of a monitor, or of a `Shift`, `Silence` or `Notice`.
 
     Attributes
     ----------
-    at : how many outcomes had been read when it was raised, that one included.
-    since : the estimated outcome number at which the fault began.
-    what : which bet won: "too low", "too high", "too sure", "not sure enough", or "too low from 0.8 to 0.95".
-    page : False if another alarm was raised within the last `quiet` outcomes: the same episode.
+    at : how many outcomes had been read when it was raised, that one included. Of a `Shift` the number of the score,
+        from 0; of a `Silence` or a `Notice` a time, in seconds since 1970.
+    since : where the fault began, in the same unit: an estimate; of a silence the last arrival.
+    what : which bet won: "too low", "too high", "too sure", "not sure enough", or "too low from 0.8 to 0.95"; of the
+        others what was noticed.
+    page : False if another alarm was raised within the last `quiet` outcomes or scores: the same episode. Also for a
+        silence of outcomes where none is missing.
     low, high : the forecasts that it concerns, [low, high).
     """
 
-    at: int
+    at: float
     since: float
     what: str
     page: bool

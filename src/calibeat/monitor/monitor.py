@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -13,7 +13,6 @@ from calibeat._util.check import (
     check_due,
     check_interval,
     check_lengths,
-    check_number,
     check_outcome,
     check_outcomes,
     check_scores,
@@ -21,20 +20,18 @@ from calibeat._util.check import (
 )
 from calibeat._util.columns import Table
 from calibeat._util.processes import new_lock
-from calibeat._util.sealed import seal, unseal
 from calibeat._util.types import Ints, Slots, Vector
-from calibeat.errors import InvalidInput, SnapshotMismatch
+from calibeat.errors import InvalidInput
 
 from .bets import ALARM_AT, ALARMS, BRIER, LOG, PHI, Alarm, Gain, N, Settings, gain_of, table_of
+from .detector import Snapshots, read_row
 from .monitors import EVIDENCE, LEVEL, Monitors
 from .waiting import Waiting
 
-KIND, FORMAT = "calibeat/monitor", 1
-_FIELDS = ("settings", "row", "queue", "alarms")
 _SLOT: Slots = np.zeros(1, dtype=np.int32)  # slot 0
 
 
-class Monitor:
+class Monitor(Snapshots):
     r"""Watches one column of forecasts and raises an alarm when they are not calibrated any more.
 
     Under the null hypothesis, "an outcome of forecast p is 1 with probability p, given the outcomes before it", the
@@ -72,10 +69,16 @@ class Monitor:
     >>> monitor.update(second, 0.9, 1), monitor.update(first, 0.2, 0)
     ([], [])
 
-    Several threads may use one monitor.
+    Several threads may use one monitor. Snapshots, copies and pickles continue with the same bits:
+
+    >>> Monitor.from_json(monitor.to_json()).outcomes
+    6002
 
     References: Shin, Ramdas & Rinaldo, E-detectors (2024); Howard et al., Time-uniform confidence sequences (2021).
     """
+
+    KIND = "calibeat/monitor"
+    FIELDS = ("settings", "row", "queue", "alarms")
 
     def __init__(
         self,
@@ -212,17 +215,6 @@ class Monitor:
 
     # ---- state ----------------------------------------------------------------------------------------------------
 
-    def to_json(self) -> str:
-        """The whole state as text: versioned, checksummed, every float exact.
-
-        >>> from calibeat import Monitor
-        >>> monitor = Monitor()
-        >>> alarms = monitor.run([0.2, 0.7], [0, 1])
-        >>> Monitor.from_json(monitor.to_json()).outcomes
-        2
-        """
-        return seal(KIND, FORMAT, self._state())
-
     def _state(self) -> dict[str, Any]:
         with self._lock:
             queue, settings = self._rows.queue(0), self.settings
@@ -231,38 +223,16 @@ class Monitor:
             return {"settings": asdict(settings), "row": row, "queue": queue.to_dict(), "alarms": alarms}
 
     @classmethod
-    def from_json(cls, text: str | bytes) -> Monitor:
-        """Continue from `to_json`.
-
-        Raises
-        ------
-        SnapshotMismatch : the text is damaged, or not of a monitor. The message says what is wrong.
-        """
-        state = unseal(KIND, FORMAT, _FIELDS, text)
-        try:
-            return cls._restored(state)
-        except InvalidInput as error:
-            raise SnapshotMismatch(f"snapshot must hold what a monitor can hold: {error}") from error
-
-    @classmethod
-    def _restored(cls, state: Any) -> Monitor:
-        """The inverse of `_state`."""
-        try:
-            monitor = cls(**state["settings"])
-            row = np.array([check_number(f"row[{i}]", number) for i, number in enumerate(state["row"])])
-            rows, settings, last = monitor._rows, monitor.settings, 0
-            settings.check_rows(row[None])
-            rows.matrix[0] = row
-            rows.set_queue(0, state["queue"])
-            for at, since, cell, page in state["alarms"]:
-                last = check_whole("alarm at", at, last + 1, int(row[ALARM_AT]))
-                start = check_interval("alarm since", since, 0.0, last)
-                what = settings.cells[check_whole("alarm cell", cell, 0, len(settings.cells) - 1)]
-                rows.queues[0].alarms.append(Alarm(last, start, what, bool(page)))
-        except InvalidInput:
-            raise
-        except (KeyError, TypeError, ValueError) as error:
-            raise InvalidInput(f"monitor must be as it was saved, got {error!r:.100}") from error
+    def _of_state(cls, state: Any) -> Self:
+        monitor = cls(**state["settings"])
+        rows, settings, last = monitor._rows, monitor.settings, 0
+        rows.matrix[0] = row = read_row(settings, state["row"])
+        rows.set_queue(0, state["queue"])
+        for at, since, cell, page in state["alarms"]:
+            last = check_whole("alarm at", at, last + 1, int(row[ALARM_AT]))
+            start = check_interval("alarm since", since, 0.0, last)
+            what = settings.cells[check_whole("alarm cell", cell, 0, len(settings.cells) - 1)]
+            rows.queues[0].alarms.append(Alarm(last, start, what, bool(page)))
         monitor._told = int(row[ALARMS])
         return monitor
 
@@ -274,10 +244,6 @@ class Monitor:
         queue = made._rows.queues[0] = monitors.queue(slot).copy()
         queue.alarms = [a.last for a in monitors.alarms(np.array([slot])) if a.last is not None]
         return made
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        """Copy and pickle by the snapshot."""
-        return type(self).from_json, (self.to_json(),)
 
     # ---- readings: each is consistent, whatever other threads do ----------------------------------------------------
 

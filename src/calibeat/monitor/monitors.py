@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from calibeat._util.check import check_whole
 from calibeat._util.types import Ints, Slots, Vector
 from calibeat.core.subset import entry, kernel, prefetch
 from calibeat.errors import InvalidInput
@@ -39,9 +37,9 @@ from .bets import (
     region_of,
     step,
 )
+from .slots import CACHE_LINE, SlotRows
 from .waiting import Event, Queue, Step
 
-CACHE_LINE = 8  # numbers in a cache line
 AHEAD = 6  # how many events before its turn a row is asked for
 LEVEL, EVIDENCE, GAIN_LOW, GAIN_HIGH, READOUTS = 0, 1, 2, 3, 4
 KEPT = 1000  # alarms of a slot that are remembered one by one
@@ -103,7 +101,6 @@ def read_out(spec: Vector, rows: Vector, stride: int, width: int, slots: Slots, 
 Columns = dict[str, npt.NDArray[Any]]
 Flags = npt.NDArray[np.bool_]
 Serve = Callable[[tuple[int, int]], None]  # of the slots from first to last
-Aside = tuple[int, Slots, npt.NDArray[np.float64], dict[int, Queue]]
 
 
 class Broken(NamedTuple):
@@ -129,101 +126,21 @@ class Alarms(NamedTuple):
     last: Alarm | None
 
 
-class Monitors:
+class Monitors(SlotRows):
     """One row of a monitor for each slot, from 0 to `count`.
 
     A batch of many slots is read by `after`, one of a single slot by `run`, operations by `fold`, and single events by
     `announce` and `update`. If `detailed`, alarms are kept one by one, and what was given up is remembered.
     """
 
+    NAME = "monitors"
+
     def __init__(self, settings: Settings, *, detailed: bool = False) -> None:
-        self.settings, self.detailed = settings, detailed
-        self.spec = settings.spec
-        self._cells, self._fresh = settings.cells, settings.initial_row()
-        self.stride, self.flat, self.matrix = 0, np.empty(0), np.empty((0, settings.width))
-        self._make_room(0, 0)
-        self.count = 0
+        super().__init__(settings)
+        self.detailed, self.spec, self._cells = detailed, settings.spec, settings.cells
         self.queues: dict[int, Queue] = {}  # of the slots where something waits; if detailed, of all
 
-    # ---- slots come and go ----------------------------------------------------------------------------------------
-
-    def _make_room(self, rows: int, kept: int) -> None:
-        """Allocate rows that begin with a cache line each, and copy the first `kept`."""
-        width = self.settings.width
-        stride = -(-width // CACHE_LINE) * CACHE_LINE
-        whole = np.empty(rows * stride + CACHE_LINE)
-        first = -(whole.ctypes.data // whole.itemsize) % CACHE_LINE
-        flat = whole[first : first + rows * stride]  # all rows one behind the other
-        matrix = flat.reshape(rows, stride)[:, :width]
-        if kept:
-            matrix[:kept] = self.matrix[:kept]
-        # One statement without a call: an interrupt comes before or after all of it. The same below.
-        self.stride, self.flat, self.matrix = stride, flat, matrix
-
-    def realign(self) -> None:
-        """Copy rows that lie packed, as in a file, to cache lines of their own."""
-        self._make_room(self.count, self.count)
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of memory that the rows take."""
-        return self.count * self.stride * 8
-
-    def resize(self, count: int) -> None:
-        """Have `count` slots: new ones are fresh, and later ones are forgotten."""
-        if count > len(self.matrix):
-            self._make_room(max(count, 2 * len(self.matrix)), self.count)
-        if count > self.count:
-            self.matrix[self.count : count] = self._fresh
-        self.truncate(count)
-
-    def remove(self, slot: int) -> None:
-        """Forget a slot; the last one takes its place."""
-        last = self.count - 1
-        self.matrix[slot] = self.matrix[last]
-        moved = self.queues.pop(last, None)
-        self.queues.pop(slot, None)
-        if moved is not None and slot != last:
-            self.queues[slot] = moved
-        self.count = last
-
-    def selected(self, chosen: npt.NDArray[np.bool_]) -> Monitors:
-        """Some of the slots, in order, as monitors of their own."""
-        made = Monitors(self.settings)
-        rows = self.matrix[: self.count][chosen]
-        made.resize(len(rows))
-        made.matrix[:] = rows
-        places = np.cumsum(chosen) - 1
-        made.queues = {int(places[slot]): q.copy() for slot, q in self.queues.items() if chosen[slot]}
-        return made
-
-    def take(self, other: Monitors) -> None:
-        """The slots of others, behind those here."""
-        first = self.count
-        self.resize(first + other.count)
-        self.matrix[first : self.count] = other.matrix[: other.count]
-        self.queues |= {first + slot: queue.copy() for slot, queue in other.queues.items()}
-
-    def truncate(self, count: int) -> None:
-        """Forget the slots after the first `count`, or take back those that were there."""
-        self.count = count
-        for slot in [slot for slot in self.queues if slot >= count]:
-            del self.queues[slot]
-
-    def remember(self, slots: Slots) -> Aside:
-        """What `restore` needs to undo changes of these slots and of their number."""
-        slots = slots[slots < self.count]
-        queues = {slot: self.queues[slot].copy() for slot in slots.tolist() if slot in self.queues}
-        return self.count, slots, self.matrix[slots], queues
-
-    def restore(self, aside: Aside) -> None:
-        """Put the slots back as they were."""
-        count, slots, rows, queues = aside
-        self.truncate(count)
-        self.matrix[slots] = rows
-        for slot in slots.tolist():
-            self.queues.pop(slot, None)
-        self.queues |= {slot: queue.copy() for slot, queue in queues.items()}
+    # ---- outcomes -------------------------------------------------------------------------------------------------
 
     def restart_changed(self, slots: Slots, events: Vector) -> None:
         """Start the monitors anew of slots whose rows were replaced by rows with another number of events."""
@@ -232,8 +149,6 @@ class Monitors:
                 self.matrix[slot] = self._fresh
                 self.matrix[slot, FORECASTS] = count
                 self.queues.pop(slot, None)
-
-    # ---- outcomes -------------------------------------------------------------------------------------------------
 
     def after(
         self, serve: Serve, slots: Slots, watched: Callable[[], tuple[Vector, Vector, Vector]], due: Ints | None
@@ -407,22 +322,8 @@ class Monitors:
 
     # ---- as data --------------------------------------------------------------------------------------------------
 
-    def queues_as_bytes(self) -> npt.NDArray[np.uint8]:
-        """The queues as JSON, in the order of slots."""
-        text = json.dumps([[slot, queue.to_dict()] for slot, queue in sorted(self.queues.items())])
-        return np.frombuffer(text.encode(), dtype=np.uint8)
-
-    @classmethod
-    def restored(cls, settings: Settings, rows: Vector, queues: npt.NDArray[np.uint8], count: int) -> Monitors:
-        """From the rows of all slots, without a copy, and `queues_as_bytes`."""
-        made = cls(settings)
-        if len(rows) != count * settings.width:
-            raise InvalidInput(f"monitors must have {count * settings.width} numbers, got {len(rows)}")
-        made.flat, made.stride, made.count = rows, settings.width, count
-        made.matrix = rows.reshape(-1, settings.width)
-        for slot, state in json.loads(queues.tobytes()):
-            made.set_queue(check_whole("slot", slot, 0, count - 1), state)
-        return made
+    def _queue_as_data(self, queue: Queue) -> Any:
+        return queue.to_dict()
 
     def set_queue(self, slot: int, state: Any) -> None:
         """What waits in a slot, as `Queue.to_dict` gave it."""
